@@ -3,21 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
-	"math"
-	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/text/clip"
-	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -26,10 +17,7 @@ import (
 // cancels, when the handler's timeout expires, when the connection ends, and when the handler has
 // returned. Its methods may be called by multiple goroutines at once.
 type Call struct {
-	// request is the context of the request.
-	request rpc.Context
-	// derived holds the handler's timeout and the values of middleware. It is nil without either.
-	derived atomic.Pointer[derivedContext]
+	ctx     callContext
 	session *session
 	// sessionIdentity is nil if the context supplies the identity.
 	sessionIdentity *identity
@@ -47,27 +35,17 @@ type Call struct {
 	run atomic.Pointer[taskRun]
 
 	// progress is nil until the first progress.
-	progress atomic.Pointer[progressState]
+	progress atomic.Pointer[callProgress]
 }
-
-// A progressState holds the last progress of a call.
-type progressState struct {
-	// mu is held while sending, so that the notifications are in the order of the numbers.
-	mu   sync.Mutex
-	last float64
-}
-
-// A derivedContext is a context that derives from a Call's.
-type derivedContext struct{ context.Context }
 
 // newCall returns the Call of a request and initializes its context.
-func (s *session) newCall(r *rpc.Request, ex era.Request) *Call {
+func newCall(s *session, r *rpc.Request, ex era.Request) *Call {
 	c := &Call{session: s, method: internMethod(r.Method), ex: ex}
 	if s.log.Enabled(context.Background(), slog.LevelError) {
 		id := r.ID.String()
 		c.id = &id
 	}
-	r.InitContext(&c.request, ex.Meta.Trace)
+	r.InitContext(&c.ctx.request, ex.Meta.Trace)
 	if !s.detached { // else each request has its own, possibly with other scopes than the session's
 		c.sessionIdentity = s.identity
 	}
@@ -83,7 +61,7 @@ func (c *Call) identity() *identity {
 	if c.sessionIdentity != nil {
 		return c.sessionIdentity
 	}
-	return identityOf(&c.request)
+	return identityOf(&c.ctx.request)
 }
 
 // setName sets the name of the request's target. It does not write an equal name, which middleware
@@ -94,79 +72,25 @@ func (c *Call) setName(name string) {
 	}
 }
 
-// startTimer starts the handler's timeout. The caller must call stop when the handler has returned.
-func (c *Call) startTimer() (stop context.CancelFunc) {
-	d := c.session.srv.opts.Limits.HandlerTimeout
-	if d <= 0 {
-		return func() {}
-	}
-	before := c.derived.Load()
-	ctx, cancel := context.WithTimeoutCause(c.context(), d, errHandlerTimeout)
-	c.derived.Store(&derivedContext{ctx})
-	return func() {
-		c.derived.Store(before) // middleware may continue with the call
-		cancel()
-	}
-}
-
-// errHandlerTimeout distinguishes [Limits.HandlerTimeout] from other deadlines.
-var errHandlerTimeout = errors.New("the handler's time limit expired")
-
-// listRequest returns the parameters of a list for this call.
-func (c *Call) listRequest(kind Kind, member string) listRequest {
-	return listRequest{srv: c.session.srv, kind: kind, member: member, view: c.view, features: c.ex.Features}
-}
-
-type callKey struct{}
-
-// CallOf returns the Call that ctx derives from, or nil.
-func CallOf(ctx context.Context) *Call {
-	c, _ := ctx.Value(callKey{}).(*Call)
-	return c
-}
-
 // Value implements [context.Context].
 func (c *Call) Value(key any) any {
 	if key == (callKey{}) {
 		return c
 	}
-	return c.context().Value(key)
+	return c.ctx.current().Value(key)
 }
 
 // Deadline implements [context.Context].
-func (c *Call) Deadline() (time.Time, bool) { return c.context().Deadline() }
+func (c *Call) Deadline() (time.Time, bool) { return c.ctx.current().Deadline() }
 
 // Done implements [context.Context].
-func (c *Call) Done() <-chan struct{} { return c.context().Done() }
+func (c *Call) Done() <-chan struct{} { return c.ctx.current().Done() }
 
 // Err implements [context.Context].
-func (c *Call) Err() error { return c.context().Err() }
+func (c *Call) Err() error { return c.ctx.current().Err() }
 
 // AfterFunc lets package context derive contexts without a goroutine.
-func (c *Call) AfterFunc(f func()) (stop func() bool) {
-	if l := c.derived.Load(); l != nil {
-		return context.AfterFunc(l.Context, f)
-	}
-	return c.request.AfterFunc(f)
-}
-
-func (c *Call) context() context.Context {
-	if l := c.derived.Load(); l != nil {
-		return l.Context
-	}
-	return &c.request
-}
-
-// joinContext returns a context that derives from the call, so that requests belong to it, and that
-// also ends with ctx.
-func joinContext(ctx context.Context, c *Call) (context.Context, context.CancelFunc) {
-	if CallOf(ctx) == c {
-		return context.WithCancel(ctx)
-	}
-	joined, cancel := context.WithCancelCause(c)
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	return joined, func() { stop(); cancel(nil) }
-}
+func (c *Call) AfterFunc(f func()) (stop func() bool) { return c.ctx.afterFunc(f) }
 
 // Method returns the request's method.
 func (c *Call) Method() string { return c.method }
@@ -201,290 +125,10 @@ func (c *Call) ClientExtension(id string) (settings json.RawMessage, ok bool) {
 // not modify it.
 func (c *Call) Meta() json.RawMessage { return c.ex.Meta.Text() }
 
-// WantsProgress reports whether the client asked for progress notifications.
-func (c *Call) WantsProgress() bool { return c.ex.Meta.ProgressToken != nil }
-
-var (
-	errProgress = errors.New("progress must be a finite number, greater than the last one")
-	errLevel    = errors.New("no such logging level")
-)
-
-// Progress notifies the client of the call's progress, if it asked for that. progress must grow
-// with each call. A zero total and an empty message are left out. The notification is sent before
-// the result. Progress returns [jsonrpc.ErrRequestEnded] if there is a notification to send and the
-// call has ended.
-func (c *Call) Progress(progress, total float64, message string) error {
-	if math.IsNaN(progress) || math.IsInf(progress, 0) || math.IsNaN(total) || math.IsInf(total, 0) {
-		return errProgress
-	}
-	t := c.progressState()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if progress <= t.last {
-		return errProgress
-	}
-	t.last = progress
-	token := c.ex.Meta.ProgressToken
-	if token == nil {
-		return nil
-	}
-	params := append(append([]byte(`{"progressToken":`), token...), `,"progress":`...)
-	params = appendNumber(params, progress)
-	if total != 0 {
-		params = appendNumber(append(params, `,"total":`...), total)
-	}
-	if message != "" && c.ex.ProgressMessage {
-		params = jsonwire.AppendQuote(append(params, `,"message":`...), message)
-	}
-	return c.notify(mcp.NotificationProgress, append(params, '}'))
-}
-
-func (c *Call) progressState() *progressState {
-	if c.progress.Load() == nil {
-		c.progress.CompareAndSwap(nil, &progressState{last: math.Inf(-1)})
-	}
-	return c.progress.Load()
-}
-
-func appendNumber(dst []byte, f float64) []byte {
-	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-		return strconv.AppendInt(dst, int64(f), 10)
-	}
-	return strconv.AppendFloat(dst, f, 'g', -1, 64)
-}
-
-// Log sends a log message to the client if the client wants messages of that level. A legacy client
-// selects the level with logging/setLevel for its later requests; until then it gets all messages.
-// A modern client selects the level in each request. data is any value that encoding/json can
-// encode.
-//
-// The specification deprecates logging since 2026-07-28. Use [Call.Logger] for messages to the
-// server's operator.
-func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
-	if level.String() == "" {
-		return errLevel
-	}
-	least := c.ex.Client.LogLevel
-	if c.ex.Modern {
-		if least = c.ex.Meta.LogLevel; least == mcp.LevelNone {
-			return nil
-		}
-	}
-	if level < least {
-		return nil
-	}
-	text, err := json.Marshal(data)
-	if err == nil {
-		err = jsonwire.Valid(text, 0) // MarshalJSON methods can return invalid UTF-8
-	}
-	if err != nil {
-		return fmt.Errorf("log data: %w", err)
-	}
-	params := jsonwire.AppendQuote([]byte(`{"level":`), level.String())
-	if logger != "" {
-		params = jsonwire.AppendQuote(append(params, `,"logger":`...), logger)
-	}
-	params = append(append(params, `,"data":`...), text...)
-	return c.notify(mcp.NotificationMessage, append(params, '}'))
-}
-
-// Logger returns the server's logger with the request's id, method and target, and its trace id if
-// it has one.
-func (c *Call) Logger() *slog.Logger {
-	id := ""
-	if c.id != nil {
-		id = *c.id
-	}
-	log := c.session.log.With("id", id, "method", c.method)
-	if c.name != "" {
-		log = log.With(nameAttr(c.method), clip.String(c.name, 100))
-	}
-	if id := c.ex.Meta.Trace.ID(); id != "" {
-		log = log.With("trace", id)
-	}
-	return log
-}
-
 // notify sends a notification that belongs to the call or to its task.
 func (c *Call) notify(method string, params []byte) error {
 	if run := c.run.Load(); run != nil && run.isTask() {
 		return run.notify(method, params)
 	}
 	return c.Notify(method, params)
-}
-
-// callTool answers tools/call
-// (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
-func (s *session) callTool(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	t, _ := r.Route.(*tool)
-	if t == nil || !c.view.shows(KindTool, t.key) {
-		name, err := stringParam(r, "name")
-		if err != nil {
-			return dst, err
-		}
-		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: %s", clip.String(name, 100))
-	}
-	c.setName(t.key)
-	args, err := argumentsParam(r)
-	if err != nil {
-		return dst, err
-	}
-	if err := c.checkHeaderParams(r, t, args); err != nil {
-		return dst, err
-	}
-	if err := c.session.srv.inputs.resume(c, r); err != nil {
-		return dst, err
-	}
-	if s.tasks != nil {
-		if ttl, yes, err := s.tasks.wants(c, t, r); err != nil {
-			return dst, err
-		} else if yes {
-			return s.tasks.call(c, t, r, args, dst, ttl)
-		}
-	}
-	defer c.startTimer()()
-	out, err := t.invoke(c, args, dst)
-	return c.session.srv.inputs.respond(c, r, dst, out, err)
-}
-
-var emptyObject = []byte("{}")
-
-// nameAttr returns the log attribute for the target of the method's requests.
-func nameAttr(method string) string {
-	switch method {
-	case mcp.MethodToolsCall:
-		return "tool"
-	case mcp.MethodPromptsGet:
-		return "prompt"
-	case mcp.MethodResourcesRead:
-		return "uri"
-	}
-	return "name"
-}
-
-// A ClientFeature is a feature that a handler can ask the client for if the client has declared the
-// capability.
-type ClientFeature uint8
-
-// The client features.
-const (
-	// FormElicitation asks the user to fill in a form.
-	FormElicitation ClientFeature = iota
-	// URLElicitation sends the user to a web page.
-	URLElicitation
-	// Sampling lets the client's model continue a conversation.
-	Sampling
-	// SamplingTools is Sampling with tools that the model may use.
-	SamplingTools
-	// Roots returns the folders that the client works in.
-	Roots
-	numClientFeatures
-)
-
-var clientFeatureNames = [numClientFeatures]string{"elicitation by form", "elicitation by URL", "sampling", "sampling with tools", "roots"}
-
-// String returns the feature's name for messages.
-func (f ClientFeature) String() string {
-	if f >= numClientFeatures {
-		return "unknown"
-	}
-	return clientFeatureNames[f]
-}
-
-// Supports reports whether the revision has the feature and the client has declared it.
-func (c *Call) Supports(f ClientFeature) bool {
-	switch f {
-	case FormElicitation: // an empty capability means forms
-		return c.ex.Elicitation && c.ClientHas("elicitation") &&
-			(!c.ex.URLElicitation || c.ClientHas("elicitation", "form") || !c.ClientHas("elicitation", "url"))
-	case URLElicitation:
-		return c.ex.URLElicitation && c.ClientHas("elicitation", "url")
-	case Sampling:
-		return c.ClientHas("sampling")
-	case SamplingTools:
-		return c.ex.SamplingTools && c.ClientHas("sampling", "tools")
-	case Roots:
-		return c.ClientHas("roots")
-	}
-	return false
-}
-
-// Require returns an [*UnsupportedError] with the features that the client lacks, or nil. Input
-// requests return the same error, but a handler that calls Require first has not done anything yet.
-func (c *Call) Require(features ...ClientFeature) error {
-	var missing []ClientFeature
-	for _, f := range features {
-		if !c.Supports(f) {
-			missing = append(missing, f)
-		}
-	}
-	if missing == nil {
-		return nil
-	}
-	e := &UnsupportedError{Missing: missing}
-	switch {
-	case c.ex.Modern:
-		e.wire = mcp.MissingRequiredClientCapability(capabilitiesFor(missing))
-		e.wire.Message = e.Error()
-	case c.method != mcp.MethodToolsCall: // a tool reports it in its result
-		e.wire = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", e.Error())
-	}
-	return e
-}
-
-// An UnsupportedError reports that the client has not declared features that a handler needs. A
-// handler may do without them or return the error. The client then gets the error -32021 with the
-// required capabilities if the revision has that error
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/index#error-codes). In legacy
-// revisions a tool's result says it with isError, so that the model can tell the user; other
-// requests get the error -32600.
-type UnsupportedError struct {
-	Missing []ClientFeature
-
-	// wire is nil if the error becomes the result of a tool.
-	wire *jsonrpc.Error
-}
-
-func (e *UnsupportedError) Error() string {
-	names := make([]string, len(e.Missing))
-	for i, f := range e.Missing {
-		names[i] = f.String()
-	}
-	return "the client has not declared a required capability: " + strings.Join(names, ", ")
-}
-
-// Unwrap returns the [*jsonrpc.Error] that is sent for the error, or nil.
-func (e *UnsupportedError) Unwrap() error {
-	if e.wire == nil {
-		return nil
-	}
-	return e.wire
-}
-
-// capabilitiesFor returns the capabilities of a client that has the features.
-func capabilitiesFor(features []ClientFeature) mcp.ClientCapabilities {
-	var caps mcp.ClientCapabilities
-	for _, f := range features {
-		switch f {
-		case FormElicitation, URLElicitation:
-			if caps.Elicitation == nil {
-				caps.Elicitation = new(mcp.ElicitationCapability)
-			}
-			if f == FormElicitation {
-				caps.Elicitation.Form = json.RawMessage(`{}`)
-			} else {
-				caps.Elicitation.URL = json.RawMessage(`{}`)
-			}
-		case Sampling, SamplingTools:
-			if caps.Sampling == nil {
-				caps.Sampling = new(mcp.SamplingCapability)
-			}
-			if f == SamplingTools {
-				caps.Sampling.Tools = json.RawMessage(`{}`)
-			}
-		case Roots:
-			caps.Roots = new(mcp.RootsCapability)
-		}
-	}
-	return caps
 }

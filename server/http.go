@@ -24,12 +24,6 @@ func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender) (
 	return sess.peer.conn, sess.close
 }
 
-// close closes the connection and removes the session.
-func (s *session) close() {
-	s.peer.conn.Close()
-	s.release()
-}
-
 // OpenStateless implements [backend.Backend].
 func (b transportBackend) OpenStateless() *rpc.Conn {
 	s := b.srv
@@ -38,7 +32,7 @@ func (b transportBackend) OpenStateless() *rpc.Conn {
 	}
 	s.start()
 	sess := s.newSession(context.Background(), s.eras.modern)
-	sess.detached, sess.stateless = true, &statelessSession{session: sess}
+	sess.detached, sess.stateless = true, true
 	sess.handshake.modern.Store(true)
 	sess.attach(rpc.NewDetached(discardSender{}, s.connOptions(sess)))
 	return sess.peer.conn
@@ -75,18 +69,14 @@ type discardSender struct{}
 
 func (discardSender) Send([]byte) error { return nil }
 
-// A statelessSession answers the requests of many clients and keeps no state for them.
-type statelessSession struct{ session *session }
-
 // listenInOwnSession answers subscriptions/listen with a new session, because the limits on
 // subscriptions apply to each client.
-func (ss *statelessSession) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	parent := ss.session
-	sess := &session{srv: parent.srv, log: parent.log, detached: true, identity: c.identity(), peer: parent.peer, tasks: parent.tasks}
-	sess.handshake.era, sess.peer.values = parent.handshake.era, c
+func (s *session) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	sess := &session{srv: s.srv, log: s.log, detached: true, identity: c.identity(), peer: s.peer, tasks: s.tasks}
+	sess.handshake.era, sess.peer.values = s.handshake.era, c
 	sess.init()
-	parent.srv.trackSession(sess)
-	dst, err := sess.subs.listen(c, r, parent.srv.advertisedLists(), dst)
+	s.srv.trackSession(sess)
+	dst, err := sess.subs.listen(c, r, s.srv.advertisedLists(), dst)
 	if deferred, ok := err.(*rpc.Deferred); ok {
 		end := deferred.Result
 		deferred.Result = func(dst []byte) []byte {
@@ -106,7 +96,7 @@ type headerChecker interface {
 }
 
 // checkHeaderParams checks the arguments of a call against their copies in the transport's headers.
-func (c *Call) checkHeaderParams(r *rpc.Request, t *tool, arguments []byte) error {
+func (t *tool) checkHeaderParams(c *Call, r *rpc.Request, arguments []byte) error {
 	if len(t.headerParams) == 0 || !c.ex.Modern {
 		return nil
 	}

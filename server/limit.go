@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -105,20 +104,6 @@ func newLimits(o *Options) *limits {
 // seconds converts s to a duration, capped to avoid overflow.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s*float64(time.Second), float64(math.MaxInt64/2)))
-}
-
-// dispatchLimited answers a request if its caller is within the limits.
-func (s *session) dispatchLimited(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	l := s.srv.limits
-	if !l.methods[c.method] {
-		return s.dispatch(c, r, dst)
-	}
-	cl, err := l.admit(c)
-	if err != nil {
-		return dst, err
-	}
-	defer l.release(cl)
-	return s.dispatch(c, r, dst)
 }
 
 // admit counts a request or rejects it.

@@ -14,7 +14,6 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -168,14 +167,14 @@ type customMethod struct {
 	invoke func(c *Call, params []byte) (result []byte, err error)
 }
 
-// callMethod answers a request for a custom method.
-func (s *session) callMethod(c *Call, m *customMethod, r *rpc.Request, dst []byte) ([]byte, error) {
-	defer c.startTimer()()
+// call answers a request for the method.
+func (cm *customMethod) call(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
 	params := r.Params
 	if len(params) == 0 {
 		params = emptyObject
 	}
-	result, err := m.invoke(c, params)
+	result, err := cm.invoke(c, params)
 	if err != nil {
 		return dst, err
 	}
@@ -318,41 +317,9 @@ func (s *Server) OnNotification(method string, fn func(ctx context.Context, para
 	return s.custom.addNotificationHandler(method, fn)
 }
 
-// prepareNotification returns the cost estimate of a notification.
-func (s *session) prepareNotification(r *rpc.Request) *rpc.CostEstimate {
-	if !s.handshake.prepareNotification(r) {
-		s.log.Warn("unexpected notifications/initialized")
-	}
-	if s.srv.chain == nil && s.srv.custom.notificationHandler(r.Method) == nil {
-		return rpc.Immediate
-	}
-	return nil
-}
-
-// handleNotification passes a notification to its handler or the middleware. Others are ignored.
-func (s *session) handleNotification(r *rpc.Request) error {
-	if s.srv.custom.notificationHandler(r.Method) == nil && (s.srv.chain == nil || !isClientNotification(r.Method)) {
-		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100))
-		return nil
-	}
-	ex, err := s.handshake.openNotification(r)
-	if err != nil {
-		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100), "error", err)
-		return nil
-	}
-	c := s.newCall(r, ex)
-	if s.srv.chain == nil {
-		s.callNotificationHandler(c, r)
-		return nil
-	}
-	in := &inbound{session: s, call: c, request: r}
-	_, err = in.run(in.notify)
-	return err
-}
-
-// callNotificationHandler calls the handler of a notification, if there is one.
-func (s *session) callNotificationHandler(c *Call, r *rpc.Request) {
-	if fn := s.srv.custom.notificationHandler(r.Method); fn != nil {
+// handleNotification calls the handler of a notification, if there is one.
+func (cm *customMethods) handleNotification(c *Call, r *rpc.Request) {
+	if fn := cm.notificationHandler(r.Method); fn != nil {
 		fn(c, json.RawMessage(r.Params))
 	}
 }

@@ -70,30 +70,6 @@ func (s *Server) start() {
 	})
 }
 
-// A chainContext is the context at the start of the chain of an incoming message. It derives from
-// the message's context, and CallOf finds the Call in it. Unlike the Call it does not have the
-// values of middleware.
-type chainContext struct {
-	*rpc.Context
-	call *Call
-}
-
-func (cc chainContext) Value(key any) any {
-	if key == (callKey{}) {
-		return cc.call
-	}
-	return cc.Context.Value(key)
-}
-
-// setContext makes ctx, which derives from the call's chainContext, the context of the call.
-func (c *Call) setContext(ctx context.Context) {
-	if r, ok := ctx.(chainContext); ok && r.call == c {
-		c.derived.Store(nil)
-		return
-	}
-	c.derived.Store(&derivedContext{ctx})
-}
-
 // An inbound is an incoming request or notification in the chain.
 type inbound struct {
 	session *session
@@ -113,15 +89,15 @@ type inbound struct {
 // run passes the message through the chain to end.
 func (in *inbound) run(end middleware.Handler) (json.RawMessage, error) {
 	c, r := in.call, in.request
-	return in.session.srv.chain.Run(chainContext{&c.request, c}, middleware.Message{
+	return in.session.srv.chain.Run(chainContext{&c.ctx.request, c}, middleware.Message{
 		Notification: r.Kind == jsonrpc.KindNotification, Method: c.method, ID: r.ID, Revision: c.Revision(), Params: r.Params,
 	}, end)
 }
 
-// runChain answers a request through the chain.
-func (s *session) runChain(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	c.name = s.targetName(r)
-	in := &inbound{session: s, call: c, request: r, dst: dst}
+// answer answers a request through the chain.
+func (in *inbound) answer() ([]byte, error) {
+	c, dst := in.call, in.dst
+	c.name = targetName(in.request)
 	result, err := in.run(in.handle)
 	switch {
 	case err != nil:
@@ -138,9 +114,9 @@ func (s *session) runChain(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	}
 	var hints *era.CacheHints
 	if cacheable(c.method) {
-		h := s.srv.cacheHints()
+		h := in.session.srv.cacheHints()
 		if c.method == mcp.MethodResourcesRead {
-			h = s.srv.readHints()
+			h = in.session.srv.readHints()
 		}
 		hints = &h
 	}
@@ -157,7 +133,7 @@ func (in *inbound) handle(ctx context.Context, m *middleware.Message) (json.RawM
 	if run := in.call.run.Load(); run != nil && run.isTask() {
 		return nil, errNextAfterTask
 	}
-	in.call.setContext(ctx)
+	in.call.ctx.leaveChain(ctx)
 	var dst []byte
 	first := !in.dstUsed
 	if first {
@@ -184,8 +160,8 @@ func (in *inbound) notify(ctx context.Context, m *middleware.Message) (json.RawM
 	if err != nil {
 		return nil, err
 	}
-	in.call.setContext(ctx)
-	in.session.callNotificationHandler(in.call, r)
+	in.call.ctx.leaveChain(ctx)
+	in.session.srv.custom.handleNotification(in.call, r)
 	return nil, nil
 }
 
@@ -237,7 +213,7 @@ var (
 // targetName returns the name of a request's target. An unregistered tool or prompt has none, so
 // that metrics by name stay bounded. A resource is named by the requested URI, since a template may
 // match it.
-func (s *session) targetName(r *rpc.Request) string {
+func targetName(r *rpc.Request) string {
 	switch v := r.Route.(type) {
 	case item:
 		return v.base().key
@@ -265,9 +241,9 @@ func cacheable(method string) bool {
 func (c *Call) Notify(method string, params []byte) error {
 	p := &c.session.peer
 	if p.chain == nil {
-		return c.request.Notify(method, params)
+		return c.ctx.request.Notify(method, params)
 	}
 	return p.outboundNotification(c, c, method, params, func(_ context.Context, m *middleware.Message) (json.RawMessage, error) {
-		return nil, c.request.Notify(method, m.Params)
+		return nil, c.ctx.request.Notify(method, m.Params)
 	})
 }

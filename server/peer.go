@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"time"
 
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
@@ -91,31 +90,7 @@ func (p *peer) logDropped(method string, err error) {
 	}
 }
 
-// A sessionContext is the context of messages that belong to no request of the session. It ends
-// with the connection. It is created on demand, since most sessions need none.
-type sessionContext struct {
-	// Context supplies the values.
-	context.Context
-	conn *rpc.Conn
-}
-
 // context returns the context of messages that belong to no request.
 func (p *peer) context() context.Context {
 	return &sessionContext{context.WithoutCancel(p.values), p.conn}
-}
-
-// Deadline implements [context.Context].
-func (sc *sessionContext) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done implements [context.Context].
-func (sc *sessionContext) Done() <-chan struct{} { return sc.conn.Done() }
-
-// Err implements [context.Context].
-func (sc *sessionContext) Err() error {
-	select {
-	case <-sc.conn.Done():
-		return context.Canceled
-	default:
-		return nil
-	}
 }

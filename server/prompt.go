@@ -118,7 +118,7 @@ func (s *Server) RemovePrompts(names ...string) {
 
 // getPrompt answers prompts/get
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/prompts#getting-a-prompt).
-func (s *session) getPrompt(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+func getPrompt(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	p, _ := r.Route.(*prompt)
 	if p == nil || !c.view.shows(KindPrompt, p.key) {
 		name, err := stringParam(r, "name")
@@ -135,7 +135,7 @@ func (s *session) getPrompt(c *Call, r *rpc.Request, dst []byte) ([]byte, error)
 	if err := c.session.srv.inputs.resume(c, r); err != nil {
 		return dst, err
 	}
-	defer c.startTimer()()
+	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
 	out, err := p.get(c, args, dst)
 	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }

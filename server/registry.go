@@ -229,6 +229,10 @@ type listRequest struct {
 	features *era.Features
 }
 
+func newListRequest(c *Call, kind Kind, member string) listRequest {
+	return listRequest{srv: c.session.srv, kind: kind, member: member, view: c.view, features: c.ex.Features}
+}
+
 // answerList answers a request for a page of a list. Pages are in the order of registration, so a
 // change between two requests neither repeats nor skips an item that existed throughout. See
 // position for cursors of other servers.

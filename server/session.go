@@ -17,37 +17,42 @@ import (
 //
 //	Serve or transportBackend          create a session and its rpc.Conn
 //	  rpc.Conn                         parses the message; the session is its Handler
-//	    session.Prepare                notes the state of the handshake, in order of arrival
+//	    session.Prepare                in the order of arrival
+//	      handshake.prepare            records the state of the handshake
 //	      session.route                finds the item (tool, …) and its cost: inline or goroutine
 //	    session.Handle
-//	      session.answer               checks revision, metadata and method; makes the Call
-//	        session.runChain           with middleware; it ends in inbound.handle
+//	      session.answer               makes the Call
+//	        handshake.open             checks revision, metadata and method
+//	        inbound.answer             with middleware; it ends in inbound.handle
 //	        session.handle             rejects the request if its caller exceeds a limit
 //	          session.dispatch         selects by method:
-//	            session.callTool       checks the View, the arguments and their HTTP headers
-//	              Call.resumeInput     opens the request state of earlier input rounds
-//	              session.callAsTask   if Call.wantsTask: answers with a task, or as below
+//	            callTool               checks the View
+//	            tool.call              checks the arguments and their HTTP headers
+//	              inputManager.resume  opens the request state of earlier input rounds
+//	              taskServer.call      if taskServer.wants: answers with a task, or as below
 //	              tool.invoke          decodes arguments, calls the function, encodes its result
-//	              Call.respond         keeps the result, or replaces it with input requests
+//	              inputManager.respond keeps the result, or replaces it with input requests
 //	  rpc.Conn                         sends the result or the error
 //
-// session.prepareNotification and session.handleNotification handle notifications.
+// session.prepareNotification and session.handleNotification handle notifications. Changes of lists,
+// resources and tasks reach the client through its notifier, which calls session.sendChanges.
 
-// A session answers one peer. It is the Handler of its connection. The fields that each request
+// A session answers one peer. It is the Handler of its connection. Its parts have their own state
+// and locks. The fields that each request
 // reads come first: with many sessions, a request should touch few cache lines.
 type session struct {
 	srv *Server
 	log *slog.Logger
+	// tasks is nil without Options.Tasks.
+	tasks    *taskServer
+	identity *identity
 	// detached is set if each request on the connection carries its own identity.
-	detached  bool
-	identity  *identity
+	detached bool
+	// stateless is set if the session serves many clients and keeps no state for them.
+	stateless bool
 	handshake handshake
 	peer      peer
-	// tasks is nil without Options.Tasks.
-	tasks *taskServer
 
-	// stateless is set if the session serves many clients.
-	stateless *statelessSession
 	// caller counts requests of principals without an ID and an address. It is guarded by
 	// limits.mu.
 	caller *caller
@@ -82,6 +87,12 @@ func (s *session) release() {
 	if s.tasks != nil {
 		s.tasks.end(s.handshake.era.Legacy(), s.log)
 	}
+}
+
+// close closes the connection and removes the session.
+func (s *session) close() {
+	s.peer.conn.Close()
+	s.release()
 }
 
 // Prepare implements [rpc.Handler]. It returns the estimate of the user's handler, or Immediate
@@ -220,7 +231,7 @@ func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 	if s.srv.chain == nil && s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
 		return s.srv.results.Empty(dst, ex.Features, nil), nil // ping needs no Call
 	}
-	c := s.newCall(r, ex)
+	c := newCall(s, r, ex)
 	sent := false // stays false if middleware panics
 	if s.tasks != nil {
 		defer func() {
@@ -230,7 +241,8 @@ func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 		}()
 	}
 	if s.srv.chain != nil {
-		dst, err = s.runChain(c, r, dst)
+		in := &inbound{session: s, call: c, request: r, dst: dst}
+		dst, err = in.answer()
 	} else {
 		dst, err = s.handle(c, r, dst)
 	}
@@ -238,31 +250,35 @@ func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// handle answers a request that has passed all general checks. It applies the caller's limits.
+// handle answers a request that has passed all general checks, if its caller is within the limits.
 func (s *session) handle(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	if s.srv.limits == nil {
-		return s.dispatch(c, r, dst)
+	if l := s.srv.limits; l != nil && l.methods[c.method] {
+		cl, err := l.admit(c)
+		if err != nil {
+			return dst, err
+		}
+		defer l.release(cl)
 	}
-	return s.dispatchLimited(c, r, dst)
+	return s.dispatch(c, r, dst)
 }
 
 // dispatch answers a request by its method.
 func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	switch string(r.Method) {
 	case mcp.MethodToolsCall:
-		return s.callTool(c, r, dst)
+		return callTool(c, r, dst)
 	case mcp.MethodToolsList:
-		return answerList(c.listRequest(KindTool, "tools"), s.srv.tools.catalog(), r, dst)
+		return answerList(newListRequest(c, KindTool, "tools"), s.srv.tools.catalog(), r, dst)
 	case mcp.MethodResourcesList:
-		return answerList(c.listRequest(KindResource, "resources"), s.srv.resources.registered.catalog(), r, dst)
+		return answerList(newListRequest(c, KindResource, "resources"), s.srv.resources.registered.catalog(), r, dst)
 	case mcp.MethodResourceTemplatesList:
-		return answerList(c.listRequest(KindResourceTemplate, "resourceTemplates"), s.srv.resources.templates.catalog(), r, dst)
+		return answerList(newListRequest(c, KindResourceTemplate, "resourceTemplates"), s.srv.resources.templates.catalog(), r, dst)
 	case mcp.MethodPromptsList:
-		return answerList(c.listRequest(KindPrompt, "prompts"), s.srv.prompts.catalog(), r, dst)
+		return answerList(newListRequest(c, KindPrompt, "prompts"), s.srv.prompts.catalog(), r, dst)
 	case mcp.MethodResourcesRead:
 		return s.srv.resources.read(c, r, dst)
 	case mcp.MethodPromptsGet:
-		return s.getPrompt(c, r, dst)
+		return getPrompt(c, r, dst)
 	case mcp.MethodComplete:
 		return s.srv.completions.answer(c, r, dst)
 	case mcp.MethodResourcesSubscribe:
@@ -272,8 +288,8 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	case mcp.MethodDiscover:
 		return s.srv.appendDiscover(dst, c.ex.Features), nil
 	case mcp.MethodSubscriptionsListen:
-		if s.stateless != nil {
-			return s.stateless.listenInOwnSession(c, r, dst)
+		if s.stateless {
+			return s.listenInOwnSession(c, r, dst)
 		}
 		return s.subs.listen(c, r, s.srv.advertisedLists(), dst)
 	case mcp.MethodSetLevel:
@@ -293,9 +309,41 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		return s.tasks.answer(c, r, dst)
 	}
 	if m, ok := r.Route.(*customMethod); ok {
-		return s.callMethod(c, m, r, dst)
+		return m.call(c, r, dst)
 	}
 	return dst, jsonrpc.MethodNotFound(string(r.Method))
+}
+
+// prepareNotification returns the cost estimate of a notification.
+func (s *session) prepareNotification(r *rpc.Request) *rpc.CostEstimate {
+	if !s.handshake.prepareNotification(r) {
+		s.log.Warn("unexpected notifications/initialized")
+	}
+	if s.srv.chain == nil && s.srv.custom.notificationHandler(r.Method) == nil {
+		return rpc.Immediate
+	}
+	return nil
+}
+
+// handleNotification passes a notification to its handler or the middleware. Others are ignored.
+func (s *session) handleNotification(r *rpc.Request) error {
+	if s.srv.custom.notificationHandler(r.Method) == nil && (s.srv.chain == nil || !isClientNotification(r.Method)) {
+		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100))
+		return nil
+	}
+	ex, err := s.handshake.openNotification(r)
+	if err != nil {
+		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100), "error", err)
+		return nil
+	}
+	c := newCall(s, r, ex)
+	if s.srv.chain == nil {
+		s.srv.custom.handleNotification(c, r)
+		return nil
+	}
+	in := &inbound{session: s, call: c, request: r}
+	_, err = in.run(in.notify)
+	return err
 }
 
 // sendChanges sends the notifications of changes.
@@ -351,6 +399,8 @@ func stringParam(r *rpc.Request, name string) (string, error) {
 	}
 	return jsonwire.UnquoteString(v[1 : len(v)-1]), nil
 }
+
+var emptyObject = []byte("{}")
 
 // argumentsParam returns the arguments of a call, which must be an object if they are present.
 func argumentsParam(r *rpc.Request) ([]byte, error) {

@@ -71,7 +71,7 @@ func (tm *taskManager) newRun(c *Call, owner string, args []byte, ttl time.Durat
 			Status: mcp.TaskStatusWorking, Created: now, Updated: now, TTL: ttl, PollInterval: tm.opts.PollInterval,
 		},
 	}
-	ctx, stop := context.WithDeadline(context.WithoutCancel(c.context()), now.Add(ttl))
+	ctx, stop := context.WithDeadline(context.WithoutCancel(c.ctx.current()), now.Add(ttl))
 	run.ctx, run.cancel = context.WithCancelCause(ctx)
 	tm.runs[run.task.ID] = run
 	tm.wg.Add(1)
@@ -84,7 +84,7 @@ func (tm *taskManager) newRun(c *Call, owner string, args []byte, ttl time.Durat
 		tm.mu.Unlock()
 		tm.wg.Done()
 	})
-	c.derived.Store(&derivedContext{run.ctx})
+	c.ctx.derive(run.ctx)
 	c.run.Store(run)
 	return run, nil
 }

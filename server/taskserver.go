@@ -98,7 +98,7 @@ func missingTasksCapability() *jsonrpc.Error {
 // call answers a tool call that may become a task: with the task, or with the tool's result
 // if that comes first.
 func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, ttl time.Duration) ([]byte, error) {
-	reqCtx := c.context() // newRun replaces the call's context with the task's
+	reqCtx := c.ctx.current() // newRun replaces the call's context with the task's
 	run, err := ts.manager.newRun(c, ts.ownerOf(c), args, ttl)
 	if err != nil {
 		return dst, err

@@ -12,6 +12,8 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -224,6 +226,45 @@ func (s *Server) RemoveTools(names ...string) {
 	if s.tools.remove(names) {
 		s.announce(toolsChanged)
 	}
+}
+
+// callTool answers tools/call
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
+func callTool(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	t, _ := r.Route.(*tool)
+	if t == nil || !c.view.shows(KindTool, t.key) {
+		name, err := stringParam(r, "name")
+		if err != nil {
+			return dst, err
+		}
+		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: %s", clip.String(name, 100))
+	}
+	c.setName(t.key)
+	return t.call(c, r, dst)
+}
+
+// call answers a call of the tool.
+func (t *tool) call(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	args, err := argumentsParam(r)
+	if err != nil {
+		return dst, err
+	}
+	if err := t.checkHeaderParams(c, r, args); err != nil {
+		return dst, err
+	}
+	if err := c.session.srv.inputs.resume(c, r); err != nil {
+		return dst, err
+	}
+	if tasks := c.session.tasks; tasks != nil {
+		if ttl, yes, err := tasks.wants(c, t, r); err != nil {
+			return dst, err
+		} else if yes {
+			return tasks.call(c, t, r, args, dst, ttl)
+		}
+	}
+	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
+	out, err := t.invoke(c, args, dst)
+	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }
 
 // appendHandlerError converts a handler's error: a protocol error is returned, others become a
