@@ -104,7 +104,7 @@ func (b *MemoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
 func (s *Server) receive(e Event) {
 	for _, c := range listChanges {
 		if e.Kind == c.event && s.advertises(c.bit) {
-			s.announceLocal(c.bit)
+			s.sessions.listsChanged(c.bit, nil)
 		}
 	}
 	switch e.Kind {
@@ -115,13 +115,13 @@ func (s *Server) receive(e Event) {
 		}
 		s.listsChangedLocal(principals)
 	case ResourceUpdated:
-		s.resourceUpdatedLocal(e.Name)
+		s.sessions.resourceUpdated(e.Name)
 	case TaskUpdated:
 		if s.tasks != nil {
-			s.taskChangedLocal(e.Name, e.Owner)
+			s.sessions.taskChanged(e.Name, e.Owner)
 		}
 	case ElicitationDone:
-		s.elicitationCompleteLocal(e.Name)
+		s.sessions.elicitationDone(e.Name)
 	}
 }
 

@@ -47,7 +47,8 @@ func (cc *callContext) afterFunc(f func()) (stop func() bool) {
 // derive replaces the context with ctx, which derives from it.
 func (cc *callContext) derive(ctx context.Context) { cc.derived.Store(&derivedContext{ctx}) }
 
-// startTimer starts the handler's timeout, if d is positive. The caller must call stop when the handler has returned.
+// startTimer starts the handler's timeout, if d is positive. The caller must call stop when the
+// handler has returned.
 func (cc *callContext) startTimer(d time.Duration) (stop context.CancelFunc) {
 	if d <= 0 {
 		return func() {}

@@ -518,18 +518,8 @@ func (es *elicitations) remove(id string) bool {
 // than 256 elicitations ago. It does not block.
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-for-url-mode-elicitation)
 func (s *Server) ElicitationComplete(id string) {
-	s.elicitationCompleteLocal(id)
+	s.sessions.elicitationDone(id)
 	s.bus.publish(Event{Kind: ElicitationDone, Name: id})
-}
-
-func (s *Server) elicitationCompleteLocal(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		if sess.elicitations.remove(id) {
-			sess.notifier.addElicitation(id)
-		}
-	}
 }
 
 // convertURLRequired converts the error with which a handler sends the user to web pages first.
@@ -586,10 +576,9 @@ func requiredPagesOf(e *jsonrpc.Error) (*requiredPages, error) {
 	return &requiredPages{e, data.Elicitations}, nil
 }
 
-// ask asks for the pages unless the user has declined before. If a handler requires a
-// page again after the user has agreed, the user is asked again, because accepting doesn't mean
-// that the user is done. The keys are not the elicitation ids, since a handler may generate new
-// ones in each run.
+// ask asks for the pages unless the user has declined before. If a handler requires a page again
+// after the user has agreed, the user is asked again, because accepting doesn't mean that the user
+// is done. The keys are not the elicitation ids, since a handler may generate new ones in each run.
 func (rp *requiredPages) ask(c *Call, rd *inputRound, head []byte) ([]byte, error) {
 	rs := c.InputRequests()
 	for i, p := range rp.list {

@@ -20,7 +20,7 @@ func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender) (
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
 	sess.attach(rpc.NewDetached(out, s.connOptions(sess)))
-	s.trackSession(sess)
+	s.sessions.add(sess)
 	return sess.peer.conn, sess.close
 }
 
@@ -75,7 +75,7 @@ func (s *session) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byt
 	sess := &session{srv: s.srv, log: s.log, detached: true, identity: c.identity(), peer: s.peer, tasks: s.tasks}
 	sess.handshake.era, sess.peer.values = s.handshake.era, c
 	sess.init()
-	s.srv.trackSession(sess)
+	s.srv.sessions.add(sess)
 	dst, err := sess.subs.listen(c, r, s.srv.advertisedLists(), dst)
 	if deferred, ok := err.(*rpc.Deferred); ok {
 		end := deferred.Result

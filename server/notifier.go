@@ -1,8 +1,6 @@
 package server
 
 import (
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -119,95 +117,4 @@ func (n *notifier) wait() bool {
 	running := n.running
 	n.mu.Unlock()
 	return !running || wait.Timeout(notifierTimeout, n.goroutine.Wait)
-}
-
-// announce notifies all sessions of a list change, here and, through the bus, at other servers. It
-// does not block.
-func (s *Server) announce(c listChange) {
-	s.announceLocal(c)
-	for _, l := range listChanges {
-		if l.bit == c {
-			s.bus.publish(Event{Kind: l.event})
-		}
-	}
-}
-
-func (s *Server) announceLocal(c listChange) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		sess.notifier.addLists(c)
-	}
-}
-
-// ListsChanged notifies clients that their lists have changed because [Options.View] returns
-// another View. It notifies the clients of the principals with the given IDs, or all clients if
-// there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
-// of all views. Clients continue to get updates, by URI only, of resources that they have
-// subscribed to.
-func (s *Server) ListsChanged(principals ...string) {
-	s.listsChangedLocal(principals)
-	if len(principals) == 0 {
-		s.bus.publish(Event{Kind: ViewChanged})
-	}
-	for _, id := range principals {
-		s.bus.publish(Event{Kind: ViewChanged, Name: id})
-	}
-}
-
-func (s *Server) listsChangedLocal(principals []string) {
-	s.tools.reset()
-	s.resources.registered.reset()
-	s.resources.templates.reset()
-	s.prompts.reset()
-	all := s.advertisedLists()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		if len(principals) == 0 || slices.Contains(principals, sess.identity.principal.ID) {
-			sess.notifier.addLists(all)
-		}
-	}
-}
-
-// ResourceUpdated notifies the clients that are subscribed to the resource, or to one that contains
-// it, of an update. It does not wait for them. Updates in quick succession are merged.
-// (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions)
-func (s *Server) ResourceUpdated(uri string) {
-	s.resourceUpdatedLocal(uri)
-	s.bus.publish(Event{Kind: ResourceUpdated, Name: uri})
-}
-
-func (s *Server) resourceUpdatedLocal(uri string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		if sess.subs.uris.cover(uri) {
-			sess.notifier.addResource(uri)
-		}
-	}
-}
-
-// taskChanged notifies the task's owner in the core protocol, or its subscribers in the extension.
-// It also notifies other servers through the bus, unless the owner is a session, which is local.
-func (s *Server) taskChanged(t *Task) {
-	owner := ""
-	if t.Core {
-		owner = t.Owner
-	}
-	s.taskChangedLocal(t.ID, owner)
-	if owner == "" || strings.HasPrefix(owner, principalOwner(anonymous)) {
-		s.bus.publish(Event{Kind: TaskUpdated, Name: t.ID, Owner: owner})
-	}
-}
-
-// taskChangedLocal notifies the sessions of this server. owner is set for the core protocol only.
-func (s *Server) taskChangedLocal(id, owner string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for sess := range s.sessions {
-		if owner != "" && owner == sess.tasks.owner || sess.subs.taskIDs.has(id) {
-			sess.notifier.addTask(id)
-		}
-	}
 }

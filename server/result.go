@@ -50,8 +50,8 @@ func (rw resultWriter) complete(dst []byte, hints *era.CacheHints, result []byte
 	return rw.identity.Complete(dst, rw.features, hints, result)
 }
 
-// invalid returns the error for a handler's output that the protocol cannot represent. It is
-// the server's fault, not the caller's.
+// invalid returns the error for a handler's output that the protocol cannot represent. It is the
+// server's fault, not the caller's.
 func (rw resultWriter) invalid(format string, args ...any) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", rw.method, clip.String(rw.name, 100), fmt.Sprintf(format, args...))
 }
@@ -70,8 +70,8 @@ func (rw resultWriter) fail(head []byte, text string) ([]byte, error) {
 	return head, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", text)
 }
 
-// tool appends a result that a tool built. A nil result is empty; one that is only
-// structured also gets its text as content.
+// tool appends a result that a tool built. A nil result is empty; one that is only structured also
+// gets its text as content.
 func (rw resultWriter) tool(dst []byte, res *mcp.CallToolResult, output *schema.Validator) ([]byte, error) {
 	if res == nil {
 		res = &mcp.CallToolResult{}

@@ -191,30 +191,31 @@ type Server struct {
 	log       *slog.Logger
 	// instance is a random identifier that list cursors carry.
 	instance [8]byte
+	// advertised holds the kinds of Options.AdvertiseKinds.
+	advertised listChange
+	costs      methodCosts
+	eras       eras
 
+	// The parts of a Server. Each has its own state and lock.
 	tools       registry[*tool]
 	resources   resourceSet
 	prompts     registry[*prompt]
 	completions completions
+	custom      customMethods
 	inputs      inputManager
 	// tasks is nil without Options.Tasks.
 	tasks *taskManager
-	// advertised holds the kinds of Options.AdvertiseKinds.
-	advertised listChange
-	costs      methodCosts
-	custom     customMethods
 	// limits is nil without limits on callers.
-	limits *limits
+	limits   *limits
+	sessions sessionSet
 	// bus is nil without Options.Bus.
-	bus  *busClient
-	eras eras
+	bus *busClient
 
 	startOnce sync.Once
 	// chain runs all middleware. It is nil without middleware.
 	chain *middleware.Chain
 
 	mu         sync.Mutex
-	sessions   map[*session]struct{}
 	middleware []middleware.Func
 	serving    bool
 }
@@ -234,7 +235,7 @@ func MustNew(name, version string, opts *Options) *Server {
 // Options.Revisions contains an invalid revision, or if Options.Extensions or Options.Experimental
 // contain an invalid identifier (see [mcp.CheckExtensionID]) or a value that isn't a JSON object.
 func New(name, version string, opts *Options) (*Server, error) {
-	s := &Server{name: name, sessions: make(map[*session]struct{})}
+	s := &Server{name: name}
 	s.link = backend.NewLink(transportBackend{s})
 	rand.Read(s.instance[:]) // never fails
 	s.tools.kind, s.prompts.kind = KindTool, KindPrompt
@@ -310,7 +311,7 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	sess := s.newSession(ctx, s.eras.both)
 	sess.handshake.cost.Seed(0)
 	sess.attach(rpc.NewConn(f, s.connOptions(sess)))
-	s.trackSession(sess)
+	s.sessions.add(sess)
 	defer sess.release()
 	if err := sess.peer.conn.Run(ctx); err != nil {
 		return fmt.Errorf("serve %s: %w", s.name, err)
@@ -345,13 +346,6 @@ func (s *Server) connOptions(sess *session) *rpc.Options {
 		Logger:           s.log,
 		Trace:            s.opts.Trace,
 	}
-}
-
-// trackSession registers the session for notifications until untrack.
-func (s *Server) trackSession(sess *session) {
-	s.mu.Lock()
-	s.sessions[sess] = struct{}{}
-	s.mu.Unlock()
 }
 
 // Close cancels all tasks, waits for their handlers, and then disconnects from the bus, all until

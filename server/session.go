@@ -34,8 +34,9 @@ import (
 //	              inputManager.respond keeps the result, or replaces it with input requests
 //	  rpc.Conn                         sends the result or the error
 //
-// session.prepareNotification and session.handleNotification handle notifications. Changes of lists,
-// resources and tasks reach the client through its notifier, which calls session.sendChanges.
+// session.prepareNotification and session.handleNotification handle notifications. Changes of
+// lists, resources and tasks reach the client through its notifier, which calls
+// session.sendChanges.
 
 // A session answers one peer. It is the Handler of its connection. Its parts have their own state
 // and locks. The fields that each request
@@ -71,11 +72,9 @@ func (s *session) init() {
 // attach sets the connection of a new session.
 func (s *session) attach(conn *rpc.Conn) { s.peer.conn, s.handshake.conn = conn, conn }
 
-// untrack undoes [Server.trackSession].
+// untrack removes the session from those of the server, and waits for its notifier.
 func (s *session) untrack() {
-	s.srv.mu.Lock()
-	delete(s.srv.sessions, s)
-	s.srv.mu.Unlock()
+	s.srv.sessions.remove(s)
 	if !s.notifier.wait() {
 		s.log.Warn("a write cannot be interrupted: its goroutine leaks")
 	}

@@ -136,7 +136,8 @@ type requestStates struct {
 	used   usedStates
 }
 
-// seal returns the state that the client keeps for the call. Its StateTTL starts now unless it has an expiry.
+// seal returns the state that the client keeps for the call. Its StateTTL starts now unless it has
+// an expiry.
 func (st *requestStates) seal(c *Call, r *rpc.Request, m *requestState) ([]byte, error) {
 	if m.Expires == 0 {
 		m.Expires = time.Now().Add(st.opts.StateTTL).UnixMilli()
@@ -153,8 +154,8 @@ func (st *requestStates) seal(c *Call, r *rpc.Request, m *requestState) ([]byte,
 	return text, nil
 }
 
-// open opens a sealed state and counts its use, unless it is the one that this request was
-// admitted with before. All failures return the same error, so that it tells a forger nothing.
+// open opens a sealed state and counts its use, unless it is the one that this request was admitted
+// with before. All failures return the same error, so that it tells a forger nothing.
 func (st *requestStates) open(c *Call, r *rpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
 	plaintext, stamp, err := st.keys.ring.Open(text, st.opts.MaxStateBytes, statePurpose, st.binding(c, r))
 	m := new(requestState)

@@ -340,8 +340,8 @@ func (sc *subscriptionCounts) has(name string) bool {
 	return sc.byName[name] > 0
 }
 
-// cover reports whether a subscription to a resource includes uri. It is like covers, without a loop
-// over the subscriptions.
+// cover reports whether a subscription to a resource includes uri. It is like covers, without a
+// loop over the subscriptions.
 func (sc *subscriptionCounts) cover(uri string) bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

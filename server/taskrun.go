@@ -228,8 +228,8 @@ func (tr *taskRun) storeResult(out []byte, err error) {
 	}
 }
 
-// notify sends a notification that belongs to the task, which cannot belong to a request. In the core
-// protocol the progress token stays valid as long as the task runs. The extension has neither
+// notify sends a notification that belongs to the task, which cannot belong to a request. In the
+// core protocol the progress token stays valid as long as the task runs. The extension has neither
 // progress nor log messages.
 func (tr *taskRun) notify(method string, params []byte) error {
 	switch {

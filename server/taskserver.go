@@ -194,8 +194,8 @@ func (ts *taskServer) answer(c *Call, r *rpc.Request, dst []byte) ([]byte, error
 	return appendDetailed(c, t, dst), nil
 }
 
-// cancel answers tasks/cancel. The core protocol returns the task, which must not have ended;
-// the extension returns an empty result.
+// cancel answers tasks/cancel. The core protocol returns the task, which must not have ended; the
+// extension returns an empty result.
 func (ts *taskServer) cancel(c *Call, t *Task, dst []byte) ([]byte, error) {
 	now, err := ts.manager.update(c, t.ID, canceled("The task was cancelled by request."))
 	if err == nil {
@@ -242,8 +242,7 @@ func (ts *taskServer) result(c *Call, t *Task, dst []byte) ([]byte, error) {
 	return append(dst, withRelatedTask(t.Result, t.ID)...), nil
 }
 
-// update stores the responses of tasks/update to pending input requests. Others are
-// ignored.
+// update stores the responses of tasks/update to pending input requests. Others are ignored.
 func (ts *taskServer) update(c *Call, r *rpc.Request, t *Task) error {
 	responses, ok := r.Param("inputResponses")
 	if !ok || responses[0] != '{' {
