@@ -21,9 +21,7 @@ type Call struct {
 	session *session
 	// sessionIdentity is nil if the context supplies the identity.
 	sessionIdentity *identity
-	method          string
-	// name is the name of the tool or the prompt, or the URI of the resource.
-	name string
+	target
 	ex   era.Request
 	view *View
 	// id is for the log. It is nil if nothing is logged.
@@ -38,9 +36,16 @@ type Call struct {
 	progress atomic.Pointer[callProgress]
 }
 
+// A target is what a request is for.
+type target struct {
+	method string
+	// name is the name of the tool or the prompt, or the URI of the resource.
+	name string
+}
+
 // newCall returns the Call of a request and initializes its context.
 func newCall(s *session, r *rpc.Request, ex era.Request) *Call {
-	c := &Call{session: s, method: internMethod(r.Method), ex: ex}
+	c := &Call{session: s, target: target{method: internMethod(r.Method)}, ex: ex}
 	if s.log.Enabled(context.Background(), slog.LevelError) {
 		id := r.ID.String()
 		c.id = &id

@@ -94,11 +94,14 @@ func arrivalState(r *rpc.Request) *era.State {
 
 // open checks a request by the rules of its era.
 func (h *handshake) open(r *rpc.Request) (era.Request, error) {
-	ex, err := h.era.OpenAt(r, arrivalState(r))
-	if err == nil && ex.Modern && !h.modern.Load() {
+	return h.era.OpenAt(r, arrivalState(r))
+}
+
+// opened records that a request has passed open.
+func (h *handshake) opened(ex era.Request) {
+	if ex.Modern && !h.modern.Load() {
 		h.markModern()
 	}
-	return ex, err
 }
 
 // openNotification is open for a notification.

@@ -18,13 +18,13 @@ import (
 type resultWriter struct {
 	identity *era.Identity
 	features *era.Features
-	// method and name are those of the call, for errors.
-	method, name string
+	// target is that of the call, for errors.
+	target *target
 }
 
 // results returns the resultWriter of the call.
 func (c *Call) results() resultWriter {
-	return resultWriter{c.session.srv.results, c.ex.Features, c.method, c.name}
+	return resultWriter{c.session.srv.results, c.ex.Features, &c.target}
 }
 
 // end completes a result that lacks its closing brace.
@@ -53,7 +53,7 @@ func (rw resultWriter) complete(dst []byte, hints *era.CacheHints, result []byte
 // invalid returns the error for a handler's output that the protocol cannot represent. It is the
 // server's fault, not the caller's.
 func (rw resultWriter) invalid(format string, args ...any) error {
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", rw.method, clip.String(rw.name, 100), fmt.Sprintf(format, args...))
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", rw.target.method, clip.String(rw.target.name, 100), fmt.Sprintf(format, args...))
 }
 
 // failure appends the result of a tool with isError.
@@ -64,7 +64,7 @@ func (rw resultWriter) failure(dst []byte, text string) []byte {
 
 // fail fails the request with a text: for a tool, as a result for the model.
 func (rw resultWriter) fail(head []byte, text string) ([]byte, error) {
-	if rw.method == mcp.MethodToolsCall {
+	if rw.target.method == mcp.MethodToolsCall {
 		return rw.failure(head, text), nil
 	}
 	return head, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", text)
@@ -133,9 +133,9 @@ func (rw resultWriter) invalidOutput(err error) error {
 	case errors.As(err, &invalid):
 		invalid.Root = "result"
 	case !errors.As(err, &bad):
-		return fmt.Errorf("tool %s returned invalid output: %w", rw.name, err)
+		return fmt.Errorf("tool %s returned invalid output: %w", rw.target.name, err)
 	}
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "tool %s returned invalid output: %v", rw.name, err)
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "tool %s returned invalid output: %v", rw.target.name, err)
 }
 
 // An outputError describes an invalid result in words that clients may see.
@@ -177,9 +177,9 @@ func (rw resultWriter) resource(dst []byte, mimeType string, res *mcp.ReadResour
 	for i := range out.Contents {
 		v := &out.Contents[i]
 		if v.URI == "" {
-			v.URI = rw.name
+			v.URI = rw.target.name
 		}
-		if v.MIMEType == "" && v.URI == rw.name {
+		if v.MIMEType == "" && v.URI == rw.target.name {
 			v.MIMEType = mimeType
 		}
 		if err := checkContents(*v); err != nil {
@@ -222,4 +222,6 @@ func (rw resultWriter) setCacheHints(res *mcp.ReadResourceResult, hints era.Cach
 }
 
 // notFound returns the error for a URI that the caller cannot read.
-func (rw resultWriter) notFound() error { return mcp.ResourceNotFound(rw.name, rw.features.Revision) }
+func (rw resultWriter) notFound() error {
+	return mcp.ResourceNotFound(rw.target.name, rw.features.Revision)
+}

@@ -227,6 +227,7 @@ func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	s.handshake.opened(ex)
 	if s.srv.chain == nil && s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
 		return s.srv.results.Empty(dst, ex.Features, nil), nil // ping needs no Call
 	}
@@ -249,15 +250,25 @@ func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// handle answers a request that has passed all general checks, if its caller is within the limits.
+// handle answers a request that has passed all general checks. It applies the caller's limits.
 func (s *session) handle(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	if l := s.srv.limits; l != nil && l.methods[c.method] {
-		cl, err := l.admit(c)
-		if err != nil {
-			return dst, err
-		}
-		defer l.release(cl)
+	if s.srv.limits == nil {
+		return s.dispatch(c, r, dst)
 	}
+	return s.dispatchLimited(c, r, dst)
+}
+
+// dispatchLimited answers a request if its caller is within the limits.
+func (s *session) dispatchLimited(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	l := s.srv.limits
+	if !l.methods[c.method] {
+		return s.dispatch(c, r, dst)
+	}
+	cl, err := l.admit(c)
+	if err != nil {
+		return dst, err
+	}
+	defer l.release(cl)
 	return s.dispatch(c, r, dst)
 }
 
