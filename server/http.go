@@ -14,14 +14,24 @@ import (
 type transportBackend struct{ srv *Server }
 
 // OpenSession implements [backend.Backend].
-func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func()) {
+func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender, key string) (c *rpc.Conn, end func(over bool)) {
 	s := b.srv
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
 	sess.attach(rpc.NewDetached(out, s.connOptions(sess)))
+	if sess.tasks != nil {
+		sess.tasks.share(key)
+	}
 	s.sessions.add(sess)
-	return sess.peer.conn, sess.close
+	return sess.peer.conn, func(over bool) {
+		sess.peer.conn.Close()
+		if over || key == "" {
+			sess.release()
+		} else {
+			sess.untrack()
+		}
+	}
 }
 
 // OpenStateless implements [backend.Backend].

@@ -127,6 +127,60 @@ func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
 	}
 }
 
+// TestCallersOfSeveralServers: each of n servers applies its share of the limits, whatever n
+// becomes, and admits something.
+func TestCallersOfSeveralServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 1
+		l := newLimits(&Options{Callers: CallerLimits{
+			Rate: RateLimit{PerSecond: 6, Burst: 12}, MaxConcurrent: 4, Processes: func() int { return n },
+		}})
+		// rush admits as many requests at once as possible.
+		rush := func() (admitted []*caller) {
+			for {
+				cl, err := l.admit(callBy("a"))
+				if err != nil {
+					return admitted
+				}
+				admitted = append(admitted, cl)
+			}
+		}
+		for _, tt := range []struct{ n, concurrent, burst, perSecond int }{{1, 4, 12, 6}, {3, 2, 4, 2}, {2, 2, 6, 3}, {100, 1, 1, 0}, {0, 4, 12, 6}} {
+			n = tt.n
+			if cl, err := l.admit(callBy("a")); err == nil { // which notices n
+				l.release(cl)
+			}
+			<-time.After(time.Minute) // the bucket is full
+			held := rush()
+			if len(held) != tt.concurrent {
+				t.Errorf("%d servers: %d at once, want %d", tt.n, len(held), tt.concurrent)
+			}
+			count := len(held)
+			for _, cl := range held {
+				l.release(cl)
+			}
+			drain := func() {
+				for held := rush(); len(held) > 0; held = rush() {
+					count += len(held)
+					for _, cl := range held {
+						l.release(cl)
+					}
+				}
+			}
+			drain()
+			if count != tt.burst {
+				t.Errorf("%d servers: a burst of %d, want %d", tt.n, count, tt.burst)
+			}
+			<-time.After(time.Second)
+			if count = 0; tt.perSecond > 0 {
+				if drain(); count != tt.perSecond {
+					t.Errorf("%d servers: %d in a second, want %d", tt.n, count, tt.perSecond)
+				}
+			}
+		}
+	})
+}
+
 // TestUsedStates fills the memory of states that may be used once.
 func TestUsedStates(t *testing.T) {
 	const ttl = 100_000

@@ -26,6 +26,11 @@ type CallerLimits struct {
 	// Limits.MaxInFlight.
 	MaxConcurrent int
 
+	// Processes returns how many servers share the callers, for example behind a load balancer:
+	// each applies its share of the limits. It is called for each request, and must be quick. Nil
+	// means 1.
+	Processes func() int
+
 	// Methods lists the methods that the limits apply to. Nil means tools/call, prompts/get,
 	// resources/read and completion/complete.
 	Methods []string
@@ -55,25 +60,43 @@ const maxCallers = 10_000
 
 // limits tracks the callers of a server.
 type limits struct {
-	rate       rate.Limit
-	burst      int
-	concurrent int
-	methods    map[string]bool
+	// all are the limits of a caller at all servers.
+	all callerLimits
+	// processes returns the number of these servers. It may be nil.
+	processes func() int
+	methods   map[string]bool
 	// refillTime is how long an idle caller takes to fill its bucket.
 	refillTime time.Duration
 
 	mu sync.Mutex
+	// divisor is the number of servers of which share is one server's part.
+	divisor int
+	share   callerLimits
 	// byID holds the recent callers by the principal's ID or the address.
 	byID map[string]*list.Element
 	// lru holds each *caller, the most recent first.
 	lru list.List
 }
 
+// callerLimits are the limits of one caller. Without a rate limit, rate is 0.
+type callerLimits struct {
+	rate       rate.Limit
+	burst      int
+	concurrent int
+}
+
+// divide returns the part of one of n servers. Each admits something.
+func (cl callerLimits) divide(n int) callerLimits {
+	return callerLimits{cl.rate / rate.Limit(n), (cl.burst + n - 1) / n, (cl.concurrent + n - 1) / n}
+}
+
 // A caller counts the requests of one caller. It is guarded by limits.mu.
 type caller struct {
 	id string
 	// bucket is nil without a rate limit.
-	bucket   *rate.Limiter
+	bucket *rate.Limiter
+	// divisor is that of the limits which bucket has.
+	divisor  int
 	inFlight int
 	lastSeen time.Time
 }
@@ -83,14 +106,16 @@ func newLimits(o *Options) *limits {
 	if o.Callers.Rate.PerSecond <= 0 && o.Callers.MaxConcurrent <= 0 {
 		return nil
 	}
-	l := &limits{concurrent: o.Callers.MaxConcurrent, methods: make(map[string]bool), byID: make(map[string]*list.Element)}
+	l := &limits{processes: o.Callers.Processes, methods: make(map[string]bool), byID: make(map[string]*list.Element)}
 	if r := o.Callers.Rate; r.PerSecond > 0 {
-		l.rate, l.burst = rate.Limit(r.PerSecond), r.Burst
-		if l.burst <= 0 {
-			l.burst = int(max(min(math.Ceil(r.PerSecond), math.MaxInt32), 1))
+		l.all.rate, l.all.burst = rate.Limit(r.PerSecond), r.Burst
+		if l.all.burst <= 0 {
+			l.all.burst = int(max(min(math.Ceil(r.PerSecond), math.MaxInt32), 1))
 		}
-		l.refillTime = seconds(float64(l.burst) / r.PerSecond)
+		l.refillTime = seconds(float64(l.all.burst) / r.PerSecond)
 	}
+	l.all.concurrent = max(o.Callers.MaxConcurrent, 0)
+	l.divisor, l.share = 1, l.all
 	counted := o.Callers.Methods
 	if counted == nil {
 		counted = []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete}
@@ -111,11 +136,21 @@ func (l *limits) admit(c *Call) (*caller, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now() // under the lock: a bucket whose clock goes backwards refills twice
+	if l.processes != nil {
+		if n := max(l.processes(), 1); n != l.divisor {
+			l.divisor, l.share = n, l.all.divide(n)
+		}
+	}
 	cl := l.callerLocked(c, now)
-	if l.concurrent > 0 && cl.inFlight >= l.concurrent {
+	if l.share.concurrent > 0 && cl.inFlight >= l.share.concurrent {
 		return nil, l.concurrencyError()
 	}
 	if cl.bucket != nil {
+		if cl.divisor != l.divisor {
+			cl.divisor = l.divisor
+			cl.bucket.SetLimitAt(now, l.share.rate)
+			cl.bucket.SetBurstAt(now, l.share.burst)
+		}
 		reservation := cl.bucket.ReserveN(now, 1)
 		if wait := reservation.DelayFrom(now); wait > 0 {
 			reservation.CancelAt(now)
@@ -158,9 +193,9 @@ func (l *limits) callerLocked(c *Call, now time.Time) *caller {
 }
 
 func (l *limits) newCaller(id string) *caller {
-	cl := &caller{id: id}
-	if l.rate > 0 {
-		cl.bucket = rate.NewLimiter(l.rate, l.burst)
+	cl := &caller{id: id, divisor: l.divisor}
+	if l.share.rate > 0 {
+		cl.bucket = rate.NewLimiter(l.share.rate, l.share.burst)
 	}
 	return cl
 }
@@ -191,7 +226,7 @@ func (l *limits) rateError(wait time.Duration) error {
 	data := strconv.AppendInt([]byte(`{"limit":"rate","retryAfterMs":`), millis, 10)
 	return &jsonrpc.Error{
 		Code:    CodeTooManyRequests,
-		Message: fmt.Sprintf("too many requests: %v a second are allowed, try again in %d ms", float64(l.rate), millis),
+		Message: fmt.Sprintf("too many requests: %v a second are allowed, try again in %d ms", float64(l.share.rate), millis),
 		Data:    append(data, '}'),
 	}
 }
@@ -199,7 +234,7 @@ func (l *limits) rateError(wait time.Duration) error {
 func (l *limits) concurrencyError() error {
 	return &jsonrpc.Error{
 		Code:    CodeTooManyRequests,
-		Message: fmt.Sprintf("too many requests at once: %d are allowed, try again when one has been answered", l.concurrent),
+		Message: fmt.Sprintf("too many requests at once: %d are allowed, try again when one has been answered", l.share.concurrent),
 		Data:    []byte(`{"limit":"concurrency"}`),
 	}
 }

@@ -146,10 +146,22 @@ type InputOptions struct {
 	// Once. Zero means 256 KiB.
 	MaxStateBytes int
 
-	// SingleUseState rejects a request state that this process has seen before. It also rejects
+	// SingleUseState rejects a request state that was used before. It also rejects
 	// callers that use more than 4096 states in StateTTL. A client whose connection broke must
 	// start over.
 	SingleUseState bool
+
+	// UsedStates remembers which states were used, for all servers that have the same StateKeys.
+	// Nil means that this server remembers its own. It is for SingleUseState.
+	UsedStates UsedStates
+}
+
+// UsedStates remembers the keys of request states that were used. An auth.ReplayCache is one. It
+// must be safe for concurrent use.
+type UsedStates interface {
+	// Once reports whether key has not been passed to it in the last ttl. owner is the caller, for
+	// limits by caller. If it returns an error, the request fails, over HTTP with status 503.
+	Once(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }
 
 // Limits bounds what one connection may use.

@@ -88,12 +88,6 @@ func (s *session) release() {
 	}
 }
 
-// close closes the connection and removes the session.
-func (s *session) close() {
-	s.peer.conn.Close()
-	s.release()
-}
-
 // Prepare implements [rpc.Handler]. It returns the estimate of the user's handler, or Immediate
 // for requests that need none.
 func (s *session) Prepare(r *rpc.Request) *rpc.CostEstimate {

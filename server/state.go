@@ -1,10 +1,13 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +17,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/seal"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -167,11 +171,36 @@ func (st *requestStates) open(c *Call, r *rpc.Request, text string, before seal.
 		return nil, stamp, errState
 	}
 	if st.opts.SingleUseState && stamp != before {
-		if err := st.used.use(c.identity().callerID(c.session), stamp, now, m.Expires); err != nil {
+		if err := st.use(c, stamp, now, m.Expires); err != nil {
 			return nil, stamp, err
 		}
 	}
 	return m, stamp, nil
+}
+
+// use records that a state is used. Times are in milliseconds since 1970.
+func (st *requestStates) use(c *Call, stamp seal.Stamp, now, expires int64) error {
+	caller := c.identity().callerID(c.session)
+	if st.opts.UsedStates == nil {
+		return st.used.use(caller, stamp, now, expires)
+	}
+	ctx, cancel := context.WithTimeout(c, storeTimeout)
+	defer cancel()
+	first, err := st.opts.UsedStates.Once(ctx, caller, hex.EncodeToString(stamp[:]), time.Duration(expires-now)*time.Millisecond)
+	if err != nil {
+		c.session.log.Error("use of a request state not recorded", "error", err)
+		return unavailable("it cannot be checked now whether params.requestState was used before: try again")
+	}
+	if !first {
+		return errState
+	}
+	return nil
+}
+
+// unavailable returns the error of a request that was not carried out because a store failed.
+func unavailable(reason string) error {
+	return errors.Join(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", reason),
+		&relay.RejectedError{Status: relay.StatusUnavailable, RetryAfter: time.Second, Reason: reason})
 }
 
 var errState = invalidParams("params.requestState is not valid for this request, or has expired: start over without requestState and inputResponses")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -485,6 +486,58 @@ func TestSingleUse(t *testing.T) {
 		refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
 		elapse(20 * time.Minute)
 		refused(t, "twice, and expired", c, &runs, "tools/call", retry(callT, who, first.state()))
+	})
+}
+
+// A sharedStates remembers used states for several servers, like a store.
+type sharedStates struct {
+	seen map[string]time.Duration
+	err  error
+}
+
+func (s *sharedStates) Once(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
+	if s.err != nil {
+		return false, s.err
+	}
+	if _, ok := s.seen[owner+key]; ok {
+		return false, nil
+	}
+	s.seen[owner+key] = ttl
+	return true, nil
+}
+
+// TestSingleUseShared uses a state at two servers that share what was used.
+func TestSingleUseShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		shared := &sharedStates{seen: make(map[string]time.Duration)}
+		open := func() *respondent {
+			o := &server.Options{StateKeys: stateKeys(t, secret(1)), Input: server.InputOptions{SingleUseState: true, UsedStates: shared}}
+			return respondAs(t, server.WithPrincipal(context.Background(), &server.Principal{ID: "alice"}), careful(t, o, &runs), modern, everything)
+		}
+		one, two := open(), open()
+		first, err := one.request(t.Context(), "tools/call", callT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Minute)
+		shared.err = errors.New("no quorum")
+		_, err = one.request(t.Context(), "tools/call", retry(callT, who, first.state()))
+		if code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "it cannot be checked now") || strings.Contains(err.Error(), "quorum") {
+			t.Errorf("a store that fails: %v", err)
+		}
+		shared.err = nil
+		if r, err := two.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` {
+			t.Errorf("%+v, %v", r, err)
+		}
+		for _, c := range []*respondent{one, two} {
+			refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
+		}
+		for _, ttl := range shared.seen {
+			if ttl != 9*time.Minute {
+				t.Errorf("the use is remembered for %v, want the rest of the state's life", ttl)
+			}
+		}
 	})
 }
 

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -22,7 +24,8 @@ type taskServer struct {
 	manager *taskManager
 	// owner owns the tasks of the session: its principal or, without one, the session.
 	owner string
-	// exclusive is set if no other session can access the tasks.
+	// exclusive is set if no other session can access the tasks. Processes that share a session
+	// have a session each.
 	exclusive bool
 	pageSize  int
 	// waits counts the tasks/result requests that wait.
@@ -39,6 +42,15 @@ func (s *Server) newTaskServer(p *Principal) *taskServer {
 		ts.owner = "session " + rand.Text()
 	}
 	return ts
+}
+
+// share makes the tasks accessible for the session with the key in all processes. An empty key has
+// no effect.
+func (ts *taskServer) share(key string) {
+	if key != "" && ts.exclusive {
+		digest := sha256.Sum256([]byte("task owner " + key)) // the key itself opens the session
+		ts.owner = "session " + base64.RawURLEncoding.EncodeToString(digest[:16])
+	}
 }
 
 func principalOwner(p *Principal) string { return "principal " + p.ID }

@@ -235,8 +235,8 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	}
 	var h *Handler
 	var opened atomic.Int64
-	open := func(ctx context.Context, out jsonrpc.Sender) (peer, func()) {
-		c, end := b.OpenSession(ctx, out)
+	open := func(ctx context.Context, out jsonrpc.Sender, key string) (peer, func(bool)) {
+		c, end := b.OpenSession(ctx, out, key)
 		// responses to requests of another process may arrive here
 		if h.opts.Sessions != nil {
 			c.SetCallPrefix(fmt.Sprintf("%s.%d", h.instance, opened.Add(1)))

@@ -30,12 +30,12 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 		all := func([]byte) bool { return true }
 		modern = &relayConn{Peer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
 	}
-	open := func(ctx context.Context, out jsonrpc.Sender) (peer, func()) {
+	open := func(ctx context.Context, out jsonrpc.Sender, _ string) (peer, func(bool)) {
 		p := r.Session(ctx, out)
 		if p == nil {
 			p = rejectingPeer{}
 		}
-		return &relayConn{Peer: p}, p.Close
+		return &relayConn{Peer: p}, func(bool) { p.Close() }
 	}
 	h, err := newHandler(r, modern, open, opts)
 	if err != nil {
@@ -75,8 +75,9 @@ type peer interface {
 	close()
 }
 
-// An openFunc opens a session, and returns a function that ends it.
-type openFunc func(ctx context.Context, out jsonrpc.Sender) (p peer, end func())
+// An openFunc opens a session, and returns a function that ends it. See
+// [backend.Backend.OpenSession].
+type openFunc func(ctx context.Context, out jsonrpc.Sender, key string) (p peer, end func(over bool))
 
 // serverConn is the peer of a server's connection.
 type serverConn struct{ *rpc.Conn }

@@ -43,8 +43,8 @@ type session struct {
 	expires time.Time
 	// callerID is the caller that the session counts for.
 	callerID string
-	// endPeer ends the session of the server.
-	endPeer func()
+	// endPeer ends the session of the server, see [openFunc].
+	endPeer func(over bool)
 	cancel  context.CancelFunc
 	// standalone carries messages that belong to no request.
 	standalone stream
@@ -81,8 +81,7 @@ type session struct {
 const standaloneName = "s"
 
 // newSession makes a session that is not listed yet. It returns nil if the caller has too many.
-func (h *Handler) newSession(r *http.Request, caller string) *session {
-	key := newSessionKey()
+func (h *Handler) newSession(r *http.Request, caller, key string) *session {
 	s := &session{h: h, id: key, key: key, principalID: principalIDOf(r), callerID: strings.Clone(caller), lastUsed: h.clock.elapsed()}
 	s.lastAwaited = s.lastUsed
 	s.touched.Store(int64(s.lastUsed))
@@ -95,12 +94,16 @@ func (h *Handler) newSession(r *http.Request, caller string) *session {
 	if h.opts.Sessions != nil {
 		s.shared = &sharedState{session: s, identity: h.withIdentity(s.ctx, r, p)}
 	}
-	s.peer, s.endPeer = h.openPeer(h.withIdentity(r.Context(), r, p), &s.standalone)
+	shared := ""
+	if s.shared != nil {
+		shared = key
+	}
+	s.peer, s.endPeer = h.openPeer(h.withIdentity(r.Context(), r, p), &s.standalone, shared)
 	return s
 }
 
 // close ends the session with its streams. The caller has removed it from the table. drop also
-// drops its events, because no other process has the session.
+// drops its events and ends its tasks, because it ends at all processes.
 func (s *session) close(drop bool) {
 	s.mu.Lock()
 	if s.ended {
@@ -117,7 +120,7 @@ func (s *session) close(drop bool) {
 		st.close()
 	}
 	s.cancel()
-	s.endPeer()
+	s.endPeer(drop)
 	s.h.sessions.perCaller.release(s.callerID)
 	if !drop {
 		return
@@ -519,7 +522,7 @@ func (pr *postRequest) serveInitialize() {
 	if pr.slot.admitRequest().write(w) || !h.allowed(w, r, pr.delivery.Message) {
 		return
 	}
-	s := h.newSession(r, pr.slot.callerID)
+	s := h.newSession(r, pr.slot.callerID, newSessionKey())
 	if s == nil {
 		writeRateLimited(w, "sessions of one caller")
 		return

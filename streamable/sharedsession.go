@@ -139,11 +139,11 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 	if initialize == nil || jsonrpc.Parse(initialize, &m, 0) != nil {
 		return nil, false
 	}
-	if s = h.newSession(r, callerID); s == nil {
+	if s = h.newSession(r, callerID, key); s == nil {
 		writeRateLimited(w, "sessions of one caller")
 		return nil, true
 	}
-	s.id, s.key = id, key
+	s.id = id
 	if sealed != nil {
 		s.expires = sealed.expires
 	}
@@ -274,7 +274,7 @@ func (ss *sharedState) deliver(ctx context.Context, frame []byte, d *rpc.Deliver
 		s.h.opts.Logger.Error("change of a session not stored", "error", err)
 		return jsonrpc.AppendError(dst[:n], d.Message.ID, errStateNotStored, false), nil
 	case saved.Ended:
-		s.h.sessions.end(s, false)
+		s.h.sessions.end(s, true)
 		return jsonrpc.AppendError(dst[:n], d.Message.ID, errSessionEnded, false), nil
 	}
 	ss.followLocked(saved)
@@ -391,7 +391,7 @@ func (t *sessionTable) changed(key string, saved *SavedSession) {
 	}
 	defer s.active.Add(-1) // this is no use by the client
 	if saved.Ended {
-		t.end(s, false)
+		t.end(s, true)
 		return
 	}
 	s.shared.followSoon(saved)

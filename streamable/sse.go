@@ -98,9 +98,9 @@ func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 	rs := s.h.newResponse(w, r, acceptedTypes{stream: true})
 	defer rs.stop()
 	ses := &sseSession{id: rand.Text(), principalID: principalIDOf(r), ctx: ctx, out: &sseSender{rs}, drained: make(chan struct{})}
-	var endPeer func()
-	ses.peer, endPeer = s.h.openPeer(s.h.withIdentity(ctx, r, auth.PrincipalOf(ctx)), ses.out)
-	defer endPeer()
+	var endPeer func(over bool)
+	ses.peer, endPeer = s.h.openPeer(s.h.withIdentity(ctx, r, auth.PrincipalOf(ctx)), ses.out, "")
+	defer endPeer(true)
 	s.mu.Lock()
 	s.byID[ses.id] = ses
 	s.mu.Unlock()

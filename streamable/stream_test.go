@@ -29,7 +29,7 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
 	r := httptest.NewRequest("POST", "http://localhost/", nil)
-	s := h.newSession(r, "")
+	s := h.newSession(r, "", newSessionKey())
 	defer s.close(true)
 	p := h.newResponse(httptest.NewRecorder(), r, acceptedTypes{json: true, stream: true})
 	st := &stream{session: s, out: p}
@@ -58,7 +58,7 @@ func TestLoneAnswerKept(t *testing.T) {
 		store := &spyStore{NewMemoryEvents(nil), func([]byte) { kept++ }}
 		h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 		r := httptest.NewRequest("POST", "http://localhost/", nil)
-		s := h.newSession(r, "")
+		s := h.newSession(r, "", newSessionKey())
 		s.features.Store(era.Of(revision))
 		w := httptest.NewRecorder()
 		st := &stream{session: s, out: h.newResponse(w, r, acceptedTypes{stream: true})}
@@ -77,7 +77,7 @@ func TestNothingKeptAfterTheEnd(t *testing.T) {
 	store := NewMemoryEvents(nil)
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
-	s := h.newSession(httptest.NewRequest("POST", "http://localhost/", nil), "")
+	s := h.newSession(httptest.NewRequest("POST", "http://localhost/", nil), "", newSessionKey())
 	st := &stream{session: s, streaming: true, name: "1"}
 	s.standalone.Send([]byte(`{}`))
 	s.close(true)

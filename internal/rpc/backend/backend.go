@@ -31,7 +31,11 @@ type Backend interface {
 	// initialize; see [rpc.NewDetached]. out takes messages that belong to no request. ctx
 	// supplies the identity. The caller must call end once, which closes the connection and removes
 	// the session.
-	OpenSession(ctx context.Context, out jsonrpc.Sender) (c *rpc.Conn, end func())
+	//
+	// key is empty, or what names the session in all processes that share it. The session's tasks
+	// are then accessible in all of them, and end only if over is true: it says that the session
+	// ends, and not merely its connection here.
+	OpenSession(ctx context.Context, out jsonrpc.Sender, key string) (c *rpc.Conn, end func(over bool))
 
 	// OpenStateless returns a connection for the requests of all modern clients. Each
 	// [rpc.Delivery] must be Untracked and have its own Sender, and a context from

@@ -51,12 +51,15 @@ type Peer interface {
 	Close()
 }
 
-// A RejectedError says that a [Peer] has not relayed a request because of its limits. The client
-// gets the status, if nothing precedes the response, and so knows that the request was not carried
-// out.
+// StatusUnavailable is http.StatusServiceUnavailable, without a dependency on net/http.
+const StatusUnavailable = 503
+
+// A RejectedError says that a [Peer] has not relayed a request because of its limits, or that a
+// server has not handled one because a store failed. The client gets the status, if nothing
+// precedes the response, and so knows that the request was not carried out.
 type RejectedError struct {
 	// Status is http.StatusTooManyRequests if the client itself exceeds a limit, and otherwise
-	// http.StatusServiceUnavailable.
+	// StatusUnavailable.
 	Status int
 	// RetryAfter is the delay that the client is asked to wait. It is rounded up to seconds, at
 	// least one.
