@@ -5,12 +5,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"mcpwire/client"
 	"mcpwire/mcp"
 	"mcpwire/middleware"
 	"mcpwire/server"
@@ -335,4 +338,54 @@ func TestStateNotStored(t *testing.T) {
 			e.t.Errorf("a session that has ended: %d %s", got.status, got.body)
 		}
 	})
+}
+
+// A client behind a load balancer that knows nothing sees one server, in each era.
+func TestRoundRobin(t *testing.T) {
+	keys := newStateKeys(t)
+	var nodes []*endpoint
+	for range 3 {
+		nodes = append(nodes, newEndpoint(t, &server.Options{StateKeys: keys, Limits: server.Limits{PageSize: 2}}, nil))
+	}
+	var turn atomic.Uint32
+	var served [3]atomic.Uint32
+	balancer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := turn.Add(1) % 3
+		served[i].Add(1)
+		nodes[i].h.ServeHTTP(w, r)
+	}))
+	defer balancer.Close()
+	for _, revision := range []mcp.Revision{mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125, mcp.Revision20260728} {
+		c, err := client.Dial(t.Context(), streamable.Dial(balancer.URL, nil), &client.Options{Revisions: []mcp.Revision{revision}})
+		if err != nil {
+			t.Fatalf("%v: %v", revision, err)
+		}
+		tools := 0
+		for _, err := range c.Tools(t.Context()) { // in pages of two
+			if err != nil {
+				t.Errorf("%v: %v", revision, err)
+			}
+			tools++
+		}
+		if tools < 5 {
+			t.Errorf("%v: %d tools", revision, tools)
+		}
+		for i := range 30 {
+			text := strconv.Itoa(i)
+			result, err := c.CallTool(t.Context(), "echo", map[string]any{"text": text})
+			if err != nil {
+				t.Errorf("%v: %v", revision, err)
+			} else if got, ok := result.Content[0].(mcp.TextContent); !ok || got.Text != text {
+				t.Errorf("%v: %+v", revision, result.Content)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%v: %v", revision, err)
+		}
+	}
+	for i := range served {
+		if n := served[i].Load(); n < 40 {
+			t.Errorf("process %d had %d requests", i, n)
+		}
+	}
 }
