@@ -335,8 +335,8 @@ type sessionTable struct {
 	}
 	sweeper *time.Timer
 	armed   atomic.Bool
-	// watchOnce starts the goroutine of watch.
-	watchOnce sync.Once
+	// startWatch starts the goroutine of watch.
+	startWatch sync.Once
 }
 
 func (t *sessionTable) init(h *Handler) {
@@ -387,7 +387,7 @@ func (t *sessionTable) add(s *session) (live *session, ok bool) {
 		t.sweeper.Reset(t.sweepInterval())
 	}
 	if store, ok := t.h.opts.Sessions.(SessionWatcher); ok {
-		t.watchOnce.Do(func() { t.h.followers.start(func() { t.watch(store) }) })
+		t.startWatch.Do(func() { t.h.followers.start(func() { t.watch(store) }) })
 	}
 	if t.h.admission.closing.Load() {
 		t.end(s, t.isLocal())

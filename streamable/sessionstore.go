@@ -35,11 +35,12 @@ type SessionStore interface {
 // loads the session, which it does after a quarter of [Timeouts].Session.
 type SessionWatcher interface {
 	SessionStore
-	// Watch calls changed with each record that any process changes from now on, in the order of
-	// its Version. It returns when ctx ends, or with an error if changes may have been missed. The
-	// Handler then loads its sessions, and calls Watch again. changed does not block, and must not
-	// be called after Watch has returned.
-	Watch(ctx context.Context, changed func(key string, s *SavedSession)) error
+	// Watch calls ready once, and then changed with each record that any process changes after the
+	// call of ready began, in the order of its Version. It returns when ctx ends, or with an error
+	// if changes may have been missed; the Handler then calls Watch again. When it is ready, the
+	// Handler loads its sessions. changed does not block. Neither may be called after Watch has
+	// returned.
+	Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error
 }
 
 // A SavedSession is the record of a session. It can be stored as JSON.
@@ -182,7 +183,7 @@ func (w *sessionWatch) report(s storedSession) {
 var errSessionsMissed = errors.New("streamable: changes of sessions came faster than they were handled")
 
 // Watch implements [SessionWatcher].
-func (m *MemorySessions) Watch(ctx context.Context, changed func(key string, s *SavedSession)) error {
+func (m *MemorySessions) Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error {
 	w := &sessionWatch{pending: make(chan storedSession, maxUnwatched), missed: make(chan struct{})}
 	m.mu.Lock()
 	m.watchers[w] = struct{}{}
@@ -192,6 +193,7 @@ func (m *MemorySessions) Watch(ctx context.Context, changed func(key string, s *
 		delete(m.watchers, w)
 		m.mu.Unlock()
 	}()
+	ready()
 	for {
 		select {
 		case s := <-w.pending:

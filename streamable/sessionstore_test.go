@@ -83,10 +83,11 @@ func TestMemorySessionsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemorySessions(nil)
 		var got []uint64
+		readied := 0
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- m.Watch(ctx, func(_ string, s *SavedSession) { got = append(got, s.Version) })
+			ended <- m.Watch(ctx, func() { readied++ }, func(_ string, s *SavedSession) { got = append(got, s.Version) })
 		}()
 		synctest.Wait()
 		for range 3 {
@@ -94,12 +95,12 @@ func TestMemorySessionsWatch(t *testing.T) {
 		}
 		synctest.Wait()
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) || !slices.Equal(got, []uint64{1, 2, 3}) {
-			t.Errorf("changes %v, %v", got, err)
+		if err := <-ended; !errors.Is(err, context.Canceled) || !slices.Equal(got, []uint64{1, 2, 3}) || readied != 1 {
+			t.Errorf("ready %d times, changes %v, %v", readied, got, err)
 		}
 		block := make(chan struct{})
 		go func() {
-			ended <- m.Watch(t.Context(), func(string, *SavedSession) { <-block })
+			ended <- m.Watch(t.Context(), func() {}, func(string, *SavedSession) { <-block })
 		}()
 		synctest.Wait()
 		for range maxUnwatched + 2 {

@@ -401,7 +401,7 @@ func (t *sessionTable) changed(key string, saved *SavedSession) {
 func (t *sessionTable) watch(store SessionWatcher) {
 	h := t.h
 	for {
-		err := watchStore(h.closed, store, t.changed)
+		err := t.watchOnce(store)
 		if h.closed.Err() != nil {
 			return
 		}
@@ -409,21 +409,24 @@ func (t *sessionTable) watch(store SessionWatcher) {
 		if !wait.Sleep(h.closed, time.Second) {
 			return
 		}
-		var all []*session
-		t.removeIf(func(s *session) bool {
-			all = append(all, s)
-			return false
-		})
-		t.touch(all)
 	}
 }
 
-func watchStore(ctx context.Context, store SessionWatcher, changed func(string, *SavedSession)) (err error) {
+func (t *sessionTable) watchOnce(store SessionWatcher) (err error) {
 	defer recoverStore(&err)
-	if err = store.Watch(ctx, changed); err == nil {
+	if err = store.Watch(t.h.closed, t.touchAll, t.changed); err == nil {
 		err = errors.New("the store stopped")
 	}
 	return err
+}
+
+func (t *sessionTable) touchAll() {
+	var all []*session
+	t.removeIf(func(s *session) bool {
+		all = append(all, s)
+		return false
+	})
+	t.touch(all)
 }
 
 // maxTouchTime limits the time that a sweep spends asking the store for sessions.

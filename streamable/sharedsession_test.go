@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -173,94 +174,107 @@ func TestSealedSessionLifetime(t *testing.T) {
 	})
 }
 
+// inBubbleWithAll is inBubbleWith for several handlers, which start makes.
+func inBubbleWithAll(t *testing.T, n int, start func(t *testing.T) (*server.Server, *streamable.Handler), test func(all []*endpoint)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var serve func(all []*endpoint)
+		serve = func(all []*endpoint) {
+			if len(all) == n {
+				test(all)
+				return
+			}
+			srv, h := start(t)
+			inBubbleWith(t, srv, h, func(e *endpoint) { serve(append(all, e)) })
+		}
+		serve(nil)
+	})
+}
+
 // What a client sets at one process has an effect at the others, those that have the session and
 // those that take it over. A DELETE ends it at all.
 func TestSharedState(t *testing.T) {
 	keys := newStateKeys(t)
 	for name, so := range map[string]*server.Options{"sealed": {StateKeys: keys}, "stored": nil} {
 		for _, watched := range []bool{true, false} {
-			memory := streamable.NewMemorySessions(nil)
-			var store streamable.SessionStore = memory
+			var store streamable.SessionStore = streamable.NewMemorySessions(nil)
 			if !watched {
-				store = struct{ streamable.SessionStore }{memory}
+				store = struct{ streamable.SessionStore }{store}
 			}
-			o := &streamable.Options{Sessions: store}
-			start := func() *endpoint {
-				e := newEndpoint(t, so, o)
-				if err := server.AddResource(e.srv, mcp.Resource{URI: "file:///a", Name: "a"}, server.Static("text")); err != nil {
-					t.Fatal(err)
-				}
-				err := server.AddTool(e.srv, "log", "", func(ctx context.Context, _ struct{}) (string, error) {
-					return "", server.CallOf(ctx).Log(mcp.LevelInfo, "", "told")
-				})
+			start := func(t *testing.T) (*server.Server, *streamable.Handler) {
+				srv := server.MustNew("test", "1", so)
+				addTools(t, srv)
+				err := errors.Join(
+					server.AddResource(srv, mcp.Resource{URI: "file:///a", Name: "a"}, server.Static("text")),
+					server.AddTool(srv, "log", "", func(ctx context.Context, _ struct{}) (string, error) {
+						return "", server.CallOf(ctx).Log(mcp.LevelInfo, "", "told")
+					}))
 				if err != nil {
 					t.Fatal(err)
 				}
-				return e
+				return srv, streamable.MustHandler(srv, &streamable.Options{Sessions: store})
 			}
-			first, second, third := start(), start(), start()
-			v := first.visit("2025-11-25", "{}", nil)
-			at := func(e *endpoint) *visitor { return &visitor{e, v.headers} }
-			told := func(e *endpoint) bool {
-				got := at(e).post(request(1, "tools/call", `{"name":"log"}`))
-				if got.status != 200 {
-					t.Fatalf("%s: %d %s", name, got.status, got.body)
-				}
-				return strings.Contains(got.body, "told")
-			}
-			set := func(e *endpoint, method, params string) {
-				t.Helper()
-				if got := at(e).post(request(7, method, params)); got.status != 200 || strings.Contains(got.body, "error") {
-					t.Fatalf("%s: %s: %d %s", name, method, got.status, got.body)
-				}
-			}
-			if !told(first) || !told(second) {
-				t.Errorf("%s: nothing is logged", name)
-			}
-			set(first, "logging/setLevel", `{"level":"error"}`)
-			set(second, "resources/subscribe", `{"uri":"file:///a"}`)
-			if told(first) || told(third) {
-				t.Errorf("%s: watched %v: the level has no effect", name, watched)
-			}
-			news := at(third).listen("")
-			third.srv.ResourceUpdated("file:///a")
-			news.next() // an id alone
-			if _, data := news.next(); !strings.Contains(data, "resources/updated") {
-				t.Errorf("%s: watched %v: the subscription has not come along: %s", name, watched, data)
-			}
-			if watched {
-				// second is told a little later
-				for deadline := time.Now().Add(10 * time.Second); told(second) && time.Now().Before(deadline); {
-				}
-				news = at(first).listen("")
-				for {
-					first.srv.ResourceUpdated("file:///a")
-					if _, data := news.next(); strings.Contains(data, "resources/updated") {
-						break
-					}
-				}
-			}
-			if told(second) { // which follows when it changes something itself, at the latest
-				t.Errorf("%s: watched %v: the level has no effect where the session was", name, watched)
-			}
-			if got := at(second).do("DELETE", "", v.headers); got.status != 204 {
-				t.Errorf("%s: DELETE: %d %s", name, got.status, got.body)
-			}
-			fourth := start()
-			if got := at(fourth).post(request(1, "ping", "{}")); got.status != 404 {
-				t.Errorf("%s: after DELETE, at a new process: %d", name, got.status)
-			}
-			if watched {
-				for _, e := range []*endpoint{first, third} {
-					status := 0
-					for deadline := time.Now().Add(10 * time.Second); status != 404 && time.Now().Before(deadline); {
-						status = at(e).post(request(1, "ping", "{}")).status
-					}
-					if status != 404 {
-						t.Errorf("%s: after DELETE, where the session was: %d", name, status)
-					}
-				}
-			}
+			inBubbleWithAll(t, 4, start, func(all []*endpoint) {
+				testSharedState(t, name, watched, all)
+			})
+		}
+	}
+}
+
+func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
+	first, second, third, fourth := all[0], all[1], all[2], all[3]
+	v := first.visit("2025-11-25", "{}", nil)
+	at := func(e *endpoint) *visitor { return &visitor{e, v.headers} }
+	told := func(e *endpoint) bool {
+		got := at(e).post(request(1, "tools/call", `{"name":"log"}`))
+		if got.status != 200 {
+			t.Fatalf("%s: %d %s", name, got.status, got.body)
+		}
+		return strings.Contains(got.body, "told")
+	}
+	set := func(e *endpoint, method, params string) {
+		t.Helper()
+		if got := at(e).post(request(7, method, params)); got.status != 200 || strings.Contains(got.body, "error") {
+			t.Fatalf("%s: %s: %d %s", name, method, got.status, got.body)
+		}
+		synctest.Wait()
+	}
+	if !told(first) || !told(second) {
+		t.Errorf("%s: nothing is logged", name)
+	}
+	set(first, "logging/setLevel", `{"level":"error"}`)
+	if told(second) == watched {
+		t.Errorf("%s: watched %v: the level has an effect elsewhere: %v", name, watched, !watched)
+	}
+	set(second, "resources/subscribe", `{"uri":"file:///a"}`)
+	for i, e := range all[:3] {
+		if told(e) {
+			t.Errorf("%s: watched %v: the level has no effect at process %d", name, watched, i)
+		}
+		if i == 0 && !watched {
+			continue // it learns of the subscription later
+		}
+		news := at(e).listen("")
+		synctest.Wait()
+		e.srv.ResourceUpdated("file:///a")
+		news.next() // an id alone
+		if _, data := news.next(); !strings.Contains(data, "resources/updated") {
+			t.Errorf("%s: watched %v: process %d has no subscription: %s", name, watched, i, data)
+		}
+		news.resp.Body.Close()
+	}
+	set(third, "resources/unsubscribe", `{"uri":"file:///a"}`)
+	if got := at(second).do("DELETE", "", v.headers); got.status != 204 {
+		t.Errorf("%s: DELETE: %d %s", name, got.status, got.body)
+	}
+	synctest.Wait()
+	for i, e := range []*endpoint{first, second, third, fourth} {
+		want := 404
+		if !watched && (e == first || e == third) {
+			want = 200 // it learns of the end later
+		}
+		if got := at(e).post(request(1, "ping", "{}")).status; got != want {
+			t.Errorf("%s: watched %v: process %d after the DELETE: %d, want %d", name, watched, i, got, want)
 		}
 	}
 }
