@@ -144,29 +144,6 @@ func (t *LegacyToModern) evictTask() {
 	delete(t.tasks.completed, id)
 }
 
-// withRelatedTask adds the task id to the _meta of a result.
-func withRelatedTask(result []byte, id string) []byte {
-	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
-	done := false
-	result = era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
-		v := m.Value()
-		if done || !m.KeyIs("_meta") || !era.IsObject(v) {
-			return v
-		}
-		done = true
-		return era.Rewrite(nil, v, func(m *jsonwire.Members) []byte {
-			if m.KeyIs(mcp.MetaRelatedTask) {
-				return nil
-			}
-			return m.Value()
-		}, related)
-	}, nil)
-	if !done {
-		result = era.Rewrite(nil, result, nil, append(append([]byte(`"_meta":{`), related...), '}'))
-	}
-	return result
-}
-
 // serveTask serves the methods of core tasks.
 func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	id := era.LookupString(r.params, "taskId")
@@ -384,9 +361,6 @@ func (t *LegacyToModern) updateTask(id string, in *inputRequest, e *jsonrpc.Erro
 	}
 }
 
-// unquoted returns the value of a string's text without quotes.
-func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
-
 func (t *LegacyToModern) sendUpdate(r *legacyRequest, id string, in *inputRequest) {
 	if t.queueIfNotReady(r, func() { t.sendUpdate(r, id, in) }) {
 		return
@@ -397,25 +371,6 @@ func (t *LegacyToModern) sendUpdate(r *legacyRequest, id string, in *inputReques
 	params = append(append(params, in.response...), `},"_meta":`...)
 	params = append(append(params, t.requestMeta(nil, true, nil)...), '}')
 	t.sendUpstream(c.id, c.method, params, in.Method+" → tasks/update")
-}
-
-// addMeta adds the text of a member to the _meta of params.
-func addMeta(params, member []byte) []byte {
-	meta := era.Lookup(params, "_meta")
-	if !era.IsObject(meta) {
-		meta = []byte("{}")
-	}
-	meta = era.Rewrite(nil, meta, nil, member)
-	if !era.IsObject(params) {
-		params = []byte("{}")
-	}
-	rest := era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") {
-			return nil
-		}
-		return m.Value()
-	}, nil)
-	return era.Rewrite(nil, rest, nil, append([]byte(`"_meta":`), meta...))
 }
 
 // upstreamTaskStatus forwards a task notification.

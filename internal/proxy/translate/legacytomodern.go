@@ -19,7 +19,7 @@ import (
 // A LegacyToModern translates one session of a legacy client for a modern server. Use
 // [NewLegacyToModern] to make one.
 type LegacyToModern struct {
-	core
+	*core
 	session *era.Session
 	// legacy is the negotiated revision, or the latest before the handshake.
 	legacy     *era.Features
@@ -108,12 +108,11 @@ var _ Translator = (*LegacyToModern)(nil)
 // NewLegacyToModern returns a translator for one legacy session. Nil options mean the defaults.
 func NewLegacyToModern(opts *Options) *LegacyToModern {
 	t := &LegacyToModern{
-		core:          core{opts: opts.orDefault()},
+		core:          newCore(opts),
 		requests:      make(map[string]*legacyRequest),
 		calls:         make(map[int64]*call),
 		inputRequests: make(map[int64]*inputRequest),
 	}
-	t.modern = era.Of(t.opts.Modern)
 	t.resetHandshake()
 	return t
 }
@@ -600,14 +599,6 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 		}
 	}
 	t.addBatchResponse(b, nil)
-}
-
-// frameOf returns the text of a notification that came in a batch.
-func frameOf(m *jsonrpc.Message) []byte {
-	if m.Kind != jsonrpc.KindNotification {
-		return nil
-	}
-	return jsonrpc.AppendNotification(nil, string(m.Method), m.Params)
 }
 
 // addBatchResponse adds a response to a batch, or nil for a request that gets none.

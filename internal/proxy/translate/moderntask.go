@@ -116,10 +116,6 @@ func (t *ModernToLegacy) deliverOrKeep(c *upstreamCall, o outcome) {
 	t.deliver(c, o)
 }
 
-func taskParams(id string) []byte {
-	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
-}
-
 // serveTask serves the methods of the tasks extension.
 func (t *ModernToLegacy) serveTask(r *modernRequest, m *jsonrpc.Message) {
 	if r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
@@ -348,16 +344,6 @@ func (t *ModernToLegacy) acknowledgeIfKnown(r *modernRequest, o outcome, e *json
 		return
 	}
 	t.respond(r, []byte("{}"), r.method)
-}
-
-// withoutRelatedTask removes the task id from the _meta of a result.
-func withoutRelatedTask(result []byte) []byte {
-	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
-			return withoutMembers(m.Value(), mcp.MetaRelatedTask)
-		}
-		return m.Value()
-	}, nil)
 }
 
 // maxToolPages limits the pages of tools/list that are read to learn about task support.

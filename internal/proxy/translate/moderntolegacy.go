@@ -24,7 +24,7 @@ import (
 // The first request determines the capabilities in the handshake. The driver must not let two
 // principals share a translator, and should use one for each [ClientKey].
 type ModernToLegacy struct {
-	core
+	*core
 	session *era.Session
 	// nonce binds request states to this session.
 	nonce string
@@ -116,7 +116,7 @@ var _ Translator = (*ModernToLegacy)(nil)
 // defaults.
 func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	t := &ModernToLegacy{
-		core:           core{opts: opts.orDefault()},
+		core:           newCore(opts),
 		requests:       make(map[requestKey]*modernRequest),
 		calls:          make(map[int64]*upstreamCall),
 		byToken:        make(map[int64]*upstreamCall),
@@ -127,7 +127,6 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 		tools:          toolSupport{byName: make(map[string][]byte)},
 		hiddenTasks:    make(map[string]*upstreamCall),
 	}
-	t.modern = era.Of(t.opts.Modern)
 	t.nonce = t.opts.NewID()
 	t.session = era.NewSession(era.Config{Revisions: []mcp.Revision{t.opts.Modern}, Custom: unknownMethod})
 	return t
@@ -694,14 +693,6 @@ func (t *ModernToLegacy) sendCall(c *upstreamCall, rule string) {
 		params = addMeta(params, appendInt(nil, mcp.MetaProgressToken, c.progressToken))
 	}
 	t.sendUpstream(c.id, c.upstreamMethod, params, rule, of)
-}
-
-// withMember adds the text of a member to an object, which may be nil.
-func withMember(obj, member []byte) []byte {
-	if obj == nil {
-		obj = []byte("{}")
-	}
-	return era.Rewrite(nil, obj, nil, member)
 }
 
 // startCall starts a client request, after the client has answered unclaimed server requests.

@@ -2,13 +2,10 @@ package translate
 
 import (
 	"cmp"
-	"container/heap"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
-	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -97,8 +94,6 @@ type Translator interface {
 	// Legacy returns the negotiated revision of the legacy side, which HTTP repeats in a header. It
 	// is RevisionNone before the handshake.
 	Legacy() mcp.Revision
-	// Modern returns the revision of the modern side.
-	Modern() mcp.Revision
 	// InFlight returns the number of pending client requests, and of calls that wait for input from
 	// a client.
 	InFlight() (requests, held int)
@@ -198,222 +193,6 @@ func (o *Options) orDefault() Options {
 	return full
 }
 
-// A core is the common part of the translators: the current step, its output and the timers.
-type core struct {
-	opts   Options
-	modern *era.Features
-	now    time.Time
-	outs   []Out
-	timers timers
-	// cause is the event of the step's message.
-	cause uint64
-	// reserved counts the bytes that are stored.
-	reserved int
-	// upstreamDown is set between UpstreamLost and UpstreamReady.
-	upstreamDown bool
-	closed       bool
-}
-
-// step runs do and returns its output.
-func (c *core) step(now time.Time, do func()) []Out {
-	if c.closed {
-		return nil
-	}
-	c.now = now
-	do()
-	outs := c.outs
-	c.outs, c.cause = nil, 0
-	return outs
-}
-
-// SetCause implements [Translator].
-func (c *core) SetCause(event uint64) { c.cause = event }
-
-// Next implements [Translator].
-func (c *core) Next() time.Time {
-	if c.closed || len(c.timers) == 0 {
-		return time.Time{}
-	}
-	return c.timers[0].at
-}
-
-// Tick implements [Translator].
-func (c *core) Tick(now time.Time) []Out {
-	return c.step(now, func() { c.timers.run(now) })
-}
-
-// Modern implements [Translator].
-func (c *core) Modern() mcp.Revision { return c.opts.Modern }
-
-// after runs do after d.
-func (c *core) after(d time.Duration, do func()) *timer { return c.timers.add(c.now.Add(d), do) }
-
-// emit adds a message to the output.
-func (c *core) emit(o Out) {
-	if o.Message != nil {
-		o.Message = jsonrpc.OneLine(o.Message)
-	}
-	o.Causes = slices.DeleteFunc(o.Causes, func(cause uint64) bool { return cause == 0 || cause == c.cause })
-	if len(o.Causes) == 0 {
-		o.Causes = nil
-	}
-	c.outs = append(c.outs, o)
-}
-
-// drop records why a message has no output.
-func (c *core) drop(rule string) { c.emit(Out{Rule: rule}) }
-
-// sendUpstream sends the server a request that comes from messages with these causes.
-func (c *core) sendUpstream(id int64, method string, params []byte, rule string, causes ...uint64) {
-	c.emit(Out{To: Upstream, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(id), method, params), Call: id, Method: method, Rule: rule, Causes: causes})
-}
-
-// notifyUpstream sends the server a notification.
-func (c *core) notifyUpstream(method string, params []byte, rule string) {
-	c.emit(Out{To: Upstream, Message: jsonrpc.AppendNotification(nil, method, params), Method: method, Rule: rule})
-}
-
-// cancelUpstream gives up a call.
-func (c *core) cancelUpstream(id int64, method, reason string) {
-	name, params := era.Cancellation{}.Notice(jsonrpc.IntID(id), method, reason)
-	o := Out{To: Upstream, Call: id, Cancel: true, Method: name, Rule: "cancelled"}
-	if name != "" {
-		o.Message = jsonrpc.AppendNotification(nil, name, params)
-	}
-	c.emit(o)
-}
-
-// reserve counts stored bytes. It reports false at the limit.
-func (c *core) reserve(n int) bool {
-	if c.reserved+n > c.opts.Limits.Bytes {
-		return false
-	}
-	c.reserved += n
-	return true
-}
-
-// An outcome is the end of a call: a result or an error.
-type outcome struct {
-	result []byte
-	err    *jsonrpc.Error
-	// lost says that the error is not the server's, so that the call may have run.
-	lost bool
-	// cause is the event of the message, if it came in an earlier step.
-	cause uint64
-}
-
-// outcomeOf returns the outcome in a response.
-func outcomeOf(m *jsonrpc.Message) outcome {
-	if m.Kind == jsonrpc.KindError {
-		return outcome{err: m.Err()}
-	}
-	if !era.IsObject(m.Result) {
-		return outcome{err: jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's result is not an object")}
-	}
-	return outcome{result: m.Result}
-}
-
-// parseCallID parses the id of a call.
-func parseCallID(id jsonrpc.ID) (int64, bool) { return jsonwire.ParseInt(id) }
-
-// appendInt appends a member with a number.
-func appendInt(dst []byte, name string, n int64) []byte {
-	return strconv.AppendInt(append(append(append(dst, '"'), name...), `":`...), n, 10)
-}
-
-// rewriteParams returns a message with changed params.
-func rewriteParams(frame []byte, change func(params []byte) []byte) []byte {
-	return era.Rewrite(nil, frame, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("params") {
-			return change(m.Value())
-		}
-		return m.Value()
-	}, nil)
-}
-
-// withoutMembers removes members from an object. It returns nil if the result is empty.
-func withoutMembers(obj []byte, names ...string) []byte {
-	obj = era.Rewrite(nil, obj, func(m *jsonwire.Members) []byte {
-		for _, name := range names {
-			if m.KeyIs(name) {
-				return nil
-			}
-		}
-		return m.Value()
-	}, nil)
-	if string(obj) == "{}" {
-		return nil
-	}
-	return obj
-}
-
-// internalError returns an error of the bridge, or one that the server is to blame for.
-func internalError(format string, args ...any) *jsonrpc.Error {
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, format, args...)
-}
-
-var errOverloaded = internalError("the bridge has too many requests in flight: try again later")
-
-// A timer runs a function later.
-type timer struct {
-	at time.Time
-	do func()
-	// index is the position in the heap, or -1.
-	index int
-}
-
-// timers is a heap of timers, the next one first.
-type timers []*timer
-
-// Len implements [heap.Interface].
-func (t timers) Len() int { return len(t) }
-
-// Less implements [heap.Interface].
-func (t timers) Less(i, j int) bool { return t[i].at.Before(t[j].at) }
-
-// Swap implements [heap.Interface].
-func (t timers) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].index, t[j].index = i, j
-}
-
-// Push implements [heap.Interface].
-func (t *timers) Push(x any) {
-	x.(*timer).index = len(*t)
-	*t = append(*t, x.(*timer))
-}
-
-// Pop implements [heap.Interface].
-func (t *timers) Pop() any {
-	old := *t
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*t = old[:len(old)-1]
-	last.index = -1
-	return last
-}
-
-// add adds a timer.
-func (t *timers) add(at time.Time, do func()) *timer {
-	x := &timer{at: at, do: do}
-	heap.Push(t, x)
-	return x
-}
-
-// stop stops a timer. x may be nil or stopped.
-func (t *timers) stop(x *timer) {
-	if x != nil && x.index >= 0 {
-		heap.Remove(t, x.index)
-	}
-}
-
-// run runs the timers that are due.
-func (t *timers) run(now time.Time) {
-	for len(*t) > 0 && !(*t)[0].at.After(now) {
-		heap.Pop(t).(*timer).do()
-	}
-}
-
 // Route returns the call that a message of a modern server names: by the id of a response, the
 // progress token, or the subscription. It reports false if the message names none. It is for
 // translators that share an upstream.
@@ -452,19 +231,6 @@ func ClientKey(message []byte) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
-}
-
-// isProtocolNotification reports if any revision defines the notification. Translators drop those
-// that they do not convert, because the other peer could be deceived. They forward unknown
-// notifications.
-func isProtocolNotification(method string) bool {
-	switch method {
-	case mcp.NotificationInitialized, mcp.NotificationCancelled, mcp.NotificationProgress, mcp.NotificationMessage, mcp.NotificationToolsChanged,
-		mcp.NotificationResourcesChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourceUpdated, mcp.NotificationRootsChanged,
-		mcp.NotificationAcknowledged, mcp.NotificationElicitationComplete, mcp.NotificationTaskStatus, mcp.NotificationTasks:
-		return true
-	}
-	return false
 }
 
 // matchesSubscription reports if a resource is subscribed, or part of one that is.

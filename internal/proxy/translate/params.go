@@ -1,0 +1,107 @@
+package translate
+
+import (
+	"strconv"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/mcp"
+)
+
+// appendInt appends a member with a number.
+func appendInt(dst []byte, name string, n int64) []byte {
+	return strconv.AppendInt(append(append(append(dst, '"'), name...), `":`...), n, 10)
+}
+
+// rewriteParams returns a message with changed params.
+func rewriteParams(frame []byte, change func(params []byte) []byte) []byte {
+	return era.Rewrite(nil, frame, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("params") {
+			return change(m.Value())
+		}
+		return m.Value()
+	}, nil)
+}
+
+// withMember adds the text of a member to an object, which may be nil.
+func withMember(obj, member []byte) []byte {
+	if obj == nil {
+		obj = []byte("{}")
+	}
+	return era.Rewrite(nil, obj, nil, member)
+}
+
+// withoutMembers removes members from an object. It returns nil if the result is empty.
+func withoutMembers(obj []byte, names ...string) []byte {
+	obj = era.Rewrite(nil, obj, func(m *jsonwire.Members) []byte {
+		for _, name := range names {
+			if m.KeyIs(name) {
+				return nil
+			}
+		}
+		return m.Value()
+	}, nil)
+	if string(obj) == "{}" {
+		return nil
+	}
+	return obj
+}
+
+// addMeta adds the text of a member to the _meta of params.
+func addMeta(params, member []byte) []byte {
+	meta := era.Lookup(params, "_meta")
+	if !era.IsObject(meta) {
+		meta = []byte("{}")
+	}
+	meta = era.Rewrite(nil, meta, nil, member)
+	if !era.IsObject(params) {
+		params = []byte("{}")
+	}
+	rest := era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("_meta") {
+			return nil
+		}
+		return m.Value()
+	}, nil)
+	return era.Rewrite(nil, rest, nil, append([]byte(`"_meta":`), meta...))
+}
+
+// unquoted returns the value of a string's text without quotes.
+func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
+
+func taskParams(id string) []byte {
+	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
+}
+
+// withRelatedTask adds the task id to the _meta of a result.
+func withRelatedTask(result []byte, id string) []byte {
+	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
+	done := false
+	result = era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		v := m.Value()
+		if done || !m.KeyIs("_meta") || !era.IsObject(v) {
+			return v
+		}
+		done = true
+		return era.Rewrite(nil, v, func(m *jsonwire.Members) []byte {
+			if m.KeyIs(mcp.MetaRelatedTask) {
+				return nil
+			}
+			return m.Value()
+		}, related)
+	}, nil)
+	if !done {
+		result = era.Rewrite(nil, result, nil, append(append([]byte(`"_meta":{`), related...), '}'))
+	}
+	return result
+}
+
+// withoutRelatedTask removes the task id from the _meta of a result.
+func withoutRelatedTask(result []byte) []byte {
+	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
+			return withoutMembers(m.Value(), mcp.MetaRelatedTask)
+		}
+		return m.Value()
+	}, nil)
+}
