@@ -11,6 +11,20 @@ import (
 	"mcpwire/mcp"
 )
 
+const (
+	// maxPeerInfo limits the bytes of a peer's description and of a URI, because requests repeat
+	// them.
+	maxPeerInfo = 64 << 10
+	// maxInputs limits the input requests in one result.
+	maxInputs = 100
+	// maxTaskID limits the length of a task id in bytes.
+	maxTaskID = 4 << 10
+	// maxBackoff limits the time between attempts at what the server rejects.
+	maxBackoff = 30 * time.Second
+	// resultTypeTask is the resultType of a task.
+	resultTypeTask = "task"
+)
+
 // A core is what all parts of a translator share: the options, the current step, its output, the
 // timers and the count of stored bytes.
 type core struct {
@@ -147,6 +161,8 @@ func internalError(format string, args ...any) *jsonrpc.Error {
 }
 
 var errOverloaded = internalError("the bridge has too many requests in flight: try again later")
+
+var errTaskID = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: taskId is not a string, or is empty or too long")
 
 // A timer runs a function later.
 type timer struct {

@@ -14,8 +14,6 @@ import (
 
 // Limits for input requests.
 const (
-	// maxInputs limits the input requests in one result.
-	maxInputs = 100
 	// maxInputKey limits the bytes of a key in inputRequests.
 	maxInputKey   = 1 << 10
 	minRetryDelay = 100 * time.Millisecond

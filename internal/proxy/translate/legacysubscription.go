@@ -13,7 +13,6 @@ import (
 
 const (
 	minBackoff = time.Second
-	maxBackoff = 30 * time.Second
 	// firstSubscriptionTimeout limits how long requests wait for the first subscription, so that no
 	// change that they cause is missed.
 	firstSubscriptionTimeout = time.Second
@@ -23,8 +22,8 @@ const (
 // hears of: changes of lists and of subscribed resources. When these change, a new subscription
 // replaces the old one, which stays open until the new one is acknowledged.
 type upstreamSubscription struct {
-	// tools, prompts and resources are the lists with change notifications.
-	tools, prompts, resources bool
+	// lists are the lists with change notifications.
+	lists lists
 	// canSubscribe says that resources have subscriptions.
 	canSubscribe bool
 
@@ -45,15 +44,12 @@ type upstreamSubscription struct {
 	startTimer *timer
 	// gap says that changes may be missed, because there was no subscription for a time.
 	gap bool
-	// transportFailed says that the transport ends the call.
-	transportFailed bool
 }
 
 // setCapabilities sets the notifications that the server supports.
 func (s *upstreamSubscription) setCapabilities(caps []byte) {
-	is := func(path ...string) bool { return string(era.Lookup(caps, path...)) == "true" }
-	s.tools, s.prompts = is("tools", "listChanged"), is("prompts", "listChanged")
-	s.resources, s.canSubscribe = is("resources", "listChanged"), is("resources", "subscribe")
+	s.lists = announcedLists(caps)
+	s.canSubscribe = string(era.Lookup(caps, "resources", "subscribe")) == "true"
 }
 
 // subscribe serves resources/subscribe and resources/unsubscribe.
@@ -122,7 +118,7 @@ func (t *LegacyToModern) resubscribe() {
 	if t.upstreamDown {
 		return
 	}
-	if !l.tools && !l.prompts && !l.resources && len(l.uris) == 0 {
+	if (l.lists == lists{}) && len(l.uris) == 0 {
 		t.endSubscription(l.current, "nothing to listen for")
 		l.current = 0
 		return
@@ -136,27 +132,9 @@ func (t *LegacyToModern) resubscribe() {
 
 func (t *LegacyToModern) subscriptionParams() []byte {
 	l := &t.subscription
-	var filter []byte
-	for _, kind := range []struct {
-		name string
-		on   bool
-	}{{"toolsListChanged", l.tools}, {"promptsListChanged", l.prompts}, {"resourcesListChanged", l.resources}} {
-		if kind.on {
-			filter = append(append(append(filter, `,"`...), kind.name...), `":true`...)
-		}
-	}
-	if len(l.pendingURIs) > 0 {
-		filter = append(filter, `,"resourceSubscriptions":[`...)
-		for i, uri := range slices.Sorted(maps.Keys(l.pendingURIs)) {
-			if i > 0 {
-				filter = append(filter, ',')
-			}
-			filter = jsonwire.AppendQuote(filter, uri)
-		}
-		filter = append(filter, ']')
-	}
-	params := append(append([]byte(`{"notifications":{`), filter[1:]...), `},"_meta":`...)
-	return append(append(params, t.requestMeta(nil, false, nil)...), '}')
+	params := l.lists.appendFilter([]byte(`{"notifications":`), slices.Sorted(maps.Keys(l.pendingURIs)))
+	params = append(append(params, `,"_meta":`...), t.requestMeta(nil, false, nil)...)
+	return append(params, '}')
 }
 
 // subscriptionAcknowledged handles the first message of a subscription.
@@ -174,13 +152,9 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 	l.current, l.pending, l.backoff = id, 0, 0
 	t.releaseWaiting()
 	accepted := make(map[string]bool)
-	if list := era.Lookup(m.Params, "notifications", "resourceSubscriptions"); len(list) > 0 && list[0] == '[' {
-		elements := jsonwire.ArrayElements(list)
-		for elements.Next() {
-			if uri, ok := jsonrpc.ID(elements.Value()).Text(); ok {
-				accepted[uri] = true
-			}
-		}
+	filter := era.Lookup(m.Params, "notifications")
+	for uri := range filteredResources(filter) {
+		accepted[uri] = true
 	}
 	t.resolveSubscribes(func(uri string) *jsonrpc.Error {
 		if accepted[uri] {
@@ -190,7 +164,7 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 	})
 	if l.gap {
 		l.gap = false
-		t.announceAll(m.Params, accepted)
+		t.announceAll(filteredLists(filter), accepted)
 	}
 	if l.changed || len(l.waiting) > 0 {
 		t.resubscribe()
@@ -198,19 +172,14 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 }
 
 // announceAll announces changes of everything subscribed, because some may have been missed.
-func (t *LegacyToModern) announceAll(params []byte, accepted map[string]bool) {
+func (t *LegacyToModern) announceAll(changed lists, accepted map[string]bool) {
 	const rule = "no subscription existed for a while"
-	for _, kind := range []struct{ name, method string }{
-		{"toolsListChanged", mcp.NotificationToolsChanged}, {"promptsListChanged", mcp.NotificationPromptsChanged}, {"resourcesListChanged", mcp.NotificationResourcesChanged},
-	} {
-		if string(era.Lookup(params, "notifications", kind.name)) == "true" {
-			t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, kind.method, nil), Rule: rule})
-		}
+	for _, method := range changed.notifications() {
+		t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, method, nil), Rule: rule})
 	}
 	for _, uri := range slices.Sorted(maps.Keys(t.subscription.uris)) {
 		if accepted[uri] {
-			params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
-			t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, params), Rule: rule})
+			t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, uriParams(uri)), Rule: rule})
 		}
 	}
 }
@@ -274,8 +243,8 @@ func (t *LegacyToModern) resolveSubscribes(errorOf func(uri string) *jsonrpc.Err
 func (t *LegacyToModern) subscriptionAnswered(id int64, o outcome) {
 	if l := &t.subscription; l.pending == id && o.err != nil {
 		t.resolveSubscribes(func(string) *jsonrpc.Error { return era.ConvertError(o.err, mcp.MethodResourcesSubscribe, t.legacy) })
-		if !l.transportFailed { // the server would repeat the error
-			l.tools, l.prompts, l.resources = false, false, false
+		if !o.lost { // the server would repeat the error
+			l.lists = lists{}
 		}
 	}
 	t.subscriptionEnded(id)
@@ -335,20 +304,6 @@ func (t *LegacyToModern) upstreamChanged(m *jsonrpc.Message, frame []byte) {
 		return m.Value()
 	}, nil)
 	t.emit(Out{To: Downstream, Message: msg, Rule: "− subscriptionId"})
-}
-
-// withoutSubscriptionID removes the subscription id from params. It returns nil if nothing is left.
-func withoutSubscriptionID(params []byte) []byte {
-	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
-			return withoutMembers(m.Value(), mcp.MetaSubscriptionID)
-		}
-		return m.Value()
-	}, nil)
-	if string(params) == "{}" {
-		return nil
-	}
-	return params
 }
 
 // subscriptionID returns the call of a notification's subscription, or 0.

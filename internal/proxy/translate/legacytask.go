@@ -12,14 +12,6 @@ import (
 	"mcpwire/mcp"
 )
 
-// resultTypeTask is the resultType of a task.
-const resultTypeTask = "task"
-
-// maxTaskID limits the length of a task id in bytes.
-const maxTaskID = 4 << 10
-
-var errTaskID = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: taskId is not a string, or is empty or too long")
-
 // legacyTasks holds the state for clients of core tasks that a server of the extension does not
 // keep.
 type legacyTasks struct {
@@ -324,12 +316,11 @@ func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []
 	if len(sent)+len(inputs) > t.opts.Limits.InputRequests {
 		return internalError("the task sent more than %d input requests", t.opts.Limits.InputRequests)
 	}
-	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
 	for _, in := range inputs {
 		sent[unquoted(in.key)] = struct{}{}
 		in.done = func(in *inputRequest, e *jsonrpc.Error) { t.updateTask(id, in, e) }
 		if r.hiddenTaskID == "" {
-			in.Params = addMeta(in.Params, related)
+			in.Params = addMeta(in.Params, relatedTask(id))
 		}
 		r.inputRequests = append(r.inputRequests, in)
 		r.pendingInputs++

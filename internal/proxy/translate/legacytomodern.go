@@ -164,9 +164,7 @@ func (t *LegacyToModern) CallFailed(now time.Time, id int64, e *jsonrpc.Error) [
 	return t.step(now, func() {
 		if c := t.calls[id]; c != nil {
 			delete(t.calls, id)
-			t.subscription.transportFailed = true
 			c.done(outcome{err: e, lost: true})
-			t.subscription.transportFailed = false
 		}
 	})
 }
@@ -185,7 +183,6 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			t.failSubscribes(e)
 		}
 		t.upstreamDown = true
-		t.subscription.transportFailed = true
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			c := t.calls[id]
 			if c == nil {
@@ -198,7 +195,6 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			}
 			c.done(outcome{err: e, lost: true})
 		}
-		t.subscription.transportFailed = false
 	})
 }
 
@@ -775,9 +771,6 @@ func (t *LegacyToModern) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	})
 	t.emit(Out{To: Downstream, Stream: c.req.stream, Message: msg, Rule: "progressToken"})
 }
-
-// maxPeerInfo limits the bytes of a peer's description, because each request repeats it.
-const maxPeerInfo = 64 << 10
 
 // initialize begins the handshake with server/discover.
 func (t *LegacyToModern) initialize(r *legacyRequest, m *jsonrpc.Message) {

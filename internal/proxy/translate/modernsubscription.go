@@ -6,14 +6,13 @@ import (
 	"slices"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
 // A downstreamSubscription is a subscriptions/listen request of a client.
 type downstreamSubscription struct {
-	tools, prompts, resources bool
+	lists lists
 	// uris are the granted resources, or the requested ones before the server has answered.
 	uris []string
 	// pending counts the resources without an answer.
@@ -47,24 +46,21 @@ func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
 		t.fail(r, internalError("too many open subscriptions"), "refused")
 		return
 	}
-	is := func(name string) bool { return string(era.Lookup(filter, name)) == "true" }
-	l := &downstreamSubscription{tools: is("toolsListChanged"), prompts: is("promptsListChanged"), resources: is("resourcesListChanged")}
-	if list := era.Lookup(filter, "resourceSubscriptions"); len(list) > 0 && list[0] == '[' {
-		elements := jsonwire.ArrayElements(list)
-		seen, size := make(map[string]struct{}), 0
-		for elements.Next() && len(l.uris) < t.opts.Limits.Resources {
-			uri, ok := jsonrpc.ID(elements.Value()).Text()
-			if _, twice := seen[uri]; ok && !twice && len(uri) <= maxPeerInfo {
-				seen[uri] = struct{}{}
-				l.uris = append(l.uris, uri)
-				size += len(uri)
-			}
+	l := &downstreamSubscription{lists: filteredLists(filter), tasks: era.Lookup(filter, "taskIds") != nil}
+	seen, size := make(map[string]struct{}), 0
+	for uri := range filteredResources(filter) {
+		if len(l.uris) == t.opts.Limits.Resources {
+			break
 		}
-		if !t.reserveFor(r, size) {
-			return
+		if _, twice := seen[uri]; !twice && len(uri) <= maxPeerInfo {
+			seen[uri] = struct{}{}
+			l.uris = append(l.uris, uri)
+			size += len(uri)
 		}
 	}
-	l.tasks = era.Lookup(filter, "taskIds") != nil
+	if !t.reserveFor(r, size) {
+		return
+	}
 	r.subscription = l
 	t.subscriptions = append(t.subscriptions, r)
 	t.whenReady(r, func() { t.startSubscription(r) })
@@ -76,13 +72,10 @@ func (t *ModernToLegacy) startSubscription(r *modernRequest) {
 		t.fail(r, errTasksUndeclared(), "")
 		return
 	}
-	is := func(path ...string) bool { return string(era.Lookup(t.server.caps, path...)) == "true" }
-	l.tools = l.tools && is("tools", "listChanged")
-	l.prompts = l.prompts && is("prompts", "listChanged")
-	l.resources = l.resources && is("resources", "listChanged")
+	l.lists = l.lists.and(announcedLists(t.server.caps))
 	uris := l.uris
 	l.uris, l.pending = nil, 1
-	if is("resources", "subscribe") {
+	if string(era.Lookup(t.server.caps, "resources", "subscribe")) == "true" {
 		for _, uri := range uris {
 			if t.resources[uri] == nil && len(t.resources) >= t.opts.Limits.Resources {
 				break
@@ -130,30 +123,8 @@ func (t *ModernToLegacy) resourceAnswered(r *modernRequest, uri string, ok bool)
 		return
 	}
 	l.acknowledged = true
-	var accepted []byte
-	for _, kind := range []struct {
-		name string
-		on   bool
-	}{{"toolsListChanged", l.tools}, {"promptsListChanged", l.prompts}, {"resourcesListChanged", l.resources}} {
-		if kind.on {
-			accepted = append(append(append(accepted, `,"`...), kind.name...), `":true`...)
-		}
-	}
-	if len(l.uris) > 0 {
-		accepted = append(accepted, `,"resourceSubscriptions":[`...)
-		for i, uri := range l.uris {
-			if i > 0 {
-				accepted = append(accepted, ',')
-			}
-			accepted = jsonwire.AppendQuote(accepted, uri)
-		}
-		accepted = append(accepted, ']')
-	}
-	params := []byte(`{"notifications":{`)
-	if accepted != nil {
-		params = append(params, accepted[1:]...)
-	}
-	t.notifySubscriber(r, mcp.NotificationAcknowledged, append(params, `}}`...), "subscriptions/listen")
+	params := l.lists.appendFilter([]byte(`{"notifications":`), l.uris)
+	t.notifySubscriber(r, mcp.NotificationAcknowledged, append(params, '}'), "subscriptions/listen")
 }
 
 // notifySubscriber sends a notification on a subscription.
@@ -172,7 +143,7 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 	if u.pending || t.phase != ready || t.upstreamDown {
 		return
 	}
-	params := append(jsonwire.AppendQuote([]byte(`{"uri":`), u.uri), '}')
+	params := uriParams(u.uri)
 	switch {
 	case want && !u.active:
 		u.pending = true
@@ -222,15 +193,8 @@ func (t *ModernToLegacy) upstreamChanged(m *jsonrpc.Message) {
 	notified := false
 	for _, r := range t.subscriptions {
 		l := r.subscription
-		wants := false
-		switch method {
-		case mcp.NotificationToolsChanged:
-			wants = l.tools
-		case mcp.NotificationPromptsChanged:
-			wants = l.prompts
-		case mcp.NotificationResourcesChanged:
-			wants = l.resources
-		case mcp.NotificationResourceUpdated:
+		wants := slices.Contains(l.lists.notifications(), method)
+		if method == mcp.NotificationResourceUpdated {
 			wants = matchesSubscription(slices.Values(l.uris), uri)
 		}
 		if wants && l.acknowledged {
@@ -286,17 +250,11 @@ func (t *ModernToLegacy) announceAll(subscriptions []*modernRequest, rule string
 		if r.finished {
 			continue
 		}
-		if l.tools {
-			t.notifySubscriber(r, mcp.NotificationToolsChanged, nil, rule)
-		}
-		if l.prompts {
-			t.notifySubscriber(r, mcp.NotificationPromptsChanged, nil, rule)
-		}
-		if l.resources {
-			t.notifySubscriber(r, mcp.NotificationResourcesChanged, nil, rule)
+		for _, method := range l.lists.notifications() {
+			t.notifySubscriber(r, method, nil, rule)
 		}
 		for _, uri := range l.uris {
-			t.notifySubscriber(r, mcp.NotificationResourceUpdated, append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}'), rule)
+			t.notifySubscriber(r, mcp.NotificationResourceUpdated, uriParams(uri), rule)
 		}
 	}
 }

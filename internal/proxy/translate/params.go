@@ -69,13 +69,24 @@ func addMeta(params, member []byte) []byte {
 // unquoted returns the value of a string's text without quotes.
 func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
 
+// taskParams returns params with a task id.
 func taskParams(id string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
 }
 
+// uriParams returns params with a URI.
+func uriParams(uri string) []byte {
+	return append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
+}
+
+// relatedTask returns the member of _meta that names a task.
+func relatedTask(id string) []byte {
+	return append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
+}
+
 // withRelatedTask adds the task id to the _meta of a result.
 func withRelatedTask(result []byte, id string) []byte {
-	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
+	related := relatedTask(id)
 	done := false
 	result = era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
 		v := m.Value()
@@ -104,4 +115,18 @@ func withoutRelatedTask(result []byte) []byte {
 		}
 		return m.Value()
 	}, nil)
+}
+
+// withoutSubscriptionID removes the subscription id from params. It returns nil if nothing is left.
+func withoutSubscriptionID(params []byte) []byte {
+	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
+			return withoutMembers(m.Value(), mcp.MetaSubscriptionID)
+		}
+		return m.Value()
+	}, nil)
+	if string(params) == "{}" {
+		return nil
+	}
+	return params
 }

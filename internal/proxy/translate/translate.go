@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"iter"
 	"sync/atomic"
 	"time"
 
@@ -231,14 +230,4 @@ func ClientKey(message []byte) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
-}
-
-// matchesSubscription reports if a resource is subscribed, or part of one that is.
-func matchesSubscription(subscribed iter.Seq[string], uri string) bool {
-	for whole := range subscribed {
-		if era.IsSubresource(uri, whole) {
-			return true
-		}
-	}
-	return false
 }
