@@ -201,18 +201,7 @@ func (t *LegacyToModern) releaseWaiting() {
 	t.timers.stop(t.subscription.startTimer)
 	t.subscription.startTimer = nil
 	if !t.upstreamDown {
-		t.runQueue()
-	}
-}
-
-// runQueue runs the queued requests.
-func (t *LegacyToModern) runQueue() {
-	queue := t.queue
-	t.queue = nil
-	for _, q := range queue {
-		if !q.req.finished {
-			q.do()
-		}
+		t.queue.run()
 	}
 }
 

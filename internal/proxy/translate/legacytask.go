@@ -404,7 +404,7 @@ func (t *LegacyToModern) pollTaskInput(r *legacyRequest, id string, task []byte)
 		if len(t.tasks.inputs) >= t.opts.Limits.Tasks {
 			return // the client may send tasks/result
 		}
-		t.tasks.inputs[id] = &taskInput{req: &legacyRequest{method: mcp.MethodTasksResult}, sent: make(map[string]struct{}), refused: make(map[string]struct{})}
+		t.tasks.inputs[id] = &taskInput{req: &legacyRequest{request: request{method: mcp.MethodTasksResult}}, sent: make(map[string]struct{}), refused: make(map[string]struct{})}
 	default:
 		input.req.stream = r.stream // open until r is answered
 		// An error is reported when the client sends tasks/result.

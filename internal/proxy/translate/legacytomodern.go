@@ -38,7 +38,7 @@ type LegacyToModern struct {
 	inputRequests map[int64]*inputRequest
 	lastInputID   int64
 	// queue holds requests that wait for the server.
-	queue        []queuedRequest
+	queue        waitQueue[*legacyRequest]
 	subscription upstreamSubscription
 	tasks        legacyTasks
 }
@@ -52,23 +52,17 @@ type modernServer struct {
 
 // A legacyRequest is a request of the legacy client.
 type legacyRequest struct {
-	id     jsonrpc.ID
+	request
 	key    string
 	stream uint64
-	method string
 	// params are as received, or nil.
-	params   []byte
-	batch    *batch
-	size     int
-	finished bool
-
-	// progressToken is the client's progress token, or nil.
-	progressToken []byte
-	progress      float64
+	params []byte
+	batch  *batch
+	// progress is the last progress that the client got.
+	progress float64
 	// callID is the pending call for the request, or 0.
 	callID int64
 
-	cause         uint64
 	inputRound    int
 	inputRequests []*inputRequest
 	// causes are the events of the responses to inputRequests.
@@ -95,12 +89,6 @@ type call struct {
 	done func(a outcome)
 	// resend repeats a call that did not run; nil if it must not be repeated.
 	resend func()
-}
-
-// A queuedRequest waits for the server.
-type queuedRequest struct {
-	req *legacyRequest
-	do  func()
 }
 
 var _ Translator = (*LegacyToModern)(nil)
@@ -172,13 +160,11 @@ func (t *LegacyToModern) CallFailed(now time.Time, id int64, e *jsonrpc.Error) [
 // UpstreamLost implements [Translator].
 func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
 	return t.step(now, func() {
-		waiting := t.queue
 		t.timers.stop(t.subscription.startTimer)
 		t.subscription.startTimer = nil
 		if t.upstreamDown {
-			t.queue = nil
-			for _, q := range waiting {
-				t.fail(q.req, e, "")
+			for _, w := range t.queue.take() {
+				t.fail(w.req, e, "")
 			}
 			t.failSubscribes(e)
 		}
@@ -190,7 +176,7 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			}
 			delete(t.calls, id)
 			if c.resend != nil && slices.Contains(unsent, id) {
-				t.queue = append(t.queue, queuedRequest{c.req, c.resend})
+				t.queue.add(c.req, len(t.requests), c.resend)
 				continue
 			}
 			c.done(outcome{err: e, lost: true})
@@ -205,7 +191,7 @@ func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
 			return
 		}
 		t.upstreamDown = false
-		t.runQueue()
+		t.queue.run()
 		t.resubscribe()
 	})
 }
@@ -300,7 +286,10 @@ func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stre
 }
 
 func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b *batch) {
-	r := &legacyRequest{id: m.ID.Clone(), key: m.ID.Key(), stream: stream, method: string(m.Method), batch: b, size: len(m.Params) + 2*len(m.ID), cause: t.cause}
+	r := &legacyRequest{
+		request: request{id: m.ID.Clone(), method: string(m.Method), size: len(m.Params) + 2*len(m.ID), cause: t.cause},
+		key:     m.ID.Key(), stream: stream, batch: b,
+	}
 	if b != nil {
 		b.pending++
 	}
@@ -373,10 +362,7 @@ func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
 	if !t.upstreamDown && t.subscription.startTimer == nil {
 		return false
 	}
-	if len(t.queue) > 2*len(t.requests)+8 { // most were canceled
-		t.queue = slices.DeleteFunc(t.queue, func(q queuedRequest) bool { return q.req.finished })
-	}
-	t.queue = append(t.queue, queuedRequest{r, do})
+	t.queue.add(r, len(t.requests), do)
 	return true
 }
 

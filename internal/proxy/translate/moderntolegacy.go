@@ -34,7 +34,7 @@ type ModernToLegacy struct {
 	// handshakeRetry repeats the handshake.
 	handshakeRetry *timer
 	// waiting holds work that needs the handshake.
-	waiting []pendingWork
+	waiting waitQueue[*modernRequest]
 	// client and clientInfo are the client in the handshake.
 	client     era.Client
 	clientInfo []byte
@@ -79,12 +79,6 @@ type requestKey struct {
 	id     string
 }
 
-// pendingWork waits for the handshake.
-type pendingWork struct {
-	req *modernRequest
-	do  func()
-}
-
 // A legacyServer holds the server's description of itself.
 type legacyServer struct {
 	features *era.Features
@@ -97,17 +91,12 @@ type legacyServer struct {
 
 // A modernRequest is a pending request of a modern client.
 type modernRequest struct {
-	id            jsonrpc.ID
-	key           requestKey
-	method        string
-	client        era.Client
-	logLevel      mcp.LoggingLevel
-	progressToken []byte
-	call          *upstreamCall
-	finished      bool
-	subscription  *downstreamSubscription
-	cause         uint64
-	size          int
+	request
+	key          requestKey
+	client       era.Client
+	logLevel     mcp.LoggingLevel
+	call         *upstreamCall
+	subscription *downstreamSubscription
 }
 
 var _ Translator = (*ModernToLegacy)(nil)
@@ -190,7 +179,7 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			if c.req != nil && slices.Contains(unsent, id) {
 				t.timers.stop(c.gatherTimer)
 				c.id, c.unsentInputs = 0, nil // the server that asked is gone
-				t.waiting = append(t.waiting, pendingWork{c.req, func() { t.startCall(c) }})
+				t.waiting.add(c.req, len(t.requests), func() { t.startCall(c) })
 				continue
 			}
 			c.done(outcome{err: e, lost: true})
@@ -284,10 +273,7 @@ func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
 		do()
 		return
 	}
-	if len(t.waiting) > 2*len(t.requests)+8 { // most were canceled
-		t.waiting = slices.DeleteFunc(t.waiting, func(w pendingWork) bool { return w.req.finished })
-	}
-	t.waiting = append(t.waiting, pendingWork{r, do})
+	t.waiting.add(r, len(t.requests), do)
 	if t.phase == uninitialized && !t.upstreamDown {
 		if t.clientInfo == nil {
 			t.client = r.client
@@ -298,9 +284,7 @@ func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
 
 // failWaiting fails the requests that wait for the handshake.
 func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
-	waiting := t.waiting
-	t.waiting = nil
-	for _, w := range waiting {
+	for _, w := range t.waiting.take() {
 		t.fail(w.req, e, "initialize")
 	}
 }
@@ -372,13 +356,7 @@ func (t *ModernToLegacy) onInitialized(o outcome) {
 	t.phase = ready
 	t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
 	acknowledged := t.acknowledged()
-	waiting := t.waiting
-	t.waiting = nil
-	for _, w := range waiting {
-		if !w.req.finished {
-			w.do()
-		}
-	}
+	t.waiting.run()
 	t.resumeSubscriptions(acknowledged)
 }
 
@@ -413,7 +391,7 @@ func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 }
 
 func (t *ModernToLegacy) downstreamRequest(m *jsonrpc.Message, stream uint64) {
-	r := &modernRequest{id: m.ID.Clone(), key: requestKey{stream, m.ID.Key()}, method: string(m.Method), cause: t.cause}
+	r := &modernRequest{request: request{id: m.ID.Clone(), method: string(m.Method), cause: t.cause}, key: requestKey{stream, m.ID.Key()}}
 	var refused *jsonrpc.Error
 	switch {
 	case t.requests[r.key] != nil:
