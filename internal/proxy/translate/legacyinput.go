@@ -101,7 +101,7 @@ func (t *LegacyToModern) parseInputRequest(r *legacyRequest, key, text []byte) (
 	if !era.IsInputRequest(parsed.Method) {
 		return nil, fmt.Errorf("unknown input request %q", clip.String(parsed.Method, 100))
 	}
-	if _, missing := parsed.MissingCapability(&era.Client{Capabilities: t.clientCaps}, t.legacy); missing != "" {
+	if _, missing := parsed.MissingCapability(&era.Client{Capabilities: t.handshake.clientCaps}, t.handshake.legacy); missing != "" {
 		return nil, fmt.Errorf("it has not declared %s", missing)
 	}
 	in := &inputRequest{key: bytes.Clone(key), req: r}
@@ -109,7 +109,7 @@ func (t *LegacyToModern) parseInputRequest(r *legacyRequest, key, text []byte) (
 		in.elicitationID = t.opts.NewID()
 	}
 	var err error
-	in.InputRequest, err = parsed.Convert(t.legacy, in.elicitationID)
+	in.InputRequest, err = parsed.Convert(t.handshake.legacy, in.elicitationID)
 	return in, err
 }
 
@@ -224,7 +224,7 @@ func (t *LegacyToModern) cancelInput(in *inputRequest, reason string) {
 
 // notifyElicitationsComplete tells the client that the URL elicitations of a request are complete.
 func (t *LegacyToModern) notifyElicitationsComplete(r *legacyRequest) {
-	if t.legacy.ElicitationIDs {
+	if t.handshake.legacy.ElicitationIDs {
 		for _, id := range r.elicitationIDs {
 			params := append(jsonwire.AppendQuote([]byte(`{"elicitationId":`), id), '}')
 			t.emit(Out{To: Downstream, Stream: r.stream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationElicitationComplete, params), Rule: "the request continues"})

@@ -68,7 +68,7 @@ func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 		if had {
 			t.resubscribe()
 		}
-	case t.server.known && !l.canSubscribe:
+	case t.handshake.serverKnown && !l.canSubscribe:
 		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no subscriptions to resources")
 	case len(l.uris) >= t.opts.Limits.Resources || len(uri) > maxPeerInfo:
 		t.fail(r, internalError("too many subscribed resources"), "refused")
@@ -132,9 +132,8 @@ func (t *LegacyToModern) resubscribe() {
 
 func (t *LegacyToModern) subscriptionParams() []byte {
 	l := &t.subscription
-	params := l.lists.appendFilter([]byte(`{"notifications":`), slices.Sorted(maps.Keys(l.pendingURIs)))
-	params = append(append(params, `,"_meta":`...), t.requestMeta(nil, false, nil)...)
-	return append(params, '}')
+	filter := l.lists.appendFilter([]byte(`"notifications":`), slices.Sorted(maps.Keys(l.pendingURIs)))
+	return t.handshake.params(filter, false)
 }
 
 // subscriptionAcknowledged handles the first message of a subscription.
@@ -231,7 +230,9 @@ func (t *LegacyToModern) resolveSubscribes(errorOf func(uri string) *jsonrpc.Err
 // subscriptionAnswered handles the response to a subscription.
 func (t *LegacyToModern) subscriptionAnswered(id int64, o outcome) {
 	if l := &t.subscription; l.pending == id && o.err != nil {
-		t.resolveSubscribes(func(string) *jsonrpc.Error { return era.ConvertError(o.err, mcp.MethodResourcesSubscribe, t.legacy) })
+		t.resolveSubscribes(func(string) *jsonrpc.Error {
+			return era.ConvertError(o.err, mcp.MethodResourcesSubscribe, t.handshake.legacy)
+		})
 		if !o.lost { // the server would repeat the error
 			l.lists = lists{}
 		}

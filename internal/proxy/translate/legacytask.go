@@ -40,17 +40,9 @@ const (
 	hiddenTask
 )
 
-// hasExtension reports if the server has the tasks extension.
-func (t *LegacyToModern) hasExtension() bool {
-	return era.IsObject(era.Lookup(t.server.caps, "extensions", mcp.ExtensionTasks))
-}
-
-// hasTasks reports if core tasks of the client map to tasks of the extension.
-func (t *LegacyToModern) hasTasks() bool { return t.legacy.CoreTasks && t.hasExtension() }
-
 // noteTaskRequest records that the client wants a task. It ignores that if tasks are not supported.
 func (t *LegacyToModern) noteTaskRequest(r *legacyRequest) {
-	if t.hasTasks() && era.IsObject(era.Lookup(r.params, "task")) {
+	if t.handshake.hasTasks() && era.IsObject(era.Lookup(r.params, "task")) {
 		r.taskMode = wantsTask
 	}
 }
@@ -59,7 +51,7 @@ func (t *LegacyToModern) noteTaskRequest(r *legacyRequest) {
 // it did.
 func (t *LegacyToModern) retryAsTask(r *legacyRequest, e *jsonrpc.Error) bool {
 	required := era.Lookup(e.Data, "requiredCapabilities", "extensions", mcp.ExtensionTasks)
-	if r.method != mcp.MethodToolsCall || r.taskMode != noTask || required == nil || !t.hasExtension() {
+	if r.method != mcp.MethodToolsCall || r.taskMode != noTask || required == nil || !t.handshake.hasExtension() {
 		return false
 	}
 	r.taskMode = hiddenTask
@@ -102,7 +94,7 @@ func (t *LegacyToModern) taskCreated(r *legacyRequest, result []byte) {
 
 // completeAsTask answers a call with a completed task, because the server made none.
 func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
-	result = era.ResultToLegacy(nil, result, r.method, t.legacy)
+	result = era.ResultToLegacy(nil, result, r.method, t.handshake.legacy)
 	id := "done-" + t.opts.NewID()
 	status := mcp.TaskStatusCompleted
 	if string(era.Lookup(result, "isError")) == "true" {
@@ -141,7 +133,7 @@ func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	id := era.LookupString(r.params, "taskId")
 	completed := t.tasks.completed[id]
 	switch {
-	case !t.hasTasks():
+	case !t.handshake.hasTasks():
 		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
 	case r.method == mcp.MethodTasksList:
 		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: tasks/list: modern servers do not list tasks"), "refused")
@@ -154,17 +146,17 @@ func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	case completed != nil:
 		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "kept here")
 	case r.method == mcp.MethodTasksGet:
-		t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) { t.handleTaskGet(r, id, o) })
+		t.callTask(r, mcp.MethodTasksGet, id, func(o outcome) { t.handleTaskGet(r, id, o) })
 	case r.method == mcp.MethodTasksCancel:
-		t.callTask(r, mcp.MethodTasksCancel, id, nil, func(o outcome) { t.handleTaskCancel(r, id, o) })
+		t.callTask(r, mcp.MethodTasksCancel, id, func(o outcome) { t.handleTaskCancel(r, id, o) })
 	default:
 		t.pollTask(r, id, t.adoptTaskInput(r, id))
 	}
 }
 
 // callTask calls a method of the extension for a client request.
-func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, more []byte, done func(o outcome)) {
-	if t.queueIfNotReady(r, func() { t.callTask(r, method, id, more, done) }) {
+func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, done func(o outcome)) {
+	if t.queueIfNotReady(r, func() { t.callTask(r, method, id, done) }) {
 		return
 	}
 	c := t.newCall(method, r, func(o outcome) {
@@ -176,15 +168,12 @@ func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, more []by
 			done(o)
 		}
 	})
-	c.resend = func() { t.callTask(r, method, id, more, done) }
-	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
-	params = append(append(params, more...), `,"_meta":`...)
-	params = append(append(params, t.requestMeta(nil, true, nil)...), '}')
+	c.resend = func() { t.callTask(r, method, id, done) }
 	rule := "+ _meta"
 	if method != r.method {
 		rule = r.method + " → " + method
 	}
-	t.sendUpstream(c.id, method, params, rule)
+	t.sendUpstream(c.id, method, t.handshake.params(taskMember(id), true), rule)
 }
 
 // coreStatus returns the core status of a task of the extension. In core tasks, a tool error is a
@@ -213,7 +202,7 @@ func (t *LegacyToModern) handleTaskGet(r *legacyRequest, id string, o outcome) {
 // handleTaskCancel handles the acknowledgment of a cancellation. The client also needs the task, so
 // it sends tasks/get.
 func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome) {
-	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
+	t.callTask(r, mcp.MethodTasksGet, id, func(o outcome) {
 		status := t.coreStatus(id, o.result)
 		if status == mcp.TaskStatusCompleted || status == mcp.TaskStatusFailed {
 			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "tasks/cancel")
@@ -240,7 +229,7 @@ const maxPollInterval = time.Minute
 // pollTask serves tasks/result. It polls the task until it ends, and sends its input requests to
 // the client. sent holds the keys of those that were sent.
 func (t *LegacyToModern) pollTask(r *legacyRequest, id string, sent map[string]struct{}) {
-	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
+	t.callTask(r, mcp.MethodTasksGet, id, func(o outcome) {
 		task := o.result
 		status := t.coreStatus(id, task)
 		switch {
@@ -270,7 +259,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, sent map[string]s
 // taskEnded answers tasks/result with the result of the task's request.
 func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 	if result := era.Lookup(task, "result"); era.IsObject(result) {
-		result = era.ResultToLegacy(nil, result, mcp.MethodToolsCall, t.legacy)
+		result = era.ResultToLegacy(nil, result, mcp.MethodToolsCall, t.handshake.legacy)
 		if r.hiddenTaskID == "" {
 			result = withRelatedTask(result, id)
 		}
@@ -280,7 +269,7 @@ func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 	e := internalError("the task failed, but the server gives no reason")
 	if text := era.Lookup(task, "error"); era.IsObject(text) {
 		m := jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}
-		e = era.ConvertError(m.Err(), mcp.MethodToolsCall, t.legacy)
+		e = era.ConvertError(m.Err(), mcp.MethodToolsCall, t.handshake.legacy)
 	}
 	t.fail(r, e, "tasks/get → "+r.method)
 }
@@ -291,8 +280,7 @@ func (t *LegacyToModern) cancelTask(id string) {
 		return
 	}
 	c := t.newCall(mcp.MethodTasksCancel, nil, func(outcome) {})
-	params := append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), `,"_meta":`...)
-	t.sendUpstream(c.id, c.method, append(append(params, t.requestMeta(nil, true, nil)...), '}'), "cancelled")
+	t.sendUpstream(c.id, c.method, t.handshake.params(taskMember(id), true), "cancelled")
 }
 
 // sendTaskInputs sends the client the input requests of a task that are not in sent.
@@ -357,17 +345,15 @@ func (t *LegacyToModern) sendUpdate(r *legacyRequest, id string, in *inputReques
 		return
 	}
 	c := t.newCall(mcp.MethodTasksUpdate, nil, func(outcome) {})
-	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
-	params = append(append(append(params, `,"inputResponses":{"`...), in.key...), `":`...)
-	params = append(append(params, in.response...), `},"_meta":`...)
-	params = append(append(params, t.requestMeta(nil, true, nil)...), '}')
-	t.sendUpstream(c.id, c.method, params, in.Method+" → tasks/update")
+	members := append(append(append(taskMember(id), `,"inputResponses":{"`...), in.key...), `":`...)
+	members = append(append(members, in.response...), '}')
+	t.sendUpstream(c.id, c.method, t.handshake.params(members, true), in.Method+" → tasks/update")
 }
 
 // upstreamTaskStatus forwards a task notification.
 func (t *LegacyToModern) upstreamTaskStatus(m *jsonrpc.Message) {
 	id := era.LookupString(m.Params, "taskId")
-	if !t.legacy.CoreTasks || id == "" {
+	if !t.handshake.legacy.CoreTasks || id == "" {
 		t.drop("the client does not support tasks")
 		return
 	}

@@ -20,17 +20,7 @@ import (
 // [NewLegacyToModern] to make one.
 type LegacyToModern struct {
 	*core
-	session *era.Session
-	// legacy is the negotiated revision, or the latest before the handshake.
-	legacy     *era.Features
-	negotiated bool
-	// clientCaps holds the capabilities as declared by the client.
-	clientCaps []byte
-	// clientMeta is the result of buildClientMeta.
-	clientMeta [2][]byte
-	logLevel   mcp.LoggingLevel
-
-	server modernServer
+	handshake *legacyHandshake
 	// requests holds the pending client requests by idKey.
 	requests map[string]*legacyRequest
 	calls    map[int64]*call
@@ -41,13 +31,6 @@ type LegacyToModern struct {
 	queue        waitQueue[*legacyRequest]
 	subscription upstreamSubscription
 	tasks        legacyTasks
-}
-
-// A modernServer holds the server's description of itself.
-type modernServer struct {
-	known bool
-	// caps holds the declared ServerCapabilities.
-	caps []byte
 }
 
 // A legacyRequest is a request of the legacy client.
@@ -95,32 +78,15 @@ var _ Translator = (*LegacyToModern)(nil)
 
 // NewLegacyToModern returns a translator for one legacy session. Nil options mean the defaults.
 func NewLegacyToModern(opts *Options) *LegacyToModern {
+	c := newCore(opts)
 	t := &LegacyToModern{
-		core:          newCore(opts),
+		core:          c,
+		handshake:     newLegacyHandshake(c),
 		requests:      make(map[string]*legacyRequest),
 		calls:         make(map[int64]*call),
 		inputRequests: make(map[int64]*inputRequest),
 	}
-	t.resetHandshake()
 	return t
-}
-
-// resetHandshake forgets the handshake.
-func (t *LegacyToModern) resetHandshake() {
-	var supported []mcp.Revision
-	for _, r := range mcp.Revisions() {
-		if r.Modern() {
-			break
-		}
-		supported = append(supported, r)
-		if r == t.opts.Legacy {
-			break
-		}
-	}
-	t.session = era.NewSession(era.Config{Revisions: supported, Lenient: true, Custom: func([]byte) bool { return true }})
-	t.legacy, t.negotiated = era.Of(supported[len(supported)-1]), false
-	t.clientCaps = nil
-	t.clientMeta = t.buildClientMeta(nil)
 }
 
 // FromDownstream implements [Translator].
@@ -224,10 +190,10 @@ func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 
 // Legacy implements [Translator].
 func (t *LegacyToModern) Legacy() mcp.Revision {
-	if !t.negotiated {
+	if !t.handshake.negotiated {
 		return mcp.RevisionNone
 	}
-	return t.legacy.Revision
+	return t.handshake.legacy.Revision
 }
 
 // InFlight implements [Translator].
@@ -270,7 +236,7 @@ func (t *LegacyToModern) downstreamMalformed(m *jsonrpc.Message, stream uint64, 
 		return
 	}
 	e := jsonrpc.ErrorOf(err)
-	t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, t.legacy.NullErrorID), Rule: "malformed"})
+	t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, t.handshake.legacy.NullErrorID), Rule: "malformed"})
 }
 
 // handleDownstream handles one message of the client. b is its batch, or nil.
@@ -307,7 +273,7 @@ func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b 
 	if m.Params != nil {
 		r.params = bytes.Clone(m.Params)
 	}
-	ex, err := t.session.Open(&rpc.Request{Message: *m})
+	ex, err := t.handshake.session.Open(&rpc.Request{Message: *m})
 	if err != nil {
 		t.fail(r, jsonrpc.ErrorOf(err), "")
 		return
@@ -322,11 +288,19 @@ func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b 
 func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 	switch r.method {
 	case mcp.MethodInitialize:
-		t.initialize(r, m)
+		if e := t.handshake.initialize(m); e != nil {
+			t.fail(r, e, "")
+		} else {
+			t.discover(r, false)
+		}
 	case mcp.MethodPing:
 		t.respond(r, []byte("{}"), "ping answered here")
 	case mcp.MethodSetLevel:
-		t.setLevel(r, m)
+		if rule, e := t.handshake.setLevel(m); e != nil {
+			t.fail(r, e, rule)
+		} else {
+			t.respond(r, []byte("{}"), rule)
+		}
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		t.subscribe(r, m)
 	// Not for legacy clients.
@@ -353,7 +327,7 @@ func (t *LegacyToModern) forward(r *legacyRequest) {
 	if r.inputRound > 0 {
 		rule = "+ inputResponses"
 	}
-	t.sendUpstream(c.id, r.method, t.modernParams(r, c.id), rule, append(r.causes, r.cause)...)
+	t.sendUpstream(c.id, r.method, t.handshake.requestParams(r, c.id), rule, append(r.causes, r.cause)...)
 }
 
 // queueIfNotReady queues do if the server is lost or its first subscription is pending. It reports
@@ -366,86 +340,10 @@ func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
 	return true
 }
 
-// modernParams returns the params of a modern request.
-func (t *LegacyToModern) modernParams(r *legacyRequest, id int64) []byte {
-	input := era.AllowsInput(r.method)
-	change := func(m *jsonwire.Members) []byte {
-		switch {
-		case m.KeyIs("_meta"), r.method == mcp.MethodToolsCall && m.KeyIs("task"), input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")):
-			return nil
-		}
-		return m.Value()
-	}
-	params := r.params
-	if !era.IsObject(params) {
-		params = []byte("{}")
-	}
-	var meta []byte
-	for members := jsonwire.ObjectMembers(params); members.Next(); {
-		if members.KeyIs("_meta") {
-			meta = members.Value()
-		}
-	}
-	var token []byte
-	if r.progressToken != nil {
-		token = appendInt(nil, mcp.MetaProgressToken, id)
-	}
-	added := append([]byte(`"_meta":`), t.requestMeta(meta, r.taskMode != noTask, token)...)
-	if r.inputResponses != nil {
-		added = append(append(added, `,"inputResponses":`...), r.inputResponses...)
-	}
-	if r.requestState != nil {
-		added = append(append(added, `,"requestState":`...), r.requestState...)
-	}
-	return era.Rewrite(nil, params, change, added)
-}
-
-// requestMeta returns the _meta of a modern request: the client's own members, its description, and
-// the text of another member.
-func (t *LegacyToModern) requestMeta(own []byte, tasks bool, more []byte) []byte {
-	if !era.IsObject(own) {
-		own = []byte("{}")
-	}
-	client := t.clientMeta[0]
-	if tasks {
-		client = t.clientMeta[1]
-	}
-	added := bytes.Clone(client)
-	if t.logLevel != mcp.LevelNone {
-		added = jsonwire.AppendQuote(append(added, `,"`+mcp.MetaLogLevel+`":`...), t.logLevel.String())
-	}
-	if more != nil {
-		added = append(append(added, ','), more...)
-	}
-	return era.Rewrite(nil, own, func(m *jsonwire.Members) []byte {
-		for _, name := range []string{mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken} {
-			if m.KeyIs(name) {
-				return nil
-			}
-		}
-		return m.Value()
-	}, added)
-}
-
-func (t *LegacyToModern) setLevel(r *legacyRequest, m *jsonrpc.Message) {
-	v, _ := m.Param("level")
-	name, _ := jsonrpc.ID(v).Text()
-	level, ok := mcp.ParseLoggingLevel(name)
-	switch {
-	case t.server.known && era.Lookup(t.server.caps, "logging") == nil:
-		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server does not log")
-	case !ok:
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: unknown level"), "")
-	default:
-		t.logLevel = level
-		t.respond(r, []byte("{}"), "logging/setLevel → logLevel in each _meta")
-	}
-}
-
 func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte) {
 	switch string(m.Method) {
 	case mcp.NotificationInitialized:
-		t.session.Initialized()
+		t.handshake.session.Initialized()
 		t.drop("modern servers have no handshake")
 		t.startSubscription()
 	case mcp.NotificationCancelled:
@@ -553,9 +451,9 @@ func (b *batch) responseID(response []byte) jsonrpc.ID { return era.Lookup(respo
 
 // downstreamBatch handles the messages of a batch.
 func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
-	if t.negotiated && !t.legacy.Batches {
-		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: revision %s has no batches", t.legacy.Revision)
-		t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, nil, e, t.legacy.NullErrorID), Rule: "refused"})
+	if t.handshake.negotiated && !t.handshake.legacy.Batches {
+		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: revision %s has no batches", t.handshake.legacy.Revision)
+		t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, nil, e, t.handshake.legacy.NullErrorID), Rule: "refused"})
 		return
 	}
 	entries, err := jsonrpc.ParseBatch(frame, t.opts.Limits.Depth)
@@ -571,7 +469,7 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 			t.drop("malformed response")
 		case m.Invalid != nil:
 			b.pending++
-			t.addBatchResponse(b, jsonrpc.AppendError(nil, m.ID, m.Invalid, t.legacy.NullErrorID))
+			t.addBatchResponse(b, jsonrpc.AppendError(nil, m.ID, m.Invalid, t.handshake.legacy.NullErrorID))
 		case m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize:
 			b.pending++
 			e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize must not be in a batch")
@@ -659,8 +557,8 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 			t.completeAsTask(r, result)
 			return
 		}
-		result = era.ResultToLegacy(nil, result, r.method, t.legacy)
-		if r.method == mcp.MethodToolsList && t.hasTasks() {
+		result = era.ResultToLegacy(nil, result, r.method, t.handshake.legacy)
+		if r.method == mcp.MethodToolsList && t.handshake.hasTasks() {
 			result = allowTasks(result)
 		}
 		t.notifyElicitationsComplete(r)
@@ -680,7 +578,7 @@ func (t *LegacyToModern) forwardError(r *legacyRequest, e *jsonrpc.Error) {
 		return
 	}
 	t.notifyElicitationsComplete(r)
-	converted := era.ConvertError(e, r.method, t.legacy)
+	converted := era.ConvertError(e, r.method, t.handshake.legacy)
 	rule := ""
 	if converted.Code != e.Code {
 		rule = strconv.Itoa(int(e.Code)) + " → " + strconv.Itoa(int(converted.Code))
@@ -758,94 +656,26 @@ func (t *LegacyToModern) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	t.emit(Out{To: Downstream, Stream: c.req.stream, Message: msg, Rule: "progressToken"})
 }
 
-// initialize begins the handshake with server/discover.
-func (t *LegacyToModern) initialize(r *legacyRequest, m *jsonrpc.Message) {
-	if len(m.Params) > maxPeerInfo {
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: initialize has more than %d bytes", maxPeerInfo), "")
-		return
-	}
-	f, err := t.session.Initialize(&rpc.Request{Message: *m})
-	if err != nil {
-		t.fail(r, jsonrpc.ErrorOf(err), "")
-		return
-	}
-	t.legacy, t.negotiated = f, true
-	if caps, ok := m.Param("capabilities"); ok && era.IsObject(caps) {
-		t.clientCaps = era.DeclaredByClient(caps, f)
-	}
-	info, _ := m.Param("clientInfo")
-	t.clientMeta = t.buildClientMeta(info)
-	t.discover(r, false)
-}
-
-// buildClientMeta returns the _meta members that describe the client: for all requests, and for
-// those that may become tasks.
-func (t *LegacyToModern) buildClientMeta(info []byte) (meta [2][]byte) {
-	for i := range meta {
-		b := jsonwire.AppendQuote([]byte(`"`+mcp.MetaProtocolVersion+`":`), t.opts.Modern.String())
-		b = append(b, `,"`+mcp.MetaClientCapabilities+`":`...)
-		b = era.ConvertClientCapabilities(b, t.clientCaps, t.modern, i == 1)
-		if era.IsObject(info) {
-			b = append(append(b, `,"`+mcp.MetaClientInfo+`":`...), info...)
-		}
-		meta[i] = b
-	}
-	return meta
-}
-
-// discover sends server/discover, for the second time if retry is set.
+// discover answers initialize by server/discover, which it sends for the second time if retry is
+// set.
 func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
 	if t.queueIfNotReady(r, func() { t.discover(r, retry) }) {
 		return
 	}
 	c := t.newCall(mcp.MethodDiscover, r, func(o outcome) {
 		// An address may have several servers.
-		if o.err != nil && !retry && t.namesOurRevision(o.err) {
+		if o.err != nil && !retry && t.handshake.namesOurRevision(o.err) {
 			t.discover(r, true)
 			return
 		}
-		t.discovered(r, o)
+		result, e := t.handshake.discovered(o)
+		if e != nil {
+			t.fail(r, e, "server/discover → initialize")
+			return
+		}
+		t.subscription.setCapabilities(t.handshake.serverCaps)
+		t.respond(r, result, "server/discover → initialize")
 	})
 	c.resend = func() { t.discover(r, retry) }
-	params := append(append([]byte(`{"_meta":`), t.requestMeta(nil, false, nil)...), '}')
-	t.sendUpstream(c.id, mcp.MethodDiscover, params, "initialize → server/discover")
-}
-
-// namesOurRevision reports if a version error names the revision of the request.
-func (t *LegacyToModern) namesOurRevision(e *jsonrpc.Error) bool {
-	modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, era.SupportedVersions(e))
-	return modern != mcp.RevisionNone
-}
-
-// discovered ends the handshake.
-func (t *LegacyToModern) discovered(r *legacyRequest, o outcome) {
-	var profile *era.ServerProfile
-	e := o.err
-	if e == nil {
-		var err error
-		if profile, err = era.ReadDiscover(o.result); err != nil {
-			e = internalError("the server's response to server/discover is invalid: %s", clip.String(err.Error(), 100))
-		} else if modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, profile.Versions); modern == mcp.RevisionNone {
-			e = internalError("the server does not speak revision %s", t.opts.Modern)
-		}
-	}
-	if e != nil {
-		t.resetHandshake()
-		t.fail(r, era.ConvertError(e, mcp.MethodDiscover, t.legacy), "server/discover → initialize")
-		return
-	}
-	t.server = modernServer{known: true, caps: bytes.Clone(profile.Capabilities)}
-	t.subscription.setCapabilities(t.server.caps)
-	info := era.Lookup(o.result, "_meta", mcp.MetaServerInfo)
-	if !era.IsObject(info) {
-		// Optional for a modern server, required for a legacy one.
-		info = []byte(`{"name":"unnamed","version":"0"}`)
-	}
-	result := jsonwire.AppendQuote([]byte(`{"protocolVersion":`), t.legacy.Revision.String())
-	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), profile.Capabilities, t.legacy)
-	result = append(append(result, `,"serverInfo":`...), info...)
-	if profile.Instructions != "" {
-		result = jsonwire.AppendQuote(append(result, `,"instructions":`...), profile.Instructions)
-	}
-	t.respond(r, append(result, '}'), "server/discover → initialize")
+	t.sendUpstream(c.id, mcp.MethodDiscover, t.handshake.params(nil, false), "initialize → server/discover")
 }

@@ -69,9 +69,14 @@ func addMeta(params, member []byte) []byte {
 // unquoted returns the value of a string's text without quotes.
 func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
 
+// taskMember returns the member with a task id.
+func taskMember(id string) []byte {
+	return jsonwire.AppendQuote([]byte(`"taskId":`), id)
+}
+
 // taskParams returns params with a task id.
 func taskParams(id string) []byte {
-	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
+	return append(append([]byte{'{'}, taskMember(id)...), '}')
 }
 
 // uriParams returns params with a URI.
@@ -81,7 +86,7 @@ func uriParams(uri string) []byte {
 
 // relatedTask returns the member of _meta that names a task.
 func relatedTask(id string) []byte {
-	return append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
+	return append([]byte(`"`+mcp.MetaRelatedTask+`":`), taskParams(id)...)
 }
 
 // withRelatedTask adds the task id to the _meta of a result.
