@@ -33,43 +33,58 @@ type inputRequest struct {
 	timeout       *timer
 }
 
-// inputRequired sends the client the input requests of an input_required result.
-func (t *LegacyToModern) inputRequired(r *legacyRequest, result []byte) {
+// A legacyInputs holds the input requests of the server that the client has not answered. The
+// legacy client gets each as a request.
+type legacyInputs struct {
+	*core
+	handshake *legacyHandshake
+	// pending holds the input requests by id.
+	pending map[int64]*inputRequest
+	lastID  int64
+}
+
+func newLegacyInputs(c *core, h *legacyHandshake) *legacyInputs {
+	return &legacyInputs{core: c, handshake: h, pending: make(map[int64]*inputRequest)}
+}
+
+// begin begins an input round: it sends the client the input requests of an input_required result.
+// It calls done when the request can be sent again, or with an error if it cannot.
+func (li *legacyInputs) begin(r *legacyRequest, result []byte, done func(e *jsonrpc.Error)) {
 	r.inputRound++
 	r.inputResponses, r.requestState, r.causes = nil, nil, nil
 	if v := era.Lookup(result, "requestState"); v != nil {
-		if v[0] != '"' || !t.reserve(len(v)) {
-			t.fail(r, internalError("the server's requestState is invalid"), "refused")
+		if v[0] != '"' || !li.reserve(len(v)) {
+			done(internalError("the server's requestState is invalid"))
 			return
 		}
 		r.size += len(v)
 		r.requestState = bytes.Clone(v)
 	}
-	if r.inputRound > t.opts.Limits.InputRounds {
-		t.fail(r, internalError("the server sent more than %d input rounds", t.opts.Limits.InputRounds), "refused")
+	if r.inputRound > li.opts.Limits.InputRounds {
+		done(internalError("the server sent more than %d input rounds", li.opts.Limits.InputRounds))
 		return
 	}
-	inputs, err := t.parseInputRequests(r, era.Lookup(result, "inputRequests"))
+	inputs, err := li.parse(r, era.Lookup(result, "inputRequests"))
 	switch {
 	case err != nil:
-		t.fail(r, internalError("the client cannot be sent input requests: %s", err), "refused")
+		done(internalError("the client cannot be sent input requests: %s", err))
 	case len(inputs) > 0:
 		r.inputRequests, r.pendingInputs = inputs, len(inputs)
 		for _, in := range inputs {
-			in.done = t.inputAnswered
-			t.sendInputRequest(in, "input_required → "+in.Method)
+			in.done = func(in *inputRequest, e *jsonrpc.Error) { li.answered(in, e, done) }
+			li.send(in, "input_required → "+in.Method)
 		}
 	case r.requestState == nil:
-		t.fail(r, internalError("the server requires input but sends no input requests"), "refused")
+		done(internalError("the server requires input but sends no input requests"))
 	default: // the server is busy or wants the request on another node
 		wait := minRetryDelay << min(r.inputRound-1, 10)
-		r.retryTimer = t.after(min(wait, maxRetryDelay), func() { t.forward(r) })
-		t.drop("input_required → again later")
+		r.retryTimer = li.after(min(wait, maxRetryDelay), func() { done(nil) })
+		li.drop("input_required → again later")
 	}
 }
 
-// parseInputRequests parses inputRequests and converts them for the client.
-func (t *LegacyToModern) parseInputRequests(r *legacyRequest, requests []byte) ([]*inputRequest, error) {
+// parse parses inputRequests and converts them for the client.
+func (li *legacyInputs) parse(r *legacyRequest, requests []byte) ([]*inputRequest, error) {
 	if requests == nil {
 		return nil, nil
 	}
@@ -79,18 +94,18 @@ func (t *LegacyToModern) parseInputRequests(r *legacyRequest, requests []byte) (
 	var inputs []*inputRequest
 	members := jsonwire.ObjectMembers(requests)
 	for members.Next() {
-		in, err := t.parseInputRequest(r, members.RawKey(), members.Value())
+		in, err := li.parseOne(r, members.RawKey(), members.Value())
 		if err != nil {
 			return nil, err
 		}
-		if inputs = append(inputs, in); len(inputs) > maxInputs || len(inputs)+len(t.inputRequests) > t.opts.Limits.InputRequests {
+		if inputs = append(inputs, in); len(inputs) > maxInputs || len(inputs)+len(li.pending) > li.opts.Limits.InputRequests {
 			return nil, fmt.Errorf("too many input requests at once")
 		}
 	}
 	return inputs, nil
 }
 
-func (t *LegacyToModern) parseInputRequest(r *legacyRequest, key, text []byte) (*inputRequest, error) {
+func (li *legacyInputs) parseOne(r *legacyRequest, key, text []byte) (*inputRequest, error) {
 	parsed := era.InputRequest{Method: era.LookupString(text, "method")}
 	if p := era.Lookup(text, "params"); era.IsObject(p) {
 		parsed.Params = p
@@ -101,63 +116,55 @@ func (t *LegacyToModern) parseInputRequest(r *legacyRequest, key, text []byte) (
 	if !era.IsInputRequest(parsed.Method) {
 		return nil, fmt.Errorf("unknown input request %q", clip.String(parsed.Method, 100))
 	}
-	if _, missing := parsed.MissingCapability(&era.Client{Capabilities: t.handshake.clientCaps}, t.handshake.legacy); missing != "" {
+	if _, missing := parsed.MissingCapability(&era.Client{Capabilities: li.handshake.clientCaps}, li.handshake.legacy); missing != "" {
 		return nil, fmt.Errorf("it has not declared %s", missing)
 	}
 	in := &inputRequest{key: bytes.Clone(key), req: r}
 	if parsed.IsURL() {
-		in.elicitationID = t.opts.NewID()
+		in.elicitationID = li.opts.NewID()
 	}
 	var err error
-	in.InputRequest, err = parsed.Convert(t.handshake.legacy, in.elicitationID)
+	in.InputRequest, err = parsed.Convert(li.handshake.legacy, in.elicitationID)
 	return in, err
 }
 
-// sendInputRequest sends the client an input request.
-func (t *LegacyToModern) sendInputRequest(in *inputRequest, rule string) {
-	t.lastInputID++
-	in.id = t.lastInputID
-	t.inputRequests[in.id] = in
-	in.timeout = t.after(t.opts.Limits.InputTimeout, func() {
-		t.cancelInput(in, "no response in time")
-		t.failInput(in, internalError("no response of the user to %s in time", in.Method))
+// send sends the client an input request.
+func (li *legacyInputs) send(in *inputRequest, rule string) {
+	li.lastID++
+	in.id = li.lastID
+	li.pending[in.id] = in
+	in.timeout = li.after(li.opts.Limits.InputTimeout, func() {
+		li.cancel(in, "no response in time")
+		li.fail(in, internalError("no response of the user to %s in time", in.Method))
 	})
-	t.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(in.id), in.Method, in.Params), Rule: rule})
+	li.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(in.id), in.Method, in.Params), Rule: rule})
 	in.Params = keepMode(&in.InputRequest)
 }
 
-// keepMode returns the part of the params that is needed to check the response.
-func keepMode(in *era.InputRequest) []byte {
-	if in.IsURL() {
-		return []byte(`{"mode":"url"}`)
-	}
-	return nil
-}
-
-// downstreamResponse handles the client's response to an input request.
-func (t *LegacyToModern) downstreamResponse(m *jsonrpc.Message) {
+// receive takes the client's response to an input request.
+func (li *legacyInputs) receive(m *jsonrpc.Message) {
 	id, _ := parseCallID(m.ID)
-	in := t.inputRequests[id]
+	in := li.pending[id]
 	if in == nil {
-		t.drop("matches no pending request")
+		li.drop("matches no pending request")
 		return
 	}
-	delete(t.inputRequests, id)
-	t.timers.stop(in.timeout)
+	delete(li.pending, id)
+	li.timers.stop(in.timeout)
 	if m.Kind == jsonrpc.KindError {
 		e := m.Err()
-		t.drop("an error cannot answer " + in.Method)
-		t.failInput(in, internalError("the server needs %s, which the client rejected: %s (code %d)", in.Method, clip.String(e.Message, 100), int(e.Code)))
+		li.drop("an error cannot answer " + in.Method)
+		li.fail(in, internalError("the server needs %s, which the client rejected: %s (code %d)", in.Method, clip.String(e.Message, 100), int(e.Code)))
 		return
 	}
 	if err := in.CheckResponse(m.Result); err != nil {
-		t.drop("malformed response")
+		li.drop("malformed response")
 		in.done(in, internalError("the client's response is %s", err))
 		return
 	}
-	in.response = in.ConvertResponse(m.Result, t.modern)
-	in.req.causes = append(in.req.causes, t.cause)
-	if !t.reserve(len(in.response)) {
+	in.response = in.ConvertResponse(m.Result, li.modern)
+	in.req.causes = append(in.req.causes, li.cause)
+	if !li.reserve(len(in.response)) {
 		in.done(in, errOverloaded)
 		return
 	}
@@ -165,32 +172,32 @@ func (t *LegacyToModern) downstreamResponse(m *jsonrpc.Message) {
 	in.done(in, nil)
 }
 
-// failInput answers an elicitation as canceled. Other input requests have no such response and fail
+// fail answers an elicitation as canceled. Other input requests have no such response and fail
 // the client's request.
-func (t *LegacyToModern) failInput(in *inputRequest, e *jsonrpc.Error) {
+func (li *legacyInputs) fail(in *inputRequest, e *jsonrpc.Error) {
 	if in.Method == mcp.MethodElicit {
 		in.response, e = []byte(`{"action":"cancel"}`), nil
 	}
 	in.done(in, e)
 }
 
-// inputAnswered repeats the request when all responses of a round have arrived.
-func (t *LegacyToModern) inputAnswered(in *inputRequest, e *jsonrpc.Error) {
+// answered ends a round when all its responses have arrived, or when one cannot be had.
+func (li *legacyInputs) answered(in *inputRequest, e *jsonrpc.Error, done func(e *jsonrpc.Error)) {
 	r := in.req
 	if r.finished {
 		return
 	}
 	r.pendingInputs--
 	if e != nil {
-		t.cancelInputs(r, "another input request of the same request was rejected")
-		t.fail(r, e, "refused")
+		li.cancelAll(r, "another input request of the same request was rejected")
+		done(e)
 		return
 	}
 	if in.elicitationID != "" && era.LookupString(in.response, "action") == "accept" {
 		r.elicitationIDs = append(r.elicitationIDs, in.elicitationID)
 	}
 	if r.pendingInputs > 0 {
-		t.drop("waits for the other responses")
+		li.drop("waits for the other responses")
 		return
 	}
 	inputs := []byte{'{'}
@@ -202,33 +209,41 @@ func (t *LegacyToModern) inputAnswered(in *inputRequest, e *jsonrpc.Error) {
 	}
 	r.inputResponses = append(inputs, '}')
 	r.inputRequests = nil
-	t.forward(r)
+	done(nil)
 }
 
-// cancelInputs cancels the pending input requests of a request.
-func (t *LegacyToModern) cancelInputs(r *legacyRequest, reason string) {
+// cancelAll cancels the pending input requests of a request.
+func (li *legacyInputs) cancelAll(r *legacyRequest, reason string) {
 	for _, in := range r.inputRequests {
-		if t.inputRequests[in.id] == in {
-			t.cancelInput(in, reason)
+		if li.pending[in.id] == in {
+			li.cancel(in, reason)
 		}
 	}
 	r.inputRequests, r.pendingInputs = nil, 0
 }
 
-func (t *LegacyToModern) cancelInput(in *inputRequest, reason string) {
-	delete(t.inputRequests, in.id)
-	t.timers.stop(in.timeout)
+func (li *legacyInputs) cancel(in *inputRequest, reason string) {
+	delete(li.pending, in.id)
+	li.timers.stop(in.timeout)
 	name, params := era.Cancellation{}.Notice(jsonrpc.IntID(in.id), in.Method, reason)
-	t.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "cancelled"})
+	li.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "cancelled"})
 }
 
-// notifyElicitationsComplete tells the client that the URL elicitations of a request are complete.
-func (t *LegacyToModern) notifyElicitationsComplete(r *legacyRequest) {
-	if t.handshake.legacy.ElicitationIDs {
+// notifyComplete tells the client that the URL elicitations of a request are complete.
+func (li *legacyInputs) notifyComplete(r *legacyRequest) {
+	if li.handshake.legacy.ElicitationIDs {
 		for _, id := range r.elicitationIDs {
 			params := append(jsonwire.AppendQuote([]byte(`{"elicitationId":`), id), '}')
-			t.emit(Out{To: Downstream, Stream: r.stream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationElicitationComplete, params), Rule: "the request continues"})
+			li.emit(Out{To: Downstream, Stream: r.stream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationElicitationComplete, params), Rule: "the request continues"})
 		}
 	}
 	r.elicitationIDs = nil
+}
+
+// keepMode returns the part of the params that is needed to check the response.
+func keepMode(in *era.InputRequest) []byte {
+	if in.IsURL() {
+		return []byte(`{"mode":"url"}`)
+	}
+	return nil
 }

@@ -297,7 +297,7 @@ func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []
 			return m.Value()
 		}, nil)
 	}
-	inputs, err := t.parseInputRequests(r, unsent)
+	inputs, err := t.inputs.parse(r, unsent)
 	if err != nil {
 		return internalError("the client cannot be sent input requests: %s", err)
 	}
@@ -312,7 +312,7 @@ func (t *LegacyToModern) sendTaskInputs(r *legacyRequest, id string, requests []
 		}
 		r.inputRequests = append(r.inputRequests, in)
 		r.pendingInputs++
-		t.sendInputRequest(in, "tasks/get → "+in.Method)
+		t.inputs.send(in, "tasks/get → "+in.Method)
 	}
 	return nil
 }

@@ -21,12 +21,10 @@ import (
 type LegacyToModern struct {
 	*core
 	handshake *legacyHandshake
+	inputs    *legacyInputs
 	// requests holds the pending client requests by idKey.
 	requests map[string]*legacyRequest
 	calls    map[int64]*call
-	// inputRequests holds the pending input requests by id.
-	inputRequests map[int64]*inputRequest
-	lastInputID   int64
 	// queue holds requests that wait for the server.
 	queue        waitQueue[*legacyRequest]
 	subscription upstreamSubscription
@@ -79,14 +77,15 @@ var _ Translator = (*LegacyToModern)(nil)
 // NewLegacyToModern returns a translator for one legacy session. Nil options mean the defaults.
 func NewLegacyToModern(opts *Options) *LegacyToModern {
 	c := newCore(opts)
-	t := &LegacyToModern{
-		core:          c,
-		handshake:     newLegacyHandshake(c),
-		requests:      make(map[string]*legacyRequest),
-		calls:         make(map[int64]*call),
-		inputRequests: make(map[int64]*inputRequest),
+	handshake := newLegacyHandshake(c)
+	inputs := newLegacyInputs(c, handshake)
+	return &LegacyToModern{
+		core:      c,
+		handshake: handshake,
+		inputs:    inputs,
+		requests:  make(map[string]*legacyRequest),
+		calls:     make(map[int64]*call),
 	}
-	return t
 }
 
 // FromDownstream implements [Translator].
@@ -247,7 +246,7 @@ func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stre
 	case jsonrpc.KindNotification:
 		t.downstreamNotification(m, frame)
 	default:
-		t.downstreamResponse(m)
+		t.inputs.receive(m)
 	}
 }
 
@@ -391,7 +390,7 @@ func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
 	if r.hiddenTaskID != "" {
 		t.cancelTask(r.hiddenTaskID)
 	}
-	t.cancelInputs(r, reason)
+	t.inputs.cancelAll(r, reason)
 	t.timers.stop(r.retryTimer)
 }
 
@@ -403,7 +402,7 @@ func (t *LegacyToModern) finish(r *legacyRequest) {
 	}
 	r.finished = true
 	t.timers.stop(r.retryTimer)
-	t.cancelInputs(r, "the request has ended")
+	t.inputs.cancelAll(r, "the request has ended")
 }
 
 // respond answers the client with a result.
@@ -561,10 +560,16 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 		if r.method == mcp.MethodToolsList && t.handshake.hasTasks() {
 			result = allowTasks(result)
 		}
-		t.notifyElicitationsComplete(r)
+		t.inputs.notifyComplete(r)
 		t.respond(r, result, "− resultType")
 	case kind == mcp.ResultTypeInputRequired && era.AllowsInput(r.method):
-		t.inputRequired(r, result)
+		t.inputs.begin(r, result, func(e *jsonrpc.Error) {
+			if e != nil {
+				t.fail(r, e, "refused")
+			} else {
+				t.forward(r)
+			}
+		})
 	case kind == resultTypeTask && r.taskMode != noTask:
 		t.taskCreated(r, result)
 	default:
@@ -577,7 +582,7 @@ func (t *LegacyToModern) forwardError(r *legacyRequest, e *jsonrpc.Error) {
 	if e.Code == mcp.CodeMissingRequiredClientCapability && t.retryAsTask(r, e) {
 		return
 	}
-	t.notifyElicitationsComplete(r)
+	t.inputs.notifyComplete(r)
 	converted := era.ConvertError(e, r.method, t.handshake.legacy)
 	rule := ""
 	if converted.Code != e.Code {
