@@ -11,8 +11,8 @@ func Leaks(t Translator) string {
 		for _, made := range t.tasks.completed {
 			sum += made.size
 		}
-		if len(t.requests)+len(t.inputs.pending) > 0 || t.reserved != sum {
-			return fmt.Sprintf("%d requests, %d questions, %d bytes of which %d are of tasks", len(t.requests), len(t.inputs.pending), t.reserved, sum)
+		if len(t.requests.byKey)+len(t.inputs.pending) > 0 || t.reserved != sum {
+			return fmt.Sprintf("%d requests, %d questions, %d bytes of which %d are of tasks", len(t.requests.byKey), len(t.inputs.pending), t.reserved, sum)
 		}
 	case *ModernToLegacy:
 		sum := 0
@@ -37,8 +37,8 @@ func Left(t Translator) string {
 				return fmt.Sprintf("call %d of %s", id, c.method)
 			}
 		}
-		if n := len(t.subscription.waiting); len(t.requests)+len(t.inputs.pending)+len(t.queue)+n > 0 || len(t.timers) > 1 {
-			return fmt.Sprintf("%d requests, %d questions, %d queued, %d waiting, %d timers", len(t.requests), len(t.inputs.pending), len(t.queue), n, len(t.timers))
+		if n := len(t.subscription.waiting); len(t.requests.byKey)+len(t.inputs.pending)+len(t.queue)+n > 0 || len(t.timers) > 1 {
+			return fmt.Sprintf("%d requests, %d questions, %d queued, %d waiting, %d timers", len(t.requests.byKey), len(t.inputs.pending), len(t.queue), n, len(t.timers))
 		}
 	case *ModernToLegacy:
 		for _, r := range t.calls {

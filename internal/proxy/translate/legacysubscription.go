@@ -59,19 +59,19 @@ func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	l := &t.subscription
 	switch {
 	case !ok:
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is not a string"), "")
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is not a string"), "")
 	case r.method == mcp.MethodResourcesUnsubscribe:
 		_, had := l.uris[uri]
 		delete(l.uris, uri)
 		t.answerUnsubscribed(uri)
-		t.respond(r, []byte("{}"), "resources/unsubscribe → subscriptions/listen without it")
+		t.requests.respond(r, []byte("{}"), "resources/unsubscribe → subscriptions/listen without it")
 		if had {
 			t.resubscribe()
 		}
 	case t.handshake.serverKnown && !l.canSubscribe:
-		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no subscriptions to resources")
+		t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no subscriptions to resources")
 	case len(l.uris) >= t.opts.Limits.Resources || len(uri) > maxPeerInfo:
-		t.fail(r, internalError("too many subscribed resources"), "refused")
+		t.requests.fail(r, internalError("too many subscribed resources"), "refused")
 	default:
 		if l.uris == nil {
 			l.uris = make(map[string]struct{})
@@ -90,7 +90,7 @@ func (t *LegacyToModern) answerUnsubscribed(uri string) {
 	l.waiting = nil
 	for _, r := range waiting {
 		if era.LookupString(r.params, "uri") == uri {
-			t.respond(r, []byte("{}"), "unsubscribed since")
+			t.requests.respond(r, []byte("{}"), "unsubscribed since")
 		} else if !r.finished {
 			l.waiting = append(l.waiting, r)
 		}
@@ -103,7 +103,7 @@ func (t *LegacyToModern) failSubscribes(e *jsonrpc.Error) {
 	t.subscription.waiting = nil
 	for _, r := range waiting {
 		delete(t.subscription.uris, era.LookupString(r.params, "uri"))
-		t.fail(r, e, "")
+		t.requests.fail(r, e, "")
 	}
 }
 
@@ -220,9 +220,9 @@ func (t *LegacyToModern) resolveSubscribes(errorOf func(uri string) *jsonrpc.Err
 		}
 		if e := errorOf(uri); e != nil {
 			delete(l.uris, uri)
-			t.fail(r, e, "subscriptions/acknowledged → resources/subscribe")
+			t.requests.fail(r, e, "subscriptions/acknowledged → resources/subscribe")
 		} else {
-			t.respond(r, []byte("{}"), "subscriptions/acknowledged → resources/subscribe")
+			t.requests.respond(r, []byte("{}"), "subscriptions/acknowledged → resources/subscribe")
 		}
 	}
 }

@@ -47,15 +47,16 @@ func (t *LegacyToModern) noteTaskRequest(r *legacyRequest) {
 	}
 }
 
-// retryAsTask repeats a tool call with support for tasks if the server requires that. It reports if
-// it did.
+// retryAsTask reports if an error requires that a tool call be repeated with support for tasks. The
+// call is then a hidden task.
 func (t *LegacyToModern) retryAsTask(r *legacyRequest, e *jsonrpc.Error) bool {
-	required := era.Lookup(e.Data, "requiredCapabilities", "extensions", mcp.ExtensionTasks)
-	if r.method != mcp.MethodToolsCall || r.taskMode != noTask || required == nil || !t.handshake.hasExtension() {
+	if e.Code != mcp.CodeMissingRequiredClientCapability || era.Lookup(e.Data, "requiredCapabilities", "extensions", mcp.ExtensionTasks) == nil {
+		return false
+	}
+	if r.method != mcp.MethodToolsCall || r.taskMode != noTask || !t.handshake.hasExtension() {
 		return false
 	}
 	r.taskMode = hiddenTask
-	t.forward(r)
 	return true
 }
 
@@ -89,7 +90,7 @@ func (t *LegacyToModern) taskCreated(r *legacyRequest, result []byte) {
 		return
 	}
 	task := era.CoreTask([]byte(`{"task":`), result, "")
-	t.respond(r, append(task, '}'), "resultType task → task")
+	t.requests.respond(r, append(task, '}'), "resultType task → task")
 }
 
 // completeAsTask answers a call with a completed task, because the server made none.
@@ -109,7 +110,7 @@ func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
 		t.evictTask()
 	}
 	if !t.reserve(completed.size) {
-		t.fail(r, errOverloaded, "refused")
+		t.requests.fail(r, errOverloaded, "refused")
 		return
 	}
 	if t.tasks.completed == nil {
@@ -117,7 +118,7 @@ func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
 	}
 	t.tasks.completed[id] = completed
 	t.tasks.order = append(t.tasks.order, id)
-	t.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → completed task")
+	t.requests.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → completed task")
 }
 
 // evictTask removes the oldest completed task.
@@ -134,17 +135,17 @@ func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	completed := t.tasks.completed[id]
 	switch {
 	case !t.handshake.hasTasks():
-		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
+		t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
 	case r.method == mcp.MethodTasksList:
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: tasks/list: modern servers do not list tasks"), "refused")
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: tasks/list: modern servers do not list tasks"), "refused")
 	case id == "" || len(id) > maxTaskID:
-		t.fail(r, errTaskID, "")
+		t.requests.fail(r, errTaskID, "")
 	case completed != nil && r.method == mcp.MethodTasksGet:
-		t.respond(r, bytes.Clone(completed.task), "kept here")
+		t.requests.respond(r, bytes.Clone(completed.task), "kept here")
 	case completed != nil && r.method == mcp.MethodTasksResult:
-		t.respond(r, bytes.Clone(completed.result), "kept here")
+		t.requests.respond(r, bytes.Clone(completed.result), "kept here")
 	case completed != nil:
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "kept here")
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "kept here")
 	case r.method == mcp.MethodTasksGet:
 		t.callTask(r, mcp.MethodTasksGet, id, func(o outcome) { t.handleTaskGet(r, id, o) })
 	case r.method == mcp.MethodTasksCancel:
@@ -163,7 +164,7 @@ func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, done func
 		switch {
 		case r.finished:
 		case o.err != nil:
-			t.forwardError(r, o.err)
+			t.requests.forwardError(r, o.err)
 		default:
 			done(o)
 		}
@@ -196,7 +197,7 @@ func (t *LegacyToModern) handleTaskGet(r *legacyRequest, id string, o outcome) {
 	} else {
 		t.cancelTaskInput(id)
 	}
-	t.respond(r, era.CoreTask(nil, o.result, status), "tasks/get")
+	t.requests.respond(r, era.CoreTask(nil, o.result, status), "tasks/get")
 }
 
 // handleTaskCancel handles the acknowledgment of a cancellation. The client also needs the task, so
@@ -205,7 +206,7 @@ func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome
 	t.callTask(r, mcp.MethodTasksGet, id, func(o outcome) {
 		status := t.coreStatus(id, o.result)
 		if status == mcp.TaskStatusCompleted || status == mcp.TaskStatusFailed {
-			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "tasks/cancel")
+			t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has already ended"), "tasks/cancel")
 			return
 		}
 		if t.tasks.canceled == nil {
@@ -219,7 +220,7 @@ func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome
 		}
 		t.tasks.canceled[id] = struct{}{}
 		t.cancelTaskInput(id)
-		t.respond(r, era.CoreTask(nil, o.result, mcp.TaskStatusCancelled), "tasks/cancel")
+		t.requests.respond(r, era.CoreTask(nil, o.result, mcp.TaskStatusCancelled), "tasks/cancel")
 	})
 }
 
@@ -234,7 +235,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, sent map[string]s
 		status := t.coreStatus(id, task)
 		switch {
 		case status == mcp.TaskStatusCancelled:
-			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the task was cancelled"), "tasks/get → "+r.method)
+			t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the task was cancelled"), "tasks/get → "+r.method)
 			return
 		case era.IsTerminal(status):
 			t.taskEnded(r, id, task)
@@ -242,7 +243,7 @@ func (t *LegacyToModern) pollTask(r *legacyRequest, id string, sent map[string]s
 		case status == mcp.TaskStatusInputRequired:
 			if e := t.sendTaskInputs(r, id, era.Lookup(task, "inputRequests"), sent); e != nil {
 				t.abandon(r, "the task cannot continue")
-				t.fail(r, e, "refused")
+				t.requests.fail(r, e, "refused")
 				return
 			}
 		}
@@ -263,7 +264,7 @@ func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 		if r.hiddenTaskID == "" {
 			result = withRelatedTask(result, id)
 		}
-		t.respond(r, result, "tasks/get → "+r.method)
+		t.requests.respond(r, result, "tasks/get → "+r.method)
 		return
 	}
 	e := internalError("the task failed, but the server gives no reason")
@@ -271,7 +272,7 @@ func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 		m := jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}
 		e = era.ConvertError(m.Err(), mcp.MethodToolsCall, t.handshake.legacy)
 	}
-	t.fail(r, e, "tasks/get → "+r.method)
+	t.requests.fail(r, e, "tasks/get → "+r.method)
 }
 
 // cancelTask cancels a task that the client does not know.
@@ -334,7 +335,7 @@ func (t *LegacyToModern) updateTask(id string, in *inputRequest, e *jsonrpc.Erro
 	case t.taskInputAnswered(id, in, e != nil):
 	case e != nil:
 		t.abandon(r, "the task cannot continue")
-		t.fail(r, e, "refused")
+		t.requests.fail(r, e, "refused")
 	default:
 		t.sendUpdate(r, id, in)
 	}
@@ -401,7 +402,7 @@ func (t *LegacyToModern) pollTaskInput(r *legacyRequest, id string, task []byte)
 
 // awaitsResult reports if a tasks/result is pending for a task.
 func (t *LegacyToModern) awaitsResult(id string) bool {
-	for _, r := range t.requests {
+	for _, r := range t.requests.byKey {
 		if r.method == mcp.MethodTasksResult && era.LookupString(r.params, "taskId") == id {
 			return true
 		}
@@ -413,7 +414,7 @@ func (t *LegacyToModern) awaitsResult(id string) bool {
 func (t *LegacyToModern) cancelTaskInput(id string) {
 	if input := t.tasks.inputs[id]; input != nil {
 		delete(t.tasks.inputs, id)
-		t.finish(input.req)
+		t.requests.finish(input.req)
 	}
 }
 

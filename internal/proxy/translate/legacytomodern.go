@@ -10,7 +10,6 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -22,43 +21,12 @@ type LegacyToModern struct {
 	*core
 	handshake *legacyHandshake
 	inputs    *legacyInputs
-	// requests holds the pending client requests by idKey.
-	requests map[string]*legacyRequest
-	calls    map[int64]*call
+	requests  *legacyRequests
+	calls     map[int64]*call
 	// queue holds requests that wait for the server.
 	queue        waitQueue[*legacyRequest]
 	subscription upstreamSubscription
 	tasks        legacyTasks
-}
-
-// A legacyRequest is a request of the legacy client.
-type legacyRequest struct {
-	request
-	key    string
-	stream uint64
-	// params are as received, or nil.
-	params []byte
-	batch  *batch
-	// progress is the last progress that the client got.
-	progress float64
-	// callID is the pending call for the request, or 0.
-	callID int64
-
-	inputRound    int
-	inputRequests []*inputRequest
-	// causes are the events of the responses to inputRequests.
-	causes []uint64
-	// pendingInputs counts the input requests without a response.
-	pendingInputs int
-	// inputResponses and requestState are the params of the next round.
-	inputResponses []byte
-	requestState   []byte
-	elicitationIDs []string
-	retryTimer     *timer
-
-	taskMode taskMode
-	// hiddenTaskID is the task that the request became, unknown to the client.
-	hiddenTaskID string
 }
 
 // A call is a request to the server.
@@ -83,7 +51,7 @@ func NewLegacyToModern(opts *Options) *LegacyToModern {
 		core:      c,
 		handshake: handshake,
 		inputs:    inputs,
-		requests:  make(map[string]*legacyRequest),
+		requests:  newLegacyRequests(c, handshake, inputs),
 		calls:     make(map[int64]*call),
 	}
 }
@@ -100,16 +68,7 @@ func (t *LegacyToModern) FromUpstream(now time.Time, message []byte, call int64)
 
 // StreamClosed implements [Translator].
 func (t *LegacyToModern) StreamClosed(now time.Time, stream uint64) []Out {
-	return t.step(now, func() {
-		for _, r := range t.requests {
-			if r.stream == stream {
-				r.stream = 0
-			}
-			if r.batch != nil && r.batch.stream == stream {
-				r.batch.stream = 0
-			}
-		}
-	})
+	return t.step(now, func() { t.requests.streamClosed(stream) })
 }
 
 // CallFailed implements [Translator].
@@ -129,7 +88,7 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 		t.subscription.startTimer = nil
 		if t.upstreamDown {
 			for _, w := range t.queue.take() {
-				t.fail(w.req, e, "")
+				t.requests.fail(w.req, e, "")
 			}
 			t.failSubscribes(e)
 		}
@@ -141,7 +100,7 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			}
 			delete(t.calls, id)
 			if c.resend != nil && slices.Contains(unsent, id) {
-				t.queue.add(c.req, len(t.requests), c.resend)
+				t.queue.add(c.req, len(t.requests.byKey), c.resend)
 				continue
 			}
 			c.done(outcome{err: e, lost: true})
@@ -168,10 +127,10 @@ func (t *LegacyToModern) NotificationsLost(time.Time) []Out { return nil }
 // Close implements [Translator].
 func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
-		for _, key := range slices.Sorted(maps.Keys(t.requests)) {
-			if r := t.requests[key]; r != nil {
+		for _, key := range slices.Sorted(maps.Keys(t.requests.byKey)) {
+			if r := t.requests.byKey[key]; r != nil {
 				t.abandon(r, "the session has ended")
-				t.fail(r, e, "")
+				t.requests.fail(r, e, "")
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.tasks.inputs)) {
@@ -197,12 +156,7 @@ func (t *LegacyToModern) Legacy() mcp.Revision {
 
 // InFlight implements [Translator].
 func (t *LegacyToModern) InFlight() (requests, awaitingInput int) {
-	for _, r := range t.requests {
-		if r.pendingInputs > 0 {
-			awaitingInput++
-		}
-	}
-	return len(t.requests), awaitingInput
+	return len(t.requests.byKey), t.requests.awaitingInput()
 }
 
 // newCall adds a call to the server. r may be nil.
@@ -222,27 +176,19 @@ func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
 	}
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
-		t.downstreamMalformed(&m, stream, err)
+		t.requests.rejectMalformed(&m, stream, err)
 		return
 	}
 	t.handleDownstream(&m, frame, stream, nil)
-}
-
-// downstreamMalformed answers an invalid message.
-func (t *LegacyToModern) downstreamMalformed(m *jsonrpc.Message, stream uint64, err error) {
-	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		t.drop("malformed response")
-		return
-	}
-	e := jsonrpc.ErrorOf(err)
-	t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, t.handshake.legacy.NullErrorID), Rule: "malformed"})
 }
 
 // handleDownstream handles one message of the client. b is its batch, or nil.
 func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stream uint64, b *batch) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		t.downstreamRequest(m, stream, b)
+		if r := t.requests.add(m, stream, b); r != nil {
+			t.serve(r, m)
+		}
 	case jsonrpc.KindNotification:
 		t.downstreamNotification(m, frame)
 	default:
@@ -250,61 +196,28 @@ func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stre
 	}
 }
 
-func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b *batch) {
-	r := &legacyRequest{
-		request: request{id: m.ID.Clone(), method: string(m.Method), size: len(m.Params) + 2*len(m.ID), cause: t.cause},
-		key:     m.ID.Key(), stream: stream, batch: b,
-	}
-	if b != nil {
-		b.pending++
-	}
-	if t.requests[r.key] != nil {
-		r.finished = true
-		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is in flight"), false), "")
-		return
-	}
-	if len(t.requests) >= t.opts.Limits.Requests || !t.reserve(r.size) {
-		r.finished = true
-		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, errOverloaded, false), "refused")
-		return
-	}
-	t.requests[r.key] = r
-	if m.Params != nil {
-		r.params = bytes.Clone(m.Params)
-	}
-	ex, err := t.handshake.session.Open(&rpc.Request{Message: *m})
-	if err != nil {
-		t.fail(r, jsonrpc.ErrorOf(err), "")
-		return
-	}
-	if len(ex.Meta.ProgressToken) > 0 {
-		r.progressToken = bytes.Clone(ex.Meta.ProgressToken)
-	}
-	t.serve(r, m)
-}
-
 // serve handles a request by its method.
 func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 	switch r.method {
 	case mcp.MethodInitialize:
 		if e := t.handshake.initialize(m); e != nil {
-			t.fail(r, e, "")
+			t.requests.fail(r, e, "")
 		} else {
 			t.discover(r, false)
 		}
 	case mcp.MethodPing:
-		t.respond(r, []byte("{}"), "ping answered here")
+		t.requests.respond(r, []byte("{}"), "ping answered here")
 	case mcp.MethodSetLevel:
 		if rule, e := t.handshake.setLevel(m); e != nil {
-			t.fail(r, e, rule)
+			t.requests.fail(r, e, rule)
 		} else {
-			t.respond(r, []byte("{}"), rule)
+			t.requests.respond(r, []byte("{}"), rule)
 		}
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		t.subscribe(r, m)
 	// Not for legacy clients.
 	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen, mcp.MethodTasksUpdate:
-		t.fail(r, jsonrpc.MethodNotFound(r.method), "")
+		t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "")
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksList:
 		t.serveTask(r)
 	case mcp.MethodToolsCall:
@@ -335,7 +248,7 @@ func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
 	if !t.upstreamDown && t.subscription.startTimer == nil {
 		return false
 	}
-	t.queue.add(r, len(t.requests), do)
+	t.queue.add(r, len(t.requests.byKey), do)
 	return true
 }
 
@@ -364,7 +277,7 @@ func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte
 
 func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
 	id, reason, _ := era.Cancellation{}.Target(m)
-	r := t.requests[id.Key()]
+	r := t.requests.byKey[id.Key()]
 	if id == nil || r == nil || r.method == mcp.MethodInitialize {
 		t.drop("nothing to cancel")
 		return
@@ -373,12 +286,7 @@ func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
 		reason = "the client cancelled"
 	}
 	t.abandon(r, reason)
-	t.finish(r)
-	if r.batch != nil {
-		t.addBatchResponse(r.batch, nil)
-	} else if r.stream != 0 { // nothing will come on it
-		t.emit(Out{To: Downstream, Stream: r.stream, Final: true, Rule: "cancelled"})
-	}
+	t.requests.endCanceled(r)
 }
 
 // abandon gives up the call and the input requests of a request.
@@ -394,60 +302,6 @@ func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
 	t.timers.stop(r.retryTimer)
 }
 
-// finish removes a request.
-func (t *LegacyToModern) finish(r *legacyRequest) {
-	if t.requests[r.key] == r {
-		delete(t.requests, r.key)
-		t.reserved -= r.size
-	}
-	r.finished = true
-	t.timers.stop(r.retryTimer)
-	t.inputs.cancelAll(r, "the request has ended")
-}
-
-// respond answers the client with a result.
-func (t *LegacyToModern) respond(r *legacyRequest, result []byte, rule string) {
-	if r.finished {
-		return
-	}
-	t.finish(r)
-	t.sendResponse(r, jsonrpc.AppendResult(nil, r.id, result), rule)
-}
-
-// fail answers the client with an error.
-func (t *LegacyToModern) fail(r *legacyRequest, e *jsonrpc.Error, rule string) {
-	if r.finished {
-		return
-	}
-	t.finish(r)
-	t.sendResponse(r, jsonrpc.AppendError(nil, r.id, e, false), rule)
-}
-
-// sendResponse sends a response, or adds it to its batch.
-func (t *LegacyToModern) sendResponse(r *legacyRequest, response []byte, rule string) {
-	switch {
-	case r.batch != nil:
-		t.addBatchResponse(r.batch, response)
-		return
-	case r.id == nil: // a request of taskInput
-		return
-	}
-	t.emit(Out{To: Downstream, Stream: r.stream, Message: response, Final: true, Rule: rule})
-}
-
-// A batch is an array of client messages. Its responses are sent as one array.
-type batch struct {
-	stream uint64
-	// pending counts requests without a response, plus 1 while the batch is read.
-	pending   int
-	responses []byte
-	// size counts the bytes of responses.
-	size int
-}
-
-// responseID returns the id of a response.
-func (b *batch) responseID(response []byte) jsonrpc.ID { return era.Lookup(response, "id") }
-
 // downstreamBatch handles the messages of a batch.
 func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 	if t.handshake.negotiated && !t.handshake.legacy.Batches {
@@ -457,7 +311,7 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 	}
 	entries, err := jsonrpc.ParseBatch(frame, t.opts.Limits.Depth)
 	if err != nil {
-		t.downstreamMalformed(&jsonrpc.Message{}, stream, err)
+		t.requests.rejectMalformed(&jsonrpc.Message{}, stream, err)
 		return
 	}
 	b := &batch{stream: stream, pending: 1}
@@ -468,43 +322,16 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 			t.drop("malformed response")
 		case m.Invalid != nil:
 			b.pending++
-			t.addBatchResponse(b, jsonrpc.AppendError(nil, m.ID, m.Invalid, t.handshake.legacy.NullErrorID))
+			t.requests.addToBatch(b, jsonrpc.AppendError(nil, m.ID, m.Invalid, t.handshake.legacy.NullErrorID))
 		case m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize:
 			b.pending++
 			e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize must not be in a batch")
-			t.addBatchResponse(b, jsonrpc.AppendError(nil, m.ID, e, false))
+			t.requests.addToBatch(b, jsonrpc.AppendError(nil, m.ID, e, false))
 		default:
 			t.handleDownstream(&m.Message, frameOf(&m.Message), stream, b)
 		}
 	}
-	t.addBatchResponse(b, nil)
-}
-
-// addBatchResponse adds a response to a batch, or nil for a request that gets none.
-func (t *LegacyToModern) addBatchResponse(b *batch, response []byte) {
-	b.pending--
-	if response != nil && !t.reserve(len(response)) {
-		response = jsonrpc.AppendError(nil, b.responseID(response), errOverloaded, false)
-		t.reserved += len(response)
-	}
-	if response != nil {
-		if b.responses != nil {
-			b.responses = append(b.responses, ',')
-		}
-		b.responses = append(b.responses, response...)
-		b.size += len(response)
-	}
-	if b.pending > 0 {
-		return
-	}
-	t.reserved -= b.size
-	o := Out{To: Downstream, Stream: b.stream, Final: true, Rule: "batch"}
-	if b.responses != nil {
-		o.Message = append(append([]byte{'['}, b.responses...), ']')
-	}
-	if o.Message != nil || b.stream != 0 {
-		t.emit(o)
-	}
+	t.requests.addToBatch(b, nil)
 }
 
 func (t *LegacyToModern) fromUpstream(frame []byte, call int64) {
@@ -543,7 +370,11 @@ func (t *LegacyToModern) handleOutcome(r *legacyRequest, o outcome) {
 	switch {
 	case r.finished:
 	case o.err != nil:
-		t.forwardError(r, o.err)
+		if t.retryAsTask(r, o.err) {
+			t.forward(r)
+		} else {
+			t.requests.forwardError(r, o.err)
+		}
 	default:
 		t.handleResult(r, o.result)
 	}
@@ -561,11 +392,11 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 			result = allowTasks(result)
 		}
 		t.inputs.notifyComplete(r)
-		t.respond(r, result, "− resultType")
+		t.requests.respond(r, result, "− resultType")
 	case kind == mcp.ResultTypeInputRequired && era.AllowsInput(r.method):
 		t.inputs.begin(r, result, func(e *jsonrpc.Error) {
 			if e != nil {
-				t.fail(r, e, "refused")
+				t.requests.fail(r, e, "refused")
 			} else {
 				t.forward(r)
 			}
@@ -573,33 +404,8 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 	case kind == resultTypeTask && r.taskMode != noTask:
 		t.taskCreated(r, result)
 	default:
-		t.fail(r, internalError("the server's result has a type that %s does not define: %s", r.method, clip.String(kind, 100)), "resultType rejected")
+		t.requests.fail(r, internalError("the server's result has a type that %s does not define: %s", r.method, clip.String(kind, 100)), "resultType rejected")
 	}
-}
-
-// forwardError answers the client with an error of the server.
-func (t *LegacyToModern) forwardError(r *legacyRequest, e *jsonrpc.Error) {
-	if e.Code == mcp.CodeMissingRequiredClientCapability && t.retryAsTask(r, e) {
-		return
-	}
-	t.inputs.notifyComplete(r)
-	converted := era.ConvertError(e, r.method, t.handshake.legacy)
-	rule := ""
-	if converted.Code != e.Code {
-		rule = strconv.Itoa(int(e.Code)) + " → " + strconv.Itoa(int(converted.Code))
-	}
-	// As a tool error, the model can report it to the user.
-	if e.Code == mcp.CodeMissingRequiredClientCapability && r.method == mcp.MethodToolsCall && r.taskMode != wantsTask {
-		t.respond(r, toolError(e.Message), "-32021 → isError")
-		return
-	}
-	t.fail(r, converted, rule)
-}
-
-// toolError returns the result of a tool that failed.
-func toolError(text string) []byte {
-	result := jsonwire.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
-	return append(result, `}],"isError":true}`...)
 }
 
 func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, call int64) {
@@ -675,11 +481,11 @@ func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
 		}
 		result, e := t.handshake.discovered(o)
 		if e != nil {
-			t.fail(r, e, "server/discover → initialize")
+			t.requests.fail(r, e, "server/discover → initialize")
 			return
 		}
 		t.subscription.setCapabilities(t.handshake.serverCaps)
-		t.respond(r, result, "server/discover → initialize")
+		t.requests.respond(r, result, "server/discover → initialize")
 	})
 	c.resend = func() { t.discover(r, retry) }
 	t.sendUpstream(c.id, mcp.MethodDiscover, t.handshake.params(nil, false), "initialize → server/discover")
