@@ -32,13 +32,13 @@ func Leaks(t Translator) string {
 func Left(t Translator) string {
 	switch t := t.(type) {
 	case *LegacyToModern:
-		for id, c := range t.calls {
+		for id, c := range t.calls.byID {
 			if id != t.subscription.current && id != t.subscription.pending {
 				return fmt.Sprintf("call %d of %s", id, c.method)
 			}
 		}
-		if n := len(t.subscription.waiting); len(t.requests.byKey)+len(t.inputs.pending)+len(t.queue)+n > 0 || len(t.timers) > 1 {
-			return fmt.Sprintf("%d requests, %d questions, %d queued, %d waiting, %d timers", len(t.requests.byKey), len(t.inputs.pending), len(t.queue), n, len(t.timers))
+		if n := len(t.subscription.waiting); len(t.requests.byKey)+len(t.inputs.pending)+len(t.calls.queue)+n > 0 || len(t.timers) > 1 {
+			return fmt.Sprintf("%d requests, %d questions, %d queued, %d waiting, %d timers", len(t.requests.byKey), len(t.inputs.pending), len(t.calls.queue), n, len(t.timers))
 		}
 	case *ModernToLegacy:
 		for _, r := range t.calls {
@@ -64,7 +64,7 @@ func Left(t Translator) string {
 func Waiting(t Translator) int {
 	switch t := t.(type) {
 	case *LegacyToModern:
-		return len(t.queue)
+		return len(t.calls.queue)
 	case *ModernToLegacy:
 		return len(t.waiting)
 	}

@@ -115,17 +115,17 @@ func (t *LegacyToModern) resubscribe() {
 		l.changed = true
 		return
 	}
-	if t.upstreamDown {
+	if t.calls.down {
 		return
 	}
 	if (l.lists == lists{}) && len(l.uris) == 0 {
-		t.endSubscription(l.current, "nothing to listen for")
+		t.calls.cancel(l.current, "nothing to listen for")
 		l.current = 0
 		return
 	}
 	l.pendingURIs, l.changed = maps.Clone(l.uris), false
-	var c *call
-	c = t.newCall(mcp.MethodSubscriptionsListen, nil, func(o outcome) { t.subscriptionAnswered(c.id, o) })
+	var c *legacyCall
+	c = t.calls.add(mcp.MethodSubscriptionsListen, nil, func(o outcome) { t.subscriptionAnswered(c.id, o) })
 	l.pending = c.id
 	t.sendUpstream(c.id, c.method, t.subscriptionParams(), "listen")
 }
@@ -146,7 +146,7 @@ func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
 	}
 	t.drop("the subscription is open")
 	if l.current != 0 {
-		t.endSubscription(l.current, "replaced by another subscription")
+		t.calls.cancel(l.current, "replaced by another subscription")
 	}
 	l.current, l.pending, l.backoff = id, 0, 0
 	t.releaseWaiting()
@@ -188,6 +188,7 @@ func (t *LegacyToModern) announceAll(changed lists, accepted map[string]bool) {
 func (t *LegacyToModern) startSubscription() {
 	t.resubscribe()
 	if t.subscription.pending != 0 && t.subscription.current == 0 && t.subscription.startTimer == nil {
+		t.calls.held = true
 		t.subscription.startTimer = t.after(firstSubscriptionTimeout, t.releaseWaiting)
 	}
 }
@@ -199,9 +200,7 @@ func (t *LegacyToModern) releaseWaiting() {
 	}
 	t.timers.stop(t.subscription.startTimer)
 	t.subscription.startTimer = nil
-	if !t.upstreamDown {
-		t.queue.run()
-	}
+	t.calls.release()
 }
 
 // resolveSubscribes answers the subscribe requests of the pending call.
@@ -245,7 +244,7 @@ var errUnacknowledged = internalError("the server ended the subscription before 
 // subscriptionEnded removes a subscription, and schedules another if it was in use.
 func (t *LegacyToModern) subscriptionEnded(id int64) {
 	l := &t.subscription
-	delete(t.calls, id)
+	t.calls.take(id)
 	switch {
 	case id == 0, id != l.pending && id != l.current:
 		return
@@ -256,20 +255,12 @@ func (t *LegacyToModern) subscriptionEnded(id int64) {
 	default:
 		l.current, l.gap = 0, true
 	}
-	if l.pending != 0 || t.upstreamDown {
+	if l.pending != 0 || t.calls.down {
 		return
 	}
 	l.backoff = min(max(2*l.backoff, minBackoff), maxBackoff)
 	t.timers.stop(l.retry)
 	l.retry = t.after(l.backoff, t.resubscribe)
-}
-
-// endSubscription cancels a subscription.
-func (t *LegacyToModern) endSubscription(id int64, reason string) {
-	if t.calls[id] != nil {
-		delete(t.calls, id)
-		t.cancelUpstream(id, mcp.MethodSubscriptionsListen, reason)
-	}
 }
 
 // upstreamChanged forwards a change notification to the client.

@@ -157,10 +157,10 @@ func (t *LegacyToModern) serveTask(r *legacyRequest) {
 
 // callTask calls a method of the extension for a client request.
 func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, done func(o outcome)) {
-	if t.queueIfNotReady(r, func() { t.callTask(r, method, id, done) }) {
+	if t.calls.queueIfNotReady(r, func() { t.callTask(r, method, id, done) }) {
 		return
 	}
-	c := t.newCall(method, r, func(o outcome) {
+	c := t.calls.add(method, r, func(o outcome) {
 		switch {
 		case r.finished:
 		case o.err != nil:
@@ -277,10 +277,10 @@ func (t *LegacyToModern) taskEnded(r *legacyRequest, id string, task []byte) {
 
 // cancelTask cancels a task that the client does not know.
 func (t *LegacyToModern) cancelTask(id string) {
-	if t.upstreamDown {
+	if t.calls.down {
 		return
 	}
-	c := t.newCall(mcp.MethodTasksCancel, nil, func(outcome) {})
+	c := t.calls.add(mcp.MethodTasksCancel, nil, func(outcome) {})
 	t.sendUpstream(c.id, c.method, t.handshake.params(taskMember(id), true), "cancelled")
 }
 
@@ -342,10 +342,10 @@ func (t *LegacyToModern) updateTask(id string, in *inputRequest, e *jsonrpc.Erro
 }
 
 func (t *LegacyToModern) sendUpdate(r *legacyRequest, id string, in *inputRequest) {
-	if t.queueIfNotReady(r, func() { t.sendUpdate(r, id, in) }) {
+	if t.calls.queueIfNotReady(r, func() { t.sendUpdate(r, id, in) }) {
 		return
 	}
-	c := t.newCall(mcp.MethodTasksUpdate, nil, func(outcome) {})
+	c := t.calls.add(mcp.MethodTasksUpdate, nil, func(outcome) {})
 	members := append(append(append(taskMember(id), `,"inputResponses":{"`...), in.key...), `":`...)
 	members = append(append(members, in.response...), '}')
 	t.sendUpstream(c.id, c.method, t.handshake.params(members, true), in.Method+" → tasks/update")

@@ -5,11 +5,9 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -19,25 +17,12 @@ import (
 // [NewLegacyToModern] to make one.
 type LegacyToModern struct {
 	*core
-	handshake *legacyHandshake
-	inputs    *legacyInputs
-	requests  *legacyRequests
-	calls     map[int64]*call
-	// queue holds requests that wait for the server.
-	queue        waitQueue[*legacyRequest]
+	handshake    *legacyHandshake
+	inputs       *legacyInputs
+	requests     *legacyRequests
+	calls        *legacyCalls
 	subscription upstreamSubscription
 	tasks        legacyTasks
-}
-
-// A call is a request to the server.
-type call struct {
-	id     int64
-	method string
-	// req is the client request, or nil.
-	req  *legacyRequest
-	done func(a outcome)
-	// resend repeats a call that did not run; nil if it must not be repeated.
-	resend func()
 }
 
 var _ Translator = (*LegacyToModern)(nil)
@@ -47,12 +32,13 @@ func NewLegacyToModern(opts *Options) *LegacyToModern {
 	c := newCore(opts)
 	handshake := newLegacyHandshake(c)
 	inputs := newLegacyInputs(c, handshake)
+	requests := newLegacyRequests(c, handshake, inputs)
 	return &LegacyToModern{
 		core:      c,
 		handshake: handshake,
 		inputs:    inputs,
-		requests:  newLegacyRequests(c, handshake, inputs),
-		calls:     make(map[int64]*call),
+		requests:  requests,
+		calls:     newLegacyCalls(c, requests),
 	}
 }
 
@@ -73,12 +59,7 @@ func (t *LegacyToModern) StreamClosed(now time.Time, stream uint64) []Out {
 
 // CallFailed implements [Translator].
 func (t *LegacyToModern) CallFailed(now time.Time, id int64, e *jsonrpc.Error) []Out {
-	return t.step(now, func() {
-		if c := t.calls[id]; c != nil {
-			delete(t.calls, id)
-			c.done(outcome{err: e, lost: true})
-		}
-	})
+	return t.step(now, func() { t.calls.fail(id, e) })
 }
 
 // UpstreamLost implements [Translator].
@@ -86,36 +67,22 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 	return t.step(now, func() {
 		t.timers.stop(t.subscription.startTimer)
 		t.subscription.startTimer = nil
-		if t.upstreamDown {
-			for _, w := range t.queue.take() {
-				t.requests.fail(w.req, e, "")
-			}
+		if t.calls.down {
+			t.calls.failQueue(e)
 			t.failSubscribes(e)
 		}
-		t.upstreamDown = true
-		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
-			c := t.calls[id]
-			if c == nil {
-				continue
-			}
-			delete(t.calls, id)
-			if c.resend != nil && slices.Contains(unsent, id) {
-				t.queue.add(c.req, len(t.requests.byKey), c.resend)
-				continue
-			}
-			c.done(outcome{err: e, lost: true})
-		}
+		t.calls.lost(e, unsent)
 	})
 }
 
 // UpstreamReady implements [Translator].
 func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
 	return t.step(now, func() {
-		if !t.upstreamDown {
+		if !t.calls.down {
 			return
 		}
-		t.upstreamDown = false
-		t.queue.run()
+		t.calls.down = false
+		t.calls.release()
 		t.resubscribe()
 	})
 }
@@ -136,11 +103,7 @@ func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 		for _, id := range slices.Sorted(maps.Keys(t.tasks.inputs)) {
 			t.cancelTaskInput(id)
 		}
-		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
-			if c := t.calls[id]; c.method != mcp.MethodTasksCancel { // sent for the same reason
-				t.cancelUpstream(id, c.method, "the session has ended")
-			}
-		}
+		t.calls.cancelAll("the session has ended")
 	})
 	t.closed = true
 	return outs
@@ -157,16 +120,6 @@ func (t *LegacyToModern) Legacy() mcp.Revision {
 // InFlight implements [Translator].
 func (t *LegacyToModern) InFlight() (requests, awaitingInput int) {
 	return len(t.requests.byKey), t.requests.awaitingInput()
-}
-
-// newCall adds a call to the server. r may be nil.
-func (t *LegacyToModern) newCall(method string, r *legacyRequest, done func(o outcome)) *call {
-	c := &call{id: t.opts.IDs.Add(1), method: method, req: r, done: done}
-	t.calls[c.id] = c
-	if r != nil {
-		r.callID = c.id
-	}
-	return c
 }
 
 func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
@@ -230,26 +183,16 @@ func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 
 // forward sends a request to the server.
 func (t *LegacyToModern) forward(r *legacyRequest) {
-	if t.queueIfNotReady(r, func() { t.forward(r) }) {
+	if t.calls.queueIfNotReady(r, func() { t.forward(r) }) {
 		return
 	}
-	c := t.newCall(r.method, r, func(o outcome) { t.handleOutcome(r, o) })
+	c := t.calls.add(r.method, r, func(o outcome) { t.handleOutcome(r, o) })
 	c.resend = func() { t.forward(r) }
 	rule := "+ _meta"
 	if r.inputRound > 0 {
 		rule = "+ inputResponses"
 	}
 	t.sendUpstream(c.id, r.method, t.handshake.requestParams(r, c.id), rule, append(r.causes, r.cause)...)
-}
-
-// queueIfNotReady queues do if the server is lost or its first subscription is pending. It reports
-// if it did.
-func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
-	if !t.upstreamDown && t.subscription.startTimer == nil {
-		return false
-	}
-	t.queue.add(r, len(t.requests.byKey), do)
-	return true
 }
 
 func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte) {
@@ -267,7 +210,7 @@ func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte
 	case mcp.NotificationTaskStatus:
 		t.drop("modern servers give clients no tasks")
 	default:
-		if isProtocolNotification(string(m.Method)) || t.upstreamDown {
+		if isProtocolNotification(string(m.Method)) || t.calls.down {
 			t.drop("clients must not send this, or the server has no use for it")
 			return
 		}
@@ -291,10 +234,7 @@ func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
 
 // abandon gives up the call and the input requests of a request.
 func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
-	if c := t.calls[r.callID]; c != nil && c.req == r {
-		delete(t.calls, c.id)
-		t.cancelUpstream(c.id, c.method, reason)
-	}
+	t.calls.cancelFor(r, reason)
 	if r.hiddenTaskID != "" {
 		t.cancelTask(r.hiddenTaskID)
 	}
@@ -350,19 +290,8 @@ func (t *LegacyToModern) fromUpstream(frame []byte, call int64) {
 	case jsonrpc.KindNotification:
 		t.upstreamNotification(&m, frame, call)
 	default:
-		t.upstreamResponse(&m)
+		t.calls.receive(&m)
 	}
-}
-
-func (t *LegacyToModern) upstreamResponse(m *jsonrpc.Message) {
-	id, _ := parseCallID(m.ID)
-	c := t.calls[id]
-	if c == nil {
-		t.drop("matches no pending request")
-		return
-	}
-	delete(t.calls, id)
-	c.done(outcomeOf(m))
 }
 
 // handleOutcome handles the server's response to a client request.
@@ -411,7 +340,7 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, call int64) {
 	switch string(m.Method) {
 	case mcp.NotificationProgress:
-		t.upstreamProgress(m, frame)
+		t.calls.progress(m, frame)
 	case mcp.NotificationAcknowledged:
 		t.subscriptionAcknowledged(m)
 	case mcp.NotificationCancelled:
@@ -432,48 +361,17 @@ func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 			t.drop("modern servers must not send this")
 			return
 		}
-		o := Out{To: Downstream, Message: bytes.Clone(frame)}
-		if c := t.calls[call]; c != nil && c.req != nil && !c.req.finished {
-			o.Stream = c.req.stream
-		}
-		t.emit(o)
+		t.emit(Out{To: Downstream, Stream: t.calls.streamOf(call), Message: bytes.Clone(frame)})
 	}
-}
-
-// upstreamProgress forwards progress with the client's token.
-func (t *LegacyToModern) upstreamProgress(m *jsonrpc.Message, frame []byte) {
-	token, _ := m.Param("progressToken")
-	id, _ := jsonwire.ParseInt(token)
-	c := t.calls[id]
-	if c == nil || c.req == nil || c.req.finished || c.req.progressToken == nil {
-		t.drop("progress matches no pending request")
-		return
-	}
-	v, _ := m.Param("progress")
-	progress, err := strconv.ParseFloat(string(v), 64)
-	if err != nil || c.req.inputRound > 0 && progress <= c.req.progress {
-		t.drop("progress of a new round that the client has already seen")
-		return
-	}
-	c.req.progress = progress
-	msg := rewriteParams(frame, func(params []byte) []byte {
-		return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-			if m.KeyIs("progressToken") {
-				return c.req.progressToken
-			}
-			return m.Value()
-		}, nil)
-	})
-	t.emit(Out{To: Downstream, Stream: c.req.stream, Message: msg, Rule: "progressToken"})
 }
 
 // discover answers initialize by server/discover, which it sends for the second time if retry is
 // set.
 func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
-	if t.queueIfNotReady(r, func() { t.discover(r, retry) }) {
+	if t.calls.queueIfNotReady(r, func() { t.discover(r, retry) }) {
 		return
 	}
-	c := t.newCall(mcp.MethodDiscover, r, func(o outcome) {
+	c := t.calls.add(mcp.MethodDiscover, r, func(o outcome) {
 		// An address may have several servers.
 		if o.err != nil && !retry && t.handshake.namesOurRevision(o.err) {
 			t.discover(r, true)
