@@ -18,10 +18,15 @@ const (
 	firstSubscriptionTimeout = time.Second
 )
 
-// An upstreamSubscription is the one subscriptions/listen request for all that a legacy client
-// hears of: changes of lists and of subscribed resources. When these change, a new subscription
-// replaces the old one, which stays open until the new one is acknowledged.
-type upstreamSubscription struct {
+// A legacySubscription is the one subscriptions/listen request for all that a legacy client hears
+// of: changes of lists and of subscribed resources. When these change, a new subscription replaces
+// the old one, which stays open until the new one is acknowledged.
+type legacySubscription struct {
+	*core
+	handshake *legacyHandshake
+	requests  *legacyRequests
+	calls     *legacyCalls
+
 	// lists are the lists with change notifications.
 	lists lists
 	// canSubscribe says that resources have subscriptions.
@@ -46,245 +51,251 @@ type upstreamSubscription struct {
 	gap bool
 }
 
+func newLegacySubscription(c *core, h *legacyHandshake, requests *legacyRequests, calls *legacyCalls) *legacySubscription {
+	return &legacySubscription{core: c, handshake: h, requests: requests, calls: calls, uris: make(map[string]struct{})}
+}
+
 // setCapabilities sets the notifications that the server supports.
-func (s *upstreamSubscription) setCapabilities(caps []byte) {
-	s.lists = announcedLists(caps)
-	s.canSubscribe = string(era.Lookup(caps, "resources", "subscribe")) == "true"
+func (ls *legacySubscription) setCapabilities(caps []byte) {
+	ls.lists = announcedLists(caps)
+	ls.canSubscribe = string(era.Lookup(caps, "resources", "subscribe")) == "true"
 }
 
 // subscribe serves resources/subscribe and resources/unsubscribe.
-func (t *LegacyToModern) subscribe(r *legacyRequest, m *jsonrpc.Message) {
+func (ls *legacySubscription) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	v, _ := m.Param("uri")
 	uri, ok := jsonrpc.ID(v).Text()
-	l := &t.subscription
 	switch {
 	case !ok:
-		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is not a string"), "")
+		ls.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is not a string"), "")
 	case r.method == mcp.MethodResourcesUnsubscribe:
-		_, had := l.uris[uri]
-		delete(l.uris, uri)
-		t.answerUnsubscribed(uri)
-		t.requests.respond(r, []byte("{}"), "resources/unsubscribe → subscriptions/listen without it")
+		_, had := ls.uris[uri]
+		delete(ls.uris, uri)
+		ls.resolveUnsubscribed(uri)
+		ls.requests.respond(r, []byte("{}"), "resources/unsubscribe → subscriptions/listen without it")
 		if had {
-			t.resubscribe()
+			ls.renew()
 		}
-	case t.handshake.serverKnown && !l.canSubscribe:
-		t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no subscriptions to resources")
-	case len(l.uris) >= t.opts.Limits.Resources || len(uri) > maxPeerInfo:
-		t.requests.fail(r, internalError("too many subscribed resources"), "refused")
+	case ls.handshake.serverKnown && !ls.canSubscribe:
+		ls.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no subscriptions to resources")
+	case len(ls.uris) >= ls.opts.Limits.Resources || len(uri) > maxPeerInfo:
+		ls.requests.fail(r, internalError("too many subscribed resources"), "refused")
 	default:
-		if l.uris == nil {
-			l.uris = make(map[string]struct{})
-		}
-		l.uris[uri] = struct{}{}
-		l.waiting = append(l.waiting, r)
-		t.drop("resources/subscribe → subscriptions/listen")
-		t.resubscribe()
+		ls.uris[uri] = struct{}{}
+		ls.waiting = append(ls.waiting, r)
+		ls.drop("resources/subscribe → subscriptions/listen")
+		ls.renew()
 	}
 }
 
-// answerUnsubscribed answers pending subscribe requests for a URI that the client has unsubscribed.
-func (t *LegacyToModern) answerUnsubscribed(uri string) {
-	l := &t.subscription
-	waiting := l.waiting
-	l.waiting = nil
+// resolveUnsubscribed answers pending subscribe requests for a URI that the client has unsubscribed.
+func (ls *legacySubscription) resolveUnsubscribed(uri string) {
+	waiting := ls.waiting
+	ls.waiting = nil
 	for _, r := range waiting {
 		if era.LookupString(r.params, "uri") == uri {
-			t.requests.respond(r, []byte("{}"), "unsubscribed since")
+			ls.requests.respond(r, []byte("{}"), "unsubscribed since")
 		} else if !r.finished {
-			l.waiting = append(l.waiting, r)
+			ls.waiting = append(ls.waiting, r)
 		}
 	}
 }
 
-// failSubscribes fails pending subscribe requests.
-func (t *LegacyToModern) failSubscribes(e *jsonrpc.Error) {
-	waiting := t.subscription.waiting
-	t.subscription.waiting = nil
+// failWaiting fails pending subscribe requests.
+func (ls *legacySubscription) failWaiting(e *jsonrpc.Error) {
+	waiting := ls.waiting
+	ls.waiting = nil
 	for _, r := range waiting {
-		delete(t.subscription.uris, era.LookupString(r.params, "uri"))
-		t.requests.fail(r, e, "")
+		delete(ls.uris, era.LookupString(r.params, "uri"))
+		ls.requests.fail(r, e, "")
 	}
 }
 
-// resubscribe sends a new subscription, unless one is pending.
-func (t *LegacyToModern) resubscribe() {
-	l := &t.subscription
-	t.timers.stop(l.retry)
-	if l.pending != 0 {
-		l.changed = true
+// renew sends a new subscription, unless one is pending.
+func (ls *legacySubscription) renew() {
+	ls.timers.stop(ls.retry)
+	if ls.pending != 0 {
+		ls.changed = true
 		return
 	}
-	if t.calls.down {
+	if ls.calls.down {
 		return
 	}
-	if (l.lists == lists{}) && len(l.uris) == 0 {
-		t.calls.cancel(l.current, "nothing to listen for")
-		l.current = 0
+	if (ls.lists == lists{}) && len(ls.uris) == 0 {
+		ls.calls.cancel(ls.current, "nothing to listen for")
+		ls.current = 0
 		return
 	}
-	l.pendingURIs, l.changed = maps.Clone(l.uris), false
+	ls.pendingURIs, ls.changed = maps.Clone(ls.uris), false
 	var c *legacyCall
-	c = t.calls.add(mcp.MethodSubscriptionsListen, nil, func(o outcome) { t.subscriptionAnswered(c.id, o) })
-	l.pending = c.id
-	t.sendUpstream(c.id, c.method, t.subscriptionParams(), "listen")
+	c = ls.calls.add(mcp.MethodSubscriptionsListen, nil, func(o outcome) { ls.answered(c.id, o) })
+	ls.pending = c.id
+	ls.sendUpstream(c.id, c.method, ls.params(), "listen")
 }
 
-func (t *LegacyToModern) subscriptionParams() []byte {
-	l := &t.subscription
-	filter := l.lists.appendFilter([]byte(`"notifications":`), slices.Sorted(maps.Keys(l.pendingURIs)))
-	return t.handshake.params(filter, false)
+// params returns the params of a subscription.
+func (ls *legacySubscription) params() []byte {
+	filter := ls.lists.appendFilter([]byte(`"notifications":`), slices.Sorted(maps.Keys(ls.pendingURIs)))
+	return ls.handshake.params(filter, false)
 }
 
-// subscriptionAcknowledged handles the first message of a subscription.
-func (t *LegacyToModern) subscriptionAcknowledged(m *jsonrpc.Message) {
-	l := &t.subscription
+// acknowledged handles the first message of a subscription.
+func (ls *legacySubscription) acknowledged(m *jsonrpc.Message) {
 	id := subscriptionID(m)
-	if l.pending == 0 || id != l.pending {
-		t.drop("acknowledges no open subscription")
+	if ls.pending == 0 || id != ls.pending {
+		ls.drop("acknowledges no open subscription")
 		return
 	}
-	t.drop("the subscription is open")
-	if l.current != 0 {
-		t.calls.cancel(l.current, "replaced by another subscription")
+	ls.drop("the subscription is open")
+	if ls.current != 0 {
+		ls.calls.cancel(ls.current, "replaced by another subscription")
 	}
-	l.current, l.pending, l.backoff = id, 0, 0
-	t.releaseWaiting()
+	ls.current, ls.pending, ls.backoff = id, 0, 0
+	ls.started()
 	accepted := make(map[string]bool)
 	filter := era.Lookup(m.Params, "notifications")
 	for uri := range filteredResources(filter) {
 		accepted[uri] = true
 	}
-	t.resolveSubscribes(func(uri string) *jsonrpc.Error {
+	ls.resolve(func(uri string) *jsonrpc.Error {
 		if accepted[uri] {
 			return nil
 		}
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the server does not allow a subscription to this resource")
 	})
-	if l.gap {
-		l.gap = false
-		t.announceAll(filteredLists(filter), accepted)
+	if ls.gap {
+		ls.gap = false
+		ls.announceAll(filteredLists(filter), accepted)
 	}
-	if l.changed || len(l.waiting) > 0 {
-		t.resubscribe()
+	if ls.changed || len(ls.waiting) > 0 {
+		ls.renew()
 	}
 }
 
 // announceAll announces changes of everything subscribed, because some may have been missed.
-func (t *LegacyToModern) announceAll(changed lists, accepted map[string]bool) {
+func (ls *legacySubscription) announceAll(changed lists, accepted map[string]bool) {
 	const rule = "no subscription existed for a while"
 	for _, method := range changed.notifications() {
-		t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, method, nil), Rule: rule})
+		ls.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, method, nil), Rule: rule})
 	}
-	for _, uri := range slices.Sorted(maps.Keys(t.subscription.uris)) {
+	for _, uri := range slices.Sorted(maps.Keys(ls.uris)) {
 		if accepted[uri] {
-			t.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, uriParams(uri)), Rule: rule})
+			ls.emit(Out{To: Downstream, Message: jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, uriParams(uri)), Rule: rule})
 		}
 	}
 }
 
-// startSubscription sends the first subscription. Client requests wait for it, so that no change is
-// missed.
-func (t *LegacyToModern) startSubscription() {
-	t.resubscribe()
-	if t.subscription.pending != 0 && t.subscription.current == 0 && t.subscription.startTimer == nil {
-		t.calls.held = true
-		t.subscription.startTimer = t.after(firstSubscriptionTimeout, t.releaseWaiting)
+// start sends the first subscription. Client requests wait for it, so that no change
+// is missed.
+func (ls *legacySubscription) start() {
+	ls.renew()
+	if ls.pending != 0 && ls.current == 0 && ls.startTimer == nil {
+		ls.calls.held = true
+		ls.startTimer = ls.after(firstSubscriptionTimeout, ls.started)
 	}
 }
 
-// releaseWaiting runs the requests that wait for the first subscription.
-func (t *LegacyToModern) releaseWaiting() {
-	if t.subscription.startTimer == nil {
+// started runs the requests that wait for the first subscription.
+func (ls *legacySubscription) started() {
+	if ls.startTimer == nil {
 		return
 	}
-	t.timers.stop(t.subscription.startTimer)
-	t.subscription.startTimer = nil
-	t.calls.release()
+	ls.timers.stop(ls.startTimer)
+	ls.startTimer = nil
+	ls.calls.release()
 }
 
-// resolveSubscribes answers the subscribe requests of the pending call.
-func (t *LegacyToModern) resolveSubscribes(errorOf func(uri string) *jsonrpc.Error) {
-	l := &t.subscription
-	waiting := l.waiting
-	l.waiting = nil
+// resolve answers the subscribe requests of the pending call.
+func (ls *legacySubscription) resolve(errorOf func(uri string) *jsonrpc.Error) {
+	waiting := ls.waiting
+	ls.waiting = nil
 	for _, r := range waiting {
 		if r.finished {
 			continue
 		}
 		uri := era.LookupString(r.params, "uri")
-		if _, asked := l.pendingURIs[uri]; !asked {
-			l.waiting = append(l.waiting, r)
+		if _, asked := ls.pendingURIs[uri]; !asked {
+			ls.waiting = append(ls.waiting, r)
 			continue
 		}
 		if e := errorOf(uri); e != nil {
-			delete(l.uris, uri)
-			t.requests.fail(r, e, "subscriptions/acknowledged → resources/subscribe")
+			delete(ls.uris, uri)
+			ls.requests.fail(r, e, "subscriptions/acknowledged → resources/subscribe")
 		} else {
-			t.requests.respond(r, []byte("{}"), "subscriptions/acknowledged → resources/subscribe")
+			ls.requests.respond(r, []byte("{}"), "subscriptions/acknowledged → resources/subscribe")
 		}
 	}
 }
 
-// subscriptionAnswered handles the response to a subscription.
-func (t *LegacyToModern) subscriptionAnswered(id int64, o outcome) {
-	if l := &t.subscription; l.pending == id && o.err != nil {
-		t.resolveSubscribes(func(string) *jsonrpc.Error {
-			return era.ConvertError(o.err, mcp.MethodResourcesSubscribe, t.handshake.legacy)
+// answered handles the response to a subscription.
+func (ls *legacySubscription) answered(id int64, o outcome) {
+	if ls.pending == id && o.err != nil {
+		ls.resolve(func(string) *jsonrpc.Error {
+			return era.ConvertError(o.err, mcp.MethodResourcesSubscribe, ls.handshake.legacy)
 		})
 		if !o.lost { // the server would repeat the error
-			l.lists = lists{}
+			ls.lists = lists{}
 		}
 	}
-	t.subscriptionEnded(id)
+	ls.ended(id)
 }
 
 var errUnacknowledged = internalError("the server ended the subscription before acknowledging it")
 
-// subscriptionEnded removes a subscription, and schedules another if it was in use.
-func (t *LegacyToModern) subscriptionEnded(id int64) {
-	l := &t.subscription
-	t.calls.take(id)
-	switch {
-	case id == 0, id != l.pending && id != l.current:
-		return
-	case id == l.pending:
-		l.pending = 0
-		t.releaseWaiting()
-		t.resolveSubscribes(func(string) *jsonrpc.Error { return errUnacknowledged })
-	default:
-		l.current, l.gap = 0, true
-	}
-	if l.pending != 0 || t.calls.down {
+// canceled handles the server's cancellation of a subscription.
+func (ls *legacySubscription) canceled(m *jsonrpc.Message) {
+	id, _, _ := era.Cancellation{}.Target(m)
+	n, _ := parseCallID(id)
+	if n == 0 || n != ls.pending && n != ls.current {
+		ls.drop("no open subscription")
 		return
 	}
-	l.backoff = min(max(2*l.backoff, minBackoff), maxBackoff)
-	t.timers.stop(l.retry)
-	l.retry = t.after(l.backoff, t.resubscribe)
+	ls.ended(n)
+	ls.drop("the server ends a subscription")
 }
 
-// upstreamChanged forwards a change notification to the client.
-func (t *LegacyToModern) upstreamChanged(m *jsonrpc.Message, frame []byte) {
-	l := &t.subscription
-	if id := subscriptionID(m); id != l.current || id == 0 {
-		t.drop("matches no open subscription")
+// ended removes a subscription, and schedules another if it was in use.
+func (ls *legacySubscription) ended(id int64) {
+	ls.calls.take(id)
+	switch {
+	case id == 0, id != ls.pending && id != ls.current:
+		return
+	case id == ls.pending:
+		ls.pending = 0
+		ls.started()
+		ls.resolve(func(string) *jsonrpc.Error { return errUnacknowledged })
+	default:
+		ls.current, ls.gap = 0, true
+	}
+	if ls.pending != 0 || ls.calls.down {
+		return
+	}
+	ls.backoff = min(max(2*ls.backoff, minBackoff), maxBackoff)
+	ls.timers.stop(ls.retry)
+	ls.retry = ls.after(ls.backoff, ls.renew)
+}
+
+// lost forgets that requests wait for the first subscription, because the server is lost.
+func (ls *legacySubscription) lost() {
+	ls.timers.stop(ls.startTimer)
+	ls.startTimer = nil
+}
+
+// forward forwards a change notification to the client.
+func (ls *legacySubscription) forward(m *jsonrpc.Message, frame []byte) {
+	if id := subscriptionID(m); id != ls.current || id == 0 {
+		ls.drop("matches no open subscription")
 		return
 	}
 	if string(m.Method) == mcp.NotificationResourceUpdated {
 		v, _ := m.Param("uri")
 		uri, _ := jsonrpc.ID(v).Text()
-		if !matchesSubscription(maps.Keys(l.uris), uri) {
-			t.drop("the client has unsubscribed")
+		if !matchesSubscription(maps.Keys(ls.uris), uri) {
+			ls.drop("the client has unsubscribed")
 			return
 		}
 	}
-	msg := era.Rewrite(nil, frame, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("params") {
-			return withoutSubscriptionID(m.Value())
-		}
-		return m.Value()
-	}, nil)
-	t.emit(Out{To: Downstream, Message: msg, Rule: "− subscriptionId"})
+	ls.emit(Out{To: Downstream, Message: rewriteParams(frame, withoutSubscriptionID), Rule: "− subscriptionId"})
 }
 
 // subscriptionID returns the call of a notification's subscription, or 0.

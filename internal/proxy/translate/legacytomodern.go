@@ -21,7 +21,7 @@ type LegacyToModern struct {
 	inputs       *legacyInputs
 	requests     *legacyRequests
 	calls        *legacyCalls
-	subscription upstreamSubscription
+	subscription *legacySubscription
 	tasks        legacyTasks
 }
 
@@ -33,12 +33,14 @@ func NewLegacyToModern(opts *Options) *LegacyToModern {
 	handshake := newLegacyHandshake(c)
 	inputs := newLegacyInputs(c, handshake)
 	requests := newLegacyRequests(c, handshake, inputs)
+	calls := newLegacyCalls(c, requests)
 	return &LegacyToModern{
-		core:      c,
-		handshake: handshake,
-		inputs:    inputs,
-		requests:  requests,
-		calls:     newLegacyCalls(c, requests),
+		core:         c,
+		handshake:    handshake,
+		inputs:       inputs,
+		requests:     requests,
+		calls:        calls,
+		subscription: newLegacySubscription(c, handshake, requests, calls),
 	}
 }
 
@@ -65,11 +67,10 @@ func (t *LegacyToModern) CallFailed(now time.Time, id int64, e *jsonrpc.Error) [
 // UpstreamLost implements [Translator].
 func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
 	return t.step(now, func() {
-		t.timers.stop(t.subscription.startTimer)
-		t.subscription.startTimer = nil
+		t.subscription.lost()
 		if t.calls.down {
 			t.calls.failQueue(e)
-			t.failSubscribes(e)
+			t.subscription.failWaiting(e)
 		}
 		t.calls.lost(e, unsent)
 	})
@@ -83,7 +84,7 @@ func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
 		}
 		t.calls.down = false
 		t.calls.release()
-		t.resubscribe()
+		t.subscription.renew()
 	})
 }
 
@@ -167,7 +168,7 @@ func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 			t.requests.respond(r, []byte("{}"), rule)
 		}
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		t.subscribe(r, m)
+		t.subscription.subscribe(r, m)
 	// Not for legacy clients.
 	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen, mcp.MethodTasksUpdate:
 		t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "")
@@ -200,7 +201,7 @@ func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte
 	case mcp.NotificationInitialized:
 		t.handshake.session.Initialized()
 		t.drop("modern servers have no handshake")
-		t.startSubscription()
+		t.subscription.start()
 	case mcp.NotificationCancelled:
 		t.downstreamCanceled(m)
 	case mcp.NotificationProgress:
@@ -342,18 +343,11 @@ func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 	case mcp.NotificationProgress:
 		t.calls.progress(m, frame)
 	case mcp.NotificationAcknowledged:
-		t.subscriptionAcknowledged(m)
+		t.subscription.acknowledged(m)
 	case mcp.NotificationCancelled:
-		id, _, _ := era.Cancellation{}.Target(m)
-		n, _ := parseCallID(id)
-		if n == 0 || n != t.subscription.pending && n != t.subscription.current {
-			t.drop("no open subscription")
-			return
-		}
-		t.subscriptionEnded(n)
-		t.drop("the server ends a subscription")
+		t.subscription.canceled(m)
 	case mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
-		t.upstreamChanged(m, frame)
+		t.subscription.forward(m, frame)
 	case mcp.NotificationTasks:
 		t.upstreamTaskStatus(m)
 	default:
