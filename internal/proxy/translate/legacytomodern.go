@@ -22,7 +22,7 @@ type LegacyToModern struct {
 	requests     *legacyRequests
 	calls        *legacyCalls
 	subscription *legacySubscription
-	tasks        legacyTasks
+	tasks        *legacyTasks
 }
 
 var _ Translator = (*LegacyToModern)(nil)
@@ -41,6 +41,7 @@ func NewLegacyToModern(opts *Options) *LegacyToModern {
 		requests:     requests,
 		calls:        calls,
 		subscription: newLegacySubscription(c, handshake, requests, calls),
+		tasks:        newLegacyTasks(c, handshake, inputs, requests, calls),
 	}
 }
 
@@ -97,12 +98,12 @@ func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
 		for _, key := range slices.Sorted(maps.Keys(t.requests.byKey)) {
 			if r := t.requests.byKey[key]; r != nil {
-				t.abandon(r, "the session has ended")
+				t.tasks.abandon(r, "the session has ended")
 				t.requests.fail(r, e, "")
 			}
 		}
-		for _, id := range slices.Sorted(maps.Keys(t.tasks.inputs)) {
-			t.cancelTaskInput(id)
+		for _, id := range slices.Sorted(maps.Keys(t.tasks.polled)) {
+			t.tasks.cancelInput(id)
 		}
 		t.calls.cancelAll("the session has ended")
 	})
@@ -173,9 +174,9 @@ func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen, mcp.MethodTasksUpdate:
 		t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "")
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksList:
-		t.serveTask(r)
+		t.tasks.serve(r)
 	case mcp.MethodToolsCall:
-		t.noteTaskRequest(r)
+		t.tasks.noteRequest(r)
 		t.forward(r)
 	default:
 		t.forward(r)
@@ -229,18 +230,8 @@ func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
 	if reason == "" {
 		reason = "the client cancelled"
 	}
-	t.abandon(r, reason)
+	t.tasks.abandon(r, reason)
 	t.requests.endCanceled(r)
-}
-
-// abandon gives up the call and the input requests of a request.
-func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
-	t.calls.cancelFor(r, reason)
-	if r.hiddenTaskID != "" {
-		t.cancelTask(r.hiddenTaskID)
-	}
-	t.inputs.cancelAll(r, reason)
-	t.timers.stop(r.retryTimer)
 }
 
 // downstreamBatch handles the messages of a batch.
@@ -300,7 +291,7 @@ func (t *LegacyToModern) handleOutcome(r *legacyRequest, o outcome) {
 	switch {
 	case r.finished:
 	case o.err != nil:
-		if t.retryAsTask(r, o.err) {
+		if t.tasks.requiresTask(r, o.err) {
 			t.forward(r)
 		} else {
 			t.requests.forwardError(r, o.err)
@@ -314,7 +305,7 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 	switch kind := era.ResultType(result); {
 	case kind == "" || kind == mcp.ResultTypeComplete:
 		if r.taskMode == wantsTask {
-			t.completeAsTask(r, result)
+			t.tasks.complete(r, result)
 			return
 		}
 		result = era.ResultToLegacy(nil, result, r.method, t.handshake.legacy)
@@ -332,7 +323,7 @@ func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 			}
 		})
 	case kind == resultTypeTask && r.taskMode != noTask:
-		t.taskCreated(r, result)
+		t.tasks.created(r, result)
 	default:
 		t.requests.fail(r, internalError("the server's result has a type that %s does not define: %s", r.method, clip.String(kind, 100)), "resultType rejected")
 	}
@@ -349,7 +340,7 @@ func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 	case mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
 		t.subscription.forward(m, frame)
 	case mcp.NotificationTasks:
-		t.upstreamTaskStatus(m)
+		t.tasks.forwardStatus(m)
 	default:
 		if isProtocolNotification(string(m.Method)) && string(m.Method) != mcp.NotificationMessage {
 			t.drop("modern servers must not send this")
