@@ -88,7 +88,8 @@ func (ls *legacySubscription) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	}
 }
 
-// resolveUnsubscribed answers pending subscribe requests for a URI that the client has unsubscribed.
+// resolveUnsubscribed answers pending subscribe requests for a URI that the client has since
+// unsubscribed.
 func (ls *legacySubscription) resolveUnsubscribed(uri string) {
 	waiting := ls.waiting
 	ls.waiting = nil

@@ -17,6 +17,7 @@ import (
 // [NewLegacyToModern] to make one.
 type LegacyToModern struct {
 	*core
+	// The parts. Each uses only parts above it.
 	handshake    *legacyHandshake
 	inputs       *legacyInputs
 	requests     *legacyRequests
@@ -183,6 +184,30 @@ func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 	}
 }
 
+// discover answers initialize by server/discover, which it sends for the second time if retry is
+// set.
+func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
+	if t.calls.queueIfNotReady(r, func() { t.discover(r, retry) }) {
+		return
+	}
+	c := t.calls.add(mcp.MethodDiscover, r, func(o outcome) {
+		// An address may have several servers.
+		if o.err != nil && !retry && t.handshake.namesOurRevision(o.err) {
+			t.discover(r, true)
+			return
+		}
+		result, e := t.handshake.discovered(o)
+		if e != nil {
+			t.requests.fail(r, e, "server/discover → initialize")
+			return
+		}
+		t.subscription.setCapabilities(t.handshake.serverCaps)
+		t.requests.respond(r, result, "server/discover → initialize")
+	})
+	c.resend = func() { t.discover(r, retry) }
+	t.sendUpstream(c.id, mcp.MethodDiscover, t.handshake.params(nil, false), "initialize → server/discover")
+}
+
 // forward sends a request to the server.
 func (t *LegacyToModern) forward(r *legacyRequest) {
 	if t.calls.queueIfNotReady(r, func() { t.forward(r) }) {
@@ -301,6 +326,7 @@ func (t *LegacyToModern) handleOutcome(r *legacyRequest, o outcome) {
 	}
 }
 
+// handleResult handles the server's result for a client request.
 func (t *LegacyToModern) handleResult(r *legacyRequest, result []byte) {
 	switch kind := era.ResultType(result); {
 	case kind == "" || kind == mcp.ResultTypeComplete:
@@ -348,28 +374,4 @@ func (t *LegacyToModern) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 		}
 		t.emit(Out{To: Downstream, Stream: t.calls.streamOf(call), Message: bytes.Clone(frame)})
 	}
-}
-
-// discover answers initialize by server/discover, which it sends for the second time if retry is
-// set.
-func (t *LegacyToModern) discover(r *legacyRequest, retry bool) {
-	if t.calls.queueIfNotReady(r, func() { t.discover(r, retry) }) {
-		return
-	}
-	c := t.calls.add(mcp.MethodDiscover, r, func(o outcome) {
-		// An address may have several servers.
-		if o.err != nil && !retry && t.handshake.namesOurRevision(o.err) {
-			t.discover(r, true)
-			return
-		}
-		result, e := t.handshake.discovered(o)
-		if e != nil {
-			t.requests.fail(r, e, "server/discover → initialize")
-			return
-		}
-		t.subscription.setCapabilities(t.handshake.serverCaps)
-		t.requests.respond(r, result, "server/discover → initialize")
-	})
-	c.resend = func() { t.discover(r, retry) }
-	t.sendUpstream(c.id, mcp.MethodDiscover, t.handshake.params(nil, false), "initialize → server/discover")
 }
