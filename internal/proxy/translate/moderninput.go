@@ -94,7 +94,7 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 	switch {
 	case related != "" && t.hiddenTasks[related] != nil:
 		t.attach(q, t.hiddenTasks[related])
-	case related != "" && len(related) <= maxTaskID && t.hasTasks():
+	case related != "" && len(related) <= maxTaskID && t.server.hasTasks():
 		t.attachToTask(q, t.rememberTask(related))
 	default:
 		t.assign(q, call)
@@ -331,7 +331,7 @@ func (t *ModernToLegacy) requestElicitations(c *upstreamCall, e *jsonrpc.Error) 
 			data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
 			r := c.req
 			t.release(c)
-			t.fail(r, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared a required capability: " + missing, Data: data}, "-32042 → -32021")
+			t.requests.fail(r, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared a required capability: " + missing, Data: data}, "-32042 → -32021")
 			return true
 		}
 		q.InputRequest, _ = q.Convert(t.modern, "")
@@ -377,17 +377,14 @@ func (t *ModernToLegacy) sendInputRequired(c *upstreamCall) {
 	state, _, err := t.opts.Ring.Seal(nil, statePurpose, plain, t.bindState(c))
 	if err != nil {
 		t.cancelCall(c, "the bridge cannot seal")
-		t.fail(r, internalError("the request state cannot be sealed"), "refused")
+		t.requests.fail(r, internalError("the request state cannot be sealed"), "refused")
 		return
 	}
 	result = jsonwire.AppendQuote(append(result, `},"requestState":`...), state)
 	result = append(result, `,"resultType":"`+mcp.ResultTypeInputRequired+`"`...)
-	if t.server.info != nil {
-		result = append(append(result, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), t.server.info...)
-		result = append(result, '}')
-	}
+	result = t.server.appendInfo(result)
 	t.awaitInput(c)
-	t.sendResult(r, append(result, '}'), c.sentInputs[0].Method+" → input_required", of...)
+	t.requests.sendResult(r, append(result, '}'), c.sentInputs[0].Method+" → input_required", of...)
 }
 
 // awaitInput keeps a call whose client is away. Above the limit, it cancels the call that waits
@@ -422,12 +419,12 @@ var errRequestState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "
 func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []byte) {
 	c := t.callAwaiting(m, state)
 	if c == nil {
-		t.fail(r, errRequestState, "requestState rejected")
+		t.requests.fail(r, errRequestState, "requestState rejected")
 		return
 	}
 	answers, ok := m.Param("inputResponses")
 	if ok && string(answers) != "null" && !era.IsObject(answers) {
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "refused")
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "refused")
 		return
 	}
 	given := make(map[*serverRequest][]byte)
@@ -437,7 +434,7 @@ func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []by
 			continue
 		}
 		if err := q.CheckResponse(v); err != nil {
-			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, q.key), "refused")
+			t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, q.key), "refused")
 			return
 		}
 		given[q] = v
@@ -457,17 +454,9 @@ func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []by
 		if q.urlElicitation && era.LookupString(v, "action") != "accept" {
 			c.declined = true
 		}
-		t.respondUpstream(q, q.ConvertResponse(v, t.legacyFeatures()), "inputResponses → "+q.Method)
+		t.respondUpstream(q, q.ConvertResponse(v, t.server.featuresOr(t.opts.Legacy)), "inputResponses → "+q.Method)
 	}
 	t.continueCall(c)
-}
-
-// legacyFeatures returns the features of the server, or of Options.Legacy before the handshake.
-func (t *ModernToLegacy) legacyFeatures() *era.Features {
-	if t.server.features != nil {
-		return t.server.features
-	}
-	return era.Of(t.opts.Legacy)
 }
 
 // continueCall continues a call whose client is back.
@@ -487,7 +476,7 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 	case c.declined:
 		r := c.req
 		t.release(c)
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires the user to open a page, which the user declined"), "refused")
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires the user to open a page, which the user declined"), "refused")
 	case len(c.unsentInputs) > 0:
 		t.claimInputs(c)
 		t.sendInputRequired(c)

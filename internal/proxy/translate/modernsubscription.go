@@ -40,10 +40,10 @@ func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
 	filter, ok := m.Param("notifications")
 	switch {
 	case !ok || !era.IsObject(filter):
-		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is not an object"), "")
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is not an object"), "")
 		return
 	case len(t.subscriptions) >= t.opts.Limits.Subscriptions:
-		t.fail(r, internalError("too many open subscriptions"), "refused")
+		t.requests.fail(r, internalError("too many open subscriptions"), "refused")
 		return
 	}
 	l := &downstreamSubscription{lists: filteredLists(filter), tasks: era.Lookup(filter, "taskIds") != nil}
@@ -58,18 +58,19 @@ func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
 			size += len(uri)
 		}
 	}
-	if !t.reserveFor(r, size) {
+	if !t.requests.reserveFor(r, size) {
 		return
 	}
 	r.subscription = l
+	r.onFinish = func() { t.removeSubscription(r) }
 	t.subscriptions = append(t.subscriptions, r)
 	t.whenReady(r, func() { t.startSubscription(r) })
 }
 
 func (t *ModernToLegacy) startSubscription(r *modernRequest) {
 	l := r.subscription
-	if l.tasks && t.hasTasks() && r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
-		t.fail(r, errTasksUndeclared(), "")
+	if l.tasks && t.server.hasTasks() && r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
+		t.requests.fail(r, errTasksUndeclared(), "")
 		return
 	}
 	l.lists = l.lists.and(announcedLists(t.server.caps))
@@ -209,7 +210,7 @@ func (t *ModernToLegacy) upstreamChanged(m *jsonrpc.Message) {
 
 // unsubscribe removes a subscription, and the server's subscriptions that nobody uses.
 func (t *ModernToLegacy) unsubscribe(r *modernRequest) {
-	t.subscriptions = slices.DeleteFunc(t.subscriptions, func(one *modernRequest) bool { return one == r })
+	t.removeSubscription(r)
 	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
 		u := t.resources[uri]
 		if _, ok := u.subscribers[r]; ok {
@@ -219,6 +220,11 @@ func (t *ModernToLegacy) unsubscribe(r *modernRequest) {
 	}
 }
 
+// removeSubscription removes a subscription from the list.
+func (t *ModernToLegacy) removeSubscription(r *modernRequest) {
+	t.subscriptions = slices.DeleteFunc(t.subscriptions, func(one *modernRequest) bool { return one == r })
+}
+
 // endSubscription ends a subscription on behalf of the server.
 func (t *ModernToLegacy) endSubscription(r *modernRequest) {
 	if r.subscription.acknowledged {
@@ -226,7 +232,7 @@ func (t *ModernToLegacy) endSubscription(r *modernRequest) {
 		t.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "subscription ends"})
 	}
 	result := append([]byte(`{"resultType":"complete","_meta":{"`+mcp.MetaSubscriptionID+`":`), r.id...)
-	t.sendResult(r, append(result, `}}`...), "subscription ends")
+	t.requests.sendResult(r, append(result, `}}`...), "subscription ends")
 }
 
 // resumeSubscriptions restores the subscriptions at a new server, and announces changes to clients.

@@ -30,12 +30,6 @@ type taskWaiter struct {
 	task []byte
 }
 
-// hasTasks reports if the server supports tasks for tool calls.
-func (t *ModernToLegacy) hasTasks() bool {
-	f := t.server.features
-	return f != nil && f.CoreTasks && era.Lookup(t.server.caps, "tasks", "requests", "tools", "call") != nil
-}
-
 // setTaskParam makes a call a task if the tool requires it, or allows it and the client knows
 // tasks.
 func (t *ModernToLegacy) setTaskParam(c *upstreamCall, support []byte) {
@@ -53,11 +47,8 @@ func (c *upstreamCall) becameTask(o outcome) bool {
 // taskResult returns the modern result for a call that became a task.
 func (t *ModernToLegacy) taskResult(result []byte) []byte {
 	added := []byte(`"resultType":"` + resultTypeTask + `"`)
-	if t.server.info != nil {
-		added = append(append(append(added, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), t.server.info...), '}')
-	}
 	task := withoutMembers(era.Lookup(result, "task"), "_meta")
-	return era.ExtensionTask(nil, task, "", added)
+	return era.ExtensionTask(nil, task, "", t.server.appendInfo(added))
 }
 
 // awaitHiddenTask waits for the result of a task whose client does not know tasks.
@@ -119,28 +110,28 @@ func (t *ModernToLegacy) deliverOrKeep(c *upstreamCall, o outcome) {
 // serveTask serves the methods of the tasks extension.
 func (t *ModernToLegacy) serveTask(r *modernRequest, m *jsonrpc.Message) {
 	if r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
-		t.fail(r, errTasksUndeclared(), "")
+		t.requests.fail(r, errTasksUndeclared(), "")
 		return
 	}
 	id := era.LookupString(m.Params, "taskId")
 	if id == "" || len(id) > maxTaskID {
-		t.fail(r, errTaskID, "")
+		t.requests.fail(r, errTaskID, "")
 		return
 	}
 	var answers []byte
 	if r.method == mcp.MethodTasksUpdate {
 		if answers = era.Lookup(m.Params, "inputResponses"); !era.IsObject(answers) {
-			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "")
+			t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "")
 			return
 		}
-		if answers = bytes.Clone(answers); !t.reserveFor(r, len(answers)) {
+		if answers = bytes.Clone(answers); !t.requests.reserveFor(r, len(answers)) {
 			return
 		}
 	}
 	t.whenReady(r, func() {
 		switch {
-		case !t.hasTasks():
-			t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
+		case !t.server.hasTasks():
+			t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
 		case r.method == mcp.MethodTasksGet:
 			t.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { t.handleTaskGet(r, id, o) })
 		case r.method == mcp.MethodTasksCancel:
@@ -174,12 +165,12 @@ func (t *ModernToLegacy) callFor(r *modernRequest, method, id string, done func(
 // handleTaskGet answers tasks/get. For a task that has ended it first gets the result.
 func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
 	if o.err != nil {
-		t.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
+		t.requests.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
 		return
 	}
 	switch status := mcp.TaskStatus(era.LookupString(o.result, "status")); status {
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
-		if !t.reserveFor(r, len(o.result)) {
+		if !t.requests.reserveFor(r, len(o.result)) {
 			return
 		}
 		task := t.rememberTask(id)
@@ -190,7 +181,7 @@ func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
 		task := t.rememberTask(id)
 		t.collectResult(task)
 		if len(task.inputs) == 0 { // no request yet, or all were answered
-			t.respond(r, era.ExtensionTask(nil, o.result, mcp.TaskStatusWorking, nil), "tasks/get")
+			t.requests.respond(r, era.ExtensionTask(nil, o.result, mcp.TaskStatusWorking, nil), "tasks/get")
 			return
 		}
 		requests := []byte(`"inputRequests":{`)
@@ -200,9 +191,9 @@ func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
 			}
 			requests = task.inputs[key].appendTo(requests, key)
 		}
-		t.respond(r, era.ExtensionTask(nil, o.result, status, append(requests, '}')), "tasks/get + inputRequests")
+		t.requests.respond(r, era.ExtensionTask(nil, o.result, status, append(requests, '}')), "tasks/get + inputRequests")
 	default:
-		t.respond(r, era.ExtensionTask(nil, o.result, status, nil), "tasks/get")
+		t.requests.respond(r, era.ExtensionTask(nil, o.result, status, nil), "tasks/get")
 	}
 }
 
@@ -234,7 +225,7 @@ func (t *ModernToLegacy) forgetTask(id string) {
 		t.cancelInput(task.inputs[key])
 	}
 	for _, w := range task.waiters {
-		t.fail(w.req, errOverloaded, "refused")
+		t.requests.fail(w.req, errOverloaded, "refused")
 	}
 }
 
@@ -260,7 +251,7 @@ func (t *ModernToLegacy) collectResult(task *upstreamTask) {
 // failed task.
 func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
 	if o.lost {
-		t.fail(w.req, era.ConvertError(o.err, w.req.method, t.modern), "")
+		t.requests.fail(w.req, era.ConvertError(o.err, w.req.method, t.modern), "")
 		return
 	}
 	status, added := mcp.TaskStatusCompleted, []byte(nil)
@@ -276,7 +267,7 @@ func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
 		}
 		added = append(added, '}')
 	}
-	t.respond(w.req, era.ExtensionTask(nil, w.task, status, added), "tasks/result → tasks/get")
+	t.requests.respond(w.req, era.ExtensionTask(nil, w.task, status, added), "tasks/result → tasks/get")
 }
 
 // attachToTask stores a server request of a task until the client gets the task.
@@ -309,7 +300,7 @@ func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte)
 			continue
 		}
 		if err := q.CheckResponse(v); err != nil {
-			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, key), "refused")
+			t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, key), "refused")
 			return
 		}
 		given[key] = v
@@ -317,20 +308,20 @@ func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		q := task.inputs[key]
 		delete(task.inputs, key)
-		t.respondUpstream(q, q.ConvertResponse(given[key], t.legacyFeatures()), "tasks/update → "+q.Method)
+		t.respondUpstream(q, q.ConvertResponse(given[key], t.server.featuresOr(t.opts.Legacy)), "tasks/update → "+q.Method)
 	}
-	t.respond(r, []byte("{}"), "tasks/update")
+	t.requests.respond(r, []byte("{}"), "tasks/update")
 }
 
 // handleTaskCancel acknowledges tasks/cancel. Core tasks refuse to cancel a task that has ended;
 // the extension does not.
 func (t *ModernToLegacy) handleTaskCancel(r *modernRequest, id string, o outcome) {
 	if o.err == nil {
-		t.respond(r, []byte("{}"), "tasks/cancel")
+		t.requests.respond(r, []byte("{}"), "tasks/cancel")
 		return
 	}
 	if o.lost {
-		t.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
+		t.requests.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
 		return
 	}
 	refusal := *o.err
@@ -340,10 +331,10 @@ func (t *ModernToLegacy) handleTaskCancel(r *modernRequest, id string, o outcome
 // acknowledgeIfKnown acknowledges a request without effect if the task exists.
 func (t *ModernToLegacy) acknowledgeIfKnown(r *modernRequest, o outcome, e *jsonrpc.Error) {
 	if o.err != nil {
-		t.fail(r, era.ConvertError(e, r.method, t.modern), "")
+		t.requests.fail(r, era.ConvertError(e, r.method, t.modern), "")
 		return
 	}
-	t.respond(r, []byte("{}"), r.method)
+	t.requests.respond(r, []byte("{}"), r.method)
 }
 
 // maxToolPages limits the pages of tools/list that are read to learn about task support.

@@ -2,8 +2,6 @@ package translate
 
 import (
 	"bytes"
-	"cmp"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,7 +10,6 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -25,7 +22,6 @@ import (
 // principals share a translator, and should use one for each [ClientKey].
 type ModernToLegacy struct {
 	*core
-	session *era.Session
 	// nonce binds request states to this session.
 	nonce string
 	phase phase
@@ -38,11 +34,11 @@ type ModernToLegacy struct {
 	// client and clientInfo are the client in the handshake.
 	client     era.Client
 	clientInfo []byte
-	server     legacyServer
+	server     *legacyServer
+	requests   *modernRequests
 	// logLevel is the level that the server has.
 	logLevel mcp.LoggingLevel
 
-	requests map[requestKey]*modernRequest
 	// The pending calls: by id, by progress token, and by number while a client must respond.
 	calls         map[int64]*upstreamCall
 	byToken       map[int64]*upstreamCall
@@ -73,40 +69,17 @@ const (
 	ready
 )
 
-// A requestKey identifies a request. Over HTTP, ids are only unique to a client.
-type requestKey struct {
-	stream uint64
-	id     string
-}
-
-// A legacyServer holds the server's description of itself.
-type legacyServer struct {
-	features *era.Features
-	// caps holds the capabilities as declared.
-	caps []byte
-	// info is an Implementation.
-	info         []byte
-	instructions string
-}
-
-// A modernRequest is a pending request of a modern client.
-type modernRequest struct {
-	request
-	key          requestKey
-	client       era.Client
-	logLevel     mcp.LoggingLevel
-	call         *upstreamCall
-	subscription *downstreamSubscription
-}
-
 var _ Translator = (*ModernToLegacy)(nil)
 
 // NewModernToLegacy returns a translator for one session with a legacy server. Nil options mean the
 // defaults.
 func NewModernToLegacy(opts *Options) *ModernToLegacy {
+	c := newCore(opts)
+	server := new(legacyServer)
 	t := &ModernToLegacy{
-		core:           newCore(opts),
-		requests:       make(map[requestKey]*modernRequest),
+		core:           c,
+		server:         server,
+		requests:       newModernRequests(c, server),
 		calls:          make(map[int64]*upstreamCall),
 		byToken:        make(map[int64]*upstreamCall),
 		awaitingInput:  make(map[uint64]*upstreamCall),
@@ -117,18 +90,7 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 		hiddenTasks:    make(map[string]*upstreamCall),
 	}
 	t.nonce = t.opts.NewID()
-	t.session = era.NewSession(era.Config{Revisions: []mcp.Revision{t.opts.Modern}, Custom: unknownMethod})
 	return t
-}
-
-// unknownMethod reports if no revision has the method. The server may still know it.
-func unknownMethod(method []byte) bool {
-	for _, r := range mcp.Revisions() {
-		if era.Of(r).HasMethod(method) {
-			return false
-		}
-	}
-	return true
 }
 
 // FromDownstream implements [Translator].
@@ -144,8 +106,8 @@ func (t *ModernToLegacy) FromUpstream(now time.Time, message []byte, call int64)
 // StreamClosed implements [Translator].
 func (t *ModernToLegacy) StreamClosed(now time.Time, stream uint64) []Out {
 	return t.step(now, func() {
-		for key := range t.requests { // at most one, if stream is not 0
-			if r := t.requests[key]; r != nil && key.stream == stream && stream != 0 {
+		for key := range t.requests.byKey { // at most one, if stream is not 0
+			if r := t.requests.byKey[key]; r != nil && key.stream == stream && stream != 0 {
 				t.cancel(r, "the client disconnected")
 			}
 		}
@@ -179,7 +141,7 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			if c.req != nil && slices.Contains(unsent, id) {
 				t.timers.stop(c.gatherTimer)
 				c.id, c.unsentInputs = 0, nil // the server that asked is gone
-				t.waiting.add(c.req, len(t.requests), func() { t.startCall(c) })
+				t.waiting.add(c.req, len(t.requests.byKey), func() { t.startCall(c) })
 				continue
 			}
 			c.done(outcome{err: e, lost: true})
@@ -224,12 +186,12 @@ func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 			}
 		}
 		t.subscriptions = nil
-		for _, key := range sortedKeys(t.requests) {
-			if r := t.requests[key]; r != nil {
+		for _, key := range sortedKeys(t.requests.byKey) {
+			if r := t.requests.byKey[key]; r != nil {
 				if r.call != nil {
 					t.cancelCall(r.call, "the session has ended")
 				}
-				t.fail(r, e, "")
+				t.requests.fail(r, e, "")
 			}
 		}
 		for _, n := range slices.Sorted(maps.Keys(t.awaitingInput)) {
@@ -257,14 +219,7 @@ func (t *ModernToLegacy) Legacy() mcp.Revision {
 
 // InFlight implements [Translator].
 func (t *ModernToLegacy) InFlight() (requests, awaitingInput int) {
-	return len(t.requests), len(t.awaitingInput)
-}
-
-// sortedKeys returns the keys in the order of their streams and ids.
-func sortedKeys(m map[requestKey]*modernRequest) []requestKey {
-	return slices.SortedFunc(maps.Keys(m), func(a, b requestKey) int {
-		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.id, b.id))
-	})
+	return len(t.requests.byKey), len(t.awaitingInput)
 }
 
 // whenReady runs do for a request when the handshake is complete.
@@ -273,7 +228,7 @@ func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
 		do()
 		return
 	}
-	t.waiting.add(r, len(t.requests), do)
+	t.waiting.add(r, len(t.requests.byKey), do)
 	if t.phase == uninitialized && !t.upstreamDown {
 		if t.clientInfo == nil {
 			t.client = r.client
@@ -285,7 +240,10 @@ func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
 // failWaiting fails the requests that wait for the handshake.
 func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
 	for _, w := range t.waiting.take() {
-		t.fail(w.req, e, "initialize")
+		if c := w.req.call; c != nil && c.req == w.req {
+			t.release(c)
+		}
+		t.requests.fail(w.req, e, "initialize")
 	}
 }
 
@@ -352,7 +310,7 @@ func (t *ModernToLegacy) onInitialized(o outcome) {
 	if !f.CoreTasks { // the revision has no tasks
 		caps = withoutMembers(caps, "tasks")
 	}
-	t.server = legacyServer{f, caps, slices.Clone(info), profile.Instructions}
+	*t.server = legacyServer{f, caps, slices.Clone(info), profile.Instructions}
 	t.phase = ready
 	t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
 	acknowledged := t.acknowledged()
@@ -367,7 +325,7 @@ func (t *ModernToLegacy) discover(r *modernRequest) {
 	if t.server.instructions != "" {
 		result = jsonwire.AppendQuote(append(result, `,"instructions":`...), t.server.instructions)
 	}
-	t.respond(r, append(result, '}'), "initialize → server/discover")
+	t.requests.respond(r, append(result, '}'), "initialize → server/discover")
 }
 
 func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
@@ -382,74 +340,14 @@ func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 	}
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		t.downstreamRequest(&m, stream)
+		if r := t.requests.add(&m, stream); r != nil {
+			t.serve(r, &m)
+		}
 	case jsonrpc.KindNotification:
 		t.downstreamNotification(&m, frame, stream)
 	default:
 		t.drop("modern clients send no responses")
 	}
-}
-
-func (t *ModernToLegacy) downstreamRequest(m *jsonrpc.Message, stream uint64) {
-	r := &modernRequest{request: request{id: m.ID.Clone(), method: string(m.Method), cause: t.cause}, key: requestKey{stream, m.ID.Key()}}
-	var refused *jsonrpc.Error
-	switch {
-	case t.requests[r.key] != nil:
-		refused = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is in flight")
-	case len(t.requests) >= t.opts.Limits.Requests+t.opts.Limits.Subscriptions:
-		refused = errOverloaded
-	}
-	if refused != nil {
-		t.emit(Out{To: Downstream, Stream: stream, Final: true, Message: jsonrpc.AppendError(nil, r.id, refused, false), Rule: "refused"})
-		return
-	}
-	t.requests[r.key] = r
-	ex, err := t.session.Open(&rpc.Request{Message: *m})
-	if err != nil {
-		t.refuse(r, err)
-		return
-	}
-	if r.size = len(ex.Meta.Text()) + 2*len(r.id); !t.reserve(r.size) {
-		r.size = 0
-		t.fail(r, errOverloaded, "refused")
-		return
-	}
-	r.client = era.Client{Info: ex.Client.Info, Capabilities: ex.Client.Capabilities}
-	r.logLevel = ex.Meta.LogLevel
-	r.progressToken = ex.Meta.ProgressToken // r.progressToken owns its memory
-	t.serve(r, m)
-}
-
-// reserveFor counts bytes stored for a request. It fails the request at the limit.
-func (t *ModernToLegacy) reserveFor(r *modernRequest, n int) bool {
-	if !t.reserve(n) {
-		t.fail(r, errOverloaded, "refused")
-		return false
-	}
-	r.size += n
-	return true
-}
-
-// refuse answers a request that its revision does not allow.
-func (t *ModernToLegacy) refuse(r *modernRequest, err error) {
-	e := jsonrpc.ErrorOf(err)
-	status := httpStatus(e)
-	var form *era.FormError
-	if errors.As(err, &form) {
-		status = http.StatusBadRequest
-	}
-	t.failWith(r, e, status, "")
-}
-
-// httpStatus returns the HTTP status of an error from a modern server. Zero means 200.
-func httpStatus(e *jsonrpc.Error) int {
-	switch {
-	case e.Code == jsonrpc.CodeMethodNotFound:
-		return http.StatusNotFound
-	case era.IsModernError(e):
-		return http.StatusBadRequest
-	}
-	return 0
 }
 
 func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
@@ -480,7 +378,7 @@ func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
 	}
 	if c.size = len(c.params); !t.reserve(c.size) {
 		c.size = 0
-		t.fail(r, errOverloaded, "refused")
+		t.requests.fail(r, errOverloaded, "refused")
 		return
 	}
 	if r.method == mcp.MethodToolsCall {
@@ -513,7 +411,7 @@ func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte
 	switch string(m.Method) {
 	case mcp.NotificationCancelled:
 		id, reason, _ := era.Cancellation{}.Target(m)
-		if r := t.requests[requestKey{stream, id.Key()}]; id != nil && r != nil {
+		if r := t.requests.byKey[requestKey{stream, id.Key()}]; id != nil && r != nil {
 			t.cancel(r, reason)
 			return
 		}
@@ -548,53 +446,7 @@ func (t *ModernToLegacy) cancel(r *modernRequest, reason string) {
 	if c := r.call; c != nil {
 		t.cancelCall(c, reason)
 	}
-	t.finish(r)
-}
-
-// finish removes a request.
-func (t *ModernToLegacy) finish(r *modernRequest) {
-	if t.requests[r.key] == r {
-		delete(t.requests, r.key)
-		t.reserved -= r.size
-	}
-	r.finished = true
-	if r.subscription != nil {
-		t.subscriptions = slices.DeleteFunc(t.subscriptions, func(one *modernRequest) bool { return one == r })
-	}
-	if r.call != nil && r.call.req == r {
-		r.call.req = nil
-	}
-	r.call = nil
-}
-
-// respond answers the client with a complete result.
-func (t *ModernToLegacy) respond(r *modernRequest, result []byte, rule string, of ...uint64) {
-	t.sendResult(r, era.ResultToModern(nil, result, r.method, t.server.info, t.opts.Hints), rule, of...)
-}
-
-// sendResult answers the client with an unchanged result.
-func (t *ModernToLegacy) sendResult(r *modernRequest, result []byte, rule string, of ...uint64) {
-	if r.finished {
-		return
-	}
-	t.finish(r)
-	t.emit(Out{To: Downstream, Stream: r.key.stream, Final: true, Message: jsonrpc.AppendResult(nil, r.id, result), Rule: rule, Causes: of})
-}
-
-// fail answers the client with an error.
-func (t *ModernToLegacy) fail(r *modernRequest, e *jsonrpc.Error, rule string) {
-	t.failWith(r, e, httpStatus(e), rule)
-}
-
-func (t *ModernToLegacy) failWith(r *modernRequest, e *jsonrpc.Error, status int, rule string) {
-	if r.finished {
-		return
-	}
-	if c := r.call; c != nil && c.req == r {
-		t.release(c)
-	}
-	t.finish(r)
-	t.emit(Out{To: Downstream, Stream: r.key.stream, Final: true, Status: status, Message: jsonrpc.AppendError(nil, r.id, e, false), Rule: rule})
+	t.requests.finish(r)
 }
 
 // An upstreamCall is a request to the legacy server. It may outlive the client's request: while the
@@ -706,7 +558,7 @@ func (t *ModernToLegacy) setLevelAndSend(c *upstreamCall) {
 		})
 		return
 	}
-	if c.tool != "" && c.taskParam == nil && t.hasTasks() {
+	if c.tool != "" && c.taskParam == nil && t.server.hasTasks() {
 		if r != nil && t.waitForTools(c) {
 			return
 		}
@@ -723,7 +575,7 @@ func (t *ModernToLegacy) handleOutcome(c *upstreamCall, o outcome) {
 		return
 	}
 	// Some tools can only be called as a task.
-	if e := o.err; e != nil && !o.lost && e.Code == jsonrpc.CodeMethodNotFound && c.tool != "" && c.taskParam == nil && t.hasTasks() {
+	if e := o.err; e != nil && !o.lost && e.Code == jsonrpc.CodeMethodNotFound && c.tool != "" && c.taskParam == nil && t.server.hasTasks() {
 		c.taskParam = []byte("{}")
 		t.sendCall(c, "tools/call as a task")
 		return
@@ -768,21 +620,21 @@ func (t *ModernToLegacy) deliver(c *upstreamCall, o outcome) {
 		if e.Code != o.err.Code {
 			rule = strconv.Itoa(int(o.err.Code)) + " → " + strconv.Itoa(int(e.Code))
 		}
-		t.fail(r, e, rule)
+		t.requests.fail(r, e, rule)
 		return
 	}
 	if c.becameTask(o) {
-		t.sendResult(r, t.taskResult(o.result), "task → resultType task", o.cause)
+		t.requests.sendResult(r, t.taskResult(o.result), "task → resultType task", o.cause)
 		return
 	}
 	result := o.result
 	if c.hiddenTaskID != "" {
 		result = withoutRelatedTask(result)
 	}
-	if c.method == mcp.MethodToolsList && t.hasTasks() {
+	if c.method == mcp.MethodToolsList && t.server.hasTasks() {
 		result = t.learnTools(c.params, result)
 	}
-	t.respond(r, result, "+ resultType", o.cause)
+	t.requests.respond(r, result, "+ resultType", o.cause)
 }
 
 // release removes a call. Its unsent input requests may move to other calls.
