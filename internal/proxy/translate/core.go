@@ -38,9 +38,7 @@ type core struct {
 	cause uint64
 	// reserved counts the bytes that are stored.
 	reserved int
-	// upstreamDown is set between UpstreamLost and UpstreamReady.
-	upstreamDown bool
-	closed       bool
+	closed   bool
 }
 
 func newCore(opts *Options) *core {

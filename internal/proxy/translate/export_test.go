@@ -52,9 +52,9 @@ func Left(t Translator) string {
 				inputs++
 			}
 		}
-		if len(t.requests.byKey)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions)+len(t.resources)+len(t.unclaimed)+len(t.waiting)+inputs+len(t.timers) > 0 || t.reserved != 0 {
+		if len(t.requests.byKey)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions)+len(t.resources)+len(t.unclaimed)+len(t.handshake.waiting)+inputs+len(t.timers) > 0 || t.reserved != 0 {
 			return fmt.Sprintf("%d requests, %d held, %d tokens, %d hidden, %d listeners, %d resources, %d orphans, %d waiting, %d questions, %d timers, %d bytes",
-				len(t.requests.byKey), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), len(t.resources), len(t.unclaimed), len(t.waiting), inputs, len(t.timers), t.reserved)
+				len(t.requests.byKey), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), len(t.resources), len(t.unclaimed), len(t.handshake.waiting), inputs, len(t.timers), t.reserved)
 		}
 	}
 	return ""
@@ -66,7 +66,7 @@ func Waiting(t Translator) int {
 	case *LegacyToModern:
 		return len(t.calls.queue)
 	case *ModernToLegacy:
-		return len(t.waiting)
+		return len(t.handshake.waiting)
 	}
 	return 0
 }

@@ -119,7 +119,7 @@ func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 		t.attach(q, best)
 		return
 	}
-	if _, missing := q.MissingCapability(&t.client, t.modern); missing != "" {
+	if _, missing := q.MissingCapability(&t.handshake.client, t.modern); missing != "" {
 		t.rejectUpstream(q, q.Refusal("the client has not declared "+missing))
 		return
 	}
@@ -158,7 +158,7 @@ func (c *upstreamCall) before(other *upstreamCall) bool {
 
 // cannotAsk returns why a call cannot take a server request, or "".
 func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
-	client := &t.client
+	client := &t.handshake.client
 	if c.req != nil {
 		client = &c.req.client
 	}
@@ -481,7 +481,7 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 		t.claimInputs(c)
 		t.sendInputRequired(c)
 	case c.sendAfterInput:
-		t.whenReady(c.req, func() { t.startCall(c) })
+		t.handshake.whenReady(c.req, func() { t.startCall(c) })
 	case c.id == 0: // the server and the call are lost
 		t.deliver(c, outcome{err: internalError("the session with the server was lost before the client's retry")})
 	default:

@@ -169,36 +169,3 @@ func sortedKeys(m map[requestKey]*modernRequest) []requestKey {
 		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.id, b.id))
 	})
 }
-
-// A legacyServer holds the server's description of itself. It is empty before the handshake.
-type legacyServer struct {
-	features *era.Features
-	// caps holds the capabilities as declared.
-	caps []byte
-	// info is an Implementation, or nil.
-	info         []byte
-	instructions string
-}
-
-// hasTasks reports if the server supports tasks for tool calls.
-func (s *legacyServer) hasTasks() bool {
-	return s.features != nil && s.features.CoreTasks && era.Lookup(s.caps, "tasks", "requests", "tools", "call") != nil
-}
-
-// featuresOr returns the features of the server, or of a revision before the handshake.
-func (s *legacyServer) featuresOr(revision mcp.Revision) *era.Features {
-	if s.features != nil {
-		return s.features
-	}
-	return era.Of(revision)
-}
-
-// appendInfo appends the _meta member of a result with the server's info, after a comma, if it has
-// any.
-func (s *legacyServer) appendInfo(result []byte) []byte {
-	if s.info == nil {
-		return result
-	}
-	result = append(append(result, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), s.info...)
-	return append(result, '}')
-}

@@ -64,7 +64,7 @@ func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
 	r.subscription = l
 	r.onFinish = func() { t.removeSubscription(r) }
 	t.subscriptions = append(t.subscriptions, r)
-	t.whenReady(r, func() { t.startSubscription(r) })
+	t.handshake.whenReady(r, func() { t.startSubscription(r) })
 }
 
 func (t *ModernToLegacy) startSubscription(r *modernRequest) {
@@ -141,7 +141,7 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 		delete(t.resources, u.uri)
 		return
 	}
-	if u.pending || t.phase != ready || t.upstreamDown {
+	if u.pending || !t.handshake.ready() {
 		return
 	}
 	params := uriParams(u.uri)
@@ -150,7 +150,7 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 		u.pending = true
 		t.callUpstream(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(o outcome) {
 			u.pending, u.active = false, o.err == nil
-			if t.upstreamDown { // waiters wait for the next server
+			if t.handshake.down { // waiters wait for the next server
 				t.syncResource(u)
 				return
 			}

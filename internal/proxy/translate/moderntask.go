@@ -128,7 +128,7 @@ func (t *ModernToLegacy) serveTask(r *modernRequest, m *jsonrpc.Message) {
 			return
 		}
 	}
-	t.whenReady(r, func() {
+	t.handshake.whenReady(r, func() {
 		switch {
 		case !t.server.hasTasks():
 			t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
@@ -272,7 +272,7 @@ func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
 
 // attachToTask stores a server request of a task until the client gets the task.
 func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
-	if _, missing := q.MissingCapability(&t.client, t.modern); missing != "" {
+	if _, missing := q.MissingCapability(&t.handshake.client, t.modern); missing != "" {
 		t.rejectUpstream(q, q.Refusal("the client has not declared "+missing))
 		return
 	}
@@ -411,12 +411,12 @@ func (t *ModernToLegacy) readTools(cursor []byte, page int) {
 				return
 			}
 		}
-		t.tools.complete = !t.upstreamDown // a tool without an entry is not requested again
+		t.tools.complete = !t.handshake.down // a tool without an entry is not requested again
 		waiting := t.tools.waiting
 		t.tools.waiting = nil
 		for _, c := range waiting {
 			if r := c.req; r != nil && !r.finished {
-				t.whenReady(r, func() { // the server may be lost
+				t.handshake.whenReady(r, func() { // the server may be lost
 					if c.req == r && !r.finished {
 						t.setLevelAndSend(c)
 					}

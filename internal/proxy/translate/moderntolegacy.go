@@ -10,7 +10,6 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -23,21 +22,10 @@ import (
 type ModernToLegacy struct {
 	*core
 	// nonce binds request states to this session.
-	nonce string
-	phase phase
-	// proposed is the revision in initialize.
-	proposed mcp.Revision
-	// handshakeRetry repeats the handshake.
-	handshakeRetry *timer
-	// waiting holds work that needs the handshake.
-	waiting waitQueue[*modernRequest]
-	// client and clientInfo are the client in the handshake.
-	client     era.Client
-	clientInfo []byte
-	server     *legacyServer
-	requests   *modernRequests
-	// logLevel is the level that the server has.
-	logLevel mcp.LoggingLevel
+	nonce     string
+	server    *legacyServer
+	requests  *modernRequests
+	handshake *modernHandshake
 
 	// The pending calls: by id, by progress token, and by number while a client must respond.
 	calls         map[int64]*upstreamCall
@@ -60,15 +48,6 @@ type ModernToLegacy struct {
 	abandonedCalls []int64
 }
 
-// A phase is the state of the handshake.
-type phase uint8
-
-const (
-	uninitialized phase = iota
-	handshaking
-	ready
-)
-
 var _ Translator = (*ModernToLegacy)(nil)
 
 // NewModernToLegacy returns a translator for one session with a legacy server. Nil options mean the
@@ -76,10 +55,12 @@ var _ Translator = (*ModernToLegacy)(nil)
 func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	c := newCore(opts)
 	server := new(legacyServer)
+	requests := newModernRequests(c, server)
 	t := &ModernToLegacy{
 		core:           c,
 		server:         server,
-		requests:       newModernRequests(c, server),
+		requests:       requests,
+		handshake:      newModernHandshake(c, server, requests),
 		calls:          make(map[int64]*upstreamCall),
 		byToken:        make(map[int64]*upstreamCall),
 		awaitingInput:  make(map[uint64]*upstreamCall),
@@ -89,6 +70,7 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 		tools:          toolSupport{byName: make(map[string][]byte)},
 		hiddenTasks:    make(map[string]*upstreamCall),
 	}
+	t.handshake.begin = t.startHandshake
 	t.nonce = t.opts.NewID()
 	return t
 }
@@ -127,10 +109,10 @@ func (t *ModernToLegacy) CallFailed(now time.Time, id int64, e *jsonrpc.Error) [
 // UpstreamLost implements [Translator].
 func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
 	return t.step(now, func() {
-		if t.upstreamDown || t.phase == handshaking {
+		if t.handshake.down || t.handshake.phase == handshaking {
 			t.failWaiting(e)
 		}
-		t.upstreamDown, t.phase, t.logLevel = true, uninitialized, mcp.LevelNone
+		t.handshake.lost()
 		t.removeAllPending()
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			c := t.calls[id]
@@ -141,7 +123,7 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			if c.req != nil && slices.Contains(unsent, id) {
 				t.timers.stop(c.gatherTimer)
 				c.id, c.unsentInputs = 0, nil // the server that asked is gone
-				t.waiting.add(c.req, len(t.requests.byKey), func() { t.startCall(c) })
+				t.handshake.waiting.add(c.req, len(t.requests.byKey), func() { t.startCall(c) })
 				continue
 			}
 			c.done(outcome{err: e, lost: true})
@@ -158,12 +140,12 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 // UpstreamReady implements [Translator].
 func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
 	return t.step(now, func() {
-		if !t.upstreamDown {
+		if !t.handshake.down {
 			return
 		}
-		t.upstreamDown = false
-		if len(t.waiting) > 0 || len(t.subscriptions) > 0 {
-			t.handshake()
+		t.handshake.down = false
+		if len(t.handshake.waiting) > 0 || len(t.subscriptions) > 0 {
+			t.startHandshake()
 		}
 	})
 }
@@ -171,7 +153,7 @@ func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
 // NotificationsLost implements [Translator].
 func (t *ModernToLegacy) NotificationsLost(now time.Time) []Out {
 	return t.step(now, func() {
-		if t.phase == ready && !t.upstreamDown {
+		if t.handshake.ready() {
 			t.announceAll(t.acknowledged(), "messages may have been missed")
 		}
 	})
@@ -211,7 +193,7 @@ func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 
 // Legacy implements [Translator].
 func (t *ModernToLegacy) Legacy() mcp.Revision {
-	if t.phase != ready {
+	if t.handshake.phase != ready {
 		return mcp.RevisionNone
 	}
 	return t.server.features.Revision
@@ -222,24 +204,9 @@ func (t *ModernToLegacy) InFlight() (requests, awaitingInput int) {
 	return len(t.requests.byKey), len(t.awaitingInput)
 }
 
-// whenReady runs do for a request when the handshake is complete.
-func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
-	if t.phase == ready && !t.upstreamDown {
-		do()
-		return
-	}
-	t.waiting.add(r, len(t.requests.byKey), do)
-	if t.phase == uninitialized && !t.upstreamDown {
-		if t.clientInfo == nil {
-			t.client = r.client
-		}
-		t.handshake()
-	}
-}
-
 // failWaiting fails the requests that wait for the handshake.
 func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
-	for _, w := range t.waiting.take() {
+	for _, w := range t.handshake.waiting.take() {
 		if c := w.req.call; c != nil && c.req == w.req {
 			t.release(c)
 		}
@@ -247,85 +214,36 @@ func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
 	}
 }
 
-// handshake begins the handshake with the server.
-func (t *ModernToLegacy) handshake() {
-	t.phase = handshaking
-	if t.proposed == mcp.RevisionNone {
-		t.proposed = t.opts.Legacy
-	}
-	f := era.Of(t.proposed)
-	if t.clientInfo == nil {
-		t.clientInfo = []byte(`{"name":"unnamed","version":"0"}`)
-		if t.client.Info.Name != "" {
-			t.clientInfo = era.NewIdentity(t.client.Info).AppendInfo(nil, f)
-		}
-	}
-	params := jsonwire.AppendQuote([]byte(`{"protocolVersion":`), f.Revision.String())
-	params = era.ConvertClientCapabilities(append(params, `,"capabilities":`...), t.client.Capabilities, f, false)
-	params = append(append(append(params, `,"clientInfo":`...), t.clientInfo...), '}')
-	t.callUpstream(mcp.MethodInitialize, params, "_meta → initialize", t.onInitialized)
+// startHandshake begins the handshake with the server.
+func (t *ModernToLegacy) startHandshake() {
+	t.callUpstream(mcp.MethodInitialize, t.handshake.start(), "_meta → initialize", t.initialized)
 }
 
-// onInitialized ends the handshake and runs the work that waits for it.
-func (t *ModernToLegacy) onInitialized(o outcome) {
-	if t.phase != handshaking {
+// initialized ends the handshake and runs the requests that wait for it.
+func (t *ModernToLegacy) initialized(o outcome) {
+	if t.handshake.phase != handshaking {
 		return
 	}
-	t.phase = uninitialized
-	profile, e := (*era.ServerProfile)(nil), o.err
-	legacy := mcp.RevisionNone
-	if e == nil {
-		var err error
-		if profile, err = era.ReadInitialize(o.result); err != nil {
-			e = internalError("the server's response to initialize is invalid: %s", clip.String(err.Error(), 100))
-		} else if _, legacy = era.Common(mcp.Revisions(), profile.Versions); legacy == mcp.RevisionNone {
-			e = internalError("the server speaks revision %s, which the bridge does not", clip.String(profile.Versions[0], 100))
-		}
-	} else if _, other := era.Common(mcp.Revisions(), era.SupportedVersions(e)); other != mcp.RevisionNone && t.proposed == t.opts.Legacy && other != t.proposed {
-		t.proposed = other // the server should have answered with it
-		t.handshake()
-		return
-	} else {
-		e = era.ConvertError(e, mcp.MethodInitialize, t.modern)
-	}
-	if e != nil {
-		t.clientInfo, t.proposed = nil, mcp.RevisionNone
+	again, e := t.handshake.initialized(o)
+	switch {
+	case again:
+		t.startHandshake()
+	case e != nil:
 		t.failWaiting(e)
 		if len(t.subscriptions) > 0 { // they wait for the server
-			t.timers.stop(t.handshakeRetry)
-			t.handshakeRetry = t.after(maxBackoff, func() {
-				if t.phase == uninitialized && !t.upstreamDown && len(t.subscriptions) > 0 {
-					t.handshake()
+			t.timers.stop(t.handshake.retry)
+			t.handshake.retry = t.after(maxBackoff, func() {
+				if t.handshake.phase == uninitialized && !t.handshake.down && len(t.subscriptions) > 0 {
+					t.startHandshake()
 				}
 			})
 		}
-		return
+	default:
+		t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
+		acknowledged := t.acknowledged()
+		t.handshake.waiting.run()
+		t.resumeSubscriptions(acknowledged)
 	}
-	info := era.Lookup(o.result, "serverInfo")
-	if !era.IsObject(info) {
-		info = nil
-	}
-	f := era.Of(legacy)
-	caps := slices.Clone(era.ImpliedCapabilities(profile.Capabilities, f))
-	if !f.CoreTasks { // the revision has no tasks
-		caps = withoutMembers(caps, "tasks")
-	}
-	*t.server = legacyServer{f, caps, slices.Clone(info), profile.Instructions}
-	t.phase = ready
-	t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
-	acknowledged := t.acknowledged()
-	t.waiting.run()
-	t.resumeSubscriptions(acknowledged)
-}
-
-// discover answers server/discover from the handshake.
-func (t *ModernToLegacy) discover(r *modernRequest) {
-	result := mcp.AppendRevisions([]byte(`{"supportedVersions":`), t.opts.Supported)
-	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), t.server.caps, t.modern)
-	if t.server.instructions != "" {
-		result = jsonwire.AppendQuote(append(result, `,"instructions":`...), t.server.instructions)
-	}
-	t.requests.respond(r, append(result, '}'), "initialize → server/discover")
 }
 
 func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
@@ -353,7 +271,7 @@ func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 	switch r.method {
 	case mcp.MethodDiscover:
-		t.whenReady(r, func() { t.discover(r) })
+		t.handshake.whenReady(r, func() { t.requests.respond(r, t.handshake.discoverResult(), "initialize → server/discover") })
 	case mcp.MethodSubscriptionsListen:
 		t.subscribe(r, m)
 	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
@@ -385,7 +303,7 @@ func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
 		c.tool = era.LookupString(m.Params, "name")
 	}
 	r.call = c
-	t.whenReady(r, func() { t.startCall(c) })
+	t.handshake.whenReady(r, func() { t.startCall(c) })
 }
 
 // legacyParams removes the members of the modern era and the progress token from params. It returns
@@ -423,7 +341,7 @@ func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte
 			t.drop("modern clients must not send this")
 			return
 		}
-		if t.phase != ready || t.upstreamDown {
+		if !t.handshake.ready() {
 			t.drop("the server has not completed the handshake")
 			return
 		}
@@ -546,11 +464,11 @@ func (t *ModernToLegacy) startCall(c *upstreamCall) {
 func (t *ModernToLegacy) setLevelAndSend(c *upstreamCall) {
 	c.sendAfterInput = false
 	r := c.req
-	if r != nil && r.logLevel != mcp.LevelNone && (t.logLevel == mcp.LevelNone || r.logLevel < t.logLevel) && era.Lookup(t.server.caps, "logging") != nil {
-		t.logLevel = r.logLevel
+	if r != nil && r.logLevel != mcp.LevelNone && (t.handshake.logLevel == mcp.LevelNone || r.logLevel < t.handshake.logLevel) && era.Lookup(t.server.caps, "logging") != nil {
+		t.handshake.logLevel = r.logLevel
 		params := append(jsonwire.AppendQuote([]byte(`{"level":`), r.logLevel.String()), '}')
 		t.callUpstream(mcp.MethodSetLevel, params, "logLevel → logging/setLevel", func(outcome) {
-			t.whenReady(r, func() { // the server may be lost
+			t.handshake.whenReady(r, func() { // the server may be lost
 				if c.req == r && !r.finished {
 					t.setLevelAndSend(c)
 				}
