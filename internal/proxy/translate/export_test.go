@@ -16,7 +16,7 @@ func Leaks(t Translator) string {
 		}
 	case *ModernToLegacy:
 		sum := 0
-		for _, q := range t.serverRequests {
+		for _, q := range t.inputs.pending {
 			sum += q.size
 		}
 		if len(t.requests.byKey)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions) > 0 || t.reserved != sum {
@@ -47,14 +47,14 @@ func Left(t Translator) string {
 			}
 		}
 		inputs := 0
-		for _, q := range t.serverRequests {
+		for _, q := range t.inputs.pending {
 			if q.task == nil {
 				inputs++
 			}
 		}
-		if len(t.requests.byKey)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions)+len(t.resources)+len(t.unclaimed)+len(t.handshake.waiting)+inputs+len(t.timers) > 0 || t.reserved != 0 {
+		if len(t.requests.byKey)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions)+len(t.resources)+len(t.inputs.unclaimed)+len(t.handshake.waiting)+inputs+len(t.timers) > 0 || t.reserved != 0 {
 			return fmt.Sprintf("%d requests, %d held, %d tokens, %d hidden, %d listeners, %d resources, %d orphans, %d waiting, %d questions, %d timers, %d bytes",
-				len(t.requests.byKey), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), len(t.resources), len(t.unclaimed), len(t.handshake.waiting), inputs, len(t.timers), t.reserved)
+				len(t.requests.byKey), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), len(t.resources), len(t.inputs.unclaimed), len(t.handshake.waiting), inputs, len(t.timers), t.reserved)
 		}
 	}
 	return ""

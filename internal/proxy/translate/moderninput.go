@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -53,52 +54,138 @@ func (q *serverRequest) appendTo(dst []byte, key string) []byte {
 	return append(append(dst, q.Params...), '}')
 }
 
-// upstreamRequest handles a request of the server.
-func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
+// A modernInputs holds the requests of the legacy server that have no response yet.
+type modernInputs struct {
+	*core
+	// pending holds the requests by the key of their ids.
+	pending map[string]*serverRequest
+	// unclaimed holds requests without a call.
+	unclaimed []*serverRequest
+}
+
+func newModernInputs(c *core) *modernInputs {
+	return &modernInputs{core: c, pending: make(map[string]*serverRequest)}
+}
+
+// add adds a request of the server. task is the task that it names, or "". The result is nil if add
+// has rejected the request.
+func (mi *modernInputs) add(m *jsonrpc.Message) (q *serverRequest, task string) {
 	method := string(m.Method)
-	if method == mcp.MethodPing {
-		t.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, m.ID, []byte("{}")), Rule: "ping answered here"})
-		return
-	}
-	q := &serverRequest{InputRequest: era.InputRequest{Method: method, Params: m.Params}, id: m.ID.Clone(), cause: t.cause}
+	q = &serverRequest{InputRequest: era.InputRequest{Method: method, Params: m.Params}, id: m.ID.Clone(), cause: mi.cause}
 	switch {
 	case !era.IsInputRequest(method):
-		t.rejectUpstream(q, jsonrpc.MethodNotFound(method))
-		return
-	case t.serverRequests[q.id.Key()] != nil:
-		t.rejectUpstream(q, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is in flight"))
-		return
-	case len(t.serverRequests) >= t.opts.Limits.InputRequests:
-		t.rejectUpstream(q, internalError("too many pending input requests"))
-		return
+		mi.reject(q, jsonrpc.MethodNotFound(method))
+		return nil, ""
+	case mi.pending[q.id.Key()] != nil:
+		mi.reject(q, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is in flight"))
+		return nil, ""
+	case len(mi.pending) >= mi.opts.Limits.InputRequests:
+		mi.reject(q, internalError("too many pending input requests"))
+		return nil, ""
+	case len(q.Params) > 0 && !era.IsObject(q.Params):
+		mi.reject(q, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params must be an object"))
+		return nil, ""
 	}
-	if len(q.Params) > 0 && !era.IsObject(q.Params) {
-		t.rejectUpstream(q, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params must be an object"))
-		return
-	}
-	related := era.LookupString(q.Params, "_meta", mcp.MetaRelatedTask, "taskId")
-	converted, err := q.Convert(t.modern, "")
+	task = era.LookupString(q.Params, "_meta", mcp.MetaRelatedTask, "taskId")
+	converted, err := q.Convert(mi.modern, "")
 	if err != nil {
-		t.rejectUpstream(q, q.Refusal(err.Error()))
+		mi.reject(q, q.Refusal(err.Error()))
+		return nil, ""
+	}
+	q.InputRequest = era.InputRequest{Method: method, Params: bytes.Clone(converted.Params)}
+	if q.size = len(q.Params) + 2*len(q.id); !mi.reserve(q.size) {
+		mi.reject(q, internalError("too many pending input requests"))
+		return nil, ""
+	}
+	mi.pending[q.id.Key()] = q
+	return q, task
+}
+
+func (mi *modernInputs) removeUnclaimed(q *serverRequest) {
+	mi.timers.stop(q.timeout)
+	for i, one := range mi.unclaimed {
+		if one == q {
+			mi.unclaimed = append(mi.unclaimed[:i:i], mi.unclaimed[i+1:]...)
+			return
+		}
+	}
+}
+
+// remove removes a server request from the pending ones.
+func (mi *modernInputs) remove(q *serverRequest) {
+	if q.id != nil && mi.pending[q.id.Key()] == q {
+		delete(mi.pending, q.id.Key())
+		mi.reserved -= q.size
+	}
+	mi.timers.stop(q.timeout)
+}
+
+// removeAll removes all server requests, because the server is gone.
+func (mi *modernInputs) removeAll() {
+	for _, q := range mi.pending {
+		mi.timers.stop(q.timeout)
+		mi.reserved -= q.size
+		q.id = nil
+	}
+	clear(mi.pending)
+	mi.unclaimed = nil
+}
+
+// reject answers a server request with an error.
+func (mi *modernInputs) reject(q *serverRequest, e *jsonrpc.Error) {
+	mi.remove(q)
+	if q.id != nil {
+		mi.emit(Out{To: Upstream, Message: jsonrpc.AppendError(nil, q.id, e, false), Rule: "refused"})
+	}
+}
+
+// respond answers a server request with a result.
+func (mi *modernInputs) respond(q *serverRequest, result []byte, rule string) {
+	mi.remove(q)
+	if q.id != nil {
+		mi.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, q.id, result), Rule: rule})
+	}
+}
+
+// cancel answers a server request for a client that will not answer it.
+func (mi *modernInputs) cancel(q *serverRequest) {
+	if q.Method == mcp.MethodElicit {
+		mi.respond(q, []byte(`{"action":"cancel"}`), "the client disconnected")
 		return
 	}
-	q.InputRequest = era.InputRequest{Method: method, Params: append([]byte(nil), converted.Params...)}
-	if converted.Params == nil {
-		q.InputRequest.Params = nil
-	}
-	if q.size = len(q.Params) + 2*len(q.id); !t.reserve(q.size) {
-		t.rejectUpstream(q, internalError("too many pending input requests"))
+	mi.reject(q, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not respond"})
+}
+
+// canceled handles the cancellation of a server request.
+func (mi *modernInputs) canceled(m *jsonrpc.Message) {
+	id, _, _ := era.Cancellation{}.Target(m)
+	q := mi.pending[id.Key()]
+	if id == nil || q == nil {
+		mi.drop("nothing to cancel")
 		return
 	}
-	t.serverRequests[q.id.Key()] = q
-	switch {
-	case related != "" && t.hiddenTasks[related] != nil:
-		t.attach(q, t.hiddenTasks[related])
-	case related != "" && len(related) <= maxTaskID && t.server.hasTasks():
-		t.attachToTask(q, t.rememberTask(related))
-	default:
-		t.assign(q, call)
+	mi.remove(q)
+	mi.removeUnclaimed(q)
+	if q.task != nil {
+		delete(q.task.inputs, q.key)
 	}
+	if c := q.call; c != nil {
+		c.unsentInputs = removeServerRequest(c.unsentInputs, q)
+		c.sentInputs = removeServerRequest(c.sentInputs, q)
+		if len(c.unsentInputs) == 0 {
+			mi.timers.stop(c.gatherTimer)
+		}
+	}
+	mi.drop("the server cancels an input request")
+}
+
+func removeServerRequest(list []*serverRequest, q *serverRequest) []*serverRequest {
+	for i, one := range list {
+		if one == q {
+			return append(list[:i:i], list[i+1:]...)
+		}
+	}
+	return list
 }
 
 // assign chooses the call that takes a server request to its client: the call on whose stream it
@@ -110,7 +197,7 @@ func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 		t.attach(q, c)
 		return
 	} else if c != nil && call != 0 {
-		t.rejectUpstream(q, q.Refusal(fmt.Sprintf("a modern client cannot be sent input requests before the response to %s", clip.String(c.method, 100))))
+		t.inputs.reject(q, q.Refusal(fmt.Sprintf("a modern client cannot be sent input requests before the response to %s", clip.String(c.method, 100))))
 		return
 	}
 	best, candidates := t.candidate(q)
@@ -120,17 +207,17 @@ func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
 		return
 	}
 	if _, missing := q.MissingCapability(&t.handshake.client, t.modern); missing != "" {
-		t.rejectUpstream(q, q.Refusal("the client has not declared "+missing))
+		t.inputs.reject(q, q.Refusal("the client has not declared "+missing))
 		return
 	}
-	t.unclaimed = append(t.unclaimed, q)
+	t.inputs.unclaimed = append(t.inputs.unclaimed, q)
 	wait := t.opts.Limits.InputTimeout
 	if len(t.awaitingInput) == 0 {
 		wait = min(wait, unclaimedTimeout)
 	}
 	q.timeout = t.after(wait, func() {
-		t.removeUnclaimed(q)
-		t.rejectUpstream(q, q.Refusal("a modern client can only be sent input requests during a request, and it had none in flight"))
+		t.inputs.removeUnclaimed(q)
+		t.inputs.reject(q, q.Refusal("a modern client can only be sent input requests during a request, and it had none in flight"))
 	})
 	t.drop("waits for a request of the client")
 }
@@ -174,7 +261,7 @@ func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
 // reassignInput moves a server request to another call.
 func (t *ModernToLegacy) reassignInput(q *serverRequest) {
 	q.notFor, q.call = q.call, nil
-	if q.id == nil || t.serverRequests[q.id.Key()] != q {
+	if q.id == nil || t.inputs.pending[q.id.Key()] != q {
 		return
 	}
 	t.assign(q, 0)
@@ -200,7 +287,7 @@ func (t *ModernToLegacy) reassignInputs(c *upstreamCall) {
 // attach gives a server request to a call.
 func (t *ModernToLegacy) attach(q *serverRequest, c *upstreamCall) {
 	if why := t.cannotAsk(q, c); why != "" {
-		t.rejectUpstream(q, q.Refusal(why))
+		t.inputs.reject(q, q.Refusal(why))
 		return
 	}
 	q.call = c
@@ -215,102 +302,15 @@ func (t *ModernToLegacy) attach(q *serverRequest, c *upstreamCall) {
 
 // claimInputs gives the unclaimed server requests to a call.
 func (t *ModernToLegacy) claimInputs(c *upstreamCall) {
-	for _, q := range append([]*serverRequest(nil), t.unclaimed...) {
+	for _, q := range append([]*serverRequest(nil), t.inputs.unclaimed...) {
 		if t.cannotAsk(q, c) == "" && len(c.unsentInputs) < maxInputs {
-			t.removeUnclaimed(q)
+			t.inputs.removeUnclaimed(q)
 			q.call, q.guessed = c, true
 			c.inputCount++
 			q.key = "input-" + strconv.Itoa(c.inputCount)
 			c.unsentInputs = append(c.unsentInputs, q)
 		}
 	}
-}
-
-func (t *ModernToLegacy) removeUnclaimed(q *serverRequest) {
-	t.timers.stop(q.timeout)
-	for i, one := range t.unclaimed {
-		if one == q {
-			t.unclaimed = append(t.unclaimed[:i:i], t.unclaimed[i+1:]...)
-			return
-		}
-	}
-}
-
-// removePending removes a server request from the pending ones.
-func (t *ModernToLegacy) removePending(q *serverRequest) {
-	if q.id != nil && t.serverRequests[q.id.Key()] == q {
-		delete(t.serverRequests, q.id.Key())
-		t.reserved -= q.size
-	}
-	t.timers.stop(q.timeout)
-}
-
-// removeAllPending removes all server requests, because the server is gone.
-func (t *ModernToLegacy) removeAllPending() {
-	for _, q := range t.serverRequests {
-		t.timers.stop(q.timeout)
-		t.reserved -= q.size
-		q.id = nil
-	}
-	clear(t.serverRequests)
-	t.unclaimed = nil
-}
-
-// rejectUpstream answers a server request with an error.
-func (t *ModernToLegacy) rejectUpstream(q *serverRequest, e *jsonrpc.Error) {
-	t.removePending(q)
-	if q.id != nil {
-		t.emit(Out{To: Upstream, Message: jsonrpc.AppendError(nil, q.id, e, false), Rule: "refused"})
-	}
-}
-
-// respondUpstream answers a server request with a result.
-func (t *ModernToLegacy) respondUpstream(q *serverRequest, result []byte, rule string) {
-	t.removePending(q)
-	if q.id != nil {
-		t.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, q.id, result), Rule: rule})
-	}
-}
-
-// cancelInput answers a server request for a client that will not answer it.
-func (t *ModernToLegacy) cancelInput(q *serverRequest) {
-	if q.Method == mcp.MethodElicit {
-		t.respondUpstream(q, []byte(`{"action":"cancel"}`), "the client disconnected")
-		return
-	}
-	t.rejectUpstream(q, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not respond"})
-}
-
-// upstreamCanceled handles the cancellation of a server request.
-func (t *ModernToLegacy) upstreamCanceled(m *jsonrpc.Message) {
-	id, _, _ := era.Cancellation{}.Target(m)
-	q := t.serverRequests[id.Key()]
-	if id == nil || q == nil {
-		t.drop("nothing to cancel")
-		return
-	}
-	t.removePending(q)
-	t.removeUnclaimed(q)
-	if q.task != nil {
-		delete(q.task.inputs, q.key)
-	}
-	if c := q.call; c != nil {
-		c.unsentInputs = removeServerRequest(c.unsentInputs, q)
-		c.sentInputs = removeServerRequest(c.sentInputs, q)
-		if len(c.unsentInputs) == 0 {
-			t.timers.stop(c.gatherTimer)
-		}
-	}
-	t.drop("the server cancels an input request")
-}
-
-func removeServerRequest(list []*serverRequest, q *serverRequest) []*serverRequest {
-	for i, one := range list {
-		if one == q {
-			return append(list[:i:i], list[i+1:]...)
-		}
-	}
-	return list
 }
 
 // requestElicitations sends the client the URL elicitations that an error requires. The call is
@@ -454,7 +454,7 @@ func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []by
 		if q.urlElicitation && era.LookupString(v, "action") != "accept" {
 			c.declined = true
 		}
-		t.respondUpstream(q, q.ConvertResponse(v, t.server.featuresOr(t.opts.Legacy)), "inputResponses → "+q.Method)
+		t.inputs.respond(q, q.ConvertResponse(v, t.server.featuresOr(t.opts.Legacy)), "inputResponses → "+q.Method)
 	}
 	t.continueCall(c)
 }
@@ -469,7 +469,7 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 			if q.guessed {
 				c.unsentInputs = append(c.unsentInputs, q) // they may move to other calls
 			} else {
-				t.cancelInput(q)
+				t.inputs.cancel(q)
 			}
 		}
 		t.deliver(c, *c.outcome)

@@ -222,7 +222,7 @@ func (t *ModernToLegacy) forgetTask(id string) {
 		t.cancelCall(c, "no client requests the task")
 	}
 	for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
-		t.cancelInput(task.inputs[key])
+		t.inputs.cancel(task.inputs[key])
 	}
 	for _, w := range task.waiters {
 		t.requests.fail(w.req, errOverloaded, "refused")
@@ -273,7 +273,7 @@ func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
 // attachToTask stores a server request of a task until the client gets the task.
 func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
 	if _, missing := q.MissingCapability(&t.handshake.client, t.modern); missing != "" {
-		t.rejectUpstream(q, q.Refusal("the client has not declared "+missing))
+		t.inputs.reject(q, q.Refusal("the client has not declared "+missing))
 		return
 	}
 	task.inputCount++
@@ -281,7 +281,7 @@ func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
 	task.inputs[q.key] = q
 	q.timeout = t.after(t.opts.Limits.InputTimeout, func() {
 		delete(task.inputs, q.key)
-		t.cancelInput(q)
+		t.inputs.cancel(q)
 	})
 	t.drop("waits for the client to request the task")
 }
@@ -308,7 +308,7 @@ func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		q := task.inputs[key]
 		delete(task.inputs, key)
-		t.respondUpstream(q, q.ConvertResponse(given[key], t.server.featuresOr(t.opts.Legacy)), "tasks/update → "+q.Method)
+		t.inputs.respond(q, q.ConvertResponse(given[key], t.server.featuresOr(t.opts.Legacy)), "tasks/update → "+q.Method)
 	}
 	t.requests.respond(r, []byte("{}"), "tasks/update")
 }

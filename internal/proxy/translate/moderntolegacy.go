@@ -26,16 +26,14 @@ type ModernToLegacy struct {
 	server    *legacyServer
 	requests  *modernRequests
 	handshake *modernHandshake
+	inputs    *modernInputs
 
 	// The pending calls: by id, by progress token, and by number while a client must respond.
 	calls         map[int64]*upstreamCall
 	byToken       map[int64]*upstreamCall
 	awaitingInput map[uint64]*upstreamCall
 	// lastNumber is the last upstreamCall.number.
-	lastNumber     uint64
-	serverRequests map[string]*serverRequest
-	// unclaimed holds server requests without a call.
-	unclaimed     []*serverRequest
+	lastNumber    uint64
 	subscriptions []*modernRequest
 	resources     map[string]*resourceSubscription
 	tasks         map[string]*upstreamTask
@@ -57,18 +55,18 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	server := new(legacyServer)
 	requests := newModernRequests(c, server)
 	t := &ModernToLegacy{
-		core:           c,
-		server:         server,
-		requests:       requests,
-		handshake:      newModernHandshake(c, server, requests),
-		calls:          make(map[int64]*upstreamCall),
-		byToken:        make(map[int64]*upstreamCall),
-		awaitingInput:  make(map[uint64]*upstreamCall),
-		serverRequests: make(map[string]*serverRequest),
-		resources:      make(map[string]*resourceSubscription),
-		tasks:          make(map[string]*upstreamTask),
-		tools:          toolSupport{byName: make(map[string][]byte)},
-		hiddenTasks:    make(map[string]*upstreamCall),
+		core:          c,
+		server:        server,
+		requests:      requests,
+		handshake:     newModernHandshake(c, server, requests),
+		calls:         make(map[int64]*upstreamCall),
+		byToken:       make(map[int64]*upstreamCall),
+		awaitingInput: make(map[uint64]*upstreamCall),
+		inputs:        newModernInputs(c),
+		resources:     make(map[string]*resourceSubscription),
+		tasks:         make(map[string]*upstreamTask),
+		tools:         toolSupport{byName: make(map[string][]byte)},
+		hiddenTasks:   make(map[string]*upstreamCall),
 	}
 	t.handshake.begin = t.startHandshake
 	t.nonce = t.opts.NewID()
@@ -113,7 +111,7 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 			t.failWaiting(e)
 		}
 		t.handshake.lost()
-		t.removeAllPending()
+		t.inputs.removeAll()
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			c := t.calls[id]
 			if c == nil {
@@ -570,7 +568,7 @@ func (t *ModernToLegacy) release(c *upstreamCall) {
 	fresh, open := c.unsentInputs, c.sentInputs
 	c.unsentInputs, c.sentInputs = nil, nil
 	for _, q := range open {
-		t.cancelInput(q)
+		t.inputs.cancel(q)
 	}
 	for _, q := range fresh {
 		t.reassignInput(q)
@@ -584,7 +582,7 @@ func (t *ModernToLegacy) cancelCall(c *upstreamCall, reason string) {
 		if q.guessed {
 			others = append(others, q)
 		} else {
-			t.cancelInput(q)
+			t.inputs.cancel(q)
 		}
 	}
 	c.unsentInputs, c.sentInputs = nil, nil
@@ -655,7 +653,7 @@ func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 	case mcp.NotificationMessage:
 		t.upstreamLog(m, frame, call)
 	case mcp.NotificationCancelled:
-		t.upstreamCanceled(m)
+		t.inputs.canceled(m)
 	case mcp.NotificationToolsChanged:
 		t.tools.complete = false
 		t.upstreamChanged(m)
@@ -736,4 +734,22 @@ func (t *ModernToLegacy) upstreamLog(m *jsonrpc.Message, frame []byte, call int6
 		return
 	}
 	t.emit(Out{To: Downstream, Stream: c.req.key.stream, Message: bytes.Clone(frame)})
+}
+
+// upstreamRequest handles a request of the server.
+func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
+	if string(m.Method) == mcp.MethodPing {
+		t.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, m.ID, []byte("{}")), Rule: "ping answered here"})
+		return
+	}
+	q, task := t.inputs.add(m)
+	switch {
+	case q == nil:
+	case task != "" && t.hiddenTasks[task] != nil:
+		t.attach(q, t.hiddenTasks[task])
+	case task != "" && len(task) <= maxTaskID && t.server.hasTasks():
+		t.attachToTask(q, t.rememberTask(task))
+	default:
+		t.assign(q, call)
+	}
 }
