@@ -57,13 +57,18 @@ func (h *modernHandshake) whenReady(r *modernRequest, do func()) {
 		do()
 		return
 	}
-	h.waiting.add(r, len(h.requests.byKey), do)
+	h.wait(r, do)
 	if h.phase == uninitialized && !h.down {
 		if h.clientInfo == nil {
 			h.client = r.client
 		}
 		h.begin()
 	}
+}
+
+// wait runs do for a request after the next handshake.
+func (h *modernHandshake) wait(r *modernRequest, do func()) {
+	h.waiting.add(r, len(h.requests.byKey), do)
 }
 
 // start begins the handshake. It returns the params of initialize.

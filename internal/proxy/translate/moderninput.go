@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,13 +11,9 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
-
-// unclaimedTimeout limits how long a server request waits for a client request.
-const unclaimedTimeout = time.Minute
 
 // A serverRequest is a request of the legacy server. The client gets it as an input request.
 type serverRequest struct {
@@ -30,11 +25,11 @@ type serverRequest struct {
 	urlElicitation bool
 	// key is the key in inputRequests.
 	key  string
-	call *upstreamCall
+	call *modernCall
 	// guessed says that the request may belong to another call.
 	guessed bool
 	// notFor is the call that gave the request away.
-	notFor *upstreamCall
+	notFor *modernCall
 	// task is the task that it belongs to, or nil.
 	task *upstreamTask
 	// timeout runs while the request is unclaimed or in task.
@@ -188,134 +183,9 @@ func removeServerRequest(list []*serverRequest, q *serverRequest) []*serverReque
 	return list
 }
 
-// assign chooses the call that takes a server request to its client: the call on whose stream it
-// came, or else one of the pending calls. Nothing says which one it belongs to, so they take turns:
-// the one with the fewest input requests, and of these the latest. If none can, the request waits
-// for a call.
-func (t *ModernToLegacy) assign(q *serverRequest, call int64) {
-	if c := t.calls[call]; c != nil && c.number != 0 {
-		t.attach(q, c)
-		return
-	} else if c != nil && call != 0 {
-		t.inputs.reject(q, q.Refusal(fmt.Sprintf("a modern client cannot be sent input requests before the response to %s", clip.String(c.method, 100))))
-		return
-	}
-	best, candidates := t.candidate(q)
-	if best != nil {
-		q.guessed = candidates > 1 || q.notFor != nil
-		t.attach(q, best)
-		return
-	}
-	if _, missing := q.MissingCapability(&t.handshake.client, t.modern); missing != "" {
-		t.inputs.reject(q, q.Refusal("the client has not declared "+missing))
-		return
-	}
-	t.inputs.unclaimed = append(t.inputs.unclaimed, q)
-	wait := t.opts.Limits.InputTimeout
-	if len(t.awaitingInput) == 0 {
-		wait = min(wait, unclaimedTimeout)
-	}
-	q.timeout = t.after(wait, func() {
-		t.inputs.removeUnclaimed(q)
-		t.inputs.reject(q, q.Refusal("a modern client can only be sent input requests during a request, and it had none in flight"))
-	})
-	t.drop("waits for a request of the client")
-}
-
-// candidate returns the call to take a server request, and how many calls could.
-func (t *ModernToLegacy) candidate(q *serverRequest) (best *upstreamCall, candidates int) {
-	for _, c := range t.calls {
-		if c != q.notFor && c.req != nil && c.number != 0 && t.cannotAsk(q, c) == "" && len(c.unsentInputs)+len(c.sentInputs) < maxInputs {
-			candidates++
-			if best == nil || c.before(best) {
-				best = c
-			}
-		}
-	}
-	return best, candidates
-}
-
-// before reports if c comes before other in assign.
-func (c *upstreamCall) before(other *upstreamCall) bool {
-	if c.inputCount != other.inputCount {
-		return c.inputCount < other.inputCount
-	}
-	return c.number > other.number
-}
-
-// cannotAsk returns why a call cannot take a server request, or "".
-func (t *ModernToLegacy) cannotAsk(q *serverRequest, c *upstreamCall) string {
-	client := &t.handshake.client
-	if c.req != nil {
-		client = &c.req.client
-	}
-	if _, missing := q.MissingCapability(client, t.modern); missing != "" {
-		return "the client has not declared " + missing
-	}
-	if c.inputRound >= t.opts.Limits.InputRounds {
-		return "too many input rounds for one request"
-	}
-	return ""
-}
-
-// reassignInput moves a server request to another call.
-func (t *ModernToLegacy) reassignInput(q *serverRequest) {
-	q.notFor, q.call = q.call, nil
-	if q.id == nil || t.inputs.pending[q.id.Key()] != q {
-		return
-	}
-	t.assign(q, 0)
-}
-
-// reassignInputs moves the server requests of a call, whose client is away or that has a response,
-// to other calls if they may belong to these.
-func (t *ModernToLegacy) reassignInputs(c *upstreamCall) {
-	open := c.sentInputs
-	c.sentInputs = nil
-	for _, q := range open {
-		before := q.notFor
-		q.notFor = c
-		if other, _ := t.candidate(q); !q.guessed || other == nil {
-			q.notFor = before
-			c.sentInputs = append(c.sentInputs, q)
-			continue
-		}
-		t.reassignInput(q)
-	}
-}
-
-// attach gives a server request to a call.
-func (t *ModernToLegacy) attach(q *serverRequest, c *upstreamCall) {
-	if why := t.cannotAsk(q, c); why != "" {
-		t.inputs.reject(q, q.Refusal(why))
-		return
-	}
-	q.call = c
-	c.inputCount++
-	q.key = "input-" + strconv.Itoa(c.inputCount)
-	c.unsentInputs = append(c.unsentInputs, q)
-	t.drop("waits for other input requests")
-	if c.req != nil && len(c.unsentInputs) == 1 {
-		c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.sendInputRequired(c) })
-	}
-}
-
-// claimInputs gives the unclaimed server requests to a call.
-func (t *ModernToLegacy) claimInputs(c *upstreamCall) {
-	for _, q := range append([]*serverRequest(nil), t.inputs.unclaimed...) {
-		if t.cannotAsk(q, c) == "" && len(c.unsentInputs) < maxInputs {
-			t.inputs.removeUnclaimed(q)
-			q.call, q.guessed = c, true
-			c.inputCount++
-			q.key = "input-" + strconv.Itoa(c.inputCount)
-			c.unsentInputs = append(c.unsentInputs, q)
-		}
-	}
-}
-
 // requestElicitations sends the client the URL elicitations that an error requires. The call is
 // repeated afterwards. It reports if it handled the error.
-func (t *ModernToLegacy) requestElicitations(c *upstreamCall, e *jsonrpc.Error) bool {
+func (t *ModernToLegacy) requestElicitations(c *modernCall, e *jsonrpc.Error) bool {
 	list := era.Lookup(e.Data, "elicitations")
 	if c.number == 0 || len(list) == 0 || list[0] != '[' {
 		return false
@@ -330,7 +200,7 @@ func (t *ModernToLegacy) requestElicitations(c *upstreamCall, e *jsonrpc.Error) 
 		if required, missing := q.MissingCapability(&c.req.client, t.modern); missing != "" {
 			data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
 			r := c.req
-			t.release(c)
+			t.calls.release(c)
 			t.requests.fail(r, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared a required capability: " + missing, Data: data}, "-32042 → -32021")
 			return true
 		}
@@ -355,7 +225,7 @@ const (
 )
 
 // sendInputRequired answers a client request with the server requests. The call stays pending.
-func (t *ModernToLegacy) sendInputRequired(c *upstreamCall) {
+func (t *ModernToLegacy) sendInputRequired(c *modernCall) {
 	r := c.req
 	if r == nil || len(c.unsentInputs) == 0 {
 		return
@@ -376,7 +246,7 @@ func (t *ModernToLegacy) sendInputRequired(c *upstreamCall) {
 	plain := binary.AppendUvarint(binary.AppendUvarint(nil, c.number), uint64(c.inputRound))
 	state, _, err := t.opts.Ring.Seal(nil, statePurpose, plain, t.bindState(c))
 	if err != nil {
-		t.cancelCall(c, "the bridge cannot seal")
+		t.calls.cancel(c, "the bridge cannot seal")
 		t.requests.fail(r, internalError("the request state cannot be sealed"), "refused")
 		return
 	}
@@ -389,25 +259,25 @@ func (t *ModernToLegacy) sendInputRequired(c *upstreamCall) {
 
 // awaitInput keeps a call whose client is away. Above the limit, it cancels the call that waits
 // longest.
-func (t *ModernToLegacy) awaitInput(c *upstreamCall) {
-	if len(t.awaitingInput) >= t.opts.Limits.AwaitingInput {
-		var oldest *upstreamCall
-		for _, one := range t.awaitingInput {
+func (t *ModernToLegacy) awaitInput(c *modernCall) {
+	if len(t.calls.awaiting) >= t.opts.Limits.AwaitingInput {
+		var oldest *modernCall
+		for _, one := range t.calls.awaiting {
 			if oldest == nil || one.timeout.at.Before(oldest.timeout.at) || one.timeout.at.Equal(oldest.timeout.at) && one.number < oldest.number {
 				oldest = one
 			}
 		}
-		t.cancelCall(oldest, "too many clients did not send the retry")
+		t.calls.cancel(oldest, "too many clients did not send the retry")
 	}
-	t.awaitingInput[c.number] = c
-	c.timeout = t.after(t.opts.Limits.InputTimeout, func() { t.cancelCall(c, "the client did not send the retry") })
+	t.calls.awaiting[c.number] = c
+	c.timeout = t.after(t.opts.Limits.InputTimeout, func() { t.calls.cancel(c, "the client did not send the retry") })
 	t.scheduleReassign(c)
 }
 
 // scheduleReassign runs reassignInputs regularly while the client of a call is away.
-func (t *ModernToLegacy) scheduleReassign(c *upstreamCall) {
+func (t *ModernToLegacy) scheduleReassign(c *modernCall) {
 	c.reassignTimer = t.after(max(t.opts.Limits.InputTimeout/5, time.Second), func() {
-		t.reassignInputs(c)
+		t.calls.reassignAll(c)
 		t.scheduleReassign(c)
 	})
 }
@@ -439,7 +309,7 @@ func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []by
 		}
 		given[q] = v
 	}
-	delete(t.awaitingInput, c.number)
+	delete(t.calls.awaiting, c.number)
 	t.timers.stop(c.timeout)
 	t.timers.stop(c.reassignTimer)
 	c.req, r.call = r, c
@@ -460,7 +330,7 @@ func (t *ModernToLegacy) resume(r *modernRequest, m *jsonrpc.Message, state []by
 }
 
 // continueCall continues a call whose client is back.
-func (t *ModernToLegacy) continueCall(c *upstreamCall) {
+func (t *ModernToLegacy) continueCall(c *modernCall) {
 	switch {
 	case c.outcome != nil:
 		inputs := c.unsentInputs
@@ -475,17 +345,17 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 		t.deliver(c, *c.outcome)
 	case c.declined:
 		r := c.req
-		t.release(c)
+		t.calls.release(c)
 		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires the user to open a page, which the user declined"), "refused")
 	case len(c.unsentInputs) > 0:
-		t.claimInputs(c)
+		t.calls.claim(c)
 		t.sendInputRequired(c)
 	case c.sendAfterInput:
 		t.handshake.whenReady(c.req, func() { t.startCall(c) })
 	case c.id == 0: // the server and the call are lost
 		t.deliver(c, outcome{err: internalError("the session with the server was lost before the client's retry")})
 	default:
-		if t.claimInputs(c); len(c.unsentInputs) > 0 {
+		if t.calls.claim(c); len(c.unsentInputs) > 0 {
 			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.sendInputRequired(c) })
 		}
 	}
@@ -493,7 +363,7 @@ func (t *ModernToLegacy) continueCall(c *upstreamCall) {
 
 // callAwaiting returns the call of a request state, or nil if the state is invalid for the request
 // or expired.
-func (t *ModernToLegacy) callAwaiting(m *jsonrpc.Message, state []byte) *upstreamCall {
+func (t *ModernToLegacy) callAwaiting(m *jsonrpc.Message, state []byte) *modernCall {
 	text, ok := jsonrpc.ID(state).Text()
 	if !ok {
 		return nil
@@ -507,7 +377,7 @@ func (t *ModernToLegacy) callAwaiting(m *jsonrpc.Message, state []byte) *upstrea
 		return nil
 	}
 	round, _ := binary.Uvarint(plain[n:])
-	c := t.awaitingInput[number]
+	c := t.calls.awaiting[number]
 	if c == nil || uint64(c.inputRound) != round {
 		return nil
 	}
@@ -516,7 +386,7 @@ func (t *ModernToLegacy) callAwaiting(m *jsonrpc.Message, state []byte) *upstrea
 
 // bindState returns the state binding of a call and caches it. The first call must precede changes
 // of the params.
-func (t *ModernToLegacy) bindState(c *upstreamCall) []byte {
+func (t *ModernToLegacy) bindState(c *modernCall) []byte {
 	if c.stateBinding == nil {
 		c.stateBinding = t.stateBinding(c.method, c.params)
 	}

@@ -19,7 +19,7 @@ type modernRequest struct {
 	key          requestKey
 	client       era.Client
 	logLevel     mcp.LoggingLevel
-	call         *upstreamCall
+	call         *modernCall
 	subscription *downstreamSubscription
 	// onFinish is called when the request is removed; nil means nothing.
 	onFinish func()

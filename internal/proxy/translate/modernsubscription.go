@@ -148,7 +148,7 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 	switch {
 	case want && !u.active:
 		u.pending = true
-		t.callUpstream(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(o outcome) {
+		t.calls.call(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(o outcome) {
 			u.pending, u.active = false, o.err == nil
 			if t.handshake.down { // waiters wait for the next server
 				t.syncResource(u)
@@ -166,7 +166,7 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 		})
 	case !want && u.active:
 		u.pending = true
-		t.callUpstream(mcp.MethodResourcesUnsubscribe, params, "subscriptions/listen → resources/unsubscribe", func(outcome) {
+		t.calls.call(mcp.MethodResourcesUnsubscribe, params, "subscriptions/listen → resources/unsubscribe", func(outcome) {
 			u.pending, u.active = false, false
 			t.syncResource(u)
 		})

@@ -17,7 +17,7 @@ import (
 type upstreamTask struct {
 	id string
 	// collector is the pending tasks/result; the task's requests come while it is open.
-	collector *upstreamCall
+	collector *modernCall
 	inputs    map[string]*serverRequest
 	// inputCount counts the input requests so far.
 	inputCount int
@@ -32,16 +32,11 @@ type taskWaiter struct {
 
 // setTaskParam makes a call a task if the tool requires it, or allows it and the client knows
 // tasks.
-func (t *ModernToLegacy) setTaskParam(c *upstreamCall, support []byte) {
+func (t *ModernToLegacy) setTaskParam(c *modernCall, support []byte) {
 	c.clientHasTasks = c.req != nil && c.req.client.Extension(t.modern, mcp.ExtensionTasks) != nil
 	if string(support) == "required" || string(support) == "optional" && c.clientHasTasks {
 		c.taskParam = []byte("{}")
 	}
-}
-
-// becameTask reports if the response to a call is a task.
-func (c *upstreamCall) becameTask(o outcome) bool {
-	return c.hiddenTaskID == "" && c.taskParam != nil && o.err == nil && era.IsObject(era.Lookup(o.result, "task"))
 }
 
 // taskResult returns the modern result for a call that became a task.
@@ -52,54 +47,30 @@ func (t *ModernToLegacy) taskResult(result []byte) []byte {
 }
 
 // awaitHiddenTask waits for the result of a task whose client does not know tasks.
-func (t *ModernToLegacy) awaitHiddenTask(c *upstreamCall, result []byte) {
+func (t *ModernToLegacy) awaitHiddenTask(c *modernCall, result []byte) {
 	id := era.LookupString(result, "task", "taskId")
-	if t.hiddenTasks[id] != nil || id == "" || len(id) > maxTaskID {
+	if t.calls.hidden[id] != nil || id == "" || len(id) > maxTaskID {
 		t.deliverOrKeep(c, outcome{err: internalError("the server created a task without a unique id")})
 		return
 	}
 	c.hiddenTaskID, c.upstreamMethod, c.taskParam = id, mcp.MethodTasksResult, nil
 	t.bindState(c)
 	c.params = taskParams(id)
-	t.hiddenTasks[id] = c
-	t.sendCall(c, "task → tasks/result")
+	t.calls.hidden[id] = c
+	t.calls.send(c, "task → tasks/result")
 	if task := t.tasks[id]; task != nil { // it already sent requests
 		for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
 			q := task.inputs[key]
 			q.task = nil
 			t.timers.stop(q.timeout)
-			t.attach(q, c)
+			t.calls.attach(q, c)
 		}
 		clear(task.inputs)
 		t.forgetTask(id)
 	}
 }
 
-// abandonTask gives up a call that becomes a task. Revision 2025-11-25 forbids
-// notifications/cancelled for such a call, and tasks/cancel needs the id that only its response
-// has. So the response is awaited.
-// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#behavior-requirements
-func (t *ModernToLegacy) abandonTask(c *upstreamCall) {
-	if len(t.abandonedCalls) >= t.opts.Limits.Tasks { // the task of the oldest runs until its TTL
-		delete(t.calls, t.abandonedCalls[0])
-		t.abandonedCalls = t.abandonedCalls[1:]
-	}
-	id := c.id
-	c.id = 0
-	t.calls[id] = &upstreamCall{id: id, method: c.method, upstreamMethod: c.upstreamMethod, taskParam: c.taskParam, done: func(o outcome) {
-		t.abandonedCalls = slices.DeleteFunc(t.abandonedCalls, func(one int64) bool { return one == id })
-		if o.err != nil {
-			return
-		}
-		if task := era.LookupString(o.result, "task", "taskId"); task != "" && len(task) <= maxTaskID {
-			t.callUpstream(mcp.MethodTasksCancel, taskParams(task), "cancelled", func(outcome) {})
-		}
-	}}
-	t.abandonedCalls = append(t.abandonedCalls, id)
-	t.emit(Out{To: Upstream, Call: id, Withdraw: true})
-}
-
-func (t *ModernToLegacy) deliverOrKeep(c *upstreamCall, o outcome) {
+func (t *ModernToLegacy) deliverOrKeep(c *modernCall, o outcome) {
 	if c.req == nil {
 		t.keepOutcome(c, o)
 		return
@@ -151,15 +122,15 @@ func errTasksUndeclared() *jsonrpc.Error {
 
 // callFor calls a method of core tasks for a client request.
 func (t *ModernToLegacy) callFor(r *modernRequest, method, id string, done func(o outcome)) {
-	c := &upstreamCall{method: method, upstreamMethod: method, req: r, params: taskParams(id)}
+	c := &modernCall{method: method, upstreamMethod: method, req: r, params: taskParams(id)}
 	c.done = func(o outcome) {
-		t.release(c)
+		t.calls.release(c)
 		if r.call = nil; !r.finished {
 			done(o)
 		}
 	}
 	r.call = c
-	t.sendCall(c, r.method+" → "+method)
+	t.calls.send(c, r.method+" → "+method)
 }
 
 // handleTaskGet answers tasks/get. For a task that has ended it first gets the result.
@@ -219,7 +190,7 @@ func (t *ModernToLegacy) forgetTask(id string) {
 		return
 	}
 	if c := task.collector; c != nil {
-		t.cancelCall(c, "no client requests the task")
+		t.calls.cancel(c, "no client requests the task")
 	}
 	for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
 		t.inputs.cancel(task.inputs[key])
@@ -234,7 +205,7 @@ func (t *ModernToLegacy) collectResult(task *upstreamTask) {
 	if task.collector != nil {
 		return
 	}
-	task.collector = t.callUpstream(mcp.MethodTasksResult, taskParams(task.id), "tasks/get → tasks/result", func(o outcome) {
+	task.collector = t.calls.call(mcp.MethodTasksResult, taskParams(task.id), "tasks/get → tasks/result", func(o outcome) {
 		task.collector = nil
 		waiters := task.waiters
 		task.waiters = nil
@@ -347,7 +318,7 @@ type toolSupport struct {
 	// complete says that the whole list was read.
 	complete bool
 	// waiting holds the calls that wait for the list.
-	waiting []*upstreamCall
+	waiting []*modernCall
 }
 
 // learn records the tools of a page and returns it for modern clients.
@@ -386,7 +357,7 @@ func (t *ModernToLegacy) learnTools(params, result []byte) []byte {
 // waitForTools queues a call until the task support of the tools is known. It reports if it did.
 // The client may know the tools from elsewhere, and lets the server decide which calls become
 // tasks.
-func (t *ModernToLegacy) waitForTools(c *upstreamCall) bool {
+func (t *ModernToLegacy) waitForTools(c *modernCall) bool {
 	if t.tools.complete || t.tools.byName[c.tool] != nil || c.req.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
 		return false
 	}
@@ -403,7 +374,7 @@ func (t *ModernToLegacy) readTools(cursor []byte, page int) {
 	if cursor != nil {
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')
 	}
-	t.callUpstream(mcp.MethodToolsList, params, "which tools are tasks", func(o outcome) {
+	t.calls.call(mcp.MethodToolsList, params, "which tools are tasks", func(o outcome) {
 		if o.err == nil {
 			t.tools.learn(o.result, t.opts.Limits.ToolNames)
 			if next := era.Lookup(o.result, "nextCursor"); len(next) > 0 && next[0] == '"' && page < maxToolPages {

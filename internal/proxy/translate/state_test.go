@@ -35,7 +35,7 @@ func TestBoundToPlainParams(t *testing.T) {
 		{"a prompt with a member of its own", mcp.MethodPromptsGet, `{"name":"a","task":1}`, `{"name":"a","task":1,"requestState":"s"}`},
 		{"nothing", mcp.MethodResourcesRead, `{` + meta + `}`, `{}`},
 	} {
-		made := c.bindState(&upstreamCall{method: tt.method, params: legacyParams([]byte(tt.first), tt.method)})
+		made := c.bindState(&modernCall{method: tt.method, params: legacyParams([]byte(tt.first), tt.method)})
 		if !bytes.Equal(made, c.stateBinding(tt.method, []byte(tt.again))) {
 			t.Errorf("%s: the state is not good for the same request", tt.name)
 		}
@@ -51,7 +51,7 @@ func TestBoundToPlainParams(t *testing.T) {
 			t.Errorf("%s: the state is good for another method or session", tt.name)
 		}
 	}
-	e := &upstreamCall{method: mcp.MethodToolsCall, params: []byte(`{"name":"a"}`)}
+	e := &modernCall{method: mcp.MethodToolsCall, params: []byte(`{"name":"a"}`)}
 	before := c.bindState(e)
 	if e.params = taskParams("1"); !bytes.Equal(before, c.bindState(e)) {
 		t.Error("what states are good for changes with the params")
