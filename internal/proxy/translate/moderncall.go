@@ -38,7 +38,7 @@ type modernCall struct {
 	// The following fields are for requests that allow input.
 	// number identifies the call in request states; 0 for other calls.
 	number uint64
-	// stateBinding is the result of bindState.
+	// stateBinding is the result of modernRounds.bind.
 	stateBinding []byte
 	inputRound   int
 	// unsentInputs wait for the next round, sentInputs for the client's responses.

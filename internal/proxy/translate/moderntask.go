@@ -54,7 +54,7 @@ func (t *ModernToLegacy) awaitHiddenTask(c *modernCall, result []byte) {
 		return
 	}
 	c.hiddenTaskID, c.upstreamMethod, c.taskParam = id, mcp.MethodTasksResult, nil
-	t.bindState(c)
+	t.rounds.bind(c)
 	c.params = taskParams(id)
 	t.calls.hidden[id] = c
 	t.calls.send(c, "task → tasks/result")

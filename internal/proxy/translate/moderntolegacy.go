@@ -20,13 +20,12 @@ import (
 // principals share a translator, and should use one for each [ClientKey].
 type ModernToLegacy struct {
 	*core
-	// nonce binds request states to this session.
-	nonce     string
 	server    *legacyServer
 	requests  *modernRequests
 	handshake *modernHandshake
 	inputs    *modernInputs
 	calls     *modernCalls
+	rounds    *modernRounds
 
 	subscriptions []*modernRequest
 	resources     map[string]*resourceSubscription
@@ -46,19 +45,20 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	requests := newModernRequests(c, server)
 	handshake := newModernHandshake(c, server, requests)
 	inputs := newModernInputs(c)
+	calls := newModernCalls(c, handshake, inputs)
 	t := &ModernToLegacy{
 		core:      c,
 		server:    server,
 		requests:  requests,
 		handshake: handshake,
 		inputs:    inputs,
-		calls:     newModernCalls(c, handshake, inputs),
+		calls:     calls,
+		rounds:    newModernRounds(c, server, requests, inputs, calls),
 		resources: make(map[string]*resourceSubscription),
 		tasks:     make(map[string]*upstreamTask),
 		tools:     toolSupport{byName: make(map[string][]byte)},
 	}
 	t.handshake.begin = t.startHandshake
-	t.nonce = t.opts.NewID()
 	return t
 }
 
@@ -238,7 +238,9 @@ func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 		t.serveTask(r, m)
 	default:
 		if state, ok := m.Param("requestState"); ok && era.AllowsInput(r.method) && string(state) != "null" {
-			t.resume(r, m, state)
+			if c := t.rounds.resume(r, m, state); c != nil {
+				t.continueCall(c)
+			}
 			return
 		}
 		t.forward(r, m)
@@ -249,7 +251,7 @@ func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
 	c := &modernCall{method: r.method, upstreamMethod: r.method, req: r}
 	c.done = func(o outcome) { t.handleOutcome(c, o) }
-	c.gather = func() { t.sendInputRequired(c) }
+	c.gather = func() { t.rounds.send(c) }
 	c.params = legacyParams(m.Params, r.method)
 	if era.AllowsInput(r.method) {
 		t.calls.lastNumber++
@@ -338,7 +340,7 @@ func (t *ModernToLegacy) startCall(c *modernCall) {
 		t.calls.claim(c)
 		if len(c.unsentInputs) > 0 {
 			c.sendAfterInput = true
-			t.sendInputRequired(c)
+			t.rounds.send(c)
 			return
 		}
 	}
@@ -387,7 +389,7 @@ func (t *ModernToLegacy) handleOutcome(c *modernCall, o outcome) {
 		t.awaitHiddenTask(c, o.result)
 		return
 	}
-	if o.err != nil && o.err.Code == mcp.CodeURLElicitationRequired && c.req != nil && t.requestElicitations(c, o.err) {
+	if o.err != nil && o.err.Code == mcp.CodeURLElicitationRequired && c.req != nil && t.rounds.requestElicitations(c, o.err) {
 		return
 	}
 	if c.req == nil { // the client is away
@@ -525,5 +527,37 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 		t.attachToTask(q, t.rememberTask(task))
 	default:
 		t.calls.assign(q, call)
+	}
+}
+
+// continueCall continues a call whose client is back.
+func (t *ModernToLegacy) continueCall(c *modernCall) {
+	switch {
+	case c.outcome != nil:
+		inputs := c.unsentInputs
+		c.unsentInputs = nil
+		for _, q := range inputs {
+			if q.guessed {
+				c.unsentInputs = append(c.unsentInputs, q) // they may move to other calls
+			} else {
+				t.inputs.cancel(q)
+			}
+		}
+		t.deliver(c, *c.outcome)
+	case c.declined:
+		r := c.req
+		t.calls.release(c)
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires the user to open a page, which the user declined"), "refused")
+	case len(c.unsentInputs) > 0:
+		t.calls.claim(c)
+		t.rounds.send(c)
+	case c.sendAfterInput:
+		t.handshake.whenReady(c.req, func() { t.startCall(c) })
+	case c.id == 0: // the server and the call are lost
+		t.deliver(c, outcome{err: internalError("the session with the server was lost before the client's retry")})
+	default:
+		if t.calls.claim(c); len(c.unsentInputs) > 0 {
+			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.rounds.send(c) })
+		}
 	}
 }

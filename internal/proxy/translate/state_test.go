@@ -35,25 +35,25 @@ func TestBoundToPlainParams(t *testing.T) {
 		{"a prompt with a member of its own", mcp.MethodPromptsGet, `{"name":"a","task":1}`, `{"name":"a","task":1,"requestState":"s"}`},
 		{"nothing", mcp.MethodResourcesRead, `{` + meta + `}`, `{}`},
 	} {
-		made := c.bindState(&modernCall{method: tt.method, params: legacyParams([]byte(tt.first), tt.method)})
-		if !bytes.Equal(made, c.stateBinding(tt.method, []byte(tt.again))) {
+		made := c.rounds.bind(&modernCall{method: tt.method, params: legacyParams([]byte(tt.first), tt.method)})
+		if !bytes.Equal(made, c.rounds.binding(tt.method, []byte(tt.again))) {
 			t.Errorf("%s: the state is not good for the same request", tt.name)
 		}
 		for _, other := range []string{`{"name":"b"}`, `{"name":"a","arguments":{"x":[1,3]}}`, `{"name":"a","task":2}`} {
 			if tt.method == mcp.MethodToolsCall && other == `{"name":"a","task":2}` {
 				continue
 			}
-			if bytes.Equal(made, c.stateBinding(tt.method, []byte(other))) {
+			if bytes.Equal(made, c.rounds.binding(tt.method, []byte(other))) {
 				t.Errorf("%s: the state is good for %s", tt.name, other)
 			}
 		}
-		if bytes.Equal(made, c.stateBinding("other", []byte(tt.again))) || bytes.Equal(made, NewModernToLegacy(nil).stateBinding(tt.method, []byte(tt.again))) {
+		if bytes.Equal(made, c.rounds.binding("other", []byte(tt.again))) || bytes.Equal(made, NewModernToLegacy(nil).rounds.binding(tt.method, []byte(tt.again))) {
 			t.Errorf("%s: the state is good for another method or session", tt.name)
 		}
 	}
 	e := &modernCall{method: mcp.MethodToolsCall, params: []byte(`{"name":"a"}`)}
-	before := c.bindState(e)
-	if e.params = taskParams("1"); !bytes.Equal(before, c.bindState(e)) {
+	before := c.rounds.bind(e)
+	if e.params = taskParams("1"); !bytes.Equal(before, c.rounds.bind(e)) {
 		t.Error("what states are good for changes with the params")
 	}
 }
