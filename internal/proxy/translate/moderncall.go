@@ -143,6 +143,20 @@ func (mc *modernCalls) send(c *modernCall, rule string) {
 	mc.sendUpstream(c.id, c.upstreamMethod, params, rule, of)
 }
 
+// whenReady runs do when the handshake is complete, if the client request of c is pending until
+// then.
+func (mc *modernCalls) whenReady(c *modernCall, do func()) {
+	r := c.req
+	if r == nil {
+		return
+	}
+	mc.handshake.whenReady(r, func() {
+		if c.req == r {
+			do()
+		}
+	})
+}
+
 // take removes a pending call and returns it, or nil.
 func (mc *modernCalls) take(id int64) *modernCall {
 	c := mc.byID[id]

@@ -30,15 +30,6 @@ type taskWaiter struct {
 	task []byte
 }
 
-// setTaskParam makes a call a task if the tool requires it, or allows it and the client knows
-// tasks.
-func (t *ModernToLegacy) setTaskParam(c *modernCall, support []byte) {
-	c.clientHasTasks = c.req != nil && c.req.client.Extension(t.modern, mcp.ExtensionTasks) != nil
-	if string(support) == "required" || string(support) == "optional" && c.clientHasTasks {
-		c.taskParam = []byte("{}")
-	}
-}
-
 // taskResult returns the modern result for a call that became a task.
 func (t *ModernToLegacy) taskResult(result []byte) []byte {
 	added := []byte(`"resultType":"` + resultTypeTask + `"`)
@@ -306,93 +297,4 @@ func (t *ModernToLegacy) acknowledgeIfKnown(r *modernRequest, o outcome, e *json
 		return
 	}
 	t.requests.respond(r, []byte("{}"), r.method)
-}
-
-// maxToolPages limits the pages of tools/list that are read to learn about task support.
-const maxToolPages = 64
-
-// A toolSupport holds the task support of the server's tools. Modern tools do not declare it.
-type toolSupport struct {
-	// byName holds "optional" or "required" by tool. Other tools have no entry.
-	byName map[string][]byte
-	// complete says that the whole list was read.
-	complete bool
-	// waiting holds the calls that wait for the list.
-	waiting []*modernCall
-}
-
-// learn records the tools of a page and returns it for modern clients.
-func (ts *toolSupport) learn(result []byte, maxNames int) []byte {
-	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
-		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
-			return v
-		}
-		return era.RewriteArray(nil, m.Value(), func(tool []byte) []byte {
-			name := era.LookupString(tool, "name")
-			if !era.IsObject(tool) {
-				return tool
-			}
-			support := era.LookupString(tool, "execution", "taskSupport")
-			_, known := ts.byName[name]
-			switch {
-			case support != "optional" && support != "required":
-				delete(ts.byName, name)
-			case known || len(ts.byName) < maxNames && len(name) <= 1<<10:
-				ts.byName[name] = []byte(support)
-			}
-			return withoutMembers(tool, "execution")
-		})
-	}, nil)
-}
-
-// learnTools records the tools in the response to a client's tools/list, and returns it for the
-// client.
-func (t *ModernToLegacy) learnTools(params, result []byte) []byte {
-	if era.Lookup(params, "cursor") == nil && era.Lookup(result, "nextCursor") == nil {
-		t.tools.complete = true
-	}
-	return t.tools.learn(result, t.opts.Limits.ToolNames)
-}
-
-// waitForTools queues a call until the task support of the tools is known. It reports if it did.
-// The client may know the tools from elsewhere, and lets the server decide which calls become
-// tasks.
-func (t *ModernToLegacy) waitForTools(c *modernCall) bool {
-	if t.tools.complete || t.tools.byName[c.tool] != nil || c.req.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
-		return false
-	}
-	t.tools.waiting = append(t.tools.waiting, c)
-	if len(t.tools.waiting) == 1 {
-		t.readTools(nil, 1)
-	}
-	return true
-}
-
-// readTools reads a page of the tools and the pages after it.
-func (t *ModernToLegacy) readTools(cursor []byte, page int) {
-	var params []byte
-	if cursor != nil {
-		params = append(append([]byte(`{"cursor":`), cursor...), '}')
-	}
-	t.calls.call(mcp.MethodToolsList, params, "which tools are tasks", func(o outcome) {
-		if o.err == nil {
-			t.tools.learn(o.result, t.opts.Limits.ToolNames)
-			if next := era.Lookup(o.result, "nextCursor"); len(next) > 0 && next[0] == '"' && page < maxToolPages {
-				t.readTools(bytes.Clone(next), page+1)
-				return
-			}
-		}
-		t.tools.complete = !t.handshake.down // a tool without an entry is not requested again
-		waiting := t.tools.waiting
-		t.tools.waiting = nil
-		for _, c := range waiting {
-			if r := c.req; r != nil && !r.finished {
-				t.handshake.whenReady(r, func() { // the server may be lost
-					if c.req == r && !r.finished {
-						t.setLevelAndSend(c)
-					}
-				})
-			}
-		}
-	})
 }

@@ -32,7 +32,7 @@ type ModernToLegacy struct {
 	tasks         map[string]*upstreamTask
 	// taskIDs holds the keys of tasks, oldest first.
 	taskIDs []string
-	tools   toolSupport
+	tools   *modernTools
 }
 
 var _ Translator = (*ModernToLegacy)(nil)
@@ -56,7 +56,7 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 		rounds:    newModernRounds(c, server, requests, inputs, calls),
 		resources: make(map[string]*resourceSubscription),
 		tasks:     make(map[string]*upstreamTask),
-		tools:     toolSupport{byName: make(map[string][]byte)},
+		tools:     newModernTools(c, handshake, calls),
 	}
 	t.handshake.begin = t.startHandshake
 	return t
@@ -355,19 +355,15 @@ func (t *ModernToLegacy) setLevelAndSend(c *modernCall) {
 		t.handshake.logLevel = r.logLevel
 		params := append(jsonwire.AppendQuote([]byte(`{"level":`), r.logLevel.String()), '}')
 		t.calls.call(mcp.MethodSetLevel, params, "logLevel → logging/setLevel", func(outcome) {
-			t.handshake.whenReady(r, func() { // the server may be lost
-				if c.req == r && !r.finished {
-					t.setLevelAndSend(c)
-				}
-			})
+			t.calls.whenReady(c, func() { t.setLevelAndSend(c) }) // the server may be lost
 		})
 		return
 	}
 	if c.tool != "" && c.taskParam == nil && t.server.hasTasks() {
-		if r != nil && t.waitForTools(c) {
+		if r != nil && t.tools.wait(c, func() { t.setLevelAndSend(c) }) {
 			return
 		}
-		t.setTaskParam(c, t.tools.byName[c.tool])
+		t.tools.setTaskParam(c)
 	}
 	t.calls.send(c, "− _meta")
 }
@@ -437,7 +433,7 @@ func (t *ModernToLegacy) deliver(c *modernCall, o outcome) {
 		result = withoutRelatedTask(result)
 	}
 	if c.method == mcp.MethodToolsList && t.server.hasTasks() {
-		result = t.learnTools(c.params, result)
+		result = t.tools.learnList(c.params, result)
 	}
 	t.requests.respond(r, result, "+ resultType", o.cause)
 }

@@ -1,0 +1,116 @@
+package translate
+
+import (
+	"bytes"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/mcp"
+)
+
+// maxToolPages limits the pages of tools/list that are read to learn about task support.
+const maxToolPages = 64
+
+// A modernTools holds the task support of the legacy server's tools. Modern tools do not declare it.
+type modernTools struct {
+	*core
+	handshake *modernHandshake
+	calls     *modernCalls
+
+	// byName holds "optional" or "required" by tool. Other tools have no entry.
+	byName map[string][]byte
+	// complete says that the whole list was read.
+	complete bool
+	// waiting holds the calls that wait for the list.
+	waiting []waitingCall
+}
+
+func newModernTools(c *core, h *modernHandshake, calls *modernCalls) *modernTools {
+	return &modernTools{core: c, handshake: h, calls: calls, byName: make(map[string][]byte)}
+}
+
+// A waitingCall is a call that waits for the list of tools. do continues it.
+type waitingCall struct {
+	call *modernCall
+	do   func()
+}
+
+// wait runs do for a call when the task support of the tools is known. It reports false if the call
+// need not wait: the client may know the tools from elsewhere, and lets the server decide which
+// calls become tasks.
+func (mt *modernTools) wait(c *modernCall, do func()) bool {
+	if mt.complete || mt.byName[c.tool] != nil || c.req.client.Extension(mt.modern, mcp.ExtensionTasks) == nil {
+		return false
+	}
+	mt.waiting = append(mt.waiting, waitingCall{c, do})
+	if len(mt.waiting) == 1 {
+		mt.read(nil, 1)
+	}
+	return true
+}
+
+// read reads a page of the tools and the pages after it.
+func (mt *modernTools) read(cursor []byte, page int) {
+	var params []byte
+	if cursor != nil {
+		params = append(append([]byte(`{"cursor":`), cursor...), '}')
+	}
+	mt.calls.call(mcp.MethodToolsList, params, "which tools are tasks", func(o outcome) {
+		if o.err == nil {
+			mt.learn(o.result)
+			if next := era.Lookup(o.result, "nextCursor"); len(next) > 0 && next[0] == '"' && page < maxToolPages {
+				mt.read(bytes.Clone(next), page+1)
+				return
+			}
+		}
+		mt.complete = !mt.handshake.down // a tool without an entry is not requested again
+		waiting := mt.waiting
+		mt.waiting = nil
+		for _, w := range waiting {
+			mt.calls.whenReady(w.call, w.do) // the server may be lost
+		}
+	})
+}
+
+// learn records the tools of a page and returns it for modern clients.
+func (mt *modernTools) learn(result []byte) []byte {
+	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
+			return v
+		}
+		return era.RewriteArray(nil, m.Value(), func(tool []byte) []byte {
+			name := era.LookupString(tool, "name")
+			if !era.IsObject(tool) {
+				return tool
+			}
+			support := era.LookupString(tool, "execution", "taskSupport")
+			_, known := mt.byName[name]
+			switch {
+			case support != "optional" && support != "required":
+				delete(mt.byName, name)
+			case known || len(mt.byName) < mt.opts.Limits.ToolNames && len(name) <= 1<<10:
+				mt.byName[name] = []byte(support)
+			}
+			return withoutMembers(tool, "execution")
+		})
+	}, nil)
+}
+
+// setTaskParam makes a call a task if the tool requires it, or allows it and the client knows
+// tasks.
+func (mt *modernTools) setTaskParam(c *modernCall) {
+	support := string(mt.byName[c.tool])
+	c.clientHasTasks = c.req != nil && c.req.client.Extension(mt.modern, mcp.ExtensionTasks) != nil
+	if support == "required" || support == "optional" && c.clientHasTasks {
+		c.taskParam = []byte("{}")
+	}
+}
+
+// learnList records the tools in the response to a client's tools/list, and returns it for the
+// client.
+func (mt *modernTools) learnList(params, result []byte) []byte {
+	if era.Lookup(params, "cursor") == nil && era.Lookup(result, "nextCursor") == nil {
+		mt.complete = true
+	}
+	return mt.learn(result)
+}
