@@ -12,6 +12,25 @@ import (
 	"mcpwire/mcp"
 )
 
+// A modernTasks converts tasks of the extension, for modern clients, to the core tasks of a legacy
+// server. It holds the input requests and results that the server expects clients to wait for.
+type modernTasks struct {
+	*core
+	server    *legacyServer
+	requests  *modernRequests
+	handshake *modernHandshake
+	inputs    *modernInputs
+	calls     *modernCalls
+
+	byID map[string]*upstreamTask
+	// ids holds the keys of byID, oldest first.
+	ids []string
+}
+
+func newModernTasks(c *core, server *legacyServer, requests *modernRequests, h *modernHandshake, inputs *modernInputs, calls *modernCalls) *modernTasks {
+	return &modernTasks{core: c, server: server, requests: requests, handshake: h, inputs: inputs, calls: calls, byID: make(map[string]*upstreamTask)}
+}
+
 // An upstreamTask is the state of a core task: its input requests, and the requests that wait for
 // its result.
 type upstreamTask struct {
@@ -30,76 +49,37 @@ type taskWaiter struct {
 	task []byte
 }
 
-// taskResult returns the modern result for a call that became a task.
-func (t *ModernToLegacy) taskResult(result []byte) []byte {
-	added := []byte(`"resultType":"` + resultTypeTask + `"`)
-	task := withoutMembers(era.Lookup(result, "task"), "_meta")
-	return era.ExtensionTask(nil, task, "", t.server.appendInfo(added))
-}
-
-// awaitHiddenTask waits for the result of a task whose client does not know tasks.
-func (t *ModernToLegacy) awaitHiddenTask(c *modernCall, result []byte) {
-	id := era.LookupString(result, "task", "taskId")
-	if t.calls.hidden[id] != nil || id == "" || len(id) > maxTaskID {
-		t.deliverOrKeep(c, outcome{err: internalError("the server created a task without a unique id")})
-		return
-	}
-	c.hiddenTaskID, c.upstreamMethod, c.taskParam = id, mcp.MethodTasksResult, nil
-	t.rounds.bind(c)
-	c.params = taskParams(id)
-	t.calls.hidden[id] = c
-	t.calls.send(c, "task → tasks/result")
-	if task := t.tasks[id]; task != nil { // it already sent requests
-		for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
-			q := task.inputs[key]
-			q.task = nil
-			t.timers.stop(q.timeout)
-			t.calls.attach(q, c)
-		}
-		clear(task.inputs)
-		t.forgetTask(id)
-	}
-}
-
-func (t *ModernToLegacy) deliverOrKeep(c *modernCall, o outcome) {
-	if c.req == nil {
-		t.keepOutcome(c, o)
-		return
-	}
-	t.deliver(c, o)
-}
-
-// serveTask serves the methods of the tasks extension.
-func (t *ModernToLegacy) serveTask(r *modernRequest, m *jsonrpc.Message) {
-	if r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
-		t.requests.fail(r, errTasksUndeclared(), "")
+// serve serves the methods of the tasks extension.
+func (mt *modernTasks) serve(r *modernRequest, m *jsonrpc.Message) {
+	if r.client.Extension(mt.modern, mcp.ExtensionTasks) == nil {
+		mt.requests.fail(r, errTasksUndeclared(), "")
 		return
 	}
 	id := era.LookupString(m.Params, "taskId")
 	if id == "" || len(id) > maxTaskID {
-		t.requests.fail(r, errTaskID, "")
+		mt.requests.fail(r, errTaskID, "")
 		return
 	}
 	var answers []byte
 	if r.method == mcp.MethodTasksUpdate {
 		if answers = era.Lookup(m.Params, "inputResponses"); !era.IsObject(answers) {
-			t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "")
+			mt.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses is not an object"), "")
 			return
 		}
-		if answers = bytes.Clone(answers); !t.requests.reserveFor(r, len(answers)) {
+		if answers = bytes.Clone(answers); !mt.requests.reserveFor(r, len(answers)) {
 			return
 		}
 	}
-	t.handshake.whenReady(r, func() {
+	mt.handshake.whenReady(r, func() {
 		switch {
-		case !t.server.hasTasks():
-			t.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
+		case !mt.server.hasTasks():
+			mt.requests.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
 		case r.method == mcp.MethodTasksGet:
-			t.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { t.handleTaskGet(r, id, o) })
+			mt.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { mt.handleGet(r, id, o) })
 		case r.method == mcp.MethodTasksCancel:
-			t.callFor(r, mcp.MethodTasksCancel, id, func(o outcome) { t.handleTaskCancel(r, id, o) })
+			mt.callFor(r, mcp.MethodTasksCancel, id, func(o outcome) { mt.handleCancel(r, id, o) })
 		default:
-			t.updateTask(r, id, answers)
+			mt.update(r, id, answers)
 		}
 	})
 }
@@ -112,38 +92,38 @@ func errTasksUndeclared() *jsonrpc.Error {
 }
 
 // callFor calls a method of core tasks for a client request.
-func (t *ModernToLegacy) callFor(r *modernRequest, method, id string, done func(o outcome)) {
+func (mt *modernTasks) callFor(r *modernRequest, method, id string, done func(o outcome)) {
 	c := &modernCall{method: method, upstreamMethod: method, req: r, params: taskParams(id)}
 	c.done = func(o outcome) {
-		t.calls.release(c)
+		mt.calls.release(c)
 		if r.call = nil; !r.finished {
 			done(o)
 		}
 	}
 	r.call = c
-	t.calls.send(c, r.method+" → "+method)
+	mt.calls.send(c, r.method+" → "+method)
 }
 
-// handleTaskGet answers tasks/get. For a task that has ended it first gets the result.
-func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
+// handleGet answers tasks/get. For a task that has ended it first gets the result.
+func (mt *modernTasks) handleGet(r *modernRequest, id string, o outcome) {
 	if o.err != nil {
-		t.requests.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
+		mt.requests.fail(r, era.ConvertError(o.err, r.method, mt.modern), "")
 		return
 	}
 	switch status := mcp.TaskStatus(era.LookupString(o.result, "status")); status {
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
-		if !t.requests.reserveFor(r, len(o.result)) {
+		if !mt.requests.reserveFor(r, len(o.result)) {
 			return
 		}
-		task := t.rememberTask(id)
+		task := mt.remember(id)
 		task.waiters = slices.DeleteFunc(task.waiters, func(w taskWaiter) bool { return w.req.finished })
 		task.waiters = append(task.waiters, taskWaiter{r, bytes.Clone(o.result)})
-		t.collectResult(task)
+		mt.collect(task)
 	case mcp.TaskStatusInputRequired:
-		task := t.rememberTask(id)
-		t.collectResult(task)
+		task := mt.remember(id)
+		mt.collect(task)
 		if len(task.inputs) == 0 { // no request yet, or all were answered
-			t.requests.respond(r, era.ExtensionTask(nil, o.result, mcp.TaskStatusWorking, nil), "tasks/get")
+			mt.requests.respond(r, era.ExtensionTask(nil, o.result, mcp.TaskStatusWorking, nil), "tasks/get")
 			return
 		}
 		requests := []byte(`"inputRequests":{`)
@@ -153,106 +133,32 @@ func (t *ModernToLegacy) handleTaskGet(r *modernRequest, id string, o outcome) {
 			}
 			requests = task.inputs[key].appendTo(requests, key)
 		}
-		t.requests.respond(r, era.ExtensionTask(nil, o.result, status, append(requests, '}')), "tasks/get + inputRequests")
+		mt.requests.respond(r, era.ExtensionTask(nil, o.result, status, append(requests, '}')), "tasks/get + inputRequests")
 	default:
-		t.requests.respond(r, era.ExtensionTask(nil, o.result, status, nil), "tasks/get")
+		mt.requests.respond(r, era.ExtensionTask(nil, o.result, status, nil), "tasks/get")
 	}
 }
 
-// rememberTask returns the state of a task, which it may create.
-func (t *ModernToLegacy) rememberTask(id string) *upstreamTask {
-	if task := t.tasks[id]; task != nil {
-		return task
-	}
-	for len(t.taskIDs) >= t.opts.Limits.Tasks {
-		t.forgetTask(t.taskIDs[0])
-	}
-	task := &upstreamTask{id: id, inputs: make(map[string]*serverRequest)}
-	t.tasks[id] = task
-	t.taskIDs = append(t.taskIDs, id)
-	return task
-}
-
-func (t *ModernToLegacy) forgetTask(id string) {
-	task := t.tasks[id]
-	delete(t.tasks, id)
-	t.taskIDs = slices.DeleteFunc(t.taskIDs, func(one string) bool { return one == id })
-	if task == nil {
-		return
-	}
-	if c := task.collector; c != nil {
-		t.calls.cancel(c, "no client requests the task")
-	}
-	for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
-		t.inputs.cancel(task.inputs[key])
-	}
-	for _, w := range task.waiters {
-		t.requests.fail(w.req, errOverloaded, "refused")
-	}
-}
-
-// collectResult sends tasks/result, unless it is pending.
-func (t *ModernToLegacy) collectResult(task *upstreamTask) {
-	if task.collector != nil {
-		return
-	}
-	task.collector = t.calls.call(mcp.MethodTasksResult, taskParams(task.id), "tasks/get → tasks/result", func(o outcome) {
-		task.collector = nil
-		waiters := task.waiters
-		task.waiters = nil
-		for _, w := range waiters {
-			t.taskEnded(w, o)
-		}
-		if t.tasks[task.id] == task {
-			t.forgetTask(task.id)
-		}
-	})
-}
-
-// taskEnded answers tasks/get for a task that has ended. In the extension, a tool error is not a
-// failed task.
-func (t *ModernToLegacy) taskEnded(w taskWaiter, o outcome) {
-	if o.lost {
-		t.requests.fail(w.req, era.ConvertError(o.err, w.req.method, t.modern), "")
-		return
-	}
-	status, added := mcp.TaskStatusCompleted, []byte(nil)
+// handleCancel acknowledges tasks/cancel. Core tasks refuse to cancel a task that has ended;
+// the extension does not.
+func (mt *modernTasks) handleCancel(r *modernRequest, id string, o outcome) {
 	if o.err == nil {
-		added = append([]byte(`"result":`), era.ResultToModern(nil, withoutRelatedTask(o.result), mcp.MethodToolsCall, nil, era.CacheHints{})...)
-	} else {
-		e := era.ConvertError(o.err, mcp.MethodToolsCall, t.modern)
-		status = mcp.TaskStatusFailed
-		added = strconv.AppendInt([]byte(`"error":{"code":`), int64(e.Code), 10)
-		added = jsonwire.AppendQuote(append(added, `,"message":`...), e.Message)
-		if len(e.Data) > 0 {
-			added = append(append(added, `,"data":`...), e.Data...)
-		}
-		added = append(added, '}')
-	}
-	t.requests.respond(w.req, era.ExtensionTask(nil, w.task, status, added), "tasks/result → tasks/get")
-}
-
-// attachToTask stores a server request of a task until the client gets the task.
-func (t *ModernToLegacy) attachToTask(q *serverRequest, task *upstreamTask) {
-	if _, missing := q.MissingCapability(&t.handshake.client, t.modern); missing != "" {
-		t.inputs.reject(q, q.Refusal("the client has not declared "+missing))
+		mt.requests.respond(r, []byte("{}"), "tasks/cancel")
 		return
 	}
-	task.inputCount++
-	q.key, q.task = "input-"+strconv.Itoa(task.inputCount), task
-	task.inputs[q.key] = q
-	q.timeout = t.after(t.opts.Limits.InputTimeout, func() {
-		delete(task.inputs, q.key)
-		t.inputs.cancel(q)
-	})
-	t.drop("waits for the client to request the task")
+	if o.lost {
+		mt.requests.fail(r, era.ConvertError(o.err, r.method, mt.modern), "")
+		return
+	}
+	refusal := *o.err
+	mt.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { mt.acknowledgeIfKnown(r, o, &refusal) })
 }
 
-// updateTask sends the client's responses to the server.
-func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte) {
-	task := t.tasks[id]
+// update sends the client's responses to the server.
+func (mt *modernTasks) update(r *modernRequest, id string, answers []byte) {
+	task := mt.byID[id]
 	if task == nil {
-		t.callFor(r, mcp.MethodTasksGet, id, func(a outcome) { t.acknowledgeIfKnown(r, a, a.err) })
+		mt.callFor(r, mcp.MethodTasksGet, id, func(a outcome) { mt.acknowledgeIfKnown(r, a, a.err) })
 		return
 	}
 	given := make(map[string][]byte)
@@ -262,7 +168,7 @@ func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte)
 			continue
 		}
 		if err := q.CheckResponse(v); err != nil {
-			t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, key), "refused")
+			mt.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: inputResponses has %s under %s", err, key), "refused")
 			return
 		}
 		given[key] = v
@@ -270,31 +176,142 @@ func (t *ModernToLegacy) updateTask(r *modernRequest, id string, answers []byte)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		q := task.inputs[key]
 		delete(task.inputs, key)
-		t.inputs.respond(q, q.ConvertResponse(given[key], t.server.featuresOr(t.opts.Legacy)), "tasks/update → "+q.Method)
+		mt.inputs.respond(q, q.ConvertResponse(given[key], mt.server.featuresOr(mt.opts.Legacy)), "tasks/update → "+q.Method)
 	}
-	t.requests.respond(r, []byte("{}"), "tasks/update")
-}
-
-// handleTaskCancel acknowledges tasks/cancel. Core tasks refuse to cancel a task that has ended;
-// the extension does not.
-func (t *ModernToLegacy) handleTaskCancel(r *modernRequest, id string, o outcome) {
-	if o.err == nil {
-		t.requests.respond(r, []byte("{}"), "tasks/cancel")
-		return
-	}
-	if o.lost {
-		t.requests.fail(r, era.ConvertError(o.err, r.method, t.modern), "")
-		return
-	}
-	refusal := *o.err
-	t.callFor(r, mcp.MethodTasksGet, id, func(o outcome) { t.acknowledgeIfKnown(r, o, &refusal) })
+	mt.requests.respond(r, []byte("{}"), "tasks/update")
 }
 
 // acknowledgeIfKnown acknowledges a request without effect if the task exists.
-func (t *ModernToLegacy) acknowledgeIfKnown(r *modernRequest, o outcome, e *jsonrpc.Error) {
+func (mt *modernTasks) acknowledgeIfKnown(r *modernRequest, o outcome, e *jsonrpc.Error) {
 	if o.err != nil {
-		t.requests.fail(r, era.ConvertError(e, r.method, t.modern), "")
+		mt.requests.fail(r, era.ConvertError(e, r.method, mt.modern), "")
 		return
 	}
-	t.requests.respond(r, []byte("{}"), r.method)
+	mt.requests.respond(r, []byte("{}"), r.method)
+}
+
+// remember returns the state of a task, which it may create.
+func (mt *modernTasks) remember(id string) *upstreamTask {
+	if task := mt.byID[id]; task != nil {
+		return task
+	}
+	for len(mt.ids) >= mt.opts.Limits.Tasks {
+		mt.forget(mt.ids[0])
+	}
+	task := &upstreamTask{id: id, inputs: make(map[string]*serverRequest)}
+	mt.byID[id] = task
+	mt.ids = append(mt.ids, id)
+	return task
+}
+
+func (mt *modernTasks) forget(id string) {
+	task := mt.byID[id]
+	delete(mt.byID, id)
+	mt.ids = slices.DeleteFunc(mt.ids, func(one string) bool { return one == id })
+	if task == nil {
+		return
+	}
+	if c := task.collector; c != nil {
+		mt.calls.cancel(c, "no client requests the task")
+	}
+	for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
+		mt.inputs.cancel(task.inputs[key])
+	}
+	for _, w := range task.waiters {
+		mt.requests.fail(w.req, errOverloaded, "refused")
+	}
+}
+
+// reset forgets all tasks, because the server is lost.
+func (mt *modernTasks) reset() {
+	clear(mt.byID)
+	mt.ids = nil
+}
+
+// attach stores a server request of a task until the client gets the task.
+func (mt *modernTasks) attach(q *serverRequest, task *upstreamTask) {
+	if _, missing := q.MissingCapability(&mt.handshake.client, mt.modern); missing != "" {
+		mt.inputs.reject(q, q.Refusal("the client has not declared "+missing))
+		return
+	}
+	task.inputCount++
+	q.key, q.task = "input-"+strconv.Itoa(task.inputCount), task
+	task.inputs[q.key] = q
+	q.timeout = mt.after(mt.opts.Limits.InputTimeout, func() {
+		delete(task.inputs, q.key)
+		mt.inputs.cancel(q)
+	})
+	mt.drop("waits for the client to request the task")
+}
+
+// collect sends tasks/result, unless it is pending.
+func (mt *modernTasks) collect(task *upstreamTask) {
+	if task.collector != nil {
+		return
+	}
+	task.collector = mt.calls.call(mcp.MethodTasksResult, taskParams(task.id), "tasks/get → tasks/result", func(o outcome) {
+		task.collector = nil
+		waiters := task.waiters
+		task.waiters = nil
+		for _, w := range waiters {
+			mt.ended(w, o)
+		}
+		if mt.byID[task.id] == task {
+			mt.forget(task.id)
+		}
+	})
+}
+
+// ended answers tasks/get for a task that has ended. In the extension, a tool error is not a
+// failed task.
+func (mt *modernTasks) ended(w taskWaiter, o outcome) {
+	if o.lost {
+		mt.requests.fail(w.req, era.ConvertError(o.err, w.req.method, mt.modern), "")
+		return
+	}
+	status, added := mcp.TaskStatusCompleted, []byte(nil)
+	if o.err == nil {
+		added = append([]byte(`"result":`), era.ResultToModern(nil, withoutRelatedTask(o.result), mcp.MethodToolsCall, nil, era.CacheHints{})...)
+	} else {
+		e := era.ConvertError(o.err, mcp.MethodToolsCall, mt.modern)
+		status = mcp.TaskStatusFailed
+		added = strconv.AppendInt([]byte(`"error":{"code":`), int64(e.Code), 10)
+		added = jsonwire.AppendQuote(append(added, `,"message":`...), e.Message)
+		if len(e.Data) > 0 {
+			added = append(append(added, `,"data":`...), e.Data...)
+		}
+		added = append(added, '}')
+	}
+	mt.requests.respond(w.req, era.ExtensionTask(nil, w.task, status, added), "tasks/result → tasks/get")
+}
+
+// result returns the modern result for a call that became a task.
+func (mt *modernTasks) result(result []byte) []byte {
+	added := []byte(`"resultType":"` + resultTypeTask + `"`)
+	task := withoutMembers(era.Lookup(result, "task"), "_meta")
+	return era.ExtensionTask(nil, task, "", mt.server.appendInfo(added))
+}
+
+// hide waits for the result of a task whose client does not know tasks: it makes the call one of
+// tasks/result.
+func (mt *modernTasks) hide(c *modernCall, result []byte) *jsonrpc.Error {
+	id := era.LookupString(result, "task", "taskId")
+	if mt.calls.hidden[id] != nil || id == "" || len(id) > maxTaskID {
+		return internalError("the server created a task without a unique id")
+	}
+	c.hiddenTaskID, c.upstreamMethod, c.taskParam = id, mcp.MethodTasksResult, nil
+	c.params = taskParams(id)
+	mt.calls.hidden[id] = c
+	mt.calls.send(c, "task → tasks/result")
+	if task := mt.byID[id]; task != nil { // it already sent requests
+		for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
+			q := task.inputs[key]
+			q.task = nil
+			mt.timers.stop(q.timeout)
+			mt.calls.attach(q, c)
+		}
+		clear(task.inputs)
+		mt.forget(id)
+	}
+	return nil
 }

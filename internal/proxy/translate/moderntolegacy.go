@@ -29,10 +29,8 @@ type ModernToLegacy struct {
 
 	subscriptions []*modernRequest
 	resources     map[string]*resourceSubscription
-	tasks         map[string]*upstreamTask
-	// taskIDs holds the keys of tasks, oldest first.
-	taskIDs []string
-	tools   *modernTools
+	tools         *modernTools
+	tasks         *modernTasks
 }
 
 var _ Translator = (*ModernToLegacy)(nil)
@@ -55,7 +53,7 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 		calls:     calls,
 		rounds:    newModernRounds(c, server, requests, inputs, calls),
 		resources: make(map[string]*resourceSubscription),
-		tasks:     make(map[string]*upstreamTask),
+		tasks:     newModernTasks(c, server, requests, handshake, inputs, calls),
 		tools:     newModernTools(c, handshake, calls),
 	}
 	t.handshake.begin = t.startHandshake
@@ -97,8 +95,8 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 		t.handshake.lost()
 		t.inputs.removeAll()
 		t.calls.lost(e, unsent, t.startCall)
-		clear(t.tasks)
-		t.taskIDs, t.tools.complete = nil, false
+		t.tasks.reset()
+		t.tools.complete = false
 		for _, u := range t.resources {
 			u.reset()
 			t.syncResource(u)
@@ -235,7 +233,7 @@ func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 	case mcp.MethodSubscriptionsListen:
 		t.subscribe(r, m)
 	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
-		t.serveTask(r, m)
+		t.tasks.serve(r, m)
 	default:
 		if state, ok := m.Param("requestState"); ok && era.AllowsInput(r.method) && string(state) != "null" {
 			if c := t.rounds.resume(r, m, state); c != nil {
@@ -382,17 +380,16 @@ func (t *ModernToLegacy) handleOutcome(c *modernCall, o outcome) {
 		return
 	}
 	if c.becameTask(o) && !c.clientHasTasks {
-		t.awaitHiddenTask(c, o.result)
+		t.rounds.bind(c) // hide changes its params
+		if e := t.tasks.hide(c, o.result); e != nil {
+			t.deliverOrKeep(c, outcome{err: e})
+		}
 		return
 	}
 	if o.err != nil && o.err.Code == mcp.CodeURLElicitationRequired && c.req != nil && t.rounds.requestElicitations(c, o.err) {
 		return
 	}
-	if c.req == nil { // the client is away
-		t.keepOutcome(c, o)
-		return
-	}
-	t.deliver(c, o)
+	t.deliverOrKeep(c, o)
 }
 
 // keepOutcome stores a response for a client that is away.
@@ -425,7 +422,7 @@ func (t *ModernToLegacy) deliver(c *modernCall, o outcome) {
 		return
 	}
 	if c.becameTask(o) {
-		t.requests.sendResult(r, t.taskResult(o.result), "task → resultType task", o.cause)
+		t.requests.sendResult(r, t.tasks.result(o.result), "task → resultType task", o.cause)
 		return
 	}
 	result := o.result
@@ -520,7 +517,7 @@ func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
 	case task != "" && t.calls.hidden[task] != nil:
 		t.calls.attach(q, t.calls.hidden[task])
 	case task != "" && len(task) <= maxTaskID && t.server.hasTasks():
-		t.attachToTask(q, t.rememberTask(task))
+		t.tasks.attach(q, t.tasks.remember(task))
 	default:
 		t.calls.assign(q, call)
 	}
@@ -556,4 +553,13 @@ func (t *ModernToLegacy) continueCall(c *modernCall) {
 			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.rounds.send(c) })
 		}
 	}
+}
+
+// deliverOrKeep answers the client with the server's response, or keeps it until the client is back.
+func (t *ModernToLegacy) deliverOrKeep(c *modernCall, o outcome) {
+	if c.req == nil { // the client is away
+		t.keepOutcome(c, o)
+		return
+	}
+	t.deliver(c, o)
 }
