@@ -19,9 +19,9 @@ func Leaks(t Translator) string {
 		for _, q := range t.inputs.pending {
 			sum += q.size
 		}
-		if len(t.requests.byKey)+len(t.calls.awaiting)+len(t.calls.byToken)+len(t.calls.hidden)+len(t.subscriptions) > 0 || t.reserved != sum {
+		if len(t.requests.byKey)+len(t.calls.awaiting)+len(t.calls.byToken)+len(t.calls.hidden)+len(t.subscriptions.open) > 0 || t.reserved != sum {
 			return fmt.Sprintf("%d requests, %d held, %d tokens, %d hidden, %d listeners, %d bytes of which %d are of questions",
-				len(t.requests.byKey), len(t.calls.awaiting), len(t.calls.byToken), len(t.calls.hidden), len(t.subscriptions), t.reserved, sum)
+				len(t.requests.byKey), len(t.calls.awaiting), len(t.calls.byToken), len(t.calls.hidden), len(t.subscriptions.open), t.reserved, sum)
 		}
 	}
 	return ""
@@ -52,9 +52,9 @@ func Left(t Translator) string {
 				inputs++
 			}
 		}
-		if len(t.requests.byKey)+len(t.calls.awaiting)+len(t.calls.byToken)+len(t.calls.hidden)+len(t.subscriptions)+len(t.resources)+len(t.inputs.unclaimed)+len(t.handshake.waiting)+inputs+len(t.timers) > 0 || t.reserved != 0 {
+		if len(t.requests.byKey)+len(t.calls.awaiting)+len(t.calls.byToken)+len(t.calls.hidden)+len(t.subscriptions.open)+len(t.subscriptions.resources)+len(t.inputs.unclaimed)+len(t.handshake.waiting)+inputs+len(t.timers) > 0 || t.reserved != 0 {
 			return fmt.Sprintf("%d requests, %d held, %d tokens, %d hidden, %d listeners, %d resources, %d orphans, %d waiting, %d questions, %d timers, %d bytes",
-				len(t.requests.byKey), len(t.calls.awaiting), len(t.calls.byToken), len(t.calls.hidden), len(t.subscriptions), len(t.resources), len(t.inputs.unclaimed), len(t.handshake.waiting), inputs, len(t.timers), t.reserved)
+				len(t.requests.byKey), len(t.calls.awaiting), len(t.calls.byToken), len(t.calls.hidden), len(t.subscriptions.open), len(t.subscriptions.resources), len(t.inputs.unclaimed), len(t.handshake.waiting), inputs, len(t.timers), t.reserved)
 		}
 	}
 	return ""

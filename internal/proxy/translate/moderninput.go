@@ -90,6 +90,7 @@ func (mi *modernInputs) add(m *jsonrpc.Message) (q *serverRequest, task string) 
 	return q, task
 }
 
+// removeUnclaimed removes a server request from the unclaimed ones.
 func (mi *modernInputs) removeUnclaimed(q *serverRequest) {
 	mi.timers.stop(q.timeout)
 	for i, one := range mi.unclaimed {

@@ -20,7 +20,7 @@ type modernRequest struct {
 	client       era.Client
 	logLevel     mcp.LoggingLevel
 	call         *modernCall
-	subscription *downstreamSubscription
+	subscription *modernSubscription
 	// onFinish is called when the request is removed; nil means nothing.
 	onFinish func()
 }

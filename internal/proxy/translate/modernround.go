@@ -198,8 +198,8 @@ func (mr *modernRounds) find(m *jsonrpc.Message, state []byte) *modernCall {
 	return c
 }
 
-// bind returns the state binding of a call and caches it. The first call must precede changes of the
-// params.
+// bind returns the state binding of a call and caches it. The first call must precede changes of
+// the params.
 func (mr *modernRounds) bind(c *modernCall) []byte {
 	if c.stateBinding == nil {
 		c.stateBinding = mr.binding(c.method, c.params)

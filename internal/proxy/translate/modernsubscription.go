@@ -10,8 +10,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// A downstreamSubscription is a subscriptions/listen request of a client.
-type downstreamSubscription struct {
+// A modernSubscription is a subscriptions/listen request of a client.
+type modernSubscription struct {
 	lists lists
 	// uris are the granted resources, or the requested ones before the server has answered.
 	uris []string
@@ -35,21 +35,40 @@ type resourceSubscription struct {
 // reset forgets the server's state after it is lost.
 func (rs *resourceSubscription) reset() { rs.active, rs.pending = false, false }
 
+// A modernSubscriptions holds the subscriptions of modern clients, and the resources that the
+// server notifies of.
+type modernSubscriptions struct {
+	*core
+	server    *legacyServer
+	requests  *modernRequests
+	handshake *modernHandshake
+	calls     *modernCalls
+
+	// open holds the pending subscriptions/listen requests.
+	open []*modernRequest
+	// resources holds the subscribed resources by URI.
+	resources map[string]*resourceSubscription
+}
+
+func newModernSubscriptions(c *core, server *legacyServer, requests *modernRequests, h *modernHandshake, calls *modernCalls) *modernSubscriptions {
+	return &modernSubscriptions{core: c, server: server, requests: requests, handshake: h, calls: calls, resources: make(map[string]*resourceSubscription)}
+}
+
 // subscribe serves subscriptions/listen.
-func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
+func (ms *modernSubscriptions) subscribe(r *modernRequest, m *jsonrpc.Message) {
 	filter, ok := m.Param("notifications")
 	switch {
 	case !ok || !era.IsObject(filter):
-		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is not an object"), "")
+		ms.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is not an object"), "")
 		return
-	case len(t.subscriptions) >= t.opts.Limits.Subscriptions:
-		t.requests.fail(r, internalError("too many open subscriptions"), "refused")
+	case len(ms.open) >= ms.opts.Limits.Subscriptions:
+		ms.requests.fail(r, internalError("too many open subscriptions"), "refused")
 		return
 	}
-	l := &downstreamSubscription{lists: filteredLists(filter), tasks: era.Lookup(filter, "taskIds") != nil}
+	l := &modernSubscription{lists: filteredLists(filter), tasks: era.Lookup(filter, "taskIds") != nil}
 	seen, size := make(map[string]struct{}), 0
 	for uri := range filteredResources(filter) {
-		if len(l.uris) == t.opts.Limits.Resources {
+		if len(l.uris) == ms.opts.Limits.Resources {
 			break
 		}
 		if _, twice := seen[uri]; !twice && len(uri) <= maxPeerInfo {
@@ -58,60 +77,61 @@ func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
 			size += len(uri)
 		}
 	}
-	if !t.requests.reserveFor(r, size) {
+	if !ms.requests.reserveFor(r, size) {
 		return
 	}
 	r.subscription = l
-	r.onFinish = func() { t.removeSubscription(r) }
-	t.subscriptions = append(t.subscriptions, r)
-	t.handshake.whenReady(r, func() { t.startSubscription(r) })
+	r.onFinish = func() { ms.remove(r) }
+	ms.open = append(ms.open, r)
+	ms.handshake.whenReady(r, func() { ms.start(r) })
 }
 
-func (t *ModernToLegacy) startSubscription(r *modernRequest) {
+// start grants a subscription the lists that the server announces, and subscribes to its resources.
+func (ms *modernSubscriptions) start(r *modernRequest) {
 	l := r.subscription
-	if l.tasks && t.server.hasTasks() && r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
-		t.requests.fail(r, errTasksUndeclared(), "")
+	if l.tasks && ms.server.hasTasks() && r.client.Extension(ms.modern, mcp.ExtensionTasks) == nil {
+		ms.requests.fail(r, errTasksUndeclared(), "")
 		return
 	}
-	l.lists = l.lists.and(announcedLists(t.server.caps))
+	l.lists = l.lists.and(announcedLists(ms.server.caps))
 	uris := l.uris
 	l.uris, l.pending = nil, 1
-	if string(era.Lookup(t.server.caps, "resources", "subscribe")) == "true" {
+	if string(era.Lookup(ms.server.caps, "resources", "subscribe")) == "true" {
 		for _, uri := range uris {
-			if t.resources[uri] == nil && len(t.resources) >= t.opts.Limits.Resources {
+			if ms.resources[uri] == nil && len(ms.resources) >= ms.opts.Limits.Resources {
 				break
 			}
 			l.pending++
-			t.subscribeResource(uri, r)
+			ms.subscribeResource(uri, r)
 		}
 	}
-	t.resourceAnswered(r, "", false)
+	ms.resourceAnswered(r, "", false)
 }
 
 // subscribeResource subscribes to a resource for a client.
-func (t *ModernToLegacy) subscribeResource(uri string, r *modernRequest) {
-	u := t.resources[uri]
+func (ms *modernSubscriptions) subscribeResource(uri string, r *modernRequest) {
+	u := ms.resources[uri]
 	if u == nil {
 		u = &resourceSubscription{uri: uri, subscribers: make(map[*modernRequest]struct{})}
-		t.resources[uri] = u
+		ms.resources[uri] = u
 	}
 	u.subscribers[r] = struct{}{}
 	if u.active && !u.pending {
-		t.resourceAnswered(r, uri, true)
+		ms.resourceAnswered(r, uri, true)
 		return
 	}
 	u.waiters = append(u.waiters, func(ok bool) {
 		if !ok {
 			delete(u.subscribers, r)
 		}
-		t.resourceAnswered(r, uri, ok)
+		ms.resourceAnswered(r, uri, ok)
 	})
-	t.syncResource(u)
+	ms.sync(u)
 }
 
 // resourceAnswered handles the answer for a resource. After the last it acknowledges the
 // subscription.
-func (t *ModernToLegacy) resourceAnswered(r *modernRequest, uri string, ok bool) {
+func (ms *modernSubscriptions) resourceAnswered(r *modernRequest, uri string, ok bool) {
 	l := r.subscription
 	if r.finished {
 		return
@@ -125,33 +145,33 @@ func (t *ModernToLegacy) resourceAnswered(r *modernRequest, uri string, ok bool)
 	}
 	l.acknowledged = true
 	params := l.lists.appendFilter([]byte(`{"notifications":`), l.uris)
-	t.notifySubscriber(r, mcp.NotificationAcknowledged, append(params, '}'), "subscriptions/listen")
+	ms.notify(r, mcp.NotificationAcknowledged, append(params, '}'), "subscriptions/listen")
 }
 
-// notifySubscriber sends a notification on a subscription.
-func (t *ModernToLegacy) notifySubscriber(r *modernRequest, method string, params []byte, rule string) {
+// notify sends a notification on a subscription.
+func (ms *modernSubscriptions) notify(r *modernRequest, method string, params []byte, rule string) {
 	params = addMeta(params, append([]byte(`"`+mcp.MetaSubscriptionID+`":`), r.id...))
-	t.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, method, params), Rule: rule})
+	ms.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, method, params), Rule: rule})
 }
 
-// syncResource subscribes or unsubscribes at the server, depending on the clients.
-func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
+// sync subscribes or unsubscribes at the server, depending on the clients.
+func (ms *modernSubscriptions) sync(u *resourceSubscription) {
 	want := len(u.subscribers) > 0
 	if !want && !u.active && !u.pending {
-		delete(t.resources, u.uri)
+		delete(ms.resources, u.uri)
 		return
 	}
-	if u.pending || !t.handshake.ready() {
+	if u.pending || !ms.handshake.ready() {
 		return
 	}
 	params := uriParams(u.uri)
 	switch {
 	case want && !u.active:
 		u.pending = true
-		t.calls.call(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(o outcome) {
+		ms.calls.call(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(o outcome) {
 			u.pending, u.active = false, o.err == nil
-			if t.handshake.down { // waiters wait for the next server
-				t.syncResource(u)
+			if ms.handshake.down { // waiters wait for the next server
+				ms.sync(u)
 				return
 			}
 			waiters := u.waiters
@@ -160,107 +180,123 @@ func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
 				notify(u.active)
 			}
 			if !u.active {
-				t.endSubscriptionsTo(u)
+				ms.endAll(u)
 			}
-			t.syncResource(u)
+			ms.sync(u)
 		})
 	case !want && u.active:
 		u.pending = true
-		t.calls.call(mcp.MethodResourcesUnsubscribe, params, "subscriptions/listen → resources/unsubscribe", func(outcome) {
+		ms.calls.call(mcp.MethodResourcesUnsubscribe, params, "subscriptions/listen → resources/unsubscribe", func(outcome) {
 			u.pending, u.active = false, false
-			t.syncResource(u)
+			ms.sync(u)
 		})
 	}
 }
 
-// endSubscriptionsTo ends the subscriptions to a resource that a new server does not grant. The
-// clients may subscribe again and learn what is granted.
-func (t *ModernToLegacy) endSubscriptionsTo(u *resourceSubscription) {
+// endAll ends the subscriptions to a resource that a new server does not grant. The clients
+// may subscribe again and learn what is granted.
+func (ms *modernSubscriptions) endAll(u *resourceSubscription) {
 	users := u.subscribers
 	u.subscribers = make(map[*modernRequest]struct{})
-	for _, r := range slices.Clone(t.subscriptions) {
+	for _, r := range slices.Clone(ms.open) {
 		if _, ok := users[r]; ok {
-			t.unsubscribe(r)
-			t.endSubscription(r)
+			ms.unsubscribe(r)
+			ms.end(r)
 		}
 	}
 }
 
-// upstreamChanged forwards a change notification to the subscriptions that want it.
-func (t *ModernToLegacy) upstreamChanged(m *jsonrpc.Message) {
+// forward forwards a change notification to the subscriptions that want it.
+func (ms *modernSubscriptions) forward(m *jsonrpc.Message) {
 	method := string(m.Method)
 	v, _ := m.Param("uri")
 	uri, _ := jsonrpc.ID(v).Text()
 	notified := false
-	for _, r := range t.subscriptions {
+	for _, r := range ms.open {
 		l := r.subscription
 		wants := slices.Contains(l.lists.notifications(), method)
 		if method == mcp.NotificationResourceUpdated {
 			wants = matchesSubscription(slices.Values(l.uris), uri)
 		}
 		if wants && l.acknowledged {
-			t.notifySubscriber(r, method, bytes.Clone(m.Params), "+ subscriptionId")
+			ms.notify(r, method, bytes.Clone(m.Params), "+ subscriptionId")
 			notified = true
 		}
 	}
 	if !notified {
-		t.drop("no client subscribes to it")
+		ms.drop("no client subscribes to it")
 	}
 }
 
 // unsubscribe removes a subscription, and the server's subscriptions that nobody uses.
-func (t *ModernToLegacy) unsubscribe(r *modernRequest) {
-	t.removeSubscription(r)
-	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
-		u := t.resources[uri]
+func (ms *modernSubscriptions) unsubscribe(r *modernRequest) {
+	ms.remove(r)
+	for _, uri := range slices.Sorted(maps.Keys(ms.resources)) {
+		u := ms.resources[uri]
 		if _, ok := u.subscribers[r]; ok {
 			delete(u.subscribers, r)
-			t.syncResource(u)
+			ms.sync(u)
 		}
 	}
 }
 
-// removeSubscription removes a subscription from the list.
-func (t *ModernToLegacy) removeSubscription(r *modernRequest) {
-	t.subscriptions = slices.DeleteFunc(t.subscriptions, func(one *modernRequest) bool { return one == r })
+// remove removes a subscription from the list.
+func (ms *modernSubscriptions) remove(r *modernRequest) {
+	ms.open = slices.DeleteFunc(ms.open, func(one *modernRequest) bool { return one == r })
 }
 
-// endSubscription ends a subscription on behalf of the server.
-func (t *ModernToLegacy) endSubscription(r *modernRequest) {
+// end ends a subscription on behalf of the server.
+func (ms *modernSubscriptions) end(r *modernRequest) {
 	if r.subscription.acknowledged {
 		name, params := era.Cancellation{}.Notice(r.id, r.method, "the server is shutting down")
-		t.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "subscription ends"})
+		ms.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "subscription ends"})
 	}
 	result := append([]byte(`{"resultType":"complete","_meta":{"`+mcp.MetaSubscriptionID+`":`), r.id...)
-	t.requests.sendResult(r, append(result, `}}`...), "subscription ends")
+	ms.requests.sendResult(r, append(result, `}}`...), "subscription ends")
 }
 
-// resumeSubscriptions restores the subscriptions at a new server, and announces changes to clients.
-func (t *ModernToLegacy) resumeSubscriptions(subscriptions []*modernRequest) {
-	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
-		t.syncResource(t.resources[uri])
+// lost forgets the server's subscriptions, because the server is lost.
+func (ms *modernSubscriptions) lost() {
+	for _, u := range ms.resources {
+		u.reset()
+		ms.sync(u)
 	}
-	t.announceAll(subscriptions, "the server is connected again")
+}
+
+// close ends the acknowledged subscriptions.
+func (ms *modernSubscriptions) close() {
+	for _, r := range ms.acknowledged() {
+		ms.end(r)
+	}
+	ms.open = nil
+}
+
+// resume restores the subscriptions at a new server, and announces changes to clients.
+func (ms *modernSubscriptions) resume(subscriptions []*modernRequest) {
+	for _, uri := range slices.Sorted(maps.Keys(ms.resources)) {
+		ms.sync(ms.resources[uri])
+	}
+	ms.announceAll(subscriptions, "the server is connected again")
 }
 
 // acknowledged returns the acknowledged subscriptions.
-func (t *ModernToLegacy) acknowledged() []*modernRequest {
-	return slices.DeleteFunc(slices.Clone(t.subscriptions), func(r *modernRequest) bool { return !r.subscription.acknowledged })
+func (ms *modernSubscriptions) acknowledged() []*modernRequest {
+	return slices.DeleteFunc(slices.Clone(ms.open), func(r *modernRequest) bool { return !r.subscription.acknowledged })
 }
 
 // announceAll announces changes of everything that is subscribed, because some may have been
 // missed.
-func (t *ModernToLegacy) announceAll(subscriptions []*modernRequest, rule string) {
+func (ms *modernSubscriptions) announceAll(subscriptions []*modernRequest, rule string) {
 	for _, r := range subscriptions {
 		l := r.subscription
 		if r.finished {
 			continue
 		}
 		for _, method := range l.lists.notifications() {
-			t.notifySubscriber(r, method, nil, rule)
+			ms.notify(r, method, nil, rule)
 		}
 		for _, uri := range l.uris {
-			t.notifySubscriber(r, mcp.NotificationResourceUpdated, uriParams(uri), rule)
+			ms.notify(r, mcp.NotificationResourceUpdated, uriParams(uri), rule)
 		}
 	}
 }

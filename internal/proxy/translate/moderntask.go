@@ -204,6 +204,7 @@ func (mt *modernTasks) remember(id string) *upstreamTask {
 	return task
 }
 
+// forget removes a task, its input requests and its waiters.
 func (mt *modernTasks) forget(id string) {
 	task := mt.byID[id]
 	delete(mt.byID, id)

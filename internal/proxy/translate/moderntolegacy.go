@@ -3,7 +3,6 @@ package translate
 import (
 	"bytes"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -20,17 +19,16 @@ import (
 // principals share a translator, and should use one for each [ClientKey].
 type ModernToLegacy struct {
 	*core
-	server    *legacyServer
-	requests  *modernRequests
-	handshake *modernHandshake
-	inputs    *modernInputs
-	calls     *modernCalls
-	rounds    *modernRounds
-
-	subscriptions []*modernRequest
-	resources     map[string]*resourceSubscription
+	// The parts. Each uses only parts above it.
+	server        *legacyServer
+	requests      *modernRequests
+	handshake     *modernHandshake
+	inputs        *modernInputs
+	calls         *modernCalls
+	rounds        *modernRounds
 	tools         *modernTools
 	tasks         *modernTasks
+	subscriptions *modernSubscriptions
 }
 
 var _ Translator = (*ModernToLegacy)(nil)
@@ -45,16 +43,16 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	inputs := newModernInputs(c)
 	calls := newModernCalls(c, handshake, inputs)
 	t := &ModernToLegacy{
-		core:      c,
-		server:    server,
-		requests:  requests,
-		handshake: handshake,
-		inputs:    inputs,
-		calls:     calls,
-		rounds:    newModernRounds(c, server, requests, inputs, calls),
-		resources: make(map[string]*resourceSubscription),
-		tasks:     newModernTasks(c, server, requests, handshake, inputs, calls),
-		tools:     newModernTools(c, handshake, calls),
+		core:          c,
+		server:        server,
+		requests:      requests,
+		handshake:     handshake,
+		inputs:        inputs,
+		calls:         calls,
+		rounds:        newModernRounds(c, server, requests, inputs, calls),
+		tasks:         newModernTasks(c, server, requests, handshake, inputs, calls),
+		subscriptions: newModernSubscriptions(c, server, requests, handshake, calls),
+		tools:         newModernTools(c, handshake, calls),
 	}
 	t.handshake.begin = t.startHandshake
 	return t
@@ -97,10 +95,7 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 		t.calls.lost(e, unsent, t.startCall)
 		t.tasks.reset()
 		t.tools.complete = false
-		for _, u := range t.resources {
-			u.reset()
-			t.syncResource(u)
-		}
+		t.subscriptions.lost()
 	})
 }
 
@@ -111,7 +106,7 @@ func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
 			return
 		}
 		t.handshake.down = false
-		if len(t.handshake.waiting) > 0 || len(t.subscriptions) > 0 {
+		if len(t.handshake.waiting) > 0 || len(t.subscriptions.open) > 0 {
 			t.startHandshake()
 		}
 	})
@@ -121,7 +116,7 @@ func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
 func (t *ModernToLegacy) NotificationsLost(now time.Time) []Out {
 	return t.step(now, func() {
 		if t.handshake.ready() {
-			t.announceAll(t.acknowledged(), "messages may have been missed")
+			t.subscriptions.announceAll(t.subscriptions.acknowledged(), "messages may have been missed")
 		}
 	})
 }
@@ -129,12 +124,7 @@ func (t *ModernToLegacy) NotificationsLost(now time.Time) []Out {
 // Close implements [Translator].
 func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
-		for _, r := range slices.Clone(t.subscriptions) {
-			if r.subscription.acknowledged {
-				t.endSubscription(r)
-			}
-		}
-		t.subscriptions = nil
+		t.subscriptions.close()
 		for _, key := range sortedKeys(t.requests.byKey) {
 			if r := t.requests.byKey[key]; r != nil {
 				if r.call != nil {
@@ -162,16 +152,6 @@ func (t *ModernToLegacy) InFlight() (requests, awaitingInput int) {
 	return len(t.requests.byKey), len(t.calls.awaiting)
 }
 
-// failWaiting fails the requests that wait for the handshake.
-func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
-	for _, w := range t.handshake.waiting.take() {
-		if c := w.req.call; c != nil && c.req == w.req {
-			t.calls.release(c)
-		}
-		t.requests.fail(w.req, e, "initialize")
-	}
-}
-
 // startHandshake begins the handshake with the server.
 func (t *ModernToLegacy) startHandshake() {
 	t.calls.call(mcp.MethodInitialize, t.handshake.start(), "_meta → initialize", t.initialized)
@@ -188,19 +168,29 @@ func (t *ModernToLegacy) initialized(o outcome) {
 		t.startHandshake()
 	case e != nil:
 		t.failWaiting(e)
-		if len(t.subscriptions) > 0 { // they wait for the server
+		if len(t.subscriptions.open) > 0 { // they wait for the server
 			t.timers.stop(t.handshake.retry)
 			t.handshake.retry = t.after(maxBackoff, func() {
-				if t.handshake.phase == uninitialized && !t.handshake.down && len(t.subscriptions) > 0 {
+				if t.handshake.phase == uninitialized && !t.handshake.down && len(t.subscriptions.open) > 0 {
 					t.startHandshake()
 				}
 			})
 		}
 	default:
 		t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
-		acknowledged := t.acknowledged()
+		acknowledged := t.subscriptions.acknowledged()
 		t.handshake.waiting.run()
-		t.resumeSubscriptions(acknowledged)
+		t.subscriptions.resume(acknowledged)
+	}
+}
+
+// failWaiting fails the requests that wait for the handshake.
+func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
+	for _, w := range t.handshake.waiting.take() {
+		if c := w.req.call; c != nil && c.req == w.req {
+			t.calls.release(c)
+		}
+		t.requests.fail(w.req, e, "initialize")
 	}
 }
 
@@ -226,12 +216,13 @@ func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 	}
 }
 
+// serve handles a request by its method.
 func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 	switch r.method {
 	case mcp.MethodDiscover:
 		t.handshake.whenReady(r, func() { t.requests.respond(r, t.handshake.discoverResult(), "initialize → server/discover") })
 	case mcp.MethodSubscriptionsListen:
-		t.subscribe(r, m)
+		t.subscriptions.subscribe(r, m)
 	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
 		t.tasks.serve(r, m)
 	default:
@@ -265,67 +256,6 @@ func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
 	}
 	r.call = c
 	t.handshake.whenReady(r, func() { t.startCall(c) })
-}
-
-// legacyParams removes the members of the modern era and the progress token from params. It returns
-// nil if nothing is left.
-func legacyParams(params []byte, method string) []byte {
-	input := era.AllowsInput(method)
-	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-		switch {
-		case m.KeyIs("_meta") && era.IsObject(m.Value()):
-			return withoutMembers(m.Value(), mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken)
-		case input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")), method == mcp.MethodToolsCall && m.KeyIs("task"):
-			return nil
-		}
-		return m.Value()
-	}, nil)
-	if string(params) == "{}" {
-		return nil
-	}
-	return params
-}
-
-func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte, stream uint64) {
-	switch string(m.Method) {
-	case mcp.NotificationCancelled:
-		id, reason, _ := era.Cancellation{}.Target(m)
-		if r := t.requests.byKey[requestKey{stream, id.Key()}]; id != nil && r != nil {
-			t.cancel(r, reason)
-			return
-		}
-		t.drop("nothing to cancel")
-	case mcp.NotificationInitialized, mcp.NotificationRootsChanged, mcp.NotificationProgress:
-		t.drop("modern clients do not send this")
-	default:
-		if isProtocolNotification(string(m.Method)) {
-			t.drop("modern clients must not send this")
-			return
-		}
-		if !t.handshake.ready() {
-			t.drop("the server has not completed the handshake")
-			return
-		}
-		msg := bytes.Clone(frame)
-		if meta := era.Lookup(m.Params, "_meta"); era.IsObject(meta) {
-			msg = jsonrpc.AppendNotification(nil, string(m.Method), legacyParams(m.Params, ""))
-		}
-		t.emit(Out{To: Upstream, Message: msg, Method: string(m.Method)})
-	}
-}
-
-// cancel gives up a request. It gets no response.
-func (t *ModernToLegacy) cancel(r *modernRequest, reason string) {
-	if reason == "" {
-		reason = "the client cancelled"
-	}
-	if r.subscription != nil {
-		t.unsubscribe(r)
-	}
-	if c := r.call; c != nil {
-		t.calls.cancel(c, reason)
-	}
-	t.requests.finish(r)
 }
 
 // startCall starts a client request, after the client has answered unclaimed server requests.
@@ -392,20 +322,14 @@ func (t *ModernToLegacy) handleOutcome(c *modernCall, o outcome) {
 	t.deliverOrKeep(c, o)
 }
 
-// keepOutcome stores a response for a client that is away.
-func (t *ModernToLegacy) keepOutcome(c *modernCall, o outcome) {
-	if o.result != nil {
-		o.result = bytes.Clone(o.result)
+// deliverOrKeep answers the client with the server's response, or keeps it until the client is
+// back.
+func (t *ModernToLegacy) deliverOrKeep(c *modernCall, o outcome) {
+	if c.req == nil { // the client is away
+		t.keepOutcome(c, o)
+		return
 	}
-	if n := len(o.result); !t.reserve(n) {
-		o = outcome{err: errOverloaded}
-	} else {
-		c.size += n
-	}
-	o.cause = t.cause
-	c.outcome = &o
-	t.drop("kept until the client has responded")
-	t.calls.reassignAll(c)
+	t.deliver(c, o)
 }
 
 // deliver answers the client with the server's response.
@@ -433,6 +357,115 @@ func (t *ModernToLegacy) deliver(c *modernCall, o outcome) {
 		result = t.tools.learnList(c.params, result)
 	}
 	t.requests.respond(r, result, "+ resultType", o.cause)
+}
+
+// keepOutcome stores a response for a client that is away.
+func (t *ModernToLegacy) keepOutcome(c *modernCall, o outcome) {
+	if o.result != nil {
+		o.result = bytes.Clone(o.result)
+	}
+	if n := len(o.result); !t.reserve(n) {
+		o = outcome{err: errOverloaded}
+	} else {
+		c.size += n
+	}
+	o.cause = t.cause
+	c.outcome = &o
+	t.drop("kept until the client has responded")
+	t.calls.reassignAll(c)
+}
+
+// continueCall continues a call whose client is back.
+func (t *ModernToLegacy) continueCall(c *modernCall) {
+	switch {
+	case c.outcome != nil:
+		inputs := c.unsentInputs
+		c.unsentInputs = nil
+		for _, q := range inputs {
+			if q.guessed {
+				c.unsentInputs = append(c.unsentInputs, q) // they may move to other calls
+			} else {
+				t.inputs.cancel(q)
+			}
+		}
+		t.deliver(c, *c.outcome)
+	case c.declined:
+		r := c.req
+		t.calls.release(c)
+		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires the user to open a page, which the user declined"), "refused")
+	case len(c.unsentInputs) > 0:
+		t.calls.claim(c)
+		t.rounds.send(c)
+	case c.sendAfterInput:
+		t.handshake.whenReady(c.req, func() { t.startCall(c) })
+	case c.id == 0: // the server and the call are lost
+		t.deliver(c, outcome{err: internalError("the session with the server was lost before the client's retry")})
+	default:
+		if t.calls.claim(c); len(c.unsentInputs) > 0 {
+			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, c.gather)
+		}
+	}
+}
+
+// legacyParams removes the members of the modern era and the progress token from params. It returns
+// nil if nothing is left.
+func legacyParams(params []byte, method string) []byte {
+	input := era.AllowsInput(method)
+	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		switch {
+		case m.KeyIs("_meta") && era.IsObject(m.Value()):
+			return withoutMembers(m.Value(), mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken)
+		case input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")), method == mcp.MethodToolsCall && m.KeyIs("task"):
+			return nil
+		}
+		return m.Value()
+	}, nil)
+	if string(params) == "{}" {
+		return nil
+	}
+	return params
+}
+
+func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte, stream uint64) {
+	switch string(m.Method) {
+	case mcp.NotificationCancelled:
+		id, reason, _ := era.Cancellation{}.Target(m)
+		if r := t.requests.byKey[requestKey{stream, id.Key()}]; id != nil && r != nil {
+			t.cancel(r, reason)
+			return
+		}
+		t.drop("nothing to cancel")
+	case mcp.NotificationInitialized, mcp.NotificationRootsChanged, mcp.NotificationProgress:
+		t.drop("modern clients do not send this")
+	default:
+		if isProtocolNotification(string(m.Method)) {
+			t.drop("modern clients must not send this")
+			return
+		}
+		if !t.handshake.ready() {
+			t.drop("the server has not completed the handshake")
+			return
+		}
+		msg := bytes.Clone(frame)
+		if meta := era.Lookup(m.Params, "_meta"); era.IsObject(meta) {
+			msg = jsonrpc.AppendNotification(nil, string(m.Method), legacyParams(m.Params, ""))
+		}
+		t.emit(Out{To: Upstream, Message: msg, Method: string(m.Method)})
+	}
+}
+
+// cancel gives up a request. It gets no response.
+func (t *ModernToLegacy) cancel(r *modernRequest, reason string) {
+	if reason == "" {
+		reason = "the client cancelled"
+	}
+	if r.subscription != nil {
+		t.subscriptions.unsubscribe(r)
+	}
+	if c := r.call; c != nil {
+		t.calls.cancel(c, reason)
+	}
+	t.requests.finish(r)
 }
 
 func (t *ModernToLegacy) fromUpstream(frame []byte, call int64) {
@@ -471,6 +504,24 @@ func (t *ModernToLegacy) handleUpstream(m *jsonrpc.Message, frame []byte, call i
 	}
 }
 
+// upstreamRequest handles a request of the server.
+func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
+	if string(m.Method) == mcp.MethodPing {
+		t.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, m.ID, []byte("{}")), Rule: "ping answered here"})
+		return
+	}
+	q, task := t.inputs.add(m)
+	switch {
+	case q == nil:
+	case task != "" && t.calls.hidden[task] != nil:
+		t.calls.attach(q, t.calls.hidden[task])
+	case task != "" && len(task) <= maxTaskID && t.server.hasTasks():
+		t.tasks.attach(q, t.tasks.remember(task))
+	default:
+		t.calls.assign(q, call)
+	}
+}
+
 func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, call int64) {
 	switch string(m.Method) {
 	case mcp.NotificationProgress:
@@ -481,9 +532,9 @@ func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 		t.inputs.canceled(m)
 	case mcp.NotificationToolsChanged:
 		t.tools.complete = false
-		t.upstreamChanged(m)
+		t.subscriptions.forward(m)
 	case mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
-		t.upstreamChanged(m)
+		t.subscriptions.forward(m)
 	case mcp.NotificationElicitationComplete:
 		t.drop("modern clients retry on their own")
 	case mcp.NotificationTaskStatus:
@@ -503,63 +554,4 @@ func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 		}
 		t.emit(o)
 	}
-}
-
-// upstreamRequest handles a request of the server.
-func (t *ModernToLegacy) upstreamRequest(m *jsonrpc.Message, call int64) {
-	if string(m.Method) == mcp.MethodPing {
-		t.emit(Out{To: Upstream, Message: jsonrpc.AppendResult(nil, m.ID, []byte("{}")), Rule: "ping answered here"})
-		return
-	}
-	q, task := t.inputs.add(m)
-	switch {
-	case q == nil:
-	case task != "" && t.calls.hidden[task] != nil:
-		t.calls.attach(q, t.calls.hidden[task])
-	case task != "" && len(task) <= maxTaskID && t.server.hasTasks():
-		t.tasks.attach(q, t.tasks.remember(task))
-	default:
-		t.calls.assign(q, call)
-	}
-}
-
-// continueCall continues a call whose client is back.
-func (t *ModernToLegacy) continueCall(c *modernCall) {
-	switch {
-	case c.outcome != nil:
-		inputs := c.unsentInputs
-		c.unsentInputs = nil
-		for _, q := range inputs {
-			if q.guessed {
-				c.unsentInputs = append(c.unsentInputs, q) // they may move to other calls
-			} else {
-				t.inputs.cancel(q)
-			}
-		}
-		t.deliver(c, *c.outcome)
-	case c.declined:
-		r := c.req
-		t.calls.release(c)
-		t.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the server requires the user to open a page, which the user declined"), "refused")
-	case len(c.unsentInputs) > 0:
-		t.calls.claim(c)
-		t.rounds.send(c)
-	case c.sendAfterInput:
-		t.handshake.whenReady(c.req, func() { t.startCall(c) })
-	case c.id == 0: // the server and the call are lost
-		t.deliver(c, outcome{err: internalError("the session with the server was lost before the client's retry")})
-	default:
-		if t.calls.claim(c); len(c.unsentInputs) > 0 {
-			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, func() { t.rounds.send(c) })
-		}
-	}
-}
-
-// deliverOrKeep answers the client with the server's response, or keeps it until the client is back.
-func (t *ModernToLegacy) deliverOrKeep(c *modernCall, o outcome) {
-	if c.req == nil { // the client is away
-		t.keepOutcome(c, o)
-		return
-	}
-	t.deliver(c, o)
 }

@@ -11,7 +11,8 @@ import (
 // maxToolPages limits the pages of tools/list that are read to learn about task support.
 const maxToolPages = 64
 
-// A modernTools holds the task support of the legacy server's tools. Modern tools do not declare it.
+// A modernTools holds the task support of the legacy server's tools. Modern tools do not declare
+// it.
 type modernTools struct {
 	*core
 	handshake *modernHandshake
