@@ -81,12 +81,11 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 // UpstreamReady implements [Translator].
 func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
 	return t.step(now, func() {
-		if !t.calls.down {
-			return
+		if t.calls.down {
+			t.calls.down = false
+			t.calls.release()
+			t.subscription.renew()
 		}
-		t.calls.down = false
-		t.calls.release()
-		t.subscription.renew()
 	})
 }
 

@@ -115,6 +115,38 @@ func newModernCalls(c *core, h *modernHandshake, inputs *modernInputs) *modernCa
 	}
 }
 
+// newCall returns a call that forwards a client request. It has no id yet.
+func (mc *modernCalls) newCall(r *modernRequest, m *jsonrpc.Message) *modernCall {
+	c := &modernCall{method: r.method, upstreamMethod: r.method, req: r, params: legacyParams(m.Params, r.method)}
+	if era.AllowsInput(r.method) {
+		mc.lastNumber++
+		c.number = mc.lastNumber
+	}
+	if r.method == mcp.MethodToolsCall {
+		c.tool = era.LookupString(m.Params, "name")
+	}
+	return c
+}
+
+// legacyParams removes the members of the modern era and the progress token from params. It returns
+// nil if nothing is left.
+func legacyParams(params []byte, method string) []byte {
+	input := era.AllowsInput(method)
+	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
+		switch {
+		case m.KeyIs("_meta") && era.IsObject(m.Value()):
+			return withoutMembers(m.Value(), mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken)
+		case input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")), method == mcp.MethodToolsCall && m.KeyIs("task"):
+			return nil
+		}
+		return m.Value()
+	}, nil)
+	if string(params) == "{}" {
+		return nil
+	}
+	return params
+}
+
 // call sends the server a request of the translator.
 func (mc *modernCalls) call(method string, params []byte, rule string, done func(o outcome)) *modernCall {
 	c := &modernCall{method: method, upstreamMethod: method, params: params, done: done}

@@ -238,21 +238,13 @@ func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 
 // forward sends a request to the server.
 func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
-	c := &modernCall{method: r.method, upstreamMethod: r.method, req: r}
+	c := t.calls.newCall(r, m)
 	c.done = func(o outcome) { t.handleOutcome(c, o) }
 	c.gather = func() { t.rounds.send(c) }
-	c.params = legacyParams(m.Params, r.method)
-	if era.AllowsInput(r.method) {
-		t.calls.lastNumber++
-		c.number = t.calls.lastNumber
-	}
 	if c.size = len(c.params); !t.reserve(c.size) {
 		c.size = 0
 		t.requests.fail(r, errOverloaded, "refused")
 		return
-	}
-	if r.method == mcp.MethodToolsCall {
-		c.tool = era.LookupString(m.Params, "name")
 	}
 	r.call = c
 	t.handshake.whenReady(r, func() { t.startCall(c) })
@@ -405,25 +397,6 @@ func (t *ModernToLegacy) continueCall(c *modernCall) {
 			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, c.gather)
 		}
 	}
-}
-
-// legacyParams removes the members of the modern era and the progress token from params. It returns
-// nil if nothing is left.
-func legacyParams(params []byte, method string) []byte {
-	input := era.AllowsInput(method)
-	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-		switch {
-		case m.KeyIs("_meta") && era.IsObject(m.Value()):
-			return withoutMembers(m.Value(), mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken)
-		case input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")), method == mcp.MethodToolsCall && m.KeyIs("task"):
-			return nil
-		}
-		return m.Value()
-	}, nil)
-	if string(params) == "{}" {
-		return nil
-	}
-	return params
 }
 
 func (t *ModernToLegacy) downstreamNotification(m *jsonrpc.Message, frame []byte, stream uint64) {
