@@ -44,15 +44,16 @@
 //
 // # Parts
 //
-// A translator dispatches messages to parts, each of which owns its state and is one file. The names
-// of parts and files begin with the era of the client. In the order of construction:
+// A translator dispatches messages to parts. Each part owns its state and is
+// one file. Names of parts and files begin with the era of the client. In the
+// order of construction:
 //
-//	LegacyToModern  handshake, inputs, requests, calls, subscription, tasks
-//	ModernToLegacy  server, requests, handshake, inputs, calls, rounds, tools, tasks, subscriptions
+//	LegacyToModern: handshake, inputs, requests, calls, subscription, tasks
+//	ModernToLegacy: requests, handshake, inputs, calls, rounds, tools, tasks, subscriptions
 //
-// A part uses only parts constructed before it. What it needs from a later one, or from the
-// translator, it gets as a function. All parts share the core: the output of the current step, the
-// timers and the count of stored bytes.
+// A part uses only parts that are constructed before it. What it needs from a
+// later part, or from the translator, it gets as a function. All parts share
+// the core: the output of the step, the timers and the count of stored bytes.
 //
 // # Limits
 //

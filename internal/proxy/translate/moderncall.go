@@ -46,9 +46,8 @@ type modernCall struct {
 	sentInputs   []*serverRequest
 	// inputCount counts the input requests so far.
 	inputCount int
-	// gatherTimer collects input requests for one round. gather then sends them.
+	// gatherTimer collects input requests for one round.
 	gatherTimer *timer
-	gather      func()
 	// The next three are set while the client is away.
 	reassignTimer *timer
 	timeout       *timer
@@ -94,6 +93,8 @@ type modernCalls struct {
 	*core
 	handshake *modernHandshake
 	inputs    *modernInputs
+	// sendInputs sends the client the unsent input requests of a call.
+	sendInputs func(c *modernCall)
 
 	byID    map[int64]*modernCall
 	byToken map[int64]*modernCall
@@ -285,7 +286,8 @@ func (mc *modernCalls) cancelAll(reason string) {
 		mc.cancel(mc.awaiting[n], reason)
 	}
 	for _, id := range slices.Sorted(maps.Keys(mc.byID)) {
-		// tasks/cancel was sent for the same reason. A call that becomes a task must not be canceled.
+		// tasks/cancel was sent for the same reason. A call that becomes a task must not be
+		// canceled.
 		if c := mc.byID[id]; c.upstreamMethod != mcp.MethodTasksCancel && c.taskParam == nil {
 			mc.cancelUpstream(id, c.upstreamMethod, reason)
 		}
@@ -413,8 +415,13 @@ func (mc *modernCalls) attach(q *serverRequest, c *modernCall) {
 	c.addInput(q)
 	mc.drop("waits for other input requests")
 	if c.req != nil && len(c.unsentInputs) == 1 {
-		c.gatherTimer = mc.after(mc.opts.Limits.GatherDelay, c.gather)
+		mc.gather(c)
 	}
+}
+
+// gather waits for more input requests of a call before it sends them.
+func (mc *modernCalls) gather(c *modernCall) {
+	c.gatherTimer = mc.after(mc.opts.Limits.GatherDelay, func() { mc.sendInputs(c) })
 }
 
 // claim gives the unclaimed server requests to a call.

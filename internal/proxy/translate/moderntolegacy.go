@@ -55,6 +55,7 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 		tools:         newModernTools(c, handshake, calls),
 	}
 	t.handshake.begin = t.startHandshake
+	t.calls.sendInputs = t.rounds.send
 	return t
 }
 
@@ -240,7 +241,6 @@ func (t *ModernToLegacy) serve(r *modernRequest, m *jsonrpc.Message) {
 func (t *ModernToLegacy) forward(r *modernRequest, m *jsonrpc.Message) {
 	c := t.calls.newCall(r, m)
 	c.done = func(o outcome) { t.handleOutcome(c, o) }
-	c.gather = func() { t.rounds.send(c) }
 	if c.size = len(c.params); !t.reserve(c.size) {
 		c.size = 0
 		t.requests.fail(r, errOverloaded, "refused")
@@ -394,7 +394,7 @@ func (t *ModernToLegacy) continueCall(c *modernCall) {
 		t.deliver(c, outcome{err: internalError("the session with the server was lost before the client's retry")})
 	default:
 		if t.calls.claim(c); len(c.unsentInputs) > 0 {
-			c.gatherTimer = t.after(t.opts.Limits.GatherDelay, c.gather)
+			t.calls.gather(c)
 		}
 	}
 }
