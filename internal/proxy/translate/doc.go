@@ -44,8 +44,8 @@
 //
 // # Parts
 //
-// A translator dispatches messages to parts. Each part owns its state and is
-// one file. Names of parts and files begin with the era of the client. In the
+// A translator dispatches messages to parts. Each part is one file, and only its
+// methods change its state. Names of parts and files begin with the era of the client. In the
 // order of construction:
 //
 //	LegacyToModern: handshake, inputs, requests, calls, subscription, tasks

@@ -58,6 +58,9 @@ func (lc *legacyCalls) queueIfNotReady(r *legacyRequest, do func()) bool {
 	return true
 }
 
+// hold queues requests until release.
+func (lc *legacyCalls) hold() { lc.held = true }
+
 // release ends the hold on requests.
 func (lc *legacyCalls) release() {
 	lc.held = false
@@ -91,6 +94,16 @@ func (lc *legacyCalls) lost(e *jsonrpc.Error, unsent []int64) {
 		}
 		lc.fail(id, e)
 	}
+}
+
+// reconnected runs the queued requests on the next connection. It reports if the server was lost.
+func (lc *legacyCalls) reconnected() bool {
+	if !lc.down {
+		return false
+	}
+	lc.down = false
+	lc.release()
+	return true
 }
 
 // failQueue fails the queued requests.

@@ -2,7 +2,9 @@ package translate
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"mcpwire/internal/era"
@@ -139,6 +141,15 @@ func (lr *legacyRequests) streamClosed(stream uint64) {
 			r.batch.stream = 0
 		}
 	}
+}
+
+// all returns the pending requests in the order of their keys.
+func (lr *legacyRequests) all() []*legacyRequest {
+	var all []*legacyRequest
+	for _, key := range slices.Sorted(maps.Keys(lr.byKey)) {
+		all = append(all, lr.byKey[key])
+	}
+	return all
 }
 
 // awaitingInput returns the number of requests that wait for input from the client.

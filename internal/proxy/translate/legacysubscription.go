@@ -191,7 +191,7 @@ func (ls *legacySubscription) announceAll(changed lists, accepted map[string]boo
 func (ls *legacySubscription) start() {
 	ls.renew()
 	if ls.pending != 0 && ls.current == 0 && ls.startTimer == nil {
-		ls.calls.held = true
+		ls.calls.hold()
 		ls.startTimer = ls.after(firstSubscriptionTimeout, ls.started)
 	}
 }

@@ -426,6 +426,13 @@ func (lt *legacyTasks) cancelInput(id string) {
 	}
 }
 
+// cancelInputs cancels the input requests of all tasks that the client polls.
+func (lt *legacyTasks) cancelInputs() {
+	for _, id := range slices.Sorted(maps.Keys(lt.polled)) {
+		lt.cancelInput(id)
+	}
+}
+
 // adoptInput moves the input requests of a task to its tasks/result request. It returns their keys.
 func (lt *legacyTasks) adoptInput(r *legacyRequest, id string) (sent map[string]struct{}) {
 	input := lt.polled[id]

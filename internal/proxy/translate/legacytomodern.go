@@ -2,9 +2,7 @@ package translate
 
 import (
 	"bytes"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"mcpwire/internal/era"
@@ -81,9 +79,7 @@ func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 // UpstreamReady implements [Translator].
 func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
 	return t.step(now, func() {
-		if t.calls.down {
-			t.calls.down = false
-			t.calls.release()
+		if t.calls.reconnected() {
 			t.subscription.renew()
 		}
 	})
@@ -96,15 +92,11 @@ func (t *LegacyToModern) NotificationsLost(time.Time) []Out { return nil }
 // Close implements [Translator].
 func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
-		for _, key := range slices.Sorted(maps.Keys(t.requests.byKey)) {
-			if r := t.requests.byKey[key]; r != nil {
-				t.tasks.abandon(r, "the session has ended")
-				t.requests.fail(r, e, "")
-			}
+		for _, r := range t.requests.all() {
+			t.tasks.abandon(r, "the session has ended")
+			t.requests.fail(r, e, "")
 		}
-		for _, id := range slices.Sorted(maps.Keys(t.tasks.polled)) {
-			t.tasks.cancelInput(id)
-		}
+		t.tasks.cancelInputs()
 		t.calls.cancelAll("the session has ended")
 	})
 	t.closed = true

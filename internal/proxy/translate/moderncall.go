@@ -318,6 +318,46 @@ func (mc *modernCalls) abandonTask(c *modernCall) {
 	mc.emit(Out{To: Upstream, Call: id, Withdraw: true})
 }
 
+// await keeps a call whose client is away. Above the limit, it cancels the call that waits longest.
+func (mc *modernCalls) await(c *modernCall) {
+	if len(mc.awaiting) >= mc.opts.Limits.AwaitingInput {
+		var oldest *modernCall
+		for _, one := range mc.awaiting {
+			if oldest == nil || one.timeout.at.Before(oldest.timeout.at) || one.timeout.at.Equal(oldest.timeout.at) && one.number < oldest.number {
+				oldest = one
+			}
+		}
+		mc.cancel(oldest, "too many clients did not send the retry")
+	}
+	mc.awaiting[c.number] = c
+	c.timeout = mc.after(mc.opts.Limits.InputTimeout, func() { mc.cancel(c, "the client did not send the retry") })
+	mc.scheduleReassign(c)
+}
+
+// scheduleReassign runs reassignAll regularly while the client of a call is away.
+func (mc *modernCalls) scheduleReassign(c *modernCall) {
+	c.reassignTimer = mc.after(max(mc.opts.Limits.InputTimeout/5, time.Second), func() {
+		mc.reassignAll(c)
+		mc.scheduleReassign(c)
+	})
+}
+
+// resume gives a call whose client is back the client's next request.
+func (mc *modernCalls) resume(c *modernCall, r *modernRequest) {
+	delete(mc.awaiting, c.number)
+	mc.timers.stop(c.timeout)
+	mc.timers.stop(c.reassignTimer)
+	c.req, r.call = r, c
+}
+
+// hide makes a call wait for the result of a task that it became, unknown to the client.
+func (mc *modernCalls) hide(c *modernCall, task string) {
+	c.hiddenTaskID, c.upstreamMethod, c.taskParam = task, mcp.MethodTasksResult, nil
+	c.params = taskParams(task)
+	mc.hidden[task] = c
+	mc.send(c, "task → tasks/result")
+}
+
 // assign chooses the call that takes a server request to its client: the call on whose stream it
 // came, or else one of the pending calls. Nothing says which one it belongs to, so they take turns:
 // the one with the fewest input requests, and of these the latest. If none can, the request waits
@@ -340,16 +380,11 @@ func (mc *modernCalls) assign(q *serverRequest, call int64) {
 		mc.inputs.reject(q, q.Refusal("the client has not declared "+missing))
 		return
 	}
-	mc.inputs.unclaimed = append(mc.inputs.unclaimed, q)
 	wait := mc.opts.Limits.InputTimeout
 	if len(mc.awaiting) == 0 {
 		wait = min(wait, unclaimedTimeout)
 	}
-	q.timeout = mc.after(wait, func() {
-		mc.inputs.removeUnclaimed(q)
-		mc.inputs.reject(q, q.Refusal("a modern client can only be sent input requests during a request, and it had none in flight"))
-	})
-	mc.drop("waits for a request of the client")
+	mc.inputs.addUnclaimed(q, wait)
 }
 
 // candidate returns the call to take a server request, and how many calls could.
@@ -383,10 +418,9 @@ func (mc *modernCalls) cannotAsk(q *serverRequest, c *modernCall) string {
 // reassign moves a server request to another call.
 func (mc *modernCalls) reassign(q *serverRequest) {
 	q.notFor, q.call = q.call, nil
-	if q.id == nil || mc.inputs.pending[q.id.Key()] != q {
-		return
+	if mc.inputs.isPending(q) {
+		mc.assign(q, 0)
 	}
-	mc.assign(q, 0)
 }
 
 // reassignAll moves the server requests of a call, whose client is away or that has a response, to

@@ -131,6 +131,33 @@ func (h *modernHandshake) lost() {
 	h.down, h.phase, h.logLevel = true, uninitialized, mcp.LevelNone
 }
 
+// retryIf begins the handshake again after some time, if wanted reports true then.
+func (h *modernHandshake) retryIf(wanted func() bool) {
+	h.timers.stop(h.retry)
+	h.retry = h.after(maxBackoff, func() {
+		if h.phase == uninitialized && !h.down && wanted() {
+			h.begin()
+		}
+	})
+}
+
+// lowerLevel reports if the server must be sent a log level that a request wants. It then counts as
+// sent.
+func (h *modernHandshake) lowerLevel(level mcp.LoggingLevel) bool {
+	if level == mcp.LevelNone || h.logLevel != mcp.LevelNone && level >= h.logLevel || era.Lookup(h.server.caps, "logging") == nil {
+		return false
+	}
+	h.logLevel = level
+	return true
+}
+
+// reconnected reports if the server was lost, and notes that it is back.
+func (h *modernHandshake) reconnected() bool {
+	lost := h.down
+	h.down = false
+	return lost
+}
+
 // discoverResult returns the result of server/discover.
 func (h *modernHandshake) discoverResult() []byte {
 	result := mcp.AppendRevisions([]byte(`{"supportedVersions":`), h.opts.Supported)

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"bytes"
+	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -90,6 +91,16 @@ func (mi *modernInputs) add(m *jsonrpc.Message) (q *serverRequest, task string) 
 	return q, task
 }
 
+// addUnclaimed keeps a server request without a call for at most wait.
+func (mi *modernInputs) addUnclaimed(q *serverRequest, wait time.Duration) {
+	mi.unclaimed = append(mi.unclaimed, q)
+	q.timeout = mi.after(wait, func() {
+		mi.removeUnclaimed(q)
+		mi.reject(q, q.Refusal("a modern client can only be sent input requests during a request, and it had none in flight"))
+	})
+	mi.drop("waits for a request of the client")
+}
+
 // removeUnclaimed removes a server request from the unclaimed ones.
 func (mi *modernInputs) removeUnclaimed(q *serverRequest) {
 	mi.timers.stop(q.timeout)
@@ -101,9 +112,14 @@ func (mi *modernInputs) removeUnclaimed(q *serverRequest) {
 	}
 }
 
+// isPending reports if a server request has no response yet.
+func (mi *modernInputs) isPending(q *serverRequest) bool {
+	return q.id != nil && mi.pending[q.id.Key()] == q
+}
+
 // remove removes a server request from the pending ones.
 func (mi *modernInputs) remove(q *serverRequest) {
-	if q.id != nil && mi.pending[q.id.Key()] == q {
+	if mi.isPending(q) {
 		delete(mi.pending, q.id.Key())
 		mi.reserved -= q.size
 	}

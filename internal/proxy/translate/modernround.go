@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
-	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -99,32 +98,8 @@ func (mr *modernRounds) send(c *modernCall) {
 	result = jsonwire.AppendQuote(append(result, `},"requestState":`...), state)
 	result = append(result, `,"resultType":"`+mcp.ResultTypeInputRequired+`"`...)
 	result = mr.server.appendInfo(result)
-	mr.await(c)
+	mr.calls.await(c)
 	mr.requests.sendResult(r, append(result, '}'), c.sentInputs[0].Method+" → input_required", of...)
-}
-
-// await keeps a call whose client is away. Above the limit, it cancels the call that waits longest.
-func (mr *modernRounds) await(c *modernCall) {
-	if len(mr.calls.awaiting) >= mr.opts.Limits.AwaitingInput {
-		var oldest *modernCall
-		for _, one := range mr.calls.awaiting {
-			if oldest == nil || one.timeout.at.Before(oldest.timeout.at) || one.timeout.at.Equal(oldest.timeout.at) && one.number < oldest.number {
-				oldest = one
-			}
-		}
-		mr.calls.cancel(oldest, "too many clients did not send the retry")
-	}
-	mr.calls.awaiting[c.number] = c
-	c.timeout = mr.after(mr.opts.Limits.InputTimeout, func() { mr.calls.cancel(c, "the client did not send the retry") })
-	mr.scheduleReassign(c)
-}
-
-// scheduleReassign runs reassignAll regularly while the client of a call is away.
-func (mr *modernRounds) scheduleReassign(c *modernCall) {
-	c.reassignTimer = mr.after(max(mr.opts.Limits.InputTimeout/5, time.Second), func() {
-		mr.calls.reassignAll(c)
-		mr.scheduleReassign(c)
-	})
 }
 
 var errRequestState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: params.requestState is not valid for this request, or has expired: " +
@@ -155,10 +130,7 @@ func (mr *modernRounds) resume(r *modernRequest, m *jsonrpc.Message, state []byt
 		}
 		given[q] = v
 	}
-	delete(mr.calls.awaiting, c.number)
-	mr.timers.stop(c.timeout)
-	mr.timers.stop(c.reassignTimer)
-	c.req, r.call = r, c
+	mr.calls.resume(c, r)
 	inputs := c.sentInputs
 	c.sentInputs = nil
 	for _, q := range inputs {

@@ -300,10 +300,7 @@ func (mt *modernTasks) hide(c *modernCall, result []byte) *jsonrpc.Error {
 	if mt.calls.hidden[id] != nil || id == "" || len(id) > maxTaskID {
 		return internalError("the server created a task without a unique id")
 	}
-	c.hiddenTaskID, c.upstreamMethod, c.taskParam = id, mcp.MethodTasksResult, nil
-	c.params = taskParams(id)
-	mt.calls.hidden[id] = c
-	mt.calls.send(c, "task → tasks/result")
+	mt.calls.hide(c, id)
 	if task := mt.byID[id]; task != nil { // it already sent requests
 		for _, key := range slices.Sorted(maps.Keys(task.inputs)) {
 			q := task.inputs[key]

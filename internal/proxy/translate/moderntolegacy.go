@@ -95,7 +95,7 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 		t.inputs.removeAll()
 		t.calls.lost(e, unsent, t.startCall)
 		t.tasks.reset()
-		t.tools.complete = false
+		t.tools.changed()
 		t.subscriptions.lost()
 	})
 }
@@ -103,11 +103,7 @@ func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ..
 // UpstreamReady implements [Translator].
 func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
 	return t.step(now, func() {
-		if !t.handshake.down {
-			return
-		}
-		t.handshake.down = false
-		if len(t.handshake.waiting) > 0 || len(t.subscriptions.open) > 0 {
+		if t.handshake.reconnected() && (len(t.handshake.waiting) > 0 || len(t.subscriptions.open) > 0) {
 			t.startHandshake()
 		}
 	})
@@ -169,13 +165,9 @@ func (t *ModernToLegacy) initialized(o outcome) {
 		t.startHandshake()
 	case e != nil:
 		t.failWaiting(e)
-		if len(t.subscriptions.open) > 0 { // they wait for the server
-			t.timers.stop(t.handshake.retry)
-			t.handshake.retry = t.after(maxBackoff, func() {
-				if t.handshake.phase == uninitialized && !t.handshake.down && len(t.subscriptions.open) > 0 {
-					t.startHandshake()
-				}
-			})
+		wanted := func() bool { return len(t.subscriptions.open) > 0 } // they wait for the server
+		if wanted() {
+			t.handshake.retryIf(wanted)
 		}
 	default:
 		t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
@@ -271,8 +263,7 @@ func (t *ModernToLegacy) startCall(c *modernCall) {
 func (t *ModernToLegacy) setLevelAndSend(c *modernCall) {
 	c.sendAfterInput = false
 	r := c.req
-	if r != nil && r.logLevel != mcp.LevelNone && (t.handshake.logLevel == mcp.LevelNone || r.logLevel < t.handshake.logLevel) && era.Lookup(t.server.caps, "logging") != nil {
-		t.handshake.logLevel = r.logLevel
+	if r != nil && t.handshake.lowerLevel(r.logLevel) {
 		params := append(jsonwire.AppendQuote([]byte(`{"level":`), r.logLevel.String()), '}')
 		t.calls.call(mcp.MethodSetLevel, params, "logLevel → logging/setLevel", func(outcome) {
 			t.calls.whenReady(c, func() { t.setLevelAndSend(c) }) // the server may be lost
@@ -504,7 +495,7 @@ func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, 
 	case mcp.NotificationCancelled:
 		t.inputs.canceled(m)
 	case mcp.NotificationToolsChanged:
-		t.tools.complete = false
+		t.tools.changed()
 		t.subscriptions.forward(m)
 	case mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
 		t.subscriptions.forward(m)

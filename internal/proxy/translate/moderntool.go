@@ -97,6 +97,9 @@ func (mt *modernTools) learn(result []byte) []byte {
 	}, nil)
 }
 
+// changed notes that the list must be read again.
+func (mt *modernTools) changed() { mt.complete = false }
+
 // setTaskParam makes a call a task if the tool requires it, or allows it and the client knows
 // tasks.
 func (mt *modernTools) setTaskParam(c *modernCall) {
