@@ -44,9 +44,9 @@
 //
 // # Parts
 //
-// A translator dispatches messages to parts. Each part is one file, and only its
-// methods change its state. Names of parts and files begin with the era of the client. In the
-// order of construction:
+// A translator dispatches messages to parts. Each part is one file, and only
+// its methods change its state. Names of parts and files begin with the era of
+// the client. In the order of construction:
 //
 //	LegacyToModern: handshake, inputs, requests, calls, subscription, tasks
 //	ModernToLegacy: requests, handshake, inputs, calls, rounds, tools, tasks, subscriptions
