@@ -150,7 +150,9 @@ func (s *sharedUpstream) attach(cl *client, clientEra Era) forwarder {
 		t := s.b.newTranslator(s.upstream, translate.NewLegacyToModern(&translate.Options{IDs: &s.own.last}), EraModern)
 		t.muxed = s
 		t.addClient(cl)
+		t.mu.Lock() // the upstream may use t at once
 		t.closed = s.router.addTranslator(t)
+		t.mu.Unlock()
 		return t
 	}
 	p := s.router.modernClients(func() *passthrough {
