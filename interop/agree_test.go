@@ -92,7 +92,7 @@ func (tt agreement) run(t *testing.T) {
 	}
 }
 
-// again dials with the verdict of an earlier dial, which spares the probe.
+// again dials with the profile of an earlier dial, which spares the probe.
 func again(ctx context.Context, t *testing.T, p *peer, speaks []string, outcome client.Profile) {
 	t.Helper()
 	text, err := json.Marshal(outcome)
@@ -106,11 +106,11 @@ func again(ctx context.Context, t *testing.T, p *peer, speaks []string, outcome 
 	s := p.launch(t, speaks...)
 	c, err := client.Dial(ctx, s.transport(), &client.Options{Profile: &known})
 	if err != nil {
-		t.Fatalf("with the verdict %s: %v", text, err)
+		t.Fatalf("with the profile %s: %v", text, err)
 	}
 	defer c.Close()
 	if got, err := client.CallTool[string](ctx, c, "echo", map[string]string{"text": "again"}); err != nil || got != "again" {
-		t.Errorf("with the verdict %s: echo: %q, %v", text, got, err)
+		t.Errorf("with the profile %s: echo: %q, %v", text, got, err)
 	}
 	c.Close()
 	want := []string{"initialize", "tools/call"}
@@ -121,7 +121,7 @@ func again(ctx context.Context, t *testing.T, p *peer, speaks []string, outcome 
 		want = []string{"initialize", "initialize", "tools/call"} // which transport it is has to be found out again
 	}
 	if diff := cmp.Diff(want, s.requests()); diff != "" {
-		t.Errorf("requests with a verdict (-want +got):\n%s", diff)
+		t.Errorf("requests with a profile (-want +got):\n%s", diff)
 	}
 	s.audit(1, p.mayDeviate(s, outcome.Revision.String())...)
 }

@@ -29,10 +29,10 @@ var (
 	// requests to the client and drops the handler's result. When the client returns with the
 	// responses, the handler runs again from its beginning.
 	ErrInputRequired = errors.New("the client must respond first; the handler will run again")
-	// ErrCannotAsk is returned by input requests in methods other than tools/call, prompts/get and
-	// resources/read
+	// ErrInputNotAllowed is returned by input requests in methods other than tools/call,
+	// prompts/get and resources/read
 	// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr).
-	ErrCannotAsk = errors.New("input requests are only possible in tools/call, prompts/get and resources/read")
+	ErrInputNotAllowed = errors.New("input requests are only possible in tools/call, prompts/get and resources/read")
 
 	errInvalidKey           = errors.New("it needs a key in valid UTF-8")
 	errDuplicateKey         = errors.New("duplicate key: each input request of a call needs its own")
@@ -263,7 +263,7 @@ func (is *inputState) reserveKeys(requests []*inputRequest) error {
 // noInput is the inputRequester of methods that may not ask.
 type noInput struct{}
 
-func (noInput) ask(context.Context, []*inputRequest) error { return ErrCannotAsk }
+func (noInput) ask(context.Context, []*inputRequest) error { return ErrInputNotAllowed }
 
 func (noInput) respond(_ *inputState, _ *rpc.Request, _, out []byte, err error) ([]byte, error) {
 	return out, err
@@ -333,7 +333,7 @@ func (rs *InputRequests) Wait(ctx context.Context) error {
 	}
 	c := rs.call
 	if !era.AllowsInput(c.method) {
-		return ErrCannotAsk
+		return ErrInputNotAllowed
 	}
 	features := make([]ClientFeature, 0, numClientFeatures)
 	var seen [numClientFeatures]bool

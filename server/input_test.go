@@ -41,10 +41,10 @@ const sumText = `"maxTokens":10,"messages":[{"content":{"text":"2+2?","type":"te
 
 var answers = map[string]string{"elicitation/create": alice, "sampling/createMessage": four, "roots/list": home}
 
-// TestAsk runs one handler for each thing that can be asked, in all revisions.
+// TestInput runs one handler for each thing that can be asked, in all revisions.
 //
 // Spec: S101 S103 S105 S172 S173 S174 S175 S176
-func TestAsk(t *testing.T) {
+func TestInput(t *testing.T) {
 	elicit := func(c *server.Call) (string, error) {
 		res, err := c.Elicit(c, "name", nameForm)
 		if err != nil {
@@ -223,9 +223,9 @@ func TestInputInSequence(t *testing.T) {
 	}
 }
 
-// TestAskIgnoringErrors: a handler that continues after ErrInputRequired still leads to input
+// TestInputIgnoringErrors: a handler that continues after ErrInputRequired still leads to input
 // requests.
-func TestAskIgnoringErrors(t *testing.T) {
+func TestInputIgnoringErrors(t *testing.T) {
 	for name, returned := range map[string]error{
 		"a result": nil, "an error": errors.New("x"), "a protocol error": jsonrpc.Errorf(-32000, "x"), "the error, wrapped": fmt.Errorf("x: %w", server.ErrInputRequired),
 	} {
@@ -280,9 +280,9 @@ func TestDeclineIsAnAnswer(t *testing.T) {
 	}
 }
 
-// TestAskCancelled cancels a call whose client has yet to answer: the client hears that it need
+// TestInputCanceled cancels a call whose client has yet to answer: the client hears that it need
 // not.
-func TestAskCancelled(t *testing.T) {
+func TestInputCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed atomic.Pointer[error]
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -314,9 +314,9 @@ func TestAskCancelled(t *testing.T) {
 	})
 }
 
-// TestAskWithOwnContext ends the wait by a context that the handler made, whether it stems from the
+// TestInputWithOwnContext ends the wait by a context that the handler made, whether it stems from the
 // call or not.
-func TestAskWithOwnContext(t *testing.T) {
+func TestInputWithOwnContext(t *testing.T) {
 	for _, base := range []func(c *server.Call) context.Context{
 		func(c *server.Call) context.Context { return c },
 		func(*server.Call) context.Context { return context.Background() },
@@ -350,9 +350,9 @@ func TestAskWithOwnContext(t *testing.T) {
 	}
 }
 
-// TestAskRefused: an error of a legacy client reaches the handler, and is no error of this
+// TestInputRefused: an error of a legacy client reaches the handler, and is no error of this
 // server.
-func TestAskRefused(t *testing.T) {
+func TestInputRefused(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		_, err := c.Sample(c, "sum", sum)
 		if e, ok := errors.AsType[*server.InputError](err); !ok || !e.Refused || !errors.Is(e.Err, &jsonrpc.Error{Code: -1}) || e.Key != "sum" {
@@ -388,8 +388,8 @@ func TestInputFailureCancelsOthers(t *testing.T) {
 	})
 }
 
-// TestAskFromGoroutines asks from several goroutines of one handler.
-func TestAskFromGoroutines(t *testing.T) {
+// TestInputFromGoroutines asks from several goroutines of one handler.
+func TestInputFromGoroutines(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", modern} {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 			var wg sync.WaitGroup
@@ -457,10 +457,10 @@ func TestPanicAfterInput(t *testing.T) {
 	}
 }
 
-// TestAskUndeclared asks clients for what they have not declared.
+// TestInputUndeclared asks clients for what they have not declared.
 //
 // Spec: S106 S163 S172
-func TestAskUndeclared(t *testing.T) {
+func TestInputUndeclared(t *testing.T) {
 	page := func(c *server.Call) error {
 		_, err := c.ElicitURL(c, "k", "m", "https://example.com")
 		return err
@@ -704,9 +704,9 @@ func TestInputResponseMissing(t *testing.T) {
 	}
 }
 
-// TestAskWithForeignDeadline asks with a context that does not stem from the call: the error is
+// TestInputWithForeignDeadline asks with a context that does not stem from the call: the error is
 // that of this context.
-func TestAskWithForeignDeadline(t *testing.T) {
+func TestInputWithForeignDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -726,8 +726,8 @@ func TestAskWithForeignDeadline(t *testing.T) {
 	})
 }
 
-// TestConnectionEndsWhileAsking: an input request fails if the input ends before its response.
-func TestConnectionEndsWhileAsking(t *testing.T) {
+// TestConnectionEndsDuringInput: an input request fails if the input ends before its response.
+func TestConnectionEndsDuringInput(t *testing.T) {
 	for name, ask := range map[string]func(*server.Call) (string, error){
 		"one question": func(c *server.Call) (string, error) { return "", errorOf(c.Elicit(c, "who", nameForm)) },
 		"several":      askAll,

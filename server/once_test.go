@@ -220,10 +220,10 @@ func TestOnceOutsideOfCalls(t *testing.T) {
 	}
 }
 
-// TestAskOtherMethods asks in requests that may ask and in others that may not.
+// TestInputInOtherMethods asks in requests that may ask and in others that may not.
 //
 // Spec: S102
-func TestAskOtherMethods(t *testing.T) {
+func TestInputInOtherMethods(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
 		srv := server.MustNew("test", "1", nil)
 		ask := func(ctx context.Context) (string, error) {
@@ -241,7 +241,7 @@ func TestAskOtherMethods(t *testing.T) {
 			t.Fatal(err)
 		}
 		cannot := func(ctx context.Context) error {
-			if _, err := ask(ctx); !errors.Is(err, server.ErrCannotAsk) {
+			if _, err := ask(ctx); !errors.Is(err, server.ErrInputNotAllowed) {
 				t.Errorf("%v", err)
 			}
 			return jsonrpc.Errorf(7, "cannot")
@@ -280,9 +280,9 @@ func TestAskOtherMethods(t *testing.T) {
 	}
 }
 
-// TestAskedResourceIsNotCached shows that a result that asks has no caching hints, and that one
+// TestResourceWithInputIsNotCached shows that a result that asks has no caching hints, and that one
 // which depends on an answer is stale at once.
-func TestAskedResourceIsNotCached(t *testing.T) {
+func TestResourceWithInputIsNotCached(t *testing.T) {
 	runs := 0
 	c := respond(t, careful(t, nil, &runs), modern, everything)
 	const read = `{"uri":"test:r"}`

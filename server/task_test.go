@@ -264,7 +264,7 @@ func TestTaskOwners(t *testing.T) {
 }
 
 // Spec: T14 T22
-func TestTaskAsksCore(t *testing.T) {
+func TestTaskInputCore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{}), coreTasks, "")
 		id := c.start("asks", "").TaskID
@@ -281,7 +281,7 @@ func TestTaskAsksCore(t *testing.T) {
 }
 
 // Spec: T47 T48
-func TestTaskAsksExtension(t *testing.T) {
+func TestTaskInputExtension(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{}), modern, "")
 		id := c.start("asks", "").TaskID
@@ -760,8 +760,8 @@ func TestTaskAnswerIsTakenOnce(t *testing.T) {
 	})
 }
 
-// TestTaskAskGivesUp: a task whose tool stopped waiting continues without the input request.
-func TestTaskAskGivesUp(t *testing.T) {
+// TestTaskInputGivesUp: a task whose tool stopped waiting continues without the input request.
+func TestTaskInputGivesUp(t *testing.T) {
 	for _, revision := range []string{coreTasks, modern} {
 		inBubble(t, func(t *testing.T) {
 			srv := newTaskServer(t, server.TaskOptions{Store: &testStore{TaskStore: server.NewTaskStore()}})
@@ -787,9 +787,9 @@ func TestTaskAskGivesUp(t *testing.T) {
 	}
 }
 
-// TestTaskAsksCoreAtOnce sees that a task needs input until all that it asks at the same time is
+// TestTaskInputCoreAtOnce sees that a task needs input until all that it asks at the same time is
 // answered.
-func TestTaskAsksCoreAtOnce(t *testing.T) {
+func TestTaskInputCoreAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
 		addTaskTool(t, srv, "twice", func(ctx context.Context, call *server.Call) (string, error) {

@@ -167,9 +167,9 @@ func TestLegacyBatchOrder(t *testing.T) {
 	}
 }
 
-// TestLegacyAsks: a handler's input request uses the stream of its request, and the response a
+// TestLegacyInput: a handler's input request uses the stream of its request, and the response a
 // separate POST.
-func TestLegacyAsks(t *testing.T) {
+func TestLegacyInput(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
 		roots, err := server.CallOf(ctx).Roots(ctx, "roots")

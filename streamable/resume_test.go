@@ -179,7 +179,7 @@ func TestTakeOverStreams(t *testing.T) {
 }
 
 // Where the client takes no stream, it cannot be asked, and the handler does not wait for it.
-func TestAskWithoutStream(t *testing.T) {
+func TestInputWithoutStream(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
 			_, err := server.CallOf(ctx).Roots(ctx, "roots")

@@ -56,8 +56,8 @@ type diffFlags struct {
 	target   targetFlags
 }
 
-// verdicts returns the values of --fail-on, the mildest first.
-func verdicts() []string {
+// impacts returns the values of --fail-on, the mildest first.
+func impacts() []string {
 	return []string{string(schemadiff.Annotations), string(schemadiff.Compatible), string(schemadiff.Unclear), string(schemadiff.Breaking), "never"}
 }
 
@@ -69,20 +69,20 @@ func newDiffCommand(e *env) *cobra.Command {
 		Long:    diffLong,
 		Example: diffExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(verdicts(), f.failOn) {
-				return usagef("diff: invalid value %q for flag --fail-on: want %s", f.failOn, strings.Join(verdicts(), ", "))
+			if !slices.Contains(impacts(), f.failOn) {
+				return usagef("diff: invalid value %q for flag --fail-on: want %s", f.failOn, strings.Join(impacts(), ", "))
 			}
 			return runDiff(cmd, e, &f, args)
 		},
 	}
 	c.Flags().BoolVar(&f.json, "json", false, "print one object: a, b, the differences, and what could not be compared")
 	c.Flags().BoolVar(&f.strict, "strict", false, "also compare times and ids in responses")
-	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "exit with status 6 if a difference is at least this bad: `LEVEL` is "+strings.Join(verdicts(), ", "))
+	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "exit with status 6 if a difference is at least this bad: `LEVEL` is "+strings.Join(impacts(), ", "))
 	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in responses: a JSON `POINTER`, with * for any name or index; may be repeated")
 	c.Flags().Float64Var(&f.slower, "slower", 0, "report requests whose median time is this many `TIMES` as long, and at least 10 ms longer; 0 does not compare times")
 	f.recorded.registerOne(c.Flags(), capture.Upstream)
 	f.target.register(c.Flags())
-	_ = c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(impacts(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -120,7 +120,7 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 	if err := f.print(e, sides, found); err != nil {
 		return err
 	}
-	if worst := slices.Index(verdicts(), string(inventory.Worst(found))); worst >= 0 && worst >= slices.Index(verdicts(), f.failOn) {
+	if worst := slices.Index(impacts(), string(inventory.Worst(found))); worst >= 0 && worst >= slices.Index(impacts(), f.failOn) {
 		return &exitStatus{exitFindings}
 	}
 	return nil
@@ -283,10 +283,10 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 	}
 	last := inventory.Difference{}
 	for _, d := range found {
-		if d.Verdict != last.Verdict {
-			fmt.Fprintf(&b, "\n%s\n", p.in(verdictStyle(d.Verdict), string(d.Verdict)))
+		if d.Impact != last.Impact {
+			fmt.Fprintf(&b, "\n%s\n", p.in(impactStyle(d.Impact), string(d.Impact)))
 		}
-		if head := strings.TrimSpace(d.What + " " + safeLine(d.Name)); d.What != last.What || d.Name != last.Name || d.Verdict != last.Verdict {
+		if head := strings.TrimSpace(d.What + " " + safeLine(d.Name)); d.What != last.What || d.Name != last.Name || d.Impact != last.Impact {
 			fmt.Fprintf(&b, "  %s\n", head)
 		}
 		last = d
@@ -308,7 +308,7 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 	return err
 }
 
-func verdictStyle(v inventory.Verdict) string {
+func impactStyle(v inventory.Impact) string {
 	switch v {
 	case schemadiff.Breaking:
 		return red

@@ -62,8 +62,8 @@ func TestReadmeClient(t *testing.T) {
 	}
 }
 
-// TestReadmeAsking compiles the lines that the README shows of asking the client.
-func TestReadmeAsking(t *testing.T) {
+// TestReadmeInput compiles the lines that the README shows of asking the client.
+func TestReadmeInput(t *testing.T) {
 	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")[5]
 	buildProgram(t, `package main
 

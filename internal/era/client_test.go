@@ -100,7 +100,7 @@ func TestModernErrors(t *testing.T) {
 	}
 }
 
-func TestMethodsThatAsk(t *testing.T) {
+func TestMethodsWithInput(t *testing.T) {
 	for _, tt := range []struct {
 		method         string
 		modern, legacy bool

@@ -169,7 +169,7 @@ func TestResultToLegacy(t *testing.T) {
 	}
 }
 
-func TestAsk(t *testing.T) {
+func TestInput(t *testing.T) {
 	modern, latest, third, first := Of(mcp.Revision20260728), Of(mcp.Revision20251125), Of(mcp.Revision20250618), Of(mcp.Revision20241105)
 	const form, page, sample, roots = mcp.MethodElicit, "url", mcp.MethodCreateMessage, mcp.MethodRootsList
 	const url = `{"mode":"url","message":"m","url":"u"}`

@@ -16,20 +16,20 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Verdict is the impact of a difference, as for schemas.
-type Verdict = schemadiff.Impact
+// An Impact is that of a difference, as for schemas.
+type Impact = schemadiff.Impact
 
 // A Difference is one difference between two inventories.
 type Difference struct {
 	// What is the kind of subject: "server", "capabilities", "tool", "prompt", "resource",
-	// "template", "answer" or "latency".
+	// "template", "response" or "latency".
 	What string `json:"what"`
 	// Name is the name of the subject, or the request.
 	Name string `json:"name,omitempty"`
 	// Pointer is a JSON pointer into the definition or answer.
-	Pointer string  `json:"pointer,omitempty"`
-	Verdict Verdict `json:"verdict"`
-	Why     string  `json:"why"`
+	Pointer string `json:"pointer,omitempty"`
+	Impact  Impact `json:"impact"`
+	Why     string `json:"why"`
 	// Old and New are JSON text or words.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
@@ -69,23 +69,23 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 		c.definitions(kind, a, b)
 	}
 	c.answers(a, b)
-	slices.SortStableFunc(c.list, func(x, y Difference) int { return impactRank(y.Verdict) - impactRank(x.Verdict) })
+	slices.SortStableFunc(c.list, func(x, y Difference) int { return impactRank(y.Impact) - impactRank(x.Impact) })
 	return c.list
 }
 
-// Worst returns the worst verdict, or "" for an empty list.
-func Worst(list []Difference) Verdict {
-	worst := Verdict("")
+// Worst returns the worst impact, or "" for an empty list.
+func Worst(list []Difference) Impact {
+	worst := Impact("")
 	for _, d := range list {
-		if impactRank(d.Verdict) > impactRank(worst) {
-			worst = d.Verdict
+		if impactRank(d.Impact) > impactRank(worst) {
+			worst = d.Impact
 		}
 	}
 	return worst
 }
 
-func impactRank(v Verdict) int {
-	return slices.Index([]Verdict{"", schemadiff.Annotations, schemadiff.Compatible, schemadiff.Unclear, schemadiff.Breaking}, v)
+func impactRank(v Impact) int {
+	return slices.Index([]Impact{"", schemadiff.Annotations, schemadiff.Compatible, schemadiff.Unclear, schemadiff.Breaking}, v)
 }
 
 type comparison struct {
@@ -98,7 +98,7 @@ func (c *comparison) add(d Difference) { c.list = append(c.list, d) }
 func (c *comparison) server(a, b *Inventory) {
 	for _, x := range []struct {
 		pointer, old, new string
-		verdict           Verdict
+		impact            Impact
 		why               string
 	}{
 		{"/serverInfo/name", a.Name, b.Name, schemadiff.Annotations, "the server's name changed"},
@@ -107,7 +107,7 @@ func (c *comparison) server(a, b *Inventory) {
 		{"/instructions", a.Instructions, b.Instructions, schemadiff.Annotations, "the instructions for models changed"},
 	} {
 		if x.old != x.new && !c.matchesRedacted(x.old, x.new) {
-			d := Difference{What: "server", Pointer: x.pointer, Verdict: x.verdict, Why: x.why}
+			d := Difference{What: "server", Pointer: x.pointer, Impact: x.impact, Why: x.why}
 			d.Old, d.New = clipPair(x.old, x.new)
 			c.add(d)
 		}
@@ -120,18 +120,18 @@ func (c *comparison) capabilities(a, b *Inventory) {
 	}
 	before, after := c.fillBoth(a.Capabilities, b.Capabilities)
 	for _, d := range jsondiff.Diff(before, after, uncutOptions()) {
-		x := Difference{What: "capabilities", Pointer: d.Pointer, Verdict: schemadiff.Unclear, Why: "the capability changed"}
+		x := Difference{What: "capabilities", Pointer: d.Pointer, Impact: schemadiff.Unclear, Why: "the capability changed"}
 		x.Old, x.New = clipPair(d.Old, d.New)
 		switch {
 		case d.Op == jsondiff.Add && d.New == "false", d.Op == jsondiff.Remove && d.Old == "false":
 			// An absent flag is false.
 			continue
 		case d.Op == jsondiff.Add:
-			x.Verdict, x.Why = schemadiff.Compatible, "new capability"
+			x.Impact, x.Why = schemadiff.Compatible, "new capability"
 		case d.Op == jsondiff.Remove || d.New == "false" && d.Old == "true":
-			x.Verdict, x.Why = schemadiff.Breaking, "the capability was removed"
+			x.Impact, x.Why = schemadiff.Breaking, "the capability was removed"
 		case d.New == "true" && d.Old == "false":
-			x.Verdict, x.Why = schemadiff.Compatible, "new capability"
+			x.Impact, x.Why = schemadiff.Compatible, "new capability"
 		}
 		c.add(x)
 	}
@@ -155,7 +155,7 @@ func (c *comparison) definitions(kind string, a, b *Inventory) {
 		case ok:
 			c.definition(what, name, before[name], def)
 		case b.Listed[kind]:
-			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Breaking, Why: "removed"})
+			c.add(Difference{What: what, Name: name, Impact: schemadiff.Breaking, Why: "removed"})
 		}
 	}
 	if !a.Listed[kind] {
@@ -163,7 +163,7 @@ func (c *comparison) definitions(kind string, a, b *Inventory) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if _, ok := before[name]; !ok {
-			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Compatible, Why: "added"})
+			c.add(Difference{What: what, Name: name, Impact: schemadiff.Compatible, Why: "added"})
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (c *comparison) definition(what, name string, before, after []byte) {
 		if isDefault(v) {
 			continue
 		}
-		d := Difference{What: what, Name: name, Pointer: v.Pointer, Verdict: changeImpact(v), Why: changeText(v)}
+		d := Difference{What: what, Name: name, Pointer: v.Pointer, Impact: changeImpact(v), Why: changeText(v)}
 		d.Old, d.New = clipPair(v.Old, v.New)
 		c.add(d)
 	}
@@ -216,16 +216,16 @@ func (c *comparison) definition(what, name string, before, after []byte) {
 		switch {
 		case x == nil && y == nil:
 		case x == nil:
-			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Compatible, Why: "a schema was added"})
+			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Impact: schemadiff.Compatible, Why: "a schema was added"})
 		case y == nil:
-			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Breaking, Why: "the schema was removed"})
+			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Impact: schemadiff.Breaking, Why: "the schema was removed"})
 		default:
 			changes := schemadiff.Compare(x, y, side)
 			if side == schemadiff.Input {
 				changes = rootType(x, y, changes)
 			}
 			for _, d := range changes {
-				c.add(Difference{What: what, Name: name, Pointer: "/" + pointer + d.Pointer, Verdict: d.Impact, Why: d.Why})
+				c.add(Difference{What: what, Name: name, Pointer: "/" + pointer + d.Pointer, Impact: d.Impact, Why: d.Why})
 			}
 		}
 	}
@@ -289,8 +289,8 @@ func isObjectOf(value []byte, name string) bool {
 	return true
 }
 
-// changeImpact returns the verdict on a change of a definition outside its schemas.
-func changeImpact(d jsondiff.Change) Verdict {
+// changeImpact returns the impact of a change of a definition outside its schemas.
+func changeImpact(d jsondiff.Change) Impact {
 	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
 	switch parts[0] {
 	case "title", "description", "icons", "annotations", "size":
@@ -301,9 +301,9 @@ func changeImpact(d jsondiff.Change) Verdict {
 	return schemadiff.Unclear
 }
 
-// argumentImpact returns the verdict on a change of a prompt's arguments. at is the path to the
+// argumentImpact returns the impact of a change of a prompt's arguments. at is the path to the
 // change below arguments.
-func argumentImpact(d jsondiff.Change, at []string) Verdict {
+func argumentImpact(d jsondiff.Change, at []string) Impact {
 	member := ""
 	if len(at) > 1 {
 		member = at[1]
@@ -360,14 +360,14 @@ func (c *comparison) answers(a, b *Inventory) {
 }
 
 func (c *comparison) answer(k Key, x, y *Answer) {
-	d := Difference{What: "answer", Name: k.String(), Verdict: schemadiff.Unclear}
+	d := Difference{What: "response", Name: k.String(), Impact: schemadiff.Unclear}
 	switch {
 	case x.Error == nil && y.Error != nil:
-		d.Verdict, d.Why, d.New = schemadiff.Breaking, "it fails now", clip.String(string(y.Error), maxShown)
+		d.Impact, d.Why, d.New = schemadiff.Breaking, "it fails now", clip.String(string(y.Error), maxShown)
 		c.add(d)
 		return
 	case x.Error != nil && y.Error == nil:
-		d.Verdict, d.Why, d.Old = schemadiff.Compatible, "it no longer fails", clip.String(string(x.Error), maxShown)
+		d.Impact, d.Why, d.Old = schemadiff.Compatible, "it no longer fails", clip.String(string(x.Error), maxShown)
 		c.add(d)
 		return
 	}
@@ -386,10 +386,10 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 		d.Pointer, d.Why = v.Pointer, changeText(v)
 		d.Old, d.New = clipPair(v.Old, v.New)
 		if v.Pointer == "/isError" && v.New == "true" {
-			d.Verdict, d.Why = schemadiff.Breaking, "the tool fails now"
+			d.Impact, d.Why = schemadiff.Breaking, "the tool fails now"
 		}
 		c.add(d)
-		d.Verdict = schemadiff.Unclear
+		d.Impact = schemadiff.Unclear
 	}
 }
 
@@ -398,7 +398,7 @@ func (c *comparison) latency(k Key, x, y *Answer) {
 	if c.opts.LatencyRatio <= 0 || after-before < c.opts.MinLatencyDiff || float64(after) < c.opts.LatencyRatio*float64(before) {
 		return
 	}
-	c.add(Difference{What: "latency", Name: k.String(), Verdict: schemadiff.Unclear, Why: fmt.Sprintf("the median time is %.1f times as long", float64(after)/float64(max(before, 1))), Old: before.String(), New: after.String()})
+	c.add(Difference{What: "latency", Name: k.String(), Impact: schemadiff.Unclear, Why: fmt.Sprintf("the median time is %.1f times as long", float64(after)/float64(max(before, 1))), Old: before.String(), New: after.String()})
 }
 
 // String returns the method and target.

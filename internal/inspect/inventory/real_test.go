@@ -21,7 +21,7 @@ func of(method, list, thing string) *inventory.Inventory {
 func lines(list []inventory.Difference) []string {
 	var out []string
 	for _, d := range list {
-		out = append(out, strings.TrimSpace(string(d.Verdict)+" "+d.Pointer+" "+d.Why))
+		out = append(out, strings.TrimSpace(string(d.Impact)+" "+d.Pointer+" "+d.Why))
 	}
 	return out
 }

@@ -46,7 +46,7 @@ const (
 type Change struct {
 	// Pointer is a JSON pointer into the schema.
 	Pointer string `json:"pointer"`
-	Impact  Impact `json:"verdict"`
+	Impact  Impact `json:"impact"`
 	Why     string `json:"why"`
 }
 

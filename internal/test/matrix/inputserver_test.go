@@ -115,7 +115,7 @@ func newAskServer(func()) *server.Server {
 			return root(server.CallOf(ctx))
 		}, server.Complete("x", func(ctx context.Context, _ server.CompleteRequest) ([]string, error) {
 			_, err := root(server.CallOf(ctx))
-			return []string{fmt.Sprint(errors.Is(err, server.ErrCannotAsk))}, nil
+			return []string{fmt.Sprint(errors.Is(err, server.ErrInputNotAllowed))}, nil
 		})),
 		server.AddResource(srv, mcp.Resource{URI: "lib://roots", Name: "roots"}, func(ctx context.Context) (*mcp.ReadResourceResult, error) {
 			text, err := root(server.CallOf(ctx))

@@ -32,7 +32,7 @@ func lacks(tool, what string) func(s *scene) {
 	}
 }
 
-func TestAsk(t *testing.T) {
+func TestInput(t *testing.T) {
 	try(t, "ask", []behavior{
 		// Spec: S173 S174 C103 C105
 		{name: "a form", when: func(f *features) bool { return f.Elicitation },
