@@ -344,3 +344,42 @@ func TestArgumentsKept(t *testing.T) {
 		t.Errorf("kept %q", kept)
 	}
 }
+
+// TestStatelessTaskOwners: a task that was created over a stateless connection belongs to the
+// principal of its request.
+func TestStatelessTaskOwners(t *testing.T) {
+	srv := MustNew("test", "1", &Options{Tasks: &TaskOptions{}})
+	def := mcp.Tool{Name: "slow", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportRequired}}
+	if err := AddToolWith(srv, def, func(context.Context, struct{}) (string, error) { return "", nil }); err != nil {
+		t.Fatal(err)
+	}
+	c := backend.Of(srv).OpenStateless()
+	defer c.Close()
+	send := func(principal, method, params string) []byte {
+		t.Helper()
+		d := rpc.Delivery{Untracked: true}
+		params = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+			`"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}},` + params + "}"
+		if err := d.Parse(jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), method, []byte(params)), 0); err != nil {
+			t.Fatal(err)
+		}
+		answer, _ := c.Deliver(backend.Of(srv).WithIdentity(t.Context(), principal, "", nil, nil), &d, nil)
+		return answer
+	}
+	var created struct{ Result struct{ TaskID string } }
+	if err := json.Unmarshal(send("alice", mcp.MethodToolsCall, `"name":"slow"`), &created); err != nil {
+		t.Fatal(err)
+	}
+	for principal, want := range map[string]bool{"alice": true, "bob": false, "": false} {
+		var got struct{ Result struct{ TaskID string } }
+		if err := json.Unmarshal(send(principal, mcp.MethodTasksGet, `"taskId":"`+created.Result.TaskID+`"`), &got); err != nil {
+			t.Fatal(err)
+		}
+		if (got.Result.TaskID != "") != want {
+			t.Errorf("%q gets the task: %v, want %v", principal, !want, want)
+		}
+	}
+	if err := srv.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

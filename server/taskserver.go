@@ -151,7 +151,10 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 
 // ownerOf returns the owner of the tasks that the call creates.
 func (ts *taskServer) ownerOf(c *Call) string {
-	if c.ex.Modern && c.Principal().ID == "" {
+	switch p := c.Principal(); {
+	case p.ID != "": // the session may serve several principals
+		return principalOwner(p)
+	case c.ex.Modern:
 		return "" // anyone who knows the id
 	}
 	return ts.owner
