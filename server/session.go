@@ -39,8 +39,8 @@ import (
 // session.sendChanges.
 
 // A session answers one peer. It is the Handler of its connection. Its parts have their own state
-// and locks. The fields that each request
-// reads come first: with many sessions, a request should touch few cache lines.
+// and locks. The fields that each request reads come first: with many sessions, a request should
+// touch few cache lines.
 type session struct {
 	srv *Server
 	log *slog.Logger

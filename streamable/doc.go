@@ -88,9 +88,9 @@
 // DELETE ends the session everywhere. With [Options].Events, a stream can be resumed
 // at any process. If the [SessionStore] fails, so do a DELETE, a change of the
 // session, and the requests of sessions that are unknown to the process. If the
-// [EventStore] fails, streams cannot be resumed, but
-// connected clients lose nothing. The client's response to a server's request must
-// reach the process that sent the request.
+// [EventStore] fails, streams cannot be resumed, but connected clients lose
+// nothing. The client's response to a server's request must reach the process that
+// sent the request.
 //
 // # Concurrency
 //
@@ -102,8 +102,8 @@
 // # Errors
 //
 // [ListenAndServe] returns [ErrRemoteAddress] for an address that other machines can
-// reach. [CloseStream] returns [ErrNotResumable] if the client would
-// not resume the stream. An [EventStore] returns [ErrEventGone] for an event that
-// it does not have. Calls of a client fail with a *jsonrpc.CallError, which wraps a
+// reach. [CloseStream] returns [ErrNotResumable] if the client would not resume the
+// stream. An [EventStore] returns [ErrEventGone] for an event that it does not have.
+// Calls of a client fail with a *jsonrpc.CallError, which wraps a
 // [*StatusError] if the server responded with a status other than 2xx.
 package streamable
