@@ -32,8 +32,8 @@ type RecordKey struct {
 }
 
 // A Record is persistent state of a client. The key determines which fields are set. Its
-// secrets are hidden when it is marshaled, so a [Store] must write what [auth.Secret.Reveal]
-// returns.
+// secrets are hidden when it is marshaled, so a [Store] must write what [Record.MarshalSecrets]
+// or [auth.Secret.Reveal] returns.
 type Record struct {
 	// Issuer and ClientID say where the tokens of a resource are.
 	Issuer, ClientID string
@@ -155,6 +155,19 @@ func (s *storedRecord) record() *Record {
 		r.Tokens = &Tokens{auth.NewSecret(t.Access), auth.NewSecret(t.Refresh), t.Type, t.Expiry, t.Endpoint, t.AuthMethod, t.Resource, t.Requested, t.Granted}
 	}
 	return r
+}
+
+// MarshalSecrets returns the record, including its secrets, as JSON.
+func (r *Record) MarshalSecrets() ([]byte, error) { return json.Marshal(r.stored()) }
+
+// UnmarshalSecrets sets the record to the one that MarshalSecrets returned.
+func (r *Record) UnmarshalSecrets(text []byte) error {
+	var s storedRecord
+	if err := json.Unmarshal(text, &s); err != nil {
+		return errors.New("not a record of a token store") // the cause could quote a secret
+	}
+	*r = *s.record()
+	return nil
 }
 
 // clone returns a copy that shares no mutable memory.
