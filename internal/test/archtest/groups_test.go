@@ -39,6 +39,8 @@ var groups = []group{
 	{"era", []string{"internal/era/"}, []string{"base", "jsonrpc, mcp"}},
 	{"stdio, streamable", []string{"stdio", "streamable"}, []string{"base", "jsonrpc, mcp", "auth", "era"}},
 	{"server, client", []string{"server", "client", "middleware"}, []string{"base", "jsonrpc, mcp", "schema", "era"}},
+	// What several processes share.
+	{"cluster", []string{"cluster", "cluster/clustertest"}, []string{"base", "jsonrpc, mcp", "auth", "stdio, streamable", "server, client"}},
 	{"mcptest, mcpotel", []string{"mcptest", "mcpotel"}, []string{"base", "jsonrpc, mcp", "server, client"}},
 	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
 	{"check", []string{"check", "check/report"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
@@ -58,7 +60,7 @@ var groups = []group{
 }
 
 // undrawn are the groups that the picture leaves out.
-var undrawn = []string{"test"}
+var undrawn = []string{"cluster", "test"}
 
 // modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
 // and the decisions that it refers to. Packages without a row may import none.

@@ -1,0 +1,79 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"mcpwire/cluster"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// Two nodes share a backend in memory. In reality each is a process, and the backend that of
+// mcpwire/cluster/natscluster.
+func ExampleJoin() {
+	ctx := context.Background()
+	backend := new(cluster.Memory)
+	var handlers []*streamable.Handler
+	var nodes []*cluster.Node
+	for _, name := range []string{"a", "b"} {
+		node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: name})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer node.Leave(ctx)
+		nodes = append(nodes, node)
+		keys, err := node.StateKeys(ctx, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		sessions, err := node.SessionStore(ctx, 0)
+		if err != nil {
+			log.Fatal(err)
+		}
+		events, err := node.EventStore(ctx, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		srv, err := server.New("files", "1.0.0", &server.Options{StateKeys: keys, Bus: node.Bus()})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer srv.Close(ctx)
+		h, err := streamable.NewHandler(srv, &streamable.Options{Sessions: sessions, Events: events})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer h.Shutdown(ctx)
+		handlers = append(handlers, h)
+	}
+	members, _ := nodes[1].Members()
+	fmt.Println(len(handlers), "handlers,", len(members), "members")
+	// Output: 2 handlers, 2 members
+}
+
+// A lease lets one node at a time do something, here a cleanup.
+func ExampleNode_Acquire() {
+	ctx := context.Background()
+	node, err := cluster.Join(ctx, new(cluster.Memory), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Leave(ctx)
+	lease, err := node.Acquire(ctx, "cleanup") // waits for the other nodes
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release(ctx)
+	for step := range 3 {
+		if !lease.Held() {
+			return
+		}
+		fmt.Println("step", step)
+	}
+	// Output:
+	// step 0
+	// step 1
+	// step 2
+}

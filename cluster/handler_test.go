@@ -1,0 +1,138 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpwire/cluster"
+	"mcpwire/mcp"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// A site is one process with a server.
+type site struct {
+	handler *streamable.Handler
+}
+
+// newSite returns a process whose server and handler have all parts of a node.
+func newSite(t *testing.T, b cluster.Backend) *site {
+	t.Helper()
+	ctx, n := t.Context(), join(t, b, nil)
+	keys, err := n.StateKeys(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := n.TaskStore(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := n.EventStore(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions, err := n.SessionStore(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := server.MustNew("site", "1", &server.Options{StateKeys: keys, Bus: n.Bus(), Tasks: &server.TaskOptions{Store: tasks}})
+	err = server.AddTool(srv, "count", "", func(ctx context.Context, _ struct{}) (string, error) {
+		for i := range 3 {
+			if err := server.CallOf(ctx).Log(mcp.LevelError, "", i); err != nil {
+				return "", err
+			}
+		}
+		return "counted", nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := streamable.MustHandler(srv, &streamable.Options{Events: events, Sessions: sessions, Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		if err := h.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := srv.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &site{h}
+}
+
+// do sends a request and returns the response.
+func (s *site) do(method, session, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w
+}
+
+// eventIDs returns the ids of the events of a response.
+func eventIDs(w *httptest.ResponseRecorder) (ids []string) {
+	for line := range strings.Lines(w.Body.String()) {
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			ids = append(ids, strings.TrimSpace(id))
+		}
+	}
+	return ids
+}
+
+// TestHandlers sees a legacy client whose requests reach two processes in turn: its session, what it
+// sets and its streams are at both, and its DELETE ends it at both.
+func TestHandlers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		a, b := newSite(t, shared), newSite(t, shared)
+		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		session := init.Header().Get("Mcp-Session-Id")
+		if init.Code != http.StatusOK || session == "" {
+			t.Fatalf("initialize: %d %s", init.Code, init.Body)
+		}
+		call := func(s *site, id int, method, params string) *httptest.ResponseRecorder {
+			t.Helper()
+			w := s.do("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params))
+			if w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"error":{`) {
+				t.Fatalf("%s: %d %s", method, w.Code, w.Body)
+			}
+			return w
+		}
+		if w := b.do("POST", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); w.Code != http.StatusAccepted {
+			t.Fatalf("initialized at the other process: %d %s", w.Code, w.Body)
+		}
+		whole := call(b, 2, "tools/call", `{"name":"count"}`)
+		ids := eventIDs(whole)
+		if len(ids) != 5 || !strings.Contains(whole.Body.String(), "counted") {
+			t.Fatalf("the stream: %s", whole.Body)
+		}
+		resumed := a.do("GET", session, "", "Last-Event-ID", ids[1])
+		if got := eventIDs(resumed); resumed.Code != http.StatusOK || strings.Join(got, " ") != strings.Join(ids[2:], " ") || !strings.Contains(resumed.Body.String(), "counted") {
+			t.Errorf("resumed at the other process: %d %s", resumed.Code, resumed.Body)
+		}
+		call(a, 3, "logging/setLevel", `{"level":"emergency"}`)
+		synctest.Wait()
+		if w := call(b, 4, "tools/call", `{"name":"count"}`); strings.Contains(w.Body.String(), "notifications/message") {
+			t.Errorf("a log level set at one process is unknown at the other: %s", w.Body)
+		}
+		if w := a.do("DELETE", session, ""); w.Code != http.StatusNoContent {
+			t.Errorf("DELETE: %d %s", w.Code, w.Body)
+		}
+		synctest.Wait()
+		if w := b.do("POST", session, `{"jsonrpc":"2.0","id":5,"method":"ping"}`); w.Code != http.StatusNotFound {
+			t.Errorf("a session that was deleted at the other process: %d %s", w.Code, w.Body)
+		}
+	})
+}

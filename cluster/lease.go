@@ -1,0 +1,286 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"mcpwire/internal/wait"
+)
+
+const (
+	// leaseLost is the time after the last successful beat at which the holder stops.
+	leaseLost = 2500 * time.Millisecond
+	// maxLeaseMissed is the number of reads, a beat apart, that must find the same record before
+	// another node takes the lease. It takes longer than leaseLost.
+	maxLeaseMissed = 4
+	// leaseTTL removes the records of leases that nobody wants.
+	leaseTTL = 24 * time.Hour
+)
+
+// A Lease is the right to do something alone in the cluster, for example to run a process.
+//
+// The holder writes a record every second. If that fails for 2.5 seconds, the lease is lost.
+// Another node takes it when it has seen no beat for about four seconds. So a node that runs at
+// normal speed stops before another one begins. A process that was suspended may wake up later and
+// write once more before it notices. Epoch protects against that: store it with whatever the lease
+// protects, and reject a write whose epoch is less than the stored one.
+type Lease struct {
+	n       *Node
+	records *records
+	key     string
+	value   leaseRecord
+	epoch   uint64
+	lost    chan struct{}
+	// stop ends the goroutine, which closes ended.
+	stop  context.CancelFunc
+	ended chan struct{}
+
+	mu sync.Mutex
+	// rev is the revision of the record.
+	rev uint64
+	// beatAt is the time before the last successful write began.
+	beatAt time.Time
+	isLost bool
+}
+
+// leaseRecord is the record of a lease. The record exists only while somebody holds the lease.
+type leaseRecord struct {
+	Node  string `json:"node"`
+	Token string `json:"token"`
+	Beat  uint64 `json:"beat"`
+}
+
+// ErrLeaseHeld is the error of [Node.TryAcquire] if another holder has the lease.
+var ErrLeaseHeld = errors.New("lease is held")
+
+func (n *Node) leaseRecords(ctx context.Context) (*records, error) {
+	return n.records(ctx, "leases", RecordsOptions{TTL: leaseTTL, Durable: true})
+}
+
+// TryAcquire returns the lease with that name, or an error that wraps [ErrLeaseHeld].
+func (n *Node) TryAcquire(ctx context.Context, name string) (*Lease, error) {
+	r, err := n.leaseRecords(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return n.tryAcquire(ctx, r, n.key("lease", name), 0)
+}
+
+// Acquire waits until this node has the lease with that name, or ctx ends.
+func (n *Node) Acquire(ctx context.Context, name string) (*Lease, error) {
+	return n.acquire(ctx, name, func() {})
+}
+
+// acquire is Acquire. It calls waiting if somebody has the lease.
+func (n *Node) acquire(ctx context.Context, name string, waiting func()) (*Lease, error) {
+	key := n.key("lease", name)
+	var w leaseWait
+	for {
+		changed, done := n.signals.wait(key)
+		l, err := n.tryWaiting(ctx, key, &w)
+		if err == nil || !errors.Is(err, ErrLeaseHeld) && !errors.Is(err, ErrUnavailable) {
+			done()
+			return l, err
+		}
+		waiting()
+		waiting = func() {}
+		timer := time.NewTimer(beatInterval)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-n.ctx.Done():
+		}
+		timer.Stop()
+		done()
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("acquire lease %s: %w", name, context.Cause(ctx))
+		case n.ctx.Err() != nil:
+			return nil, ErrClosed
+		}
+	}
+}
+
+// A leaseWait is what the reads of a lease's record have found.
+type leaseWait struct {
+	records *records
+	rev     uint64
+	missed  int
+	// at is the time of the last read that counted.
+	at time.Time
+}
+
+// tryWaiting takes the lease if nobody has it, or if its holder has missed enough beats. Only
+// successful reads count: while the backend is away, the holder cannot beat either.
+func (n *Node) tryWaiting(ctx context.Context, key string, w *leaseWait) (_ *Lease, err error) {
+	if w.records == nil {
+		if w.records, err = n.leaseRecords(ctx); err != nil {
+			return nil, err
+		}
+	}
+	rec, err := w.records.Get(ctx, key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return n.tryAcquire(ctx, w.records, key, 0)
+	case err != nil:
+		return nil, err
+	case rec.Rev != w.rev:
+		w.rev, w.missed, w.at = rec.Rev, 0, time.Now()
+	case time.Since(w.at) >= beatInterval:
+		w.missed, w.at = w.missed+1, time.Now()
+	}
+	if w.missed < maxLeaseMissed {
+		return nil, ErrLeaseHeld
+	}
+	return n.tryAcquire(ctx, w.records, key, rec.Rev)
+}
+
+// tryAcquire takes the lease if its record has the given revision: 0 if nobody holds it.
+func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint64) (*Lease, error) {
+	l := &Lease{n: n, records: r, key: key, lost: make(chan struct{}), ended: make(chan struct{}), beatAt: time.Now()}
+	l.value = leaseRecord{Node: n.id, Token: rand.Text()}
+	value, err := encode(&l.value)
+	if err != nil {
+		return nil, err
+	}
+	l.epoch, err = r.Put(ctx, key, value, rev)
+	switch {
+	case errors.Is(err, ErrConflict):
+		return nil, fmt.Errorf("acquire a lease: %w", ErrLeaseHeld)
+	case err != nil:
+		return nil, err // if the lease was taken nevertheless, it has no beat
+	}
+	l.rev = l.epoch
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, ErrClosed
+	}
+	n.leases[l] = struct{}{}
+	ctx, l.stop = context.WithCancel(n.ctx)
+	n.wg.Go(func() { l.beat(ctx) })
+	return l, nil
+}
+
+// Epoch returns a number that is greater than those of all earlier holders of the lease, and also
+// of all that had other leases before.
+func (l *Lease) Epoch() uint64 { return l.epoch }
+
+// Lost returns a channel that is closed when the lease is lost or released.
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Held reports whether this node still has the lease.
+func (l *Lease) Held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.isLost && time.Since(l.beatAt) < leaseLost
+}
+
+// Release gives the lease back, so that another node can have it at once. It does nothing if the
+// lease is lost.
+func (l *Lease) Release(ctx context.Context) error {
+	l.stop()
+	<-l.ended
+	l.mu.Lock()
+	rev := l.rev
+	l.mu.Unlock()
+	if rev == 0 {
+		return nil
+	}
+	err := l.records.Delete(ctx, l.key, rev)
+	if errors.Is(err, ErrConflict) { // lost, or an unsure beat was carried out
+		err = l.deleteOwn(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("release a lease: %w", err)
+	}
+	l.mu.Lock()
+	l.rev = 0
+	l.mu.Unlock()
+	l.n.signals.send(ctx, l.key)
+	return nil
+}
+
+// deleteOwn deletes the record if this lease wrote it.
+func (l *Lease) deleteOwn(ctx context.Context) error {
+	rec, err := l.records.Get(ctx, l.key)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err == nil && l.wrote(rec) {
+		err = l.records.Delete(ctx, l.key, rec.Rev)
+	}
+	return err
+}
+
+func (l *Lease) wrote(rec Record) bool {
+	var other leaseRecord
+	return decode(rec.Value, &other) == nil && other.Token == l.value.Token
+}
+
+// beat writes the record every second until the lease is lost or released.
+func (l *Lease) beat(ctx context.Context) {
+	defer close(l.ended)
+	defer l.lose()
+	for wait.Sleep(ctx, beatInterval) && l.Held() {
+		l.value.Beat++
+		if value, err := encode(&l.value); err != nil || !l.write(ctx, value) {
+			return
+		}
+	}
+}
+
+// write writes the record, until the lease is lost. It returns false if another node has the lease.
+func (l *Lease) write(ctx context.Context, value []byte) bool {
+	ctx, cancel := context.WithDeadlineCause(ctx, l.beatAt.Add(leaseLost), errCallTimeout)
+	defer cancel()
+	for {
+		began := time.Now()
+		rev, err := l.tryWrite(ctx, value)
+		switch {
+		case err == nil:
+			l.mu.Lock()
+			l.rev, l.beatAt = rev, began
+			l.mu.Unlock()
+			return true
+		case errors.Is(err, ErrLeaseHeld), !wait.Sleep(ctx, minBackoff):
+			return false
+		}
+	}
+}
+
+// tryWrite writes the record and returns its revision. The error is ErrLeaseHeld if another node
+// has the lease.
+func (l *Lease) tryWrite(ctx context.Context, value []byte) (rev uint64, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxBeat, errCallTimeout)
+	defer cancel()
+	rev, err = l.records.Put(ctx, l.key, value, l.rev)
+	if !errors.Is(err, ErrConflict) {
+		return rev, err
+	}
+	rec, err := l.records.Get(ctx, l.key)
+	switch {
+	case err == nil && l.wrote(rec): // an earlier write was carried out; this one follows it
+		return l.records.Put(ctx, l.key, value, rec.Rev)
+	case err == nil || errors.Is(err, ErrNotFound):
+		return 0, ErrLeaseHeld
+	}
+	return 0, err
+}
+
+// lose ends the lease.
+func (l *Lease) lose() {
+	l.n.mu.Lock()
+	delete(l.n.leases, l)
+	l.n.mu.Unlock()
+	l.stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isLost = true
+	close(l.lost)
+}

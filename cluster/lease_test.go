@@ -1,0 +1,226 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/cluster"
+)
+
+func acquire(t *testing.T, n *cluster.Node, name string) *cluster.Lease {
+	t.Helper()
+	l, err := n.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func isLost(l *cluster.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestLease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := two(t, nil)
+		first := acquire(t, a, "job")
+		if _, err := b.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+			t.Errorf("a lease that is held: %v", err)
+		}
+		if _, err := a.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+			t.Errorf("a lease that the same node holds: %v", err)
+		}
+		acquire(t, b, "another job")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := b.Acquire(ctx, "job"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a lease that is held for an hour: %v", err)
+		}
+		if !first.Held() || isLost(first) {
+			t.Error("the lease is lost without a reason")
+		}
+		got := make(chan *cluster.Lease)
+		go func() {
+			l, err := b.Acquire(t.Context(), "job")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		pass(300 * time.Millisecond)
+		began := time.Now()
+		if err := first.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		second := <-got
+		if d := time.Since(began); d > 0 {
+			t.Errorf("a released lease is taken after %v", d)
+		}
+		if first.Held() || !isLost(first) || !second.Held() || second.Epoch() <= first.Epoch() {
+			t.Errorf("held: %v and %v, epochs %d and %d", first.Held(), second.Held(), first.Epoch(), second.Epoch())
+		}
+		if err := first.Release(t.Context()); err != nil || !second.Held() {
+			t.Errorf("released twice: %v, the other is held: %v", err, second.Held())
+		}
+		pass(time.Minute)
+		if !second.Held() {
+			t.Error("the second lease is lost")
+		}
+	})
+}
+
+// Whatever fails, the holder stops before another node begins.
+func TestLeaseIsLost(t *testing.T) {
+	for name, fail := range map[string]func(n *cluster.Node, f *faulty){
+		"partition": func(_ *cluster.Node, f *faulty) { f.setDown(true) },
+		"kill":      func(n *cluster.Node, _ *faulty) { n.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				a, b, f := two(t, nil)
+				held := acquire(t, b, "job")
+				pass(1700 * time.Millisecond)
+				lostAt := make(chan time.Time, 1)
+				go func() {
+					<-held.Lost()
+					lostAt <- time.Now()
+				}()
+				began := time.Now()
+				fail(b, f)
+				next := acquire(t, a, "job")
+				if d := time.Since(<-lostAt); d < time.Second {
+					t.Errorf("the next holder begins %v after the last one stopped", d)
+				}
+				if d := time.Since(began); d < 3*time.Second || d > 6*time.Second {
+					t.Errorf("another node has the lease after %v", d)
+				}
+				if held.Held() || next.Epoch() <= held.Epoch() {
+					t.Errorf("the old one is held: %v, epochs %d and %d", held.Held(), held.Epoch(), next.Epoch())
+				}
+				f.setDown(false)
+				pass(10 * time.Second)
+				if !next.Held() || held.Held() {
+					t.Error("the old holder has it back")
+				}
+				if err := held.Release(t.Context()); err != nil || !next.Held() {
+					t.Errorf("release of a lost lease: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A node that could not read for a while has not seen the holder miss a beat.
+func TestLeaseSurvivesOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		held := acquire(t, a, "job")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		result := make(chan error)
+		go func() {
+			_, err := b.Acquire(ctx, "job")
+			result <- err
+		}()
+		for range 20 {
+			f.setDown(true)
+			pass(7 * time.Second)
+			f.setDown(false)
+			pass(time.Second)
+		}
+		if err := <-result; !errors.Is(err, context.DeadlineExceeded) || !held.Held() {
+			t.Errorf("acquired: %v; held: %v", err, held.Held())
+		}
+	})
+}
+
+// A beat that fails and is carried out does not cost the lease; nor does a short outage.
+func TestLeaseUnsureBeat(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		held := acquire(t, b, "job")
+		f.lossy.Store(true)
+		pass(5 * time.Second)
+		if f.lossy.Load() || !held.Held() {
+			t.Errorf("lost a beat: %v, held: %v", !f.lossy.Load(), held.Held())
+		}
+		f.setDown(true)
+		pass(900 * time.Millisecond)
+		f.setDown(false)
+		pass(5 * time.Second)
+		if !held.Held() {
+			t.Error("a short outage costs the lease")
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := a.TryAcquire(t.Context(), "job"); err != nil {
+			t.Errorf("after the release: %v", err)
+		}
+	})
+}
+
+// Leave gives the leases back at once.
+func TestLeaveReleases(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := two(t, nil)
+		for i := range 3 {
+			acquire(t, b, fmt.Sprint(i))
+		}
+		if err := b.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if _, err := a.TryAcquire(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := b.TryAcquire(t.Context(), "x"); !errors.Is(err, cluster.ErrClosed) {
+			t.Errorf("a lease for a node that left: %v", err)
+		}
+	})
+}
+
+// TestLeaseEpoch is how a record is protected from a holder that was suspended.
+func TestLeaseEpoch(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		stored := uint64(0)
+		write := func(l *cluster.Lease) bool {
+			if l.Epoch() < stored {
+				return false
+			}
+			stored = l.Epoch()
+			return true
+		}
+		old := acquire(t, b, "job")
+		if !write(old) {
+			t.Error("the first holder cannot write")
+		}
+		f.setDown(true)
+		next := acquire(t, a, "job")
+		if !write(next) || write(old) || !write(next) {
+			t.Error("the epoch does not keep the old holder out")
+		}
+		f.setDown(false)
+		for range 3 { // epochs grow also when the record was deleted
+			if err := next.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before := next.Epoch()
+			if next = acquire(t, a, "job"); next.Epoch() <= before {
+				t.Errorf("epoch %d is followed by %d", before, next.Epoch())
+			}
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,402 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/internal/seal"
+	"mcpwire/internal/wait"
+)
+
+// NodeOptions configure a [Node]. The zero value is ready to use.
+type NodeOptions struct {
+	// Name is shown to people, in logs and in Members. Empty means the node's id.
+	Name string
+	// Tenant separates clusters that share a backend: nodes see only those of their tenant.
+	Tenant string
+	// Secrets encrypt keys and tokens in the backend. Each has at least 32 random bytes. The first
+	// one encrypts, all of them decrypt. All nodes need the same. Without them TokenStore fails,
+	// and keys are stored as they are.
+	Secrets [][]byte
+	// Logger logs failures that no caller sees. Nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// A Node is a process, or a part of one, in a cluster. It tells the other nodes every second that
+// it is there. [Node.Leave] or [Node.Close] must be called.
+type Node struct {
+	backend Backend
+	opts    NodeOptions
+	id      string
+	// tenant is the first part of all keys and topics.
+	tenant string
+	// secrets is nil without NodeOptions.Secrets.
+	secrets *seal.Ring
+	members *members
+	signals *signals
+
+	// ctx ends when the node is closed.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// wg has the node's goroutines. Add needs mu.
+	wg sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	leases map[*Lease]struct{}
+	// stops end subscriptions and handlers.
+	stops []func()
+}
+
+// ErrClosed is the error of a node that has left the cluster.
+var ErrClosed = errors.New("cluster: the node is closed")
+
+// Join makes this process a node. When it returns, all nodes that were there are among its Members.
+// It copies o, which may be nil.
+func Join(ctx context.Context, b Backend, o *NodeOptions) (*Node, error) {
+	n := &Node{backend: b, id: strings.ToLower(rand.Text()[:10]), leases: make(map[*Lease]struct{})}
+	if o != nil {
+		n.opts = *o
+	}
+	if len(n.opts.Name) > maxName {
+		return nil, fmt.Errorf("join the cluster: NodeOptions.Name has %d bytes, limit %d", len(n.opts.Name), maxName)
+	}
+	n.opts.Name = cmp.Or(n.opts.Name, n.id)
+	n.opts.Logger = cmp.Or(n.opts.Logger, slog.Default())
+	n.tenant = digest("tenant", n.opts.Tenant)[:12]
+	if len(n.opts.Secrets) > 0 {
+		n.secrets = new(seal.Ring)
+		if err := n.secrets.Replace(n.opts.Secrets...); err != nil {
+			return nil, fmt.Errorf("join the cluster: %w", err)
+		}
+	}
+	n.opts.Secrets = nil
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	err := n.join(ctx)
+	if err != nil {
+		n.Close()
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	return n, nil
+}
+
+func (n *Node) join(ctx context.Context) (err error) {
+	if n.signals, err = newSignals(ctx, n); err != nil {
+		return err
+	}
+	if n.members, err = newMembers(ctx, n); err != nil {
+		return err
+	}
+	if !n.start(n.members.watch) || !n.start(n.members.beat) {
+		return ErrClosed
+	}
+	select {
+	case <-n.members.joined:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ID returns the id of this node: 10 lower-case letters and digits, unique among all that ever
+// joined.
+func (n *Node) ID() string { return n.id }
+
+// start runs fn on a goroutine of the node. It returns false if the node is closed. fn must return
+// when its ctx ends.
+func (n *Node) start(fn func(ctx context.Context)) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.wg.Go(func() { fn(n.ctx) })
+	return true
+}
+
+// onClose calls stop when the node is closed. If it is closed already, onClose does that at once
+// and returns ErrClosed.
+func (n *Node) onClose(stop func()) error {
+	n.mu.Lock()
+	if !n.closed {
+		n.stops = append(n.stops, stop)
+		n.mu.Unlock()
+		return nil
+	}
+	n.mu.Unlock()
+	stop()
+	return ErrClosed
+}
+
+// Leave ends the node in order: it releases its leases and tells the other nodes, which then need
+// not wait until it counts as gone. It returns the first error of the backend; the node is closed
+// in any case.
+func (n *Node) Leave(ctx context.Context) error {
+	n.mu.Lock()
+	leases := make([]*Lease, 0, len(n.leases))
+	for l := range n.leases {
+		leases = append(leases, l)
+	}
+	n.mu.Unlock()
+	var errs []error
+	for _, l := range leases {
+		errs = append(errs, l.Release(ctx))
+	}
+	n.Close()
+	errs = append(errs, n.members.leave(ctx))
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return fmt.Errorf("leave the cluster: %w", errs[i])
+	}
+	return nil
+}
+
+// Close ends the node at once, as if its process had ended: other nodes notice after 3 seconds. It
+// waits for the node's goroutines and for running handlers of [Node.Handle].
+func (n *Node) Close() {
+	n.mu.Lock()
+	n.closed = true
+	stops := n.stops
+	n.stops = nil
+	n.mu.Unlock()
+	n.cancel()
+	for _, stop := range stops {
+		stop()
+	}
+	n.wg.Wait()
+}
+
+// digest returns a name that does not reveal the texts, and differs for others: 27 letters, digits,
+// hyphens and underscores.
+func digest(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		fmt.Fprintf(h, "%d:%s", len(t), t)
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:20])
+}
+
+// key returns the key of this tenant for the given texts.
+func (n *Node) key(texts ...string) string { return n.tenant + "." + digest(texts...) }
+
+// bound limits a call of the backend to [CallTimeout].
+func bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, CallTimeout, errCallTimeout)
+}
+
+var errCallTimeout = fmt.Errorf("%w: no response within %v", ErrUnavailable, CallTimeout)
+
+// callError returns the error of a call whose context is the result of bound.
+func callError(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// format is the version of all values and messages. It is their first byte. A release reads the
+// formats before and after its own. So a format may add members to JSON, but what a release needs
+// must be in the format of the one before.
+const format = 1
+
+// encode returns v in the current format.
+func encode(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	return append([]byte{format}, text...), nil
+}
+
+// decode decodes what encode returned, at this release or a neighboring one.
+func decode(data []byte, v any) error {
+	text, err := payload(data)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("cluster: decode a record: %w", err)
+	}
+	return nil
+}
+
+// payload returns what follows the version.
+func payload(data []byte) ([]byte, error) {
+	if len(data) == 0 {
+		return nil, errors.New("cluster: empty record")
+	}
+	if v := int(data[0]); v < format-1 || v > format+1 {
+		return nil, fmt.Errorf("cluster: a record has format %d, this release reads %d to %d: replace nodes release by release", v, format-1, format+1)
+	}
+	return data[1:], nil
+}
+
+// records is a bucket whose calls are bounded.
+type records struct {
+	name string
+	Records
+}
+
+func (n *Node) records(ctx context.Context, name string, o RecordsOptions) (*records, error) {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	r, err := n.backend.Records(ctx, name, o)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, callError(ctx, err))
+	}
+	return &records{name, r}, nil
+}
+
+// Get implements [Records].
+func (r *records) Get(ctx context.Context, key string) (Record, error) {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	rec, err := r.Records.Get(ctx, key)
+	return rec, r.wrap("get from", callError(ctx, err))
+}
+
+// Put implements [Records].
+func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	rev, err := r.Records.Put(ctx, key, value, rev)
+	return rev, r.wrap("put into", callError(ctx, err))
+}
+
+// Delete implements [Records].
+func (r *records) Delete(ctx context.Context, key string, rev uint64) error {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	return r.wrap("delete from", callError(ctx, r.Records.Delete(ctx, key, rev)))
+}
+
+func (r *records) wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", operation, r.name, err)
+}
+
+// retryDelay is the time between attempts after a conflict or a failure.
+const retryDelay = 20 * time.Millisecond
+
+// update changes a record by compare-and-set until nobody else interferes, within [CallTimeout].
+// change gets the value, or nil if the record does not exist, and returns the new one. It may be
+// called more than once. If a write fails in such a way that it may have been carried out, update
+// finds out.
+func (r *records) update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) (value []byte, rev uint64, err error) {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	var unsure []byte // a value whose Put failed and may have been carried out
+	for {
+		old, err := r.Get(ctx, key)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			old = Record{}
+		case err != nil:
+			return nil, 0, err
+		case unsure != nil && bytes.Equal(old.Value, unsure):
+			return unsure, old.Rev, nil
+		}
+		value, err := change(old.Value)
+		if err != nil {
+			return nil, 0, err
+		}
+		rev, err := r.Put(ctx, key, value, old.Rev)
+		switch {
+		case err == nil:
+			return value, rev, nil
+		case errors.Is(err, ErrUnavailable):
+			first := unsure == nil
+			if unsure = value; first {
+				continue // others may hide what was carried out
+			}
+		case !errors.Is(err, ErrConflict):
+			return nil, 0, err
+		}
+		if !wait.Sleep(ctx, retryDelay) {
+			return nil, 0, err
+		}
+	}
+}
+
+// remove deletes a record, whatever its revision is.
+func (r *records) remove(ctx context.Context, key string) error {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	for {
+		old, err := r.Get(ctx, key)
+		if err == nil {
+			err = r.Delete(ctx, key, old.Rev)
+		}
+		switch {
+		case err == nil || errors.Is(err, ErrNotFound):
+			return nil
+		case !errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnavailable):
+			return err
+		}
+		if !wait.Sleep(ctx, retryDelay) {
+			return err
+		}
+	}
+}
+
+// list returns the values of the records whose keys begin with the parts of prefix, and fails if
+// there are more than limit.
+func (r *records) list(ctx context.Context, prefix string, limit int) (values [][]byte, err error) {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	for c, err := range r.Watch(ctx, prefix) {
+		switch {
+		case err != nil:
+			return nil, r.wrap("list", callError(ctx, err))
+		case c.Kind == ChangeSynced:
+			return values, nil
+		case c.Kind == ChangePut:
+			if len(values) >= limit {
+				return nil, r.wrap("list", fmt.Errorf("more than %d records", limit))
+			}
+			values = append(values, c.Value)
+		}
+	}
+	return nil, r.wrap("list", ErrUnavailable)
+}
+
+// seal encrypts a value for the backend, if the node has secrets. purpose is a constant; key is
+// that of the record.
+func (n *Node) seal(purpose, key string, plain []byte) ([]byte, error) {
+	if n.secrets == nil {
+		return append([]byte{format, 0}, plain...), nil
+	}
+	text, _, err := n.secrets.Seal([]byte{format, 1}, purpose, plain, []byte(key))
+	return text, err
+}
+
+// unseal decrypts what seal returned.
+func (n *Node) unseal(purpose, key string, data []byte) ([]byte, error) {
+	data, err := payload(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > 0 && data[0] == 0 && n.secrets == nil:
+		return data[1:], nil
+	case len(data) == 0 || data[0] != 1 || n.secrets == nil:
+		return nil, errors.New("cluster: a record is encrypted at one node and not at another: give all the same NodeOptions.Secrets")
+	}
+	plain, _, err := n.secrets.Open(string(data[1:]), 2*MaxValue, purpose, []byte(key))
+	if err != nil {
+		return nil, errors.New("cluster: a record was encrypted with another secret: give all nodes the same NodeOptions.Secrets")
+	}
+	return plain, nil
+}

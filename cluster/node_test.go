@@ -1,0 +1,541 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+	"mcpwire/cluster"
+)
+
+// inBubble runs a test with fake time.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// A faulty is a backend for one node that can be made to fail.
+type faulty struct {
+	shared *cluster.Memory
+	// down makes calls hang until their context ends.
+	down atomic.Bool
+	// lossy makes writes fail that are carried out.
+	lossy atomic.Bool
+	// mute loses messages.
+	mute atomic.Bool
+	mu   sync.Mutex
+	// cut is closed when watches end.
+	cut chan struct{}
+}
+
+func newFaulty(shared *cluster.Memory) *faulty {
+	return &faulty{shared: shared, cut: make(chan struct{})}
+}
+
+func (f *faulty) setDown(down bool) {
+	f.down.Store(down)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if down {
+		close(f.cut)
+		f.cut = make(chan struct{})
+	}
+}
+
+func (f *faulty) fault(ctx context.Context) error {
+	if f.down.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (f *faulty) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+	if err := f.fault(ctx); err != nil {
+		return nil, err
+	}
+	r, err := f.shared.Records(ctx, name, o)
+	return &faultyRecords{r, f}, err
+}
+
+func (f *faulty) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
+	return f.shared.Log(ctx, name, o)
+}
+
+func (f *faulty) Bus() cluster.Bus { return &faultyBus{f.shared.Bus(), f} }
+
+type faultyBus struct {
+	cluster.Bus
+	f *faulty
+}
+
+func (b *faultyBus) Publish(ctx context.Context, topic string, data []byte) error {
+	if b.f.mute.Load() {
+		return nil
+	}
+	return b.Bus.Publish(ctx, topic, data)
+}
+
+type faultyRecords struct {
+	cluster.Records
+	f *faulty
+}
+
+func (r *faultyRecords) Get(ctx context.Context, key string) (cluster.Record, error) {
+	if err := r.f.fault(ctx); err != nil {
+		return cluster.Record{}, err
+	}
+	return r.Records.Get(ctx, key)
+}
+
+func (r *faultyRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	if err := r.f.fault(ctx); err != nil {
+		return 0, err
+	}
+	rev, err := r.Records.Put(ctx, key, value, rev)
+	if err == nil && r.f.lossy.CompareAndSwap(true, false) {
+		return 0, cluster.ErrUnavailable
+	}
+	return rev, err
+}
+
+func (r *faultyRecords) Delete(ctx context.Context, key string, rev uint64) error {
+	if err := r.f.fault(ctx); err != nil {
+		return err
+	}
+	return r.Records.Delete(ctx, key, rev)
+}
+
+func (r *faultyRecords) Watch(ctx context.Context, prefix string) iter.Seq2[cluster.Change, error] {
+	return func(yield func(cluster.Change, error) bool) {
+		if err := r.f.fault(ctx); err != nil {
+			yield(cluster.Change{}, err)
+			return
+		}
+		r.f.mu.Lock()
+		cut := r.f.cut
+		r.f.mu.Unlock()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-cut:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		for c, err := range r.Records.Watch(ctx, prefix) {
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
+// join makes a node that is closed with the test.
+func join(t *testing.T, b cluster.Backend, o *cluster.NodeOptions) *cluster.Node {
+	t.Helper()
+	if o == nil {
+		o = &cluster.NodeOptions{}
+	}
+	o.Logger = slog.New(slog.DiscardHandler)
+	n, err := cluster.Join(t.Context(), b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n
+}
+
+// two returns two nodes and the backend of the second.
+func two(t *testing.T, o *cluster.NodeOptions) (a, b *cluster.Node, f *faulty) {
+	t.Helper()
+	shared := new(cluster.Memory)
+	f = newFaulty(shared)
+	return join(t, shared, o), join(t, f, o), f
+}
+
+func names(n *cluster.Node) string {
+	list, _ := n.Members()
+	var names []string
+	for _, m := range list {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+func TestMembers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		node := func(name string) *cluster.Node { return join(t, shared, &cluster.NodeOptions{Name: name}) }
+		want := func(what, want string, nodes ...*cluster.Node) {
+			t.Helper()
+			synctest.Wait()
+			for _, n := range nodes {
+				if got := names(n); got != want {
+					t.Errorf("%s: the members are %q, want %q", what, got, want)
+				}
+			}
+		}
+		a := node("a")
+		want("alone", "a", a)
+		b := node("b")
+		if got := names(b); got != "a b" { // as soon as Join returns
+			t.Errorf("b sees %q", got)
+		}
+		c := node("c")
+		join(t, shared, &cluster.NodeOptions{Name: "x", Tenant: "another"})
+		want("three", "a b c", a, b, c)
+		if !a.HasMember(c.ID()) || a.HasMember("nobody") {
+			t.Error("HasMember is wrong")
+		}
+		_, changed := a.Members()
+		if err := c.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want("one left", "a b", a, b)
+		select {
+		case <-changed:
+		default:
+			t.Error("the channel of Members is not closed")
+		}
+		b.Close()
+		pass(2900 * time.Millisecond)
+		want("one was killed just now", "a b", a)
+		pass(1200 * time.Millisecond)
+		want("one was killed", "a", a)
+		d := node("d")
+		pass(5 * time.Second) // d may see b before that
+		want("another one", "a d", a, d)
+		pass(10 * time.Minute)
+		want("later", "a d", a, d)
+	})
+}
+
+// While a node does not reach the backend, it does not think that the others are gone. The others
+// do not see it, until it is back.
+func TestMembersPartition(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		f := newFaulty(shared)
+		a := join(t, shared, &cluster.NodeOptions{Name: "a"})
+		b := join(t, f, &cluster.NodeOptions{Name: "b"})
+		f.setDown(true)
+		pass(2 * time.Minute) // its record has expired
+		if got, want := [2]string{names(a), names(b)}, [2]string{"a", "a b"}; got != want {
+			t.Errorf("apart: got %q, want %q", got, want)
+		}
+		f.setDown(false)
+		pass(10 * time.Second)
+		if got, want := [2]string{names(a), names(b)}, [2]string{"a b", "a b"}; got != want {
+			t.Errorf("healed: got %q, want %q", got, want)
+		}
+		f.lossy.Store(true) // its next beat is written, and it does not know
+		pass(10 * time.Second)
+		if got := names(a); got != "a b" {
+			t.Errorf("a write that failed was carried out: got %q", got)
+		}
+	})
+}
+
+func TestJoinFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFaulty(new(cluster.Memory))
+		f.setDown(true)
+		began := time.Now()
+		_, err := cluster.Join(t.Context(), f, nil)
+		if !errors.Is(err, cluster.ErrUnavailable) || time.Since(began) > cluster.CallTimeout {
+			t.Errorf("join: %v after %v", err, time.Since(began))
+		}
+		for _, o := range []cluster.NodeOptions{{Name: strings.Repeat("x", 1000)}, {Secrets: [][]byte{[]byte("short")}}} {
+			if _, err := cluster.Join(t.Context(), new(cluster.Memory), &o); err == nil {
+				t.Errorf("joined with %+v", o)
+			}
+		}
+	})
+}
+
+func TestRequest(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := two(t, nil)
+		err := b.Handle(t.Context(), "greet", func(ctx context.Context, data []byte) ([]byte, error) {
+			switch string(data) {
+			case "fail":
+				return nil, errors.New("no greeting")
+			case "wait":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return append([]byte("hello "), data...), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []*cluster.Node{a, b} {
+			if got, err := n.Request(t.Context(), b.ID(), "greet", []byte("x")); err != nil || string(got) != "hello x" {
+				t.Errorf("got %q, %v", got, err)
+			}
+		}
+		var he *cluster.HandlerError
+		if _, err := a.Request(t.Context(), b.ID(), "greet", []byte("fail")); !errors.As(err, &he) || he.Text != "no greeting" {
+			t.Errorf("a handler's error: %v", err)
+		}
+		began := time.Now()
+		if _, err := a.Request(t.Context(), b.ID(), "greet", []byte("wait")); err == nil || time.Since(began) != cluster.CallTimeout {
+			t.Errorf("a handler that hangs: %v after %v", err, time.Since(began))
+		}
+		if _, err := a.Request(t.Context(), b.ID(), "other", nil); !errors.Is(err, cluster.ErrNoNode) {
+			t.Errorf("a topic that nobody handles: %v", err)
+		}
+		b.Close()
+		if _, err := a.Request(t.Context(), b.ID(), "greet", nil); !errors.Is(err, cluster.ErrNoNode) {
+			t.Errorf("a node that is closed: %v", err)
+		}
+		if err := b.Handle(t.Context(), "late", nil); !errors.Is(err, cluster.ErrClosed) {
+			t.Errorf("handle at a closed node: %v", err)
+		}
+	})
+}
+
+func TestOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		var onces []*cluster.Once
+		for _, n := range []*cluster.Node{a, b} {
+			o, err := n.Once(t.Context(), "test", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			onces = append(onces, o)
+		}
+		first := func(o *cluster.Once, key string) bool {
+			t.Helper()
+			ok, err := o.First(t.Context(), key)
+			if err != nil {
+				t.Error(err)
+			}
+			return ok
+		}
+		var wins atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				if first(onces[i%2], "key") {
+					wins.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if wins.Load() != 1 {
+			t.Errorf("%d uses are the first", wins.Load())
+		}
+		f.lossy.Store(true)
+		if !first(onces[1], "unsure") || first(onces[1], "unsure") {
+			t.Error("a write that failed was carried out, and the use does not count once")
+		}
+		f.setDown(true)
+		if _, err := onces[1].First(t.Context(), "down"); !errors.Is(err, cluster.ErrUnavailable) {
+			t.Errorf("a backend that is down: %v", err)
+		}
+		f.setDown(false)
+		if !first(onces[1], "down") {
+			t.Error("a use counts that never reached the backend")
+		}
+		pass(time.Minute)
+		if !first(onces[0], "key") {
+			t.Error("the key is not forgotten")
+		}
+	})
+}
+
+func TestReplayCache(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := two(t, nil)
+		var caches []auth.ReplayCache
+		for _, n := range []*cluster.Node{a, b} {
+			c, err := n.ReplayCache(t.Context(), "dpop", 130*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			caches = append(caches, c)
+		}
+		use := func(c auth.ReplayCache, owner, key string, ttl time.Duration) string {
+			ok, err := c.Once(t.Context(), owner, key, ttl)
+			return fmt.Sprint(ok, " ", err)
+		}
+		got := []string{
+			use(caches[0], "o", "k", time.Second), use(caches[1], "o", "k", time.Second), use(caches[0], "o", "k", time.Second),
+			use(caches[0], "", "k", time.Second), use(caches[0], "o", "k2", 130*time.Second),
+		}
+		if diff := cmp.Diff([]string{"true <nil>", "false <nil>", "false <nil>", "true <nil>", "true <nil>"}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if got := use(caches[0], "o", "k3", 131*time.Second); !strings.HasPrefix(got, "false cluster:") {
+			t.Errorf("a ttl that is too long: %s", got)
+		}
+		var err error
+		for i := range 1 << 15 {
+			if _, err = caches[0].Once(t.Context(), "greedy", fmt.Sprint(i), time.Second); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, auth.ErrReplayQuota) {
+			t.Errorf("an owner without a limit: %v", err)
+		}
+		if got := use(caches[0], "modest", "1", time.Second); got != "true <nil>" {
+			t.Errorf("another owner: %s", got)
+		}
+		pass(130 * time.Second)
+		if got := use(caches[0], "greedy", "x", time.Second); got != "true <nil>" {
+			t.Errorf("the quota does not end: %s", got)
+		}
+	})
+}
+
+func TestLimiter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		a := join(t, shared, nil)
+		l, err := a.Limiter("calls", 10, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func(key string) (n int) {
+			for {
+				ok, wait := l.Take(t.Context(), key)
+				if !ok {
+					if wait <= 0 || wait > time.Second {
+						t.Errorf("wait %v", wait)
+					}
+					return n
+				}
+				if n++; n > 1000 {
+					t.Fatal("no limit")
+				}
+			}
+		}
+		if got := [2]int{take("x"), take("y")}; got != [2]int{20, 20} {
+			t.Errorf("the burst of one node: %v", got)
+		}
+		pass(time.Second)
+		if got := take("x"); got != 10 {
+			t.Errorf("the rate of one node: %d", got)
+		}
+		b := join(t, shared, nil)
+		pass(10 * time.Second)
+		if got := take("x"); got != 10 {
+			t.Errorf("the burst of one of two nodes: %d", got)
+		}
+		pass(time.Second)
+		if got := take("x"); got != 5 {
+			t.Errorf("the rate of one of two nodes: %d", got)
+		}
+		if err := b.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		pass(time.Second)
+		if got := take("x"); got != 10 {
+			t.Errorf("the rate after the other node left: %d", got)
+		}
+		_, wait := l.Take(t.Context(), "x")
+		<-time.After(wait)
+		if ok, _ := l.Take(t.Context(), "x"); !ok {
+			t.Errorf("the wait of %v is too short", wait)
+		}
+		for _, bad := range []struct {
+			rate  float64
+			burst int
+		}{{0, 1}, {-1, 1}, {1, 0}} {
+			if _, err := a.Limiter("bad", bad.rate, bad.burst); err == nil {
+				t.Errorf("a limiter with %v", bad)
+			}
+		}
+	})
+}
+
+// A counter is a backend that counts for all nodes.
+type counter struct {
+	cluster.Memory
+	err   error
+	calls int
+}
+
+// Take implements cluster.SharedLimiter.
+func (c *counter) Take(context.Context, string, float64, int) (bool, time.Duration, error) {
+	c.calls++
+	return false, 7 * time.Second, c.err
+}
+
+func TestSharedLimiter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := new(counter)
+		l, err := join(t, c, nil).Limiter("calls", 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, wait := l.Take(t.Context(), "x"); ok || wait != 7*time.Second {
+			t.Errorf("the backend's answer: %v, %v", ok, wait)
+		}
+		c.err = cluster.ErrUnavailable
+		if ok, _ := l.Take(t.Context(), "x"); !ok || c.calls != 2 {
+			t.Errorf("without the backend: %v after %d calls", ok, c.calls)
+		}
+	})
+}
+
+// TestRollingUpgrade sees that records of the next release are read, and others are not.
+func TestRollingUpgrade(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		n := join(t, shared, nil)
+		sessions, err := n.SessionStore(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		save(t, sessions, "id", "owner")
+		r, err := shared.Records(t.Context(), "sessions", cluster.RecordsOptions{TTL: 25 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c := range r.Watch(t.Context(), "") {
+			if c.Kind == cluster.ChangeSynced {
+				break
+			}
+			if strings.Contains(c.Key, "id") || strings.Contains(c.Key, "owner") {
+				t.Errorf("the key %s has text of the session", c.Key)
+			}
+			rev := c.Rev
+			for version, ok := range []bool{true, true, true, false} {
+				value := bytes.Replace(c.Value, []byte("{"), []byte(`{"later":1,`), 1)
+				value[0] = byte(version)
+				if rev, err = r.Put(t.Context(), c.Key, value, rev); err != nil {
+					t.Fatal(err)
+				}
+				s, err := sessions.Load(t.Context(), "id")
+				if (err == nil) != ok || ok && s.Principal != "owner" {
+					t.Errorf("format %d: %v, %v", version, s, err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,720 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+	"mcpwire/cluster"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/oauth"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+func save(t *testing.T, s streamable.SessionStore, key, principal string) {
+	t.Helper()
+	err := s.Update(t.Context(), key, func(saved *streamable.SavedSession) {
+		saved.Version++
+		saved.Principal = principal
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSessionStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		var stores []streamable.SessionWatcher
+		for _, n := range []*cluster.Node{a, b} {
+			s, err := n.SessionStore(t.Context(), time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, s)
+		}
+		load := func(s streamable.SessionStore, key string) string {
+			t.Helper()
+			saved, err := s.Load(t.Context(), key)
+			if err != nil {
+				t.Error(err)
+			}
+			if saved == nil {
+				return "none"
+			}
+			return fmt.Sprintf("%d%s%q", saved.Version, saved.Principal, saved.Subscriptions)
+		}
+		want := func(what, want string, got ...string) {
+			t.Helper()
+			for _, g := range got {
+				if g != want {
+					t.Errorf("%s: got %q, want %q", what, g, want)
+				}
+			}
+		}
+		for _, key := range []string{"used", "idle"} {
+			save(t, stores[0], key, "p")
+		}
+		save(t, stores[1], "used", "q")
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				err := stores[i%2].Update(t.Context(), "busy", func(s *streamable.SavedSession) {
+					s.Version++
+					s.Expires = time.Now().Add(time.Hour)
+					if i >= 18 {
+						s.Subscriptions = append(s.Subscriptions, "u")
+					}
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		want("changed at two nodes", "2q[]", load(stores[0], "used"), load(stores[1], "used"))
+		want("changed at once", `20["u" "u"]`, load(stores[0], "busy"), load(stores[1], "busy"))
+		want("unknown", "none", load(stores[0], "unknown"))
+		for range 4 {
+			pass(59 * time.Minute)
+			want("a session that is used", "2q[]", load(stores[0], "used"))
+		}
+		want("a session that nobody used", "none", load(stores[0], "idle"))
+		want("a session that expired", "none", load(stores[0], "busy"))
+		save(t, stores[0], "busy", "again")
+		want("a session that expired and is new", "1again[]", load(stores[1], "busy"))
+		err := stores[0].Update(t.Context(), "long", func(s *streamable.SavedSession) { s.Expires = time.Now().Add(2 * time.Hour) })
+		if err == nil {
+			t.Error("a session outlives the store")
+		}
+		f.setDown(true)
+		if _, err := stores[1].Load(t.Context(), "used"); !errors.Is(err, cluster.ErrUnavailable) {
+			t.Errorf("load without the backend: %v", err)
+		}
+		err = stores[1].Update(t.Context(), "used", func(s *streamable.SavedSession) { s.Ended = true })
+		if !errors.Is(err, cluster.ErrUnavailable) {
+			t.Errorf("update without the backend: %v", err)
+		}
+		other, err := join(t, f.shared, &cluster.NodeOptions{Tenant: "other"}).SessionStore(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want("another tenant", "none", load(other, "used"))
+	})
+}
+
+func TestSessionWatch(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		var stores []streamable.SessionWatcher
+		for _, n := range []*cluster.Node{a, b} {
+			s, err := n.SessionStore(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, s)
+		}
+		save(t, stores[0], "before", "p")
+		var got []string
+		ended := make(chan error, 1)
+		watch := func(ctx context.Context) {
+			ended <- stores[1].Watch(ctx, func() { got = append(got, "ready") }, func(key string, s *streamable.SavedSession) {
+				got = append(got, fmt.Sprint(key, " ", s.Version, s.Ended))
+			})
+		}
+		go watch(t.Context())
+		synctest.Wait()
+		save(t, stores[0], "k1", "p")
+		save(t, stores[1], "k2", "p")
+		err := stores[0].Update(t.Context(), "before", func(s *streamable.SavedSession) {
+			*s = streamable.SavedSession{Version: s.Version + 1, Ended: true}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"ready", "k1 1 false", "k2 1 false", "before 2 true"}, got); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+		f.setDown(true)
+		if err := <-ended; err == nil {
+			t.Error("a watch that missed changes ended without an error")
+		}
+		f.setDown(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		go watch(ctx)
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the end of the context: %v", err)
+		}
+		go watch(t.Context())
+		synctest.Wait()
+		b.Close()
+		if err := <-ended; !errors.Is(err, cluster.ErrClosed) {
+			t.Errorf("the end of the node: %v", err)
+		}
+	})
+}
+
+func TestEventStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := two(t, nil)
+		var stores []*cluster.EventStore
+		for _, n := range []*cluster.Node{a, b} {
+			s, err := n.EventStore(t.Context(), &cluster.EventStoreOptions{MaxStreamEvents: 50})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, s)
+		}
+		add := func(session, stream, data string) string {
+			t.Helper()
+			id, err := stores[0].Append(t.Context(), session, stream, []byte(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		after := func(session, id string) (got []string) {
+			t.Helper()
+			stream, events, err := stores[1].After(t.Context(), session, id)
+			if err != nil {
+				return []string{err.Error()}
+			}
+			for e, err := range events {
+				if err != nil {
+					return append(got, err.Error())
+				}
+				if !strings.HasPrefix(e.ID, stream+"-") {
+					t.Errorf("event %s of stream %s", e.ID, stream)
+				}
+				got = append(got, string(e.Data))
+			}
+			return got
+		}
+		want := func(what string, got []string, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: got %.100q, want %.100q", what, got, want)
+			}
+		}
+		large := strings.Repeat("0123456789abcdef", 100_000)
+		first := add("s1", "st-1", "")
+		other := add("s1", "st-2", "x")
+		second := add("s1", "st-1", large)
+		third := add("s1", "st-1", "3")
+		add("s2", "st-1", "foreign")
+		gone := streamable.ErrEventGone.Error()
+		want("the first", after("s1", first), large, "3")
+		want("the second", after("s1", second), "3")
+		want("the last", after("s1", third))
+		for what, id := range map[string]string{
+			"empty": "", "no number": "st-1", "zero": "st-1-0", "another form": strings.Replace(first, "-", "-0", 2),
+			"another stream": "st-1" + strings.TrimPrefix(other, "st-2"), "never": "st-1-999999", "text": "st-1-x", "huge": "st-1-99999999999999999999",
+		} {
+			want(what, after("s1", id), gone)
+		}
+		want("another session", after("s2", first), gone)
+		if _, err := stores[0].Append(t.Context(), "s1", "st-1", make([]byte, 9<<20)); !errors.Is(err, cluster.ErrTooLarge) {
+			t.Errorf("an event of 9 MiB: %v", err)
+		}
+		for i := range 60 {
+			add("s1", "st-3", fmt.Sprint(i))
+		}
+		want("after evictions", after("s1", third))
+		if err := stores[1].Drop(t.Context(), "s1"); err != nil {
+			t.Error(err)
+		}
+		want("dropped", after("s1", third), gone)
+	})
+}
+
+// Follow yields the events of another node as they come, and large ones whole.
+func TestEventFollow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := two(t, nil)
+		from, err := a.EventStore(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := b.EventStore(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add := func(data string) string {
+			id, err := from.Append(t.Context(), "s", "st", []byte(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		first := add("0")
+		add("1")
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, events, err := to.Follow(ctx, "s", first)
+		if err != nil || stream != "st" {
+			t.Fatalf("follow: %q, %v", stream, err)
+		}
+		got := make(chan string, 10)
+		go func() {
+			defer close(got)
+			for e, err := range events {
+				if err != nil {
+					got <- err.Error()
+					return
+				}
+				got <- string(e.Data)
+			}
+		}()
+		large := strings.Repeat("x", 2<<20)
+		synctest.Wait()
+		add(large)
+		add("3")
+		for _, want := range []string{"1", large, "3"} {
+			if g := <-got; g != want {
+				t.Errorf("got %.20q, want %.20q", g, want)
+			}
+		}
+		cancel()
+		if g := <-got; g != context.Canceled.Error() {
+			t.Errorf("the end: %q", g)
+		}
+		if _, _, err := to.Follow(t.Context(), "s", "st-999"); !errors.Is(err, streamable.ErrEventGone) {
+			t.Errorf("follow from an unknown event: %v", err)
+		}
+	})
+}
+
+// An event whose last part could not be stored does not become part of the next one.
+func TestEventParts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		n := join(t, shared, nil)
+		s, err := n.EventStore(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		torn := &tornBackend{Memory: shared}
+		m := join(t, torn, nil)
+		tornStore, err := m.EventStore(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := s.Append(t.Context(), "s", "st", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tornStore.Append(t.Context(), "s", "st", make([]byte, 2<<20)); err == nil {
+			t.Fatal("a backend that fails stores an event")
+		}
+		if _, err := s.Append(t.Context(), "s", "st", []byte("next")); err != nil {
+			t.Fatal(err)
+		}
+		_, events, err := s.After(t.Context(), "s", first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range events {
+			if err != nil || string(e.Data) != "next" {
+				t.Errorf("got %.20q, %v", e.Data, err)
+			}
+		}
+	})
+}
+
+// A tornBackend has logs that fail after two entries.
+type tornBackend struct{ *cluster.Memory }
+
+// Log implements cluster.Backend.
+func (b *tornBackend) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
+	l, err := b.Memory.Log(ctx, name, o)
+	return &tornLog{Log: l}, err
+}
+
+type tornLog struct {
+	cluster.Log
+	n int
+}
+
+// Append implements cluster.Log.
+func (l *tornLog) Append(ctx context.Context, key cluster.LogKey, id string, data []byte) (uint64, error) {
+	if l.n++; l.n > 2 {
+		return 0, cluster.ErrUnavailable
+	}
+	return l.Log.Append(ctx, key, id, data)
+}
+
+func taskStores(t *testing.T, nodes ...*cluster.Node) (stores []server.TaskStore) {
+	t.Helper()
+	for _, n := range nodes {
+		s, err := n.TaskStore(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, s)
+	}
+	return stores
+}
+
+func newTask(id, owner string, ttl time.Duration) *server.Task {
+	now := time.Now().Round(0)
+	return &server.Task{ID: id, Owner: owner, Method: "tools/call", Name: "tool", Status: mcp.TaskStatusWorking, Created: now, Updated: now, TTL: ttl}
+}
+
+func TestTaskStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		stores := taskStores(t, a, b)
+		task := newTask("t1", "o", time.Hour)
+		task.InputRequests = map[string]mcp.InputRequest{"k": {Method: mcp.MethodRootsList}}
+		if err := stores[0].Create(t.Context(), task); err != nil || task.Version != 1 {
+			t.Fatalf("create: %v, version %d", err, task.Version)
+		}
+		if err := stores[1].Create(t.Context(), newTask("t1", "p", time.Hour)); err == nil {
+			t.Error("two tasks have the same id")
+		}
+		if err := stores[1].Create(t.Context(), newTask("long", "p", 25*time.Hour)); err == nil {
+			t.Error("a task outlives the store")
+		}
+		got, err := stores[1].Task(t.Context(), "t1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(task, got); diff != "" {
+			t.Errorf("the task at the other node (-want +got):\n%s", diff)
+		}
+		result := json.RawMessage(`{"text":"` + strings.Repeat("0123456789abcdef", 100_000) + `"}`)
+		for i, want := range []*server.Task{
+			{Status: mcp.TaskStatusCompleted, Result: json.RawMessage(`{"a":1}`)},
+			{Status: mcp.TaskStatusCompleted, Result: result},
+			{Status: mcp.TaskStatusFailed, Error: &jsonrpc.Error{Code: -32000, Message: "m", Data: []byte(`"d"`)}},
+		} {
+			updated, err := stores[i%2].Update(t.Context(), "t1", func(t *server.Task) error {
+				t.Status, t.Result, t.Error, t.InputRequests = want.Status, want.Result, want.Error, nil
+				t.InputResponses = map[string]json.RawMessage{"k": json.RawMessage("null")}
+				return nil
+			})
+			if err != nil || updated.Version != uint64(i+2) {
+				t.Fatalf("update: %v, %+v", err, updated)
+			}
+			got, err := stores[1-i%2].Task(t.Context(), "t1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(updated.Result, want.Result) || !bytes.Equal(got.Result, want.Result) {
+				t.Errorf("results of %d and %d bytes, want %d", len(updated.Result), len(got.Result), len(want.Result))
+			}
+			updated.Result, got.Result = nil, nil // cmp is slow with large ones
+			if diff := cmp.Diff(updated, got); diff != "" {
+				t.Errorf("an updated task (-want +got):\n%s", diff)
+			}
+		}
+		rejected := errors.New("rejected")
+		if _, err := stores[0].Update(t.Context(), "t1", func(*server.Task) error { return rejected }); err != rejected {
+			t.Errorf("a change that fails: %v", err)
+		}
+		for _, id := range []string{"", "t2", "*", strings.Repeat("x", 10_000)} {
+			_, get := stores[0].Task(t.Context(), id)
+			_, update := stores[0].Update(t.Context(), id, func(*server.Task) error { return nil })
+			_, wait := stores[0].Wait(t.Context(), id, 0)
+			for _, err := range []error{get, update, wait} {
+				if !errors.Is(err, server.ErrTaskNotFound) {
+					t.Errorf("the task %.10q: %v", id, err)
+				}
+			}
+		}
+		for _, id := range []string{"t4", "t2", "t3"} {
+			if err := stores[0].Create(t.Context(), newTask(id, "o", 2*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ids := func(owner, after string, limit int) (ids []string) {
+			t.Helper()
+			tasks, err := stores[1].Tasks(t.Context(), owner, after, limit)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, task := range tasks {
+				ids = append(ids, task.ID)
+			}
+			return ids
+		}
+		list := [][]string{ids("o", "", 10), ids("o", "t2", 1), ids("o", "t4", 10), ids("p", "", 10), ids("", "", 10)}
+		if diff := cmp.Diff([][]string{{"t1", "t2", "t3", "t4"}, {"t3"}, nil, nil, nil}, list); diff != "" {
+			t.Errorf("lists (-want +got):\n%s", diff)
+		}
+		expired, err := stores[0].Update(t.Context(), "t2", func(t *server.Task) error { t.TTL = 0; return nil })
+		if err != nil || expired.TTL != 0 {
+			t.Errorf("a task that is made to expire: %v", err)
+		}
+		pass(time.Hour)
+		if _, err := stores[0].Task(t.Context(), "t1"); !errors.Is(err, server.ErrTaskNotFound) {
+			t.Errorf("an expired task: %v", err)
+		}
+		if got := ids("o", "", 10); !slices.Equal(got, []string{"t3", "t4"}) {
+			t.Errorf("after some expired: %q", got)
+		}
+		f.setDown(true)
+		_, err = stores[1].Task(t.Context(), "t3")
+		if !errors.Is(err, cluster.ErrUnavailable) {
+			t.Errorf("without the backend: %v", err)
+		}
+	})
+}
+
+// TestTaskUpdates sees that no update is lost, and none made twice.
+func TestTaskUpdates(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		stores := taskStores(t, a, b)
+		if err := stores[0].Create(t.Context(), newTask("t", "", time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				for range 10 {
+					if i == 1 {
+						f.lossy.Store(true)
+					}
+					_, err := stores[i%2].Update(t.Context(), "t", func(t *server.Task) error { t.StatusMessage += "x"; return nil })
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		got, err := stores[0].Task(t.Context(), "t")
+		if err != nil || got.Version != 101 || len(got.StatusMessage) != 100 {
+			t.Errorf("%v: %+v", err, got)
+		}
+	})
+}
+
+func TestTaskWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		stores := taskStores(t, a, b)
+		if err := stores[0].Create(t.Context(), newTask("t", "", time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := stores[1].Wait(t.Context(), "t", 0)
+		if err != nil || got.Version != 1 {
+			t.Fatalf("a task that is newer: %v, %v", got, err)
+		}
+		for _, tt := range []struct {
+			lost bool // the signal is lost
+			max  time.Duration
+		}{{false, 0}, {true, 2 * time.Second}} {
+			f.mute.Store(tt.lost)
+			version := got.Version
+			go func() {
+				<-time.After(10*time.Minute + time.Millisecond)
+				_, err := stores[1].Update(t.Context(), "t", func(t *server.Task) error { return nil })
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			began := time.Now()
+			got, err = stores[0].Wait(t.Context(), "t", version)
+			if err != nil || got.Version != version+1 {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if d := time.Since(began) - 10*time.Minute - time.Millisecond; d < 0 || d > tt.max {
+				t.Errorf("the signal is lost: %v; waited %v for it", tt.lost, d)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := stores[0].Wait(ctx, "t", got.Version); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the end of the context: %v", err)
+		}
+		if _, err := stores[0].Wait(t.Context(), "t", got.Version); !errors.Is(err, server.ErrTaskNotFound) {
+			t.Errorf("a task that expires: %v", err)
+		}
+	})
+}
+
+func TestTokenStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		if _, err := join(t, shared, nil).TokenStore(t.Context()); err == nil {
+			t.Error("tokens are stored without encryption")
+		}
+		var stores []*cluster.TokenStore
+		for range 2 {
+			s, err := join(t, shared, &cluster.NodeOptions{Secrets: secrets(3)}).TokenStore(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, s)
+		}
+		key := oauth.RecordKey{Issuer: "https://i", Resource: "https://r", ClientID: "c", Account: "a"}
+		for _, k := range []oauth.RecordKey{key, {}, {Issuer: "https://i"}} {
+			if _, err := stores[0].Load(t.Context(), k); !errors.Is(err, oauth.ErrNotStored) {
+				t.Errorf("an unknown key: %v", err)
+			}
+		}
+		record := &oauth.Record{
+			Issuer: "https://i", ClientID: "c", ProofKey: auth.NewSecret("PROOF"),
+			Client: &oauth.RegisteredClient{ID: "c", Secret: auth.NewSecret("CLIENT"), RedirectURIs: []string{"u"}},
+			Tokens: &oauth.Tokens{Access: auth.NewSecret("ACCESS"), Refresh: auth.NewSecret("REFRESH"), Type: "Bearer", Granted: []string{"s"}},
+		}
+		for range 2 { // and again
+			if err := stores[0].Save(t.Context(), key, record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := stores[1].Load(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := record.MarshalSecrets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := got.MarshalSecrets(); err != nil || string(text) != string(want) {
+			t.Errorf("got %s, %v; want %s", text, err, want)
+		}
+		r, err := shared.Records(t.Context(), "tokens", cluster.RecordsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c := range r.Watch(t.Context(), "") {
+			if c.Kind == cluster.ChangeSynced {
+				break
+			}
+			for _, secret := range []string{"ACCESS", "REFRESH", "CLIENT", "PROOF", "https"} {
+				if strings.Contains(string(c.Value)+c.Key, secret) {
+					t.Errorf("the backend has %s", secret)
+				}
+			}
+		}
+		if err := stores[1].Delete(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		if _, err := stores[0].Load(t.Context(), key); !errors.Is(err, oauth.ErrNotStored) {
+			t.Errorf("a deleted record: %v", err)
+		}
+	})
+}
+
+func TestTokenLocks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		var stores []*cluster.TokenStore
+		for range 3 {
+			s, err := join(t, shared, &cluster.NodeOptions{Secrets: secrets(3)}).TokenStore(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, s)
+		}
+		var mu sync.Mutex
+		inside, done := 0, 0
+		var wg sync.WaitGroup
+		began := time.Now()
+		for i := range 9 {
+			wg.Go(func() {
+				unlock, err := stores[i%3].Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if inside++; inside > 1 {
+					t.Error("two nodes have the lock")
+				}
+				mu.Unlock()
+				<-time.After(100 * time.Millisecond)
+				mu.Lock()
+				inside--
+				done++
+				mu.Unlock()
+				unlock()
+			})
+		}
+		wg.Wait()
+		if d := time.Since(began); done != 9 || d > 2*time.Second {
+			t.Errorf("%d refreshes in %v", done, d)
+		}
+		type login struct {
+			waited, vain bool
+		}
+		for _, failed := range []bool{true, false} {
+			var first, second login
+			unlock, vain, err := stores[0].LockLogin(t.Context(), "r", func() { first.waited = true })
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.vain = vain
+			wg.Go(func() {
+				unlock, vain, err := stores[1].LockLogin(t.Context(), "r", func() { second.waited = true })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				second.vain = vain
+				unlock(false)
+			})
+			pass(time.Minute)
+			unlock(failed)
+			wg.Wait()
+			if first != (login{false, false}) || second != (login{true, failed}) {
+				t.Errorf("the first login failed: %v; the first %+v, the second %+v", failed, first, second)
+			}
+		}
+	})
+}
+
+// TestBus sees that an event of one server reaches those of other nodes.
+func TestBus(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		strange := join(t, f.shared, &cluster.NodeOptions{Tenant: "strange"})
+		var got []server.Event
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			err := b.Bus().Subscribe(ctx, func(e server.Event) { got = append(got, e) })
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if err := strange.Bus().Subscribe(t.Context(), func(server.Event) { t.Error("another tenant has the event") }); !errors.Is(err, cluster.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		want := server.Event{From: "me", Kind: server.ResourceUpdated, Name: "file:///ü", Owner: "o"}
+		if err := a.Bus().Publish(t.Context(), want); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		cancel()
+		strange.Close()
+		wg.Wait()
+		if err := a.Bus().Publish(t.Context(), want); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]server.Event{want}, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
