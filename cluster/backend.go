@@ -76,7 +76,7 @@ type Records interface {
 	Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error)
 	// Delete removes a record. It fails with ErrConflict unless rev is the record's revision.
 	Delete(ctx context.Context, key string, rev uint64) error
-	// Watch yields a Change for each record whose key begins with the parts of prefix, then one
+	// Watch yields a Change for each record whose key begins with prefix and a dot, then one
 	// whose Kind is ChangeSynced, and then each further change. It may omit a change if the record
 	// has changed again. It does not yield that a record expired. It ends with an error: that of
 	// ctx, ErrGone if changes were missed, or ErrUnavailable. An empty prefix means all records.

@@ -57,7 +57,7 @@ func (n *Node) EventStore(ctx context.Context, o *EventStoreOptions) (*EventStor
 			opts.MaxBytes = o.MaxBytes
 		}
 	}
-	ctx, cancel := bound(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errOpenTimeout)
 	defer cancel()
 	log, err := n.backend.Log(ctx, "events", opts)
 	if err != nil {

@@ -211,10 +211,9 @@ func (r *memoryRecords) changedLocked(c Change) {
 	}
 }
 
-// hasPrefix reports whether a key begins with the parts of prefix.
+// hasPrefix reports whether a key begins with the parts of prefix and has more.
 func hasPrefix(key, prefix string) bool {
-	rest, ok := strings.CutPrefix(key, prefix)
-	return ok && (prefix == "" || rest == "" || rest[0] == '.')
+	return prefix == "" || strings.HasPrefix(key, prefix+".")
 }
 
 func (w *memoryWatcher) add(c Change) {

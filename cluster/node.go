@@ -248,8 +248,13 @@ type records struct {
 	Records
 }
 
+// openTimeout limits the time to open a bucket or a log, which the backend may have to create.
+const openTimeout = 15 * time.Second
+
+var errOpenTimeout = fmt.Errorf("%w: no response within %v", ErrUnavailable, openTimeout)
+
 func (n *Node) records(ctx context.Context, name string, o RecordsOptions) (*records, error) {
-	ctx, cancel := bound(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errOpenTimeout)
 	defer cancel()
 	r, err := n.backend.Records(ctx, name, o)
 	if err != nil {

@@ -306,6 +306,31 @@ func TestNoTelemetry(t *testing.T) {
 	}
 }
 
+// TestNoNATS holds that only users of cluster/natscluster, a module of its own, get NATS, and that
+// servers without a cluster do not link package cluster.
+func TestNoNATS(t *testing.T) {
+	const nats = "github.com/nats-io/"
+	for _, p := range goList(t, platforms[0], "./...") {
+		for _, path := range p.Deps {
+			if strings.HasPrefix(path, nats) {
+				t.Errorf("%s reaches %s; 'go list -deps ./%[1]s' shows how", p.rel(), path)
+			}
+			if path == p.Module.Path+"/cluster" && p.rel() != "cluster/clustertest" {
+				t.Errorf("%s imports cluster; only programs may", p.rel())
+			}
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), nats) {
+			t.Errorf("%s names NATS", name)
+		}
+	}
+}
+
 // TestCheckImports shows which imports checkImports refuses.
 func TestCheckImports(t *testing.T) {
 	of := func(path string, imports ...string) pkg {

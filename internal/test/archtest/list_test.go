@@ -140,7 +140,7 @@ func sources(t *testing.T) []source {
 
 // inMain reports whether a file belongs to the main module.
 func (s source) inMain() bool {
-	return !slices.ContainsFunc([]string{"bench/", "interop/", "internal/view/web/bundle/"}, func(dir string) bool { return strings.HasPrefix(s.path, dir) })
+	return !slices.ContainsFunc([]string{"bench/", "cluster/natscluster/", "interop/", "internal/view/web/bundle/"}, func(dir string) bool { return strings.HasPrefix(s.path, dir) })
 }
 
 // report makes each complaint an error of the test.

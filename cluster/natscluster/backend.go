@@ -1,0 +1,359 @@
+package natscluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"mcpwire/cluster"
+)
+
+// Options configure a [Backend]. Either URL or Embed must be set.
+type Options struct {
+	// URL is the address of a NATS server, or several with commas between them. They need
+	// JetStream, and NATS 2.12 or later.
+	URL string
+	// Connect has options for the connection to URL, such as nats.UserCredentials and nats.Secure.
+	Connect []nats.Option
+	// Embed runs a server in this process.
+	Embed *Embed
+	// Replicas is the number of servers that have each record: 1, 3 or 5. Zero means three if the
+	// server belongs to a cluster, and else one. It is decided when a stream is created.
+	Replicas int
+	// Prefix begins the names of all streams and subjects. Zero means "mcpwire".
+	Prefix string
+	// Logger logs what the connection and an embedded server report. Nil means slog.Default.
+	Logger *slog.Logger
+}
+
+const (
+	// openLimit limits Open, in addition to its context.
+	openLimit = time.Minute
+	// pollOpen is the interval between attempts of Open.
+	pollOpen = 100 * time.Millisecond
+	// minPayload is the size of messages that a server must accept.
+	minPayload   = cluster.MaxValue + 16<<10
+	pingInterval = 2 * time.Second
+)
+
+// A Backend is a [cluster.Backend] on NATS.
+type Backend struct {
+	opts Options
+	// server is nil without Options.Embed.
+	server *embedded
+	nc     *nats.Conn
+	js     jetstream.JetStream
+
+	mu      sync.Mutex
+	streams map[string]streamKey
+}
+
+var _ cluster.Backend = (*Backend)(nil)
+
+// streamKey is what a stream was opened with.
+type streamKey struct {
+	maxAge           time.Duration
+	maxBytes, perKey int64
+	durable          bool
+}
+
+// Open connects to NATS, or starts a server, and waits until JetStream works: with several embedded
+// servers, until a majority is there. It waits up to a minute. [Backend.Close] must be called.
+func Open(ctx context.Context, o Options) (*Backend, error) {
+	if o.Prefix == "" {
+		o.Prefix = "mcpwire"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if err := cluster.CheckName(o.Prefix); err != nil {
+		return nil, fmt.Errorf("open NATS: Options.Prefix: %w", err)
+	}
+	switch {
+	case (o.URL == "") == (o.Embed == nil):
+		return nil, errors.New("open NATS: set either Options.URL or Options.Embed")
+	case o.Replicas < 0 || o.Replicas > 5 || o.Replicas != 0 && o.Replicas%2 == 0:
+		return nil, fmt.Errorf("open NATS: Options.Replicas is %d: use 1, 3 or 5", o.Replicas)
+	}
+	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	b := &Backend{opts: o, streams: make(map[string]streamKey)}
+	if err := b.open(ctx); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("open NATS: %w", err)
+	}
+	return b, nil
+}
+
+func (b *Backend) open(ctx context.Context) (err error) {
+	connect := []nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			b.opts.Logger.Warn("NATS reports an error", "error", err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				b.opts.Logger.Warn("the connection to NATS is lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			b.opts.Logger.Info("connected to NATS again", "server", nc.ConnectedServerName())
+		}),
+	}
+	url := b.opts.URL
+	if b.opts.Embed != nil {
+		if b.server, err = startEmbedded(ctx, b.opts.Embed, b.opts.Logger); err != nil {
+			return err
+		}
+		url = nats.DefaultURL
+		connect = append(connect, nats.InProcessServer(b.server.srv))
+		if b.server.token != "" {
+			connect = append(connect, nats.Token(b.server.token))
+		}
+	} else {
+		connect = append(connect, b.opts.Connect...)
+	}
+	if b.nc, err = b.dial(ctx, url, connect); err != nil {
+		return err
+	}
+	if n := b.nc.MaxPayload(); n < minPayload {
+		return fmt.Errorf("the server %s accepts messages of %d bytes: set max_payload to %d or more", b.nc.ConnectedServerName(), n, minPayload)
+	}
+	if b.js, err = jetstream.New(b.nc, jetstream.WithDefaultTimeout(cluster.CallTimeout)); err != nil {
+		return err
+	}
+	if err := b.waitReady(ctx); err != nil {
+		return err
+	}
+	b.findReplicas()
+	return nil
+}
+
+// dial connects, again and again until ctx ends.
+func (b *Backend) dial(ctx context.Context, url string, connect []nats.Option) (*nats.Conn, error) {
+	for {
+		nc, err := nats.Connect(url, connect...)
+		if err == nil {
+			return nc, nil
+		}
+		if errors.Is(err, nats.ErrAuthorization) || !sleep(ctx, pollOpen) {
+			return nil, fmt.Errorf("connect to %s: %w: check the address, that the server runs, and the credentials", redactURL(url), err)
+		}
+	}
+}
+
+// redactURL removes passwords.
+func redactURL(url string) string {
+	servers := strings.Split(url, ",")
+	for i, s := range servers {
+		if at := strings.LastIndexByte(s, '@'); at >= 0 {
+			scheme, _, _ := strings.Cut(s, "://")
+			servers[i] = scheme + "://…@" + s[at+1:]
+		}
+	}
+	return strings.Join(servers, ",")
+}
+
+// waitReady waits until JetStream responds.
+func (b *Backend) waitReady(ctx context.Context) error {
+	for {
+		call, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+		_, err := b.js.AccountInfo(call)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || !sleep(ctx, pollOpen) {
+			if b.server != nil {
+				return b.server.explain(err)
+			}
+			return fmt.Errorf("JetStream at %s does not respond: %w: it must be enabled, and a majority of its servers must be there", b.nc.ConnectedUrlRedacted(), err)
+		}
+	}
+}
+
+// findReplicas decides on the replicas of streams.
+func (b *Backend) findReplicas() {
+	if b.opts.Replicas != 0 {
+		return
+	}
+	b.opts.Replicas = 1
+	switch {
+	case b.server != nil && len(b.opts.Embed.Routes) >= 3:
+		b.opts.Replicas = 3
+	case b.server == nil && b.nc.ConnectedClusterName() != "":
+		b.opts.Replicas = 3
+	}
+}
+
+// Close disconnects. It stops an embedded server, which first hands over what it leads.
+func (b *Backend) Close() {
+	if b.nc != nil {
+		b.nc.Close()
+	}
+	if b.server != nil {
+		b.server.close()
+	}
+}
+
+// Bus implements [cluster.Backend].
+func (b *Backend) Bus() cluster.Bus { return bus{b} }
+
+// stream makes sure that a stream exists, and has these limits.
+func (b *Backend) stream(ctx context.Context, cfg jetstream.StreamConfig) error {
+	cfg.Replicas, cfg.NoAck = b.opts.Replicas, false
+	key := streamKey{cfg.MaxAge, cfg.MaxBytes, cfg.MaxMsgsPerSubject, cfg.Storage == jetstream.FileStorage}
+	b.mu.Lock()
+	known := b.streams[cfg.Name]
+	b.mu.Unlock()
+	if known == key {
+		return nil
+	}
+	for {
+		err := b.tryStream(ctx, cfg)
+		var api *jetstream.APIError
+		switch {
+		case err == nil:
+			b.mu.Lock()
+			b.streams[cfg.Name] = key
+			b.mu.Unlock()
+			return nil
+		case errors.Is(err, errOtherStream), errors.As(err, &api) && api.Code < 500 && api.ErrorCode != codeNoPeers && api.ErrorCode != codeNameInUse:
+			return fmt.Errorf("stream %s: %w", cfg.Name, err)
+		case !sleep(ctx, pollOpen):
+			return fmt.Errorf("%w: stream %s with %d replicas: %w", cluster.ErrUnavailable, cfg.Name, cfg.Replicas, err)
+		}
+	}
+}
+
+// Error codes of JetStream that jetstream has no names for.
+const (
+	codeNoPeers   = 10005
+	codeNameInUse = 10058
+)
+
+var errOtherStream = errors.New("delete the stream, or use another Options.Prefix")
+
+func (b *Backend) tryStream(ctx context.Context, cfg jetstream.StreamConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	found, err := b.js.Stream(ctx, cfg.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = b.js.CreateStream(ctx, cfg)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	had := found.CachedInfo().Config
+	if had.Storage != cfg.Storage {
+		return fmt.Errorf("it exists with %s storage, not %s: %w", had.Storage, cfg.Storage, errOtherStream)
+	}
+	if had.MaxAge == cfg.MaxAge && had.MaxBytes == cfg.MaxBytes && had.MaxMsgsPerSubject == cfg.MaxMsgsPerSubject {
+		return nil
+	}
+	cfg.Replicas = had.Replicas
+	_, err = b.js.UpdateStream(ctx, cfg)
+	return err
+}
+
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// mapError returns an error of package cluster for one of NATS.
+func mapError(ctx context.Context, err error) error {
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("%w: %w", cluster.ErrTooLarge, err)
+	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return cluster.ErrConflict
+	}
+	return fmt.Errorf("%w: %w", cluster.ErrUnavailable, err)
+}
+
+// A storedMsg is a message of a stream.
+type storedMsg struct {
+	Subject string `json:"subject"`
+	Seq     uint64 `json:"seq"`
+	Header  []byte `json:"hdrs"`
+	Data    []byte `json:"data"`
+}
+
+// getRequest is a request for a message of a stream.
+type getRequest struct {
+	Seq      uint64 `json:"seq,omitempty"`
+	LastFor  string `json:"last_by_subj,omitempty"`
+	NextFor  string `json:"next_by_subj,omitempty"`
+	Batch    int    `json:"batch,omitempty"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
+}
+
+var errNoMessage = errors.New("no message found")
+
+// get asks the leader of a stream for a message. The error is errNoMessage if there is none.
+func (b *Backend) get(ctx context.Context, stream string, r getRequest) (*storedMsg, error) {
+	text, err := json.Marshal(&r)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, text)
+	if err != nil {
+		return nil, mapError(ctx, err)
+	}
+	var response struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *storedMsg          `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &response); err != nil {
+		return nil, fmt.Errorf("natscluster: invalid response of NATS: %w", err)
+	}
+	switch {
+	case response.Error != nil && response.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, errNoMessage
+	case response.Error != nil:
+		return nil, mapError(ctx, response.Error)
+	case response.Message == nil:
+		return nil, errors.New("natscluster: invalid response of NATS: no message")
+	}
+	return response.Message, nil
+}
+
+// storage returns the storage of a stream.
+func storage(durable bool) jetstream.StorageType {
+	if durable {
+		return jetstream.FileStorage
+	}
+	return jetstream.MemoryStorage
+}
+
+// dedup returns the time for which a stream remembers the ids of messages. It must not exceed the age
+// of messages.
+func dedup(maxAge time.Duration) time.Duration {
+	if maxAge > 0 {
+		return min(maxAge, 2*time.Minute)
+	}
+	return 2 * time.Minute
+}

@@ -1,0 +1,251 @@
+package natscluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Embed configures a NATS server in this process.
+type Embed struct {
+	// Dir is the directory for the server's files. It must belong to this process alone, and keep
+	// its content when the process is started again.
+	Dir string
+	// Name is the name of this core node. It must be unique among them and stay the same. It may be
+	// empty if Routes is.
+	Name string
+	// Routes are the addresses, host:port, of all core nodes, this one included: three or five. If
+	// it is empty, the node is alone. All must have the same.
+	Routes []string
+	// Listen is the address at which this node accepts the other core nodes.
+	Listen string
+	// TLS has this node's certificate, and in RootCAs the authorities whose certificates the other
+	// core nodes must have, both as servers and as clients. It is required unless Listen is a
+	// loopback address, or Insecure is set.
+	TLS *tls.Config
+	// ClientListen is the address at which the server accepts nodes that do not embed one. Empty
+	// means none. Those connect with nats.Token(ClientToken).
+	ClientListen string
+	// ClientToken is the secret of these nodes. It has at least 16 characters.
+	ClientToken string
+	// ClientTLS has the certificate for ClientListen. It is required as TLS is.
+	ClientTLS *tls.Config
+	// Insecure allows other nodes on a network without TLS. Anyone there can then read and change
+	// everything.
+	Insecure bool
+	// MaxMemory limits the memory for what is not durable, in bytes. Zero means 2 GiB.
+	MaxMemory int64
+	// MaxStore limits the files, in bytes. Zero means 16 GiB.
+	MaxStore int64
+}
+
+const (
+	clusterName    = "mcpwire"
+	minToken       = 16
+	explainTimeout = time.Second
+	// lameDuck is the time in which a server that stops closes the connections of other nodes.
+	lameDuck = 2 * time.Second
+)
+
+// embedded is a server in this process.
+type embedded struct {
+	opts  *Embed
+	srv   *server.Server
+	token string
+}
+
+// serverOptions checks the options and returns those of the server.
+func (e *Embed) serverOptions() (*server.Options, error) {
+	if e.Dir == "" {
+		return nil, errors.New("Embed.Dir is empty: name a directory for the server's files")
+	}
+	o := &server.Options{
+		ServerName: e.Name, DontListen: true, NoSigs: true,
+		JetStream: true, StoreDir: e.Dir, SyncAlways: true, JetStreamMaxMemory: 2 << 30, JetStreamMaxStore: 16 << 30,
+		MaxPayload: 1 << 20, PingInterval: pingInterval, MaxPingsOut: 2,
+		LameDuckDuration: lameDuck, LameDuckGracePeriod: lameDuck / 10,
+	}
+	if e.MaxMemory > 0 {
+		o.JetStreamMaxMemory = e.MaxMemory
+	}
+	if e.MaxStore > 0 {
+		o.JetStreamMaxStore = e.MaxStore
+	}
+	if o.ServerName == "" {
+		o.ServerName = "alone"
+	}
+	if len(e.Routes) > 0 {
+		if err := e.clusterOptions(o); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case e.ClientListen != "":
+		if err := e.clientOptions(o); err != nil {
+			return nil, err
+		}
+	case len(e.Routes) > 0:
+		// A server that does not listen for clients starts no routes, and does not hand over what
+		// it leads. So it listens where only this process can log in.
+		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, rand.Text()
+	}
+	return o, nil
+}
+
+// clusterOptions adds the options for other core nodes.
+func (e *Embed) clusterOptions(o *server.Options) (err error) {
+	switch {
+	case e.Name == "":
+		return errors.New("Embed.Name is empty: name this core node")
+	case len(e.Routes) != 3 && len(e.Routes) != 5:
+		return fmt.Errorf("Embed.Routes has %d addresses: use three or five core nodes, and let others connect to them by Options.URL", len(e.Routes))
+	}
+	o.Cluster = server.ClusterOpts{Name: clusterName, NoAdvertise: true, PingInterval: pingInterval, MaxPingsOut: 2}
+	if o.Cluster.Host, o.Cluster.Port, err = listenAddress("Embed.Listen", e.Listen, e.TLS != nil || e.Insecure); err != nil {
+		return err
+	}
+	for i, r := range e.Routes {
+		if _, _, err := net.SplitHostPort(r); err != nil || slices.Contains(e.Routes[:i], r) {
+			return fmt.Errorf("Embed.Routes: %q is not another host:port", r)
+		}
+		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: r})
+	}
+	if e.TLS != nil {
+		t := e.TLS.Clone()
+		if t.RootCAs == nil || len(t.Certificates) == 0 && t.GetCertificate == nil {
+			return errors.New("Embed.TLS: set Certificates, and RootCAs: the authorities of the other core nodes")
+		}
+		if t.ClientCAs == nil {
+			t.ClientCAs = t.RootCAs
+		}
+		t.ClientAuth, t.MinVersion = tls.RequireAndVerifyClientCert, max(t.MinVersion, tls.VersionTLS12)
+		o.Cluster.TLSConfig, o.Cluster.TLSTimeout = t, 5
+	}
+	return nil
+}
+
+// clientOptions adds the options for nodes that do not embed a server.
+func (e *Embed) clientOptions(o *server.Options) (err error) {
+	if len(e.ClientToken) < minToken {
+		return fmt.Errorf("Embed.ClientToken has %d characters: use a random one of %d or more", len(e.ClientToken), minToken)
+	}
+	if o.Host, o.Port, err = listenAddress("Embed.ClientListen", e.ClientListen, e.ClientTLS != nil || e.Insecure); err != nil {
+		return err
+	}
+	o.DontListen, o.Authorization = false, e.ClientToken
+	if e.ClientTLS != nil {
+		o.TLSConfig, o.TLS, o.TLSTimeout = e.ClientTLS.Clone(), true, 5
+	}
+	return nil
+}
+
+// listenAddress parses an address to listen on. Without a secure connection it must be loopback.
+func listenAddress(option, address string, secure bool) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s: %q is not host:port", option, address)
+	}
+	if port, err = strconv.Atoi(text); err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("%s: invalid port %q", option, text)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	ip, err := netip.ParseAddr(host)
+	if !secure && host != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return "", 0, fmt.Errorf("%s: other machines can reach %s: set TLS, or Insecure", option, address)
+	}
+	return host, port, nil
+}
+
+// startEmbedded starts a server and waits until it accepts connections of this process.
+func startEmbedded(ctx context.Context, e *Embed, log *slog.Logger) (*embedded, error) {
+	o, err := e.serverOptions()
+	if err != nil {
+		return nil, err
+	}
+	srv, err := server.NewServer(o)
+	if err != nil {
+		return nil, fmt.Errorf("start the server of node %s: %w", o.ServerName, err)
+	}
+	srv.SetLoggerV2(&serverLog{log: log, node: o.ServerName}, false, false, false)
+	s := &embedded{e, srv, o.Authorization}
+	srv.Start()
+	for !srv.ReadyForConnections(pollOpen) {
+		if ctx.Err() != nil || !srv.Running() {
+			s.close()
+			return nil, fmt.Errorf("the server of node %s does not start in %s: another process may use the directory or the address; see the log", o.ServerName, e.Dir)
+		}
+	}
+	return s, nil
+}
+
+// explain returns an error that says why JetStream does not work.
+func (s *embedded) explain(err error) error {
+	if len(s.opts.Routes) == 0 {
+		return fmt.Errorf("JetStream of node %s does not respond: %w", s.srv.Name(), err)
+	}
+	var problems []string
+	for _, r := range s.opts.Routes {
+		c, err := net.DialTimeout("tcp", r, explainTimeout)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("core node %s: %v", r, err))
+			continue
+		}
+		c.Close()
+	}
+	what := fmt.Sprintf("node %s has no majority of %d core nodes", s.srv.Name(), len(s.opts.Routes))
+	if len(problems) > 0 {
+		return fmt.Errorf("%s: %s: start it, or check Embed.Routes and the network", what, strings.Join(problems, "; "))
+	}
+	return fmt.Errorf("%s, and reaches all addresses: check that Embed.Routes and the certificates are right, and that each has its own Name: %w", what, err)
+}
+
+// close hands over what the server leads and stops it.
+func (s *embedded) close() {
+	if len(s.opts.Routes) > 0 && s.srv.Running() {
+		s.srv.LameDuckShutdown()
+	}
+	s.srv.Shutdown()
+	s.srv.WaitForShutdown()
+}
+
+// serverLog passes what a server logs on.
+type serverLog struct {
+	log  *slog.Logger
+	node string
+}
+
+func (l *serverLog) add(level slog.Level, format string, v []any) {
+	l.log.Log(context.Background(), level, "NATS: "+strings.TrimSpace(fmt.Sprintf(format, v...)), "node", l.node)
+}
+
+// Noticef implements [server.Logger].
+func (l *serverLog) Noticef(format string, v ...any) { l.add(slog.LevelDebug, format, v) }
+
+// Warnf implements [server.Logger].
+func (l *serverLog) Warnf(format string, v ...any) { l.add(slog.LevelWarn, format, v) }
+
+// Errorf implements [server.Logger].
+func (l *serverLog) Errorf(format string, v ...any) { l.add(slog.LevelError, format, v) }
+
+// Fatalf implements [server.Logger]. It does not end the process.
+func (l *serverLog) Fatalf(format string, v ...any) { l.add(slog.LevelError, format, v) }
+
+// Debugf implements [server.Logger].
+func (l *serverLog) Debugf(string, ...any) {}
+
+// Tracef implements [server.Logger].
+func (l *serverLog) Tracef(string, ...any) {}

@@ -1,0 +1,332 @@
+package natscluster_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"mcpwire/cluster"
+	"mcpwire/cluster/natscluster"
+)
+
+// A process is a core node in a process of its own.
+type process struct {
+	cmd *exec.Cmd
+	// ready is closed when the node is open.
+	ready chan struct{}
+}
+
+func startProcess(t *testing.T, e *natscluster.Embed) *process {
+	t.Helper()
+	text, err := json.Marshal(nodeOptions{e.Name, e.Dir, e.Listen, e.Routes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{exec.Command(os.Args[0]), make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), nodeVariable+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	stdin, err := p.cmd.StdinPipe() // the process ends with this one
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if bufio.NewScanner(stdout).Scan() {
+			close(p.ready)
+		}
+	})
+	t.Cleanup(func() {
+		stdin.Close()
+		p.kill()
+		wg.Wait()
+	})
+	return p
+}
+
+// kill ends the process without a chance to hand over.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+// A writer appends numbers to one sequence, one after the other.
+type writer struct {
+	key cluster.LogKey
+	// acked are the sequence numbers of the numbers that were appended.
+	acked map[int]uint64
+	// gap is the longest time between two appends.
+	gap time.Duration
+	// last is the time of the last one.
+	last atomic.Pointer[time.Time]
+}
+
+func (w *writer) run(ctx context.Context, l cluster.Log) error {
+	last := time.Now()
+	for i := 0; ctx.Err() == nil; i++ {
+		call, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		seq, err := l.Append(call, w.key, fmt.Sprint(i), fmt.Append(nil, i))
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			w.acked[i] = seq
+			now := time.Now()
+			w.gap, last = max(w.gap, now.Sub(last)), now
+			w.last.Store(&now)
+			<-time.After(10 * time.Millisecond) // several writers share a small machine
+		case !errors.Is(err, cluster.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded):
+			return err
+		default:
+			i-- // again, with the same id
+		}
+	}
+	return nil
+}
+
+// check reads back what was acknowledged.
+func (w *writer) check(t *testing.T, l cluster.Log) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	found := map[int]uint64{}
+	for after, next := uint64(0), 0; ; {
+		entries, err := l.Read(ctx, w.key, after, 500)
+		if err != nil {
+			t.Errorf("read %v after %d: %v", w.key, after, err)
+			return
+		}
+		if len(entries) == 0 {
+			break
+		}
+		for _, e := range entries {
+			var n int
+			fmt.Sscan(string(e.Data), &n)
+			if n != next {
+				t.Errorf("%v has %d where %d was appended", w.key, n, next)
+				return
+			}
+			after, found[n] = e.Seq, e.Seq
+			next++
+		}
+	}
+	for n, seq := range w.acked {
+		if found[n] != seq {
+			t.Errorf("%v: entry %d was acknowledged with number %d and has %d", w.key, n, seq, found[n])
+		}
+	}
+}
+
+// A put is an operation on one record.
+type put struct {
+	rev   uint64
+	value string
+}
+
+// A putResult is what a put returned.
+type putResult struct {
+	rev uint64
+	err error
+}
+
+// A history records what happens to a record, for porcupine.
+type history struct {
+	mu  sync.Mutex
+	ops []porcupine.Operation
+	// revs has the revision of each value that somebody has seen.
+	revs map[string]uint64
+}
+
+// run changes a record until ctx ends.
+func (h *history) run(ctx context.Context, client int, r cluster.Records, key string, began time.Time) error {
+	for i := 0; ctx.Err() == nil && i < 200; i++ {
+		call, cancel := context.WithTimeout(ctx, time.Second)
+		rec, err := r.Get(call, key)
+		if err == nil {
+			h.mu.Lock()
+			h.revs[string(rec.Value)] = rec.Rev
+			h.mu.Unlock()
+		}
+		if err == nil || errors.Is(err, cluster.ErrNotFound) {
+			in := put{rec.Rev, fmt.Sprint(client, "/", i)}
+			op := porcupine.Operation{ClientId: client, Input: in, Call: time.Since(began).Nanoseconds()}
+			rev, err := r.Put(call, key, []byte(in.value), in.rev)
+			op.Output, op.Return = putResult{rev, err}, time.Since(began).Nanoseconds()
+			h.mu.Lock()
+			if err == nil {
+				h.revs[in.value] = rev
+			} else if !errors.Is(err, cluster.ErrConflict) {
+				op.Return = time.Hour.Nanoseconds() // it may be carried out any time later
+				// A client has one operation at a time.
+				op.ClientId = 1000 + len(h.ops)
+			}
+			h.ops = append(h.ops, op)
+			h.mu.Unlock()
+		}
+		cancel()
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// check fails unless the writes are linearizable: some order in which each success follows the write
+// whose revision it named, and each conflict does not.
+func (h *history) check(t *testing.T) {
+	t.Helper()
+	unseen := map[string]uint64{}
+	model := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{uint64(0)} },
+		Step: func(state, input, output any) []any {
+			rev, in, out := state.(uint64), input.(put), output.(putResult)
+			switch {
+			case out.err == nil && rev == in.rev:
+				return []any{out.rev}
+			case out.err == nil:
+				return nil
+			case errors.Is(out.err, cluster.ErrConflict):
+				if rev == in.rev {
+					return nil
+				}
+				return []any{rev}
+			case rev != in.rev:
+				return []any{rev}
+			}
+			next := h.revs[in.value]
+			if next == 0 { // carried out, and nobody saw it
+				if unseen[in.value] == 0 {
+					unseen[in.value] = uint64(1<<60 + len(unseen))
+				}
+				next = unseen[in.value]
+			}
+			return []any{rev, next}
+		},
+		Equal: func(a, b any) bool { return a == b },
+	}
+	if got := porcupine.CheckOperationsTimeout(model.ToModel(), h.ops, 10*time.Second); got != porcupine.Ok {
+		t.Errorf("%d operations: %v", len(h.ops), got)
+	}
+	succeeded := 0
+	for _, op := range h.ops {
+		if op.Output.(putResult).err == nil {
+			succeeded++
+		}
+	}
+	t.Logf("%d writes of a record, %d succeeded", len(h.ops), succeeded)
+	if succeeded < 10 {
+		t.Errorf("%d of %d writes succeeded", succeeded, len(h.ops))
+	}
+}
+
+// TestFailover kills a node while others write, and stops another one in order after it is back.
+// Nothing is lost that was acknowledged, and writes go on.
+func TestFailover(t *testing.T) {
+	dir, routes := t.TempDir(), freePorts(t, 3)
+	killed := startProcess(t, core(t, dir, routes, 0).Embed)
+	nodes := make([]*natscluster.Backend, 3)
+	var wg sync.WaitGroup
+	for i := 1; i < 3; i++ {
+		wg.Go(func() {
+			var err error
+			if nodes[i], err = natscluster.Open(t.Context(), core(t, dir, routes, i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Cleanup(nodes[2].Close)
+	defer nodes[1].Close()
+	<-killed.ready
+	log, err := nodes[2].Log(t.Context(), "failover", cluster.LogOptions{MaxEntries: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buckets []cluster.Records
+	for i := range 2 {
+		r, err := nodes[1+i].Records(t.Context(), "failover", cluster.RecordsOptions{Durable: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		buckets = append(buckets, r)
+	}
+	// phase writes until fault has happened and all have written again.
+	phase := func(what string, fault func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		var writers []*writer
+		for i := range 12 { // most shards
+			w := &writer{key: cluster.LogKey{Group: fmt.Sprint(what, i), Name: "n"}, acked: map[int]uint64{}}
+			writers = append(writers, w)
+			wg.Go(func() {
+				if err := w.run(ctx, log); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		h := &history{revs: map[string]uint64{}}
+		began := time.Now()
+		for i := range 3 {
+			wg.Go(func() {
+				if err := h.run(ctx, i, buckets[1], what, began); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		<-time.After(time.Second)
+		fault()
+		faultAt := time.Now()
+		for _, w := range writers {
+			for w.last.Load().Before(faultAt.Add(time.Second)) {
+				if time.Since(faultAt) > 30*time.Second {
+					t.Errorf("%s: %v cannot be written any more", what, w.key)
+					break
+				}
+				<-time.After(50 * time.Millisecond)
+			}
+		}
+		cancel()
+		wg.Wait()
+		load, _ := os.ReadFile("/proc/loadavg") // for the figures in the log
+		var gaps []time.Duration
+		for _, w := range writers {
+			w.check(t, log)
+			gaps = append(gaps, w.gap.Round(time.Millisecond))
+		}
+		slices.Sort(gaps)
+		t.Logf("%s: writers without an acknowledgment for %v; load %s", what, gaps, load)
+		h.check(t)
+	}
+	phase("kill", killed.kill)
+	again := startProcess(t, core(t, dir, routes, 0).Embed)
+	select {
+	case <-again.ready:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the node that was killed does not come back")
+	}
+	phase("stop", nodes[1].Close)
+}

@@ -1,0 +1,51 @@
+package natscluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"mcpwire/cluster/natscluster"
+)
+
+// nodeVariable has the options of a core node, as JSON, in the environment of a process that is to
+// be one: this test's own program, so that a test can kill it.
+const nodeVariable = "NATSCLUSTER_TEST_NODE"
+
+// nodeOptions are those of a natscluster.Embed that such a node needs.
+type nodeOptions struct {
+	Name, Dir, Listen string
+	Routes            []string
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(nodeVariable); text != "" {
+		if err := runNode(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runNode is a core node until standard input ends.
+func runNode(text string) error {
+	var o nodeOptions
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	b, err := natscluster.Open(context.Background(), natscluster.Options{Logger: quiet, Embed: &natscluster.Embed{Name: o.Name, Dir: o.Dir, Listen: o.Listen, Routes: o.Routes}})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	fmt.Println("ready")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}

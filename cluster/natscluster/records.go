@@ -1,0 +1,271 @@
+package natscluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"mcpwire/cluster"
+)
+
+const (
+	// deletedHeader marks the message that replaces a deleted record, for those who watch.
+	deletedHeader = "Mcpwire-Deleted"
+	// deletedTTL is how long such a message is kept.
+	deletedTTL = time.Minute
+	// heartbeat is the interval at which a server tells a watch that it is there.
+	heartbeat = time.Second
+	// maxSilence is the time without a message or a heartbeat after which a watch ends.
+	maxSilence   = 3 * heartbeat
+	defaultBytes = 64 << 20
+)
+
+// records is a bucket: a stream with one message for each key.
+type records struct {
+	b      *Backend
+	stream string
+	// subject begins the subjects of all records. It ends with a dot.
+	subject string
+}
+
+// Records implements [cluster.Backend].
+func (b *Backend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+	if err := cluster.CheckName(name); err != nil {
+		return nil, err
+	}
+	r := &records{b: b, stream: b.opts.Prefix + "_r_" + name, subject: b.opts.Prefix + ".r." + name + "."}
+	err := b.stream(ctx, jetstream.StreamConfig{
+		Name: r.stream, Subjects: []string{r.subject + ">"}, Storage: storage(o.Durable),
+		MaxAge: o.TTL, MaxBytes: cmp.Or(o.MaxBytes, defaultBytes), MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxMsgSize: minPayload,
+		// Not AllowDirect: other replicas than the leader may be far behind.
+		Discard: jetstream.DiscardNew, AllowMsgTTL: true, Duplicates: dedup(o.TTL),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// find returns the message with a key, also one that marks a deleted record, or nil.
+func (r *records) find(ctx context.Context, key string) (*storedMsg, error) {
+	m, err := r.b.get(ctx, r.stream, getRequest{LastFor: r.subject + key})
+	if errors.Is(err, errNoMessage) {
+		return nil, nil
+	}
+	return m, err
+}
+
+func (m *storedMsg) isDeleted() bool { return bytes.Contains(m.Header, []byte(deletedHeader)) }
+
+// Get implements [cluster.Records].
+func (r *records) Get(ctx context.Context, key string) (cluster.Record, error) {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+		return cluster.Record{}, err
+	}
+	m, err := r.find(ctx, key)
+	if err != nil {
+		return cluster.Record{}, err
+	}
+	if m == nil || m.isDeleted() {
+		return cluster.Record{}, cluster.ErrNotFound
+	}
+	return cluster.Record{Value: m.Data, Rev: m.Seq}, nil
+}
+
+// Put implements [cluster.Records].
+func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key), cluster.CheckValue(value)); err != nil {
+		return 0, err
+	}
+	seq, err := r.publish(ctx, &nats.Msg{Subject: r.subject + key, Data: value}, rev)
+	if rev != 0 || !errors.Is(err, cluster.ErrConflict) {
+		return seq, err
+	}
+	m, findErr := r.find(ctx, key)
+	if findErr != nil || m == nil || !m.isDeleted() {
+		return 0, cmp.Or(findErr, err)
+	}
+	return r.publish(ctx, &nats.Msg{Subject: r.subject + key, Data: value}, m.Seq)
+}
+
+// publish stores a message if the last one with its subject has the given sequence number.
+func (r *records) publish(ctx context.Context, m *nats.Msg, last uint64, opts ...jetstream.PublishOpt) (uint64, error) {
+	opts = append(opts, jetstream.WithExpectLastSequencePerSubject(last))
+	ack, err := r.b.js.PublishMsg(ctx, m, opts...)
+	if err != nil {
+		return 0, mapError(ctx, err)
+	}
+	return ack.Sequence, nil
+}
+
+// Delete implements [cluster.Records].
+func (r *records) Delete(ctx context.Context, key string, rev uint64) error {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+		return err
+	}
+	if rev == 0 {
+		return cluster.ErrConflict
+	}
+	m := nats.NewMsg(r.subject + key)
+	m.Header.Set(deletedHeader, "1")
+	_, err := r.publish(ctx, m, rev, jetstream.WithMsgTTL(deletedTTL))
+	return err
+}
+
+// Watch implements [cluster.Records]. It has a consumer of its own in the memory of one server,
+// which sends each message once. If one is missing, or the server is silent, the watch ends.
+func (r *records) Watch(ctx context.Context, prefix string) iter.Seq2[cluster.Change, error] {
+	return func(yield func(cluster.Change, error) bool) {
+		if err := r.watch(ctx, prefix, yield); err != nil {
+			yield(cluster.Change{}, err)
+		}
+	}
+}
+
+// watch is Watch. It returns nil if yield returned false.
+func (r *records) watch(ctx context.Context, prefix string, yield func(cluster.Change, error) bool) error {
+	filter := r.subject + ">"
+	if prefix != "" {
+		if err := cluster.CheckKey(prefix); err != nil {
+			return err
+		}
+		filter = r.subject + prefix + ".>"
+	}
+	inbox := r.b.nc.NewInbox()
+	sub, err := r.b.nc.SubscribeSync(inbox)
+	if err != nil {
+		return mapError(ctx, err)
+	}
+	defer sub.Unsubscribe() // fails only if the connection is closed
+	name := "watch_" + rand.Text()
+	create, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	defer cancel()
+	consumer, err := r.b.js.CreatePushConsumer(create, r.stream, jetstream.ConsumerConfig{
+		Name: name, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
+		FilterSubject: filter, DeliverSubject: inbox, FlowControl: true, IdleHeartbeat: heartbeat,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return mapError(ctx, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cluster.CallTimeout)
+		defer cancel()
+		_ = r.b.js.DeleteConsumer(ctx, r.stream, name) // or it ends by itself
+	}()
+	w := &watch{r: r, sub: sub, waiting: consumer.CachedInfo().NumPending, yield: yield}
+	return w.run(ctx)
+}
+
+// A watch is a running Watch.
+type watch struct {
+	r     *records
+	sub   *nats.Subscription
+	yield func(cluster.Change, error) bool
+	// delivered is the number of messages that the consumer has sent.
+	delivered uint64
+	// waiting is the number of records that existed when the watch began and did not come yet.
+	waiting uint64
+	synced  bool
+}
+
+var errStop = errors.New("stop")
+
+func (w *watch) run(ctx context.Context) error {
+	if err := w.sync(); err != nil {
+		return ignoreStop(err)
+	}
+	for {
+		m, err := w.next(ctx)
+		if err == nil && len(m.Data) == 0 && m.Header.Get("Status") == "100" {
+			err = w.control(m)
+		} else if err == nil {
+			err = w.message(m)
+		}
+		if err != nil {
+			return ignoreStop(err)
+		}
+	}
+}
+
+func ignoreStop(err error) error {
+	if err == errStop {
+		return nil
+	}
+	return err
+}
+
+// next returns the next message.
+func (w *watch) next(ctx context.Context) (*nats.Msg, error) {
+	silent, cancel := context.WithTimeout(ctx, maxSilence)
+	defer cancel()
+	m, err := w.sub.NextMsgWithContext(silent)
+	switch {
+	case err == nil:
+		return m, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):
+		return nil, fmt.Errorf("%w: %w", cluster.ErrGone, err)
+	}
+	return nil, mapError(ctx, err)
+}
+
+// control handles a heartbeat or a request for flow control.
+func (w *watch) control(m *nats.Msg) error {
+	reply := cmp.Or(m.Reply, m.Header.Get("Nats-Consumer-Stalled"))
+	if reply != "" {
+		if err := w.r.b.nc.Publish(reply, nil); err != nil {
+			return fmt.Errorf("%w: %w", cluster.ErrGone, err)
+		}
+	}
+	if last := m.Header.Get("Nats-Last-Consumer"); last != "" && last != strconv.FormatUint(w.delivered, 10) {
+		return fmt.Errorf("%w: got %d of %s messages", cluster.ErrGone, w.delivered, last)
+	}
+	return nil
+}
+
+// message yields a change.
+func (w *watch) message(m *nats.Msg) error {
+	meta, err := m.Metadata()
+	if err != nil {
+		return fmt.Errorf("natscluster: invalid message of NATS: %w", err)
+	}
+	if w.delivered++; meta.Sequence.Consumer != w.delivered {
+		return fmt.Errorf("%w: got message %d, not %d", cluster.ErrGone, meta.Sequence.Consumer, w.delivered)
+	}
+	c := cluster.Change{Kind: cluster.ChangePut, Key: strings.TrimPrefix(m.Subject, w.r.subject), Record: cluster.Record{Value: m.Data, Rev: meta.Sequence.Stream}}
+	deleted := m.Header.Get(deletedHeader) != ""
+	if deleted {
+		c.Kind, c.Value = cluster.ChangeDelete, nil
+	}
+	if (!deleted || w.synced) && !w.yield(c, nil) {
+		return errStop
+	}
+	if w.waiting = max(w.waiting, 1) - 1; meta.NumPending == 0 {
+		w.waiting = 0
+	}
+	return w.sync()
+}
+
+// sync yields ChangeSynced when all records have come that existed at first.
+func (w *watch) sync() error {
+	if w.synced || w.waiting > 0 {
+		return nil
+	}
+	w.synced = true
+	if !w.yield(cluster.Change{Kind: cluster.ChangeSynced}, nil) {
+		return errStop
+	}
+	return nil
+}
