@@ -74,6 +74,10 @@ type Options struct {
 	// with the keys; and what its client sets or ends at one process has no effect at others.
 	// Sessions whose id would be longer than 1 KiB need the store.
 	Sessions SessionStore
+	// Nodes connects the processes that share sessions, so that responses to input requests and
+	// cancellations reach the process that they are for. Nil means that the client must send them
+	// to that process. It needs Sessions or StateKeys.
+	Nodes Nodes
 	// Retry is the delay that legacy clients are asked to wait before they resume a stream. Zero
 	// means 1 s.
 	Retry time.Duration
@@ -193,6 +197,8 @@ type Handler struct {
 	sessions     sessionTable
 	// followers are the goroutines that make sessions follow their records.
 	followers taskGroup
+	// forwarder is nil without Options.Nodes.
+	forwarder *forwarder
 	// sealer is nil if the ids of sessions are not sealed.
 	sealer    *idSealer
 	admission admission
@@ -201,6 +207,8 @@ type Handler struct {
 
 	// unresumable counts streams that the event store has not kept completely.
 	unresumable atomic.Uint64
+	// unforwarded counts messages that did not reach the node that they are for.
+	unforwarded atomic.Uint64
 	// storeDownUntil is the clock's time until which no event is stored.
 	storeDownUntil atomic.Int64
 	// closed ends when Shutdown is called.
@@ -222,8 +230,8 @@ func MustHandler(srv Server, opts *Options) *Handler {
 }
 
 // NewHandler returns a handler that passes the messages of HTTP clients to srv. opts may be nil;
-// NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid.
-// Shut the handler down in the end, see [Handler.Shutdown].
+// NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid,
+// or that Options.Nodes failed. Shut the handler down in the end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	if r, ok := srv.(*relay.Server); ok {
 		return newRelayHandler(r, opts)
@@ -249,6 +257,12 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	}
 	if ring, name := b.SharedKeys(); ring != nil {
 		h.shareSessions(ring, name)
+	}
+	if h.opts.Sessions == nil {
+		return h, nil
+	}
+	if h.forwarder, err = newForwarder(h, h.opts.Nodes); err != nil {
+		return nil, err
 	}
 	return h, nil
 }
@@ -362,6 +376,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		case <-aborted:
 		}
 		h.sessions.endAll()
+		h.forwarder.close()
 		h.followers.wait()
 	}()
 	select {
@@ -454,6 +469,9 @@ type Stats struct {
 	Overloaded uint64
 	// Unresumable counts streams that cannot be resumed because the EventStore failed.
 	Unresumable uint64
+	// Unforwarded counts responses and notifications that did not reach the process that they are
+	// for, see [Options].Nodes.
+	Unforwarded uint64
 }
 
 // Stats returns the current numbers, and the counts since the handler was made.
@@ -461,5 +479,6 @@ func (h *Handler) Stats() Stats {
 	return Stats{
 		InFlight: int(h.admission.requests.Load()), Streams: int(h.admission.streams.Load()), Sessions: int(h.sessions.count.Load()),
 		RateLimited: h.admission.rateLimited.Load(), Overloaded: h.admission.overloaded.Load(), Unresumable: h.unresumable.Load(),
+		Unforwarded: h.unforwarded.Load(),
 	}
 }

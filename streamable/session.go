@@ -504,8 +504,11 @@ func (pr *postRequest) serveLegacy() {
 	}
 }
 
-// deliverOneWay delivers a notification or a response.
+// deliverOneWay delivers a notification or a response, here or at the process that it is for.
 func (s *session) deliverOneWay(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	if s.h.forwarder.forward(ctx, s, m) {
+		return
+	}
 	if m.Kind == jsonrpc.KindNotification {
 		if !s.initialized.Load() && string(m.Method) == mcp.NotificationInitialized {
 			s.initialized.Store(true)

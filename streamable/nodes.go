@@ -1,0 +1,175 @@
+package streamable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Nodes connects the handlers of processes that share sessions. Some messages of a session must
+// reach a certain process: the response to an input request the one that has sent the request, a
+// cancellation the one that handles the call. It must be safe for concurrent use.
+type Nodes interface {
+	// Name returns the name of this process, which is a node: 1 to 16 ASCII letters and digits. No
+	// other node has the name, also none that has ended in the last day.
+	Name() string
+	// Send sends a message to the handler of another node. The error wraps [ErrNoNode] if there is
+	// no such node.
+	Send(ctx context.Context, node string, message []byte) error
+	// Publish sends a message to the handlers of all other nodes that are connected now.
+	Publish(ctx context.Context, message []byte) error
+	// Receive calls deliver with each message of other nodes for this one, until stop is called.
+	// deliver does not block, and owns the message. stop waits for deliver.
+	Receive(deliver func(message []byte)) (stop func(), err error)
+}
+
+// ErrNoNode is the error of a message to a node that does not exist, or no longer.
+var ErrNoNode = errors.New("no such node")
+
+// maxForwarded limits the notifications of other nodes that are being handled.
+const maxForwarded = 256
+
+// A nodeMessage is a message that a node forwards to another. Nodes of later versions may add
+// members.
+type nodeMessage struct {
+	// Session is the key of the session.
+	Session string `json:"session"`
+	// Principal is the id of its principal.
+	Principal string `json:"principal,omitempty"`
+	// Message is a JSON-RPC response or notification.
+	Message json.RawMessage `json:"message"`
+}
+
+// A forwarder exchanges messages with the handlers of other nodes.
+type forwarder struct {
+	h     *Handler
+	nodes Nodes
+	stop  func()
+	// handling has an item for each notification of other nodes that is being handled.
+	handling chan struct{}
+}
+
+// newForwarder connects the handler to others. It returns nil if nodes is nil.
+func newForwarder(h *Handler, nodes Nodes) (*forwarder, error) {
+	if nodes == nil {
+		return nil, nil
+	}
+	name := nodes.Name()
+	if !isNodeName(name) {
+		return nil, fmt.Errorf("streamable: invalid name %.40q of a node: use 1 to 16 letters and digits", name)
+	}
+	h.instance = name
+	f := &forwarder{h: h, nodes: nodes, handling: make(chan struct{}, maxForwarded)}
+	var err error
+	if f.stop, err = nodes.Receive(f.receive); err != nil {
+		return nil, fmt.Errorf("streamable: connect to other nodes: %w", err)
+	}
+	return f, nil
+}
+
+func isNodeName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 16
+}
+
+// close ends the connection. f may be nil.
+func (f *forwarder) close() {
+	if f != nil {
+		f.stop()
+	}
+}
+
+// forward sends a one-way message of the session's client to the nodes that it concerns. It reports
+// whether it concerns only another one. f may be nil.
+func (f *forwarder) forward(ctx context.Context, s *session, m *jsonrpc.Message) (elsewhere bool) {
+	if f == nil {
+		return false
+	}
+	switch {
+	case m.Kind == jsonrpc.KindNotification:
+		switch string(m.Method) {
+		case mcp.NotificationCancelled, mcp.NotificationRootsChanged:
+			f.send(ctx, s, m, f.nodes.Publish)
+		}
+		return false
+	default:
+		node := nodeOf(m.ID)
+		if node == "" || node == f.h.instance {
+			return false
+		}
+		f.send(ctx, s, m, func(ctx context.Context, data []byte) error { return f.nodes.Send(ctx, node, data) })
+		return true
+	}
+}
+
+// nodeOf returns the node that has sent the request with that id, or "".
+func nodeOf(id jsonrpc.ID) string {
+	text, ok := strings.CutPrefix(string(id), `"`)
+	node, _, found := strings.Cut(text, ".")
+	if !ok || !found || !isNodeName(node) {
+		return ""
+	}
+	return node
+}
+
+// send calls deliver with a message, and counts one that is lost.
+func (f *forwarder) send(ctx context.Context, s *session, m *jsonrpc.Message, deliver func(context.Context, []byte) error) {
+	data, err := json.Marshal(&nodeMessage{Session: s.key, Principal: s.principalID, Message: m.Raw()})
+	if err == nil {
+		err = f.h.callStore(ctx, func(ctx context.Context) error { return deliver(ctx, data) })
+	}
+	if err != nil {
+		f.h.unforwarded.Add(1)
+		f.h.opts.Logger.Warn("message not forwarded", "method", string(m.Method), "error", err)
+	}
+}
+
+// receive handles a message of another node.
+func (f *forwarder) receive(data []byte) {
+	var forwarded nodeMessage
+	var m jsonrpc.Message
+	if err := json.Unmarshal(data, &forwarded); err != nil || sessionKey(forwarded.Session) != forwarded.Session || jsonrpc.Parse(forwarded.Message, &m, 0) != nil {
+		f.h.opts.Logger.Warn("invalid message of another node", "error", err)
+		return
+	}
+	s := f.h.sessions.acquire(forwarded.Session)
+	if s == nil {
+		return
+	}
+	if s.shared == nil || s.principalID != forwarded.Principal {
+		s.release()
+		return
+	}
+	if m.Kind != jsonrpc.KindNotification {
+		defer s.release()
+		s.peer.deliverResponse(s.shared.identity, forwarded.Message, &m)
+		return
+	}
+	select {
+	case f.handling <- struct{}{}:
+	default:
+		s.release()
+		f.h.unforwarded.Add(1)
+		f.h.opts.Logger.Warn("message of another node dropped: too many are being handled", "method", string(m.Method))
+		return
+	}
+	release := func() {
+		s.release()
+		<-f.handling
+	}
+	if !f.h.followers.start(func() {
+		defer release()
+		s.peer.deliverNotification(s.shared.identity, forwarded.Message, &m)
+	}) {
+		release()
+	}
+}

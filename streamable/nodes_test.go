@@ -1,0 +1,222 @@
+package streamable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// A network connects the nodes of a test.
+type network struct {
+	mu    sync.Mutex
+	nodes map[string]func([]byte)
+	down  bool
+}
+
+// A networkNode is one of them.
+type networkNode struct {
+	*network
+	name string
+}
+
+func (n *networkNode) Name() string { return n.name }
+
+func (n *networkNode) Send(_ context.Context, node string, message []byte) error {
+	n.mu.Lock()
+	deliver := n.nodes[node]
+	down := n.down
+	n.mu.Unlock()
+	if down {
+		return errors.New("the network is down")
+	}
+	if deliver == nil {
+		return fmt.Errorf("%s: %w", node, streamable.ErrNoNode)
+	}
+	deliver(append([]byte(nil), message...))
+	return nil
+}
+
+func (n *networkNode) Publish(ctx context.Context, message []byte) error {
+	n.mu.Lock()
+	var others []string
+	for name := range n.nodes {
+		if name != n.name {
+			others = append(others, name)
+		}
+	}
+	n.mu.Unlock()
+	var err error
+	for _, name := range others {
+		err = errors.Join(err, n.Send(ctx, name, message))
+	}
+	return err
+}
+
+func (n *networkNode) Receive(deliver func([]byte)) (stop func(), err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nodes[n.name] = deliver
+	return n.leave, nil
+}
+
+func (n *networkNode) leave() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.nodes, n.name)
+}
+
+// inNetwork runs a test with n handlers that share sessions and are connected.
+func inNetwork(t *testing.T, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
+	t.Helper()
+	net := &network{nodes: make(map[string]func([]byte))}
+	sessions, events := streamable.NewMemorySessions(nil), streamable.NewMemoryEvents(nil)
+	started := 0
+	start := func(t *testing.T) (*server.Server, *streamable.Handler) {
+		srv := server.MustNew("test", "1", nil)
+		addTools(t, srv)
+		add(srv)
+		started++
+		node := &networkNode{net, fmt.Sprintf("node%d", started)}
+		return srv, streamable.MustHandler(srv, &streamable.Options{Sessions: sessions, Events: events, Nodes: node})
+	}
+	inBubbleWithAll(t, n, start, func(all []*endpoint) { test(net, all) })
+}
+
+// The response to an input request reaches the process that has sent the request, wherever the
+// client sends it. If that process is gone, it is dropped and counted.
+func TestResponseElsewhere(t *testing.T) {
+	add := func(srv *server.Server) {
+		err := server.AddTool(srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
+			roots, err := server.CallOf(ctx).Roots(ctx, "roots")
+			if err != nil {
+				return "", err
+			}
+			return roots[0].Name, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
+		inNetwork(t, 3, add, func(net *network, all []*endpoint) {
+			v := all[0].visit(version, `{"roots":{}}`, nil)
+			asked := func(f *flow) string {
+				for {
+					_, data := f.next()
+					var m struct {
+						ID     json.RawMessage
+						Method string
+					}
+					if data == "" {
+						continue
+					}
+					if err := json.Unmarshal([]byte(data), &m); err != nil || m.Method != "roots/list" {
+						t.Fatalf("event %s (%v)", data, err)
+					}
+					return string(m.ID)
+				}
+			}
+			post := func(e *endpoint, body string) {
+				t.Helper()
+				if got := (&visitor{e, v.headers}).post(body); got.status != 202 {
+					t.Errorf("%s: %d %s", version, got.status, got.body)
+				}
+				synctest.Wait()
+			}
+			response := func(id string) string {
+				return `{"jsonrpc":"2.0","id":` + id + `,"result":{"roots":[{"uri":"file:///x","name":"mine"}]}}`
+			}
+			f := v.open(request(1, "tools/call", `{"name":"roots"}`))
+			id := asked(f)
+			post(all[2], response(`"node9.1.1"`)) // a node that does not exist
+			body := response(id)
+			if version == "2025-03-26" {
+				body = "[" + body + "]"
+			}
+			post(all[1], body)
+			if _, data := f.next(); !strings.Contains(data, `"text":"mine"`) {
+				t.Errorf("%s: %s", version, data)
+			}
+			post(all[1], response(id)) // again, which has no effect
+			g := v.open(request(2, "tools/call", `{"name":"roots"}`))
+			id = asked(g)
+			net.mu.Lock()
+			net.down = true
+			net.mu.Unlock()
+			post(all[1], response(id))
+			post(all[0], response(id)) // here, which needs no network
+			if _, data := g.next(); !strings.Contains(data, `"text":"mine"`) {
+				t.Errorf("%s: %s", version, data)
+			}
+			for i, want := range []uint64{0, 1, 1} {
+				if got := all[i].h.Stats().Unforwarded; got != want {
+					t.Errorf("%s: process %d has dropped %d messages, want %d", version, i, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A cancellation reaches the process that handles the call, and no call of another session.
+func TestCancellationElsewhere(t *testing.T) {
+	canceled := make(map[string]int)
+	var mu sync.Mutex
+	add := func(srv *server.Server) {
+		err := server.AddTool(srv, "hang", "", func(ctx context.Context, in echoIn) (string, error) {
+			server.CallOf(ctx).Progress(1, 0, "") // the client sees that it runs
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			canceled[in.Text]++
+			return "", ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	inNetwork(t, 2, add, func(_ *network, all []*endpoint) {
+		one, two := all[0].visit("2025-06-18", "{}", nil), all[0].visit("2025-06-18", "{}", nil)
+		for name, v := range map[string]*visitor{"one": one, "two": two} {
+			f := v.open(request(7, "tools/call", `{"name":"hang","arguments":{"text":"`+name+`"},"_meta":{"progressToken":1}}`))
+			if _, data := f.next(); !strings.Contains(data, "notifications/progress") {
+				t.Fatal(data)
+			}
+		}
+		got := (&visitor{all[1], one.headers}).post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		if got.status != 202 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+		synctest.Wait()
+		mu.Lock()
+		if canceled["one"] != 1 || canceled["two"] != 0 {
+			t.Errorf("canceled: %v", canceled)
+		}
+		mu.Unlock()
+		one.do("DELETE", "", one.headers)
+		two.do("DELETE", "", two.headers)
+	})
+}
+
+// Names of nodes are parts of ids.
+func TestNodeNames(t *testing.T) {
+	for name, want := range map[string]bool{"a": true, "A7": true, strings.Repeat("x", 16): true, "": false, "a.b": false, "a b": false, strings.Repeat("x", 17): false} {
+		o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Nodes: &networkNode{&network{nodes: make(map[string]func([]byte))}, name}}
+		h, err := streamable.NewHandler(server.MustNew("test", "1", nil), o)
+		if (err == nil) != want {
+			t.Errorf("%q: %v", name, err)
+		}
+		if err == nil {
+			if err := h.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
