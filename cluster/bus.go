@@ -44,9 +44,18 @@ func (e *HandlerError) Error() string { return e.Text }
 // Handle calls handle for each [Node.Request] for this node and topic until the node is closed. Its
 // ctx ends after [CallTimeout], when the other node no longer waits.
 func (n *Node) Handle(ctx context.Context, topic string, handle func(ctx context.Context, data []byte) ([]byte, error)) error {
+	stop, err := n.handle(ctx, topic, handle)
+	if err != nil {
+		return err
+	}
+	return n.onClose(stop)
+}
+
+// handle is Handle until stop is called.
+func (n *Node) handle(ctx context.Context, topic string, handle func(ctx context.Context, data []byte) ([]byte, error)) (stop func(), err error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
-	stop, err := n.backend.Bus().Handle(ctx, n.id, n.key("request", topic), func(ctx context.Context, data []byte) []byte {
+	stop, err = n.backend.Bus().Handle(ctx, n.id, n.key("request", topic), func(ctx context.Context, data []byte) []byte {
 		ctx, cancel := bound(ctx)
 		defer cancel()
 		data, err := payload(data)
@@ -60,9 +69,9 @@ func (n *Node) Handle(ctx context.Context, topic string, handle func(ctx context
 		return append([]byte{format, replyOK}, reply...)
 	})
 	if err != nil {
-		return fmt.Errorf("handle %s: %w", topic, callError(ctx, err))
+		return nil, fmt.Errorf("handle %s: %w", topic, callError(ctx, err))
 	}
-	return n.onClose(stop)
+	return stop, nil
 }
 
 // subscribe calls deliver for each message of a topic until stop is called, or the node is closed.

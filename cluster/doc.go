@@ -1,20 +1,19 @@
 // Package cluster lets several processes, its nodes, serve the same clients of MCP.
 //
-// A [Backend] is the storage and the messages that the nodes share: [NewMemory] has one for nodes
+// A [Backend] is the storage and the messages that the nodes share: [Memory] is one for nodes
 // in one process, and package mcpwire/cluster/natscluster one for NATS. [Join] makes a process a
 // [Node] of the cluster:
 //
 //	node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: "a"})
-//	tasks, err := node.TaskStore(ctx, 0)
-//	srv, err := server.New("files", "1.0.0", &server.Options{
-//		Bus: node.Bus(), Tasks: &server.TaskOptions{Store: tasks},
-//	})
+//	err = node.Share(ctx, "files", serverOptions, handlerOptions)
+//	srv, err := server.New("files", "1.0.0", serverOptions)
+//	h, err := streamable.NewHandler(srv, handlerOptions)
 //
-// A Node has what servers and handlers share: [Node.TaskStore], [Node.Bus] and [Node.StateKeys] for
-// package server, [Node.EventStore] and [Node.SessionStore] for package streamable,
-// [Node.ReplayCache] for package auth, and [Node.TokenStore] for package oauth. Below them are
-// parts that programs can use directly: [Node.Once], [Node.Acquire], [Node.Limiter],
-// [Node.Members], [Node.Request] and [Node.Handle].
+// [Node.Share] fills in what servers and handlers share. Its parts are [Node.TaskStore], [Node.Bus]
+// and [Node.StateKeys] for package server, and [Node.EventStore], [Node.SessionStore] and
+// [Node.HandlerNodes] for package streamable. [Node.ReplayCache] is for package auth, and
+// [Node.TokenStore] for package oauth. Below them are parts that programs can use directly:
+// [Node.Once], [Node.Acquire], [Node.Limiter], [Node.Members], [Node.Request] and [Node.Handle].
 //
 // # Consistency
 //

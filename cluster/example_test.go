@@ -24,24 +24,16 @@ func ExampleJoin() {
 		}
 		defer node.Leave(ctx)
 		nodes = append(nodes, node)
-		keys, err := node.StateKeys(ctx, nil)
-		if err != nil {
+		so, ho := new(server.Options), new(streamable.Options)
+		if err := node.Share(ctx, "files", so, ho); err != nil {
 			log.Fatal(err)
 		}
-		sessions, err := node.SessionStore(ctx, 0)
-		if err != nil {
-			log.Fatal(err)
-		}
-		events, err := node.EventStore(ctx, nil)
-		if err != nil {
-			log.Fatal(err)
-		}
-		srv, err := server.New("files", "1.0.0", &server.Options{StateKeys: keys, Bus: node.Bus()})
+		srv, err := server.New("files", "1.0.0", so)
 		if err != nil {
 			log.Fatal(err)
 		}
 		defer srv.Close(ctx)
-		h, err := streamable.NewHandler(srv, &streamable.Options{Sessions: sessions, Events: events})
+		h, err := streamable.NewHandler(srv, ho)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -19,30 +19,23 @@ import (
 // A site is one process with a server.
 type site struct {
 	handler *streamable.Handler
+	node    *cluster.Node
 }
 
 // newSite returns a process whose server and handler have all parts of a node.
 func newSite(t *testing.T, b cluster.Backend) *site {
 	t.Helper()
 	ctx, n := t.Context(), join(t, b, nil)
-	keys, err := n.StateKeys(ctx, nil)
-	if err != nil {
+	so := &server.Options{Tasks: new(server.TaskOptions), Input: server.InputOptions{SingleUseState: true}}
+	ho := &streamable.Options{Logger: slog.New(slog.DiscardHandler)}
+	if err := n.Share(ctx, "site", so, ho); err != nil {
 		t.Fatal(err)
 	}
-	tasks, err := n.TaskStore(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
+	if so.Tasks.Store == nil || so.Input.UsedStates == nil || so.Callers.Processes() < 1 || so.Bus == nil || ho.Events == nil || ho.Sessions == nil {
+		t.Errorf("Share has left out something: %+v, %+v", so, ho)
 	}
-	events, err := n.EventStore(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions, err := n.SessionStore(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := server.MustNew("site", "1", &server.Options{StateKeys: keys, Bus: n.Bus(), Tasks: &server.TaskOptions{Store: tasks}})
-	err = server.AddTool(srv, "count", "", func(ctx context.Context, _ struct{}) (string, error) {
+	srv := server.MustNew("site", "1", so)
+	err := server.AddTool(srv, "count", "", func(ctx context.Context, _ struct{}) (string, error) {
 		for i := range 3 {
 			if err := server.CallOf(ctx).Log(mcp.LevelError, "", i); err != nil {
 				return "", err
@@ -53,7 +46,17 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := streamable.MustHandler(srv, &streamable.Options{Events: events, Sessions: sessions, Logger: slog.New(slog.DiscardHandler)})
+	err = server.AddTool(srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
+		roots, err := server.CallOf(ctx).Roots(ctx, "roots")
+		if err != nil {
+			return "", err
+		}
+		return "root " + roots[0].Name, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := streamable.MustHandler(srv, ho)
 	t.Cleanup(func() {
 		if err := h.Shutdown(context.Background()); err != nil {
 			t.Error(err)
@@ -62,7 +65,7 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 			t.Error(err)
 		}
 	})
-	return &site{h}
+	return &site{h, n}
 }
 
 // do sends a request and returns the response.
@@ -97,7 +100,7 @@ func TestHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)
 		a, b := newSite(t, shared), newSite(t, shared)
-		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		session := init.Header().Get("Mcp-Session-Id")
 		if init.Code != http.StatusOK || session == "" {
 			t.Fatalf("initialize: %d %s", init.Code, init.Body)
@@ -121,6 +124,21 @@ func TestHandlers(t *testing.T) {
 		resumed := a.do("GET", session, "", "Last-Event-ID", ids[1])
 		if got := eventIDs(resumed); resumed.Code != http.StatusOK || strings.Join(got, " ") != strings.Join(ids[2:], " ") || !strings.Contains(resumed.Body.String(), "counted") {
 			t.Errorf("resumed at the other process: %d %s", resumed.Code, resumed.Body)
+		}
+		answered := make(chan *httptest.ResponseRecorder)
+		go func() {
+			answered <- a.do("POST", session, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"roots"}}`)
+		}()
+		synctest.Wait()
+		members, _ := a.node.Members()
+		for _, m := range members { // one of them has sent the request, its first one
+			response := fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s.1.1","result":{"roots":[{"uri":"file:///x","name":"x"}]}}`, m.ID)
+			if w := b.do("POST", session, response); w.Code != http.StatusAccepted {
+				t.Errorf("the response to an input request: %d %s", w.Code, w.Body)
+			}
+		}
+		if w := <-answered; !strings.Contains(w.Body.String(), "root x") {
+			t.Errorf("a call whose input came from the other process: %s", w.Body)
 		}
 		call(a, 3, "logging/setLevel", `{"level":"emergency"}`)
 		synctest.Wait()

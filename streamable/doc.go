@@ -89,8 +89,9 @@
 // at any process. If the [SessionStore] fails, so do a DELETE, a change of the
 // session, and the requests of sessions that are unknown to the process. If the
 // [EventStore] fails, streams cannot be resumed, but connected clients lose
-// nothing. The client's response to a server's request must reach the process that
-// sent the request.
+// nothing. With [Options].Nodes, the response to an input request and a cancellation
+// may be sent to any process; without, they must be sent to the one that they are
+// for.
 //
 // # Concurrency
 //
