@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
+import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -94,9 +95,20 @@ final class Walk {
             outcome.put("message", error == null ? String.valueOf(e) : error.getJsonRpcError().message());
         }
         if (meta != null) {
-            // The SDK hands each notification on by itself, so their order says nothing.
-            outcome.put("progress", progress.getOrDefault(token, List.of()).stream().sorted().toList());
+            outcome.put("progress", progressOf(token));
         }
         return outcome;
+    }
+
+    // The SDK hands each notification on by itself: their order says nothing, and one may come after
+    // the result. So this waits up to 5 s until none is missing before the last one.
+    private List<Double> progressOf(String token) {
+        for (int i = 0; ; i++) {
+            var seen = List.copyOf(progress.getOrDefault(token, List.of())).stream().sorted().toList();
+            if (i == 5_000 || !seen.isEmpty() && seen.get(seen.size() - 1) == seen.size()) {
+                return seen;
+            }
+            LockSupport.parkNanos(1_000_000);
+        }
     }
 }
