@@ -37,6 +37,7 @@ type taskStore struct {
 	// tasks has a taskRecord for each task, owners the digest of its owner, and parts its result if
 	// it is large.
 	tasks, owners, parts *records
+	runs                 *taskRuns
 
 	mu sync.Mutex
 	// known has the content of owners that this node has read.
@@ -60,17 +61,22 @@ const maxWrites = 16
 
 // TaskStore returns a store of tasks that all nodes share. A task whose TTL exceeds maxTTL cannot
 // be created; zero means 24 h. All nodes must use the same. A task, with its result, has up to 16
-// MiB.
+// MiB. A task whose node is gone fails after about 15 seconds: its error says that the tool may
+// have run.
 func (n *Node) TaskStore(ctx context.Context, maxTTL time.Duration) (server.TaskStore, error) {
 	s := &taskStore{n: n, maxTTL: cmp.Or(maxTTL, defaultMaxTaskTTL), known: make(map[string]string)}
+	s.runs = &taskRuns{store: s}
 	for _, b := range []struct {
 		name string
 		r    **records
-	}{{"tasks", &s.tasks}, {"task-owners", &s.owners}, {"task-parts", &s.parts}} {
+	}{{"tasks", &s.tasks}, {"task-owners", &s.owners}, {"task-parts", &s.parts}, {"task-runs", &s.runs.records}} {
 		var err error
 		if *b.r, err = n.records(ctx, b.name, RecordsOptions{TTL: s.maxTTL, MaxBytes: 1 << 30, Durable: true}); err != nil {
 			return nil, err
 		}
+	}
+	if !n.start(s.runs.reap) {
+		return nil, ErrClosed
 	}
 	return s, nil
 }
@@ -136,6 +142,11 @@ func (s *taskStore) Create(ctx context.Context, t *server.Task) error {
 	value, err := s.encode(ctx, &created, nil)
 	if err != nil {
 		return err
+	}
+	if !created.Ended() {
+		if err := s.runs.begin(ctx, t.ID); err != nil {
+			return err
+		}
 	}
 	key := s.taskKey(owner, t.ID)
 	_, _, err = s.tasks.update(ctx, key, func(old []byte) ([]byte, error) {
@@ -223,6 +234,9 @@ func (s *taskStore) Update(ctx context.Context, id string, change func(*server.T
 		return nil, err
 	}
 	s.n.signals.send(ctx, key)
+	if t.Ended() {
+		s.runs.end(ctx, id)
+	}
 	return t, nil
 }
 

@@ -1,0 +1,89 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/cluster"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// A task whose node is gone fails, once, and its clients are told. Others go on.
+func TestLostTasks(t *testing.T) {
+	for name, leave := range map[string]bool{"killed": false, "left": true} {
+		inBubble(t, func(t *testing.T) {
+			shared := new(cluster.Memory)
+			a, b, c := join(t, shared, nil), join(t, shared, nil), join(t, shared, nil)
+			stores := taskStores(t, a, b, c)
+			create := func(i int, id string, status mcp.TaskStatus, core bool) {
+				task := newTask(id, "o", time.Hour)
+				task.Status, task.Core = status, core
+				if status == mcp.TaskStatusInputRequired {
+					task.InputRequests = map[string]mcp.InputRequest{"k": {Method: mcp.MethodRootsList}}
+				}
+				if err := stores[i].Create(t.Context(), task); err != nil {
+					t.Fatal(err)
+				}
+			}
+			create(0, "working", mcp.TaskStatusWorking, true)
+			create(0, "asking", mcp.TaskStatusInputRequired, false)
+			create(0, "done", mcp.TaskStatusWorking, false)
+			create(1, "other", mcp.TaskStatusWorking, false)
+			_, err := stores[0].Update(t.Context(), "done", func(t *server.Task) error {
+				t.Status = mcp.TaskStatusCompleted
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := make(map[string]string)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go c.Bus().Subscribe(ctx, func(e server.Event) { told[e.Name] += string(e.Kind) + " " + e.Owner })
+			pass(time.Minute)
+			status := func(id string) mcp.TaskStatus {
+				t.Helper()
+				task, err := stores[1].Task(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return task.Status
+			}
+			if got := status("working"); got != mcp.TaskStatusWorking {
+				t.Errorf("%s: while its node is there, a task is %s", name, got)
+			}
+			if leave {
+				if err := a.Leave(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else {
+				a.Close()
+			}
+			pass(20 * time.Second)
+			for id, want := range map[string]mcp.TaskStatus{
+				"working": mcp.TaskStatusFailed, "asking": mcp.TaskStatusFailed, "done": mcp.TaskStatusCompleted, "other": mcp.TaskStatusWorking,
+			} {
+				if got := status(id); got != want {
+					t.Errorf("%s: task %s is %s, want %s", name, id, got, want)
+				}
+			}
+			task, err := stores[2].Task(t.Context(), "asking")
+			if err != nil || task.Error == nil || string(task.Error.Data) != `{"reason":"node lost","mayHaveRun":true}` || task.InputRequests != nil || task.StatusMessage == "" {
+				t.Errorf("%s: %+v, %v", name, task, err)
+			}
+			version := task.Version
+			pass(time.Minute)
+			if task, err = stores[2].Task(t.Context(), "asking"); err != nil || task.Version != version {
+				t.Errorf("%s: changed again: %+v, %v", name, task, err)
+			}
+			cancel()
+			synctest.Wait()
+			if len(told) != 2 || told["working"] != "task o" || told["asking"] != "task " {
+				t.Errorf("%s: told %v", name, told)
+			}
+		})
+	}
+}
