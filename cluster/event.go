@@ -37,15 +37,15 @@ type EventStoreOptions struct {
 	MaxBytes int64
 }
 
-// An EventStore is a [streamable.EventStore] that all nodes share. The id of an event is the name
-// of its stream and a number, and means nothing in another session. It stores an event of up to 8
-// MiB.
+// An EventStore is a [streamable.EventFollower] that all nodes share. The id of an event is the
+// name of its stream and a number, and means nothing in another session. It stores an event of up
+// to 8 MiB.
 type EventStore struct {
 	n   *Node
 	log Log
 }
 
-var _ streamable.EventStore = (*EventStore)(nil)
+var _ streamable.EventFollower = (*EventStore)(nil)
 
 // EventStore returns the store of events. It copies o, which may be nil. All nodes must use the
 // same options.
@@ -135,9 +135,7 @@ func (s *EventStore) After(ctx context.Context, session, id string) (stream stri
 	}), nil
 }
 
-// Follow returns the stream of the event with that id, and the events after it, also those that any
-// node will append, until ctx ends. It omits none. The error is [streamable.ErrEventGone] if the
-// store does not have the event.
+// Follow implements [streamable.EventFollower].
 func (s *EventStore) Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
 	stream, after, ok := parseEventID(id)
 	if !ok {

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"mcpwire/cluster"
 	"mcpwire/mcp"
@@ -68,8 +70,8 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 	return &site{h, n}
 }
 
-// do sends a request and returns the response.
-func (s *site) do(method, session, body string, headers ...string) *httptest.ResponseRecorder {
+// newRequest returns a request of a client.
+func newRequest(method, session, body string, headers ...string) *http.Request {
 	r := httptest.NewRequest(method, "http://localhost/mcp", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
@@ -79,8 +81,13 @@ func (s *site) do(method, session, body string, headers ...string) *httptest.Res
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	return r
+}
+
+// do sends a request and returns the response.
+func (s *site) do(method, session, body string, headers ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, r)
+	s.handler.ServeHTTP(w, newRequest(method, session, body, headers...))
 	return w
 }
 
@@ -152,5 +159,54 @@ func TestHandlers(t *testing.T) {
 		if w := b.do("POST", session, `{"jsonrpc":"2.0","id":5,"method":"ping"}`); w.Code != http.StatusNotFound {
 			t.Errorf("a session that was deleted at the other process: %d %s", w.Code, w.Body)
 		}
+	})
+}
+
+// TestNodeLost sees a node whose process has ended in the middle of a call. The client resumes the
+// stream at another node, which ends it with an error.
+func TestNodeLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		a, b := newSite(t, shared), newSite(t, shared)
+		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+		session := init.Header().Get("Mcp-Session-Id")
+		calling := make(chan *httptest.ResponseRecorder)
+		ctx, hangUp := context.WithCancel(t.Context())
+		go func() {
+			r := newRequest("POST", session, `{"jsonrpc":"2.0","id":"my id","method":"tools/call","params":{"name":"roots"}}`)
+			w := httptest.NewRecorder()
+			a.handler.ServeHTTP(w, r.WithContext(ctx))
+			calling <- w
+		}()
+		synctest.Wait()
+		follow := func() <-chan *httptest.ResponseRecorder {
+			followed := make(chan *httptest.ResponseRecorder)
+			go func() {
+				// The prime and the input request were the first two events.
+				followed <- b.do("GET", session, "", "Last-Event-ID", fmt.Sprintf("1.%s.%s-2", a.node.ID(), base64.RawURLEncoding.EncodeToString([]byte(`"my id"`))))
+			}()
+			return followed
+		}
+		followed := follow()
+		pass(time.Minute)
+		select {
+		case w := <-followed:
+			t.Fatalf("a stream whose node is there has ended: %d %s", w.Code, w.Body)
+		default:
+		}
+		began := time.Now()
+		a.node.Close()
+		w := <-followed
+		if !strings.Contains(w.Body.String(), `{"jsonrpc":"2.0","id":"my id","error":{"code":-32603,`) || !strings.Contains(w.Body.String(), `"mayHaveRun":true`) {
+			t.Errorf("the stream of a node that is gone: %d %s", w.Code, w.Body)
+		}
+		if d := time.Since(began); d > 4*time.Second {
+			t.Errorf("the client has waited %v", d)
+		}
+		if again := <-follow(); again.Body.String() == "" || !strings.HasSuffix(w.Body.String(), again.Body.String()) {
+			t.Errorf("the same stream again: %d %s", again.Code, again.Body)
+		}
+		hangUp()
+		<-calling
 	})
 }

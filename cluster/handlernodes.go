@@ -24,13 +24,14 @@ func (hn *handlerNodes) topic() string { return "handler " + hn.endpoint }
 // Name implements [streamable.Nodes].
 func (hn *handlerNodes) Name() string { return hn.n.id }
 
-// Send implements [streamable.Nodes].
-func (hn *handlerNodes) Send(ctx context.Context, node string, message []byte) error {
-	_, err := hn.n.Request(ctx, node, hn.topic(), message)
-	if errors.Is(err, ErrNoNode) {
-		return fmt.Errorf("%w: %w", streamable.ErrNoNode, err)
+// Request implements [streamable.Nodes]. A node that does not reply and is no member any more does
+// not exist.
+func (hn *handlerNodes) Request(ctx context.Context, node string, message []byte) (reply []byte, err error) {
+	reply, err = hn.n.Request(ctx, node, hn.topic(), message)
+	if errors.Is(err, ErrNoNode) || errors.Is(err, ErrUnavailable) && !hn.n.HasMember(node) {
+		err = fmt.Errorf("%w: %w", streamable.ErrNoNode, err)
 	}
-	return err
+	return reply, err
 }
 
 // Publish implements [streamable.Nodes].
@@ -39,39 +40,41 @@ func (hn *handlerNodes) Publish(ctx context.Context, message []byte) error {
 }
 
 // Receive implements [streamable.Nodes].
-func (hn *handlerNodes) Receive(deliver func(message []byte)) (stop func(), err error) {
+func (hn *handlerNodes) Receive(handle func(message []byte) (reply []byte)) (stop func(), err error) {
 	// Neither kind of message is delivered after stop: streamable may be gone then.
 	var mu sync.Mutex
 	stopped := false
-	deliverOne := func(message []byte) {
+	handleOne := func(message []byte) (reply []byte, err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !stopped {
-			deliver(message)
+		if stopped {
+			return nil, ErrUnavailable
 		}
+		return handle(message), nil
 	}
 	id := hn.n.id
 	unsubscribe, err := hn.n.subscribe(hn.n.ctx, hn.topic(), func(data []byte) {
 		if len(data) >= len(id) && string(data[:len(id)]) != id {
-			deliverOne(data[len(id):])
+			_, _ = handleOne(data[len(id):]) // nobody gets the reply
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	unhandle, err := hn.n.handle(hn.n.ctx, hn.topic(), func(_ context.Context, data []byte) ([]byte, error) {
-		deliverOne(data)
-		return nil, nil
-	})
+	unhandle, err := hn.n.handle(hn.n.ctx, hn.topic(), func(_ context.Context, data []byte) ([]byte, error) { return handleOne(data) })
 	if err != nil {
 		unsubscribe()
 		return nil, err
 	}
-	return func() {
+	stop = sync.OnceFunc(func() {
 		mu.Lock()
 		stopped = true
 		mu.Unlock()
 		unsubscribe()
 		unhandle()
-	}, nil
+	})
+	if err := hn.n.onClose(stop); err != nil {
+		return nil, err
+	}
+	return stop, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -18,14 +19,15 @@ type Nodes interface {
 	// Name returns the name of this process, which is a node: 1 to 16 ASCII letters and digits. No
 	// other node has the name, also none that has ended in the last day.
 	Name() string
-	// Send sends a message to the handler of another node. The error wraps [ErrNoNode] if there is
-	// no such node.
-	Send(ctx context.Context, node string, message []byte) error
+	// Request sends a message to the handler of another node and returns its reply. The error wraps
+	// [ErrNoNode] if there is no such node.
+	Request(ctx context.Context, node string, message []byte) (reply []byte, err error)
 	// Publish sends a message to the handlers of all other nodes that are connected now.
 	Publish(ctx context.Context, message []byte) error
-	// Receive calls deliver with each message of other nodes for this one, until stop is called.
-	// deliver does not block, and owns the message. stop waits for deliver.
-	Receive(deliver func(message []byte)) (stop func(), err error)
+	// Receive calls handle with each message of other nodes for this one, until stop is called, and
+	// returns the reply to the node that has sent a request. handle does not block, and owns the
+	// message. stop waits for handle.
+	Receive(handle func(message []byte) (reply []byte)) (stop func(), err error)
 }
 
 // ErrNoNode is the error of a message to a node that does not exist, or no longer.
@@ -34,15 +36,22 @@ var ErrNoNode = errors.New("no such node")
 // maxForwarded limits the notifications of other nodes that are being handled.
 const maxForwarded = 256
 
-// A nodeMessage is a message that a node forwards to another. Nodes of later versions may add
-// members.
+// A nodeMessage is a message that a node sends to another. Nodes of later versions may add members.
 type nodeMessage struct {
-	// Session is the key of the session.
-	Session string `json:"session"`
+	// Session is the key of the session. Empty asks whether the node is there.
+	Session string `json:"session,omitempty"`
 	// Principal is the id of its principal.
 	Principal string `json:"principal,omitempty"`
+	// Stream asks for the state of the stream with that name.
+	Stream string `json:"stream,omitempty"`
 	// Message is a JSON-RPC response or notification.
-	Message json.RawMessage `json:"message"`
+	Message json.RawMessage `json:"message,omitempty"`
+}
+
+// A nodeReply is the reply to a nodeMessage.
+type nodeReply struct {
+	// State is that of the Stream.
+	State streamState `json:"state,omitempty"`
 }
 
 // A forwarder exchanges messages with the handlers of other nodes.
@@ -52,6 +61,10 @@ type forwarder struct {
 	stop  func()
 	// handling has an item for each notification of other nodes that is being handled.
 	handling chan struct{}
+
+	mu sync.Mutex
+	// watched has the nodes of the streams that are followed.
+	watched map[string]*nodeWatch
 }
 
 // newForwarder connects the handler to others. It returns nil if nodes is nil.
@@ -64,7 +77,7 @@ func newForwarder(h *Handler, nodes Nodes) (*forwarder, error) {
 		return nil, fmt.Errorf("streamable: invalid name %.40q of a node: use 1 to 16 letters and digits", name)
 	}
 	h.instance = name
-	f := &forwarder{h: h, nodes: nodes, handling: make(chan struct{}, maxForwarded)}
+	f := &forwarder{h: h, nodes: nodes, handling: make(chan struct{}, maxForwarded), watched: make(map[string]*nodeWatch)}
 	var err error
 	if f.stop, err = nodes.Receive(f.receive); err != nil {
 		return nil, fmt.Errorf("streamable: connect to other nodes: %w", err)
@@ -106,7 +119,10 @@ func (f *forwarder) forward(ctx context.Context, s *session, m *jsonrpc.Message)
 		if node == "" || node == f.h.instance {
 			return false
 		}
-		f.send(ctx, s, m, func(ctx context.Context, data []byte) error { return f.nodes.Send(ctx, node, data) })
+		f.send(ctx, s, m, func(ctx context.Context, data []byte) error {
+			_, err := f.nodes.Request(ctx, node, data)
+			return err
+		})
 		return true
 	}
 }
@@ -133,20 +149,72 @@ func (f *forwarder) send(ctx context.Context, s *session, m *jsonrpc.Message, de
 	}
 }
 
+var errNoNodes = errors.New("the processes are not connected")
+
+// request sends a message to another node and returns its reply. f may be nil.
+func (f *forwarder) request(ctx context.Context, node string, m *nodeMessage) (reply []byte, err error) {
+	if f == nil {
+		return nil, errNoNodes
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	err = f.h.callStore(ctx, func(ctx context.Context) (err error) {
+		reply, err = f.nodes.Request(ctx, node, data)
+		return err
+	})
+	return reply, err
+}
+
 // receive handles a message of another node.
-func (f *forwarder) receive(data []byte) {
-	var forwarded nodeMessage
+func (f *forwarder) receive(data []byte) (reply []byte) {
+	var received nodeMessage
+	if err := json.Unmarshal(data, &received); err != nil {
+		f.h.opts.Logger.Warn("invalid message of another node", "error", err)
+		return nil
+	}
+	var answer nodeReply
+	switch {
+	case received.Stream != "":
+		answer.State = streamEnded
+		if s := f.sessionOf(&received); s != nil {
+			answer.State = s.stateOf(received.Stream)
+			s.release() // its client waits for the stream
+		}
+	case received.Session != "":
+		f.deliver(&received)
+	}
+	reply, err := json.Marshal(&answer)
+	if err != nil {
+		f.h.opts.Logger.Error("reply to another node not encoded", "error", err) // not reached
+	}
+	return reply
+}
+
+// sessionOf acquires and returns the session of a message. It returns nil if this process does not
+// have it.
+func (f *forwarder) sessionOf(received *nodeMessage) *session {
+	if sessionKey(received.Session) != received.Session || received.Session == "" {
+		return nil
+	}
+	s := f.h.sessions.acquire(received.Session)
+	if s != nil && (s.shared == nil || s.principalID != received.Principal) {
+		s.release()
+		return nil
+	}
+	return s
+}
+
+// deliver delivers a message that another node has forwarded.
+func (f *forwarder) deliver(forwarded *nodeMessage) {
 	var m jsonrpc.Message
-	if err := json.Unmarshal(data, &forwarded); err != nil || sessionKey(forwarded.Session) != forwarded.Session || jsonrpc.Parse(forwarded.Message, &m, 0) != nil {
+	if err := jsonrpc.Parse(forwarded.Message, &m, 0); err != nil {
 		f.h.opts.Logger.Warn("invalid message of another node", "error", err)
 		return
 	}
-	s := f.h.sessions.acquire(forwarded.Session)
+	s := f.sessionOf(forwarded)
 	if s == nil {
-		return
-	}
-	if s.shared == nil || s.principalID != forwarded.Principal {
-		s.release()
 		return
 	}
 	if m.Kind != jsonrpc.KindNotification {

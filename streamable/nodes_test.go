@@ -17,7 +17,7 @@ import (
 // A network connects the nodes of a test.
 type network struct {
 	mu    sync.Mutex
-	nodes map[string]func([]byte)
+	nodes map[string]func([]byte) []byte
 	down  bool
 }
 
@@ -29,19 +29,18 @@ type networkNode struct {
 
 func (n *networkNode) Name() string { return n.name }
 
-func (n *networkNode) Send(_ context.Context, node string, message []byte) error {
+func (n *networkNode) Request(_ context.Context, node string, message []byte) ([]byte, error) {
 	n.mu.Lock()
-	deliver := n.nodes[node]
+	handle := n.nodes[node]
 	down := n.down
 	n.mu.Unlock()
 	if down {
-		return errors.New("the network is down")
+		return nil, errors.New("the network is down")
 	}
-	if deliver == nil {
-		return fmt.Errorf("%s: %w", node, streamable.ErrNoNode)
+	if handle == nil {
+		return nil, fmt.Errorf("%s: %w", node, streamable.ErrNoNode)
 	}
-	deliver(append([]byte(nil), message...))
-	return nil
+	return handle(append([]byte(nil), message...)), nil
 }
 
 func (n *networkNode) Publish(ctx context.Context, message []byte) error {
@@ -55,29 +54,37 @@ func (n *networkNode) Publish(ctx context.Context, message []byte) error {
 	n.mu.Unlock()
 	var err error
 	for _, name := range others {
-		err = errors.Join(err, n.Send(ctx, name, message))
+		_, failed := n.Request(ctx, name, message)
+		err = errors.Join(err, failed)
 	}
 	return err
 }
 
-func (n *networkNode) Receive(deliver func([]byte)) (stop func(), err error) {
+func (n *networkNode) Receive(handle func([]byte) []byte) (stop func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.nodes[n.name] = deliver
-	return n.leave, nil
+	n.nodes[n.name] = handle
+	return n.stop, nil
 }
 
-func (n *networkNode) leave() {
+func (n *networkNode) stop() { n.leave(n.name) }
+
+func (n *network) leave(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.nodes, n.name)
+	delete(n.nodes, name)
 }
 
 // inNetwork runs a test with n handlers that share sessions and are connected.
 func inNetwork(t *testing.T, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
 	t.Helper()
-	net := &network{nodes: make(map[string]func([]byte))}
-	sessions, events := streamable.NewMemorySessions(nil), streamable.NewMemoryEvents(nil)
+	inNetworkWith(t, streamable.NewMemoryEvents(nil), n, add, test)
+}
+
+func inNetworkWith(t *testing.T, events streamable.EventStore, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
+	t.Helper()
+	net := &network{nodes: make(map[string]func([]byte) []byte)}
+	sessions := streamable.NewMemorySessions(nil)
 	started := 0
 	start := func(t *testing.T) (*server.Server, *streamable.Handler) {
 		srv := server.MustNew("test", "1", nil)
@@ -208,7 +215,7 @@ func TestCancellationElsewhere(t *testing.T) {
 // Names of nodes are parts of ids.
 func TestNodeNames(t *testing.T) {
 	for name, want := range map[string]bool{"a": true, "A7": true, strings.Repeat("x", 16): true, "": false, "a.b": false, "a b": false, strings.Repeat("x", 17): false} {
-		o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Nodes: &networkNode{&network{nodes: make(map[string]func([]byte))}, name}}
+		o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Nodes: &networkNode{&network{nodes: make(map[string]func([]byte) []byte)}, name}}
 		h, err := streamable.NewHandler(server.MustNew("test", "1", nil), o)
 		if (err == nil) != want {
 			t.Errorf("%q: %v", name, err)

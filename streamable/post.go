@@ -200,7 +200,10 @@ func (pr *postRequest) beginStream(s *session, out *response, notifyDetach bool)
 		pr.stream = new(stream)
 	}
 	st = pr.stream
-	st.session, st.out, st.done, st.orphaned = s, out, false, false
+	st.session, st.out, st.done, st.orphaned, st.requestID = s, out, false, false, nil
+	if pr.batch == nil {
+		st.requestID = pr.delivery.Message.ID
+	}
 	if notifyDetach {
 		st.detached = make(chan struct{})
 	}

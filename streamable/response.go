@@ -321,6 +321,13 @@ func (rs *response) endNow() error {
 	return nil
 }
 
+// endEmpty responds to a GET whose stream has nothing more. A client would resume an empty stream
+// again. Some clients would use it as the standalone stream, in place of the one they have.
+func (rs *response) endEmpty() {
+	setHeader(rs.w.Header(), sseType)
+	rs.w.WriteHeader(http.StatusNoContent)
+}
+
 // endUnanswered answers a request whose session has ended before. It may have been carried out.
 func (rs *response) endUnanswered(id jsonrpc.ID) {
 	rs.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,6 +71,8 @@ type session struct {
 	// gaps has the names of streams that lack an event in the store.
 	gaps  map[string]bool
 	ended bool
+	// over means that the session has ended at all processes.
+	over atomic.Bool
 
 	// shared is nil if no other process can take over the session.
 	shared *sharedState
@@ -111,6 +112,7 @@ func (s *session) close(drop bool) {
 		return
 	}
 	s.ended = true
+	s.over.Store(drop)
 	streams := make([]*stream, 0, len(s.streams)+1)
 	for _, st := range s.streams {
 		streams = append(streams, st)
@@ -212,10 +214,7 @@ func (s *session) register(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastStream++
-	st.name = strconv.Itoa(s.lastStream)
-	if s.h.opts.Sessions != nil {
-		st.name += "." + s.h.instance
-	}
+	st.name = s.h.streamName(s.lastStream, st.requestID)
 	if !s.ended {
 		if s.streams == nil {
 			s.streams = make(map[string]*stream)
@@ -234,26 +233,28 @@ func (s *session) findStream(name string) *stream {
 	return s.streams[name]
 }
 
-// streamAfter returns the stream that has the event.
-func (s *session) streamAfter(ctx context.Context, id string) (*stream, error) {
+// streamAfter returns the stream that has the event: one of this process or of another.
+func (s *session) streamAfter(ctx context.Context, id string) (*stream, *remoteStream, error) {
 	name, _, err := s.h.events.After(ctx, s.key, id)
 	if errors.Is(err, ErrEventGone) {
 		if st := s.streamEndingWith(id); st != nil {
-			return st, nil
+			return st, nil, nil
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s.hasGap(name) {
-		return nil, ErrEventGone
+		return nil, nil, ErrEventGone
 	}
 	if st := s.findStream(name); st != nil {
-		return st, nil
+		return st, nil, nil
 	}
-	remote := s.h.opts.Sessions != nil && !strings.HasSuffix(name, "."+s.h.instance)
+	if remote := s.remoteStream(name); remote != nil {
+		return nil, remote, nil
+	}
 	// all of it is in the store
-	return &stream{session: s, name: name, done: true, remote: remote}, nil
+	return &stream{session: s, name: name, done: true}, nil, nil
 }
 
 // streamEndingWith returns the stream whose newest event has that id, or nil. It works without the
@@ -630,8 +631,8 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 	if rs.hijackable = pr.r.ProtoMajor == 1; rs.hijackable {
 		rs.clientGone = pr.r.Context()
 	}
-	st, detached := pr.beginStream(s, rs, !rs.hijackable)
 	pr.batch = entries
+	st, detached := pr.beginStream(s, rs, !rs.hijackable)
 	pr.markAbortable(postStateLegacy)
 	answered := false
 	defer func() {
@@ -737,15 +738,19 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 	ss := &standingStream{h: h, slot: place, session: s, response: h.newResponse(w, r, accept)}
 	defer ss.served()
 	ctx := ss.begin(r)
-	st := &s.standalone
-	if last != "" {
-		var err error
-		if st, err = s.streamAfter(ctx, last); err != nil {
-			h.writeNotResumable(w, err)
-			return
-		}
+	if last == "" {
+		ss.serveStream(ctx, &s.standalone, "")
+		return
 	}
-	ss.serveStream(ctx, st, last)
+	st, remote, err := s.streamAfter(ctx, last)
+	switch {
+	case err != nil:
+		h.writeNotResumable(w, err)
+	case remote != nil:
+		ss.serveRemote(ctx, remote, last)
+	default:
+		ss.serveStream(ctx, st, last)
+	}
 }
 
 // serveStream makes the response carry st from after the event lastID until the stream is complete
@@ -755,10 +760,7 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 	detached, err := st.resume(ctx, rs, lastID)
 	switch {
 	case err == nil && st.isComplete() && !rs.isStreaming():
-		// A client would resume an empty stream again. Some clients would use it as the standalone
-		// stream, in place of the one they have.
-		setHeader(rs.w.Header(), sseType)
-		rs.w.WriteHeader(http.StatusNoContent)
+		rs.endEmpty()
 		return
 	case err == nil:
 	case !rs.isStreaming():

@@ -20,8 +20,8 @@ import (
 
 // An EventStore keeps the events of legacy sessions' streams, so that a client can resume one
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
-// It must be safe for concurrent use; calls for one stream come in order. The names session and
-// stream have at most 64 characters and no spaces.
+// It must be safe for concurrent use; calls for one stream come in order. The name session has at
+// most 64 characters, stream at most 128. Neither has spaces.
 type EventStore interface {
 	// Append stores an event and returns its id: visible ASCII, unique in the session, and such
 	// that After finds the stream by it. data is empty for an event that only has an id. It is
@@ -34,6 +34,15 @@ type EventStore interface {
 	After(ctx context.Context, session, id string) (stream string, events iter.Seq2[StoredEvent, error], err error)
 	// Drop removes the events of a session.
 	Drop(ctx context.Context, session string) error
+}
+
+// An EventFollower is an [EventStore] that also yields the events which other processes append
+// later. With another store, a process reads the stream of another one every second.
+type EventFollower interface {
+	EventStore
+	// Follow is like After, but the events continue with those that any process appends, until ctx
+	// ends. It omits none; if it may have, it ends with an error.
+	Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[StoredEvent, error], err error)
 }
 
 // A StoredEvent is one event of a stream.

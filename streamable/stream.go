@@ -23,6 +23,8 @@ import (
 type stream struct {
 	session *session
 	name    string
+	// requestID is the id of the request, until the stream has a name. It is nil for a batch.
+	requestID jsonrpc.ID
 
 	mu sync.Mutex
 	// out is the response that carries the stream now, or nil.
@@ -39,8 +41,6 @@ type stream struct {
 	stopWatch func()
 	// orphaned means that the client is gone and cannot resume the stream.
 	orphaned bool
-	// remote means that another process may send more.
-	remote bool
 	// gap means that the store lacks an event. No client may resume from before the gap.
 	gap bool
 	// restarted means that events after the gap are stored, because a client has begun the stream
@@ -131,10 +131,16 @@ func (st *stream) detach(out *response) {
 	out.stop()
 }
 
-// close ends the stream and the response that carries it.
+// close ends the stream and the response that carries it. Without a response, a client that resumes
+// it at another process gets an error.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.streaming && !st.done && st.requestID != nil && st.session.shared != nil && !st.session.over.Load() {
+		if err := st.sendLocked(appendLost(nil, st.requestID)); err != nil {
+			st.session.h.opts.Logger.Warn("end of a stream not stored", "error", err)
+		}
+	}
 	st.done = true
 	st.detachLocked()
 }
@@ -151,11 +157,11 @@ func (st *stream) reset() bool {
 	return true
 }
 
-// isComplete reports whether no process sends more.
+// isComplete reports whether nothing more is sent.
 func (st *stream) isComplete() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.done && !st.remote
+	return st.done
 }
 
 // isAttached reports whether a response carries the stream.
@@ -336,6 +342,12 @@ func (st *stream) isBehindGapLocked(ctx context.Context, id string) bool {
 // store stores an event without tracking gaps.
 func (st *stream) store(message []byte) (id string, err error) {
 	ctx, h := st.session.ctx, st.session.h
+	if ctx.Err() != nil {
+		if st.session.shared == nil || st.session.over.Load() {
+			return "", errClientGone // nobody would drop the event
+		}
+		ctx = context.WithoutCancel(ctx) // the client may resume the stream at another process
+	}
 	if h.memoryEvents == nil {
 		if h.clock.elapsed() < time.Duration(h.storeDownUntil.Load()) {
 			return "", errStoreDown
@@ -343,9 +355,6 @@ func (st *stream) store(message []byte) (id string, err error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-	}
-	if ctx.Err() != nil {
-		return "", errClientGone // the session has ended: nobody would drop the event
 	}
 	defer recoverStore(&err)
 	if h.memoryEvents != nil {
@@ -410,6 +419,8 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 			if err := st.sendLocked(answer); err != nil {
 				st.session.h.opts.Logger.Warn("response lost", "error", err)
 			}
+		} else {
+			st.markEndLocked()
 		}
 		if out != nil {
 			out.end(nil, nil)
@@ -422,6 +433,15 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 	}
 	st.detachLocked()
 	return ended
+}
+
+// markEndLocked tells the processes that pass on the stream that it ends without a response.
+func (st *stream) markEndLocked() {
+	if st.streaming && st.session.shared != nil {
+		if _, err := st.persist([]byte(endMark)); err != nil {
+			st.session.h.opts.Logger.Warn("end of a stream not stored", "error", err)
+		}
+	}
 }
 
 // keepAlive writes a keep-alive. It is called when nothing has been written for a while.
@@ -467,36 +487,36 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	}
 	detached = st.attachLocked(out)
 	st.streaming, st.backlog = true, 0
-	complete := true
+	complete, final := true, false
 	if lastSentID == "" {
 		err = st.primeLocked()
 	} else if events != nil {
-		complete, err = st.replayLocked(events)
+		complete, final, err = st.replayLocked(events)
 	}
 	if complete && err == nil {
 		st.setClientAway(false)
 	}
-	noMore := st.done && !st.remote // there may be nothing to write
-	if err != nil || noMore || out.writeKeepAlive() != nil || st.done {
+	if err != nil || st.done || final || out.writeKeepAlive() != nil {
 		st.detachLocked()
 	}
 	return detached, err
 }
 
-// replayLocked writes stored events, and reports whether the client has taken all of them.
-func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (complete bool, err error) {
+// replayLocked writes stored events, and reports whether the client has taken all of them. final
+// means that the stream has ended: other processes may have ended one of this process.
+func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (complete, final bool, err error) {
 	for e, err := range events {
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
-		if len(e.Data) == 0 {
-			continue
+		if e.hasMessage() && st.writeLocked(e.ID, e.Data, 0) != nil {
+			return false, false, nil // the next write fails too
 		}
-		if st.writeLocked(e.ID, e.Data, 0) != nil {
-			return false, nil // the next write fails too
+		if st.name != standaloneName && isFinal(e.Data) {
+			return true, true, nil
 		}
 	}
-	return true, nil
+	return true, false, nil
 }
 
 // ErrNotResumable is the error of [CloseStream] if the client would not resume the stream.

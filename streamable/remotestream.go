@@ -1,0 +1,357 @@
+package streamable
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/internal/net/sse"
+	"mcpwire/internal/wait"
+	"mcpwire/jsonrpc"
+)
+
+// A client may resume a stream at another process than the one that handles the request. That
+// process, the stream's node, appends to the event store, and this one passes on what it appends.
+// If the node is gone, another one ends the stream with an error. The first response in the stream
+// is the last event that any client gets, so it does not matter if two nodes end it, or if the node
+// comes back.
+
+// A remoteStream is a stream of a request that another process handles, or has handled.
+type remoteStream struct {
+	session *session
+	name    string
+	// node is the node that handles the request.
+	node string
+	// requestID is nil if the name does not contain it.
+	requestID jsonrpc.ID
+}
+
+// maxNamedID limits the bytes of the id of a request in the name of its stream. A UUID in quotes
+// has 38.
+const maxNamedID = 64
+
+// streamName returns the name of the stream of a request that this process handles. In the name
+// other processes find what they need to end the stream.
+func (h *Handler) streamName(n int, requestID jsonrpc.ID) string {
+	name := strconv.Itoa(n)
+	if h.opts.Sessions == nil {
+		return name
+	}
+	name += "." + h.instance
+	if len(requestID) > 0 && len(requestID) <= maxNamedID {
+		name += "." + base64.RawURLEncoding.EncodeToString(requestID)
+	}
+	return name
+}
+
+// remoteStream returns the stream with that name if it is one of another process, or nil.
+func (s *session) remoteStream(name string) *remoteStream {
+	_, rest, _ := strings.Cut(name, ".")
+	node, encodedID, _ := strings.Cut(rest, ".")
+	if s.h.opts.Sessions == nil || !isNodeName(node) || node == s.h.instance {
+		return nil
+	}
+	rm := &remoteStream{session: s, name: name, node: node}
+	if id, err := base64.RawURLEncoding.DecodeString(encodedID); err == nil && len(id) > 0 && json.Valid(id) {
+		rm.requestID = jsonrpc.ID(id)
+	}
+	return rm
+}
+
+// A streamState is what the node of a stream knows of it.
+type streamState string
+
+const (
+	streamUnknown streamState = "" // the node cannot be asked
+	// streamPending means that the node handles the request.
+	streamPending streamState = "pending"
+	// streamEnded means that the store has all of the stream.
+	streamEnded streamState = "ended"
+	// streamIncomplete means that the store lacks an event.
+	streamIncomplete streamState = "incomplete"
+	// streamLost means that the node is gone.
+	streamLost streamState = "lost"
+)
+
+// stateOf returns the state of a stream of this process.
+func (s *session) stateOf(name string) streamState {
+	switch {
+	case s.hasGap(name):
+		return streamIncomplete
+	case s.findStream(name) != nil:
+		return streamPending
+	}
+	return streamEnded
+}
+
+const (
+	// nodeInterval is the time between checks whether a node is there.
+	nodeInterval = time.Second
+	// nodeChecks is the number of checks in a row that a node must fail to count as gone. A node
+	// that connects to its backend again is away for a moment.
+	nodeChecks = 3
+	// stateInterval is the time between questions for the state of a stream. By them the node knows
+	// that the client waits.
+	stateInterval = 15 * time.Second
+	// pollInterval is the time between reads of a store that is no EventFollower.
+	pollInterval = time.Second
+)
+
+// A nodeWatch checks whether a node is there, for the streams that are followed.
+type nodeWatch struct {
+	// refs counts the streams. The forwarder's mu guards it.
+	refs int
+	// gone is closed when the node is gone.
+	gone chan struct{}
+	// cancel ends the goroutine.
+	cancel context.CancelFunc
+}
+
+// watchNode returns a channel that is closed if the node is gone. The caller calls stop. f may be
+// nil.
+func (f *forwarder) watchNode(node string) (gone <-chan struct{}, stop func()) {
+	if f == nil {
+		return nil, func() {}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.watched[node]
+	if w == nil {
+		ctx, cancel := context.WithCancel(f.h.closed)
+		w = &nodeWatch{gone: make(chan struct{}), cancel: cancel}
+		if !f.h.followers.start(func() { f.checkNode(ctx, node, w.gone) }) {
+			cancel()
+			return nil, func() {}
+		}
+		f.watched[node] = w
+	}
+	w.refs++
+	return w.gone, sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if w.refs--; w.refs == 0 {
+			w.cancel()
+			delete(f.watched, node)
+		}
+	})
+}
+
+// checkNode closes gone when the node is gone, or returns when ctx ends.
+func (f *forwarder) checkNode(ctx context.Context, node string, gone chan struct{}) {
+	for failed := 0; failed < nodeChecks; {
+		if _, err := f.request(ctx, node, &nodeMessage{}); errors.Is(err, ErrNoNode) {
+			failed++
+		} else {
+			failed = 0
+		}
+		if failed < nodeChecks && !wait.Sleep(ctx, nodeInterval) {
+			return
+		}
+	}
+	close(gone)
+}
+
+// state asks the stream's node for its state.
+func (rm *remoteStream) state(ctx context.Context) streamState {
+	s := rm.session
+	reply, err := s.h.forwarder.request(ctx, rm.node, &nodeMessage{Session: s.key, Principal: s.principalID, Stream: rm.name})
+	var state nodeReply
+	switch {
+	case errors.Is(err, ErrNoNode):
+		return streamLost
+	case err != nil || json.Unmarshal(reply, &state) != nil:
+		return streamUnknown
+	}
+	return state.State
+}
+
+// errNodeLost is the response to a request whose process is gone.
+var errNodeLost = &jsonrpc.Error{
+	Code:    jsonrpc.CodeInternalError,
+	Message: "the process that handled the request is gone: the request may have had effects",
+	Data:    []byte(`{"reason":"node lost","mayHaveRun":true}`),
+}
+
+func appendLost(dst []byte, id jsonrpc.ID) []byte {
+	return jsonrpc.AppendError(dst, id, errNodeLost, false)
+}
+
+// end ends the stream of a node that is gone, for all clients.
+func (rm *remoteStream) end(ctx context.Context) error {
+	if rm.requestID == nil {
+		return errors.New("the id of its request is unknown")
+	}
+	h := rm.session.h
+	message := appendLost(nil, rm.requestID)
+	return h.callStore(ctx, func(ctx context.Context) error {
+		_, err := h.events.Append(ctx, rm.session.key, rm.name, message)
+		return err
+	})
+}
+
+// endMark is the data of the event that ends a stream without a response.
+const endMark = "end"
+
+// hasMessage reports whether clients get the event.
+func (e *StoredEvent) hasMessage() bool { return len(e.Data) > 0 && string(e.Data) != endMark }
+
+// isFinal reports whether nothing follows an event: it is a response, a batch of them, or the
+// endMark.
+func isFinal(data []byte) bool {
+	if len(data) == 0 {
+		return false
+	}
+	if data[0] == '[' || string(data) == endMark {
+		return true
+	}
+	var m jsonrpc.Message
+	return jsonrpc.Parse(data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError)
+}
+
+// follow yields the events after that id, also those that are appended later, until ctx ends.
+func (rm *remoteStream) follow(ctx context.Context, id string) iter.Seq2[StoredEvent, error] {
+	events, key := rm.session.h.events, rm.session.key
+	return func(yield func(StoredEvent, error) bool) {
+		follower, ok := events.(EventFollower)
+		if ok {
+			_, found, err := follower.Follow(ctx, key, id)
+			if err != nil {
+				yield(StoredEvent{}, err)
+				return
+			}
+			found(yield)
+			return
+		}
+		for {
+			_, found, err := events.After(ctx, key, id)
+			if err != nil {
+				yield(StoredEvent{}, err)
+				return
+			}
+			for e, err := range found {
+				if !yield(e, err) || err != nil {
+					return
+				}
+				id = e.ID
+			}
+			if !wait.Sleep(ctx, pollInterval) {
+				yield(StoredEvent{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+var (
+	errStreamEnded = errors.New("the stream has ended")
+	errStreamLost  = errors.New("the process that handled the request is gone")
+)
+
+// supervise ends with a cause when no event will follow: errStreamEnded, ErrEventGone or
+// errStreamLost. If it can, it has the store end the stream instead.
+func (rm *remoteStream) supervise(ctx context.Context, end context.CancelCauseFunc) {
+	gone, stop := rm.session.h.forwarder.watchNode(rm.node)
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-gone:
+			if err := rm.end(ctx); err != nil {
+				rm.session.h.opts.Logger.Warn("stream of a process that is gone not ended", "error", err)
+				end(errStreamLost)
+			}
+			return
+		case <-time.After(stateInterval):
+		}
+		switch rm.state(ctx) {
+		case streamEnded:
+			end(errStreamEnded)
+			return
+		case streamIncomplete:
+			end(ErrEventGone)
+			return
+		}
+	}
+}
+
+// serveRemote makes the response carry a stream of another process from after the event lastID
+// until the stream is complete or ctx ends.
+func (ss *standingStream) serveRemote(ctx context.Context, rm *remoteStream, lastID string) {
+	h, rs := ss.h, ss.response
+	var err error
+	switch state := rm.state(ctx); {
+	case state == streamIncomplete, state == streamLost && rm.requestID == nil:
+		err = ErrEventGone
+	case state == streamEnded:
+		err = ss.passRest(ctx, rm, lastID)
+	case rs.writeKeepAlive() == nil:
+		rs.startKeepAlive(nil)
+		err = ss.passAll(ctx, rm, lastID)
+	}
+	switch {
+	case err == nil && !rs.isStreaming():
+		rs.endEmpty()
+	case err != nil && !rs.isStreaming():
+		h.writeNotResumable(rs.w, err)
+	case err != nil && ctx.Err() == nil:
+		h.opts.Logger.Warn("stream aborted", "error", err)
+	}
+}
+
+// passAll writes the events after lastID until the stream is complete or ctx ends.
+func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID string) error {
+	following, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(ss.h.closed, func() { end(nil) })()
+	defer context.AfterFunc(rm.session.ctx, func() { end(nil) })()
+	var supervising sync.WaitGroup
+	supervising.Go(func() { rm.supervise(following, end) })
+	lastID, err := ss.pass(rm.follow(following, lastID), lastID)
+	end(nil)
+	supervising.Wait()
+	switch cause := context.Cause(following); {
+	case err == nil:
+		return nil
+	case cause == errStreamEnded:
+		return ss.passRest(ctx, rm, lastID)
+	case cause == context.Canceled: // it is not the stream that has ended
+		return nil
+	case following.Err() != nil:
+		return cause
+	}
+	return err
+}
+
+// passRest writes the events after lastID of a stream that is complete.
+func (ss *standingStream) passRest(ctx context.Context, rm *remoteStream, lastID string) error {
+	_, events, err := ss.h.events.After(ctx, rm.session.key, lastID)
+	if err == nil {
+		_, err = ss.pass(events, lastID)
+	}
+	return err
+}
+
+// pass writes events up to the end of the stream, and returns the id of the last one.
+func (ss *standingStream) pass(events iter.Seq2[StoredEvent, error], lastID string) (string, error) {
+	for e, err := range events {
+		if err != nil {
+			return lastID, err
+		}
+		if lastID = e.ID; e.hasMessage() {
+			if err := ss.response.writeEvent(sse.Event{ID: []byte(e.ID), HasID: true, Data: e.Data}); err != nil {
+				return lastID, err
+			}
+		}
+		if isFinal(e.Data) {
+			break
+		}
+	}
+	return lastID, nil
+}

@@ -1,0 +1,281 @@
+package streamable_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// A followedStore is an EventFollower.
+type followedStore struct{ *faultyStore }
+
+func (s followedStore) Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
+	stream, first, err := s.After(ctx, session, id)
+	return stream, func(yield func(streamable.StoredEvent, error) bool) {
+		for found := first; ; {
+			for e, err := range found {
+				if id = e.ID; !yield(e, err) {
+					return
+				}
+			}
+			select {
+			case <-ctx.Done():
+				yield(streamable.StoredEvent{}, ctx.Err())
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			if _, found, err = s.After(ctx, session, id); err != nil {
+				yield(streamable.StoredEvent{}, err)
+				return
+			}
+		}
+	}, err
+}
+
+// A job is the tool "job" of each node: it reports a step for each item of steps, until that is
+// closed.
+type job struct {
+	steps chan int
+	// canceled has an item for each call that was canceled.
+	canceled chan struct{}
+}
+
+func (j *job) addTo(t *testing.T) func(*server.Server) {
+	return func(srv *server.Server) {
+		if j.steps == nil { // in the bubble
+			j.steps, j.canceled = make(chan int), make(chan struct{}, 8)
+		}
+		err := server.AddTool(srv, "job", "", func(ctx context.Context, _ struct{}) (string, error) {
+			for {
+				select {
+				case n, ok := <-j.steps:
+					if !ok {
+						return "done", nil
+					}
+					if err := server.CallOf(ctx).Progress(float64(n), 0, ""); err != nil {
+						return "", err
+					}
+				case <-ctx.Done():
+					j.canceled <- struct{}{}
+					return "", ctx.Err()
+				}
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// start calls the tool at the first node with that id, and returns the id of the event of its first
+// step. The client then hangs up.
+func (j *job) start(all []*endpoint, v *visitor, id any) (lastID string) {
+	f := v.open(request(id, "tools/call", `{"name":"job","_meta":{"progressToken":1}}`))
+	j.steps <- 1
+	for data := ""; !strings.Contains(data, `"progress":1`); {
+		lastID, data = f.next()
+	}
+	f.resp.Body.Close()
+	synctest.Wait()
+	return lastID
+}
+
+// wantMessage reads events until one with a message, and checks that it has the text.
+func (f *flow) wantMessage(text string) {
+	f.t.Helper()
+	data := ""
+	for data == "" {
+		_, data = f.next()
+	}
+	if !strings.Contains(data, text) {
+		f.t.Errorf("event %s, want one with %s", data, text)
+	}
+}
+
+// forFollowedStores runs a test with two nodes, for stores of events that follow and that do not.
+func forFollowedStores(t *testing.T, test func(version string, j *job, store *faultyStore, net *network, all []*endpoint)) {
+	for _, version := range legacyVersions {
+		for _, follows := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s %v", version, follows), func(t *testing.T) {
+				faulty, j := newFaultyStore(), new(job)
+				var store streamable.EventStore = faulty
+				if follows {
+					store = followedStore{faulty}
+				}
+				inNetworkWith(t, store, 2, j.addTo(t), func(net *network, all []*endpoint) { test(version, j, faulty, net, all) })
+			})
+		}
+	}
+}
+
+// A client that resumes a stream at another process than that of its request gets what follows there,
+// once and in order, up to the response.
+func TestRemoteStream(t *testing.T) {
+	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
+		v := all[0].visit(version, "{}", nil)
+		w := &visitor{all[1], v.headers}
+		last := j.start(all, v, 7)
+		j.steps <- 2
+		synctest.Wait()
+		f := w.listen(last)
+		f.wantMessage(`"progress":2`)
+		j.steps <- 3
+		f.wantMessage(`"progress":3`)
+		fourth := make(chan string)
+		go func() { // which reads the keep-alives
+			_, data := f.next()
+			fourth <- data
+		}()
+		pass(20 * time.Minute) // longer than Timeouts.Abandon: the client waits elsewhere
+		j.steps <- 4
+		if data := <-fourth; !strings.Contains(data, `"progress":4`) {
+			t.Errorf("event %s", data)
+		}
+		close(j.steps)
+		f.wantMessage(`"text":"done"`)
+		f.want("EOF")
+		g := w.listen(last)
+		for _, text := range []string{`"progress":2`, `"progress":3`, `"progress":4`, `"text":"done"`} {
+			g.wantMessage(text)
+		}
+		g.want("EOF")
+	})
+}
+
+// If the process of a request is gone, a client that resumes the stream elsewhere soon gets an error,
+// and each further one the same, even if the process comes back.
+func TestRemoteStreamLost(t *testing.T) {
+	for id, want := range map[any]string{
+		7:                                        `"id":7,`,
+		`"a-é"`:                                  `"id":"a-é",`,
+		`"550e8400-e29b-41d4-a716-446655440000"`: `"id":"550e8400-e29b-41d4-a716-446655440000",`,
+		`"` + strings.Repeat("long", 20) + `"`:   "",
+		`"\"]} ` + strings.Repeat(`\u0000`, 5) + `"`: `\u0000`,
+	} {
+		forFollowedStores(t, func(version string, j *job, _ *faultyStore, net *network, all []*endpoint) {
+			v := all[0].visit(version, "{}", nil)
+			w := &visitor{all[1], v.headers}
+			last := j.start(all, v, id)
+			net.mu.Lock()
+			back := net.nodes["node1"]
+			delete(net.nodes, "node1")
+			net.mu.Unlock()
+			if want == "" {
+				if got := w.do("GET", "", with(w.headers, "Last-Event-ID", last)); got.status != 400 {
+					t.Errorf("a request with a long id: %d %s", got.status, got.body)
+				}
+				close(j.steps)
+				return
+			}
+			began := time.Now()
+			f := w.listen(last)
+			f.wantMessage(`"data":{"reason":"node lost","mayHaveRun":true}`)
+			f.want("EOF")
+			if d := time.Since(began); d > 3500*time.Millisecond {
+				t.Errorf("the client has waited %v", d)
+			}
+			net.mu.Lock()
+			net.nodes["node1"] = back
+			net.mu.Unlock()
+			close(j.steps) // the node sends its response
+			synctest.Wait()
+			for _, at := range []*visitor{v, w} {
+				g := at.listen(last)
+				g.wantMessage("node lost")
+				g.want("EOF")
+			}
+			h := w.listen(last)
+			h.wantMessage(want)
+		})
+	}
+}
+
+// A client that follows a stream learns that its process went away meanwhile.
+func TestRemoteStreamLostLater(t *testing.T) {
+	forFollowedStores(t, func(version string, j *job, store *faultyStore, net *network, all []*endpoint) {
+		v := all[0].visit(version, "{}", nil)
+		w := &visitor{all[1], v.headers}
+		f := w.listen(j.start(all, v, 7))
+		ended := make(chan string)
+		go func() { // which reads the keep-alives
+			_, data := f.next()
+			ended <- data
+		}()
+		pass(time.Minute)
+		net.leave("node1")
+		store.fails.Store(true) // nobody can end the stream
+		if data := <-ended; data != "EOF" {
+			t.Errorf("event %s", data)
+		}
+		close(j.steps)
+	})
+}
+
+// A process that shuts down ends the streams of the requests that it cuts off.
+func TestRemoteStreamShutdown(t *testing.T) {
+	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
+		v := all[0].visit(version, "{}", nil)
+		w := &visitor{all[1], v.headers}
+		last := j.start(all, v, 7)
+		f := w.listen(last)
+		ctx, cancel := context.WithTimeout(all[0].t.Context(), time.Second)
+		defer cancel()
+		if err := all[0].h.Shutdown(ctx); err == nil {
+			t.Error("Shutdown has not waited for the call")
+		}
+		<-j.canceled
+		f.wantMessage(`"id":7,"error"`)
+		f.want("EOF")
+	})
+}
+
+// The stream of a call that the client has canceled ends without a response.
+func TestRemoteStreamCanceled(t *testing.T) {
+	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
+		v := all[0].visit(version, "{}", nil)
+		w := &visitor{all[1], v.headers}
+		last := j.start(all, v, 7)
+		f := w.listen(last)
+		if got := w.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`); got.status != 202 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+		<-j.canceled
+		f.want("EOF")
+		if got := w.do("GET", "", with(w.headers, "Last-Event-ID", last)); got.status != 204 {
+			t.Errorf("again: %d %s", got.status, got.body)
+		}
+	})
+}
+
+// A stream that lacks an event cannot be resumed, at any process.
+func TestRemoteStreamIncomplete(t *testing.T) {
+	forFollowedStores(t, func(version string, j *job, store *faultyStore, _ *network, all []*endpoint) {
+		v := all[0].visit(version, "{}", nil)
+		w := &visitor{all[1], v.headers}
+		last := j.start(all, v, 7)
+		f := w.listen(last)
+		store.fails.Store(true)
+		j.steps <- 2
+		synctest.Wait()
+		store.fails.Store(false)
+		for {
+			if _, data := f.next(); data == "EOF" {
+				break
+			} else if data != "" {
+				t.Errorf("event %s", data)
+			}
+		}
+		got := w.do("GET", "", with(w.headers, "Last-Event-ID", last))
+		if got.status != 400 || !strings.Contains(got.body, "cannot be resumed") {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+		close(j.steps)
+	})
+}
