@@ -154,7 +154,9 @@ type files struct{ r, w *os.File }
 
 func (f files) Read(p []byte) (int, error)  { return f.r.Read(p) }
 func (f files) Write(p []byte) (int, error) { return f.w.Write(p) }
-func (f files) Close() error                { return errors.Join(f.r.Close(), f.w.Close()) }
+
+// Close ends the reads of the other side first. On Windows, closing a file waits for a read from it.
+func (f files) Close() error { return errors.Join(f.w.Close(), f.r.Close()) }
 
 func dialSelf(t *testing.T, network, address string) (a, b io.ReadWriteCloser) {
 	t.Helper()
