@@ -61,6 +61,9 @@ func (b transportBackend) SharedKeys() (ring *seal.Ring, name string) {
 	return &b.srv.opts.StateKeys.ring, b.srv.name
 }
 
+// HasBus implements [backend.Backend].
+func (b transportBackend) HasBus() bool { return b.srv.bus != nil }
+
 // WithIdentity implements [backend.Backend].
 func (b transportBackend) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
 	p := anonymous

@@ -90,10 +90,10 @@
 // DELETE, a change of the session, and the requests of sessions that are unknown to
 // the process. If the [EventStore] fails, streams cannot be resumed, but connected
 // clients lose nothing. With [Options].Nodes, the response to an input request and a
-// cancellation may be sent to any process; without, they must be sent to the one
-// that they are for. A client that resumes the stream of a process which is gone
-// then gets an error after about three seconds; without, it waits until its own
-// timeout.
+// cancellation may be sent to any process, and messages that belong to no request
+// reach the one where the client listens; without, they must be sent to the one that
+// they are for. A client that resumes the stream of a process which is gone then
+// gets an error after about three seconds; without, it waits until its own timeout.
 //
 // # Concurrency
 //

@@ -261,7 +261,7 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	if h.opts.Sessions == nil {
 		return h, nil
 	}
-	if h.forwarder, err = newForwarder(h, h.opts.Nodes); err != nil {
+	if h.forwarder, err = newForwarder(h, h.opts.Nodes, b.HasBus()); err != nil {
 		return nil, err
 	}
 	return h, nil

@@ -44,7 +44,13 @@ type nodeMessage struct {
 	Principal string `json:"principal,omitempty"`
 	// Stream asks for the state of the stream with that name.
 	Stream string `json:"stream,omitempty"`
-	// Message is a JSON-RPC response or notification.
+	// Listener is the node at which the client now listens.
+	Listener string `json:"listener,omitempty"`
+	// Standalone is a JSON-RPC message to the client that belongs to no request.
+	Standalone json.RawMessage `json:"standalone,omitempty"`
+	// Hops counts the nodes that have sent Standalone.
+	Hops int `json:"hops,omitempty"`
+	// Message is a JSON-RPC response or notification of the client.
 	Message json.RawMessage `json:"message,omitempty"`
 }
 
@@ -52,6 +58,8 @@ type nodeMessage struct {
 type nodeReply struct {
 	// State is that of the Stream.
 	State streamState `json:"state,omitempty"`
+	// Accepted means that the node sends Standalone.
+	Accepted bool `json:"accepted,omitempty"`
 }
 
 // A forwarder exchanges messages with the handlers of other nodes.
@@ -61,6 +69,8 @@ type forwarder struct {
 	stop  func()
 	// handling has an item for each notification of other nodes that is being handled.
 	handling chan struct{}
+	// hasNews means that the server tells the servers of other nodes what isNews reports.
+	hasNews bool
 
 	mu sync.Mutex
 	// watched has the nodes of the streams that are followed.
@@ -68,7 +78,7 @@ type forwarder struct {
 }
 
 // newForwarder connects the handler to others. It returns nil if nodes is nil.
-func newForwarder(h *Handler, nodes Nodes) (*forwarder, error) {
+func newForwarder(h *Handler, nodes Nodes, hasNews bool) (*forwarder, error) {
 	if nodes == nil {
 		return nil, nil
 	}
@@ -77,7 +87,7 @@ func newForwarder(h *Handler, nodes Nodes) (*forwarder, error) {
 		return nil, fmt.Errorf("streamable: invalid name %.40q of a node: use 1 to 16 letters and digits", name)
 	}
 	h.instance = name
-	f := &forwarder{h: h, nodes: nodes, handling: make(chan struct{}, maxForwarded), watched: make(map[string]*nodeWatch)}
+	f := &forwarder{h: h, nodes: nodes, handling: make(chan struct{}, maxForwarded), hasNews: hasNews, watched: make(map[string]*nodeWatch)}
 	var err error
 	if f.stop, err = nodes.Receive(f.receive); err != nil {
 		return nil, fmt.Errorf("streamable: connect to other nodes: %w", err)
@@ -174,21 +184,30 @@ func (f *forwarder) receive(data []byte) (reply []byte) {
 		f.h.opts.Logger.Warn("invalid message of another node", "error", err)
 		return nil
 	}
-	var answer nodeReply
-	switch {
-	case received.Stream != "":
-		answer.State = streamEnded
-		if s := f.sessionOf(&received); s != nil {
-			answer.State = s.stateOf(received.Stream)
-			s.release() // its client waits for the stream
-		}
-	case received.Session != "":
-		f.deliver(&received)
-	}
-	reply, err := json.Marshal(&answer)
+	reply, err := json.Marshal(f.handle(&received))
 	if err != nil {
 		f.h.opts.Logger.Error("reply to another node not encoded", "error", err) // not reached
 	}
+	return reply
+}
+
+func (f *forwarder) handle(received *nodeMessage) (reply nodeReply) {
+	s := f.sessionOf(received)
+	switch {
+	case s == nil:
+		reply.State = streamEnded
+		return reply
+	case received.Message != nil:
+		f.deliver(s, received) // which releases it
+		return reply
+	case received.Stream != "":
+		reply.State = s.stateOf(received.Stream)
+	case received.Listener != "":
+		s.shared.setListener(received.Listener)
+	case received.Standalone != nil:
+		reply.Accepted = s.receiveStandalone(received)
+	}
+	s.release() // its client waits for the stream
 	return reply
 }
 
@@ -206,15 +225,13 @@ func (f *forwarder) sessionOf(received *nodeMessage) *session {
 	return s
 }
 
-// deliver delivers a message that another node has forwarded.
-func (f *forwarder) deliver(forwarded *nodeMessage) {
+// deliver delivers a message of the session's client that another node has forwarded, and releases
+// the session.
+func (f *forwarder) deliver(s *session, forwarded *nodeMessage) {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(forwarded.Message, &m, 0); err != nil {
+		s.release()
 		f.h.opts.Logger.Warn("invalid message of another node", "error", err)
-		return
-	}
-	s := f.sessionOf(forwarded)
-	if s == nil {
 		return
 	}
 	if m.Kind != jsonrpc.KindNotification {

@@ -83,11 +83,21 @@ func inNetwork(t *testing.T, n int, add func(*server.Server), test func(net *net
 
 func inNetworkWith(t *testing.T, events streamable.EventStore, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
 	t.Helper()
+	inNetworkOf(t, nil, events, n, add, test)
+}
+
+func inNetworkOf(t *testing.T, so *server.Options, events streamable.EventStore, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
+	t.Helper()
 	net := &network{nodes: make(map[string]func([]byte) []byte)}
 	sessions := streamable.NewMemorySessions(nil)
 	started := 0
 	start := func(t *testing.T) (*server.Server, *streamable.Handler) {
-		srv := server.MustNew("test", "1", nil)
+		srv := server.MustNew("test", "1", so)
+		t.Cleanup(func() {
+			if err := srv.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 		addTools(t, srv)
 		add(srv)
 		started++

@@ -738,11 +738,13 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 	ss := &standingStream{h: h, slot: place, session: s, response: h.newResponse(w, r, accept)}
 	defer ss.served()
 	ctx := ss.begin(r)
-	if last == "" {
-		ss.serveStream(ctx, &s.standalone, "")
-		return
+	st, remote, err := &s.standalone, (*remoteStream)(nil), error(nil)
+	if last != "" {
+		st, remote, err = s.streamAfter(ctx, last)
 	}
-	st, remote, err := s.streamAfter(ctx, last)
+	if st == &s.standalone {
+		s.shared.listen(ctx)
+	}
 	switch {
 	case err != nil:
 		h.writeNotResumable(w, err)
@@ -771,6 +773,7 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 		return
 	}
 	rs.startKeepAlive(st)
+	st.endStrayCheckSoon(ctx, rs)
 	ss.end = func(bool) { st.detach(rs) }
 	if st.hijack(rs) {
 		ss.serveHijacked(ctx)

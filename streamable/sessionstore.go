@@ -56,6 +56,9 @@ type SavedSession struct {
 	LogLevel string `json:"logLevel,omitempty"`
 	// Subscriptions lists the URIs that the client has subscribed to with resources/subscribe.
 	Subscriptions []string `json:"subscriptions,omitempty"`
+	// Listener is the node whose process carries the messages that belong to no request, or "". See
+	// [Nodes].
+	Listener string `json:"listener,omitempty"`
 	// Ended means that the client has ended the session. Such a record has no other content.
 	Ended bool `json:"ended,omitempty"`
 	// Expires is the time until which the store must keep the record. See [SessionStore].
@@ -113,7 +116,7 @@ type storedSession struct {
 }
 
 func (s *storedSession) size() int {
-	n := sessionOverhead + len(s.key) + len(s.saved.Principal) + len(s.saved.Initialize) + len(s.saved.LogLevel)
+	n := sessionOverhead + len(s.key) + len(s.saved.Principal) + len(s.saved.Initialize) + len(s.saved.LogLevel) + len(s.saved.Listener)
 	for _, uri := range s.saved.Subscriptions {
 		n += len(uri) + 16
 	}

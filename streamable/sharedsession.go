@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
@@ -29,6 +30,10 @@ type sharedState struct {
 	identity context.Context
 	// presumed guards presumeInitialized.
 	presumed sync.Once
+
+	// listener is the node whose process carries the standalone stream. It is nil if none does.
+	listener atomic.Pointer[string]
+	queue    listenerQueue
 
 	// mu is held while a request that changes the state is handled, and while the state follows
 	// the record.
@@ -310,7 +315,8 @@ func (ss *sharedState) followLocked(saved *SavedSession) {
 			ss.repeat(mcp.MethodResourcesUnsubscribe, "uri", uri)
 		}
 	}
-	ss.known = SavedSession{Version: saved.Version, LogLevel: saved.LogLevel, Subscriptions: slices.Clone(saved.Subscriptions)}
+	ss.setListener(saved.Listener)
+	ss.known = SavedSession{Version: saved.Version, LogLevel: saved.LogLevel, Subscriptions: slices.Clone(saved.Subscriptions), Listener: saved.Listener}
 }
 
 // repeat has the session's peer handle a request with one parameter.

@@ -54,6 +54,8 @@ type stream struct {
 	lastID string
 	// backlog counts events stored while no client listened.
 	backlog int
+	// strays is nil unless the stream is a standalone one whose client has just come here.
+	strays *strayCheck
 }
 
 // attachLocked makes out carry the stream in place of the current response. detached is closed when
@@ -78,7 +80,7 @@ func (st *stream) detachLocked() {
 	if st.stopWatch != nil {
 		st.stopWatch()
 	}
-	st.out, st.detached, st.stopWatch, st.suspect = nil, nil, nil, false
+	st.out, st.detached, st.stopWatch, st.suspect, st.strays = nil, nil, nil, false, nil
 }
 
 // setClientAway tells the memory store whether the stream waits for its client.
@@ -180,6 +182,14 @@ func (st *stream) endsWith(id string) bool {
 
 // Send implements [jsonrpc.Sender]. It fails only if the message can be neither sent nor stored.
 func (st *stream) Send(message []byte) error {
+	if st == &st.session.standalone && st.session.shared.sendToListener(st.session.ctx, message, 0) {
+		return nil
+	}
+	return st.sendHere(message)
+}
+
+// sendHere is Send for a message that no other process sends.
+func (st *stream) sendHere(message []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.name == standaloneName && st.out == nil {
@@ -293,6 +303,9 @@ func (st *stream) persist(message []byte) (id string, err error) {
 	switch {
 	case err == nil:
 		st.lastID = id
+		if st.strays != nil {
+			st.strays.own[id] = true
+		}
 		if st.gap && st.afterGapID == "" {
 			st.afterGapID = id
 		}
@@ -495,6 +508,7 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	}
 	if complete && err == nil {
 		st.setClientAway(false)
+		st.beginStrayCheckLocked()
 	}
 	if err != nil || st.done || final || out.writeKeepAlive() != nil {
 		st.detachLocked()

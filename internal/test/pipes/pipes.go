@@ -155,7 +155,8 @@ type files struct{ r, w *os.File }
 func (f files) Read(p []byte) (int, error)  { return f.r.Read(p) }
 func (f files) Write(p []byte) (int, error) { return f.w.Write(p) }
 
-// Close ends the reads of the other side first. On Windows, closing a file waits for a read from it.
+// Close first ends the reads of the other side: on Windows, closing a file waits for a read from
+// it.
 func (f files) Close() error { return errors.Join(f.w.Close(), f.r.Close()) }
 
 func dialSelf(t *testing.T, network, address string) (a, b io.ReadWriteCloser) {
