@@ -102,42 +102,42 @@ func runDemo(ctx context.Context, e *env) error {
 	defer child.Close()
 	stop := context.AfterFunc(ctx, func() { child.Close() })
 	defer stop()
-	d := &demo{screen: newScreen(e.stdout), child: child, framer: jsonrpc.NewFramer(child, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})}
+	d := &demoSession{screen: newScreen(e.stdout), child: child, framer: jsonrpc.NewFramer(child, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})}
 	if err := d.play(); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	return nil
 }
 
-// A demo runs the steps and prints them.
-type demo struct {
+// A demoSession runs the steps and prints them.
+type demoSession struct {
 	*screen
 	child  *stdio.Process
 	framer jsonrpc.Framer
 }
 
-func (d *demo) play() error {
-	d.line(fmt.Sprintf("mcpwire serve runs as process %d; each line is one JSON text, in both directions.", d.child.Pid()))
+func (s *demoSession) play() error {
+	s.line(fmt.Sprintf("mcpwire serve runs as process %d; each line is one JSON text, in both directions.", s.child.Pid()))
 	for _, step := range demoSteps() {
 		if step.title != "" {
-			d.title(step.title)
+			s.title(step.title)
 		}
-		d.print(cyan, "→", step.send, step.meaning)
-		if _, err := io.WriteString(d.child, step.send+"\n"); err != nil {
+		s.print(cyan, "→", step.send, step.meaning)
+		if _, err := io.WriteString(s.child, step.send+"\n"); err != nil {
 			return err
 		}
 		for _, want := range step.answers {
-			if err := d.answer(want); err != nil {
+			if err := s.answer(want); err != nil {
 				return err
 			}
 		}
 	}
-	return d.shutdown()
+	return s.shutdown()
 }
 
 // answer reads one line and checks that it is the expected one.
-func (d *demo) answer(want demoAnswer) error {
-	line, err := d.framer.ReadFrame()
+func (s *demoSession) answer(want demoAnswer) error {
+	line, err := s.framer.ReadFrame()
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (d *demo) answer(want demoAnswer) error {
 	if id != want.id || string(m.Method) != want.method {
 		return fmt.Errorf("the server sent %s", line)
 	}
-	d.print(answerColor(&m), "←", string(line), want.meaning)
+	s.print(answerColor(&m), "←", string(line), want.meaning)
 	return nil
 }
 
@@ -172,27 +172,27 @@ func answerColor(m *jsonrpc.Message) string {
 	return green
 }
 
-func (d *demo) print(style, arrow, line, meaning string) {
-	d.message(style, arrow, line)
-	d.note(meaning)
+func (s *demoSession) print(style, arrow, line, meaning string) {
+	s.message(style, arrow, line)
+	s.note(meaning)
 }
 
 // shutdown ends the session as the specification requires: it closes the server's standard input
 // and waits.
-func (d *demo) shutdown() error {
-	d.title("The end")
-	if err := d.child.CloseWrite(); err != nil {
+func (s *demoSession) shutdown() error {
+	s.title("The end")
+	if err := s.child.CloseWrite(); err != nil {
 		return err
 	}
-	d.print(cyan, "→", "(end of input)", "the host closes the pipe; the protocol has no closing message")
-	if line, err := d.framer.ReadFrame(); err != io.EOF {
+	s.print(cyan, "→", "(end of input)", "the host closes the pipe; the protocol has no closing message")
+	if line, err := s.framer.ReadFrame(); err != io.EOF {
 		return fmt.Errorf("after the end of input came %q, %v", line, err)
 	}
-	if err := d.child.Wait(); err != nil {
+	if err := s.child.Wait(); err != nil {
 		return err
 	}
-	d.print(green, "←", "(end of output, exit status 0)", "the server finished accepted requests and exited")
-	d.printf("\n")
-	d.line("mcpwire serve --help shows how a host starts this server.")
-	return d.err
+	s.print(green, "←", "(end of output, exit status 0)", "the server finished accepted requests and exited")
+	s.printf("\n")
+	s.line("mcpwire serve --help shows how a host starts this server.")
+	return s.err
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/demo"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -167,13 +167,7 @@ func (f *serveFlags) logHandler(w io.Writer) *stdio.LogHandler {
 
 // newDemoServer returns the server that serve runs.
 func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
-	opts := &server.Options{
-		Info:         server.Info{Title: "mcpwire demo server"},
-		Instructions: "Tools to test a client: echo, word_count and add respond at once, slow reports progress, fail returns a tool error, and crash causes an internal error. The server also has a resource, a resource template and a prompt.",
-		Revisions:    f.revisions,
-		Lenient:      f.lenient,
-		Logger:       log,
-	}
+	opts := &server.Options{Revisions: f.revisions, Lenient: f.lenient, Logger: log}
 	if f.trace || f.level <= stdio.LevelTrace {
 		opts.Trace = func(dir jsonrpc.Direction, message []byte) {
 			arrow := "→ "
@@ -183,9 +177,5 @@ func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 			log.Log(context.Background(), stdio.LevelTrace, arrow+string(message))
 		}
 	}
-	srv, err := server.New("mcpwire-demo", Version, opts)
-	if err != nil {
-		return nil, err
-	}
-	return srv, errors.Join(addDemoTools(srv), addDemoPrimitives(srv))
+	return demo.New(Version, opts)
 }

@@ -54,7 +54,7 @@ var groups = []group{
 	{"inspect", []string{"internal/inspect/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace"}},
 	// Traffic shown.
 	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
-	{"cli", []string{"internal/cli", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
+	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
 	// Tests of everything, and the programs that the official conformance suite visits.
 	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client"}},
 }

@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -29,8 +29,8 @@ type (
 	}
 )
 
-// addDemoTools registers the demo server's tools.
-func addDemoTools(srv *server.Server) error {
+// addTools registers the tools.
+func addTools(srv *server.Server) error {
 	yes, no := true, false
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: &yes, OpenWorldHint: &no}
 	return errors.Join(

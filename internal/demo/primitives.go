@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -13,17 +13,17 @@ import (
 
 const aboutDemo = "This server is for testing clients. It is part of mcpwire, which speaks the Model Context Protocol at the wire level.\n"
 
-// maxSquare is the largest number that the demo server squares.
+// maxSquare is the largest number that thequares.
 const maxSquare = 1000
 
-// explainArgs holds the arguments of the demo server's prompt.
+// explainArgs holds the arguments of the prompt.
 type explainArgs struct {
 	Topic    string `json:"topic" jsonschema:"what to explain"`
 	Audience string `json:"audience,omitempty" jsonschema:"whom to explain it to" schema:"enum=children|beginners|experts,default=beginners"`
 }
 
-// addDemoPrimitives registers one resource, one resource template and one prompt.
-func addDemoPrimitives(srv *server.Server) error {
+// addPrimitives registers one resource, one resource template and one prompt.
+func addPrimitives(srv *server.Server) error {
 	return errors.Join(
 		server.AddResource(srv, mcp.Resource{
 			URI: "demo://about", Name: "about", Description: "Describes this server.", MIMEType: "text/plain",
