@@ -80,7 +80,7 @@ func (n *Node) Keys(ctx context.Context, name string, o *KeysOptions, replace fu
 	if k.records, err = n.records(ctx, "keys", RecordsOptions{Durable: true}); err != nil {
 		return err
 	}
-	if err := k.refresh(ctx); err != nil {
+	if err := k.load(ctx); err != nil {
 		return err
 	}
 	if !n.start(k.run) {
@@ -97,6 +97,18 @@ func (n *Node) StateKeys(ctx context.Context, o *KeysOptions) (*server.StateKeys
 		return nil, err
 	}
 	return keys, nil
+}
+
+// load reads or creates the keys. A backend whose bucket was just created may need some seconds.
+func (k *keyRing) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errOpenTimeout)
+	defer cancel()
+	for {
+		err := k.refresh(ctx)
+		if !errors.Is(err, ErrUnavailable) || !wait.Sleep(ctx, minBackoff) {
+			return err
+		}
+	}
 }
 
 // run refreshes the keys until the node is closed.

@@ -134,6 +134,31 @@ func TestKeysBeginOnce(t *testing.T) {
 	})
 }
 
+// A slowBucket is a backend whose bucket of keys does not respond in the first three seconds.
+type slowBucket struct{ *faulty }
+
+func (b slowBucket) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+	r, err := b.faulty.Records(ctx, name, o)
+	if err == nil && name == "keys" {
+		b.setDown(true)
+		time.AfterFunc(3*time.Second, func() { b.setDown(false) })
+	}
+	return r, err
+}
+
+// TestKeysWait: Keys waits for a bucket that was just created.
+func TestKeysWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, start := join(t, slowBucket{newFaulty(new(cluster.Memory))}, nil), time.Now()
+		if _, err := n.StateKeys(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d < 3*time.Second || d > 5*time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
 func TestKeysFail(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)

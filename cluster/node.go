@@ -249,7 +249,7 @@ type records struct {
 }
 
 // openTimeout limits the time to open a bucket or a log, which the backend may have to create.
-const openTimeout = 15 * time.Second
+const openTimeout = 30 * time.Second
 
 var errOpenTimeout = fmt.Errorf("%w: no response within %v", ErrUnavailable, openTimeout)
 
