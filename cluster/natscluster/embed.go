@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -222,14 +223,47 @@ func (s *embedded) close() {
 	s.srv.WaitForShutdown()
 }
 
-// serverLog passes what a server logs on.
+// repeatEvery is the interval at which a warning of the server is logged again.
+const repeatEvery = 10 * time.Second
+
+// maxWarnings limits the warnings that a serverLog remembers.
+const maxWarnings = 1000
+
+// serverLog passes what a server logs on. It logs a warning that the server repeats, such as a
+// route that cannot be reached, every repeatEvery.
 type serverLog struct {
 	log  *slog.Logger
 	node string
+
+	mu sync.Mutex
+	// last is when each warning was logged.
+	last map[string]time.Time
 }
 
 func (l *serverLog) add(level slog.Level, format string, v []any) {
+	if level >= slog.LevelWarn && l.repeats(format, v) {
+		return
+	}
 	l.log.Log(context.Background(), level, "NATS: "+strings.TrimSpace(fmt.Sprintf(format, v...)), "node", l.node)
+}
+
+// repeats reports whether the warning was logged a short while ago. Warnings with the same last
+// value are equal: the values before it may be counters.
+func (l *serverLog) repeats(format string, v []any) bool {
+	key := format
+	if len(v) > 0 {
+		key += fmt.Sprint(v[len(v)-1])
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, ok := l.last[key]; ok && time.Since(at) < repeatEvery {
+		return true
+	}
+	if l.last == nil || len(l.last) >= maxWarnings {
+		l.last = make(map[string]time.Time)
+	}
+	l.last[key] = time.Now()
+	return false
 }
 
 // Noticef implements [server.Logger].
