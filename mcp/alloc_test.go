@@ -10,7 +10,7 @@ func TestAllocations(t *testing.T) {
 		v := filled(t, typ, 0)
 		var limit float64
 		switch typ {
-		case "ClientCapabilities", "ServerCapabilities", "InitializeRequestParams", "InitializeResult", "DiscoverResult", "RequestMetaObject", "CallToolRequestParams",
+		case "ClientCapabilities", "ServerCapabilities", "InitializeRequestParams", "InitializeResult", "DiscoverResult", "CallToolRequestParams",
 			"GetPromptRequestParams", "ReadResourceRequestParams", "CompleteRequestParams", "CompleteContext", "InputRequiredResult", "DetailedTask",
 			"UpdateTaskRequestParams", "MissingRequiredClientCapabilityData":
 			limit = 20

@@ -24,6 +24,9 @@ func TestExamples(t *testing.T) {
 	params := paramsTypes(openSpecs(t))
 	for _, path := range paths {
 		kind := filepath.Base(filepath.Dir(path))
+		if strings.HasSuffix(kind, "Schema") {
+			continue // part of a requestedSchema, which is JSON text
+		}
 		t.Run(kind+"/"+strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			if err != nil {

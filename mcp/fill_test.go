@@ -41,8 +41,8 @@ const metaText = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.mo
 
 // texts are the values of fields that not any value will do for, by type and field, or by field.
 var texts = map[string]string{
-	"Role": "user", "Audience": "assistant", "URI": "a:b", "URL": "https://example.com/", "Src": "data:,", "WebsiteURL": "https://example.com/", "URITemplate": "a:{b}", "Status": "working", "Theme": "dark", "CacheScope": "private", "Action": "accept", "Format": "date", "IncludeContext": "none",
-	"ToolChoice.Mode": "auto", "TaskSupport": "optional", "NumberSchema.Type": "integer", "Mode": "form", "ResultType": "complete",
+	"Role": "user", "Audience": "assistant", "URI": "a:b", "URL": "https://example.com/", "Src": "data:,", "WebsiteURL": "https://example.com/", "URITemplate": "a:{b}", "Status": "working", "Theme": "dark", "CacheScope": "private", "Action": "accept", "IncludeContext": "none",
+	"ToolChoice.Mode": "auto", "TaskSupport": "optional", "Mode": "form", "ResultType": "complete",
 	"DetailedTask.ResultType": "complete", "InputRequest.Method": "roots/list",
 }
 

@@ -12,14 +12,12 @@ package mcp
 
 import (
 	"encoding/json"
-
-	"mcpwire/jsonrpc"
 )
 
 // RequestParams are the params of requests that say nothing more: ping, server/discover and roots/list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#requestparams)
 type RequestParams struct {
-	Meta  json.RawMessage // an object; see RequestMetaObject
+	Meta  json.RawMessage
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -58,7 +56,7 @@ func (v *RequestParams) read(text []byte) *DecodeError {
 // NotificationParams are the params of notifications that say nothing more: notifications/initialized, and those that a list has changed.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationparams)
 type NotificationParams struct {
-	Meta  json.RawMessage // an object; see NotificationMetaObject
+	Meta  json.RawMessage
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -146,8 +144,8 @@ func (v *PaginatedRequestParams) read(text []byte) *DecodeError {
 // Result is a result that says nothing more than that it was done, and what all results have.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#result)
 type Result struct {
-	ResultType ResultType      // empty is complete; since 2026-07-28
-	Meta       json.RawMessage // an object; see ResultMetaObject
+	ResultType ResultType // empty is complete; since 2026-07-28
+	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
 
@@ -188,204 +186,4 @@ func (v *Result) read(text []byte) *DecodeError {
 		}
 	}
 	return d.end(&v.Extra)
-}
-
-// RequestMetaObject is the _meta of a request, in which earlier revisions have a progressToken alone. Since 2026-07-28.
-// (https://modelcontextprotocol.io/specification/2026-07-28/schema#requestmetaobject)
-type RequestMetaObject struct {
-	ProtocolVersion    string
-	ClientCapabilities ClientCapabilities // {} is none
-	ClientInfo         *Implementation
-	LogLevel           LoggingLevel // deprecated; LevelNone asks for no messages
-	ProgressToken      jsonrpc.ID
-	Extra              json.RawMessage // members that no field holds, an object
-}
-
-// appendRevision implements [Value].
-func (v *RequestMetaObject) appendRevision(dst []byte, r Revision) []byte {
-	start := len(dst)
-	dst = append(dst, '{')
-	dst = putString(dst, `"io.modelcontextprotocol/protocolVersion":`, v.ProtocolVersion)
-	dst = v.ClientCapabilities.appendRevision(putKey(dst, `"io.modelcontextprotocol/clientCapabilities":`), r)
-	if v.ClientInfo != nil {
-		dst = v.ClientInfo.appendRevision(putKey(dst, `"io.modelcontextprotocol/clientInfo":`), r)
-	}
-	dst = putLevel(dst, `"io.modelcontextprotocol/logLevel":`, v.LogLevel)
-	dst = putRaw(dst, `"progressToken":`, v.ProgressToken)
-	return putEnd(dst, start, v.Extra)
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (v RequestMetaObject) MarshalJSON() ([]byte, error) {
-	return v.appendRevision(nil, RevisionNone), nil
-}
-
-// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
-func (v *RequestMetaObject) UnmarshalJSON(data []byte) error {
-	*v = RequestMetaObject{}
-	return v.read(data).orNil()
-}
-
-func (v *RequestMetaObject) read(text []byte) *DecodeError {
-	d := readObject(text)
-	for d.next() {
-		switch string(d.key) {
-		case "io.modelcontextprotocol/protocolVersion":
-			if d.must(0) {
-				d.string(&v.ProtocolVersion)
-			}
-		case "io.modelcontextprotocol/clientCapabilities":
-			if d.must(1) {
-				d.wrong(v.ClientCapabilities.read(d.val))
-			}
-		case "io.modelcontextprotocol/clientInfo":
-			if d.may(2) {
-				readPtr(&d, &v.ClientInfo, (*Implementation).read)
-			}
-		case "io.modelcontextprotocol/logLevel":
-			if d.may(3) {
-				d.level(&v.LogLevel)
-			}
-		case "progressToken":
-			if d.may(4) {
-				d.id(&v.ProgressToken)
-			}
-		default:
-			d.keep()
-		}
-	}
-	return d.end(&v.Extra, "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities")
-}
-
-// NotificationMetaObject is the _meta of a notification. Since 2026-07-28.
-// (https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationmetaobject)
-type NotificationMetaObject struct {
-	SubscriptionID jsonrpc.ID
-	Extra          json.RawMessage // members that no field holds, an object
-}
-
-// appendRevision implements [Value].
-func (v *NotificationMetaObject) appendRevision(dst []byte, r Revision) []byte {
-	start := len(dst)
-	dst = append(dst, '{')
-	dst = putRaw(dst, `"io.modelcontextprotocol/subscriptionId":`, v.SubscriptionID)
-	return putEnd(dst, start, v.Extra)
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (v NotificationMetaObject) MarshalJSON() ([]byte, error) {
-	return v.appendRevision(nil, RevisionNone), nil
-}
-
-// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
-func (v *NotificationMetaObject) UnmarshalJSON(data []byte) error {
-	*v = NotificationMetaObject{}
-	return v.read(data).orNil()
-}
-
-func (v *NotificationMetaObject) read(text []byte) *DecodeError {
-	d := readObject(text)
-	for d.next() {
-		switch string(d.key) {
-		case "io.modelcontextprotocol/subscriptionId":
-			if d.may(0) {
-				d.id(&v.SubscriptionID)
-			}
-		default:
-			d.keep()
-		}
-	}
-	return d.end(&v.Extra)
-}
-
-// ResultMetaObject is the _meta of a result. Since 2026-07-28.
-// (https://modelcontextprotocol.io/specification/2026-07-28/schema#resultmetaobject)
-type ResultMetaObject struct {
-	ServerInfo *Implementation
-	Extra      json.RawMessage // members that no field holds, an object
-}
-
-// appendRevision implements [Value].
-func (v *ResultMetaObject) appendRevision(dst []byte, r Revision) []byte {
-	start := len(dst)
-	dst = append(dst, '{')
-	if v.ServerInfo != nil {
-		dst = v.ServerInfo.appendRevision(putKey(dst, `"io.modelcontextprotocol/serverInfo":`), r)
-	}
-	return putEnd(dst, start, v.Extra)
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (v ResultMetaObject) MarshalJSON() ([]byte, error) {
-	return v.appendRevision(nil, RevisionNone), nil
-}
-
-// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
-func (v *ResultMetaObject) UnmarshalJSON(data []byte) error {
-	*v = ResultMetaObject{}
-	return v.read(data).orNil()
-}
-
-func (v *ResultMetaObject) read(text []byte) *DecodeError {
-	d := readObject(text)
-	for d.next() {
-		switch string(d.key) {
-		case "io.modelcontextprotocol/serverInfo":
-			if d.may(0) {
-				readPtr(&d, &v.ServerInfo, (*Implementation).read)
-			}
-		default:
-			d.keep()
-		}
-	}
-	return d.end(&v.Extra)
-}
-
-// SubscriptionsListenResultMetaObject is the _meta of a [SubscriptionsListenResult]. Since 2026-07-28.
-// (https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresultmetaobject)
-type SubscriptionsListenResultMetaObject struct {
-	ServerInfo     *Implementation
-	SubscriptionID jsonrpc.ID
-	Extra          json.RawMessage // members that no field holds, an object
-}
-
-// appendRevision implements [Value].
-func (v *SubscriptionsListenResultMetaObject) appendRevision(dst []byte, r Revision) []byte {
-	start := len(dst)
-	dst = append(dst, '{')
-	if v.ServerInfo != nil {
-		dst = v.ServerInfo.appendRevision(putKey(dst, `"io.modelcontextprotocol/serverInfo":`), r)
-	}
-	dst = putRaw(dst, `"io.modelcontextprotocol/subscriptionId":`, v.SubscriptionID)
-	return putEnd(dst, start, v.Extra)
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (v SubscriptionsListenResultMetaObject) MarshalJSON() ([]byte, error) {
-	return v.appendRevision(nil, RevisionNone), nil
-}
-
-// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
-func (v *SubscriptionsListenResultMetaObject) UnmarshalJSON(data []byte) error {
-	*v = SubscriptionsListenResultMetaObject{}
-	return v.read(data).orNil()
-}
-
-func (v *SubscriptionsListenResultMetaObject) read(text []byte) *DecodeError {
-	d := readObject(text)
-	for d.next() {
-		switch string(d.key) {
-		case "io.modelcontextprotocol/subscriptionId":
-			if d.must(0) {
-				d.id(&v.SubscriptionID)
-			}
-		case "io.modelcontextprotocol/serverInfo":
-			if d.may(1) {
-				readPtr(&d, &v.ServerInfo, (*Implementation).read)
-			}
-		default:
-			d.keep()
-		}
-	}
-	return d.end(&v.Extra, "io.modelcontextprotocol/subscriptionId")
 }

@@ -29,17 +29,6 @@ const (
 	ElicitActionDecline ElicitAction = "decline" // said no
 )
 
-// A StringFormat is the format of a [StringSchema].
-type StringFormat string
-
-// The formats of strings.
-const (
-	FormatDate     StringFormat = "date"
-	FormatDateTime StringFormat = "date-time"
-	FormatEmail    StringFormat = "email"
-	FormatURI      StringFormat = "uri"
-)
-
 // An IncludeContext says what a server wants a model to be told.
 type IncludeContext string
 
@@ -48,15 +37,6 @@ const (
 	IncludeContextAllServers IncludeContext = "allServers"
 	IncludeContextNone       IncludeContext = "none"
 	IncludeContextThisServer IncludeContext = "thisServer"
-)
-
-// A NumberType is the type of a [NumberSchema].
-type NumberType string
-
-// The types of numbers.
-const (
-	NumberTypeInteger NumberType = "integer"
-	NumberTypeNumber  NumberType = "number"
 )
 
 // A Role is a side of the conversation with the model.

@@ -181,7 +181,7 @@ func (v *SubscriptionsAcknowledgedNotificationParams) read(text []byte) *DecodeE
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresult)
 type SubscriptionsListenResult struct {
 	ResultType ResultType
-	Meta       json.RawMessage // an object; see SubscriptionsListenResultMetaObject
+	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
 

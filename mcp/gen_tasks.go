@@ -128,47 +128,6 @@ func (v *TaskMetadata) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// RelatedTaskMetadata is the value of MetaRelatedTask: the task that a message belongs to. 2025-11-25 only.
-// (https://modelcontextprotocol.io/specification/2025-11-25/schema#relatedtaskmetadata)
-type RelatedTaskMetadata struct {
-	TaskID string
-	Extra  json.RawMessage // members that no field holds, an object
-}
-
-// appendRevision implements [Value].
-func (v *RelatedTaskMetadata) appendRevision(dst []byte, r Revision) []byte {
-	start := len(dst)
-	dst = append(dst, '{')
-	dst = putString(dst, `"taskId":`, v.TaskID)
-	return putEnd(dst, start, v.Extra)
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (v RelatedTaskMetadata) MarshalJSON() ([]byte, error) {
-	return v.appendRevision(nil, RevisionNone), nil
-}
-
-// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
-func (v *RelatedTaskMetadata) UnmarshalJSON(data []byte) error {
-	*v = RelatedTaskMetadata{}
-	return v.read(data).orNil()
-}
-
-func (v *RelatedTaskMetadata) read(text []byte) *DecodeError {
-	d := readObject(text)
-	for d.next() {
-		switch string(d.key) {
-		case "taskId":
-			if d.must(0) {
-				d.string(&v.TaskID)
-			}
-		default:
-			d.keep()
-		}
-	}
-	return d.end(&v.Extra, "taskId")
-}
-
 // CreateTaskResult is the result of a request that has become a task. The tasks extension has ExtensionCreateTaskResult. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#createtaskresult)
 type CreateTaskResult struct {

@@ -58,10 +58,7 @@ var exact = []struct {
 	{"CompleteRequestParams", `{"ref":{"type":"ref/prompt","name":"n"},"argument":{"name":"","value":""},"context":{"arguments":{}}}`, ""},
 	{"CompleteRequestParams", `{"ref":{"uri":"a:{b}","type":"ref/resource","x":1},"argument":{"name":"n","value":"v"},"context":{}}`, ""},
 	{"CompleteResult", `{"completion":{"values":[],"total":0,"hasMore":false}}`, ""},
-	{"BooleanSchema", `{"type":"boolean","default":false}`, ""},
-	{"StringSchema", `{"type":"string","default":"","minLength":0}`, ""},
 	{"SubscriptionFilter", `{"toolsListChanged":false,"resourceSubscriptions":[],"taskIds":["1"]}`, `{"toolsListChanged":false}`},
-	{"RequestMetaObject", `{"io.modelcontextprotocol/protocolVersion":"1","io.modelcontextprotocol/clientCapabilities":{},"progressToken":0,"traceparent":"t"}`, `{"traceparent":"t"}`},
 }
 
 // TestPresence: what stands in a text, and how, stands in what is written of it.
@@ -215,7 +212,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"ProgressNotificationParams", `{"progressToken":1.5,"progress":1}`, "progressToken: expected a string or an integer"},
 		{"ProgressNotificationParams", `{"progressToken":1,"progress":"1"}`, "progress: expected a number"},
 		{"ProgressNotificationParams", `{"progressToken":1,"progress":1e999}`, "progress: expected a number"},
-		{"StringSchema", `{"type":"number"}`, `type: expected "string"`},
+		{"TextContent", `{"type":"image","text":""}`, `type: expected "text"`},
 		{"InputRequiredResult", `{"inputRequests":{"k":{}}}`, "inputRequests.k.method: missing"},
 		{"InputRequiredResult", `{"inputRequests":{"k":{"method":"m","params":[]}}}`, "inputRequests.k.params: expected an object"},
 		{"DetailedTask", `{"taskId":"1","status":"failed","createdAt":"c","lastUpdatedAt":"l"}`, "ttlMs: missing"},

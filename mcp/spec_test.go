@@ -120,7 +120,7 @@ func (s *spec) union(schema any) bool {
 
 // renamedDefs are the definitions that have another name in Go.
 var renamedDefs = map[string]string{
-	"ResourceReference": "ResourceTemplateReference", "EnumSchema": "LegacyTitledEnumSchema",
+	"ResourceReference":       "ResourceTemplateReference",
 	"ElicitRequestFormParams": "ElicitRequestParams", "ElicitRequestURLParams": "ElicitRequestParams",
 	"TextResourceContents": "ResourceContents", "BlobResourceContents": "ResourceContents",
 }
@@ -210,8 +210,8 @@ func TestAppendRevision(t *testing.T) {
 // are of the tasks extension.
 var inPlace = []string{
 	"ClientTaskRequests", "ClientTasksCapability", "CompleteArgument", "CompleteContext", "Completion", "ElicitationCapability", "ElicitationTaskRequests",
-	"EnumOption", "PromptsCapability", "ResourcesCapability", "RootsCapability", "SamplingCapability", "SamplingTaskRequests", "ServerTaskRequests",
-	"ServerTasksCapability", "TitledEnumItems", "ToolTaskRequests", "ToolsCapability", "UntitledEnumItems",
+	"PromptsCapability", "ResourcesCapability", "RootsCapability", "SamplingCapability", "SamplingTaskRequests", "ServerTaskRequests",
+	"ServerTasksCapability", "ToolTaskRequests", "ToolsCapability",
 	"DetailedTask", "ExtensionCreateTaskResult", "ExtensionTask", "UpdateTaskRequestParams",
 }
 

@@ -5,8 +5,7 @@ var files = []struct {
 	name  string
 	types []string
 }{
-	{"base", []string{"RequestParams", "NotificationParams", "PaginatedRequestParams", "Result",
-		"RequestMetaObject", "NotificationMetaObject", "ResultMetaObject", "SubscriptionsListenResultMetaObject"}},
+	{"base", []string{"RequestParams", "NotificationParams", "PaginatedRequestParams", "Result"}},
 	{"lifecycle", []string{"Implementation", "Icon", "InitializeRequestParams", "InitializeResult", "DiscoverResult"}},
 	{"clientcapabilities", []string{"ClientCapabilities", "RootsCapability", "SamplingCapability", "ElicitationCapability",
 		"ClientTasksCapability", "ClientTaskRequests", "ElicitationTaskRequests", "SamplingTaskRequests"}},
@@ -21,14 +20,12 @@ var files = []struct {
 	{"content", []string{"Annotations", "TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource", "ToolUseContent", "ToolResultContent"}},
 	{"sampling", []string{"CreateMessageRequestParams", "CreateMessageResult", "SamplingMessage", "ModelPreferences", "ModelHint", "ToolChoice"}},
 	{"elicitation", []string{"ElicitRequestParams", "ElicitResult", "ElicitationCompleteNotificationParams"}},
-	{"elicitationschema", []string{"StringSchema", "NumberSchema", "BooleanSchema", "UntitledSingleSelectEnumSchema", "TitledSingleSelectEnumSchema",
-		"UntitledMultiSelectEnumSchema", "TitledMultiSelectEnumSchema", "LegacyTitledEnumSchema", "EnumOption", "UntitledEnumItems", "TitledEnumItems"}},
 	{"roots", []string{"ListRootsResult", "Root"}},
 	{"logging", []string{"SetLevelRequestParams", "LoggingMessageNotificationParams"}},
 	{"progress", []string{"ProgressNotificationParams", "CancelledNotificationParams"}},
 	{"subscriptions", []string{"SubscriptionsListenRequestParams", "SubscriptionFilter", "SubscriptionsAcknowledgedNotificationParams", "SubscriptionsListenResult"}},
 	{"inputrequired", []string{"InputRequiredResult", "InputRequest"}},
-	{"tasks", []string{"Task", "TaskMetadata", "RelatedTaskMetadata", "CreateTaskResult", "GetTaskRequestParams", "GetTaskResult",
+	{"tasks", []string{"Task", "TaskMetadata", "CreateTaskResult", "GetTaskRequestParams", "GetTaskResult",
 		"GetTaskPayloadRequestParams", "GetTaskPayloadResult", "CancelTaskRequestParams", "CancelTaskResult", "ListTasksResult", "TaskStatusNotificationParams"}},
 	{"taskextension", []string{"ExtensionTask", "ExtensionCreateTaskResult", "DetailedTask", "UpdateTaskRequestParams"}},
 	{"errors", []string{"MissingRequiredClientCapabilityData", "UnsupportedProtocolVersionData", "URLElicitationRequiredData"}},
@@ -49,10 +46,8 @@ var (
 	// orders lists the order of properties in types that deviate.
 	orders = map[string][]string{
 		"Tool":                           {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta"},
-		"RequestMetaObject":              {metaPrefix + "protocolVersion", metaPrefix + "clientCapabilities", metaPrefix + "clientInfo", metaPrefix + "logLevel", "progressToken"},
 		"ProgressNotificationParams":     {"progressToken", "progress", "total", "message", "_meta"},
 		"Completion":                     {"values", "total", "hasMore"},
-		"EnumOption":                     {"const", "title"},
 		"CreateMessageRequestParams":     {"messages", "maxTokens", "systemPrompt", "modelPreferences", "temperature", "stopSequences", "includeContext", "tools", "toolChoice", "metadata", "task", "_meta"},
 		"ElicitRequestParams":            {"mode", "message", "requestedSchema", "url", "elicitationId", "task", "_meta"},
 		"UnsupportedProtocolVersionData": {"supported", "requested"},

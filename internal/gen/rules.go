@@ -44,7 +44,8 @@ var skipped = map[string]string{
 	"JSONValue":                   "json.RawMessage",
 	"JSONObject":                  "json.RawMessage",
 	"JSONArray":                   "json.RawMessage",
-	"MetaObject":                  "json.RawMessage",
+	"*MetaObject":                 "json.RawMessage: a _meta is open, and its keys are the Meta constants",
+	"RelatedTaskMetadata":         "json.RawMessage: the value of a key of _meta",
 	"InputRequests":               "map[string]InputRequest",
 	"InputResponses":              "map[string]json.RawMessage",
 	"InputResponse":               "json.RawMessage: the method of the InputRequest tells what it is",
@@ -54,16 +55,17 @@ var skipped = map[string]string{
 	"ResourceContents":            "written by hand: text or binary",
 	"TextResourceContents":        "written by hand: ResourceContents",
 	"BlobResourceContents":        "written by hand: ResourceContents",
-	"PrimitiveSchemaDefinition":   "a union of schemas within requestedSchema, which is JSON text",
-	"SingleSelectEnumSchema":      "a union of schemas within requestedSchema, which is JSON text",
-	"MultiSelectEnumSchema":       "a union of schemas within requestedSchema, which is JSON text",
+	"PrimitiveSchemaDefinition":   "part of requestedSchema, which is JSON text",
+	"StringSchema":                "part of requestedSchema, which is JSON text",
+	"NumberSchema":                "part of requestedSchema, which is JSON text",
+	"BooleanSchema":               "part of requestedSchema, which is JSON text",
+	"*EnumSchema":                 "part of requestedSchema, which is JSON text",
 }
 
 // renamed lists the definitions that are, or are part of, a type with another name. A union with
 // that name is skipped.
 var renamed = map[string]string{
 	"ResourceReference":       "ResourceTemplateReference",
-	"EnumSchema":              "LegacyTitledEnumSchema",
 	"ElicitRequestFormParams": "ElicitRequestParams",
 	"ElicitRequestURLParams":  "ElicitRequestParams",
 }
@@ -78,14 +80,12 @@ var enums = map[string]string{
 	"ElicitResult.action":                       "ElicitAction",
 	"Icon.theme":                                "Theme",
 	"ListToolsResult.cacheScope":                "CacheScope",
-	"NumberSchema.type":                         "NumberType",
-	"StringSchema.format":                       "Format",
 	"ToolChoice.mode":                           "ToolChoice",
 	"ToolExecution.taskSupport":                 "TaskSupport",
 }
 
 // enumTypes lists the types of constants whose prefix names something else.
-var enumTypes = map[string]string{"Format": "StringFormat", "ToolChoice": "ToolChoiceMode"}
+var enumTypes = map[string]string{"ToolChoice": "ToolChoiceMode"}
 
 // sameEnums lists the properties that share the values of another enum.
 var sameEnums = map[string]string{
@@ -118,24 +118,19 @@ var refKinds = map[string]kind{
 // kinds lists the Go types of properties for which the schema implies another type or does not
 // determine it.
 var kinds = map[string]kind{
-	"Tool.inputSchema":                       {form: formObject, text: `{"type":"object"}`},
-	"Tool.outputSchema":                      {form: formObject, revisionTest: "isObjectSchema"},
-	"ElicitRequestParams.requestedSchema":    {form: formObject},
-	"ElicitRequestParams.mode":               {form: formString, elem: "ElicitMode"},
-	"CreateMessageResult.stopReason":         {form: formString, elem: "StopReason"},
-	"CreateMessageRequestParams.messages":    {form: formMessages},
-	"CreateMessageResult.content":            {form: formSampling},
-	"SamplingMessage.content":                {form: formSampling},
-	"InputRequiredResult.resultType":         {form: formConst, text: `"input_required"`},
-	"BooleanSchema.default":                  {form: formBool, pointer: true},
-	"StringSchema.default":                   {form: formString, pointer: true},
-	"LegacyTitledEnumSchema.default":         {form: formString, pointer: true},
-	"TitledSingleSelectEnumSchema.default":   {form: formString, pointer: true},
-	"UntitledSingleSelectEnumSchema.default": {form: formString, pointer: true},
-	"ToolAnnotations.readOnlyHint":           {form: formBool, pointer: true},
-	"ToolAnnotations.destructiveHint":        {form: formBool, pointer: true},
-	"ToolAnnotations.idempotentHint":         {form: formBool, pointer: true},
-	"ToolAnnotations.openWorldHint":          {form: formBool, pointer: true},
+	"Tool.inputSchema":                    {form: formObject, text: `{"type":"object"}`},
+	"Tool.outputSchema":                   {form: formObject, revisionTest: "isObjectSchema"},
+	"ElicitRequestParams.requestedSchema": {form: formObject},
+	"ElicitRequestParams.mode":            {form: formString, elem: "ElicitMode"},
+	"CreateMessageResult.stopReason":      {form: formString, elem: "StopReason"},
+	"CreateMessageRequestParams.messages": {form: formMessages},
+	"CreateMessageResult.content":         {form: formSampling},
+	"SamplingMessage.content":             {form: formSampling},
+	"InputRequiredResult.resultType":      {form: formConst, text: `"input_required"`},
+	"ToolAnnotations.readOnlyHint":        {form: formBool, pointer: true},
+	"ToolAnnotations.destructiveHint":     {form: formBool, pointer: true},
+	"ToolAnnotations.idempotentHint":      {form: formBool, pointer: true},
+	"ToolAnnotations.openWorldHint":       {form: formBool, pointer: true},
 }
 
 // stringTypes lists the types of strings by the name of their property.
@@ -161,27 +156,23 @@ var allRevisions = map[string]string{
 
 // inlineTypes names the types that the schemas define inline.
 var inlineTypes = map[string]string{
-	"*.annotations":                       "Annotations",
-	"ClientCapabilities.roots":            "RootsCapability",
-	"ClientCapabilities.sampling":         "SamplingCapability",
-	"ClientCapabilities.elicitation":      "ElicitationCapability",
-	"ClientCapabilities.tasks":            "ClientTasksCapability",
-	"ClientTasksCapability.requests":      "ClientTaskRequests",
-	"ClientTaskRequests.elicitation":      "ElicitationTaskRequests",
-	"ClientTaskRequests.sampling":         "SamplingTaskRequests",
-	"ServerCapabilities.prompts":          "PromptsCapability",
-	"ServerCapabilities.resources":        "ResourcesCapability",
-	"ServerCapabilities.tools":            "ToolsCapability",
-	"ServerCapabilities.tasks":            "ServerTasksCapability",
-	"ServerTasksCapability.requests":      "ServerTaskRequests",
-	"ServerTaskRequests.tools":            "ToolTaskRequests",
-	"CompleteRequestParams.argument":      "CompleteArgument",
-	"CompleteRequestParams.context":       "CompleteContext",
-	"CompleteResult.completion":           "Completion",
-	"TitledSingleSelectEnumSchema.oneOf":  "EnumOption",
-	"TitledEnumItems.anyOf":               "EnumOption",
-	"TitledMultiSelectEnumSchema.items":   "TitledEnumItems",
-	"UntitledMultiSelectEnumSchema.items": "UntitledEnumItems",
+	"*.annotations":                  "Annotations",
+	"ClientCapabilities.roots":       "RootsCapability",
+	"ClientCapabilities.sampling":    "SamplingCapability",
+	"ClientCapabilities.elicitation": "ElicitationCapability",
+	"ClientCapabilities.tasks":       "ClientTasksCapability",
+	"ClientTasksCapability.requests": "ClientTaskRequests",
+	"ClientTaskRequests.elicitation": "ElicitationTaskRequests",
+	"ClientTaskRequests.sampling":    "SamplingTaskRequests",
+	"ServerCapabilities.prompts":     "PromptsCapability",
+	"ServerCapabilities.resources":   "ResourcesCapability",
+	"ServerCapabilities.tools":       "ToolsCapability",
+	"ServerCapabilities.tasks":       "ServerTasksCapability",
+	"ServerTasksCapability.requests": "ServerTaskRequests",
+	"ServerTaskRequests.tools":       "ToolTaskRequests",
+	"CompleteRequestParams.argument": "CompleteArgument",
+	"CompleteRequestParams.context":  "CompleteContext",
+	"CompleteResult.completion":      "Completion",
 }
 
 // addedFields lists the fields that no schema has.

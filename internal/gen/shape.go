@@ -622,8 +622,11 @@ func (m *shapeModel) defTable(p *printer) {
 // order returns the names of the members in reading order.
 func (t *shapeDef) order() []string {
 	head, tail := firstProps, lastProps
-	if order := orders[t.name]; order != nil {
-		head, tail = order, nil
+	switch {
+	case orders[t.name] != nil:
+		head, tail = orders[t.name], nil
+	case t.name == "RequestMetaObject": // has no Go type
+		head, tail = []string{metaPrefix + "protocolVersion", metaPrefix + "clientCapabilities", metaPrefix + "clientInfo", metaPrefix + "logLevel", "progressToken"}, nil
 	}
 	rank := func(name string) int {
 		if i := slices.Index(head, name); i >= 0 {
