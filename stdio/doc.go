@@ -1,8 +1,8 @@
 // Package stdio connects the Model Context Protocol to standard input and
 // output (https://modelcontextprotocol.io/specification). [Serve] runs a server
-// on the process's own descriptors, [Command] runs one as a child process,
-// [Supervise] restarts such a child, and [LogHandler] logs to a standard error
-// that may have no reader.
+// on the process's own descriptors, [Command] runs one as a child process, and
+// [LogHandler] logs to a standard error that may have no reader. Package client
+// restarts a child that ends, see client.ReconnectPolicy.
 //
 // Package jsonrpc frames the messages. This package handles bytes, processes
 // and signals.
@@ -18,15 +18,14 @@
 // # Concurrency
 //
 // Different goroutines may read, write and close a [Process] at once. Multiple
-// goroutines may use a [Supervisor] or a [LogHandler] at once. Every goroutine
-// of this package has an owner that waits for it in Close, Wait or before it
-// returns; the documentation names the exceptions.
+// goroutines may use a [LogHandler] at once. Every goroutine of this package has
+// an owner that waits for it in Close, Wait or before it returns; the
+// documentation names the exceptions.
 //
 // # Errors
 //
 // An [*ExitError] describes the end of a child process. Reads from its output
-// return it, so pending calls fail with the reason. A [Supervisor] that has
-// given up returns a [*GaveUpError].
+// return it, so pending calls fail with the reason.
 //
 // # Compatibility
 //

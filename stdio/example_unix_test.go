@@ -76,26 +76,6 @@ func ExampleCommand() {
 	// <nil>
 }
 
-func ExampleSupervise() {
-	server := stdio.Command("cat")
-	s := stdio.Supervise(server.Start, func(ctx context.Context, p *stdio.Process) (*bufio.ReadWriter, error) {
-		// A real client would make a connection of p here, and repeat the handshake.
-		return bufio.NewReadWriter(bufio.NewReader(p), bufio.NewWriter(p)), nil
-	}, nil)
-	defer s.Close()
-
-	conn, err := s.Conn(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	conn.WriteString("hello\n")
-	conn.Flush()
-	line, _ := conn.ReadString('\n')
-	fmt.Print(line)
-	// Output: hello
-}
-
 func ExampleLogHandler() {
 	h := stdio.NewLogHandler(os.Stdout, &stdio.LogOptions{Level: stdio.LevelTrace}) // os.Stderr in a server
 	defer h.Close()

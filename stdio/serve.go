@@ -52,8 +52,8 @@ const (
 	exitFlushTimeout   = 100 * time.Millisecond // for the log before an exit
 )
 
-// ErrInUse is returned by Serve if another call uses the process's standard input or output.
-var ErrInUse = errors.New("standard input and output are already being served")
+// errInUse is returned by Serve if another call uses the process's standard input or output.
+var errInUse = errors.New("standard input and output are already being served")
 
 // inUse is process-wide because descriptors 0 and 1 are.
 var inUse atomic.Bool
@@ -121,7 +121,7 @@ func (r *run) open() (err error) {
 	ownIn, ownOut := c.Stdin == nil, c.Stdout == nil
 	if ownIn || ownOut {
 		if inUse.Swap(true) {
-			return ErrInUse
+			return errInUse
 		}
 		r.ownsStdio = true
 	}

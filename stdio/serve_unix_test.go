@@ -157,7 +157,7 @@ func TestServeGuardsStdin(t *testing.T) {
 	s.send("read stdin", "")
 	s.want(`"" <nil>`)
 	s.send("nested", "")
-	s.want("stdio: " + ErrInUse.Error())
+	s.want("stdio: " + errInUse.Error())
 	if stderr := s.end(); stderr != "" {
 		t.Errorf("stderr: %s", stderr)
 	}
