@@ -26,7 +26,7 @@ var rulesMeta = []rule{
 		check: func(v *view) {
 			for place, meta := range metas(v) {
 				for key := range members(meta) {
-					if len(key) <= maxPairedID && mcp.CheckMetaKey(key) != nil {
+					if len(key) <= maxPairedID && era.CheckMetaKey(key) != nil {
 						v.report(place+pointer(key), "%s is not a valid key of _meta: %s", show(key), metaKeyFault(key))
 					}
 				}
@@ -75,7 +75,7 @@ var rulesMeta = []rule{
 				place, caps = "/result/capabilities", v.result("capabilities")
 			}
 			for id := range members(member(caps, "extensions")) {
-				if mcp.CheckExtensionID(id) != nil {
+				if era.CheckExtensionID(id) != nil {
 					v.report(place+"/extensions"+pointer(id), "%s is not a valid extension identifier: it needs a prefix and a name, such as com.example/name", show(id))
 				}
 			}

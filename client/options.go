@@ -262,7 +262,7 @@ func (o *Options) resolve() error {
 		if err := checkObject(settings); err != nil {
 			return fmt.Errorf("settings: %w; use {} for none", err)
 		}
-		return mcp.CheckExtensionID(name)
+		return era.CheckExtensionID(name)
 	})
 }
 
@@ -411,7 +411,7 @@ func (o *callOptions) addMeta(object []byte) {
 // addMember adds a member whose key and value are JSON text.
 func (o *callOptions) addMember(key, value []byte) {
 	name := jsonwire.UnquoteString(key[1 : len(key)-1])
-	if err := mcp.CheckMetaKey(name); err != nil {
+	if err := era.CheckMetaKey(name); err != nil {
 		o.err = err
 		return
 	}

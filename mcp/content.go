@@ -39,11 +39,6 @@ func (v UnknownContent) MarshalJSON() ([]byte, error) {
 	return v.appendRevision(nil, RevisionNone), nil
 }
 
-// ErrorResult returns the result of a failed tool, with a text that a model can act on.
-func ErrorResult(format string, args ...any) *CallToolResult {
-	return &CallToolResult{Content: []ContentBlock{TextContent{Text: fmt.Sprintf(format, args...)}}, IsError: true}
-}
-
 // ParseContent decodes one block of any kind. data must be valid JSON; it is not kept. The error is
 // a [*DecodeError].
 func ParseContent(data []byte) (ContentBlock, error) {
@@ -195,9 +190,7 @@ func deref[T ContentBlock](p *T) ContentBlock {
 	return *p
 }
 
-// CheckMeta returns an error unless meta is nil or the JSON text of an object. It does not check
-// the keys, which may be forwarded from others: use [CheckMetaKey] for your own keys.
-func CheckMeta(meta []byte) error { return checkObject("_meta", meta) }
+func checkMeta(meta []byte) error { return checkObject("_meta", meta) }
 
 // checkObject returns an error unless text is nil or the JSON text of an object.
 func checkObject(name string, text []byte) error {
@@ -219,14 +212,14 @@ func (v AudioContent) check() error { return checkBlock(v.Annotations, v.Meta, v
 func (v ResourceLink) check() error { return checkBlock(v.Annotations, v.Meta, v.Extra) }
 
 func (v EmbeddedResource) check() error {
-	if err := errors.Join(CheckMeta(v.Resource.Meta), checkObject("Extra", v.Resource.Extra)); err != nil {
+	if err := errors.Join(checkMeta(v.Resource.Meta), checkObject("Extra", v.Resource.Extra)); err != nil {
 		return err
 	}
 	return checkBlock(v.Annotations, v.Meta, v.Extra)
 }
 
 func (v ToolUseContent) check() error {
-	return errors.Join(checkObject("input", v.Input), CheckMeta(v.Meta), checkObject("Extra", v.Extra))
+	return errors.Join(checkObject("input", v.Input), checkMeta(v.Meta), checkObject("Extra", v.Extra))
 }
 
 func (v ToolResultContent) check() error {
@@ -240,7 +233,7 @@ func (v ToolResultContent) check() error {
 			return fmt.Errorf("structuredContent: %w", err)
 		}
 	}
-	return errors.Join(CheckMeta(v.Meta), checkObject("Extra", v.Extra))
+	return errors.Join(checkMeta(v.Meta), checkObject("Extra", v.Extra))
 }
 
 func (v UnknownContent) check() error {
@@ -262,7 +255,7 @@ func checkBlock(a *Annotations, meta, extra []byte) error {
 	if err := checkObject("Extra", extra); err != nil {
 		return err
 	}
-	return CheckMeta(meta)
+	return checkMeta(meta)
 }
 
 // ResourceContents is the content of a resource or of a part of it: Text, or Blob if that is not

@@ -3,55 +3,7 @@ package mcp
 import (
 	"fmt"
 	"strings"
-
-	"mcpwire/internal/json/jsonwire"
 )
-
-// ParseImplementation decodes an Implementation from valid JSON text. Missing and invalid members
-// stay empty: identity is informational, so a peer is not rejected for it.
-func ParseImplementation(text []byte) Implementation {
-	var i Implementation
-	if len(text) == 0 || text[0] != '{' {
-		return i
-	}
-	members := jsonwire.ObjectMembers(text)
-	for members.Next() {
-		v := members.Value()
-		if v[0] == '[' && members.KeyIs("icons") {
-			i.Icons = parseIcons(v)
-			continue
-		}
-		if v[0] != '"' {
-			continue
-		}
-		s := jsonwire.UnquoteString(v[1 : len(v)-1])
-		switch {
-		case members.KeyIs("name"):
-			i.Name = s
-		case members.KeyIs("version"):
-			i.Version = s
-		case members.KeyIs("title"):
-			i.Title = s
-		case members.KeyIs("description"):
-			i.Description = s
-		case members.KeyIs("websiteUrl"):
-			i.WebsiteURL = s
-		}
-	}
-	return i
-}
-
-// parseIcons decodes an array of icons. It skips invalid ones.
-func parseIcons(array []byte) (icons []Icon) {
-	elements := jsonwire.ArrayElements(array)
-	for elements.Next() {
-		var icon Icon
-		if icon.read(elements.Value()) == nil {
-			icons = append(icons, icon)
-		}
-	}
-	return icons
-}
 
 // A LoggingLevel is the severity of a notifications/message (RFC 5424). Greater is more severe. The
 // specification deprecates logging since 2026-07-28; it still works.

@@ -419,7 +419,9 @@ func TestFailures(t *testing.T) {
 		}, "-32603 tool t returned invalid output: structured content is missing, but the tool has an output schema "},
 		{"own schema, but the tool failed", func(srv *server.Server) error {
 			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object"}`)}
-			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return mcp.ErrorResult("down"), nil })
+			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "down"}}, IsError: true}, nil
+			})
 		}, "failure: down"},
 		{"encoding fails", given(badJSON{}), `-32603 internal error {"exception":"server_test.secretError"}`},
 	} {

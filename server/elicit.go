@@ -111,7 +111,7 @@ func (rs *InputRequests) elicit(q *inputRequest, p mcp.ElicitRequestParams, err 
 	case p.Task != nil:
 		err = errInputTask
 	default:
-		err = mcp.CheckMeta(p.Meta)
+		err = checkMeta(p.Meta)
 	}
 	switch p.Mode {
 	case "", mcp.ElicitModeForm:

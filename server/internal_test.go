@@ -383,3 +383,44 @@ func TestStatelessTaskOwners(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCheckMeta checks that metadata passes whatever its keys are: a bridge must not lose the tools
+// of servers that break the rules for keys.
+func TestCheckMeta(t *testing.T) {
+	for _, tt := range []struct {
+		meta string
+		ok   bool
+	}{
+		{`{}`, true},
+		{`{"a":1,"com.example/b":{"_any":2}}`, true},
+		{`{"_fastmcp":{"tags":[]},"9.com/b":2,"":3}`, true},
+		{` { } `, true},
+		{``, false},
+		{`null`, false},
+		{`[]`, false},
+		{`{"a":}`, false},
+	} {
+		if err := checkMeta([]byte(tt.meta)); (err == nil) != tt.ok {
+			t.Errorf("checkMeta(%s): %v, want ok %v", tt.meta, err, tt.ok)
+		}
+	}
+	if err := checkMeta(nil); err != nil {
+		t.Errorf("checkMeta(nil): %v", err)
+	}
+}
+
+// TestResourceNotFound checks the code that each era has for an unknown resource.
+func TestResourceNotFound(t *testing.T) {
+	for _, tt := range []struct {
+		revision mcp.Revision
+		want     jsonrpc.Code
+	}{
+		{mcp.LatestLegacyRevision, mcp.CodeResourceNotFound},
+		{mcp.LatestRevision, jsonrpc.CodeInvalidParams},
+	} {
+		err := errResourceNotFound(`a:"b`, tt.revision)
+		if err.Code != tt.want || string(err.Data) != `{"uri":"a:\"b"}` {
+			t.Errorf("%s: code %d, data %s; want %d", tt.revision, err.Code, err.Data, tt.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,6 +187,21 @@ func (in *inbound) requestWith(m *middleware.Message) (*rpc.Request, error) {
 // sameSlice reports whether a and b are the same slice of memory.
 func sameSlice(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 && (a == nil) == (b == nil) || len(a) > 0 && &a[0] == &b[0])
+}
+
+// checkMeta returns an error unless meta is nil or the JSON text of an object. Any key is valid,
+// because a handler may forward the metadata of others.
+func checkMeta(meta []byte) error {
+	if meta == nil {
+		return nil
+	}
+	if err := jsonwire.Valid(meta, 0); err != nil {
+		return fmt.Errorf("_meta: %w", err)
+	}
+	if bytes.TrimLeft(meta, " \t\r\n")[0] != '{' {
+		return errors.New("_meta must be a JSON object")
+	}
+	return nil
 }
 
 // checkObject returns an error unless text is an object whose _meta, if present, is an object.

@@ -86,7 +86,7 @@ func (s *Server) addPrompt(def mcp.Prompt, complete []Completer, get func(c *Cal
 	def.Meta, def.Extra = bytes.Clone(def.Meta), bytes.Clone(def.Extra)
 	def.Icons, def.Arguments = slices.Clone(def.Icons), slices.Clone(def.Arguments)
 	var names []string
-	err := errors.Join(mcp.CheckMeta(def.Meta), checkExtra(def.Extra))
+	err := errors.Join(checkMeta(def.Meta), checkExtra(def.Extra))
 	for _, a := range def.Arguments {
 		err = errors.Join(err, checkExtra(a.Extra))
 		names = append(names, a.Name)

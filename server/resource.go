@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/uritemplate"
@@ -540,3 +541,16 @@ func checkURIChars(s, also string) error {
 }
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+// errResourceNotFound returns the error for an unknown resource, for a request of revision r.
+func errResourceNotFound(uri string, r mcp.Revision) *jsonrpc.Error {
+	e := &jsonrpc.Error{
+		Code:    mcp.CodeResourceNotFound,
+		Message: "resource not found",
+		Data:    append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}'),
+	}
+	if r.Modern() {
+		e.Code = jsonrpc.CodeInvalidParams
+	}
+	return e
+}

@@ -107,7 +107,7 @@ func (rw resultWriter) tool(dst []byte, res *mcp.CallToolResult, output *schema.
 
 // checkToolResult checks everything but the content.
 func checkToolResult(res *mcp.CallToolResult, output *schema.Validator) error {
-	if err := mcp.CheckMeta(res.Meta); err != nil {
+	if err := checkMeta(res.Meta); err != nil {
 		return &outputError{err.Error()}
 	}
 	switch {
@@ -158,7 +158,7 @@ func (rw resultWriter) prompt(dst []byte, description string, res *mcp.GetPrompt
 			return dst, rw.invalid("messages[%d]: %v", i, err)
 		}
 	}
-	if err := errors.Join(mcp.CheckMeta(out.Meta), checkExtra(out.Extra)); err != nil {
+	if err := errors.Join(checkMeta(out.Meta), checkExtra(out.Extra)); err != nil {
 		return dst, rw.invalid("%v", err)
 	}
 	meta := out.Meta
@@ -186,7 +186,7 @@ func (rw resultWriter) resource(dst []byte, mimeType string, res *mcp.ReadResour
 			return dst, rw.invalid("contents[%d]: %v", i, err)
 		}
 	}
-	if err := errors.Join(mcp.CheckMeta(out.Meta), checkExtra(out.Extra)); err != nil {
+	if err := errors.Join(checkMeta(out.Meta), checkExtra(out.Extra)); err != nil {
 		return dst, rw.invalid("%v", err)
 	}
 	if err := rw.setCacheHints(&out, hints, asked); err != nil {
@@ -223,5 +223,5 @@ func (rw resultWriter) setCacheHints(res *mcp.ReadResourceResult, hints era.Cach
 
 // notFound returns the error for a URI that the caller cannot read.
 func (rw resultWriter) notFound() error {
-	return mcp.ResourceNotFound(rw.target.name, rw.features.Revision)
+	return errResourceNotFound(rw.target.name, rw.features.Revision)
 }

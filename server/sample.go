@@ -112,7 +112,7 @@ func checkSampling(p *mcp.CreateMessageRequestParams) error {
 			return fmt.Errorf("tools[%d]: %w", i, err)
 		}
 	}
-	if err := mcp.CheckMeta(p.Meta); err != nil {
+	if err := checkMeta(p.Meta); err != nil {
 		return err
 	}
 	if p.Metadata != nil {

@@ -245,7 +245,7 @@ func MustNew(name, version string, opts *Options) *Server {
 
 // New returns a server without items. It copies opts, which may be nil. It returns an error if
 // Options.Revisions contains an invalid revision, or if Options.Extensions or Options.Experimental
-// contain an invalid identifier (see [mcp.CheckExtensionID]) or a value that isn't a JSON object.
+// contain an invalid identifier (https://modelcontextprotocol.io/specification/2026-07-28/basic) or a value that isn't a JSON object.
 func New(name, version string, opts *Options) (*Server, error) {
 	s := &Server{name: name}
 	s.link = backend.NewLink(transportBackend{s})
@@ -281,7 +281,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 		o.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
 	}
 	var err error
-	if o.Extensions, err = checkDeclarations("Extensions", o.Extensions, mcp.CheckExtensionID); err != nil {
+	if o.Extensions, err = checkDeclarations("Extensions", o.Extensions, era.CheckExtensionID); err != nil {
 		return nil, err
 	}
 	if o.Experimental, err = checkDeclarations("Experimental", o.Experimental, nil); err != nil {
@@ -428,7 +428,7 @@ func (s *Server) appendDiscover(dst []byte, f *era.Features) []byte {
 	for i := len(s.opts.Revisions) - 1; i >= 0; i-- {
 		newest = append(newest, s.opts.Revisions[i])
 	}
-	dst = mcp.AppendRevisions(append(dst, `{"supportedVersions":`...), newest)
+	dst = era.AppendRevisions(append(dst, `{"supportedVersions":`...), newest)
 	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.appendInstructions(dst)
 	dst = era.AppendCacheHints(dst, f, s.cacheHints())

@@ -239,7 +239,7 @@ func (ss *subscriptions) subscribe(c *Call, r *rpc.Request, dst []byte) ([]byte,
 		return dst, err
 	}
 	if !ss.resources.has(c.view, uri) {
-		return dst, mcp.ResourceNotFound(uri, c.ex.Revision)
+		return dst, errResourceNotFound(uri, c.ex.Revision)
 	}
 	if !ss.legacy.add(uri, c.view, &ss.uris) {
 		return dst, errTooManySubscribed

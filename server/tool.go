@@ -183,7 +183,7 @@ func (s *Server) addTool(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([
 	if !isObjectSchema(def.InputSchema) {
 		return toolError(def.Name, errNotObject)
 	}
-	if err := errors.Join(mcp.CheckMeta(def.Meta), checkExtra(def.Extra)); err != nil {
+	if err := errors.Join(checkMeta(def.Meta), checkExtra(def.Extra)); err != nil {
 		return toolError(def.Name, err)
 	}
 	headers, err := mcp.HeaderParams(def.InputSchema)

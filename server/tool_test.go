@@ -138,7 +138,7 @@ func TestOutputs(t *testing.T) {
 		{"texts", given([]mcp.TextContent{text, text}), "", result{Text: "hi|hi"}, result{Text: "hi|hi"}},
 		{"pointers to texts", given([]*mcp.TextContent{&text}), "", result{Text: "hi"}, result{Text: "hi"}},
 		{"result", given(mcp.CallToolResult{Content: []mcp.ContentBlock{text}, IsError: true}), "", result{Text: "hi", IsError: true}, result{Text: "hi", IsError: true}},
-		{"pointer to a result", given(mcp.ErrorResult("no %s", "way")), "", result{Text: "no way", IsError: true}, result{Text: "no way", IsError: true}},
+		{"pointer to a result", given(&mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "no way"}}, IsError: true}), "", result{Text: "no way", IsError: true}, result{Text: "no way", IsError: true}},
 		{"no result", given((*mcp.CallToolResult)(nil)), "", result{}, result{}},
 		{"structured result", given(&mcp.CallToolResult{StructuredContent: json.RawMessage("\n{ }")}), "", result{Text: "{}", Structured: "{}"}, result{Text: "{}", Structured: "{}"}},
 		{"structured result, not an object", given(&mcp.CallToolResult{StructuredContent: json.RawMessage("null")}), "", result{Text: "null", Structured: "null"}, result{Text: "null"}},

@@ -182,12 +182,12 @@ func readServerProfile(result []byte, name string) (p *ServerProfile, versions [
 		case members.KeyIs("instructions"):
 			p.Instructions, _ = stringValue(v)
 		case members.KeyIs("serverInfo"):
-			p.Info = mcp.ParseImplementation(v)
+			p.Info = parseImplementation(v)
 		case members.KeyIs("_meta") && v[0] == '{':
 			meta := jsonwire.ObjectMembers(v)
 			for meta.Next() {
 				if meta.KeyIs(mcp.MetaServerInfo) {
-					p.Info = mcp.ParseImplementation(meta.Value())
+					p.Info = parseImplementation(meta.Value())
 				}
 			}
 		}
@@ -295,4 +295,50 @@ func ServerMayAsk(method string) bool {
 // batches in all revisions, because refusing one would lose its responses.
 func ClientPolicy(f *Features) rpc.Policy {
 	return rpc.Policy{OmitNullID: true, NoErrorsWithoutID: true, DropRequests: f != nil && f.Modern}
+}
+
+// parseImplementation decodes an Implementation from valid JSON text. Missing and invalid members
+// stay empty: identity is informational, so a peer is not rejected for it.
+func parseImplementation(text []byte) mcp.Implementation {
+	var i mcp.Implementation
+	if len(text) == 0 || text[0] != '{' {
+		return i
+	}
+	members := jsonwire.ObjectMembers(text)
+	for members.Next() {
+		v := members.Value()
+		if v[0] == '[' && members.KeyIs("icons") {
+			i.Icons = parseIcons(v)
+			continue
+		}
+		if v[0] != '"' {
+			continue
+		}
+		s := jsonwire.UnquoteString(v[1 : len(v)-1])
+		switch {
+		case members.KeyIs("name"):
+			i.Name = s
+		case members.KeyIs("version"):
+			i.Version = s
+		case members.KeyIs("title"):
+			i.Title = s
+		case members.KeyIs("description"):
+			i.Description = s
+		case members.KeyIs("websiteUrl"):
+			i.WebsiteURL = s
+		}
+	}
+	return i
+}
+
+// parseIcons decodes an array of icons. It skips invalid ones.
+func parseIcons(array []byte) (icons []mcp.Icon) {
+	elements := jsonwire.ArrayElements(array)
+	for elements.Next() {
+		var icon mcp.Icon
+		if icon.UnmarshalJSON(elements.Value()) == nil {
+			icons = append(icons, icon)
+		}
+	}
+	return icons
 }

@@ -167,3 +167,27 @@ func TestClientPolicy(t *testing.T) {
 		t.Errorf("before anything is known: %+v", got)
 	}
 }
+
+func TestImplementation(t *testing.T) {
+	icons := []mcp.Icon{{Src: "https://example.com/i.png", MIMEType: "image/png", Sizes: []string{"any"}}, {Src: "data:,x", Theme: mcp.ThemeDark}}
+	full := mcp.Implementation{Name: "n", Version: "v", Title: "T", Description: "D\n", WebsiteURL: "https://example.com", Icons: icons}
+	for _, tt := range []struct {
+		text string
+		want mcp.Implementation
+	}{
+		{string(mcp.Append(nil, &full, mcp.RevisionNone)), full},
+		{`{"name":"a\u0062","version":7,"title":null,"description":{},"icons":[1]}`, mcp.Implementation{Name: "ab"}},
+		{`{"icons":[{},{"src":"data:,x","theme":"dark"},{"src":7}]}`, mcp.Implementation{Icons: icons[1:]}},
+		{`{"icons":{"src":"data:,x"}}`, mcp.Implementation{}},
+		{`{"n\u0061me":"x","Version":"1"}`, mcp.Implementation{Name: "x"}},
+		{`{}`, mcp.Implementation{}},
+		{`[]`, mcp.Implementation{}},
+		{`null`, mcp.Implementation{}},
+		{`"x"`, mcp.Implementation{}},
+		{``, mcp.Implementation{}},
+	} {
+		if diff := cmp.Diff(tt.want, parseImplementation([]byte(tt.text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.text, diff)
+		}
+	}
+}

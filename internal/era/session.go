@@ -131,7 +131,7 @@ func (s *Session) OpenNotification(r *rpc.Request, state *State) (Request, error
 	if meta.hasVersion && len(s.modern) > 0 {
 		revision := meta.revision
 		if !s.supports(revision) {
-			return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip.String(meta.version, 100))
+			return Request{}, UnsupportedProtocolVersion(s.modern, clip.String(meta.version, 100))
 		}
 		return Request{Of(revision), meta, &meta.client}, nil
 	}
@@ -202,7 +202,7 @@ func (s *Session) openModern(r *rpc.Request, meta *Meta) (Request, error) {
 	// Check the version first, because the other rules depend on it.
 	revision := meta.revision
 	if meta.versionIsString && !s.supports(revision) {
-		return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip.String(meta.version, 100))
+		return Request{}, UnsupportedProtocolVersion(s.modern, clip.String(meta.version, 100))
 	}
 	if problem := meta.checkModern(s.modern); problem != "" {
 		return Request{}, &FormError{invalidParams(problem)}
@@ -233,7 +233,7 @@ func (s *Session) refuseInitialize(r *rpc.Request) error {
 	if v, ok := r.Param("protocolVersion"); ok {
 		requested, _ = stringValue(v)
 	}
-	e := mcp.UnsupportedProtocolVersion(s.modern, clip.String(requested, 100))
+	e := UnsupportedProtocolVersion(s.modern, clip.String(requested, 100))
 	e.Message += fmt.Sprintf(": this server has no handshake and speaks %v", s.modern)
 	return e
 }
@@ -321,7 +321,7 @@ func (s *Session) parseInitialize(r *rpc.Request) (*State, error) {
 		st.client.Capabilities = bytes.Clone(caps)
 	}
 	if info, ok := r.Param("clientInfo"); ok {
-		st.client.Info = mcp.ParseImplementation(info)
+		st.client.Info = parseImplementation(info)
 	}
 	return st, nil
 }
@@ -508,7 +508,7 @@ func (m *Meta) read(key, v []byte) int {
 		}
 		return 2
 	case mcp.MetaClientInfo:
-		m.client.Info = mcp.ParseImplementation(v)
+		m.client.Info = parseImplementation(v)
 		return 3
 	case mcp.MetaLogLevel:
 		var ok bool

@@ -324,7 +324,7 @@ func wrongEra(allowed Era) forwarder {
 			return
 		}
 		version, _ := m.Param("protocolVersion")
-		c.fail(mcp.UnsupportedProtocolVersion(allowed.revisions(), stringOf(version)))
+		c.fail(era.UnsupportedProtocolVersion(allowed.revisions(), stringOf(version)))
 	}}
 }
 

@@ -160,7 +160,7 @@ func (h *modernHandshake) reconnected() bool {
 
 // discoverResult returns the result of server/discover.
 func (h *modernHandshake) discoverResult() []byte {
-	result := mcp.AppendRevisions([]byte(`{"supportedVersions":`), h.opts.Supported)
+	result := era.AppendRevisions([]byte(`{"supportedVersions":`), h.opts.Supported)
 	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), h.server.caps, h.modern)
 	if h.server.instructions != "" {
 		result = jsonwire.AppendQuote(append(result, `,"instructions":`...), h.server.instructions)

@@ -1,10 +1,8 @@
-package mcp_test
+package era
 
 import (
 	"strings"
 	"testing"
-
-	"mcpwire/mcp"
 )
 
 // Spec: S20 S21 S22 S37
@@ -48,8 +46,8 @@ func TestMetaKeys(t *testing.T) {
 			err  error
 			want string
 		}{
-			{"CheckMetaKey", mcp.CheckMetaKey(tt.key), tt.meta},
-			{"CheckExtensionID", mcp.CheckExtensionID(tt.key), tt.ext},
+			{"CheckMetaKey", CheckMetaKey(tt.key), tt.meta},
+			{"CheckExtensionID", CheckExtensionID(tt.key), tt.ext},
 		} {
 			switch {
 			case check.err == nil && check.want != "":
@@ -58,30 +56,5 @@ func TestMetaKeys(t *testing.T) {
 				t.Errorf("%s(%q): %v, want one about %q", check.what, tt.key, check.err, check.want)
 			}
 		}
-	}
-}
-
-// TestCheckMeta: metadata of others passes through whatever its keys are, or a bridge would lose
-// the tools of servers that break the rules.
-func TestCheckMeta(t *testing.T) {
-	for _, tt := range []struct {
-		meta string
-		ok   bool
-	}{
-		{`{}`, true},
-		{`{"a":1,"com.example/b":{"_any":2}}`, true},
-		{`{"_fastmcp":{"tags":[]},"9.com/b":2,"":3}`, true},
-		{` { } `, true},
-		{``, false},
-		{`null`, false},
-		{`[]`, false},
-		{`{"a":}`, false},
-	} {
-		if err := mcp.CheckMeta([]byte(tt.meta)); (err == nil) != tt.ok {
-			t.Errorf("CheckMeta(%s): %v, want ok %v", tt.meta, err, tt.ok)
-		}
-	}
-	if err := mcp.CheckMeta(nil); err != nil {
-		t.Errorf("CheckMeta(nil): %v", err)
 	}
 }
