@@ -140,11 +140,15 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		return err
 	}
 	run := newCheckRun(&f.opts)
-	for _, path := range paths {
+	status := e.statusLine()
+	defer status.clear()
+	for i, path := range paths {
+		status.step("reading %s, capture %d of %d", clipLine(path, 200), i+1, len(paths))
 		if err := run.captured(cmd, captureSource{e, []string{path}, f.side.side}, path); err != nil {
 			return err
 		}
 	}
+	status.clear()
 	return f.finish(e, run)
 }
 

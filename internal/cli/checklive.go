@@ -129,11 +129,14 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	if f.opts.Revision != mcp.RevisionNone {
 		opts.Revisions = []mcp.Revision{f.opts.Revision}
 	}
-	status := newStatusLine(e.stderr)
-	defer status.clear()
-	opts.Progress = status.show
+	status := e.statusLine()
 	if d.flags.verbose {
-		opts.Progress = func(what string) { fmt.Fprintln(e.stderr, "mcpwire: "+what) }
+		status = nil // the lines of -v tell more
+	}
+	defer status.clear()
+	opts.Progress = func(step probe.Step) { status.step("probing %s: %v", d.target.name, step) }
+	if d.flags.verbose {
+		opts.Progress = func(step probe.Step) { fmt.Fprintf(e.stderr, "mcpwire: %s\n", step.Text) }
 		opts.Stderr = newTailWriter(e.stderr)
 	}
 	rec, err := f.server.record(d)
@@ -143,7 +146,7 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	if rec != nil {
 		opts.Capture = rec.Writer
 	}
-	opts.Progress("starting")
+	status.step("starting %s", d.target.name)
 	report, err := probe.Run(ctx, d.probeTarget(), opts)
 	status.clear()
 	if rec != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -41,7 +42,7 @@ type dialer struct {
 
 // newDialer returns a dialer. It reads the files that the flags name and starts nothing.
 func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
-	d := &dialer{e: e, target: t, flags: f, trace: newWireTrace(), notes: newNotes(e.stderr)}
+	d := &dialer{e: e, target: t, flags: f, trace: newWireTrace(), notes: newNotes(e)}
 	if err := f.merge(&d.target); err != nil {
 		return nil, err
 	}
@@ -49,7 +50,9 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 	if f.verbose {
 		show = e.stderr
 		d.notes.show(mcp.LevelNone)
+		d.notes.status = nil // the lines of -v tell more
 	}
+	d.trace.sent = d.waiting
 	d.tail = newTailWriter(show)
 	revisions, err := f.revisions()
 	if err != nil {
@@ -72,13 +75,16 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		d.opts.Logger = verboseLogger(e)
 	}
 	if d.canAsk() {
-		d.ask = e.prompter.ask
+		d.ask = func(ctx context.Context, prompt string) (string, error) {
+			d.notes.clear()
+			return e.prompter.ask(ctx, prompt)
+		}
 	}
 	if err := d.answers(); err != nil {
 		return nil, err
 	}
 	if !d.target.isStdio() {
-		if d.http, err = newHTTPSide(e, &d.target, f, func(ctx context.Context, prompt string) (string, error) { return d.ask(ctx, prompt) }); err != nil {
+		if d.http, err = newHTTPSide(e, &d.target, f, d.notes.status, func(ctx context.Context, prompt string) (string, error) { return d.ask(ctx, prompt) }); err != nil {
 			return nil, err
 		}
 		// A login takes time, and an HTTP server that does not respond may be of either era.
@@ -164,8 +170,16 @@ func (d *dialer) dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 		}
 		ctx = limited
 	}
+	if d.target.isStdio() {
+		d.notes.status.step("starting %s", d.target.name)
+	} else {
+		d.notes.status.step("connecting to %s", d.target.name)
+	}
 	start := time.Now()
 	c, err := client.Dial(ctx, d.transport(), &opts)
+	if err != nil {
+		d.notes.clear()
+	}
 	d.took = time.Since(start)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && isLate(cause) {
@@ -182,6 +196,15 @@ func (d *dialer) dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 		fmt.Fprintf(d.e.stderr, "mcpwire: connected to %s, revision %v (%s)\n", d.target.name, c.Revision(), eraName(c.Revision()))
 	}
 	return c, nil
+}
+
+// waiting shows the request that was just sent as the current step.
+func (d *dialer) waiting(method string, params []byte) {
+	what := clipLine(method, 100)
+	if name := jsonwire.Text(jsonwire.Lookup(params, "name")); name != "" {
+		what += " " + clipLine(name, 100)
+	}
+	d.notes.status.step("waiting for the response to %s", what)
 }
 
 func eraName(r mcp.Revision) string {

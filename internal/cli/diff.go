@@ -140,6 +140,9 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 	}
 	if arg == "-" || err == nil && !info.IsDir() {
 		s := captureSource{e, []string{arg}, f.recorded.side}
+		status := e.statusLine()
+		defer status.clear()
+		status.step("reading %s", clipLine(arg, 200))
 		return inventory.FromCapture(arg, s.events(cmd.Context()))
 	}
 	var t targetSpec
@@ -202,6 +205,7 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 	if err != nil {
 		return nil, err
 	}
+	defer d.notes.clear()
 	defer c.Close()
 	v := inventory.New(t.name)
 	v.Add("initialize", nil, d.greeting, nil, d.describeTime)

@@ -79,7 +79,7 @@ not respond, and 6 if something else is wrong.`,
 
 func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON, quick bool) error {
 	screen := newScreen(e.stdout)
-	r := &doctorReport{out: e.stdout, paint: screen.paint, json: asJSON, progress: newStatusLine(e.stderr)}
+	r := &doctorReport{out: e.stdout, paint: screen.paint, json: asJSON, progress: e.statusLine()}
 	t, rest, err := splitTarget(cmd, e, args)
 	var bad *failure
 	if errors.As(err, &bad) && bad.code == "bad_configuration" {
@@ -220,9 +220,10 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe
 	limited, cancel := context.WithTimeout(ctx, maxRules)
 	defer cancel()
 	s := doc.report.section("Rules")
+	doc.report.status("checking the rules")
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
 		Revisions: pick, Baseline: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
-		Progress: func(what string) { doc.report.status("checking it against the rules: %s", what) },
+		Progress: func(step probe.Step) { doc.report.status("checking the rules: %v", step) },
 	})
 	switch {
 	case ctx.Err() != nil:

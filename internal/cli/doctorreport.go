@@ -150,15 +150,14 @@ func (r *doctorReport) nextOnce(when string, args ...shellArg) {
 	}
 }
 
-// status shows the current step on a terminal until the next output.
+// status shows the finished lines and, on a terminal, the current step until the next output.
 func (r *doctorReport) status(format string, args ...any) {
 	r.flush()
-	r.progress.show(fmt.Sprintf(format, args...))
+	r.progress.step(format, args...)
 }
 
 // flush shows the finished lines, because some steps take long.
 func (r *doctorReport) flush() {
-	r.progress.clear()
 	if r.json {
 		return
 	}
@@ -177,6 +176,7 @@ func (r *doctorReport) flush() {
 }
 
 func (r *doctorReport) write(text string) {
+	r.progress.clear()
 	if _, err := io.WriteString(r.out, text); err != nil && r.failed == nil {
 		r.failed = err
 	}

@@ -65,8 +65,8 @@ func (doc *doctor) handshakes(ctx context.Context, s *doctorSection) []probe.Obs
 	var all []probe.Observation
 	mute := 0
 	wait, slowest := doc.connect, time.Duration(0)
-	for _, rev := range revisions[:2] {
-		doc.report.status("starting the server for %v", rev)
+	for i, rev := range revisions[:2] {
+		doc.report.status("handshake %d of %d, for %v", i+1, len(revisions), rev)
 		o := doc.observe(ctx, rev, wait)
 		if ctx.Err() != nil {
 			return all
@@ -103,29 +103,39 @@ func (doc *doctor) observe(ctx context.Context, rev mcp.Revision, wait time.Dura
 // others tries several revisions concurrently. Starting is mostly waiting, so the number of
 // processors does not matter.
 func (doc *doctor) others(ctx context.Context, s *doctorSection, revisions []mcp.Revision, wait time.Duration) []probe.Observation {
-	doc.report.status("starting the server for %d older revisions", len(revisions))
 	list := make([]probe.Observation, len(revisions))
+	done := make([]chan struct{}, len(revisions))
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, probe.MaxProcesses)
 	for i, rev := range revisions {
+		done[i] = make(chan struct{})
 		wg.Go(func() {
+			defer close(done[i])
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			list[i] = doc.observe(ctx, rev, wait)
 		})
 	}
-	wg.Wait()
+	alone := false
 	for i := range list {
+		// status also shows the previous handshakes.
+		doc.report.status("handshake %d of %d, for %v", i+3, len(revisions)+2, revisions[i])
+		<-done[i]
 		if o := &list[i]; ctx.Err() == nil && (o.Outcome == probe.Ended || o.Outcome == probe.NotStarted) {
 			// Retry alone: the other processes may be the cause.
+			if !alone {
+				wg.Wait()
+				alone = true
+			}
 			*o = doc.observe(ctx, revisions[i], wait)
 		}
+		if ctx.Err() == nil {
+			doc.handshake(s, &list[i], wait)
+		}
 	}
+	wg.Wait()
 	if ctx.Err() != nil {
 		return nil
-	}
-	for i := range list {
-		doc.handshake(s, &list[i], wait)
 	}
 	return list
 }

@@ -35,21 +35,3 @@ func TestDoctorSlow(t *testing.T) {
 		}
 	}
 }
-
-func TestStatusLine(t *testing.T) {
-	var out bytes.Buffer
-	s := &statusLine{w: &out, width: 12}
-	s.clear()
-	s.show("one")
-	s.show("two, which is long")
-	s.clear()
-	s.clear()
-	if got, want := out.String(), "\r\x1b[Kone\r\x1b[Ktwo, which…\r\x1b[K"; got != want {
-		t.Errorf("written %q, want %q", got, want)
-	}
-	if s := newStatusLine(&out); s != nil {
-		t.Error("there is a status line on what is no terminal")
-	}
-	(*statusLine)(nil).show("nothing")
-	(*statusLine)(nil).clear()
-}

@@ -48,7 +48,7 @@ func (doc *doctor) web(ctx context.Context) {
 	var spoken []mcp.Revision
 	var last webReply
 	for _, rev := range newestFirst() {
-		doc.report.status("starting the handshake for %v", rev)
+		doc.report.status("handshake for %v", rev)
 		r := doc.postHandshake(ctx, rev, nil)
 		if ctx.Err() != nil {
 			return

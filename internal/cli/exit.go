@@ -122,6 +122,14 @@ func errorFormatOf(args []string) errorFormat {
 	return format
 }
 
+// asksForJSON reports whether a command line, without the program's name, has the flag --json.
+func asksForJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json")
+}
+
 // reportError writes err and returns the exit status. signalled is the status of the signal that
 // ended the command, or 0.
 func reportError(stderr io.Writer, format errorFormat, err error, signalled int) int {

@@ -34,6 +34,8 @@ type httpSide struct {
 	// interactive reports whether the user may be asked to log in.
 	interactive bool
 	clock       loginClock
+	// status is cleared before the user is told to log in. It may be nil.
+	status *statusLine
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -67,8 +69,9 @@ func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // newHTTPSide returns the round tripper for requests to a target, which must be merged already. It
-// calls ask before a browser opens.
-func newHTTPSide(e *env, t *targetSpec, f *targetFlags, ask askFunc) (*httpSide, error) {
+// calls ask before a browser opens, and clears
+// status before it prints.
+func newHTTPSide(e *env, t *targetSpec, f *targetFlags, status *statusLine, ask askFunc) (*httpSide, error) {
 	conf, err := f.tls()
 	if err != nil {
 		return nil, err
@@ -78,7 +81,7 @@ func newHTTPSide(e *env, t *targetSpec, f *targetFlags, ask askFunc) (*httpSide,
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: f.connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
 	}
-	h := &httpSide{next: base}
+	h := &httpSide{next: base, status: status}
 	if t.transport == transportSSE {
 		h.sse = t.url
 	}
@@ -188,8 +191,9 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		opts.Grant = oauth.ClientCredentials{}
 	case byBrowser:
 		opts.Grant = oauth.AuthorizationCode{
-			Prompter: oauth.LoopbackPrompter{Show: showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
+			Prompter: oauth.LoopbackPrompter{Show: h.showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
 			OnWait: func(own bool) func() {
+				h.status.clear()
 				if !own {
 					fmt.Fprintln(e.stderr, "The server requires a login. Another mcpwire process has already asked for it: log in there")
 				}
@@ -210,8 +214,9 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 
 // showLogin tells the user which server requires a login, and where to log in. The server chose the
 // authorization server.
-func showLogin(e *env, server string) func(string) {
+func (h *httpSide) showLogin(e *env, server string) func(string) {
 	return func(address string) {
+		h.status.clear()
 		fmt.Fprintf(e.stderr, "The server requires a login. Log in with the browser at this address:\n  server                %s\n  authorization server  %s\n  %s\n",
 			origin(server), origin(address), safeLine(address))
 	}

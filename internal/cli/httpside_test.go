@@ -51,7 +51,7 @@ func TestConfirmBrowser(t *testing.T) {
 
 func TestShowLogin(t *testing.T) {
 	var out bytes.Buffer
-	showLogin(&env{stderr: &out}, "https://user@mcp.example:8443/mcp?key=1")("https://evil.example/\u202e?amount=1&client_id=c")
+	new(httpSide).showLogin(&env{stderr: &out}, "https://user@mcp.example:8443/mcp?key=1")("https://evil.example/\u202e?amount=1&client_id=c")
 	want := `The server requires a login. Log in with the browser at this address:
   server                https://mcp.example:8443
   authorization server  https://evil.example

@@ -4,30 +4,27 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/trace"
 	"mcpwire/mcp"
 )
 
-// notes prints to standard error while a command runs: progress, log messages, warnings. On a
-// terminal, progress is a bar, which is always the last line. It is safe for concurrent use.
+// notes prints to standard error while a command runs: progress, log messages, warnings, and on a
+// terminal the current step. It is safe for concurrent use.
 type notes struct {
-	mu       sync.Mutex
-	w        io.Writer
-	terminal bool
-	// bar is true while the last line is the bar.
-	bar bool
+	mu sync.Mutex
+	w  io.Writer
+	// status shows progress and steps. It is nil without a terminal.
+	status *statusLine
 	// least is the lowest level of log messages that are shown.
 	least mcp.LoggingLevel
 }
 
-func newNotes(w io.Writer) *notes {
-	return &notes{w: w, terminal: writerIsTerminal(w) && os.Getenv("TERM") != "dumb", least: mcp.LevelWarning}
+func newNotes(e *env) *notes {
+	return &notes{w: e.stderr, status: e.statusLine(), least: mcp.LevelWarning}
 }
 
 // show sets the lowest level of log messages that are shown. The default is warning.
@@ -48,38 +45,29 @@ func (n *notes) shows(level mcp.LoggingLevel) bool {
 func (n *notes) linef(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.eraseLocked()
+	if n.status != nil {
+		n.status.print(fmt.Sprintf(format+"\n", args...))
+		return
+	}
 	fmt.Fprintf(n.w, format+"\n", args...)
 }
 
 // warnf prints a warning.
 func (n *notes) warnf(format string, args ...any) { n.linef("warning: "+format, args...) }
 
-// clear removes the bar.
-func (n *notes) clear() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.eraseLocked()
-}
-
-func (n *notes) eraseLocked() {
-	if n.bar {
-		io.WriteString(n.w, "\r\x1b[K")
-		n.bar = false
-	}
-}
+// clear removes progress and the current step from the terminal.
+func (n *notes) clear() { n.status.clear() }
 
 // progress shows the progress of a call.
 func (n *notes) progress(p mcp.ProgressNotificationParams) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	text := progressText(p.Progress, p.Total, p.Message)
-	if !n.terminal {
+	if n.status == nil {
 		fmt.Fprintf(n.w, "progress %s\n", text)
 		return
 	}
-	fmt.Fprintf(n.w, "\r\x1b[K%s", trace.Truncate(progressBar(p.Progress, p.Total)+text, max(minWidth, terminalWidth(n.w))-1))
-	n.bar = true
+	n.status.show(progressBar(p.Progress, p.Total) + text)
 }
 
 func progressText(done float64, total *float64, message string) string {

@@ -277,7 +277,7 @@ func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
 
 // play replays the recordings one after the other.
 func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Recording, to *resend.Origin, opts *replay.Options) error {
-	out := &replayPrinter{e: e, json: f.json, paint: newScreen(e.stdout).paint}
+	out := &replayPrinter{e: e, json: f.json, paint: newScreen(e.stdout).paint, status: f.dialer.notes.status}
 	rec, err := newReplayRecorder(f, to)
 	if err != nil {
 		return err
@@ -289,6 +289,11 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	if len(recordings) == 0 {
 		return fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter matches", errors.New("the filter matches no request of the recording"))
 	}
+	for _, r := range recordings {
+		out.requests += r.Requests()
+	}
+	defer out.status.clear()
+	out.step()
 	for i, r := range recordings {
 		if r.Synthetic {
 			f.dialer.notes.linef("the recording lacks the beginning of session %d: replay sends a handshake of its own", r.Session)

@@ -17,8 +17,19 @@ type replayPrinter struct {
 	paint paint
 	// count is the number of sessions printed.
 	count int
+	// requests and results count the requests to replay and their results so far.
+	requests, results int
+	// status shows them. It may be nil.
+	status *statusLine
 	// err is the first write error.
 	err error
+}
+
+// step shows which request is next.
+func (p *replayPrinter) step() {
+	if p.results < p.requests {
+		p.status.step("replaying request %d of %d", p.results+1, p.requests)
+	}
 }
 
 // session prints the heading of a session.
@@ -30,6 +41,7 @@ func (p *replayPrinter) session(r *replay.Recording) {
 }
 
 func (p *replayPrinter) printf(format string, args ...any) {
+	p.status.clear()
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.e.stdout, format, args...)
 	}
@@ -37,6 +49,8 @@ func (p *replayPrinter) printf(format string, args ...any) {
 
 // result prints a result.
 func (p *replayPrinter) result(r *replay.Result) {
+	p.results++
+	defer p.step()
 	if p.json {
 		if p.err == nil {
 			p.err = writeJSON(p.e.stdout, r)

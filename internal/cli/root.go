@@ -28,6 +28,8 @@ type env struct {
 	prompter *linePrompter
 	// errors is the format of errors.
 	errors errorFormat
+	// json reports whether the command line has --json.
+	json bool
 }
 
 // canAsk reports whether a user at a terminal can answer questions.
@@ -37,7 +39,7 @@ func (e *env) canAsk() bool {
 
 // Run runs the command line args, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
-	e := &env{stdin, stdout, stderr, &linePrompter{in: stdin, out: stderr}, errorFormatOf(args)}
+	e := &env{stdin, stdout, stderr, &linePrompter{in: stdin, out: stderr}, errorFormatOf(args), asksForJSON(args)}
 	root := newRoot(e)
 	root.SetArgs(args)
 	help := &helpWriter{w: stdout}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpwire/internal/text/clip"
-
 	"golang.org/x/term"
 )
 
@@ -95,38 +93,4 @@ func (s *screen) fold(text string, indent int) string {
 	f := newFolder(s.paint, s.width, indent, indent)
 	f.words(text, "")
 	return f.String()
-}
-
-// A statusLine is a line on a terminal that shows the current activity until it is cleared. A nil
-// statusLine shows nothing.
-type statusLine struct {
-	w     io.Writer
-	width int
-	shown bool
-}
-
-// newStatusLine returns a status line at the end of w, or nil if w isn't a terminal that can erase
-// lines.
-func newStatusLine(w io.Writer) *statusLine {
-	if !writerIsTerminal(w) || os.Getenv("TERM") == "dumb" || runtime.GOOS == "windows" {
-		return nil
-	}
-	return &statusLine{w: w, width: newScreen(w).width}
-}
-
-// show replaces the line by text, which must be escaped. It ignores write errors.
-func (s *statusLine) show(text string) {
-	if s == nil {
-		return
-	}
-	s.shown = true
-	_, _ = io.WriteString(s.w, "\r\x1b[K"+clip.Characters(text, max(s.width-1, 0)))
-}
-
-// clear erases the line.
-func (s *statusLine) clear() {
-	if s != nil && s.shown {
-		s.shown = false
-		_, _ = io.WriteString(s.w, "\r\x1b[K")
-	}
 }

@@ -105,6 +105,7 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 	// Users of a shell want to see all messages from the server.
 	d.notes.show(mcp.LevelNone)
 	d.trace.heard = sh.heard
+	d.trace.sent = nil // some are sent while the user edits a line
 	connecting, done := signal.NotifyContext(ctx, os.Interrupt)
 	c, err := d.dial(connecting, func(o *client.Options) { o.Reconnect = client.ReconnectPolicy{} })
 	done()

@@ -35,6 +35,9 @@ func newTermSource(e *env, n *notes, words *vocabulary) *termSource {
 	}{&keys{in: e.stdin}, s.out}, shellPrompt)
 	s.t.AutoCompleteCallback = s.complete
 	n.w = s
+	if n.status != nil {
+		n.status.w = s
+	}
 	return s
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/trace"
 )
 
@@ -42,9 +43,13 @@ capture.`,
 				return err
 			}
 			m := newWalkModel(cmd.Context(), nil)
+			status := e.statusLine()
+			defer status.clear()
+			status.step("reading %s", plural.Of(len(paths), "capture"))
 			if err := walk(cmd.Context(), captureSource{e, paths, side.side}, m, func(*trace.Row) error { return nil }); err != nil {
 				return err
 			}
+			status.clear()
 			list := m.Tools()
 			if by == "method" {
 				list = m.Methods()

@@ -83,6 +83,10 @@ func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb)
 	}
 	err = s.failure(err)
 	s.strayed(err)
+	if d.target.isStdio() {
+		s.notes.status.step("waiting for %s to exit", d.target.name)
+		defer s.notes.clear()
+	}
 	if closing := s.Close(); err == nil && closing != nil {
 		if f.verbose {
 			s.notes.linef("mcpwire: %v", closing)

@@ -17,6 +17,9 @@ type wireTrace struct {
 	// notifications before a result come before the result. Set it before connecting. params are
 	// valid until it returns.
 	heard func(method string, params []byte)
+	// sent is called for each request of this side, on the goroutine that sends it. It may be nil.
+	// Set it before connecting. params are valid until it returns.
+	sent func(method string, params []byte)
 
 	mu sync.Mutex
 	// open are this side's requests without an answer, by the text of their id.
@@ -86,6 +89,9 @@ func (w *wireTrace) message(dir jsonrpc.Direction, m *jsonrpc.Message, now time.
 	if dir == jsonrpc.Incoming && m.Kind == jsonrpc.KindNotification && w.heard != nil {
 		w.heard(string(m.Method), m.Params)
 		return
+	}
+	if dir == jsonrpc.Outgoing && m.Kind == jsonrpc.KindRequest && w.sent != nil {
+		w.sent(string(m.Method), m.Params)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -78,6 +78,8 @@ type plan struct {
 	soloStart time.Duration
 	// allGroups reports that all groups were added for a legacy revision.
 	allGroups bool
+	// finished counts the jobs that are done.
+	finished int
 	// silentCount counts the revisions without any response.
 	silentCount int
 }
@@ -175,7 +177,7 @@ func (r *run) runWave(ctx context.Context, wave []*job) error {
 	}
 	head := wave[0]
 	if !head.opensRevision {
-		r.opts.Progress(head.progressText())
+		r.noteProgress(head, len(wave))
 	}
 	head.stderr.release()
 	forEachJob(wave, func(j *job) { r.connect(ctx, j) })
@@ -344,10 +346,13 @@ func (r *run) runSteps(ctx context.Context, wave []*job) {
 	}
 	for i, j := range wave {
 		if ready[i] && (i > 0 || j.opensRevision) {
-			r.opts.Progress(j.progressText())
+			r.noteProgress(j, len(wave)-i)
 		}
 		j.stderr.release()
 		<-done[i]
+		if !j.rerun {
+			r.plan.finished++
+		}
 	}
 	wg.Wait()
 }
@@ -355,13 +360,16 @@ func (r *run) runSteps(ctx context.Context, wave []*job) {
 // ready reports whether a job has a connection for its steps.
 func (j *job) ready() bool { return j.driver != nil && (j.group.noHandshake || j.driver.negotiated) }
 
-// progressText returns the text for Options.Progress.
-func (j *job) progressText() string {
-	text := j.rev.String() + ": " + j.group.name
+// noteProgress reports that a job is the next step. left counts the jobs of its wave that are not
+// done.
+func (r *run) noteProgress(j *job, left int) {
+	p := &r.plan
+	step := Step{Text: j.rev.String() + ": " + j.group.name, Session: p.finished + 1, Sessions: p.finished + left + len(p.todo)}
 	if j.rerun {
-		text += ", again"
+		step.Text += ", again"
+		step.Session, step.Sessions = p.finished, p.finished+len(p.todo)
 	}
-	return text
+	r.opts.Progress(step)
 }
 
 // suspectRules are the rules with findings that concurrent processes may cause: these may wait for

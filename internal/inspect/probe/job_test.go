@@ -385,7 +385,7 @@ func TestShownInOrder(t *testing.T) {
 			time.AfterFunc(time.Second-time.Duration(n)*time.Millisecond, func() { _, _ = p.stderr.Write([]byte("up\n")) })
 			return flaw{start: time.Second}
 		}
-		y.reportOf(t, false, &Options{Stderr: writerFunc(say), Progress: func(what string) { say(what + "\n") }, Revisions: []mcp.Revision{rev20251125, rev20260728}})
+		y.reportOf(t, false, &Options{Stderr: writerFunc(say), Progress: func(s Step) { say(s.Text + "\n") }, Revisions: []mcp.Revision{rev20251125, rev20260728}})
 		return out.String()
 	}
 	synctest.Test(t, func(t *testing.T) {

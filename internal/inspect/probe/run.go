@@ -55,11 +55,25 @@ type Options struct {
 	// Baseline describes recent handshakes with the process. With it, several processes start at
 	// once; with nil, only one runs until the server has answered.
 	Baseline *Baseline
-	// Progress, if not nil, is called with a short text about the next activity, without text of
-	// the server. It must not block. It runs on the goroutine that called Run.
-	Progress func(string)
+	// Progress, if not nil, is called before each step. It must not block. It runs on the goroutine
+	// that called Run.
+	Progress func(Step)
 	// Client and Version are the client information of the probe. "" means mcpwire.
 	Client, Version string
+}
+
+// A Step is the next activity of a probe.
+type Step struct {
+	// Text describes the step, without text of the server.
+	Text string
+	// Session is the number of the session of a sequential probe, from 1. Sessions is the number of
+	// sessions that are known to be needed so far.
+	Session, Sessions int
+}
+
+// String describes the step and how many there are.
+func (s Step) String() string {
+	return fmt.Sprintf("session %d of %d, %s", s.Session, s.Sessions, s.Text)
 }
 
 // Baseline states that a server supports all revisions to probe.
@@ -156,7 +170,7 @@ func newRun(target *Target, opts *Options) *run {
 	o.Timeout, o.Connect = cmp.Or(o.Timeout, defaultTimeout), cmp.Or(o.Connect, defaultConnect)
 	o.Client, o.Version = cmp.Or(o.Client, "mcpwire"), cmp.Or(o.Version, "0")
 	if o.Progress == nil {
-		o.Progress = func(string) {}
+		o.Progress = func(Step) {}
 	}
 	if len(o.Revisions) == 0 {
 		o.Revisions = mcp.Revisions()
