@@ -3,8 +3,9 @@
 //
 // A filter is a list of terms, all of which must match:
 //
-//	tool:search                      a field has the value; case is ignored,
-//	                                 * is a wildcard
+//	tool:search                      a field contains the text; case is ignored
+//	tool:=search                     a field is the text
+//	tool:search*                     a field is the text, with * as a wildcard
 //	method:/^tools\//  /time.?out/i  a regular expression of a field or of the payload
 //	timeout "two words"              the text is in a payload; case is ignored
 //	dur>500ms  size>=1MB             took longer, is larger
@@ -22,7 +23,9 @@
 //
 // The fields are tool, target (a tool, a prompt, a URI), method, id, task,
 // dir (c2s, s2c), kind, status, server, session, side (of a bridge: downstream,
-// upstream), era, rev and finding. A term also matches rows inside the exchange:
+// upstream), era, rev and finding. A text matches whole values of id, dir, kind,
+// status, session, side and era, and of the severity of a finding, and parts of
+// other values. A term also matches rows inside the exchange:
 // method:elicitation/create finds the call during which the server sent the
 // request.
 //

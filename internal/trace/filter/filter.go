@@ -218,8 +218,14 @@ func joinNodes(list []node, sep string, grouped bool) string {
 	return "(" + strings.Join(parts, sep) + ")"
 }
 
-func (n not) text(bool) string         { return "-" + n.x.text(true) }
-func (f fieldTerm) text(bool) string   { return string(f.field) + ":" + f.value.String() }
+func (n not) text(bool) string { return "-" + n.x.text(true) }
+func (f fieldTerm) text(bool) string {
+	op := ":"
+	if v := f.value; v.re == nil && !v.glob && !v.part && (v.str == "" || matchesParts(f.field, v.str)) {
+		op = ":="
+	}
+	return string(f.field) + op + f.value.String()
+}
 func (c comparison) text(bool) string  { return c.name + c.op + c.source }
 func (n eventRange) text(bool) string  { return "n:" + n.source }
 func (p payloadTerm) text(bool) string { return p.source }
@@ -234,6 +240,8 @@ type pattern struct {
 	str string
 	// glob tells that * in str is a wildcard.
 	glob bool
+	// part tells that str matches values that contain it.
+	part bool
 }
 
 func (p pattern) match(value string) bool {
@@ -242,6 +250,8 @@ func (p pattern) match(value string) bool {
 		return p.re.MatchString(value)
 	case p.glob:
 		return matchGlob(p.str, strings.ToLower(value))
+	case p.part:
+		return strings.Contains(strings.ToLower(value), p.str)
 	}
 	return len(value) < 4*len(p.str)+4 && strings.ToLower(value) == p.str
 }

@@ -68,7 +68,25 @@ func TestMatch(t *testing.T) {
 		{"()", true},
 		{"tool:search", true},
 		{"tool:SEARCH", true},
-		{"tool:sear", false},
+		{"tool:sear", true},
+		{"tool:EAR", true},
+		{"tool:searches", false},
+		{"tool:=sear", false},
+		{"tool:=search", true},
+		{"tool:=SEARCH", true},
+		{`tool:="search"`, true},
+		{"tool:=sea*", false},
+		{`tool:"ear"`, true},
+		{`tool:""`, false},
+		{"method:call", true},
+		{"method:=call", false},
+		{"server:serv", true},
+		{"status:=iserror", true},
+		{"id:=7", true},
+		{"rev:2026", true},
+		{"finding:json", true},
+		{"finding:=json", false},
+		{"dur:=600ms", true},
 		{"tool:sea*", true},
 		{"tool:*rc*", true},
 		{"tool:*x*", false},
@@ -278,7 +296,7 @@ func TestNil(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		"tool:search -method:ping dur>500ms size>1MB", `has:_meta.traceparent "two \"words\"" /re\/x/i finding:*`, "n:12-20 | (a or -b)",
+		"tool:search -method:ping dur>500ms size>1MB", `tool:=search method:="a b" status:=ok server:=/x tool:=* finding:error tool:""`, `has:_meta.traceparent "two \"words\"" /re\/x/i finding:*`, "n:12-20 | (a or -b)",
 		`jq:(.a | test("x)\(1)")) # `, "--(a)", "jq:(.\n#)\n)", "a|b|c",
 	} {
 		f.Add(s)

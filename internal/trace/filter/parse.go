@@ -194,7 +194,10 @@ func (p *parser) fieldName() (name, op string) {
 		return "", ""
 	}
 	op = rest[n : n+1]
-	if op != ":" {
+	if op == ":" && strings.HasPrefix(rest[n+1:], "=") {
+		op = ":="
+	}
+	if op[0] != ':' {
 		if name != "dur" && name != "size" {
 			return "", ""
 		}
@@ -265,7 +268,7 @@ func (p *parser) addPayloadTerm(start int, s scan, source string) (node, error) 
 func (p *parser) namedTerm(start int, name, op string) (node, error) {
 	switch name {
 	case "dur", "size":
-		if op == ":" {
+		if op[0] == ':' {
 			op = "="
 		}
 		return p.comparisonTerm(name, op)
@@ -276,12 +279,13 @@ func (p *parser) namedTerm(start int, name, op string) (node, error) {
 	case "jq":
 		return p.jqTerm(start)
 	}
+	exact := op == ":="
 	f := Field(name)
 	if !slices.Contains(Fields(), f) {
 		return nil, p.errorAt(start, "unknown field %q: want one of %s, n, has, jq, dur> and size>. To search for the text itself, put it in quotes", name, fieldList())
 	}
 	at := p.pos
-	v, err := p.fieldPattern(f)
+	v, err := p.fieldPattern(f, exact)
 	if err != nil {
 		return nil, err
 	}
@@ -299,16 +303,17 @@ func fieldList() string {
 	return strings.Join(names, ", ")
 }
 
-// fieldPattern parses the value behind "field:".
-func (p *parser) fieldPattern(f Field) (pattern, error) {
+// fieldPattern parses the value behind "field:", or with exact behind "field:=".
+func (p *parser) fieldPattern(f Field, exact bool) (pattern, error) {
 	start := p.pos
 	if p.pos < len(p.src) {
-		switch p.src[p.pos] {
-		case '/':
+		switch {
+		case p.src[p.pos] == '/' && !exact:
 			return p.regex()
-		case '"':
+		case p.src[p.pos] == '"':
 			s, err := p.quoted()
-			return pattern{str: strings.ToLower(s)}, err
+			s = strings.ToLower(s)
+			return pattern{str: s, part: !exact && matchesParts(f, s)}, err
 		}
 	}
 	s := p.unquoted()
@@ -319,7 +324,22 @@ func (p *parser) fieldPattern(f Field) (pattern, error) {
 		return pattern{}, err
 	}
 	s = strings.ToLower(s)
-	return pattern{str: s, glob: strings.Contains(s, "*")}, nil
+	if !exact && strings.Contains(s, "*") {
+		return pattern{str: s, glob: true}, nil
+	}
+	return pattern{str: s, part: !exact && matchesParts(f, s)}, nil
+}
+
+// matchesParts reports whether a text matches values of a field that contain it. For other fields,
+// whose values are numbers or words of a list, it matches only equal values.
+func matchesParts(f Field, s string) bool {
+	switch f {
+	case Tool, Target, Method, Task, Server, Revision:
+		return s != ""
+	case Finding:
+		return s != "" && !slices.Contains([]string{"error", "warning", "info"}, s)
+	}
+	return false
 }
 
 // regex parses a regular expression between slashes. A backslash escapes a slash, and "i" behind
@@ -359,8 +379,8 @@ func (p *parser) regex() (pattern, error) {
 	return pattern{re: re, source: p.src[start:p.pos]}, nil
 }
 
-// fieldValues returns the values of an enumerated field, or nil.
-func fieldValues(f Field) []string {
+// Values returns the values of an enumerated field, or nil.
+func Values(f Field) []string {
 	switch f {
 	case Dir:
 		return []string{"c2s", "s2c"}
@@ -391,13 +411,13 @@ func example(f Field) string {
 	case Finding:
 		return "error"
 	}
-	return fieldValues(f)[0]
+	return Values(f)[0]
 }
 
 // checkValue returns an error text for a value that cannot match. A status can also be the number
 // of an error or of HTTP.
 func checkValue(f Field, v pattern) string {
-	list := fieldValues(f)
+	list := Values(f)
 	if v.re != nil || v.glob || list == nil || slices.Contains(list, v.str) {
 		return ""
 	}

@@ -336,7 +336,7 @@ func (t *theme) helpSigns() []line {
 func (t *theme) helpFilters() []line {
 	out := []line{{{t.head, "Filters"}}}
 	for _, f := range [][2]string{
-		{"tool:search", "also target method id task dir kind status server session era rev finding"},
+		{"tool:search", "contains, tool:=search is; also target method id task dir kind status server session era rev finding"},
 		{"status:error", "ok error iserror input_required task cancelled pending unanswered http, or a code"},
 		{"dur>500ms size>1MB", "took longer, is larger"},
 		{"words \"two words\"", "in payloads; /regular expression/ as well"},

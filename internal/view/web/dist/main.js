@@ -1846,7 +1846,7 @@ function listenKeys(actions2, inList) {
 
 // page/dialog-help.js
 var filterHelp = [
-  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for any text"],
+  ["tool:search", "a field contains the text, or with := is the text: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for any text"],
   ['timeout  "two words"', "a message contains the text"],
   ["method:/^tools\\//  /time.?out/i", "a regular expression"],
   ["dur>500ms  size>=1MB", "took longer, is larger"],
@@ -2193,7 +2193,7 @@ function headCell(d, t, c, by, caption) {
 function statCell(d, c, s, tools) {
   if (c.key === "hist") return h("td", {}, histogram(s.hist, s));
   if (c.key === "name") {
-    const field = (tools ? "tool:" : "method:") + quoted(s.name) + (s.srv ? " server:" + quoted(s.srv) : "");
+    const field = (tools ? "tool:=" : "method:=") + quoted(s.name) + (s.srv ? " server:=" + quoted(s.srv) : "");
     return h("th", { scope: "row" }, h("button", { type: "button", class: "link", on: { click: () => {
       d.close();
       toolsView.pick(field);

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { keyHelp } from "./keys.js";
 
 const filterHelp = [
-  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for any text"],
+  ["tool:search", "a field contains the text, or with := is the text: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, finding; * stands for any text"],
   ["timeout  \"two words\"", "a message contains the text"],
   ["method:/^tools\\//  /time.?out/i", "a regular expression"],
   ["dur>500ms  size>=1MB", "took longer, is larger"],

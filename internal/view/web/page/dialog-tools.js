@@ -91,7 +91,7 @@ function headCell(d, t, c, by, caption) {
 function statCell(d, c, s, tools) {
   if (c.key === "hist") return h("td", {}, histogram(s.hist, s));
   if (c.key === "name") {
-    const field = (tools ? "tool:" : "method:") + quoted(s.name) + (s.srv ? " server:" + quoted(s.srv) : "");
+    const field = (tools ? "tool:=" : "method:=") + quoted(s.name) + (s.srv ? " server:=" + quoted(s.srv) : "");
     return h("th", { scope: "row" }, h("button", { type: "button", class: "link", on: { click: () => {
       d.close();
       toolsView.pick(field);
