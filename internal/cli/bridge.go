@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
@@ -174,8 +175,9 @@ func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger)
 	if f.capture == "" && !f.recordIt {
 		return nil, nil
 	}
+	name := cmp.Or(f.name, upstream.name)
 	server := livesock.NewServer(nil)
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: upstream.name, URL: upstream.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &hooks.Writer[capture.Event]{Tee: server}}
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: name, URL: upstream.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &hooks.Writer[capture.Event]{Tee: server}}
 	var file *capture.File
 	var err error
 	if f.capture != "" {
@@ -183,7 +185,7 @@ func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger)
 	} else {
 		var dir string
 		if dir, err = captures.Dir(); err == nil {
-			file, err = captures.Create(dir, upstream.name, opts)
+			file, err = captures.Create(dir, name, opts)
 		}
 	}
 	if err != nil {
@@ -191,7 +193,7 @@ func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger)
 	}
 	log.Debug("recording", "file", file.Name())
 	rec := &tapRecording{file: file, writer: file.Writer}
-	if err := rec.show(server, upstream.name, "bridge"); err != nil {
+	if err := rec.show(server, name, "bridge"); err != nil {
 		log.Debug("watching is not possible", "error", err)
 	}
 	return rec, nil

@@ -39,6 +39,7 @@ type bridgeFlags struct {
 	maxFrame        int
 	capture, redact string
 	recordIt        bool
+	name            string
 	json            bool
 }
 
@@ -89,6 +90,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.DurationVar(&f.drain, "drain-timeout", 10*time.Second, "grace period for requests in flight when the bridge is stopped or its input ends; requests that take longer get an error, and the exit status is 1")
 	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M (default 64M, from clients over HTTP 4M)", f.setMaxFrame)
 	all.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, which must not exist, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
+	all.StringVar(&f.name, "name", "", "with --record or --capture, `NAME` of the server in the capture (default that of the package, module, image, program or host)")
 	all.BoolVar(&f.recordIt, "record", false, "record both sides to the captures folder (mcpwire captures)")
 	all.StringVar(&f.redact, "redact", "default", "what to redact in the capture: `WHAT` is default, or off for nothing")
 	all.BoolVar(&f.json, "log-json", false, "log in JSON, one object per line")
@@ -170,6 +172,8 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 		return usagef("bridge: --sessions %s: want per-client or shared", safeLine(f.sessions))
 	case f.redact != "default" && f.redact != "off":
 		return usagef("bridge: invalid value %q for flag --redact: want default or off", f.redact)
+	case f.name != "" && f.capture == "" && !f.recordIt:
+		return usagef("bridge: --name needs --record or --capture")
 	case f.capture != "" && f.recordIt:
 		return usagef("bridge: --capture and --record exclude each other")
 	case f.capture == "-":

@@ -33,7 +33,7 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *upstreamTarget {
 	show := newTailWriter(e.stderr)
 	base := stdio.Command(t.command[0], t.command[1:]...)
 	base.Dir, base.Env, base.Framing, base.MaxFrame = t.dir, t.env, f.target.framing, f.maxFrame
-	return &upstreamTarget{name: t.name, process: true, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+	return &upstreamTarget{name: t.captureName(), process: true, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		cmd.Stderr = io.MultiWriter(show, stderr)
 		p, err := cmd.Start(ctx)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,7 +74,7 @@ type tapFlags struct {
 }
 
 func (f *tapFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.name, "name", "", "`NAME` of the server in the capture (default the command's name)")
+	fs.StringVar(&f.name, "name", "", "`NAME` of the server in the capture (default that of the package, module, image or program that the command starts)")
 	fs.StringVarP(&f.output, "output", "o", "", "record to `FILE`, which must not exist; compressed if it ends in .gz or .zst")
 	fs.BoolVar(&f.noRecord, "no-record", false, "record nothing")
 	fs.BoolVar(&f.check, "check", false, "check the traffic against the rules, and print findings on stderr")
@@ -158,7 +157,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	}
 	name := f.name
 	if name == "" {
-		name = strings.TrimSuffix(filepath.Base(command[0]), ".exe")
+		name = serverName(command)
 	}
 	logf := f.notes(e)
 	rec, err := f.record(e, capture.TransportStdio, name, "", liveRestart(restart), logf)

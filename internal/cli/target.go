@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,6 +21,8 @@ asks once before it uses a server from a project's own file, such as
 type targetSpec struct {
 	// name is for messages. It contains no secrets.
 	name string
+	// server is the name in captures. It is name if empty.
+	server string
 	// command is that of a stdio server, the program first. It is nil for HTTP.
 	command []string
 	// dir is the working directory. "" is the current one.
@@ -64,7 +67,7 @@ func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest 
 		if len(command) == 0 || command[0] == "" {
 			return t, nil, usagef("%s: no command after -- (such as: mcpwire %[1]s -- node server.js)", cmd.Name())
 		}
-		return targetSpec{name: commandName(command), command: command}, args[:dash], nil
+		return targetSpec{name: commandName(command), server: serverName(command), command: command}, args[:dash], nil
 	case len(args) == 0 || args[0] == "":
 		return t, nil, usagef("%s: missing the server: give a URL, a name from a host's configuration, or -- and a command (mcpwire %[1]s --help)", cmd.Name())
 	case isURL(args[0]):
@@ -76,14 +79,20 @@ func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest 
 }
 
 // commandName shows a command without possible secrets: the program, and its first argument unless
-// that is an option. An argument after an option may be its value.
+// that is an option. An argument after an option may be its value, unless the program is known to
+// start a server (see serverName).
 func commandName(command []string) string {
 	name := safeLine(command[0])
-	if len(command) > 1 && !strings.HasPrefix(command[1], "-") {
+	if server := serverName(command); len(command) > 1 && !strings.HasPrefix(command[1], "-") {
 		return name + " " + clipLine(command[1], 60)
+	} else if server != programName(command[0]) {
+		return server
 	}
 	return name
 }
+
+// captureName returns the name of the server in captures.
+func (t *targetSpec) captureName() string { return cmp.Or(t.server, t.name) }
 
 func isURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
