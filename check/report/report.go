@@ -186,6 +186,11 @@ func related(f *check.Finding) string {
 type TextOptions struct {
 	// Color enables terminal escape sequences.
 	Color bool
+	// Least is the lowest severity of the findings that Text writes. It only counts others. The
+	// zero value writes all.
+	Least check.Severity
+	// More says how to see the others, such as "--verbose shows them".
+	More string
 }
 
 func (o *TextOptions) paint(style, s string) string {
@@ -202,12 +207,25 @@ func (o *TextOptions) severity(s check.Severity) string {
 // maxPerGroup limits the findings of a rule in text. Other formats contain all of them.
 const maxPerGroup = 20
 
-// Text writes a report for people, by rule, the worst first, with locations and fixes. opts
-// may be nil. It returns errors of w.
+// Text writes a report for people: the counts and a table of the rules, and then the findings by
+// rule, the worst first, with locations and fixes. opts may be nil. It returns errors of w.
 func Text(w io.Writer, r *Report, opts *TextOptions) error {
 	b := bufio.NewWriter(w)
 	several := len(r.Sources) > 1
-	for _, g := range r.groups() {
+	groups := r.groups()
+	hidden := 0
+	if opts != nil {
+		groups = slices.DeleteFunc(groups, func(g group) bool {
+			drop := g.rule.Severity < opts.Least
+			if drop {
+				hidden += len(g.results)
+			}
+			return drop
+		})
+	}
+	writeSummary(b, r, groups, hidden, opts)
+	for _, g := range groups {
+		b.WriteByte('\n')
 		b.WriteString(opts.severity(g.rule.Severity) + " " + opts.paint("1", g.rule.ID) + ": " + g.rule.Title + "\n")
 		for i, f := range g.results {
 			if i == maxPerGroup {
@@ -227,16 +245,37 @@ func Text(w io.Writer, r *Report, opts *TextOptions) error {
 		if sdk := g.sdk(); sdk != "" {
 			b.WriteString("  " + opts.paint("2", "The "+sdk+" does this in all servers built with it; it is not this server's code.") + "\n")
 		}
-		b.WriteString("  " + opts.paint("32", "fix:") + " " + g.rule.Fix + "\n  " + opts.paint("2", g.rule.URL) + "\n\n")
+		b.WriteString("  " + opts.paint("32", "fix:") + " " + g.rule.Fix + "\n  " + opts.paint("2", g.rule.URL) + "\n")
 	}
-	errors, warnings, infos := r.Count()
-	seen := plural.Of(int(r.Events), "event")
-	if len(r.Results) == 0 {
-		b.WriteString("nothing found in " + seen + "\n")
-		return b.Flush()
-	}
-	b.WriteString(plural.Of(errors, "error") + ", " + plural.Of(warnings, "warning") + ", " + plural.Of(infos, "info") + " in " + seen + "\n")
 	return b.Flush()
+}
+
+// writeSummary writes the counts, and if there are several groups, a line for each. hidden counts
+// the results that are not in groups.
+func writeSummary(b *bufio.Writer, r *Report, groups []group, hidden int, opts *TextOptions) {
+	errors, warnings, infos := r.Count()
+	seen := " in " + plural.Of(int(r.Events), "event")
+	if len(r.Results) == 0 {
+		b.WriteString("nothing found" + seen + "\n")
+		return
+	}
+	b.WriteString(opts.paint("1", plural.Of(errors, "error")+", "+plural.Of(warnings, "warning")+", "+plural.Of(infos, "info")) + seen)
+	if hidden > 0 && opts.More != "" {
+		b.WriteString(" (" + opts.More + ")")
+	}
+	b.WriteByte('\n')
+	if len(groups) < 2 {
+		return
+	}
+	width := 0
+	for _, g := range groups {
+		width = max(width, len(g.rule.ID))
+	}
+	for _, g := range groups {
+		count := strconv.Itoa(len(g.results))
+		b.WriteString("  " + opts.severity(g.rule.Severity) + strings.Repeat(" ", len("warning")-len(g.rule.Severity.String())) +
+			strings.Repeat(" ", max(1, 5-len(count))) + count + "  " + g.rule.ID + strings.Repeat(" ", width-len(g.rule.ID)) + "  " + g.rule.Title + "\n")
+	}
 }
 
 // Explain writes the full description of a rule. opts may be nil. It returns errors of w.

@@ -52,13 +52,13 @@ func TestText(t *testing.T) {
 	if err := report.Text(&b, reportOf(t, "jsonrpc/unknown-id"), nil); err != nil {
 		t.Fatal(err)
 	}
-	want := `error jsonrpc/unknown-id: A response matches no request
+	want := `1 error, 0 warnings, 0 infos in 5 events
+
+error jsonrpc/unknown-id: A response matches no request
   event 5, to the client, id "1", 2025-11-25, /id
     no request has the id "1"; the pending request has 1, which is a different id
   fix: Copy the id of the request, byte for byte.
   https://modelcontextprotocol.io/specification/2025-11-25/basic
-
-1 error, 0 warnings, 0 infos in 5 events
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
@@ -67,8 +67,49 @@ func TestText(t *testing.T) {
 	if err := report.Text(&b, reportOf(t, "jsonrpc/unknown-id"), &report.TextOptions{Color: true}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(b.String(), "\x1b[31merror\x1b[0m \x1b[1mjsonrpc/unknown-id\x1b[0m: ") {
+	if !strings.Contains(b.String(), "\n\x1b[31merror\x1b[0m \x1b[1mjsonrpc/unknown-id\x1b[0m: ") {
 		t.Errorf("in color: %q", b.String())
+	}
+}
+
+// TestTextSummary: a table of the rules comes before the findings, without those that are not shown.
+func TestTextSummary(t *testing.T) {
+	r := reportOf(t, "jsonrpc/unknown-id")
+	for i, severity := range []check.Severity{check.Warning, check.Info, check.Info} {
+		rule := *r.Results[0].Rule
+		rule.ID, rule.Severity, rule.Title = []string{"a/b", "c/d", "c/e"}[i], severity, "Something else"
+		one := r.Results[0]
+		one.Rule = &rule
+		r.Results = append(r.Results, one, one)
+	}
+	for _, tt := range []struct {
+		opts *report.TextOptions
+		want string
+	}{
+		{nil, `1 error, 2 warnings, 4 infos in 5 events
+  error      1  jsonrpc/unknown-id  A response matches no request
+  warning    2  a/b                 Something else
+  info       2  c/d                 Something else
+  info       2  c/e                 Something else
+
+`},
+		{&report.TextOptions{Least: check.Warning, More: "-v shows them"}, `1 error, 2 warnings, 4 infos in 5 events (-v shows them)
+  error      1  jsonrpc/unknown-id  A response matches no request
+  warning    2  a/b                 Something else
+
+`},
+		{&report.TextOptions{Least: check.Error, More: "-v shows them"}, "1 error, 2 warnings, 4 infos in 5 events (-v shows them)\n\nerror jsonrpc/unknown-id: "},
+	} {
+		var b bytes.Buffer
+		if err := report.Text(&b, r, tt.opts); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(b.String(), tt.want) {
+			t.Errorf("%+v: got:\n%s\nwant the beginning:\n%s", tt.opts, b.String(), tt.want)
+		}
+		if tt.opts != nil && strings.Contains(b.String(), "c/d") {
+			t.Errorf("%+v: infos are shown:\n%s", tt.opts, b.String())
+		}
 	}
 }
 

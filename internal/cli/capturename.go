@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,16 +23,25 @@ const (
 )
 
 // captureArgs returns the files that arguments name: paths, servers or files in the captures
-// folder, or "-" for standard input. Without arguments it returns the newest capture there. It
-// prints to standard error which capture it chose for a name.
+// folder, or "-" for standard input. Without arguments it returns the newest captures there, the
+// oldest of them first. It prints to standard error which captures it chose.
 func captureArgs(e *env, command string, args []string) ([]string, error) {
 	if len(args) == 0 {
-		newest, err := newestCapture()
+		newest, err := newestCaptures()
 		if err != nil {
 			return nil, fail(exitUnexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
 		}
-		fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", trace.Escape(newest.Path))
-		return []string{newest.Path}, nil
+		var paths, names []string
+		for _, c := range slices.Backward(newest) {
+			paths = append(paths, c.Path)
+			names = append(names, clipLine(cmp.Or(c.Name, filepath.Base(c.Path)), 100))
+		}
+		if len(newest) == 1 {
+			fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", trace.Escape(paths[0]))
+		} else {
+			fmt.Fprintf(e.stderr, "reading the newest %d captures, of the same time: %s (mcpwire captures lists them)\n", len(paths), strings.Join(names, ", "))
+		}
+		return paths, nil
 	}
 	var paths []string
 	for _, a := range args {
@@ -43,10 +54,30 @@ func captureArgs(e *env, command string, args []string) ([]string, error) {
 	return paths, nil
 }
 
-func newestCapture() (captures.Info, error) {
+// oneCaptureArg is like captureArgs for commands that take one capture.
+func oneCaptureArg(e *env, command string, args []string) (string, error) {
+	if len(args) == 0 {
+		newest, err := newestCaptures()
+		if err == nil && len(newest) > 1 {
+			var names []string
+			for _, c := range newest {
+				stem, _, _ := strings.Cut(filepath.Base(c.Path), capture.Suffix)
+				names = append(names, safeLine(stem))
+			}
+			return "", usageHintf("name one: "+strings.Join(names, ", "), "%s: it reads one capture, and the newest are %d of the same time", command, len(newest))
+		}
+	}
+	paths, err := captureArgs(e, command, args)
+	if err != nil {
+		return "", err
+	}
+	return paths[0], nil
+}
+
+func newestCaptures() ([]captures.Info, error) {
 	dir, err := captures.Dir()
 	if err != nil {
-		return captures.Info{}, err
+		return nil, err
 	}
 	return captures.Newest(dir)
 }
@@ -124,7 +155,7 @@ func captureThere(args []string) bool {
 	var err error
 	switch {
 	case len(args) == 0:
-		_, err = newestCapture()
+		_, err = newestCaptures()
 	case isCapturePath(args[0]):
 		_, err = os.Stat(args[0])
 		return !errors.Is(err, os.ErrNotExist)

@@ -26,7 +26,8 @@ the server or of the file instead of the path. MCPWIRE_HOME changes the folder's
 location. On Windows, choose one that others cannot read, because the files have
 no permissions of their own.
 
-mcpwire never removes captures on its own. Use prune to remove them.`,
+mcpwire removes no captures on its own, except that it keeps only the newest five
+of the probes of mcpwire check. Use prune to remove others.`,
 		Example: `  mcpwire captures
   mcpwire captures --json | jq -r '.[0].path'
   mcpwire captures prune --older 30d --max-bytes 1G

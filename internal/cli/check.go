@@ -56,9 +56,9 @@ func newCheckCommand(e *env) *cobra.Command {
 rules for traffic on the wire, in the revision in force, and rules from
 experience. Each finding gives its location, the requirement, a fix and a
 reference. If missing events or redacted values make a result uncertain, it is
-not a finding. The default is the newest capture; - is standard input. If a NAME
-has a capture, check reads the capture. live:NAME is always the server itself,
-and capture:NAME never is.
+not a finding. The default is the newest capture, with all others of the
+same time; - is standard input. If a NAME has a capture, check reads the
+capture. live:NAME is always the server itself, and capture:NAME never is.
 
 Given a server (a URL, a name from a host's configuration, or a command after
 --), check sends valid and invalid requests itself, in all revisions or in that
@@ -68,6 +68,12 @@ processes run at a time, or one if they disturb each other.
 
 Rules have ids: --list lists them, and --explain describes one, with examples.
 In --only and --disable, GROUP/* selects all rules of a group.
+
+Infos are counted, and shown with --verbose, --only or --fail-on info, and in
+other formats than text.
+
+mcpwire keeps the traffic of the newest five checks of servers, so that
+mcpwire show probe -n EVENT can show what a finding in text is about.
 
 The exit status is 6 if there are findings of the --fail-on severity or worse.`,
 		Example: `  mcpwire check
@@ -88,6 +94,7 @@ The exit status is 6 if there are findings of the --fail-on severity or worse.`,
 	fs.StringSliceVar(&f.only, "only", nil, "check only these `RULES`")
 	fs.StringSliceVar(&f.disable, "disable", nil, "skip these `RULES`")
 	f.server.register(fs)
+	fs.Lookup("verbose").Usage = "show infos, too, and of a server its standard error and each step"
 	f.side.register(c, "")
 	completeFlag(c, "format", checkFormats)
 	completeFlag(c, "fail-on", checkFailures)
@@ -302,5 +309,9 @@ func (f *checkFlags) write(w io.Writer, e *env, r *report.Report) error {
 	case formatGitHub:
 		return report.GitHub(w, r)
 	}
-	return report.Text(w, r, checkColors(e))
+	opts := checkColors(e)
+	if !f.server.target.verbose && f.only == nil && f.failOn != check.Info.String() {
+		opts.Least, opts.More = check.Warning, "--verbose shows the infos"
+	}
+	return report.Text(w, r, opts)
 }

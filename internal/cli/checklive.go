@@ -139,12 +139,13 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 		opts.Progress = func(step probe.Step) { fmt.Fprintf(e.stderr, "mcpwire: %s\n", step.Text) }
 		opts.Stderr = newTailWriter(e.stderr)
 	}
-	rec, err := f.server.record(d)
+	rec, kept, err := f.server.record(d, f.format == formatText)
 	if err != nil {
 		return err
 	}
 	if rec != nil {
 		opts.Capture = rec.Writer
+		defer rec.Close()
 	}
 	status.step("starting %s", d.target.name)
 	report, err := probe.Run(ctx, d.probeTarget(), opts)
@@ -166,29 +167,42 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 		return d.probeFailure(err)
 	}
 	printed := f.finish(e, run)
+	if kept && len(run.report.Results) > 0 {
+		first := run.report.Results[0]
+		fmt.Fprintf(e.stderr, "mcpwire show %s -n %d shows the exchange of an event, mcpwire show %[1]s all of them\n", captures.ProbeName, first.Event)
+	}
 	if err != nil {
 		return d.probeFailure(err)
 	}
 	return printed
 }
 
-// record creates the file of --output. It returns nil without --output.
-func (f *liveFlags) record(d *dialer) (*capture.File, error) {
+// record creates the file of --output. Without --output, it creates the capture of a probe in the
+// user's folder if keep is set, and reports whether it did. Without both it returns nil.
+func (f *liveFlags) record(d *dialer, keep bool) (rec *capture.File, kept bool, err error) {
 	if f.redact != "default" && f.redact != "off" {
-		return nil, usagef("check: --redact %s: want default or off", safeLine(f.redact))
+		return nil, false, usagef("check: --redact %s: want default or off", safeLine(f.redact))
 	}
-	if f.output == "" {
-		return nil, nil
+	if f.output == "" && !keep {
+		return nil, false, nil
 	}
 	transport := capture.TransportHTTP
 	if d.target.isStdio() {
 		transport = capture.TransportStdio
 	}
-	rec, err := capture.Create(f.output, &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.name, URL: d.target.url, Redact: redaction(f.redact)})
-	if err != nil {
-		return nil, fail(exitUnexpected, "capture", "--output needs a file that does not exist yet", err)
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.captureName(), URL: d.target.url, Redact: redaction(f.redact)}
+	if f.output == "" {
+		dir, err := captures.Dir()
+		if err == nil {
+			rec, err = captures.CreateProbe(dir, Version, opts)
+		}
+		// A probe does not need its capture.
+		return rec, err == nil, nil
 	}
-	return rec, nil
+	if rec, err = capture.Create(f.output, opts); err != nil {
+		return nil, false, fail(exitUnexpected, "capture", "--output needs a file that does not exist yet", err)
+	}
+	return rec, false, nil
 }
 
 // probeFailure converts an error of a probe to the error that the command returns.

@@ -32,10 +32,10 @@ const exportLong = `Convert captures to the formats of other tools. --to selects
   text     a line for each event, for people, mail and issues
 
 FILE is a capture, NAME is a server that has one (mcpwire captures lists them),
-and - is standard input. The default is the newest capture. Values that look
-like secrets are redacted, even if the capture contains them; --redact off keeps
-them. What the format cannot represent is omitted, and counted on standard
-error.`
+and - is standard input. The default is the newest capture, with all others of
+the same time. Values that look like secrets are redacted, even if the capture
+contains them; --redact off keeps them. What the format cannot represent is
+omitted, and counted on standard error.`
 
 const exportExample = `  mcpwire export files --to pcapng -o files.pcapng && wireshark files.pcapng
   mcpwire export a.mcpcap.ndjson --to har --filter 'tool:search' -o search.har

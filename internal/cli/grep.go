@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 
 func newGrepCommand(e *env) *cobra.Command {
 	var files, count, asJSON bool
+	var window windowFlags
 	var side sideFlag
 	c := &cobra.Command{
 		Use:   "grep FILTER [FILE|NAME...] [-l|-c|--json]",
@@ -19,7 +21,7 @@ func newGrepCommand(e *env) *cobra.Command {
 		Long: `Print the exchanges that match a filter, as mcpwire show does, capture by
 capture. A filter consists of words to find in payloads, and of terms such as
 tool:search, status:error or dur>1s; see mcpwire show --help. The default is the
-newest capture.
+newest capture, with all others of the same time.
 
 The exit status is 0 if there is a match, 1 if there is none, and 2 if a capture
 does not exist or cannot be read.`,
@@ -35,10 +37,14 @@ does not exist or cannot be read.`,
 			if files && count || asJSON && (files || count) {
 				return usagef("grep: -l, -c and --json exclude each other")
 			}
-			return captureError(runGrep(cmd, e, args, side.side, files, count, asJSON))
+			if window.given() && (files || count) {
+				return usagef("grep: --since and --last cannot be combined with -l and -c")
+			}
+			return captureError(runGrep(cmd, e, args, side.side, &window, files, count, asJSON))
 		},
 	}
 	side.register(c, "")
+	window.register(c.Flags())
 	c.Flags().BoolVarP(&files, "files", "l", false, "print only the names of the files with a match")
 	c.Flags().BoolVarP(&count, "count", "c", false, "print only the number of matching exchanges per file")
 	c.Flags().BoolVar(&asJSON, "json", false, "print an object for each exchange")
@@ -54,7 +60,11 @@ func captureError(err error) error {
 	return err
 }
 
-func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, files, count, asJSON bool) error {
+func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, flags *windowFlags, files, count, asJSON bool) error {
+	window, err := flags.parse("grep", time.Now())
+	if err != nil {
+		return err
+	}
 	f, err := parseFilter("grep", args[0])
 	if err != nil {
 		return err
@@ -66,7 +76,7 @@ func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, files
 	found := false
 	for _, path := range paths {
 		l := newLister(e, f)
-		l.json = asJSON
+		l.json, l.window = asJSON, window
 		safe := trace.Escape(path)
 		if len(paths) > 1 && !asJSON {
 			l.prefix = safe + ": "

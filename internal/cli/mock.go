@@ -206,11 +206,11 @@ func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	paths, err := captureArgs(e, "mock", args)
+	path, err := oneCaptureArg(e, "mock", args)
 	if err != nil {
 		return err
 	}
-	recording, err := f.read(cmd.Context(), e, paths[0], log)
+	recording, err := f.read(cmd.Context(), e, path, log)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"slices"
+	"time"
+
 	"github.com/spf13/cobra"
 
+	"mcpwire/internal/trace/captures"
 	"mcpwire/internal/trace/filter"
 )
 
@@ -10,6 +14,8 @@ type showFlags struct {
 	side                      sideFlag
 	filter, number            string
 	raw, json, follow, frames bool
+	children                  bool
+	window                    windowFlags
 	parsed                    *filter.Filter
 	from, to                  uint64
 }
@@ -25,20 +31,25 @@ rounds, polls of a task. Output of the process, its start and its exit are in
 the same timeline. Several captures form one timeline.
 
 FILE is a capture, NAME is a server that has one (mcpwire captures lists them),
-and - is standard input. The default is the newest capture; --follow waits for
-one. The first column is the number of the event in the capture. -n shows
+and - is standard input. The default is the newest capture, with all others of
+the same time; --follow waits for one. The first column is the number of the event in the capture. -n shows
 everything about the exchange of an event: request, response, headers, times.
 
-Filters:  tool:search  method:/^tools/  status:error  -method:ping  dur>500ms
-          size>1MB  kind:stderr  has:_meta.traceparent  finding:RULE  n:12-20
-          jq:(.result.isError)  words "in payloads"  a | b  (a b)
+Three and more progress notifications in a row are one line; --children prints
+all of them.
+
+Filters:  tool:search (contains)  tool:=search (is)  method:/^tools/
+          status:error  -method:ping  dur>500ms  size>1MB  kind:stderr
+          finding:RULE  n:12-20  has:_meta.traceparent  jq:(.result.isError)
+          words "in payloads"  a | b  (a b)
 Statuses: ok, error, iserror, input_required, task, cancelled, pending,
           unanswered, http, or a code such as -32602 or 401.`,
 		Example: `  mcpwire show
   mcpwire show fs --filter 'tool:search dur>500ms -status:ok'
   mcpwire show session.mcpcap.ndjson.gz -n 12
   mcpwire show fs -n 12 --json | jq .result
-  mcpwire show fs --follow`,
+  mcpwire show fs --follow
+  mcpwire show --since 10m --last 20`,
 		ValidArgsFunction: completeCaptures,
 		RunE:              func(cmd *cobra.Command, args []string) error { return runShow(cmd, e, &f, args) },
 	}
@@ -48,6 +59,8 @@ Statuses: ok, error, iserror, input_required, task, cancelled, pending,
 	c.Flags().BoolVar(&f.raw, "raw", false, "print the exact bytes of the payloads, each followed by a line break")
 	c.Flags().BoolVar(&f.json, "json", false, "print an object for each exchange; with -n, the messages themselves")
 	c.Flags().BoolVar(&f.frames, "frames", false, "print a line for each event instead")
+	c.Flags().BoolVar(&f.children, "children", false, "print each progress notification; three and more in a row are otherwise one line")
+	f.window.register(c.Flags())
 	c.Flags().BoolVar(&f.follow, "follow", false, "keep reading while the capture is being written")
 	return c
 }
@@ -63,10 +76,14 @@ func (f *showFlags) check(s captureSource) error {
 	switch {
 	case modes > 1:
 		return usagef("show: --raw, --json and --frames exclude each other")
+	case f.window.given() && (f.number != "" || f.raw || f.frames):
+		return usagef("show: --since and --last cannot be combined with -n, --raw and --frames")
+	case f.follow && f.window.last > 0:
+		return usagef("show: --last cannot be combined with --follow")
 	case f.follow && (f.number != "" || f.raw || f.frames):
 		return usagef("show: --follow can only be combined with --filter and --json")
-	case f.follow && len(s.paths) != 1:
-		return usagef("show: --follow reads one capture; mcpwire watch shows several")
+	case f.follow && len(s.paths) > 1 && s.stdin():
+		return usagef("show: --follow follows either files or standard input")
 	case twice && s.stdin():
 		return usagef("show: -n, --raw and --frames with a filter read the input twice, and standard input can only be read once: give a file")
 	}
@@ -83,6 +100,10 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 		if f.from, f.to, ok = filter.ParseRange(f.number); !ok {
 			return usagef("show: -n needs a number, or a range such as 12-20 or 12-, not %q", f.number)
 		}
+	}
+	window, err := f.window.parse("show", time.Now())
+	if err != nil {
+		return err
 	}
 	find := captureArgs
 	if f.follow {
@@ -104,15 +125,44 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 		return showEvents(ctx, s, f)
 	case f.follow:
 		l := newLister(e, f.parsed)
-		l.json, l.live = f.json, true
-		if err := l.run(ctx, s.follow(ctx), func() bool { return ctx.Err() == nil }); err != nil {
+		l.json, l.live, l.server = f.json, true, len(paths) > 1
+		l.window = window
+		var discover func() []string
+		if len(args) == 0 {
+			discover = func() []string {
+				found := newCaptures(paths)
+				paths = append(paths, found...)
+				l.server = len(paths) > 1
+				return found
+			}
+		}
+		if err := l.run(ctx, s.follow(ctx, discover), func() bool { return ctx.Err() == nil }); err != nil {
 			return err
 		}
 		return ctx.Err()
 	}
 	l := newLister(e, f.parsed)
-	l.json, l.server = f.json, len(paths) > 1
-	return l.run(ctx, s.events(ctx), func() bool { return true })
+	l.json, l.server, l.children, l.window = f.json, len(paths) > 1, f.children, window
+	if err := l.run(ctx, s.events(ctx), func() bool { return true }); err != nil {
+		return err
+	}
+	l.noMatch(e)
+	return nil
+}
+
+// newCaptures returns the captures that are being written, except the known ones.
+func newCaptures(known []string) []string {
+	newest, err := newestCaptures()
+	if err != nil {
+		return nil // the folder may be readable again later
+	}
+	var paths []string
+	for _, c := range newest {
+		if c.State == captures.Writing && !slices.Contains(known, c.Path) {
+			paths = append(paths, c.Path)
+		}
+	}
+	return paths
 }
 
 // parseFilter parses a filter. An empty text is nil.

@@ -170,7 +170,7 @@ func TestFollow(t *testing.T) {
 			e := &env{stdout: &out}
 			l := newLister(e, nil)
 			l.live = true
-			done <- l.run(ctx, captureSource{e, []string{path}, ""}.follow(ctx), func() bool { return ctx.Err() == nil })
+			done <- l.run(ctx, captureSource{e, []string{path}, ""}.follow(ctx, nil), func() bool { return ctx.Err() == nil })
 		}()
 		<-time.After(time.Second) // of the bubble
 		if got := out.String(); !strings.Contains(got, "called search: 3 contents") || strings.Contains(got, "order") {

@@ -40,6 +40,8 @@ type picker struct {
 	// rows are the exchanges shown in full, by capture and first event.
 	rows  map[string]map[uint64]*trace.Row
 	count int
+	// seen is the number of exchanges looked at.
+	seen int
 	// last is the last event of the captures to read. Zero means the end of the captures.
 	last uint64
 }
@@ -55,9 +57,9 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 		return p, nil
 	}
 	m := newWalkModel(ctx, f.parsed)
-	seen, last, mayStop := 0, uint64(0), f.number != ""
+	last, mayStop := uint64(0), f.number != ""
 	err := walk(ctx, s, m, func(r *trace.Row) error {
-		if seen++; mayStop && r.N > f.to && seen%settleInterval == 0 && m.Settled(f.to) {
+		if p.seen++; mayStop && r.N > f.to && p.seen%settleInterval == 0 && m.Settled(f.to) {
 			if mayStop = s.hasOneHead(); mayStop {
 				p.last = last
 				return errEnough
@@ -105,7 +107,8 @@ func showEvents(ctx context.Context, s captureSource, f *showFlags) error {
 		return err
 	}
 	l := newLister(s.e, f.parsed)
-	l.server = len(s.paths) > 1
+	l.server, l.seen, l.count = len(s.paths) > 1, p.seen, p.count
+	l.noMatch(s.e)
 	v := &eventPrinter{lister: l, flags: f, picker: p}
 	if file, ok := s.e.stdout.(*os.File); ok {
 		v.terminal = isTerminal(file)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
 )
@@ -30,8 +31,14 @@ type lister struct {
 	// server prints the server of each row.
 	server bool
 	began  time.Time
-	// count is the number of rows printed.
-	count int
+	// children prints all rows inside an exchange. Otherwise runs of progress are one line.
+	children bool
+	// window limits the rows that are printed, in addition to the filter.
+	window window
+	// seen and count are the numbers of rows seen and printed.
+	seen, count int
+	// recent holds the rows to print at the end, if window.last is set.
+	recent []*trace.Row
 
 	// queue holds the rows that are not printed yet, the oldest first.
 	queue []*trace.Row
@@ -69,6 +76,11 @@ func (l *lister) run(ctx context.Context, events iter.Seq2[*capture.Event, error
 		_ = l.changes(m.Finish())
 	}
 	err := l.flush(nil)
+	for _, r := range l.recent {
+		if err == nil {
+			err = l.emit(r)
+		}
+	}
 	if ferr := l.w.Flush(); err == nil {
 		err = ferr
 	}
@@ -150,11 +162,31 @@ func (l *lister) flush(last *trace.Row) error {
 	return nil
 }
 
-// print prints a row and its children, if the filter matches.
+// noMatch says on standard error that no row was printed, if a filter is the reason.
+func (l *lister) noMatch(e *env) {
+	if l.count == 0 && (l.filter != nil || !l.window.since.IsZero()) {
+		fmt.Fprintf(e.stderr, "0 of %s match\n", plural.Of(l.seen, "row"))
+	}
+}
+
+// print prints a row and its children, if the filter and the window match.
 func (l *lister) print(r *trace.Row) error {
-	if r.Mark = markTaken; !l.filter.MatchScanned(r, r.Hits) {
+	l.seen++
+	if r.Mark = markTaken; !l.filter.MatchScanned(r, r.Hits) || r.At.Before(l.window.since) {
 		return nil
 	}
+	if n := l.window.last; n > 0 {
+		if l.recent = append(l.recent, r); len(l.recent) > n {
+			l.recent[0] = nil
+			l.recent = l.recent[1:]
+		}
+		return nil
+	}
+	return l.emit(r)
+}
+
+// emit prints a row and its children.
+func (l *lister) emit(r *trace.Row) error {
 	r.Mark = markPrinted
 	l.count++
 	if l.json {
@@ -176,7 +208,15 @@ func (l *lister) lines(r *trace.Row, depth int) error {
 			return err
 		}
 	}
-	for _, c := range r.Children {
+	for i := 0; i < len(r.Children); i++ {
+		c := r.Children[i]
+		if n := progressRun(r.Children[i:]); n >= minRun && !l.children {
+			if err := l.progress(r.Children[i:i+n], depth+1); err != nil {
+				return err
+			}
+			i += n - 1
+			continue
+		}
 		if c.Mark = markPrinted; c.Kind == trace.Request && !c.Done {
 			c.Mark = 0 // it is printed when done
 		}
@@ -185,6 +225,29 @@ func (l *lister) lines(r *trace.Row, depth int) error {
 		}
 	}
 	return nil
+}
+
+// minRun is the number of consecutive progress notifications that become one line.
+const minRun = 3
+
+// progressRun returns the number of progress notifications at the beginning of rows.
+func progressRun(rows []*trace.Row) int {
+	n := 0
+	for n < len(rows) && rows[n].Kind == trace.Progress && len(rows[n].Findings) == 0 {
+		n++
+	}
+	return n
+}
+
+// progress prints a run of progress notifications as one line.
+func (l *lister) progress(rows []*trace.Row, depth int) error {
+	for _, r := range rows {
+		r.Mark = markPrinted
+	}
+	first, last := rows[0], rows[len(rows)-1]
+	from, _, _ := strings.Cut(first.Target, "/")
+	every := last.At.Sub(first.At) / time.Duration(len(rows)-1)
+	return l.text(last, depth, fmt.Sprintf("progress %s…%s, every %s", trace.Escape(from), trace.Escape(last.Target), trace.FormatDuration(every)))
 }
 
 // late prints a row whose parent was printed before.
@@ -204,6 +267,11 @@ const narrowWidth = 60
 
 // line prints one row.
 func (l *lister) line(r *trace.Row, depth int, after string) error {
+	return l.text(r, depth, trace.Summary(r)+after)
+}
+
+// text prints one row with a summary.
+func (l *lister) text(r *trace.Row, depth int, summary string) error {
 	if l.began.IsZero() {
 		l.began = r.Capture.Started
 	}
@@ -227,7 +295,7 @@ func (l *lister) line(r *trace.Row, depth int, after string) error {
 	if !narrow {
 		name += strings.Repeat(" ", max(0, 20-2*depth-trace.Width(name)))
 	}
-	rest := " " + trace.Summary(r) + after
+	rest := " " + summary
 	findings := ""
 	if len(r.Findings) > 0 {
 		findings = fmt.Sprintf(" ▲%d", len(r.Findings))

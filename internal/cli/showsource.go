@@ -9,6 +9,8 @@ import (
 	"iter"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/rpc/traffic"
@@ -48,9 +50,72 @@ func (s captureSource) events(ctx context.Context) iter.Seq2[*capture.Event, err
 	return capture.Merge(seqs...)
 }
 
-// follow returns the events of the only capture as it grows.
-func (s captureSource) follow(ctx context.Context) iter.Seq2[*capture.Event, error] {
-	return s.one(ctx, s.paths[0], true)
+// discoverInterval is how often follow looks for new captures.
+const discoverInterval = time.Second
+
+// follow returns the events of the captures as they grow, in the order in which they are written.
+// It ends when all captures have ended. discover, if not nil, returns further captures to follow.
+func (s captureSource) follow(ctx context.Context, discover func() []string) iter.Seq2[*capture.Event, error] {
+	type item struct {
+		e   *capture.Event
+		err error
+		// taken is closed when the event is no longer needed.
+		taken chan struct{}
+	}
+	return func(yield func(*capture.Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		items, ended := make(chan item), make(chan struct{})
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		running := 0
+		start := func(path string) {
+			running++
+			wg.Go(func() {
+				for e, err := range s.one(ctx, path, true) {
+					it := item{e, err, make(chan struct{})}
+					select {
+					case items <- it:
+					case <-ctx.Done():
+						return
+					}
+					select {
+					case <-it.taken:
+					case <-ctx.Done():
+						return
+					}
+				}
+				select {
+				case ended <- struct{}{}:
+				case <-ctx.Done():
+				}
+			})
+		}
+		for _, p := range s.paths {
+			start(p)
+		}
+		ticker := time.NewTicker(discoverInterval)
+		defer ticker.Stop()
+		for running > 0 {
+			select {
+			case it := <-items:
+				if !yield(it.e, it.err) {
+					return
+				}
+				close(it.taken)
+			case <-ended:
+				running--
+			case <-ticker.C:
+				if discover != nil {
+					for _, p := range discover() {
+						start(p)
+					}
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }
 
 func (s captureSource) one(ctx context.Context, path string, follow bool) iter.Seq2[*capture.Event, error] {

@@ -29,7 +29,7 @@ another: each call is on both sides.
 
 Time that the server spends waiting for the client or its user does not count,
 and all input rounds of a call count as one call. The default is the newest
-capture.`,
+capture, with all others of the same time.`,
 		Example: `  mcpwire stats
   mcpwire stats fs github --by method
   mcpwire stats session.mcpcap.ndjson --json | jq '.[] | select(.errors > 0)'`,

@@ -241,7 +241,7 @@ func create(o *Origin, opts *Options) (*capture.File, error) {
 	if name == "" {
 		name = "server"
 	}
-	c := &capture.Options{Tool: opts.Tool, Transport: o.Transport, Name: name + " resent", Redact: opts.Redact}
+	c := &capture.Options{Tool: opts.Tool, Transport: o.Transport, Name: name + captures.ResentSuffix, Redact: opts.Redact}
 	if o.Transport != capture.TransportStdio {
 		if c.URL = opts.URL; c.URL == "" {
 			c.URL = o.URL

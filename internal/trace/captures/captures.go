@@ -100,6 +100,48 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	}
 }
 
+// ProbeName is the server name of the captures that CreateProbe creates.
+const ProbeName = "probe"
+
+// probeTool is the beginning of the tool of these captures.
+const probeTool = "mcpwire check "
+
+// maxProbes is the number of finished captures of probes that CreateProbe keeps.
+const maxProbes = 5
+
+// CreateProbe is like Create for the traffic of a probe by mcpwire check of a version. It removes
+// older captures of probes, except the newest of them.
+func CreateProbe(dir, version string, opts *capture.Options) (*capture.File, error) {
+	o := *opts
+	o.Name, o.Tool = ProbeName, probeTool+version
+	f, err := Create(dir, ProbeName, &o)
+	if err != nil {
+		return nil, err
+	}
+	list, err := List(dir)
+	if err != nil {
+		return f, nil // the next probe can remove them
+	}
+	n := 0
+	for _, i := range list {
+		if i.isProbe() && i.State != Writing {
+			if n++; n >= maxProbes {
+				_ = os.Remove(i.Path)
+			}
+		}
+	}
+	return f, nil
+}
+
+func (i *Info) isProbe() bool { return i.Name == ProbeName && strings.HasPrefix(i.Tool, probeTool) }
+
+// ResentSuffix is the end of the server name of captures of resent requests.
+const ResentSuffix = " resent"
+
+// Observed reports whether a session was recorded that others led: not a probe, and not a request
+// that was sent again.
+func (i *Info) Observed() bool { return !i.isProbe() && !strings.HasSuffix(i.Name, ResentSuffix) }
+
 // FileName returns a form of a server's name that is valid in file names on all systems: ASCII
 // letters, digits, '-' and '_', at most 64 bytes, never empty.
 func FileName(name string) string {
@@ -260,16 +302,23 @@ func readTail(f *os.File, size int64, compressed bool) *capture.Tail {
 	return nil
 }
 
-// Newest returns the capture in dir that started last. The error may wrap [ErrNotFound].
-func Newest(dir string) (Info, error) {
+// Newest returns the newest of the observed captures in dir, the newest first: all that are being
+// written, or without any, the one that started last and all that were recorded at the same time. A
+// host with several servers makes such captures. The error may wrap [ErrNotFound].
+func Newest(dir string) ([]Info, error) {
 	list, err := List(dir)
 	if err != nil {
-		return Info{}, err
+		return nil, err
 	}
+	list = slices.DeleteFunc(list, func(i Info) bool { return !i.Observed() })
 	if len(list) == 0 {
-		return Info{}, fmt.Errorf("%w: there are none in %s", ErrNotFound, dir)
+		return nil, fmt.Errorf("%w: there are none in %s", ErrNotFound, dir)
 	}
-	return list[0], nil
+	if slices.ContainsFunc(list, func(i Info) bool { return i.State == Writing }) {
+		return slices.DeleteFunc(list, func(i Info) bool { return i.State != Writing }), nil
+	}
+	newest := list[0].Started
+	return slices.DeleteFunc(list, func(i Info) bool { return i.Modified.Before(newest) }), nil
 }
 
 // Find returns the capture in dir with the file name name, with or without its suffix, or else the

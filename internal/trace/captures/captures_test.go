@@ -168,8 +168,98 @@ func TestFind(t *testing.T) {
 	if _, err := captures.Find(dir, "fsx"); !errors.Is(err, captures.ErrNotFound) {
 		t.Errorf("Find of none: %v", err)
 	}
-	if got, err := captures.Newest(dir); err != nil || got.Path != f.Name() {
+	if got, err := captures.Newest(dir); err != nil || len(got) != 1 || got[0].Path != f.Name() {
 		t.Errorf("Newest = %+v, %v", got, err)
+	}
+}
+
+func TestNewest(t *testing.T) {
+	day := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	// A file is a capture that was recorded from an hour to another one.
+	type file struct {
+		name, tool string
+		from, to   int
+	}
+	for _, tt := range []struct {
+		name  string
+		files []file
+		want  []string
+	}{
+		{"one host with three servers", []file{{"a", "t", 1, 5}, {"b", "t", 1, 4}, {"c", "t", 2, 6}}, []string{"c", "b", "a"}},
+		{"an earlier session", []file{{"a", "t", 1, 2}, {"b", "t", 3, 5}, {"c", "t", 4, 5}}, []string{"c", "b"}},
+		{"a resent request", []file{{"a", "t", 1, 2}, {"a resent", "t", 3, 4}}, []string{"a"}},
+		{"a probe", []file{{"a", "t", 1, 2}, {"probe", "mcpwire check 1", 3, 4}}, []string{"a"}},
+		{"a server called probe", []file{{"a", "t", 1, 2}, {"probe", "mcpwire 1", 3, 4}}, []string{"probe"}},
+		{"only probes", []file{{"probe", "mcpwire check 1", 3, 4}}, nil},
+	} {
+		dir := t.TempDir()
+		for i, f := range tt.files {
+			path := filepath.Join(dir, fmt.Sprintf("%d.mcpcap.ndjson", i))
+			at := day.Add(time.Duration(f.from) * time.Hour).Format(time.RFC3339)
+			head := fmt.Sprintf(`{"k":"head","v":1,"id":"%d","at":%q,"tool":%q,"transport":"stdio","name":%q,"redact":"default"}`, i, at, f.tool, f.name)
+			if err := os.WriteFile(path, []byte(head+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			end := day.Add(time.Duration(f.to) * time.Hour)
+			if err := os.Chtimes(path, end, end); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := captures.Newest(dir)
+		if (err != nil) != (tt.want == nil) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		var got []string
+		for _, i := range list {
+			got = append(got, i.Name)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// TestNewestWritten: captures that are being written go before those that others have finished.
+func TestNewestWritten(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		f := record(t, dir, name, 1)
+		defer f.Close()
+	}
+	if err := record(t, dir, "c", 1).Close(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := captures.Newest(dir)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("Newest = %+v, %v, want a and b", list, err)
+	}
+	for _, i := range list {
+		if i.State != captures.Writing {
+			t.Errorf("%s is %s", i.Name, i.State)
+		}
+	}
+}
+
+func TestCreateProbe(t *testing.T) {
+	dir := t.TempDir()
+	if err := record(t, dir, "probe", 1).Close(); err != nil { // a server of that name
+		t.Fatal(err)
+	}
+	for range 8 {
+		f, err := captures.CreateProbe(dir, "1", &capture.Options{Transport: "stdio"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := captures.List(dir)
+	if err != nil || len(list) != 6 {
+		t.Errorf("%d captures, %v, want five probes and one other", len(list), err)
+	}
+	if list, err := captures.Newest(dir); err != nil || len(list) != 1 || list[0].Tool != "test" {
+		t.Errorf("Newest = %+v, %v", list, err)
 	}
 }
 

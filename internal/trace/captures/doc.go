@@ -2,7 +2,7 @@
 // capture and doc/capture-format.md): it creates and lists captures, finds
 // them by name, and prunes them on request.
 //
-// It never removes a capture by itself. A recorder locks its file until it
+// It removes only captures of probes by itself. A recorder locks its file until it
 // ends, so that others can tell that the capture is being written.
 //
 // # Concurrency
