@@ -90,11 +90,12 @@ const bridgeExample = `  # in a host's configuration, a server on the web
 func newBridgeCommand(e *env) *cobra.Command {
 	f := newBridgeFlags()
 	c := &cobra.Command{
-		Use:         "bridge [FLAGS] TARGET | bridge [FLAGS] -- COMMAND [ARGUMENTS]",
-		Short:       "connect clients to a server over another transport or era",
-		Long:        bridgeLong,
-		Example:     bridgeExample,
-		Annotations: map[string]string{ownSignals: "true"},
+		Use:               "bridge [FLAGS] TARGET | bridge [FLAGS] -- COMMAND [ARGUMENTS]",
+		Short:             "connect clients to a server over another transport or era",
+		Long:              bridgeLong,
+		Example:           bridgeExample,
+		Annotations:       map[string]string{ownSignals: "true"},
+		ValidArgsFunction: completeServers(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBridge(cmd, e, f, args)
 		},

@@ -82,7 +82,7 @@ The exit status is 6 if there are findings of the --fail-on severity or worse.`,
   mcpwire check --explain stdio/stray-output
   mcpwire check -- node build/index.js
   mcpwire check -o probe.mcpcap.ndjson http://127.0.0.1:8080/mcp`,
-		ValidArgsFunction: completeCaptures,
+		ValidArgsFunction: completeCapturesAndServers,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
 	}
 	fs := c.Flags()

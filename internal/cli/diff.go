@@ -64,10 +64,11 @@ func impacts() []string {
 func newDiffCommand(e *env) *cobra.Command {
 	var f diffFlags
 	c := &cobra.Command{
-		Use:     "diff A B [FLAGS] | diff A [FLAGS] -- COMMAND",
-		Short:   "compare two servers or captures, and find breaking changes",
-		Long:    diffLong,
-		Example: diffExample,
+		Use:               "diff A B [FLAGS] | diff A [FLAGS] -- COMMAND",
+		Short:             "compare two servers or captures, and find breaking changes",
+		Long:              diffLong,
+		Example:           diffExample,
+		ValidArgsFunction: completeCapturesAndServers,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(impacts(), f.failOn) {
 				return usagef("diff: invalid value %q for flag --fail-on: want %s", f.failOn, strings.Join(impacts(), ", "))

@@ -79,6 +79,7 @@ func newExportCommand(e *env) *cobra.Command {
 	c.Flags().StringVarP(&f.output, "output", "o", "", "write to `FILE`, which must not exist (default standard output)")
 	f.side.register(c, "")
 	c.Flags().StringVarP(&f.filter, "filter", "f", "", "export only exchanges that match `FILTER`, see mcpwire show --help")
+	_ = c.RegisterFlagCompletionFunc("filter", completeFilter) // the flag exists
 	c.Flags().StringVar(&f.redact, "redact", "default", "what to redact: `WHAT` is default, or off for nothing")
 	_ = c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c

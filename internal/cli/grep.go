@@ -29,7 +29,12 @@ does not exist or cannot be read.`,
   mcpwire grep 'tool:search status:iserror' *.mcpcap.ndjson
   mcpwire grep -l '"connection refused"' fs github
   mcpwire grep -c dur\>1s fs`,
-		ValidArgsFunction: completeCaptures,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return completeFilter(cmd, nil, word)
+			}
+			return completeCaptures(cmd, args, word)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
 				return usagef("grep: missing the filter (such as: mcpwire grep timeout FILE)")

@@ -74,6 +74,7 @@ func newReplayCommand(e *env) *cobra.Command {
 	fs.BoolVar(&f.update, "update", false, "replace FILE with a recording of this session")
 	fs.StringVar(&f.timing, "timing", string(replay.Fast), "`SPEED` of requests: fast, or keep for the client's recorded pauses")
 	fs.StringVarP(&f.filter, "filter", "f", "", "send only the handshake and requests that match `FILTER`, see mcpwire show --help")
+	_ = c.RegisterFlagCompletionFunc("filter", completeFilter) // the flag exists
 	fs.StringVarP(&f.output, "output", "o", "", "record this session to `FILE`, which must not exist")
 	fs.StringVar(&f.redact, "redact", "default", "what to redact in the recording: `WHAT` is default, or off for nothing")
 	fs.Var(&f.ignore, "ignore", "do not compare this place in responses: a JSON `POINTER`, with * for any name or index, and the name or recorded index for an element of a list; may be repeated")

@@ -44,10 +44,11 @@ func newSendCommand(e *env) *cobra.Command {
 	v := &sender{e: e}
 	f := targetFlags{anyHeader: true}
 	c := &cobra.Command{
-		Use:     "send TARGET [JSON | @FILE | -]... [FLAGS]",
-		Short:   "send messages or bytes unchanged, even malformed ones",
-		Long:    sendLong + "\n\n" + targetHelp,
-		Example: sendExample,
+		Use:               "send TARGET [JSON | @FILE | -]... [FLAGS]",
+		Short:             "send messages or bytes unchanged, even malformed ones",
+		Long:              sendLong + "\n\n" + targetHelp,
+		Example:           sendExample,
+		ValidArgsFunction: completeServers(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := splitTarget(cmd, e, args)
 			if err != nil {

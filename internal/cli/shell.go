@@ -40,11 +40,12 @@ func newShellCommand(e *env) *cobra.Command {
 	var f targetFlags
 	sh := &shell{}
 	c := &cobra.Command{
-		Use:         "shell TARGET [FLAGS]",
-		Short:       "run commands on a server line by line",
-		Long:        shellLong + "\n\n" + targetHelp,
-		Example:     shellExample,
-		Annotations: map[string]string{ownSignals: "true"},
+		Use:               "shell TARGET [FLAGS]",
+		Short:             "run commands on a server line by line",
+		Long:              shellLong + "\n\n" + targetHelp,
+		Example:           shellExample,
+		Annotations:       map[string]string{ownSignals: "true"},
+		ValidArgsFunction: completeServers(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := splitTarget(cmd, e, args)
 			if err != nil {

@@ -62,6 +62,7 @@ Statuses: ok, error, iserror, input_required, task, cancelled, pending,
 	c.Flags().BoolVar(&f.children, "children", false, "print each progress notification; three and more in a row are otherwise one line")
 	f.window.register(c.Flags())
 	c.Flags().BoolVar(&f.follow, "follow", false, "keep reading while the capture is being written")
+	_ = c.RegisterFlagCompletionFunc("filter", completeFilter) // the flag exists
 	return c
 }
 

@@ -18,7 +18,8 @@ entry changes, and other edits are kept. Restart the host afterwards.`,
 		Example: `  mcpwire unwrap filesystem
   mcpwire unwrap --all
   mcpwire unwrap --all --host claude-desktop --dry-run`,
-		Args: func(_ *cobra.Command, args []string) error { return sel.arguments("unwrap", args) },
+		Args:              func(_ *cobra.Command, args []string) error { return sel.arguments("unwrap", args) },
+		ValidArgsFunction: completeServers(func(s hosts.Server) bool { return s.Wrapped }),
 		RunE: func(*cobra.Command, []string) error {
 			r := &rewriting{env: e, selection: sel, dryRun: dryRun, verb: "unwrap", done: "unwrapped"}
 			r.change = func(d *hosts.Document, s hosts.Server) error {

@@ -38,6 +38,7 @@ type session struct {
 // newVerbCommand completes c, which has the texts, to the command of a verb.
 func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 	var f targetFlags
+	c.ValidArgsFunction = completeTarget
 	c.Long += "\n\n" + targetHelp
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		t, rest, err := splitTarget(cmd, e, args)

@@ -55,8 +55,9 @@ the tap yourself.`,
   mcpwire wrap cursor:filesystem
   mcpwire wrap --all --host claude-desktop
   mcpwire wrap linear --listen 127.0.0.1:9000`,
-		Args: func(_ *cobra.Command, args []string) error { return w.arguments("wrap", args) },
-		RunE: func(*cobra.Command, []string) error { return w.run(e) },
+		Args:              func(_ *cobra.Command, args []string) error { return w.arguments("wrap", args) },
+		ValidArgsFunction: completeServers(func(s hosts.Server) bool { return !s.Wrapped }),
+		RunE:              func(*cobra.Command, []string) error { return w.run(e) },
 	}
 	w.flags(c)
 	c.Flags().BoolVarP(&w.dryRun, "dry-run", "n", false, "only print what would change")
