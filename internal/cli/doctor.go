@@ -42,9 +42,9 @@ const maxGuess = 10 * time.Second
 
 func newDoctorCommand(e *env) *cobra.Command {
 	f := new(targetFlags)
-	var asJSON, quick bool
+	var asJSON, quick, all bool
 	c := &cobra.Command{
-		Use:   "doctor TARGET | doctor -- CMD...",
+		Use:   "doctor TARGET | doctor -- CMD... | doctor --all",
 		Short: "explain why a server fails, and how to fix it",
 		Long: `Test a server step by step as hosts use it, and explain what fails and how to
 fix it. For a program: whether it is found and starts, how it exits, what it
@@ -53,7 +53,8 @@ message and what probably wrote it, which revisions it speaks, and how soon it
 responds. For a server over HTTP: name resolution, connection, certificate,
 proxies, redirects, status codes, authorization, and which Origins it accepts.
 Finally, doctor checks the server against the rules (mcpwire check), unless
---quick is given.
+--quick is given. --all prints a line for each server that a host on this
+machine has configured, without checking the rules.
 
 ` + targetHelp + `
 
@@ -67,12 +68,24 @@ server passes, 3 if it requires authorization, 4 if it is unreachable or does
 not respond, and 6 if something else is wrong.`,
 		Example: `  mcpwire doctor -- npx -y @modelcontextprotocol/server-filesystem ~
   mcpwire doctor https://example.com/mcp
-  mcpwire doctor claude-desktop:files --json`,
-		RunE: func(cmd *cobra.Command, args []string) error { return runDoctor(cmd, e, f, args, asJSON, quick) },
+  mcpwire doctor claude-desktop:files --json
+  mcpwire doctor --all`,
+		ValidArgsFunction: completeServers(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !all {
+				return runDoctor(cmd, e, f, args, asJSON, quick)
+			}
+			if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
+				return usagef("doctor: --all examines all configured servers: it takes no server")
+			}
+			f.noOAuth = !f.given("oauth")
+			return runDoctorAll(cmd, e, f, asJSON)
+		},
 	}
 	fs := c.Flags()
 	registerReach(f, fs)
-	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
+	fs.BoolVar(&asJSON, "json", false, "print one JSON object, or with --all an array of them")
+	fs.BoolVar(&all, "all", false, "examine all configured servers, four at a time")
 	fs.BoolVar(&quick, "quick", false, "do not check the server against the rules")
 	return c
 }
@@ -109,11 +122,7 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON
 	}
 	doc := &doctor{e: e, d: d, report: r, wait: orForever(d.flags.timeout), connect: d.handshakeWait(), quick: quick, names: names}
 	doc.flags, doc.target = againArgs(cmd, args, names)
-	if d.target.isStdio() {
-		doc.process(cmd.Context())
-	} else {
-		doc.web(cmd.Context())
-	}
+	doc.examine(cmd.Context())
 	if err := cmd.Context().Err(); err != nil {
 		return err
 	}
@@ -205,24 +214,20 @@ func newestFirst() []mcp.Revision {
 	return list
 }
 
-// rules checks the server against the rules, in the newest revision of each era that it speaks.
+// rules checks the server against the rules, in all revisions that it speaks, like mcpwire check.
 // seen holds the times of its processes. It is nil over HTTP.
 func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe.Baseline) {
-	var pick []mcp.Revision
-	for _, r := range spoken { // newest first
-		if len(pick) == 0 || len(pick) == 1 && pick[0].Modern() && !r.Modern() {
-			pick = append(pick, r)
-		}
-	}
-	if doc.quick || len(pick) == 0 {
+	if doc.quick || len(spoken) == 0 {
 		return
 	}
+	ascending := slices.Clone(spoken)
+	slices.Reverse(ascending)
 	limited, cancel := context.WithTimeout(ctx, maxRules)
 	defer cancel()
 	s := doc.report.section("Rules")
 	doc.report.status("checking the rules")
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
-		Revisions: pick, Baseline: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
+		Revisions: ascending, Baseline: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
 		Progress: func(step probe.Step) { doc.report.status("checking the rules: %v", step) },
 	})
 	switch {
@@ -250,7 +255,7 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 	list := slices.Clone(report.Findings)
 	slices.SortStableFunc(list, func(a, b check.Finding) int { return cmp.Compare(b.Rule.Severity, a.Rule.Severity) })
 	seen := map[string]bool{}
-	shown, wrong, sdk, shared := 0, 0, "", 0
+	shown, wrong, warnings, sdk, shared := 0, 0, 0, "", 0
 	for _, f := range list {
 		if seen[f.Rule.ID] || doc.stray && f.Rule.ID == "stdio/stray-output" {
 			continue
@@ -263,6 +268,9 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 			continue
 		}
 		wrong++
+		if f.Rule.Severity == check.Warning {
+			warnings++
+		}
 		if shown++; shown > maxFindings {
 			continue
 		}
@@ -281,9 +289,9 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 		s.note("and %d more rules", shown-maxFindings)
 	}
 	if shared > 0 {
-		s.note("%d more broken rules are due to the %s, as in all servers built with it: mcpwire check lists them", shared, sdk)
+		s.note("%d more broken rules are due to the %s, as in all servers built with it: mcpwire check --verbose lists them", shared, sdk)
 	}
-	if wrong > 0 {
+	if doc.report.warnings = warnings; wrong > 0 {
 		doc.report.next(doc.mcpwire("check")...)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"mcpwire/internal/text/plural"
 )
 
 // The marks of a report's lines.
@@ -33,6 +35,13 @@ type doctorReport struct {
 	cause string
 	// slow describes a slow server. It is empty if the server is fast enough.
 	slow string
+	// skipped reports that the server was not examined.
+	skipped bool
+	// speaks names the newest revision that was negotiated, and how long that took. It is empty if
+	// none was.
+	speaks string
+	// warnings counts the rules whose findings are warnings.
+	warnings int
 	// noAnswer reports that the server runs but does not respond.
 	noAnswer bool
 	progress *statusLine
@@ -201,6 +210,9 @@ func (r *doctorReport) show(lines []*doctorLine) string {
 // finish shows the rest and returns the exit status as an error.
 func (r *doctorReport) finish() error {
 	r.Status = doctorStatus[r.exit]
+	if r.skipped {
+		r.Status = "skipped"
+	}
 	if r.exit == exitUnreachable && r.noAnswer {
 		r.Status = "no_answer"
 	}
@@ -208,6 +220,9 @@ func (r *doctorReport) finish() error {
 		r.Verdict = "no problems found"
 		if r.slow != "" {
 			r.Verdict += ", but " + r.slow
+		}
+		if r.warnings > 0 {
+			r.Verdict += ", but " + plural.Of(r.warnings, "warning")
 		}
 		if r.cause != "" {
 			r.Verdict = r.cause

@@ -28,6 +28,9 @@ func (doc *doctor) process(ctx context.Context) {
 	var spoken []mcp.Revision
 	for i := range all {
 		if all[i].Outcome == probe.Negotiated {
+			if len(spoken) == 0 {
+				doc.report.speaks = fmt.Sprintf("%v in %s", all[i].Revision, shortTime(all[i].Took))
+			}
 			spoken = append(spoken, all[i].Revision)
 		}
 	}

@@ -55,6 +55,9 @@ func (doc *doctor) web(ctx context.Context) {
 		}
 		negotiated := doc.webHandshake(s, rev, &r)
 		if negotiated {
+			if len(spoken) == 0 {
+				doc.report.speaks = rev.String()
+			}
 			spoken = append(spoken, rev)
 			doc.timing(s, &r)
 		}
