@@ -353,12 +353,14 @@ func (h *Handler) writeMethodNotAllowed(w http.ResponseWriter, modern bool) {
 	writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this endpoint accepts "+allow)
 }
 
-// Shutdown ends the standing streams, rejects further requests with status 503, waits until pending
-// ones are answered or ctx ends, and then ends the sessions. While it waits, clients with a session
-// may still respond to input requests. A body of NDJSON is not read further, as standard input is
-// not. If ctx ends first, Shutdown answers pending requests with an error, of status 503 if their
-// response has not begun, and returns ctx's error. It then cancels the handlers of legacy requests;
-// those of modern ones are canceled when their HTTP server closes. It may be called more than once.
+// Shutdown ends the standing streams, rejects further requests with status 503 and Retry-After,
+// waits until pending ones are answered or ctx ends, and then ends the sessions. A subscription
+// ends with its result, and the stream of a session with the delay after which its client resumes
+// it, perhaps at another process. While Shutdown waits, clients with a session may still respond to
+// input requests. A body of NDJSON is not read further, as standard input is not. If ctx ends
+// first, Shutdown answers pending requests with an error, of status 503 if their response has not
+// begun, and returns ctx's error. It then cancels the handlers of legacy requests; those of modern
+// ones are canceled when their HTTP server closes. It may be called more than once.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.admission.close()
 	h.close()

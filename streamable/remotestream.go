@@ -322,6 +322,7 @@ func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID 
 	case cause == errStreamEnded:
 		return ss.passRest(ctx, rm, lastID)
 	case cause == context.Canceled: // it is not the stream that has ended
+		ss.askToResume()
 		return nil
 	case following.Err() != nil:
 		return cause

@@ -31,6 +31,10 @@ type ServeOptions struct {
 	// 3.3), such as a proxy in front.
 	H2C bool
 
+	// ShutdownDelay is the time between the end of ctx and the shutdown, in which the server serves
+	// as before. A load balancer needs it to notice that the server is no longer ready, see package
+	// health. Zero means none.
+	ShutdownDelay time.Duration
 	// ShutdownTimeout is the grace period for pending requests. Zero means 10 s.
 	ShutdownTimeout time.Duration
 	// OnListen is called with the address before the first connection is accepted. Nil means no
@@ -59,10 +63,11 @@ var ErrRemoteAddress = httpserve.ErrRemoteAddress
 // response within 10 s, and send its next request within 2 min; with HTTP/1 these two limits may
 // last twice as long. For other limits, use a [net/http.Server].
 //
-// When ctx ends, ListenAndServe calls [ServeOptions.OnShutdown], closes the listener, waits for
-// pending requests, and aborts those that take longer than [ServeOptions.ShutdownTimeout]. It
-// returns nil if it aborted none. The contexts of requests do not end with ctx, but when the client
-// hangs up or the request is aborted. ListenAndServe does not wait for handlers that ignore that.
+// When ctx has ended and [ServeOptions.ShutdownDelay] has passed, ListenAndServe calls
+// [ServeOptions.OnShutdown], closes the listener, waits for pending requests, and aborts those that
+// take longer than [ServeOptions.ShutdownTimeout]. It returns nil if it aborted none. The contexts
+// of requests do not end with ctx, but when the client hangs up or the request is aborted.
+// ListenAndServe does not wait for handlers that ignore that.
 //
 // A panic in the handler only fails its request: the client gets status 500, or a truncated
 // response if it has begun.
@@ -72,7 +77,7 @@ func ListenAndServe(ctx context.Context, addr string, h http.Handler, o *ServeOp
 		opts = httpserve.Options{
 			AllowRemote: o.AllowRemote,
 			CertFile:    o.CertFile, KeyFile: o.KeyFile, TLS: o.TLS, H2C: o.H2C,
-			ShutdownTimeout: o.ShutdownTimeout, OnListen: o.OnListen, OnShutdown: o.OnShutdown,
+			ShutdownDelay: o.ShutdownDelay, ShutdownTimeout: o.ShutdownTimeout, OnListen: o.OnListen, OnShutdown: o.OnShutdown,
 			Logger: o.Logger,
 		}
 	}

@@ -774,7 +774,12 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 	}
 	rs.startKeepAlive(st)
 	st.endStrayCheckSoon(ctx, rs)
-	ss.end = func(bool) { st.detach(rs) }
+	ss.end = func(bool) {
+		if !st.isComplete() {
+			ss.askToResume()
+		}
+		st.detach(rs)
+	}
 	if st.hijack(rs) {
 		ss.serveHijacked(ctx)
 		return

@@ -88,7 +88,7 @@ func TestShutdown(t *testing.T) {
 
 			down := make(chan error)
 			go func() { down <- e.h.Shutdown(context.Background()) }()
-			news.want("EOF")
+			news.want("", "EOF") // the delay before it resumes
 			for _, method := range []string{"POST", "GET"} {
 				if got := e.do(method, gate, gateHeaders); got.status != 503 || got.header.Get("Retry-After") == "" {
 					e.t.Errorf("%s meanwhile: %d %s", method, got.status, got.body)
@@ -120,6 +120,44 @@ func TestShutdown(t *testing.T) {
 			}
 			if err := e.h.Shutdown(context.Background()); err != nil {
 				e.t.Error("again:", err)
+			}
+		})
+	}
+}
+
+// TestShutdownStreams: standing streams end so that their clients know what to do: a subscription
+// with its result, and the stream of a session with the delay after which to resume it.
+func TestShutdownStreams(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		inBubble(t, h2, &streamable.Options{Retry: 3 * time.Second}, func(e *endpoint) {
+			read := func(resp *http.Response) <-chan string {
+				text := make(chan string, 1)
+				go func() {
+					defer resp.Body.Close()
+					b, err := io.ReadAll(resp.Body)
+					text <- fmt.Sprint(string(b), err)
+				}()
+				return text
+			}
+			body, headers := modernPost(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
+			subscription := read(e.start("POST", body, headers))
+			legacy := make(map[string]<-chan string)
+			for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
+				v := e.visit(revision, "{}", nil)
+				legacy[revision] = read(v.start("GET", "", v.headers))
+			}
+			synctest.Wait()
+			if err := e.h.Shutdown(context.Background()); err != nil {
+				e.t.Error(err)
+			}
+			const result = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1,`
+			if got := <-subscription; !strings.Contains(got, result) || !strings.HasSuffix(got, "\n\n<nil>") {
+				e.t.Errorf("h2 %v: subscription: %q", h2, got)
+			}
+			for revision, text := range legacy {
+				if got := <-text; !strings.HasSuffix(got, "\n\nretry: 3000\n\n<nil>") {
+					e.t.Errorf("h2 %v: stream of %s: %q", h2, revision, got)
+				}
 			}
 		})
 	}

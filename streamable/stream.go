@@ -662,6 +662,15 @@ func (ss *standingStream) finish(answered bool) {
 	})
 }
 
+// askToResume tells the client of a session when to come back, if the handler shuts down. Another
+// process may then serve the stream.
+func (ss *standingStream) askToResume() {
+	if ss.h.closed.Err() != nil && ss.response.isStreaming() {
+		// The stream ends, also if this fails.
+		_ = ss.response.writeEvent(sse.Event{Retry: ss.h.opts.Retry, HasRetry: true})
+	}
+}
+
 // served is called when the request has been served.
 func (ss *standingStream) served() {
 	if !ss.hijacked {

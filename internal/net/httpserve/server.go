@@ -51,6 +51,9 @@ type Options struct {
 	// IdleTimeout limits the time between requests of a connection. With HTTP/1 without TLS it may
 	// last twice as long. Zero means 2 min.
 	IdleTimeout time.Duration
+	// ShutdownDelay is the time between the end of ctx and the shutdown, in which the server serves
+	// as before. Zero means none.
+	ShutdownDelay time.Duration
 	// ShutdownTimeout is the grace period for pending requests. Zero means 10 s.
 	ShutdownTimeout time.Duration
 
@@ -121,11 +124,11 @@ func remoteAddressError(addr string) error {
 	return fmt.Errorf("not listening at %.100q: %w; then set AllowRemote, or listen at 127.0.0.1", addr, ErrRemoteAddress)
 }
 
-// Serve accepts connections from l until ctx ends, and then shuts down: it calls
-// [Options.OnShutdown], closes the listener, waits for pending requests, and aborts those that
-// take longer than [Options.ShutdownTimeout]. It returns nil if it aborted none. The contexts
-// of requests do not end with ctx, but when the client hangs up or the request is aborted. Serve
-// does not wait for handlers that ignore that.
+// Serve accepts connections from l until ctx ends and [Options.ShutdownDelay] has passed. It then
+// shuts down: it calls [Options.OnShutdown], closes the listener, waits for pending requests, and
+// aborts those that take longer than [Options.ShutdownTimeout]. It returns nil if it aborted none.
+// The contexts of requests do not end with ctx, but when the client hangs up or the request is
+// aborted. Serve does not wait for handlers that ignore that.
 //
 // A panic in the handler only fails its request: the client gets status 500, or a truncated
 // response if it has begun. Serve copies o, which may be nil, and always closes l. It returns
@@ -163,8 +166,11 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *Options) erro
 			failed <- srv.Serve(bounded)
 		}
 	}()
+	serving, stop := context.WithCancel(base)
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(opts.ShutdownDelay, stop) })()
 	select {
-	case <-ctx.Done():
+	case <-serving.Done():
 		err = opts.shutdown(ctx, srv, h)
 		<-failed
 	case err = <-failed:

@@ -423,3 +423,24 @@ func TestServeDeadHTTP2(t *testing.T) {
 		}
 	})
 }
+
+// TestServeShutdownDelay: new connections are served until the delay has passed.
+func TestServeShutdownDelay(t *testing.T) {
+	var n atomic.Int32
+	inBubble(t, hello(&n), &Options{ShutdownDelay: 5 * time.Second}, func(t *testing.T, l *pipeListener, stop func() error) {
+		stopped := make(chan error, 1)
+		go func() { stopped <- stop() }()
+		<-time.After(4 * time.Second)
+		_, r := l.dial(t, getHello)
+		if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusOK {
+			t.Errorf("status %d before the delay has passed", resp.StatusCode)
+		}
+		if got := elapsed(func() {
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+		}); got != time.Second {
+			t.Errorf("the server ended after another %v", got)
+		}
+	})
+}
