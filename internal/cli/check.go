@@ -19,7 +19,7 @@ import (
 // checkFlags holds the flags of the check command.
 type checkFlags struct {
 	format, failOn, explain, rev string
-	list                         bool
+	list, json                   bool
 	only, disable                []string
 	side                         sideFlag
 
@@ -87,6 +87,7 @@ The exit status is 6 if there are findings of the --fail-on severity or worse.`,
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.format, "format", formatText, "`FORMAT` of the findings: text, json, junit, sarif or github")
+	fs.BoolVar(&f.json, "json", false, "print the findings as one object, like --format json")
 	fs.StringVar(&f.failOn, "fail-on", check.Error.String(), "lowest `SEVERITY` for exit status 6: error, warning, info or never")
 	fs.StringVar(&f.explain, "explain", "", "describe a `RULE`, with examples")
 	fs.StringVar(&f.rev, "rev", "", "check against this `REVISION`, whatever revision the traffic uses")
@@ -161,6 +162,12 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 
 // parse checks the flags and sets f.opts.
 func (f *checkFlags) parse() error {
+	if f.json {
+		if f.format != formatText && f.format != formatJSON {
+			return usagef("check: --json and --format %s exclude each other", f.format)
+		}
+		f.format = formatJSON
+	}
 	if !slices.Contains(checkFormats(), f.format) {
 		return usagef("check: unknown format %q (want one of %s)", f.format, strings.Join(checkFormats(), ", "))
 	}

@@ -43,7 +43,7 @@ func writeHelp(w io.Writer, c *cobra.Command) error {
 	}
 	own, target := flagGroups(c)
 	writeFlags(&b, "Flags:", own)
-	writeFlags(&b, "Target flags:", target)
+	writeNames(&b, "Target flags, which mcpwire help targets describes:", target)
 	if !c.HasParent() {
 		b.WriteString("\nRun mcpwire COMMAND --help for help on a command.\n" + statusHelp + "\n" + errorsHelp + "\n")
 	}
@@ -87,6 +87,35 @@ func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	if flags.HasAvailableFlags() {
 		b.WriteString("\n" + title + "\n" + strings.TrimRight(flags.FlagUsagesWrapped(helpWidth), "\n ") + "\n")
 	}
+}
+
+// writeNames writes only the names of flags.
+func writeNames(b *strings.Builder, title string, flags *pflag.FlagSet) {
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		names = append(names, name)
+	})
+	if names == nil {
+		return
+	}
+	f := newFolder(false, helpWidth, 2, 2)
+	f.words(strings.Join(names, "  "), "")
+	b.WriteString("\n" + title + "\n  " + f.String() + "\n")
+}
+
+// writeTargetHelp writes the help that the commands with a target have in common.
+func writeTargetHelp(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(targetHelp + "\n")
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(targetFlags).register(flags)
+	writeFlags(&b, "Flags:", flags)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func writeCommands(b *strings.Builder, c *cobra.Command, group, title string) {

@@ -34,15 +34,22 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: an example of another command: %s", c.CommandPath(), line)
 			}
 		}
-		flags, target, grouped := strings.Cut(b.String(), "\nTarget flags:\n")
+		flags, target, grouped := strings.Cut(b.String(), "\nTarget flags, which mcpwire help targets describes:\n")
 		if c.Flags().Lookup("header") != nil != grouped {
 			t.Errorf("%s: group of target flags: %t", c.CommandPath(), grouped)
 		}
-		if grouped && (strings.Contains(flags, "--connect-timeout ") || strings.Contains(target, "--help ") || strings.Contains(target, "--json ")) {
+		if grouped && (strings.Contains(flags, "--connect-timeout ") || !strings.Contains(target, "--connect-timeout") || strings.Contains(target, "--help") || strings.Contains(target, "--json")) {
 			t.Errorf("%s: flags in the wrong group:\n%s", c.CommandPath(), b.String())
 		}
 	}
 	walk(newRoot(&env{}))
+	var b bytes.Buffer
+	if err := writeTargetHelp(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "--connect-timeout duration ") || !strings.Contains(b.String(), "HOST:NAME") {
+		t.Errorf("help targets:\n%s", b.String())
+	}
 }
 
 func TestSimilarFlag(t *testing.T) {

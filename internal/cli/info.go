@@ -157,8 +157,8 @@ func (s *session) count(ctx context.Context) (text string, took time.Duration, e
 	for _, kind := range declaredKinds(s.ServerCapabilities()) {
 		n := 0
 		failed := eachPage(nil, func(cursor *string) (*string, error) {
-			_, lines, next, err := fetchPage(ctx, s.Client, kind, cursor)
-			n += len(lines)
+			_, entries, next, err := fetchPage(ctx, s.Client, kind, cursor)
+			n += len(entries)
 			return next, err
 		})
 		if isNone(kind, failed) {

@@ -13,13 +13,15 @@ import (
 	"mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/trace"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
 const listLong = `List what a server offers: tools, resources, templates (of resources) and
 prompts, or only the named kinds. Tools and prompts are shown as functions, with
-a ? after optional arguments. list requests all pages, one after the other.
+a ? after optional arguments. On a terminal, long descriptions are cut, unless
+--wide is given. list requests all pages, one after the other.
 Names after tools or prompts select only those, and show them with full
 descriptions and a line for each argument. If one kind cannot be listed, list
 still prints the others, and the exit status is 5.
@@ -55,6 +57,8 @@ func listKinds() []string { return []string{kindTools, kindResources, kindTempla
 // A listVerb lists what a server offers.
 type listVerb struct {
 	json bool
+	// wide prints each thing on one line on a terminal, too.
+	wide bool
 	page pageFlag
 	// kinds are the kinds to list. Nil lists all that the server declares.
 	kinds []string
@@ -76,6 +80,7 @@ func (p *pageFlag) String() string {
 
 func (v *listVerb) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&v.json, "json", false, "print the result objects exactly as received, one per line")
+	fs.BoolVar(&v.wide, "wide", false, "on a terminal, print whole descriptions, and one line for each thing")
 	fs.Var(&v.page, "page", "request only the page at this `CURSOR`")
 }
 
@@ -176,7 +181,7 @@ func declaredKinds(c mcp.ServerCapabilities) []string {
 // list prints the things of one kind.
 func (v *listVerb) list(ctx context.Context, s *session, kind string, headed bool) error {
 	if headed && !v.json {
-		if err := s.write(kind + "\n"); err != nil {
+		if err := s.write(newScreen(s.e.stdout).paint.in(bold, kind) + "\n"); err != nil {
 			return err
 		}
 	}
@@ -184,10 +189,14 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 	if headed {
 		indent = "  "
 	}
+	width, paint := 0, newScreen(s.e.stdout).paint
+	if !v.wide {
+		width = terminalWidth(s.e.stdout)
+	}
 	count := 0
 	err := eachPage(v.page.cursor, func(cursor *string) (*string, error) {
 		s.trace.forget()
-		method, lines, next, err := fetchPage(ctx, s.Client, kind, cursor)
+		method, entries, next, err := fetchPage(ctx, s.Client, kind, cursor)
 		if v.json {
 			// Show results that the client rejected, too.
 			if text, _ := s.trace.result(method); text != nil {
@@ -199,12 +208,12 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		if err != nil {
 			return nil, err
 		}
-		count += len(lines)
-		for _, line := range lines {
+		count += len(entries)
+		for _, entry := range entries {
 			if v.json {
 				break
 			}
-			if err := s.write(indent + line + "\n"); err != nil {
+			if err := s.write(entry.format(indent, width, paint)); err != nil {
 				return nil, err
 			}
 		}
@@ -252,8 +261,66 @@ func eachPage(cursor *string, fetch func(cursor *string) (next *string, err erro
 	return fail(exitAnswer, "protocol_error", "--page requests single pages", client.ErrTooManyPages)
 }
 
-// fetchPage requests one page and returns a line for each thing on it.
-func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *string) (method string, lines []string, next *string, err error) {
+// A listEntry is a tool, resource, template or prompt in a list. Its texts are escaped.
+type listEntry struct {
+	name string
+	// args lists the arguments with their types, and names only their names.
+	args, names string
+	// note is printed after the name and the arguments.
+	note string
+	// badges are printed behind them on a terminal.
+	badges      string
+	description string
+}
+
+// format returns the lines of an entry. Without a width, it is one line.
+func (l *listEntry) format(indent string, width int, p paint) string {
+	if width == 0 {
+		line := indent + l.name + l.args + l.note
+		if l.description != "" {
+			line += " — " + l.description
+		}
+		return line + "\n"
+	}
+	note := l.note + l.badges
+	room := width - trace.Width(indent+l.name+note)
+	args := l.args
+	if trace.Width(args) > room {
+		args = trace.Truncate(l.names, max(room, minWidth))
+	}
+	text := indent + p.in(bold, l.name) + args + p.in(yellow, note) + "\n"
+	if l.description != "" {
+		margin := len(indent) + 4
+		f := newFolder(p, width, margin, margin)
+		f.words(trace.Truncate(l.description, maxListLines*max(width-margin, minWidth)), dim)
+		text += strings.Repeat(" ", margin) + f.String() + "\n"
+	}
+	return text
+}
+
+// maxListLines limits the lines of a description on a terminal.
+const maxListLines = 2
+
+// badges names the hints of a tool that matter to its user.
+func badges(a *mcp.ToolAnnotations) string {
+	if a == nil {
+		return ""
+	}
+	var list []string
+	switch {
+	case a.ReadOnlyHint != nil && *a.ReadOnlyHint:
+		list = append(list, "read-only")
+	case a.DestructiveHint != nil && *a.DestructiveHint:
+		list = append(list, "destructive")
+	}
+	if list == nil {
+		return ""
+	}
+	return " [" + strings.Join(list, ", ") + "]"
+}
+
+// fetchPage requests one page and returns an entry for each thing on it.
+func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *string) (method string, entries []listEntry, next *string, err error) {
 	switch kind {
 	case kindTools:
 		r, err := c.ListTools(ctx, cursor)
@@ -261,40 +328,42 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 			return mcp.MethodToolsList, nil, nil, err
 		}
 		for _, t := range r.Tools {
-			line := signature(t.Name, t.InputSchema)
+			entry := listEntry{name: safeLine(t.Name), badges: badges(t.Annotations), description: summary(t.Description)}
+			entry.args, entry.names = argumentTexts(t.InputSchema)
 			if !isObjectSchema(t.InputSchema) {
-				line += ` (its inputSchema has no "type": "object": many clients reject that)`
+				entry.note += ` (its inputSchema has no "type": "object": many clients reject that)`
 			}
-			lines = append(lines, described(line, t.Description))
+			entries = append(entries, entry)
 		}
-		return mcp.MethodToolsList, lines, r.NextCursor, nil
+		return mcp.MethodToolsList, entries, r.NextCursor, nil
 	case kindResources:
 		r, err := c.ListResources(ctx, cursor)
 		if err != nil {
 			return mcp.MethodResourcesList, nil, nil, err
 		}
 		for _, r := range r.Resources {
-			lines = append(lines, described(safeLine(r.URI)+aside(r.Name, r.MIMEType, r.Size), r.Description))
+			entries = append(entries, listEntry{name: safeLine(r.URI), note: aside(r.Name, r.MIMEType, r.Size), description: summary(r.Description)})
 		}
-		return mcp.MethodResourcesList, lines, r.NextCursor, nil
+		return mcp.MethodResourcesList, entries, r.NextCursor, nil
 	case kindTemplates:
 		r, err := c.ListResourceTemplates(ctx, cursor)
 		if err != nil {
 			return mcp.MethodResourceTemplatesList, nil, nil, err
 		}
 		for _, r := range r.ResourceTemplates {
-			lines = append(lines, described(safeLine(r.URITemplate)+aside(r.Name, r.MIMEType, nil), r.Description))
+			entries = append(entries, listEntry{name: safeLine(r.URITemplate), note: aside(r.Name, r.MIMEType, nil), description: summary(r.Description)})
 		}
-		return mcp.MethodResourceTemplatesList, lines, r.NextCursor, nil
+		return mcp.MethodResourceTemplatesList, entries, r.NextCursor, nil
 	case kindPrompts:
 		r, err := c.ListPrompts(ctx, cursor)
 		if err != nil {
 			return mcp.MethodPromptsList, nil, nil, err
 		}
 		for _, p := range r.Prompts {
-			lines = append(lines, described(promptSignature(p), p.Description))
+			args := strings.TrimPrefix(promptSignature(p), safeLine(p.Name))
+			entries = append(entries, listEntry{name: safeLine(p.Name), args: args, names: args, description: summary(p.Description)})
 		}
-		return mcp.MethodPromptsList, lines, r.NextCursor, nil
+		return mcp.MethodPromptsList, entries, r.NextCursor, nil
 	}
 	return "", nil, nil, errors.New("unknown kind: " + kind)
 }
@@ -305,13 +374,8 @@ func isObjectSchema(schema []byte) bool {
 	return jsonwire.Text(jsonwire.Lookup(schema, "type")) == "object"
 }
 
-// described appends the first line of a description.
-func described(line, description string) string {
-	if text := firstLine(description); text != "" {
-		line += " — " + clipLine(text, 300)
-	}
-	return line
-}
+// summary returns the first line of a description.
+func summary(description string) string { return clipLine(firstLine(description), 300) }
 
 // aside returns the name, MIME type and size of a resource, in parentheses.
 func aside(name, kind string, size *int64) string {

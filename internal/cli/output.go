@@ -199,16 +199,23 @@ func (s *session) writeData(data []part, file string) error {
 
 // signature shows a tool as a function: name(arg: type, opt?: type).
 func signature(name string, schema json.RawMessage) string {
+	args, _ := argumentTexts(schema)
+	return safeLine(name) + args
+}
+
+// argumentTexts returns the arguments of a tool in parentheses, with and without their types.
+func argumentTexts(schema json.RawMessage) (typed, plain string) {
 	props, _ := properties(schema)
-	var args []string
+	var args, names []string
 	for _, p := range props {
 		arg := safeLine(p.name)
 		if !p.required {
 			arg += "?"
 		}
 		args = append(args, arg+": "+clipLine(typeText(p.schema, 0), 80))
+		names = append(names, arg)
 	}
-	return safeLine(name) + "(" + strings.Join(args, ", ") + ")"
+	return "(" + strings.Join(args, ", ") + ")", "(" + strings.Join(names, ", ") + ")"
 }
 
 const maxTypeDepth = 3

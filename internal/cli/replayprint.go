@@ -93,25 +93,33 @@ func (p *replayPrinter) result(r *replay.Result) {
 }
 
 func (p *replayPrinter) difference(b *strings.Builder, d replay.Difference) {
-	head := safeLine(d.Pointer)
+	// The words are those of diff.
+	why := "changed"
 	switch d.Op {
+	case "add":
+		why = "added"
+	case "remove":
+		why = "removed"
 	case "more":
-		head = "and more"
+		why = "more differences exist"
 	case "notifications":
-		head = "notifications"
+		why = "other notifications"
 	case "answer":
-		head = "an error, unlike the recording"
+		why = "it fails now"
 		if d.Pointer != "/error" {
-			head = "no error, unlike the recording"
+			why = "it no longer fails"
 		}
 	}
 	if d.Name != "" && d.Op != "more" {
-		head = trace.Truncate(safeLine(d.Name), 80) + "  " + head
+		why = trace.Truncate(safeLine(d.Name), 80) + ": " + why
 	}
 	if d.Note {
-		head = p.paint.in(dim, "note: "+head)
+		why = "note: " + why
 	}
-	fmt.Fprintf(b, "    %s\n", head)
+	if d.Op == "add" || d.Op == "remove" || d.Op == "replace" {
+		why += "  " + p.paint.in(dim, safeLine(d.Pointer))
+	}
+	fmt.Fprintf(b, "    %s\n", why)
 	old, now := jsondiff.TrimCommonPrefix(d.Old, d.New)
 	for _, x := range []struct{ sign, text string }{{"-", old}, {"+", now}} {
 		if x.text != "" {

@@ -203,13 +203,14 @@ func unknownCommand(root *cobra.Command, name string) error {
 
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "show help for a command",
+		Use:   "help [COMMAND | targets]",
+		Short: "show help for a command, or for the flags that reach a server",
 		Example: `  mcpwire help tap
+  mcpwire help targets
   mcpwire help captures prune`,
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			var names []string
+			names := []string{"targets\tthe flags that reach a server"}
 			for _, sub := range c.Root().Commands() {
 				if sub.IsAvailableCommand() {
 					names = append(names, sub.Name()+"\t"+sub.Short)
@@ -218,6 +219,9 @@ func newHelpCommand() *cobra.Command {
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == "targets" {
+				return writeTargetHelp(c.OutOrStdout())
+			}
 			found, rest, err := c.Root().Find(args)
 			if err != nil || len(rest) > 0 && !found.HasParent() {
 				return unknownCommand(c, args[0])

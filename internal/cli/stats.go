@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,11 +17,11 @@ import (
 )
 
 func newStatsCommand(e *env) *cobra.Command {
-	var asJSON bool
-	var by string
+	var asJSON, all bool
+	var by, order string
 	var side sideFlag
 	c := &cobra.Command{
-		Use:   "stats [FILE|NAME...] [--by tool|method] [--json]",
+		Use:   "stats [FILE|NAME...] [--by tool|method] [--sort COLUMN] [FLAGS]",
 		Short: "summarize captures: calls, errors, latency, bytes",
 		Long: `Summarize captures by tool or by method: the number of calls and of failures,
 the server's response times (median, 95th and 99th percentile), and the bytes of
@@ -26,6 +30,9 @@ offered the tool must read.
 
 For a bridge's capture, stats counts the downstream side, unless --side selects
 another: each call is on both sides.
+
+The most called come first. Tools without calls are only counted, unless --all
+is given; --json has them all.
 
 Time that the server spends waiting for the client or its user does not count,
 and all input rounds of a call count as one call. The default is the newest
@@ -37,6 +44,9 @@ capture, with all others of the same time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by != "tool" && by != "method" {
 				return usagef("stats: --by is tool or method, not %q", by)
+			}
+			if statOrders[order] == nil {
+				return usagef("stats: --sort is one of %s, not %q", strings.Join(statColumns(), ", "), order)
 			}
 			paths, err := captureArgs(e, "stats", args)
 			if err != nil {
@@ -54,17 +64,43 @@ capture, with all others of the same time.`,
 			if by == "method" {
 				list = m.Methods()
 			}
+			sortStats(list, order)
 			if asJSON {
 				return writeStatsJSON(e, list, by)
 			}
-			return writeStats(e, list, by, len(paths) > 1)
+			return writeStats(e, list, by, len(paths) > 1, all)
 		},
 	}
 	side.register(c, capture.Downstream)
 	c.Flags().StringVar(&by, "by", "tool", "summarize by tool or method")
 	c.Flags().BoolVar(&asJSON, "json", false, "print an array of objects")
+	c.Flags().BoolVar(&all, "all", false, "also print tools that were never called")
+	c.Flags().StringVar(&order, "sort", "calls", "`COLUMN` to sort by, the largest first: "+strings.Join(statColumns(), ", "))
+	completeFlag(c, "sort", statColumns)
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"tool", "method"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// statOrders holds the values to sort by in descending order. A constant leaves the order by name.
+var statOrders = map[string]func(*trace.Stat) int64{
+	"calls":      func(s *trace.Stat) int64 { return int64(s.Calls) },
+	"errors":     func(s *trace.Stat) int64 { return int64(s.Errors + s.ToolErrors) },
+	"unanswered": func(s *trace.Stat) int64 { return int64(s.Unanswered) },
+	"p50":        func(s *trace.Stat) int64 { return int64(s.Latency.Quantile(0.5)) },
+	"p95":        func(s *trace.Stat) int64 { return int64(s.Latency.Quantile(0.95)) },
+	"max":        func(s *trace.Stat) int64 { return int64(s.Latency.Max()) },
+	"requests":   func(s *trace.Stat) int64 { return s.BytesIn },
+	"responses":  func(s *trace.Stat) int64 { return s.BytesOut },
+	"definition": func(s *trace.Stat) int64 { return s.DefinitionBytes },
+	"name":       func(*trace.Stat) int64 { return 0 },
+}
+
+func statColumns() []string { return slices.Sorted(maps.Keys(statOrders)) }
+
+// sortStats sorts by a column. Equal values keep the order by server and name.
+func sortStats(list []*trace.Stat, column string) {
+	value := statOrders[column]
+	slices.SortStableFunc(list, func(a, b *trace.Stat) int { return cmp.Compare(value(b), value(a)) })
 }
 
 // A statRecord holds the statistics of a tool or method for stats --json. Times are in
@@ -112,10 +148,17 @@ func writeStatsJSON(e *env, list []*trace.Stat, by string) error {
 	return writeJSON(e.stdout, records)
 }
 
-func writeStats(e *env, list []*trace.Stat, by string, server bool) error {
+func writeStats(e *env, list []*trace.Stat, by string, server, all bool) error {
 	if len(list) == 0 {
 		fmt.Fprintf(e.stderr, "no %ss found\n", by)
 		return nil
+	}
+	if !all {
+		n := len(list)
+		list = slices.DeleteFunc(list, func(s *trace.Stat) bool { return s.Calls == 0 })
+		if n -= len(list); n > 0 {
+			fmt.Fprintf(e.stderr, "%s without calls (--all prints them)\n", plural.Of(n, by))
+		}
 	}
 	t := &table{
 		heads: []string{"CALLS", "ERRORS", "ISERROR", "CANCELLED", "UNANSWERED", "P50", "P95", "P99", "MAX", "REQUESTS", "RESPONSES", "DEFINITION", by}, right: true,
@@ -124,10 +167,31 @@ func writeStats(e *env, list []*trace.Stat, by string, server bool) error {
 	for _, s := range list {
 		t.add(statCells(s, server)...)
 	}
+	if len(list) > 1 {
+		t.add(statCells(total(list), false)...)
+	}
 	if by == "method" {
 		t.drop("DEFINITION")
 	}
 	return t.print(e)
+}
+
+// total returns the sum of a list.
+func total(list []*trace.Stat) *trace.Stat {
+	sum := &trace.Stat{Name: "total"}
+	for _, s := range list {
+		sum.Calls += s.Calls
+		sum.Errors += s.Errors
+		sum.ToolErrors += s.ToolErrors
+		sum.Canceled += s.Canceled
+		sum.Unanswered += s.Unanswered
+		sum.LongestWait = max(sum.LongestWait, s.LongestWait)
+		sum.BytesIn += s.BytesIn
+		sum.BytesOut += s.BytesOut
+		sum.DefinitionBytes += s.DefinitionBytes
+		sum.Latency.Merge(&s.Latency)
+	}
+	return sum
 }
 
 // statCells returns the cells of a line of the table.

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,13 +42,14 @@ type wrapping struct {
 func newWrapCommand(e *env) *cobra.Command {
 	w := &wrapping{}
 	c := &cobra.Command{
-		Use:   "wrap NAME|--all [FLAGS]",
+		Use:   "wrap [NAME|--all] [FLAGS]",
 		Short: "run a server of a host through the tap",
 		Long: `Rewrite the entry of a server in its host's configuration, so that the host runs
 the server through mcpwire tap, which records all traffic between them. NAME is
 the name of a server, HOST:NAME or FILE:NAME; mcpwire servers lists them.
 Comments, order and formatting are kept, and a backup is made. mcpwire unwrap
-restores the entry. Restart the host afterwards.
+restores the entry. Restart the host afterwards. Without NAME, wrap lists the
+servers on a terminal and asks.
 
 A host does not start a server that it reaches by URL. For such a server,
 --listen gives the address of a tap: the entry then points there, and you run
@@ -55,9 +58,21 @@ the tap yourself.`,
   mcpwire wrap cursor:filesystem
   mcpwire wrap --all --host claude-desktop
   mcpwire wrap linear --listen 127.0.0.1:9000`,
-		Args:              func(_ *cobra.Command, args []string) error { return w.arguments("wrap", args) },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && !w.all && e.canAsk() {
+				return nil // it asks
+			}
+			return w.arguments("wrap", args)
+		},
 		ValidArgsFunction: completeServers(func(s hosts.Server) bool { return !s.Wrapped }),
-		RunE:              func(*cobra.Command, []string) error { return w.run(e) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && !w.all {
+				if err := w.choose(cmd.Context(), e); err != nil || w.name == "" && !w.all {
+					return err
+				}
+			}
+			return w.run(e)
+		},
 	}
 	w.flags(c)
 	c.Flags().BoolVarP(&w.dryRun, "dry-run", "n", false, "only print what would change")
@@ -82,6 +97,47 @@ func (s *selection) arguments(command string, args []string) error {
 		s.name = args[0]
 	}
 	return checkHost(command, s.host)
+}
+
+// choose asks which server to wrap. It selects none if there are none or the user wants none.
+func (w *wrapping) choose(ctx context.Context, e *env) error {
+	here, err := hosts.Current()
+	if err != nil {
+		return err
+	}
+	list, err := w.findAll(e, here)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(s hosts.Server) bool { return s.Wrapped || s.IsRemote() || s.Command == "" })
+	if len(list) == 0 {
+		fmt.Fprintln(e.stderr, "mcpwire: nothing to wrap: no host has configured a command that is not wrapped")
+		return nil
+	}
+	t := &table{heads: []string{"", "SERVER", "RUNS"}}
+	for i, s := range list {
+		t.add(strconv.Itoa(i+1), serverLabel(s), serverRuns(s))
+	}
+	if _, err := t.write(e.stderr, terminalWidth(e.stderr)); err != nil {
+		return err
+	}
+	for {
+		answer, err := e.prompter.ask(ctx, "Wrap which? A number, all, or Enter for none: ")
+		if err != nil {
+			return context.Canceled
+		}
+		switch n, err := strconv.Atoi(strings.TrimSpace(answer)); {
+		case strings.TrimSpace(answer) == "":
+			return nil
+		case strings.EqualFold(strings.TrimSpace(answer), "all"):
+			w.all = true
+			return nil
+		case err == nil && n >= 1 && n <= len(list):
+			w.file, w.host, w.name = list[n-1].File, "", list[n-1].Name
+			return nil
+		}
+		fmt.Fprintf(e.stderr, "want a number up to %d, all, or nothing\n", len(list))
+	}
 }
 
 func (w *wrapping) run(e *env) error {
@@ -219,6 +275,7 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 			return err
 		}
 	}
+	fmt.Fprintf(r.env.stderr, "mcpwire: the file as it was: %s\n", printable.Line(d.Backup()))
 	return nil
 }
 

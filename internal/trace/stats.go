@@ -195,6 +195,30 @@ func (h *Histogram) Add(d time.Duration) {
 	h.octaves[octave][sub]++
 }
 
+// Merge adds the durations that another histogram counts.
+func (h *Histogram) Merge(other *Histogram) {
+	if other.n == 0 {
+		return
+	}
+	if h.n == 0 || other.min < h.min {
+		h.min = other.min
+	}
+	h.max = max(h.max, other.max)
+	h.n += other.n
+	h.sum += other.sum
+	for octave, subs := range other.octaves {
+		if subs == nil {
+			continue
+		}
+		if h.octaves[octave] == nil {
+			h.octaves[octave] = new([subBuckets]uint64)
+		}
+		for sub, n := range subs {
+			h.octaves[octave][sub] += n
+		}
+	}
+}
+
 // bucket returns the bucket of a value. Each value below subBuckets has its own bucket.
 func bucket(v uint64) (octave, sub int) {
 	octave = bits.Len64(v >> subBits)

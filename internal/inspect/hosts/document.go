@@ -42,6 +42,8 @@ type Document struct {
 	edits      []edit
 	records    *records
 	record     record
+	// saved is the path of the backup that Save has written.
+	saved string
 }
 
 // A splice replaces data[start:end] by text.
@@ -536,6 +538,7 @@ func (d *Document) Save() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("make a backup: %w", err)
 	}
+	d.saved = filepath.Join(d.records.folder(d.real), backup)
 	if err := d.records.store(d.nextRecord(backup, out)); err != nil {
 		return false, fmt.Errorf("write a record: %w", err)
 	}
@@ -548,6 +551,9 @@ func (d *Document) Save() (bool, error) {
 	}
 	return true, nil
 }
+
+// Backup returns the path of the backup that Save has written, or "".
+func (d *Document) Backup() string { return d.saved }
 
 // nextRecord returns the record of the edited file.
 func (d *Document) nextRecord(backup string, out []byte) record {
