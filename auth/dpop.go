@@ -39,8 +39,8 @@ type DPoPOptions struct {
 	// Algorithms lists the accepted algorithms of proofs, named as in [JWTOptions.Algorithms]. Nil
 	// means ES256, ES384, EdDSA, PS256 and RS256.
 	Algorithms []string
-	// Replay remembers used proofs for 130 seconds. Nil means a [MemoryReplayCache]. Processes that
-	// serve one resource must share one cache.
+	// Replay remembers used proofs for 130 seconds. Nil means [NewMemoryReplayCache]. Processes
+	// that serve one resource must share one cache.
 	Replay ReplayCache
 	// Nonces requires a nonce of the server in each proof, so that no proof can be made in advance.
 	// It sometimes costs clients an extra request. With nonces the clients' clocks do not matter.
@@ -331,17 +331,12 @@ type ReplayCache interface {
 	Once(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }
 
-// ErrReplayCacheFull is the error of a [MemoryReplayCache] that is full.
-var ErrReplayCacheFull = errors.New("replay cache is full")
-
-// ErrReplayQuota is the error of a [MemoryReplayCache] if the owner has too many keys. A [Guard]
-// answers it with status 429.
+// ErrReplayQuota is the error of a [ReplayCache] if the owner has too many keys. A [Guard] answers
+// it with status 429.
 var ErrReplayQuota = errors.New("too many proofs with one key")
 
-// A MemoryReplayCache is a [ReplayCache] for one process. It never drops a key early: when it is
-// full, it records no more keys until one expires. One owner can use a sixteenth of it. Keys whose
-// owner is empty can fill it.
-type MemoryReplayCache struct {
+// A memoryReplayCache is a ReplayCache for one process.
+type memoryReplayCache struct {
 	max  int
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]struct{}
@@ -350,20 +345,27 @@ type MemoryReplayCache struct {
 	expirations replayHeap
 }
 
+var errReplayCacheFull = errors.New("replay cache is full")
+
 // ownerShare is the inverse of the part of the cache that one owner may use.
 const ownerShare = 16
 
-// NewMemoryReplayCache returns a cache for max keys of about 200 bytes each. Zero means 262,144,
-// which is enough for 2000 proofs a second, and for 126 a second of one key.
-func NewMemoryReplayCache(max int) *MemoryReplayCache {
+// NewMemoryReplayCache returns a [ReplayCache] for one process. It has room for max keys of about
+// 200 bytes each. Zero means 262,144, which is enough for 2000 proofs a second, and for 126 a
+// second of one key.
+//
+// The cache never drops a key early: when it is full, Once returns an error until a key expires.
+// One owner can use a sixteenth of it; then Once returns [ErrReplayQuota]. Keys whose owner is
+// empty can fill it.
+func NewMemoryReplayCache(max int) ReplayCache {
 	if max <= 0 {
 		max = 1 << 18
 	}
-	return &MemoryReplayCache{max: max, seen: make(map[[sha256.Size]byte]struct{}), owners: make(map[[sha256.Size]byte]int)}
+	return &memoryReplayCache{max: max, seen: make(map[[sha256.Size]byte]struct{}), owners: make(map[[sha256.Size]byte]int)}
 }
 
-// Once implements [ReplayCache]. Its error is [ErrReplayQuota] or [ErrReplayCacheFull].
-func (c *MemoryReplayCache) Once(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
+// Once implements ReplayCache. Its error is ErrReplayQuota or errReplayCacheFull.
+func (c *memoryReplayCache) Once(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
 	now, digest := time.Now(), sha256.Sum256([]byte(owner+"\x00"+key))
 	var ownerKey [sha256.Size]byte
 	if owner != "" {
@@ -381,7 +383,7 @@ func (c *MemoryReplayCache) Once(_ context.Context, owner, key string, ttl time.
 		return false, ErrReplayQuota
 	}
 	if len(c.seen) >= c.max {
-		return false, ErrReplayCacheFull
+		return false, errReplayCacheFull
 	}
 	c.seen[digest] = struct{}{}
 	if owner != "" {
@@ -392,7 +394,7 @@ func (c *MemoryReplayCache) Once(_ context.Context, owner, key string, ttl time.
 }
 
 // evict removes an expired key.
-func (c *MemoryReplayCache) evict(e replayExpiration) {
+func (c *memoryReplayCache) evict(e replayExpiration) {
 	delete(c.seen, e.key)
 	if c.owners[e.owner]--; c.owners[e.owner] <= 0 {
 		delete(c.owners, e.owner)

@@ -635,9 +635,6 @@ func (g *Guard) buildMetadata(o *GuardOptions) error {
 // (section "Protected Resource Metadata Discovery Requirements").
 func (g *Guard) MetadataPaths() []string { return slices.Clone(g.metadataPaths) }
 
-// MetadataURL returns the URL of the metadata in challenges, or "" without metadata.
-func (g *Guard) MetadataURL() string { return g.metadataURL }
-
 // Metadata returns a handler that serves the metadata of the resource
 // (https://www.rfc-editor.org/rfc/rfc9728) to everyone, including web pages of any origin. Without
 // authorization servers it answers 404.

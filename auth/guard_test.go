@@ -178,8 +178,8 @@ func TestGuardStatic(t *testing.T) {
 			t.Errorf("%s without a token: status %d, challenges (-want +got):\n%s", path, w.Code, diff)
 		}
 	}
-	if w := serve(g.Metadata(), "GET", "/"); w.Code != 404 || g.MetadataURL() != "" || g.MetadataPaths() != nil {
-		t.Errorf("metadata: status %d at %q and %q, want 404 and none", w.Code, g.MetadataURL(), g.MetadataPaths())
+	if w := serve(g.Metadata(), "GET", "/"); w.Code != 404 || g.MetadataPaths() != nil {
+		t.Errorf("metadata: status %d at %q, want 404 and no path", w.Code, g.MetadataPaths())
 	}
 }
 
@@ -324,9 +324,9 @@ func ExampleGuard() {
 	ask("/mcp", "")
 	ask("/.well-known/oauth-protected-resource/mcp", "")
 	ask("/mcp", "Bearer f3a9c1d27e5b48069d1c")
-	// Output:
-	// 401 Bearer resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp"
-	// 200 {"resource":"https://api.example.com/mcp","authorization_servers":["https://login.example.com"],"scopes_supported":["read"],"bearer_methods_supported":["header"]}
+	// Output: 401 Bearer
+	// resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp" 200
+	// {"resource":"https://api.example.com/mcp","authorization_servers":["https://login.example.com"],"scopes_supported":["read"],"bearer_methods_supported":["header"]}
 	// 200 hello ci
 }
 
@@ -440,8 +440,12 @@ func TestMetadataPaths(t *testing.T) {
 			[]string{"/.well-known/oauth-protected-resource/a", "/.well-known/oauth-protected-resource"}},
 	} {
 		g := rsGuard(t, rsUsers, auth.GuardOptions{Resource: tt.resource, AuthorizationServers: []string{rsIssuer}, MetadataURL: tt.elsewhere})
-		if diff := cmp.Diff(tt.paths, g.MetadataPaths()); g.MetadataURL() != tt.url || diff != "" {
-			t.Errorf("%s: MetadataURL %s, want %s; paths (-want +got):\n%s", tt.resource, g.MetadataURL(), tt.url, diff)
+		if diff := cmp.Diff(tt.paths, g.MetadataPaths()); diff != "" {
+			t.Errorf("%s: paths (-want +got):\n%s", tt.resource, diff)
+		}
+		want := `Bearer resource_metadata="` + tt.url + `"`
+		if got := serve(g.Protect(hello), "GET", "/").Header().Get("WWW-Authenticate"); got != want {
+			t.Errorf("%s: challenge %s, want %s", tt.resource, got, want)
 		}
 		for _, path := range tt.paths {
 			if w := serve(g.Handler(http.NotFoundHandler()), "GET", path); w.Code != 200 {

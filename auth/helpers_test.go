@@ -190,7 +190,7 @@ func (k rsKey) token(t testing.TB, changes map[string]any) string {
 }
 
 // rsJWT returns a verifier of tokens that are signed with the keys.
-func rsJWT(t testing.TB, o auth.JWTOptions, keys ...rsKey) *auth.JWT {
+func rsJWT(t testing.TB, o auth.JWTOptions, keys ...rsKey) auth.Verifier {
 	t.Helper()
 	routes := &rsRoutes{}
 	routes.say(rsKeysURL, rsKeySet(keys...))

@@ -46,12 +46,8 @@ type IntrospectionOptions struct {
 	HTTPClient *http.Client
 }
 
-// Introspection verifies tokens by asking their issuer (https://www.rfc-editor.org/rfc/rfc7662).
-// Many goroutines may use it at once. It starts no goroutines and need not be closed.
-//
-// It caches up to 10,000 positive responses by the token's hash. It sends one request at a time for
-// each token, and at most 64 at a time in all.
-type Introspection struct {
+// An introspectionVerifier verifies tokens by asking their issuer.
+type introspectionVerifier struct {
 	opts   IntrospectionOptions
 	client *http.Client
 	slots  chan struct{}
@@ -75,12 +71,17 @@ type introspectionCall struct {
 	err       error
 }
 
-// NewIntrospection returns a verifier that asks the issuer.
-func NewIntrospection(o *IntrospectionOptions) (*Introspection, error) {
+// NewIntrospection returns a [Verifier] that asks the token's issuer
+// (https://www.rfc-editor.org/rfc/rfc7662). It starts no goroutines and need not be closed.
+//
+// It caches up to 10,000 positive responses by the token's hash. It sends one request at a time for
+// each token, and at most 64 at a time in all. It waits at most 10 s for the issuer, even if the
+// context of Verify ends earlier.
+func NewIntrospection(o *IntrospectionOptions) (Verifier, error) {
 	if o == nil {
 		o = &IntrospectionOptions{}
 	}
-	v := &Introspection{
+	v := &introspectionVerifier{
 		opts: *o, client: newFetchClient(o.HTTPClient), slots: make(chan struct{}, maxIntrospections),
 		calls: make(map[[sha256.Size]byte]*introspectionCall),
 	}
@@ -102,9 +103,8 @@ func NewIntrospection(o *IntrospectionOptions) (*Introspection, error) {
 	return v, nil
 }
 
-// Verify returns the token's principal. It waits at most 10 s for the issuer, even if ctx ends
-// earlier.
-func (in *Introspection) Verify(ctx context.Context, token string) (*Principal, error) {
+// Verify implements Verifier.
+func (in *introspectionVerifier) Verify(ctx context.Context, token string) (*Principal, error) {
 	if len(token) > maxToken {
 		return nil, invalid("it is too long")
 	}
@@ -138,7 +138,7 @@ func (in *Introspection) Verify(ctx context.Context, token string) (*Principal, 
 }
 
 // complete returns the result of a call to its waiters, and caches it if it is positive.
-func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall, sent time.Time) {
+func (in *introspectionVerifier) complete(key [sha256.Size]byte, call *introspectionCall, sent time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.calls, key)
@@ -154,7 +154,7 @@ func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall
 }
 
 // introspect sends the request and checks the response.
-func (in *Introspection) introspect(ctx context.Context, token string) (*Principal, error) {
+func (in *introspectionVerifier) introspect(ctx context.Context, token string) (*Principal, error) {
 	select {
 	case in.slots <- struct{}{}:
 		defer func() { <-in.slots }()
@@ -187,7 +187,7 @@ func (in *Introspection) introspect(ctx context.Context, token string) (*Princip
 }
 
 // principalOf returns the principal of the issuer's response.
-func (in *Introspection) principalOf(answer claimSet) (*Principal, error) {
+func (in *introspectionVerifier) principalOf(answer claimSet) (*Principal, error) {
 	switch active := string(answer["active"]); active {
 	case "true":
 	case "false":

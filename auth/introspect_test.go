@@ -20,7 +20,7 @@ import (
 
 const rsIntrospect = "https://login.example.com/introspect"
 
-func newIntrospection(t *testing.T, routes *rsRoutes, change func(*auth.IntrospectionOptions)) *auth.Introspection {
+func newIntrospection(t *testing.T, routes *rsRoutes, change func(*auth.IntrospectionOptions)) auth.Verifier {
 	t.Helper()
 	o := auth.IntrospectionOptions{
 		Endpoint: rsIntrospect, Issuer: rsIssuer, Audiences: []string{rsResource}, ClientID: "rs", ClientSecret: auth.NewSecret("s:e c"), HTTPClient: routes.client(),

@@ -61,14 +61,8 @@ type JWTOptions struct {
 	HTTPClient *http.Client
 }
 
-// JWT verifies tokens that are signed by one issuer, as in https://www.rfc-editor.org/rfc/rfc9068
-// and https://www.rfc-editor.org/rfc/rfc8725. Many goroutines may use it at once. It starts no
-// goroutines and need not be closed.
-//
-// It fetches the issuer's keys for the first token, when they are older than
-// [JWTOptions.RefreshInterval], and at most every 30 s for an unknown key id. It accepts at most
-// 100 keys in 256 KiB. While the issuer does not answer, it uses old keys for up to an hour.
-type JWT struct {
+// A jwtVerifier verifies tokens that are signed by one issuer.
+type jwtVerifier struct {
 	issuer         string
 	audiences      []string
 	algorithms     []jose.SignatureAlgorithm
@@ -101,12 +95,19 @@ func parseAlgorithms(names []string) ([]jose.SignatureAlgorithm, error) {
 	return algorithms, nil
 }
 
-// NewJWT returns a verifier of signed tokens. It does not fetch anything yet.
-func NewJWT(o *JWTOptions) (*JWT, error) {
+// NewJWT returns a [Verifier] of tokens that are signed by one issuer, as in
+// https://www.rfc-editor.org/rfc/rfc9068 and https://www.rfc-editor.org/rfc/rfc8725. It starts no
+// goroutines and need not be closed.
+//
+// It fetches the issuer's keys for the first token, when they are older than
+// [JWTOptions.RefreshInterval], and at most every 30 s for an unknown key id. A fetch is limited to
+// 10 s, even if the context of Verify ends earlier. It accepts at most 100 keys in 256 KiB. While
+// the issuer does not answer, it uses old keys for up to an hour.
+func NewJWT(o *JWTOptions) (Verifier, error) {
 	if o == nil {
 		o = &JWTOptions{}
 	}
-	j := &JWT{issuer: o.Issuer, audiences: unique(o.Audiences), strict: o.Strict, clientIDClaims: unique(o.ClientIDClaims), leeway: o.Leeway}
+	j := &jwtVerifier{issuer: o.Issuer, audiences: unique(o.Audiences), strict: o.Strict, clientIDClaims: unique(o.ClientIDClaims), leeway: o.Leeway}
 	if _, err := checkEndpoint(o.Issuer); err != nil {
 		return nil, fmt.Errorf("auth: issuer: %w", err)
 	}
@@ -140,10 +141,9 @@ func NewJWT(o *JWTOptions) (*JWT, error) {
 	return j, nil
 }
 
-// Verify returns the token's principal. It checks the claims first, so that only a token that would
-// be valid if genuine can cause a fetch of the issuer's keys. The fetch is limited to 10 s, even if
-// ctx ends earlier.
-func (j *JWT) Verify(ctx context.Context, token string) (*Principal, error) {
+// Verify implements Verifier. It checks the claims first, so that only a token that would be valid
+// if genuine can cause a fetch of the issuer's keys.
+func (j *jwtVerifier) Verify(ctx context.Context, token string) (*Principal, error) {
 	head, claims, ok := parseJWT(token)
 	if !ok {
 		return nil, invalid("not a signed JWT")
@@ -180,7 +180,7 @@ func parseJWT(token string) (head, claims claimSet, ok bool) {
 	return sets[0], sets[1], true
 }
 
-func (j *JWT) verify(ctx context.Context, token string, head, claims claimSet) (*Principal, error) {
+func (j *jwtVerifier) verify(ctx context.Context, token string, head, claims claimSet) (*Principal, error) {
 	alg, reason := j.checkHeader(head)
 	if reason != "" {
 		return nil, invalid(reason)
@@ -212,7 +212,7 @@ func (j *JWT) verify(ctx context.Context, token string, head, claims claimSet) (
 // checkHeader returns the algorithm, or the reason why the header is rejected. It does not use keys
 // and certificates in the header or their URLs: it ignores jku, x5u and x5c, and rejects jwk, which
 // only an attack on this check would contain.
-func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason string) {
+func (j *jwtVerifier) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason string) {
 	name, _ := head.str("alg")
 	alg := jose.SignatureAlgorithm(name)
 	if !slices.Contains(j.algorithms, alg) {
@@ -237,7 +237,7 @@ func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason stri
 }
 
 // checkClaims returns the principal of the claims, or the reason why they are invalid.
-func (j *JWT) checkClaims(claims claimSet) (_ *Principal, reason string) {
+func (j *jwtVerifier) checkClaims(claims claimSet) (_ *Principal, reason string) {
 	if aud, _ := claims.strs("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(j.audiences, a) }) {
 		return nil, "wrong audience"
 	}

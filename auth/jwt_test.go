@@ -312,7 +312,7 @@ func FuzzJWT(f *testing.F) {
 	})
 }
 
-func newJWT(t *testing.T, routes *rsRoutes, keysURL string) *auth.JWT {
+func newJWT(t *testing.T, routes *rsRoutes, keysURL string) auth.Verifier {
 	t.Helper()
 	v, err := auth.NewJWT(&auth.JWTOptions{Issuer: rsIssuer, Audiences: []string{rsResource}, JWKSURL: keysURL, HTTPClient: routes.client()})
 	if err != nil {

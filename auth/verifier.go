@@ -36,9 +36,9 @@ type Verifier interface {
 }
 
 // AnyOf returns a Verifier that asks the given ones in order, until one accepts the token. If a
-// [JWT] rejects a token of its issuer, AnyOf stops, so that one issuer's tokens are not sent to
-// another's introspection. After any other [ErrInvalidToken], AnyOf asks the next verifier. If all
-// reject the token and one was unavailable, the error is [ErrUnavailable].
+// verifier of [NewJWT] rejects a token of its issuer, AnyOf stops, so that one issuer's tokens are
+// not sent to another's introspection. After any other [ErrInvalidToken], AnyOf asks the next
+// verifier. If all reject the token and one was unavailable, the error is [ErrUnavailable].
 //
 // Put verifiers that decide locally first: NewStatic, NewJWT, NewIntrospection.
 func AnyOf(verifiers ...Verifier) Verifier { return anyOf(verifiers) }
@@ -84,9 +84,9 @@ type authoritativeError struct{ err error }
 func (e *authoritativeError) Error() string { return e.err.Error() }
 func (e *authoritativeError) Unwrap() error { return e.err }
 
-// StaticIssuer is the issuer of principals of fixed tokens. No authorization server can have this
+// staticIssuer is the issuer of principals of fixed tokens. No authorization server can have this
 // name.
-const StaticIssuer = "static"
+const staticIssuer = "static"
 
 // minStaticToken is the minimum length of a fixed token, in bytes. 16 random characters cannot be
 // guessed.
@@ -108,18 +108,19 @@ type StaticToken struct {
 	Expires time.Time
 }
 
-// Static verifies fixed tokens. Many goroutines may use it at once.
-type Static struct{ entries []staticEntry }
+// A staticVerifier verifies fixed tokens.
+type staticVerifier struct{ entries []staticEntry }
 
 type staticEntry struct {
 	digest    [sha256.Size]byte
 	principal *Principal
 }
 
-// NewStatic returns a verifier of fixed tokens. The error names an invalid token by its index, not
-// by its text.
-func NewStatic(tokens ...StaticToken) (*Static, error) {
-	s := &Static{}
+// NewStatic returns a [Verifier] of fixed tokens, which takes the same time for every token. The
+// issuer of its principals is "static". The error names an invalid token by its index, not by its
+// text.
+func NewStatic(tokens ...StaticToken) (Verifier, error) {
+	s := &staticVerifier{}
 	for i, t := range tokens {
 		digest, err := t.digest()
 		if err == nil {
@@ -137,7 +138,7 @@ func NewStatic(tokens ...StaticToken) (*Static, error) {
 			return nil, fmt.Errorf("auth: fixed token %d: %w", i, err)
 		}
 		s.entries = append(s.entries, staticEntry{digest, &Principal{
-			Issuer: StaticIssuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: unique(t.Scopes), Expires: t.Expires,
+			Issuer: staticIssuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: unique(t.Scopes), Expires: t.Expires,
 		}})
 	}
 	if len(s.entries) == 0 {
@@ -171,8 +172,8 @@ func (t StaticToken) digest() (d [sha256.Size]byte, err error) {
 	return sha256.Sum256([]byte(t.Token)), nil
 }
 
-// Verify returns the token's principal. It takes the same time for every token.
-func (s *Static) Verify(_ context.Context, token string) (*Principal, error) {
+// Verify implements Verifier. It takes the same time for every token.
+func (s *staticVerifier) Verify(_ context.Context, token string) (*Principal, error) {
 	digest := sha256.Sum256([]byte(token))
 	var found *Principal
 	for i := range s.entries {
