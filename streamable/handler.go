@@ -189,9 +189,9 @@ type Handler struct {
 	instance string
 	clock    clock
 	events   EventStore
-	// memoryEvents is events if that is a MemoryEvents. It is nil for another store, which can fail
+	// memoryEvents is events if that is a memoryEvents. It is nil for another store, which can fail
 	// and be slow.
-	memoryEvents *MemoryEvents
+	memoryEvents *memoryEvents
 	// needsAddress means that srv wants the addresses of anonymous callers.
 	needsAddress bool
 	sessions     sessionTable
@@ -290,7 +290,7 @@ func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (
 	if h.events = h.opts.Events; h.events == nil {
 		h.events = NewMemoryEvents(nil)
 	}
-	h.memoryEvents, _ = h.events.(*MemoryEvents)
+	h.memoryEvents, _ = h.events.(*memoryEvents)
 	h.sessions.init(h)
 	h.protected = h.protect(h.serve)
 	return h, nil

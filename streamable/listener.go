@@ -166,7 +166,7 @@ func (ss *sharedState) listen(ctx context.Context) {
 			record.Version++
 			record.Principal, record.Expires = s.principalID, s.expires
 		}
-		saved = record.Clone()
+		saved = record.clone()
 	})
 	switch {
 	case err != nil:

@@ -50,10 +50,6 @@ type ServeOptions struct {
 	Logger *slog.Logger
 }
 
-// ErrRemoteAddress is the error for an address that other machines can reach, see
-// [ServeOptions.AllowRemote].
-var ErrRemoteAddress = httpserve.ErrRemoteAddress
-
 // ListenAndServe listens at a TCP address and serves h until ctx ends. An address without a host,
 // such as ":8080", means 127.0.0.1, and "" a free port there. To listen on all interfaces, use
 // 0.0.0.0 or [::] and set [ServeOptions.AllowRemote]. o may be nil.

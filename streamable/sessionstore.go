@@ -65,8 +65,8 @@ type SavedSession struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Clone returns a deep copy.
-func (s *SavedSession) Clone() *SavedSession {
+// clone returns a deep copy.
+func (s *SavedSession) clone() *SavedSession {
 	c := *s
 	c.Initialize = bytes.Clone(s.Initialize)
 	c.Subscriptions = slices.Clone(s.Subscriptions)
@@ -78,8 +78,8 @@ func (s *SavedSession) end(expires time.Time) {
 	*s = SavedSession{Version: s.Version + 1, Ended: true, Expires: expires}
 }
 
-// MemorySessionsOptions are the limits of [MemorySessions]. Beyond a limit, the sessions unused for
-// the longest time are evicted.
+// MemorySessionsOptions are the limits of [NewMemorySessions]. Beyond a limit, the sessions unused
+// for the longest time are evicted.
 type MemorySessionsOptions struct {
 	// MaxSessions limits the number of sessions. Zero means 10,000.
 	MaxSessions int
@@ -93,12 +93,11 @@ type MemorySessionsOptions struct {
 // sessionOverhead is the memory of a session without its texts, in bytes.
 const sessionOverhead = 256
 
-// maxUnwatched limits the changes that one Watch of MemorySessions has not reported yet.
+// maxUnwatched limits the changes that one Watch of memorySessions has not reported yet.
 const maxUnwatched = 1024
 
-// MemorySessions is a [SessionWatcher] in memory. Several handlers of a process can share it. It
-// has no goroutine. It is safe for concurrent use.
-type MemorySessions struct {
+// memorySessions is a SessionWatcher in memory.
+type memorySessions struct {
 	opts MemorySessionsOptions
 
 	mu sync.Mutex
@@ -131,9 +130,10 @@ type sessionWatch struct {
 	missed chan struct{}
 }
 
-// NewMemorySessions returns an empty store. It copies o, which may be nil.
-func NewMemorySessions(o *MemorySessionsOptions) *MemorySessions {
-	m := &MemorySessions{queue: list.New(), byKey: make(map[string]*list.Element), watchers: make(map[*sessionWatch]struct{})}
+// NewMemorySessions returns an empty [SessionWatcher] in memory, which several handlers of a
+// process can share. It has no goroutine. It copies o, which may be nil.
+func NewMemorySessions(o *MemorySessionsOptions) SessionWatcher {
+	m := &memorySessions{queue: list.New(), byKey: make(map[string]*list.Element), watchers: make(map[*sessionWatch]struct{})}
 	if o != nil {
 		m.opts = *o
 	}
@@ -145,15 +145,15 @@ func NewMemorySessions(o *MemorySessionsOptions) *MemorySessions {
 
 // Update implements [SessionStore]. It returns an error, and leaves the record as it was, if the
 // new one alone exceeds MaxBytes.
-func (m *MemorySessions) Update(_ context.Context, key string, change func(*SavedSession)) error {
+func (m *memorySessions) Update(_ context.Context, key string, change func(*SavedSession)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stored := &storedSession{key: key, used: time.Now()}
 	if old := m.findLocked(key, stored.used); old != nil {
-		stored.saved = *old.saved.Clone()
+		stored.saved = *old.saved.clone()
 	}
 	change(&stored.saved)
-	stored.saved = *stored.saved.Clone()
+	stored.saved = *stored.saved.clone()
 	if n := stored.size(); n > m.opts.MaxBytes {
 		return fmt.Errorf("streamable: a session of %d bytes does not fit into a store of %d bytes", n, m.opts.MaxBytes)
 	}
@@ -165,12 +165,12 @@ func (m *MemorySessions) Update(_ context.Context, key string, change func(*Save
 		m.removeLocked(m.queue.Front())
 	}
 	for w := range m.watchers {
-		w.report(storedSession{key: key, saved: *stored.saved.Clone()})
+		w.report(storedSession{key: key, saved: *stored.saved.clone()})
 	}
 	return nil
 }
 
-// report hands a change to the goroutine of Watch. The caller holds MemorySessions.mu.
+// report hands a change to the goroutine of Watch. The caller holds memorySessions.mu.
 func (w *sessionWatch) report(s storedSession) {
 	select {
 	case w.pending <- s:
@@ -186,7 +186,7 @@ func (w *sessionWatch) report(s storedSession) {
 var errSessionsMissed = errors.New("streamable: changes of sessions came faster than they were handled")
 
 // Watch implements [SessionWatcher].
-func (m *MemorySessions) Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error {
+func (m *memorySessions) Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error {
 	w := &sessionWatch{pending: make(chan storedSession, maxUnwatched), missed: make(chan struct{})}
 	m.mu.Lock()
 	m.watchers[w] = struct{}{}
@@ -210,7 +210,7 @@ func (m *MemorySessions) Watch(ctx context.Context, ready func(), changed func(k
 }
 
 // Load implements [SessionStore].
-func (m *MemorySessions) Load(_ context.Context, key string) (*SavedSession, error) {
+func (m *memorySessions) Load(_ context.Context, key string) (*SavedSession, error) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,11 +221,11 @@ func (m *MemorySessions) Load(_ context.Context, key string) (*SavedSession, err
 	}
 	s.used = now
 	m.queue.MoveToBack(m.byKey[key])
-	return s.saved.Clone(), nil
+	return s.saved.clone(), nil
 }
 
 // findLocked returns a session, or nil. It removes one that has expired.
-func (m *MemorySessions) findLocked(key string, now time.Time) *storedSession {
+func (m *memorySessions) findLocked(key string, now time.Time) *storedSession {
 	e := m.byKey[key]
 	if e == nil {
 		return nil
@@ -238,7 +238,7 @@ func (m *MemorySessions) findLocked(key string, now time.Time) *storedSession {
 	return s
 }
 
-func (m *MemorySessions) isExpired(s *storedSession, now time.Time) bool {
+func (m *memorySessions) isExpired(s *storedSession, now time.Time) bool {
 	if expires := s.saved.Expires; !expires.IsZero() {
 		return !now.Before(expires)
 	}
@@ -246,7 +246,7 @@ func (m *MemorySessions) isExpired(s *storedSession, now time.Time) bool {
 }
 
 // expireLocked removes some expired sessions.
-func (m *MemorySessions) expireLocked(now time.Time) {
+func (m *memorySessions) expireLocked(now time.Time) {
 	for range maxExpiredPerCall {
 		e := m.queue.Front()
 		if e == nil || !m.isExpired(e.Value.(*storedSession), now) {
@@ -257,7 +257,7 @@ func (m *MemorySessions) expireLocked(now time.Time) {
 }
 
 // removeLocked removes a session. e may be nil.
-func (m *MemorySessions) removeLocked(e *list.Element) {
+func (m *memorySessions) removeLocked(e *list.Element) {
 	if e == nil {
 		return
 	}

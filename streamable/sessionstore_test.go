@@ -18,7 +18,7 @@ func testSessionStore(t *testing.T, s SessionStore) {
 		t.Errorf("a session that was not saved is %v", got)
 	}
 	want := &SavedSession{Version: 1, Principal: "alice", Initialize: []byte(`{"id":1}`), Subscriptions: []string{"a:1"}}
-	given := want.Clone()
+	given := want.clone()
 	update(t, s, "a", func(saved *SavedSession) {
 		if diff := cmp.Diff(&SavedSession{}, saved); diff != "" {
 			t.Errorf("the record of a new session: %s", diff)
@@ -75,13 +75,13 @@ func save(t *testing.T, s SessionStore, key, initialize string) {
 }
 
 func TestMemorySessions(t *testing.T) {
-	testSessionStore(t, NewMemorySessions(nil))
+	testSessionStore(t, NewMemorySessions(nil).(*memorySessions))
 }
 
 // A watcher is told of each change in order, or that it has missed some.
 func TestMemorySessionsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemorySessions(nil)
+		m := NewMemorySessions(nil).(*memorySessions)
 		var got []uint64
 		readied := 0
 		ctx, cancel := context.WithCancel(t.Context())
@@ -118,7 +118,7 @@ func TestMemorySessionsWatch(t *testing.T) {
 
 func TestMemorySessionsBounds(t *testing.T) {
 	for name, o := range map[string]*MemorySessionsOptions{"sessions": {MaxSessions: 3}, "bytes": {MaxBytes: 3 * (sessionOverhead + 2 + 100)}} {
-		m := NewMemorySessions(o)
+		m := NewMemorySessions(o).(*memorySessions)
 		text := fmt.Sprintf("%100d", 0)
 		for i := range 3 {
 			save(t, m, fmt.Sprint("s", i), text)
@@ -137,7 +137,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 			t.Errorf("%s: %d sessions of %d bytes", name, m.queue.Len(), m.bytes)
 		}
 	}
-	m := NewMemorySessions(&MemorySessionsOptions{MaxBytes: 1000})
+	m := NewMemorySessions(&MemorySessionsOptions{MaxBytes: 1000}).(*memorySessions)
 	save(t, m, "small", "{}")
 	if err := m.Update(t.Context(), "large", func(s *SavedSession) { s.Initialize = make([]byte, 1000) }); err == nil {
 		t.Error("a session larger than the store is taken")
@@ -149,7 +149,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 
 func TestMemorySessionsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemorySessions(&MemorySessionsOptions{MaxIdle: time.Minute})
+		m := NewMemorySessions(&MemorySessionsOptions{MaxIdle: time.Minute}).(*memorySessions)
 		for i := range 2 * maxExpiredPerCall {
 			save(t, m, fmt.Sprint("idle", i), "{}")
 		}

@@ -272,7 +272,7 @@ func (ss *sharedState) deliver(ctx context.Context, frame []byte, d *rpc.Deliver
 			record.Version++
 			record.Principal, record.Expires = s.principalID, s.expires
 		}
-		saved = record.Clone()
+		saved = record.clone()
 	})
 	switch {
 	case err != nil:

@@ -12,11 +12,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// An SSEHandler serves the HTTP+SSE transport of revision 2024-11-05 on two paths
-// (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse). A GET
-// of one path opens a stream. Its first event names the other path, to which clients post messages.
-// The stream carries all responses, and the session ends with it. Make one with [Handler.SSE].
-type SSEHandler struct {
+// An sseHandler serves the HTTP+SSE transport of revision 2024-11-05.
+type sseHandler struct {
 	h            *Handler
 	messagesPath string
 	// protected runs after access.
@@ -34,7 +31,7 @@ type sseSession struct {
 	ctx         context.Context
 	out         *sseSender
 
-	// The lock of the SSEHandler guards the fields below.
+	// The lock of the sseHandler guards the fields below.
 
 	// active counts the posts and requests that are being handled.
 	active int
@@ -44,23 +41,25 @@ type sseSession struct {
 	drained chan struct{}
 }
 
-// SSE returns a handler for the HTTP+SSE transport, which shares the options, limits and shutdown
-// of h. Serve it at the path of the stream and at messages, a path such as /messages, which the
-// stream announces to clients.
-func (h *Handler) SSE(messages string) *SSEHandler {
-	s := &SSEHandler{h: h, messagesPath: messages, byID: make(map[string]*sseSession)}
+// SSE returns a handler for the HTTP+SSE transport of revision 2024-11-05
+// (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse), which
+// shares the options, limits and shutdown of h. Serve it at two paths: that of the stream, which a
+// GET opens, and messages, such as /messages, which the stream announces and to which clients post.
+// The stream carries all responses, and the session ends with it.
+func (h *Handler) SSE(messages string) http.Handler {
+	s := &sseHandler{h: h, messagesPath: messages, byID: make(map[string]*sseSession)}
 	s.protected = h.protect(s.serve)
 	return s
 }
 
 // ServeHTTP implements [http.Handler].
-func (s *SSEHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *sseHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.h.access.check(w, r) {
 		s.protected.ServeHTTP(w, r)
 	}
 }
 
-func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
+func (s *sseHandler) serve(w http.ResponseWriter, r *http.Request) {
 	if s.h.legacy == nil {
 		writeError(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no revision of this server uses this transport")
 		return
@@ -85,7 +84,7 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 const sessionParam = "sessionId"
 
 // serveStream serves the GET that opens a session.
-func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, place *slot) {
+func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *slot) {
 	if !parseAccept(r).stream {
 		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
@@ -127,7 +126,7 @@ func (s *SSEHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 }
 
 // remove makes the session unreachable for posts, and drains it.
-func (s *SSEHandler) remove(ses *sseSession) {
+func (s *sseHandler) remove(ses *sseSession) {
 	s.mu.Lock()
 	delete(s.byID, ses.id)
 	s.mu.Unlock()
@@ -135,7 +134,7 @@ func (s *SSEHandler) remove(ses *sseSession) {
 }
 
 // drain ends the session when nothing is active.
-func (s *SSEHandler) drain(ses *sseSession) {
+func (s *sseHandler) drain(ses *sseSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !ses.draining {
@@ -146,7 +145,7 @@ func (s *SSEHandler) drain(ses *sseSession) {
 
 // begin counts a post, and the request in it, as active in the session with an id. It returns nil
 // if the principal has no such session.
-func (s *SSEHandler) begin(id, principalID string) *sseSession {
+func (s *sseHandler) begin(id, principalID string) *sseSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ses := s.byID[id]
@@ -158,7 +157,7 @@ func (s *SSEHandler) begin(id, principalID string) *sseSession {
 }
 
 // done undoes begin.
-func (s *SSEHandler) done(ses *sseSession) {
+func (s *sseHandler) done(ses *sseSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ses.active--
@@ -169,7 +168,7 @@ func (s *SSEHandler) done(ses *sseSession) {
 
 // endIfDrainedLocked ends a draining session if nothing is active. No post reaches it afterwards.
 // The caller must hold s.mu.
-func (s *SSEHandler) endIfDrainedLocked(ses *sseSession) {
+func (s *sseHandler) endIfDrainedLocked(ses *sseSession) {
 	if ses.active == 0 {
 		delete(s.byID, ses.id)
 		close(ses.drained)
@@ -178,7 +177,7 @@ func (s *SSEHandler) endIfDrainedLocked(ses *sseSession) {
 
 // servePost handles a posted message. A request continues on a goroutine, for which serveStream
 // waits.
-func (s *SSEHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseRequest) {
+func (s *sseHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseRequest) {
 	ses := s.begin(r.URL.Query().Get(sessionParam), principalIDOf(r))
 	if ses == nil {
 		writeError(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session: open the stream first")
@@ -274,7 +273,7 @@ func (s *sseSession) serveRequest(ctx context.Context, frame []byte, m *jsonrpc.
 
 // readMessage returns the message in a body and its text, in their own memory. It returns nil if it
 // has answered the HTTP request.
-func (s *SSEHandler) readMessage(w http.ResponseWriter, r *http.Request) (m *jsonrpc.Message, frame []byte) {
+func (s *sseHandler) readMessage(w http.ResponseWriter, r *http.Request) (m *jsonrpc.Message, frame []byte) {
 	if isEncoded(r) || bodyKindOf(r) != bodyJSON {
 		writeError(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, and the body not compressed")
 		return nil, nil

@@ -56,7 +56,7 @@ type StoredEvent struct {
 // from there.
 var ErrEventGone = errors.New("no such event")
 
-// MemoryEventsOptions are the limits of [MemoryEvents]. Beyond a limit, events that a client was
+// MemoryEventsOptions are the limits of [NewMemoryEvents]. Beyond a limit, events that a client was
 // sent are evicted before others, and older ones first.
 type MemoryEventsOptions struct {
 	// MaxBytes limits the memory for the events of all sessions. The caller with the most bytes
@@ -83,12 +83,11 @@ const maxExpiredPerCall = 64
 // those of other streams.
 const maxAway = 2 * time.Minute
 
-// MemoryEvents is an [EventStore] in memory. It has no goroutine: a call expires old events, which
-// are unreachable before. It is safe for concurrent use.
+// memoryEvents is an EventStore in memory. A call expires old events, which are unreachable before.
 //
 // Events leave a stream only at its front, unless their session is dropped. So if the stream has an
 // event, it also has all later ones; no gap can go unnoticed.
-type MemoryEvents struct {
+type memoryEvents struct {
 	opts MemoryEventsOptions
 
 	mu sync.Mutex
@@ -134,7 +133,7 @@ type memoryStream struct {
 
 type memoryEvent struct {
 	stream *memoryStream
-	// queueElement is the element of MemoryEvents.queue.
+	// queueElement is the element of memoryEvents.queue.
 	queueElement *list.Element
 	// listElement is the element of free or away of the session.
 	listElement *list.Element
@@ -180,9 +179,11 @@ func (h *memoryHeap) Pop() any {
 	return x
 }
 
-// NewMemoryEvents returns an empty store. It copies o, which may be nil.
-func NewMemoryEvents(o *MemoryEventsOptions) *MemoryEvents {
-	m := &MemoryEvents{queue: list.New(), sessions: make(map[string]*memorySession), owners: make(map[string]*memoryOwner)}
+// NewMemoryEvents returns an empty [EventStore] in memory. It has no goroutine. An event that is
+// too large to store gets an id, but the stream cannot be resumed from before it. NewMemoryEvents
+// copies o, which may be nil.
+func NewMemoryEvents(o *MemoryEventsOptions) EventStore {
+	m := &memoryEvents{queue: list.New(), sessions: make(map[string]*memorySession), owners: make(map[string]*memoryOwner)}
 	if o != nil {
 		m.opts = *o
 	}
@@ -195,12 +196,12 @@ func NewMemoryEvents(o *MemoryEventsOptions) *MemoryEvents {
 
 // Append implements [EventStore]. An event that is too large to store gets an id, but the stream
 // cannot be resumed from before it.
-func (m *MemoryEvents) Append(_ context.Context, session, stream string, data []byte) (id string, err error) {
+func (m *memoryEvents) Append(_ context.Context, session, stream string, data []byte) (id string, err error) {
 	return m.append(session, session, stream, data, false)
 }
 
 // append is Append for a session of the owner. away means that the stream waits for its client.
-func (m *MemoryEvents) append(owner, session, stream string, data []byte, away bool) (id string, err error) {
+func (m *memoryEvents) append(owner, session, stream string, data []byte, away bool) (id string, err error) {
 	if !isVisibleASCII(stream) {
 		return "", fmt.Errorf("streamable: %.100q is not a valid stream name: it must be visible ASCII", stream)
 	}
@@ -230,7 +231,7 @@ func (m *MemoryEvents) append(owner, session, stream string, data []byte, away b
 }
 
 // streamLocked returns a stream, and creates it if necessary. The caller adds an event.
-func (m *MemoryEvents) streamLocked(owner, session, name string) *memoryStream {
+func (m *memoryEvents) streamLocked(owner, session, name string) *memoryStream {
 	s := m.sessions[session]
 	if s == nil {
 		o := m.owners[owner]
@@ -252,7 +253,7 @@ func (m *MemoryEvents) streamLocked(owner, session, name string) *memoryStream {
 }
 
 // addBytesLocked counts n more bytes of a session.
-func (m *MemoryEvents) addBytesLocked(s *memorySession, n int) {
+func (m *memoryEvents) addBytesLocked(s *memorySession, n int) {
 	m.bytes += n
 	s.bytes += n
 	s.owner.bytes += n
@@ -261,7 +262,7 @@ func (m *MemoryEvents) addBytesLocked(s *memorySession, n int) {
 }
 
 // setAway sets whether a stream waits for its client.
-func (m *MemoryEvents) setAway(session, stream string, away bool) {
+func (m *memoryEvents) setAway(session, stream string, away bool) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -321,7 +322,7 @@ func (s *memorySession) evictionCandidate(now time.Time) *memoryEvent {
 }
 
 // After implements [EventStore]. It returns the events stored at the time of the call.
-func (m *MemoryEvents) After(_ context.Context, session, id string) (stream string, events iter.Seq2[StoredEvent, error], err error) {
+func (m *memoryEvents) After(_ context.Context, session, id string) (stream string, events iter.Seq2[StoredEvent, error], err error) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -348,7 +349,7 @@ func (m *MemoryEvents) After(_ context.Context, session, id string) (stream stri
 }
 
 // Drop implements [EventStore].
-func (m *MemoryEvents) Drop(_ context.Context, session string) error {
+func (m *memoryEvents) Drop(_ context.Context, session string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.sessions[session]; s != nil {
@@ -383,7 +384,7 @@ func (s *memorySession) find(id string) (*memoryStream, int) {
 }
 
 // oldestLocked returns the oldest event, or nil.
-func (m *MemoryEvents) oldestLocked() *memoryEvent {
+func (m *memoryEvents) oldestLocked() *memoryEvent {
 	front := m.queue.Front()
 	if front == nil {
 		return nil
@@ -392,7 +393,7 @@ func (m *MemoryEvents) oldestLocked() *memoryEvent {
 }
 
 // expireLocked removes some expired events.
-func (m *MemoryEvents) expireLocked(now time.Time) {
+func (m *memoryEvents) expireLocked(now time.Time) {
 	for range maxExpiredPerCall {
 		e := m.oldestLocked()
 		if e == nil || now.Sub(e.added) < m.opts.MaxAge {
@@ -403,7 +404,7 @@ func (m *MemoryEvents) expireLocked(now time.Time) {
 }
 
 // evictLocked removes the first event of a stream, and its stream and session if they become empty.
-func (m *MemoryEvents) evictLocked(e *memoryEvent) {
+func (m *memoryEvents) evictLocked(e *memoryEvent) {
 	st := e.stream
 	s := st.session
 	m.queue.Remove(e.queueElement)
@@ -420,7 +421,7 @@ func (m *MemoryEvents) evictLocked(e *memoryEvent) {
 }
 
 // removeSessionLocked removes an empty session, and its owner with the last one.
-func (m *MemoryEvents) removeSessionLocked(s *memorySession) {
+func (m *memoryEvents) removeSessionLocked(s *memorySession) {
 	delete(m.sessions, s.id)
 	o := s.owner
 	heap.Remove(&o.largest, s.index)

@@ -229,12 +229,12 @@ func testEventConcurrent(t *testing.T, s EventStore) {
 
 // Spec: S78 S79
 func TestMemoryEvents(t *testing.T) {
-	testEventStore(t, func() EventStore { return NewMemoryEvents(nil) })
+	testEventStore(t, func() EventStore { return NewMemoryEvents(nil).(*memoryEvents) })
 }
 
 func TestMemoryEventsSession(t *testing.T) {
 	t.Run("events", func(t *testing.T) {
-		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 3})
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 3}).(*memoryEvents)
 		other := mustAppend(t, m, "s2", "a", "")
 		var ids []string
 		for i := range 5 {
@@ -249,7 +249,7 @@ func TestMemoryEventsSession(t *testing.T) {
 		checkBooks(t, m)
 	})
 	t.Run("bytes", func(t *testing.T) {
-		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionBytes: 3 * (eventOverhead + 101)})
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionBytes: 3 * (eventOverhead + 101)}).(*memoryEvents)
 		var ids []string
 		for range 4 {
 			ids = append(ids, mustAppend(t, m, "s", "a", strings.Repeat("x", 100)))
@@ -265,7 +265,7 @@ func TestMemoryEventsSession(t *testing.T) {
 // Something that is larger than the store leaves no gap that nobody sees.
 func TestMemoryEventsTooLarge(t *testing.T) {
 	for _, o := range []*MemoryEventsOptions{{MaxSessionBytes: 1000}, {MaxBytes: 1000}} {
-		m := NewMemoryEvents(o)
+		m := NewMemoryEvents(o).(*memoryEvents)
 		before := mustAppend(t, m, "s", "a", "before")
 		large := mustAppend(t, m, "s", "a", strings.Repeat("x", 1000))
 		checkGone(t, m, "s", before)
@@ -278,7 +278,7 @@ func TestMemoryEventsTooLarge(t *testing.T) {
 }
 
 func TestMemoryEventsTotal(t *testing.T) {
-	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)})
+	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)}).(*memoryEvents)
 	first := mustAppend(t, m, "quiet", "a", "")
 	for i := range 99 {
 		mustAppend(t, m, fmt.Sprint("s", i%7), "a", "")
@@ -297,7 +297,7 @@ func TestMemoryEventsTotal(t *testing.T) {
 
 func TestMemoryEventsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemoryEvents(&MemoryEventsOptions{MaxAge: time.Minute})
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxAge: time.Minute}).(*memoryEvents)
 		old := mustAppend(t, m, "s", "a", "old")
 		for i := range 3 * maxExpiredPerCall {
 			mustAppend(t, m, fmt.Sprint("other", i), "a", "")
@@ -324,7 +324,7 @@ func TestMemoryEventsAge(t *testing.T) {
 
 // Dropping a session gives its memory back.
 func TestMemoryEventsDrop(t *testing.T) {
-	m := NewMemoryEvents(nil)
+	m := NewMemoryEvents(nil).(*memoryEvents)
 	for i := range 100 {
 		mustAppend(t, m, fmt.Sprint("s", i%10), "a", "text")
 	}
@@ -340,7 +340,7 @@ func TestMemoryEventsDrop(t *testing.T) {
 }
 
 func TestMemoryEventsName(t *testing.T) {
-	m := NewMemoryEvents(nil)
+	m := NewMemoryEvents(nil).(*memoryEvents)
 	for _, name := range []string{"a b", "a\nb", "é", "a\x7f"} {
 		if id, err := m.Append(t.Context(), "s", name, nil); err == nil {
 			t.Errorf("a stream called %q has the event %q", name, id)
@@ -349,7 +349,7 @@ func TestMemoryEventsName(t *testing.T) {
 }
 
 // checkBooks holds what is counted against what is there.
-func checkBooks(t *testing.T, m *MemoryEvents) {
+func checkBooks(t *testing.T, m *memoryEvents) {
 	t.Helper()
 	bytes, events := 0, 0
 	owners := make(map[string]int)
@@ -394,7 +394,7 @@ func checkBooks(t *testing.T, m *MemoryEvents) {
 
 // TestMemoryEventsOwners: events of the caller with the most are evicted first.
 func TestMemoryEventsOwners(t *testing.T) {
-	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)})
+	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)}).(*memoryEvents)
 	put := func(owner, session string, away bool) string {
 		t.Helper()
 		id, err := m.append(owner, session, "a", nil, away)
@@ -427,7 +427,7 @@ func TestMemoryEventsOwners(t *testing.T) {
 // room, and it is not away for long.
 func TestMemoryEventsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventOverhead + 2)})
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventOverhead + 2)}).(*memoryEvents)
 		put := func(stream string, away bool) string {
 			t.Helper()
 			id, err := m.append("o", "s", stream, []byte("x"), away)

@@ -20,15 +20,15 @@ import (
 
 // A faultyStore is a store of events and sessions that can be made to fail, or to hang.
 type faultyStore struct {
-	*streamable.MemoryEvents
-	sessions *streamable.MemorySessions
+	streamable.EventStore
+	sessions streamable.SessionWatcher
 	fails    atomic.Bool
 	hangs    atomic.Bool
 	loads    atomic.Int32
 }
 
 func newFaultyStore() *faultyStore {
-	return &faultyStore{MemoryEvents: streamable.NewMemoryEvents(nil), sessions: streamable.NewMemorySessions(nil)}
+	return &faultyStore{EventStore: streamable.NewMemoryEvents(nil), sessions: streamable.NewMemorySessions(nil)}
 }
 
 func (s *faultyStore) fault(ctx context.Context) error {
@@ -46,7 +46,7 @@ func (s *faultyStore) Append(ctx context.Context, session, stream string, data [
 	if err := s.fault(ctx); err != nil {
 		return "", err
 	}
-	return s.MemoryEvents.Append(ctx, session, stream, data)
+	return s.EventStore.Append(ctx, session, stream, data)
 }
 
 func (s *faultyStore) Update(ctx context.Context, key string, change func(*streamable.SavedSession)) error {

@@ -25,7 +25,7 @@ func (s *spyStore) Append(ctx context.Context, session, stream string, data []by
 // A stream is found until all of it is in the store, so that who resumes it just when the answer is
 // sent gets that.
 func TestStreamFoundUntilKept(t *testing.T) {
-	store := &spyStore{EventStore: NewMemoryEvents(nil)}
+	store := &spyStore{EventStore: NewMemoryEvents(nil).(*memoryEvents)}
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
 	r := httptest.NewRequest("POST", "http://localhost/", nil)
@@ -55,7 +55,7 @@ func TestStreamFoundUntilKept(t *testing.T) {
 func TestLoneAnswerKept(t *testing.T) {
 	for revision, want := range map[mcp.Revision]int{mcp.Revision20250618: 0, mcp.Revision20251125: 2} {
 		kept := 0
-		store := &spyStore{NewMemoryEvents(nil), func([]byte) { kept++ }}
+		store := &spyStore{NewMemoryEvents(nil).(*memoryEvents), func([]byte) { kept++ }}
 		h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 		r := httptest.NewRequest("POST", "http://localhost/", nil)
 		s := h.newSession(r, "", newSessionKey())
@@ -74,7 +74,7 @@ func TestLoneAnswerKept(t *testing.T) {
 
 // What is kept of a session that has ended is never given back.
 func TestNothingKeptAfterTheEnd(t *testing.T) {
-	store := NewMemoryEvents(nil)
+	store := NewMemoryEvents(nil).(*memoryEvents)
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
 	s := h.newSession(httptest.NewRequest("POST", "http://localhost/", nil), "", newSessionKey())
