@@ -189,7 +189,7 @@ func converse(t *testing.T, recording *recording, srv *server.Server, transport 
 	if _, err = c.CallTool(ctx, "refuse", map[string]int{"n": 1}); err == nil {
 		t.Error("refuse: no error")
 	}
-	if rev == mcp.Revision20251125 || c.Modern() {
+	if rev == mcp.Revision20251125 || c.Revision().Modern() {
 		job, err := c.StartTool(ctx, "job", nil)
 		must(t, err)
 		_, err = job.Wait(ctx)
@@ -219,7 +219,7 @@ func lists(ctx context.Context, t *testing.T, c *client.Client) {
 	for _, err := range c.Prompts(ctx) {
 		must(t, err)
 	}
-	if !c.Modern() {
+	if !c.Revision().Modern() {
 		must(t, c.Ping(ctx), c.SetLevel(ctx, mcp.LevelInfo), c.RootsChanged(ctx))
 	}
 }

@@ -879,7 +879,7 @@ func (c *Client) checkFinal(method string, raw []byte) error {
 
 // checkFinalType is checkFinal for a result with that resultType.
 func (c *Client) checkFinalType(method string, kind mcp.ResultType) error {
-	if c.Modern() && kind != "" && kind != mcp.ResultTypeComplete {
+	if c.Revision().Modern() && kind != "" && kind != mcp.ResultTypeComplete {
 		return &ProtocolError{Method: method, Reason: fmt.Sprintf("resultType is %.40q", kind)}
 	}
 	return nil

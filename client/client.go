@@ -105,21 +105,8 @@ func (c *Client) Err() error {
 // Revision returns the protocol revision in use.
 func (c *Client) Revision() mcp.Revision { return c.conns.negotiated.Load().Revision }
 
-// Modern reports whether the revision in use belongs to the modern, stateless era.
-func (c *Client) Modern() bool { return c.conns.negotiated.Load().Modern }
-
-// ServerInfo returns the name and version that the server claims.
-func (c *Client) ServerInfo() mcp.Implementation { return c.conns.negotiated.Load().profile.Server }
-
-// ServerCapabilities returns the capabilities that the server declared.
-func (c *Client) ServerCapabilities() mcp.ServerCapabilities {
-	return c.conns.negotiated.Load().profile.Capabilities
-}
-
-// Instructions returns the server's hints for the model, or "".
-func (c *Client) Instructions() string { return c.conns.negotiated.Load().profile.Instructions }
-
-// Profile returns what the Client learned about the server, for [Options.Profile].
+// Profile returns what the Client learned about the server: its name, version, capabilities and
+// instructions. It can be the [Options.Profile] of a later [Dial].
 func (c *Client) Profile() Profile { return *c.conns.negotiated.Load().profile }
 
 type clientKey struct{}
@@ -205,10 +192,9 @@ func (c *Client) Ping(ctx context.Context, opts ...CallOption) error {
 }
 
 // Discover asks a modern server for its identity and capabilities. Legacy servers give theirs in
-// the handshake, see [Client.ServerInfo], [Client.ServerCapabilities] and [Client.Instructions];
-// for them the error wraps [errors.ErrUnsupported].
+// the handshake, see [Client.Profile]; for them the error wraps [errors.ErrUnsupported].
 func (c *Client) Discover(ctx context.Context, opts ...CallOption) (*mcp.DiscoverResult, error) {
-	if !c.Modern() {
+	if !c.Revision().Modern() {
 		return nil, fmt.Errorf("discover: revision %v: %w", c.Revision(), errors.ErrUnsupported)
 	}
 	return getCacheable[mcp.DiscoverResult](ctx, c, mcp.MethodDiscover, nil, opts)
@@ -218,7 +204,7 @@ func (c *Client) Discover(ctx context.Context, opts ...CallOption) (*mcp.Discove
 // [Options.OnNotification]. The Client sets it again after a reconnect. Modern servers take the
 // level from each request: use [WithLog] instead. For them the error wraps [errors.ErrUnsupported].
 func (c *Client) SetLevel(ctx context.Context, level mcp.LoggingLevel, opts ...CallOption) error {
-	if c.Modern() {
+	if c.Revision().Modern() {
 		return fmt.Errorf("set level: revision %v has levels for each request: use WithLog: %w", c.Revision(), errors.ErrUnsupported)
 	}
 	name, err := level.MarshalText()
@@ -237,7 +223,7 @@ func (c *Client) SetLevel(ctx context.Context, level mcp.LoggingLevel, opts ...C
 // restoreLogLevel sets the log level on a new connection if SetLevel was called before.
 func (c *Client) restoreLogLevel() {
 	level := mcp.LoggingLevel(c.logLevel.Load())
-	if level == mcp.LevelNone || c.Modern() {
+	if level == mcp.LevelNone || c.Revision().Modern() {
 		return
 	}
 	c.goroutines.start(func() {

@@ -36,7 +36,7 @@ func ExampleDial() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Println(c.ServerInfo().Name, c.Revision())
+	fmt.Println(c.Profile().Server.Name, c.Revision())
 
 	var result json.RawMessage
 	params := map[string]any{"name": "add", "arguments": map[string]int{"A": 1, "B": 2}}
@@ -55,7 +55,7 @@ func ExampleDial() {
 func ExampleOptions() {
 	opts := &client.Options{
 		Input: client.InputOptions{Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			fmt.Printf("%s asks: %s\n", client.FromContext(ctx).ServerInfo().Name, p.Message)
+			fmt.Printf("%s asks: %s\n", client.FromContext(ctx).Profile().Server.Name, p.Message)
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"city":"Oslo"}`)}, nil
 		}},
 	}

@@ -141,7 +141,7 @@ func (g *Group) list(ctx context.Context, member string, c *Client) ([]mcp.Tool,
 	seen := make(map[string]bool)
 	size, text := 0, []byte(nil)
 	for tool, err := range c.Tools(ctx) {
-		if c.ServerCapabilities().Tools == nil && isMethodNotFound(err) {
+		if c.Profile().Capabilities.Tools == nil && isMethodNotFound(err) {
 			return nil, nil // servers without tools are valid
 		}
 		if err != nil {

@@ -172,11 +172,11 @@ func TestAgreement(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				if c.Revision() != tt.want || c.Modern() != tt.want.Modern() {
+				if c.Revision() != tt.want || c.Revision().Modern() != tt.want.Modern() {
 					t.Errorf("speaks %v, want %v", c.Revision(), tt.want)
 				}
-				if c.ServerInfo().Name != "script" || c.Instructions() != "be nice" || c.Profile().Revision != tt.want {
-					t.Errorf("server %+v, %q, %+v", c.ServerInfo(), c.Instructions(), c.Profile())
+				if c.Profile().Server.Name != "script" || c.Profile().Instructions != "be nice" || c.Profile().Revision != tt.want {
+					t.Errorf("server %+v, %q, %+v", c.Profile().Server, c.Profile().Instructions, c.Profile())
 				}
 				if d := time.Since(began); d != tt.takes {
 					t.Errorf("took %v, want %v", d, tt.takes)
@@ -357,7 +357,7 @@ func TestOpening(t *testing.T) {
 				if diff := cmp.Diff(want, []string{memberOf(t, params, version), memberOf(t, params, capabilities), memberOf(t, params, info)}); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
-				if c.ServerCapabilities().Tools == nil {
+				if c.Profile().Capabilities.Tools == nil {
 					t.Error("the server's capabilities are lost")
 				}
 			})

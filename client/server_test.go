@@ -189,8 +189,8 @@ func TestServer(t *testing.T) {
 	everyTransport(t, func(t *testing.T, c *Client, r mcp.Revision) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if c.Revision() != r || c.ServerInfo().Name != "real" || c.Instructions() != "be nice" || c.ServerCapabilities().Tools == nil {
-			t.Errorf("%v, %+v, %q", c.Revision(), c.ServerInfo(), c.Instructions())
+		if c.Revision() != r || c.Profile().Server.Name != "real" || c.Profile().Instructions != "be nice" || c.Profile().Capabilities.Tools == nil {
+			t.Errorf("%v, %+v, %q", c.Revision(), c.Profile().Server, c.Profile().Instructions)
 		}
 		const odd = "line\nbreak \u2028 \"quote\" 漢字 \U0001f600"
 		if got, err := callTool(ctx, c, "echo", string(jsonText(odd))); got != odd || err != nil {
@@ -267,7 +267,7 @@ func TestServerAnyRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if c.Revision() != mcp.LatestRevision || !c.Modern() {
+	if c.Revision() != mcp.LatestRevision || !c.Revision().Modern() {
 		t.Errorf("speaks %v", c.Revision())
 	}
 }

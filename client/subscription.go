@@ -235,7 +235,7 @@ func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) e
 	s.mu.Lock()
 	s.ackPending = true
 	s.mu.Unlock()
-	if !s.c.Modern() {
+	if !s.c.Revision().Modern() {
 		return s.serveLegacy(ctx, reconnected)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -335,7 +335,7 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 	accepted := s.acceptedLists()
 	accepted.TaskIDs = s.requested.TaskIDs // the server may or may not report them
 	var uris []string
-	if caps := s.c.ServerCapabilities(); caps.Resources != nil && caps.Resources.Subscribe {
+	if caps := s.c.Profile().Capabilities; caps.Resources != nil && caps.Resources.Subscribe {
 		uris = s.requested.ResourceSubscriptions
 	}
 	for _, uri := range uris {
@@ -365,7 +365,7 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 
 // acceptedLists returns the list changes in the filter that the server announces.
 func (s *Subscription) acceptedLists() mcp.SubscriptionFilter {
-	caps := s.c.ServerCapabilities()
+	caps := s.c.Profile().Capabilities
 	return intersectFilters(&s.requested, &mcp.SubscriptionFilter{
 		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
 		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
@@ -544,7 +544,7 @@ func (ss *subscriptions) handleChange(kind EventKind, params []byte) {
 		e.TaskID, _ = stringValue(jsonwire.Lookup(params, "taskId"))
 	}
 	ss.c.caches.invalidate(e)
-	if ss.c.Modern() {
+	if ss.c.Revision().Modern() {
 		if s := ss.find(params); s != nil {
 			s.enqueue(e)
 		}

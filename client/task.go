@@ -141,7 +141,7 @@ func (tt *taskTracker) hasCore() bool {
 	if !era.Of(tt.c.Revision()).CoreTasks {
 		return false
 	}
-	tasks := tt.c.ServerCapabilities().Tasks
+	tasks := tt.c.Profile().Capabilities.Tasks
 	return tasks != nil && tasks.Requests != nil && tasks.Requests.Tools != nil && tasks.Requests.Tools.Call != nil
 }
 
@@ -196,7 +196,7 @@ func (t *Task) Cancel(ctx context.Context) error {
 		return nil
 	}
 	// A legacy server refuses to cancel a task twice.
-	_, err := t.c.roundTrip(ctx, &request{method: mcp.MethodTasksCancel, params: taskParams(t.ID()), repeatable: t.c.Modern()})
+	_, err := t.c.roundTrip(ctx, &request{method: mcp.MethodTasksCancel, params: taskParams(t.ID()), repeatable: t.c.Revision().Modern()})
 	if err != nil {
 		return t.wrapError(err)
 	}
@@ -250,7 +250,7 @@ func taskParams(id string) []byte {
 // parseResult returns the task in the answer to a tool call, or nil if the answer is a result.
 func (tt *taskTracker) parseResult(raw []byte) (*TaskState, error) {
 	tr := parseToolMembers(raw)
-	return tr.task(tt.c.Modern())
+	return tr.task(tt.c.Revision().Modern())
 }
 
 // task returns the task in a result of either era, or nil if it is another result.
@@ -388,7 +388,7 @@ func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, end
 				updates = t.c.tasks.subscribe(ctx, state.ID)
 			}
 		case mcp.TaskStatusInputRequired:
-			if !t.c.Modern() {
+			if !t.c.Revision().Modern() {
 				result, err, ended := t.fetchResult(ctx)
 				if ended {
 					t.refresh(ctx) // for the final state; the result is valid without it
@@ -401,7 +401,7 @@ func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, end
 		case mcp.TaskStatusCancelled:
 			return nil, ErrTaskCanceled, true
 		case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
-			if !t.c.Modern() {
+			if !t.c.Revision().Modern() {
 				return t.fetchResult(ctx)
 			}
 			return taskOutcome(state.Status, raw)

@@ -170,7 +170,7 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 	if err == nil {
 		tr = parseToolMembers(raw)
 		tr.pending = r.pending
-		state, err = tr.task(c.Modern())
+		state, err = tr.task(c.Revision().Modern())
 	}
 	if err == nil && state == nil {
 		err = c.checkFinalType(r.method, tr.kind)

@@ -80,7 +80,7 @@ func TestWired(t *testing.T) {
 				}
 				before := sent.Load()
 				wiredLists(t, c)
-				if asked := sent.Load() != before; asked == c.Modern() {
+				if asked := sent.Load() != before; asked == c.Revision().Modern() {
 					t.Errorf("the lists were asked for again: %t", asked)
 				}
 				wiredCalls(t, c)

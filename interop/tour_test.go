@@ -89,7 +89,7 @@ func (t *tour) quirk(name string) bool {
 // translates.
 func (t *tour) serverRevision() string {
 	switch b := t.bridged; {
-	case b == nil || b.modern == t.Modern():
+	case b == nil || b.modern == t.Revision().Modern():
 		return t.revision
 	case b.modern:
 		return modern

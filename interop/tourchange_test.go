@@ -77,9 +77,9 @@ func (t *tour) willAnswer(answer mcp.ElicitResult) {
 
 // visitTasks runs a tool as a task, where the peer has them in the revision.
 func visitTasks(t *tour) {
-	caps := t.ServerCapabilities()
+	caps := t.Profile().Capabilities
 	_, extension := caps.Extensions["io.modelcontextprotocol/tasks"]
-	if t.Modern() && !extension || !t.Modern() && caps.Tasks == nil {
+	if t.Revision().Modern() && !extension || !t.Revision().Modern() && caps.Tasks == nil {
 		if !t.quirk("no tasks in " + t.serverRevision()) {
 			t.Error("tasks are not declared")
 		}
@@ -153,7 +153,7 @@ var changeStops = []stop{
 			t.Error("extra is there already")
 		}
 		t.equal("extend", "extended", t.text("extend", nil))
-		translated := !t.Modern() && t.serverModern() // the bridge has one subscription after the other then
+		translated := !t.Revision().Modern() && t.serverModern() // the bridge has one subscription after the other then
 		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !(translated && t.quirk("one subscription ends the others")) {
 			t.expect(events, client.Event{Kind: client.ToolsListChanged})
 		}
@@ -205,7 +205,7 @@ func (t *tour) checkCrash(err error, events <-chan client.Event) {
 	if lost := (*jsonrpc.CallError)(nil); !errors.Is(err, jsonrpc.ErrClosed) && !(errors.As(err, &lost) && lost.Outcome == jsonrpc.OutcomeUnknown) {
 		t.Errorf("crash: %v", err)
 	}
-	late := !t.Modern() && t.quirk("the loss of a session is noticed by POST")
+	late := !t.Revision().Modern() && t.quirk("the loss of a session is noticed by POST")
 	if late {
 		if err := t.Ping(t.ctx); err != nil {
 			t.Errorf("ping: %v", err)

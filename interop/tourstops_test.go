@@ -56,9 +56,9 @@ func (t *tour) equal(what string, want, got any) {
 var basicStops = []stop{
 	{"server", "", func(t *tour) {
 		t.equal("revision", t.revision, t.Revision().String())
-		t.equal("name", t.peer.info, t.ServerInfo().Name)
-		t.equal("instructions", instructions, t.Instructions())
-		caps := t.ServerCapabilities()
+		t.equal("name", t.peer.info, t.Profile().Server.Name)
+		t.equal("instructions", instructions, t.Profile().Instructions)
+		caps := t.Profile().Capabilities
 		if caps.Tools == nil || caps.Prompts == nil || caps.Resources == nil || !caps.Resources.Subscribe || !caps.Tools.ListChanged {
 			t.Errorf("capabilities: %+v", caps)
 		}
@@ -178,7 +178,7 @@ var callStops = []stop{
 // session, in the modern one with the call.
 func visitLog(t *tour) {
 	want := []string{`info surface "notice"`, `error surface "trouble"`}
-	if !t.Modern() {
+	if !t.Revision().Modern() {
 		if err := t.SetLevel(t.ctx, mcp.LevelInfo); err != nil {
 			t.Fatal(err)
 		}

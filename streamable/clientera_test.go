@@ -75,8 +75,8 @@ func TestClientEra(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.Modern() != test.modern {
-				t.Errorf("modern is %v after %q", c.Modern(), f.methods())
+			if c.Revision().Modern() != test.modern {
+				t.Errorf("modern is %v after %q", c.Revision().Modern(), f.methods())
 			}
 		})
 	}

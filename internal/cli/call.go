@@ -277,7 +277,7 @@ func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption
 	if !s.d.flags.verbose {
 		s.notes.show(l.level)
 	}
-	if s.Modern() {
+	if s.Revision().Modern() {
 		return []client.CallOption{client.WithLog(l.level, func(mcp.LoggingMessageNotificationParams) {})}, nil
 	}
 	err := s.SetLevel(ctx, l.level)

@@ -188,7 +188,7 @@ func (d *dialer) dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 		return nil, d.failure(err)
 	}
 	method := mcp.MethodInitialize
-	if c.Modern() {
+	if c.Revision().Modern() {
 		method = mcp.MethodDiscover
 	}
 	d.greeting, d.describeTime = d.trace.result(method)

@@ -213,7 +213,7 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 	if v.Revision == "" {
 		v.Revision = c.Revision().String()
 	}
-	for _, kind := range declaredKinds(c.ServerCapabilities()) {
+	for _, kind := range declaredKinds(c.Profile().Capabilities) {
 		err := eachPage(nil, func(cursor *string) (*string, error) {
 			d.trace.forget()
 			method, _, next, err := fetchPage(ctx, c, kind, cursor)

@@ -59,7 +59,7 @@ func (v *infoVerb) parse(args []string) error {
 
 func (v *infoVerb) run(ctx context.Context, s *session) error {
 	method := mcp.MethodInitialize
-	if s.Modern() {
+	if s.Revision().Modern() {
 		method = mcp.MethodDiscover
 	}
 	greeting, describeTime := s.d.greeting, s.d.describeTime
@@ -69,7 +69,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 		}
 		return s.writeValue(greeting)
 	}
-	info := s.ServerInfo()
+	info := s.Profile().Server
 	rows := [][2]string{
 		{"server", strings.TrimSpace(safeLine(info.Name) + " " + safeLine(info.Version))},
 	}
@@ -85,11 +85,11 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	add("era", eraName(s.Revision()))
 	add("revision", s.Revision().String())
 	add("versions", versionsText(greeting))
-	add("capabilities", capabilitiesText(s.ServerCapabilities()))
+	add("capabilities", capabilitiesText(s.Profile().Capabilities))
 	offers, listed, listErr := s.count(ctx)
 	add("offers", offers)
 	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", shortTime(s.d.took), method, shortTime(describeTime), shortTime(listed)))
-	if text := s.Instructions(); text != "" {
+	if text := s.Profile().Instructions; text != "" {
 		add("instructions", clip.Characters(strings.ReplaceAll(safeText(strings.TrimSpace(text)), "\n", "\n              "), 8000))
 	}
 	for _, row := range rows {
@@ -154,7 +154,7 @@ func capabilitiesText(c mcp.ServerCapabilities) string {
 func (s *session) count(ctx context.Context) (text string, took time.Duration, err error) {
 	start := time.Now()
 	var parts []string
-	for _, kind := range declaredKinds(s.ServerCapabilities()) {
+	for _, kind := range declaredKinds(s.Profile().Capabilities) {
 		n := 0
 		failed := eachPage(nil, func(cursor *string) (*string, error) {
 			_, entries, next, err := fetchPage(ctx, s.Client, kind, cursor)

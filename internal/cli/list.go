@@ -122,7 +122,7 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 	}
 	kinds := v.kinds
 	if kinds == nil {
-		kinds = declaredKinds(s.ServerCapabilities())
+		kinds = declaredKinds(s.Profile().Capabilities)
 	}
 	if len(kinds) == 0 {
 		s.notes.linef("the server offers neither tools nor resources nor prompts")
@@ -226,7 +226,7 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		return next, nil
 	})
 	switch {
-	case isNone(kind, err) && v.page.cursor == nil && s.ServerCapabilities().Resources != nil:
+	case isNone(kind, err) && v.page.cursor == nil && s.Profile().Capabilities.Resources != nil:
 		err = nil
 	case err != nil:
 		return err

@@ -106,7 +106,7 @@ func (v *pingVerb) sum(s *session, times []time.Duration) error {
 		Times  []float64 `json:"times"`
 	}
 	r := report{Method: mcp.MethodPing, Count: len(times), Min: trace.TruncatedMillis(least), Median: trace.TruncatedMillis(median), Max: trace.TruncatedMillis(most)}
-	if s.Modern() {
+	if s.Revision().Modern() {
 		r.Method = mcp.MethodDiscover
 	}
 	for _, t := range times {

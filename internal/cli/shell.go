@@ -139,7 +139,7 @@ func (sh *shell) heard(method string, params []byte) {
 
 // subscribe subscribes to list changes. A failure is only noted.
 func (sh *shell) subscribe(ctx context.Context) {
-	c := sh.s.ServerCapabilities()
+	c := sh.s.Profile().Capabilities
 	filter := mcp.SubscriptionFilter{
 		ToolsListChanged:     c.Tools != nil && c.Tools.ListChanged,
 		PromptsListChanged:   c.Prompts != nil && c.Prompts.ListChanged,
@@ -161,7 +161,7 @@ func (sh *shell) welcome() {
 	if !sh.lines.interactive() {
 		return
 	}
-	info := sh.s.ServerInfo()
+	info := sh.s.Profile().Server
 	sh.s.notes.linef("connected to %s %s, %s revision %v; help lists the commands", clipLine(info.Name, 100), clipLine(info.Version, 40), eraName(sh.s.Revision()), sh.s.Revision())
 }
 

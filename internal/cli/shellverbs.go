@@ -94,7 +94,7 @@ func (v *logVerb) parse(args []string) error {
 
 func (v *logVerb) run(ctx context.Context, s *session) error {
 	v.shell.level = v.level.level
-	if s.Modern() {
+	if s.Revision().Modern() {
 		s.notes.linef("calls now request log messages of level %v and above", v.level.level)
 		return nil
 	}

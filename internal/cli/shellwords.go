@@ -48,7 +48,7 @@ func (w *vocabulary) refresh(ctx context.Context) {
 	if !stale {
 		return
 	}
-	c := w.s.ServerCapabilities()
+	c := w.s.Profile().Capabilities
 	tools, prompts := map[string][]property{}, map[string][]string{}
 	var resources, templates []string
 	ctx, cancel := context.WithTimeout(ctx, wordsTimeout)

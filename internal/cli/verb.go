@@ -111,7 +111,7 @@ func (s *session) failure(err error) error {
 	if !ok || f.rpc == nil || jsonrpc.Code(f.rpc.Code) != jsonrpc.CodeMethodNotFound || s.Client == nil {
 		return err
 	}
-	caps := s.ServerCapabilities()
+	caps := s.Profile().Capabilities
 	method := s.trace.askedFor(&jsonrpc.Error{Code: jsonrpc.Code(f.rpc.Code), Message: f.rpc.Message})
 	for _, x := range []struct {
 		prefix, what string

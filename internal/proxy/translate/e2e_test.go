@@ -167,8 +167,8 @@ func TestAcross(t *testing.T) {
 					}
 					c, _ := bridged(t, tr, srv, opts, observe)
 					defer held.report(t, "tools/unknown", "lifecycle/version-differs") // the test calls one, and each side speaks what it speaks
-					if c.ServerInfo().Name != "house" || c.Instructions() != "knock" {
-						t.Errorf("got %+v, %q", c.ServerInfo(), c.Instructions())
+					if c.Profile().Server.Name != "house" || c.Profile().Instructions != "knock" {
+						t.Errorf("got %+v, %q", c.Profile().Server, c.Profile().Instructions)
 					}
 					acrossBasics(t, c)
 					acrossInputs(t, c, era.Of(revision))

@@ -63,7 +63,7 @@ func TestHandshake(t *testing.T) {
 		{name: "revision", test: func(s *scene) {
 			c := s.client()
 			same(s, "revision", c.Revision(), s.revision)
-			same(s, "modern", c.Modern(), s.Modern)
+			same(s, "modern", c.Revision().Modern(), s.Modern)
 		}},
 		// Spec: S39
 		{name: "what the server says of itself", test: func(s *scene) {
@@ -75,8 +75,8 @@ func TestHandshake(t *testing.T) {
 				want.Description, want.WebsiteURL = "All books.", "https://example.com/"
 				want.Icons = []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: "image/png"}}
 			}
-			same(s, "server info", s.client().ServerInfo(), want)
-			same(s, "instructions", s.client().Instructions(), "Ask for the shelf first.")
+			same(s, "server info", s.client().Profile().Server, want)
+			same(s, "instructions", s.client().Profile().Instructions, "Ask for the shelf first.")
 		}},
 		{name: "what the client says of itself", test: func(s *scene) {
 			want := "matrix 1 "
@@ -98,11 +98,11 @@ func TestHandshake(t *testing.T) {
 			if s.Completions {
 				want.Completions = json.RawMessage(`{}`)
 			}
-			same(s, "capabilities", s.client().ServerCapabilities(), want)
+			same(s, "capabilities", s.client().Profile().Capabilities, want)
 		}},
 		{name: "no capabilities", test: func(s *scene) {
 			c := s.another("empty").dial(nil)
-			same(s, "capabilities", c.ServerCapabilities(), mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)})
+			same(s, "capabilities", c.Profile().Capabilities, mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)})
 			_, err := c.ListTools(s.Context(), nil)
 			refused(s, "list tools", err, jsonrpc.CodeMethodNotFound)
 			_, err = c.ReadResource(s.Context(), "lib://a")
@@ -205,7 +205,7 @@ func TestHandshake(t *testing.T) {
 			same(s, "handshakes", w.count("> ", `"`+mcp.MethodInitialize+`"`), handshakes)
 		}},
 		{name: "an extension", test: func(s *scene) {
-			settings := s.client().ServerCapabilities().Extensions["com.example/shelves"]
+			settings := s.client().Profile().Capabilities.Extensions["com.example/shelves"]
 			same(s, "settings", string(settings), `{"max":7}`)
 		}},
 	})

@@ -107,7 +107,7 @@ func TestTasks(t *testing.T) {
 	try(t, "tasks", []behavior{
 		// Spec: T1 T58
 		{name: "who has tasks says so", test: func(s *scene) {
-			caps := s.dial(taking).ServerCapabilities()
+			caps := s.dial(taking).Profile().Capabilities
 			_, extension := caps.Extensions[mcp.ExtensionTasks]
 			same(s, "extension", extension, s.Modern)
 			same(s, "core", caps.Tasks != nil, s.CoreTasks)

@@ -167,7 +167,7 @@ func TestSignals(t *testing.T) {
 		if len(progress) != 3 || progress[0] != 0 || progress[1] != 50 || progress[2] != 100 {
 			t.Errorf("progress %v, want 0, 50 and 100", progress)
 		}
-		if c.Modern() && len(logged) != 3 {
+		if c.Revision().Modern() && len(logged) != 3 {
 			t.Errorf("logged %q, want three messages", logged)
 		}
 	})
