@@ -150,7 +150,7 @@ func features(rev mcp.Revision) *client.Options {
 				}
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"name":"Ann"}`)}, nil
 			},
-			ElicitModes: client.ElicitForm | client.ElicitURL,
+			ElicitModes: []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL},
 			Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 				return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", Content: mcp.SamplingContent{mcp.TextContent{Text: "4"}}}, nil
 			},

@@ -221,7 +221,9 @@ func (cs *cacheSet) request(r *request) *cachedRequest {
 
 // usesCache reports whether caches may serve the request. A request with caller-supplied _meta must
 // go to the server, which may depend on it.
-func (cr *cachedRequest) usesCache() bool { return cr.c.Revision().Modern() && len(cr.req.opts.meta) == 0 }
+func (cr *cachedRequest) usesCache() bool {
+	return cr.c.Revision().Modern() && len(cr.req.opts.meta) == 0
+}
 
 // do returns the result and whether it came from a cache.
 func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err error) {

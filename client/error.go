@@ -73,9 +73,6 @@ func (e *TimeoutError) bound() string {
 // Unwrap makes errors.Is(err, context.DeadlineExceeded) true.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Timeout returns true, for net.Error.
-func (e *TimeoutError) Timeout() bool { return true }
-
 // A NotConnectedError is the error of a call or notification that was not sent, because a lost
 // connection was not replaced in time.
 type NotConnectedError struct {

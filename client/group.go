@@ -39,12 +39,8 @@ type Group struct {
 	closed  bool
 }
 
-var (
-	// ErrMemberName is wrapped by the error of [Group.Add] for a name that is taken or ambiguous.
-	ErrMemberName = errors.New("invalid name of a group member")
-	// ErrNoMember is wrapped by the error for a tool name that does not begin with a member's name.
-	ErrNoMember = errors.New("no such group member")
-)
+// ErrNoMember is wrapped by the error for a tool name that does not begin with a member's name.
+var ErrNoMember = errors.New("no such group member")
 
 // A MemberError is the error of one member of a [Group].
 type MemberError struct {
@@ -73,11 +69,11 @@ func NewGroup(opts *GroupOptions) *Group {
 
 // Add makes a client a member. [Group.Close] closes it. The name must not be empty or taken, must
 // not contain the separator, and must not end with the beginning of one: with "__", "my__server"
-// and "server_" fail with [ErrMemberName]. After Close, Add fails with [jsonrpc.ErrClosed]. On
-// error the caller still owns the client.
+// and "server_" are errors. After Close, Add fails with [jsonrpc.ErrClosed]. On error the caller
+// still owns the client.
 func (g *Group) Add(name string, c *Client) error {
 	if name == "" || strings.Index(name+g.opts.Separator, g.opts.Separator) != len(name) {
-		return fmt.Errorf("add %q: %w: it must not be empty or contain the separator %q", name, ErrMemberName, g.opts.Separator)
+		return fmt.Errorf("add %q: a member's name must not be empty or contain the separator %q", name, g.opts.Separator)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,7 +81,7 @@ func (g *Group) Add(name string, c *Client) error {
 		return fmt.Errorf("add %q: group: %w", name, jsonrpc.ErrClosed)
 	}
 	if g.members[name] != nil {
-		return fmt.Errorf("add %q: %w: already used", name, ErrMemberName)
+		return fmt.Errorf("add %q: the group has a member of that name", name)
 	}
 	g.members[name] = c
 	return nil

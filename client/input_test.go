@@ -54,8 +54,8 @@ func TestServerRequests(t *testing.T) {
 		{name: "form", request: askForm, want: isForm, since: mcp.Revision20250618},
 		{name: "form by name", request: strings.Replace(askForm, `"message"`, `"mode":"form","message"`, 1), want: isForm, since: mcp.Revision20250618},
 		{name: "url", request: askURL, want: isURL, since: mcp.Revision20251125},
-		{name: "url undeclared", request: askURL, opts: func(o *Options) { o.Input.ElicitModes = ElicitForm }, code: -32602, since: mcp.Revision20250618},
-		{name: "form undeclared", request: askForm, opts: func(o *Options) { o.Input.ElicitModes = ElicitURL }, code: -32602, since: mcp.Revision20251125},
+		{name: "url undeclared", request: askURL, opts: func(o *Options) { o.Input.ElicitModes = []mcp.ElicitMode{mcp.ElicitModeForm} }, code: -32602, since: mcp.Revision20250618},
+		{name: "form undeclared", request: askForm, opts: func(o *Options) { o.Input.ElicitModes = []mcp.ElicitMode{mcp.ElicitModeURL} }, code: -32602, since: mcp.Revision20251125},
 		{name: "elicitation undeclared", request: askForm, opts: none, code: -32601},
 		{name: "elicitation declined", request: strings.Replace(askForm, "name?", "decline", 1), want: `{"action":"decline"}`, since: mcp.Revision20250618},
 		{name: "elicitation failed", request: strings.Replace(askForm, "name?", "fail", 1), want: `{"action":"cancel"}`, since: mcp.Revision20250618},
@@ -317,7 +317,7 @@ func TestElicitPage(t *testing.T) {
 		"file:///etc/passwd": false, "javascript:alert(1)": false, "data:text/html,x": false, "ms-settings:": false,
 	} {
 		var seen string
-		opts := Options{Input: InputOptions{ElicitModes: ElicitURL, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		opts := Options{Input: InputOptions{ElicitModes: []mcp.ElicitMode{mcp.ElicitModeURL}, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			seen = p.URL
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{}`)}, nil
 		}}}
@@ -398,7 +398,7 @@ func answering() Options {
 				}
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"answer":` + fmt.Sprintf("%q", p.Message) + `}`)}, nil
 			},
-			ElicitModes: ElicitForm | ElicitURL,
+			ElicitModes: []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL},
 			Sample: func(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 				switch p.SystemPrompt {
 				case "refuse":
@@ -520,8 +520,8 @@ func TestInputErrors(t *testing.T) {
 		{name: "odd mode", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"smell","message":"x"}}}`), want: `mode "smell"`, check: is[*ProtocolError]},
 		{name: "too many", result: required(`"inputRequests":{"k":` + askRoots + strings.Repeat(`,"k":`+askRoots, maxInputRequests) + `}`), want: "more than 100", check: is[*ProtocolError]},
 		{name: "no elicitation", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Input.Elicit = nil }, want: "client.Options.Input.Elicit", check: is[*ProtocolError]},
-		{name: "no form", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Input.ElicitModes = ElicitURL }, want: "client.Options.Input.ElicitModes", check: is[*ProtocolError]},
-		{name: "no url", result: required(`"inputRequests":{"k":` + askURL + `}`), opts: func(o *Options) { o.Input.ElicitModes = 0 }, want: "client.Options.Input.ElicitModes", check: is[*ProtocolError]},
+		{name: "no form", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Input.ElicitModes = []mcp.ElicitMode{mcp.ElicitModeURL} }, want: "client.Options.Input.ElicitModes", check: is[*ProtocolError]},
+		{name: "no url", result: required(`"inputRequests":{"k":` + askURL + `}`), opts: func(o *Options) { o.Input.ElicitModes = nil }, want: "client.Options.Input.ElicitModes", check: is[*ProtocolError]},
 		{name: "no sampling", result: required(`"inputRequests":{"k":` + askSample + `}`), opts: func(o *Options) { o.Input.Sample = nil }, want: "client.Options.Input.Sample", check: is[*ProtocolError]},
 		{name: "no tools", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}}`), opts: func(o *Options) { o.Input.SampleTools = false },
 			want: "client.Options.Input.SampleTools", check: is[*ProtocolError]},

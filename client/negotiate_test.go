@@ -311,7 +311,7 @@ func TestOpening(t *testing.T) {
 		Info: mcp.Implementation{Name: "me", Version: "1", Title: "Me", Description: "D", WebsiteURL: "https://example.com"},
 		Input: InputOptions{
 			Elicit:      func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, nil },
-			ElicitModes: ElicitForm | ElicitURL,
+			ElicitModes: []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL},
 			Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 				return nil, nil
 			},
@@ -477,6 +477,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{Options{Revisions: []mcp.Revision{99}}, "Options.Revisions"},
 		{Options{Revisions: onlyModern, Profile: &Profile{Revision: mcp.Revision20241105}}, "Options.Profile.Revision 2024-11-05 is not an allowed revision"},
+		{Options{Input: InputOptions{ElicitModes: []mcp.ElicitMode{"voice"}}}, `Options.Input.ElicitModes: unknown mode "voice"`},
 		{Options{Capabilities: map[string]json.RawMessage{"x": json.RawMessage("{")}}, `Options.Capabilities["x"]`},
 		{Options{Extensions: map[string]json.RawMessage{"a.b/c": json.RawMessage("1")}}, "must be a JSON object"},
 		{Options{Extensions: map[string]json.RawMessage{"c": json.RawMessage("{}")}}, "needs a prefix"},

@@ -107,8 +107,8 @@ type InputOptions struct {
 	// as canceled by the user.
 	Elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 
-	// ElicitModes are the modes that Elicit supports. Zero means ElicitForm.
-	ElicitModes ElicitModes
+	// ElicitModes are the modes that Elicit supports. Nil means [mcp.ElicitModeForm] alone.
+	ElicitModes []mcp.ElicitMode
 
 	// Sample asks the user's model. An error refuses the request; the call that needed the answer
 	// fails with it.
@@ -169,15 +169,6 @@ type Limits struct {
 	MaxRequests int
 }
 
-// ElicitModes are the ways in which a client can ask its user.
-type ElicitModes uint8
-
-// The modes, to be combined with |.
-const (
-	ElicitForm ElicitModes = 1 << iota // the client shows a form
-	ElicitURL                          // the user visits a web page; since 2025-11-25
-)
-
 // A RetryPolicy controls how often the Client repeats requests. It repeats a request that is safe
 // to repeat when the connection is lost, and any request that the server certainly did not process.
 // An HTTP server that is overloaded (503) or rate-limits its clients (429) can delay the next
@@ -227,7 +218,14 @@ type ReconnectPolicy struct {
 func (o *Options) resolve() error {
 	o.Info.Name = cmp.Or(o.Info.Name, "mcpwire")
 	o.Info.Version = cmp.Or(o.Info.Version, "0")
-	o.Input.ElicitModes = cmp.Or(o.Input.ElicitModes, ElicitForm)
+	if o.Input.ElicitModes == nil {
+		o.Input.ElicitModes = []mcp.ElicitMode{mcp.ElicitModeForm}
+	}
+	for _, mode := range o.Input.ElicitModes {
+		if mode != mcp.ElicitModeForm && mode != mcp.ElicitModeURL {
+			return fmt.Errorf("client.Options.Input.ElicitModes: unknown mode %q: use mcp.ElicitModeForm and mcp.ElicitModeURL", mode)
+		}
+	}
 	o.Timeouts.Probe = cmp.Or(o.Timeouts.Probe, 5*time.Second)
 	o.Timeouts.Handshake = cmp.Or(o.Timeouts.Handshake, 30*time.Second)
 	o.Timeouts.Call = cmp.Or(o.Timeouts.Call, 5*time.Minute)
@@ -285,8 +283,8 @@ func (o *Options) offer() era.ClientProfile {
 	elicits := o.Input.Elicit != nil
 	offer := era.ClientProfile{
 		Info:          o.Info,
-		Form:          elicits && o.Input.ElicitModes&ElicitForm != 0,
-		URL:           elicits && o.Input.ElicitModes&ElicitURL != 0,
+		Form:          elicits && slices.Contains(o.Input.ElicitModes, mcp.ElicitModeForm),
+		URL:           elicits && slices.Contains(o.Input.ElicitModes, mcp.ElicitModeURL),
 		Sampling:      o.Input.Sample != nil,
 		SamplingTools: o.Input.SampleTools,
 		Roots:         o.Input.Roots != nil,

@@ -186,7 +186,7 @@ func (p *peer) processes() int {
 func (t *tour) dial(s *witnessed, opts *client.Options) *client.Client {
 	t.Helper()
 	opts.Info.Name, opts.Info.Version = "interop", "1.0.0"
-	opts.Input.Elicit, opts.Input.ElicitModes = t.elicit, client.ElicitForm|client.ElicitURL
+	opts.Input.Elicit, opts.Input.ElicitModes = t.elicit, []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL}
 	opts.Input.Sample, opts.Input.Roots = t.sample, t.roots
 	opts.OnNotification = t.notified
 	opts.Tasks = true

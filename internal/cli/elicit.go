@@ -21,7 +21,7 @@ import (
 // that the flags name.
 func (d *dialer) answers() error {
 	o, f := &d.opts, d.flags
-	o.Input.ElicitModes = client.ElicitForm | client.ElicitURL
+	o.Input.ElicitModes = []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL}
 	switch way := f.elicit; {
 	case way == "ask" || way == "" && d.canAsk():
 		if !d.canAsk() {

@@ -114,7 +114,7 @@ func slow(ctx context.Context, in struct {
 func guest(revision mcp.Revision) client.Options {
 	return client.Options{
 		Revisions: []mcp.Revision{revision}, Tasks: true, Input: client.InputOptions{
-			ElicitModes: client.ElicitForm | client.ElicitURL,
+			ElicitModes: []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL},
 			Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				if p.URL != "" {
 					return &mcp.ElicitResult{Action: "accept"}, nil

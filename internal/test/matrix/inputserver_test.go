@@ -161,7 +161,7 @@ const street = `{"street":"Main St 1","speed":"express"}`
 
 // answers has a client declare that it can be asked for everything.
 func (u *user) answers(o *client.Options) {
-	o.Input.ElicitModes, o.Input.SampleTools = client.ElicitForm|client.ElicitURL, true
+	o.Input.ElicitModes, o.Input.SampleTools = []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL}, true
 	o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		res := &mcp.ElicitResult{Action: u.action}
 		if u.action == "" {
