@@ -31,13 +31,6 @@ type Framer interface {
 	Close() error
 }
 
-// A Sender sends messages to the peer. Each message is JSON text on one line, valid until Send
-// returns. Send is not called concurrently. If it fails, the message is lost, and so is the call
-// or the notification that it belongs to.
-type Sender interface {
-	Send(message []byte) error
-}
-
 // A FrameError is the error of one frame that could not be read. The stream goes on after the
 // frame.
 type FrameError struct {

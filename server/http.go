@@ -5,7 +5,6 @@ import (
 
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/seal"
-	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -14,7 +13,7 @@ import (
 type transportBackend struct{ srv *Server }
 
 // OpenSession implements [backend.Backend].
-func (b transportBackend) OpenSession(ctx context.Context, out jsonrpc.Sender, key string) (c *rpc.Conn, end func(over bool)) {
+func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, end func(over bool)) {
 	s := b.srv
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/defaults"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -243,7 +244,7 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	}
 	var h *Handler
 	var opened atomic.Int64
-	open := func(ctx context.Context, out jsonrpc.Sender, key string) (peer, func(bool)) {
+	open := func(ctx context.Context, out rpc.Sender, key string) (peer, func(bool)) {
 		c, end := b.OpenSession(ctx, out, key)
 		// responses to requests of another process may arrive here
 		if h.opts.Sessions != nil {

@@ -30,7 +30,7 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 		all := func([]byte) bool { return true }
 		modern = &relayConn{Peer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
 	}
-	open := func(ctx context.Context, out jsonrpc.Sender, _ string) (peer, func(bool)) {
+	open := func(ctx context.Context, out rpc.Sender, _ string) (peer, func(bool)) {
 		p := r.Session(ctx, out)
 		if p == nil {
 			p = rejectingPeer{}
@@ -77,7 +77,7 @@ type peer interface {
 
 // An openFunc opens a session, and returns a function that ends it. See
 // [backend.Backend.OpenSession].
-type openFunc func(ctx context.Context, out jsonrpc.Sender, key string) (p peer, end func(over bool))
+type openFunc func(ctx context.Context, out rpc.Sender, key string) (p peer, end func(over bool))
 
 // serverConn is the peer of a server's connection.
 type serverConn struct{ *rpc.Conn }
@@ -179,7 +179,7 @@ func (rc *relayConn) close() { rc.Close() }
 // rejectingPeer is the peer of a rejected session.
 type rejectingPeer struct{}
 
-func (rejectingPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
+func (rejectingPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ rpc.Sender, dst []byte) ([]byte, error) {
 	return dst, &relay.RejectedError{Status: http.StatusServiceUnavailable, Reason: "too many sessions, or this bridge is shutting down"}
 }
 func (rejectingPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
@@ -198,12 +198,12 @@ type handlerBackend interface {
 type revocableSender struct {
 	mu sync.Mutex
 	// out is nil after revoke.
-	out jsonrpc.Sender
+	out rpc.Sender
 }
 
 // newRevocableSender returns a Sender that forwards to out until revoke is called, or nil if out is
 // nil.
-func newRevocableSender(out jsonrpc.Sender) (_ jsonrpc.Sender, revoke func()) {
+func newRevocableSender(out rpc.Sender) (_ rpc.Sender, revoke func()) {
 	if out == nil {
 		return nil, func() {}
 	}
@@ -215,7 +215,7 @@ func newRevocableSender(out jsonrpc.Sender) (_ jsonrpc.Sender, revoke func()) {
 	}
 }
 
-// Send implements [jsonrpc.Sender].
+// Send implements [rpc.Sender].
 func (s *revocableSender) Send(message []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

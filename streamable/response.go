@@ -125,7 +125,7 @@ func (rs *response) tick() bool {
 // keepAliveComment is the text of keep-alive comments.
 const keepAliveComment = "keep-alive"
 
-// Send implements [jsonrpc.Sender]. If the client does not accept a stream, Send drops the message.
+// Send implements [rpc.Sender]. If the client does not accept a stream, Send drops the message.
 func (rs *response) Send(message []byte) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -293,7 +293,7 @@ func (s *sseHandler) readMessage(w http.ResponseWriter, r *http.Request) (m *jso
 // An sseSender sends messages on the stream of a session.
 type sseSender struct{ response *response }
 
-// Send implements [jsonrpc.Sender].
+// Send implements [rpc.Sender].
 func (s *sseSender) Send(message []byte) error {
 	return s.response.writeEvent(sse.Event{Name: "message", Data: message})
 }

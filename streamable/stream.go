@@ -180,7 +180,7 @@ func (st *stream) endsWith(id string) bool {
 	return st.lastID == id
 }
 
-// Send implements [jsonrpc.Sender]. It fails only if the message can be neither sent nor stored.
+// Send implements [rpc.Sender]. It fails only if the message can be neither sent nor stored.
 func (st *stream) Send(message []byte) error {
 	if st == &st.session.standalone && st.session.shared.sendToListener(st.session.ctx, message, 0) {
 		return nil
@@ -548,7 +548,7 @@ func CloseStream(ctx context.Context, retry time.Duration) error {
 		return ErrNotResumable
 	}
 	err := ErrNotResumable
-	rpc.WithSender(r, func(out jsonrpc.Sender) {
+	rpc.WithSender(r, func(out rpc.Sender) {
 		if st, ok := out.(*stream); ok && st.session.polling() {
 			err = st.closeEarly(retry)
 		}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"mcpwire/jsonrpc"
 )
 
 // A Context is the context of one incoming request. It ends when the peer cancels the request, when
@@ -33,7 +31,7 @@ type Context struct {
 	// sending is held during a send. It guards sender.
 	sending sync.Mutex
 	// sender is nil once the request has ended.
-	sender jsonrpc.Sender
+	sender Sender
 
 	mu   sync.Mutex
 	done chan struct{}
@@ -89,7 +87,7 @@ func ConnOf(c *Context) *Conn { return c.conn }
 // WithSender calls f with the Sender of the [Delivery] of c's request, which is valid until f
 // returns. It is nil once the request has been answered, and on connections that read for
 // themselves. Nothing is sent for the request meanwhile: f must not send with c.
-func WithSender(c *Context, f func(jsonrpc.Sender)) {
+func WithSender(c *Context, f func(Sender)) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	f(c.sender)

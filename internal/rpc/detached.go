@@ -18,7 +18,7 @@ type Delivery struct {
 	// Sender takes messages that precede the response: the request's notifications, and the calls
 	// that its handler makes. Nil means the connection's sender. It is not used after Deliver
 	// returns, unless the response is deferred.
-	Sender jsonrpc.Sender
+	Sender Sender
 	// Untracked says that the id need not be unique and that only the end of its context cancels
 	// the request: the connection does not track it.
 	Untracked bool
@@ -82,7 +82,7 @@ func (d *Delivery) acquire() (r *Request, reused bool) {
 // The connection is not run and starts no reader. It lasts until [Conn.Close], which cancels
 // requests but waits only for notifications. The transport limits the number of requests.
 // Options.Goroutines has no effect.
-func NewDetached(out jsonrpc.Sender, opts *Options) *Conn {
+func NewDetached(out Sender, opts *Options) *Conn {
 	c := new(Conn)
 	f := &struct {
 		senderFramer
@@ -95,10 +95,17 @@ func NewDetached(out jsonrpc.Sender, opts *Options) *Conn {
 	return c
 }
 
+// A Sender sends messages to the peer. Each message is JSON text on one line, valid until Send
+// returns. Send is not called concurrently. If it fails, the message is lost, and so is the call
+// or the notification that it belongs to.
+type Sender interface {
+	Send(message []byte) error
+}
+
 // A senderFramer adapts a Sender to the writer of a Conn. A lost message does not end the
 // connection: the next one may get through.
 type senderFramer struct {
-	jsonrpc.Sender
+	Sender
 	conn *Conn
 }
 

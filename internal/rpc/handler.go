@@ -105,7 +105,7 @@ type Request struct {
 	// context in place of the connection's base.
 	base       context.Context
 	lifetime   context.Context
-	sender     jsonrpc.Sender
+	sender     Sender
 	mayDefer   bool
 	onPrepared func()
 	// onUnsent is mostly nil; see OnUnsent.
@@ -149,7 +149,7 @@ func (r *Request) Conn() *Conn { return r.conn }
 
 // Sender returns the Sender of the request's [Delivery]. It is nil on connections that read for
 // themselves.
-func (r *Request) Sender() jsonrpc.Sender { return r.sender }
+func (r *Request) Sender() Sender { return r.sender }
 
 // InBatch reports whether the request came in a batch.
 func (r *Request) InBatch() bool { return r.batch != nil }

@@ -18,7 +18,7 @@ import (
 type conn struct {
 	srv *Server
 	// out sends messages that belong to no request, one at a time.
-	out jsonrpc.Sender
+	out rpc.Sender
 	// stream reports that messages are frames of a byte stream.
 	stream bool
 
@@ -55,7 +55,7 @@ type conn struct {
 	sentTrailing map[*exchange]bool
 }
 
-func (s *Server) newConn(out jsonrpc.Sender, pipe bool) *conn {
+func (s *Server) newConn(out rpc.Sender, pipe bool) *conn {
 	p := &conn{
 		srv: s, out: &serialSender{to: out}, stream: pipe, rules: s.recording.rules(), cursors: map[cursor]int{}, responders: map[*responder]struct{}{}, pending: map[string]chan *jsonrpc.Message{},
 		tokens: map[*exchange][]byte{}, sentTrailing: map[*exchange]bool{},
@@ -69,10 +69,10 @@ func (s *Server) newConn(out jsonrpc.Sender, pipe bool) *conn {
 // A serialSender sends one message at a time. A nil destination discards.
 type serialSender struct {
 	mu sync.Mutex
-	to jsonrpc.Sender
+	to rpc.Sender
 }
 
-// Send implements [jsonrpc.Sender].
+// Send implements [rpc.Sender].
 func (s *serialSender) Send(message []byte) error {
 	if s.to == nil {
 		return nil
@@ -94,7 +94,7 @@ func (c *conn) preferredSession(modern bool) *session {
 }
 
 // Request implements relay.Peer.
-func (c *conn) Request(ctx context.Context, _ []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+func (c *conn) Request(ctx context.Context, _ []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	a, err := c.accept(m)
 	if err != nil {
 		return dst, err
@@ -163,7 +163,7 @@ func (c *conn) register(r *responder) bool {
 }
 
 // sendRequest sends an input request to the client. The channel receives the answer once.
-func (c *conn) sendRequest(to jsonrpc.Sender, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
+func (c *conn) sendRequest(to rpc.Sender, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
 	c.mu.Lock()
 	c.lastRequest++
 	id = jsonrpc.IntID(c.lastRequest)
@@ -564,7 +564,7 @@ type frameSender struct {
 	f  jsonrpc.Framer
 }
 
-// Send implements [jsonrpc.Sender].
+// Send implements [rpc.Sender].
 func (s *frameSender) Send(message []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

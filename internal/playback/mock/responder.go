@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
@@ -37,7 +38,7 @@ type responder struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	// out sends the messages before the answer.
-	out jsonrpc.Sender
+	out rpc.Sender
 	// noPreceding reports that other messages need another stream.
 	noPreceding bool
 	// faultWriter is the HTTP response if faults may change it, or nil.
@@ -168,7 +169,7 @@ func waitFor(ctx context.Context, d time.Duration) error {
 
 // runStep sends one recorded message. After an input request it waits for the answer. An error
 // means that the request has ended.
-func (r *responder) runStep(s *step, to jsonrpc.Sender) error {
+func (r *responder) runStep(s *step, to rpc.Sender) error {
 	if s.isRequest {
 		return r.sendRequest(s, to)
 	}
@@ -219,7 +220,7 @@ func (r *responder) notificationText(s *step) []byte {
 }
 
 // sendRequest sends a recorded input request to the client.
-func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
+func (r *responder) sendRequest(s *step, to rpc.Sender) error {
 	log, p := r.conn.srv.opts.Logger, r.conn
 	text := s.text.append(nil, jsonrpc.ID("0"))
 	if name := p.missingCapability(s.method, era.Lookup(text, "params")); name != "" {

@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -289,7 +290,7 @@ func (h httpHandler) Stateless() relay.Peer {
 }
 
 // Session implements relay.Handler.
-func (h httpHandler) Session(_ context.Context, out jsonrpc.Sender) relay.Peer {
+func (h httpHandler) Session(_ context.Context, out rpc.Sender) relay.Peer {
 	return h.s.newConn(out, false)
 }
 

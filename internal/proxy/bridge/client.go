@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -45,7 +46,7 @@ type client struct {
 	b   *Bridge
 	rec recorder
 	// out takes messages that belong to no request.
-	out jsonrpc.Sender
+	out rpc.Sender
 	// aggregate says that this is several clients, so that request ids may repeat.
 	aggregate bool
 	// principalID is the id of the principal, or "" without one.
@@ -94,7 +95,7 @@ type call struct {
 	method string
 	modern bool
 	// out takes messages that precede the response; nil means the client's own.
-	out   jsonrpc.Sender
+	out   rpc.Sender
 	ctx   context.Context
 	rec   recorder
 	event uint64
@@ -147,7 +148,7 @@ type call struct {
 }
 
 // newClient returns a client, or nil if a limit is reached. The caller must close it.
-func (b *Bridge) newClient(out jsonrpc.Sender, owner string, many bool) *client {
+func (b *Bridge) newClient(out rpc.Sender, owner string, many bool) *client {
 	cl, _ := b.newClientFor("", out, owner, many)
 	return cl
 }
@@ -157,7 +158,7 @@ var rejectedByClosed = newRejectedError(http.StatusServiceUnavailable, "the brid
 
 // newClientFor is newClient for a caller that may have an own limit. The error names the
 // limit.
-func (b *Bridge) newClientFor(caller string, out jsonrpc.Sender, owner string, many bool) (*client, *relay.RejectedError) {
+func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many bool) (*client, *relay.RejectedError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var err *relay.RejectedError
@@ -260,7 +261,7 @@ func (cl *client) closeSubscriptions() {
 
 // request takes a request. The client owns frame and m from then on. It calls answer once, from any
 // goroutine, with the response, or with nil without one.
-func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, answer func([]byte)) *call {
+func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, answer func([]byte)) *call {
 	c := &call{client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: time.Now(), seq: cl.b.callCount.Add(1)}
 	cl.b.metrics.requests.Add(1)
 	cl.mu.Lock()
@@ -419,7 +420,7 @@ func (cl *client) resolveForwarder(o clientMessage) {
 
 // send sends the client a message that is not a response, by out if that is not nil. from is the
 // origin of the message.
-func (cl *client) send(out jsonrpc.Sender, frame []byte, from provenance) error {
+func (cl *client) send(out rpc.Sender, frame []byte, from provenance) error {
 	rec := cl.rec
 	if box, ok := out.(*outbox); ok {
 		rec = box.rec
@@ -504,7 +505,7 @@ var errSlowClient = errors.New("the client does not read its messages")
 
 func newOutbox() *outbox { return &outbox{notify: make(chan struct{}, 1)} }
 
-// Send implements jsonrpc.Sender. It never blocks.
+// Send implements rpc.Sender. It never blocks.
 func (o *outbox) Send(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -531,7 +532,7 @@ func (o *outbox) take(last bool) [][]byte {
 }
 
 // flush sends the messages to out. It gives messages that fail to undelivered.
-func (cl *client) flush(o *outbox, out jsonrpc.Sender, last bool) {
+func (cl *client) flush(o *outbox, out rpc.Sender, last bool) {
 	for _, message := range o.take(last) {
 		if err := out.Send(message); err != nil {
 			cl.undelivered(message, err)
@@ -558,7 +559,7 @@ func (cl *client) undelivered(message []byte, err error) {
 
 // withOutbox returns a sender that never blocks, and starts a goroutine that sends to out until the
 // client ends. A full outbox ends the client.
-func (cl *client) withOutbox(out jsonrpc.Sender) jsonrpc.Sender {
+func (cl *client) withOutbox(out rpc.Sender) rpc.Sender {
 	o := newOutbox()
 	cl.flushed = make(chan struct{})
 	cl.b.wg.Go(func() {
@@ -585,7 +586,7 @@ type evictingOutbox struct {
 	cl *client
 }
 
-// Send implements jsonrpc.Sender.
+// Send implements rpc.Sender.
 func (o evictingOutbox) Send(message []byte) error {
 	err := o.outbox.Send(message)
 	if errors.Is(err, errSlowClient) {

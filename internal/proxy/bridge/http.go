@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/proxy/translate"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -50,7 +51,7 @@ func (h *httpHandler) Revisions() []mcp.Revision { return h.b.opts.ClientEra.rev
 func (h *httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { return h.b.Serve(ctx, f) }
 
 // Session implements relay.Handler.
-func (h *httpHandler) Session(ctx context.Context, out jsonrpc.Sender) relay.Peer {
+func (h *httpHandler) Session(ctx context.Context, out rpc.Sender) relay.Peer {
 	cl, err := h.b.newClientFor(relay.CallerOf(ctx), out, principalIDOf(ctx), false)
 	if err != nil {
 		return rejectedPeer{err: err}
@@ -62,7 +63,7 @@ func (h *httpHandler) Session(ctx context.Context, out jsonrpc.Sender) relay.Pee
 // A rejectedPeer is the peer of a session above a limit.
 type rejectedPeer struct{ err *relay.RejectedError }
 
-func (p rejectedPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
+func (p rejectedPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ rpc.Sender, dst []byte) ([]byte, error) {
 	return dst, p.err
 }
 func (rejectedPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
@@ -90,7 +91,7 @@ type sessionPeer struct{ cl *client }
 
 // Request implements relay.Peer. A legacy client that disconnects does not cancel, so ctx
 // ends with the session.
-func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	return p.cl.roundTrip(ctx, frame, m, out, dst)
 }
 
@@ -111,10 +112,10 @@ func (p *sessionPeer) Close() { p.cl.close() }
 
 // roundTrip forwards a request and waits for the response. Meanwhile it sends the messages of the
 // request to out, which must not be used after the request.
-func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	frame, m = copyMessage(frame, m)
 	answer := make(chan []byte, 1)
-	var box jsonrpc.Sender
+	var box rpc.Sender
 	o := newOutbox()
 	if out != nil {
 		box = o
@@ -174,7 +175,7 @@ type group struct {
 func (g *group) ended() bool { return g == nil || g.client.ctx.Err() != nil }
 
 // Request implements relay.Peer. A client that disconnects cancels.
-func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	cl, done, err := p.handler.acquire(ctx, frame)
 	if err != nil {
 		return dst, err

@@ -12,6 +12,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -45,7 +46,7 @@ type passthrough struct {
 type serverRequest struct {
 	client *client
 	id     jsonrpc.ID
-	out    jsonrpc.Sender
+	out    rpc.Sender
 }
 
 // newPassthrough returns a passthrough on up, which is not its codec yet.
@@ -480,7 +481,7 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 
 // recipientLocked returns the client for a request of the server: by the call on whose stream it
 // came, by the task that it names, by the latest call that may cause it, or the last active client.
-func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*client, jsonrpc.Sender) {
+func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*client, rpc.Sender) {
 	if c := p.calls[on.Key()]; c != nil {
 		return c.client, c.out
 	}

@@ -320,7 +320,7 @@ func (s *streamClient) refuse(id jsonrpc.ID, e *jsonrpc.Error) {
 // A streamSender writes messages to a stream's client. It blocks while the client does not read.
 type streamSender struct{ *streamClient }
 
-// Send implements jsonrpc.Sender.
+// Send implements rpc.Sender.
 func (s streamSender) Send(message []byte) error {
 	sc := s.streamClient
 	sc.mu.Lock()

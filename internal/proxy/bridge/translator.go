@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/internal/proxy/translate"
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -168,7 +169,7 @@ func (t *translator) toClientLocked(o *translate.Out, from provenance) {
 }
 
 // sendToClientLocked sends a client a message that is not a response.
-func (t *translator) sendToClientLocked(cl *client, out jsonrpc.Sender, message []byte, from provenance) {
+func (t *translator) sendToClientLocked(cl *client, out rpc.Sender, message []byte, from provenance) {
 	if err := cl.send(out, message, from); err != nil {
 		t.b.opts.Logger.Debug("message dropped", "error", err)
 	}

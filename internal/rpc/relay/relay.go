@@ -13,6 +13,7 @@ import (
 	"context"
 	"time"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -28,7 +29,7 @@ type Handler interface {
 	// Session returns the peer of one session, or nil to reject the session. The peer sends
 	// messages that belong to no request to out. ctx has the values of the request that opens the
 	// session, such as auth.PrincipalOf, and does not end.
-	Session(ctx context.Context, out jsonrpc.Sender) Peer
+	Session(ctx context.Context, out rpc.Sender) Peer
 	// Serve relays the messages of f, from a client that posts lines (see
 	// streamable.Options.NDJSON). They have not been checked for duplicate members.
 	Serve(ctx context.Context, f jsonrpc.Framer) error
@@ -42,7 +43,7 @@ type Peer interface {
 	// was closed, or a *[RejectedError] for a request that was not relayed. frame is the text of m,
 	// or nil if m came in a batch. Messages that precede the response go to out, which may be nil,
 	// and fails once the method has returned.
-	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error)
+	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error)
 	// Notification relays a notification.
 	Notification(ctx context.Context, frame []byte, m *jsonrpc.Message)
 	// Response relays the response to a request that was sent to a Sender.
