@@ -48,11 +48,10 @@
 // # Errors
 //
 // Recording returns no errors. The Writer counts the events that it could not record
-// or write, and the capture has a gap in their place; [Writer.Err] and Close return
-// the first error. Close may wrap [ErrUnfinished]. [Create] returns errors of the
-// file system. Readers return errors of the source, [ErrVersion], [ErrNotCapture],
-// [ErrUnpacked] and [ErrFollowCompressed]. An unreadable line becomes a gap, not an
-// error.
+// or write, and the capture has a gap in their place; [Writer.Flush] and Close return
+// the first error. Close may wrap [os.ErrDeadlineExceeded]. [Create] returns errors of
+// the file system. Readers return errors of the source, [ErrVersion], [ErrNotCapture]
+// and [ErrFollowCompressed]. An unreadable line becomes a gap, not an error.
 //
 // # Compatibility
 //

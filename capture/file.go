@@ -21,9 +21,9 @@ import (
 // Suffix is the end of a capture's file name, before the ".gz" or ".zst" of a compressed one.
 const Suffix = ".mcpcap.ndjson"
 
-// ErrRemoved is wrapped by the error that Options.Notice gets when the file of a capture, or its
+// errRemoved is wrapped by the error that Options.Notice gets when the file of a capture, or its
 // folder, was removed.
-var ErrRemoved = errors.New("capture: the file was removed")
+var errRemoved = errors.New("capture: the file was removed")
 
 // A File is a Writer with the file that it writes to.
 //
@@ -71,7 +71,7 @@ func (o *fileOut) Write(p []byte) (int, error) {
 		}
 	}
 	if o.removed {
-		return 0, fmt.Errorf("%s: %w", o.f.name, ErrRemoved)
+		return 0, fmt.Errorf("%s: %w", o.f.name, errRemoved)
 	}
 	n, err := o.dest().Write(p)
 	o.atLineStart = n == len(p) && n > 0 && p[n-1] == '\n'
@@ -119,14 +119,14 @@ func (o *fileOut) checkFile(line []byte) error {
 	wasRemoved := o.removed
 	o.removed = true
 	if err := o.recreate(line); err != nil {
-		err = fmt.Errorf("%s: %w, and cannot be created again: %w", f.name, ErrRemoved, err)
+		err = fmt.Errorf("%s: %w, and cannot be created again: %w", f.name, errRemoved, err)
 		if !wasRemoved {
 			o.notice(err)
 		}
 		return err
 	}
 	o.removed = false
-	o.notice(fmt.Errorf("%s: %w; recording continues in a new file", f.name, ErrRemoved))
+	o.notice(fmt.Errorf("%s: %w; recording continues in a new file", f.name, errRemoved))
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (f *File) Close() error {
 	err := f.Writer.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if errors.Is(err, ErrUnfinished) {
+	if errors.Is(err, errUnfinished) {
 		// The unfinished write still uses the compressor. Closing the file is the best way to make
 		// it return.
 		return errors.Join(err, f.file.Close())

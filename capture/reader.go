@@ -42,9 +42,9 @@ var (
 	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read
 	// before it is complete.
 	ErrFollowCompressed = errors.New("capture: cannot follow a compressed file")
-	// ErrUnpacked is wrapped by the error for a compressed capture that unpacks to more than
+	// errUnpacked is wrapped by the error for a compressed capture that unpacks to more than
 	// ReaderOptions.MaxUnpacked, or by default to far more than traffic does.
-	ErrUnpacked = errors.New("capture: the compressed file unpacks to too much")
+	errUnpacked = errors.New("capture: the compressed file unpacks to too much")
 )
 
 // ReaderOptions are the options of a [Reader]. nil means defaults.
@@ -141,7 +141,7 @@ func (r *Reader) Head() *Head { return r.head }
 
 // Events returns the remaining events. An event and its Data are valid until the next one; Clone
 // keeps one. Lines that are not events, are above the limit, or have no end become gaps. An error
-// ends the sequence; it is that of the source, or wraps ErrVersion, ErrNotCapture or ErrUnpacked.
+// ends the sequence; it is that of the source, or wraps ErrVersion or ErrNotCapture.
 //
 // A file may hold several captures in sequence, each with a head.
 func (r *Reader) Events() iter.Seq2[*Event, error] {
@@ -283,7 +283,7 @@ func (u unpacked) Read(p []byte) (int, error) {
 		limit = baseUnpacked + maxRatio*counter.in
 	}
 	if counter.out > limit {
-		return 0, ErrUnpacked
+		return 0, errUnpacked
 	}
 	n, err := counter.plain.Read(p)
 	counter.out += int64(n)

@@ -45,9 +45,9 @@ func TestUnpackLimit(t *testing.T) {
 		events int
 	}{
 		{"gzip below the limit", pack("gzip", 3000), int64(3000 * len(line)), nil, 3000},
-		{"gzip above the limit", pack("gzip", 5000), int64(1000 * len(line)), ErrUnpacked, -1},
-		{"zstd above the limit", pack("zstd", 5000), int64(1000 * len(line)), ErrUnpacked, -1},
-		{"far more than went in", zeros(), 0, ErrUnpacked, -1},
+		{"gzip above the limit", pack("gzip", 5000), int64(1000 * len(line)), errUnpacked, -1},
+		{"zstd above the limit", pack("zstd", 5000), int64(1000 * len(line)), errUnpacked, -1},
+		{"far more than went in", zeros(), 0, errUnpacked, -1},
 		{"less than is free", pack("gzip", 100_000), 0, nil, 100_000},
 		{"not compressed", []byte(strings.Repeat(line, 2000)), 1000, nil, 2000},
 	} {

@@ -33,9 +33,8 @@ const (
 	idleFlushDelay = 100 * time.Millisecond
 )
 
-// ErrUnfinished is wrapped by the error of Close if the disk was too slow. The last events may not
-// be in the file.
-var ErrUnfinished = errors.New("capture: not everything was written in time")
+// errUnfinished is wrapped by the error of Close if the disk was too slow.
+var errUnfinished = fmt.Errorf("capture: not everything was written in time: %w", os.ErrDeadlineExceeded)
 
 // Options are the options of a [Writer]. nil means defaults.
 type Options struct {
@@ -56,8 +55,8 @@ type Options struct {
 	// Append lets [Create] append a capture with its own head to an existing file, which must be
 	// private to its owner and not compressed.
 	Append bool
-	// Notice is called when the file of a [File] disappears while it records, see [ErrRemoved]. The
-	// writing goroutine calls it. nil means no call.
+	// Notice is called when the file of a [File] disappears while it records, and is created again.
+	// The writing goroutine calls it. nil means no call.
 	Notice func(error)
 	// Hooks are for the programs of this module. Others leave it nil.
 	Hooks *hooks.Writer[Event]
@@ -106,9 +105,9 @@ type Writer struct {
 }
 
 // NewWriter returns a Writer that records to dst, and writes the head at once. One goroutine writes
-// to dst; it stops before Close returns, unless Close wraps ErrUnfinished. The Writer does not
-// close dst. If dst has a method Flush() error, as compressors have, the Writer flushes it twice a
-// second under traffic, and after a pause of a tenth of a second.
+// to dst; it stops before Close returns, unless Close wraps [os.ErrDeadlineExceeded]. The Writer
+// does not close dst. If dst has a method Flush() error, as compressors have, the Writer flushes it
+// twice a second under traffic, and after a pause of a tenth of a second.
 func NewWriter(dst io.Writer, opts *Options) *Writer {
 	w := &Writer{
 		id:   rand.Text(),
@@ -318,16 +317,16 @@ func (w *Writer) Lost() uint64 {
 	return w.lost
 }
 
-// Err returns the first write error, or nil. After an error the Writer continues to record and to
-// write.
-func (w *Writer) Err() error {
+// firstErr returns the first write error, or nil.
+func (w *Writer) firstErr() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
 // Flush waits until all earlier events have been written and flushed to the underlying writer, or
-// ctx ends. It returns the result of Err, or an error that wraps os.ErrClosed after Close.
+// ctx ends. It returns the first write error so far, after which the Writer continues to record and
+// to write, or an error that wraps os.ErrClosed after Close.
 func (w *Writer) Flush(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {
@@ -346,8 +345,8 @@ func (w *Writer) Flush(ctx context.Context) error {
 }
 
 // Close writes the remaining events and the tail. After the close timeout it returns an error that
-// wraps ErrUnfinished, and the goroutine continues until its write returns. Otherwise it returns
-// the result of Err. It may be called more than once.
+// wraps [os.ErrDeadlineExceeded], and the goroutine continues until its write returns. Otherwise it
+// returns the result of Err. It may be called more than once.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -358,9 +357,9 @@ func (w *Writer) Close() error {
 	defer timeout.Stop()
 	select {
 	case <-w.done:
-		return w.Err()
+		return w.firstErr()
 	case <-timeout.C:
-		return errors.Join(ErrUnfinished, w.Err())
+		return errors.Join(errUnfinished, w.firstErr())
 	}
 }
 
@@ -617,7 +616,7 @@ func (w *Writer) flushDst() error {
 			w.writeFailed(err)
 		}
 	}
-	return w.Err()
+	return w.firstErr()
 }
 
 // writeTail writes the tail.

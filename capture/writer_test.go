@@ -186,7 +186,7 @@ func TestCloseTimeout(t *testing.T) {
 		slow := make(chan struct{})
 		w := capture.NewWriter(&disk{slow: slow}, nil)
 		start := time.Now()
-		if err := w.Close(); !errors.Is(err, capture.ErrUnfinished) {
+		if err := w.Close(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Close: %v", err)
 		}
 		if d := time.Since(start); d != 10*time.Second {

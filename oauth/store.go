@@ -225,8 +225,8 @@ const (
 	lockPoll = 50 * time.Millisecond
 )
 
-// ErrStoreUnsafe means that others could read or replace a file store.
-var ErrStoreUnsafe = errors.New("other users could read or replace the file")
+// errStoreUnsafe means that others could read or replace a file store.
+var errStoreUnsafe = errors.New("other users could read or replace the file")
 
 // fileStore stores all records in one file, which each change replaces. So changes hold a lock on a
 // second file beside it.
@@ -256,9 +256,8 @@ func (e *storeEntry) key() RecordKey { return RecordKey{e.Issuer, e.Resource, e.
 
 // NewFileStore returns a [StoreLocker] and [LoginLocker] that stores its records in a file. Many
 // processes may use the file. It creates the file, and lock files beside it, with mode 0600 when
-// needed, and the directory with 0700. A file that others can read, or a symbolic link, is rejected
-// with an error that wraps [ErrStoreUnsafe], here and at each use. The tokens are as safe as the
-// user's other files.
+// needed, and the directory with 0700. A file that others can read, or a symbolic link, is
+// rejected, here and at each use. The tokens are as safe as the user's other files.
 //
 // Windows has no such modes: everyone who can read the directory can read the file, and no file is
 // rejected for that. Directories below %LocalAppData% belong to the user alone. Systems without
@@ -478,7 +477,7 @@ func openPrivate(path string, flag int) (*os.File, error) {
 	file, err := inuse.Open(path, flag|openNoFollow, 0o600)
 	if err != nil {
 		if isLinkError(err) {
-			return nil, fmt.Errorf("%w: %s is a symbolic link", ErrStoreUnsafe, path)
+			return nil, fmt.Errorf("%w: %s is a symbolic link", errStoreUnsafe, path)
 		}
 		return nil, err
 	}
@@ -496,16 +495,16 @@ func openPrivate(path string, flag int) (*os.File, error) {
 // checkPrivate checks the opened file, not the file that has its name by now.
 func checkPrivate(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: %s is not a regular file", ErrStoreUnsafe, path)
+		return fmt.Errorf("%w: %s is not a regular file", errStoreUnsafe, path)
 	}
 	if runtime.GOOS == "windows" {
 		if link, err := os.Lstat(path); err == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%w: %s is a symbolic link", ErrStoreUnsafe, path)
+			return fmt.Errorf("%w: %s is a symbolic link", errStoreUnsafe, path)
 		}
 		return nil
 	}
 	if p := info.Mode().Perm(); p&0o077 != 0 {
-		return fmt.Errorf("%w: %s has mode %s; chmod 600 makes it private", ErrStoreUnsafe, path, p)
+		return fmt.Errorf("%w: %s has mode %s; chmod 600 makes it private", errStoreUnsafe, path, p)
 	}
 	return checkOwner(path, info)
 }

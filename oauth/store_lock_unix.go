@@ -29,7 +29,7 @@ func tryLock(f *os.File) (bool, error) {
 // checkOwner rejects a file of another user, who could change it.
 func checkOwner(path string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w: %s belongs to another user", ErrStoreUnsafe, path)
+		return fmt.Errorf("%w: %s belongs to another user", errStoreUnsafe, path)
 	}
 	return nil
 }

@@ -68,15 +68,17 @@ const (
 	ElicitationDone EventKind = "elicitation"
 )
 
-// A MemoryBus is a [Bus] within one process, for tests and for servers that share it. The zero
-// value is ready to use.
-type MemoryBus struct {
+// NewMemoryBus returns a [Bus] within one process, for tests and for servers that share it. Publish
+// returns nil after all subscribers have received the event.
+func NewMemoryBus() Bus { return &memoryBus{subs: make(map[*func(Event)]struct{})} }
+
+type memoryBus struct {
 	mu   sync.RWMutex
 	subs map[*func(Event)]struct{}
 }
 
-// Publish implements [Bus]. It returns nil after all subscribers have received the event.
-func (b *MemoryBus) Publish(_ context.Context, e Event) error {
+// Publish implements Bus.
+func (b *memoryBus) Publish(_ context.Context, e Event) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for deliver := range b.subs {
@@ -85,12 +87,9 @@ func (b *MemoryBus) Publish(_ context.Context, e Event) error {
 	return nil
 }
 
-// Subscribe implements [Bus]. It returns the error of ctx.
-func (b *MemoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
+// Subscribe implements Bus. It returns the error of ctx.
+func (b *memoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
 	b.mu.Lock()
-	if b.subs == nil {
-		b.subs = make(map[*func(Event)]struct{})
-	}
 	b.subs[&deliver] = struct{}{}
 	b.mu.Unlock()
 	<-ctx.Done()

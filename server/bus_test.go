@@ -71,7 +71,7 @@ func TestBus(t *testing.T) {
 		"another view of others": {func(srv *server.Server) error { srv.ListsChanged("nobody"); return nil }, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			bus := &recordingBus{publish: func(context.Context) error { elapse(time.Second); return nil }} // late, so that nothing is heard as one
+			bus := &recordingBus{Bus: server.NewMemoryBus(), publish: func(context.Context) error { elapse(time.Second); return nil }} // late, so that nothing is heard as one
 			as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})
 			here, there := busServer(t, bus, nil), busServer(t, bus, nil)
 			var clients []*client
@@ -111,7 +111,7 @@ func (c *client) heard() (all []string) {
 // TestBusElicitation: the page that tells that the user is done may be served by any server.
 func TestBusElicitation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus := new(server.MemoryBus)
+		bus := server.NewMemoryBus()
 		here, there := busServer(t, bus, nil), busServer(t, bus, nil)
 		connect(t, here, modern)
 		c := connect(t, there, modern)
@@ -136,10 +136,10 @@ func TestBusElicitation(t *testing.T) {
 // name the task.
 func TestBusTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var bus recordingBus
+		bus := &recordingBus{Bus: server.NewMemoryBus()}
 		store := server.NewTaskStore()
 		tasks := func(o *server.Options) { o.Tasks = &server.TaskOptions{Store: store} }
-		here, there := busServer(t, &bus, tasks), busServer(t, &bus, tasks)
+		here, there := busServer(t, bus, tasks), busServer(t, bus, tasks)
 		for _, srv := range []*server.Server{here, there} {
 			addTaskTool(t, srv, "work", func(ctx context.Context, _ *server.Call) (string, error) { elapse(time.Second); return "", nil })
 		}
@@ -176,9 +176,9 @@ func TestBusTasks(t *testing.T) {
 	})
 }
 
-// A recordingBus is a MemoryBus that remembers what was published, and can do less well.
+// A recordingBus is a Bus in memory that remembers what was published, and can do less well.
 type recordingBus struct {
-	server.MemoryBus
+	server.Bus
 	publish   func(ctx context.Context) error // instead, if it is not nil and does not return nil
 	subscribe func(attempt int) error         // before, and fails if this does
 	attempts  atomic.Int32
@@ -196,7 +196,7 @@ func (b *recordingBus) Publish(ctx context.Context, e server.Event) error {
 			return err
 		}
 	}
-	return b.MemoryBus.Publish(ctx, e)
+	return b.Bus.Publish(ctx, e)
 }
 
 func (b *recordingBus) Subscribe(ctx context.Context, deliver func(server.Event)) error {
@@ -205,7 +205,7 @@ func (b *recordingBus) Subscribe(ctx context.Context, deliver func(server.Event)
 			return err
 		}
 	}
-	return b.MemoryBus.Subscribe(ctx, deliver)
+	return b.Bus.Subscribe(ctx, deliver)
 }
 
 func (b *recordingBus) events() []server.Event {
@@ -224,7 +224,7 @@ func hang(ctx context.Context) error {
 func TestSlowBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		bus := &recordingBus{publish: hang}
+		bus := &recordingBus{Bus: server.NewMemoryBus(), publish: hang}
 		srv := busServer(t, bus, func(o *server.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		connect(t, srv, modern)
 		synctest.Wait()
@@ -268,7 +268,7 @@ func TestBusFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			down := true
-			bus := &recordingBus{
+			bus := &recordingBus{Bus: server.NewMemoryBus(),
 				publish: func(context.Context) error {
 					if down {
 						return fail()
@@ -318,7 +318,7 @@ func TestBusResubscribes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waits []time.Duration
 		last := time.Now()
-		bus := &recordingBus{subscribe: func(attempt int) error {
+		bus := &recordingBus{Bus: server.NewMemoryBus(), subscribe: func(attempt int) error {
 			waits = append(waits, time.Since(last))
 			if attempt == 12 {
 				elapse(time.Hour)
@@ -345,7 +345,7 @@ func TestBusResubscribes(t *testing.T) {
 func TestBusBeginAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
-		bus := &recordingBus{publish: func(context.Context) error { <-slow; return nil }}
+		bus := &recordingBus{Bus: server.NewMemoryBus(), publish: func(context.Context) error { <-slow; return nil }}
 		srv := busServer(t, bus, nil)
 		srv.ResourceUpdated("lib://early")
 		if n := bus.attempts.Load(); n != 0 {
@@ -385,7 +385,7 @@ func TestBusBeginAndEnd(t *testing.T) {
 func TestBusHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		released := make(chan struct{})
-		bus := &recordingBus{publish: func(context.Context) error { <-released; return nil }}
+		bus := &recordingBus{Bus: server.NewMemoryBus(), publish: func(context.Context) error { <-released; return nil }}
 		srv := busServer(t, bus, nil)
 		connect(t, srv, modern)
 		synctest.Wait()
@@ -410,7 +410,7 @@ func TestBusHangs(t *testing.T) {
 // not hear, are passed over.
 func TestBusStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus := new(server.MemoryBus)
+		bus := server.NewMemoryBus()
 		srv := server.MustNew("empty", "1", &server.Options{Bus: bus})
 		defer srv.Close(context.Background())
 		as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})

@@ -69,7 +69,7 @@
 // events of the transport. With [Options.Bus] each server also notifies its own
 // clients of what happens at the others: a changed list, an updated resource, the
 // progress of a task. A [Bus] is a few lines around a message broker's client;
-// [MemoryBus] works within one process.
+// [NewMemoryBus] returns one for servers in one process.
 //
 // # Concurrency
 //

@@ -29,10 +29,9 @@ var (
 	// requests to the client and drops the handler's result. When the client returns with the
 	// responses, the handler runs again from its beginning.
 	ErrInputRequired = errors.New("the client must respond first; the handler will run again")
-	// ErrInputNotAllowed is returned by input requests in methods other than tools/call,
-	// prompts/get and resources/read
+	// errInputNotAllowed is returned by input requests in other methods
 	// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr).
-	ErrInputNotAllowed = errors.New("input requests are only possible in tools/call, prompts/get and resources/read")
+	errInputNotAllowed = errors.New("input requests are only possible in tools/call, prompts/get and resources/read")
 
 	errInvalidKey           = errors.New("it needs a key in valid UTF-8")
 	errDuplicateKey         = errors.New("duplicate key: each input request of a call needs its own")
@@ -263,7 +262,7 @@ func (is *inputState) reserveKeys(requests []*inputRequest) error {
 // noInput is the inputRequester of methods that may not ask.
 type noInput struct{}
 
-func (noInput) ask(context.Context, []*inputRequest) error { return ErrInputNotAllowed }
+func (noInput) ask(context.Context, []*inputRequest) error { return errInputNotAllowed }
 
 func (noInput) respond(_ *inputState, _ *rpc.Request, _, out []byte, err error) ([]byte, error) {
 	return out, err
@@ -333,7 +332,7 @@ func (rs *InputRequests) Wait(ctx context.Context) error {
 	}
 	c := rs.call
 	if !era.AllowsInput(c.method) {
-		return ErrInputNotAllowed
+		return errInputNotAllowed
 	}
 	features := make([]ClientFeature, 0, numClientFeatures)
 	var seen [numClientFeatures]bool

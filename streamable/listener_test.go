@@ -14,7 +14,7 @@ import (
 // A client gets what belongs to no request, each message once, at the process where it has listened
 // last, from whatever process it comes.
 func TestListenerElsewhere(t *testing.T) {
-	for name, bus := range map[string]server.Bus{"with a bus": new(server.MemoryBus), "without": nil} {
+	for name, bus := range map[string]server.Bus{"with a bus": server.NewMemoryBus(), "without": nil} {
 		t.Run(name, func(t *testing.T) {
 			goOn := make(map[string]chan string)
 			inNetworkOf(t, &server.Options{Bus: bus, Tasks: &server.TaskOptions{}}, streamable.NewMemoryEvents(nil), 3, func(srv *server.Server) {

@@ -3,7 +3,6 @@ package matrix
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -115,7 +114,7 @@ func newAskServer(func()) *server.Server {
 			return root(server.CallOf(ctx))
 		}, server.Complete("x", func(ctx context.Context, _ server.CompleteRequest) ([]string, error) {
 			_, err := root(server.CallOf(ctx))
-			return []string{fmt.Sprint(errors.Is(err, server.ErrInputNotAllowed))}, nil
+			return []string{fmt.Sprint(err != nil && strings.HasPrefix(err.Error(), "input requests are only possible in"))}, nil
 		})),
 		server.AddResource(srv, mcp.Resource{URI: "lib://roots", Name: "roots"}, func(ctx context.Context) (*mcp.ReadResourceResult, error) {
 			text, err := root(server.CallOf(ctx))
