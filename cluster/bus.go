@@ -97,6 +97,7 @@ func (n *Node) publish(ctx context.Context, topic string, data []byte) error {
 	defer cancel()
 	err := n.backend.Bus().Publish(ctx, n.key("topic", topic), append([]byte{format}, data...))
 	if err != nil {
+		n.unpublished.Add(1)
 		return fmt.Errorf("publish to %s: %w", topic, callError(ctx, err))
 	}
 	return nil

@@ -87,6 +87,10 @@ func (s *EventStore) Append(ctx context.Context, session, stream string, data []
 	if len(data) > maxEvent {
 		return "", fmt.Errorf("append an event: %w: %d bytes, limit %d", ErrTooLarge, len(data), maxEvent)
 	}
+	if observe := s.n.opts.OnAppend; observe != nil {
+		start := time.Now()
+		defer func() { observe(time.Since(start), err) }()
+	}
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	key := s.key(session, stream)

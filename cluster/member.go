@@ -50,8 +50,10 @@ type members struct {
 	// joined is closed when the watch has first yielded a beat of this node.
 	joined chan struct{}
 
-	mu      sync.Mutex
-	all     map[string]*member
+	mu  sync.Mutex
+	all map[string]*member
+	// seen is when the last beat of this node came back.
+	seen    time.Time
 	changed chan struct{}
 	// missing has the nodes that a new watch has not yielded yet. It is nil once the watch is
 	// complete.
@@ -194,6 +196,7 @@ func (m *members) beatLocked(rec memberRecord) {
 	if rec.ID != m.n.id {
 		return
 	}
+	m.seen = time.Now()
 	for id, other := range m.all {
 		switch other.missed++; {
 		case id == m.n.id:
@@ -231,6 +234,13 @@ func (m *members) removeLocked(id string) {
 func (m *members) changedLocked() {
 	close(m.changed)
 	m.changed = make(chan struct{})
+}
+
+// silence returns the time since a beat of this node came back.
+func (m *members) silence() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.seen)
 }
 
 // count returns the number of nodes, at least 1.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/seal"
@@ -30,6 +31,9 @@ type NodeOptions struct {
 	// one encrypts, all of them decrypt. All nodes need the same. Without them TokenStore fails,
 	// and keys are stored as they are.
 	Secrets [][]byte
+	// OnAppend is called after each attempt to append an event to the backend, with its duration.
+	// It must return at once. Nil means no call.
+	OnAppend func(d time.Duration, err error)
 	// Logger logs failures that no caller sees. Nil means slog.Default.
 	Logger *slog.Logger
 }
@@ -52,6 +56,8 @@ type Node struct {
 	cancel context.CancelFunc
 	// wg has the node's goroutines. Add needs mu.
 	wg sync.WaitGroup
+	// unpublished counts messages that the backend's bus has not accepted.
+	unpublished atomic.Uint64
 
 	mu     sync.Mutex
 	closed bool
@@ -175,6 +181,43 @@ func (n *Node) Close() {
 		stop()
 	}
 	n.wg.Wait()
+}
+
+// Stats are numbers of a [Node].
+type Stats struct {
+	// Members is the number of nodes, this one included.
+	Members int
+	// BusLost counts messages to other nodes that were not sent, and those for this node that were
+	// dropped because too many waited, if the backend is a [LossCounter]. Messages that other nodes
+	// send while this one is disconnected are also lost, and not counted.
+	BusLost uint64
+}
+
+// Stats returns the current numbers, and the counts since the node joined.
+func (n *Node) Stats() Stats {
+	s := Stats{Members: n.members.count(), BusLost: n.unpublished.Load()}
+	if c, ok := n.backend.(LossCounter); ok {
+		s.BusLost += c.Lost()
+	}
+	return s
+}
+
+// A LossCounter is a [Backend] that counts the messages of its bus that it has dropped.
+type LossCounter interface {
+	// Lost returns the number of messages that were received and not delivered.
+	Lost() uint64
+}
+
+// Check returns an error that wraps [ErrUnavailable] if this node has not reached the backend for
+// three seconds. It does not call the backend. It is for health.Check.
+func (n *Node) Check(context.Context) error {
+	if n.ctx.Err() != nil {
+		return ErrClosed
+	}
+	if silent := n.members.silence(); silent > maxMissed*beatInterval {
+		return fmt.Errorf("%w for %v: streams that begin now cannot be resumed, and tasks fail", ErrUnavailable, silent.Round(time.Second))
+	}
+	return nil
 }
 
 // digest returns a name that does not reveal the texts, and differs for others: 27 letters, digits,

@@ -19,6 +19,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cluster"
+	"mcpwire/server"
 )
 
 // inBubble runs a test with fake time.
@@ -127,7 +128,9 @@ func (r *faultyRecords) Delete(ctx context.Context, key string, rev uint64) erro
 
 func (r *faultyRecords) Watch(ctx context.Context, prefix string) iter.Seq2[cluster.Change, error] {
 	return func(yield func(cluster.Change, error) bool) {
-		if err := r.f.fault(ctx); err != nil {
+		begin, end := context.WithTimeout(ctx, time.Second)
+		defer end()
+		if err := r.f.fault(begin); err != nil {
 			yield(cluster.Change{}, err)
 			return
 		}
@@ -254,6 +257,69 @@ func TestMembersPartition(t *testing.T) {
 		pass(10 * time.Second)
 		if got := names(a); got != "a b" {
 			t.Errorf("a write that failed was carried out: got %q", got)
+		}
+	})
+}
+
+// TestStats: a node counts its members, what it appends and what it cannot publish, and says that it
+// does not reach the backend.
+func TestStats(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var appended []error
+		shared := new(cluster.Memory)
+		f := newFaulty(shared)
+		n := join(t, f, &cluster.NodeOptions{OnAppend: func(d time.Duration, err error) {
+			if d < 0 || d > cluster.CallTimeout {
+				t.Errorf("an append took %v", d)
+			}
+			appended = append(appended, err)
+		}})
+		join(t, shared, nil)
+		events, err := n.EventStore(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := events.Append(t.Context(), "s", "1", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := events.Append(t.Context(), "s", "1", make([]byte, 9<<20)); err == nil {
+			t.Error("a large event is stored")
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := events.Append(canceled, "s", "1", []byte("x")); err == nil {
+			t.Error("an event is stored after the context has ended")
+		}
+		if len(appended) != 2 || appended[0] != nil || appended[1] == nil {
+			t.Errorf("OnAppend was called with %v", appended)
+		}
+		if err := n.Bus().Publish(canceled, server.Event{Kind: server.ToolsListChanged}); err == nil {
+			t.Error("published after the context has ended")
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(cluster.Stats{Members: 2, BusLost: 1}, n.Stats()); diff != "" {
+			t.Errorf("stats (-want +got):\n%s", diff)
+		}
+		if err := n.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.setDown(true)
+		pass(2 * time.Second)
+		if err := n.Check(t.Context()); err != nil {
+			t.Errorf("after two seconds: %v", err)
+		}
+		pass(3 * time.Second)
+		if err := n.Check(t.Context()); !errors.Is(err, cluster.ErrUnavailable) {
+			t.Errorf("the backend is unavailable: %v", err)
+		}
+		f.setDown(false)
+		pass(10 * time.Second)
+		if err := n.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		n.Close()
+		if err := n.Check(t.Context()); !errors.Is(err, cluster.ErrClosed) {
+			t.Errorf("closed: %v", err)
 		}
 	})
 }

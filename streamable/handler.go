@@ -208,6 +208,8 @@ type Handler struct {
 
 	// unresumable counts streams that the event store has not kept completely.
 	unresumable atomic.Uint64
+	// forwarded counts messages that were sent to other nodes.
+	forwarded atomic.Uint64
 	// unforwarded counts messages that did not reach the node that they are for.
 	unforwarded atomic.Uint64
 	// storeDownUntil is the clock's time until which no event is stored.
@@ -472,6 +474,9 @@ type Stats struct {
 	Overloaded uint64
 	// Unresumable counts streams that cannot be resumed because the EventStore failed.
 	Unresumable uint64
+	// Forwarded counts responses and notifications of clients that were sent to other processes,
+	// see [Options].Nodes.
+	Forwarded uint64
 	// Unforwarded counts responses and notifications that did not reach the process that they are
 	// for, see [Options].Nodes.
 	Unforwarded uint64
@@ -482,6 +487,6 @@ func (h *Handler) Stats() Stats {
 	return Stats{
 		InFlight: int(h.admission.requests.Load()), Streams: int(h.admission.streams.Load()), Sessions: int(h.sessions.count.Load()),
 		RateLimited: h.admission.rateLimited.Load(), Overloaded: h.admission.overloaded.Load(), Unresumable: h.unresumable.Load(),
-		Unforwarded: h.unforwarded.Load(),
+		Forwarded: h.forwarded.Load(), Unforwarded: h.unforwarded.Load(),
 	}
 }

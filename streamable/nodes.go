@@ -156,7 +156,9 @@ func (f *forwarder) send(ctx context.Context, s *session, m *jsonrpc.Message, de
 	if err != nil {
 		f.h.unforwarded.Add(1)
 		f.h.opts.Logger.Warn("message not forwarded", "method", string(m.Method), "error", err)
+		return
 	}
+	f.h.forwarded.Add(1)
 }
 
 var errNoNodes = errors.New("the processes are not connected")

@@ -173,9 +173,9 @@ func TestResponseElsewhere(t *testing.T) {
 			if _, data := g.next(); !strings.Contains(data, `"text":"mine"`) {
 				t.Errorf("%s: %s", version, data)
 			}
-			for i, want := range []uint64{0, 1, 1} {
-				if got := all[i].h.Stats().Unforwarded; got != want {
-					t.Errorf("%s: process %d has dropped %d messages, want %d", version, i, got, want)
+			for i, want := range []struct{ forwarded, dropped uint64 }{{0, 0}, {2, 1}, {0, 1}} {
+				if got := all[i].h.Stats(); got.Forwarded != want.forwarded || got.Unforwarded != want.dropped {
+					t.Errorf("%s: process %d has forwarded %d messages and dropped %d, want %+v", version, i, got.Forwarded, got.Unforwarded, want)
 				}
 			}
 		})

@@ -54,9 +54,16 @@ type Backend struct {
 
 	mu      sync.Mutex
 	streams map[string]streamKey
+	// subscriptions are those of the bus.
+	subscriptions map[*subscription]struct{}
+	// lost counts the messages that ended subscriptions have dropped.
+	lost uint64
 }
 
-var _ cluster.Backend = (*Backend)(nil)
+var (
+	_ cluster.Backend     = (*Backend)(nil)
+	_ cluster.LossCounter = (*Backend)(nil)
+)
 
 // streamKey is what a stream was opened with.
 type streamKey struct {
@@ -85,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
-	b := &Backend{opts: o, streams: make(map[string]streamKey)}
+	b := &Backend{opts: o, streams: make(map[string]streamKey), subscriptions: make(map[*subscription]struct{})}
 	if err := b.open(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("open NATS: %w", err)

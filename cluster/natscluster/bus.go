@@ -36,6 +36,7 @@ func (b bus) Publish(ctx context.Context, topic string, data []byte) error {
 
 // A subscription delivers messages until it is stopped.
 type subscription struct {
+	b   *Backend
 	sub *nats.Subscription
 	// mu is held while a message is delivered.
 	mu      sync.Mutex
@@ -52,7 +53,7 @@ func (b bus) Subscribe(ctx context.Context, topic string, deliver func([]byte)) 
 
 // subscribe calls deliver for each message, one at a time.
 func (b bus) subscribe(ctx context.Context, subject string, deliver func(*nats.Msg)) (stop func(), err error) {
-	s := new(subscription)
+	s := &subscription{b: b.b}
 	s.sub, err = b.b.nc.Subscribe(subject, func(m *nats.Msg) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -63,6 +64,7 @@ func (b bus) subscribe(ctx context.Context, subject string, deliver func(*nats.M
 	if err != nil {
 		return nil, mapError(ctx, err)
 	}
+	b.b.addSubscription(s)
 	if err = s.sub.SetPendingLimits(cluster.MaxPending, maxPendingBytes); err == nil {
 		err = b.b.nc.FlushWithContext(ctx)
 	}
@@ -75,10 +77,46 @@ func (b bus) subscribe(ctx context.Context, subject string, deliver func(*nats.M
 
 // stop ends the subscription and waits for deliver.
 func (s *subscription) stop() {
+	s.b.removeSubscription(s)
 	_ = s.sub.Unsubscribe() // fails only if the connection is closed, or after another stop
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
+}
+
+// dropped returns the number of messages that were dropped because too many waited.
+func (s *subscription) dropped() uint64 {
+	n, err := s.sub.Dropped()
+	if err != nil {
+		return 0 // it is closed
+	}
+	return uint64(n)
+}
+
+func (b *Backend) addSubscription(s *subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subscriptions[s] = struct{}{}
+}
+
+func (b *Backend) removeSubscription(s *subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.subscriptions[s]; ok {
+		delete(b.subscriptions, s)
+		b.lost += s.dropped()
+	}
+}
+
+// Lost implements [cluster.LossCounter].
+func (b *Backend) Lost() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lost := b.lost
+	for s := range b.subscriptions {
+		lost += s.dropped()
+	}
+	return lost
 }
 
 // Request implements [cluster.Bus].

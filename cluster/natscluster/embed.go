@@ -272,8 +272,14 @@ func (l *serverLog) Noticef(format string, v ...any) { l.add(slog.LevelDebug, fo
 // Warnf implements [server.Logger].
 func (l *serverLog) Warnf(format string, v ...any) { l.add(slog.LevelWarn, format, v) }
 
-// Errorf implements [server.Logger].
-func (l *serverLog) Errorf(format string, v ...any) { l.add(slog.LevelError, format, v) }
+// Errorf implements [server.Logger]. Another node that is not there is no error of this one.
+func (l *serverLog) Errorf(format string, v ...any) {
+	level := slog.LevelError
+	if strings.HasPrefix(format, "Error trying to connect to route") {
+		level = slog.LevelWarn
+	}
+	l.add(level, format, v)
+}
 
 // Fatalf implements [server.Logger]. It does not end the process.
 func (l *serverLog) Fatalf(format string, v ...any) { l.add(slog.LevelError, format, v) }
