@@ -6,54 +6,67 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"mcpwire/cluster"
+	"mcpwire/health"
+	"mcpwire/mcpotel"
 	"mcpwire/streamable"
 )
 
-// probes are the endpoints that an orchestrator asks.
-type probes struct {
-	mu sync.Mutex
-	// node is nil until the program serves.
-	node     *cluster.Node
-	draining bool
+// metrics are what /metrics of the admin port shows.
+type metrics struct {
+	telemetry *mcpotel.Telemetry
+	handler   http.Handler
 }
 
-func (p *probes) serving(n *cluster.Node) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.node = n
-}
-
-func (p *probes) drain() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.draining = true
-}
-
-// state returns why the program is not ready, or "".
-func (p *probes) state() (unready string, started bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.node == nil:
-		return "starting", false
-	case p.draining:
-		return "draining", true
+func newMetrics() (*metrics, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	return "", true
+	return &metrics{
+		telemetry: mcpotel.New(&mcpotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Transport: "tcp"}),
+		handler:   promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}),
+	}, nil
 }
 
-// listen serves the probes until stop is called.
-func (p *probes) listen(address string, log *slog.Logger) (stop func(), err error) {
+// observe shows the numbers of the node and its handler.
+func (m *metrics) observe(node *cluster.Node, h *streamable.Handler) {
+	m.telemetry.ObserveProcess(func() mcpotel.ProcessStats {
+		ns, hs := node.Stats(), h.Stats()
+		return mcpotel.ProcessStats{
+			InFlight: hs.InFlight, Streams: hs.Streams, Sessions: hs.Sessions, RateLimited: hs.RateLimited, Overloaded: hs.Overloaded,
+			Cluster: &mcpotel.ClusterStats{
+				Members: ns.Members, BusLost: ns.BusLost,
+				Forwarded: hs.Forwarded, Unforwarded: hs.Unforwarded, DegradedStreams: hs.Unresumable,
+			},
+		}
+	})
+}
+
+// serveAdmin serves the probes and the metrics until stop is called.
+func serveAdmin(address string, probes *health.Probes, m *metrics, log *slog.Logger) (stop func(), err error) {
+	mux := http.NewServeMux()
+	mux.Handle("/", probes)
+	mux.Handle("/metrics", m.handler)
 	ctx, cancel := context.WithCancel(context.Background())
 	listening, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- streamable.ListenAndServe(ctx, address, p, &streamable.ServeOptions{
-			AllowRemote: true, // a host that other machines reach was given on purpose
-			OnListen:    func(net.Addr) { close(listening) },
-			Logger:      log,
+		done <- streamable.ListenAndServe(ctx, address, mux, &streamable.ServeOptions{
+			AllowRemote: true, // if the address is one, it was given on purpose
+			OnListen: func(a net.Addr) {
+				log.Info("serving probes and metrics", "url", "http://"+a.String())
+				close(listening)
+			},
+			Logger: log,
 		})
 	}()
 	select {
@@ -68,24 +81,4 @@ func (p *probes) listen(address string, log *slog.Logger) (stop func(), err erro
 			log.Warn("the admin port was closed with a request in flight", "error", err)
 		}
 	}, nil
-}
-
-// ServeHTTP implements [http.Handler].
-func (p *probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	unready, started := p.state()
-	switch {
-	case r.URL.Path == "/livez":
-		unready = ""
-	case r.URL.Path == "/startupz" && started:
-		unready = ""
-	case r.URL.Path == "/readyz", r.URL.Path == "/startupz":
-	default:
-		http.NotFound(w, r)
-		return
-	}
-	if unready != "" {
-		http.Error(w, unready, http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ok")
 }

@@ -11,10 +11,9 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/health"
 	"mcpwire/internal/demo"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -23,11 +22,12 @@ import (
 const (
 	// endpointName names the endpoint in the cluster.
 	endpointName = "mcp"
+	endpointPath = "/mcp"
+	// listening begins the line that the program prints when it serves.
+	listening = "listening on http://"
 	// leaveTimeout limits what follows after the last request: tasks, and the cluster.
 	leaveTimeout = 5 * time.Second
 )
-
-func tokenOption(token string) nats.Option { return nats.Token(token) }
 
 // newLogger returns the program's log.
 func (f *nodeFlags) newLogger(w io.Writer) *slog.Logger {
@@ -41,9 +41,14 @@ func (f *nodeFlags) newLogger(w io.Writer) *slog.Logger {
 // serve runs the node until ctx ends. It returns an error if something was cut off.
 func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 	log := f.newLogger(stderr)
-	p := new(probes)
+	m, err := newMetrics()
+	if err != nil {
+		return err
+	}
+	var node *cluster.Node // set before the probes run the check
+	probes := health.New(ctx, health.Check{Name: "cluster", Optional: true, Run: func(ctx context.Context) error { return node.Check(ctx) }})
 	if f.admin != "" {
-		stop, err := p.listen(f.admin, log)
+		stop, err := serveAdmin(f.admin, probes, m, log)
 		if err != nil {
 			return err
 		}
@@ -54,7 +59,9 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 		return err
 	}
 	defer backend.Close()
-	node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: f.name, Secrets: f.secrets, Logger: log})
+	node, err = cluster.Join(ctx, backend, &cluster.NodeOptions{
+		Name: f.name, Secrets: f.secrets, OnAppend: m.telemetry.RecordAppend, Logger: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -65,7 +72,7 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 			log.Warn("the other nodes will notice only after some seconds that this one has stopped", "error", e)
 		}
 	}()
-	h, srv, err := f.newHandler(ctx, node, log)
+	h, srv, err := f.newHandler(ctx, node, m, log)
 	if err != nil {
 		return err
 	}
@@ -76,24 +83,17 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 			err = errors.Join(err, fmt.Errorf("tasks were cut off: %w", e))
 		}
 	}()
-	p.serving(node)
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", h)
-	return streamable.ListenAndServe(ctx, f.listen, mux, &streamable.ServeOptions{
-		ShutdownTimeout: f.drain,
-		OnListen:        func(a net.Addr) { fmt.Fprintf(stderr, "listening on http://%s/mcp\n", a) },
-		OnShutdown: func(ctx context.Context) error {
-			p.drain()
-			return h.Shutdown(ctx)
-		},
-		Logger: log,
-	})
+	m.observe(node, h)
+	return f.serveHTTP(ctx, h, func(a net.Addr) {
+		probes.Start()
+		fmt.Fprintf(stderr, listening+"%s%s\n", a, endpointPath)
+	}, log)
 }
 
-// newHandler returns the server's handler, joined to the node. If it fails, there is no server.
-func (f *nodeFlags) newHandler(ctx context.Context, node *cluster.Node, log *slog.Logger) (*streamable.Handler, *server.Server, error) {
+// newHandler returns the server, and its handler, joined to the node.
+func (f *nodeFlags) newHandler(ctx context.Context, node *cluster.Node, m *metrics, log *slog.Logger) (*streamable.Handler, *server.Server, error) {
 	so := &server.Options{Tasks: new(server.TaskOptions), Input: server.InputOptions{SingleUseState: true}, Logger: log}
-	ho := &streamable.Options{Logger: log}
+	ho := &streamable.Options{Hosts: f.hosts, Logger: log}
 	if err := node.Share(ctx, endpointName, so, ho); err != nil {
 		return nil, nil, err
 	}
@@ -101,6 +101,7 @@ func (f *nodeFlags) newHandler(ctx context.Context, node *cluster.Node, log *slo
 	if err != nil {
 		return nil, nil, err
 	}
+	srv.Use(m.telemetry.Middleware)
 	if f.testTools {
 		if err := demo.AddTestTools(srv, f.name); err != nil {
 			return nil, nil, err
@@ -108,6 +109,21 @@ func (f *nodeFlags) newHandler(ctx context.Context, node *cluster.Node, log *slo
 	}
 	h, err := streamable.NewHandler(srv, ho)
 	return h, srv, err
+}
+
+// serveHTTP serves h until ctx ends, and then as long as the flags say.
+func (f *nodeFlags) serveHTTP(ctx context.Context, h *streamable.Handler, onListen func(net.Addr), log *slog.Logger) error {
+	mux := http.NewServeMux()
+	mux.Handle(endpointPath, h)
+	o := &streamable.ServeOptions{
+		AllowRemote:   f.insecure,
+		ShutdownDelay: f.drainDelay, ShutdownTimeout: f.drain, OnShutdown: h.Shutdown,
+		OnListen: onListen, Logger: log,
+	}
+	if f.watch {
+		return f.serveWatched(ctx, mux, o, onListen, log)
+	}
+	return streamable.ListenAndServe(ctx, f.listen, mux, o)
 }
 
 // version returns the version of this program.

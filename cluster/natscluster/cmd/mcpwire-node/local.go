@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/streamable"
+)
+
+const (
+	// restartDelay is the time before a node that has ended is started again.
+	restartDelay = time.Second
+	// maxLogLine limits a line of a node's log, in bytes.
+	maxLogLine = 64 << 10
+	// dialTimeout limits an attempt of the proxy to connect to a node.
+	dialTimeout = 2 * time.Second
+)
+
+// checkLocal returns an error if other flags do not go together with --local.
+func (f *nodeFlags) checkLocal(fs *flag.FlagSet) (err error) {
+	if f.local != 3 && f.local != 5 {
+		return fmt.Errorf("--local %d: use 3 or 5", f.local)
+	}
+	f.watch, f.testTools, f.level = true, true, slog.LevelError
+	fs.Visit(func(set *flag.Flag) {
+		switch set.Name {
+		case "local", "listen", "dir", "drain":
+		case "watch":
+			f.watch = set.Value.String() == "true"
+		case "test-tools":
+			f.testTools = set.Value.String() == "true"
+		case "log-level":
+			err = errors.Join(err, f.level.UnmarshalText([]byte(set.Value.String())))
+		default:
+			err = errors.Join(err, fmt.Errorf("--%s does not go together with --local", set.Name))
+		}
+	})
+	return err
+}
+
+// A localCluster is several nodes on this machine. They are processes, so that one can be killed.
+type localCluster struct {
+	flags  *nodeFlags
+	stderr *lineWriter
+	dir    string
+	core   string
+	// addresses are those of the nodes' endpoints.
+	addresses []string
+	// next counts the connections of the proxy.
+	next atomic.Uint64
+}
+
+// serveLocal runs the nodes and the proxy until ctx ends.
+func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error) {
+	c := &localCluster{flags: f, stderr: &lineWriter{w: stderr}, dir: f.dir}
+	if c.dir == "" {
+		if c.dir, err = os.MkdirTemp("", "mcpwire-node-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(c.dir)
+	}
+	ports, err := freePorts(2 * f.local)
+	if err != nil {
+		return err
+	}
+	var core []string
+	for i := range f.local {
+		core = append(core, fmt.Sprintf("n%d=%s", i+1, ports[i]))
+	}
+	c.core, c.addresses = strings.Join(core, ","), ports[f.local:]
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ready := make(chan struct{}, f.local)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for i := range f.local {
+		running.Go(func() { c.keepNode(ctx, i, ready) })
+	}
+	for range f.local {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return c.serveProxy(ctx)
+}
+
+// keepNode runs a node, and starts it again when it has ended, until ctx ends. It sends to ready
+// when the node first serves.
+func (c *localCluster) keepNode(ctx context.Context, i int, ready chan<- struct{}) {
+	name := fmt.Sprintf("n%d", i+1)
+	serving := sync.OnceFunc(func() { ready <- struct{}{} })
+	for {
+		err := c.runNode(ctx, name, c.addresses[i], serving)
+		if ctx.Err() != nil {
+			if !errors.Is(err, context.Canceled) { // it was not drained
+				c.stderr.line("%s: %v", name, err)
+			}
+			return
+		}
+		c.stderr.line("%s: has ended and is started again: %v", name, err)
+		select {
+		case <-time.After(restartDelay):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// runNode runs a node until it ends, and drains it when ctx ends.
+func (c *localCluster) runNode(ctx context.Context, name, address string, serving func()) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f := c.flags
+	cmd := exec.CommandContext(ctx, exe, "--name", name, "--listen", address, "--dir", filepath.Join(c.dir, name), "--core", c.core,
+		"--drain", f.drain.String(), "--log-level", f.level.String(), fmt.Sprintf("--watch=%t", f.watch), fmt.Sprintf("--test-tools=%t", f.testTools), "--stop-at-eof")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Cancel = stdin.Close
+	cmd.WaitDelay = f.drain + 2*leaveTimeout
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	c.stderr.line("%s: process %d", name, cmd.Process.Pid)
+	lines := bufio.NewScanner(stderr)
+	lines.Buffer(nil, maxLogLine)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), listening) {
+			serving()
+		}
+		c.stderr.line("%s: %s", name, lines.Text())
+	}
+	io.Copy(io.Discard, stderr) // after a long line
+	return cmd.Wait()
+}
+
+// serveProxy serves a proxy that connects each request to the next node.
+func (c *localCluster) serveProxy(ctx context.Context) error {
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", "node" // see dialNext
+			r.Out.Host = r.In.Host
+		},
+		// Each request has its own connection, so that no request is sent twice.
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: c.dialNext},
+		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() == nil {
+				http.Error(w, "no node responds: "+err.Error(), http.StatusBadGateway)
+			}
+		},
+	}
+	return streamable.ListenAndServe(ctx, c.flags.listen, proxy, &streamable.ServeOptions{
+		OnListen: func(a net.Addr) { c.stderr.line(listening+"%s%s", a, endpointPath) },
+	})
+}
+
+// dialNext connects to the next node that accepts connections.
+func (c *localCluster) dialNext(ctx context.Context, network, _ string) (conn net.Conn, err error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	for range c.addresses {
+		at := c.addresses[c.next.Add(1)%uint64(len(c.addresses))]
+		if conn, err = dialer.DialContext(ctx, network, at); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// freePorts returns addresses on the loopback interface that nobody listens on.
+func freePorts(n int) (addresses []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // the next port is another one
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
+}
+
+// A lineWriter writes lines of several goroutines.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineWriter) line(format string, v ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.w, format+"\n", v...)
+}

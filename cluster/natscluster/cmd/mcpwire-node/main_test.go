@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"mcpwire/client"
+	"mcpwire/internal/trace/live"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// programVariable makes this test's program be mcpwire-node.
+const programVariable = "MCPWIRE_NODE_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// testTimeout limits what a test waits for.
+const testTimeout = time.Minute
+
+func TestFlags(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty": "", "text": "hello", "keys": base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	const core = "n1=127.0.0.1:1,n2=127.0.0.1:2,n3=127.0.0.1:3"
+	for _, tt := range []struct{ args, want string }{
+		{"", "give --dir for a NATS server in this process, or --nats"},
+		{"--nats nats://x --dir d", "--dir, --core and --client-listen are for a NATS server in this process, not for --nats"},
+		{"--dir d --core " + core, `--core has no node "": --name must be one of them`},
+		{"--dir d --name n4 --core " + core, `--core has no node "n4": --name must be one of them`},
+		{"--dir d --drain 0s", "--drain must be positive"},
+		{"--dir d --keys nothing", "--keys: open nothing: no such file or directory"},
+		{"--dir d --keys empty", "--keys: empty has no secret"},
+		{"--dir d --keys text", "--keys: text: secret 1 is not base64"},
+		{"--dir d --token nothing", "--token: open nothing: no such file or directory"},
+		{"--dir d --cluster-cert x", "--cluster-cert, --cluster-key and --cluster-ca go together"},
+		{"--dir d more", `unexpected argument "more"`},
+		{"--local 2", "--local 2: use 3 or 5"},
+		{"--local 3 --nats nats://x --name n1", "--name does not go together with --local\n--nats does not go together with --local"},
+	} {
+		var stderr strings.Builder
+		if status := run(t.Context(), strings.Fields(tt.args), strings.NewReader(""), &stderr); status != 2 {
+			t.Errorf("%s: status %d", tt.args, status)
+		}
+		if diff := cmp.Diff("mcpwire-node: "+tt.want+"\n", stderr.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.args, diff)
+		}
+	}
+	for _, args := range []string{"--dir d --core n1", "--dir d --core =x", "--dir d --log-format xml", "--unknown"} {
+		var stderr strings.Builder
+		if status := run(t.Context(), strings.Fields(args), strings.NewReader(""), &stderr); status != 2 || !strings.Contains(stderr.String(), "see mcpwire-node --help") {
+			t.Errorf("%s: status %d, %s", args, status, stderr.String())
+		}
+	}
+	var stderr strings.Builder
+	f, err := parseFlags(strings.Fields("--dir d --name n2 --keys keys --core "+core), &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := f.backendOptions(f.newLogger(&stderr)).Embed
+	got := []any{o.Name, o.Dir, o.Listen, o.Routes, len(f.secrets)}
+	want := []any{"n2", "d", "127.0.0.1:2", []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("embedded server (-want +got):\n%s", diff)
+	}
+}
+
+// A program is mcpwire-node as a process.
+type program struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.Closer
+	// url is where it serves, and admin its other port.
+	url, admin string
+	// lines has what it logs, until it ends.
+	lines chan string
+	ended chan error
+}
+
+// start starts the program and waits until it serves.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command(os.Args[0], append(args, "--stop-at-eof")...), lines: make(chan string, 10_000), ended: make(chan error, 1)}
+	p.cmd.Env = append(os.Environ(), programVariable+"=1")
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			select {
+			case p.lines <- lines.Text():
+			default:
+			}
+		}
+		close(p.lines)
+		p.ended <- p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		if p.cmd.Process.Kill() == nil {
+			p.wait()
+		}
+	})
+	timeout := time.After(testTimeout)
+	for p.url == "" {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				t.Fatalf("%v has ended before it served", args)
+			}
+			t.Log(line)
+			if url, ok := strings.CutPrefix(line, "listening on "); ok {
+				p.url = url
+			}
+			if _, url, ok := strings.Cut(line, `msg="serving probes and metrics" url=`); ok {
+				p.admin = url
+			}
+		case <-timeout:
+			t.Fatalf("%v does not serve", args)
+		}
+	}
+	return p
+}
+
+// wait waits until the program has ended. It may be called once more.
+func (p *program) wait() (status int) {
+	p.t.Helper()
+	select {
+	case err := <-p.ended:
+		for line := range p.lines {
+			p.t.Log(line)
+		}
+		p.ended <- err
+	case <-time.After(testTimeout):
+		p.t.Error("the program does not end")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// stop ends the program's standard input and returns its exit status.
+func (p *program) stop() (status int) {
+	p.t.Helper()
+	p.stdin.Close()
+	return p.wait()
+}
+
+// get returns the status and the body of a page of the admin port.
+func (p *program) get(path string) (status int, body string) {
+	p.t.Helper()
+	resp, err := http.Get(p.admin + path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// connect returns a client.
+func connect(t *testing.T, url string, o *client.Options, h *http.Client) *client.Client {
+	t.Helper()
+	c, err := client.Dial(t.Context(), streamable.Dial(url, &streamable.DialOptions{HTTPClient: h}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// call calls a tool and returns its text.
+func call(ctx context.Context, c *client.Client, tool string, args any) (string, error) {
+	res, err := c.CallTool(ctx, tool, args)
+	if err != nil {
+		return "", err
+	}
+	if res.IsError {
+		return "", fmt.Errorf("%s failed: %+v", tool, res.Content)
+	}
+	return res.Content[0].(mcp.TextContent).Text, nil
+}
+
+// TestNode runs one node: its endpoint, its other port, what mcpwire watch sees, and its end.
+func TestNode(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dir", t.TempDir(), "--watch", "--test-tools")
+	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{r}, Input: client.InputOptions{
+			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
+			},
+		}}, nil)
+		got, err := call(t.Context(), c, "greet", map[string]string{"text": "hello"})
+		if want := "hello, Ada, says n1"; err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", r, got, err, want)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, path := range []string{"/livez", "/readyz", "/startupz"} {
+		if status, body := p.get(path); status != 200 || body != "ok\n" {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+	_, metrics := p.get("/metrics")
+	for _, want := range []string{
+		"\nmcpwire_cluster_members 1\n", "\nmcpwire_cluster_degraded_streams_total 0\n", "\nmcpwire_cluster_bus_lost_total 0\n",
+		"\nmcpwire_cluster_forwarded_total{result=\"delivered\"} 0\n", "\nmcpwire_cluster_append_seconds_count ", "\nmcpwire_calls_in_flight 0\n",
+		"\nmcpwire_refused_total{reason=\"overloaded\"} 0\n", "\nmcp_server_operation_duration_seconds_count{", "\nprocess_open_fds ",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics have no %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(metrics)
+	}
+	dir, err := live.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sockets, err := live.List(dir); err != nil || len(sockets) != 1 {
+		t.Errorf("mcpwire watch finds %q, %v", sockets, err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if status := p.stop(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// TestCutOff: a call that takes longer than --drain fails, and the exit status says so.
+func TestCutOff(t *testing.T) {
+	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--dir", t.TempDir(), "--drain", "100ms", "--test-tools")
+	c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}, Retry: client.RetryPolicy{}}, nil)
+	begun, failed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		close(begun)
+		_, err := call(t.Context(), c, "work", map[string]any{"id": "a", "ms": 50_000})
+		failed <- err
+	}()
+	<-begun
+	for { // until the call has begun
+		got, err := call(t.Context(), c, "runs", map[string]any{"id": "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(got, `"runs":1`) {
+			break
+		}
+	}
+	if status := p.stop(); status != 1 {
+		t.Errorf("exit status %d", status)
+	}
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "it may have been executed") {
+			t.Errorf("the call: %v", err)
+		}
+	case <-time.After(testTimeout):
+		t.Error("the call does not end")
+	}
+}
