@@ -15,6 +15,11 @@ const (
 
 const big = 256 << 10
 
+// codeText is what tools return often: code, tables and markup, with a quote, a backslash, a
+// control character or a character that is not ASCII every few bytes.
+const codeText = `func main() {\n\tfmt.Println(\"café \\\\ naïve\")\n}\n\n| a | b |\n|---|---|\n` +
+	`<p class=\"x\">漢字 & 😀</p>\r\npath: C:\\temp\\x\n`
+
 // repeat is s again and again up to about n bytes, never cut inside s.
 func repeat(s string, n int) string { return strings.Repeat(s, n/len(s)) }
 
@@ -28,6 +33,8 @@ var benchStrings = []struct{ name, raw string }{
 	{"cyrillic256K", repeat("быстрая проверка строки ", big)},
 	{"latin256K", repeat("déjà vu, naïve café ", big)},
 	{"emoji256K", repeat("😀🎉", big)},
+	{"code4K", repeat(codeText, 4<<10)},
+	{"log16K", repeat(`2026-11-26T22:23:10Z level=info msg=\"request done\" path=/a/b/c status=200 took=12ms\n`, 16<<10)},
 	{"escape256K", repeat(`line of code {\"a\"}\n\tx := \\y `, big)},
 	{"sparse256K", repeat(repeat("a plain line of some log output ", 160)+`\n`, big)},
 	{"unicode256K", repeat(`\u6c49\u5b57\ud83d\ude00 ab`, big)},
@@ -163,16 +170,18 @@ func BenchmarkWalk(b *testing.B) {
 			}
 		}
 	})
-	b.Run("skip/ascii256K", func(b *testing.B) {
-		data := []byte(`"` + benchStrings[2].raw + `"`)
-		b.SetBytes(int64(len(data)))
-		b.ReportAllocs()
-		for b.Loop() {
-			if SkipValue(data, 0) != len(data) {
-				b.Fatal("wrong end")
+	for _, r := range benchStrings {
+		b.Run("skip/"+r.name, func(b *testing.B) {
+			data := []byte(`"` + r.raw + `"`)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if SkipValue(data, 0) != len(data) {
+					b.Fatal("wrong end")
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("members", func(b *testing.B) {
 		data := []byte(`{"query":"weather in Paris","limit":10,"tags":["a","b"],"exact":true,"weight":0.75}`)
 		b.SetBytes(int64(len(data)))
@@ -198,6 +207,15 @@ func BenchmarkQuote(b *testing.B) {
 		b.Run("string/"+r.name, func(b *testing.B) { benchQuote(b, s) })
 	}
 	b.Run("bytes/ascii256K", func(b *testing.B) { benchQuote(b, []byte(benchStrings[2].raw)) })
+	b.Run("new/ascii8M", func(b *testing.B) {
+		s := repeat("plain ASCII text ", 8<<20)
+		head := make([]byte, 100, 4<<10)
+		b.SetBytes(int64(len(s)))
+		b.ReportAllocs()
+		for b.Loop() {
+			AppendQuote(head, s)
+		}
+	})
 }
 
 func benchQuote[T ~string | ~[]byte](b *testing.B, s T) {

@@ -21,7 +21,12 @@ func AppendQuote[T ~string | ~[]byte](dst []byte, s T) []byte {
 // appendQuote copies src as if there were nothing to escape, which is the usual case, and then
 // checks the copy. A clean string needs no more room than its length and two quotes.
 func appendQuote(dst, src []byte) []byte {
-	dst = append(slices.Grow(dst, len(src)+2), '"')
+	// Grow clears the memory that it adds, append only what it does not overwrite. For a large
+	// string append allocates whole pages, so that there is nearly always room for what follows.
+	if len(src) < 64<<10 {
+		dst = slices.Grow(dst, len(src)+2)
+	}
+	dst = append(dst, '"')
 	n := len(dst)
 	dst = append(dst, src...)
 	if k := cleanEnd(dst, n); k < len(dst) {
@@ -129,28 +134,25 @@ func appendEscaped(dst, src []byte) []byte {
 	return dst
 }
 
-// appendWords appends src from i on until there is a long run of plain bytes, a byte that is not
-// ASCII, too little room in dst or too little left of src. It returns how far it came and where the
-// last plain run started. It copies eight bytes at a time before it knows how many of them are
-// right; later writes overwrite the others.
+// appendWords appends src from i on until there is a long run of plain bytes, a run of characters
+// that are not ASCII, invalid UTF-8, or too little left of src. It returns how far it came and
+// where the last plain run started. It appends eight bytes at a time before it knows how many of
+// them are right, and takes the others back.
 func appendWords(dst, src []byte, i, mark int) ([]byte, int, int) {
 	const slack = 24 // up to 15 plain bytes, then 8 of which some stay
 	if cap(dst)-len(dst) < slack {
 		dst = slices.Grow(dst, len(src)-i+(len(src)-i)>>3+slack)
 	}
-	out, n := dst[:cap(dst)], len(dst)
-	for i >= 0 && i <= len(src)-16 && n >= 0 && n <= len(out)-slack {
+	for i >= 0 && i <= len(src)-16 {
 		w := load64(src, i)
-		binary.LittleEndian.PutUint64(out[n:], w)
+		dst = binary.LittleEndian.AppendUint64(dst, w)
 		m := special(w)
 		if m == 0 {
 			w = load64(src, i+8)
-			binary.LittleEndian.PutUint64(out[n+8:], w)
+			dst = binary.LittleEndian.AppendUint64(dst, w)
 			i += 8
-			n += 8
 			if m = special(w); m == 0 {
 				i += 8
-				n += 8
 				if i-mark >= longRun {
 					break
 				}
@@ -159,22 +161,29 @@ func appendWords(dst, src []byte, i, mark int) ([]byte, int, int) {
 		}
 		k := firstByte(m)
 		i += k
-		n += k
+		dst = dst[:len(dst)-8+k]
 		if src[i] >= 0x80 {
-			break
-		}
-		e := escapes[src[i]]
-		for e != 0 && n <= len(out)-8 { // they tend to come in groups
-			binary.LittleEndian.PutUint64(out[n:], e)
-			n += int(e >> 56)
-			if i++; i >= len(src) || src[i] >= 0x80 {
+			c := load32(src, i)
+			size := sequenceLen(c)
+			if size == 0 || i+size >= len(src) || src[i+size] >= 0x80 {
 				break
 			}
-			e = escapes[src[i]]
+			dst = binary.LittleEndian.AppendUint32(dst, c)
+			dst = dst[:len(dst)-4+size]
+			i += size
+			mark = i
+			continue
+		}
+		for e := escapes[src[i]]; e != 0; e = escapes[src[i]] { // they tend to come in groups
+			dst = binary.LittleEndian.AppendUint64(dst, e)
+			dst = dst[:len(dst)-8+int(e>>56)]
+			if i++; i >= len(src) {
+				break
+			}
 		}
 		mark = i
 	}
-	return out[:n], i, mark
+	return dst, i, mark
 }
 
 // appendRunes appends the non-ASCII bytes that start at src[i], up to the first invalid one, which
@@ -195,8 +204,9 @@ const (
 	long1 = '\\' | 'u'<<8 | '0'<<16 | '0'<<24 | '1'<<32 | 6<<56
 )
 
-// escapes holds the escape of each ASCII character, or 0 if it needs none.
-var escapes = [128]uint64{
+// escapes holds the escape of each character, or 0 for those that need none and bytes that are not
+// ASCII.
+var escapes = [256]uint64{
 	0x00: long0 | '0'<<40, 0x01: long0 | '1'<<40, 0x02: long0 | '2'<<40, 0x03: long0 | '3'<<40,
 	0x04: long0 | '4'<<40, 0x05: long0 | '5'<<40, 0x06: long0 | '6'<<40, 0x07: long0 | '7'<<40,
 	'\b': short | 'b'<<8, '\t': short | 't'<<8, '\n': short | 'n'<<8, 0x0b: long0 | 'b'<<40,
@@ -278,20 +288,27 @@ func RawEqual(raw []byte, s string) bool {
 // and read.
 func unquote(dst, raw []byte) (n, i int) {
 	mark := 0 // start of the run of bytes without a backslash
-	for i >= 0 && i <= len(raw)-8 && n >= 0 && n <= len(dst)-8 {
+	for i >= 0 && i <= len(raw)-16 && n >= 0 && n <= len(dst)-16 {
 		w := load64(raw, i)
 		binary.LittleEndian.PutUint64(dst[n:], w)
 		m := equals(w, '\\'*ones)
 		if m == 0 {
+			w = load64(raw, i+8)
+			binary.LittleEndian.PutUint64(dst[n+8:], w)
+			m = equals(w, '\\'*ones)
 			i += 8
 			n += 8
-			if i-mark >= 64 {
-				k := copyRun(dst[n:], raw[i:])
-				i += k
-				n += k
-				mark = i
+			if m == 0 {
+				i += 8
+				n += 8
+				if i-mark >= 64 {
+					k := copyRun(dst[n:], raw[i:])
+					i += k
+					n += k
+					mark = i
+				}
+				continue
 			}
-			continue
 		}
 		k := firstByte(m)
 		i += k

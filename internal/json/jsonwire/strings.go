@@ -23,7 +23,7 @@ func stringEnd(b []byte, i int) (end int, escaped bool) {
 			if m == 0 {
 				i += 8
 				if i-mark >= longRun {
-					return longStringEnd(b, i, escaped)
+					return longStringEnd(b, i, false)
 				}
 				continue
 			}
@@ -31,26 +31,86 @@ func stringEnd(b []byte, i int) (end int, escaped bool) {
 		i += firstByte(m)
 		c := b[i]
 		if c == '"' {
-			return i, escaped
+			return i, false
 		}
 		if c == '\\' {
-			for escaped = true; i < len(b) && b[i] == '\\'; {
-				k := escapeLen(b, i)
-				if k == 0 {
-					return ^i, true
-				}
-				i += k
-			}
-		} else if c >= 0x80 {
-			if i = utf8End(b, i); i < 0 {
-				return i, escaped
-			}
-		} else {
-			return ^i, escaped
+			return escapedEnd(b, i), true
+		}
+		if c < 0x80 {
+			return ^i, false
+		}
+		if i = utf8End(b, i); i < 0 {
+			return i, false
 		}
 		mark = i
 	}
-	return stringTail(b, i, escaped)
+	return stringTail(b, i, false)
+}
+
+// escapedEnd is stringEnd for a string with escapes, from the first one on. Such strings tend to
+// have many, often more than one in eight bytes. The index of the next word is independent of where
+// the escapes in a word are, so that the processor begins with the next word before it knows them.
+func escapedEnd(b []byte, i int) int {
+	mark := i
+	for i >= 0 && i <= len(b)-17 {
+		w := load64(b, i)
+		m := special(w)
+		i += 8
+		if m == 0 {
+			w = load64(b, i)
+			m = special(w)
+			i += 8
+			if m == 0 {
+				if i-mark >= longRun {
+					i, _ = longStringEnd(b, i, true)
+					return i
+				}
+				continue
+			}
+		}
+		for m != 0 {
+			k := firstByte(m)
+			at := i - 8 + k
+			if c := b[at]; c != '\\' {
+				if c == '"' {
+					return at
+				}
+				if c < 0x80 {
+					return ^at
+				}
+				n := sequenceLen(load32(b, at))
+				if n == 0 {
+					return ^at
+				}
+				if end := at + n; end >= i || b[end] >= 0x80 {
+					if i = utf8End(b, end); i < 0 {
+						return i
+					}
+					break
+				}
+				m = specials(w) & (^uint64(0) << (8 * (k + n) & 63))
+				continue
+			}
+			if unescaped[b[at+1]] == 0 {
+				for i = at; i < len(b) && b[i] == '\\'; {
+					n := escapeLen(b, i)
+					if n == 0 {
+						return ^i
+					}
+					i += n
+				}
+				break
+			}
+			if k == 7 {
+				i++
+				break
+			}
+			m = specials(w) & (^uint64(0x7fffff) << (8 * k & 63)) // neither this byte nor the next
+		}
+		mark = i
+	}
+	i, _ = stringTail(b, i, true)
+	return i
 }
 
 // longStringEnd is stringEnd for a string with long plain runs. It knows the next quote and the
@@ -317,6 +377,12 @@ func load64(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i:]) }
 // moves nothing else across that border, so one comparison finds both.
 func special(w uint64) uint64 {
 	return (((w ^ 0x02*ones) - 0x21*ones) | ((w ^ '\\'*ones) - ones) | w) & highs
+}
+
+// specials is special, exact for every byte.
+func specials(w uint64) uint64 {
+	a := w &^ highs
+	return highs &^ (((a ^ 0x02*ones) + 0x5f*ones) & ((a ^ '\\'*ones) + 0x7f*ones) &^ w)
 }
 
 // uneven marks control characters and bytes that are not ASCII.

@@ -29,28 +29,35 @@ func SkipValue(b []byte, i int) int {
 // quotedEnd returns the index after the quote that closes the string whose content starts at i, or
 // len(b).
 func quotedEnd(b []byte, i int) int {
-	start := i
-	for i >= 0 && i <= len(b)-8 {
+	start, mark := i, i // mark: start of the run without a quote
+	for i >= 0 && i <= len(b)-16 {
 		m := equals(load64(b, i), '"'*ones)
+		i += 8
 		if m == 0 {
-			if i += 8; i-start >= longRun {
-				break
+			m = equals(load64(b, i), '"'*ones)
+			i += 8
+			if m == 0 {
+				if i-mark >= longRun {
+					k := bytes.IndexByte(b[i:], '"')
+					if k < 0 {
+						return len(b)
+					}
+					i += k
+					mark = i
+				}
+				continue
 			}
-			continue
 		}
-		i += firstByte(m) + 1
-		if !escapedQuote(b, start, i-1) {
-			return i
+		for ; m != 0; m &= m - 1 {
+			if k := i - 8 + firstByte(m); b[k] == '"' && !escapedQuote(b, start, k) {
+				return k + 1
+			}
 		}
+		mark = i
 	}
-	for i < len(b) {
-		k := bytes.IndexByte(b[i:], '"')
-		if k < 0 {
-			break
-		}
-		i += k + 1
-		if !escapedQuote(b, start, i-1) {
-			return i
+	for ; i < len(b); i++ {
+		if b[i] == '"' && !escapedQuote(b, start, i) {
+			return i + 1
 		}
 	}
 	return len(b)
