@@ -142,8 +142,8 @@ type tryWriter interface {
 
 const (
 	minBuffer = 64 << 10 // the capacity of a pipe
-	// Buffers of this size are released after maxUnderusedReads reads without large input. Longer
-	// lines are kept in chunks until they end.
+	// Buffers of this size are released after maxUnderusedReads reads without large input, and
+	// larger ones at once. Longer lines are kept in chunks until they end.
 	maxIdleBuffer     = 1 << 20
 	maxUnderusedReads = 64
 	maxEmptyReads     = 100 // then io.ErrNoProgress
@@ -258,6 +258,10 @@ func (f *streamFramer) Fill(idle bool) error {
 func (f *streamFramer) makeRoom() {
 	if f.start == f.end {
 		f.start, f.scanned, f.end = 0, 0, 0
+		if len(f.buf) > maxIdleBuffer { // it is not kept while nothing arrives
+			putBuffer(f.buf)
+			f.buf = f.newBuffer(maxIdleBuffer)
+		}
 		if f.underusedReads++; len(f.buf) >= maxIdleBuffer && f.underusedReads > maxUnderusedReads {
 			f.buf = make([]byte, minBuffer)
 		}
@@ -272,12 +276,28 @@ func (f *streamFramer) makeRoom() {
 	case f.start > len(f.buf)/2:
 		f.moveTo(f.buf)
 	case f.framing == FramingLine && len(f.buf) >= maxIdleBuffer:
-		f.stashChunk()
+		if !f.moveToLarge() {
+			f.stashChunk()
+		}
 	case len(f.buf) < f.max+minBuffer:
 		f.moveTo(f.newBuffer(min(2*len(f.buf), f.max+minBuffer)))
 	default:
 		f.moveTo(f.buf) // the rest of the frame is less than max
 	}
+}
+
+// moveToLarge moves an incomplete line to the memory of an earlier long line, if there is any. The
+// next long line is often as long, and then takes no chunks.
+func (f *streamFramer) moveToLarge() bool {
+	if f.chunks != nil || len(f.buf) > maxIdleBuffer {
+		return false
+	}
+	buf := pooledBuffer(maxIdleBuffer + minBuffer)
+	if buf == nil {
+		return false
+	}
+	f.moveTo(buf)
+	return true
 }
 
 // stashChunk moves the part of an incomplete line in buf to chunks.
@@ -294,11 +314,17 @@ func (f *streamFramer) joinChunks(rest []byte) []byte {
 		return rest
 	}
 	n := f.chunkBytes + len(rest)
-	line := f.newBuffer(n)[:0]
-	for _, part := range f.chunks {
-		line = append(line, part...)
+	line := pooledBuffer(n)
+	if line == nil {
+		// Join does not clear the memory first, unlike make.
+		line = bytes.Join(append(f.chunks, rest, padding[:]), nil)[:n]
+	} else {
+		line = line[:0]
+		for _, part := range f.chunks {
+			line = append(line, part...)
+		}
+		line = append(line, rest...)
 	}
-	line = append(line, rest...)
 	f.dropChunks()
 	f.line = line
 	return line
@@ -312,6 +338,9 @@ func (f *streamFramer) dropChunks() {
 	f.chunks, f.chunkBytes = nil, 0
 }
 
+// padding is room after a joined line, for the input after it and for a slightly longer line.
+var padding [minBuffer]byte
+
 func (f *streamFramer) moveTo(buf []byte) {
 	copy(buf, f.buf[f.start:f.end])
 	old := f.buf
@@ -324,8 +353,8 @@ func (f *streamFramer) moveTo(buf []byte) {
 
 // newBuffer returns a buffer of at least n bytes that no frame aliases.
 func (f *streamFramer) newBuffer(n int) []byte {
-	if b, ok := largeBuffers.Get().(*[]byte); ok && len(*b) >= n {
-		return *b
+	if b := pooledBuffer(n); b != nil {
+		return b
 	}
 	size := minBuffer
 	for size < n && size < maxIdleBuffer {
@@ -337,13 +366,32 @@ func (f *streamFramer) newBuffer(n int) []byte {
 	return make([]byte, size)
 }
 
-// largeBuffers holds buffers that grew for a large frame, so that the next large frame need not
-// touch fresh memory. The garbage collector empties it.
-var largeBuffers sync.Pool
+// These hold buffers that grew for a large frame, so that the next large frame need not touch fresh
+// memory. The garbage collector empties them. Chunks are apart from joined lines: a chunk must not
+// take the memory of a line, and the next line not find that of a chunk.
+var (
+	chunkBuffers sync.Pool // up to maxIdleBuffer bytes each
+	largeBuffers sync.Pool // more
+)
+
+func bufferPool(n int) *sync.Pool {
+	if n <= maxIdleBuffer {
+		return &chunkBuffers
+	}
+	return &largeBuffers
+}
+
+// pooledBuffer returns a buffer of at least n bytes that was used before, or nil.
+func pooledBuffer(n int) []byte {
+	if b, ok := bufferPool(n).Get().(*[]byte); ok && len(*b) >= n {
+		return *b
+	}
+	return nil
+}
 
 func putBuffer(b []byte) {
 	if b = b[:cap(b)]; len(b) > minBuffer {
-		largeBuffers.Put(&b)
+		bufferPool(len(b)).Put(&b)
 	}
 }
 

@@ -674,3 +674,61 @@ func BenchmarkOversize(b *testing.B) {
 		}
 	}
 }
+
+// A connection that waits for input keeps no buffer above maxIdleBuffer, also if long lines came
+// before, whose memory later ones use again.
+func TestLongLineReleased(t *testing.T) {
+	long := `"` + strings.Repeat("x", 5*maxIdleBuffer) + "\"\n"
+	f := newFramer(readOnly{strings.NewReader(strings.Repeat(long+"1\n", 5))}, &FramerOptions{Framing: FramingLine})
+	for i := range 10 {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := long[:len(long)-1]
+		if i%2 == 1 {
+			want = "1"
+		}
+		if string(frame) != want {
+			t.Fatalf("frame %d: got %d bytes, want %d", i, len(frame), len(want))
+		}
+	}
+	if _, err := f.ReadFrame(); err != io.EOF {
+		t.Errorf("got %v, want EOF", err)
+	}
+	if got := f.BufferSize(); got > maxIdleBuffer {
+		t.Errorf("%d bytes are kept, want at most %d", got, maxIdleBuffer)
+	}
+}
+
+// linesReader repeats one line for ever.
+type linesReader struct {
+	line string
+	at   int
+}
+
+func (r *linesReader) Read(p []byte) (int, error) {
+	n := copy(p, r.line[r.at:])
+	if r.at += n; r.at == len(r.line) {
+		r.at = 0
+	}
+	return n, nil
+}
+
+func (r *linesReader) Write(p []byte) (int, error) { return len(p), nil }
+func (r *linesReader) Close() error                { return nil }
+
+func BenchmarkLongLines(b *testing.B) {
+	for _, size := range []int{64 << 10, 1 << 20, 8 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			f := NewFramer(&linesReader{line: `"` + strings.Repeat("x", size) + "\"\n"}, nil)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := f.ReadFrame(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
