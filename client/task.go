@@ -99,9 +99,8 @@ func WithTaskStatus(fn func(TaskState)) CallOption {
 // not know the tool. The end of ctx cancels a call that is not a task yet, but does not affect a
 // task.
 func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...CallOption) (*Task, error) {
-	startedAt := time.Now()
 	info := c.tools.lookup(name)
-	r, err := c.toolRequest(name, args, info, newCallOptions(opts), startedAt)
+	r, err := c.toolRequest(name, args, info, newCallOptions(opts))
 	if err != nil {
 		return nil, err
 	}

@@ -124,9 +124,8 @@ func CallTool[Out any](ctx context.Context, c *Client, name string, args any, op
 
 // callTool calls a tool, waits for its task and validates the result against the output schema.
 func (c *Client) callTool(ctx context.Context, name string, args any, opts []CallOption) (tr toolResult, err error) {
-	startedAt := time.Now()
 	info := c.tools.lookup(name)
-	r, err := c.toolRequest(name, args, info, newCallOptions(opts), startedAt)
+	r, err := c.toolRequest(name, args, info, newCallOptions(opts))
 	if err != nil {
 		return tr, err
 	}
@@ -184,7 +183,11 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 	return tr, nil, nil
 }
 
-func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOptions, startedAt time.Time) (*request, error) {
+func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOptions) (*request, error) {
+	var deadline time.Time
+	if timeout := effectiveTimeout(o.maxTimeout, c.opts.Timeouts.MaxCall); timeout > 0 {
+		deadline = time.Now().Add(timeout) // the encoding of the arguments counts
+	}
 	buffer := paramsBuffers.Get().(*paramsBuffer)
 	params := append(buffer.params[:0], `{"name":`...)
 	params = jsonwire.AppendQuote(params, name)
@@ -193,10 +196,7 @@ func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOption
 		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
 	}
 	buffer.params = append(params, '}')
-	r := &request{method: mcp.MethodToolsCall, params: buffer.params, valid: true, buffer: buffer, repeatable: c.tools.isRepeatable(info), opts: o}
-	if timeout := effectiveTimeout(o.maxTimeout, c.opts.Timeouts.MaxCall); timeout > 0 {
-		r.deadline = startedAt.Add(timeout)
-	}
+	r := &request{method: mcp.MethodToolsCall, params: buffer.params, valid: true, buffer: buffer, repeatable: c.tools.isRepeatable(info), opts: o, deadline: deadline}
 	return r, nil
 }
 
@@ -347,10 +347,19 @@ func (tr *toolResult) text() (all string, n int) {
 	var joined strings.Builder
 	blocks := jsonwire.ArrayElements(tr.content)
 	for blocks.Next() {
-		if !isJSONString(jsonwire.Lookup(blocks.Value(), "type"), "text") {
+		var kind, value []byte
+		for m := jsonwire.ObjectMembers(blocks.Value()); (kind == nil || value == nil) && m.Next(); {
+			switch {
+			case kind == nil && m.KeyIs("type"):
+				kind = m.Value()
+			case value == nil && m.KeyIs("text"):
+				value = m.Value()
+			}
+		}
+		if !isJSONString(kind, "text") {
 			continue
 		}
-		text, _ := stringValue(jsonwire.Lookup(blocks.Value(), "text"))
+		text, _ := stringValue(value)
 		switch n++; n {
 		case 1:
 			all = text

@@ -326,7 +326,6 @@ type Pending struct {
 	conn   *Conn
 	id     int64
 	method string
-	began  time.Time
 	sent   atomic.Bool
 	// silent says that the end of the call sends no cancellation.
 	silent atomic.Bool
@@ -425,7 +424,6 @@ func (p *Pending) SendValid(ctx context.Context, d time.Duration, params []byte)
 		return fmt.Errorf("call %s: %w", p.method, err)
 	}
 	yieldLead(ctx)
-	p.began = time.Now()
 	out := sendBuffers.Get().(*[]byte)
 	defer putSendBuffer(out)
 	var id [40]byte
@@ -476,11 +474,12 @@ func (p *Pending) Result() ([]byte, error) {
 
 // Wait waits for the response. It cancels the call if ctx ends first.
 func (p *Pending) Wait(ctx context.Context) ([]byte, error) {
+	began := time.Now()
 	select {
 	case <-p.done:
 	case <-ctx.Done():
 		if p.Cancel(context.Cause(ctx).Error()) {
-			return nil, fmt.Errorf("call %s: no response after %v: %w", p.method, time.Since(p.began).Round(time.Millisecond), ctx.Err())
+			return nil, fmt.Errorf("call %s: no response after %v: %w", p.method, time.Since(began).Round(time.Millisecond), ctx.Err())
 		}
 		<-p.done // the response was faster
 	}
