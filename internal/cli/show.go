@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,9 @@ type showFlags struct {
 	children                  bool
 	window                    windowFlags
 	parsed                    *filter.Filter
-	from, to                  uint64
+	// capture has the letters of the capture that number refers to. Empty means all captures.
+	capture  string
+	from, to uint64
 }
 
 func newShowCommand(e *env) *cobra.Command {
@@ -32,8 +35,11 @@ the same timeline. Several captures form one timeline.
 
 FILE is a capture, NAME is a server that has one (mcpwire captures lists them),
 and - is standard input. The default is the newest capture, with all others of
-the same time; --follow waits for one. The first column is the number of the event in the capture. -n shows
-everything about the exchange of an event: request, response, headers, times.
+the same time; --follow waits for one. The first column is the number of the
+event in the capture. Of several captures, it begins with letters that tell
+them apart, as in mcpwire watch. -n shows everything about the exchange of an
+event: request, response, headers, times. Without letters, it shows the
+exchanges with that number of all captures.
 
 Three and more progress notifications in a row are one line; --children prints
 all of them.
@@ -48,6 +54,7 @@ Statuses: ok, error, iserror, input_required, task, cancelled, pending,
   mcpwire show fs --filter 'tool:search dur>500ms -status:ok'
   mcpwire show session.mcpcap.ndjson.gz -n 12
   mcpwire show fs -n 12 --json | jq .result
+  mcpwire show a.mcpcap.ndjson b.mcpcap.ndjson -n b12
   mcpwire show fs --follow
   mcpwire show --since 10m --last 20`,
 		ValidArgsFunction: completeCaptures,
@@ -98,7 +105,9 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 	}
 	if f.number != "" {
 		var ok bool
-		if f.from, f.to, ok = filter.ParseRange(f.number); !ok {
+		digits := strings.TrimLeft(f.number, "abcdefghijklmnopqrstuvwxyz")
+		f.capture = strings.TrimSuffix(f.number, digits)
+		if f.from, f.to, ok = filter.ParseRange(digits); !ok {
 			return usagef("show: -n needs a number, or a range such as 12-20 or 12-, not %q", f.number)
 		}
 	}
@@ -143,7 +152,7 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 		return ctx.Err()
 	}
 	l := newLister(e, f.parsed)
-	l.json, l.server, l.children, l.window = f.json, len(paths) > 1, f.children, window
+	l.json, l.server, l.letters, l.children, l.window = f.json, len(paths) > 1, len(paths) > 1, f.children, window
 	if err := l.run(ctx, s.events(ctx), func() bool { return true }); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"mcpwire/capture"
@@ -65,7 +66,7 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 				return errEnough
 			}
 		}
-		if f.number != "" && !r.HasEventIn(f.from, f.to) || !f.parsed.MatchScanned(r, r.Hits) {
+		if f.number != "" && (!r.HasEventIn(f.from, f.to) || f.capture != "" && f.capture != r.Capture.Letter()) || !f.parsed.MatchScanned(r, r.Hits) {
 			return nil
 		}
 		p.count++
@@ -110,6 +111,9 @@ func showEvents(ctx context.Context, s captureSource, f *showFlags) error {
 	l.server, l.seen, l.count = len(s.paths) > 1, p.seen, p.count
 	l.noMatch(s.e)
 	v := &eventPrinter{lister: l, flags: f, picker: p}
+	if l.server {
+		v.letters = map[string]string{}
+	}
 	if file, ok := s.e.stdout.(*os.File); ok {
 		v.terminal = isTerminal(file)
 	}
@@ -120,6 +124,9 @@ func showEvents(ctx context.Context, s captureSource, f *showFlags) error {
 		}
 		if e.Head != nil && l.began.IsZero() {
 			l.began = e.Head.At
+		}
+		if _, known := v.letters[e.Capture]; l.server && !known {
+			v.letters[e.Capture] = trace.CaptureLetter(len(v.letters))
 		}
 		if p.last != 0 && e.N > p.last {
 			break
@@ -136,8 +143,11 @@ func showEvents(ctx context.Context, s captureSource, f *showFlags) error {
 
 type eventPrinter struct {
 	*lister
-	flags    *showFlags
-	picker   *picker
+	flags  *showFlags
+	picker *picker
+	// letters has the letters of each capture: see [trace.Capture.Letter]. It is nil if there is
+	// one capture.
+	letters  map[string]string
 	terminal bool
 }
 
@@ -194,11 +204,8 @@ func arrow(d capture.Dir) string {
 
 // frame prints an event on one line.
 func (v *eventPrinter) frame(e *capture.Event) error {
-	head := fmt.Sprintf("%6d %9.3f ", e.N, e.At.Sub(v.began).Seconds())
+	head := fmt.Sprintf("%6s %9.3f ", v.letters[e.Capture]+strconv.FormatUint(e.N, 10), e.At.Sub(v.began).Seconds())
 	name := fmt.Sprintf("%s %-5s", arrow(e.Dir), trace.Escape(string(e.Kind)))
-	if v.server {
-		name += " " + trace.Escape(e.Capture[:min(len(e.Capture), 6)])
-	}
 	if e.Exchange > 0 {
 		name += fmt.Sprintf(" x%d", e.Exchange)
 	}
@@ -290,7 +297,7 @@ func (v *eventPrinter) full(e *capture.Event) error {
 	if what == "" {
 		what = string(e.Kind)
 	}
-	fmt.Fprintf(v.w, "%s\n", v.paint.in(bold, fmt.Sprintf("%s event %d, %.6f s, %s", arrow(e.Dir), e.N, e.At.Sub(v.began).Seconds(), eventHead(e, trace.Escape(what)))))
+	fmt.Fprintf(v.w, "%s\n", v.paint.in(bold, fmt.Sprintf("%s event %s%d, %.6f s, %s", arrow(e.Dir), v.letters[e.Capture], e.N, e.At.Sub(v.began).Seconds(), eventHead(e, trace.Escape(what)))))
 	if e.SSE != nil {
 		if fields := sseFields(e.SSE); fields != "" {
 			fmt.Fprintf(v.w, "  %s\n", trace.Escape(fields))

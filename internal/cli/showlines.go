@@ -30,7 +30,9 @@ type lister struct {
 	live bool
 	// server prints the server of each row.
 	server bool
-	began  time.Time
+	// letters prints the letter of a row's capture before its number even while there is only one.
+	letters bool
+	began   time.Time
 	// children prints all rows inside an exchange. Otherwise runs of progress are one line.
 	children bool
 	// window limits the rows that are printed, in addition to the filter.
@@ -259,11 +261,19 @@ func (l *lister) late(r *trace.Row) error {
 	if l.json {
 		return l.record(r)
 	}
-	return l.line(r, 1, " (of #"+strconv.FormatUint(r.Root().N, 10)+")")
+	return l.line(r, 1, " (of #"+l.number(r.Root())+")")
 }
 
 // narrowWidth is the width below which a line omits the time and the columns.
 const narrowWidth = 60
+
+// number returns the number of a row's first event.
+func (l *lister) number(r *trace.Row) string {
+	if l.letters {
+		return r.Capture.Letter() + strconv.FormatUint(r.N, 10)
+	}
+	return r.Number()
+}
 
 // line prints one row.
 func (l *lister) line(r *trace.Row, depth int, after string) error {
@@ -275,10 +285,11 @@ func (l *lister) text(r *trace.Row, depth int, summary string) error {
 	if l.began.IsZero() {
 		l.began = r.Capture.Started
 	}
-	head := fmt.Sprintf("%6d %9.3f ", r.N, r.At.Sub(l.began).Seconds())
+	number := l.number(r)
+	head := fmt.Sprintf("%6s %9.3f ", number, r.At.Sub(l.began).Seconds())
 	narrow := l.width > 0 && l.width < narrowWidth
 	if narrow {
-		head = fmt.Sprintf("%d ", r.N)
+		head = number + " "
 	}
 	name := r.Method
 	if r.Kind != trace.Request && r.Kind != trace.HTTP {

@@ -69,6 +69,10 @@ type Model struct {
 	messages     *messages.Source
 	captures     map[string]*Capture
 	captureOrder []*Capture
+	// captureCount counts all captures, including those that captures no longer has.
+	captureCount int
+	// servers has Capture.ServerIndex by name.
+	servers map[string]int
 	// rows is the timeline, oldest first.
 	rows []*Row
 	// first is the index in rows of the oldest row.
@@ -91,7 +95,7 @@ const maxPending = 65536
 // New returns an empty model. opts may be nil.
 func New(opts *Options) *Model {
 	m := &Model{
-		captures: map[string]*Capture{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
+		captures: map[string]*Capture{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{}, servers: map[string]int{},
 		stats: newStatTable(),
 	}
 	if opts != nil {
@@ -151,6 +155,8 @@ func (m *Model) capture(h *capture.Head, id string) *Capture {
 		h = &capture.Head{ID: id}
 	}
 	c := newCapture(h)
+	c.Index, c.ServerIndex = m.captureCount, m.serverIndex(c.Name)
+	m.captureCount++
 	if len(m.captureOrder) >= maxCaptures {
 		delete(m.captures, m.captureOrder[0].ID)
 		m.captureOrder = slices.Delete(m.captureOrder, 0, 1)
@@ -159,6 +165,21 @@ func (m *Model) capture(h *capture.Head, id string) *Capture {
 	m.captureOrder = append(m.captureOrder, c)
 	return c
 }
+
+// serverIndex returns the index of a name, which is new or known. Above maxCaptures names, all new
+// ones share one.
+func (m *Model) serverIndex(name string) int {
+	i, known := m.servers[name]
+	if !known && len(m.servers) < maxCaptures {
+		i = len(m.servers)
+		m.servers[name] = i
+	}
+	return i
+}
+
+// HasSeveralCaptures reports whether the model has had events of more than one capture. The numbers
+// of events are unique only together with [Capture.Letter] then.
+func (m *Model) HasSeveralCaptures() bool { return m.captureCount > 1 }
 
 // Finish declares that no more events come: pending requests become [Unanswered]. It returns the
 // changes as [Model.Add] does.

@@ -177,6 +177,15 @@ func (h *HTTPInfo) addStreamEvent(n uint64) {
 	h.RecentEvents = append(h.RecentEvents, n)
 }
 
+// Number returns the number of the row's first event for people. The letter of the capture precedes
+// it if the model has had several captures, so that it is unique: "12" or "b12".
+func (r *Row) Number() string {
+	if r.model == nil || !r.model.HasSeveralCaptures() {
+		return strconv.FormatUint(r.N, 10)
+	}
+	return r.Capture.Letter() + strconv.FormatUint(r.N, 10)
+}
+
 // Root returns the row of the timeline that contains r, or r itself.
 func (r *Row) Root() *Row {
 	for r.Parent != nil {

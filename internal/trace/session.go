@@ -23,6 +23,10 @@ type Capture struct {
 	// URL is the server's URL, if known.
 	URL     string
 	Started time.Time
+	// Index numbers the captures of a model in the order of their first events, from 0.
+	Index int
+	// ServerIndex numbers the names of a model's captures in the same way.
+	ServerIndex int
 
 	hasSides bool
 	// newestProcess is the session whose process started last.
@@ -139,6 +143,20 @@ func (c *Capture) session(number uint64) (s *Session, added bool) {
 	s = &Session{Capture: c, Number: number, pending: map[requestKey]*Row{}, inFlight: map[*Row]struct{}{}, tokens: map[tokenKey]*Row{}}
 	c.sessions[number] = s
 	return s, true
+}
+
+// Letter returns the letters that precede the numbers of the capture's events where several
+// captures are shown: "a" to "z", then "aa".
+func (c *Capture) Letter() string { return CaptureLetter(c.Index) }
+
+// CaptureLetter returns the letters of the capture with an index: see [Capture.Letter].
+func CaptureLetter(index int) string {
+	var letters []byte
+	for i := index; i >= 0; i = i/26 - 1 {
+		letters = append(letters, byte('a'+i%26))
+	}
+	slices.Reverse(letters)
+	return string(letters)
 }
 
 // HasSides reports whether the capture has the traffic of a bridge's sides.

@@ -291,6 +291,9 @@ type theme struct {
 	number style
 	// invalid is the style of a filter bar with an error.
 	invalid style
+	// servers are the styles of servers' names, by [trace.Capture.ServerIndex]. Without any, names
+	// are dim.
+	servers []style
 	// added is the style of additions in a comparison.
 	added style
 	// selectedOverrides makes selected replace all other styles of its line.
@@ -316,10 +319,10 @@ func newTheme(c Colors, dark bool) *theme {
 		return themeMono()
 	case dark:
 		return theme256(palette{text: "252", dim: "245", rule: "239", blue: "75", green: "114", cyan: "80", red: "203", orange: "215", violet: "146", amber: "221",
-			sel: "237", unsel: "235", back: "236"})
+			sel: "237", unsel: "235", back: "236", servers: []string{"75", "215", "114", "177", "80", "222", "211", "150"}})
 	}
 	return theme256(palette{text: "235", dim: "243", rule: "250", blue: "25", green: "28", cyan: "30", red: "160", orange: "130", violet: "97", amber: "94",
-		sel: "253", unsel: "255", back: "254"})
+		sel: "253", unsel: "255", back: "254", servers: []string{"25", "130", "28", "91", "30", "94", "125", "64"}})
 }
 
 // themeMono returns a theme without colors.
@@ -335,6 +338,7 @@ func theme16() *theme {
 	t.request, t.response, t.serverRequest, t.failure, t.toolFail, t.notification = "34", "32", "36", "31", "33", "35"
 	t.finding, t.pending, t.mark, t.bar, t.key, t.str, t.number = "33", "36", "35;1", "34", "34", "32", "35"
 	t.invalid, t.added, t.match = "41;37", "32", reverse
+	t.servers = []style{"34", "35", "36", "32"}
 	return t
 }
 
@@ -342,13 +346,19 @@ func theme16() *theme {
 type palette struct {
 	text, dim, rule, blue, green, cyan, red, orange, violet, amber string
 	sel, unsel, back                                               string
+	servers                                                        []string
 }
 
 func theme256(p palette) *theme {
 	fg := func(c string) style { return style("38;5;" + c) }
 	bg := func(c string) style { return style("48;5;" + c) }
+	var servers []style
+	for _, c := range p.servers {
+		servers = append(servers, fg(c))
+	}
 	return &theme{
-		text: fg(p.text), dim: fg(p.dim), rule: fg(p.rule), request: fg(p.blue), response: fg(p.green), serverRequest: fg(p.cyan), failure: fg(p.red), toolFail: fg(p.orange),
+		servers: servers,
+		text:    fg(p.text), dim: fg(p.dim), rule: fg(p.rule), request: fg(p.blue), response: fg(p.green), serverRequest: fg(p.cyan), failure: fg(p.red), toolFail: fg(p.orange),
 		notification: fg(p.violet), stderr: fg(p.dim), finding: fg(p.amber), pending: fg(p.cyan), mark: fg(p.orange).plus(bold), bar: fg(p.blue), waiting: fg(p.rule),
 		title: fg(p.text).plus(bg(p.back)), head: fg(p.dim).plus(bold), selected: bg(p.sel), selectedBlurred: bg(p.unsel), tab: fg(p.text).plus(bg(p.sel)).plus(bold),
 		match: reverse, key: fg(p.blue), str: fg(p.green), number: fg(p.violet), invalid: style("48;5;160;38;5;231"), added: fg(p.green),

@@ -74,12 +74,16 @@ func (v *tableView) arrange() {
 
 // A rowView has all that is drawn of a row, copied while the model was locked. Its texts are safe.
 type rowView struct {
-	position  position
-	seq       uint64
-	n         uint64
-	captureID string
-	session   uint64
-	depth     int
+	position position
+	seq      uint64
+	n        uint64
+	// letters precede n: see [trace.Row.Number].
+	letters string
+	// serverIndex is Capture.ServerIndex.
+	serverIndex int
+	captureID   string
+	session     uint64
+	depth       int
 	// foldMark is "▸" if the row has children, and "▾" if they are shown.
 	foldMark string
 	kind     trace.Kind
@@ -126,7 +130,7 @@ func (t *table) newRow(s position, e entry) rowView {
 		}
 	}
 	x := rowView{
-		position: s, seq: r.Seq, n: r.N, captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
+		position: s, seq: r.Seq, n: r.N, letters: letters(r), serverIndex: r.Capture.ServerIndex, captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
 		server: safe(t.view.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
 		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: t.marked(r.Seq),
 	}
@@ -157,6 +161,9 @@ func (t *table) newRow(s position, e entry) rowView {
 	x.countFindings(r)
 	return x
 }
+
+// letters returns the letters before the number of a row.
+func letters(r *trace.Row) string { return strings.TrimSuffix(r.Number(), number(r.N)) }
 
 // serverLabel returns the name of the server and the side of a bridge, or only the side if there
 // is one bridge.
@@ -472,7 +479,7 @@ func (rv *rowView) previousTime(v *tableView) time.Time {
 }
 
 func cellNumber(v *tableView, rv *rowView) line {
-	return line{{v.theme.dim, strconv.FormatUint(rv.n, 10)}}
+	return line{{v.theme.dim, rv.letters + number(rv.n)}}
 }
 
 func cellDir(v *tableView, rv *rowView) line {
@@ -491,7 +498,11 @@ func cellServer(v *tableView, rv *rowView) line {
 		number := "/" + strconv.FormatUint(rv.session, 10)
 		text = cut(text, max(1, v.serverWidth()-len(number))) + number
 	}
-	return line{{v.theme.dim, text}}
+	st := v.theme.dim
+	if n := len(v.theme.servers); n > 0 {
+		st = v.theme.servers[rv.serverIndex%n]
+	}
+	return line{{st, text}}
 }
 
 // cellWhat shows the symbol, the method or kind, and the target.

@@ -68,6 +68,9 @@
 //	          q, but a row inside another may come first.
 //	total     N rows that the timeline has had, including evicted ones and
 //	          regardless of the filter. At most once a second.
+//	facets    the rows of the timeline, regardless of the filter, by property:
+//	          {"server":[{"v":NAME,"i":SI,"n":COUNT}…],"kind":…,"status":…,
+//	          "finding":…}. At most once a second.
 //	gone      [SEQ…] at most 5000 rows to drop. Some may never have come.
 //	sources   [SOURCE…] all sources
 //	sessions  [CARD…] added or changed. A CARD replaces the one with the
@@ -90,6 +93,8 @@
 //	rn     number of the event with the response
 //	ev     [N…] numbers of all its events, at most 32
 //	c      id of the capture (always)
+//	ci     index of the capture: its letter precedes n if there are several
+//	si     index of the server's name, for its color
 //	s      number of the session in the capture
 //	srv    name of the server, followed by the side
 //	sd     side of a bridge: "downstream" or "upstream"
@@ -256,6 +261,7 @@
 //
 //	{"hello":as in the stream, "exported":TIME, "rows":[ROW…],
 //	 "sessions":[CARD…], "sources":[SOURCE…], "tools":as /api/tools,
+//	 "facets":as in the stream,
 //	 "details":{"SEQ":DETAIL…},
 //	 "left":{"rows":N, "details":N, "note":TEXT}}
 //

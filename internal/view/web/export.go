@@ -38,6 +38,7 @@ type exportData struct {
 	Sessions []trace.SessionInfo        `json:"sessions"`
 	Sources  []source                   `json:"sources"`
 	Tools    toolStats                  `json:"tools"`
+	Facets   facets                     `json:"facets"`
 	Details  map[string]json.RawMessage `json:"details"`
 	Left     *omission                  `json:"left,omitempty"`
 }
@@ -154,7 +155,7 @@ func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) 
 	if err := m.read(ctx, s); err != nil {
 		return nil, err
 	}
-	x := &exportData{Rows: []json.RawMessage{}, Sources: s.exportedSources(p), Tools: newToolStats(m.model), Details: map[string]json.RawMessage{}}
+	x := &exportData{Rows: []json.RawMessage{}, Sources: s.exportedSources(p), Tools: newToolStats(m.model), Facets: newFacets(m.model.Facets()), Details: map[string]json.RawMessage{}}
 	for _, c := range cards(m.model) {
 		if m.captures[c.Capture] != nil {
 			x.Sessions = append(x.Sessions, c)

@@ -265,6 +265,7 @@ type page struct {
 	synced bool
 	resets int
 	search []map[string]any
+	facets map[string][]map[string]any
 }
 
 // follow opens a stream.
@@ -363,6 +364,9 @@ func (p *page) take(name string, data []byte) error {
 		p.search = append(p.search, s)
 	case "total":
 		err = json.Unmarshal(data, &p.total)
+	case "facets":
+		p.facets = nil
+		err = json.Unmarshal(data, &p.facets)
 	case "synced":
 		p.synced = true
 	default:

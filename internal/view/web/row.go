@@ -38,6 +38,8 @@ func appendRow(dst []byte, r *trace.Row) []byte {
 	if len(r.Events) > 1 || len(r.Events) == 1 && r.Events[0] != r.N {
 		o.numbers("ev", r.Events)
 	}
+	o.number("ci", int64(r.Capture.Index))
+	o.number("si", int64(r.Capture.ServerIndex))
 	o.number("s", int64(r.Session.Number))
 	o.text("srv", r.Session.Label())
 	o.text("sd", string(r.Session.Side))

@@ -59,7 +59,9 @@ type stream struct {
 	// synced tells that the event synced has been sent.
 	synced bool
 	cards  sentCards
-	// cardsDue is when to send changed sessions. Zero means no change.
+	// facets are the facets last sent, as JSON.
+	facets []byte
+	// cardsDue is when to send changed sessions and facets. Zero means no change.
 	cardsDue time.Time
 	// keepAliveAt is when to send a keep-alive comment.
 	keepAliveAt time.Time
@@ -217,7 +219,7 @@ func (st *stream) sendHello(f *filter.Filter) error {
 	}
 	st.data = append(o, '}')
 	if st.reset {
-		st.cards, st.sources, st.cardsDue = newSentCards(), true, time.Now()
+		st.cards, st.facets, st.sources, st.cardsDue = newSentCards(), nil, true, time.Now()
 	}
 	if err := st.event("hello", st.data); err != nil {
 		return err
@@ -347,8 +349,49 @@ func (st *stream) sendTotal() error {
 	return st.event("total", st.data)
 }
 
+// sendFacets sends the facets if they have changed.
+func (st *stream) sendFacets() error {
+	var f trace.Facets
+	st.s.hub.Read(func(m *trace.Model) { f = m.Facets() })
+	data, err := marshal(newFacets(f))
+	if err != nil || bytes.Equal(data, st.facets) {
+		return err
+	}
+	st.facets = data
+	return st.event("facets", data)
+}
+
+// A facet is the JSON form of a trace.Facet.
+type facet struct {
+	Value string `json:"v"`
+	Index int    `json:"i,omitempty"`
+	Count int    `json:"n"`
+}
+
+// facets is the JSON form of trace.Facets.
+type facets struct {
+	Server  []facet `json:"server"`
+	Kind    []facet `json:"kind"`
+	Status  []facet `json:"status"`
+	Finding []facet `json:"finding"`
+}
+
+func newFacets(f trace.Facets) facets {
+	list := func(from []trace.Facet) []facet {
+		out := make([]facet, len(from))
+		for i, x := range from {
+			out[i] = facet{x.Value, x.Index, x.Count}
+		}
+		return out
+	}
+	return facets{list(f.Servers), list(f.Kinds), list(f.Statuses), list(f.Findings)}
+}
+
 func (st *stream) sendCards() error {
 	if err := st.sendTotal(); err != nil {
+		return err
+	}
+	if err := st.sendFacets(); err != nil {
 		return err
 	}
 	list, err := st.cards.changed(st.s.hub)

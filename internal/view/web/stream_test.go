@@ -292,6 +292,21 @@ func TestShutdownEndsStreams(t *testing.T) {
 }
 
 // With a filter the page still learns how many rows were captured.
+func TestStreamFacets(t *testing.T) {
+	r := record(t, t.TempDir(), "files", nil)
+	r.call("search", `{}`, "found")
+	r.call("find", `{}`, "found")
+	s := serve(t, &watch.Options{Files: []string{r.done()}}, nil)
+	p := s.follow(url.Values{"filter": {"tool:find"}})
+	p.until("the facets", func() bool { return p.synced && p.facets != nil })
+	if len(p.facets["server"]) != 1 || p.facets["server"][0]["v"] != "files" || len(p.facets["status"]) == 0 || p.facets["status"][0]["v"] != "ok" {
+		t.Errorf("facets: %v", p.facets)
+	}
+	if n := p.facets["server"][0]["n"].(float64); int(n) <= len(p.rows) {
+		t.Errorf("the facets count %v rows, and the filter shows %d", n, len(p.rows))
+	}
+}
+
 func TestStreamTotal(t *testing.T) {
 	r := record(t, t.TempDir(), "files", nil)
 	for range 3 {

@@ -1,0 +1,100 @@
+package trace
+
+import (
+	"slices"
+	"strings"
+)
+
+// Facets count the rows of a timeline by some of their properties. A row of the timeline counts
+// once for each value that occurs in it or in the rows inside it, as in filters.
+type Facets struct {
+	// Servers are ordered by the first events of their captures. The others have a fixed order.
+	Servers, Kinds, Statuses, Findings []Facet
+}
+
+// A Facet is a value of a property.
+type Facet struct {
+	Value string
+	// Index is Capture.ServerIndex for a server.
+	Index int
+	// Count is the number of rows.
+	Count int
+}
+
+// The orders of values. The severities are those of [Finding.Severity].
+var (
+	kindOrder     = []Kind{Request, Notification, Progress, Log, Stderr, Stdout, Invalid, Response, HTTP, SSE, Body, Translate, Start, Exit, EOF, Gap, Note}
+	statusOrder   = []Status{OK, Pending, InputRequired, TaskCreated, ToolFailed, Failed, HTTPFailed, Unanswered, Canceled}
+	severityOrder = []string{"error", "warning", "info"}
+)
+
+// Facets counts the rows of the timeline.
+func (m *Model) Facets() Facets {
+	servers := map[string]*Facet{}
+	kinds, statuses, severities := make([]int, len(kindOrder)), make([]int, len(statusOrder)), make([]int, len(severityOrder))
+	for _, r := range m.Rows() {
+		name := r.Capture.Name
+		f := servers[name]
+		if f == nil {
+			f = &Facet{Value: name, Index: r.Capture.ServerIndex}
+			servers[name] = f
+		}
+		f.Count++
+		var values facetBits
+		for x := range r.All() {
+			values.add(x)
+		}
+		values.count(values.kinds, kinds)
+		values.count(values.statuses, statuses)
+		values.count(values.severities, severities)
+	}
+	var out Facets
+	for _, f := range servers {
+		if f.Value != "" {
+			out.Servers = append(out.Servers, *f)
+		}
+	}
+	slices.SortFunc(out.Servers, func(a, b Facet) int {
+		if a.Index != b.Index {
+			return a.Index - b.Index
+		}
+		return strings.Compare(a.Value, b.Value)
+	})
+	out.Kinds, out.Statuses, out.Findings = facetsOf(kindOrder, kinds), facetsOf(statusOrder, statuses), facetsOf(severityOrder, severities)
+	return out
+}
+
+// facetBits are sets of indexes in the orders of values.
+type facetBits struct{ kinds, statuses, severities uint32 }
+
+func (b *facetBits) add(r *Row) {
+	b.kinds |= bitOf(kindOrder, r.Kind)
+	b.statuses |= bitOf(statusOrder, r.Status)
+	for i := range r.Findings {
+		b.severities |= bitOf(severityOrder, r.Findings[i].Severity)
+	}
+}
+
+func bitOf[T comparable](order []T, v T) uint32 {
+	if i := slices.Index(order, v); i >= 0 {
+		return 1 << i
+	}
+	return 0
+}
+
+// count adds a set to counts.
+func (*facetBits) count(set uint32, counts []int) {
+	for i := range counts {
+		counts[i] += int(set >> i & 1)
+	}
+}
+
+// facetsOf returns the values that occur.
+func facetsOf[T ~string](order []T, counts []int) (list []Facet) {
+	for i, n := range counts {
+		if n > 0 {
+			list = append(list, Facet{Value: string(order[i]), Count: n})
+		}
+	}
+	return list
+}
