@@ -30,6 +30,11 @@ const exportLong = `Convert captures to the formats of other tools. --to selects
   html     the page of mcpwire watch --web as one file that needs no server
   curl     a shell script with a curl command for each HTTP request
   text     a line for each event, for people, mail and issues
+  sequence a picture of the messages between host, bridge and servers, in SVG
+           with colors for light and dark pages
+  mermaid  the same as a diagram for Markdown
+  overview a picture in SVG: requests over time, latencies, sizes of
+           definitions, lives of servers
 
 FILE is a capture, NAME is a server that has one (mcpwire captures lists them),
 and - is standard input. The default is the newest capture, with all others of
@@ -40,6 +45,7 @@ omitted, and counted on standard error.`
 const exportExample = `  mcpwire export files --to pcapng -o files.pcapng && wireshark files.pcapng
   mcpwire export a.mcpcap.ndjson --to har --filter 'tool:search' -o search.har
   mcpwire export --to text | less
+  mcpwire export files --to sequence -o session.svg
   mcpwire export files --to pcapng | tshark -r - -T fields -e frame.comment`
 
 // exportFlags holds the flags of the export command.
@@ -52,6 +58,7 @@ type exportFlags struct {
 func exporters() map[string]func(io.Writer, export.Events, *export.Options) (export.Omitted, error) {
 	return map[string]func(io.Writer, export.Events, *export.Options) (export.Omitted, error){
 		"har": export.HAR, "pcapng": export.PCAPNG, "otlp": export.OTLP, "curl": export.Curl, "text": export.Text,
+		"sequence": export.Sequence, "mermaid": export.Mermaid, "overview": export.Overview,
 	}
 }
 
