@@ -25,6 +25,7 @@ type watchFlags struct {
 	// web is an address, or webHere if the user gave none.
 	web         string
 	open        bool
+	newToken    bool
 	allowRemote bool
 	past        int
 	noRules     bool
@@ -32,7 +33,7 @@ type watchFlags struct {
 }
 
 const (
-	// webHere serves the page on any free port.
+	// webHere serves the page on the port of the last time, or any free port.
 	webHere = "127.0.0.1:0"
 	allPast = -1
 	// fewPast is the default number of complete captures to show.
@@ -50,7 +51,8 @@ captures.
 
 --web serves the same view as a page to browsers on this machine. ADDR is its
 address, such as 127.0.0.1:8123. The URL to open, which contains a token, is
-printed.
+printed. Port and token stay the same the next time, so that open pages and
+bookmarks continue to work; --new-token replaces both.
 
 Without a terminal, or with --plain, watch prints a line for each exchange when
 it is complete; with --json, an object. Both end when all captures that you
@@ -81,6 +83,7 @@ func newWatchCommand(e *env) *cobra.Command {
 	fs.StringVar(&f.web, "web", "", "serve a page at `ADDR` on this machine")
 	fs.Lookup("web").NoOptDefVal = webHere
 	fs.BoolVar(&f.open, "open", false, "with --web, open the page in the browser")
+	fs.BoolVar(&f.newToken, "new-token", false, "with --web, replace the token and the port of the last time")
 	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --web, allow an address that other machines can reach; their traffic is not encrypted")
 	fs.IntVar(&f.past, "past", fewPast, "also show the newest `N` past captures; -1 is all (default 3, and 0 with --plain and --json)")
 	fs.Lookup("past").DefValue = "0" // the text says it
@@ -99,8 +102,8 @@ func (f *watchFlags) check(cmd *cobra.Command, e *env) error {
 	switch {
 	case faces > 1:
 		return usagef("watch: --plain, --json and --web exclude each other")
-	case f.web == "" && (f.open || f.allowRemote):
-		return usagef("watch: --open and --allow-remote need --web")
+	case f.web == "" && (f.open || f.allowRemote || f.newToken):
+		return usagef("watch: --open, --allow-remote and --new-token need --web")
 	case f.past < allPast:
 		return usagef("watch: --past needs a number of captures, or -1 for all, not %d", f.past)
 	}

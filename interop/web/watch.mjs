@@ -11,8 +11,9 @@ import { diff, drop, edit, exporting, resend, save } from './watchdoing.mjs'
 import { axe, narrow } from './watchaxe.mjs'
 import { hostile } from './watchhostile.mjs'
 import { many } from './watchmany.mjs'
+import { columns, facets, menus, pictures, strip } from './watchviews.mjs'
 
-const scenes = { access, axe, detail, diff, drop, edit, empty, export: exporting, filter, hostile, keys, many, narrow, reload, resend, restart, rows, save }
+const scenes = { access, axe, columns, detail, diff, drop, edit, empty, export: exporting, facets, filter, hostile, keys, many, menus, narrow, pictures, reload, resend, restart, rows, save, strip }
 
 const browser = await chromium.launch({
   executablePath: process.argv[2],

@@ -116,6 +116,16 @@ export async function exporting(s) {
     await page.waitForFunction(() => document.querySelector('#panel .lines'))
     await s.accessible('the exported page, ' + colorScheme, { page, colors: colorScheme === 'dark' })
     await s.shoot('open-' + colorScheme, page)
+    await page.fill('#filter', '(server:=old | server:=new) tool:add')
+    await page.press('#filter', 'Enter')
+    await page.waitForFunction(() => document.querySelector('#grid .canvas .row') && [...document.querySelectorAll('#grid .canvas .row')].every((r) => r.textContent.includes('add')))
+    await page.keyboard.press('Escape')
+    await page.click('#b-overview')
+    await page.locator('#picture svg', { hasText: 'Latency by tool' }).waitFor()
+    await page.click('#picture button:has-text("Sequence")')
+    await page.locator('#picture svg', { hasText: 'old-host' }).waitFor()
+    await s.shoot('picture-' + colorScheme, page)
+    s.check((await page.locator('#picture svg[data-kind]').innerHTML()).includes(s.with.secret) === false, 'a picture holds the secret')
     s.equal(asked, [], 'what the exported page asks for')
   }
 }

@@ -190,6 +190,14 @@
 //	in out def    bytes of requests, responses and the definition
 //	hist      [[UPPER ms, COUNT]…] at most 48, without empty ends
 //
+// GET /api/picture/sequence?of=SCOPE&filter=F&width=W responds with a picture of the
+// messages between hosts, bridges and servers: see package picture. SCOPE is
+// CAPTURE, CAPTURE/SESSION or absent for everything; W is the width in px. With
+// as=mermaid it is a diagram for Mermaid. GET
+// /api/picture/overview?filter=F&width=W responds with the overview. Both are
+// attachments of type application/octet-stream. The page inserts only elements
+// and attributes that it knows.
+//
 // GET /api/resend/SEQ responds with the message to send again and its
 // target, a command or URL:
 //
@@ -261,7 +269,8 @@
 //
 //	{"hello":as in the stream, "exported":TIME, "rows":[ROW…],
 //	 "sessions":[CARD…], "sources":[SOURCE…], "tools":as /api/tools,
-//	 "facets":as in the stream,
+//	 "facets":as in the stream, "pictures":{"overview":SVG,
+//	 "sequences":{SCOPE:SVG…}, "mermaid":{SCOPE:TEXT…}},
 //	 "details":{"SEQ":DETAIL…},
 //	 "left":{"rows":N, "details":N, "note":TEXT}}
 //

@@ -39,6 +39,7 @@ type exportData struct {
 	Sources  []source                   `json:"sources"`
 	Tools    toolStats                  `json:"tools"`
 	Facets   facets                     `json:"facets"`
+	Pictures exportedPictures           `json:"pictures"`
 	Details  map[string]json.RawMessage `json:"details"`
 	Left     *omission                  `json:"left,omitempty"`
 }
@@ -161,7 +162,12 @@ func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) 
 			x.Sessions = append(x.Sessions, c)
 		}
 	}
-	rows := m.rows()
+	roots := m.roots()
+	x.Pictures = newExportedPictures(m.model, roots)
+	var rows []*trace.Row
+	for _, r := range roots {
+		rows = slices.AppendSeq(rows, r.All())
+	}
 	for _, r := range rows {
 		x.Rows = append(x.Rows, appendRow(nil, r))
 	}
@@ -263,13 +269,12 @@ func (m *exportModel) addFindings(lines *redactedReader) error {
 	return nil
 }
 
-// rows returns the selected rows and the rows inside them.
-func (m *exportModel) rows() (list []*trace.Row) {
+// roots returns the selected rows of the timeline.
+func (m *exportModel) roots() (list []*trace.Row) {
 	for _, root := range m.model.Rows() {
-		if c := m.captures[root.Capture.ID]; c == nil || !c.roots[root.N] {
-			continue
+		if c := m.captures[root.Capture.ID]; c != nil && c.roots[root.N] {
+			list = append(list, root)
 		}
-		list = slices.AppendSeq(list, root.All())
 	}
 	return list
 }

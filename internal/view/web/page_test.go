@@ -33,8 +33,8 @@ func TestPage(t *testing.T) {
 	for _, text := range files {
 		size += len(text)
 	}
-	if size > 200<<10 {
-		t.Errorf("the page has %d bytes, which is above 200 KiB", size)
+	if size > 300<<10 {
+		t.Errorf("the page has %d bytes, which is above 300 KiB", size)
 	}
 }
 

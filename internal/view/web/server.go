@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -35,6 +36,9 @@ type Options struct {
 	AllowRemote bool
 	// Hosts are allowed names in the Host header, in addition to localhost and addresses.
 	Hosts []string
+	// Token is the token in the URL that the user opens. A browser that has opened the page keeps
+	// access to a later Server with the same token and port. Empty means a random token.
+	Token string
 	// Tool is the name and version of this program, for the page.
 	Tool string
 	// Resend configures resending, such as the folder for captures and credentials. Nil means the
@@ -91,7 +95,7 @@ type Server struct {
 // New returns a Server for the traffic in a hub. opts may be nil. New copies opts.
 func New(hub *watch.Hub, opts *Options) *Server {
 	s := &Server{
-		hub: hub, hosts: map[string]bool{"localhost": true}, token: secret(), session: secret(),
+		hub: hub, hosts: map[string]bool{"localhost": true},
 		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
 		closing: make(chan struct{}), maxUpload: maxUpload, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
 	}
@@ -101,6 +105,8 @@ func New(hub *watch.Hub, opts *Options) *Server {
 	if s.opts.Logger == nil {
 		s.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	s.token = cmp.Or(s.opts.Token, NewToken())
+	s.session = sessionOf(s.token)
 	for _, h := range s.opts.Hosts {
 		s.hosts[lowerHost(h)] = true
 	}
@@ -109,8 +115,14 @@ func New(hub *watch.Hub, opts *Options) *Server {
 	return s
 }
 
-// secret returns 256 random bits as text.
-func secret() string {
+// sessionOf returns the value of the cookie for a token. It does not reveal the token.
+func sessionOf(token string) string {
+	sum := sha256.Sum256([]byte("mcpwire watch cookie " + token))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// NewToken returns a random token for [Options]: 256 bits as text.
+func NewToken() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
@@ -165,6 +177,8 @@ func (s *Server) routes() *http.ServeMux {
 	m.HandleFunc("GET /api/sessions", s.serveSessions)
 	m.HandleFunc("GET /api/sources", s.serveSources)
 	m.HandleFunc("GET /api/tools", s.serveTools)
+	m.HandleFunc("GET /api/picture/sequence", s.limitHeavy(s.serveSequence))
+	m.HandleFunc("GET /api/picture/overview", s.limitHeavy(s.serveOverview))
 	m.HandleFunc("GET /api/resend/{seq}", s.limitHeavy(s.serveResendPreview))
 	m.HandleFunc("POST /api/resend", s.limitHeavy(s.serveResend))
 	m.HandleFunc("POST /api/diff", s.limitHeavy(s.serveDiff))

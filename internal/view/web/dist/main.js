@@ -70,13 +70,13 @@ function fmtTimer(ms) {
   return ms < 1e5 ? (ms / 1e3).toFixed(1) + " s" : fmtMs(ms);
 }
 var pad = (n, w) => String(n).padStart(w, "0");
-function fmtClock(at) {
-  const d = new Date(at);
+function fmtClock(at2) {
+  const d = new Date(at2);
   return pad(d.getHours(), 2) + ":" + pad(d.getMinutes(), 2) + ":" + pad(d.getSeconds(), 2) + "." + pad(d.getMilliseconds(), 3);
 }
-function fmtDateTime(at) {
-  const d = new Date(at);
-  return d.getFullYear() + "-" + pad(d.getMonth() + 1, 2) + "-" + pad(d.getDate(), 2) + " " + fmtClock(at);
+function fmtDateTime(at2) {
+  const d = new Date(at2);
+  return d.getFullYear() + "-" + pad(d.getMonth() + 1, 2) + "-" + pad(d.getDate(), 2) + " " + fmtClock(at2);
 }
 function fmtDelta(ms) {
   return (ms < 0 ? "-" : "+") + (Math.abs(ms) / 1e3).toFixed(3);
@@ -215,6 +215,16 @@ async function request(path, init) {
 function apiGet(path, signal) {
   return request(path, { signal });
 }
+async function apiText(path, signal) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", signal });
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new Error("No connection to mcpwire. Is it still running?");
+  }
+  return response.ok ? response.text() : readResponse(response);
+}
 function apiPost(path, body2, signal) {
   const headers = { "X-Mcpwire": "1" };
   if (!(body2 instanceof Blob)) {
@@ -264,6 +274,216 @@ async function copyCommand(q, as) {
   }
 }
 
+// page/state.js
+var view = {
+  filter: "",
+  row: "",
+  // CAPTURE/N of the selected row, which survives restarts
+  open: false,
+  // the detail is shown
+  tab: "summary",
+  follow: true,
+  frames: false,
+  findings: false,
+  time: "clock",
+  // clock, start or delta
+  columns: /* @__PURE__ */ new Map(),
+  // by key: whether the user wants a column
+  widths: /* @__PURE__ */ new Map(),
+  // by key, in em
+  sort: null,
+  // {key, down}
+  zoom: null,
+  // {from, to}: the time that the list shows, in ms
+  picture: "",
+  // what is shown in place of the list: "sequence" or "overview"
+  of: ""
+  // CAPTURE/SESSION of the sequence; "" means all sessions
+};
+var listeners = /* @__PURE__ */ new Map();
+function on(name, f) {
+  if (!listeners.has(name)) listeners.set(name, []);
+  listeners.get(name).push(f);
+}
+function emit(name, value) {
+  for (const f of listeners.get(name) || []) f(value);
+}
+var written = "";
+var timer2 = 0;
+function readHash() {
+  if (location.hash === written && written) return false;
+  const p = new URLSearchParams(location.hash.slice(1));
+  view.filter = p.get("f") || "";
+  view.row = p.get("row") || "";
+  view.tab = p.get("tab") || "summary";
+  view.open = p.has("tab");
+  view.follow = p.get("follow") !== "0";
+  view.frames = p.get("frames") === "1";
+  view.findings = p.get("findings") === "1";
+  view.time = ["start", "delta"].includes(p.get("time")) ? p.get("time") : "clock";
+  const [, from, to] = /^(\d+)-(\d+)$/.exec(p.get("zoom") || "") || [];
+  view.zoom = from && Number(from) < Number(to) ? { from: Number(from), to: Number(to) } : null;
+  view.picture = ["sequence", "overview"].includes(p.get("view")) ? p.get("view") : "";
+  view.of = p.get("of") || "";
+  readColumns(p);
+  written = location.hash;
+  return true;
+}
+function writeHash() {
+  clearTimeout(timer2);
+  timer2 = setTimeout(writeHashNow, 120);
+}
+function writeHashNow() {
+  const p = new URLSearchParams();
+  if (view.filter) p.set("f", view.filter);
+  if (view.row) p.set("row", view.row);
+  if (view.open) p.set("tab", view.tab);
+  if (!view.follow) p.set("follow", "0");
+  if (view.frames) p.set("frames", "1");
+  if (view.findings) p.set("findings", "1");
+  if (view.time !== "clock") p.set("time", view.time);
+  if (view.zoom) p.set("zoom", Math.floor(view.zoom.from) + "-" + Math.ceil(view.zoom.to));
+  if (view.picture) p.set("view", view.picture);
+  if (view.picture && view.of) p.set("of", view.of);
+  writeColumns(p);
+  const text = p.toString();
+  written = text ? "#" + text : "";
+  if (written === location.hash) return;
+  history.replaceState(null, "", written || location.pathname + location.search);
+  written = location.hash;
+}
+function preference(name, fallback) {
+  try {
+    return localStorage.getItem("mcpwire." + name) ?? fallback;
+  } catch {
+    return fallback;
+  }
+}
+function setPreference(name, value) {
+  try {
+    localStorage.setItem("mcpwire." + name, value);
+  } catch {
+  }
+}
+
+// page/columns.js
+var columnList = [
+  { key: "num", label: "#", name: "Number", title: "Number of the first event, as in mcpwire show -n", from: 760, width: "4.6em", right: true, by: (r) => r.q },
+  { key: "time", label: "Time", from: 470, width: "7.6em", right: true, by: (r) => r.at },
+  { key: "glyph", label: "", name: "Kind", title: "Direction or kind", from: 0, width: "1.5em", fixed: true },
+  { key: "server", label: "Server", from: 1e3, width: "var(--server)", by: (r) => r.srv },
+  { key: "what", label: "Name", title: "Tool, prompt, resource or method", from: 0, width: "minmax(4em, 1fr)", wide: "var(--name)", fixed: true, by: (r) => nameOf(r) },
+  { key: "method", label: "Method", from: 0, hidden: true, width: "10em", by: (r) => r.m },
+  { key: "args", label: "Arguments", title: "Arguments or text", from: 940, width: "minmax(6em, 2fr)", by: (r) => r.x },
+  { key: "id", label: "ID", title: "Id of the request", from: 1500, width: "4em", right: true, by: (r) => Number(r.id) || 0 },
+  { key: "status", label: "Status", from: 0, width: "7.8em", narrow: "5.6em", small: "7em", by: (r) => r.st },
+  { key: "reqb", label: "Req B", name: "Bytes of the request", title: "Bytes of the request", from: 1500, width: "4.9em", right: true, by: (r) => r.rq },
+  { key: "resb", label: "Res B", name: "Bytes of the response", title: "Bytes of the response", from: 1100, width: "4.9em", right: true, by: (r) => r.rs },
+  { key: "latency", label: "Latency", from: 0, width: "5.4em", right: true, by: (r) => r.l >= 0 ? r.l : r.st === "pending" ? Infinity : -1 },
+  { key: "wave", label: "Waterfall", from: 900, width: "minmax(9em, 2.2fr)" },
+  { key: "findings", label: "Findings", title: "Findings: errors, warnings, others", from: 420, width: "4.8em", by: (r) => r.findings ? r.findings[0] * 1e6 + r.findings[1] * 1e3 + r.findings[2] : 0 }
+];
+var named = /* @__PURE__ */ new Set(["tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe"]);
+function hasName(r) {
+  return r.tg !== "" && named.has(r.m);
+}
+function nameOf(r) {
+  return hasName(r) ? r.tg : r.m || r.k;
+}
+function readColumns(params) {
+  view.columns = parseColumns(params.get("cols") ?? preference("columns", ""));
+  view.widths = parseWidths(params.get("w") ?? preference("widths", ""));
+  const [, key, down] = /^(\w+)(-?)$/.exec(params.get("sort") ?? preference("sort", "")) || [];
+  view.sort = columnList.some((c) => c.key === key && c.by) ? { key, down: !!down } : null;
+}
+function writeColumns(params) {
+  if (view.columns.size) params.set("cols", columnsText());
+  if (view.widths.size) params.set("w", widthsText());
+  if (view.sort) params.set("sort", sortText());
+}
+function parseColumns(text) {
+  const out = /* @__PURE__ */ new Map();
+  for (const [, sign, key] of text.matchAll(/([-+]?)(\w+)/g)) {
+    const c = columnList.find((c2) => c2.key === key);
+    if (c && !c.fixed) out.set(key, sign !== "-");
+  }
+  return out;
+}
+function parseWidths(text) {
+  const out = /* @__PURE__ */ new Map();
+  for (const [, key, em] of text.matchAll(/(\w+):([\d.]+)/g)) {
+    if (columnList.some((c) => c.key === key)) out.set(key, clampWidth(Number(em)));
+  }
+  return out;
+}
+function columnsText() {
+  return [...view.columns].map(([key, shown]) => (shown ? "" : "-") + key).join();
+}
+function widthsText() {
+  return [...view.widths].map(([key, em]) => key + ":" + em.toFixed(1)).join();
+}
+function sortText() {
+  return view.sort ? view.sort.key + (view.sort.down ? "-" : "") : "";
+}
+function clampWidth(em) {
+  return Math.min(80, Math.max(2.5, em || 2.5));
+}
+function setShown(key, shown) {
+  view.columns.set(key, shown);
+  setPreference("columns", columnsText());
+}
+function setWidth(key, em) {
+  view.widths.set(key, clampWidth(em));
+  setPreference("widths", widthsText());
+}
+function setSort(key) {
+  const c = columnList.find((c2) => c2.key === key);
+  if (!c?.by) return;
+  if (view.sort?.key !== key) view.sort = { key, down: !!c.right && key !== "num" && key !== "time" };
+  else if (view.sort.down === (!!c.right && key !== "num" && key !== "time")) view.sort = { key, down: !view.sort.down };
+  else view.sort = null;
+  setPreference("sort", sortText());
+}
+function resetColumns() {
+  view.columns = /* @__PURE__ */ new Map();
+  view.widths = /* @__PURE__ */ new Map();
+  view.sort = null;
+  for (const name of ["columns", "widths", "sort"]) setPreference(name, "");
+}
+function sorted(rows) {
+  const c = view.sort && columnList.find((c2) => c2.key === view.sort.key);
+  if (!c) return rows;
+  const sign = view.sort.down ? -1 : 1;
+  const keys = new Map(rows.map((r) => [r, c.by(r)]));
+  return [...rows].sort((a, b) => {
+    const [x, y] = [keys.get(a), keys.get(b)];
+    if (x < y) return -sign;
+    if (x > y) return sign;
+    return a.q - b.q;
+  });
+}
+function isShown(c, px, em) {
+  const chosen2 = view.columns.get(c.key);
+  if (chosen2 !== void 0) return chosen2;
+  const scale = em / 13;
+  return !c.hidden && px >= c.from * scale;
+}
+function columnsFor(px, em) {
+  return columnList.filter((c) => isShown(c, px, em));
+}
+function tracks(columns, px) {
+  const wide = columns.some((c) => c.key === "args");
+  return columns.map((c) => {
+    const own = view.widths.get(c.key);
+    if (own && px >= 640) return own + "em";
+    return px < 420 && c.narrow || px < 640 && c.small || wide && c.wide || c.width;
+  }).join(" ");
+}
+function growing(px, em) {
+  const between = (least, share, most) => Math.min(most, Math.max(least, px / em * share)).toFixed(2) + "em";
+  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.08, 13) };
+}
+
 // page/row.js
 var none = [];
 var Row = class {
@@ -272,6 +492,7 @@ var Row = class {
     this.kids = null;
     this.depth = 0;
     this.frame = false;
+    this.run = null;
   }
   // update takes the members of a ROW, see the comment of the Go package.
   update(j) {
@@ -279,6 +500,8 @@ var Row = class {
     this.n = j.n || 0;
     this.rn = j.rn || 0;
     this.c = j.c || "";
+    this.ci = j.ci || 0;
+    this.si = j.si || 0;
     this.s = j.s || 0;
     this.srv = j.srv || "";
     this.sd = j.sd || "";
@@ -322,6 +545,18 @@ function isError(r) {
 }
 function hasFindings(r) {
   return r.findings !== null;
+}
+function realRow(r) {
+  return r.run ? r.run[r.run.length - 1] : r;
+}
+function progressOf(r) {
+  const list = r.run || r.kids;
+  for (let i = (list?.length || 0) - 1; i >= 0; i--) {
+    if (list[i].k !== "progress") continue;
+    const [value, total] = list[i].tg.split("/").map(Number);
+    return { text: list[i].tg, share: total > 0 && value >= 0 ? Math.min(1, value / total) : -1 };
+  }
+  return null;
 }
 function rowEnd(r, now2) {
   if (r.l >= 0) return r.at + r.l;
@@ -402,75 +637,22 @@ function kindText(r) {
   return kindWords[r.k] || r.k;
 }
 
-// page/state.js
-var view = {
-  filter: "",
-  row: "",
-  // CAPTURE/N of the selected row, which survives restarts
-  open: false,
-  // the detail is shown
-  tab: "summary",
-  follow: true,
-  frames: false,
-  findings: false,
-  time: "clock"
-  // clock, start or delta
-};
-var listeners = /* @__PURE__ */ new Map();
-function on(name, f) {
-  if (!listeners.has(name)) listeners.set(name, []);
-  listeners.get(name).push(f);
+// page/servers.js
+var signs = ["●", "■", "▲", "◆", "▼", "★", "✚"];
+var serverColors = 8;
+function serverSign(index) {
+  return signs[index % signs.length];
 }
-function emit(name, value) {
-  for (const f of listeners.get(name) || []) f(value);
+function serverClass(index) {
+  return "srv-" + index % serverColors;
 }
-var written = "";
-var timer2 = 0;
-function readHash() {
-  if (location.hash === written && written) return false;
-  const p = new URLSearchParams(location.hash.slice(1));
-  view.filter = p.get("f") || "";
-  view.row = p.get("row") || "";
-  view.tab = p.get("tab") || "summary";
-  view.open = p.has("tab");
-  view.follow = p.get("follow") !== "0";
-  view.frames = p.get("frames") === "1";
-  view.findings = p.get("findings") === "1";
-  view.time = ["start", "delta"].includes(p.get("time")) ? p.get("time") : "clock";
-  written = location.hash;
-  return true;
+function serverMark(index) {
+  return h("span", { class: "srv " + serverClass(index), "aria-hidden": "true", text: serverSign(index) });
 }
-function writeHash() {
-  clearTimeout(timer2);
-  timer2 = setTimeout(writeHashNow, 120);
-}
-function writeHashNow() {
-  const p = new URLSearchParams();
-  if (view.filter) p.set("f", view.filter);
-  if (view.row) p.set("row", view.row);
-  if (view.open) p.set("tab", view.tab);
-  if (!view.follow) p.set("follow", "0");
-  if (view.frames) p.set("frames", "1");
-  if (view.findings) p.set("findings", "1");
-  if (view.time !== "clock") p.set("time", view.time);
-  const text = p.toString();
-  written = text ? "#" + text : "";
-  if (written === location.hash) return;
-  history.replaceState(null, "", written || location.pathname + location.search);
-  written = location.hash;
-}
-function preference(name, fallback) {
-  try {
-    return localStorage.getItem("mcpwire." + name) ?? fallback;
-  } catch {
-    return fallback;
-  }
-}
-function setPreference(name, value) {
-  try {
-    localStorage.setItem("mcpwire." + name, value);
-  } catch {
-  }
+function captureLetter(index) {
+  let s = "";
+  for (let i = index; i >= 0; i = Math.floor(i / 26) - 1) s = String.fromCharCode(97 + i % 26) + s;
+  return s;
 }
 
 // page/store.js
@@ -495,8 +677,15 @@ var store = {
   // time of the first row
   expected: 0,
   // rows of the model, about
-  total: 0
+  total: 0,
   // rows that the timeline has had, regardless of the filter
+  facets: null,
+  // counts of rows by property: see the Go package
+  letters: false,
+  // there are several captures, whose letters precede numbers
+  servers: /* @__PURE__ */ new Map(),
+  // by index: the name of a server
+  serverName: (r) => r.sd ? r.srv.slice(0, -r.sd.length - 1) : r.srv
 };
 var queue = [];
 var scheduled = false;
@@ -516,6 +705,8 @@ function resetStore() {
   store.first = 0;
   store.synced = false;
   store.sessions = [];
+  store.letters = false;
+  store.servers = /* @__PURE__ */ new Map();
   emit("reset");
 }
 function putRows(list) {
@@ -582,6 +773,8 @@ function putRow(j) {
   if (!r) {
     r = new Row(j.q);
     r.update(j);
+    if (r.ci > 0) store.letters = true;
+    if (r.srv && !store.servers.has(r.si)) store.servers.set(r.si, store.serverName(r));
     store.rows.set(j.q, r);
     if (r.p) addInside(r);
     else newRoots.push(r);
@@ -595,7 +788,7 @@ function putRow(j) {
 function addInside(r) {
   let parent = store.rows.get(r.p);
   if (!parent) {
-    parent = new Row(r.p).update({ at: r.at, c: r.c, srv: r.srv });
+    parent = new Row(r.p).update({ at: r.at, c: r.c, srv: r.srv, ci: r.ci, si: r.si });
     store.rows.set(r.p, parent);
     newRoots.push(parent);
   }
@@ -630,9 +823,9 @@ function drop(list) {
 }
 function sortRoots() {
   if (rootsDropped) {
-    const keep = (r) => store.rows.get(r.q) === r && !r.p;
-    store.roots = store.roots.filter(keep);
-    newRoots = newRoots.filter(keep);
+    const keep2 = (r) => store.rows.get(r.q) === r && !r.p;
+    store.roots = store.roots.filter(keep2);
+    newRoots = newRoots.filter(keep2);
     rootsDropped = false;
   }
   if (newRoots.length) {
@@ -663,48 +856,148 @@ function* allOf(r) {
   }
 }
 
+// page/timescale.js
+var idleMs = 5e3;
+var gapShare = 0.035;
+var gapsShare = 0.4;
+function newScale(rows, now2, within) {
+  const list = [];
+  for (const r of rows) addBusy(list, r, now2);
+  if (within) list.push([within.from, within.from], [within.to, within.to]);
+  const clipped = within ? list.map(([a, b]) => [Math.max(a, within.from), Math.min(b, within.to)]).filter(([a, b]) => b >= a) : list;
+  return new Scale(clipped);
+}
+function addBusy(list, r, now2) {
+  const end = rowEnd(r, now2);
+  if (r.st === "pending" && !r.stream) list.push([r.at, Math.min(end, r.at + idleMs)]);
+  if (isPending(r) || r.stream || r.st === "unanswered" || r.m === "subscriptions/listen" || r.task) {
+    list.push([r.at, r.at], [end, end]);
+    return;
+  }
+  let from = r.at;
+  for (const [a, b] of r.ws || []) {
+    list.push([from, r.at + a]);
+    from = r.at + b;
+  }
+  list.push([from, Math.max(from, end)]);
+}
+var Scale = class {
+  constructor(busy) {
+    busy.sort((a, b) => a[0] - b[0]);
+    const parts = [];
+    for (const [a, b] of busy) {
+      const last = parts[parts.length - 1];
+      if (last && a - last[1] <= idleMs) last[1] = Math.max(last[1], b);
+      else parts.push([a, b]);
+    }
+    if (!parts.length) parts.push([0, 1]);
+    this.from = parts[0][0];
+    this.to = parts[parts.length - 1][1];
+    const total = Math.max(1, parts.reduce((n, [a, b]) => n + b - a, 0));
+    const weight = (ms) => 1 + Math.log2(ms / idleMs) / 2;
+    const weights = parts.reduce((n, [from], i) => i ? n + weight(from - parts[i - 1][1]) : 0, 0);
+    const unit = Math.max(total * Math.min(gapShare, gapsShare / Math.max(1, weights)), 1e-3);
+    this.segments = [];
+    this.gaps = [];
+    let at2 = 0;
+    parts.forEach(([from, to], i) => {
+      if (i > 0) {
+        const before = parts[i - 1][1];
+        const gap = unit * weight(from - before);
+        this.gaps.push({ from: before, to: from, at: at2, end: at2 + gap });
+        this.segments.push({ from: before, to: from, at: at2, end: at2 + gap });
+        at2 += gap;
+      }
+      this.segments.push({ from, to, at: at2, end: at2 + (to - from) });
+      at2 += to - from;
+    });
+    this.length = Math.max(at2, 1);
+  }
+  // x returns the place of a time, from 0 to 1.
+  x(t) {
+    const list = this.segments;
+    if (t <= this.from) return 0;
+    if (t >= this.to) return list[list.length - 1].end / this.length;
+    let low = 0;
+    let high = list.length - 1;
+    while (low < high) {
+      const mid = low + high >> 1;
+      if (list[mid].to < t) low = mid + 1;
+      else high = mid;
+    }
+    const s = list[low];
+    const share = s.to > s.from ? (t - s.from) / (s.to - s.from) : 0;
+    return (s.at + share * (s.end - s.at)) / this.length;
+  }
+  // time returns the time at a place from 0 to 1.
+  time(x) {
+    const at2 = x * this.length;
+    const s = this.segments.find((s2) => at2 <= s2.end) || this.segments[this.segments.length - 1];
+    const share = s.end > s.at ? Math.min(1, Math.max(0, (at2 - s.at) / (s.end - s.at))) : 0;
+    return s.from + share * (s.to - s.from);
+  }
+  // ticks returns what a ruler of a width in px shows: {x, text, gap}.
+  ticks(px) {
+    const most = Math.max(1, Math.floor(px / 72));
+    const step = niceStep(this.length / most);
+    const out = [];
+    for (const g of this.gaps) out.push({ x: (g.at + g.end) / 2 / this.length, text: "// " + fmtMs(g.to - g.from), gap: true });
+    for (const s of this.segments) {
+      if (this.gaps.some((g) => g.at === s.at && g.from === s.from)) continue;
+      for (let t = Math.ceil((s.from - this.from) / step) * step; t <= s.to - this.from && out.length < 200; t += step) out.push({ x: this.x(this.from + t), text: t === 0 ? "0" : fmtMs(t), gap: false });
+    }
+    out.sort((a, b) => b.gap - a.gap || a.x - b.x);
+    const kept = [];
+    const room = 62 / Math.max(px, 1);
+    for (const t of out) if (t.x < 1 - room * 2 / 3 && kept.every((k) => Math.abs(k.x - t.x) > room)) kept.push(t);
+    return kept;
+  }
+};
+function niceStep(least) {
+  for (const unit of [1e-3, 0.01, 0.1, 1, 10, 100, 1e3, 1e4]) for (const n of [1, 2, 5]) if (unit * n >= least && unit * n <= 2e4) return unit * n;
+  for (const s of [30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800]) if (s * 1e3 >= least) return s * 1e3;
+  return least;
+}
+
 // page/waterfall.js
 var scaleWidth = 1e3;
+var rightMargin = 0.97;
 function newWave() {
   const box2 = svg("svg", { class: "wave", viewBox: "0 0 " + scaleWidth + " 24", preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" });
-  box2.append(svg("path", { class: "w-server", d: "" }), svg("path", { class: "w-human", d: "" }));
+  for (const name of ["w-gap", "w-server", "w-human", "w-cut"]) box2.append(svg("path", { class: name, d: "" }));
   return box2;
 }
-function waveSpan(rows, now2) {
-  let from = Infinity;
-  let to = -Infinity;
-  let open2 = false;
-  for (const r of rows) {
-    const end = isPending(r) ? r.at : rowEnd(r, now2);
-    open2 ||= isPending(r);
-    from = Math.min(from, r.at);
-    to = Math.max(to, end);
-  }
-  if (from === Infinity) return { from: 0, to: 1 };
-  const width = Math.max(to - from, 1);
-  if (open2 && now2 - to < width + 2e3) to = Math.max(to, now2);
-  return { from, to: from + Math.max(to - from, 1) * 1.04 };
+function waveScale(rows, now2) {
+  return newScale(rows, now2, view.zoom && rows.length ? view.zoom : null);
 }
-function drawWave(box2, r, span, now2) {
-  const perMs = scaleWidth / (span.to - span.from);
-  const x = (r.at - span.from) * perMs;
-  const end = (rowEnd(r, now2) - span.from) * perMs;
-  const minWidth = 10;
-  const right = x + Math.max(Math.min(end, scaleWidth) - x, minWidth);
+function drawWave(box2, r, scale, now2) {
+  const place2 = (t) => scale.x(t) * scaleWidth * rightMargin;
+  const minWidth = 8;
+  const x = Math.min(place2(r.at), scaleWidth - minWidth);
+  const right = Math.min(scaleWidth, Math.max(place2(rowEnd(r, now2)), x + minWidth));
   let server = "";
   let waited = "";
   let from = x;
   for (const [a, b] of r.ws || []) {
-    const start2 = Math.max(from, x + a * perMs);
-    const stop = Math.min(right, x + b * perMs);
+    const start2 = Math.max(from, place2(r.at + a));
+    const stop = Math.min(right, place2(r.at + b));
     if (stop <= start2) continue;
     server += waveBar(from, start2);
     waited += waveBar(start2, stop);
     from = stop;
   }
-  server += waveBar(from, right, r.st === "unanswered");
-  place(box2.children[0], server);
-  place(box2.children[1], waited);
+  server += waveBar(from, right, r.st === "unanswered" || isPending(r));
+  let gaps = "";
+  let cuts = "";
+  for (const g of scale.gaps.slice(0, 40)) {
+    const at2 = (g.at + g.end) / 2 / scale.length * scaleWidth * rightMargin;
+    gaps += "M" + at2.toFixed(1) + " 0V24";
+    if (at2 > x && at2 < right) cuts += "M" + (at2 - 7).toFixed(1) + " 20L" + (at2 - 1).toFixed(1) + " 4M" + (at2 + 1).toFixed(1) + " 20L" + (at2 + 7).toFixed(1) + " 4";
+  }
+  setPath(box2.children[0], gaps);
+  setPath(box2.children[1], server);
+  setPath(box2.children[2], waited);
+  setPath(box2.children[3], cuts);
   const tone = toneOf(r) + (isPending(r) ? " going" : "") + (r.stream ? " open" : "") + (r.st === "unanswered" ? " endless" : "");
   if (box2.tone !== tone) {
     box2.tone = tone;
@@ -715,23 +1008,31 @@ function waveBar(from, to, endless = false) {
   if (endless) return "M" + to.toFixed(1) + " 8H" + from.toFixed(1) + "V16H" + to.toFixed(1);
   return to > from ? "M" + from.toFixed(1) + " 8H" + to.toFixed(1) + "V16H" + from.toFixed(1) + "Z" : "";
 }
-function place(path, d) {
+function setPath(path, d) {
   if (path.drawn === d) return;
   path.drawn = d;
   path.setAttribute("d", d);
 }
-function waveLabel(span) {
-  return fmtMs(Math.max(1, Math.round((span.to - span.from) / 1.04)));
+function drawRuler(el, scale, px, share = rightMargin) {
+  const ticks = scale.ticks(px * share);
+  const key = px + ticks.map((t) => t.x.toFixed(3) + t.text).join();
+  if (el.shown === key) return;
+  el.shown = key;
+  el.replaceChildren(...ticks.map((t) => {
+    const tick = h("span", { class: "tick" + (t.gap ? " gap" : ""), text: t.text });
+    tick.style.left = (t.x * share * 100).toFixed(2) + "%";
+    return tick;
+  }));
 }
 
 // page/cells.js
 function newCell(column, index) {
   const cell = h("div", { role: "gridcell", class: "cell c-" + column.key + (column.right ? " right" : ""), "aria-colindex": String(index + 1) });
   if (column.key === "wave") cell.append(newWave());
-  if (column.key === "method" || column.key === "what") {
-    cell.append(h("button", { class: "fold", type: "button", tabindex: "-1", "aria-hidden": "true" }), h("span", { class: "m" }), h("span", { class: "t" }), h("span", { class: "x" }));
+  if (column.key === "what") {
+    cell.append(h("button", { class: "fold", type: "button", tabindex: "-1", "aria-hidden": "true" }), h("span", { class: "srv" }), h("span", { class: "t" }), h("span", { class: "m" }), h("span", { class: "x" }));
   }
-  if (column.key === "target") cell.append(h("span", { class: "t" }), h("span", { class: "x" }));
+  if (column.key === "server") cell.append(h("span", { class: "srv", "aria-hidden": "true" }), h("span", {}));
   return cell;
 }
 function setCaptured(el, text) {
@@ -755,29 +1056,24 @@ function setLabel(el, text) {
   el.shownLabel = text;
   el.setAttribute("aria-label", text);
 }
-function fillCell(cell, key, item, before, compact2) {
+function fillCell(cell, key, item, before, shape) {
   const r = item.row;
   switch (key) {
     case "num":
-      return setOwn(cell, String(item.back ? r.rn || "" : r.n || ""));
+      return setOwn(cell, numberText(r, item.back ? r.rn : r.n));
     case "time":
       return setOwn(cell, timeText(item, before));
     case "glyph":
       return glyph(cell, item);
     case "server":
-      return setCaptured(cell, r.srv);
+      drawServer(cell.firstChild, r);
+      return setCaptured(cell.lastChild, r.sd ? r.sd.replace("stream", "") + " " + store.serverName(r) : r.srv);
     case "method":
-      drawFold(cell.firstChild, item);
-      return setCaptured(cell.children[1], methodText(r, compact2));
+      return setCaptured(cell, methodText(r, false));
     case "what":
-      drawFold(cell.firstChild, item);
-      setCaptured(cell.children[1], compact2 ? shortMethod(r) : methodText(r, true));
-      if (cell.hasTarget !== !!r.tg) cell.classList.toggle("has-target", cell.hasTarget = !!r.tg);
-      setCaptured(cell.children[2], r.tg);
-      return setCaptured(cell.children[3], compact2 && r.m ? "" : excerpt(item));
-    case "target":
-      setCaptured(cell.firstChild, r.tg);
-      return setCaptured(cell.children[1], excerpt(item));
+      return drawName(cell, item, shape);
+    case "args":
+      return setCaptured(cell, excerpt(item));
     case "id":
       return setCaptured(cell, String(r.id));
     case "status":
@@ -805,11 +1101,48 @@ function methodText(r, compact2) {
   if (!r.m) return kindText(r);
   return compact2 && r.m.startsWith("notifications/") ? r.m.slice("notifications/".length) : r.m;
 }
-function shortMethod(r) {
-  return r.tg && r.m === "tools/call" ? "" : methodText(r, true);
+function numberText(r, n) {
+  return n ? (store.letters ? captureLetter(r.ci) : "") + n : "";
+}
+function drawServer(el, r) {
+  if (el.shown === r.si) return;
+  el.shown = r.si;
+  el.className = "srv " + serverClass(r.si);
+  el.textContent = serverSign(r.si);
+}
+function drawName(cell, item, shape) {
+  const r = item.row;
+  const [fold2, server, name] = cell.children;
+  const rest = cell.lastChild;
+  const method = rest.previousSibling;
+  drawFold(fold2, item);
+  const several = !shape.server && (store.servers.size > 1 || r.sd !== "");
+  if (server.hidden === several) server.hidden = !several;
+  if (several) drawServer(server, r);
+  const byName = hasName(r);
+  setCaptured(name, byName ? r.tg : methodText(r, true));
+  setCaptured(method, byName ? shape.compact ? "" : r.m : r.tg);
+  setCaptured(rest, shape.args || shape.compact && r.m && !r.run ? "" : excerpt(item));
+  drawMeter(cell, item.back || item.frame && !r.run ? null : r.run || isPending(r) ? progressOf(r) : null);
+}
+function drawMeter(cell, p) {
+  const key = p ? p.text : "";
+  if (cell.meter === key) return;
+  cell.meter = key;
+  let el = cell.querySelector(".meter");
+  if (!p) {
+    el?.remove();
+    return;
+  }
+  if (!el) cell.insertBefore(el = h("span", { class: "meter" }, h("i", {})), cell.querySelector(".m"));
+  const known = p.share >= 0;
+  el.classList.toggle("unknown", !known);
+  el.firstChild.style.width = known ? (p.share * 100).toFixed(1) + "%" : "";
+  el.title = known ? Math.round(p.share * 100) + " %" : p.text;
 }
 function excerpt(item) {
   const r = item.row;
+  if (r.run) return "every " + fmtMs(r.every) + (r.x ? "  " + r.x : "");
   const text = r.st === "error" && r.msg && (item.back || !item.frame) ? r.msg : item.back ? "" : r.x;
   return text === r.tg ? "" : text;
 }
@@ -842,6 +1175,7 @@ function findings(cell, r) {
 function rowClass(item, selected, marked) {
   const r = item.row;
   let s = "row tone-" + (item.back && toneOf(r) === "ask" ? "answer" : toneOf(r)) + " d" + Math.min(item.depth, 6);
+  if (store.servers.size > 1) s += " edge " + serverClass(r.si);
   if (r.sd) s += " " + r.sd;
   if (isPending(r)) s += " going";
   if (selected) s += " selected";
@@ -849,7 +1183,7 @@ function rowClass(item, selected, marked) {
   return s;
 }
 function setTitle(el, r) {
-  setText(el, r.m && r.tg ? r.m + " " + r.tg : r.m || kindText(r));
+  setText(el, hasName(r) ? r.tg + "  " + r.m : r.m && r.tg ? r.m + " " + r.tg : r.m || kindText(r));
 }
 
 // page/media.js
@@ -947,18 +1281,18 @@ function oneSpan(el, text, kind) {
   el.append(span);
 }
 function longSpan(el, s) {
-  let at = (s.k ? longText : longRaw) / 2;
-  const head2 = h("span", { class: Object.hasOwn(spanClass, s.k || "") ? spanClass[s.k] : "" });
-  appendText(head2, s.t.slice(0, at));
-  const rest = () => "… " + (s.t.length - at).toLocaleString("en") + " more characters";
+  let at2 = (s.k ? longText : longRaw) / 2;
+  const head3 = h("span", { class: Object.hasOwn(spanClass, s.k || "") ? spanClass[s.k] : "" });
+  appendText(head3, s.t.slice(0, at2));
+  const rest = () => "… " + (s.t.length - at2).toLocaleString("en") + " more characters";
   const more = h("button", { type: "button", class: "more", text: rest(), on: { click: () => {
-    const next = Math.min(s.t.length, at + 2e4);
-    appendText(head2, s.t.slice(at, next));
-    at = next;
-    if (at >= s.t.length) more.remove();
+    const next = Math.min(s.t.length, at2 + 2e4);
+    appendText(head3, s.t.slice(at2, next));
+    at2 = next;
+    if (at2 >= s.t.length) more.remove();
     else more.textContent = rest();
   } } });
-  el.append(head2, more);
+  el.append(head3, more);
 }
 function linesView(lines, opts) {
   const box2 = h("div", { class: "lines" + (opts.tree ? " tree" : ""), role: "group", "aria-label": opts.label || "Payload" });
@@ -993,13 +1327,13 @@ function linesView(lines, opts) {
 }
 function foldEnds(lines) {
   const ends = new Int32Array(lines.length);
-  const open2 = [];
+  const open3 = [];
   for (let i = 0; i < lines.length; i++) {
     const depth = lines[i].d || 0;
-    while (open2.length && (lines[open2[open2.length - 1]].d || 0) >= depth) ends[open2.pop()] = i;
-    open2.push(i);
+    while (open3.length && (lines[open3[open3.length - 1]].d || 0) >= depth) ends[open3.pop()] = i;
+    open3.push(i);
   }
-  while (open2.length) ends[open2.pop()] = lines.length;
+  while (open3.length) ends[open3.pop()] = lines.length;
   return ends;
 }
 var openDepth = 3;
@@ -1152,20 +1486,20 @@ function payloadView(d, payload, title) {
   const place2 = h("div", { class: "place" });
   const modes = ["pretty", "tree", "raw"].filter((m) => m === "pretty" || m === "tree" && payload.form === "json" || m === "raw" && rawOf(d, payload));
   let mode = modes.includes(preference("mode", "pretty")) ? preference("mode", "pretty") : "pretty";
-  const draw = () => place2.replaceChildren(body(d, payload, mode));
+  const draw2 = () => place2.replaceChildren(body(d, payload, mode));
   const bar2 = h("div", { class: "bar" });
   if (title) bar2.append(h("h3", { text: title }));
   bar2.append(modeButtons(modes, () => mode, (m) => {
     mode = m;
     setPreference("mode", m);
-    draw();
+    draw2();
   }));
   bar2.append(wrapButton(box2), h("span", { class: "size", text: fmtSize(payload.len) }), h("span", { class: "grow" }), copyButton(d, payload));
   if (!exported && d.capture) bar2.append(h("a", { class: "button", href: payloadPath(d.capture, payload.n), download: "", text: "Download" }));
   box2.append(bar2);
   if (payload.wrong) box2.append(h("p", { class: "note warn" }, isolated(payload.wrong)));
   if (payload.cut) box2.append(h("p", { class: "note", text: "Only the beginning was recorded." }));
-  draw();
+  draw2();
   box2.append(place2);
   const left = (payload.left || 0) - inBlobs(payload);
   if (left > 0) box2.append(h("p", { class: "note", text: fmtSize(left) + " more not shown" + (exported ? "." : ": download the payload to see everything.") }));
@@ -1196,14 +1530,14 @@ function markFinding(line, finding2) {
 function modeButtons(modes, current, pick) {
   const group = h("div", { class: "segments", role: "group", "aria-label": "Format" });
   const names = { pretty: "Pretty", tree: "Tree", raw: "Raw" };
-  const refresh = () => [...group.children].forEach((b, i) => b.setAttribute("aria-pressed", String(modes[i] === current())));
+  const refresh2 = () => [...group.children].forEach((b, i) => b.setAttribute("aria-pressed", String(modes[i] === current())));
   for (const m of modes) {
     group.append(h("button", { type: "button", text: names[m], on: { click: () => {
       pick(m);
-      refresh();
+      refresh2();
     } } }));
   }
-  refresh();
+  refresh2();
   return group;
 }
 function wrapButton(box2) {
@@ -1227,8 +1561,8 @@ async function copyPayload(d, payload) {
   try {
     if (exported) return copyText(plainLines(payload.lines), "what is shown");
     const bytes = await apiPayload(d.capture, payload.n, copyLimit);
-    const whole = bytes.length < copyLimit;
-    await copyText(new TextDecoder().decode(bytes), fmtSize(bytes.length) + (whole ? "" : ", the beginning"));
+    const whole2 = bytes.length < copyLimit;
+    await copyText(new TextDecoder().decode(bytes), fmtSize(bytes.length) + (whole2 ? "" : ", the beginning"));
   } catch (e) {
     toast(e.message, "bad");
   }
@@ -1290,15 +1624,15 @@ async function showHex(d, e, place2) {
 }
 function hexRowsOf(bytes) {
   const rows = [];
-  for (let at = 0; at < bytes.length; at += 16) {
+  for (let at2 = 0; at2 < bytes.length; at2 += 16) {
     let digits2 = "";
     let text = "";
-    for (let i = at; i < Math.min(at + 16, bytes.length); i++) {
+    for (let i = at2; i < Math.min(at2 + 16, bytes.length); i++) {
       const b = bytes[i];
-      digits2 += (i === at ? "" : i % 16 === 8 ? "  " : " ") + b.toString(16).padStart(2, "0");
+      digits2 += (i === at2 ? "" : i % 16 === 8 ? "  " : " ") + b.toString(16).padStart(2, "0");
       text += b >= 32 && b < 127 ? String.fromCharCode(b) : ".";
     }
-    rows.push([at, digits2, text]);
+    rows.push([at2, digits2, text]);
   }
   return rows;
 }
@@ -1334,7 +1668,7 @@ function eventRow(e) {
 // page/tab-summary.js
 function tabSummary(d, go) {
   const box2 = h("div", { class: "summary" });
-  for (const words2 of d.summary?.words || []) box2.append(h("p", { class: "words" }, isolated(words2)));
+  for (const words3 of d.summary?.words || []) box2.append(h("p", { class: "words" }, isolated(words3)));
   for (const m of d.missing || []) box2.append(h("p", { class: "note warn" }, "Event " + m.n + " cannot be read again: ", isolated(m.why)));
   const facts = d.summary?.facts || [];
   if (facts.length) box2.append(factList(facts));
@@ -1385,19 +1719,19 @@ function picture(t) {
   const count = t.segments.length;
   const height = count * barHeight + 22;
   const label = "Waterfall: " + t.segments.slice(0, 20).map((s) => escapeLine(s.label) + " from " + fmtMs(s.fromMs) + " to " + fmtMs(s.toMs)).join("; ");
-  const pic = svg("svg", { class: "chart", viewBox: "0 0 1000 " + height, preserveAspectRatio: "none", role: "img", "aria-label": label });
-  pic.setAttribute("height", String(height));
-  for (let i = 0; i <= 4; i++) pic.append(svg("line", { class: "tick", x1: i * 250, x2: i * 250, y1: 0, y2: count * barHeight + 4 }));
+  const pic2 = svg("svg", { class: "chart", viewBox: "0 0 1000 " + height, preserveAspectRatio: "none", role: "img", "aria-label": label });
+  pic2.setAttribute("height", String(height));
+  for (let i = 0; i <= 4; i++) pic2.append(svg("line", { class: "tick", x1: i * 250, x2: i * 250, y1: 0, y2: count * barHeight + 4 }));
   t.segments.forEach((s, i) => {
     const x = s.fromMs / to * 1e3;
     const w = Math.max(2, (s.toMs - s.fromMs) / to * 1e3);
     const cls = Object.hasOwn(segmentClass, s.kind) ? segmentClass[s.kind] : "s-server";
-    pic.append(svg("rect", { class: cls + (s.open ? " going" : ""), x: Math.min(x, 998), y: i * barHeight + 4, width: w, height: barHeight - 8, rx: 2 }));
+    pic2.append(svg("rect", { class: cls + (s.open ? " going" : ""), x: Math.min(x, 998), y: i * barHeight + 4, width: w, height: barHeight - 8, rx: 2 }));
   });
-  for (const m of t.marks || []) pic.append(svg("line", { class: "mark", x1: m.ms / to * 1e3, x2: m.ms / to * 1e3, y1: 0, y2: count * barHeight + 4 }));
+  for (const m of t.marks || []) pic2.append(svg("line", { class: "mark", x1: m.ms / to * 1e3, x2: m.ms / to * 1e3, y1: 0, y2: count * barHeight + 4 }));
   const scale = h("div", { class: "scale", "aria-hidden": "true" });
   for (let i = 0; i <= 4; i++) scale.append(h("span", { text: fmtMs(to * i / 4) }));
-  return h("div", { class: "chartbox" }, pic, scale);
+  return h("div", { class: "chartbox" }, pic2, scale);
 }
 function table(t) {
   const out = h("table", { class: "wide" }, h("caption", { class: "vh", text: "Segments" }));
@@ -1704,8 +2038,8 @@ async function showDiff(a, b) {
   }
 }
 function heads(a, b) {
-  const head2 = (sign, r) => h("p", {}, h("span", { class: "g", text: sign + " " }), "#" + r.n + " ", isolated(r.sum || r.m));
-  return h("div", { class: "diffheads" }, head2("−", a), head2("+", b));
+  const head3 = (sign, r) => h("p", {}, h("span", { class: "g", text: sign + " " }), "#" + r.n + " ", isolated(r.sum || r.m));
+  return h("div", { class: "diffheads" }, head3("−", a), head3("+", b));
 }
 function part(title, list) {
   const box2 = h("section", {}, h("h3", { text: title }));
@@ -1737,7 +2071,7 @@ function change(c) {
 
 // page/dialog-export.js
 function showExport() {
-  const query = "?filter=" + encodeURIComponent(view.filter);
+  const query2 = "?filter=" + encodeURIComponent(view.filter);
   const what = view.filter ? h("p", {}, "What the filter ", isolated(view.filter, "code"), " shows:") : h("p", { text: "Everything in the list:" });
   const link2 = (href, title, text) => h("a", { class: "choice", href, download: "", on: { click: () => {
     d.close();
@@ -1745,10 +2079,97 @@ function showExport() {
   } } }, h("strong", { text: title }), h("span", { text }));
   const d = openDialog("Export", [
     what,
-    link2("/api/export.html" + query, "A page", "One HTML file, which every browser opens without network. Secrets are redacted again, so that it can be shared."),
-    link2("/api/save" + query, "The capture", "A file of events (.mcpcap.ndjson) for mcpwire and other programs. Secrets are redacted."),
+    link2("/api/export.html" + query2, "A page", "One HTML file, which every browser opens without network. Secrets are redacted again, so that it can be shared."),
+    link2("/api/save" + query2, "The capture", "A file of events (.mcpcap.ndjson) for mcpwire and other programs. Secrets are redacted."),
     h("p", { class: "hint", text: "To copy a single exchange, press y (the message) or Y (as a command, or as curl)." })
   ]);
+}
+
+// page/menu.js
+var open = null;
+function openMenu(label, at2, entries, again) {
+  closeMenu(false);
+  const before = document.activeElement;
+  const box2 = h("div", { class: "menu", role: "menu", "aria-label": label, tabindex: "-1" });
+  open = { box: box2, before };
+  const fill = (list) => {
+    const index = items(box2).indexOf(document.activeElement);
+    box2.replaceChildren(...list.map((e) => entry(e, () => {
+      const next = again?.(e);
+      if (next) fill(next);
+      else closeMenu(true);
+      e.run();
+      if (next) fill(again(e, true));
+    })));
+    if (index >= 0) items(box2)[index]?.focus();
+  };
+  fill(entries);
+  box2.addEventListener("keydown", menuKey);
+  box2.addEventListener("contextmenu", (e) => e.preventDefault());
+  document.body.append(box2);
+  place(box2, at2);
+  items(box2)[0]?.focus();
+  addEventListener("pointerdown", outside2, true);
+  addEventListener("blur", lost);
+  addEventListener("resize", lost);
+}
+function entry(e, run) {
+  if (e === "-") return h("div", { class: "menu-line", role: "separator" });
+  if (e.heading) return h("div", { class: "menu-heading", role: "presentation", text: e.heading });
+  const check2 = e.checked !== void 0;
+  const el = h("button", { type: "button", class: "menu-item" + (e.danger ? " bad" : ""), role: check2 ? "menuitemcheckbox" : "menuitem", "aria-checked": check2 ? String(e.checked) : null, tabindex: "-1", on: { click: run } });
+  if (check2) el.append(h("span", { class: "menu-check", "aria-hidden": "true", text: e.checked ? "✓" : "" }));
+  el.append(h("span", { class: "menu-label" }, e.label));
+  if (e.hint) el.append(h("kbd", { "aria-hidden": "true", text: e.hint }));
+  return el;
+}
+function items(box2) {
+  return [...box2.querySelectorAll(".menu-item")];
+}
+function place(box2, at2) {
+  const b = at2 instanceof Element ? at2.getBoundingClientRect() : { left: at2.x, bottom: at2.y, top: at2.y };
+  const size2 = box2.getBoundingClientRect();
+  const left = Math.max(4, Math.min(b.left, innerWidth - size2.width - 4));
+  const below2 = b.bottom + size2.height + 4 <= innerHeight;
+  const top = below2 ? b.bottom + 2 : Math.max(4, Math.min(b.top - size2.height - 2, innerHeight - size2.height - 4));
+  box2.style.left = left + "px";
+  box2.style.top = Math.max(4, top) + "px";
+}
+function menuKey(e) {
+  const list = items(open.box);
+  const i = list.indexOf(document.activeElement);
+  const to = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: list.length - 1 }[e.key];
+  e.stopPropagation();
+  if (e.key === "Escape" || e.key === "Tab") {
+    e.preventDefault();
+    closeMenu(true);
+  } else if (to !== void 0) {
+    e.preventDefault();
+    list[(to + list.length) % list.length]?.focus();
+  } else if (e.key.length === 1 && e.key !== " ") {
+    const start2 = e.key.toLowerCase();
+    const next = [...list.slice(i + 1), ...list.slice(0, i + 1)].find((el) => el.querySelector(".menu-label").textContent.toLowerCase().startsWith(start2));
+    next?.focus();
+  }
+}
+function outside2(e) {
+  if (open && !open.box.contains(e.target)) closeMenu(false);
+}
+function lost() {
+  closeMenu(false);
+}
+function closeMenu(focus) {
+  if (!open) return;
+  const { box: box2, before } = open;
+  open = null;
+  removeEventListener("pointerdown", outside2, true);
+  removeEventListener("blur", lost);
+  removeEventListener("resize", lost);
+  box2.remove();
+  if (focus && before?.isConnected) before.focus({ preventScroll: true });
+}
+function menuOpen() {
+  return open !== null;
 }
 
 // page/keys.js
@@ -1778,6 +2199,12 @@ var keyHelp = [
   ["c", "sessions: versions and capabilities"],
   ["s", "summary of tools"],
   ["l", "only rows with findings"],
+  ["F", "facets beside the list"],
+  ["u", "saved filters"],
+  ["C", "columns; in a heading, Shift and ← or → changes its width"],
+  [".", "menu of the row"],
+  ["S", "sequence of the session as a picture"],
+  ["O", "overview: calls over time, latencies, definitions, servers"],
   ["e", "export and save"],
   ["w", "restart the server"],
   ["?", "this help"]
@@ -1823,14 +2250,20 @@ var byKey = {
   o: "other",
   W: "wrap",
   J: "next",
-  K: "previous"
+  K: "previous",
+  F: "rail",
+  C: "columns",
+  ".": "menu",
+  u: "saved",
+  S: "sequence",
+  O: "overview"
 };
 var needsList = /* @__PURE__ */ new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);
 function listenKeys(actions2, inList) {
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || e.isComposing) return;
     const target = e.target instanceof Element ? e.target : document.body;
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog[open]") || menuOpen()) return;
     if (target.closest("input, textarea, select, audio")) return;
     if (e.key >= "1" && e.key <= "9") {
       if (actions2.tab(Number(e.key))) e.preventDefault();
@@ -1866,11 +2299,11 @@ function showHelp() {
   }
   const filters = h("dl", { class: "keys" });
   for (const [text, what] of filterHelp) filters.append(h("dt", {}, h("code", { text })), h("dd", { text: what }));
-  const signs = h("dl", { class: "keys signs" });
+  const signs2 = h("dl", { class: "keys signs" });
   for (const [sign, tone, what] of [["→", "ask", "request"], ["←", "answer", "response (frames)"], ["⇠", "asked", "request from the server"], ["•", "note", "notification, progress, log"], ["…", "wait", "pending, or a task"], ["?", "wait", "needs input"], ["!", "tool", "the tool failed"], ["✖", "bad", "error, or no response"], ["⊘", "quiet", "cancelled"], ["~", "quiet", "stderr"], ["▲", "warn", "stray output, not a message"], ["▒", "warn", "gap in the capture"]]) {
-    signs.append(h("dt", {}, h("span", { class: "g tone-" + tone, text: sign })), h("dd", { text: what }));
+    signs2.append(h("dt", {}, h("span", { class: "g tone-" + tone, text: sign })), h("dd", { text: what }));
   }
-  openDialog("Help", [h("div", { class: "columns" }, h("section", {}, h("h3", { text: "Keys" }), keys), h("section", {}, h("h3", { text: "Filter" }), filters, h("h3", { text: "Signs" }), signs))], { wide: true });
+  openDialog("Help", [h("div", { class: "columns" }, h("section", {}, h("h3", { text: "Keys" }), keys), h("section", {}, h("h3", { text: "Filter" }), filters, h("h3", { text: "Signs" }), signs2))], { wide: true });
 }
 
 // page/dialog-resend.js
@@ -1987,9 +2420,9 @@ function showResponse(x, sent) {
   const text = h("pre", { class: "code answer", tabindex: "0", "aria-label": "The response" });
   setText(text, sent.response || "", true);
   const close2 = h("button", { type: "button", class: "primary", text: sent.n ? "Show the row" : "Close", on: { click: () => x.dialog.close() } });
-  const head2 = sent.response ? "✓ Response received" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.";
+  const head3 = sent.response ? "✓ Response received" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.";
   const note = sent.note ? h("p", { class: "note warn" }, "▲ ", isolated(sent.note)) : "";
-  x.dialog.body.replaceChildren(h("p", { text: head2 }), note, text, h("div", { class: "actions" }, close2));
+  x.dialog.body.replaceChildren(h("p", { text: head3 }), note, text, h("div", { class: "actions" }, close2));
   text.hidden = !sent.response;
   close2.focus();
 }
@@ -2088,23 +2521,101 @@ function confirmRestart(capture, name) {
   });
 }
 
+// page/filterterms.js
+function quoted(s) {
+  return /^[\w.\-/]+$/.test(s) ? s : '"' + s.replace(/["\\]/g, "\\$&") + '"';
+}
+var whole = /* @__PURE__ */ new Set(["id", "dir", "kind", "status", "session", "side", "era", "finding"]);
+function term(field, value) {
+  return field + (whole.has(field) ? ":" : ":=") + quoted(value);
+}
+function splitTerms(text) {
+  return splitAlternatives(text).length > 1 ? null : split(text, /\s/);
+}
+function splitAlternatives(text) {
+  return split(text, /\|/);
+}
+function split(text, separator) {
+  const out = [];
+  let from = 0;
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (depth === 0 && separator.test(c)) {
+      out.push(text.slice(from, i));
+      from = i + 1;
+    } else if (c === '"' || c === "/" && (i === from || /[\s:=(-]/.test(text[i - 1]))) i = closing(text, i);
+    else if (c === "(") depth++;
+    else if (c === ")") depth = Math.max(0, depth - 1);
+  }
+  out.push(text.slice(from));
+  return out.map((t) => t.trim()).filter(Boolean);
+}
+function closing(text, i) {
+  const end = text[i];
+  for (i++; i < text.length && text[i] !== end; i++) if (text[i] === "\\") i++;
+  return i;
+}
+function valuesOf(text, field) {
+  const inside = /^\((.*)\)$/.exec(text)?.[1] ?? text;
+  const parts = inside.split(" | ");
+  const out = [];
+  for (const p of parts) {
+    const m = /^(\w+):=?(?:"((?:[^"\\]|\\.)*)"|([\w.\-/]+))$/.exec(p.trim());
+    if (!m || m[1] !== field) return null;
+    out.push(m[3] ?? m[2].replace(/\\(.)/g, "$1"));
+  }
+  return out;
+}
+function chosen(filter, field) {
+  const terms = splitTerms(filter) || [];
+  const only = /* @__PURE__ */ new Set();
+  const not = /* @__PURE__ */ new Set();
+  for (const t of terms) {
+    const negative = t.startsWith("-");
+    const values = valuesOf(negative ? t.slice(1) : t, field);
+    for (const v of values || []) (negative ? not : only).add(v);
+  }
+  return { only, not };
+}
+function toggleTerm(filter, field, value, exclude) {
+  let terms = splitTerms(filter);
+  if (!terms) terms = ["(" + filter + ")"];
+  const { only, not } = chosen(filter, field);
+  const rest = terms.filter((t) => valuesOf(t.startsWith("-") ? t.slice(1) : t, field) === null);
+  const had = (exclude ? not : only).has(value);
+  only.delete(value);
+  not.delete(value);
+  if (!had) (exclude ? not : only).add(value);
+  const list = [...only].map((v) => term(field, v));
+  if (list.length === 1) rest.push(list[0]);
+  else if (list.length) rest.push("(" + list.join(" | ") + ")");
+  for (const v of not) rest.push("-" + term(field, v));
+  return rest.join(" ");
+}
+function addTerm(filter, text) {
+  const terms = splitTerms(filter) || ["(" + filter + ")"];
+  if (!terms.includes(text)) terms.push(text);
+  return terms.join(" ");
+}
+
 // page/histogram.js
 var barCount = 24;
 function histogram(hist, stat) {
   const bars = mergeBuckets(hist || []);
   const highest = Math.max(1, ...bars.map((b) => b.count));
   const label = !bars.length ? "No known latencies" : "Latencies of " + plural(bars.reduce((n, b) => n + b.count, 0), "call") + ": half below " + fmtMs(stat.p50) + ", 95 % below " + fmtMs(stat.p95) + ", at most " + fmtMs(stat.max);
-  const pic = svg("svg", { class: "hist", viewBox: "0 0 120 28", role: "img", "aria-label": label });
-  pic.append(svg("line", { class: "tick", x1: 0, x2: 120, y1: 27.5, y2: 27.5 }));
+  const pic2 = svg("svg", { class: "hist", viewBox: "0 0 120 28", role: "img", "aria-label": label });
+  pic2.append(svg("line", { class: "tick", x1: 0, x2: 120, y1: 27.5, y2: 27.5 }));
   const width = 120 / Math.max(bars.length, 12);
   bars.forEach((b, i) => {
     if (!b.count) return;
     const height = Math.max(2, b.count / highest * 25);
     const bar2 = svg("rect", { class: b.upper > stat.p95 && stat.calls > 9 ? "tail" : "", x: i * width + 0.5, y: 27 - height, width: Math.max(1, width - 1), height });
     bar2.append(svg("title", {}, "up to " + fmtMs(b.upper) + ": " + b.count));
-    pic.append(bar2);
+    pic2.append(bar2);
   });
-  return pic;
+  return pic2;
 }
 function mergeBuckets(hist) {
   const list = hist.map(([upper, count]) => ({ upper, count }));
@@ -2165,24 +2676,24 @@ function drawTools(d, t) {
 function statTable(d, t, stats, caption, tools) {
   const columns = statColumns.filter((c) => (c.key !== "def" || tools) && (c.key !== "srv" || stats.some((s) => s.srv !== stats[0].srv)));
   const by = columns.find((c) => c.key === toolsView.sort && c.of) || columns.find((c) => c.key === "calls");
-  const sorted = [...stats].sort((a, b) => compare(by.of(a), by.of(b)) * (toolsView.down ? -1 : 1)).slice(0, 500);
-  const head2 = h("tr", {}, ...columns.map((c) => headCell(d, t, c, by, caption)));
+  const sorted2 = [...stats].sort((a, b) => compare(by.of(a), by.of(b)) * (toolsView.down ? -1 : 1)).slice(0, 500);
+  const head3 = h("tr", {}, ...columns.map((c) => headCell(d, t, c, by, caption)));
   const body2 = h("tbody", {});
-  for (const s of sorted) body2.append(h("tr", {}, ...columns.map((c) => statCell(d, c, s, tools))));
-  return h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Statistics of " + caption.toLowerCase() }, h("table", { class: "wide stats" }, h("caption", { class: "vh", text: caption }), h("thead", {}, head2), body2));
+  for (const s of sorted2) body2.append(h("tr", {}, ...columns.map((c) => statCell(d, c, s, tools))));
+  return h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Statistics of " + caption.toLowerCase() }, h("table", { class: "wide stats" }, h("caption", { class: "vh", text: caption }), h("thead", {}, head3), body2));
 }
 function compare(a, b) {
   return typeof a === "number" ? a - b : String(a).localeCompare(String(b));
 }
 function headCell(d, t, c, by, caption) {
-  const sorted = c.key === by.key;
-  const th = h("th", { scope: "col", class: c.number ? "right" : "", title: c.title, "aria-sort": sorted ? toolsView.down ? "descending" : "ascending" : null });
+  const sorted2 = c.key === by.key;
+  const th = h("th", { scope: "col", class: c.number ? "right" : "", title: c.title, "aria-sort": sorted2 ? toolsView.down ? "descending" : "ascending" : null });
   if (!c.of) {
     th.textContent = c.label;
     return th;
   }
-  th.append(h("button", { type: "button", "data-sort": caption + c.key, text: c.label + (sorted ? toolsView.down ? " ▾" : " ▴" : ""), on: { click: () => {
-    toolsView.down = sorted ? !toolsView.down : !!c.number;
+  th.append(h("button", { type: "button", "data-sort": caption + c.key, text: c.label + (sorted2 ? toolsView.down ? " ▾" : " ▴" : ""), on: { click: () => {
+    toolsView.down = sorted2 ? !toolsView.down : !!c.number;
     toolsView.sort = c.key;
     setPreference("toolsort", c.key);
     setPreference("tooldown", toolsView.down ? "1" : "0");
@@ -2193,7 +2704,7 @@ function headCell(d, t, c, by, caption) {
 function statCell(d, c, s, tools) {
   if (c.key === "hist") return h("td", {}, histogram(s.hist, s));
   if (c.key === "name") {
-    const field = (tools ? "tool:=" : "method:=") + quoted(s.name) + (s.srv ? " server:=" + quoted(s.srv) : "");
+    const field = term(tools ? "tool" : "method", s.name) + (s.srv ? " " + term("server", s.srv) : "");
     return h("th", { scope: "row" }, h("button", { type: "button", class: "link", on: { click: () => {
       d.close();
       toolsView.pick(field);
@@ -2203,9 +2714,6 @@ function statCell(d, c, s, tools) {
   const cell = h("td", { class: (c.number ? "right" : "") + (c.key === "failed" && text ? " bad" : "") });
   cell.append(c.number ? text : isolated(text));
   return cell;
-}
-function quoted(s) {
-  return /^[\w.\-/]+$/.test(s) ? s : '"' + s.replace(/["\\]/g, "\\$&") + '"';
 }
 
 // page/filterbox.js
@@ -2284,9 +2792,9 @@ function setError(error, text) {
   out.append(h("p", {}, "✖ " + error.message));
   if (error.at) {
     const chars = [...text];
-    const at = Math.min(error.at - 1, chars.length);
-    const from = Math.max(0, at - 40);
-    out.append(h("p", { class: "where", "aria-hidden": "true" }, (from ? "…" : "") + chars.slice(from, at).join(""), h("mark", { text: chars[at] ?? "␣" }), chars.slice(at + 1, at + 30).join("")));
+    const at2 = Math.min(error.at - 1, chars.length);
+    const from = Math.max(0, at2 - 40);
+    out.append(h("p", { class: "where", "aria-hidden": "true" }, (from ? "…" : "") + chars.slice(from, at2).join(""), h("mark", { text: chars[at2] ?? "␣" }), chars.slice(at2 + 1, at2 + 30).join("")));
   }
   announce("Invalid filter" + (error.at ? ", character " + error.at : "") + ": " + error.message);
 }
@@ -2306,8 +2814,44 @@ function itemOf(r, depth) {
   item.unfolded = item.kids && unfolded.has(r.q);
   return item;
 }
+var maxRuns = 5e3;
+var runs = /* @__PURE__ */ new Map();
+function runOf(rows, depth) {
+  const first = rows[0];
+  const last = rows[rows.length - 1];
+  let run = runs.get(first.q);
+  if (!run) {
+    if (runs.size > maxRuns) runs.clear();
+    runs.set(first.q, run = new Row(-first.q));
+  }
+  if (run.kids?.length === rows.length && run.last === last && run.shown === last.tg) return at(run, depth);
+  const from = first.tg.split("/")[0];
+  const every = rows.length > 1 ? (last.at - first.at) / (rows.length - 1) : 0;
+  run.update({ p: first.p, n: first.n, c: first.c, s: first.s, ci: first.ci, si: first.si, srv: first.srv, sd: first.sd, at: first.at, d: first.d, k: "progress", m: first.m, g: "•", tg: from + "…" + last.tg, x: last.x, era: first.era, rev: first.rev });
+  run.run = run.kids = rows;
+  run.last = last;
+  run.shown = last.tg;
+  run.every = every;
+  return at(run, depth);
+}
+function at(run, depth) {
+  run.depth = depth;
+  return run;
+}
+function withRuns(list, progress, add, addRun) {
+  for (let i = 0; i < list.length; ) {
+    const first = progress(list[i]);
+    let j = i + 1;
+    if (first) while (j < list.length && progress(list[j])?.p === first.p) j++;
+    if (j - i > 1 && first.p) addRun(list.slice(i, j));
+    else for (let k = i; k < j; k++) add(list[k]);
+    i = j;
+  }
+}
 function exchangeItems() {
-  const roots = view.findings ? store.roots.filter(hasFindings) : store.roots;
+  let roots = view.findings ? store.roots.filter(hasFindings) : store.roots;
+  if (view.zoom) roots = roots.filter(inZoom(now()));
+  roots = sorted(roots);
   if (!unfolded.size) return roots;
   const out = [];
   for (const r of roots) {
@@ -2315,6 +2859,10 @@ function exchangeItems() {
     else pushInside(out, r);
   }
   return out;
+}
+function inZoom(time) {
+  const { from, to } = view.zoom;
+  return (r) => r.at <= to && rowEnd(r, time) >= from;
 }
 var maxDepth = 32;
 function pushInside(out, root) {
@@ -2324,7 +2872,10 @@ function pushInside(out, root) {
     out.push(r);
     r.depth = depth;
     if (!r.kids || !unfolded.has(r.q) || depth >= maxDepth) continue;
-    for (let i = r.kids.length - 1; i >= 0; i--) stack.push([r.kids[i], depth + 1]);
+    const inside = [];
+    if (r.run) inside.push(...r.kids);
+    else withRuns(r.kids, (k) => k.k === "progress" ? k : null, (k) => inside.push(k), (list) => inside.push(runOf(list, depth + 1)));
+    for (let i = inside.length - 1; i >= 0; i--) stack.push([inside[i], depth + 1]);
   }
 }
 function itemAt(list, i) {
@@ -2337,10 +2888,11 @@ var framed = /* @__PURE__ */ new Map();
 function resetFrames() {
   frames = [];
   framed = /* @__PURE__ */ new Map();
+  runs.clear();
 }
 function frameOf(r, back) {
-  const at = back ? r.at + Math.max(0, r.la >= 0 ? r.la : r.l) : r.at;
-  return { row: r, depth: 0, kids: false, unfolded: false, at, frame: true, back };
+  const at2 = back ? r.at + Math.max(0, r.la >= 0 ? r.la : r.l) : r.at;
+  return { row: r, depth: 0, kids: false, unfolded: false, at: at2, frame: true, back };
 }
 function hasBack(r) {
   return r.rn > 0 || (r.k === "request" || r.k === "http") && r.l >= 0 && r.done && (r.st === "ok" || r.st === "error" || r.st === "iserror");
@@ -2366,7 +2918,16 @@ function frameItems(changed2) {
       frames = frames.filter((f) => store.rows.get(f.row.q) === f.row);
     }
   }
-  return view.findings ? frames.filter((f) => hasFindings(f.row)) : frames;
+  let list = view.findings ? frames.filter((f) => hasFindings(f.row)) : frames;
+  if (view.zoom) list = list.filter((f) => f.at >= view.zoom.from && f.at <= view.zoom.to);
+  const out = [];
+  withRuns(list, (f) => f.row.k === "progress" ? f.row : null, (f) => out.push(f), (run) => {
+    const r = runOf(run.map((f) => f.row), 0);
+    const open3 = unfolded.has(r.q);
+    out.push({ row: r, depth: 0, kids: true, unfolded: open3, at: r.at, frame: true, back: false });
+    if (open3) for (const f of run) out.push({ ...f, depth: 1 });
+  });
+  return out;
 }
 function noteFrames(r, add) {
   const have = framed.get(r.q) || 0;
@@ -2378,6 +2939,359 @@ function noteFrames(r, add) {
   } else if (have < 1) framed.set(r.q, 1);
 }
 
+// page/facets.js
+var groups = [
+  { field: "server", label: "Server" },
+  { field: "status", label: "Status" },
+  { field: "kind", label: "Kind" },
+  { field: "finding", label: "Finding" }
+];
+var words2 = {
+  status: { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP error" },
+  kind: { invalid: "not a message", response: "stray response", stdout: "stray stdout", http: "HTTP", sse: "SSE event", body: "HTTP body", eof: "end of input", translate: "translated" }
+};
+var tones = {
+  status: { ok: ["→", "answer"], error: ["✖", "bad"], iserror: ["!", "tool"], input_required: ["?", "wait"], task: ["…", "wait"], cancelled: ["⊘", "quiet"], pending: ["…", "wait"], unanswered: ["✖", "bad"], http: ["✖", "bad"] },
+  finding: { error: ["✖", "bad"], warning: ["▲", "warn"], info: ["ℹ", "quiet"] }
+};
+var rail = { apply: null, shown: "", key: "" };
+function initFacets(apply2) {
+  rail.apply = apply2;
+  on("facets", drawFacets);
+  on("filter", drawFacets);
+  drawFacets();
+}
+function railWanted(px) {
+  const p = preference("rail", "auto");
+  return p === "auto" ? px >= 1180 : p === "1";
+}
+function toggleRail() {
+  const hidden = byId("rail").hidden;
+  setPreference("rail", hidden ? "1" : "0");
+  announce(hidden ? "Facets are shown" : "Facets are hidden");
+}
+function drawFacets() {
+  const f = store.facets;
+  const key = JSON.stringify(f) + view.filter;
+  if (key === rail.key) return;
+  rail.key = key;
+  const focused = document.activeElement?.dataset?.facet;
+  const parts = [];
+  for (const g of groups) {
+    const values = f?.[g.field] || [];
+    const { only, not } = chosen(view.filter, g.field);
+    const known = new Set(values.map((v) => v.v));
+    const extra = [...only, ...not].filter((v) => !known.has(v)).map((v) => ({ v, n: 0 }));
+    if (values.length + extra.length === 0) continue;
+    const list = h("ul", {});
+    for (const v of [...values, ...extra].slice(0, 60)) list.append(facetLine(g, v, only.has(v.v), not.has(v.v)));
+    parts.push(h("section", { "aria-label": g.label }, h("h2", { text: g.label }), list));
+  }
+  if (!parts.length) parts.push(h("p", { class: "hint", text: "No rows yet." }));
+  byId("rail").replaceChildren(...parts);
+  if (focused) byId("rail").querySelector('[data-facet="' + CSS.escape(focused) + '"]')?.focus();
+}
+function facetLine(g, v, only, not) {
+  const text = words2[g.field]?.[v.v] || v.v;
+  const sign = g.field === "server" ? serverMark(v.i || 0) : tones[g.field]?.[v.v] ? h("span", { class: "g tone-" + tones[g.field][v.v][1], "aria-hidden": "true", text: tones[g.field][v.v][0] }) : null;
+  const change2 = (exclude) => rail.apply(toggleTerm(view.filter, g.field, v.v, exclude));
+  const toggle = h(
+    "button",
+    { type: "button", class: "facet", "aria-pressed": String(only), "data-facet": g.field + ":" + v.v, title: "Show only these; again: show others too", on: { click: (e) => change2(e.altKey || e.shiftKey) } },
+    sign,
+    isolated(text, "facet-name"),
+    h("span", { class: "facet-count", text: fmtCount(v.n) }),
+    h("span", { class: "vh", text: " " + plural(v.n, "row").split(" ")[1] })
+  );
+  const hide = h("button", { type: "button", class: "facet-not", "aria-pressed": String(not), "data-facet": "-" + g.field + ":" + v.v, "aria-label": "Hide " + text, title: "Hide these", text: "−", on: { click: () => change2(true) } });
+  return h("li", { class: not ? "excluded" : "" }, toggle, hide);
+}
+
+// page/head.js
+var head2 = { root: null, changed: null };
+function initHead(root, changed2) {
+  head2.root = root;
+  head2.changed = changed2;
+  root.addEventListener("contextmenu", (e) => {
+    e.preventDefault();
+    showColumns({ x: e.clientX, y: e.clientY });
+  });
+}
+function headCell2(c, i) {
+  const sort = view.sort?.key === c.key ? view.sort.down ? "descending" : "ascending" : null;
+  const cell = h("div", { role: "columnheader", class: "cell c-" + c.key + (c.right ? " right" : ""), "aria-colindex": String(i + 1), title: c.title, "aria-sort": sort });
+  const label = h("span", { text: c.label || "Kind", class: c.label ? "" : "vh" });
+  if (!c.by) cell.append(label);
+  else {
+    const sign = sort ? view.sort.down ? " ▾" : " ▴" : "";
+    cell.append(h("button", { type: "button", class: "sort", "data-column": c.key, on: { click: () => sortBy(c), keydown: (e) => headKey(e, c, cell) } }, label, h("span", { "aria-hidden": "true", text: sign })));
+  }
+  if (c.label) cell.append(grip(c, cell));
+  return cell;
+}
+function sortBy(c) {
+  setSort(c.key);
+  head2.changed();
+  head2.root.querySelector('[data-column="' + c.key + '"]')?.focus();
+}
+function headKey(e, c, cell) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
+  if (!by || !e.shiftKey) return;
+  e.preventDefault();
+  e.stopPropagation();
+  const em = parseFloat(getComputedStyle(cell).fontSize);
+  setWidth(c.key, cell.getBoundingClientRect().width / em + by);
+  head2.changed();
+  head2.root.querySelector('[data-column="' + c.key + '"]')?.focus();
+}
+function grip(c, cell) {
+  const el = h("span", { class: "grip", "aria-hidden": "true" });
+  let from = null;
+  el.addEventListener("pointerdown", (e) => {
+    e.preventDefault();
+    e.stopPropagation();
+    el.setPointerCapture(e.pointerId);
+    from = { x: e.clientX, width: cell.getBoundingClientRect().width, em: parseFloat(getComputedStyle(head2.root).fontSize) };
+  });
+  el.addEventListener("pointermove", (e) => {
+    if (!from) return;
+    setWidth(c.key, (from.width + e.clientX - from.x) / from.em);
+    head2.changed(true);
+  });
+  const end = () => {
+    if (from) head2.changed();
+    from = null;
+  };
+  el.addEventListener("pointerup", end);
+  el.addEventListener("lostpointercapture", end);
+  el.addEventListener("click", (e) => e.stopPropagation());
+  el.addEventListener("dblclick", (e) => {
+    e.stopPropagation();
+    view.widths.delete(c.key);
+    head2.changed();
+  });
+  return el;
+}
+function showColumns(at2) {
+  const entries = () => {
+    const px = head2.root.clientWidth;
+    const em = parseFloat(getComputedStyle(head2.root).fontSize);
+    const list = columnList.filter((c) => !c.fixed).map((c) => ({ label: c.name || c.label, checked: isShown(c, px, em), run: () => {
+      setShown(c.key, !isShown(c, px, em));
+      head2.changed();
+    } }));
+    return [{ heading: "Columns" }, ...list, "-", { label: "As at first", run: () => {
+      resetColumns();
+      head2.changed();
+    } }];
+  };
+  openMenu("Columns", at2, entries(), entries);
+}
+
+// page/icons.js
+var iconPaths = {
+  pause: "M5 3v10M11 3v10",
+  play: "M5 3l8 5-8 5z",
+  follow: "M8 2v9M4 7.5L8 11.5l4-4M3 14h10",
+  findings: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
+  frames: "M2.5 5h9M9 2.5L11.5 5 9 7.5M13.5 11h-9M7 8.5L4.5 11 7 13.5",
+  tools: "M2.5 13.5h11M4 11V7.5M8 11V3M12 11V5.5",
+  sessions: "M2.5 3.5h11v9h-11zM5 10c0-2 3-2 3 0M10 6.5h2M10 9h2M6.5 6.2v.3",
+  export: "M8 10V2M5 5l3-3 3 3M3 9.5v4h10v-4",
+  help: "M5.5 6c0-3.5 5-3.5 5-.3C10.500 8 8 7.800 8 10M8 12.5v.4",
+  theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
+  rail: "M2.5 3h11M4.500 8h7M6.500 13h3",
+  columns: "M2.500 3h11v10h-11zM6.200 3v10M9.800 3v10",
+  sequence: "M3.500 2v12M12.500 2v12M3.500 5.500h8M9.500 3.500l2 2-2 2M12.500 10.500h-8M6.500 8.500l-2 2 2 2",
+  overview: "M2 13.500h12M2.500 10l3-4 3 2.500 4.500-6",
+  star: "M8 2l1.800 3.900 4.200.5-3.100 2.900.8 4.200L8 11.400l-3.700 2.100.8-4.200L2 6.400l4.200-.5z",
+  close: "M4 4l8 8M12 4l-8 8",
+  copy: "M5.500 5.500h7v8h-7zM3.500 10.500v-8h7",
+  shell: "M2.500 4l4 4-4 4M8 12.500h5.500",
+  resend: "M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3",
+  edit: "M3 13l.7-3L11 2.700l2.300 2.300L6 12.300z",
+  mark: "M4 2.500h8v11l-4-3-4 3z",
+  back: "M10 3L5 8l5 5",
+  clear: "M5 5l6 6M11 5l-6 6"
+};
+function putIcons(root) {
+  for (const el of root.querySelectorAll("[data-icon]")) setIcon(el, el.dataset.icon);
+}
+function setIcon(el, name) {
+  if (el.iconName === name) return;
+  el.iconName = name;
+  el.querySelector(":scope > svg")?.remove();
+  const filled = name === "play" ? "icon filled" : "icon";
+  const pic2 = svg("svg", { class: filled, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" }, svg("path", { d: iconPaths[name] || "" }));
+  if (name === "theme") pic2.append(svg("path", { class: "fill", d: "M8 2a6 6 0 0 0 0 12z" }));
+  el.prepend(pic2);
+}
+
+// page/picture.js
+var pic = { go: null, body: null, of: null, bar: null, request: null, timer: 0, text: "", key: "", last: 0 };
+function initPicture(go) {
+  pic.go = go;
+  pic.body = h("div", { class: "picture-body", tabindex: "0", role: "region", "aria-label": "What the picture shows" });
+  pic.of = h("select", { id: "picture-of", on: { change: () => showPicture("sequence", ...pic.of.value.split("/")) } });
+  const button = (name, label, run) => {
+    const b = h("button", { type: "button", class: "icon", "aria-label": label, title: label, on: { click: run } });
+    setIcon(b, name);
+    return b;
+  };
+  pic.kinds = ["sequence", "overview"].map((k) => h("button", { type: "button", "data-kind": k, text: k === "sequence" ? "Sequence" : "Overview", on: { click: () => showPicture(k, ...view.of.split("/")) } }));
+  pic.mermaid = h("button", { type: "button", text: "Copy Mermaid", on: { click: copyMermaid } });
+  pic.bar = h(
+    "header",
+    { class: "picture-bar" },
+    h("div", { class: "segments", role: "group", "aria-label": "Picture" }, ...pic.kinds),
+    pic.ofLabel = h("label", { class: "picture-of" }, h("span", { text: "Of" }), pic.of),
+    h("span", { class: "grow" }),
+    pic.mermaid,
+    h("button", { type: "button", text: "Save SVG", on: { click: save } }),
+    button("close", "Close the picture", closePicture)
+  );
+  pic.bar.lastChild.title = "Close the picture (Esc)";
+  byId("picture").append(pic.bar, pic.body);
+  pic.body.addEventListener("click", clicked);
+  pic.body.addEventListener("keydown", (e) => (e.key === "Enter" || e.key === " ") && clicked(e));
+  on("drawn", refresh);
+  on("sessions", drawScopes);
+  new ResizeObserver(() => view.picture && refresh()).observe(pic.body);
+  drawPicture();
+}
+function showPicture(kind, capture, session) {
+  view.picture = kind;
+  view.of = capture ? scopeOf(capture, session) : "";
+  writeHash();
+  drawPicture();
+  announce(kind === "sequence" ? "Sequence" : "Overview");
+  pic.body.focus({ preventScroll: true });
+}
+function scopeOf(capture, session) {
+  const bridge = store.sessions.some((s) => s.capture === capture && s.side);
+  return bridge || session === void 0 || session === "" ? capture : capture + "/" + session;
+}
+function closePicture() {
+  view.picture = "";
+  writeHash();
+  drawPicture();
+  byId("grid").querySelector('.row[tabindex="0"]')?.focus();
+}
+function drawPicture() {
+  const open3 = !!view.picture;
+  byId("picture").hidden = !open3;
+  byId("main").classList.toggle("pictured", open3);
+  emit("buttons");
+  if (!open3) return;
+  for (const b of pic.kinds) b.setAttribute("aria-pressed", String(b.dataset.kind === view.picture));
+  pic.ofLabel.hidden = pic.mermaid.hidden = view.picture !== "sequence";
+  pic.key = "";
+  drawScopes();
+  read();
+}
+function drawScopes() {
+  if (!view.picture) return;
+  const scopes = /* @__PURE__ */ new Map([["", "Everything"]]);
+  for (const s of store.sessions) {
+    const of = scopeOf(s.capture, s.session || 0);
+    const many = store.sessions.filter((x) => x.capture === s.capture).length > 1;
+    scopes.set(of, (s.name || s.capture) + (of === s.capture ? " (bridge)" : many ? ", session " + (s.session || 0) : "") + ", " + new Date(s.first).toLocaleTimeString());
+  }
+  if (view.of && !scopes.has(view.of)) scopes.set(view.of, view.of);
+  const key = JSON.stringify([...scopes]) + view.of;
+  if (pic.scopes === key) return;
+  pic.scopes = key;
+  pic.of.replaceChildren(...[...scopes].slice(-300).map(([value, text]) => h("option", { value, text })));
+  pic.of.value = view.of;
+}
+function refresh() {
+  if (!view.picture || pic.timer) return;
+  pic.timer = setTimeout(() => {
+    pic.timer = 0;
+    if (view.picture) read();
+  }, Math.max(0, pic.last + 1200 - performance.now()));
+}
+function query(as) {
+  const p = new URLSearchParams({ width: String(Math.max(320, Math.round(pic.body.clientWidth - 24))) });
+  if (view.picture === "sequence" && view.of) p.set("of", view.of);
+  if (view.filter) p.set("filter", view.filter);
+  if (as) p.set("as", as);
+  return "/api/picture/" + view.picture + "?" + p;
+}
+async function read() {
+  pic.last = performance.now();
+  pic.request?.abort();
+  const control = pic.request = new AbortController();
+  try {
+    const text = exported ? exportedPicture() : await apiText(query(""), control.signal);
+    if (text === pic.text && pic.key === view.picture) return;
+    pic.text = text;
+    pic.key = view.picture;
+    insert2(text);
+  } catch (e) {
+    if (e.name !== "AbortError") pic.body.replaceChildren(h("p", { class: "note bad", text: e.message }));
+  }
+}
+function exportedPicture() {
+  const p = exported.pictures || {};
+  const text = view.picture === "overview" ? p.overview : (p.sequences || {})[view.of];
+  if (!text) throw new Error("This page was exported without this picture.");
+  return text;
+}
+var elements = /* @__PURE__ */ new Set(["svg", "g", "path", "rect", "line", "circle", "text", "tspan", "title", "desc"]);
+var attributes = /* @__PURE__ */ new Set(["class", "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "cx", "cy", "r", "rx", "width", "height", "viewBox", "transform", "text-anchor", "role", "aria-label", "aria-labelledby", "id", "data-capture", "data-n", "tabindex", "textLength", "lengthAdjust"]);
+var styleSheet = /<s(?:tyle)>[^]*?<\/s(?:tyle)>/;
+function insert2(text) {
+  const doc = new DOMParser().parseFromString(text.replace(styleSheet, ""), "image/svg+xml");
+  const [x, y] = [pic.body.scrollLeft, pic.body.scrollTop];
+  const same = pic.body.firstElementChild?.dataset?.kind === view.picture;
+  const el = copy(doc.documentElement);
+  if (!el) {
+    pic.body.replaceChildren(h("p", { class: "note bad", text: "The picture is damaged." }));
+    return;
+  }
+  el.dataset.kind = view.picture;
+  pic.body.replaceChildren(el);
+  if (same) pic.body.scrollTo(x, y);
+}
+function copy(from) {
+  if (!elements.has(from.localName)) return null;
+  const el = document.createElementNS("http://www.w3.org/2000/svg", from.localName);
+  for (const a of from.attributes) if (attributes.has(a.name)) el.setAttribute(a.name, a.value);
+  for (const node of from.childNodes) {
+    if (node.nodeType === Node.TEXT_NODE) el.append(node.data);
+    else if (node.nodeType === Node.ELEMENT_NODE) {
+      const inside = copy(node);
+      if (inside) el.append(inside);
+    }
+  }
+  return el;
+}
+function clicked(e) {
+  const el = e.target.closest("[data-n]");
+  if (!el) return;
+  e.preventDefault();
+  closePicture();
+  pic.go(el.dataset.capture, Number(el.dataset.n));
+}
+function save() {
+  if (!pic.text) return;
+  const url = URL.createObjectURL(new Blob([pic.text], { type: "image/svg+xml" }));
+  const a = h("a", { href: url, download: "mcpwire-" + view.picture + ".svg" });
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+  toast("The browser saves the picture.");
+}
+async function copyMermaid() {
+  try {
+    const text = exported ? (exported.pictures?.mermaid || {})[view.of] : await apiText(query("mermaid"));
+    if (text) await copyText(text, "as Mermaid, for issues and documents");
+    else toast("This page was exported without it.");
+  } catch (e) {
+    toast(e.message, "bad");
+  }
+}
+
 // page/localfilter.js
 var fieldOf = {
   tool: (r) => r.m === "tools/call" ? r.tg : "",
@@ -2387,7 +3301,7 @@ var fieldOf = {
   dir: (r) => r.d,
   kind: (r) => r.k,
   status: (r) => r.st,
-  server: (r) => r.srv,
+  server: (r) => store.serverName(r),
   session: (r) => String(r.s),
   side: (r) => r.sd,
   era: (r) => r.era,
@@ -2395,35 +3309,46 @@ var fieldOf = {
   task: (r) => r.task
 };
 function localFilter(text) {
-  const terms = [...text.matchAll(/(-?)(?:(\w+)(:|>=|<=|>|<))?(?:"([^"]*)"|(\S+))/g)].map(term);
-  return (root) => terms.every((t) => {
-    for (const r of allOf(root)) if (t.match(r)) return !t.not;
-    return t.not;
-  });
+  const any = splitAlternatives(text).map((part2) => splitTerms(part2).map(parseTerm));
+  return (root) => any.length === 0 || any.some((all) => all.every((match2) => match2(root)));
 }
-function term([, not, field, op, inQuotes, word]) {
-  const value = (inQuotes ?? word ?? "").toLowerCase();
-  return { not: !!not, match: matcher(field, op, value) };
+function parseTerm(text) {
+  if (text.length > 1 && text.startsWith("-")) {
+    const match3 = parseTerm(text.slice(1));
+    return (root) => !match3(root);
+  }
+  const group = /^\((.*)\)$/.exec(text);
+  if (group) return localFilter(group[1]);
+  const [, field, op, inQuotes, word] = /^(?:(\w+)(:=|:|>=|<=|>|<))?(?:"((?:[^"\\]|\\.)*)"|([^]*))$/.exec(text) || [];
+  const value = (inQuotes?.replace(/\\(.)/g, "$1") ?? word ?? "").toLowerCase();
+  const match2 = matcher(field, op, value);
+  return (root) => {
+    for (const r of allOf(root)) if (match2(r)) return true;
+    return false;
+  };
 }
 function matcher(field, op, value) {
-  if (field === "finding") return (r) => r.findings !== null && (!["error", "warning"].includes(value) || r.findings[value === "error" ? 0 : 1] > 0);
-  if (op && op !== ":") return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
-  if (field && Object.hasOwn(fieldOf, field)) return (r) => like(fieldOf[field](r).toLowerCase(), value);
-  const words2 = field ? field + op + value : value;
-  return (r) => (r.m + " " + r.tg + " " + r.x + " " + r.sum + " " + r.srv + " " + r.msg).toLowerCase().includes(words2);
+  if (field === "finding") {
+    const i = ["error", "warning", "info"].indexOf(value);
+    return (r) => r.findings !== null && (i < 0 || r.findings[i] > 0);
+  }
+  if (op && !op.startsWith(":")) return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
+  if (field && Object.hasOwn(fieldOf, field)) return (r) => like(fieldOf[field](r).toLowerCase(), value, op === ":=" || whole.has(field));
+  const words3 = field ? field + op + value : value;
+  return (r) => (r.m + " " + r.tg + " " + r.x + " " + r.sum + " " + r.srv + " " + r.msg).toLowerCase().includes(words3);
 }
-function like(text, pattern) {
+function like(text, pattern, exact) {
   const parts = pattern.split("*");
-  if (parts.length === 1) return text === pattern;
+  if (parts.length === 1) return exact ? text === pattern : text.includes(pattern);
   if (!text.startsWith(parts[0])) return false;
-  let at = parts[0].length;
+  let at2 = parts[0].length;
   for (const p of parts.slice(1, -1)) {
-    const i = text.indexOf(p, at);
+    const i = text.indexOf(p, at2);
     if (i < 0) return false;
-    at = i + p.length;
+    at2 = i + p.length;
   }
   const last = parts[parts.length - 1];
-  return text.length - last.length >= at && text.endsWith(last);
+  return text.length - last.length >= at2 && text.endsWith(last);
 }
 var unitSizes = { ms: 1, s: 1e3, m: 6e4, us: 1e-3, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, "": 1 };
 function amount(s) {
@@ -2455,6 +3380,13 @@ function initSplit(changed2) {
       changed2(how);
     }
     apply2(share());
+    const rail2 = byId("rail");
+    const wanted = railWanted(how === "beside" ? width * share() / 100 : width);
+    if (rail2.hidden === wanted) {
+      rail2.hidden = !wanted;
+      emit("buttons");
+      changed2(how);
+    }
   };
   const share = () => Math.min(80, Math.max(20, Number(preference("split", "52")) || 52));
   const apply2 = (percent) => {
@@ -2506,13 +3438,13 @@ function connect(filter) {
   link.id = "";
   link.retry = 0;
   link.clear = true;
-  open();
+  open2();
 }
 function reconnect() {
   link.retry = 0;
-  open();
+  open2();
 }
-function open() {
+function open2() {
   clearTimeout(link.timer);
   if (link.source) link.source.close();
   const p = new URLSearchParams();
@@ -2531,6 +3463,7 @@ function open() {
   on2("sources", (list) => emit("sources", store.sources = list));
   on2("sessions", sessions);
   on2("total", (n) => store.total = n);
+  on2("facets", (f) => emit("facets", store.facets = f));
   on2("searching", (s) => emit("searching", s));
   on2("synced", () => {
     store.synced = true;
@@ -2559,7 +3492,7 @@ function hello(m) {
 async function failed(source) {
   source.close();
   const wait = Math.min(15e3, 500 * 2 ** link.retry++);
-  link.timer = setTimeout(open, wait);
+  link.timer = setTimeout(open2, wait);
   emit("offline", { wait, message: "" });
   try {
     await apiGet("/api/filter?text=");
@@ -2588,6 +3521,7 @@ function drawStatus(shown) {
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
   const total = Math.max(store.total + (exported ? store.roots.length : 0), shown);
   add(plural(shown, view.frames ? "frame" : "row") + (view.frames || shown === total ? "" : " of " + fmtCount(total)));
+  drawCount(shown, total);
   const pending = countPending();
   if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
@@ -2599,6 +3533,12 @@ function drawStatus(shown) {
   const el = byId("status");
   el.replaceChildren(...parts);
 }
+function drawCount(shown, total) {
+  const el = byId("filter-count");
+  el.hidden = !(view.filter || view.findings || view.zoom) || view.frames;
+  const text = fmtCount(shown) + " of " + fmtCount(total);
+  if (!el.hidden && el.textContent !== text) el.textContent = text;
+}
 var pendingRows = /* @__PURE__ */ new Set();
 function trackPending(changed2) {
   for (const r of changed2) if (isPending(r)) pendingRows.add(r);
@@ -2608,14 +3548,14 @@ function countPending() {
   return pendingRows.size;
 }
 function readingShare() {
-  let read = 0;
+  let read2 = 0;
   let size2 = 0;
   for (const s of store.sources) {
     if (s.err || s.state === "live") continue;
-    read += Math.min(s.read || 0, s.size || 0);
+    read2 += Math.min(s.read || 0, s.size || 0);
     size2 += s.size || 0;
   }
-  return size2 > 0 ? read / size2 : 1;
+  return size2 > 0 ? read2 / size2 : 1;
 }
 function drawProgress() {
   const el = byId("progress");
@@ -2653,7 +3593,7 @@ function showOffline(o) {
 }
 function drawEmpty(shown, clearFilter2) {
   const el = byId("empty");
-  const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings ? "filtered" : "none";
+  const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings || view.zoom ? "filtered" : "none";
   if (el.dataset.state === state && state !== "filtered") return;
   el.dataset.state = state;
   el.hidden = !state;
@@ -2667,7 +3607,7 @@ function skeleton() {
   return box2;
 }
 function nothingFound(clearFilter2) {
-  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: "No row has a finding." });
+  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: view.zoom ? "No row is in the chosen time." : "No row has a finding." });
   return [h("h2", { text: bar.searching ? "Searching…" : "Nothing to show" }), what, h("button", { type: "button", text: view.filter ? "Clear the filter" : "Show all rows", on: { click: clearFilter2 } })];
 }
 function nothingYet() {
@@ -2726,10 +3666,12 @@ var page = {
   // when, on the clock of performance
 };
 var loadingPause = 150;
+var sortedPause = 400;
 function scheduleRedraw() {
   if (page.scheduled) return;
   page.scheduled = true;
-  const wait = store.synced ? 0 : page.drawn + loadingPause - performance.now();
+  const pause = !store.synced ? loadingPause : view.sort ? sortedPause : 0;
+  const wait = pause ? page.drawn + pause - performance.now() : 0;
   if (wait > 20) setTimeout(() => nextPaint(redrawChanged), wait);
   else nextPaint(redrawChanged);
 }
@@ -2747,7 +3689,7 @@ function rowsChanged(changed2) {
   else for (const r of changed2) page.changed.add(r);
   if (page.wanted) selectWanted(changed2);
   if (page.scheduled) return;
-  if (store.synced) redrawChanged();
+  if (store.synced && !view.sort) redrawChanged();
   else scheduleRedraw();
 }
 function countNew(changed2) {
@@ -2782,16 +3724,17 @@ function redraw(changed2) {
   let list = view.frames ? frameItems(changed2) : exchangeItems();
   if (exported && view.filter) list = filterLocally(list);
   page.list = list;
-  if (page.row && store.rows.get(page.row.q) !== page.row) page.row = store.rows.get(page.row.q) || page.row;
+  if (page.row && !page.row.run && store.rows.get(page.row.q) !== page.row) page.row = store.rows.get(page.row.q) || page.row;
   page.grid.show(list, indexOfRow());
   page.shown = view.frames ? list.length : list.reduce((n, r) => n + (r.p ? 0 : 1), 0);
   drawStatus(page.shown);
+  emit("drawn");
   drawEmpty(list.length, clearFilter);
   if (page.filtered && store.synced) {
     page.filtered = false;
     announce(view.filter ? plural(page.shown, "row") + " match" : "All " + plural(page.shown, "row"));
   }
-  if (view.open && page.row && changed2?.has(page.row)) showRow(page.row);
+  if (view.open && page.row && changed2?.has(realRow(page.row))) showRow(realRow(page.row));
 }
 function filterLocally(list) {
   const match2 = localFilter(view.filter);
@@ -2817,25 +3760,33 @@ function resetList() {
   page.grid.following = view.follow;
   scheduleRedraw();
 }
-function select(r, back, open2) {
-  if (view.follow && open2 && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
+function select(r, back, open3) {
+  if (view.follow && open3 && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
   page.row = r;
   page.back = !!back;
-  view.row = rowRef(r);
-  if (open2) view.open = true;
+  view.row = rowRef(realRow(r));
+  if (open3) view.open = true;
   writeHash();
   page.grid.show(page.list, indexOfRow());
   page.arrange();
-  if (view.open) showRow(r);
-  if (open2 && !view.follow) page.grid.reveal(indexOfRow());
+  if (view.open) showRow(realRow(r));
+  if (open3 && !view.follow) page.grid.reveal(indexOfRow());
 }
 function showInList(r) {
   for (let p = store.rows.get(r.p); p; p = store.rows.get(p.p)) unfolded.add(p.q);
+  unfoldRun(r);
   redraw(/* @__PURE__ */ new Set());
   const i = indexOfRow();
   if (i < 0) return;
   setFollow(i === page.list.length - 1 && view.follow);
   page.grid.reveal(i);
+}
+function unfoldRun(r) {
+  if (r.k !== "progress" || !r.p) return;
+  const kids = store.rows.get(r.p)?.kids || [];
+  let i = kids.indexOf(r);
+  while (i > 0 && kids[i - 1].k === "progress") i--;
+  if (i >= 0) unfolded.add(-kids[i].q);
 }
 function goTo(q) {
   const r = store.rows.get(q);
@@ -2852,12 +3803,35 @@ function focusList() {
 function applyFilter(text) {
   view.filter = text;
   writeHash();
+  emit("filter");
   page.filtered = true;
   if (exported) redraw(/* @__PURE__ */ new Set());
   else connect(text);
 }
+function applyFilterText(text) {
+  setFilterText(text);
+  if (text !== view.filter) applyFilter(text);
+}
+function columnsChanged(moving) {
+  writeHash();
+  if (moving) {
+    page.grid.measure();
+    return;
+  }
+  if (view.sort && view.follow) setFollow(false);
+  page.grid.columnsChanged();
+  redraw(/* @__PURE__ */ new Set());
+}
+function setZoom(zoom) {
+  view.zoom = zoom;
+  writeHash();
+  if (zoom && view.follow) setFollow(false);
+  redraw(/* @__PURE__ */ new Set());
+  emit("zoom");
+}
 function clearFilter() {
   if (view.findings) toggleFindings();
+  if (view.zoom) setZoom(null);
   setFilterText("");
   if (view.filter) applyFilter("");
   focusFilter();
@@ -2916,6 +3890,82 @@ function toggleFindings() {
   announce(view.findings ? "Only rows with findings: " + page.list.length : "All rows");
 }
 
+// page/rowmenu.js
+function showRowMenu(at2) {
+  const r = page.row;
+  if (!r) return;
+  const entries = [{ label: "Open", hint: "Enter", run: actions.open }];
+  if (r.kids?.length) entries.push({ label: "Show or hide what is inside", hint: "Space", run: actions.toggle });
+  if (r.o.length) entries.push({ label: "Go to the other side of the bridge", hint: "o", run: actions.other });
+  entries.push({ label: "Sequence of this session", hint: "S", run: () => showPicture("sequence", r.c, r.s) });
+  entries.push("-", { heading: "Filter" });
+  const only = (label, text) => entries.push({ label, run: () => applyFilterText(addTerm(view.filter, text)) });
+  if (r.m === "tools/call" && r.tg) only("Only this tool", term("tool", r.tg));
+  else if (r.m) only("Only this method", term("method", r.m));
+  const server = store.serverName(r);
+  if (server) only("Only this server", term("server", server));
+  if (r.st) only("Only this status", term("status", r.st));
+  if (r.m) only("Hide this method", "-" + term("method", r.m));
+  else only("Hide this kind", "-" + term("kind", r.k));
+  entries.push("-", { heading: "Copy" });
+  entries.push({ label: "The message", hint: "y", run: actions.copy });
+  if (!exported && r.k === "request") entries.push({ label: "As a command", hint: "Y", run: actions.copyCommand });
+  const path = store.sources.find((s) => s.id === r.c)?.path;
+  if (path && r.n) entries.push({ label: "As mcpwire show -n " + r.n, run: () => copyText("mcpwire show " + shellQuoted(path) + " -n " + r.n, "as an mcpwire command") });
+  entries.push({ label: "A link to this row", run: () => copyText(linkTo(r), "the link") });
+  if (!exported) {
+    entries.push("-");
+    if (r.k === "request" && r.d !== "s2c") entries.push({ label: "Send again…", hint: "r", run: actions.resend }, { label: "Edit and send…", hint: "E", run: actions.edit });
+    entries.push({ label: page.marks.includes(r) ? "Remove the mark" : "Mark for comparison", hint: "m", run: actions.mark });
+    if (page.marks.length === 2) entries.push({ label: "Compare the marked rows", hint: "d", run: actions.diff });
+  }
+  openMenu("Row", at2, entries);
+}
+function shellQuoted(s) {
+  return /^[\w./:@%+,-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'";
+}
+function linkTo(r) {
+  const p = new URLSearchParams({ row: rowRef(r), tab: "summary", follow: "0" });
+  return location.origin + location.pathname + "#" + p;
+}
+
+// page/savedfilters.js
+var maxSaved = 40;
+var suggested = ["status:error | status:iserror", "status:pending", "dur>500ms", "finding:error", "-kind:stderr -kind:log"];
+function savedFilters() {
+  try {
+    const list = JSON.parse(preference("filters", "[]"));
+    return Array.isArray(list) ? list.filter((t) => typeof t === "string").slice(0, maxSaved) : [];
+  } catch {
+    return [];
+  }
+}
+function keep(list) {
+  setPreference("filters", JSON.stringify(list.slice(0, maxSaved)));
+}
+function showSavedFilters(apply2) {
+  const list = savedFilters();
+  const current = view.filter;
+  const entries = [];
+  if (current && !list.includes(current)) entries.push({ label: "Save this filter", run: () => {
+    keep([current, ...list]);
+    announce("Saved");
+  } });
+  if (list.includes(current)) entries.push({ label: "Forget this filter", run: () => {
+    keep(list.filter((t) => t !== current));
+    announce("Forgotten");
+  } });
+  if (current) entries.push({ label: "Clear the filter", run: () => apply2("") });
+  const apart2 = (heading2, texts) => {
+    if (!texts.length) return;
+    if (entries.length) entries.push("-");
+    entries.push({ heading: heading2 }, ...texts.map((t) => ({ label: isolated(t, "code"), run: () => apply2(t) })));
+  };
+  apart2("Saved", list);
+  apart2("Suggestions", suggested.filter((t) => !list.includes(t)));
+  openMenu("Saved filters", byId("filter-saved"), entries);
+}
+
 // page/actions.js
 var timeModes = ["clock", "start", "delta"];
 var timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the previous row" };
@@ -2934,12 +3984,14 @@ var actions = {
     if (byId("main").dataset.split === "full") byId("d-back").focus();
   },
   back: () => {
-    if (view.open) close();
+    if (view.picture) closePicture();
+    else if (view.open) close();
     else if (store.paused) setPaused(false);
     else if (view.filter) {
       setFilterText("");
       applyFilter("");
-    } else return false;
+    } else if (view.zoom) setZoom(null);
+    else return false;
   },
   full: () => {
     if (!view.open) return false;
@@ -2966,7 +4018,17 @@ var actions = {
   wrap: () => press("#panel .wrapbutton"),
   unfold: () => fold(true),
   fold: () => fold(false),
-  toggle: () => page.row?.kids && !view.frames ? toggleFold(page.row) : false,
+  toggle: () => page.row?.kids && (!view.frames || page.row.run) ? toggleFold(page.row) : false,
+  rail: () => {
+    toggleRail();
+    page.arrange();
+    page.grid.measure();
+  },
+  columns: () => showColumns(byId("b-columns")),
+  menu: () => page.row ? showRowMenu(page.grid.menuPlace()) : false,
+  saved: () => showSavedFilters(applyFilterText),
+  sequence: () => view.picture === "sequence" ? closePicture() : showPicture("sequence", page.row?.c, page.row?.s),
+  overview: () => view.picture === "overview" ? closePicture() : showPicture("overview"),
   filter: focusFilter,
   follow: () => setFollow(!view.follow),
   pause: () => !exported && setPaused(!store.paused),
@@ -3008,14 +4070,14 @@ var actions = {
   edit: () => resend(true),
   mark: () => {
     if (!page.row) return;
-    const at = page.marks.indexOf(page.row);
-    if (at >= 0) page.marks.splice(at, 1);
+    const at2 = page.marks.indexOf(page.row);
+    if (at2 >= 0) page.marks.splice(at2, 1);
     else page.marks.push(page.row);
     if (page.marks.length > 2) page.marks.shift();
     page.grid.marked = new Set(page.marks.map((r) => r.q));
     page.grid.refresh();
     emit("buttons");
-    announce(at >= 0 ? "Mark removed" : "Marked, " + page.marks.length + " of 2");
+    announce(at2 >= 0 ? "Mark removed" : "Marked, " + page.marks.length + " of 2");
   },
   diff: () => {
     if (exported) return;
@@ -3024,8 +4086,7 @@ var actions = {
   },
   sessions: () => showSessions(page.row?.c, page.row?.s),
   tools: () => showTools((filter) => {
-    setFilterText(filter);
-    applyFilter(filter);
+    applyFilterText(filter);
     focusList();
   }),
   findings: toggleFindings,
@@ -3045,13 +4106,14 @@ function press(selector) {
   const first = buttons[0].getAttribute("aria-pressed");
   for (const b of buttons) if (b.getAttribute("aria-pressed") === first) b.click();
 }
-function fold(open2) {
+function fold(open3) {
   const r = page.row;
-  if (!r || view.frames) return false;
-  if (open2 && r.kids?.length && !unfolded.has(r.q)) toggleFold(r);
-  else if (!open2 && unfolded.has(r.q)) toggleFold(r);
-  else if (!open2 && r.p) {
-    const i = page.list.indexOf(store.rows.get(r.p));
+  if (!r || view.frames && !r.run) return false;
+  if (open3 && r.kids?.length && !unfolded.has(r.q)) toggleFold(r);
+  else if (!open3 && unfolded.has(r.q)) toggleFold(r);
+  else if (!open3 && r.p) {
+    const run = page.list.findLast((x) => x.run?.includes(r));
+    const i = page.list.indexOf(run || store.rows.get(r.p));
     if (i >= 0) move(i);
   } else return false;
 }
@@ -3077,42 +4139,8 @@ function resend(edit) {
   });
 }
 
-// page/icons.js
-var iconPaths = {
-  pause: "M5 3v10M11 3v10",
-  play: "M5 3l8 5-8 5z",
-  follow: "M8 2v9M4 7.5L8 11.5l4-4M3 14h10",
-  findings: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
-  frames: "M2.5 5h9M9 2.5L11.5 5 9 7.5M13.5 11h-9M7 8.5L4.5 11 7 13.5",
-  tools: "M2.5 13.5h11M4 11V7.5M8 11V3M12 11V5.5",
-  sessions: "M2.5 3.5h11v9h-11zM5 10c0-2 3-2 3 0M10 6.5h2M10 9h2M6.5 6.2v.3",
-  export: "M8 10V2M5 5l3-3 3 3M3 9.5v4h10v-4",
-  help: "M5.5 6c0-3.5 5-3.5 5-.3C10.500 8 8 7.800 8 10M8 12.5v.4",
-  theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
-  close: "M4 4l8 8M12 4l-8 8",
-  copy: "M5.500 5.500h7v8h-7zM3.500 10.500v-8h7",
-  shell: "M2.500 4l4 4-4 4M8 12.500h5.500",
-  resend: "M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3",
-  edit: "M3 13l.7-3L11 2.700l2.300 2.300L6 12.300z",
-  mark: "M4 2.500h8v11l-4-3-4 3z",
-  back: "M10 3L5 8l5 5",
-  clear: "M5 5l6 6M11 5l-6 6"
-};
-function putIcons(root) {
-  for (const el of root.querySelectorAll("[data-icon]")) setIcon(el, el.dataset.icon);
-}
-function setIcon(el, name) {
-  if (el.iconName === name) return;
-  el.iconName = name;
-  el.querySelector(":scope > svg")?.remove();
-  const filled = name === "play" ? "icon filled" : "icon";
-  const pic = svg("svg", { class: filled, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" }, svg("path", { d: iconPaths[name] || "" }));
-  if (name === "theme") pic.append(svg("path", { class: "fill", d: "M8 2a6 6 0 0 0 0 12z" }));
-  el.prepend(pic);
-}
-
 // page/buttons.js
-var buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
+var buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "b-rail": "rail", "b-columns": "columns", "b-sequence": "sequence", "b-overview": "overview", "filter-saved": "saved", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
 function initButtons() {
   for (const [id, name] of Object.entries(buttonActions)) byId(id).addEventListener("click", () => actions[name]());
   on("head", drawButtons);
@@ -3121,12 +4149,15 @@ function initButtons() {
   drawButtons();
 }
 function drawButtons() {
-  const pressed = (id, on2) => byId(id).setAttribute("aria-pressed", String(on2));
-  pressed("b-follow", view.follow);
-  pressed("b-findings", view.findings);
-  pressed("b-frames", view.frames);
-  pressed("b-pause", store.paused);
-  pressed("d-mark", page.marks.includes(page.row));
+  const pressed2 = (id, on2) => byId(id).setAttribute("aria-pressed", String(on2));
+  pressed2("b-follow", view.follow);
+  pressed2("b-findings", view.findings);
+  pressed2("b-frames", view.frames);
+  pressed2("b-pause", store.paused);
+  pressed2("b-sequence", view.picture === "sequence");
+  pressed2("b-overview", view.picture === "overview");
+  pressed2("b-rail", !byId("rail").hidden);
+  pressed2("d-mark", page.marks.includes(page.row));
   setIcon(byId("b-pause"), store.paused ? "play" : "pause");
   byId("b-pause").querySelector(".text").textContent = store.paused ? "Resume" : "Pause";
   byId("d-diff").hidden = page.marks.length !== 2 || !!exported;
@@ -3168,40 +4199,11 @@ async function openAll(files, opened) {
   }
 }
 
-// page/columns.js
-var columnList = [
-  { key: "num", label: "#", title: "Number of the first event in its capture", from: 760, width: "4.4em", right: true },
-  { key: "time", label: "Time", from: 470, width: "7.6em", right: true },
-  { key: "glyph", label: "", title: "Direction or kind", from: 0, width: "1.5em" },
-  { key: "server", label: "Server", from: 1e3, width: "var(--server)" },
-  { key: "method", label: "Method", from: 940, width: "var(--method)" },
-  { key: "what", label: "Method and target", from: 0, to: 940, width: "minmax(4em, 1fr)" },
-  { key: "target", label: "Target", from: 940, width: "minmax(6em, 3fr)" },
-  { key: "id", label: "ID", title: "Id of the request", from: 1160, width: "4em", right: true },
-  { key: "status", label: "Status", from: 0, width: "8.4em", narrow: "5.6em", small: "7em" },
-  { key: "reqb", label: "Req B", title: "Bytes of the request", from: 1240, width: "4.9em", right: true },
-  { key: "resb", label: "Res B", title: "Bytes of the response", from: 680, width: "4.9em", right: true },
-  { key: "latency", label: "Latency", from: 0, width: "5em", right: true },
-  { key: "wave", label: "Waterfall", from: 1100, width: "minmax(9em, 2fr)" },
-  { key: "findings", label: "Findings", title: "Findings: errors, warnings, others", from: 420, width: "5em" }
-];
-function columnsFor(px, em) {
-  const scale = em / 13;
-  return columnList.filter((c) => px >= c.from * scale && (!c.to || px < c.to * scale));
-}
-function tracks(columns, px) {
-  return columns.map((c) => px < 420 && c.narrow || px < 640 && c.small || c.width).join(" ");
-}
-function growing(px, em) {
-  const between = (least, share, most) => Math.min(most, Math.max(least, px / em * share)).toFixed(2) + "em";
-  return { "--method": between(7.5, 0.125, 17), "--server": between(5, 0.08, 12) };
-}
-
 // page/grid.js
 var margin = 4;
 var Grid = class {
   // root has the elements .head and .body. callbacks are {select(item, open), fold(item),
-  // follow(on)}.
+  // follow(on), columns(), menu(item, at)}.
   constructor(root, callbacks) {
     this.root = root;
     this.head = root.querySelector(".head");
@@ -3220,13 +4222,15 @@ var Grid = class {
     this.top = 0;
     this.viewHeight = 0;
     this.total = 0;
-    this.compact = false;
+    this.shape = { compact: false, args: false, server: false };
     this.listen();
   }
   listen() {
     this.body.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.body.addEventListener("click", (e) => this.clicked(e));
     this.body.addEventListener("dblclick", (e) => this.doubleClicked(e));
+    this.body.addEventListener("contextmenu", (e) => this.menuWanted(e));
+    initHead(this.head, this.callbacks.columns);
     new ResizeObserver(() => this.measure()).observe(this.root);
     this.measure();
   }
@@ -3235,6 +4239,7 @@ var Grid = class {
     const em = parseFloat(getComputedStyle(this.root).fontSize);
     const coarse = matchMedia("(pointer: coarse)").matches;
     const height = Math.round(em * (coarse ? 2.8 : 2));
+    if (!width) return;
     const columns = columnsFor(width, em);
     const same = columns.length === this.columns.length && columns.every((c, i) => c === this.columns[i]);
     const focused = this.hasFocus();
@@ -3249,8 +4254,10 @@ var Grid = class {
     for (const [name, value] of Object.entries(growing(width, em))) this.root.style.setProperty(name, value);
     this.root.style.setProperty("--gutter", this.body.offsetWidth - this.body.clientWidth + "px");
     this.root.style.setProperty("--row", height + "px");
-    this.compact = width < (this.columns.some((c) => c.key === "what") ? 48 : 70) * em;
+    const has = (key) => this.columns.some((c) => c.key === key);
+    this.shape = { compact: width < (has("args") ? 70 : 48) * em, args: has("args"), server: has("server") };
     this.viewHeight = this.body.clientHeight;
+    this.waveWidth = this.waveHead?.clientWidth || 0;
     this.resizeCanvas();
     if (focused) this.focus();
     else this.refresh();
@@ -3258,17 +4265,19 @@ var Grid = class {
   drawHead() {
     this.head.textContent = "";
     const row = h("div", { role: "row", class: "row", "aria-rowindex": "1" });
+    this.waveHead = null;
     this.columns.forEach((c, i) => {
-      const cell = h("div", { role: "columnheader", class: "cell c-" + c.key + (c.right ? " right" : ""), "aria-colindex": String(i + 1), title: c.title });
-      cell.append(h("span", { text: c.label || "Kind", class: c.label ? "" : "vh" }));
-      if (c.key === "wave") {
-        this.waveHead = h("span", { class: "span" });
-        cell.append(this.waveHead);
-      }
+      const cell = headCell2(c, i);
+      if (c.key === "wave") cell.append(this.waveHead = h("span", { class: "ruler", "aria-hidden": "true" }));
       row.append(cell);
     });
     this.head.append(row);
     this.root.setAttribute("aria-colcount", String(this.columns.length));
+  }
+  // columnsChanged draws everything again after the user has chosen other columns.
+  columnsChanged() {
+    this.columns = [];
+    this.measure();
   }
   // show sets the lines, see items.js, and the index of the selected one, or -1.
   show(list, active) {
@@ -3341,14 +4350,14 @@ var Grid = class {
     if (this.list.length && (tabStop < first || tabStop >= last)) wanted.push(tabStop);
     const free = new Map(this.pool.map((el) => [el.index, el]));
     const spare = [];
-    const keep = new Set(wanted);
-    for (const [i, el] of free) if (!keep.has(i)) spare.push(el);
-    const at = now();
-    const span = this.columns.some((c) => c.key === "wave") ? this.span(at) : null;
+    const keep2 = new Set(wanted);
+    for (const [i, el] of free) if (!keep2.has(i)) spare.push(el);
+    const at2 = now();
+    const span = this.columns.some((c) => c.key === "wave") ? this.span(at2) : null;
     for (const i of wanted) {
       let el = free.get(i);
       if (!el) el = spare.pop() || this.newRow();
-      this.fill(el, i, i === tabStop, span, at);
+      this.fill(el, i, i === tabStop, span, at2);
     }
     const focused = this.hasFocus();
     for (const el of spare) el.remove();
@@ -3361,15 +4370,14 @@ var Grid = class {
     const el = this.pool.find((e) => e.$tabindex === "0");
     if (el && el !== document.activeElement && !el.contains(document.activeElement)) el.focus({ preventScroll: true });
   }
-  // span returns the time that the visible lines cover.
-  span(at) {
+  // span returns the scale of the time that the visible lines cover.
+  span(at2) {
     const rows = [];
     const top = Math.min(this.top, this.maxTop());
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height));
     for (let i = Math.max(0, Math.floor(top / this.height)); i < last; i++) rows.push(itemAt(this.list, i).row);
-    const span = waveSpan(rows, at);
-    const text = waveLabel(span);
-    if (this.waveHead && this.waveHead.textContent !== text) this.waveHead.textContent = text;
+    const span = waveScale(rows, at2);
+    if (this.waveHead) drawRuler(this.waveHead, span, this.waveWidth);
     return span;
   }
   newRow() {
@@ -3379,7 +4387,7 @@ var Grid = class {
     this.pool.push(el);
     return el;
   }
-  fill(el, i, tabStop, span, at) {
+  fill(el, i, tabStop, span, at2) {
     const item = itemAt(this.list, i);
     const before = i > 0 && this.columns.length ? itemAt(this.list, i - 1) : null;
     const selected = i === this.active;
@@ -3397,8 +4405,8 @@ var Grid = class {
     setAttribute(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
     this.columns.forEach((c, k) => {
       const cell = el.children[k];
-      if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at);
-      else fillCell(cell, c.key, item, before, this.compact);
+      if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at2);
+      else fillCell(cell, c.key, item, before, this.shape);
     });
   }
   // tick updates timers.
@@ -3438,6 +4446,19 @@ var Grid = class {
     if (e.target.closest(".fold")) this.callbacks.fold(el.item);
     else this.callbacks.select(el.item, true);
   }
+  // menuWanted opens the menu of a line, at the pointer or, by keyboard, below the line.
+  menuWanted(e) {
+    const el = e.target.closest(".row");
+    if (!el || !el.item) return;
+    e.preventDefault();
+    this.callbacks.menu(el.item, e.clientX || e.clientY ? { x: e.clientX, y: e.clientY } : this.menuPlace(el));
+  }
+  // menuPlace returns where the menu of a line opens by keyboard.
+  menuPlace(el) {
+    el ||= this.pool.find((e) => e.index === this.active);
+    const b = (el || this.body).getBoundingClientRect();
+    return { x: b.left + Math.min(120, b.width / 4), y: Math.min(b.bottom, innerHeight) };
+  }
   doubleClicked(e) {
     const el = e.target.closest(".row");
     if (el && el.item && el.item.kids && !e.target.closest(".fold")) this.callbacks.fold(el.item);
@@ -3448,6 +4469,153 @@ function setAttribute(el, name, value) {
   el["$" + name] = value;
   if (value === null) el.removeAttribute(name);
   else el.setAttribute(name, value);
+}
+
+// page/strip.js
+var bins = 180;
+var chartHeight = 30;
+var strip = { root: null, chart: null, bars: [], ruler: null, brush: null, left: null, right: null, clear: null, label: null, scale: null, zoom: null, drag: null, timer: 0, drawn: 0 };
+function initOverview(zoom) {
+  strip.zoom = zoom;
+  strip.root = byId("strip");
+  strip.bars = ["rows", "pending", "errors"].map((name) => svg("path", { class: "s-" + name, d: "" }));
+  strip.gaps = svg("path", { class: "s-gap", d: "" });
+  strip.pic = svg("svg", { viewBox: "0 0 " + bins + " " + chartHeight, preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" }, strip.gaps, ...strip.bars);
+  strip.ruler = h("div", { class: "ruler", "aria-hidden": "true" });
+  strip.left = handle("Begin of the shown time", "left");
+  strip.right = handle("End of the shown time", "right");
+  strip.brush = h("div", { class: "brush" }, strip.left, strip.right);
+  strip.clear = h("button", { type: "button", class: "strip-clear", text: "Whole time", hidden: true, on: { click: () => zoom(null) } });
+  strip.chart = h("div", { class: "strip-chart" }, strip.ruler, strip.pic, strip.brush);
+  strip.root.append(strip.chart, strip.clear);
+  strip.chart.addEventListener("pointerdown", pressed);
+  strip.chart.addEventListener("pointermove", dragged);
+  strip.chart.addEventListener("pointerup", released);
+  strip.chart.addEventListener("dblclick", () => zoom(null));
+  strip.chart.addEventListener("wheel", wheeled, { passive: false });
+  on("drawn", schedule2);
+  on("zoom", drawBrush);
+  new ResizeObserver(schedule2).observe(byId("list"));
+  setInterval(() => store.roots.length && store.roots.some(isPending) && schedule2(), 1e3);
+}
+function handle(label, side) {
+  return h("span", { class: "handle " + side, role: "slider", tabindex: "0", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": side === "left" ? "0" : "100", on: { keydown: (e) => handleKey(e, side) } });
+}
+function schedule2() {
+  if (strip.timer) return;
+  const pause = store.roots.length > 3e3 ? 800 : 200;
+  strip.timer = setTimeout(() => nextPaint(() => {
+    strip.timer = 0;
+    draw();
+  }), Math.max(0, strip.drawn + pause - performance.now()));
+}
+function draw() {
+  strip.drawn = performance.now();
+  const list = byId("list");
+  const shown = store.roots.length > 1 && list.clientWidth >= 560 && list.clientHeight >= 300;
+  if (strip.root.hidden === shown) strip.root.hidden = !shown;
+  if (!shown) return;
+  const time = now();
+  strip.scale = newScale(store.roots, time);
+  const counts2 = [new Float64Array(bins), new Float64Array(bins), new Float64Array(bins)];
+  let most = 1;
+  for (const r of store.roots) {
+    const i = Math.min(bins - 1, Math.floor(strip.scale.x(r.at) * (bins - 1)));
+    most = Math.max(most, ++counts2[0][i]);
+    if (isPending(r)) counts2[1][i]++;
+    if (isError(r) || r.st === "iserror") counts2[2][i]++;
+  }
+  const height = (n) => n ? Math.max(2, Math.log1p(n) / Math.log1p(most) * (chartHeight - 2)) : 0;
+  counts2.forEach((list2, k) => {
+    let d = "";
+    for (let i = 0; i < bins; i++) if (list2[i]) d += "M" + (i + 0.1) + " " + chartHeight + "V" + (chartHeight - Math.max(2, height(counts2[0][i]) * list2[i] / counts2[0][i])).toFixed(1) + "h0.8V" + chartHeight + "Z";
+    setD(strip.bars[k], d);
+  });
+  setD(strip.gaps, strip.scale.gaps.slice(0, 60).map((g) => "M" + ((g.at + g.end) / 2 / strip.scale.length * (bins - 1)).toFixed(2) + " 0V" + chartHeight).join(""));
+  drawRuler(strip.ruler, strip.scale, strip.chart.clientWidth, (bins - 1) / bins);
+  drawBrush();
+}
+function setD(path, d) {
+  if (path.drawn === d) return;
+  path.drawn = d;
+  path.setAttribute("d", d);
+}
+function range() {
+  return view.zoom && strip.scale ? [strip.scale.x(view.zoom.from), strip.scale.x(view.zoom.to)] : [0, 1];
+}
+function drawBrush() {
+  if (!strip.scale) return;
+  const [a, b] = strip.drag?.range || range();
+  strip.brush.style.left = a * 100 + "%";
+  strip.brush.style.right = (1 - b) * 100 + "%";
+  strip.root.classList.toggle("zoomed", !!(view.zoom || strip.drag?.range));
+  strip.clear.hidden = !view.zoom;
+  for (const [el, x] of [[strip.left, a], [strip.right, b]]) {
+    el.setAttribute("aria-valuenow", String(Math.round(x * 100)));
+    el.setAttribute("aria-valuetext", fmtClock(strip.scale.time(x)));
+  }
+  if (view.zoom) strip.clear.title = "The list shows " + fmtMs(view.zoom.to - view.zoom.from) + " of " + plural(store.roots.length, "row");
+}
+function choose([a, b]) {
+  a = Math.max(0, Math.min(a, b));
+  b = Math.min(1, Math.max(a, b));
+  if (a <= 1e-3 && b >= 0.999) strip.zoom(null);
+  else {
+    const from = Math.floor(strip.scale.time(a));
+    strip.zoom({ from, to: Math.max(from + 1, Math.ceil(strip.scale.time(b))) });
+  }
+}
+function placeOf(e) {
+  const b = strip.chart.getBoundingClientRect();
+  return Math.min(1, Math.max(0, (e.clientX - b.left) / b.width));
+}
+function pressed(e) {
+  if (e.button !== 0 || !strip.scale) return;
+  const x = placeOf(e);
+  const [a, b] = range();
+  const edge = e.target.classList.contains("handle") ? e.target.classList.contains("left") ? "left" : "right" : "";
+  const mode = edge || (view.zoom && x > a && x < b ? "move" : "new");
+  strip.drag = { mode, x, a, b, range: null };
+  strip.chart.setPointerCapture(e.pointerId);
+}
+function dragged(e) {
+  const d = strip.drag;
+  if (!d) return;
+  const x = placeOf(e);
+  if (!d.range && Math.abs(x - d.x) * strip.chart.clientWidth < 4) return;
+  if (d.mode === "new") d.range = [Math.min(d.x, x), Math.max(d.x, x)];
+  else if (d.mode === "left") d.range = [Math.min(x, d.b - 2e-3), d.b];
+  else if (d.mode === "right") d.range = [d.a, Math.max(x, d.a + 2e-3)];
+  else {
+    const by = Math.min(1 - d.b, Math.max(-d.a, x - d.x));
+    d.range = [d.a + by, d.b + by];
+  }
+  drawBrush();
+}
+function released() {
+  const d = strip.drag;
+  strip.drag = null;
+  if (d?.range) choose(d.range);
+}
+function wheeled(e) {
+  if (!strip.scale || !e.deltaY) return;
+  e.preventDefault();
+  const x = placeOf(e);
+  const [a, b] = range();
+  const factor = e.deltaY < 0 ? 0.8 : 1.25;
+  choose([x - (x - a) * factor, x + (b - x) * factor]);
+}
+function handleKey(e, side) {
+  const by = { ArrowLeft: -0.01, ArrowDown: -0.01, ArrowRight: 0.01, ArrowUp: 0.01, PageUp: 0.1, PageDown: -0.1 }[e.key];
+  const to = { Home: side === "left" ? 0 : null, End: side === "right" ? 1 : null }[e.key];
+  if (e.key === "Escape" && view.zoom) strip.zoom(null);
+  else if (by !== void 0 || to !== void 0 && to !== null) {
+    const [a, b] = range();
+    const x = to ?? (side === "left" ? a : b) + by;
+    choose(side === "left" ? [Math.min(x, b - 5e-3), b] : [a, Math.max(x, a + 5e-3)]);
+  } else return;
+  e.preventDefault();
+  e.stopPropagation();
 }
 
 // page/theme.js
@@ -3474,11 +4642,18 @@ function start() {
   putIcons(document);
   initTheme();
   page.wanted = view.row;
-  page.grid = new Grid(byId("grid"), { select: (item, open2) => select(item.row, item.back, open2), fold: (item) => toggleFold(item.row), follow: setFollow });
+  page.grid = new Grid(byId("grid"), { select: (item, open3) => select(item.row, item.back, open3), fold: (item) => toggleFold(item.row), follow: setFollow, columns: columnsChanged, menu: rowMenu });
   initDetail(goTo);
   page.arrange = initSplit((how) => {
     byId("list").hidden = how === "full";
     page.grid.measure();
+  });
+  initFacets(applyFilterText);
+  initOverview(setZoom);
+  initPicture((capture, n) => {
+    page.wantedN = { c: capture, n };
+    view.open = true;
+    selectWanted(store.rows.values());
   });
   initFilter(applyFilter, focusList);
   initButtons();
@@ -3501,6 +4676,10 @@ function start() {
     connect(view.filter);
   }
 }
+function rowMenu(item, at2) {
+  select(item.row, item.back, false);
+  showRowMenu(at2);
+}
 function startExported() {
   document.body.classList.add("exported");
   for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
@@ -3517,6 +4696,7 @@ function startExported() {
 function loadExported() {
   resetStore();
   store.sessions = exported.sessions || [];
+  emit("facets", store.facets = exported.facets);
   putRows(exported.rows || []);
   store.synced = true;
 }
@@ -3529,6 +4709,9 @@ function fromHash() {
   if (view.open) showTab(view.tab);
   else hideRow();
   page.arrange();
+  page.grid.columnsChanged();
+  drawPicture();
+  emit("zoom");
   resetFrames();
   emit("buttons");
   if (view.filter !== filter) applyFilter(view.filter);

@@ -11,7 +11,12 @@ import { showTools } from "./dialog-tools.js";
 import { byId } from "./dom.js";
 import { focusFilter, setFilterText } from "./filterbox.js";
 import { resetFrames, unfolded } from "./items.js";
-import { applyFilter, clearFilter, close, focusList, goTo, indexOfRow, match, move, page, redraw, select, selectWanted, setFollow, toggleFindings, toggleFold } from "./listing.js";
+import { toggleRail } from "./facets.js";
+import { showColumns } from "./head.js";
+import { closePicture, showPicture } from "./picture.js";
+import { showRowMenu } from "./rowmenu.js";
+import { showSavedFilters } from "./savedfilters.js";
+import { applyFilter, applyFilterText, clearFilter, close, focusList, goTo, indexOfRow, match, move, page, redraw, select, selectWanted, setFollow, toggleFindings, setZoom, toggleFold } from "./listing.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
@@ -37,12 +42,14 @@ export const actions = {
     if (byId("main").dataset.split === "full") byId("d-back").focus();
   },
   back: () => {
-    if (view.open) close();
+    if (view.picture) closePicture();
+    else if (view.open) close();
     else if (store.paused) setPaused(false);
     else if (view.filter) {
       setFilterText("");
       applyFilter("");
-    } else return false;
+    } else if (view.zoom) setZoom(null);
+    else return false;
   },
   full: () => {
     if (!view.open) return false;
@@ -67,7 +74,17 @@ export const actions = {
   wrap: () => press("#panel .wrapbutton"),
   unfold: () => fold(true),
   fold: () => fold(false),
-  toggle: () => page.row?.kids && !view.frames ? toggleFold(page.row) : false,
+  toggle: () => page.row?.kids && (!view.frames || page.row.run) ? toggleFold(page.row) : false,
+  rail: () => {
+    toggleRail();
+    page.arrange();
+    page.grid.measure();
+  },
+  columns: () => showColumns(byId("b-columns")),
+  menu: () => (page.row ? showRowMenu(page.grid.menuPlace()) : false),
+  saved: () => showSavedFilters(applyFilterText),
+  sequence: () => (view.picture === "sequence" ? closePicture() : showPicture("sequence", page.row?.c, page.row?.s)),
+  overview: () => (view.picture === "overview" ? closePicture() : showPicture("overview")),
   filter: focusFilter,
   follow: () => setFollow(!view.follow),
   pause: () => !exported && setPaused(!store.paused),
@@ -125,8 +142,7 @@ export const actions = {
   },
   sessions: () => showSessions(page.row?.c, page.row?.s),
   tools: () => showTools((filter) => {
-    setFilterText(filter);
-    applyFilter(filter);
+    applyFilterText(filter);
     focusList();
   }),
   findings: toggleFindings,
@@ -152,11 +168,12 @@ function press(selector) {
 // fold unfolds the selected line, or folds it or goes to the line that contains it.
 function fold(open) {
   const r = page.row;
-  if (!r || view.frames) return false;
+  if (!r || (view.frames && !r.run)) return false;
   if (open && r.kids?.length && !unfolded.has(r.q)) toggleFold(r);
   else if (!open && unfolded.has(r.q)) toggleFold(r);
   else if (!open && r.p) {
-    const i = page.list.indexOf(store.rows.get(r.p));
+    const run = page.list.findLast((x) => x.run?.includes(r));
+    const i = page.list.indexOf(run || store.rows.get(r.p));
     if (i >= 0) move(i);
   } else return false;
 }

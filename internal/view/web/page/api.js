@@ -33,6 +33,18 @@ export function apiGet(path, signal) {
   return request(path, { signal });
 }
 
+// apiText requests a text.
+export async function apiText(path, signal) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", signal });
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new Error("No connection to mcpwire. Is it still running?");
+  }
+  return response.ok ? response.text() : readResponse(response);
+}
+
 // apiPost sends a body: an object as JSON, a Blob unchanged.
 export function apiPost(path, body, signal) {
   const headers = { "X-Mcpwire": "1" };

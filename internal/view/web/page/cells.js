@@ -1,8 +1,10 @@
 // The cells of the list.
 import { h } from "./dom.js";
 import { fmtClock, fmtCount, fmtDelta, fmtMs, fmtSize, fmtTimer, plural } from "./format.js";
-import { isPending, kindText, statusText, toneOf } from "./row.js";
+import { hasName } from "./columns.js";
+import { isPending, kindText, progressOf, statusText, toneOf } from "./row.js";
 import { isPlain, setText } from "./safetext.js";
+import { captureLetter, serverClass, serverSign } from "./servers.js";
 import { now, store } from "./store.js";
 import { view } from "./state.js";
 import { newWave } from "./waterfall.js";
@@ -11,10 +13,10 @@ import { newWave } from "./waterfall.js";
 export function newCell(column, index) {
   const cell = h("div", { role: "gridcell", class: "cell c-" + column.key + (column.right ? " right" : ""), "aria-colindex": String(index + 1) });
   if (column.key === "wave") cell.append(newWave());
-  if (column.key === "method" || column.key === "what") {
-    cell.append(h("button", { class: "fold", type: "button", tabindex: "-1", "aria-hidden": "true" }), h("span", { class: "m" }), h("span", { class: "t" }), h("span", { class: "x" }));
+  if (column.key === "what") {
+    cell.append(h("button", { class: "fold", type: "button", tabindex: "-1", "aria-hidden": "true" }), h("span", { class: "srv" }), h("span", { class: "t" }), h("span", { class: "m" }), h("span", { class: "x" }));
   }
-  if (column.key === "target") cell.append(h("span", { class: "t" }), h("span", { class: "x" }));
+  if (column.key === "server") cell.append(h("span", { class: "srv", "aria-hidden": "true" }), h("span", {}));
   return cell;
 }
 
@@ -47,31 +49,26 @@ function setLabel(el, text) {
   el.setAttribute("aria-label", text);
 }
 
-// fillCell updates a cell. item is an item of items.js, before the one of the line above. compact
-// means that there is little space.
-export function fillCell(cell, key, item, before, compact) {
+// fillCell updates a cell. item is an item of items.js, before the one of the line above. shape is
+// {compact, args, server}: whether there is little space, and which columns there are.
+export function fillCell(cell, key, item, before, shape) {
   const r = item.row;
   switch (key) {
     case "num":
-      return setOwn(cell, String(item.back ? r.rn || "" : r.n || ""));
+      return setOwn(cell, numberText(r, item.back ? r.rn : r.n));
     case "time":
       return setOwn(cell, timeText(item, before));
     case "glyph":
       return glyph(cell, item);
     case "server":
-      return setCaptured(cell, r.srv);
+      drawServer(cell.firstChild, r);
+      return setCaptured(cell.lastChild, r.sd ? r.sd.replace("stream", "") + " " + store.serverName(r) : r.srv);
     case "method":
-      drawFold(cell.firstChild, item);
-      return setCaptured(cell.children[1], methodText(r, compact));
+      return setCaptured(cell, methodText(r, false));
     case "what":
-      drawFold(cell.firstChild, item);
-      setCaptured(cell.children[1], compact ? shortMethod(r) : methodText(r, true));
-      if (cell.hasTarget !== !!r.tg) cell.classList.toggle("has-target", (cell.hasTarget = !!r.tg));
-      setCaptured(cell.children[2], r.tg);
-      return setCaptured(cell.children[3], compact && r.m ? "" : excerpt(item));
-    case "target":
-      setCaptured(cell.firstChild, r.tg);
-      return setCaptured(cell.children[1], excerpt(item));
+      return drawName(cell, item, shape);
+    case "args":
+      return setCaptured(cell, excerpt(item));
     case "id":
       return setCaptured(cell, String(r.id));
     case "status":
@@ -106,13 +103,57 @@ function methodText(r, compact) {
   return compact && r.m.startsWith("notifications/") ? r.m.slice("notifications/".length) : r.m;
 }
 
-function shortMethod(r) {
-  return r.tg && r.m === "tools/call" ? "" : methodText(r, true);
+// numberText returns the number of an event, after the letter of its capture if there are several.
+export function numberText(r, n) {
+  return n ? (store.letters ? captureLetter(r.ci) : "") + n : "";
+}
+
+// drawServer shows the sign of a row's server in its color.
+function drawServer(el, r) {
+  if (el.shown === r.si) return;
+  el.shown = r.si;
+  el.className = "srv " + serverClass(r.si);
+  el.textContent = serverSign(r.si);
+}
+
+// drawName shows the tool, prompt or resource before the method.
+function drawName(cell, item, shape) {
+  const r = item.row;
+  const [fold, server, name] = cell.children;
+  const rest = cell.lastChild;
+  const method = rest.previousSibling;
+  drawFold(fold, item);
+  const several = !shape.server && (store.servers.size > 1 || r.sd !== "");
+  if (server.hidden === several) server.hidden = !several;
+  if (several) drawServer(server, r);
+  const byName = hasName(r);
+  setCaptured(name, byName ? r.tg : methodText(r, true));
+  setCaptured(method, byName ? (shape.compact ? "" : r.m) : r.tg);
+  setCaptured(rest, shape.args || (shape.compact && r.m && !r.run) ? "" : excerpt(item));
+  drawMeter(cell, item.back || (item.frame && !r.run) ? null : r.run || isPending(r) ? progressOf(r) : null);
+}
+
+// drawMeter shows the progress of a pending row, or of a run of progress, as a bar.
+function drawMeter(cell, p) {
+  const key = p ? p.text : "";
+  if (cell.meter === key) return;
+  cell.meter = key;
+  let el = cell.querySelector(".meter");
+  if (!p) {
+    el?.remove();
+    return;
+  }
+  if (!el) cell.insertBefore((el = h("span", { class: "meter" }, h("i", {}))), cell.querySelector(".m"));
+  const known = p.share >= 0;
+  el.classList.toggle("unknown", !known);
+  el.firstChild.style.width = known ? (p.share * 100).toFixed(1) + "%" : "";
+  el.title = known ? Math.round(p.share * 100) + " %" : p.text;
 }
 
 // excerpt returns the beginning of the arguments or the text of a row, or its error message.
 function excerpt(item) {
   const r = item.row;
+  if (r.run) return "every " + fmtMs(r.every) + (r.x ? "  " + r.x : "");
   const text = r.st === "error" && r.msg && (item.back || !item.frame) ? r.msg : item.back ? "" : r.x;
   return text === r.tg ? "" : text;
 }
@@ -151,6 +192,7 @@ function findings(cell, r) {
 export function rowClass(item, selected, marked) {
   const r = item.row;
   let s = "row tone-" + (item.back && toneOf(r) === "ask" ? "answer" : toneOf(r)) + " d" + Math.min(item.depth, 6);
+  if (store.servers.size > 1) s += " edge " + serverClass(r.si);
   if (r.sd) s += " " + r.sd;
   if (isPending(r)) s += " going";
   if (selected) s += " selected";
@@ -160,5 +202,5 @@ export function rowClass(item, selected, marked) {
 
 // setTitle names a row in a heading.
 export function setTitle(el, r) {
-  setText(el, r.m && r.tg ? r.m + " " + r.tg : r.m || kindText(r));
+  setText(el, hasName(r) ? r.tg + "  " + r.m : r.m && r.tg ? r.m + " " + r.tg : r.m || kindText(r));
 }

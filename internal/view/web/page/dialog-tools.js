@@ -3,6 +3,7 @@
 import { openDialog } from "./dialogs.js";
 import { h } from "./dom.js";
 import { fmtCount, fmtMs, fmtSize } from "./format.js";
+import { term } from "./filterterms.js";
 import { histogram } from "./histogram.js";
 import { exported, getTools } from "./source.js";
 import { isolated } from "./safetext.js";
@@ -91,7 +92,7 @@ function headCell(d, t, c, by, caption) {
 function statCell(d, c, s, tools) {
   if (c.key === "hist") return h("td", {}, histogram(s.hist, s));
   if (c.key === "name") {
-    const field = (tools ? "tool:=" : "method:=") + quoted(s.name) + (s.srv ? " server:=" + quoted(s.srv) : "");
+    const field = term(tools ? "tool" : "method", s.name) + (s.srv ? " " + term("server", s.srv) : "");
     return h("th", { scope: "row" }, h("button", { type: "button", class: "link", on: { click: () => {
       d.close();
       toolsView.pick(field);
@@ -101,9 +102,4 @@ function statCell(d, c, s, tools) {
   const cell = h("td", { class: (c.number ? "right" : "") + (c.key === "failed" && text ? " bad" : "") });
   cell.append(c.number ? text : isolated(text));
   return cell;
-}
-
-// quoted returns a value in the syntax of filters.
-function quoted(s) {
-  return /^[\w.\-/]+$/.test(s) ? s : '"' + s.replace(/["\\]/g, "\\$&") + '"';
 }

@@ -2,17 +2,18 @@
 // the position of each of 100,000 lines is known.
 import { fillCell, newCell, rowClass } from "./cells.js";
 import { columnsFor, growing, tracks } from "./columns.js";
+import { initHead, headCell } from "./head.js";
 import { h, nextPaint } from "./dom.js";
 import { itemAt } from "./items.js";
 import { isPending } from "./row.js";
 import { now } from "./store.js";
-import { drawWave, waveLabel, waveSpan } from "./waterfall.js";
+import { drawRuler, drawWave, waveScale } from "./waterfall.js";
 
 const margin = 4; // lines above and below the visible ones that have elements
 
 export class Grid {
   // root has the elements .head and .body. callbacks are {select(item, open), fold(item),
-  // follow(on)}.
+  // follow(on), columns(), menu(item, at)}.
   constructor(root, callbacks) {
     this.root = root;
     this.head = root.querySelector(".head");
@@ -31,7 +32,7 @@ export class Grid {
     this.top = 0; // scrollTop of the body; reading that would make the browser lay out everything
     this.viewHeight = 0;
     this.total = 0;
-    this.compact = false;
+    this.shape = { compact: false, args: false, server: false };
     this.listen();
   }
 
@@ -39,6 +40,8 @@ export class Grid {
     this.body.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.body.addEventListener("click", (e) => this.clicked(e));
     this.body.addEventListener("dblclick", (e) => this.doubleClicked(e));
+    this.body.addEventListener("contextmenu", (e) => this.menuWanted(e));
+    initHead(this.head, this.callbacks.columns);
     new ResizeObserver(() => this.measure()).observe(this.root);
     this.measure();
   }
@@ -48,6 +51,7 @@ export class Grid {
     const em = parseFloat(getComputedStyle(this.root).fontSize);
     const coarse = matchMedia("(pointer: coarse)").matches;
     const height = Math.round(em * (coarse ? 2.8 : 2));
+    if (!width) return;
     const columns = columnsFor(width, em);
     const same = columns.length === this.columns.length && columns.every((c, i) => c === this.columns[i]);
     const focused = this.hasFocus();
@@ -62,8 +66,10 @@ export class Grid {
     for (const [name, value] of Object.entries(growing(width, em))) this.root.style.setProperty(name, value);
     this.root.style.setProperty("--gutter", this.body.offsetWidth - this.body.clientWidth + "px");
     this.root.style.setProperty("--row", height + "px");
-    this.compact = width < (this.columns.some((c) => c.key === "what") ? 48 : 70) * em;
+    const has = (key) => this.columns.some((c) => c.key === key);
+    this.shape = { compact: width < (has("args") ? 70 : 48) * em, args: has("args"), server: has("server") };
     this.viewHeight = this.body.clientHeight;
+    this.waveWidth = this.waveHead?.clientWidth || 0;
     this.resizeCanvas();
     if (focused) this.focus();
     else this.refresh();
@@ -72,17 +78,20 @@ export class Grid {
   drawHead() {
     this.head.textContent = "";
     const row = h("div", { role: "row", class: "row", "aria-rowindex": "1" });
+    this.waveHead = null;
     this.columns.forEach((c, i) => {
-      const cell = h("div", { role: "columnheader", class: "cell c-" + c.key + (c.right ? " right" : ""), "aria-colindex": String(i + 1), title: c.title });
-      cell.append(h("span", { text: c.label || "Kind", class: c.label ? "" : "vh" }));
-      if (c.key === "wave") {
-        this.waveHead = h("span", { class: "span" });
-        cell.append(this.waveHead);
-      }
+      const cell = headCell(c, i);
+      if (c.key === "wave") cell.append((this.waveHead = h("span", { class: "ruler", "aria-hidden": "true" })));
       row.append(cell);
     });
     this.head.append(row);
     this.root.setAttribute("aria-colcount", String(this.columns.length));
+  }
+
+  // columnsChanged draws everything again after the user has chosen other columns.
+  columnsChanged() {
+    this.columns = [];
+    this.measure();
   }
 
   // show sets the lines, see items.js, and the index of the selected one, or -1.
@@ -186,15 +195,14 @@ export class Grid {
     if (el && el !== document.activeElement && !el.contains(document.activeElement)) el.focus({ preventScroll: true });
   }
 
-  // span returns the time that the visible lines cover.
+  // span returns the scale of the time that the visible lines cover.
   span(at) {
     const rows = [];
     const top = Math.min(this.top, this.maxTop());
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height));
     for (let i = Math.max(0, Math.floor(top / this.height)); i < last; i++) rows.push(itemAt(this.list, i).row);
-    const span = waveSpan(rows, at);
-    const text = waveLabel(span);
-    if (this.waveHead && this.waveHead.textContent !== text) this.waveHead.textContent = text;
+    const span = waveScale(rows, at);
+    if (this.waveHead) drawRuler(this.waveHead, span, this.waveWidth);
     return span;
   }
 
@@ -225,7 +233,7 @@ export class Grid {
     this.columns.forEach((c, k) => {
       const cell = el.children[k];
       if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at);
-      else fillCell(cell, c.key, item, before, this.compact);
+      else fillCell(cell, c.key, item, before, this.shape);
     });
   }
 
@@ -271,6 +279,21 @@ export class Grid {
     if (!el || !el.item) return;
     if (e.target.closest(".fold")) this.callbacks.fold(el.item);
     else this.callbacks.select(el.item, true);
+  }
+
+  // menuWanted opens the menu of a line, at the pointer or, by keyboard, below the line.
+  menuWanted(e) {
+    const el = e.target.closest(".row");
+    if (!el || !el.item) return;
+    e.preventDefault();
+    this.callbacks.menu(el.item, e.clientX || e.clientY ? { x: e.clientX, y: e.clientY } : this.menuPlace(el));
+  }
+
+  // menuPlace returns where the menu of a line opens by keyboard.
+  menuPlace(el) {
+    el ||= this.pool.find((e) => e.index === this.active);
+    const b = (el || this.body).getBoundingClientRect();
+    return { x: b.left + Math.min(120, b.width / 4), y: Math.min(b.bottom, innerHeight) };
   }
 
   doubleClicked(e) {

@@ -1,4 +1,5 @@
 // The keys, the same as in the terminal.
+import { menuOpen } from "./menu.js";
 
 // keyHelp is the list of keys in the help.
 export const keyHelp = [
@@ -27,6 +28,12 @@ export const keyHelp = [
   ["c", "sessions: versions and capabilities"],
   ["s", "summary of tools"],
   ["l", "only rows with findings"],
+  ["F", "facets beside the list"],
+  ["u", "saved filters"],
+  ["C", "columns; in a heading, Shift and ← or → changes its width"],
+  [".", "menu of the row"],
+  ["S", "sequence of the session as a picture"],
+  ["O", "overview: calls over time, latencies, definitions, servers"],
   ["e", "export and save"],
   ["w", "restart the server"],
   ["?", "this help"],
@@ -35,7 +42,7 @@ export const keyHelp = [
 const byKey = {
   j: "next", ArrowDown: "next", k: "previous", ArrowUp: "previous", Enter: "open", Escape: "back", ArrowRight: "unfold", ArrowLeft: "fold", " ": "toggle", "/": "filter", n: "nextMatch",
   N: "previousMatch", g: "first", Home: "first", G: "last", End: "last", PageUp: "pageUp", PageDown: "pageDown", f: "follow", p: "pause", x: "frames", t: "time", y: "copy", Y: "copyCommand",
-  r: "resend", E: "edit", m: "mark", d: "diff", c: "sessions", s: "tools", l: "findings", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous",
+  r: "resend", E: "edit", m: "mark", d: "diff", c: "sessions", s: "tools", l: "findings", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous", F: "rail", C: "columns", ".": "menu", u: "saved", S: "sequence", O: "overview",
 };
 
 const needsList = new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);
@@ -45,7 +52,7 @@ export function listenKeys(actions, inList) {
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || e.isComposing) return;
     const target = e.target instanceof Element ? e.target : document.body;
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog[open]") || menuOpen()) return;
     if (target.closest("input, textarea, select, audio")) return;
     if (e.key >= "1" && e.key <= "9") {
       if (actions.tab(Number(e.key))) e.preventDefault();

@@ -6,7 +6,7 @@ import { focusFilter, setFilterText } from "./filterbox.js";
 import { plural } from "./format.js";
 import { exchangeItems, frameItems, itemAt, resetFrames, unfolded } from "./items.js";
 import { localFilter } from "./localfilter.js";
-import { hasFindings, isError, rowRef } from "./row.js";
+import { hasFindings, isError, realRow, rowRef } from "./row.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
@@ -33,12 +33,14 @@ export const page = {
 };
 
 const loadingPause = 150; // ms between two updates of the list while it loads
+const sortedPause = 400; // and while it is sorted by a column
 
 // scheduleRedraw updates the list before the next frame, or less often while it loads.
 export function scheduleRedraw() {
   if (page.scheduled) return;
   page.scheduled = true;
-  const wait = store.synced ? 0 : page.drawn + loadingPause - performance.now();
+  const pause = !store.synced ? loadingPause : view.sort ? sortedPause : 0;
+  const wait = pause ? page.drawn + pause - performance.now() : 0;
   if (wait > 20) setTimeout(() => nextPaint(redrawChanged), wait);
   else nextPaint(redrawChanged);
 }
@@ -59,7 +61,7 @@ export function rowsChanged(changed) {
   else for (const r of changed) page.changed.add(r);
   if (page.wanted) selectWanted(changed);
   if (page.scheduled) return;
-  if (store.synced) redrawChanged(); // the store emits rows before a frame
+  if (store.synced && !view.sort) redrawChanged(); // the store emits rows before a frame
   else scheduleRedraw();
 }
 
@@ -100,16 +102,17 @@ export function redraw(changed) {
   let list = view.frames ? frameItems(changed) : exchangeItems();
   if (exported && view.filter) list = filterLocally(list);
   page.list = list;
-  if (page.row && store.rows.get(page.row.q) !== page.row) page.row = store.rows.get(page.row.q) || page.row;
+  if (page.row && !page.row.run && store.rows.get(page.row.q) !== page.row) page.row = store.rows.get(page.row.q) || page.row;
   page.grid.show(list, indexOfRow());
   page.shown = view.frames ? list.length : list.reduce((n, r) => n + (r.p ? 0 : 1), 0);
   drawStatus(page.shown);
+  emit("drawn");
   drawEmpty(list.length, clearFilter);
   if (page.filtered && store.synced) {
     page.filtered = false;
     announce(view.filter ? plural(page.shown, "row") + " match" : "All " + plural(page.shown, "row"));
   }
-  if (view.open && page.row && changed?.has(page.row)) showRow(page.row);
+  if (view.open && page.row && changed?.has(realRow(page.row))) showRow(realRow(page.row));
 }
 
 function filterLocally(list) {
@@ -146,22 +149,32 @@ export function select(r, back, open) {
   if (view.follow && open && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
   page.row = r;
   page.back = !!back;
-  view.row = rowRef(r);
+  view.row = rowRef(realRow(r));
   if (open) view.open = true;
   writeHash();
   page.grid.show(page.list, indexOfRow());
   page.arrange();
-  if (view.open) showRow(r);
+  if (view.open) showRow(realRow(r));
   if (open && !view.follow) page.grid.reveal(indexOfRow());
 }
 
 function showInList(r) {
   for (let p = store.rows.get(r.p); p; p = store.rows.get(p.p)) unfolded.add(p.q);
+  unfoldRun(r);
   redraw(new Set());
   const i = indexOfRow();
   if (i < 0) return;
   setFollow(i === page.list.length - 1 && view.follow);
   page.grid.reveal(i);
+}
+
+// unfoldRun unfolds the run of progress that hides a row.
+function unfoldRun(r) {
+  if (r.k !== "progress" || !r.p) return;
+  const kids = store.rows.get(r.p)?.kids || [];
+  let i = kids.indexOf(r);
+  while (i > 0 && kids[i - 1].k === "progress") i--;
+  if (i >= 0) unfolded.add(-kids[i].q);
 }
 
 // goTo selects the row with a number and makes it visible.
@@ -184,14 +197,44 @@ export function focusList() {
 export function applyFilter(text) {
   view.filter = text;
   writeHash();
+  emit("filter");
   page.filtered = true;
   if (exported) redraw(new Set());
   else connect(text);
 }
 
+// applyFilterText shows a filter in its field and applies it.
+export function applyFilterText(text) {
+  setFilterText(text);
+  if (text !== view.filter) applyFilter(text);
+}
+
+// columnsChanged draws the list after the user has chosen other columns or another order. moving
+// means that a border still moves.
+export function columnsChanged(moving) {
+  writeHash();
+  if (moving) {
+    page.grid.measure();
+    return;
+  }
+  if (view.sort && view.follow) setFollow(false);
+  page.grid.columnsChanged();
+  redraw(new Set());
+}
+
+// setZoom shows only the rows of a time, or all if it is null.
+export function setZoom(zoom) {
+  view.zoom = zoom;
+  writeHash();
+  if (zoom && view.follow) setFollow(false);
+  redraw(new Set());
+  emit("zoom");
+}
+
 // clearFilter shows all rows.
 export function clearFilter() {
   if (view.findings) toggleFindings();
+  if (view.zoom) setZoom(null);
   setFilterText("");
   if (view.filter) applyFilter("");
   focusFilter();

@@ -1,37 +1,50 @@
 // The filter of an exported page: fields and words in rows. The filter of the server knows more.
-import { allOf } from "./store.js";
+import { splitAlternatives, splitTerms, whole } from "./filterterms.js";
+import { allOf, store } from "./store.js";
 
 const fieldOf = {
   tool: (r) => (r.m === "tools/call" ? r.tg : ""), target: (r) => r.tg, method: (r) => r.m, id: (r) => String(r.id), dir: (r) => r.d, kind: (r) => r.k, status: (r) => r.st,
-  server: (r) => r.srv, session: (r) => String(r.s), side: (r) => r.sd, era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
+  server: (r) => store.serverName(r), session: (r) => String(r.s), side: (r) => r.sd, era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
 };
 
 // localFilter returns a function that reports whether a row of the timeline matches a filter.
 export function localFilter(text) {
-  const terms = [...text.matchAll(/(-?)(?:(\w+)(:|>=|<=|>|<))?(?:"([^"]*)"|(\S+))/g)].map(term);
-  return (root) => terms.every((t) => {
-    for (const r of allOf(root)) if (t.match(r)) return !t.not;
-    return t.not;
-  });
+  const any = splitAlternatives(text).map((part) => splitTerms(part).map(parseTerm));
+  return (root) => any.length === 0 || any.some((all) => all.every((match) => match(root)));
 }
 
-function term([, not, field, op, inQuotes, word]) {
-  const value = (inQuotes ?? word ?? "").toLowerCase();
-  return { not: !!not, match: matcher(field, op, value) };
+// parseTerm returns a function that reports whether a row of the timeline matches a term.
+function parseTerm(text) {
+  if (text.length > 1 && text.startsWith("-")) {
+    const match = parseTerm(text.slice(1));
+    return (root) => !match(root);
+  }
+  const group = /^\((.*)\)$/.exec(text);
+  if (group) return localFilter(group[1]);
+  const [, field, op, inQuotes, word] = /^(?:(\w+)(:=|:|>=|<=|>|<))?(?:"((?:[^"\\]|\\.)*)"|([^]*))$/.exec(text) || [];
+  const value = (inQuotes?.replace(/\\(.)/g, "$1") ?? word ?? "").toLowerCase();
+  const match = matcher(field, op, value);
+  return (root) => {
+    for (const r of allOf(root)) if (match(r)) return true;
+    return false;
+  };
 }
 
 function matcher(field, op, value) {
-  if (field === "finding") return (r) => r.findings !== null && (!["error", "warning"].includes(value) || r.findings[value === "error" ? 0 : 1] > 0);
-  if (op && op !== ":") return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
-  if (field && Object.hasOwn(fieldOf, field)) return (r) => like(fieldOf[field](r).toLowerCase(), value);
+  if (field === "finding") {
+    const i = ["error", "warning", "info"].indexOf(value);
+    return (r) => r.findings !== null && (i < 0 || r.findings[i] > 0);
+  }
+  if (op && !op.startsWith(":")) return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
+  if (field && Object.hasOwn(fieldOf, field)) return (r) => like(fieldOf[field](r).toLowerCase(), value, op === ":=" || whole.has(field));
   const words = field ? field + op + value : value;
   return (r) => (r.m + " " + r.tg + " " + r.x + " " + r.sum + " " + r.srv + " " + r.msg).toLowerCase().includes(words);
 }
 
-// like matches a pattern in which * stands for any text.
-function like(text, pattern) {
+// like reports whether a text contains another, or exactly is it, with * for any text.
+function like(text, pattern, exact) {
   const parts = pattern.split("*");
-  if (parts.length === 1) return text === pattern;
+  if (parts.length === 1) return exact ? text === pattern : text.includes(pattern);
   if (!text.startsWith(parts[0])) return false;
   let at = parts[0].length;
   for (const p of parts.slice(1, -1)) {

@@ -11,7 +11,11 @@ import { Grid } from "./grid.js";
 import { putIcons } from "./icons.js";
 import { resetFrames } from "./items.js";
 import { listenKeys } from "./keys.js";
-import { applyFilter, clearFilter, focusList, goTo, page, redraw, resetList, rowsChanged, scheduleRedraw, select, selectWanted, setFollow, toggleFold } from "./listing.js";
+import { initFacets } from "./facets.js";
+import { drawPicture, initPicture } from "./picture.js";
+import { initOverview } from "./strip.js";
+import { showRowMenu } from "./rowmenu.js";
+import { applyFilter, applyFilterText, clearFilter, columnsChanged, focusList, goTo, page, redraw, resetList, rowsChanged, scheduleRedraw, select, selectWanted, setFollow, setZoom, toggleFold } from "./listing.js";
 import { exported } from "./source.js";
 import { initSplit } from "./split.js";
 import { emit, on, readHash, view } from "./state.js";
@@ -25,11 +29,18 @@ function start() {
   putIcons(document);
   initTheme();
   page.wanted = view.row;
-  page.grid = new Grid(byId("grid"), { select: (item, open) => select(item.row, item.back, open), fold: (item) => toggleFold(item.row), follow: setFollow });
+  page.grid = new Grid(byId("grid"), { select: (item, open) => select(item.row, item.back, open), fold: (item) => toggleFold(item.row), follow: setFollow, columns: columnsChanged, menu: rowMenu });
   initDetail(goTo);
   page.arrange = initSplit((how) => {
     byId("list").hidden = how === "full";
     page.grid.measure();
+  });
+  initFacets(applyFilterText);
+  initOverview(setZoom);
+  initPicture((capture, n) => {
+    page.wantedN = { c: capture, n };
+    view.open = true;
+    selectWanted(store.rows.values());
   });
   initFilter(applyFilter, focusList);
   initButtons();
@@ -53,6 +64,11 @@ function start() {
   }
 }
 
+function rowMenu(item, at) {
+  select(item.row, item.back, false);
+  showRowMenu(at);
+}
+
 function startExported() {
   document.body.classList.add("exported");
   for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
@@ -70,6 +86,7 @@ function startExported() {
 function loadExported() {
   resetStore();
   store.sessions = exported.sessions || [];
+  emit("facets", (store.facets = exported.facets));
   putRows(exported.rows || []);
   store.synced = true;
 }
@@ -83,6 +100,9 @@ function fromHash() {
   if (view.open) showTab(view.tab);
   else hideRow();
   page.arrange();
+  page.grid.columnsChanged();
+  drawPicture();
+  emit("zoom");
   resetFrames();
   emit("buttons");
   if (view.filter !== filter) applyFilter(view.filter);

@@ -9,6 +9,7 @@ export class Row {
     this.kids = null; // rows inside it, in order of q
     this.depth = 0; // in the list
     this.frame = false;
+    this.run = null; // rows of progress that this one stands for
   }
 
   // update takes the members of a ROW, see the comment of the Go package.
@@ -17,6 +18,8 @@ export class Row {
     this.n = j.n || 0;
     this.rn = j.rn || 0;
     this.c = j.c || "";
+    this.ci = j.ci || 0;
+    this.si = j.si || 0;
     this.s = j.s || 0;
     this.srv = j.srv || "";
     this.sd = j.sd || "";
@@ -66,6 +69,23 @@ export function isError(r) {
 // hasFindings reports whether a row has findings.
 export function hasFindings(r) {
   return r.findings !== null;
+}
+
+// realRow returns the row that the server knows: the newest of a run of progress.
+export function realRow(r) {
+  return r.run ? r.run[r.run.length - 1] : r;
+}
+
+// progressOf returns the newest progress of a row as {text, share}, or null. share is from 0 to 1, or
+// -1 if the total is unknown.
+export function progressOf(r) {
+  const list = r.run || r.kids;
+  for (let i = (list?.length || 0) - 1; i >= 0; i--) {
+    if (list[i].k !== "progress") continue;
+    const [value, total] = list[i].tg.split("/").map(Number);
+    return { text: list[i].tg, share: total > 0 && value >= 0 ? Math.min(1, value / total) : -1 };
+  }
+  return null;
 }
 
 // rowEnd returns the time at which a row ended, or now.

@@ -1,7 +1,8 @@
 // The border between list and detail. The detail is beside the list or below it, or, where there is
 // little space, replaces it.
 import { byId } from "./dom.js";
-import { preference, setPreference, view } from "./state.js";
+import { railWanted } from "./facets.js";
+import { emit, preference, setPreference, view } from "./state.js";
 
 const beside = 1160; // least width, in px, for the detail beside the list
 const below = 620; // and below it
@@ -27,6 +28,13 @@ export function initSplit(changed) {
       changed(how);
     }
     apply(share());
+    const rail = byId("rail");
+    const wanted = railWanted(how === "beside" ? (width * share()) / 100 : width);
+    if (rail.hidden === wanted) {
+      rail.hidden = !wanted;
+      emit("buttons");
+      changed(how);
+    }
   };
   const share = () => Math.min(80, Math.max(20, Number(preference("split", "52")) || 52));
   const apply = (percent) => {

@@ -1,5 +1,7 @@
 // What the user has chosen. The hash has what belongs in a link (filter, row, tab, follow, frames,
-// findings, time), the storage of the browser has preferences (theme, split).
+// findings, time, picture, columns, zoom), the storage of the browser has preferences (theme, split,
+// and the columns once more).
+import { readColumns, writeColumns } from "./columns.js";
 
 export const view = {
   filter: "",
@@ -10,6 +12,12 @@ export const view = {
   frames: false,
   findings: false,
   time: "clock", // clock, start or delta
+  columns: new Map(), // by key: whether the user wants a column
+  widths: new Map(), // by key, in em
+  sort: null, // {key, down}
+  zoom: null, // {from, to}: the time that the list shows, in ms
+  picture: "", // what is shown in place of the list: "sequence" or "overview"
+  of: "", // CAPTURE/SESSION of the sequence; "" means all sessions
 };
 
 const listeners = new Map();
@@ -40,6 +48,11 @@ export function readHash() {
   view.frames = p.get("frames") === "1";
   view.findings = p.get("findings") === "1";
   view.time = ["start", "delta"].includes(p.get("time")) ? p.get("time") : "clock";
+  const [, from, to] = /^(\d+)-(\d+)$/.exec(p.get("zoom") || "") || [];
+  view.zoom = from && Number(from) < Number(to) ? { from: Number(from), to: Number(to) } : null;
+  view.picture = ["sequence", "overview"].includes(p.get("view")) ? p.get("view") : "";
+  view.of = p.get("of") || "";
+  readColumns(p);
   written = location.hash;
   return true;
 }
@@ -59,6 +72,10 @@ function writeHashNow() {
   if (view.frames) p.set("frames", "1");
   if (view.findings) p.set("findings", "1");
   if (view.time !== "clock") p.set("time", view.time);
+  if (view.zoom) p.set("zoom", Math.floor(view.zoom.from) + "-" + Math.ceil(view.zoom.to));
+  if (view.picture) p.set("view", view.picture);
+  if (view.picture && view.of) p.set("of", view.of);
+  writeColumns(p);
   const text = p.toString();
   written = text ? "#" + text : "";
   if (written === location.hash) return;

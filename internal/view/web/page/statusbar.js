@@ -27,6 +27,7 @@ export function drawStatus(shown) {
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
   const total = Math.max(store.total + (exported ? store.roots.length : 0), shown);
   add(plural(shown, view.frames ? "frame" : "row") + (view.frames || shown === total ? "" : " of " + fmtCount(total)));
+  drawCount(shown, total);
   const pending = countPending();
   if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
@@ -37,6 +38,14 @@ export function drawStatus(shown) {
   if (store.paused) add("Paused" + (store.waiting ? ", " + plural(store.waiting, "change") + " waiting" : ""), "paused");
   const el = byId("status");
   el.replaceChildren(...parts);
+}
+
+// drawCount shows beside the filter how many rows match.
+function drawCount(shown, total) {
+  const el = byId("filter-count");
+  el.hidden = !(view.filter || view.findings || view.zoom) || view.frames;
+  const text = fmtCount(shown) + " of " + fmtCount(total);
+  if (!el.hidden && el.textContent !== text) el.textContent = text;
 }
 
 const pendingRows = new Set();
@@ -102,7 +111,7 @@ function showOffline(o) {
 // drawEmpty explains why the list is empty, if it is, and what to do.
 export function drawEmpty(shown, clearFilter) {
   const el = byId("empty");
-  const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings ? "filtered" : "none";
+  const state = shown ? "" : !store.synced && !exported ? "loading" : view.filter || view.findings || view.zoom ? "filtered" : "none";
   if (el.dataset.state === state && state !== "filtered") return;
   el.dataset.state = state;
   el.hidden = !state;
@@ -118,7 +127,7 @@ function skeleton() {
 }
 
 function nothingFound(clearFilter) {
-  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: "No row has a finding." });
+  const what = view.filter ? h("p", {}, "Nothing matches ", isolated(view.filter, "code"), ".") : h("p", { text: view.zoom ? "No row is in the chosen time." : "No row has a finding." });
   return [h("h2", { text: bar.searching ? "Searching…" : "Nothing to show" }), what, h("button", { type: "button", text: view.filter ? "Clear the filter" : "Show all rows", on: { click: clearFilter } })];
 }
 

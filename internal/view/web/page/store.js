@@ -20,6 +20,10 @@ export const store = {
   first: 0, // time of the first row
   expected: 0, // rows of the model, about
   total: 0, // rows that the timeline has had, regardless of the filter
+  facets: null, // counts of rows by property: see the Go package
+  letters: false, // there are several captures, whose letters precede numbers
+  servers: new Map(), // by index: the name of a server
+  serverName: (r) => (r.sd ? r.srv.slice(0, -r.sd.length - 1) : r.srv),
 };
 
 let queue = []; // lists of rows, or {gone: list}
@@ -44,6 +48,8 @@ export function resetStore() {
   store.first = 0;
   store.synced = false;
   store.sessions = [];
+  store.letters = false;
+  store.servers = new Map();
   emit("reset");
 }
 
@@ -122,6 +128,8 @@ function putRow(j) {
   if (!r) {
     r = new Row(j.q);
     r.update(j);
+    if (r.ci > 0) store.letters = true;
+    if (r.srv && !store.servers.has(r.si)) store.servers.set(r.si, store.serverName(r));
     store.rows.set(j.q, r);
     if (r.p) addInside(r);
     else newRoots.push(r);
@@ -138,7 +146,7 @@ function putRow(j) {
 function addInside(r) {
   let parent = store.rows.get(r.p);
   if (!parent) {
-    parent = new Row(r.p).update({ at: r.at, c: r.c, srv: r.srv });
+    parent = new Row(r.p).update({ at: r.at, c: r.c, srv: r.srv, ci: r.ci, si: r.si });
     store.rows.set(r.p, parent);
     newRoots.push(parent);
   }

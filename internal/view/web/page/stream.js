@@ -39,6 +39,7 @@ function open() {
   on("sources", (list) => emit("sources", (store.sources = list)));
   on("sessions", sessions);
   on("total", (n) => (store.total = n));
+  on("facets", (f) => emit("facets", (store.facets = f)));
   on("searching", (s) => emit("searching", s));
   on("synced", () => {
     store.synced = true;

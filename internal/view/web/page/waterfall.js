@@ -1,56 +1,53 @@
 // The waterfall: the time of a row, relative to the visible rows. Each row has a separate picture.
-import { svg } from "./dom.js";
-import { fmtMs } from "./format.js";
+import { h, svg } from "./dom.js";
 import { isPending, rowEnd, toneOf } from "./row.js";
+import { view } from "./state.js";
+import { newScale } from "./timescale.js";
 
 const scaleWidth = 1000; // in the coordinates of a picture
+const rightMargin = 0.97; // of the width that the scale uses
 
 // newWave returns an empty picture.
 export function newWave() {
   const box = svg("svg", { class: "wave", viewBox: "0 0 " + scaleWidth + " 24", preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" });
-  box.append(svg("path", { class: "w-server", d: "" }), svg("path", { class: "w-human", d: "" }));
+  for (const name of ["w-gap", "w-server", "w-human", "w-cut"]) box.append(svg("path", { class: name, d: "" }));
   return box;
 }
 
-// waveSpan returns the time that rows cover, with a margin, as {from, to}. It includes now only if
-// that is close: a stream that has been open for hours would leave no space for the other rows.
-export function waveSpan(rows, now) {
-  let from = Infinity;
-  let to = -Infinity;
-  let open = false;
-  for (const r of rows) {
-    const end = isPending(r) ? r.at : rowEnd(r, now);
-    open ||= isPending(r);
-    from = Math.min(from, r.at);
-    to = Math.max(to, end);
-  }
-  if (from === Infinity) return { from: 0, to: 1 };
-  const width = Math.max(to - from, 1);
-  if (open && now - to < width + 2000) to = Math.max(to, now);
-  return { from, to: from + Math.max(to - from, 1) * 1.04 };
+// waveScale returns the scale of the visible rows.
+export function waveScale(rows, now) {
+  return newScale(rows, now, view.zoom && rows.length ? view.zoom : null);
 }
 
 // drawWave updates the picture of a row.
-export function drawWave(box, r, span, now) {
-  const perMs = scaleWidth / (span.to - span.from);
-  const x = (r.at - span.from) * perMs;
-  const end = (rowEnd(r, now) - span.from) * perMs;
-  const minWidth = 10;
-  const right = x + Math.max(Math.min(end, scaleWidth) - x, minWidth);
+export function drawWave(box, r, scale, now) {
+  const place = (t) => scale.x(t) * scaleWidth * rightMargin;
+  const minWidth = 8;
+  const x = Math.min(place(r.at), scaleWidth - minWidth);
+  const right = Math.min(scaleWidth, Math.max(place(rowEnd(r, now)), x + minWidth));
   let server = "";
   let waited = "";
   let from = x;
   for (const [a, b] of r.ws || []) {
-    const start = Math.max(from, x + a * perMs);
-    const stop = Math.min(right, x + b * perMs);
+    const start = Math.max(from, place(r.at + a));
+    const stop = Math.min(right, place(r.at + b));
     if (stop <= start) continue;
     server += waveBar(from, start);
     waited += waveBar(start, stop);
     from = stop;
   }
-  server += waveBar(from, right, r.st === "unanswered");
-  place(box.children[0], server);
-  place(box.children[1], waited);
+  server += waveBar(from, right, r.st === "unanswered" || isPending(r));
+  let gaps = "";
+  let cuts = "";
+  for (const g of scale.gaps.slice(0, 40)) {
+    const at = ((g.at + g.end) / 2 / scale.length) * scaleWidth * rightMargin;
+    gaps += "M" + at.toFixed(1) + " 0V24";
+    if (at > x && at < right) cuts += "M" + (at - 7).toFixed(1) + " 20L" + (at - 1).toFixed(1) + " 4M" + (at + 1).toFixed(1) + " 20L" + (at + 7).toFixed(1) + " 4";
+  }
+  setPath(box.children[0], gaps);
+  setPath(box.children[1], server);
+  setPath(box.children[2], waited);
+  setPath(box.children[3], cuts);
   const tone = toneOf(r) + (isPending(r) ? " going" : "") + (r.stream ? " open" : "") + (r.st === "unanswered" ? " endless" : "");
   if (box.tone !== tone) {
     box.tone = tone;
@@ -64,13 +61,21 @@ function waveBar(from, to, endless = false) {
   return to > from ? "M" + from.toFixed(1) + " 8H" + to.toFixed(1) + "V16H" + from.toFixed(1) + "Z" : "";
 }
 
-function place(path, d) {
+function setPath(path, d) {
   if (path.drawn === d) return;
   path.drawn = d;
   path.setAttribute("d", d);
 }
 
-// waveLabel returns the length of a span, for the head of the column.
-export function waveLabel(span) {
-  return fmtMs(Math.max(1, Math.round((span.to - span.from) / 1.04)));
+// drawRuler shows times above what a scale places. share is the part of the width that it uses.
+export function drawRuler(el, scale, px, share = rightMargin) {
+  const ticks = scale.ticks(px * share);
+  const key = px + ticks.map((t) => t.x.toFixed(3) + t.text).join();
+  if (el.shown === key) return;
+  el.shown = key;
+  el.replaceChildren(...ticks.map((t) => {
+    const tick = h("span", { class: "tick" + (t.gap ? " gap" : ""), text: t.text });
+    tick.style.left = (t.x * share * 100).toFixed(2) + "%";
+    return tick;
+  }));
 }
