@@ -300,6 +300,26 @@ func (s *fileStore) Load(ctx context.Context, key RecordKey) (*Record, error) {
 	return nil, ErrNotStored
 }
 
+// Keys returns the keys of all records.
+func (s *fileStore) Keys(ctx context.Context) ([]RecordKey, error) {
+	if runtime.GOOS == "windows" { // see Load
+		unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	var keys []RecordKey
+	for i := range f.Records {
+		keys = append(keys, f.Records[i].key())
+	}
+	return keys, nil
+}
+
 // Save implements [Store].
 func (s *fileStore) Save(ctx context.Context, key RecordKey, r *Record) error {
 	return s.update(ctx, key, &storeEntry{key.Issuer, key.Resource, key.ClientID, key.Account, r.stored()})

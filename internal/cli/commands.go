@@ -38,6 +38,7 @@ func commandGroups(e *env) []commandGroup {
 			newPingCommand(e),
 			newSendCommand(e),
 			newShellCommand(e),
+			newAuthCommand(e),
 		}},
 		{groupConnect, []*cobra.Command{
 			newBridgeCommand(e),
@@ -47,6 +48,7 @@ func commandGroups(e *env) []commandGroup {
 		{groupBuild, []*cobra.Command{
 			newDemoCommand(e),
 			newServeCommand(e),
+			newConfigCommand(e),
 			newVersionCommand(e),
 		}},
 	}

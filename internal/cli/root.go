@@ -163,6 +163,14 @@ func finish(c *cobra.Command) {
 		c.Args = cobra.ArbitraryArgs // each command checks its own
 	}
 	c.Flags().BoolP("help", "h", false, "print this help")
+	if run := c.RunE; run != nil && c.Flags().Lookup("redact") != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := applyRedact(cmd); err != nil {
+				return err
+			}
+			return run(cmd, args)
+		}
+	}
 	if _, own := c.Annotations[ownSignals]; !own && c.RunE != nil {
 		handleSignals(c)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"os"
@@ -168,6 +169,14 @@ func (f *targetFlags) mergeHTTP(t *targetSpec) error {
 	if f.secretEnv != "" && f.clientID == "" {
 		return usagef("--client-secret-env needs --client-id")
 	}
+	conf, err := readConfig()
+	if err != nil {
+		return err
+	}
+	defaults, err := f.parseHeaders(conf.headerLines(t.url))
+	if err != nil {
+		return err
+	}
 	lines := slices.Clone(f.headers)
 	for _, name := range f.headerFiles {
 		text, err := readSmall(name)
@@ -180,22 +189,28 @@ func (f *targetFlags) mergeHTTP(t *targetSpec) error {
 			}
 		}
 	}
-	given := http.Header{}
+	given, err := f.parseHeaders(lines)
+	if err != nil {
+		return err
+	}
+	configured := t.header
+	t.header = defaults
+	maps.Copy(t.header, configured)
+	maps.Copy(t.header, given)
+	return nil
+}
+
+// parseHeaders parses lines of the form NAME: VALUE.
+func (f *targetFlags) parseHeaders(lines []string) (http.Header, error) {
+	h := http.Header{}
 	for _, line := range lines {
 		name, value, err := f.parseHeader(line)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		given[name] = append(given[name], value)
+		h[name] = append(h[name], value)
 	}
-	t.header = t.header.Clone()
-	if t.header == nil {
-		t.header = http.Header{}
-	}
-	for name, values := range given {
-		t.header[name] = values
-	}
-	return nil
+	return h, nil
 }
 
 // ownHeaders are the headers that the protocol itself sets.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -107,7 +108,13 @@ func (f *watchFlags) check(cmd *cobra.Command, e *env) error {
 	case f.past < allPast:
 		return usagef("watch: --past needs a number of captures, or -1 for all, not %d", f.past)
 	}
-	var err error
+	conf, err := readConfig()
+	if err != nil {
+		return err
+	}
+	if conf.Watch.Past != nil && !cmd.Flags().Changed("past") {
+		f.past = *conf.Watch.Past
+	}
 	if f.parsed, err = parseFilter("watch", f.filter); err != nil {
 		return err
 	}
@@ -142,6 +149,13 @@ func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
 		return err
 	}
 	args = f.takeAddress(args)
+	if f.web == webHere {
+		conf, err := readConfig()
+		if err != nil {
+			return err
+		}
+		f.web = cmp.Or(conf.Web.Address, webHere)
+	}
 	opts := &watch.Options{MaxFinished: f.past, NoRules: f.noRules}
 	dir, err := captures.Dir()
 	if len(args) == 0 {

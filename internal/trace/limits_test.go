@@ -147,6 +147,25 @@ func TestHist(t *testing.T) {
 	if h.Max() != all[len(all)-1] || h.Count() != 20_000 {
 		t.Errorf("max %v, count %d", h.Max(), h.Count())
 	}
+	var merged, odd, even trace.Histogram
+	for i, d := range all {
+		if i%2 == 0 {
+			even.Add(d)
+		} else {
+			odd.Add(d)
+		}
+	}
+	for _, part := range []*trace.Histogram{new(trace.Histogram), &odd, &even} {
+		merged.Merge(part)
+	}
+	for _, q := range []float64{0, 0.5, 0.95, 1} {
+		if got, want := merged.Quantile(q), h.Quantile(q); got != want {
+			t.Errorf("quantile %v of merged parts is %v, want %v", q, got, want)
+		}
+	}
+	if merged.Count() != h.Count() || merged.Mean() != h.Mean() || merged.Max() != h.Max() {
+		t.Errorf("merged: count %d, mean %v, max %v", merged.Count(), merged.Mean(), merged.Max())
+	}
 	h.Add(-1)
 	h.Add(1<<63 - 1)
 	if h.Quantile(0) != 0 || h.Quantile(1) != 1<<63-1 {
