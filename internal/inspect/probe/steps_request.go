@@ -326,7 +326,16 @@ func (d *driver) harmlessRequest(id string) []byte {
 func hugeID(ctx context.Context, d *driver) {
 	const id = "9007199254740993"
 	response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
-	a := d.send(ctx, outgoing{body: d.harmlessRequest(id), id: id, stopAt: response, wait: min(initializeDelay, d.r.opts.Timeout)})
+	wait := min(initializeDelay, d.r.opts.Timeout)
+	if d.stdio != nil {
+		// A response that takes much longer than another one will not come.
+		usual, ok := d.stillAnswers(ctx)
+		if !ok {
+			return
+		}
+		wait = min(lateReplyTimeout+20*usual.took, wait)
+	}
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(id), id: id, stopAt: response, wait: wait})
 	if a.state == stoppedEarly && len(a.before) > 0 {
 		d.r.recorder.waive(a.event)
 		d.r.recorder.waive(a.requestEvent)
