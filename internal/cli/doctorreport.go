@@ -191,17 +191,28 @@ func (r *doctorReport) write(text string) {
 	}
 }
 
+// fold breaks text between words for the terminal, and indents it like its first line.
+func (r *doctorReport) fold(text string, indent int) string {
+	width := terminalWidth(r.out)
+	if width == 0 {
+		return text
+	}
+	f := newFolder(false, width, indent, indent)
+	f.words(text, "")
+	return f.String()
+}
+
 func (r *doctorReport) show(lines []*doctorLine) string {
 	marks := map[string][2]string{markGood: {"✓", green}, markBad: {"✗", red}, markOdd: {"!", yellow}, markNote: {"·", dim}}
 	var b strings.Builder
 	for _, l := range lines {
 		m := marks[l.Mark]
-		b.WriteString("  " + r.paint.in(m[1], m[0]) + " " + l.Text + "\n")
+		b.WriteString("  " + r.paint.in(m[1], m[0]) + " " + r.fold(l.Text, 4) + "\n")
 		for _, d := range l.Detail {
 			b.WriteString("      " + r.paint.in(dim, "│") + " " + d + "\n")
 		}
 		if l.Hint != "" {
-			b.WriteString("    → " + l.Hint + "\n")
+			b.WriteString("    → " + r.fold(l.Hint, 6) + "\n")
 		}
 	}
 	return b.String()

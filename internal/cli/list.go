@@ -291,9 +291,16 @@ func (l *listEntry) format(indent string, width int, p paint) string {
 	text := indent + p.in(bold, l.name) + args + p.in(yellow, note) + "\n"
 	if l.description != "" {
 		margin := len(indent) + 4
-		f := newFolder(p, width, margin, margin)
-		f.words(trace.Truncate(l.description, maxListLines*max(width-margin, minWidth)), dim)
-		text += strings.Repeat(" ", margin) + f.String() + "\n"
+		f := newFolder(false, width, margin, margin)
+		f.words(l.description, "")
+		lines := strings.Split(f.String(), "\n")
+		if len(lines) > maxListLines {
+			lines = lines[:maxListLines]
+			lines[maxListLines-1] = trace.Truncate(lines[maxListLines-1]+" …", width-1)
+		}
+		for _, line := range lines {
+			text += strings.Repeat(" ", margin) + p.in(dim, strings.TrimLeft(line, " ")) + "\n"
+		}
 	}
 	return text
 }
