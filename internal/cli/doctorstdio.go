@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -203,11 +205,14 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		}
 		s.bad("the system cannot start the program: %s", clipLine(cause(last.Err).Error(), 200)).hint("%s", hint)
 	case probe.Ended:
-		why := ""
-		if doc.why.what != "" {
-			why = ": " + doc.why.what
+		text := "it exits before it responds: " + exitWords(last)
+		switch {
+		case doc.why.variable != "":
+			text = doc.why.what + ": " + text
+		case doc.why.what != "":
+			text += ": " + doc.why.what
 		}
-		l := s.bad("it exits before it responds: %s%s", exitWords(last), why)
+		l := s.bad("%s", text)
 		switch {
 		case doc.why.hint != "":
 			l.hint("%s", doc.why.hint)
@@ -385,7 +390,13 @@ var (
 	variableName = regexp.MustCompile(`\b[A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,6}\b`)
 	// usageBegins matches the line where a program's usage text begins.
 	usageBegins = regexp.MustCompile(`^\s*(-{1,2}[A-Za-z]|([Uu]sage|[Oo]ptions|[Ff]lags|[Ee]xamples?|[Aa]rguments|[Cc]ommands)\b)`)
-	wantsValue  = regexp.MustCompile(`(?i)KeyError|required|missing|not set|unset|must be set|must set|undefined|not defined|not provided|provide|environment variable`)
+	// readsVariable matches the name of a variable that a line of source code reads.
+	readsVariable = regexp.MustCompile(`(?:process\.env\.|process\.env\[["']|environ\[["']|[gG]etenv\(["'])([A-Z][A-Z0-9_]{2,60})`)
+	// noValue matches errors about a missing value.
+	noValue = regexp.MustCompile(`^[A-Za-z.]*(Error|Exception)\b.*(undefined|null|None)|^KeyError\b`)
+	// exception matches the line that names an exception.
+	exception  = regexp.MustCompile(`^(Uncaught )?[A-Za-z.]*(Error|Exception)\b.*:`)
+	wantsValue = regexp.MustCompile(`(?i)KeyError|required|missing|not set|unset|must be set|must set|undefined|not defined|not provided|provide|environment variable`)
 )
 
 // stderrReason returns the reason in the lines that a server wrote. It ignores usage texts.
@@ -395,14 +406,20 @@ func stderrReason(lines []string) reason {
 		return reason{what: clipLine(first, 160), hint: "it expects other arguments"}
 	}
 	var telling []string
-	before := ""
+	before, read := "", ""
 	for _, line := range lines {
 		if usageBegins.MatchString(line) {
 			break
 		}
 		wants := wantsValue.MatchString(line) || wantsValue.MatchString(before) && isErrorLine(before)
 		if v := variableName.FindString(line); v != "" && wants && !usageLine.MatchString(line) && !strings.HasPrefix(v, "ERR_") {
-			return reason{v + " is missing", "it needs the environment variable " + v + ": --env " + v + "=value sets it here; for hosts, set it in env of the configuration", v}
+			return missingVariable(v)
+		}
+		if m := readsVariable.FindStringSubmatch(line); m != nil && read == "" {
+			read = m[1]
+		}
+		if read != "" && noValue.MatchString(line) {
+			return missingVariable(read)
 		}
 		if isErrorLine(line) {
 			telling = append(telling, line)
@@ -410,12 +427,26 @@ func stderrReason(lines []string) reason {
 		before = line
 	}
 	r := reason{hint: stderrHint(strings.ToLower(strings.Join(telling, "\n")))}
+	// The exception says more than the source code above it.
+	slices.SortStableFunc(telling, func(a, b string) int { return cmp.Compare(rankLine(a), rankLine(b)) })
 	for _, line := range telling {
 		if r.what = clipLine(strings.TrimSpace(line), 160); r.what != "" {
 			break
 		}
 	}
 	return r
+}
+
+func rankLine(line string) int {
+	if exception.MatchString(line) {
+		return 0
+	}
+	return 1
+}
+
+// missingVariable returns the reason that an environment variable is missing.
+func missingVariable(name string) reason {
+	return reason{name + " is missing", "it needs the environment variable " + name + ": --env " + name + "=value sets it here; for hosts, set it in env of the configuration", name}
 }
 
 // stderrHint returns a hint for some common causes of failure.

@@ -35,3 +35,20 @@ func TestDoctorSlow(t *testing.T) {
 		}
 	}
 }
+
+// TestStderrReasonVariable: the reason names the missing variable, or else the exception.
+func TestStderrReasonVariable(t *testing.T) {
+	for _, tt := range []struct{ stderr, what, variable string }{
+		{"file:///x.mjs:1\nconst n = process.env.WEATHER_KEY.length;\n                      ^\n\nTypeError: Cannot read properties of undefined (reading 'length')\n    at file:///x.mjs:1:5", "WEATHER_KEY is missing", "WEATHER_KEY"},
+		{"  File \"x.py\", line 2\n    key = os.environ['TOKEN']\nKeyError: 'TOKEN'", "TOKEN is missing", "TOKEN"},
+		{"Missing GITHUB_TOKEN", "GITHUB_TOKEN is missing", "GITHUB_TOKEN"},
+		{"file:///x.mjs:2\nconsole.error(`with ${key.length}`);\n\nTypeError: Cannot read properties of undefined (reading 'length')", "TypeError: Cannot read properties of undefined (reading 'length')", ""},
+		{"using process.env.DEBUG_LEVEL\nError: the port is taken", "Error: the port is taken", ""},
+		{"up and running", "", ""},
+	} {
+		got := stderrReason(strings.Split(tt.stderr, "\n"))
+		if got.what != tt.what || got.variable != tt.variable {
+			t.Errorf("%q: %q, variable %q; want %q, %q", tt.stderr, got.what, got.variable, tt.what, tt.variable)
+		}
+	}
+}
