@@ -34,14 +34,16 @@ var (
 // A Document is a file being edited. Edits are collected and written only by Save.
 type Document struct {
 	path, real string
-	info       os.FileInfo
-	data       []byte
-	syntax     syntax
-	root       *node
-	splices    []splice
-	edits      []edit
-	records    *records
-	record     record
+	// absent reports that there is no file yet, and so no info.
+	absent  bool
+	info    os.FileInfo
+	data    []byte
+	syntax  syntax
+	root    *node
+	splices []splice
+	edits   []edit
+	records *records
+	record  record
 	// saved is the path of the backup that Save has written.
 	saved string
 }
@@ -60,6 +62,8 @@ type edit struct {
 	undo   undoEntry
 	before Server
 	remote bool
+	// added is the command of an entry that Add has added. It is nil for other edits.
+	added []string
 }
 
 // Open reads a file for editing. It follows symbolic links. It returns a *ParseError or a file
@@ -524,6 +528,18 @@ func (d *Document) Save() (bool, error) {
 	if err := d.verify(out); err != nil {
 		return false, err
 	}
+	if d.absent {
+		err := writeNew(d.real, nil, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			err = ErrChanged
+		}
+		if err != nil {
+			return false, err
+		}
+		if d.info, err = os.Stat(d.real); err != nil {
+			return false, err
+		}
+	}
 	// A new file would bypass the old one's mode.
 	if f, err := inuse.Open(d.real, os.O_WRONLY, 0); err != nil {
 		return false, err
@@ -603,6 +619,12 @@ func (d *Document) verify(out []byte) error {
 		}
 		r := reader{data: out}
 		s, problem := r.server(entry{name: e.before.Name, pointer: e.pointer, node: n})
+		if e.added != nil {
+			if err := d.verifyAdded(e, s, problem); err != nil {
+				return err
+			}
+			continue
+		}
 		want := e.before
 		// The URL is the edit.
 		if e.remote {

@@ -1,0 +1,210 @@
+package hosts
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAdd(t *testing.T) {
+	for _, tt := range []struct {
+		name, host, file, before, after string
+	}{
+		{"no file", "cursor", "mcp.json", "", `{
+  "mcpServers": {
+    "mcpwire": {
+      "command": "/bin/mcpwire",
+      "args": [
+        "mcp"
+      ]
+    }
+  }
+}
+`},
+		{"behind others", "cursor", "mcp.json", `{
+    // my servers
+    "mcpServers": {
+        "fs": {"command": "fs"}, // files
+    },
+    "other": 1
+}
+`, `{
+    // my servers
+    "mcpServers": {
+        "fs": {"command": "fs"},
+        "mcpwire": {
+            "command": "/bin/mcpwire",
+            "args": [
+                "mcp"
+            ]
+        }, // files
+    },
+    "other": 1
+}
+`},
+		{"no servers", "claude-code", ".claude.json", "{\r\n  \"theme\": \"dark\"\r\n}\r\n",
+			"{\r\n  \"theme\": \"dark\",\r\n  \"mcpServers\": {\r\n    \"mcpwire\": {\r\n      \"type\": \"stdio\",\r\n      \"command\": \"/bin/mcpwire\",\r\n      \"args\": [\r\n        \"mcp\"\r\n      ]\r\n    }\r\n  }\r\n}\r\n"},
+		{"an empty table", "cursor", "mcp.json", "{\n\t\"mcpServers\": {}\n}\n",
+			"{\n\t\"mcpServers\": {\n\t\t\"mcpwire\": {\n\t\t\t\"command\": \"/bin/mcpwire\",\n\t\t\t\"args\": [\n\t\t\t\t\"mcp\"\n\t\t\t]\n\t\t}\n\t}\n}\n"},
+		{"a comment in an empty table", "cursor", "mcp.json", "{\n  \"mcpServers\": {\n    // none\n  }\n}\n",
+			"{\n  \"mcpServers\": {\n    // none\n    \"mcpwire\": {\n      \"command\": \"/bin/mcpwire\",\n      \"args\": [\n        \"mcp\"\n      ]\n    }\n  }\n}\n"},
+		{"compact", "cursor", "mcp.json", `{"mcpServers":{"fs":{"command":"fs"}}}`,
+			`{"mcpServers":{"fs":{"command":"fs"},"mcpwire":{"command":"/bin/mcpwire","args":["mcp"]}}}`},
+		{"another form", "opencode", "opencode.json", `{"mcp":{"fs":{"type":"local","command":["fs"]}}}`,
+			`{"mcp":{"fs":{"type":"local","command":["fs"]},"mcpwire":{"type":"local","command":["/bin/mcpwire","mcp"],"enabled":true}}}`},
+		{"TOML", "codex", "config.toml", "model = \"x\" # mine\n\n[mcp_servers.fs]\ncommand = \"fs\"",
+			"model = \"x\" # mine\n\n[mcp_servers.fs]\ncommand = \"fs\"\n\n[mcp_servers.mcpwire]\ncommand = \"/bin/mcpwire\"\nargs = [\"mcp\"]\n"},
+		{"TOML, no file", "codex", "config.toml", "", "[mcp_servers.mcpwire]\ncommand = \"/bin/mcpwire\"\nargs = [\"mcp\"]\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := &Env{Home: dir, Dir: dir, Lookup: func(string) (string, bool) { return "", false }}
+			path := filepath.Join(dir, tt.file)
+			if tt.before != "" {
+				if err := os.WriteFile(path, []byte(tt.before), 0o640); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d, err := OpenOrNew(e, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Add(tt.host, "mcpwire", []string{"/bin/mcpwire", "mcp"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Save(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.after, string(got)); diff != "" {
+				t.Errorf("the file (-want +got):\n%s", diff)
+			}
+			if info, err := os.Stat(path); err != nil || tt.before != "" && info.Mode().Perm() != 0o640 || tt.before == "" && info.Mode().Perm() != 0o600 {
+				t.Errorf("mode %v, %v", info.Mode(), err)
+			}
+
+			// A second entry of that name is refused.
+			again, err := OpenOrNew(e, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := again.Add(tt.host, "mcpwire", []string{"x"}); !errors.Is(err, ErrExists) {
+				t.Errorf("a second entry: %v, want ErrExists", err)
+			}
+		})
+	}
+}
+
+// TestAddKeepsWrapped shows that an entry that was wrapped before can still be unwrapped, and that
+// the added one stays then.
+func TestAddKeepsWrapped(t *testing.T) {
+	dir := t.TempDir()
+	e := &Env{Home: dir, Dir: dir, Lookup: func(string) (string, bool) { return "", false }}
+	path := filepath.Join(dir, "mcp.json")
+	if err := os.WriteFile(path, []byte(`{"mcpServers":{"fs":{"command":"fs"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, edit := range []func(*Document) error{
+		func(d *Document) error {
+			return d.Wrap("/mcpServers/fs", []string{"mcpwire", "tap", "--name", "fs", "--"})
+		},
+		func(d *Document) error { return d.Add("cursor", "mcpwire", []string{"mcpwire", "mcp"}) },
+		func(d *Document) error { return d.Unwrap("/mcpServers/fs") },
+	} {
+		d, err := Open(e, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := edit(d); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"mcpServers":{"fs":{"command":"fs"},"mcpwire":{"command":"mcpwire","args":["mcp"]}}}`; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestAddRefused shows what is not edited: a table that is no table, an inline table of TOML, which
+// a second table would contradict, and a file that appears meanwhile.
+func TestAddRefused(t *testing.T) {
+	for _, tt := range []struct{ name, host, file, text string }{
+		{"no object", "cursor", "mcp.json", `{"mcpServers":[]}`},
+		{"inline table", "codex", "config.toml", "mcp_servers = { fs = { command = \"fs\" } }\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := &Env{Home: dir, Dir: dir, Lookup: func(string) (string, bool) { return "", false }}
+			path := filepath.Join(dir, tt.file)
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d, err := OpenOrNew(e, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = d.Add(tt.host, "mcpwire", []string{"mcpwire", "mcp"}); err == nil {
+				_, err = d.Save()
+			}
+			if err == nil {
+				t.Error("it was edited")
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != tt.text {
+				t.Errorf("the file is %q, %v; want it unchanged", got, err)
+			}
+		})
+	}
+	t.Run("appears", func(t *testing.T) {
+		dir := t.TempDir()
+		e := &Env{Home: dir, Dir: dir, Lookup: func(string) (string, bool) { return "", false }}
+		path := filepath.Join(dir, "mcp.json")
+		d, err := OpenOrNew(e, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Add("cursor", "mcpwire", []string{"mcpwire", "mcp"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Save(); !errors.Is(err, ErrChanged) {
+			t.Errorf("Save: %v, want ErrChanged", err)
+		}
+	})
+}
+
+func TestUserFile(t *testing.T) {
+	home := t.TempDir()
+	e := &Env{GOOS: "linux", Home: home, Dir: home, Lookup: func(string) (string, bool) { return "", false }}
+	var missing *NotInstalledError
+	if _, err := UserFile(e, "cursor"); !errors.As(err, &missing) || missing.Folder != filepath.Join(home, ".cursor") {
+		t.Errorf("without a folder: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(home, ".config", "amp"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	want := filepath.Join(home, ".config", "amp", "settings.json")
+	if got, err := UserFile(e, "amp"); got != want || err != nil {
+		t.Errorf("without a file: %q, %v; want %q", got, err, want)
+	}
+	want += "c"
+	if err := os.WriteFile(want, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := UserFile(e, "amp"); got != want || err != nil {
+		t.Errorf("with one of the files: %q, %v; want %q", got, err, want)
+	}
+}
