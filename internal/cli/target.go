@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,21 @@ func commandName(command []string) string {
 
 // captureName returns the name of the server in captures.
 func (t *targetSpec) captureName() string { return cmp.Or(t.server, t.name) }
+
+// addTap has the command of a stdio server run by mcpwire tap. command is the name of the running
+// command, for errors.
+func (t *targetSpec) addTap(command string) error {
+	if !t.isStdio() {
+		return usageHintf("mcpwire tap --listen 127.0.0.1:9000 URL records what passes through that address", "%s: --tap records servers that are commands, and %s is a URL", command, t.name)
+	}
+	tap, err := ownPath()
+	if err != nil {
+		return err
+	}
+	t.server = t.captureName()
+	t.command = slices.Concat([]string{tap, "tap", "--name", t.server, "--"}, t.command)
+	return nil
+}
 
 func isURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")

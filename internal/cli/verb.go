@@ -38,6 +38,7 @@ type session struct {
 // newVerbCommand completes c, which has the texts, to the command of a verb.
 func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 	var f targetFlags
+	var record bool
 	c.ValidArgsFunction = completeTarget
 	c.Long += "\n\n" + targetHelp
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -48,8 +49,17 @@ func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 		if err := v.parse(rest); err != nil {
 			return err
 		}
-		return f.runVerb(cmd.Context(), e, t, v)
+		if !record {
+			return f.runVerb(cmd.Context(), e, t, v)
+		}
+		if err := t.addTap(cmd.Name()); err != nil {
+			return err
+		}
+		err = f.runVerb(cmd.Context(), e, t, v)
+		fmt.Fprintf(e.stderr, "recorded: mcpwire show %s\n", shellLine(ofCapture+t.captureName()))
+		return err
 	}
+	c.Flags().BoolVar(&record, "tap", false, "record the session of a stdio server, as mcpwire tap does")
 	v.register(c.Flags())
 	f.register(c.Flags())
 	return c
