@@ -27,6 +27,8 @@ func commandGroups(e *env) []commandGroup {
 			newWrapCommand(e),
 			newUnwrapCommand(e),
 			newSpecCommand(e),
+			newMCPCommand(e),
+			newInstallCommand(e),
 		}},
 		{groupHand, []*cobra.Command{
 			newInfoCommand(e),

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/inspect/hosts"
+	"mcpwire/internal/proc/inuse"
+	"mcpwire/internal/text/printable"
+)
+
+// An installation adds the server of the mcp command to a host.
+type installation struct {
+	name, command               string
+	dryRun                      bool
+	allowCalls, allowUnredacted bool
+}
+
+func newInstallCommand(e *env) *cobra.Command {
+	in := &installation{}
+	c := &cobra.Command{
+		Use:   "install mcp HOST [FLAGS]",
+		Short: "add mcpwire's own MCP server to a host",
+		Long: `Add the server of mcpwire mcp to the user's configuration of a host, so that its
+agent can read captures and check servers. Everything else in the file stays as
+it is, and a backup is made. Restart the host afterwards.`,
+		Example: `  mcpwire install mcp cursor --dry-run
+  mcpwire install mcp claude-code --allow-calls`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			switch len(args) {
+			case 0:
+				return []string{"mcp"}, cobra.ShellCompDirectiveNoFileComp
+			case 1:
+				return completeHosts(cmd, args, prefix)
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] != "mcp" {
+				return usagef("install: want mcp and a host, such as: mcpwire install mcp cursor")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return in.run(e, args[1]) },
+	}
+	c.Flags().StringVar(&in.name, "name", "mcpwire", "`NAME` of the entry")
+	c.Flags().StringVar(&in.command, "command", "", "`PROGRAM` to write for mcpwire (default this program's path)")
+	c.Flags().BoolVarP(&in.dryRun, "dry-run", "n", false, "only print what would change")
+	c.Flags().BoolVar(&in.allowCalls, "allow-calls", false, "give the entry the flag --allow-calls")
+	c.Flags().BoolVar(&in.allowUnredacted, "allow-unredacted", false, "give the entry the flag --allow-unredacted")
+	return c
+}
+
+func (in *installation) run(e *env, host string) error {
+	if names := hosts.Names(); !slices.Contains(names, host) {
+		hint := "the hosts are " + strings.Join(names, ", ")
+		if similar := nearest(host, names); len(similar) > 0 {
+			hint = "did you mean " + strings.Join(similar, " or ") + "?"
+		}
+		return usageHintf(hint, "install: no host %q is known", printable.Line(host))
+	}
+	if strings.Trim(in.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || in.name == "" {
+		return usagef("install: invalid value %q for flag --name: want letters, digits, - and _", in.name)
+	}
+	command := []string{in.command, "mcp"}
+	if in.command == "" {
+		program, err := ownPath()
+		if err != nil {
+			return fmt.Errorf("find the path of this program: %w (--command PROGRAM sets it)", err)
+		}
+		command[0] = program
+	}
+	if in.allowCalls {
+		command = append(command, "--allow-calls")
+	}
+	if in.allowUnredacted {
+		command = append(command, "--allow-unredacted")
+	}
+	here, err := hosts.Current()
+	if err != nil {
+		return err
+	}
+	path, err := hosts.UserFile(here, host)
+	if err != nil {
+		return err
+	}
+	return in.add(e, here, host, path, command)
+}
+
+// add adds the entry to the file of a host.
+func (in *installation) add(e *env, here *hosts.Env, host, path string, command []string) error {
+	d, err := hosts.OpenOrNew(here, path)
+	if err != nil {
+		return err
+	}
+	switch err := d.Add(host, in.name, command); {
+	case errors.Is(err, hosts.ErrExists):
+		return fail(exitUnexpected, "exists", "edit it there, or choose another name with --name", err)
+	case err != nil:
+		return err
+	}
+	if in.dryRun {
+		_, err := fmt.Fprint(e.stdout, d.Diff(maskCommand))
+		return err
+	}
+	switch _, err := d.Save(); {
+	case errors.Is(err, hosts.ErrChanged):
+		return fail(exitUnexpected, "changed", "another program changed the file; try again", err)
+	case errors.Is(err, hosts.ErrNoState):
+		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
+	case errors.Is(err, inuse.ErrInUse):
+		return fail(exitUnexpected, "in_use", "close the program that has the file open, most likely the host itself, and try again", err)
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(e.stderr, "mcpwire: restart the host for this to take effect\n")
+	_, err = fmt.Fprintf(e.stdout, "added %s to %s\n", in.name, printable.Line(path))
+	return err
+}
