@@ -117,6 +117,7 @@ func (in *installation) add(e *env, here *hosts.Env, host, path string, command 
 	case err != nil:
 		return err
 	}
+	fmt.Fprintf(e.stderr, "mcpwire: the file as it was: %s\n", printable.Line(d.Backup()))
 	fmt.Fprintf(e.stderr, "mcpwire: restart the host for this to take effect\n")
 	_, err = fmt.Fprintf(e.stdout, "added %s to %s\n", in.name, printable.Line(path))
 	return err
