@@ -341,7 +341,7 @@ func (a *agentServer) diff(in *diffInput) (commandLine, error) {
 
 type specInput struct {
 	Term     string `json:"term,omitempty" jsonschema:"such as tools/call, -32020, Mcp-Method, progressToken or CallToolResult; the default is an index"`
-	Revision string `json:"revision,omitempty" jsonschema:"show only what applies to this revision, such as 2025-11-25"`
+	Revision string `json:"revision,omitempty" jsonschema:"show only what applies to the revision of this date"`
 	paged
 }
 
