@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -29,6 +30,13 @@ type Framer interface {
 	WriteFrame(msg []byte) error
 	// Close ends both directions and makes a blocked ReadFrame return.
 	Close() error
+}
+
+// A Server answers the messages of a framer. A *server.Server is one.
+type Server interface {
+	// Serve runs until ctx ends, or until the framer's input ends and the accepted requests are
+	// answered or the server's own deadline for them has passed.
+	Serve(ctx context.Context, f Framer) error
 }
 
 // A FrameError is the error of one frame that could not be read. The stream goes on after the

@@ -22,7 +22,7 @@ import (
 )
 
 // dial connects a client to a server. The returned function ends both.
-func dial(t *testing.T, r *recording, srv mcpotel.Server, opts *client.Options) (c *client.Client, end func()) {
+func dial(t *testing.T, r *recording, srv jsonrpc.Server, opts *client.Options) (c *client.Client, end func()) {
 	t.Helper()
 	local, otherEnd := net.Pipe()
 	served := make(chan error, 1)

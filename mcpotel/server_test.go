@@ -126,7 +126,7 @@ type peer struct {
 	sent []string
 }
 
-func connect(ctx context.Context, t *testing.T, srv mcpotel.Server, revision string) *peer {
+func connect(ctx context.Context, t *testing.T, srv jsonrpc.Server, revision string) *peer {
 	t.Helper()
 	local, otherEnd := net.Pipe()
 	c := &peer{t: t, served: make(chan error, 1)}

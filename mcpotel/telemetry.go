@@ -144,20 +144,15 @@ func namesTarget(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet
 }
 
-// A Server serves a connection in each call of Serve. *[server.Server] implements it.
-type Server interface {
-	Serve(ctx context.Context, f jsonrpc.Framer) error
-}
-
 // WrapServer returns a Server that calls s and records the duration of each connection.
-func (t *Telemetry) WrapServer(s Server) Server { return recordingServer{t, s} }
+func (t *Telemetry) WrapServer(s jsonrpc.Server) jsonrpc.Server { return recordingServer{t, s} }
 
 type recordingServer struct {
 	*Telemetry
-	server Server
+	server jsonrpc.Server
 }
 
-// Serve implements [Server].
+// Serve implements jsonrpc.Server.
 func (rs recordingServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	start, s := time.Now(), new(connection)
 	err := rs.server.Serve(context.WithValue(ctx, connectionKey{}, s), f)

@@ -72,13 +72,13 @@ type GoldenOptions struct {
 // Declare it like this:
 //
 //	var _ = flag.Bool("update", false, "write what the server answers into testdata")
-func Golden[S Server](t *testing.T, files string, newServer func(t testing.TB) S, opts *GoldenOptions) {
+func Golden[S jsonrpc.Server](t *testing.T, files string, newServer func(t testing.TB) S, opts *GoldenOptions) {
 	t.Helper()
 	names, err := filepath.Glob(files)
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no file matches %q in the folder of the test (%v)", files, err)
 	}
-	g := &goldenRunner{update: updateRequested(), newServer: func(t testing.TB) Server { return newServer(t) }}
+	g := &goldenRunner{update: updateRequested(), newServer: func(t testing.TB) jsonrpc.Server { return newServer(t) }}
 	if opts != nil {
 		g.opts = *opts
 	}
@@ -109,7 +109,7 @@ func updateRequested() bool {
 type goldenRunner struct {
 	opts      GoldenOptions
 	update    bool
-	newServer func(t testing.TB) Server
+	newServer func(t testing.TB) jsonrpc.Server
 }
 
 // runFile runs the sessions of a file.

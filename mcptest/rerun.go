@@ -40,7 +40,7 @@ import (
 // requests: set Disabled in tests that count them. Requests of legacy revisions are not repeated,
 // since their handlers wait for the client.
 type RerunCheck struct {
-	Server
+	jsonrpc.Server
 	// Disabled turns the check off.
 	Disabled bool
 	// Snapshot returns the state that handlers change, such as the number of orders. It is called
@@ -59,7 +59,7 @@ type RerunCheck struct {
 func (rc RerunCheck) rerunCheck() RerunCheck { return rc }
 
 // newRerunFramer returns the framer of a server that is checked, or nil if the check is disabled.
-func newRerunFramer(t testing.TB, srv Server, end *End) *rerunFramer {
+func newRerunFramer(t testing.TB, srv jsonrpc.Server, end *End) *rerunFramer {
 	rf := &rerunFramer{End: end, t: t, runs: make(map[string]*handlerRun), reported: make(map[string]bool)}
 	if options, ok := srv.(interface{ rerunCheck() RerunCheck }); ok {
 		rf.check = options.rerunCheck()

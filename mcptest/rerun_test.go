@@ -224,9 +224,9 @@ func TestRerunCheck(t *testing.T) {
 // TestRerunOfTimes has times with fractions, which differ without a pause, as random values do. Serve
 // and Connect check a server as it is, and a pointer to options counts.
 func TestRerunOfTimes(t *testing.T) {
-	for _, wrap := range []func(mcptest.Server) mcptest.Server{
-		func(srv mcptest.Server) mcptest.Server { return srv },
-		func(srv mcptest.Server) mcptest.Server { return &mcptest.RerunCheck{Server: srv} },
+	for _, wrap := range []func(jsonrpc.Server) jsonrpc.Server{
+		func(srv jsonrpc.Server) jsonrpc.Server { return srv },
+		func(srv jsonrpc.Server) jsonrpc.Server { return &mcptest.RerunCheck{Server: srv} },
 	} {
 		got := failures(t, func(t testing.TB) {
 			callTool(t, mcptest.Connect(t, wrap(newTool(t, nil, func(ctx context.Context) (string, error) {

@@ -13,14 +13,6 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A Server serves the peer of a framer. *server.Server implements it, and so do its wrappers for
-// package stdio.
-type Server interface {
-	// Serve runs until the framer's input ends and the accepted requests are answered, or until ctx
-	// ends.
-	Serve(ctx context.Context, f jsonrpc.Framer) error
-}
-
 // serveTimeout limits how long a server may run after its connection was closed. The timeouts of
 // package server are shorter.
 const serveTimeout = 30 * time.Second
@@ -33,7 +25,7 @@ const serveTimeout = 30 * time.Second
 // server.
 //
 // Serve also finds handlers that have side effects before they ask the client; see [RerunCheck].
-func Serve(t testing.TB, srv Server) *End {
+func Serve(t testing.TB, srv jsonrpc.Server) *End {
 	t.Helper()
 	clientEnd, serverEnd := Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -68,7 +60,7 @@ func Serve(t testing.TB, srv Server) *End {
 // Connect runs a server in memory, like [Serve], and dials it. opts may be nil. The zero value
 // negotiates the newest common revision; set Options.Revisions to test others. Connect fails the
 // test at once if dialing fails. It closes the client at the end of the test.
-func Connect(t testing.TB, srv Server, opts *client.Options) *client.Client {
+func Connect(t testing.TB, srv jsonrpc.Server, opts *client.Options) *client.Client {
 	t.Helper()
 	c, err := client.Dial(t.Context(), client.Over(Serve(t, srv)), opts)
 	if err != nil {

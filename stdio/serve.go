@@ -14,13 +14,6 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A Server answers the messages of a framer. *server.Server implements it.
-type Server interface {
-	// Serve runs until ctx ends, or until the framer's input ends and the accepted requests are
-	// answered or the server's own deadline for them has passed.
-	Serve(ctx context.Context, f jsonrpc.Framer) error
-}
-
 // Config configures a server on standard input and output. The zero value is ready to use.
 type Config struct {
 	// Framing is the framing to use. The zero value detects the client's.
@@ -59,7 +52,7 @@ var errInUse = errors.New("standard input and output are already being served")
 var inUse atomic.Bool
 
 // Serve calls Config.Serve with the zero Config.
-func Serve(ctx context.Context, srv Server) error { return new(Config).Serve(ctx, srv) }
+func Serve(ctx context.Context, srv jsonrpc.Server) error { return new(Config).Serve(ctx, srv) }
 
 // Serve runs srv on standard input and output until the input ends, the client stops reading,
 // SIGINT or SIGTERM arrives, or ctx ends. In each case Serve stops reading and srv finishes the
@@ -76,7 +69,7 @@ func Serve(ctx context.Context, srv Server) error { return new(Config).Serve(ctx
 //
 // If srv does not return in time, its goroutine keeps running, and so does a read that the system
 // cannot interrupt.
-func (c *Config) Serve(ctx context.Context, srv Server) error {
+func (c *Config) Serve(ctx context.Context, srv jsonrpc.Server) error {
 	log, flush := c.logger()
 	defer flush()
 	r := &run{config: c, log: log}
@@ -158,7 +151,7 @@ func (r *run) close() {
 	}
 }
 
-func (r *run) serve(ctx context.Context, srv Server) error {
+func (r *run) serve(ctx context.Context, srv jsonrpc.Server) error {
 	parent := ctx
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

@@ -117,7 +117,7 @@ func (p *peer) want(done string) {
 }
 
 // serveHere runs Serve in this process over pipes.
-func serveHere(t *testing.T, ctx context.Context, c *Config, srv Server) (*peer, <-chan error) {
+func serveHere(t *testing.T, ctx context.Context, c *Config, srv jsonrpc.Server) (*peer, <-chan error) {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	if err != nil {

@@ -55,7 +55,7 @@ func helperServe() {
 		},
 	}}
 	config := Config{Framing: jsonrpc.FramingLine}
-	var server Server = srv
+	var server jsonrpc.Server = srv
 	after := func() {}
 	for _, arg := range os.Args[1:] {
 		switch arg {

@@ -279,10 +279,10 @@ func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Log
 
 // serveStdio serves front, which is the server or a bridge in front of it, until the input or the
 // server ends.
-func (f *mockFlags) serveStdio(ctx context.Context, e *env, srv *mock.Server, front stdio.Server, log *slog.Logger) error {
+func (f *mockFlags) serveStdio(ctx context.Context, e *env, srv *mock.Server, front jsonrpc.Server, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if front != stdio.Server(srv) {
+	if front != jsonrpc.Server(srv) {
 		defer context.AfterFunc(srv.Ended(), cancel)()
 	}
 	cfg := stdio.Config{Framing: f.framing, Logger: log}
