@@ -184,7 +184,7 @@ func (c *Encoder) kindMembers(e *Event) {
 		c.number("lost", int64(e.Gap.Lost))
 		c.number("bytes", e.Gap.Bytes)
 		c.seconds("until", e.Gap.Until)
-		c.member("why", e.Gap.Why)
+		c.member("why", string(e.Gap.Why))
 	case e.Translation != nil:
 		c.number("of", int64(e.Translation.Of))
 		c.out.str(`,"to":[`)

@@ -251,25 +251,27 @@ type Gap struct {
 	Bytes int64
 	// Until is the time of the last missing event; T of the event is the time of the first.
 	Until time.Duration
-	// Why is GapQueue, GapWrite, GapUnwatched, GapLimit, GapMalformed or GapTruncated.
-	Why string
+	Why   GapReason
 }
+
+// A GapReason says why events are missing.
+type GapReason string
 
 // The reasons for a gap.
 const (
 	// GapQueue means that events came faster than they were written.
-	GapQueue = "queue"
+	GapQueue GapReason = "queue"
 	// GapWrite means that writing failed. Some of the events may be in the capture nevertheless.
-	GapWrite = "write"
+	GapWrite GapReason = "write"
 	// GapUnwatched means that nobody wanted the events: a tap that records only for viewers had no
 	// viewer.
-	GapUnwatched = "unwatched"
+	GapUnwatched GapReason = "unwatched"
 	// GapLimit means that a Reader skipped a line above its limit.
-	GapLimit = "limit"
+	GapLimit GapReason = "limit"
 	// GapMalformed means that a Reader skipped a line that is not an event.
-	GapMalformed = "malformed"
+	GapMalformed GapReason = "malformed"
 	// GapTruncated means that the last line has no end: its writer died or is still writing.
-	GapTruncated = "truncated"
+	GapTruncated GapReason = "truncated"
 )
 
 // A Translation links an event to those that a bridge made from it.

@@ -437,7 +437,7 @@ func (r *Reader) setOrigin(e *Event) {
 }
 
 // gap returns an event for a line that could not be read.
-func (r *Reader) gap(why string, size int64) *Event {
+func (r *Reader) gap(why GapReason, size int64) *Event {
 	r.ev = Event{Kind: KindGap, T: r.last, Gap: &Gap{Lost: 1, Bytes: size, Until: r.last, Why: why}}
 	r.setOrigin(&r.ev)
 	return &r.ev
@@ -637,7 +637,7 @@ func decodeCounters(e *Event, line []byte) {
 	}
 	switch e.Kind {
 	case KindGap:
-		g.Why, e.Why = e.Why, ""
+		g.Why, e.Why = GapReason(e.Why), ""
 		e.Gap = &g
 	case KindTranslate:
 		e.Translation = &x

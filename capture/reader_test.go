@@ -28,7 +28,7 @@ const headLine = `{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00.5Z"}` + "
 func brief(e *capture.Event) string {
 	s := string(e.Kind)
 	if e.Gap != nil {
-		s += ":" + e.Gap.Why
+		s += ":" + string(e.Gap.Why)
 	}
 	if e.Data != nil {
 		s += ":" + string(e.Data)

@@ -309,7 +309,7 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 		redact(&x.Rule, "/rule")
 	}
 	if g := clone(&e.Gap); g != nil {
-		redact(&g.Why, "/why")
+		redact((*string)(&g.Why), "/why")
 	}
 	if s := clone(&e.SSE); s != nil {
 		redact(&s.ID, "/sse/id")

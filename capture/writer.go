@@ -291,7 +291,7 @@ func (w *Writer) skip(e *Event) (n uint64) {
 }
 
 // countLost counts an event that is not recorded. The first one of a gap sets the reason.
-func (w *Writer) countLost(e *Event, n uint64, t time.Duration, why string) {
+func (w *Writer) countLost(e *Event, n uint64, t time.Duration, why GapReason) {
 	if w.gap.Lost == 0 {
 		w.gapN, w.gapT, w.gap.Why = n, t, why
 	}

@@ -543,13 +543,13 @@ func gapText(g *capture.Gap) string {
 	case g.Lost > 1:
 		n = fmt.Sprint(g.Lost, " events")
 	}
-	why := map[string]string{
+	why := map[capture.GapReason]string{
 		capture.GapQueue: "recorded faster than written", capture.GapWrite: "writing failed", capture.GapLimit: "the line is too long",
 		capture.GapUnwatched: "not recorded",
 		capture.GapMalformed: "the line is not an event", capture.GapTruncated: "the capture ends unexpectedly here",
 	}[g.Why]
 	if why == "" {
-		why = clip.String(g.Why, maxName)
+		why = clip.String(string(g.Why), maxName)
 	}
 	return fmt.Sprintf("%s missing, %s: %s", n, FormatSize(g.Bytes), why)
 }

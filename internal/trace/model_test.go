@@ -58,7 +58,7 @@ func events(t *testing.T, lines string) []*capture.Event {
 		case capture.KindSSE:
 			e.SSE = &capture.SSE{Comment: rest, HasComment: true}
 		case capture.KindGap:
-			e.Gap = &capture.Gap{Lost: 3, Bytes: 1234, Why: rest}
+			e.Gap = &capture.Gap{Lost: 3, Bytes: 1234, Why: capture.GapReason(rest)}
 		case capture.KindTranslate:
 			e.Translation = &capture.Translation{Of: 1, Rule: rest}
 		default:

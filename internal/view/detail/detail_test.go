@@ -217,7 +217,7 @@ func TestAllKinds(t *testing.T) {
 	for _, e := range []*capture.Event{
 		{Kind: capture.KindStart, Start: &capture.Start{Command: []string{bad}, Dir: bad, Env: []string{bad}, PID: 1}},
 		{Kind: capture.KindStderr, Data: []byte(bad)}, {Kind: capture.KindInvalid, Dir: capture.ToClient, Data: []byte(bad)}, {Kind: capture.KindNote, Data: []byte(bad)},
-		{Kind: capture.KindGap, Gap: &capture.Gap{Why: bad}}, {Kind: capture.KindEOF, Dir: capture.ToClient}, {Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, Rule: bad}},
+		{Kind: capture.KindGap, Gap: &capture.Gap{Why: capture.GapReason(bad)}}, {Kind: capture.KindEOF, Dir: capture.ToClient}, {Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, Rule: bad}},
 		{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","id":"\u001b` + "\u202e" + `","result":{}}`)},
 		{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"\u001b","clientInfo":{"name":"\u202e","version":"\u001b"},"capabilities":{"\u202e":{}}}}`)},
 		{Kind: capture.KindRequest, Exchange: 3, Request: &capture.Request{Method: bad, URL: bad, Proto: bad, Remote: bad, Headers: []capture.Header{{Name: bad, Value: bad}}}},

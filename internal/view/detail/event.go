@@ -129,7 +129,7 @@ func eventText(e *capture.Event) []Span {
 	case e.Translation != nil:
 		text = e.Translation.Rule
 	case e.Gap != nil:
-		text = e.Gap.Why
+		text = string(e.Gap.Why)
 	default:
 		return oneLine(e.Data, maxEventText)
 	}

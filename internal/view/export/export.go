@@ -125,7 +125,7 @@ func eventText(e *capture.Event) string {
 	case capture.KindSSE:
 		return printableLine(strings.ReplaceAll(strings.TrimRight(string(appendSSE(nil, e.SSE, e.Data)), "\n"), "\n", " ⏎ "))
 	case capture.KindGap:
-		return fmt.Sprintf("%d events are missing (%s)", e.Gap.Lost, clippedLine(e.Gap.Why))
+		return fmt.Sprintf("%d events are missing (%s)", e.Gap.Lost, clippedLine(string(e.Gap.Why)))
 	case capture.KindTranslate:
 		return fmt.Sprintf("#%d became %v: %s", e.Translation.Of, e.Translation.To, clippedLine(e.Translation.Rule))
 	}
