@@ -81,7 +81,7 @@ func TestWalkIsBounded(t *testing.T) {
 		t.Errorf("%d bytes are kept", grown)
 	}
 	next()
-	if _, err, _ := next(); !errors.Is(err, ErrTooManyPages) || n != 1000 {
+	if _, err, _ := next(); !errors.Is(err, ErrEndlessList) || n != 1000 {
 		t.Errorf("%d pages, %v", n, err)
 	}
 }

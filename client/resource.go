@@ -13,14 +13,9 @@ import (
 	"mcpwire/mcp"
 )
 
-var (
-	// ErrCursorLoop is wrapped by the error that ends an iteration when the server repeats a
-	// cursor, which would make the iteration endless.
-	ErrCursorLoop = errors.New("the server sent the same cursor twice")
-	// ErrTooManyPages is wrapped by the error that ends an iteration over a list of more than
-	// [Limits.MaxPages] pages.
-	ErrTooManyPages = errors.New("the list has too many pages")
-)
+// ErrEndlessList is wrapped by the error that ends an iteration when the server repeats a cursor,
+// or when the list has more than [Limits.MaxPages] pages.
+var ErrEndlessList = errors.New("the list does not end")
 
 const defaultMaxPages = 10_000
 
@@ -89,10 +84,10 @@ func (p *pagePosition) advance(next *string, maxPages int) error {
 		p.seen = newHashSet()
 	}
 	if !p.seen.add(*next) {
-		return fmt.Errorf("page %d: cursor %.60q: %w", p.pages, *next, ErrCursorLoop)
+		return fmt.Errorf("page %d: %w: the server sent the cursor %.60q twice", p.pages, ErrEndlessList, *next)
 	}
 	if p.pages >= maxPages {
-		return fmt.Errorf("page %d: %w: Options.Limits.MaxPages is %d", p.pages, ErrTooManyPages, maxPages)
+		return fmt.Errorf("page %d: %w: Options.Limits.MaxPages is %d", p.pages, ErrEndlessList, maxPages)
 	}
 	p.value = next
 	return nil

@@ -36,7 +36,7 @@ func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOpti
 }
 
 // Tools yields the server's tools, page by page. An error ends the loop. The error for an endless
-// list wraps [ErrCursorLoop] or [ErrTooManyPages].
+// list wraps [ErrEndlessList].
 func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Tool, error] {
 	return listAll(ctx, c, mcp.MethodToolsList,
 		func(ctx context.Context, cursor *string) ([]mcp.Tool, *string, error) {

@@ -82,10 +82,6 @@ func Compile(text []byte, engine Engine) (*Validator, error) {
 // JSON returns the schema in one line. The caller must not change it.
 func (v *Validator) JSON() []byte { return v.text }
 
-// IsObject reports whether the schema says in so many words, by its type keyword,
-// that every valid instance is an object.
-func (v *Validator) IsObject() bool { return typeIsObject(v.text) }
-
 func typeIsObject(text []byte) bool {
 	for m := jsonwire.ObjectMembers(text); m.Next(); {
 		if m.KeyIs("type") {

@@ -153,7 +153,7 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 // the server answered, but not with a list.
 func isOfOneKind(ctx context.Context, err error) bool {
 	_, isProtocol := errors.AsType[*client.ProtocolError](err)
-	return ctx.Err() == nil && (isProtocol || client.IsPeer(err) || errors.Is(err, client.ErrCursorLoop) || errors.Is(err, client.ErrTooManyPages))
+	return ctx.Err() == nil && (isProtocol || client.IsPeer(err) || errors.Is(err, client.ErrEndlessList))
 }
 
 // isNone reports whether err says that there are no templates. Servers with resources may have
@@ -253,12 +253,12 @@ func eachPage(cursor *string, fetch func(cursor *string) (next *string, err erro
 		}
 		sum := sha256.Sum256([]byte(*next))
 		if seen[sum] {
-			return fail(exitAnswer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: %s", client.ErrCursorLoop, clipLine(*next, 100)))
+			return fail(exitAnswer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: the server sent the cursor %s twice", client.ErrEndlessList, clipLine(*next, 100)))
 		}
 		seen[sum] = true
 		cursor = next
 	}
-	return fail(exitAnswer, "protocol_error", "--page requests single pages", client.ErrTooManyPages)
+	return fail(exitAnswer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: %d pages", client.ErrEndlessList, maxPages))
 }
 
 // A listEntry is a tool, resource, template or prompt in a list. Its texts are escaped.
