@@ -50,8 +50,8 @@
 // Recording returns no errors. The Writer counts the events that it could not record
 // or write, and the capture has a gap in their place; [Writer.Flush] and Close return
 // the first error. Close may wrap [os.ErrDeadlineExceeded]. [Create] returns errors of
-// the file system. Readers return errors of the source, [ErrVersion], [ErrNotCapture]
-// and [ErrFollowCompressed]. An unreadable line becomes a gap, not an error.
+// the file system. Readers return errors of the source, [ErrVersion] and
+// [ErrNotCapture]. An unreadable line becomes a gap, not an error.
 //
 // # Compatibility
 //

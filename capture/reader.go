@@ -39,9 +39,9 @@ var (
 	// ErrNotCapture is wrapped by the error for a file that does not begin like a capture: its
 	// first 64 KiB are part of one line that is not a JSON object.
 	ErrNotCapture = errors.New("capture: not a capture")
-	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read
+	// errFollowCompressed is returned by Follow for a compressed capture, which cannot be read
 	// before it is complete.
-	ErrFollowCompressed = errors.New("capture: cannot follow a compressed file")
+	errFollowCompressed = fmt.Errorf("capture: cannot follow a compressed file: %w", errors.ErrUnsupported)
 	// errUnpacked is wrapped by the error for a compressed capture that unpacks to more than
 	// ReaderOptions.MaxUnpacked, or by default to far more than traffic does.
 	errUnpacked = errors.New("capture: the compressed file unpacks to too much")
@@ -180,7 +180,9 @@ func (r *Reader) Events() iter.Seq2[*Event, error] {
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // Follow is like Events for a capture that is still being written. At the end of the file it waits
-// for more, until ctx ends or the tail of the capture has come. It then ends without an error.
+// for more, until ctx ends or the tail of the capture has come. It then ends without an error. For
+// a compressed capture, which cannot be read before it is complete, the error wraps
+// [errors.ErrUnsupported].
 func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		timer := time.NewTimer(r.opts.Poll)
@@ -191,7 +193,7 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 				return
 			}
 			if r.stop != nil {
-				yield(nil, ErrFollowCompressed)
+				yield(nil, errFollowCompressed)
 				return
 			}
 			line, err := r.read()

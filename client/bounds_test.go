@@ -247,7 +247,7 @@ func FuzzServer(f *testing.F) {
 				}
 			})
 			var got json.RawMessage
-			err := c.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`), &got, WithTimeout(time.Second), WithRetry())
+			err := c.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`), &got, WithTimeout(time.Second), WithRetry(true))
 			if err == nil && (len(got) == 0 || got[0] != '{' || !json.Valid(got)) || IsPeer(err) {
 				t.Errorf("got %s, %v", got, err)
 			}

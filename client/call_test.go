@@ -122,7 +122,7 @@ func TestBadCalls(t *testing.T) {
 		} {
 			opt := tt.opt
 			if opt == nil {
-				opt = WithoutRetry()
+				opt = WithRetry(false)
 			}
 			err := c.Call(t.Context(), "m", tt.params, nil, opt)
 			if err == nil || IsPeer(err) || !strings.Contains(err.Error(), tt.want) {
@@ -173,7 +173,7 @@ func TestAnswers(t *testing.T) {
 				s.expectEnd()
 			}, func(t *testing.T, c *Client, r mcp.Revision) {
 				var got result
-				err := c.Call(t.Context(), tt.method, nil, &got, WithRetry())
+				err := c.Call(t.Context(), tt.method, nil, &got, WithRetry(true))
 				want := tt.legacy
 				if r.Modern() {
 					want = tt.modern
@@ -226,7 +226,7 @@ func TestCancel(t *testing.T) {
 			elapse(time.Second)
 			cancel(why)
 		}()
-		err := c.Call(ctx, "slow", nil, nil, WithRetry())
+		err := c.Call(ctx, "slow", nil, nil, WithRetry(true))
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || IsPeer(err) {
 			t.Errorf("got %v", err)
 		}
@@ -503,7 +503,7 @@ func TestRetryWaits(t *testing.T) {
 			Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MaxAttempts: 6, MaxBackoff: time.Second},
 			Reconnect: ReconnectPolicy{MinBackoff: 1, MaxBackoff: 1, MaxFailures: 100},
 		}, scripts...)
-		if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !isConnectionLost(err) || len(times) != 6 {
+		if err := c.Call(t.Context(), "m", nil, nil, WithRetry(true)); !isConnectionLost(err) || len(times) != 6 {
 			t.Fatalf("%d attempts, %v", len(times), err)
 		}
 		for i, want := range []time.Duration{100, 200, 400, 800, 1000} {

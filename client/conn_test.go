@@ -65,7 +65,7 @@ func TestReconnect(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			var got json.RawMessage
-			if err := c.Call(t.Context(), "m", nil, &got, WithRetry()); err != nil || string(got) != `{"from":"second"}` {
+			if err := c.Call(t.Context(), "m", nil, &got, WithRetry(true)); err != nil || string(got) != `{"from":"second"}` {
 				t.Errorf("repeatable: got %s, %v", got, err)
 			}
 		})
@@ -125,7 +125,7 @@ func TestUnsentCalls(t *testing.T) {
 			elapse(time.Second)
 			close(gate)
 		}()
-		if err := c.Call(t.Context(), "m", nil, nil, WithoutRetry()); err != nil {
+		if err := c.Call(t.Context(), "m", nil, nil, WithRetry(false)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -150,12 +150,12 @@ func TestRetries(t *testing.T) {
 		deaths int // before the answer
 		want   string
 	}{
-		{"twice is enough", RetryPolicy{}, WithRetry(), 2, ""},
-		{"not more", RetryPolicy{}, WithRetry(), 3, "connection closed"},
-		{"never", RetryPolicy{MaxAttempts: 1}, WithRetry(), 1, "connection closed"},
-		{"never by a negative number", RetryPolicy{MaxAttempts: -1}, WithRetry(), 1, "connection closed"},
-		{"often", RetryPolicy{MaxAttempts: 6}, WithRetry(), 5, ""},
-		{"not this call", RetryPolicy{}, WithoutRetry(), 1, "connection closed"},
+		{"twice is enough", RetryPolicy{}, WithRetry(true), 2, ""},
+		{"not more", RetryPolicy{}, WithRetry(true), 3, "connection closed"},
+		{"never", RetryPolicy{MaxAttempts: 1}, WithRetry(true), 1, "connection closed"},
+		{"never by a negative number", RetryPolicy{MaxAttempts: -1}, WithRetry(true), 1, "connection closed"},
+		{"often", RetryPolicy{MaxAttempts: 6}, WithRetry(true), 5, ""},
+		{"not this call", RetryPolicy{}, WithRetry(false), 1, "connection closed"},
 		{"not a call of unknown nature", RetryPolicy{}, WithTimeout(0), 1, "connection closed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestPeerErrorsAreFinal(t *testing.T) {
 		s.expectEnd()
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
 		for range 4 {
-			if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !IsPeer(err) {
+			if err := c.Call(t.Context(), "m", nil, nil, WithRetry(true)); !IsPeer(err) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -253,7 +253,7 @@ func TestGivingUp(t *testing.T) {
 					t.Errorf("%d times, %v; want %d times, %q", dials, c.Err(), tt.dials, tt.want)
 				}
 				checkBackoff(t, times, tt.live)
-				err = c.Call(t.Context(), "m", nil, nil, WithRetry())
+				err = c.Call(t.Context(), "m", nil, nil, WithRetry(true))
 				if !isConnectionLost(err) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("a call after the end: %v", err)
 				}
@@ -327,8 +327,8 @@ func TestServingResetsFailures(t *testing.T) {
 	}
 }
 
-// TestKeepAliveIsNotActivity: a server that dies again and again after it has let the client subscribe
-// anew does not serve.
+// TestKeepAliveIsNotActivity: a server that dies again and again after it has let the client
+// subscribe anew does not serve.
 func TestKeepAliveIsNotActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var scripts []func(*script)
@@ -512,7 +512,7 @@ func TestServerUpgraded(t *testing.T) {
 				if c.Revision() != tt.before {
 					t.Errorf("before: %v", c.Revision())
 				}
-				if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); err != nil {
+				if err := c.Call(t.Context(), "m", nil, nil, WithRetry(true)); err != nil {
 					t.Error(err)
 				}
 				if c.Revision() != tt.after {
@@ -593,7 +593,7 @@ func TestClose(t *testing.T) {
 		})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !isConnectionLost(err) || !strings.Contains(err.Error(), "closed") {
+			if err := c.Call(t.Context(), "m", nil, nil, WithRetry(true)); !isConnectionLost(err) || !strings.Contains(err.Error(), "closed") {
 				t.Errorf("call under way: %v", err)
 			}
 		})
@@ -674,7 +674,7 @@ func TestAnswerTooLarge(t *testing.T) {
 		}
 		began := time.Now()
 		for _, method := range []string{"first", "last"} {
-			err := c.Call(t.Context(), method, nil, nil, WithRetry())
+			err := c.Call(t.Context(), method, nil, nil, WithRetry(true))
 			large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
 			if !ok || large.Limit != limit || large.Size <= limit || IsPeer(err) || is[*ProtocolError](err) {
 				t.Errorf("%s: %v", method, err)

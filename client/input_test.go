@@ -546,7 +546,7 @@ func TestInputErrors(t *testing.T) {
 					s.answer(s.expect("tools/call"), `{}`)
 					s.expectEnd()
 				})
-				err := c.Call(t.Context(), "tools/call", nil, nil, WithRetry())
+				err := c.Call(t.Context(), "tools/call", nil, nil, WithRetry(true))
 				if err == nil || !strings.HasPrefix(err.Error(), "call tools/call: ") || !strings.Contains(err.Error(), tt.want) || !tt.check(err) || IsPeer(err) {
 					t.Errorf("got %v (%T), want %q", err, err, tt.want)
 				}

@@ -408,12 +408,12 @@ func TestProfile(t *testing.T) {
 			s.answer(list(s), `{"resultType":"complete"}`)
 			s.refuse(list(s), -32601, "") // no reason to doubt any more
 			s.expectEnd()
-		}}, WithRetry(), "", mcp.Revision20260728},
+		}}, WithRetry(true), "", mcp.Revision20260728},
 		{"right, though the first answer is an error", []func(*script){func(s *script) {
 			s.refuse(list(s), -32602, "")
 			s.discovers()
 			s.expectEnd()
-		}}, WithRetry(), "(-32602)", mcp.Revision20260728},
+		}}, WithRetry(true), "(-32602)", mcp.Revision20260728},
 		{"wrong, and the call can be repeated", []func(*script){
 			func(s *script) {
 				s.refuse(list(s), -32602, "")
@@ -426,7 +426,7 @@ func TestProfile(t *testing.T) {
 				s.answer(list(s), "{}")
 				s.expectEnd()
 			},
-		}, WithRetry(), "", mcp.Revision20251125},
+		}, WithRetry(true), "", mcp.Revision20251125},
 		{"wrong, and the call cannot be repeated", []func(*script){
 			func(s *script) {
 				s.refuse(list(s), -32602, "")
@@ -438,7 +438,7 @@ func TestProfile(t *testing.T) {
 				s.handshake(legacyDate)
 				s.expectEnd()
 			},
-		}, WithoutRetry(), "does not speak 2026-07-28", mcp.Revision20251125},
+		}, WithRetry(false), "does not speak 2026-07-28", mcp.Revision20251125},
 		{"wrong, and the server died of it", []func(*script){
 			func(s *script) { list(s) },
 			func(s *script) {
@@ -447,7 +447,7 @@ func TestProfile(t *testing.T) {
 				s.answer(list(s), "{}")
 				s.expectEnd()
 			},
-		}, WithRetry(), "", mcp.Revision20251125},
+		}, WithRetry(true), "", mcp.Revision20251125},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -424,11 +424,14 @@ func (o *callOptions) addMember(key, value []byte) {
 	o.meta = append(append(append(o.meta, key...), ':'), value...)
 }
 
-// WithoutRetry makes the call fail when its connection is lost, even if it is safe to repeat.
-func WithoutRetry() CallOption { return func(o *callOptions) { o.retry = retryNever } }
-
-// WithRetry declares that the call is safe to repeat when its connection is lost.
-func WithRetry() CallOption { return func(o *callOptions) { o.retry = retryAlways } }
+// WithRetry says whether the call is repeated when its connection is lost. True declares that it is
+// safe to repeat. False makes the call fail, even if it is safe to repeat.
+func WithRetry(repeat bool) CallOption {
+	if repeat {
+		return func(o *callOptions) { o.retry = retryAlways }
+	}
+	return func(o *callOptions) { o.retry = retryNever }
+}
 
 // WithFresh bypasses the cache for this call. The response is cached as usual.
 func WithFresh() CallOption { return func(o *callOptions) { o.fresh = true } }

@@ -78,9 +78,9 @@ func TestStress(t *testing.T) {
 				for g := range 16 {
 					calls.Go(func() {
 						for i := range 100 {
-							opt := WithRetry()
+							opt := WithRetry(true)
 							if i%4 == 0 {
-								opt = WithoutRetry()
+								opt = WithRetry(false)
 							}
 							var got struct{ N int }
 							n := 1000*g + i

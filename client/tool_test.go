@@ -196,8 +196,8 @@ func TestCallToolAgain(t *testing.T) {
 		{"read-only", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, nil, 2},
 		{"idempotent", tool("tool", `,"annotations":{"idempotentHint":true}`), true, nil, 2},
 		{"another one", tool("other", `,"annotations":{"readOnlyHint":true}`), true, nil, 1},
-		{"the caller knows better", tool("tool", ""), false, []CallOption{WithRetry()}, 2},
-		{"the caller doesn't want it", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, []CallOption{WithoutRetry()}, 1},
+		{"the caller knows better", tool("tool", ""), false, []CallOption{WithRetry(true)}, 2},
+		{"the caller doesn't want it", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, []CallOption{WithRetry(false)}, 1},
 	} {
 		for _, trusted := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, trusted %t", tt.name, trusted), func(t *testing.T) {

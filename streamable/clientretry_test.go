@@ -64,7 +64,7 @@ func TestClientObeysRetryAfter(t *testing.T) {
 		{name: "longer than the call may take", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithMaxTimeout(9 * time.Second)}, sent: 1, status: 503},
 		{name: "longer than the call waits for an answer", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithTimeout(9 * time.Second)}, sent: 1, status: 503},
 		{name: "within the context", answers: []http.HandlerFunc{busy(429, 8, rateLimited)}, ctx: deadline(9 * time.Second), sent: 2, wait: 8 * time.Second},
-		{name: "not wanted", answers: []http.HandlerFunc{busy(429, 1, "")}, opts: []client.CallOption{client.WithoutRetry()}, sent: 1, status: 429},
+		{name: "not wanted", answers: []http.HandlerFunc{busy(429, 1, "")}, opts: []client.CallOption{client.WithRetry(false)}, sent: 1, status: 429},
 		{name: "503 that may have been carried out", answers: []http.HandlerFunc{busy(503, -1, "")}, sent: 1, status: 503},
 	} {
 		for _, era := range []struct {

@@ -139,7 +139,7 @@ func (s captureSource) one(ctx context.Context, path string, follow bool) iter.S
 		first := true
 		for e, err := range events {
 			switch {
-			case errors.Is(err, capture.ErrFollowCompressed):
+			case errors.Is(err, errors.ErrUnsupported):
 				err = usagef("show: --follow cannot read a compressed capture; without it, it is read to its end")
 			case err != nil:
 				err = fail(exitUnexpected, "unreadable", "", fmt.Errorf("%s: %w", path, err))

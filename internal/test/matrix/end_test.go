@@ -132,7 +132,7 @@ func TestCrash(t *testing.T) {
 			s.lost("crash once", err)
 			same(s, "again", s.call(c, "crash once", object{"Path": path}), "alive")
 			path = filepath.Join(s.TempDir(), "f")
-			same(s, "told to", s.call(c, "crash once", object{"Path": path}, client.WithRetry()), "alive")
+			same(s, "told to", s.call(c, "crash once", object{"Path": path}, client.WithRetry(true)), "alive")
 		}},
 		// Spec: C41
 		{name: "subscriptions are made again", test: func(s *scene) {
