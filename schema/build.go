@@ -17,22 +17,20 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Schemer is implemented by types that give their own JSON Schema in place of
-// the one their Go type implies. It is called once for each use of the type, on
-// a zero value, by [Of].
+// A Schemer is a type that has its own JSON Schema in place of the one that its Go type implies.
+// [Of] calls JSONSchema once for each use of the type, on a zero value.
 //
-// The schema is held in both directions: what doesn't validate isn't decoded,
-// and isn't encoded either. Decoding goes on as for the Go type, but a struct
-// ignores members that no field has and requires none. Below the root of a
-// schema only one without $ref, $id, $anchor and $schema can be used, since it
+// The schema applies in both directions: an invalid value is neither decoded nor encoded. Decoding
+// works as for the Go type, but a struct ignores members without a field and requires none. Below
+// the root of a schema, only a schema without $ref, $id, $anchor and $schema can be used, since it
 // is copied into the schema of the outer type.
 //
 // As with MarshalJSON, a struct that embeds a Schemer is one.
 type Schemer interface{ JSONSchema() []byte }
 
-// Enumerator is implemented by strings, numbers and text types with a fixed set
-// of values. JSONSchemaEnum is called once for each use of the type, on a zero
-// value, by [Of]. It returns strings as they are and numbers in decimal.
+// An Enumerator is a string, a number or a text type with a fixed set of values. [Of] calls
+// JSONSchemaEnum once for each use of the type, on a zero value. It returns strings unchanged and
+// numbers in decimal.
 type Enumerator interface{ JSONSchemaEnum() []string }
 
 var (

@@ -11,36 +11,35 @@
 //	err = t.Decode(text, &args)
 //
 // [Of] compiles a type to a plan for decoding and encoding; its schema is
-// [Typed.JSON]. Decoding accepts what that schema accepts, but for what JSON Schema
-// cannot express well: numbers must fit the Go type, dates and base64 must be
-// well-formed, what decodes itself may be choosy, and no member name may occur
-// twice. [Compile] compiles a hand-written schema to a validator that reads the
-// bytes.
+// [Typed.JSON]. Decoding accepts what that schema accepts, with these exceptions,
+// which JSON Schema cannot express well: numbers must fit the Go type, dates and
+// base64 must be well-formed, a type's own method may reject a value, and no member
+// name may occur twice. [Compile] compiles a hand-written schema to a validator
+// that reads the bytes.
 //
 // # Types
 //
 // Structs are objects. Members are named and promoted as in encoding/json, but
-// names match exactly. Members that no field has are refused unless
+// names match exactly. Members without a field are rejected unless
 // [Options.AllowUnknown] is set. A field is required unless it has omitempty,
-// omitzero or a default, is a pointer or promoted through an embedded pointer;
-// the tag keywords required and optional override that. A pointer may be null.
-// Nothing else may, except an any and what decodes itself.
+// omitzero or a default, is a pointer or promoted through an embedded pointer; the
+// tag keywords required and optional override that. Only a pointer, an any and a
+// type that decodes itself may be null.
 //
-// Maps are objects too; keys are strings, integers or have MarshalText and
-// UnmarshalText. Slices are arrays, Go arrays those of their length, []byte is a
-// base64 string. time.Time is a string with an RFC 3339 date-time. json.Number and
+// Maps are also objects; keys are strings, integers or have MarshalText and
+// UnmarshalText. Slices are arrays, Go arrays are arrays of their length, []byte is
+// a base64 string. time.Time is a string with an RFC 3339 date-time. json.Number and
 // big.Int take any number and any integer, exactly. A json.RawMessage and an any
 // take any value; see [Options.UseNumber] for numbers in an any. Types with
 // UnmarshalJSON take any value and types with UnmarshalText any string. Recursive
 // types, and large ones that occur more than once, are put under $defs.
 //
-// Integers are integers by value, as in JSON Schema: 1.0 and 1e2 are, 1.5 is not.
-// Nothing is rounded or wrapped to fit.
+// A number is an integer by its value, as in JSON Schema: 1.0 and 1e2 are integers,
+// 1.5 is not. No number is rounded or wrapped to fit.
 //
 // A type can give its own schema, see [Schemer], or list its values, see
-// [Enumerator]. Where methods are looked up, a pointer receiver counts as well.
-// encoding/json ignores those for values in maps and interfaces; this package does
-// not. The option string of json tags is not supported.
+// [Enumerator]. Methods with a pointer receiver count everywhere; encoding/json
+// ignores them for values in maps and interfaces. The option string of json tags is not supported.
 //
 // # Tags
 //
@@ -54,15 +53,15 @@
 //	enum=a|b|c                                                                strings and numbers
 //	default=5 title=Limit required optional                                   all
 //
-// A value with a comma, or an enum value with a bar, stands in single quotes, in
-// which a single quote is doubled: pattern='^a{1,3}$'. items. and values. apply a
-// keyword to the elements. A default is JSON, but plain text for strings. Of
-// returns an error for a keyword that is unknown or says nothing about the type,
-// and for a value that cannot be meant. Patterns are those of package regexp, with
-// \uXXXX besides. format is not checked.
+// Put a value with a comma, or an enum value with a bar, into single quotes, and
+// double a single quote in it: pattern='^a{1,3}$'. items. and values. apply a
+// keyword to the elements. A default is JSON, or plain text for strings. Of returns
+// an error for a keyword that is unknown or does not apply to the type, and for an
+// invalid value. Patterns are those of package regexp, and may have \uXXXX. format
+// is not checked.
 //
-// Defaults are advertised, and filled in when the member is absent from an object
-// that is there. Lengths count code points.
+// A default is in the schema, and is the value of a member that is absent from its
+// object. Lengths count code points.
 //
 // # Concurrency
 //
@@ -76,7 +75,6 @@
 //
 // # Compatibility
 //
-// Texts handed to Decode and Validate must have been validated as JSON before,
-// which whoever read the frame has done anyway. On other texts the outcome is
-// meaningless, but nothing panics or hangs.
+// The texts for Decode and Validate must be valid JSON. For other texts the result
+// is undefined, but nothing panics or hangs.
 package schema

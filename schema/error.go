@@ -15,30 +15,28 @@ import (
 // maxProblems is how many problems one check reports before it stops.
 const maxProblems = 8
 
-// ErrLimit is what errors.Is finds in an [*Error] whose check ended because it
-// took too many steps or nested too deeply, not because the value was seen to
-// be wrong.
+// ErrLimit is wrapped by an [*Error] if the check took too many steps or nested too deeply. The
+// value may be valid then.
 var ErrLimit = errors.New("schema: limit on validation work exceeded")
 
-// Error says what is wrong with a value. Decode, Append and Validate return it
-// as an *Error. Its text is written for the language model that sent the value:
-// each problem names the place, what was expected and what was there.
+// An Error says what is wrong with a value. Decode, Append and Validate return it as an *Error. Its
+// text is for the language model that sent the value: each problem names the place, what was
+// expected and what was found.
 type Error struct {
-	// Root is what messages call the whole value. Empty means "arguments".
-	// Whoever knows better may set it before printing.
+	// Root is the name of the whole value in messages. Empty means "arguments". The caller may set
+	// it before printing.
 	Root string
-	// Problems has at least one entry and at most eight, in the order of the
-	// text.
+	// Problems has one to eight problems, in the order of the text.
 	Problems []Problem
-	// Limit is set if the last problem is that a limit on work or depth was
-	// hit; errors.Is(err, ErrLimit) reports it.
+	// Limit is set if the last problem is that a limit of work or depth was reached. The error then
+	// wraps ErrLimit.
 	Limit bool
 }
 
-// Problem is one thing wrong with a value.
+// A Problem is one thing that is wrong with a value.
 type Problem struct {
-	// Pointer is the JSON pointer (RFC 6901) of the value the problem is with,
-	// "" for the whole. Names longer than 128 bytes are cut.
+	// Pointer is the JSON pointer (RFC 6901) of the value, "" for the whole value. Names longer
+	// than 128 bytes are cut.
 	Pointer string
 	// Message says what was expected there and what was found.
 	Message string

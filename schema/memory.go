@@ -109,5 +109,5 @@ func (a address) getUint(size uint8) uint64 {
 }
 
 // bytesAsString returns b as a string without copying. The string must not be kept
-// longer than b stays as it is; it goes to functions that only read it.
+// longer than b is not copied; it goes to functions that only read it.
 func bytesAsString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -8,25 +8,23 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Options are how [Of] compiles a type. nil means the zero value.
+// Options are the options of [Of]. Nil means the zero value.
 type Options struct {
-	// AllowUnknown lets objects have members that no struct field stands for.
-	// They are ignored. By default they are refused, so that a misspelled
-	// argument is not lost in silence.
+	// AllowUnknown ignores members without a struct field. By default they are rejected, so that a
+	// misspelled argument is noticed.
 	AllowUnknown bool
-	// UseNumber decodes every number into an any as a json.Number. By default
-	// it becomes a float64, except integers beyond 2^53 and numbers too large
-	// for a float64: they are a json.Number rather than wrong.
+	// UseNumber decodes each number in an any as a json.Number. By default it becomes a float64,
+	// except integers beyond 2^53 and numbers too large for a float64, which become a json.Number.
 	UseNumber bool
-	// MaxDepth bounds how deeply values nest, in both directions. 0 means
-	// 512, the depth of internal/json/jsonwire's scanner.
+	// MaxDepth limits how deeply values nest, in both directions, in levels. Zero means 512.
 	MaxDepth int
-	// Engine is for JSONSchema methods that use keywords [Compile] lacks.
+	// Engine compiles the schemas of JSONSchema methods with keywords that [Compile] does not
+	// cover. Nil means that they are errors.
 	Engine Engine
 }
 
-// Typed is a Go type compiled for decoding, encoding and as a schema. It is
-// immutable: any number of goroutines may use it.
+// A Typed is a Go type, compiled to decode, to encode and to make its schema. It is immutable, and
+// many goroutines may use it at once.
 type Typed[T any] struct {
 	plan *plan
 }
@@ -40,10 +38,10 @@ type plan struct {
 	dynamic sync.Map // reflect.Type to *node or error, for values in an any
 }
 
-// Of compiles T. Compile once, at registration: it takes tens of microseconds.
+// Of compiles T, which takes tens of microseconds. Do it once, at registration.
 //
-// The error says which field of which type cannot be used and why: a kind
-// without JSON form (chan, func, complex), or a tag that makes no sense.
+// The error says which field of which type cannot be used, and why: a kind without a JSON form
+// (chan, func, complex), or an invalid tag.
 func Of[T any](opts *Options) (*Typed[T], error) {
 	p, err := newPlan(reflect.TypeFor[T](), opts)
 	if err != nil {
@@ -56,17 +54,13 @@ func Of[T any](opts *Options) (*Typed[T], error) {
 // change it.
 func (t *Typed[T]) JSON() []byte { return t.plan.json }
 
-// IsObject reports whether every value is a JSON object, as the arguments of a
-// tool have to be.
+// IsObject reports whether every value is a JSON object, as the arguments of a tool must be.
 func (t *Typed[T]) IsObject() bool { return typeIsObject(t.plan.json) }
 
-// Decode checks text against the schema and decodes it into *v, which it clears
-// first. text must be valid JSON, in that it passed a jsonwire.Scanner; Decode
-// keeps nothing of it. Where a member is absent, the field has its default or
-// is zero.
+// Decode validates text by the schema and decodes it into *v, which it clears first. text must be
+// valid JSON; Decode does not keep it. If a member is absent, its field has its default or is zero.
 //
-// The error is an [*Error] with up to eight problems. *v is then only good for
-// being thrown away.
+// The error is an [*Error] with up to eight problems. Do not use *v after an error.
 func (t *Typed[T]) Decode(text []byte, v *T) error {
 	var zero T
 	*v = zero
@@ -78,13 +72,11 @@ func (t *Typed[T]) Decode(text []byte, v *T) error {
 	return newError(text, d.found, d.limit)
 }
 
-// Append appends *v to dst as JSON in one line. What a client would get is
-// checked against the constraints that Decode checks.
+// Append appends *v to dst as JSON on one line. It checks the constraints that Decode checks.
 //
-// A nil slice is [] and a nil map {}. Invalid UTF-8 becomes U+FFFD. The error is
-// an [*Error] whose Root is "result" if the value breaks a constraint, is NaN,
-// infinite or too deep; other errors come from methods such as MarshalJSON, and
-// wrap theirs. On error the returned slice is dst as it was.
+// A nil slice becomes [] and a nil map {}. Invalid UTF-8 becomes U+FFFD. The error is an [*Error]
+// whose Root is "result" if the value breaks a constraint, is NaN, infinite or too deep. Other
+// errors wrap those of methods such as MarshalJSON. After an error the returned slice equals dst.
 func (t *Typed[T]) Append(dst []byte, v *T) ([]byte, error) {
 	e := encoder{dst: dst, start: len(dst), plan: t.plan}
 	e.value(t.plan.root, addressOf(v))

@@ -10,22 +10,21 @@ import (
 	"mcpwire/internal/text/plural"
 )
 
-// Engine is a complete JSON Schema implementation for what [Compile] does not
-// cover. It compiles a schema, given as JSON without white space, to a function
-// that validates JSON texts, and must not fetch anything. The function may be
-// called concurrently; an [*Error] it returns reaches the caller as it is.
+// An Engine is a complete JSON Schema implementation for what [Compile] does not cover. It compiles
+// a schema, which is JSON without white space, to a function that validates JSON texts. It must not
+// fetch anything. The function may be called concurrently. If it returns an [*Error], the caller of
+// Validate gets that.
 type Engine func(schema []byte) (func(instance []byte) error, error)
 
-// Limits bound the work of one Validate. A zero field means its default.
+// Limits bound the work of one Validate.
 type Limits struct {
-	// MaxSteps is how many steps a validation may take. Holding one value
-	// against one schema is a step, so is passing one member or element, 64
-	// bytes of text or one byte of it under a pattern of usual size. A step
-	// takes in the order of 20 ns. The default is 2 million and 8 for each byte
-	// of the instance, but at most 200 million.
+	// MaxSteps limits the steps of a validation. A step checks one value by one schema, passes one
+	// member or element, or reads 64 bytes of text, or one byte of a text with a pattern of usual
+	// size. A step takes about 20 ns. Zero means 2 million and 8 for each byte of the instance, but
+	// at most 200 million.
 	MaxSteps int
-	// MaxDepth is how deeply schemas may be applied in one another. The default
-	// is 4096, several for each level of the deepest instance.
+	// MaxDepth limits how deeply schemas are applied within one another, in levels. Zero means
+	// 4096, several for each level of the deepest instance.
 	MaxDepth int
 }
 
@@ -36,8 +35,7 @@ const (
 	defaultMaxDepth     = 4096
 )
 
-// Validator is a compiled JSON Schema. It is immutable: any number of goroutines
-// may use it.
+// A Validator is a compiled JSON Schema. It is immutable, and many goroutines may use it at once.
 type Validator struct {
 	text   []byte
 	root   *subschema
@@ -46,15 +44,14 @@ type Validator struct {
 }
 
 // Compile compiles a hand-written JSON Schema of draft 2020-12
-// (https://json-schema.org/draft/2020-12/json-schema-core) into a validator that
-// works on the bytes. text may be any JSON text; Compile keeps a copy.
+// (https://json-schema.org/draft/2020-12/json-schema-core) to a validator that reads the bytes of a
+// value. text may be any JSON text; Compile keeps a copy.
 //
-// What is not covered goes to the engine, the whole schema with it: the
-// keywords unevaluatedItems, unevaluatedProperties, $dynamicRef, $vocabulary and
-// dependencies, an $id below the root, a $ref to another document, another
-// draft in $schema, and patterns that Go's regexp lacks. If engine is nil that
-// is an error, which names the keyword and its place. Nothing is ever fetched.
-// format and the content keywords are annotations and check nothing.
+// The engine compiles the whole schema if it uses something that Compile does not cover: the
+// keywords unevaluatedItems, unevaluatedProperties, $dynamicRef, $vocabulary and dependencies, an
+// $id below the root, a $ref to another document, another draft in $schema, or a pattern that Go's
+// regexp does not support. If engine is nil, such a schema is an error, which names the keyword and
+// its place. Nothing is ever fetched. format and the content keywords are not checked.
 func Compile(text []byte, engine Engine) (*Validator, error) {
 	if err := jsonwire.Valid(text, 0); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
@@ -91,17 +88,17 @@ func typeIsObject(text []byte) bool {
 	return false
 }
 
-// WithLimits returns a validator of the same schema with other limits. They do
-// not reach into an engine.
+// WithLimits returns a validator of the same schema with other limits. They do not apply to an
+// engine.
 func (v *Validator) WithLimits(l Limits) *Validator {
 	c := *v
 	c.limits = l
 	return &c
 }
 
-// Validate holds text, which must be valid JSON, against the schema. It keeps
-// nothing of it. The error is an [*Error] with up to eight problems; duplicate
-// member names are one too, since JSON Schema has no notion of them.
+// Validate validates text, which must be valid JSON, and does not keep it. The error is an [*Error]
+// with up to eight problems. A duplicate member name is also an error, though JSON Schema has no
+// rule for it.
 func (v *Validator) Validate(text []byte) error {
 	c := cursor{b: text}
 	if ch := c.space(); ch == '{' || ch == '[' {

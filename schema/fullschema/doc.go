@@ -5,19 +5,19 @@
 //
 //	v, err := schema.Compile(text, fullschema.Engine)
 //
-// Only a schema that package schema cannot compile itself goes through it. It is
-// a package of its own because the library takes about 3 MiB of memory as soon
-// as it is linked, and its validation decodes the instance first.
+// It compiles only schemas that package schema cannot compile. It is a separate
+// package because the library takes about 3 MiB of memory in each program that
+// links it, and decodes the instance before it validates.
 //
-// [Check] tells whether a text is a schema at all, by the rules of its dialect.
+// [Check] reports whether a text is a valid schema, by the rules of its dialect.
 //
 // # Limits
 //
 // Nothing is fetched: a $ref to another document is an error, except to the
 // metaschemas of the drafts, which are built in. Numbers with an exponent beyond
-// 1000 are refused, since the library computes with them exactly. Beyond that its
-// work is not bounded: a schema of a stranger can make it exponential, which is
-// why strangers' schemas are better compiled without an engine.
+// 1000 are rejected, since the library computes with them exactly. Otherwise its
+// work is not limited, and an untrusted schema can make it exponential: compile
+// those without an engine.
 //
 // # Concurrency
 //
