@@ -323,7 +323,7 @@ func (rs *InputRequests) add(q *inputRequest, err error) {
 // feature (an [*UnsupportedError]). An unusable response is an [*InputError]. If ctx or the call
 // ends first, the client's requests are canceled. In legacy revisions the waiting time counts
 // toward [Limits.HandlerTimeout]; if ctx has no deadline, Wait gives up after
-// [InputOptions.Input.StateTTL].
+// [InputOptions.StateTTL].
 func (rs *InputRequests) Wait(ctx context.Context) error {
 	list, err := rs.list, rs.err
 	rs.list, rs.err = nil, nil

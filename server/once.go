@@ -29,7 +29,7 @@ var errOncePanicked = errors.New("the function panicked")
 //	})
 //
 // The result must fit into the request state that the client keeps (see
-// [InputOptions.Input.MaxStateBytes]). The client can neither read nor change it. It passes through
+// [InputOptions.MaxStateBytes]). The client can neither read nor change it. It passes through
 // encoding/json, also in the first run. Errors are not remembered: the next run calls fn again. A
 // result is lost if fn finishes after the handler has returned.
 //

@@ -40,7 +40,7 @@ func (rw resultWriter) endWithMeta(dst, meta []byte) []byte {
 	return rw.identity.EndWithMeta(dst[:len(dst)-1], rw.features, meta)
 }
 
-// empty appends a result without members of its own.
+// empty appends a result without own members.
 func (rw resultWriter) empty(dst, meta []byte) []byte {
 	return rw.identity.Empty(dst, rw.features, meta)
 }

@@ -41,7 +41,7 @@ func NewStateKeys(secrets ...[]byte) (*StateKeys, error) {
 
 // Replace replaces the secrets. To rotate without interruption, add the new secret after the
 // current ones in all processes, then move it to the front in all processes, and remove the old one
-// after [InputOptions.Input.StateTTL]. If Replace fails, the keys do not change.
+// after [InputOptions.StateTTL]. If Replace fails, the keys do not change.
 func (k *StateKeys) Replace(secrets ...[]byte) error {
 	if err := k.ring.Replace(secrets...); err != nil {
 		return fmt.Errorf("state keys: %w", err)

@@ -61,7 +61,7 @@ type Process struct {
 const (
 	// stderrWait is the time to read the rest of standard error after the process was reaped.
 	stderrWait = 100 * time.Millisecond
-	// exitWait is the time that a server has to exit after the end of its standard output.
+	// exitWait limits the time until a server exits after the end of its standard output.
 	exitWait = 500 * time.Millisecond
 )
 

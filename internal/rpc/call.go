@@ -375,7 +375,7 @@ func (p *Pending) finish() { p.done <- struct{}{} }
 const maxKeptResult = 64 << 10
 
 // Recycle gives the memory of p and of its result to other calls of its connection. It may be
-// called once, after the value of Done was received, if nobody uses p or the result any more. It
+// called once, after the value of Done was received, if nobody uses p or the result afterwards. It
 // saves allocations and is not required.
 func (p *Pending) Recycle() {
 	p.method, p.err = "", nil

@@ -76,7 +76,8 @@ func starter(t *Target) wireclient.Starter {
 	return wireclient.Command(c)
 }
 
-// How long a server has to end after its input is closed, after SIGTERM and after it is killed.
+// The limits of the time until a server ends after its input is closed, after SIGTERM and after it
+// is killed.
 const (
 	stopWait    = 500 * time.Millisecond
 	termTimeout = time.Second
