@@ -168,7 +168,7 @@ type Bus interface {
 	// Request sends a message to the node that handles the topic and returns its reply. It fails at
 	// once with ErrNoNode if none does.
 	Request(ctx context.Context, node, topic string, data []byte) (reply []byte, err error)
-	// Handle calls handle for each request for the node and topic, on goroutines of its own, until
+	// Handle calls handle for each request for the node and topic, on separate goroutines, until
 	// stop is called. At most 256 run at once; further requests fail with ErrUnavailable. stop
 	// cancels the contexts and waits. Requests of other nodes reach it a moment after it returns.
 	Handle(ctx context.Context, node, topic string, handle func(ctx context.Context, data []byte) []byte) (stop func(), err error)

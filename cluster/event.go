@@ -72,7 +72,7 @@ func (s *EventStore) key(session, stream string) LogKey {
 
 func eventID(stream string, seq uint64) string { return stream + "-" + strconv.FormatUint(seq, 10) }
 
-// parseEventID returns false if the id is none of this store.
+// parseEventID returns false if the id does not belong to this store.
 func parseEventID(id string) (stream string, seq uint64, ok bool) {
 	dash := strings.LastIndexByte(id, '-')
 	if dash < 0 {

@@ -24,7 +24,7 @@ func (hn *handlerNodes) topic() string { return "handler " + hn.endpoint }
 // Name implements [streamable.Nodes].
 func (hn *handlerNodes) Name() string { return hn.n.id }
 
-// Request implements [streamable.Nodes]. A node that does not reply and is no member any more does
+// Request implements [streamable.Nodes]. A node that does not reply and is no longer a member does
 // not exist.
 func (hn *handlerNodes) Request(ctx context.Context, node string, message []byte) (reply []byte, err error) {
 	reply, err = hn.n.Request(ctx, node, hn.topic(), message)

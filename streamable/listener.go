@@ -103,9 +103,9 @@ type listenerQueue struct {
 	sending bool
 }
 
-// isNews reports whether each node of a server sends the notification itself, because servers tell
-// each other what it is about.
-func isNews(message []byte) bool {
+// isAnnounced reports whether each node of a server sends the notification itself, because the
+// servers notify each other of its subject.
+func isAnnounced(message []byte) bool {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(message, &m, 0) != nil || m.Kind != jsonrpc.KindNotification {
 		return false
@@ -138,7 +138,7 @@ func (ss *sharedState) sendToListener(ctx context.Context, message []byte, hops 
 		return false
 	}
 	s := ss.session
-	if s.h.forwarder.hasNews && isNews(message) {
+	if s.h.forwarder.announces && isAnnounced(message) {
 		return true
 	}
 	reply, err := s.h.forwarder.request(ctx, node, &nodeMessage{Session: s.key, Principal: s.principalID, Standalone: message, Hops: hops + 1})

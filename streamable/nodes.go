@@ -69,8 +69,9 @@ type forwarder struct {
 	stop  func()
 	// handling has an item for each notification of other nodes that is being handled.
 	handling chan struct{}
-	// hasNews means that the server tells the servers of other nodes what isNews reports.
-	hasNews bool
+	// announces means that the server notifies the servers of other nodes of what isAnnounced
+	// reports.
+	announces bool
 
 	mu sync.Mutex
 	// watched has the nodes of the streams that are followed.
@@ -78,7 +79,7 @@ type forwarder struct {
 }
 
 // newForwarder connects the handler to others. It returns nil if nodes is nil.
-func newForwarder(h *Handler, nodes Nodes, hasNews bool) (*forwarder, error) {
+func newForwarder(h *Handler, nodes Nodes, announces bool) (*forwarder, error) {
 	if nodes == nil {
 		return nil, nil
 	}
@@ -87,7 +88,7 @@ func newForwarder(h *Handler, nodes Nodes, hasNews bool) (*forwarder, error) {
 		return nil, fmt.Errorf("streamable: invalid name %.40q of a node: use 1 to 16 letters and digits", name)
 	}
 	h.instance = name
-	f := &forwarder{h: h, nodes: nodes, handling: make(chan struct{}, maxForwarded), hasNews: hasNews, watched: make(map[string]*nodeWatch)}
+	f := &forwarder{h: h, nodes: nodes, handling: make(chan struct{}, maxForwarded), announces: announces, watched: make(map[string]*nodeWatch)}
 	var err error
 	if f.stop, err = nodes.Receive(f.receive); err != nil {
 		return nil, fmt.Errorf("streamable: connect to other nodes: %w", err)

@@ -68,7 +68,7 @@ func testBus(s *suite) {
 				if m.text != "probe" {
 					return m
 				}
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				s.Fatalf("messages are lost: got %v", next)
 			}
 		}

@@ -183,7 +183,7 @@ func testFollow(s *suite) {
 			if !ok || n != want {
 				s.Fatalf("the follower got %d, want %d", n, want)
 			}
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			s.Fatalf("the follower did not get %d", want)
 		}
 	}

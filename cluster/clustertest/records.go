@@ -225,7 +225,7 @@ func (s *suite) next(w *watcher) cluster.Change {
 			s.Fatalf("the watch ended: %v", <-w.err)
 		}
 		return c
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		s.Fatal("the watch yields nothing")
 	}
 	panic("unreachable")
@@ -312,7 +312,7 @@ func testWatchSlowly(s *suite) {
 		}
 		return true
 	}
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	for !same() {
 		select {
 		case c, ok := <-w.changes:
@@ -348,7 +348,7 @@ func testTTL(s *suite) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > waitTimeout {
 			s.Fatal("a record does not expire")
 		}
 		<-time.After(20 * time.Millisecond)

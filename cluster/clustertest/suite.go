@@ -11,8 +11,8 @@ import (
 	"mcpwire/cluster"
 )
 
-// patience is how long a test waits for something that must happen.
-const patience = 30 * time.Second
+// waitTimeout limits the wait of a test for something that must happen.
+const waitTimeout = 30 * time.Second
 
 // Run tests a backend. open returns the backend as two nodes see it, through connections of their
 // own if it has connections, and is called once. It may be a backend in use: the tests use names
@@ -67,7 +67,7 @@ type suite struct {
 }
 
 func run(t *testing.T, a, b cluster.Backend, test func(s *suite)) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()
 	test(&suite{t, ctx, a, b})
 }
@@ -87,7 +87,7 @@ func (s *suite) eventually(check func() string) {
 	s.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	for {
 		problem := check()
 		if problem == "" {

@@ -122,7 +122,7 @@ func (r *records) Delete(ctx context.Context, key string, rev uint64) error {
 	return err
 }
 
-// Watch implements [cluster.Records]. It has a consumer of its own in the memory of one server,
+// Watch implements [cluster.Records]. It has a separate consumer in the memory of one server,
 // which sends each message once. If one is missing, or the server is silent, the watch ends.
 func (r *records) Watch(ctx context.Context, prefix string) iter.Seq2[cluster.Change, error] {
 	return func(yield func(cluster.Change, error) bool) {
