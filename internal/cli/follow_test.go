@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,5 +59,50 @@ func TestFollowWaits(t *testing.T) {
 				t.Errorf("it shows\n%s", out.String())
 			}
 		})
+	}
+}
+
+// TestFollowLater: a capture that begins while another one is followed is followed too.
+func TestFollowLater(t *testing.T) {
+	dir := t.TempDir()
+	start := func(args ...string) *exec.Cmd {
+		cmd := exec.Command("mcpwire", args...)
+		cmd.Env = append(os.Environ(), "MCPWIRE_HOME="+filepath.Join(dir, "home"))
+		return cmd
+	}
+	follow := start("show", "--follow")
+	out, err := follow.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer follow.Process.Kill() // should the test end early; later it does nothing
+	lines := bufio.NewScanner(out)
+	var seen []string
+	for _, name := range []string{"first", "second"} {
+		tap := start("tap", "--name", name, "--", "mcpwire", "serve")
+		in, err := tap.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tap.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer tap.Wait()
+		defer in.Close()
+		if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() {
+			seen = append(seen, lines.Text())
+			if strings.Contains(lines.Text(), "initialize") {
+				break
+			}
+		}
+	}
+	if last := seen[len(seen)-1]; !strings.Contains(last, "second") || !strings.Contains(last, "initialize") {
+		t.Errorf("the lines do not end with the handshake of the second server:\n%s", strings.Join(seen, "\n"))
 	}
 }
