@@ -32,6 +32,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"mcpwire/capture"
 	"mcpwire/check"
@@ -191,6 +192,31 @@ type TextOptions struct {
 	Least check.Severity
 	// More says how to see the others, such as "--verbose shows them".
 	More string
+	// Width is the width of the terminal in columns. Text breaks longer lines between words. Zero
+	// means no limit.
+	Width int
+}
+
+// fold breaks a text that begins at column col between words. Further lines are indented.
+func (o *TextOptions) fold(text string, col, indent int) string {
+	if o == nil || o.Width == 0 {
+		return text
+	}
+	var b strings.Builder
+	for i, word := range strings.Split(text, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i > 0 && col+1+n > o.Width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			col = indent
+		case i > 0:
+			b.WriteByte(' ')
+			col++
+		}
+		b.WriteString(word)
+		col += n
+	}
+	return b.String()
 }
 
 func (o *TextOptions) paint(style, s string) string {
@@ -226,26 +252,25 @@ func Text(w io.Writer, r *Report, opts *TextOptions) error {
 	writeSummary(b, r, groups, hidden, opts)
 	for _, g := range groups {
 		b.WriteByte('\n')
-		b.WriteString(opts.severity(g.rule.Severity) + " " + opts.paint("1", g.rule.ID) + ": " + g.rule.Title + "\n")
+		b.WriteString(opts.severity(g.rule.Severity) + " " + opts.paint("1", g.rule.ID) + ": " + opts.fold(g.rule.Title, len(g.rule.Severity.String()+g.rule.ID)+3, 2) + "\n")
 		for i, f := range g.results {
 			if i == maxPerGroup {
 				b.WriteString("  … and " + strconv.Itoa(len(g.results)-i) + " more\n")
 				break
 			}
-			b.WriteString("  ")
+			place, message := location(&f.Finding), f.Message
 			if several {
-				b.WriteString(printable.Line(f.Source) + ": ")
+				place = printable.Line(f.Source) + ": " + place
 			}
-			b.WriteString(location(&f.Finding) + "\n    " + f.Message)
 			if rel := related(&f.Finding); rel != "" {
-				b.WriteString(" (" + rel + ")")
+				message += " (" + rel + ")"
 			}
-			b.WriteByte('\n')
+			b.WriteString("  " + opts.fold(place, 2, 4) + "\n    " + opts.fold(message, 4, 4) + "\n")
 		}
 		if sdk := g.sdk(); sdk != "" {
-			b.WriteString("  " + opts.paint("2", "The "+sdk+" does this in all servers built with it; it is not this server's code.") + "\n")
+			b.WriteString("  " + opts.paint("2", opts.fold("The "+sdk+" does this in all servers built with it; it is not this server's code.", 2, 2)) + "\n")
 		}
-		b.WriteString("  " + opts.paint("32", "fix:") + " " + g.rule.Fix + "\n  " + opts.paint("2", g.rule.URL) + "\n")
+		b.WriteString("  " + opts.paint("32", "fix:") + " " + opts.fold(g.rule.Fix, 7, 7) + "\n  " + opts.paint("2", g.rule.URL) + "\n")
 	}
 	return b.Flush()
 }
@@ -274,7 +299,7 @@ func writeSummary(b *bufio.Writer, r *Report, groups []group, hidden int, opts *
 	for _, g := range groups {
 		count := strconv.Itoa(len(g.results))
 		b.WriteString("  " + opts.severity(g.rule.Severity) + strings.Repeat(" ", len("warning")-len(g.rule.Severity.String())) +
-			strings.Repeat(" ", max(1, 5-len(count))) + count + "  " + g.rule.ID + strings.Repeat(" ", width-len(g.rule.ID)) + "  " + g.rule.Title + "\n")
+			strings.Repeat(" ", max(1, 5-len(count))) + count + "  " + g.rule.ID + strings.Repeat(" ", width-len(g.rule.ID)) + "  " + opts.fold(g.rule.Title, width+18, width+18) + "\n")
 	}
 }
 

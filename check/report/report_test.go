@@ -64,6 +64,26 @@ error jsonrpc/unknown-id: A response matches no request
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
 	b.Reset()
+	if err := report.Text(&b, reportOf(t, "jsonrpc/unknown-id"), &report.TextOptions{Width: 40}); err != nil {
+		t.Fatal(err)
+	}
+	want = `1 error, 0 warnings, 0 infos in 5 events
+
+error jsonrpc/unknown-id: A response
+  matches no request
+  event 5, to the client, id "1",
+    2025-11-25, /id
+    no request has the id "1"; the
+    pending request has 1, which is a
+    different id
+  fix: Copy the id of the request, byte
+       for byte.
+  https://modelcontextprotocol.io/specification/2025-11-25/basic
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("text of 40 columns (-want +got):\n%s", diff)
+	}
+	b.Reset()
 	if err := report.Text(&b, reportOf(t, "jsonrpc/unknown-id"), &report.TextOptions{Color: true}); err != nil {
 		t.Fatal(err)
 	}

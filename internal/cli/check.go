@@ -317,6 +317,7 @@ func (f *checkFlags) write(w io.Writer, e *env, r *report.Report) error {
 		return report.GitHub(w, r)
 	}
 	opts := checkColors(e)
+	opts.Width = terminalWidth(e.stdout)
 	if !f.server.target.verbose && f.only == nil && f.failOn != check.Info.String() {
 		opts.Least, opts.More = check.Warning, "--verbose shows the infos"
 	}
