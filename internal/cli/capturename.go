@@ -54,26 +54,6 @@ func captureArgs(e *env, command string, args []string) ([]string, error) {
 	return paths, nil
 }
 
-// oneCaptureArg is like captureArgs for commands that take one capture.
-func oneCaptureArg(e *env, command string, args []string) (string, error) {
-	if len(args) == 0 {
-		newest, err := newestCaptures()
-		if err == nil && len(newest) > 1 {
-			var names []string
-			for _, c := range newest {
-				stem, _, _ := strings.Cut(filepath.Base(c.Path), capture.Suffix)
-				names = append(names, safeLine(stem))
-			}
-			return "", usageHintf("name one: "+strings.Join(names, ", "), "%s: it reads one capture, and the newest are %d of the same time", command, len(newest))
-		}
-	}
-	paths, err := captureArgs(e, command, args)
-	if err != nil {
-		return "", err
-	}
-	return paths[0], nil
-}
-
 func newestCaptures() ([]captures.Info, error) {
 	dir, err := captures.Dir()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func newCapturesCommand(e *env) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "captures [--json] | path | prune [--older AGE] [--max-bytes SIZE] [--dry-run]",
+		Use:   "captures [list] [--json] | path | prune [--older AGE] [--max-bytes SIZE] [--dry-run]",
 		Short: "list and remove captures",
 		Long: `List the captures in this user's folder, the newest first. mcpwire tap writes
 captures there, unless you name another file. Other commands accept the name of
@@ -33,8 +33,8 @@ of the probes of mcpwire check. Use prune to remove others.`,
   mcpwire captures prune --older 30d --max-bytes 1G
   ls "$(mcpwire captures path)"`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("captures: unknown command %q (want path or prune; mcpwire show reads a capture)", args[0])
+			if len(args) > 0 && !(len(args) == 1 && (args[0] == "list" || args[0] == "ls")) {
+				return usagef("captures: unknown command %q (want list, path or prune; mcpwire show reads a capture)", args[0])
 			}
 			return nil
 		},

@@ -199,8 +199,8 @@ func (c *config) check() error {
 	if _, _, err := net.SplitHostPort(c.Web.Address); c.Web.Address != "" && err != nil {
 		return fmt.Errorf("web.address: want HOST:PORT, not %q", c.Web.Address)
 	}
-	if c.Watch.Past != nil && *c.Watch.Past < 0 {
-		return errors.New("watch.past: want a number of at least 0")
+	if c.Watch.Past != nil && *c.Watch.Past < allPast {
+		return fmt.Errorf("watch.past: want a number of captures, or %d for all, not %d", allPast, *c.Watch.Past)
 	}
 	if !slices.Contains([]string{"", "default", "off"}, c.Redact) {
 		return fmt.Errorf("redact: want default or off, not %q", c.Redact)

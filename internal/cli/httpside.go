@@ -90,7 +90,12 @@ func newHTTPSide(e *env, t *targetSpec, f *targetFlags, status *statusLine, ask 
 		return h, err
 	}
 	h.interactive = how == byBrowser
-	h.next, err = f.authorized(e, t, h, watcher{base, &h.refused}, conf, how, askFirst(e.stderr, ask, openBrowser))
+	browse := askFirst(e.stderr, ask, openBrowser)
+	h.next, err = f.authorized(e, t, h, watcher{base, &h.refused}, conf, how, func(ctx context.Context, address string) error {
+		err := browse(ctx, address)
+		status.step("waiting for the login in the browser")
+		return err
+	})
 	return h, err
 }
 
@@ -198,7 +203,10 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 					fmt.Fprintln(e.stderr, "The server requires a login. Another mcpwire process has already asked for it: log in there")
 				}
 				h.clock.pause()
-				return h.clock.resume
+				return func() {
+					h.status.clear()
+					h.clock.resume()
+				}
 			},
 		}
 	}

@@ -206,11 +206,11 @@ func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	path, err := oneCaptureArg(e, "mock", args)
+	paths, err := captureArgs(e, "mock", args)
 	if err != nil {
 		return err
 	}
-	recording, err := f.read(cmd.Context(), e, path, log)
+	recording, err := f.read(cmd.Context(), e, paths[0], log)
 	if err != nil {
 		return err
 	}
