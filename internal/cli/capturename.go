@@ -100,10 +100,14 @@ func firstWord(s string) string {
 // capturePoll is how often awaitCapture looks for a capture.
 const capturePoll = 200 * time.Millisecond
 
-// awaitCapture is like captureArgs, but waits until there is a capture or ctx ends. It is for
-// commands that follow a capture.
+// awaitCapture is like captureArgs, but waits until there is a capture or ctx ends. Without args,
+// it waits for one that is not closed yet, or newer. It is for commands that follow a capture.
 func awaitCapture(ctx context.Context, e *env, command string, args []string) ([]string, error) {
-	if len(args) > 1 || len(args) == 1 && args[0] == "-" || captureThere(args) {
+	old := ""
+	if len(args) == 0 {
+		old = newestClosed()
+	}
+	if len(args) > 1 || len(args) == 1 && args[0] == "-" || captureThere(args, old) {
 		return captureArgs(e, command, args)
 	}
 	what := "a capture"
@@ -120,7 +124,7 @@ func awaitCapture(ctx context.Context, e *env, command string, args []string) ([
 	fmt.Fprintf(e.stderr, "waiting for %s; a tap records one when a host starts it\n", what)
 	ticker := time.NewTicker(capturePoll)
 	defer ticker.Stop()
-	for !captureThere(args) {
+	for !captureThere(args, old) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -130,12 +134,26 @@ func awaitCapture(ctx context.Context, e *env, command string, args []string) ([
 	return captureArgs(e, command, args)
 }
 
+// newestClosed returns the path of the newest capture if all of the newest ones are closed, so that
+// there is nothing to follow. Otherwise it returns "".
+func newestClosed() string {
+	newest, err := newestCaptures()
+	if err != nil || slices.ContainsFunc(newest, func(c captures.Info) bool { return c.State != captures.Complete }) {
+		return ""
+	}
+	return newest[0].Path
+}
+
 // captureThere reports whether waiting is useless: the capture exists, or another error occurred.
-func captureThere(args []string) bool {
+// Without args, the capture at the path old does not count.
+func captureThere(args []string, old string) bool {
 	var err error
 	switch {
 	case len(args) == 0:
-		_, err = newestCaptures()
+		var newest []captures.Info
+		if newest, err = newestCaptures(); err == nil && newest[0].Path == old {
+			return false
+		}
 	case isCapturePath(args[0]):
 		_, err = os.Stat(args[0])
 		return !errors.Is(err, os.ErrNotExist)

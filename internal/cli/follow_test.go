@@ -70,6 +70,10 @@ func TestFollowLater(t *testing.T) {
 		cmd.Env = append(os.Environ(), "MCPWIRE_HOME="+filepath.Join(dir, "home"))
 		return cmd
 	}
+	// A closed capture is not followed.
+	if text, err := start("tap", "--name", "old", "--", "mcpwire", "serve").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
 	follow := start("show", "--follow")
 	out, err := follow.StdoutPipe()
 	if err != nil {
@@ -101,6 +105,9 @@ func TestFollowLater(t *testing.T) {
 				break
 			}
 		}
+	}
+	if strings.Contains(strings.Join(seen, "\n"), "old") {
+		t.Errorf("an old capture is shown:\n%s", strings.Join(seen, "\n"))
 	}
 	if last := seen[len(seen)-1]; !strings.Contains(last, "second") || !strings.Contains(last, "initialize") {
 		t.Errorf("the lines do not end with the handshake of the second server:\n%s", strings.Join(seen, "\n"))

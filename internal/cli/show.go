@@ -35,11 +35,11 @@ the same timeline. Several captures form one timeline.
 
 FILE is a capture, NAME is a server that has one (mcpwire captures lists them),
 and - is standard input. The default is the newest capture, with all others of
-the same time; --follow waits for one. The first column is the number of the
-event in the capture. Of several captures, it begins with letters that tell
-them apart, as in mcpwire watch. -n shows everything about the exchange of an
-event: request, response, headers, times. Without letters, it shows the
-exchanges with that number of all captures.
+the same time; --follow waits for one that is being written. The first column is
+the number of the event in the capture. Of several captures, it begins with
+letters that tell them apart, as in mcpwire watch. -n shows everything about the
+exchange of an event: request, response, headers, times. Without letters, it
+shows the exchanges with that number of all captures.
 
 Three and more progress notifications in a row are one line; --children prints
 all of them.
