@@ -232,7 +232,10 @@ func (r *doctorReport) finish() error {
 		if r.slow != "" {
 			r.Verdict += ", but " + r.slow
 		}
-		if r.warnings > 0 {
+		switch {
+		case r.warnings > 0 && r.slow != "":
+			r.Verdict += ", and there are warnings"
+		case r.warnings > 0:
 			r.Verdict += ", but " + plural.Of(r.warnings, "warning")
 		}
 		if r.cause != "" {
