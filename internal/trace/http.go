@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/text/clip"
@@ -22,6 +23,7 @@ type roundTrip struct {
 	// row is the first row that the round trip carries. It is nil until there is one.
 	row     *Row
 	session *Session
+	startT  time.Duration
 	// events are the numbers of the events before row was added.
 	events []uint64
 	hits   filter.Hits
@@ -53,7 +55,7 @@ func (m *Model) beginRoundTrip(s *Session, e *capture.Event) *roundTrip {
 	if m.roundTripOrder = append(m.roundTripOrder, k); len(m.roundTripOrder) > 2*maxRoundTrips {
 		m.roundTripOrder = slices.DeleteFunc(m.roundTripOrder, func(k roundTripKey) bool { return m.roundTrips[k] == nil })
 	}
-	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N, startT: e.T}, session: s}
+	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N}, session: s, startT: e.T}
 	if q := e.Request; q != nil {
 		rt.http.Method, rt.http.URL = m.intern([]byte(q.Method)), clip.String(q.URL, maxExcerpt)
 	}
@@ -80,7 +82,7 @@ func (m *Model) attachHTTP(rt *roundTrip, r *Row) {
 
 // setRoundTripRow makes r the row that the events of a round trip belong to.
 func (m *Model) setRoundTripRow(rt *roundTrip, r *Row) {
-	rt.row, r.roundTripKey = r, roundTripKey{r.Capture, rt.http.Number}
+	rt.row, r.roundTrip = r, rt.http.Number
 	for _, n := range rt.events {
 		m.addEvent(r, n)
 	}
@@ -138,7 +140,7 @@ func (m *Model) httpEvent(s *Session, e *capture.Event) {
 func (m *Model) httpRow(s *Session, e *capture.Event, rt *roundTrip) {
 	r := m.newRow(HTTP, s, e)
 	r.Method, r.Target, r.HTTP, r.Status = rt.http.Method, rt.http.URL, rt.http, Pending
-	r.T = rt.http.startT
+	r.T = rt.startT
 	r.At = e.At.Add(r.T - e.T)
 	if r.Dir = capture.ToServer; len(rt.events) > 0 {
 		r.N = rt.events[0]

@@ -96,8 +96,8 @@ func (m *Model) request(in *incoming) {
 		s.inFlight[r] = struct{}{}
 	}
 	if f.token != "" {
-		r.token = tokenKey{e.Dir, f.token}
-		s.tokens[r.token] = r
+		r.token = f.token
+		s.tokens[tokenKey{e.Dir, f.token}] = r
 	}
 }
 

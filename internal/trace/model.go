@@ -154,7 +154,7 @@ func (m *Model) capture(h *capture.Head, id string) *Capture {
 	if h == nil || h.ID != id {
 		h = &capture.Head{ID: id}
 	}
-	c := newCapture(h)
+	c := newCapture(h, m)
 	c.Index, c.ServerIndex = m.captureCount, m.serverIndex(c.Name)
 	m.captureCount++
 	if len(m.captureOrder) >= maxCaptures {
@@ -213,7 +213,7 @@ func (m *Model) EvictedRows() uint64 { return m.evicted }
 // only capture.
 func (m *Model) Find(captureID string, n uint64) *Row {
 	if c := m.captureByID(captureID); c != nil {
-		return c.byEvent[n]
+		return c.events.row(n)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (c *Capture) Sessions() []*Session {
 // newRow returns a row that begins with e.
 func (m *Model) newRow(kind Kind, s *Session, e *capture.Event) *Row {
 	m.seq++
-	return &Row{Seq: m.seq, Kind: kind, Capture: s.Capture, Session: s, N: e.N, T: e.T, At: e.At, Dir: e.Dir, model: m}
+	return &Row{Seq: m.seq, Kind: kind, Capture: s.Capture, Session: s, N: e.N, T: e.T, At: e.At, Dir: e.Dir}
 }
 
 // addRow adds r to the timeline, or inside parent if that is not nil.
@@ -298,10 +298,11 @@ func (m *Model) addEvent(r *Row, n uint64) {
 	if n == 0 || r.evicted || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
 		return
 	}
-	r.Events = append(r.Events, n)
-	if r.Capture.byEvent[n] == nil {
-		r.Capture.byEvent[n] = r
+	if len(r.Events) == cap(r.Events) { // most rows have up to 2 events, or 5 over HTTP
+		r.Events = append(make([]uint64, 0, len(r.Events)+2), r.Events...)
 	}
+	r.Events = append(r.Events, n)
+	r.Capture.events.add(n, r)
 }
 
 // markUpdated records that the current event changed r.
@@ -345,13 +346,11 @@ func (m *Model) unlink(r *Row) {
 	r.evicted = true
 	c, s := r.Capture, r.Session
 	for _, n := range r.Events {
-		if c.byEvent[n] == r {
-			delete(c.byEvent, n)
-		}
+		c.events.remove(n, r)
 	}
 	m.removePending(r)
-	if s.tokens[r.token] == r {
-		delete(s.tokens, r.token)
+	if k := (tokenKey{r.Dir, r.token}); s.tokens[k] == r {
+		delete(s.tokens, k)
 	}
 	if r.Task != nil && s.task(r.Task.ID) == r {
 		delete(c.tasks, taskKey{s.Side, r.Task.ID})
@@ -359,7 +358,7 @@ func (m *Model) unlink(r *Row) {
 	if r.InputRounds != nil {
 		c.removeAwaiting(r)
 	}
-	if rt := m.roundTrips[r.roundTripKey]; rt != nil && rt.row == r {
+	if rt := m.roundTrips[roundTripKey{c, r.roundTrip}]; rt != nil && rt.row == r {
 		rt.row = nil
 	}
 }
@@ -471,7 +470,7 @@ func (m *Model) otherEvent(s *Session, e *capture.Event) {
 			return
 		}
 		r.Excerpt = clip.String(e.Translation.Rule, maxExcerpt)
-		parent = s.Capture.byEvent[e.Translation.Of]
+		parent = s.Capture.events.row(e.Translation.Of)
 	}
 	m.addRow(r, parent)
 	m.attachHTTP(rt, r)

@@ -48,9 +48,7 @@ type Row struct {
 	// ClientTime is the part of Latency in which the server waited for the client.
 	ClientTime time.Duration
 	// ResponseN is the number of the event with the response.
-	ResponseN uint64
-	// Done reports whether nothing more is expected. Events may still come.
-	Done       bool
+	ResponseN  uint64
 	ResultInfo ResultInfo
 
 	// RequestBytes and ResponseBytes are the payload sizes on the wire.
@@ -80,20 +78,25 @@ type Row struct {
 	// it.
 	Hits filter.Hits
 
-	// Mark is free for use by the caller. The model ignores it.
-	Mark uint8
-
-	model *Model
 	// call is nil unless the row is a pending request. Its Owner is the row.
-	call  *traffic.Call
-	token tokenKey
-	// pendingInputs counts requests inside the row that the client has not answered.
-	pendingInputs int
-	inputSince    time.Duration
-	roundTripKey  roundTripKey
-	paramsHash    uint64
+	call *traffic.Call
+	// token is the progress token of the request.
+	token      string
+	inputSince time.Duration
+	// roundTrip is the number of the HTTP round trip whose events belong to the row.
+	roundTrip  uint64
+	paramsHash uint64
 	// abandonedAt is when the row could receive nothing more.
 	abandonedAt time.Duration
+
+	// The small fields are together, because a model keeps many rows and gaps would count.
+
+	// pendingInputs counts requests inside the row that the client has not answered.
+	pendingInputs int32
+	// Done reports whether nothing more is expected. Events may still come.
+	Done bool
+	// Mark is free for use by the caller. The model ignores it.
+	Mark uint8
 	// counted reports whether the statistics include the outcome.
 	counted bool
 	evicted bool
@@ -147,23 +150,21 @@ type HTTPInfo struct {
 	// Status is 0 before the response.
 	Status      int
 	ContentType string
-	// Stream reports whether the response is an event stream.
-	Stream bool
 	// Events counts the events of the stream.
 	Events int
 	// BodyBytes is the size of bodies that are not messages.
 	BodyBytes int64
 	// EndReason tells why the round trip ended, if it did not end normally.
 	EndReason string
-	Ended     bool
+	// Stream reports whether the response is an event stream.
+	Stream bool
+	Ended  bool
 
 	// RequestN, ResponseN and EndN are event numbers.
 	RequestN, ResponseN, EndN uint64
 	// RecentEvents are the numbers of the newest events of the stream, in any row: at least the
 	// last 256.
 	RecentEvents []uint64
-
-	startT time.Duration
 }
 
 const maxRecentEvents = 256 // stream event numbers kept
@@ -180,7 +181,7 @@ func (h *HTTPInfo) addStreamEvent(n uint64) {
 // Number returns the number of the row's first event for people. The letter of the capture precedes
 // it if the model has had several captures, so that it is unique: "12" or "b12".
 func (r *Row) Number() string {
-	if r.model == nil || !r.model.HasSeveralCaptures() {
+	if c := r.Capture; c == nil || c.model == nil || !c.model.HasSeveralCaptures() {
 		return strconv.FormatUint(r.N, 10)
 	}
 	return r.Capture.Letter() + strconv.FormatUint(r.N, 10)
@@ -423,14 +424,14 @@ func (r *Row) Bytes() int64 { return r.RequestBytes + r.ResponseBytes }
 func (r *Row) Payloads() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for x := range r.All() {
-			if r.model.opts.Load == nil {
+			if r.Capture.model.opts.Load == nil {
 				if x.Excerpt != "" && !yield([]byte(x.Excerpt)) {
 					return
 				}
 				continue
 			}
 			for _, n := range x.Events {
-				if p, err := r.model.opts.Load(x.Capture.ID, n); err == nil && len(p) > 0 && !yield(p) {
+				if p, err := r.Capture.model.opts.Load(x.Capture.ID, n); err == nil && len(p) > 0 && !yield(p) {
 					return
 				}
 			}

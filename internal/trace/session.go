@@ -28,13 +28,69 @@ type Capture struct {
 	// ServerIndex numbers the names of a model's captures in the same way.
 	ServerIndex int
 
+	model    *Model
 	hasSides bool
 	// newestProcess is the session whose process started last.
 	newestProcess *Session
 	sessions      map[uint64]*Session
-	byEvent       map[uint64]*Row
+	// events has the row of each event.
+	events        eventIndex
 	tasks         map[taskKey]*Row
 	awaitingInput map[roundKey][]*Row
+}
+
+// An eventIndex maps event numbers to rows. Nearly all numbers of a capture have a row and are used
+// in order, so that it holds them in blocks: a map with an entry for each takes two to four times
+// the memory. The zero value is empty.
+type eventIndex struct {
+	blocks map[uint64]*eventBlock
+}
+
+// blockEvents is the number of events in a block. A block takes 144 bytes, however many of its
+// events have rows. The number of blocks is limited, because the events of all rows are.
+const blockEvents = 16
+
+// An eventBlock has the rows of blockEvents consecutive numbers.
+type eventBlock struct {
+	rows [blockEvents]*Row
+	// used counts the rows that are not nil.
+	used int
+}
+
+// row returns the row of event n, or nil.
+func (x *eventIndex) row(n uint64) *Row {
+	if b := x.blocks[n/blockEvents]; b != nil {
+		return b.rows[n%blockEvents]
+	}
+	return nil
+}
+
+// add sets the row of event n, unless it has one.
+func (x *eventIndex) add(n uint64, r *Row) {
+	b := x.blocks[n/blockEvents]
+	if b == nil {
+		if x.blocks == nil {
+			x.blocks = map[uint64]*eventBlock{}
+		}
+		b = new(eventBlock)
+		x.blocks[n/blockEvents] = b
+	}
+	if p := &b.rows[n%blockEvents]; *p == nil {
+		*p = r
+		b.used++
+	}
+}
+
+// remove removes event n if its row is r.
+func (x *eventIndex) remove(n uint64, r *Row) {
+	b := x.blocks[n/blockEvents]
+	if b == nil || b.rows[n%blockEvents] != r {
+		return
+	}
+	b.rows[n%blockEvents] = nil
+	if b.used--; b.used == 0 {
+		delete(x.blocks, n/blockEvents)
+	}
 }
 
 // A Session is a connection or session in a capture.
@@ -124,10 +180,10 @@ type roundKey struct {
 	params uint64
 }
 
-func newCapture(h *capture.Head) *Capture {
+func newCapture(h *capture.Head, m *Model) *Capture {
 	return &Capture{
-		ID: h.ID, Name: clip.String(h.Name, maxName), Transport: clip.String(h.Transport, maxName), Tool: clip.String(h.Tool, maxName), Redact: clip.String(h.Redact, maxName), URL: clip.String(h.URL, maxURL), Started: h.At,
-		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[taskKey]*Row{}, awaitingInput: map[roundKey][]*Row{},
+		model: m, ID: h.ID, Name: clip.String(h.Name, maxName), Transport: clip.String(h.Transport, maxName), Tool: clip.String(h.Tool, maxName), Redact: clip.String(h.Redact, maxName), URL: clip.String(h.URL, maxURL), Started: h.At,
+		sessions: map[uint64]*Session{}, tasks: map[taskKey]*Row{}, awaitingInput: map[roundKey][]*Row{},
 	}
 }
 

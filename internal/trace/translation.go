@@ -25,12 +25,12 @@ type Link struct {
 // linkTranslation links the rows of the messages in a translation event, and reports whether it
 // found any.
 func (m *Model) linkTranslation(c *Capture, e *capture.Event) bool {
-	of, linked := c.byEvent[e.Translation.Of], false
+	of, linked := c.events.row(e.Translation.Of), false
 	if of == nil {
 		return false
 	}
 	for _, n := range e.Translation.To[:min(len(e.Translation.To), maxLinks)] {
-		to := c.byEvent[n]
+		to := c.events.row(n)
 		if to == nil || to == of {
 			continue
 		}
@@ -79,7 +79,7 @@ func (r *Row) Counterparts() []*Row {
 	var list []*Row
 	for x := range r.allRounds() {
 		for _, l := range x.Links {
-			o := r.Capture.byEvent[l.Counterpart]
+			o := r.Capture.events.row(l.Counterpart)
 			if o == nil || o.evicted || o.Session == r.Session || slices.Contains(list, o) || len(list) >= maxCounterparts {
 				continue
 			}
@@ -91,7 +91,7 @@ func (r *Row) Counterparts() []*Row {
 }
 
 // Row returns the row that event n belongs to, or nil. The caller must hold the lock of the model.
-func (c *Capture) Row(n uint64) *Row { return c.byEvent[n] }
+func (c *Capture) Row(n uint64) *Row { return c.events.row(n) }
 
 // AllLinks returns the links of the row, its further rounds and its input requests, in the order
 // in which the bridge recorded them.
