@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -464,8 +465,7 @@ func (r *Redactor) appendPointer(dst []byte, name string) []byte {
 	if len(name) > 256 {
 		return append(dst, "…"...)
 	}
-	name = strings.ReplaceAll(name, "~", "~0")
-	return append(dst, strings.ReplaceAll(name, "/", "~1")...)
+	return append(dst, jsonpointer.Escape(name)...)
 }
 
 // redactString adds the edits for a string, which is a value or a name.
