@@ -1,7 +1,7 @@
 // Makes the pictures of the README: node pictures.mjs MCPWIRE CHROMIUM FOLDER.
 // doc/pictures/make calls it.
-import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -57,6 +57,13 @@ async function sides(browser, address, colorScheme) {
   await page.close()
 }
 
+// draw writes a picture of captures, which has the colors of both themes.
+function draw(kind, name, ...captures) {
+  const path = join(folder, name + '.svg')
+  writeFileSync(path, execFileSync(exe, ['export', ...captures, '--to', kind], { env, encoding: 'utf8' }))
+  console.log(path)
+}
+
 async function terminal(browser, look) {
   const t = new Terminal(exe, env, look)
   ends.push(() => t.stop())
@@ -84,12 +91,14 @@ try {
   ends.push(() => browser.close())
   for (const look of ['light', 'dark']) await web(browser, address, look)
   for (const look of ['light', 'dark']) await terminal(browser, look)
+  draw('overview', 'overview', ...readdirSync(join(home, 'captures')).map((f) => join(home, 'captures', f)))
   const file = join(home, 'bridge.mcpcap.ndjson')
   const bridged = await playBridged(exe, env, file)
   bridged.stop()
   await pause(800)
   const both = await watchWeb(file)
   for (const look of ['light', 'dark']) await sides(browser, both, look)
+  draw('sequence', 'sequence', file)
 } finally {
   for (const end of ends.reverse()) await end()
   await pause(500)

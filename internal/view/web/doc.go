@@ -248,7 +248,8 @@
 // # The page
 //
 // Folder page has the source: index.html, ES modules below main.js and style
-// sheets below main.css. go generate bundles each of the two into one file of
+// sheets below main.css, with the colors and rules of package picture. go
+// generate bundles each of the two into one file of
 // folder dist, with esbuild, which is a requirement of the separate module in
 // folder bundle. A test there fails if dist is stale. The rules of the page,
 // which a test checks:

@@ -1172,10 +1172,14 @@ function findings(cell, r) {
     if (n) cell.append(h("span", { class: cls }, h("span", { "aria-hidden": "true", text: sign + fmtCount(n) }), h("span", { class: "vh", text: plural(n, word) + " " })));
   });
 }
+function drawEdge(el, r) {
+  const cls = store.servers.size > 1 ? "edge " + serverClass(r.si) : "edge none";
+  if (el.shown === cls) return;
+  el.shown = el.className = cls;
+}
 function rowClass(item, selected, marked) {
   const r = item.row;
   let s = "row tone-" + (item.back && toneOf(r) === "ask" ? "answer" : toneOf(r)) + " d" + Math.min(item.depth, 6);
-  if (store.servers.size > 1) s += " edge " + serverClass(r.si);
   if (r.sd) s += " " + r.sd;
   if (isPending(r)) s += " going";
   if (selected) s += " selected";
@@ -4200,6 +4204,7 @@ async function openAll(files, opened) {
 }
 
 // page/grid.js
+var rulerPause = 120;
 var margin = 4;
 var Grid = class {
   // root has the elements .head and .body. callbacks are {select(item, open), fold(item),
@@ -4377,12 +4382,20 @@ var Grid = class {
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height));
     for (let i = Math.max(0, Math.floor(top / this.height)); i < last; i++) rows.push(itemAt(this.list, i).row);
     const span = waveScale(rows, at2);
-    if (this.waveHead) drawRuler(this.waveHead, span, this.waveWidth);
+    this.scale = span;
+    if (this.waveHead && !this.rulerTimer) this.rulerTimer = setTimeout(() => this.drawRuler(), rulerPause);
     return span;
+  }
+  // drawRuler draws the ruler of the waterfall. It makes the browser lay out the head, which is too
+  // much for each frame while the list scrolls.
+  drawRuler() {
+    this.rulerTimer = 0;
+    if (this.waveHead && this.scale) drawRuler(this.waveHead, this.scale, this.waveWidth);
   }
   newRow() {
     const el = h("div", { role: "row", class: "row" });
     this.columns.forEach((c, i) => el.append(newCell(c, i)));
+    el.append(h("i", { class: "edge none", "aria-hidden": "true" }));
     this.canvas.append(el);
     this.pool.push(el);
     return el;
@@ -4403,6 +4416,7 @@ var Grid = class {
     setAttribute(el, "aria-selected", selected ? "true" : "false");
     setAttribute(el, "aria-level", String(item.depth + 1));
     setAttribute(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
+    drawEdge(el.lastChild, item.row);
     this.columns.forEach((c, k) => {
       const cell = el.children[k];
       if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at2);
@@ -4474,7 +4488,7 @@ function setAttribute(el, name, value) {
 // page/strip.js
 var bins = 180;
 var chartHeight = 30;
-var strip = { root: null, chart: null, bars: [], ruler: null, brush: null, left: null, right: null, clear: null, label: null, scale: null, zoom: null, drag: null, timer: 0, drawn: 0 };
+var strip = { root: null, chart: null, bars: [], ruler: null, brush: null, left: null, right: null, clear: null, label: null, scale: null, zoom: null, drag: null, timer: 0, drawn: 0, cost: 0 };
 function initOverview(zoom) {
   strip.zoom = zoom;
   strip.root = byId("strip");
@@ -4503,7 +4517,7 @@ function handle(label, side) {
 }
 function schedule2() {
   if (strip.timer) return;
-  const pause = store.roots.length > 3e3 ? 800 : 200;
+  const pause = Math.max(200, strip.cost * 25);
   strip.timer = setTimeout(() => nextPaint(() => {
     strip.timer = 0;
     draw();
@@ -4534,6 +4548,7 @@ function draw() {
   setD(strip.gaps, strip.scale.gaps.slice(0, 60).map((g) => "M" + ((g.at + g.end) / 2 / strip.scale.length * (bins - 1)).toFixed(2) + " 0V" + chartHeight).join(""));
   drawRuler(strip.ruler, strip.scale, strip.chart.clientWidth, (bins - 1) / bins);
   drawBrush();
+  strip.cost = performance.now() - strip.drawn;
 }
 function setD(path, d) {
   if (path.drawn === d) return;

@@ -188,11 +188,18 @@ function findings(cell, r) {
   });
 }
 
+// drawEdge colors the edge of a line by its server. It is an element without others inside, because a
+// color of the row would be inherited by all of its cells, and computed again at each scroll.
+export function drawEdge(el, r) {
+  const cls = store.servers.size > 1 ? "edge " + serverClass(r.si) : "edge none";
+  if (el.shown === cls) return;
+  el.shown = el.className = cls;
+}
+
 // rowClass returns the classes of a row.
 export function rowClass(item, selected, marked) {
   const r = item.row;
   let s = "row tone-" + (item.back && toneOf(r) === "ask" ? "answer" : toneOf(r)) + " d" + Math.min(item.depth, 6);
-  if (store.servers.size > 1) s += " edge " + serverClass(r.si);
   if (r.sd) s += " " + r.sd;
   if (isPending(r)) s += " going";
   if (selected) s += " selected";

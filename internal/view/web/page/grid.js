@@ -1,6 +1,6 @@
 // The list, a tree grid. Only visible lines have elements. All lines have the same height, so that
 // the position of each of 100,000 lines is known.
-import { fillCell, newCell, rowClass } from "./cells.js";
+import { drawEdge, fillCell, newCell, rowClass } from "./cells.js";
 import { columnsFor, growing, tracks } from "./columns.js";
 import { initHead, headCell } from "./head.js";
 import { h, nextPaint } from "./dom.js";
@@ -8,6 +8,8 @@ import { itemAt } from "./items.js";
 import { isPending } from "./row.js";
 import { now } from "./store.js";
 import { drawRuler, drawWave, waveScale } from "./waterfall.js";
+
+const rulerPause = 120; // ms until the ruler follows the list
 
 const margin = 4; // lines above and below the visible ones that have elements
 
@@ -202,13 +204,22 @@ export class Grid {
     const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height));
     for (let i = Math.max(0, Math.floor(top / this.height)); i < last; i++) rows.push(itemAt(this.list, i).row);
     const span = waveScale(rows, at);
-    if (this.waveHead) drawRuler(this.waveHead, span, this.waveWidth);
+    this.scale = span;
+    if (this.waveHead && !this.rulerTimer) this.rulerTimer = setTimeout(() => this.drawRuler(), rulerPause);
     return span;
+  }
+
+  // drawRuler draws the ruler of the waterfall. It makes the browser lay out the head, which is too
+  // much for each frame while the list scrolls.
+  drawRuler() {
+    this.rulerTimer = 0;
+    if (this.waveHead && this.scale) drawRuler(this.waveHead, this.scale, this.waveWidth);
   }
 
   newRow() {
     const el = h("div", { role: "row", class: "row" });
     this.columns.forEach((c, i) => el.append(newCell(c, i)));
+    el.append(h("i", { class: "edge none", "aria-hidden": "true" }));
     this.canvas.append(el);
     this.pool.push(el);
     return el;
@@ -230,6 +241,7 @@ export class Grid {
     setAttribute(el, "aria-selected", selected ? "true" : "false");
     setAttribute(el, "aria-level", String(item.depth + 1));
     setAttribute(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
+    drawEdge(el.lastChild, item.row);
     this.columns.forEach((c, k) => {
       const cell = el.children[k];
       if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at);

@@ -11,7 +11,7 @@ import { drawRuler } from "./waterfall.js";
 const bins = 180;
 const chartHeight = 30;
 
-const strip = { root: null, chart: null, bars: [], ruler: null, brush: null, left: null, right: null, clear: null, label: null, scale: null, zoom: null, drag: null, timer: 0, drawn: 0 };
+const strip = { root: null, chart: null, bars: [], ruler: null, brush: null, left: null, right: null, clear: null, label: null, scale: null, zoom: null, drag: null, timer: 0, drawn: 0, cost: 0 };
 
 // initOverview prepares the strip. zoom({from, to}) chooses a time, or all if it is null.
 export function initOverview(zoom) {
@@ -45,7 +45,7 @@ function handle(label, side) {
 // schedule draws the strip soon, but not often: it goes through all rows.
 function schedule() {
   if (strip.timer) return;
-  const pause = store.roots.length > 3000 ? 800 : 200;
+  const pause = Math.max(200, strip.cost * 25);
   strip.timer = setTimeout(() => nextPaint(() => {
     strip.timer = 0;
     draw();
@@ -77,6 +77,7 @@ function draw() {
   setD(strip.gaps, strip.scale.gaps.slice(0, 60).map((g) => "M" + (((g.at + g.end) / 2 / strip.scale.length) * (bins - 1)).toFixed(2) + " 0V" + chartHeight).join(""));
   drawRuler(strip.ruler, strip.scale, strip.chart.clientWidth, (bins - 1) / bins);
   drawBrush();
+  strip.cost = performance.now() - strip.drawn;
 }
 
 function setD(path, d) {
