@@ -12,8 +12,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// Version is the version of this source tree.
-const Version = "0.1.0-dev"
+// Version is the version of the program. release/build sets it, and the next two, when it links.
+var Version = "0.1.0-dev"
+
+// commit is the commit that the program was built from, and date its day. If they are empty, Go may
+// have recorded them.
+var commit, date string
 
 func newVersionCommand(e *env) *cobra.Command {
 	var asJSON bool
@@ -26,7 +30,8 @@ func newVersionCommand(e *env) *cobra.Command {
 		Args: flagsOnly,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return writeJSON(e.stdout, versionJSON{Version, commit(), mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				revision, day := builtFrom()
+				return writeJSON(e.stdout, versionJSON{Version, revision, day, mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
 			_, err := io.WriteString(e.stdout, versionText())
 			return err
@@ -39,8 +44,10 @@ func newVersionCommand(e *env) *cobra.Command {
 // A versionJSON is the output of version --json.
 type versionJSON struct {
 	Version string `json:"version"`
-	// Commit is the first part of the commit that the program was built from. It may be empty.
+	// Commit is the first part of the commit that the program was built from, and Date its day. They
+	// may be empty.
 	Commit    string         `json:"commit,omitempty"`
+	Date      string         `json:"date,omitempty"`
 	Revisions []mcp.Revision `json:"revisions"`
 	Go        string         `json:"go"`
 	OS        string         `json:"os"`
@@ -53,22 +60,35 @@ func versionText() string {
 	for _, r := range mcp.Revisions() {
 		dates = append(dates, r.String())
 	}
-	built := commit()
-	if built != "" {
-		built = " (" + built + ")"
+	built := ""
+	if revision, day := builtFrom(); revision != "" {
+		built = strings.TrimSuffix(" ("+revision+" "+day, " ") + ")"
 	}
 	return fmt.Sprintf("mcpwire %s%s\nMCP %s\n%s %s/%s\n", Version, built, strings.Join(dates, ", "), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// commit returns the first 12 digits of the commit, or "" if unknown.
-func commit() string {
+// builtFrom returns the first 12 digits of the commit and its day, or "" if they are unknown.
+func builtFrom() (revision, day string) {
+	revision, day = commit, date
+	if revision == "" {
+		revision, day = recorded("vcs.revision"), recorded("vcs.time")
+	}
+	if len(revision) < 12 {
+		return "", ""
+	}
+	day, _, _ = strings.Cut(day, "T")
+	return revision[:12], day
+}
+
+// recorded returns a setting that Go recorded in the program, or "".
+func recorded(key string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return s.Value[:12]
+		if s.Key == key {
+			return s.Value
 		}
 	}
 	return ""
