@@ -334,11 +334,11 @@ func TestNoNATS(t *testing.T) {
 // TestCheckImports shows which imports checkImports refuses.
 func TestCheckImports(t *testing.T) {
 	of := func(path string, imports ...string) pkg {
-		p := pkg{ImportPath: "mcpwire/" + path, Imports: imports}
+		p := pkg{ImportPath: "example.com/wire/" + path, Imports: imports}
 		p.Module = &struct {
 			Path string
 			Main bool
-		}{"mcpwire", true}
+		}{"example.com/wire", true}
 		return p
 	}
 	for _, tt := range []struct {
@@ -346,19 +346,19 @@ func TestCheckImports(t *testing.T) {
 		pkg  pkg
 		want []string
 	}{
-		{"allowed", of("server", "context", "mcpwire/mcp", "mcpwire/internal/era"), nil},
+		{"allowed", of("server", "context", "example.com/wire/mcp", "example.com/wire/internal/era"), nil},
 		{"module", of("stdio", "golang.org/x/sys/unix"), nil},
-		{"own group", of("internal/proxy/bridge", "mcpwire/internal/proxy/translate"), nil},
-		{"upward", of("jsonrpc", "mcpwire/server"),
+		{"own group", of("internal/proxy/bridge", "example.com/wire/internal/proxy/translate"), nil},
+		{"upward", of("jsonrpc", "example.com/wire/server"),
 			[]string{`jsonrpc may not import server: group "jsonrpc, mcp" may not import group "server, client"`}},
-		{"sideways", of("internal/proxy/tap", "mcpwire/internal/view/detail"),
+		{"sideways", of("internal/proxy/tap", "example.com/wire/internal/view/detail"),
 			[]string{`internal/proxy/tap may not import internal/view/detail: group "proxy" may not import group "view"`}},
-		{"leaf", of("internal/net/sse", "mcpwire/internal/json/jsonwire"),
+		{"leaf", of("internal/net/sse", "example.com/wire/internal/json/jsonwire"),
 			[]string{"internal/net/sse may not import internal/json/jsonwire: it is to import nothing of its group"}},
 		{"foreign module", of("auth", "golang.org/x/oauth2"),
 			[]string{`auth may not import golang.org/x/oauth2: its modules are ["github.com/go-jose/go-jose/v4"]`}},
 		{"no group", of("util"), []string{"util: the package has no group in groups_test.go"}},
-		{"import without a group", of("auth", "mcpwire/util"), []string{"auth imports util, which has no group"}},
+		{"import without a group", of("auth", "example.com/wire/util"), []string{"auth imports util, which has no group"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, checkImports(tt.pkg)); diff != "" {

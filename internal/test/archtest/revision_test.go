@@ -237,13 +237,13 @@ func f(r, s Revision, o Other, list []Revision) bool {
 		t.Fatal(err)
 	}
 	for _, exempt := range []bool{false, true} {
-		got, err := checkOrder("mcpwire/mcp", fset, []*ast.File{file}, nil, func(*ast.File) bool { return exempt })
+		got, err := checkOrder("example.com/wire/mcp", fset, []*ast.File{file}, nil, func(*ast.File) bool { return exempt })
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want []string
 		for line := 12; line <= 16 && !exempt; line++ {
-			want = append(want, fmt.Sprintf("mcpwire/mcp/a.go:%d: revisions are compared by order outside internal/era; ask for a feature instead", line))
+			want = append(want, fmt.Sprintf("example.com/wire/mcp/a.go:%d: revisions are compared by order outside internal/era; ask for a feature instead", line))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("exempt %v: complaints (-want +got):\n%s", exempt, diff)
