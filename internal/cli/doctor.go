@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +44,7 @@ const maxGuess = 10 * time.Second
 
 func newDoctorCommand(e *env) *cobra.Command {
 	f := new(targetFlags)
-	var asJSON, quick, all bool
+	var asJSON, asMarkdown, quick, all bool
 	c := &cobra.Command{
 		Use:   "doctor TARGET | doctor -- CMD... | doctor --all",
 		Short: "explain why a server fails, and how to fix it",
@@ -72,7 +74,12 @@ not respond, and 6 if something else is wrong.`,
   mcpwire doctor --all`,
 		ValidArgsFunction: completeServers(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !all {
+			switch {
+			case asMarkdown && (asJSON || all):
+				return usagef("doctor: --markdown excludes --json and --all")
+			case asMarkdown:
+				return markdown(e, func(e *env) error { return runDoctor(cmd, e, f, args, false, quick) })
+			case !all:
 				return runDoctor(cmd, e, f, args, asJSON, quick)
 			}
 			if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
@@ -85,9 +92,31 @@ not respond, and 6 if something else is wrong.`,
 	fs := c.Flags()
 	registerReach(f, fs)
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object, or with --all an array of them")
+	fs.BoolVar(&asMarkdown, "markdown", false, "print Markdown with the version of mcpwire, for an issue")
 	fs.BoolVar(&all, "all", false, "examine all configured servers, four at a time")
 	fs.BoolVar(&quick, "quick", false, "do not check the server against the rules")
 	return c
+}
+
+// markdown runs a command, and prints its output as Markdown with the version of this program, to be
+// pasted into an issue.
+func markdown(e *env, run func(e *env) error) error {
+	var output bytes.Buffer
+	own := *e
+	own.stdout = &output
+	failed := run(&own)
+	if output.Len() == 0 {
+		return failed
+	}
+	fence := "```"
+	for bytes.Contains(output.Bytes(), []byte(fence)) {
+		fence += "`"
+	}
+	version := strings.ReplaceAll(strings.TrimSpace(versionText()), "\n", ", ")
+	if _, err := fmt.Fprintf(e.stdout, "%s\n\n%stext\n%s%s\n", version, fence, output.Bytes(), fence); err != nil {
+		return err
+	}
+	return failed
 }
 
 func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON, quick bool) error {
