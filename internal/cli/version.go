@@ -44,8 +44,8 @@ func newVersionCommand(e *env) *cobra.Command {
 // A versionJSON is the output of version --json.
 type versionJSON struct {
 	Version string `json:"version"`
-	// Commit is the first part of the commit that the program was built from, and Date its day. They
-	// may be empty.
+	// Commit is the first part of the commit that the program was built from, and Date its day.
+	// They may be empty.
 	Commit    string         `json:"commit,omitempty"`
 	Date      string         `json:"date,omitempty"`
 	Revisions []mcp.Revision `json:"revisions"`
