@@ -98,8 +98,8 @@ not respond, and 6 if something else is wrong.`,
 	return c
 }
 
-// markdown runs a command, and prints its output as Markdown with the version of this program, to be
-// pasted into an issue.
+// markdown runs a command, and prints its output as Markdown with the version of this program, to
+// be pasted into an issue.
 func markdown(e *env, run func(e *env) error) error {
 	var output bytes.Buffer
 	own := *e
