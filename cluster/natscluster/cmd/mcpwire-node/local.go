@@ -39,7 +39,7 @@ func (f *nodeFlags) checkLocal(fs *flag.FlagSet) (err error) {
 	f.watch, f.testTools, f.level = true, true, slog.LevelError
 	fs.Visit(func(set *flag.Flag) {
 		switch set.Name {
-		case "local", "listen", "dir", "drain":
+		case "local", "listen", "dir", "drain", "stop-at-eof":
 		case "watch":
 			f.watch = set.Value.String() == "true"
 		case "test-tools":
@@ -59,10 +59,8 @@ type localCluster struct {
 	stderr *lineWriter
 	dir    string
 	core   string
-	// addresses are those of the nodes' endpoints.
-	addresses []string
-	// next counts the connections of the proxy.
-	next atomic.Uint64
+	// nodes are the nodes' endpoints.
+	nodes roundRobin
 }
 
 // serveLocal runs the nodes and the proxy until ctx ends.
@@ -82,7 +80,7 @@ func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error
 	for i := range f.local {
 		core = append(core, fmt.Sprintf("n%d=%s", i+1, ports[i]))
 	}
-	c.core, c.addresses = strings.Join(core, ","), ports[f.local:]
+	c.core, c.nodes.addresses = strings.Join(core, ","), ports[f.local:]
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ready := make(chan struct{}, f.local)
@@ -99,7 +97,7 @@ func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error
 			return nil
 		}
 	}
-	return c.serveProxy(ctx)
+	return serveProxy(ctx, f.listen, c.nodes.dial, func(a net.Addr) { c.stderr.line(listening+"%s%s", a, endpointPath) })
 }
 
 // keepNode runs a node, and starts it again when it has ended, until ctx ends. It sends to ready
@@ -108,7 +106,7 @@ func (c *localCluster) keepNode(ctx context.Context, i int, ready chan<- struct{
 	name := fmt.Sprintf("n%d", i+1)
 	serving := sync.OnceFunc(func() { ready <- struct{}{} })
 	for {
-		err := c.runNode(ctx, name, c.addresses[i], serving)
+		err := c.runNode(ctx, name, c.nodes.addresses[i], serving)
 		if ctx.Err() != nil {
 			if !errors.Is(err, context.Canceled) { // it was not drained
 				c.stderr.line("%s: %v", name, err)
@@ -159,15 +157,15 @@ func (c *localCluster) runNode(ctx context.Context, name, address string, servin
 	return cmd.Wait()
 }
 
-// serveProxy serves a proxy that connects each request to the next node.
-func (c *localCluster) serveProxy(ctx context.Context) error {
+// serveProxy serves a proxy that makes a connection with dial for each request, until ctx ends.
+func serveProxy(ctx context.Context, listen string, dial func(ctx context.Context, network, address string) (net.Conn, error), onListen func(net.Addr)) error {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = "http", "node" // see dialNext
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", "node" // dial knows where
 			r.Out.Host = r.In.Host
 		},
 		// Each request has its own connection, so that no request is sent twice.
-		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: c.dialNext},
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: dial},
 		FlushInterval: -1,
 		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -176,16 +174,21 @@ func (c *localCluster) serveProxy(ctx context.Context) error {
 			}
 		},
 	}
-	return streamable.ListenAndServe(ctx, c.flags.listen, proxy, &streamable.ServeOptions{
-		OnListen: func(a net.Addr) { c.stderr.line(listening+"%s%s", a, endpointPath) },
-	})
+	return streamable.ListenAndServe(ctx, listen, proxy, &streamable.ServeOptions{OnListen: onListen})
 }
 
-// dialNext connects to the next node that accepts connections.
-func (c *localCluster) dialNext(ctx context.Context, network, _ string) (conn net.Conn, err error) {
+// roundRobin connects to each of some addresses in turn.
+type roundRobin struct {
+	addresses []string
+	// next counts the connections.
+	next atomic.Uint64
+}
+
+// dial connects to the next address that accepts connections.
+func (rr *roundRobin) dial(ctx context.Context, network, _ string) (conn net.Conn, err error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	for range c.addresses {
-		at := c.addresses[c.next.Add(1)%uint64(len(c.addresses))]
+	for range rr.addresses {
+		at := rr.addresses[rr.next.Add(1)%uint64(len(rr.addresses))]
 		if conn, err = dialer.DialContext(ctx, network, at); err == nil {
 			return conn, nil
 		}

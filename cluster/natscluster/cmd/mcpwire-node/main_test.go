@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,8 +97,9 @@ type program struct {
 	stdin io.Closer
 	// url is where it serves, and admin its other port.
 	url, admin string
-	// lines has what it logs, until it ends.
+	// lines has what it logs, until it ends, and seen what was read.
 	lines chan string
+	seen  []string
 	ended chan error
 }
 
@@ -132,25 +135,35 @@ func start(t *testing.T, args ...string) *program {
 			p.wait()
 		}
 	})
-	timeout := time.After(testTimeout)
-	for p.url == "" {
-		select {
-		case line, ok := <-p.lines:
-			if !ok {
-				t.Fatalf("%v has ended before it served", args)
-			}
-			t.Log(line)
-			if url, ok := strings.CutPrefix(line, "listening on "); ok {
-				p.url = url
-			}
-			if _, url, ok := strings.Cut(line, `msg="serving probes and metrics" url=`); ok {
-				p.admin = url
-			}
-		case <-timeout:
-			t.Fatalf("%v does not serve", args)
+	line := p.until("listening on ")
+	p.url = strings.TrimPrefix(line, "listening on ")
+	for _, line := range p.seen {
+		if _, url, ok := strings.Cut(line, `msg="serving probes and metrics" url=`); ok {
+			p.admin = url
 		}
 	}
 	return p
+}
+
+// until reads what the program logs up to a line with that prefix.
+func (p *program) until(prefix string) (line string) {
+	p.t.Helper()
+	timeout := time.After(testTimeout)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				p.t.Fatalf("%v has ended", p.cmd.Args)
+			}
+			p.t.Log(line)
+			p.seen = append(p.seen, line)
+			if strings.HasPrefix(line, prefix) {
+				return line
+			}
+		case <-timeout:
+			p.t.Fatalf("%v does not log %q", p.cmd.Args, prefix)
+		}
+	}
 }
 
 // wait waits until the program has ended. It may be called once more.
@@ -178,7 +191,8 @@ func (p *program) stop() (status int) {
 // get returns the status and the body of a page of the admin port.
 func (p *program) get(path string) (status int, body string) {
 	p.t.Helper()
-	resp, err := http.Get(p.admin + path)
+	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+	resp, err := h.Get(p.admin + path)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -256,9 +270,76 @@ func TestNode(t *testing.T) {
 	if sockets, err := live.List(dir); err != nil || len(sockets) != 1 {
 		t.Errorf("mcpwire watch finds %q, %v", sockets, err)
 	}
-	http.DefaultClient.CloseIdleConnections()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if status := p.wait(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// TestLocal runs three nodes and a proxy, kills a node, and sees that it comes back.
+func TestLocal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts three nodes")
+	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	p := start(t, "--local", "3", "--listen", "127.0.0.1:0")
+	c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{mcp.LatestRevision}}, nil)
+	ask := func() string {
+		t.Helper()
+		name, err := call(t.Context(), c, "node", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	var got []string
+	for range 3 {
+		got = append(got, ask())
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"n1", "n2", "n3"}, got); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	dir, err := live.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sockets, err := live.List(dir); err != nil || len(sockets) != 3 {
+		t.Errorf("mcpwire watch finds %q, %v", sockets, err)
+	}
+	pid := 0
+	for _, line := range p.seen {
+		fmt.Sscanf(line, "n2: process %d", &pid)
+	}
+	killed, err := os.FindProcess(pid)
+	if err != nil || pid == 0 {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	if err := killed.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.until("n2: has ended and is started again")
+	for range 3 {
+		if name := ask(); name == "n2" {
+			t.Error("a node that was killed answers")
+		}
+	}
+	p.until("n2: listening on ")
+	for range 3 {
+		got = append(got, ask())
+	}
+	if !slices.Contains(got[3:], "n2") {
+		t.Errorf("the node that was started again does not answer: %q", got[3:])
+	}
 	if status := p.stop(); status != 0 {
 		t.Errorf("exit status %d", status)
+	}
+	if files, err := os.ReadDir(tmp); err != nil || len(files) > 0 {
+		t.Errorf("files are left: %v, %v", files, err)
 	}
 }
 
