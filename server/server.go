@@ -360,6 +360,15 @@ func (s *Server) connOptions(sess *session) *rpc.Options {
 	}
 }
 
+// WaitForTasks waits until no tool runs as a task. It returns the cause of ctx if that ends first.
+// Call it after the last request and before [Server.Close], so that tasks can finish.
+func (s *Server) WaitForTasks(ctx context.Context) error {
+	if s.tasks == nil {
+		return nil
+	}
+	return s.tasks.wait(ctx)
+}
+
 // Close cancels all tasks, waits for their handlers, and then disconnects from the bus, all until
 // ctx ends. Only servers with tasks or a bus need it, and only if the process goes on. Connections
 // are not affected: they end with their own contexts.

@@ -646,6 +646,40 @@ func TestTaskClose(t *testing.T) {
 	})
 }
 
+// TestWaitForTasks: a server can wait for its tasks before it is closed.
+func TestWaitForTasks(t *testing.T) {
+	if err := server.MustNew("no tasks", "1", nil).WaitForTasks(t.Context()); err != nil {
+		t.Error(err)
+	}
+	inBubble(t, func(t *testing.T) {
+		srv := newTaskServer(t, server.TaskOptions{})
+		addTaskTool(t, srv, "minute", func(ctx context.Context, _ *server.Call) (string, error) {
+			elapse(time.Minute)
+			return "done", ctx.Err()
+		})
+		c := dialTasks(t, srv, modern, "")
+		if err := srv.WaitForTasks(t.Context()); err != nil {
+			t.Error(err)
+		}
+		id := c.start("minute", "").TaskID
+		start := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := srv.WaitForTasks(short); err != context.DeadlineExceeded || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+		if err := srv.WaitForTasks(t.Context()); err != nil || time.Since(start) != time.Minute {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+		if err := srv.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := c.get(id); got.Status != "completed" {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
 // TestTaskOfSessionForgotten: nothing is kept of a session whose tasks are unreachable.
 func TestTaskOfSessionForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

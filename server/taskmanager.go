@@ -30,6 +30,8 @@ type taskManager struct {
 	// lastID is the number in the last ID.
 	lastID uint64
 	closed bool
+	// idle is closed when there are no runs. It is nil if nobody waits for that.
+	idle chan struct{}
 	// wg counts the runs and their goroutines.
 	wg sync.WaitGroup
 }
@@ -81,6 +83,10 @@ func (tm *taskManager) newRun(c *Call, owner string, args []byte, ttl time.Durat
 		<-tm.slots
 		tm.mu.Lock()
 		delete(tm.runs, run.task.ID)
+		if len(tm.runs) == 0 && tm.idle != nil {
+			close(tm.idle)
+			tm.idle = nil
+		}
 		tm.mu.Unlock()
 		tm.wg.Done()
 	})
@@ -196,6 +202,26 @@ func (tm *taskManager) endOwner(owner string) error {
 		return nil
 	}
 	return err
+}
+
+// wait waits until there are no runs, or ctx ends.
+func (tm *taskManager) wait(ctx context.Context) error {
+	tm.mu.Lock()
+	if len(tm.runs) == 0 {
+		tm.mu.Unlock()
+		return nil
+	}
+	if tm.idle == nil {
+		tm.idle = make(chan struct{})
+	}
+	idle := tm.idle
+	tm.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // close cancels all runs and waits for their handlers until ctx ends.

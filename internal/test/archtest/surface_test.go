@@ -33,7 +33,7 @@ var surface = map[string]int{
 	"oauth":               50,
 	"schema":              19,
 	"schema/fullschema":   2,
-	"server":              119,
+	"server":              120,
 	"stdio":               21,
 	"streamable":          36,
 }

@@ -80,11 +80,17 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if e := srv.Close(ctx); e != nil {
-			err = errors.Join(err, fmt.Errorf("tasks were cut off: %w", e))
+			err = errors.Join(err, fmt.Errorf("canceled tasks have not ended: %w", e))
 		}
 	}()
 	m.observe(node, h)
-	return f.serveHTTP(ctx, h, func(a net.Addr) {
+	return f.serveHTTP(ctx, h, func(ctx context.Context) error {
+		err := h.Shutdown(ctx)
+		if e := srv.WaitForTasks(ctx); e != nil {
+			err = errors.Join(err, fmt.Errorf("tasks were cut off: %w", e))
+		}
+		return err
+	}, func(a net.Addr) {
 		probes.Start()
 		fmt.Fprintf(stderr, listening+"%s%s\n", a, endpointPath)
 	}, log)
@@ -112,12 +118,12 @@ func (f *nodeFlags) newHandler(ctx context.Context, node *cluster.Node, m *metri
 }
 
 // serveHTTP serves h until ctx ends, and then as long as the flags say.
-func (f *nodeFlags) serveHTTP(ctx context.Context, h *streamable.Handler, onListen func(net.Addr), log *slog.Logger) error {
+func (f *nodeFlags) serveHTTP(ctx context.Context, h http.Handler, onShutdown func(context.Context) error, onListen func(net.Addr), log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle(endpointPath, h)
 	o := &streamable.ServeOptions{
 		AllowRemote:   f.insecure,
-		ShutdownDelay: f.drainDelay, ShutdownTimeout: f.drain, OnShutdown: h.Shutdown,
+		ShutdownDelay: f.drainDelay, ShutdownTimeout: f.drain, OnShutdown: onShutdown,
 		OnListen: onListen, Logger: log,
 	}
 	if f.watch {
