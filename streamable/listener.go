@@ -146,24 +146,42 @@ func (ss *sharedState) sendToListener(ctx context.Context, message []byte, hops 
 	return err == nil && json.Unmarshal(reply, &answer) == nil && answer.Accepted
 }
 
-// listen makes this node the listener. Without the store, messages of other nodes may not reach the
-// client until it resumes the stream. ss may be nil.
+// listenRetry is the time between attempts to tell the other nodes where the client listens.
+const listenRetry = time.Second
+
+// listen makes this node the listener until ctx, that of the response, ends. While the store fails,
+// messages of other nodes may not reach the client. ss may be nil.
 func (ss *sharedState) listen(ctx context.Context) {
 	if ss == nil || ss.session.h.forwarder == nil {
 		return
 	}
-	s := ss.session
+	h := ss.session.h
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if node := ss.listener.Load(); node != nil && *node == s.h.instance {
+	if node := ss.listener.Load(); node != nil && *node == h.instance || ss.storeListenerLocked(ctx) {
 		return
 	}
+	// Whatever the record says, the client listens here.
+	ss.setListener(h.instance)
+	h.followers.start(func() {
+		for stored := false; !stored && wait.Sleep(ctx, listenRetry); {
+			ss.mu.Lock()
+			stored = ss.elsewhere() != "" || ss.storeListenerLocked(ctx)
+			ss.mu.Unlock()
+		}
+	})
+}
+
+// storeListenerLocked tells the other nodes that this one is the listener. It reports false if the
+// store has failed.
+func (ss *sharedState) storeListenerLocked(ctx context.Context) bool {
+	s := ss.session
 	before := ""
 	var saved *SavedSession
 	err := ss.update(ctx, func(record *SavedSession) {
 		if before = record.Listener; !record.Ended {
 			record.Listener = s.h.instance
-			record.Version++
+			record.Version = max(record.Version, ss.known.Version) + 1 // the store may have lost it
 			record.Principal, record.Expires = s.principalID, s.expires
 		}
 		saved = record.clone()
@@ -171,9 +189,9 @@ func (ss *sharedState) listen(ctx context.Context) {
 	switch {
 	case err != nil:
 		s.h.opts.Logger.Warn("other processes do not know where a client listens", "error", err)
-		return
+		return false
 	case saved.Ended:
-		return // the watcher ends it
+		return true // the watcher ends it
 	}
 	ss.followLocked(saved)
 	if before != "" && before != s.h.instance {
@@ -184,6 +202,7 @@ func (ss *sharedState) listen(ctx context.Context) {
 			s.h.opts.Logger.Debug("the process where a client listened does not respond", "error", err)
 		}
 	}
+	return true
 }
 
 // setListener notes which node is the listener. If it is another one, the response that carries the

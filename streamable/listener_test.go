@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -85,6 +86,55 @@ func TestListenerElsewhere(t *testing.T) {
 				h.wantMessage(`"data":"seven"`)
 				h.resp.Body.Close()
 				close(goOn["a"])
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestListenerWithoutStore: a client that listens at another process gets what that process sends,
+// also if the store of sessions fails or has lost the session's record.
+func TestListenerWithoutStore(t *testing.T) {
+	for name, fail := range map[string]func(n *network){
+		"fails": func(n *network) { n.storeDown.Store(true) },
+		"lost":  func(n *network) { n.storeLost.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetworkOf(t, &server.Options{Bus: server.NewMemoryBus()}, streamable.NewMemoryEvents(nil), 2, func(*server.Server) {}, func(net *network, all []*endpoint) {
+				v := all[0].visit("2025-11-25", "{}", nil)
+				at := &visitor{all[1], v.headers}
+				for range 3 { // so that the record has changed often
+					v.listen("").resp.Body.Close()
+					synctest.Wait()
+					at.listen("").resp.Body.Close()
+					synctest.Wait()
+				}
+				v.listen("").resp.Body.Close()
+				synctest.Wait()
+				fail(net)
+				f := at.listen("")
+				pass(3 * time.Second) // when it no longer looks for what others have stored
+				all[0].announce()
+				told := make(chan string, 1)
+				go func() {
+					for {
+						if _, data := f.next(); data != "" {
+							told <- data
+							return
+						}
+					}
+				}()
+				select {
+				case data := <-told:
+					if !strings.Contains(data, "tools/list_changed") {
+						t.Errorf("event %s", data)
+					}
+				case <-time.After(time.Minute):
+					t.Error("the client is not told")
+				}
+				net.storeDown.Store(false)
+				pass(2 * time.Second)
+				f.resp.Body.Close()
 				synctest.Wait()
 			})
 		})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -19,6 +20,10 @@ type network struct {
 	mu    sync.Mutex
 	nodes map[string]func([]byte) []byte
 	down  bool
+	// storeDown makes changes of sessions fail.
+	storeDown atomic.Bool
+	// storeLost makes the next change find no record.
+	storeLost atomic.Bool
 }
 
 // A networkNode is one of them.
@@ -75,6 +80,26 @@ func (n *network) leave(name string) {
 	delete(n.nodes, name)
 }
 
+// networkSessions fail as storeDown and storeLost say.
+type networkSessions struct {
+	streamable.SessionWatcher
+	*network
+}
+
+func (n *networkSessions) Update(ctx context.Context, key string, change func(*streamable.SavedSession)) error {
+	if n.storeDown.Load() {
+		return errors.New("the store is down")
+	}
+	if n.storeLost.Swap(false) {
+		next := change
+		change = func(s *streamable.SavedSession) {
+			*s = streamable.SavedSession{}
+			next(s)
+		}
+	}
+	return n.SessionWatcher.Update(ctx, key, change)
+}
+
 // inNetwork runs a test with n handlers that share sessions and are connected.
 func inNetwork(t *testing.T, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
 	t.Helper()
@@ -89,7 +114,7 @@ func inNetworkWith(t *testing.T, events streamable.EventStore, n int, add func(*
 func inNetworkOf(t *testing.T, so *server.Options, events streamable.EventStore, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
 	t.Helper()
 	net := &network{nodes: make(map[string]func([]byte) []byte)}
-	sessions := streamable.NewMemorySessions(nil)
+	sessions := &networkSessions{streamable.NewMemorySessions(nil), net}
 	started := 0
 	start := func(t *testing.T) (*server.Server, *streamable.Handler) {
 		srv := server.MustNew("test", "1", so)

@@ -266,10 +266,11 @@ func (ss *sharedState) deliver(ctx context.Context, frame []byte, d *rpc.Deliver
 	}
 	change(&ss.known)
 	var saved *SavedSession
+	known := ss.known.Version
 	err = ss.update(s.ctx, func(record *SavedSession) {
 		if !record.Ended {
 			change(record)
-			record.Version++
+			record.Version = max(record.Version, known) + 1 // the store may have lost it
 			record.Principal, record.Expires = s.principalID, s.expires
 		}
 		saved = record.clone()
