@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -200,6 +203,42 @@ func (b *Backend) findReplicas() {
 	case b.server == nil && b.nc.ConnectedClusterName() != "":
 		b.opts.Replicas = 3
 	}
+}
+
+// WaitCurrent waits until this core node has what it must store of the streams that the process has
+// opened: after that, another core node can be replaced without loss. Call it before the process
+// counts as ready. It returns at once if there are no other core nodes.
+func (b *Backend) WaitCurrent(ctx context.Context) error {
+	if b.server == nil || len(b.opts.Embed.Routes) == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	names := slices.Sorted(maps.Keys(b.streams))
+	b.mu.Unlock()
+	for _, name := range names {
+		for !b.isCurrent(ctx, name) {
+			if !sleep(ctx, pollOpen) {
+				return fmt.Errorf("%w: core node %s does not catch up with stream %s: %w", cluster.ErrUnavailable, b.opts.Embed.Name, name, ctx.Err())
+			}
+		}
+	}
+	return nil
+}
+
+// isCurrent reports whether this core node has all of a stream, or need not have it.
+func (b *Backend) isCurrent(ctx context.Context, name string) bool {
+	if b.server.srv.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, name) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	defer cancel()
+	found, err := b.js.Stream(ctx, name)
+	if err != nil || found.CachedInfo().Cluster == nil {
+		return false
+	}
+	c := found.CachedInfo().Cluster
+	mustHave := c.Leader == b.opts.Embed.Name || slices.ContainsFunc(c.Replicas, func(p *jetstream.PeerInfo) bool { return p.Name == b.opts.Embed.Name })
+	return c.Leader != "" && !mustHave
 }
 
 // Close disconnects. It stops an embedded server, which first hands over what it leads.

@@ -25,6 +25,8 @@ const (
 	endpointPath = "/mcp"
 	// listening begins the line that the program prints when it serves.
 	listening = "listening on http://"
+	// catchUpTimeout limits the wait for what the other core nodes have stored.
+	catchUpTimeout = 30 * time.Second
 	// leaveTimeout limits what follows after the last request: tasks, and the cluster.
 	leaveTimeout = 5 * time.Second
 )
@@ -84,6 +86,11 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 		}
 	}()
 	m.observe(node, h)
+	waiting, stop := context.WithTimeout(ctx, catchUpTimeout)
+	defer stop()
+	if err := backend.WaitCurrent(waiting); err != nil {
+		log.Warn("if another core node stops now, events may be lost", "error", err)
+	}
 	return f.serveHTTP(ctx, h, func(ctx context.Context) error {
 		err := h.Shutdown(ctx)
 		if e := srv.WaitForTasks(ctx); e != nil {
