@@ -217,6 +217,8 @@ func (f *nodeFlags) check() (err error) {
 		return errors.New("give --dir for a NATS server in this process, or --nats")
 	case f.core != nil && !isCore:
 		return fmt.Errorf("--core has no node %q: --name must be one of them", f.name)
+	case f.clientListen != "" && f.tokenFile == "":
+		return errors.New("--client-listen needs --token FILE: the secret of the nodes that connect, 16 characters or more")
 	case f.drain <= 0:
 		return errors.New("--drain must be positive")
 	}

@@ -53,6 +53,7 @@ func TestFlags(t *testing.T) {
 		{"--nats nats://x --dir d", "--dir, --core and --client-listen are for a NATS server in this process, not for --nats"},
 		{"--dir d --core " + core, `--core has no node "": --name must be one of them`},
 		{"--dir d --name n4 --core " + core, `--core has no node "n4": --name must be one of them`},
+		{"--dir d --client-listen 127.0.0.1:1", "--client-listen needs --token FILE: the secret of the nodes that connect, 16 characters or more"},
 		{"--dir d --drain 0s", "--drain must be positive"},
 		{"--dir d --keys nothing", "--keys: open nothing: no such file or directory"},
 		{"--dir d --keys empty", "--keys: empty has no secret"},
