@@ -413,6 +413,30 @@ func TestTaskLimits(t *testing.T) {
 	})
 }
 
+// A deadStore is a TaskStore that has lost its database.
+type deadStore struct{ server.TaskStore }
+
+var errNoQuorum = errors.New("no quorum")
+
+func (deadStore) Create(context.Context, *server.Task) error         { return errNoQuorum }
+func (deadStore) Task(context.Context, string) (*server.Task, error) { return nil, errNoQuorum }
+func (deadStore) Tasks(context.Context, string, string, int) ([]*server.Task, error) {
+	return nil, errNoQuorum
+}
+
+// TestTasksUnavailable sees that a client learns that it can try again, and not what the store says.
+func TestTasksUnavailable(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: deadStore{server.NewTaskStore()}}), coreTasks, "")
+		for method, params := range map[string]string{"tools/call": `"name":"quick","task":{}`, "tasks/get": `"taskId":"x"`, "tasks/list": "", "tasks/cancel": `"taskId":"x"`} {
+			_, err := c.call(method, params)
+			if code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "unavailable now: try again") || strings.Contains(err.Error(), "quorum") {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+	})
+}
+
 // A slowStore is a TaskStore whose lists are out of date when they arrive.
 type slowStore struct{ server.TaskStore }
 

@@ -124,7 +124,7 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 			return dst, err
 		}
 		if _, err := run.becomeTask(reqCtx); err != nil {
-			return dst, err
+			return dst, tasksUnavailable(err)
 		}
 		run.start(t.invoke)
 		return run.appendCreated(dst), nil
@@ -160,6 +160,18 @@ func (ts *taskServer) ownerOf(c *Call) string {
 	return ts.owner
 }
 
+// tasksUnavailable returns the error of a request that was not carried out because the store of
+// tasks failed with err. Errors that are for the client, or not of the store, stay as they are.
+func tasksUnavailable(err error) error {
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*jsonrpc.PanicError](err); ok || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errors.Join(unavailable("the tasks are unavailable now: try again"), err)
+}
+
 func unknownTask(id string) error { return invalidParams("unknown task %q", clip.String(id, 100)) }
 
 // find returns the task that the request names if the caller may access it.
@@ -173,7 +185,7 @@ func (ts *taskServer) find(c *Call, r *rpc.Request) (*Task, error) {
 	case errors.Is(err, ErrTaskNotFound):
 		return nil, unknownTask(id)
 	case err != nil:
-		return nil, err
+		return nil, tasksUnavailable(err)
 	case t.Owner != ts.ownerOf(c) || t.Core != c.ex.CoreTasks:
 		return nil, unknownTask(id)
 	}
@@ -222,7 +234,7 @@ func (ts *taskServer) cancel(c *Call, t *Task, dst []byte) ([]byte, error) {
 	case errors.Is(err, errTaskEnded) && t.Core:
 		return dst, invalidParams("the task has already ended: it is %s", string(now.Status))
 	case err != nil && !errors.Is(err, errTaskEnded):
-		return dst, err
+		return dst, tasksUnavailable(err)
 	case t.Core:
 		return mcp.Append(dst, now.coreTask(), c.ex.Revision), nil
 	}
@@ -247,7 +259,7 @@ func (ts *taskServer) result(c *Call, t *Task, dst []byte) ([]byte, error) {
 			return dst, unknownTask(t.ID)
 		}
 		if err != nil {
-			return dst, err
+			return dst, tasksUnavailable(err)
 		}
 		t = next
 	}
@@ -296,7 +308,7 @@ func (ts *taskServer) list(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	}
 	own, err := ts.manager.opts.Store.Tasks(c, ts.ownerOf(c), after, ts.pageSize+1)
 	if err != nil {
-		return dst, err
+		return dst, tasksUnavailable(err)
 	}
 	page := mcp.ListTasksResult{Tasks: []mcp.Task{}}
 	if len(own) > ts.pageSize {
