@@ -12,6 +12,41 @@ import (
 	"mcpwire/streamable"
 )
 
+// When a client has got the response to resources/subscribe, it is told of all changes, whatever
+// process got the request.
+func TestSubscribeElsewhere(t *testing.T) {
+	const uri = "test://x"
+	add := func(srv *server.Server) {
+		if err := server.AddResource(srv, mcp.Resource{URI: uri, Name: "x"}, func(context.Context) (string, error) { return "", nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inNetwork(t, 2, add, func(net *network, all []*endpoint) {
+		net.storeLate.Store(true)
+		v := all[0].visit("2025-11-25", "{}", nil)
+		f := (&visitor{all[1], v.headers}).listen("")
+		synctest.Wait()
+		pass(time.Second)
+		if got := v.post(request(1, "resources/subscribe", `{"uri":"`+uri+`"}`)); got.status != 200 || strings.Contains(got.body, "error") {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		all[1].srv.ResourceUpdated(uri)
+		told := make(chan struct{})
+		go func() {
+			defer close(told)
+			f.wantMessage("resources/updated")
+		}()
+		pass(5 * time.Second)
+		select {
+		case <-told:
+		default:
+			t.Error("the client is not told of a change")
+		}
+		f.resp.Body.Close()
+		<-told
+	})
+}
+
 // A client gets what belongs to no request, each message once, at the process where it has listened
 // last, from whatever process it comes.
 func TestListenerElsewhere(t *testing.T) {

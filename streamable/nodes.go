@@ -1,13 +1,16 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -44,6 +47,8 @@ type nodeMessage struct {
 	Principal string `json:"principal,omitempty"`
 	// Stream asks for the state of the stream with that name.
 	Stream string `json:"stream,omitempty"`
+	// Version asks for the version of the record that the node follows.
+	Version bool `json:"version,omitempty"`
 	// Listener is the node at which the client now listens.
 	Listener string `json:"listener,omitempty"`
 	// Standalone is a JSON-RPC message to the client that belongs to no request.
@@ -60,6 +65,8 @@ type nodeReply struct {
 	State streamState `json:"state,omitempty"`
 	// Accepted means that the node sends Standalone.
 	Accepted bool `json:"accepted,omitempty"`
+	// Version is that of the record that the node follows.
+	Version uint64 `json:"version,omitempty"`
 }
 
 // A forwarder exchanges messages with the handlers of other nodes.
@@ -130,10 +137,7 @@ func (f *forwarder) forward(ctx context.Context, s *session, m *jsonrpc.Message)
 		if node == "" || node == f.h.instance {
 			return false
 		}
-		f.send(ctx, s, m, func(ctx context.Context, data []byte) error {
-			_, err := f.nodes.Request(ctx, node, data)
-			return err
-		})
+		f.sendResponse(ctx, s, m, node)
 		return true
 	}
 }
@@ -155,11 +159,53 @@ func (f *forwarder) send(ctx context.Context, s *session, m *jsonrpc.Message, de
 		err = f.h.callStore(ctx, func(ctx context.Context) error { return deliver(ctx, data) })
 	}
 	if err != nil {
-		f.h.unforwarded.Add(1)
-		f.h.opts.Logger.Warn("message not forwarded", "method", string(m.Method), "error", err)
+		f.lost(string(m.Method), err)
 		return
 	}
 	f.h.forwarded.Add(1)
+}
+
+// responseTime limits the attempts to send a response to the node that it is for.
+const responseTime = 20 * time.Second
+
+// sendResponse sends a response to a node. A node that does not take it may be suspended, or have
+// no connection for a while. The call that waits for the response would then hang, so sendResponse
+// tries again for a while, without blocking.
+func (f *forwarder) sendResponse(ctx context.Context, s *session, m *jsonrpc.Message, node string) {
+	message := &nodeMessage{Session: s.key, Principal: s.principalID, Message: bytes.Clone(m.Raw())}
+	_, err := f.request(ctx, node, message)
+	if err == nil {
+		f.h.forwarded.Add(1)
+		return
+	}
+	select {
+	case f.handling <- struct{}{}:
+	default:
+		f.lost("", err)
+		return
+	}
+	if !f.h.followers.start(func() {
+		defer func() { <-f.handling }()
+		ctx, cancel := context.WithTimeout(f.h.closed, responseTime)
+		defer cancel()
+		for err != nil && wait.Sleep(ctx, nodeInterval) {
+			_, err = f.request(ctx, node, message)
+		}
+		if err != nil {
+			f.lost("", err)
+			return
+		}
+		f.h.forwarded.Add(1)
+	}) {
+		<-f.handling
+		f.lost("", err)
+	}
+}
+
+// lost counts a message that does not reach the node that it is for.
+func (f *forwarder) lost(method string, err error) {
+	f.h.unforwarded.Add(1)
+	f.h.opts.Logger.Warn("message not forwarded", "method", method, "error", err)
 }
 
 var errNoNodes = errors.New("the processes are not connected")
@@ -205,6 +251,8 @@ func (f *forwarder) handle(received *nodeMessage) (reply nodeReply) {
 		return reply
 	case received.Stream != "":
 		reply.State = s.stateOf(received.Stream)
+	case received.Version:
+		reply.Version = s.shared.followed.Load()
 	case received.Listener != "":
 		s.shared.setListener(received.Listener)
 	case received.Standalone != nil:

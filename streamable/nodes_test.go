@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -24,6 +26,7 @@ type network struct {
 	storeDown atomic.Bool
 	// storeLost makes the next change find no record.
 	storeLost atomic.Bool
+	storeLate atomic.Bool
 }
 
 // A networkNode is one of them.
@@ -80,7 +83,7 @@ func (n *network) leave(name string) {
 	delete(n.nodes, name)
 }
 
-// networkSessions fail as storeDown and storeLost say.
+// networkSessions fail as storeDown and storeLost say. With storeLate they report changes late.
 type networkSessions struct {
 	streamable.SessionWatcher
 	*network
@@ -98,6 +101,21 @@ func (n *networkSessions) Update(ctx context.Context, key string, change func(*s
 		}
 	}
 	return n.SessionWatcher.Update(ctx, key, change)
+}
+
+func (n *networkSessions) Watch(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	return n.SessionWatcher.Watch(ctx, ready, func(key string, saved *streamable.SavedSession) {
+		if !n.storeLate.Load() {
+			changed(key, saved)
+			return
+		}
+		waiting.Go(func() {
+			<-time.After(20 * time.Millisecond)
+			changed(key, saved)
+		})
+	})
 }
 
 // inNetwork runs a test with n handlers that share sessions and are connected.
@@ -198,6 +216,7 @@ func TestResponseElsewhere(t *testing.T) {
 			if _, data := g.next(); !strings.Contains(data, `"text":"mine"`) {
 				t.Errorf("%s: %s", version, data)
 			}
+			pass(time.Minute)
 			for i, want := range []struct{ forwarded, dropped uint64 }{{0, 0}, {2, 1}, {0, 1}} {
 				if got := all[i].h.Stats(); got.Forwarded != want.forwarded || got.Unforwarded != want.dropped {
 					t.Errorf("%s: process %d has forwarded %d messages and dropped %d, want %+v", version, i, got.Forwarded, got.Unforwarded, want)
@@ -205,6 +224,47 @@ func TestResponseElsewhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The response to an input request reaches a process that the network connects again.
+func TestResponseLater(t *testing.T) {
+	add := func(srv *server.Server) {
+		err := server.AddTool(srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
+			_, err := server.CallOf(ctx).Roots(ctx, "roots")
+			return "answered", err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	inNetwork(t, 2, add, func(net *network, all []*endpoint) {
+		v := all[0].visit("2025-11-25", `{"roots":{}}`, nil)
+		f := v.open(request(1, "tools/call", `{"name":"roots"}`))
+		var m struct{ ID json.RawMessage }
+		for m.ID == nil {
+			if _, data := f.next(); data != "" {
+				if err := json.Unmarshal([]byte(data), &m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		split := func(down bool) {
+			net.mu.Lock()
+			defer net.mu.Unlock()
+			net.down = down
+		}
+		split(true)
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, m.ID)
+		if got := (&visitor{all[1], v.headers}).post(body); got.status != 202 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+		pass(10 * time.Second)
+		split(false)
+		f.wantMessage(`"text":"answered"`)
+		if got := all[1].h.Stats().Unforwarded; got != 0 {
+			t.Errorf("%d messages were lost", got)
+		}
+	})
 }
 
 // A cancellation reaches the process that handles the call, and no call of another session.
@@ -261,4 +321,41 @@ func TestNodeNames(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A client confirms its session at a process that has not opened it. That is what sessions at
+// several processes do, and not worth a warning.
+func TestInitializedQuietly(t *testing.T) {
+	log := new(textLog)
+	so := &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}
+	inNetworkOf(t, so, streamable.NewMemoryEvents(nil), 2, func(*server.Server) {}, func(_ *network, all []*endpoint) {
+		v := all[0].visit("2025-11-25", "{}", nil)
+		for range 2 {
+			got := (&visitor{all[1], v.headers}).post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			if got.status != 202 {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+		}
+	})
+	if text := log.String(); strings.Contains(text, "initialized") {
+		t.Errorf("logged: %s", text)
+	}
+}
+
+// A textLog is a log in memory.
+type textLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *textLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *textLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

@@ -511,7 +511,11 @@ func (s *session) deliverOneWay(ctx context.Context, frame []byte, m *jsonrpc.Me
 		return
 	}
 	if m.Kind == jsonrpc.KindNotification {
-		if !s.initialized.Load() && string(m.Method) == mcp.NotificationInitialized {
+		if string(m.Method) == mcp.NotificationInitialized {
+			if s.shared != nil {
+				s.shared.deliverInitialized(ctx, frame, m)
+				return
+			}
 			s.initialized.Store(true)
 		}
 		s.peer.deliverNotification(ctx, frame, m)

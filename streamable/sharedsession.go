@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -28,7 +29,7 @@ type sharedState struct {
 	session *session
 	// identity is the context for requests that repeat those of the client elsewhere.
 	identity context.Context
-	// presumed guards presumeInitialized.
+	// presumed guards deliverInitialized.
 	presumed sync.Once
 
 	// listener is the node whose process carries the standalone stream. It is nil if none does.
@@ -40,6 +41,8 @@ type sharedState struct {
 	mu sync.Mutex
 	// known is the state of this process. Its Version is that of the record that it follows.
 	known SavedSession
+	// followed is known.Version, for readers that do not wait for mu.
+	followed atomic.Uint64
 
 	pendingMu sync.Mutex
 	// pending is a record that the state does not follow yet, or nil.
@@ -157,8 +160,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 		s.close(false)
 		return nil, false
 	}
-	s.peer.deliverNotification(s.ctx, nil, initializedNotification)
-	s.initialized.Store(true)
+	s.shared.presumeInitialized()
 	s.shared.follow(saved)
 	s.acquire()
 	live, ok := h.sessions.add(s)
@@ -203,8 +205,13 @@ func (s *session) deliverRequest(ctx context.Context, frame []byte, d *rpc.Deliv
 
 // presumeInitialized delivers notifications/initialized, which may have reached another process.
 func (ss *sharedState) presumeInitialized() {
+	ss.deliverInitialized(ss.session.ctx, nil, initializedNotification)
+}
+
+// deliverInitialized delivers notifications/initialized, unless it was presumed before.
+func (ss *sharedState) deliverInitialized(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	ss.presumed.Do(func() {
-		ss.session.peer.deliverNotification(ss.session.ctx, nil, initializedNotification)
+		ss.session.peer.deliverNotification(ctx, frame, m)
 		ss.session.initialized.Store(true)
 	})
 }
@@ -255,14 +262,24 @@ var (
 
 // deliver handles a request that makes a change.
 func (ss *sharedState) deliver(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte, change func(*SavedSession)) ([]byte, error) {
+	dst, version, err := ss.change(ctx, frame, d, dst, change)
+	if version > 0 {
+		ss.waitForListener(ss.session.ctx, version)
+	}
+	return dst, err
+}
+
+// change handles a request that makes a change, and returns the version of the record that has it,
+// or 0.
+func (ss *sharedState) change(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte, change func(*SavedSession)) (_ []byte, version uint64, err error) {
 	s := ss.session
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	n := len(dst)
-	dst, err := s.peer.deliverRequest(ctx, frame, d, dst)
+	dst, err = s.peer.deliverRequest(ctx, frame, d, dst)
 	var m jsonrpc.Message
 	if err != nil || jsonrpc.Parse(dst[n:], &m, 0) != nil || m.Kind != jsonrpc.KindResponse {
-		return dst, err
+		return dst, 0, err
 	}
 	change(&ss.known)
 	var saved *SavedSession
@@ -278,13 +295,44 @@ func (ss *sharedState) deliver(ctx context.Context, frame []byte, d *rpc.Deliver
 	switch {
 	case err != nil:
 		s.h.opts.Logger.Error("change of a session not stored", "error", err)
-		return jsonrpc.AppendError(dst[:n], d.Message.ID, errStateNotStored, false), nil
+		return jsonrpc.AppendError(dst[:n], d.Message.ID, errStateNotStored, false), 0, nil
 	case saved.Ended:
 		s.h.sessions.end(s, true)
-		return jsonrpc.AppendError(dst[:n], d.Message.ID, errSessionEnded, false), nil
+		return jsonrpc.AppendError(dst[:n], d.Message.ID, errSessionEnded, false), 0, nil
 	}
 	ss.followLocked(saved)
-	return dst, nil
+	return dst, saved.Version, nil
+}
+
+const (
+	// listenerTime limits the time that a response waits for the listener.
+	listenerTime = 500 * time.Millisecond
+	// listenerInterval is the first time between questions to it. It doubles.
+	listenerInterval = time.Millisecond
+)
+
+// waitForListener waits until the process where the client listens follows the record, so that the
+// client gets the notifications that it has just subscribed to. That process learns of the record
+// from the store.
+func (ss *sharedState) waitForListener(ctx context.Context, version uint64) {
+	node := ss.elsewhere()
+	if node == "" {
+		return
+	}
+	s := ss.session
+	ctx, cancel := context.WithTimeout(ctx, listenerTime)
+	defer cancel()
+	for interval := listenerInterval; ; interval *= 2 {
+		text, err := s.h.forwarder.request(ctx, node, &nodeMessage{Session: s.key, Principal: s.principalID, Version: true})
+		var reply nodeReply
+		if err != nil || json.Unmarshal(text, &reply) != nil || reply.Version >= version {
+			return
+		}
+		// 0: the node has lost the session, or is of a version that does not know the question.
+		if reply.Version == 0 || !wait.Sleep(ctx, interval) {
+			return
+		}
+	}
 }
 
 // follow makes the state follow a record, which may be nil.
@@ -318,6 +366,7 @@ func (ss *sharedState) followLocked(saved *SavedSession) {
 	}
 	ss.setListener(saved.Listener)
 	ss.known = SavedSession{Version: saved.Version, LogLevel: saved.LogLevel, Subscriptions: slices.Clone(saved.Subscriptions), Listener: saved.Listener}
+	ss.followed.Store(saved.Version)
 }
 
 // repeat has the session's peer handle a request with one parameter.
