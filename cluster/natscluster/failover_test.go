@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/cluster/natscluster/internal/history"
 )
 
 // A process is a core node in a process of its own.
@@ -135,109 +134,6 @@ func (w *writer) check(t *testing.T, l cluster.Log) {
 	}
 }
 
-// A put is an operation on one record.
-type put struct {
-	rev   uint64
-	value string
-}
-
-// A putResult is what a put returned.
-type putResult struct {
-	rev uint64
-	err error
-}
-
-// A history records what happens to a record, for porcupine.
-type history struct {
-	mu  sync.Mutex
-	ops []porcupine.Operation
-	// revs has the revision of each value that somebody has seen.
-	revs map[string]uint64
-}
-
-// run changes a record until ctx ends.
-func (h *history) run(ctx context.Context, client int, r cluster.Records, key string, began time.Time) error {
-	for i := 0; ctx.Err() == nil && i < 200; i++ {
-		call, cancel := context.WithTimeout(ctx, time.Second)
-		rec, err := r.Get(call, key)
-		if err == nil {
-			h.mu.Lock()
-			h.revs[string(rec.Value)] = rec.Rev
-			h.mu.Unlock()
-		}
-		if err == nil || errors.Is(err, cluster.ErrNotFound) {
-			in := put{rec.Rev, fmt.Sprint(client, "/", i)}
-			op := porcupine.Operation{ClientId: client, Input: in, Call: time.Since(began).Nanoseconds()}
-			rev, err := r.Put(call, key, []byte(in.value), in.rev)
-			op.Output, op.Return = putResult{rev, err}, time.Since(began).Nanoseconds()
-			h.mu.Lock()
-			if err == nil {
-				h.revs[in.value] = rev
-			} else if !errors.Is(err, cluster.ErrConflict) {
-				op.Return = time.Hour.Nanoseconds() // it may be carried out any time later
-				// A client has one operation at a time.
-				op.ClientId = 1000 + len(h.ops)
-			}
-			h.ops = append(h.ops, op)
-			h.mu.Unlock()
-		}
-		cancel()
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
-// check fails unless the writes are linearizable: some order in which each success follows the write
-// whose revision it named, and each conflict does not.
-func (h *history) check(t *testing.T) {
-	t.Helper()
-	unseen := map[string]uint64{}
-	model := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{uint64(0)} },
-		Step: func(state, input, output any) []any {
-			rev, in, out := state.(uint64), input.(put), output.(putResult)
-			switch {
-			case out.err == nil && rev == in.rev:
-				return []any{out.rev}
-			case out.err == nil:
-				return nil
-			case errors.Is(out.err, cluster.ErrConflict):
-				if rev == in.rev {
-					return nil
-				}
-				return []any{rev}
-			case rev != in.rev:
-				return []any{rev}
-			}
-			next := h.revs[in.value]
-			if next == 0 { // carried out, and nobody saw it
-				if unseen[in.value] == 0 {
-					unseen[in.value] = uint64(1<<60 + len(unseen))
-				}
-				next = unseen[in.value]
-			}
-			return []any{rev, next}
-		},
-		Equal: func(a, b any) bool { return a == b },
-	}
-	if got := porcupine.CheckOperationsTimeout(model.ToModel(), h.ops, 10*time.Second); got != porcupine.Ok {
-		t.Errorf("%d operations: %v", len(h.ops), got)
-	}
-	succeeded := 0
-	for _, op := range h.ops {
-		if op.Output.(putResult).err == nil {
-			succeeded++
-		}
-	}
-	t.Logf("%d writes of a record, %d succeeded", len(h.ops), succeeded)
-	if succeeded < 10 {
-		t.Errorf("%d of %d writes succeeded", succeeded, len(h.ops))
-	}
-}
-
 // TestFailover kills a node while others write, and stops another one in order after it is back.
 // Nothing is lost that was acknowledged, and writes go on.
 func TestFailover(t *testing.T) {
@@ -288,14 +184,9 @@ func TestFailover(t *testing.T) {
 				}
 			})
 		}
-		h := &history{revs: map[string]uint64{}}
-		began := time.Now()
+		var h history.History
 		for i := range 3 {
-			wg.Go(func() {
-				if err := h.run(ctx, i, buckets[1], what, began); err != nil {
-					t.Error(err)
-				}
-			})
+			wg.Go(func() { h.Write(ctx, i, buckets[1], what, 200) })
 		}
 		<-time.After(time.Second)
 		fault()
@@ -319,7 +210,11 @@ func TestFailover(t *testing.T) {
 		}
 		slices.Sort(gaps)
 		t.Logf("%s: writers without an acknowledgment for %v; load %s", what, gaps, load)
-		h.check(t)
+		writes, succeeded, err := h.Check()
+		t.Logf("%d writes of a record, %d succeeded", writes, succeeded)
+		if err != nil || succeeded < 10 {
+			t.Errorf("%d of %d writes succeeded: %v", succeeded, writes, err)
+		}
 	}
 	phase("kill", killed.kill)
 	again := startProcess(t, core(t, dir, routes, 0).Embed)

@@ -20,8 +20,9 @@ const noteURI = "demo://note"
 
 type (
 	workInput struct {
-		ID string `json:"id" jsonschema:"identifies the call"`
-		MS int    `json:"ms,omitempty" jsonschema:"milliseconds to wait" schema:"minimum=0,maximum=600000"`
+		ID    string `json:"id" jsonschema:"identifies the call"`
+		MS    int    `json:"ms,omitempty" jsonschema:"milliseconds to wait" schema:"minimum=0,maximum=600000"`
+		Steps int    `json:"steps,omitempty" jsonschema:"how often to report progress meanwhile: the id and a number" schema:"minimum=0,maximum=1000"`
 	}
 	workOutput struct {
 		Node string `json:"node" jsonschema:"the node that did the work"`
@@ -72,8 +73,16 @@ func (t *testTools) work(ctx context.Context, in workInput) (workOutput, error) 
 	t.runs[in.ID]++
 	out := workOutput{Node: t.node, ID: in.ID, Runs: t.runs[in.ID]}
 	t.mu.Unlock()
-	if !wait.Sleep(ctx, time.Duration(in.MS)*time.Millisecond) {
-		return workOutput{}, ctx.Err()
+	steps := max(in.Steps, 1)
+	for i := range steps {
+		if !wait.Sleep(ctx, time.Duration(in.MS)*time.Millisecond/time.Duration(steps)) {
+			return workOutput{}, ctx.Err()
+		}
+		if i < in.Steps {
+			if err := server.CallOf(ctx).Progress(float64(i+1), float64(steps), fmt.Sprintf("%s %d", in.ID, i+1)); err != nil {
+				return workOutput{}, err
+			}
+		}
 	}
 	return out, nil
 }

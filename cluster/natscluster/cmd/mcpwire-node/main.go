@@ -83,6 +83,7 @@ type nodeFlags struct {
 	insecure            bool
 	dir                 string
 	core                coreList
+	coreListen          string
 	nats, clientListen  string
 	keysFile, tokenFile string
 	secrets             [][]byte
@@ -92,6 +93,7 @@ type nodeFlags struct {
 	drain, drainDelay   time.Duration
 	logJSON             bool
 	level               slog.Level
+	maxSessions         int
 	watch, testTools    bool
 	stopAtEOF           bool
 }
@@ -172,6 +174,7 @@ func parseFlags(args []string, stderr io.Writer) (*nodeFlags, error) {
 	fs.StringVar(&f.admin, "admin", "", "serve /livez, /readyz, /startupz and /metrics at `HOST:PORT`; without a host only for this machine")
 	fs.StringVar(&f.dir, "dir", "", "`DIR` for the files of the NATS server in this process")
 	fs.Func("core", "routes of all core nodes, this one included: `NAME=HOST:PORT,...`, three or five", f.core.set)
+	fs.StringVar(&f.coreListen, "core-listen", "", "accept the other core nodes at `HOST:PORT`; without this flag at the node's address in --core")
 	fs.StringVar(&f.tls.cert, "cluster-cert", "", "`FILE` with the node's certificate for connections between nodes, in PEM")
 	fs.StringVar(&f.tls.key, "cluster-key", "", "`FILE` with its private key")
 	fs.StringVar(&f.tls.ca, "cluster-ca", "", "`FILE` with the authorities of the other nodes' certificates")
@@ -189,6 +192,7 @@ func parseFlags(args []string, stderr io.Writer) (*nodeFlags, error) {
 		return nil
 	})
 	fs.TextVar(&f.level, "log-level", slog.LevelInfo, "lowest `LEVEL` to log: debug, info, warn or error")
+	fs.IntVar(&f.maxSessions, "max-sessions", 10_000, "serve at most `N` sessions of legacy clients at once")
 	fs.BoolVar(&f.watch, "watch", false, "show the traffic to mcpwire watch; the default with --local")
 	fs.BoolVar(&f.stopAtEOF, "stop-at-eof", false, "also drain when standard input ends")
 	fs.BoolVar(&f.testTools, "test-tools", false, "add tools that show the cluster, such as node, work, greet and job; the default with --local")
@@ -211,14 +215,18 @@ func parseFlags(args []string, stderr io.Writer) (*nodeFlags, error) {
 func (f *nodeFlags) check() (err error) {
 	_, isCore := f.core.of(f.name)
 	switch {
-	case f.nats != "" && (f.dir != "" || f.core != nil || f.clientListen != ""):
-		return errors.New("--dir, --core and --client-listen are for a NATS server in this process, not for --nats")
+	case f.nats != "" && (f.dir != "" || f.core != nil || f.coreListen != "" || f.clientListen != ""):
+		return errors.New("--dir, --core, --core-listen and --client-listen are for a NATS server in this process, not for --nats")
 	case f.nats == "" && f.dir == "":
 		return errors.New("give --dir for a NATS server in this process, or --nats")
 	case f.core != nil && !isCore:
 		return fmt.Errorf("--core has no node %q: --name must be one of them", f.name)
 	case f.clientListen != "" && f.tokenFile == "":
 		return errors.New("--client-listen needs --token FILE: the secret of the nodes that connect, 16 characters or more")
+	case f.coreListen != "" && f.core == nil:
+		return errors.New("--core-listen needs --core")
+	case f.maxSessions <= 0:
+		return errors.New("--max-sessions must be positive")
 	case f.drain <= 0:
 		return errors.New("--drain must be positive")
 	}
@@ -278,7 +286,9 @@ func (f *nodeFlags) backendOptions(log *slog.Logger) natscluster.Options {
 	}
 	if f.core != nil {
 		o.Embed.Name, o.Embed.Routes = f.name, f.core.addresses()
-		o.Embed.Listen, _ = f.core.of(f.name)
+		if o.Embed.Listen = f.coreListen; f.coreListen == "" {
+			o.Embed.Listen, _ = f.core.of(f.name)
+		}
 		o.Embed.TLS = f.tlsConfig
 	}
 	return o

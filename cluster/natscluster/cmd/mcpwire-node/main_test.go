@@ -50,7 +50,7 @@ func TestFlags(t *testing.T) {
 	const core = "n1=127.0.0.1:1,n2=127.0.0.1:2,n3=127.0.0.1:3"
 	for _, tt := range []struct{ args, want string }{
 		{"", "give --dir for a NATS server in this process, or --nats"},
-		{"--nats nats://x --dir d", "--dir, --core and --client-listen are for a NATS server in this process, not for --nats"},
+		{"--nats nats://x --dir d", "--dir, --core, --core-listen and --client-listen are for a NATS server in this process, not for --nats"},
 		{"--dir d --core " + core, `--core has no node "": --name must be one of them`},
 		{"--dir d --name n4 --core " + core, `--core has no node "n4": --name must be one of them`},
 		{"--dir d --client-listen 127.0.0.1:1", "--client-listen needs --token FILE: the secret of the nodes that connect, 16 characters or more"},

@@ -106,7 +106,7 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 // newHandler returns the server, and its handler, joined to the node.
 func (f *nodeFlags) newHandler(ctx context.Context, node *cluster.Node, m *metrics, log *slog.Logger) (*streamable.Handler, *server.Server, error) {
 	so := &server.Options{Tasks: new(server.TaskOptions), Input: server.InputOptions{SingleUseState: true}, Logger: log}
-	ho := &streamable.Options{Hosts: f.hosts, Logger: log}
+	ho := &streamable.Options{Hosts: f.hosts, Limits: streamable.Limits{MaxSessions: f.maxSessions}, Logger: log}
 	if err := node.Share(ctx, endpointName, so, ho); err != nil {
 		return nil, nil, err
 	}

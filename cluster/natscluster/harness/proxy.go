@@ -1,0 +1,87 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync/atomic"
+	"time"
+)
+
+// A balancer is an HTTP proxy that sends each request to the next node in turn. It knows nothing of
+// MCP. It asks another node only if one refuses the connection, so it sends no request twice.
+type balancer struct {
+	targets []string
+	next    atomic.Uint64
+	dialer  http.RoundTripper
+	server  *http.Server
+	url     string
+	done    chan struct{}
+}
+
+// newBalancer starts a balancer for nodes at the given addresses.
+func newBalancer(targets []string) (*balancer, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &balancer{
+		targets: targets,
+		// A connection for each request: one that a killed node had would fail later.
+		dialer: &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext},
+		url:    "http://" + l.Addr().String() + "/mcp",
+		done:   make(chan struct{}),
+	}
+	quiet := log.New(io.Discard, "", 0) // nodes are killed all the time
+	b.server = &http.Server{
+		Handler: &httputil.ReverseProxy{
+			Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", targets[0] },
+			Transport:     b,
+			FlushInterval: -1,
+			ErrorLog:      quiet,
+			ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		},
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          quiet,
+	}
+	go func() {
+		defer close(b.done)
+		_ = b.server.Serve(l) // it returns when the balancer is closed
+	}()
+	return b, nil
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := r.Body
+	if body != nil {
+		defer body.Close()
+	}
+	var failed error
+	for range b.targets {
+		out := r.Clone(r.Context())
+		out.URL.Host = b.targets[b.next.Add(1)%uint64(len(b.targets))]
+		if body != nil {
+			out.Body = io.NopCloser(body)
+		}
+		response, err := b.dialer.RoundTrip(out)
+		var op *net.OpError
+		if err == nil || !errors.As(err, &op) || op.Op != "dial" {
+			return response, err
+		}
+		failed = err
+	}
+	return nil, failed
+}
+
+// close ends all connections.
+func (b *balancer) close() {
+	b.server.Close()
+	<-b.done
+	b.dialer.(*http.Transport).CloseIdleConnections()
+}

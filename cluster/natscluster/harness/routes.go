@@ -1,0 +1,275 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A network is between the engines of the nodes. A node reaches the others at addresses of the
+// network, which passes the bytes on, late or not at all if it has been told so.
+type network struct {
+	// processes returns the process id of each node, or 0.
+	processes func() []int
+
+	mu sync.Mutex
+	// cut has the pairs of nodes that cannot reach each other, the smaller number first.
+	cut map[[2]int]bool
+	// slow is how long bytes take from or to a node.
+	slow    map[int]time.Duration
+	changed chan struct{}
+	closed  bool
+	conns   map[net.Conn]struct{}
+
+	listeners []net.Listener
+	wg        sync.WaitGroup
+}
+
+// newNetwork listens at an address for each node, and passes connections on to the node's own one.
+// Both have the same port: so a node takes the address of another one that it is told by a third
+// for one that it knows, and does not connect to it directly.
+func newNetwork(count int, processes func() []int) (n *network, err error) {
+	n = &network{processes: processes, cut: make(map[[2]int]bool), slow: make(map[int]time.Duration), changed: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	for i := range count {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			n.close()
+			return nil, err
+		}
+		n.listeners = append(n.listeners, l)
+		n.wg.Go(func() { n.accept(l, i) })
+	}
+	return n, nil
+}
+
+// address is where the others reach node i.
+func (n *network) address(i int) string { return n.listeners[i].Addr().String() }
+
+// listen is where node i listens.
+func (n *network) listen(i int) string {
+	_, port, _ := net.SplitHostPort(n.address(i)) // it is the address of a listener
+	return net.JoinHostPort("127.0.0.2", port)
+}
+
+// split cuts nodes off from those of other groups. Without groups it connects all.
+func (n *network) split(groups ...[]int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.cut)
+	for i, g := range groups {
+		for _, h := range groups[i+1:] {
+			for _, a := range g {
+				for _, b := range h {
+					n.cut[pair(a, b)] = true
+				}
+			}
+		}
+	}
+	n.changedLocked()
+}
+
+// delay makes bytes from and to node i take d longer.
+func (n *network) delay(i int, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.slow[i] = d
+	n.changedLocked()
+}
+
+func (n *network) changedLocked() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
+
+// state returns what bytes between two nodes meet.
+func (n *network) state(a, b int) (cut, closed bool, delay time.Duration, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return a != b && n.cut[pair(a, b)], n.closed, max(n.slow[a], n.slow[b]), n.changed
+}
+
+// pass waits until bytes can pass between two nodes. It returns false if ended is closed or the
+// network is.
+func (n *network) pass(a, b int, ended <-chan struct{}) bool {
+	for {
+		cut, closed, _, changed := n.state(a, b)
+		if closed {
+			return false
+		}
+		if !cut {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			return false
+		}
+	}
+}
+
+func (n *network) accept(l net.Listener, to int) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if !n.add(c) {
+			return
+		}
+		n.wg.Go(func() {
+			defer n.remove(c)
+			from, err := n.owner(c)
+			if err != nil || !n.pass(from, to, nil) {
+				return
+			}
+			out, err := net.DialTimeout("tcp", n.listen(to), time.Second)
+			if err != nil || !n.add(out) {
+				return
+			}
+			defer n.remove(out)
+			n.join(c, out, from, to)
+		})
+	}
+}
+
+// join passes bytes in both directions until one ends.
+func (n *network) join(a, b net.Conn, from, to int) {
+	ended := make(chan struct{})
+	end := sync.OnceFunc(func() {
+		close(ended)
+		a.Close()
+		b.Close()
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { n.pump(a, b, from, to, ended); end() })
+	wg.Go(func() { n.pump(b, a, from, to, ended); end() })
+	wg.Wait()
+}
+
+// pump passes bytes on. Those on their way are bounded: 64 reads.
+func (n *network) pump(src, dst net.Conn, from, to int, ended <-chan struct{}) {
+	type chunk struct {
+		due  time.Time
+		data []byte
+	}
+	chunks := make(chan chunk, 64)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		defer close(chunks)
+		buf := make([]byte, 32<<10)
+		for {
+			k, err := src.Read(buf)
+			_, _, delay, _ := n.state(from, to)
+			if k > 0 {
+				select {
+				case chunks <- chunk{time.Now().Add(delay), bytes.Clone(buf[:k])}:
+				case <-ended:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	defer src.Close() // ends the reader
+	for c := range chunks {
+		select {
+		case <-time.After(time.Until(c.due)):
+		case <-ended:
+			return
+		}
+		if !n.pass(from, to, ended) {
+			return
+		}
+		if _, err := dst.Write(c.data); err != nil {
+			return
+		}
+	}
+}
+
+func (n *network) add(c net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		c.Close()
+		return false
+	}
+	n.conns[c] = struct{}{}
+	return true
+}
+
+func (n *network) remove(c net.Conn) {
+	c.Close()
+	n.mu.Lock()
+	delete(n.conns, c)
+	n.mu.Unlock()
+}
+
+// close ends all connections.
+func (n *network) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.changedLocked()
+	for c := range n.conns {
+		c.Close()
+	}
+	n.mu.Unlock()
+	for _, l := range n.listeners {
+		l.Close()
+	}
+	n.wg.Wait()
+}
+
+var errNoOwner = errors.New("a connection belongs to no node")
+
+// owner returns the node whose process has opened a connection to the network. The engine says who
+// it is only in its own protocol, so owner asks the kernel.
+func (n *network) owner(c net.Conn) (int, error) {
+	inode, err := socketInode(c.RemoteAddr().(*net.TCPAddr).Port, c.LocalAddr().(*net.TCPAddr).Port)
+	if err != nil {
+		return 0, err
+	}
+	for i, pid := range n.processes() {
+		if pid == 0 {
+			continue
+		}
+		dir := fmt.Sprintf("/proc/%d/fd/", pid)
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, f := range files {
+			if link, err := os.Readlink(dir + f.Name()); err == nil && link == "socket:["+inode+"]" {
+				return i, nil
+			}
+		}
+	}
+	return 0, errNoOwner
+}
+
+// socketInode returns the inode of the IPv4 socket with these ports.
+func socketInode(local, remote int) (string, error) {
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line)
+		if len(f) > 9 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", local)) && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", remote)) {
+			return f[9], nil
+		}
+	}
+	return "", io.EOF
+}
