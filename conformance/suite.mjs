@@ -36,7 +36,7 @@ const clients = named(opts.client);
 
 // A leg is a list of scenarios of one suite, run with one server and one client: those of this name, by default without a bridge. A bridge between peers of one era
 // changes nothing: of such a leg is expected what is of the other, and of that only what its own list has besides. Across eras logins are left out, as they are
-// none of the translator's business.
+// none of the translator's business. A leg with a kind has only the scenarios of that one: the processes of a cluster are behind one address.
 const legs = {
   '016': { title: '0.1.16, everything', version: '0.1', flags: [], scenarios: () => listed('0.1') },
   2025: required('2025-11-25'),
@@ -44,12 +44,18 @@ const legs = {
   rest: { title: '0.2.0-alpha.12, what is in no set', version: '0.2', flags: [], scenarios: unclaimed },
   '2025-bridge': { ...required('2025-11-25'), server: 'bridge', client: 'bridge', as: '2025' },
   '2026-bridge': { ...required('2026-07-28'), server: 'bridge', client: 'bridge', as: '2026' },
+  '2025-cluster': { ...required('2025-11-25', isServer), server: 'cluster', as: '2025', kind: 'server' },
+  '2026-cluster': { ...required('2026-07-28', isServer), server: 'cluster', as: '2026', kind: 'server' },
   '2025-across': { ...required('2025-11-25', isNoLogin), server: 'modern-behind', client: 'legacy-behind' },
   '2026-across': { ...required('2026-07-28', isNoLogin), server: 'legacy-behind', client: 'modern-behind' },
 };
 
 // The order in which legs are reported.
-const defaultLegs = ['016', '2025', '2026', 'rest', '2025-bridge', '2026-bridge', '2025-across', '2026-across'];
+const defaultLegs = ['016', '2025', '2026', 'rest', '2025-bridge', '2026-bridge', '2025-across', '2026-across', '2025-cluster', '2026-cluster'];
+
+function isServer(scenario) {
+  return scenario.kind === 'server';
+}
 
 function isNoLogin(scenario) {
   return !scenario.name.startsWith('auth/');
@@ -205,7 +211,7 @@ let bad = 0;
 for (const leg of wanted) {
   const part = results.filter(r => r.leg === leg);
   const as = legs[leg].as ?? leg;
-  const expected = [...new Set([as, leg])].flatMap(name => readExpected(here, name));
+  const expected = [...new Set([as, leg])].flatMap(name => readExpected(here, name)).filter(e => (legs[leg].kind ?? e.kind) === e.kind);
   const complaints = compare(part, expected, path.join(here, 'checks.tsv'), as, { record: opts.record && as === leg, whole: !opts.scenario });
   bad += report(leg, part) + complaints.length;
   for (const c of complaints) console.log(`  ${c}`);

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"mcpwire/internal/test/conformance/fixtures"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -41,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	srv, err := newServer(log, revisions)
+	srv, err := fixtures.New(fixtures.Options(log, revisions))
 	if err != nil {
 		return err
 	}
