@@ -72,7 +72,8 @@ type Records interface {
 	Get(ctx context.Context, key string) (Record, error)
 	// Put stores a record and returns its new revision. It fails with ErrConflict unless rev is the
 	// record's revision, or 0 if the record does not exist. Revisions only grow in a bucket, also
-	// when records are deleted or expire. Put does not keep value.
+	// when records are deleted or expire. A backend that may have two leaders for a moment can fail
+	// with ErrConflict and carry the write out all the same. Put does not keep value.
 	Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error)
 	// Delete removes a record. It fails with ErrConflict unless rev is the record's revision.
 	Delete(ctx context.Context, key string, rev uint64) error

@@ -341,12 +341,12 @@ const retryDelay = 20 * time.Millisecond
 
 // update changes a record by compare-and-set until nobody else interferes, within [CallTimeout].
 // change gets the value, or nil if the record does not exist, and returns the new one. It may be
-// called more than once. If a write fails in such a way that it may have been carried out, update
-// finds out.
+// called more than once. A write that fails, or conflicts, may have been carried out: update finds
+// out by its value.
 func (r *records) update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) (value []byte, rev uint64, err error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
-	var unsure []byte // a value whose Put failed and may have been carried out
+	var unsure [][]byte // values whose Put failed and may have been carried out
 	for {
 		old, err := r.Get(ctx, key)
 		switch {
@@ -354,24 +354,24 @@ func (r *records) update(ctx context.Context, key string, change func(old []byte
 			old = Record{}
 		case err != nil:
 			return nil, 0, err
-		case unsure != nil && bytes.Equal(old.Value, unsure):
-			return unsure, old.Rev, nil
+		case slices.ContainsFunc(unsure, func(value []byte) bool { return bytes.Equal(old.Value, value) }):
+			return old.Value, old.Rev, nil
 		}
 		value, err := change(old.Value)
 		if err != nil {
 			return nil, 0, err
 		}
 		rev, err := r.Put(ctx, key, value, old.Rev)
-		switch {
-		case err == nil:
+		if err == nil {
 			return value, rev, nil
-		case errors.Is(err, ErrUnavailable):
-			first := unsure == nil
-			if unsure = value; first {
-				continue // others may hide what was carried out
-			}
-		case !errors.Is(err, ErrConflict):
+		}
+		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrConflict) {
 			return nil, 0, err
+		}
+		first := unsure == nil
+		unsure = append(unsure, value)
+		if first && errors.Is(err, ErrUnavailable) {
+			continue // others may hide what was carried out
 		}
 		if !wait.Sleep(ctx, retryDelay) {
 			return nil, 0, err

@@ -39,8 +39,10 @@ type faulty struct {
 	shared *cluster.Memory
 	// down makes calls hang until their context ends.
 	down atomic.Bool
-	// lossy makes writes fail that are carried out.
+	// lossy makes a write fail that is carried out.
 	lossy atomic.Bool
+	// rejects makes a write conflict that is carried out.
+	rejects atomic.Bool
 	// mute loses messages.
 	mute atomic.Bool
 	mu   sync.Mutex
@@ -115,6 +117,9 @@ func (r *faultyRecords) Put(ctx context.Context, key string, value []byte, rev u
 	rev, err := r.Records.Put(ctx, key, value, rev)
 	if err == nil && r.f.lossy.CompareAndSwap(true, false) {
 		return 0, cluster.ErrUnavailable
+	}
+	if err == nil && r.f.rejects.CompareAndSwap(true, false) {
+		return 0, cluster.ErrConflict
 	}
 	return rev, err
 }
@@ -418,6 +423,10 @@ func TestOnce(t *testing.T) {
 		f.lossy.Store(true)
 		if !first(onces[1], "unsure") || first(onces[1], "unsure") {
 			t.Error("a write that failed was carried out, and the use does not count once")
+		}
+		f.rejects.Store(true)
+		if !first(onces[1], "rejected") || first(onces[1], "rejected") {
+			t.Error("a write that conflicted was carried out, and the use does not count once")
 		}
 		f.setDown(true)
 		if _, err := onces[1].First(t.Context(), "down"); !errors.Is(err, cluster.ErrUnavailable) {
