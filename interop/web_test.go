@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	startTimeout = 20 * time.Second // for a server to listen
+	startTimeout = time.Minute      // for a server to listen
 	stopTimeout  = 10 * time.Second // for it to exit, and for a host to leave
 )
 
