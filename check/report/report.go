@@ -26,6 +26,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"net/url"
 	"path/filepath"
@@ -651,6 +652,39 @@ func fileURI(name string) string {
 	}
 	return u.String()
 }
+
+// Markdown writes a report as Markdown, such as for the summary of a job of GitHub Actions: how many
+// findings there are, and a table of the broken rules with one example each. Text in it has no
+// effect as Markdown or HTML. It returns errors of w.
+func Markdown(w io.Writer, r *Report) error {
+	b := bufio.NewWriter(w)
+	errors, warnings, infos := r.Count()
+	fmt.Fprintf(b, "### %s: %s, %s, %s in %s\n", markdownText.Replace(printable.Line(r.Tool)), plural.Of(errors, "error"), plural.Of(warnings, "warning"), plural.Of(infos, "info"), plural.Of(int(r.Events), "event"))
+	counts := make(map[string]int)
+	for _, f := range r.Results {
+		counts[f.Rule.ID]++
+	}
+	first := slices.Clone(r.Results)
+	slices.SortStableFunc(first, func(a, b Result) int { return cmp.Compare(b.Rule.Severity, a.Rule.Severity) })
+	if len(first) > 0 {
+		b.WriteString("\n| severity | count | rule | for example | fix |\n|---|---|---|---|---|\n")
+	}
+	for _, f := range first {
+		n := counts[f.Rule.ID]
+		if n == 0 { // written already
+			continue
+		}
+		counts[f.Rule.ID] = 0
+		fmt.Fprintf(b, "| %s | %d | [`%s`](%s) %s | %s | %s |\n", f.Rule.Severity, n, f.Rule.ID, f.Rule.URL,
+			markdownText.Replace(f.Rule.Title), markdownText.Replace(location(&f.Finding)+": "+f.Message), markdownText.Replace(f.Rule.Fix))
+	}
+	return b.Flush()
+}
+
+// markdownText escapes the characters that have a meaning in Markdown, and line breaks, which would
+// end a row of a table.
+var markdownText = strings.NewReplacer("\\", `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`,
+	"<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;", "#", `\#`, "\r", " ", "\n", " ")
 
 // GitHub writes a report as workflow commands of GitHub Actions
 // (https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands), which become

@@ -299,3 +299,35 @@ func ExampleExplain() {
 	//   > [{"jsonrpc":"2.0","id":1,"method":"ping"}]
 	//   < [{"jsonrpc":"2.0","id":1,"result":{}}]
 }
+
+func TestMarkdown(t *testing.T) {
+	r := reportOf(t, "jsonrpc/unknown-id")
+	rule := *r.Results[0].Rule
+	rule.ID, rule.Severity, rule.Title, rule.Fix, rule.URL = "a/b", check.Info, "Something else", "Do it.", "https://example.com"
+	other := r.Results[0]
+	other.Rule = &rule
+	other.Message = "a|b\n<script> [x](http://y) `z` *w* @team #1 \\"
+	r.Results = append([]report.Result{other, other}, r.Results...)
+	r.Tool = "my_tool"
+	var b bytes.Buffer
+	if err := report.Markdown(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	want := `### my\_tool: 1 error, 0 warnings, 2 infos in 5 events
+
+| severity | count | rule | for example | fix |
+|---|---|---|---|---|
+| error | 1 | [` + "`jsonrpc/unknown-id`" + `](https://modelcontextprotocol.io/specification/2025-11-25/basic) A response matches no request | event 5, to the client, id "1", 2025-11-25, /id: no request has the id "1"; the pending request has 1, which is a different id | Copy the id of the request, byte for byte. |
+| info | 2 | [` + "`a/b`" + `](https://example.com) Something else | event 5, to the client, id "1", 2025-11-25, /id: a\|b &lt;script&gt; \[x\](http://y) \` + "`z\\`" + ` \*w\* &#64;team \#1 \\ | Do it. |
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("Markdown (-want +got):\n%s", diff)
+	}
+	b.Reset()
+	if err := report.Markdown(&b, &report.Report{Tool: "mcpwire", Events: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.String(), "### mcpwire: 0 errors, 0 warnings, 0 infos in 7 events\n"; got != want {
+		t.Errorf("without findings: %q, want %q", got, want)
+	}
+}

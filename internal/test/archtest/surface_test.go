@@ -19,7 +19,7 @@ var surface = map[string]int{
 	"auth":                37,
 	"capture":             88,
 	"check":               19,
-	"check/report":        13,
+	"check/report":        14,
 	"client":              103,
 	"cluster":             86,
 	"cluster/clustertest": 1,
