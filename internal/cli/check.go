@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +21,7 @@ import (
 type checkFlags struct {
 	format, failOn, explain, rev string
 	list, json                   bool
-	only, disable                []string
+	only, disable, reports       []string
 	side                         sideFlag
 
 	server liveFlags
@@ -30,17 +31,18 @@ type checkFlags struct {
 
 // The values of --format, and the value of --fail-on that is not a severity.
 const (
-	formatText   = "text"
-	formatJSON   = "json"
-	formatJUnit  = "junit"
-	formatSARIF  = "sarif"
-	formatGitHub = "github"
+	formatText     = "text"
+	formatJSON     = "json"
+	formatJUnit    = "junit"
+	formatSARIF    = "sarif"
+	formatGitHub   = "github"
+	formatMarkdown = "markdown"
 
 	failNever = "never"
 )
 
 func checkFormats() []string {
-	return []string{formatText, formatJSON, formatJUnit, formatSARIF, formatGitHub}
+	return []string{formatText, formatJSON, formatJUnit, formatSARIF, formatGitHub, formatMarkdown}
 }
 
 func checkFailures() []string {
@@ -86,7 +88,8 @@ The exit status is 6 if there are findings of the --fail-on severity or worse.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.format, "format", formatText, "`FORMAT` of the findings: text, json, junit, sarif or github")
+	fs.StringVar(&f.format, "format", formatText, "`FORMAT` of the findings: text, json, junit, sarif, github or markdown")
+	fs.StringArrayVar(&f.reports, "report", nil, "also write the findings to a file: `FORMAT=FILE`; may be repeated")
 	fs.BoolVar(&f.json, "json", false, "print the findings as one object, like --format json")
 	fs.StringVar(&f.failOn, "fail-on", check.Error.String(), "lowest `SEVERITY` for exit status 6: error, warning, info or never")
 	fs.StringVar(&f.explain, "explain", "", "describe a `RULE`, with examples")
@@ -170,6 +173,12 @@ func (f *checkFlags) parse() error {
 	}
 	if !slices.Contains(checkFormats(), f.format) {
 		return usagef("check: unknown format %q (want one of %s)", f.format, strings.Join(checkFormats(), ", "))
+	}
+	for _, report := range f.reports {
+		format, file, _ := strings.Cut(report, "=")
+		if !slices.Contains(checkFormats(), format) || file == "" {
+			return usagef("check: --report %q: want FORMAT=FILE, with one of %s", report, strings.Join(checkFormats(), ", "))
+		}
 	}
 	if !slices.Contains(checkFailures(), f.failOn) {
 		return usagef("check: --fail-on %q: want one of %s", f.failOn, strings.Join(checkFailures(), ", "))
@@ -288,7 +297,7 @@ func (r *checkRun) add(name string, findings []check.Finding) {
 	}
 }
 
-// finish prints the report and returns the exit status as an error.
+// finish prints the report, writes the others, and returns the exit status as an error.
 func (f *checkFlags) finish(e *env, run *checkRun) error {
 	w := bufio.NewWriter(e.stdout)
 	if err := f.write(w, e, &run.report); err != nil {
@@ -296,6 +305,16 @@ func (f *checkFlags) finish(e *env, run *checkRun) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for _, r := range f.reports {
+		format, file, _ := strings.Cut(r, "=")
+		var text bytes.Buffer
+		if err := writeReport(&text, format, &run.report, nil); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, text.Bytes(), 0o666); err != nil {
+			return fail(exitUnexpected, "output", "", fmt.Errorf("write the report: %w", err))
+		}
 	}
 	var least check.Severity
 	worst, any := run.report.Worst()
@@ -305,8 +324,19 @@ func (f *checkFlags) finish(e *env, run *checkRun) error {
 	return &exitStatus{exitFindings}
 }
 
+// write writes the report in the format of --format, and text for people as the flags say.
 func (f *checkFlags) write(w io.Writer, e *env, r *report.Report) error {
-	switch f.format {
+	opts := checkColors(e)
+	opts.Width = terminalWidth(e.stdout)
+	if !f.server.target.verbose && f.only == nil && f.failOn != check.Info.String() {
+		opts.Least, opts.More = check.Warning, "--verbose shows the infos"
+	}
+	return writeReport(w, f.format, r, opts)
+}
+
+// writeReport writes a report in a format. opts is for text.
+func writeReport(w io.Writer, format string, r *report.Report, opts *report.TextOptions) error {
+	switch format {
 	case formatJSON:
 		return report.JSON(w, r)
 	case formatJUnit:
@@ -315,11 +345,8 @@ func (f *checkFlags) write(w io.Writer, e *env, r *report.Report) error {
 		return report.SARIF(w, r)
 	case formatGitHub:
 		return report.GitHub(w, r)
-	}
-	opts := checkColors(e)
-	opts.Width = terminalWidth(e.stdout)
-	if !f.server.target.verbose && f.only == nil && f.failOn != check.Info.String() {
-		opts.Least, opts.More = check.Warning, "--verbose shows the infos"
+	case formatMarkdown:
+		return report.Markdown(w, r)
 	}
 	return report.Text(w, r, opts)
 }
