@@ -653,9 +653,9 @@ func fileURI(name string) string {
 	return u.String()
 }
 
-// Markdown writes a report as Markdown, such as for the summary of a job of GitHub Actions: how many
-// findings there are, and a table of the broken rules with one example each. Text in it has no
-// effect as Markdown or HTML. It returns errors of w.
+// Markdown writes a report as Markdown, such as for the summary of a job of GitHub Actions: how
+// many findings there are, and a table of the broken rules with one example each. Text in it has
+// no effect as Markdown or HTML. It returns errors of w.
 func Markdown(w io.Writer, r *Report) error {
 	b := bufio.NewWriter(w)
 	errors, warnings, infos := r.Count()
