@@ -19,7 +19,9 @@ import (
 type bridge struct {
 	name   string
 	script string // of a package of npm; "" is ours
-	// args are the arguments for a way and a crossing, nil if it has none. addr stands for the address where clients come; far is the URL or the command.
+	// args returns the arguments for a way and a crossing, or nil if the bridge does not support
+	// them. addr is the address that clients connect to; far is the URL or the command of the
+	// upstream server.
 	args func(w way, c crossing, upstream []string) []string
 }
 

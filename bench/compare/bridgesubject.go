@@ -18,7 +18,7 @@ type subject struct {
 	name   string
 	era    era // the client's
 	failed error
-	pid    int      // of the bridge, 0 if there is none
+	pid    int      // of the bridge; 0 without a bridge
 	slow   bool     // it takes a while to get warm
 	server string   // the binary of the server that it may start, which is no part of it
 	log    *os.File // of standard error

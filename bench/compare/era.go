@@ -66,8 +66,8 @@ func (e era) listen() request {
 
 func (e era) modern() bool { return e.handshake == nil }
 
-// responseID finds the id of a response, or returns -1 for what is none. It
-// relies on the benchmark's own texts: nothing in them looks like an id.
+// responseID returns the id of a response, or -1 if line is not a response. It relies on the
+// benchmark's own texts: nothing in them looks like an id.
 func responseID(line []byte) int {
 	_, rest, found := bytes.Cut(line, []byte(`"id":`))
 	if !found {

@@ -38,8 +38,8 @@ func (e era) stateless() []string {
 	return nil
 }
 
-// measureHTTP loads the servers with one call in flight, and by processes of their
-// own, which may use all processors, with many.
+// measureHTTP loads the servers with one call in flight and, from separate processes that may use
+// all processors, with many.
 func measureHTTP(r *run) ([]table, error) {
 	var tables []table
 	for _, e := range eras {

@@ -29,12 +29,12 @@ type httpConn struct {
 	addr    string
 	path    string // endpoint if it is empty
 	request []byte
-	want    []byte // stands in every right response
+	want    []byte // a text that every correct response contains
 	idAt    int    // in request
 	id      int
 
 	read   []byte // what has come of the response
-	length int    // of a response that was found right; 0 if there is none
+	length int    // of a response that was checked; 0 if none was
 	place  int    // of the id in it
 	taken  int    // responses that were not parsed since
 }

@@ -21,7 +21,7 @@ type conn struct {
 	inFD    int // of in; blocking
 	outFD   int // of out; not blocking
 	call    request
-	want    []byte // stands in every right response
+	want    []byte // a text that every correct response contains
 	nextID  int
 
 	read    []byte                     // what came in and is not a whole line yet
@@ -201,9 +201,9 @@ func (c *conn) line() ([]byte, error) {
 	}
 }
 
-// fill and send use system calls: through os.File they would wait in the
-// runtime's poller, which costs more than the fastest server. What does not fit
-// into the pipe is sent while fill waits: whoever reads it may have to write first.
+// fill and send use system calls: through os.File they would wait in the runtime's poller, which
+// costs more than the fastest server. What does not fit into the pipe is sent while fill waits,
+// because the reader may need to write first.
 func (c *conn) fill() error {
 	c.read = slices.Grow(c.read, 64<<10)
 	for {

@@ -19,7 +19,7 @@ type peer struct {
 	path string   // of the binary
 }
 
-// ours is the peer that others are compared with, besides the limit.
+// ours is the peer that others are compared with, in addition to the limit.
 const ours = "mcpwire"
 
 var peerNames = []string{ours, "go-sdk", "mcp-go", "mcp-remote", "supergateway", "mcp-proxy"}

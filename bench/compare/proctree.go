@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// processes returns a process and those that it has started, and they have, without
-// those that run the program at the path besides.
+// processes returns a process and its descendants, except those that run the program at the path
+// besides.
 func processes(root int, besides string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

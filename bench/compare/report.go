@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A table is what a suite has to show. The first column has names.
+// A table holds the results of a suite. The first column has names.
 type table struct {
 	title   string
 	columns []string

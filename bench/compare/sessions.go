@@ -27,7 +27,7 @@ type memory struct {
 // A holding is what holding streams took of a server.
 type holding struct {
 	before  memory // collected
-	held    memory // as it is after a while
+	held    memory // the state after a while
 	live    memory // collected
 	after   memory // the streams closed, collected
 	opening time.Duration
@@ -140,14 +140,14 @@ func (s *site) cost(settle time.Duration, do func() error) (time.Duration, error
 	return after - before, err
 }
 
-// A stream stands until it is closed.
+// A stream stays open until it is closed.
 type stream struct {
 	*httpConn
 	session string // "" in the modern era
 }
 
-// openStreams opens sessions by the first connection, where there are any, and a
-// stream by one of its own for each.
+// openStreams opens sessions over the first connection, in an era that has sessions, and each
+// stream over a separate connection.
 func (s *site) openStreams(n int, e era) (held []*stream, err error) {
 	late := false // the server says nothing before there is an event
 	for i := range n {

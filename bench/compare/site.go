@@ -88,8 +88,7 @@ func (s *site) close() error {
 	return err
 }
 
-// connect makes n connections that call echo, in the legacy era each with a
-// session of its own.
+// connect makes n connections that call echo, in the legacy era each with its own session.
 func (s *site) connect(n int, e era, text string) error {
 	for len(s.conns) < n {
 		c, err := dialHTTP(s.addr)

@@ -8,7 +8,7 @@ import (
 	"mcpwire/server"
 )
 
-// Everything adds one of everything that a server can offer besides tools.
+// Everything adds one of each primitive that a server can offer, except tools.
 func Everything(srv *server.Server) error {
 	return errors.Join(
 		server.AddResource(srv, mcp.Resource{URI: "bench://text", Name: "text"}, server.Static("text")),

@@ -55,7 +55,7 @@ func Run(serve func(context.Context) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// Serve serves h at /mcp by net/http as it is, until ctx ends.
+// Serve serves h at /mcp with an unmodified net/http server until ctx ends.
 func Serve(ctx context.Context, addr string, h http.Handler) error {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)

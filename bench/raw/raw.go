@@ -45,8 +45,8 @@ func Answer(dst, request []byte) []byte {
 	return append(dst, "}}\n"...)
 }
 
-// After returns what stands between the first key in message and the first of
-// the characters in end that follows, or nil if there is no key.
+// After returns the bytes between the first key in message and the first of the characters in end
+// that follows, or nil if there is no key.
 func After(message []byte, key, end string) []byte {
 	_, rest, found := bytes.Cut(message, []byte(key))
 	if !found {

@@ -67,7 +67,7 @@ func (c *web) echo(ctx context.Context, text string) (string, error) {
 	return string(got), err
 }
 
-// post sends x.body, reads the answer, and returns the session that it is of.
+// post sends x.body, reads the response, and returns its session.
 func (c *web) post(ctx context.Context, x *exchange) (session []string, err error) {
 	x.request.Reset(x.body)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, &x.request)

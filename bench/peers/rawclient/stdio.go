@@ -14,8 +14,8 @@ import (
 	"mcpwire/bench/loop"
 )
 
-// A pipe calls on stdio. What goroutines have to write while one is writing, it
-// writes for them.
+// A pipe makes calls over stdio. The goroutine that is writing also writes what others queue
+// meanwhile.
 type pipe struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
