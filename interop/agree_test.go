@@ -118,7 +118,7 @@ func again(ctx context.Context, t *testing.T, p *peer, speaks []string, outcome 
 	case outcome.Revision.Modern():
 		want = []string{"tools/call"}
 	case s.web != nil && s.web.path == oldPath:
-		want = []string{"initialize", "initialize", "tools/call"} // which transport it is has to be found out again
+		want = []string{"initialize", "initialize", "tools/call"} // the client must detect the transport again
 	}
 	if diff := cmp.Diff(want, s.requests()); diff != "" {
 		t.Errorf("requests with a profile (-want +got):\n%s", diff)

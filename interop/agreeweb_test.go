@@ -33,8 +33,7 @@ func TestAgreementHTTP(t *testing.T) {
 	}
 }
 
-// TestUndeclaredHTTP is TestUndeclared over HTTP, where modern refusals have a
-// status of their own.
+// TestUndeclaredHTTP is TestUndeclared over HTTP, where modern refusals have their own status.
 func TestUndeclaredHTTP(t *testing.T) {
 	asks := deviation{rule: serverRequest, has: "has not declared", why: "capabilities are left for servers to look at"}
 	for _, tt := range []undeclared{

@@ -9,13 +9,13 @@ import (
 // idForm is that of the ids that MCP allows.
 var idForm = regexp.MustCompile(`^("(?s).*"|-?[0-9]+)$`)
 
-// legacyMethods are those that the modern era no longer has, besides initialize.
+// legacyMethods are the methods other than initialize that the modern era removed.
 var legacyMethods = []string{"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "notifications/roots/list_changed", "tasks/result", "tasks/list"}
 
 // modernMethods are those that the legacy era does not have yet.
 var modernMethods = []string{"server/discover", "subscriptions/listen", "tasks/update"}
 
-// capabilityOf names what a server has to declare for a method.
+// capabilityOf returns the capability that a server must declare for a method.
 var capabilityOf = map[string]string{
 	"tools/list": "tools", "tools/call": "tools",
 	"resources/list": "resources", "resources/read": "resources", "resources/templates/list": "resources",

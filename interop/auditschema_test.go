@@ -80,8 +80,8 @@ func readSchemas() (*schemaSet, error) {
 	return set, nil
 }
 
-// check holds a message against the revision it is of: for a response, that of
-// the request. It must be called before the auditor takes the message.
+// check validates a message against the schema of its revision; a response has the revision of its
+// request. It must be called before the auditor takes the message.
 func (s *schemaSet) check(a *auditor, m *message, r rule) {
 	if s == nil {
 		return

@@ -8,7 +8,7 @@ import (
 // cacheable are the methods whose modern results say how long they stay good.
 var cacheable = []string{"server/discover", "tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 
-// clientCapabilityOf names what a client has to declare to be asked.
+// clientCapabilityOf returns the capability that a client must declare to get a request.
 var clientCapabilityOf = map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 // severities are the levels of log messages, upwards.

@@ -243,7 +243,7 @@ func (m *message) param(name string) string {
 	return text
 }
 
-// plainName is what a header stands for.
+// plainName returns the decoded value of a header.
 func plainName(value string) string {
 	inner, marked := strings.CutPrefix(value, "=?base64?")
 	if inner, ends := strings.CutSuffix(inner, "?="); marked && ends {
@@ -260,8 +260,7 @@ func plainName(value string) string {
 
 func (k *asking) isRequest() bool { return len(k.requests) > 0 || k.isBatch() }
 
-// isBatch reports whether the body is an array, of which it is left open what
-// has to come.
+// isBatch reports whether the body is an array. The audit does not check how a batch is answered.
 func (k *asking) isBatch() bool { return len(k.body) > 0 && k.body[0] == '[' }
 
 // refusals are the statuses that modern errors come with.

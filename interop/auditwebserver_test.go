@@ -106,8 +106,8 @@ func (a *webAuditor) spoke(k *asking, s said) {
 	t.line(s.data, serverOutput, t.serverWrote, a.schemas)
 }
 
-// named gives the error of a response whose status is none of success the id of
-// its request, which it need not have.
+// named adds the id of the request to an error that comes with a failure status, where the id is
+// optional.
 func (k *asking) named(m *message) *message {
 	if k.status/100 == 2 || len(k.requests) != 1 || m.ID != nil && string(m.ID) != "null" {
 		return m
@@ -234,7 +234,7 @@ func (k *asking) refused() {
 	}
 }
 
-// left takes note that the client is not interested any more. In the modern era
+// left records that the client closed the stream. In the modern era
 // that is how requests are cancelled; in the legacy one the answer may be lost.
 func (a *webAuditor) left(k *asking) {
 	t := k.talk
@@ -252,7 +252,7 @@ func (a *webAuditor) left(k *asking) {
 	}
 }
 
-// abandon takes note that the client wants no answer any more.
+// abandon records that the client no longer wants a response.
 func (t *talk) abandon() {
 	for _, p := range t.open {
 		p.abandoned = true

@@ -26,7 +26,7 @@ type bridgeGuest struct {
 	// adapt changes what is expected of it; nil changes nothing.
 	adapt func(*visit)
 	known func(path, revision string) []deviation
-	// twice is set if it probes a process of its own for the modern era.
+	// twice is set if it probes for the modern era in a separate process.
 	twice bool
 }
 

@@ -11,12 +11,12 @@ import (
 // A bridgeSide is a server of one era behind the bridge, and how it is reached.
 type bridgeSide struct {
 	name   string
-	peer   *peer    // as it is without a bridge
-	speaks []string // what it is told to speak, if it can be told
+	peer   *peer    // the server without a bridge
+	speaks []string // the revisions that it is configured for, if it has that option
 	modern bool     // its era
 	http   bool     // how it is reached
 	flags  []string // of the bridge, if the server has both eras
-	older  string   // a revision of our client, besides the latest of each era; of HTTP+SSE, instead of the latest legacy one
+	older  string   // a revision of our client, in addition to the latest of each era; of HTTP+SSE, instead of the latest legacy one
 
 	// quirks are those of the peer that tours meet here, by their names.
 	quirks []string
@@ -33,8 +33,8 @@ var (
 	upstreamModern = []string{"--server-era", "modern"}
 )
 
-// inFlight are what may be on its way already when the server is told that it is not wanted any
-// more, which the bridge does while the next request is under way.
+// inFlight are deviations that a server may send before it reads a cancellation, which the bridge
+// sends while the next request is in flight.
 var inFlight = []deviation{
 	{rule: serverProgress, has: "for no open request", why: "progress of a call that is just being cancelled", racy: true},
 	{rule: serverListen, has: "the subscription was cancelled before", why: "a change when another subscription takes the place of one", racy: true},
@@ -200,7 +200,7 @@ func (s *bridgeSide) cross(t *testing.T, p *peer, revision string, overHTTP bool
 	if modern := modernCalls(events, capture.Upstream); modern != s.modern {
 		t.Errorf("the server was called in the modern era: %v", modern)
 	}
-	known := &knownDeviations{known: append(p.knownDeviations(w.serverRevision()), inFlight...)} // which the direct tours have to see, and this one may
+	known := &knownDeviations{known: append(p.knownDeviations(w.serverRevision()), inFlight...)} // the direct tours must see these, and this one may
 	known.seen = make([]bool, len(known.known))
 	downstreamKnown, downstreamPeer := through, ""
 	if w.serverRevision() == revision {
@@ -209,7 +209,7 @@ func (s *bridgeSide) cross(t *testing.T, p *peer, revision string, overHTTP bool
 	b.downstream.auditWith(1, downstreamKnown)
 	b.upstream.auditWith(p.processes(), known)
 	downstreamKnown.report(t, "downstream side of the capture", b.findings(capture.Downstream, downstreamPeer))
-	if !s.old() { // what tells this transport from the other is no message, and not in the capture: the witness has to do
+	if !s.old() { // the capture has only messages, which do not identify HTTP+SSE: the witness checks it instead
 		known.report(t, "upstream side of the capture", b.findings(capture.Upstream, p.name))
 	}
 	return w.needed

@@ -17,7 +17,7 @@ import (
 // apart from the audit here. Two opinions of the same session: what only one of them complains of
 // is a mistake in the other.
 
-// checkRule is the rule of the audit that a rule of package check stands for.
+// checkRule returns the audit's rule that corresponds to a rule of package check.
 func checkRule(id string) rule { return rule("check: " + id) }
 
 // recorded writes a capture and returns what package check finds in it, errors and warnings.

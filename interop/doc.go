@@ -1,7 +1,6 @@
-// Package interop holds no code of its own: its tests let peers that were
-// written elsewhere talk to mcpwire over real pipes and over HTTP, clients to
-// our servers and servers to our client. It is a module of its own so that the
-// SDKs it compares with stay out of mcpwire's go.mod.
+// Package interop contains only tests. They connect peers that were written elsewhere with mcpwire
+// over real pipes and over HTTP, clients with our servers and servers with our client. It is a
+// separate module so that the SDKs it compares with stay out of mcpwire's go.mod.
 //
 // Every client starts its server through a witness, a re-execution of the test
 // binary that passes bytes on unchanged and writes down both directions, the

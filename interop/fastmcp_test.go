@@ -7,7 +7,7 @@ import (
 
 var fastMCP = filepath.Join(pythonDir, "fast.py")
 
-// fastMCPLacks are the stops for which FastMCP has no code of its own.
+// fastMCPLacks returns the stops that would test the Python SDK under FastMCP.
 func fastMCPLacks() map[string]string {
 	const why = "it is the Python SDK there, which has a peer of its own"
 	lacks := map[string]string{}

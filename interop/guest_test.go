@@ -56,7 +56,7 @@ func allOf(revision string) can {
 	}
 }
 
-// expected is what a guest has to see.
+// expected returns the report that a guest must make.
 func expected(revision string, able can) visit {
 	v := visit{
 		Revision: revision, Server: "everything", Instructions: instructions,
@@ -343,7 +343,7 @@ func (v *visiting) listen() {
 	v.Events = slices.Concat(updated, changed)
 }
 
-// checkVisit compares what a guest saw with what it has to see.
+// checkVisit compares a guest's report with the expected one.
 func checkVisit(t *testing.T, got, want visit) {
 	t.Helper()
 	if got.Failure != "" {

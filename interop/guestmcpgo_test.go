@@ -75,7 +75,7 @@ func (g *mcpGoGuest) Elicit(_ context.Context, r mcp.ElicitationRequest) (*mcp.E
 func (g *mcpGoGuest) CreateMessage(_ context.Context, r mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 	message := r.Messages[0]
 	text, ok := message.Content.(mcp.TextContent)
-	if !ok { // as it is decoded from inputRequests
+	if !ok { // as decoded from inputRequests
 		members, _ := message.Content.(map[string]any)
 		text.Text, _ = members["text"].(string)
 	}

@@ -60,7 +60,7 @@ func TestTypeScript2Visit(t *testing.T) {
 			var mode any = "legacy"
 			processes := 1
 			if revision == modern {
-				mode, processes = map[string]string{"pin": modern}, 2 // it probes a process of its own
+				mode, processes = map[string]string{"pin": modern}, 2 // it probes a separate process
 			}
 			able := allOf(revision)
 			want := expected(revision, able)

@@ -186,7 +186,7 @@ func TestTypeScript2VisitHTTP(t *testing.T) {
 	}
 }
 
-// TestInspectorHTTP gives Inspector single commands, each a session of its own.
+// TestInspectorHTTP runs single commands of Inspector, each in its own session.
 func TestInspectorHTTP(t *testing.T) {
 	for _, era := range inspectorEras {
 		t.Run(era.name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // pinnedEras are those of inspectorEras that leave no choice.
 var pinnedEras = slices.DeleteFunc(slices.Clone(inspectorEras), func(era inspectorEra) bool { return era.name == "auto" })
 
-// TestInspectorVisit gives Inspector single commands on our server with
-// everything. Each is a session of its own, of one process.
+// TestInspectorVisit runs single commands of Inspector on our server with everything. Each has its
+// own session and process.
 func TestInspectorVisit(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -79,8 +79,8 @@ func TestInspectorVisit(t *testing.T) {
 	}
 }
 
-// TestInspectorRefused gives Inspector commands that the eras refuse in ways of
-// their own: what it has not declared, and what there is not any more.
+// TestInspectorRefused runs commands of Inspector that each era refuses differently: undeclared
+// capabilities, and removed methods.
 func TestInspectorRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name           string

@@ -53,10 +53,10 @@ func visitJava(t *testing.T, s *witnessed, revision string, able can) (v visit) 
 	return v
 }
 
-// javaRoots are the roots, which it lists in an order of its own.
+// javaRoots are the roots in the order in which it lists them.
 const javaRoots = "file:///projects/b, file:///projects/a Project A"
 
-// expectedJava is what it has to see.
+// expectedJava returns the report that it must make.
 func expectedJava(revision string, able can) visit {
 	v := expected(revision, able)
 	v.Answers["roots"] = javaRoots

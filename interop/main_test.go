@@ -62,8 +62,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// witnessed is one host's copy of the server under test: the command that the
-// host has to start, and the transcripts that remain when it is done.
+// witnessed is one host's copy of the server under test: the command that the host must start, and
+// the transcripts that it leaves.
 type witnessed struct {
 	t       *testing.T
 	dir     string

@@ -42,8 +42,8 @@ func connectMCPGo(ctx context.Context, t *testing.T, s *witnessed, revision stri
 	return h
 }
 
-// mcpGoTransport leads the SDK to s, or has it started. It offers the stream of
-// its own that the legacy era has only if the era is settled.
+// mcpGoTransport returns a transport that connects the SDK to s, or starts s. It enables the legacy
+// era's standalone stream only if the era is known.
 func mcpGoTransport(t *testing.T, s *witnessed, revision string) transport.Interface {
 	t.Helper()
 	if s.web == nil {

@@ -172,7 +172,7 @@ func (s *mcpGoServer) addQuestions() {
 	}, func(all mcp.InputResponses) string {
 		a := mcpgo.SamplingResponse(all, "question")
 		text, ok := a.Content.(mcp.TextContent)
-		if !ok { // as it is decoded from inputResponses
+		if !ok { // as decoded from inputResponses
 			members, _ := a.Content.(map[string]any)
 			text.Text, _ = members["text"].(string)
 		}

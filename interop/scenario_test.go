@@ -51,7 +51,7 @@ type outcome struct {
 	Agreeing   int             `json:"agreeing"` // how many parallel calls had this outcome
 }
 
-// An expectation is what an outcome has to be.
+// An expectation is the outcome that a scenario must have.
 type expectation struct {
 	text       string
 	structured string // only in the modern era: legacy has no structured content but objects

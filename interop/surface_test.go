@@ -37,8 +37,8 @@ const instructions = "A server to be tested with."
 //	interview {}            asks what ask asks
 var surfaceTools = []string{"ask", "cancelled", "crash", "echo", "extend", "fail", "log", "media", "roots", "sample", "slow", "sum", "touch", "visit"}
 
-// The resources: what is read of them is in surfaceContents. The template stands
-// for items with a number; others do not exist.
+// The resources; surfaceContents has their contents. The template matches items with a number;
+// others do not exist.
 var surfaceResources = []string{"test://a", "test://b", "test://c", "test://greeting", "test://logo"}
 
 const (
@@ -60,10 +60,10 @@ var logo = func() (all []byte) {
 	return all
 }()
 
-// logoText is the logo as it is on the wire.
+// logoText is the logo in its wire encoding.
 var logoText = base64.StdEncoding.EncodeToString(logo)
 
-// pixel stands for images and sounds.
+// pixel is the data of all images and sounds.
 var pixel = base64.StdEncoding.EncodeToString([]byte("pixel"))
 
 // The prompts: greet has the arguments name, which is required, and style;

@@ -107,7 +107,7 @@ func TestTapSecrets(t *testing.T) {
 	}
 }
 
-// TestTapSecretsHTTP is TestTapSecrets over HTTP, where there are headers and sessions besides.
+// TestTapSecretsHTTP is TestTapSecrets over HTTP, which adds headers and sessions.
 func TestTapSecretsHTTP(t *testing.T) {
 	t.Setenv("INTEROP_PLANTED", plantedBearer)
 	for _, revision := range []string{latestLegacy, modern} {

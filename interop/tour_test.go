@@ -55,7 +55,7 @@ type tour struct {
 	ctx      context.Context
 	peer     *peer
 	revision string
-	bridged  *bridgeSide // the bridge's upstream side; nil if there is none
+	bridged  *bridgeSide // the bridge's upstream side; nil without a bridge
 
 	mu     sync.Mutex
 	asked  []string // what our handlers were asked

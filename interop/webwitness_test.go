@@ -40,7 +40,7 @@ const (
 	broke     = "broke"     // the server did
 )
 
-// said is an event of a stream; of a body that is none, only data.
+// said is an event of a stream, or a body that is not a stream, in data.
 type said struct {
 	name, id string
 	hasID    bool

@@ -1,6 +1,5 @@
-// What the servers here offer alike; see surface_test.go, whose words are in
-// the first argument. It is written for the server classes of both SDKs, and
-// told in what they differ by the dialect:
+// The primitives that all servers here offer; see surface_test.go, whose texts are in the first argument. It works with the server classes of both SDKs; the dialect
+// has their differences:
 //
 //   completable, optional(values), template(uri, callbacks)  of the SDK
 //   progress(ctx, params), log(ctx, level, data, logger), signal(ctx)

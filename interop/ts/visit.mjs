@@ -32,7 +32,7 @@ export const handlers = {
   changed: () => told.events.push("tools changed"),
 };
 
-/** What the client declares, besides what the SDK declares by itself. */
+/** The capabilities that the client declares in addition to the SDK's own. */
 export const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
 
 /** Resolves when the list has so many elements, fails after a while. */

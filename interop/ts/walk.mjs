@@ -6,7 +6,7 @@
 /** The job that the Go test wrote. */
 export const job = JSON.parse(process.argv[2]);
 
-/** What any client has to be told to be identified. */
+/** The identity that any client must be configured with. */
 export const identity = { name: "interop", version: "1" };
 
 /**

@@ -218,9 +218,8 @@ func TestBridgeStepUp(t *testing.T) {
 	}
 }
 
-// TestBridgeReady asks whether a server is ready that wants a login: nobody is to
-// log in because of that, but because of the first client. It is the same when the
-// login does not count any more.
+// TestBridgeReady checks readiness with a server that requires a login: the check must not start a
+// login; the first client does. The same applies when the login has become invalid.
 func TestBridgeReady(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) { checkReady(t, era.revision) })
@@ -283,7 +282,7 @@ func readyz(t *testing.T, at string) (status int, text string) {
 	return resp.StatusCode, string(body)
 }
 
-// TestBridgeForItself has a bridge with credentials of its own.
+// TestBridgeForItself runs a bridge with its own credentials.
 func TestBridgeForItself(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {

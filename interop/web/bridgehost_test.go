@@ -106,7 +106,7 @@ func (h *hosted) listen() string {
 	return ""
 }
 
-// Read reads standard output, all of which has to be lines of JSON.
+// Read reads standard output, all of which must be lines of JSON.
 func (h *hosted) Read(b []byte) (int, error) {
 	n, err := h.stdout.Read(b)
 	h.mu.Lock()

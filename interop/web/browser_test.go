@@ -30,7 +30,7 @@ var page []byte
 // A step is something that a page does; the fields are those of page.html.
 type step struct {
 	Name string `json:"name"`
-	// Kind is "fetch", or what is in page.html besides.
+	// Kind is "fetch" or another kind that page.html implements.
 	Kind   string            `json:"kind"`
 	URL    string            `json:"url"`
 	Method string            `json:"method,omitempty"`
@@ -132,7 +132,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// open opens a page in a tab of its own, for the time of the test.
+// open opens a page in its own tab for the duration of the test.
 func (b *browser) open(t *testing.T, address string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, b.api+"/json/new?"+url.QueryEscape(address), nil)

@@ -1,8 +1,7 @@
-// Package web holds tests alone: mcpwire's HTTP side against what others wrote
-// for the web. An authorization server from npm issues the tokens that servers
-// are protected by and clients get; a browser runs the pages that servers let in
-// or keep out, and the page of mcpwire watch, which is driven there. It is a module of its own, so that none of this gets into
-// mcpwire's go.mod.
+// Package web contains only tests, of mcpwire's HTTP side against web software that others wrote.
+// An authorization server from npm issues the tokens that clients get and servers require. A
+// browser runs pages whose origins servers allow or reject, and the page of mcpwire watch. It is a
+// separate module, so that none of this gets into mcpwire's go.mod.
 //
 // # Concurrency
 //

@@ -16,7 +16,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// An endpoint is an MCP server that a browser can reach. It has pages of its own.
+// An endpoint is an MCP server that a browser can reach. It also serves pages.
 type endpoint struct {
 	*host
 	url  string

@@ -33,7 +33,7 @@ const (
 	introspectorID = "resource-server"
 	introspectorPW = "a secret of the resource server's"
 	nativeID       = "native"  // of several users; has no secret
-	pushingID      = "pushing" // as nativeID, but has to push its authorization requests
+	pushingID      = "pushing" // as nativeID, but must push its authorization requests
 	nativeRedirect = "http://127.0.0.1/callback"
 	documentID     = "https://client.example/mcp.json" // a metadata document
 )

@@ -86,8 +86,8 @@ func TestClientCredentialsRefused(t *testing.T) {
 	}
 }
 
-// TestForeignTokens has tokens of the same issuer that are not for the site, or
-// not any more, and of another issuer.
+// TestForeignTokens checks that the site rejects tokens of its issuer for another resource, tokens
+// that were changed or invented, and tokens of another issuer.
 func TestForeignTokens(t *testing.T) {
 	t.Parallel()
 	is, realm := issuers.at(t, ""), issuers.at(t, "/realm")

@@ -51,7 +51,7 @@ func (e *endpoint) legacy(name, body string) step {
 	return e.post(name, body, map[string]string{"Mcp-Session-Id": "$session", "MCP-Protocol-Version": mcp.LatestLegacyRevision.String()})
 }
 
-// result returns the last message of an answer, which has to be a result.
+// result returns the last message of an answer, which must be a result.
 func (o outcome) result(t *testing.T) string {
 	t.Helper()
 	text := o.Body

@@ -66,9 +66,8 @@ func TestRefreshBeforeEnd(t *testing.T) {
 	}
 }
 
-// TestRefreshRefused has somebody come to the issuer with a refresh token that has
-// been used. The issuer then trusts nobody who has one of that grant, and the user
-// has to be asked again. The same goes for a token that was revoked.
+// TestRefreshRefused uses a refresh token twice. The issuer then rejects all tokens of that grant,
+// and the user must log in again. The same applies to a revoked token.
 func TestRefreshRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatOpaque, withoutCache)

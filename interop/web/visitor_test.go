@@ -169,7 +169,7 @@ func (v *visitor) dial(revision mcp.Revision) (*client.Client, error) {
 	return c, nil
 }
 
-// mustDial is dial for connections that have to come about.
+// mustDial is dial that fails the test on an error.
 func (v *visitor) mustDial(revision mcp.Revision) *client.Client {
 	v.t.Helper()
 	c, err := v.dial(revision)

@@ -146,7 +146,7 @@ export async function save(s) {
   s.check(!text.includes('gone with the wire'), 'what was saved holds what the filter hides')
 }
 
-// drop: a capture that is dropped on the page is opened, and what is none says so.
+// drop: a capture that is dropped on the page is opened, and any other file gets an error.
 export async function drop(s) {
   await s.open({}, 'f=server%3Adropped')
   const at = new Date(Date.now() - 60000).toISOString()

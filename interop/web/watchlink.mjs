@@ -81,8 +81,7 @@ export async function reload(s) {
   s.equal(await state(s), before, 'the page after the server was started again')
 }
 
-// resume breaks the stream of a page, and has a row come meanwhile. The page has
-// to ask for what it has missed, and to keep what it had.
+// resume breaks the stream of a page and adds a row meanwhile. The page must request the missed events, and keep its rows.
 async function resume(s) {
   const before = await s.page.getAttribute('#grid', 'aria-rowcount')
   const asked = []

@@ -111,7 +111,7 @@ export class Scene {
     })
   }
 
-  // row is the line of the list in which a text stands.
+  // row returns the line of the list that contains a text.
   row(text) {
     return this.page.locator('#grid .canvas .row', { hasText: text })
   }

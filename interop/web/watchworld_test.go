@@ -58,13 +58,13 @@ func (f *folder) remove() {
 	}
 }
 
-// A machine is one on which somebody uses mcpwire: a home of its own, taps and
-// a page that watches them.
+// A machine simulates a user's computer with mcpwire: its own home directory, taps, and a page that
+// watches them.
 type machine struct {
 	t    *testing.T
 	exe  string
 	home string
-	env  []string // besides the test's own
+	env  []string // in addition to the test's own
 
 	mu      sync.Mutex
 	watcher *process
@@ -292,7 +292,7 @@ func (m *machine) feed(args json.RawMessage) (any, error) {
 	return at, nil
 }
 
-// requestID is the id of a request, "" if it is none.
+// requestID returns the id of a request, or "" if the message is not a request.
 func requestID(line []byte) string {
 	var m struct {
 		ID json.RawMessage `json:"id"`
