@@ -1,4 +1,4 @@
-// What is expected of the scenarios: which may fail, and how much has to be checked.
+// The expected results of the scenarios: which may fail, and how many checks must pass.
 import fs from 'node:fs';
 import path from 'node:path';
 
@@ -23,8 +23,8 @@ export function readExpected(dir, leg) {
   return entries;
 }
 
-// compare marks the results that check less than they used to, and those that are as bad as expected, and returns what else there is to complain about: entries that are
-// not true any more, and scenarios that nobody knows. whole says that the results are all that the leg has.
+// compare marks the results that check less than they used to, and those that are as bad as expected, and returns what else there is to complain about: entries that no
+// longer apply, and unknown scenarios. whole says that the results are complete for the leg.
 export function compare(results, entries, checksFile, leg, { record, whole }) {
   const complaints = record ? recordChecks(results, checksFile, leg) : fewerChecks(results, checksFile, leg);
   if (whole) {
@@ -48,7 +48,7 @@ export function compare(results, entries, checksFile, leg, { record, whole }) {
   return complaints;
 }
 
-// The file of checks has a line for each scenario: leg, server or client, name, and how many different checks have to pass.
+// The file of checks has a line for each scenario: leg, server or client, name, and how many different checks must pass.
 function readChecks(file) {
   const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim().split('\n') : [];
   return new Map(lines.filter(Boolean).map(line => [line.slice(0, line.lastIndexOf('\t')), Number(line.slice(line.lastIndexOf('\t') + 1))]));

@@ -1,4 +1,4 @@
-// Runs scenarios of the conformance suites, each in a CLI process of its own, and judges them. See run, which starts this, and README.md.
+// Runs scenarios of the conformance suites, each in its own CLI process, and judges them. See run, which starts this, and README.md.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -35,8 +35,8 @@ const servers = named(opts.server);
 const clients = named(opts.client);
 
 // A leg is a list of scenarios of one suite, run with one server and one client: those of this name, by default without a bridge. A bridge between peers of one era
-// changes nothing: of such a leg is expected what is of the other, and of that only what its own list has besides. Across eras logins are left out, as they are
-// none of the translator's business. A leg with a kind has only the scenarios of that one: the processes of a cluster are behind one address.
+// changes nothing: such a leg has the other leg's expectations plus those of its own list. Across eras, logins are left out, because the translator does not handle
+// them. A leg with a kind has only the scenarios of that kind: the processes of a cluster share one address.
 const legs = {
   '016': { title: '0.1.16, everything', version: '0.1', flags: [], scenarios: () => listed('0.1') },
   2025: required('2025-11-25'),
@@ -109,7 +109,7 @@ function killGroup(child) {
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1));
 process.on('exit', killAll);
 
-// execute runs Node.js with the arguments in a process group of its own, so that a client which hangs ends with it.
+// execute runs Node.js with the arguments in its own process group, so that a client that hangs ends with it.
 function execute(args, timeout) {
   return new Promise(resolve => {
     const child = spawn(process.execPath, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'] });

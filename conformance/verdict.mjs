@@ -1,4 +1,4 @@
-// What became of one scenario.
+// The result of one scenario.
 import fs from 'node:fs';
 import path from 'node:path';
 
