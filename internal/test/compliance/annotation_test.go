@@ -89,7 +89,7 @@ func (s *scan) complain(where string, line int, format string, args ...any) {
 	s.complaints = append(s.complaints, fmt.Sprintf("%s:%d: ", where, line)+fmt.Sprintf(format, args...))
 }
 
-// annotation returns what stands in a comment behind "Spec:".
+// annotation returns the text after "Spec:" in a comment.
 func annotation(comment, mark string) (words []string, ok bool) {
 	text, ok := strings.CutPrefix(comment, mark)
 	if !ok {

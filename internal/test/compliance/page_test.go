@@ -58,7 +58,7 @@ func render(parts []part, proofs map[string][]proof) string {
 	return b.String()
 }
 
-// tested is what stands for a status if there are tests.
+// tested is the text in place of a status if there are tests.
 const tested = "tested"
 
 // standing is the status that counts.

@@ -14,7 +14,7 @@ type requirement struct {
 	// status is one of statuses, and reason its sentence. Both are empty if it
 	// is all up to the tests.
 	status, reason string
-	statusLine     int // where the status stands, from 1
+	statusLine     int // line of the status, from 1
 }
 
 // A status says why a requirement has no test, or not only tests.
