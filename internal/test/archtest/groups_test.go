@@ -19,11 +19,10 @@ var update = flag.Bool("update", false, "draw the picture in doc/architecture.md
 // each other, and packages of the groups that it names.
 type group struct {
 	name string
-	// packages are import paths inside the module. A path that ends with a slash
-	// stands for all packages below it, and for the folder itself.
+	// packages are import paths inside the module. A path that ends with a slash means all packages
+	// below it and the folder itself.
 	packages []string
-	// imports are the names of other groups, each of which stands above this
-	// one in the table.
+	// imports are the names of other groups, each of which comes before this one in the table.
 	imports []string
 }
 
@@ -306,7 +305,7 @@ func TestNoTelemetry(t *testing.T) {
 	}
 }
 
-// TestNoNATS holds that only users of cluster/natscluster, a module of its own, get NATS, and that
+// TestNoNATS checks that only users of cluster/natscluster, a separate module, get NATS, and that
 // servers without a cluster do not link package cluster.
 func TestNoNATS(t *testing.T) {
 	const nats = "github.com/nats-io/"

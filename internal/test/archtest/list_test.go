@@ -85,7 +85,7 @@ type source struct {
 	generated bool
 }
 
-// at is where a node stands, for messages.
+// at returns the position of a node, for messages.
 func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
 }

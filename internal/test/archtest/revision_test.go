@@ -59,7 +59,7 @@ func stringLiterals(n ast.Node) func(yield func(*ast.BasicLit) bool) {
 	}
 }
 
-// literalValue is the text that a string literal stands for.
+// literalValue returns the value of a string literal.
 func literalValue(lit *ast.BasicLit) string {
 	text, err := strconv.Unquote(lit.Value)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"mcpwire/mcp"
 )
 
-// A browser makes HTTP requests of messages that a peer sends, as it is told to and with nothing of
-// package streamable: it knows the headers, and that the end of a modern request cancels it. It is
-// a jsonrpc.Framer.
+// A browser is a jsonrpc.Framer that turns a peer's messages into HTTP requests, as configured and
+// without package streamable. It knows the headers, and that the end of a modern request cancels
+// it.
 type browser struct {
 	site   *site
 	http   *http.Client
@@ -92,7 +92,7 @@ type outgoing struct {
 func (b *browser) WriteFrame(frame []byte) error {
 	frame = bytes.Clone(frame)
 	var m outgoing
-	_ = json.Unmarshal(frame, &m) // what is none is posted as it is
+	_ = json.Unmarshal(frame, &m) // bytes that are not a message are posted unchanged
 	b.mu.Lock()
 	legacy := b.version != "" || b.site.web.old
 	b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"mcpwire/server"
 )
 
-// contents are the kinds of content, and what becomes of them where there is none of the kind.
+// contents are the kinds of content, and their replacements in revisions that lack the kind.
 var contents = []struct {
 	name    string
 	block   mcp.ContentBlock

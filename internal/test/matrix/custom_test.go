@@ -62,7 +62,7 @@ type pair struct {
 	B int `json:"b"`
 }
 
-// newCustomServer has methods and notifications of its own, and middleware.
+// newCustomServer returns a server with its own methods, notifications and middleware.
 func newCustomServer(func()) *server.Server {
 	srv := server.MustNew("custom", "1", nil)
 	l := new(log)

@@ -163,7 +163,7 @@ func TestHandshake(t *testing.T) {
 			p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"$any":"$any"}}`)
 			p.Send(mcptest.Request(s.revision, 2, mcp.MethodPing, ""))
 			p.Expect(mcptest.Result(2, `{}`))
-		}, unless: []exception{{newHTTP, legacy, "the handshake opens the session that other requests are to name: without one they are refused by their status"}}, instead: func(s *scene) { // there is none
+		}, unless: []exception{{newHTTP, legacy, "the handshake opens the session that other requests are to name: without one they are refused by their status"}}, instead: func(s *scene) { // without a session
 			p := s.silentPeer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodPromptsList, ""))
 			p.Expect(mcptest.Result(1, `{"prompts":["$any"],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":"$any"}}`))

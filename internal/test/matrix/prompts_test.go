@@ -97,7 +97,7 @@ func TestPrompts(t *testing.T) {
 			for _, tt := range []struct {
 				prompt string
 				args   map[string]string
-				names  string // what the message has to name
+				names  string // what the message must name
 			}{
 				{"review", nil, "language"},
 				{"review", map[string]string{"language": "cobol"}, "language"},

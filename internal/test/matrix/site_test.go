@@ -61,7 +61,7 @@ type site struct {
 	node    *node
 	conns   map[string]net.Conn // by the address of the client
 	busy    map[string]int      // requests under way, likewise
-	crashed sync.WaitGroup      // nodes that have to end
+	crashed sync.WaitGroup      // nodes that must end
 }
 
 // A node is a server and what serves it.
@@ -71,8 +71,8 @@ type node struct {
 	http    http.Handler
 }
 
-// principals makes those of package auth the principals that the servers know: their ids have an
-// issuer and a client besides, which are empty here.
+// principals maps the principals of package auth to those of the servers, whose ids also have an
+// issuer and a client, which are empty here.
 type principals struct{ backend.Backend }
 
 func (p principals) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {

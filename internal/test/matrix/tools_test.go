@@ -213,8 +213,8 @@ func TestTools(t *testing.T) {
 	})
 }
 
-// structured calls a tool and looks at the structured content, if there is to be some, and at the
-// text that stands in for it.
+// structured calls a tool and checks the structured content, if any is expected, and the text that
+// replaces it.
 func (s *scene) structured(tool string, args any, want string, has bool) {
 	s.Helper()
 	res, err := s.client().CallTool(s.Context(), tool, args)

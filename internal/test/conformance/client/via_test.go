@@ -51,8 +51,8 @@ func serveVia(args []string) error {
 	return errors.Join(err, (&stdio.Config{}).Serve(context.Background(), srv))
 }
 
-// What is before the URL is a command, which the client starts and talks to. One that has to log in
-// gets what the scenario has for that.
+// The arguments before the URL are a command, which the client starts and connects to. A command
+// that must log in gets the scenario's credentials.
 func TestVia(t *testing.T) {
 	const login = `{"client_id":"me","client_secret":"hush","issuer":"it"}`
 	for _, tt := range []struct {
