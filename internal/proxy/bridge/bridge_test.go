@@ -142,14 +142,14 @@ func TestServersOfSockets(t *testing.T) {
 	}
 }
 
-// TestConnectTimeout: the handshake is answered within the time for connecting, whoever shakes
-// hands with whom, and the next attempt has a server of its own.
+// TestConnectTimeout checks that the handshake is answered within the connect timeout, whichever
+// side starts it, and that the next attempt gets a new server.
 func TestConnectTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		first string
 		o     Options
-		fresh bool // the next attempt has a connection of its own
+		fresh bool // the next attempt has its own connection
 	}{
 		{"legacy to what is not known", hello, Options{}, true},
 		{"legacy to legacy", hello, Options{ServerEra: EraLegacy}, false},
@@ -183,8 +183,8 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
-// TestConnectForever: a negative time for connecting is none at all, also where only a part of it
-// is meant.
+// TestConnectForever checks that a negative connect timeout disables it, also for the parts of
+// connecting.
 func TestConnectForever(t *testing.T) {
 	for _, first := range []string{hello, discover} {
 		for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
@@ -291,8 +291,8 @@ func TestErrorsForClients(t *testing.T) {
 	}
 }
 
-// TestStalledFull: a client of a server that takes nothing any more is told so for each of its
-// requests, however much waits, and its later ones are read.
+// TestStalledFull checks that a client whose server no longer reads gets an error for each request,
+// however many are pending, and that its later requests are read.
 func TestStalledFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

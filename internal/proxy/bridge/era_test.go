@@ -88,8 +88,8 @@ func TestReadyTimeout(t *testing.T) {
 	})
 }
 
-// TestTranslatedTimeout: what is translated has to be answered in time too, and the server is told
-// that it is not wanted any more.
+// TestTranslatedTimeout checks that a translated request also has a deadline, after which the
+// bridge cancels it at the server.
 func TestTranslatedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -109,8 +109,8 @@ func TestTranslatedTimeout(t *testing.T) {
 	})
 }
 
-// TestWithdraw: a request that is given up before it was sent is not sent any more, and no
-// cancellation either.
+// TestWithdraw checks that the bridge sends neither a request that is canceled before it was sent,
+// nor its cancellation.
 func TestWithdraw(t *testing.T) {
 	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100, Logger: slog.New(slog.DiscardHandler)}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{"5": {}}}, ctx: context.Background()}
 	for _, id := range []string{"3", "4"} {

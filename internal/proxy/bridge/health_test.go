@@ -16,8 +16,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestReadyCost: asking costs at most a process in the time that an answer counts for, and in ten
-// seconds while there is none.
+// TestReadyCost checks that readiness queries start at most one process while an answer is cached,
+// and one in ten seconds without an answer.
 func TestReadyCost(t *testing.T) {
 	for _, tt := range []struct {
 		name        string

@@ -426,8 +426,8 @@ func TestUpstreamHeaders(t *testing.T) {
 	}
 }
 
-// TestDownstreamHeaders: clients over HTTP have to repeat arguments in headers of tools that they have
-// seen in a list, whatever the server's era.
+// TestDownstreamHeaders checks that HTTP clients must repeat arguments in headers for tools that
+// they have listed, whatever the server's era.
 func TestDownstreamHeaders(t *testing.T) {
 	const tools = `{"tools":[{"name":"where","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]`
 	for _, serverEra := range []Era{EraLegacy, EraModern} {

@@ -138,7 +138,7 @@ func TestCrash(t *testing.T) {
 		if d := time.Since(start); d > 10*time.Millisecond {
 			t.Errorf("it took %v to be told", d)
 		}
-		client.send(`{"jsonrpc":"2.0","id":"q","result":{}}`) // nobody waits for it any more
+		client.send(`{"jsonrpc":"2.0","id":"q","result":{}}`) // no request waits for it
 		client.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 
 		srv = f.next()

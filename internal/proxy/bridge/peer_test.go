@@ -55,7 +55,7 @@ func (p *pipe) read() string {
 	return p.last
 }
 
-// wants reads lines, which have to be these.
+// wants reads lines and compares them with these.
 func (p *pipe) wants(lines ...string) {
 	p.t.Helper()
 	for _, want := range lines {
@@ -65,7 +65,7 @@ func (p *pipe) wants(lines ...string) {
 	}
 }
 
-// reads reads a line that has to have these texts in it.
+// reads reads a line and checks that it contains these texts.
 func (p *pipe) reads(parts ...string) string {
 	p.t.Helper()
 	got := p.read()

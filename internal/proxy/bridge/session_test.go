@@ -35,8 +35,8 @@ func inSession(t *testing.T, n int, capabilities string) (clients []*pipe, srv *
 	return clients, srv, f
 }
 
-// only has the server send a message, which just one of the clients may get: each is asked
-// something afterwards, which it has to read next.
+// only has the server send a message that just one of the clients may get. Each client gets a
+// request afterwards, which it must read next.
 func only(t *testing.T, srv *pipe, message string, who *pipe, all []*pipe) {
 	t.Helper()
 	srv.send(message)
@@ -103,8 +103,8 @@ func TestSessionUndeclared(t *testing.T) {
 	}
 }
 
-// TestSessionKinds: a server is told of each client the truth: those that declare something else
-// have a session of their own, and so have other users.
+// TestSessionKinds checks that a server sees each client's true capabilities: clients that declare
+// others get their own session, and so do other users.
 func TestSessionKinds(t *testing.T) {
 	f := newFarm(t)
 	b := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
@@ -163,8 +163,8 @@ func TestSessionsEvicted(t *testing.T) {
 	})
 }
 
-// TestSessionTasks: what a server says of a task goes to whose it is, also after the call. Tasks of
-// clients are not declared.
+// TestSessionTasks checks that a server's messages about a task go to the task's client, also after
+// the call. Tasks of clients are not declared.
 func TestSessionTasks(t *testing.T) {
 	clients, srv, _ := inSession(t, 2, `{}`)
 	a, b := clients[0], clients[1]
@@ -368,7 +368,7 @@ func TestSessionWaiting(t *testing.T) {
 		a.send(hello)
 		srv := f.next()
 		id := srv.request(`"initialize"`)
-		synctest.Wait() // until what came while the server was found out is handed on: that has a bound of its own
+		synctest.Wait() // until messages that arrived during negotiation are forwarded: their queue has its own bound
 		text := strings.Repeat("x", 600)
 		a.send(`{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":"`+text+`"}}`, `{"jsonrpc":"2.0","id":2,"method":"b","params":{"x":"`+text+`"}}`)
 		a.reads(`"id":2,"error":{"code":-32603`, errQueueFull.Error())

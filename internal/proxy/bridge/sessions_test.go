@@ -82,7 +82,7 @@ func (d *door) legacy(end bool) error {
 	return err
 }
 
-// modern makes a request of a client of its own.
+// modern makes a request from a new client.
 func (d *door) modern(n int, drop bool) error {
 	tool := "echo"
 	if drop {

@@ -62,7 +62,7 @@ func TestManyClients(t *testing.T) {
 		srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + id + `,"progress":1}}`)
 		who.wants(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
 	}
-	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // which is none of its own
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // which is not one of its own
 	b.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	srv.reads("notifications/cancelled", `"requestId":`+second)
 	srv.send(answering(second, `{"content":[]}`), answering(first, `{"content":[]}`))

@@ -315,8 +315,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestDead: a connection that nothing comes by any more is made anew after a request has waited in
-// vain, and not one whose server answers something.
+// TestDead checks that the bridge replaces a connection without traffic after a request has timed
+// out, and keeps one whose server answers anything.
 func TestDead(t *testing.T) {
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
 	for _, tt := range []struct {

@@ -29,7 +29,7 @@ func selfCommand(helper string, args ...string) *exec.Cmd {
 }
 
 func init() {
-	// A tap in a process of its own, of the helper that the arguments name.
+	// A tap in its own process, of the helper that the arguments name.
 	helpers["tap"] = func(args []string) int {
 		forward, catch := Signals()
 		signals := make(chan os.Signal, 10)
@@ -82,7 +82,7 @@ func init() {
 		fmt.Println(signal.Ignored(syscall.SIGHUP))
 		return 0
 	}
-	// A server with a process of its own, all of which ignore the end of their input.
+	// A server that starts a process; both ignore the end of their input.
 	helpers["family"] = func(args []string) int {
 		if args[0] == "stubborn" {
 			signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
@@ -173,7 +173,7 @@ func TestKilled(t *testing.T) {
 				}
 				pids := map[string]int{"host": host.Process.Pid}
 				t.Cleanup(func() {
-					for _, pid := range pids { // should the test fail; otherwise there is none
+					for _, pid := range pids { // only if the test fails
 						if running(pid) {
 							_ = syscall.Kill(pid, syscall.SIGKILL)
 						}

@@ -31,7 +31,7 @@ func split(stream []byte, max int, cuts *rand.Rand) []capture.Event {
 		}
 		piece := bytes.Clone(stream[:n])
 		s.write(piece)
-		clear(piece) // nothing of it may be in use any more
+		clear(piece) // nothing may use it after this
 		stream = stream[n:]
 	}
 	s.close()

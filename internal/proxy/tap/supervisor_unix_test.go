@@ -24,7 +24,7 @@ import (
 func init() { helpers["mortal"] = mortal }
 
 // mortal is a server with a legacy handshake whose methods end it in several ways. It writes what
-// it reads to a file of its own in a folder, and answers with its number, counted from 1.
+// it reads to its own file in a folder, and answers with its number, counted from 1.
 func mortal(args []string) int {
 	dir := args[0]
 	n := 1
@@ -201,8 +201,8 @@ func TestRestartAfterCrash(t *testing.T) {
 	if diff := cmp.Diff(want, kinds(events)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	// Each server's part of the capture is a session of its own: what the tap does breaks no rule.
-	// The server does.
+	// Each server's part of the capture is a separate session: the tap breaks no rule, but the
+	// server does.
 	k := check.New(nil)
 	for _, e := range events {
 		for _, f := range k.Add(nil, e) {

@@ -189,7 +189,7 @@ func stream(events []*capture.Event, dir capture.Dir) []byte {
 	return all
 }
 
-// kinds lists what is in a capture besides frames and text.
+// kinds lists the events of a capture other than frames and text.
 func kinds(events []*capture.Event) []string {
 	var list []string
 	for _, e := range events {
@@ -346,7 +346,8 @@ func TestServerClosesOutput(t *testing.T) {
 	}
 }
 
-// TestHostStopsReading: a server whose host does not read any more ends as it would without a tap.
+// TestHostStopsReading checks that a server whose host stops reading ends as it would without a
+// tap.
 func TestHostStopsReading(t *testing.T) {
 	rec := newRecord()
 	o := helperOptions(t, "gush")

@@ -92,7 +92,7 @@ func TestShutdownOfTheStuck(t *testing.T) {
 	for last := int64(-1); last <= 0 || wrote.Load() > last; <-time.After(50 * time.Millisecond) { // until the sockets are full
 		last = wrote.Load()
 	}
-	p.stop() // which fails the test if somebody has to be cut off after 10 s
+	p.stop() // which fails the test if it must cut a connection off after 10 s
 	ends := 0
 	for _, line := range p.lines() {
 		if strings.Contains(line, "tap shut down") {

@@ -93,7 +93,7 @@ func TestNoResponse(t *testing.T) {
 	}
 }
 
-// TestBomb: what blows up when it is decoded is forwarded as it is, and recorded as it is.
+// TestBomb checks that a decompression bomb is forwarded and recorded unchanged.
 func TestBomb(t *testing.T) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

@@ -63,7 +63,7 @@ func (s *rawServer) serve(c net.Conn, answer string) {
 	io.WriteString(c, answer)
 }
 
-// talk sends a request as it stands to the host of a URL and returns all that comes back.
+// talk sends a request unchanged to the host of a URL and returns all bytes of the response.
 func talk(t *testing.T, url, request string) string {
 	t.Helper()
 	host := strings.Split(url, "/")[2]

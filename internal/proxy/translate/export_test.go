@@ -27,8 +27,8 @@ func Leaks(t Translator) string {
 	return ""
 }
 
-// Left says what a translator holds that nobody uses any more, when there is no request of the
-// client; "" is nothing.
+// Left describes unused state that a translator keeps while no client request is pending; "" means
+// none.
 func Left(t Translator) string {
 	switch t := t.(type) {
 	case *LegacyToModern:

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write what comes out into the transcripts")
 
-// A transcript is a txtar file in testdata; each of its sections is a session of its own:
+// A transcript is a txtar file in testdata; each of its sections is a separate session:
 //
 //	n> {…}       the client sends; f< {…} the server does
 //	f> {…}       what the server gets of it; n< {…} what the client gets
