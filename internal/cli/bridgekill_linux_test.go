@@ -274,7 +274,7 @@ func (k *kill) serve(where string) (*program, error) {
 	return launch(c, out)
 }
 
-// A program is a process that listens. nil is none.
+// A program is a process that listens. A nil program does not exist.
 type program struct {
 	cmd  *exec.Cmd
 	url  string

@@ -24,8 +24,8 @@ func cmdMocking(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { stop() })
 }
 
-// cmdUnmock tells the mock to stop, which has to exit with a status, and prints what it wrote to
-// standard error: unmock STATUS
+// cmdUnmock stops the mock, checks its exit status, and prints what it wrote to standard error:
+// unmock STATUS
 func cmdUnmock(ts *testscript.TestScript, neg bool, args []string) {
 	stop, ok := mocking.Load(ts)
 	if neg || len(args) != 1 || !ok {

@@ -7,8 +7,8 @@ import (
 	"mcpwire/internal/text/clip"
 )
 
-// TestClipLine compares with what it stands for, and makes sure that a peer who says much does not
-// cost much.
+// TestClipLine compares clipLine with a simple implementation, and checks that long input from a
+// peer is cheap.
 func TestClipLine(t *testing.T) {
 	for _, s := range []string{"", "plain", "\x1b[31m", strings.Repeat("\u202e", 40), strings.Repeat("漢", 40), strings.Repeat("\U0001f389", 40), strings.Repeat("\xff", 40), "\xf0\x9f" + strings.Repeat("é", 40)} {
 		for n := 1; n < 50; n++ {

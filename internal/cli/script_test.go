@@ -20,7 +20,7 @@ var update = flag.Bool("u", false, "write what the scripts' commands print, and 
 // victims are what this program is where the environment says so, see the tests of the bridge.
 var victims = map[string]func() int{}
 
-// TestMain puts this program's commands into the PATH of the tests, each in a process of its own.
+// TestMain puts this program's commands into the PATH of the tests, each in its own process.
 func TestMain(m *testing.M) {
 	if run := victims[os.Getenv("MCPWIRE_VICTIM")]; run != nil {
 		os.Exit(run())

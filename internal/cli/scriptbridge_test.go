@@ -29,8 +29,8 @@ func cmdBridging(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { stop() })
 }
 
-// cmdUnbridge tells the bridge to stop, which has to exit with status 0, and prints what it wrote
-// to standard error: unbridge
+// cmdUnbridge stops the bridge, checks that its exit status is 0, and prints what it wrote to
+// standard error: unbridge
 func cmdUnbridge(ts *testscript.TestScript, neg bool, args []string) {
 	stop, ok := bridging.Load(ts)
 	if neg || len(args) > 0 || !ok {

@@ -69,7 +69,7 @@ func listen(ts *testscript.TestScript, variable string, args ...string) (stop fu
 	})
 }
 
-// cmdStops tells the server to stop, which has to exit with status 0: stops
+// cmdStops stops the server and checks that its exit status is 0: stops
 func cmdStops(ts *testscript.TestScript, neg bool, args []string) {
 	stop, ok := serving.Load(ts)
 	if neg || len(args) > 0 || !ok {

@@ -51,7 +51,7 @@ func TestSendUnanswered(t *testing.T) {
 			}
 			lines := bytes.Split(bytes.TrimSpace(stderr.Bytes()), []byte("\n"))
 			var line errorLine
-			_ = json.Unmarshal(lines[len(lines)-1], &line) // what is no such line leaves it empty
+			_ = json.Unmarshal(lines[len(lines)-1], &line) // empty for any other line
 			if line.Error.Code != tt.code {
 				t.Errorf("code %q, want %q:\n%s", line.Error.Code, tt.code, stderr.String())
 			}

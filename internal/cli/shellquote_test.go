@@ -46,7 +46,7 @@ func runShell(t *testing.T, line string) []string {
 	cmd.Dir = home
 	cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=" + home}
 	for _, v := range secretVariable.FindAllStringSubmatch(line, -1) {
-		cmd.Env = append(cmd.Env, v[1]+"=${"+v[1]+"}") // as it is written in nextArgv
+		cmd.Env = append(cmd.Env, v[1]+"=${"+v[1]+"}") // as written in nextArgv
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -21,8 +21,8 @@ func cmdTapping(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { stop() })
 }
 
-// cmdUntap tells the tap to stop, which has to exit with status 0, and prints what it wrote to
-// standard error: untap
+// cmdUntap stops the tap, checks that its exit status is 0, and prints what it wrote to standard
+// error: untap
 func cmdUntap(ts *testscript.TestScript, neg bool, args []string) {
 	stop, ok := tapping.Load(ts)
 	if neg || len(args) > 0 || !ok {

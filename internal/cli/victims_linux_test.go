@@ -115,7 +115,7 @@ func dialVictim(url string) client.Transport {
 type visit struct {
 	era       string
 	transport client.Transport
-	point     int64  // at that message, of both directions, at is called; 0 is none
+	point     int64  // at is called at that message, counted over both directions; 0 means never
 	at        func() // whoever has sent or got the message waits for it
 
 	messages atomic.Int64

@@ -12,7 +12,7 @@ import (
 func TestCheckForwarded(t *testing.T) {
 	for _, test := range []struct {
 		text string
-		want string // the error, "" is none
+		want string // the error; "" means no error
 	}{
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"a":{"name":1}},"_meta":{}}}`, ""},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping","x":{"a":1},"y":{"a":1}}`, ""},

@@ -114,7 +114,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestErrorsHaveHints: somebody has to read them.
+// TestErrorsHaveHints checks that errors say how to fix them.
 func TestErrorsHaveHints(t *testing.T) {
 	for _, tt := range []struct {
 		cfg            Config

@@ -525,7 +525,7 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 }
 
 // A peer that does not read cannot keep the connection from ending. (Where so much is pending that
-// nothing is read any more, its hanging up goes unnoticed; hence no limit then.)
+// the connection stops reading, it does not notice a closed peer; hence no limit then.)
 func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 	for _, how := range []string{"hang up", "context", "Close"} {
 		for _, way := range runModes {

@@ -245,7 +245,7 @@ func TestPipeline(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Options.Trace sees each message as it is, without its framing.
+// Options.Trace sees each message unchanged, without its framing.
 func TestTraceOption(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string

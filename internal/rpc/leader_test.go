@@ -80,7 +80,7 @@ func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 	}, Options{})
 }
 
-// The frame under a handler that lost the lead stays as it is, whatever is read afterwards.
+// The frame of a handler that lost the lead stays unchanged, whatever is read afterwards.
 func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["late echo"] = func(_ context.Context, r *Request) (string, error) {

@@ -16,7 +16,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// onGoroutines are the ways in which slow handlers run on goroutines of their own from the start.
+// onGoroutines are the ways in which slow handlers run on their own goroutines from the start.
 var onGoroutines = runModes[1:]
 
 // No more handlers run at once than may, the others wait in order, and what is quick or no request
@@ -236,7 +236,7 @@ func TestWriterFails(t *testing.T) {
 		p.send(request(1, "wait"), request(2, "deaf"))
 		p.pause()
 		p.received()
-		p.link.In.Close() // the peer does not read any more, and says so
+		p.link.In.Close() // the peer stops reading, and says so
 		p.send(request(3, "ping!"))
 		p.pause()
 		got := <-call

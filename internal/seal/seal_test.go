@@ -12,7 +12,7 @@ import (
 
 const purpose = "test"
 
-// secret returns a secret that stands for a random one.
+// secret returns a fixed secret in place of a random one.
 func secret(n byte) []byte {
 	s := make([]byte, MinSecret)
 	for i := range s {

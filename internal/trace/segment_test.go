@@ -104,7 +104,7 @@ func TestStream(t *testing.T) {
 	if !r.IsStream() || m.Rows()[1].IsStream() {
 		t.Error("which of both is a stream?")
 	}
-	if diff := cmp.Diff([]uint64{5, 6, 7}, r.HTTP.RecentEvents); diff != "" { // also the request that stands in the call
+	if diff := cmp.Diff([]uint64{5, 6, 7}, r.HTTP.RecentEvents); diff != "" { // also the request inside the call
 		t.Errorf("events of the stream (-want +got):\n%s", diff)
 	}
 	for i := range 2000 {

@@ -104,8 +104,8 @@ func TestDifferential(t *testing.T) {
 }
 
 // mutate calls f for the value and, if parts is set, with each part of it changed in turn. where
-// says which part, and into what. What is within _meta is so often the same that it is looked at
-// only in RequestParams, and what is deep down is looked at as a type of its own.
+// says which part, and into what. Members of _meta are mutated only in RequestParams, because they
+// are the same elsewhere, and deeply nested parts only as separate types.
 func mutate(root any, typ string, parts bool, f func(where string)) {
 	if f("as it is"); !parts {
 		return

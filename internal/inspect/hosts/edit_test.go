@@ -97,8 +97,8 @@ func TestUnwrapWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestUnwrapOthers: what somebody else has wrapped is no part of our record. The backup has it
-// wrapped, so it is of no use once that is undone.
+// TestUnwrapOthers checks a server that another program wrapped, which our record does not list.
+// The backup has it wrapped, so the backup is useless once that is undone.
 func TestUnwrapOthers(t *testing.T) {
 	const text = `{"a": {"command": "x"}, "b": {"command": "mcpwire", "args": ["tap", "--", "y"]}}`
 	const want = `{"a": {"command": "x"}, "b": {"command": "y", "args": []}}`

@@ -66,7 +66,7 @@ func TestCompareItems(t *testing.T) {
 	}
 }
 
-// fits is that of a placeholder that stands alone, or at the beginning or end of a text.
+// fits reports whether redacted is text with one part replaced by a placeholder.
 func fits(redacted, text string) bool {
 	const placeholder = "~redacted:token:0123456789ab:8~"
 	start, end, ok := strings.Cut(redacted, placeholder)

@@ -80,7 +80,7 @@ func TestRecallStdio(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		flaw flaw
-		want []string // of the rules of this package; others may fire besides
+		want []string // of the rules of this package; others may fire too
 	}{
 		{"unknown method taken", flaw{in: when(noSuchMethod, "", with(""))}, []string{"probe/unknown-method"}},
 		{"unknown method is an internal error", flaw{in: legacyOnly(when(noSuchMethod, "", code("-32603")))}, []string{"probe/error-code"}},
@@ -145,7 +145,7 @@ func orMissing(key string, reply func(*jsonrpc.Message) []string) fault {
 	})
 }
 
-// second lets a fault see what comes behind a request with the id 1, as it is in the handshake.
+// second applies a fault only after a request with the id 1, that is, after the handshake.
 func second(f fault) fault {
 	return func(m *jsonrpc.Message, line string) ([]string, bool) {
 		if string(m.ID) == "1" {
@@ -319,7 +319,7 @@ func TestRecallHTTP(t *testing.T) {
 
 func jsonOK(b []byte) bool { return jsonwire.Valid(b, 0) == nil }
 
-// probeWeb probes a good server that a flaw stands before.
+// probeWeb probes a correct server through a handler that adds a flaw.
 func probeWeb(t *testing.T, flaw webFlaw, opts *Options) (*Report, error) {
 	t.Helper()
 	h := streamable.MustHandler(newServer(t), nil)
@@ -340,7 +340,7 @@ func probeWeb(t *testing.T, flaw webFlaw, opts *Options) (*Report, error) {
 	return Run(t.Context(), &Target{URL: srv.URL, Transport: srv.Client().Transport}, opts)
 }
 
-// TestUnauthorized: a status that says who may ask is an error of its own.
+// TestUnauthorized checks that an authorization status is reported as a separate error.
 func TestUnauthorized(t *testing.T) {
 	_, err := probeWeb(t, func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -351,8 +351,8 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-// A handlerTransport calls a handler without a network, so that tests can have a clock of their
-// own. Requests of some methods it never answers.
+// A handlerTransport calls a handler without a network, so that tests can use a fake clock. It
+// never answers requests of some methods.
 type handlerTransport struct {
 	h      http.Handler
 	silent string

@@ -66,7 +66,8 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// TestObserveSlow: a handshake of its own waits as long, and knows silence from a slow start.
+// TestObserveSlow checks that the probe's own handshake waits for a slow server, and distinguishes
+// silence from a slow start.
 func TestObserveSlow(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -22,7 +22,7 @@ func TestDuplicate(t *testing.T) {
 	for _, test := range []struct {
 		text   string
 		folded int
-		want   string // "" is none
+		want   string // "" means no duplicate
 	}{
 		{`{}`, 0, ""},
 		{`[]`, 0, ""},

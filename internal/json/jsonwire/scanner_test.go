@@ -215,8 +215,8 @@ func TestAliasing(t *testing.T) {
 	}
 }
 
-// memberTexts are objects, and what is none, with one thing or another between the parts of their
-// members.
+// memberTexts returns objects, and values that are not objects, with various bytes between the
+// parts of their members.
 var memberTexts = []string{
 	`{}`, ` { } `, `{"a":1}`, ` { "a" : 1 , "b":"x"} `, `{"a":{"b":[1,2]},"\u0061":null,"":true}`, `{"é":"日本"}`, `{"a":"x\ny","b":-1.5e3}`,
 	`{"a"}`, `{"a" 1}`, `{"a":}`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a":1]`, `{"a":1 "b":2}`, `{a:1}`, `{"a`, `{"a"`, `{"a":"x`, `{"a":[1}`, `{"a":tru}`,
@@ -250,7 +250,7 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// stepwise is Member by the methods that it stands for.
+// stepwise does what Member does, with the separate methods.
 func stepwise(s *Scanner, m *Member) (more bool, err error) {
 	raw, escaped, err := s.Key()
 	if err != nil {

@@ -150,8 +150,8 @@ func TestServeLargeHeader(t *testing.T) {
 	}
 }
 
-// What one program takes for the body of a request is another's next request: nothing is taken from
-// such a connection any more.
+// One program's request body may be another's next request, so the server reads nothing more from
+// such a connection.
 func TestServeLengthAndChunked(t *testing.T) {
 	var n atomic.Int32
 	s := serve(t, hello(&n), nil)

@@ -94,7 +94,7 @@ func TestCompareHidesSecrets(t *testing.T) {
 	if len(list) != 2 || strings.Contains(fmt.Sprint(list), secret) {
 		t.Errorf("got %v", list)
 	}
-	// The same secret on both sides is none of the differences.
+	// The same secret on both sides is not a difference.
 	same := `{"jsonrpc":"2.0","id":1,"result":{"password":"` + secret + `"}}`
 	if list := replay.Compare(same, same, began, began, nil, nil); len(list) > 0 {
 		t.Errorf("got %v for equal messages", list)

@@ -19,7 +19,7 @@ import (
 	"mcpwire/stdio"
 )
 
-// initialize is what a recorded client has sent, in a spelling of its own.
+// initialize is a request that a recorded client sent, in an unusual spelling.
 const initialize = `{"jsonrpc": "2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{},"sampling":{}},"clientInfo":{"name":"host","version":"9"}}}`
 
 // helper is the origin of a stdio server that the test binary is.
@@ -133,7 +133,7 @@ func TestRunLegacy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Standard error is a stream of its own.
+	// Standard error is a separate stream.
 	want := `head stdio "fs resent"
 note sent again: event 4 of capture CAP, possibly edited
 start --flag

@@ -140,7 +140,7 @@ type shell struct {
 	vars map[string]string
 }
 
-// expand replaces variables on the line of a command, where an unknown one stays as it is.
+// expand replaces variables on the line of a command, where an unknown one stays unchanged.
 func (s shell) expand(line string) string {
 	var b strings.Builder
 	for i := 0; i < len(line); i++ {

@@ -33,7 +33,8 @@ func wine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
 
-// install writes a batch file in a new folder. SELF in it stands for the test binary.
+// install writes a batch file in a new folder. SELF in it is replaced by the path of the test
+// binary.
 func install(t *testing.T, name, script string) (path string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -80,7 +80,7 @@ func TestCreate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "captures")
 	f := record(t, dir, "my/server", 3)
 	defer f.Close()
-	g := record(t, dir, "my/server", 0) // in the same second, most likely: it gets a name of its own in any case
+	g := record(t, dir, "my/server", 0) // most likely in the same second: its name is unique in any case
 	defer g.Close()
 	if f.Name() == g.Name() {
 		t.Errorf("both are %s", f.Name())

@@ -150,7 +150,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestRedacts: what is a secret in a log is none in the capture.
+// TestRedacts checks that the importer redacts the secrets of a log.
 func TestRedacts(t *testing.T) {
 	const source = `2026-07-24 02:03:14.089 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"password":"hunter2hunter2"}}}` + "\n"
 	for _, open := range []bool{false, true} {

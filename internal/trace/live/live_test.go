@@ -286,7 +286,7 @@ func TestNotPrivate(t *testing.T) {
 	}
 }
 
-// What is no tap is not believed.
+// A message from a program that is not a tap is ignored.
 func TestHostileGreeting(t *testing.T) {
 	dir := folder(t)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -347,7 +347,7 @@ func TestUnwatched(t *testing.T) {
 	large.Data = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"ping","params":{"x":"%s"}}`, strings.Repeat("x", 600<<10))
 	w.Record(ping(1))
 	w.Record(large)
-	w.Record(large) // 3: there is no room for it any more
+	w.Record(large) // 3: the buffer is full
 	w.Record(ping(4))
 	w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("always")})
 	flush(t, w)

@@ -143,7 +143,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestLanes: a host with two servers is one lane, a bridge stands between its sides.
+// TestLanes checks that a host with two servers is one lane, and that a bridge is between its
+// sides.
 func TestLanes(t *testing.T) {
 	m := trace.New(nil)
 	newRecording(m, "A", "shop").add(handshake)
@@ -297,5 +298,5 @@ func TestStyle(t *testing.T) {
 	}
 }
 
-// known are classes without a rule of their own.
+// known are classes without their own rule.
 var known = map[string]bool{"p-text": true, "p-step": true, "p-": true}

@@ -213,7 +213,8 @@ func TestRestarted(t *testing.T) {
 	})
 }
 
-// TestNothingRecorded tells a capture in which nothing comes any more from one that waits.
+// TestNothingRecorded checks that a capture that has ended looks different from one that is still
+// recorded.
 func TestNothingRecorded(t *testing.T) {
 	bubble(t, "nothing", func(t *testing.T) {
 		f := newFake()

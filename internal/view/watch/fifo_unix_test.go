@@ -12,7 +12,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// TestFIFO: what is no regular file is left alone, and nothing hangs at it.
+// TestFIFO checks that a file that is not regular is skipped and blocks nothing.
 func TestFIFO(t *testing.T) {
 	dir := t.TempDir()
 	fifo, named := filepath.Join(dir, "fifo"+suffix), filepath.Join(t.TempDir(), "named"+suffix)

@@ -221,7 +221,7 @@ func TestLateViewer(t *testing.T) {
 	}
 }
 
-// TestNoCapture: what is none is refused, and does not hang.
+// TestNoCapture checks that a file that is not a capture is rejected, and does not block.
 func TestNoCapture(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text"+suffix)

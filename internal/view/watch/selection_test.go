@@ -213,8 +213,8 @@ func BenchmarkSelect(b *testing.B) {
 	}
 }
 
-// TestSelectManyEvents: what stands in a late one of many events of a row is found, though the row
-// knows the numbers of the first ones only.
+// TestSelectManyEvents checks that text in a late event of a row is found, though the row keeps
+// only the numbers of its first events.
 func TestSelectManyEvents(t *testing.T) {
 	events := []*capture.Event{{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{Method: "POST", URL: "/mcp"}}}
 	for i := range 60 {

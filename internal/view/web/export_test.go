@@ -28,7 +28,7 @@ func (s *Server) Requests() chan struct{} { return s.requests }
 // Heavy returns the places for requests that hold payloads.
 func (s *Server) Heavy() chan struct{} { return s.heavy }
 
-// DropDir returns the folder of dropped captures, "" if there is none.
+// DropDir returns the folder of dropped captures, or "" without one.
 func (s *Server) DropDir() string {
 	s.uploads.mu.Lock()
 	defer s.uploads.mu.Unlock()

@@ -17,8 +17,8 @@ var nasty = []string{
 	"a\r\n\r\nevent: hello\ndata: {\"reset\":true}\n\n", "\x00\xff\xfe", `"; Content-Type: text/html`, `javascript:alert(1)`,
 }
 
-// TestHostile: nothing in a capture is anything but JSON strings and bytes, wherever it stands, and
-// none of it makes the server hang.
+// TestHostile checks that all data of a capture is served as JSON strings and bytes, and that none
+// makes the server hang.
 func TestHostile(t *testing.T) {
 	r := record(t, t.TempDir(), "hostile", nil)
 	for _, text := range nasty {

@@ -110,7 +110,7 @@ func TestStreamResume(t *testing.T) {
 	}
 }
 
-// settled returns the id after which nothing comes any more for now.
+// settled returns the id of the last event that is sent for now.
 func settled(s *site, id string) string {
 	s.t.Helper()
 	for {
@@ -169,7 +169,8 @@ func TestStreamFilterLeaves(t *testing.T) {
 	}
 }
 
-// TestStreamFilterResume: what has changed while a page was away is not shown any more either.
+// TestStreamFilterResume checks that rows that stopped matching while a page was disconnected are
+// removed as well.
 func TestStreamFilterResume(t *testing.T) {
 	dir := t.TempDir()
 	r := record(t, dir, "live", nil)
@@ -283,7 +284,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 	s := serve(t, nil, nil)
 	p := s.follow(nil)
 	p.until("hello", func() bool { return p.hello != nil })
-	s.stop() // fails the test if streams had to be cut off
+	s.stop() // fails the test if streams were cut off
 	for {
 		if _, err := p.next(); err != nil {
 			break
