@@ -72,8 +72,8 @@ func TestBatchShrinks(t *testing.T) {
 	}
 }
 
-// BenchmarkRecord is what the wire pays. What the goroutine that writes pays is BenchmarkEncode;
-// here it catches up while the clock stands still.
+// BenchmarkRecord measures the cost to the wire. BenchmarkEncode measures the cost to the writing
+// goroutine, which here catches up while the timer is stopped.
 func BenchmarkRecord(b *testing.B) {
 	w := NewWriter(io.Discard, nil)
 	e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}

@@ -12,7 +12,7 @@ import (
 
 // FuzzReader: whatever is in the file, it is read to its end, and its events can be written.
 func FuzzReader(f *testing.F) {
-	// Each event is a seed of its own: the fuzzer has to execute and to minimize small ones only.
+	// Each event is a separate seed, so that the fuzzer executes and minimizes only small ones.
 	for _, e := range everyKind() {
 		e.Data = e.Data[:min(len(e.Data), 100)]
 		var buf bytes.Buffer
@@ -69,8 +69,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzRedact: a secret in a place that is known to be one does not come through, whatever stands
-// around it; JSON stays JSON with the same shape, and what is hidden once stays so.
+// FuzzRedact checks that a secret in a known place is redacted, whatever surrounds it, that JSON
+// stays JSON with the same shape, and that redaction is idempotent.
 func FuzzRedact(f *testing.F) {
 	f.Add(`{"a":1}`, "x")
 	f.Add(`{"name":"password","value":"y"}`, `\"token\":`)

@@ -131,7 +131,8 @@ func (b endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What is no capture is not searched for the end of a line, which may never come.
+// In a file that is not a capture, the reader does not search for the end of a line, which may
+// never come.
 func TestNotCapture(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -338,7 +339,7 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestSide reads one side of a bridge's capture as a capture of its own.
+// TestSide reads one side of a bridge's capture as a separate capture.
 func TestSide(t *testing.T) {
 	text := record(t, nil,
 		capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Downstream, Session: 1, Data: []byte(`{"a":1}`)},

@@ -13,7 +13,7 @@ import (
 	"mcpwire/capture"
 )
 
-// Keys that look real to a scanner are put together here, so that none has to look at this file.
+// Keys that look real are concatenated here, so that no secret scanner reports this file.
 var (
 	fakeGitHub = "ghp" + "_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	fakeAWS    = "AKIA" + "IOSFODNN7EXAMPLE"

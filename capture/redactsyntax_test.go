@@ -12,7 +12,7 @@ import (
 	"mcpwire/capture"
 )
 
-// A secret that has no look of its own shows by the notation that it stands in.
+// A secret without a recognizable form is found by the notation around it.
 func TestRedactNotations(t *testing.T) {
 	b64 := base64.StdEncoding.EncodeToString
 	for _, tt := range []struct{ name, in, want string }{
@@ -103,7 +103,7 @@ func TestRedactNotations(t *testing.T) {
 	}
 }
 
-// Base64 of the protocol is judged by what it stands for.
+// Base64 of the protocol is judged by the data that it encodes.
 func TestRedactBase64(t *testing.T) {
 	env := "HOME=/root\nDB_PASSWORD=hunter2\n"
 	std := base64.StdEncoding.EncodeToString([]byte(env))

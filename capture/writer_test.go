@@ -21,7 +21,7 @@ import (
 	"mcpwire/internal/hooks"
 )
 
-// A disk is a writer that waits, and fails, as it is told.
+// A disk is a writer that blocks and fails on demand.
 type disk struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer

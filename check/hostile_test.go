@@ -52,8 +52,8 @@ func (f *feed) tools(list string) {
 	f.msg(capture.ToClient, `{"jsonrpc":"2.0","id":"l","result":{"tools":[`+list+`]}}`)
 }
 
-// TestHostile: what peers make up takes time in proportion to its size. The test has no clock of
-// its own: what is not bounded does not end before the test does.
+// TestHostile checks that hostile input takes time in proportion to its size. The test measures no
+// time: unbounded work runs into the timeout of the test binary.
 func TestHostile(t *testing.T) {
 	for name, attack := range map[string]func(f *feed){
 		"sessions": func(f *feed) {

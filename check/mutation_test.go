@@ -13,7 +13,7 @@ import (
 
 // A mutation breaks one thing in one event of recorded sessions.
 type mutation struct {
-	rule string // that has to find it
+	rule string // that must find it
 	on   string // patterns of the names of sessions, see recordings
 	// from finds the first event with it, in the form that line writes. What it matches is replaced
 	// by to, unless that is one of these:
@@ -22,7 +22,7 @@ type mutation struct {
 	//	TWICE           the event comes twice
 	//	BEFORE regexp   the event comes before the first one with that; or AFTER
 	//
-	// «regexp» stands for the first group of the first event with that.
+	// «regexp» is replaced by the first group of the first event that matches.
 	from, to string
 	also     string // rules that the same break, too: ids, or groups with a slash at the end
 }
@@ -35,7 +35,7 @@ var notByMutation = map[string]string{
 
 var quotations = regexp.MustCompile(`«([^»]*)»`)
 
-// expand puts in what «regexp» stands for.
+// expand replaces each «regexp».
 func expand(t *testing.T, s string, lines []string) string {
 	return quotations.ReplaceAllStringFunc(s, func(q string) string {
 		re := regexp.MustCompile("(?s)" + strings.Trim(q, "«»"))
@@ -110,8 +110,8 @@ func (m *mutation) run(t *testing.T, recording *recording) (applies bool) {
 	return true
 }
 
-// TestMutations takes clean sessions, breaks one thing, and wants the rule for it, and nothing but
-// its consequences besides. Every rule has one.
+// TestMutations takes clean sessions, breaks one thing, and wants the rule for it and no findings
+// other than its consequences. Every rule has a mutation.
 func TestMutations(t *testing.T) {
 	all := map[string]*recording{}
 	for name, recording := range recordings(t) {
@@ -240,7 +240,7 @@ var mutationsOfMessages = []mutation{
 	{"sampling/context", "stdio-r4", `"maxTokens":5`, `"maxTokens":5,"includeContext":"thisServer"`, ""},
 }
 
-// mutationsOfSessions break what messages of a session have to do with each other.
+// mutationsOfSessions break relations between the messages of a session.
 var mutationsOfSessions = []mutation{
 	{"lifecycle/no-handshake", "stdio-r1 stdio-r4", `^> msg .*"tools/list"`, `BEFORE "method":"initialize"`, ""},
 	{"lifecycle/request-before-answer", "stdio-r1 stdio-r4", `^> msg .*"tools/list"`, `BEFORE ^< msg`, ""},
@@ -322,7 +322,7 @@ var mutationsOfSessions = []mutation{
 	{"stdio/after-exit", "raw-r4 raw-r5", `^- exit`, `BEFORE ^> msg .*"prompts/list"`, ""},
 }
 
-// mutationsOfHTTP break what HTTP has besides the messages.
+// mutationsOfHTTP break what HTTP adds to the messages.
 var mutationsOfHTTP = []mutation{
 	{"http/accept", "http-*", `(Accept: application/json), text/event-stream`, `$1`, ""},
 	{"http/get-accept", "http-r2 http-r4", `^(> req x\d+\nGET .*Accept: )text/event-stream`, `${1}application/json`, ""},

@@ -60,7 +60,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestVerboseServer: what is found besides the rules' own examples.
+// TestVerboseServer checks findings outside the rules' own examples.
 func TestVerboseServer(t *testing.T) {
 	for _, tt := range []struct {
 		name string

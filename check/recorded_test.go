@@ -242,8 +242,8 @@ func lastEventID(p *recording) (id string) {
 	return id
 }
 
-// line writes an event as a text that mutations can be made in: a word or a sign, what is there
-// besides, and the bytes behind it.
+// line writes an event as text that mutations can edit: a word or a sign, the event's other
+// attributes, then the bytes.
 func line(e *capture.Event) string {
 	var b strings.Builder
 	sign := map[capture.Dir]string{capture.ToServer: ">", capture.ToClient: "<", "": "-"}[e.Dir]

@@ -177,8 +177,8 @@ func TestCallAllocations(t *testing.T) {
 	}
 }
 
-// TestTraceContext: the trace of a context goes along, beside the client's own metadata; what is no
-// trace does not.
+// TestTraceContext checks that the client sends a context's trace with its own metadata, and omits
+// an invalid trace.
 // Spec: C17
 func TestTraceContext(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

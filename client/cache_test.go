@@ -38,7 +38,7 @@ func TestCacheEvicts(t *testing.T) {
 		{func() { c.put(key("d"), 0, make([]byte, 100), later) }, "acd"},    // b was not used for longest
 		{func() { c.put(key("c"), 0, make([]byte, 101), later) }, "cd"},     // replaced, and then there is one byte too many
 		{func() { c.put(key("big"), 0, make([]byte, 3*one), later) }, "cd"}, // it would push out all others
-		{func() { c.put(key("c"), 0, make([]byte, 3*one), later) }, "d"},    // what it replaces is not good any more
+		{func() { c.put(key("c"), 0, make([]byte, 3*one), later) }, "d"},    // what it replaces is no longer valid
 		{func() { c.invalidate("m", func(params string) bool { return params == "x" }) }, "d"},
 		{func() { c.put(key("a"), 0, nil, later) }, "d"}, // asked for before the drop
 		{func() { c.put(key("a"), c.generation("m"), nil, later) }, "ad"},

@@ -14,8 +14,8 @@ import (
 )
 
 func ExampleDial() {
-	// A server in this process, to have one. One that is a program of its own takes one line, and
-	// is started again if it crashes:
+	// The example runs a server in this process. A server that is a separate program takes one
+	// line, and is restarted if it crashes:
 	//	transport := stdio.Command("node", "server.js")
 	srv := server.MustNew("calculator", "1.2.0", nil)
 	err := server.AddTool(srv, "add", "Add two numbers.", func(_ context.Context, in struct{ A, B int }) (int, error) {

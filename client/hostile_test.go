@@ -331,6 +331,6 @@ func TestLookUpIsBounded(t *testing.T) {
 		if d := time.Since(began); err != nil || task.ID() != "" || d > findToolTimeout {
 			t.Errorf("got %v after %v", err, d)
 		}
-		elapse(time.Second) // for the last page, which nobody waits for any more
+		elapse(time.Second) // for the last page, which no caller awaits
 	})
 }

@@ -444,7 +444,7 @@ func TestInputRounds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		result string // of the first request
-		want   string // that the second has besides
+		want   string // members that the second adds
 	}{
 		{"form", required(`"inputRequests":{"k":` + askForm + `}`), `"inputResponses":{"k":` + isForm + `}`},
 		{"url", required(`"inputRequests":{"k":` + askURL + `}`), `"inputResponses":{"k":` + isURL + `}`},

@@ -80,7 +80,7 @@ func TestAgreement(t *testing.T) {
 		{name: "silence", want: mcp.Revision20251125, takes: 5 * time.Second, scripts: []func(*script){func(s *script) {
 			m := s.expect("server/discover")
 			i := s.expect("initialize")
-			s.answer(m, discovered(modernDate)) // too late, and the id is nobody's any more
+			s.answer(m, discovered(modernDate)) // too late: no request with this id is pending
 			s.answer(i, initialized(legacyDate))
 			s.expect("notifications/initialized")
 			s.expectEnd()
@@ -406,7 +406,7 @@ func TestProfile(t *testing.T) {
 	}{
 		{"right", []func(*script){func(s *script) {
 			s.answer(list(s), `{"resultType":"complete"}`)
-			s.refuse(list(s), -32601, "") // no reason to doubt any more
+			s.refuse(list(s), -32601, "") // the era is known by now
 			s.expectEnd()
 		}}, WithRetry(true), "", mcp.Revision20260728},
 		{"right, though the first answer is an error", []func(*script){func(s *script) {

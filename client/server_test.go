@@ -259,8 +259,7 @@ func TestServerCrash(t *testing.T) {
 	})
 }
 
-// TestServerAnyRevision: without a choice of their own, both sides take the newest they have in
-// common.
+// TestServerAnyRevision checks that both sides use their newest common revision by default.
 func TestServerAnyRevision(t *testing.T) {
 	c, err := Dial(t.Context(), child(t, jsonrpc.FramingAuto), nil)
 	if err != nil {

@@ -351,7 +351,7 @@ func TestCallToolWaitsForTask(t *testing.T) {
 	for _, tt := range []struct {
 		revision string
 		states   []string
-		want     []string // what is asked besides the call, subscriptions aside
+		want     []string // requests other than the call and subscriptions
 	}{
 		{modernDate, []string{"working", "working", `completed ,"result":` + done}, []string{"get", "get", "get"}},
 		{modernDate, []string{`completed ,"result":` + done}, []string{"get"}},

@@ -604,8 +604,8 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// TestOversizeMemory: what is skipped is not kept, and whose it is, is found also if the frame was
-// kept in parts until then.
+// TestOversizeMemory checks that a skipped frame is not kept in memory, and that its id is found
+// even if the frame was buffered in parts until then.
 func TestOversizeMemory(t *testing.T) {
 	const size = 16 << 20
 	for _, limit := range []int{256 << 10, 4 << 20} {

@@ -368,7 +368,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// clean returns a Go string as it is on the wire: each byte that is not UTF-8 is U+FFFD.
+// clean returns the wire form of a Go string: each byte that is not UTF-8 is U+FFFD.
 func clean(s string) string { return string([]rune(s)) }
 
 func checkAppended(t *testing.T, frame []byte, want envelope) {

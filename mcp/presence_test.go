@@ -61,7 +61,7 @@ var exact = []struct {
 	{"SubscriptionFilter", `{"toolsListChanged":false,"resourceSubscriptions":[],"taskIds":["1"]}`, `{"toolsListChanged":false}`},
 }
 
-// TestPresence: what stands in a text, and how, stands in what is written of it.
+// TestPresence checks that encoding preserves the members of the decoded text and their form.
 func TestPresence(t *testing.T) {
 	for _, tt := range exact {
 		v := codecs[tt.typ]()

@@ -68,8 +68,8 @@ func TestSamplingContent(t *testing.T) {
 	}
 }
 
-// TestObjectsOnly: what may be any value in the latest revision, and is none in older ones, is left
-// out there unless it is an object.
+// TestObjectsOnly checks that a member that older revisions restrict to objects is omitted there if
+// it is another value.
 func TestObjectsOnly(t *testing.T) {
 	for text, object := range map[string]bool{`{"type":"object"}`: true, `[]`: false, `null`: false, `{"type":"array"}`: false} {
 		tool := Tool{Name: "n", OutputSchema: json.RawMessage(text)}

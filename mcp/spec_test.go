@@ -206,8 +206,8 @@ func TestAppendRevision(t *testing.T) {
 	}
 }
 
-// inPlace are the types that have no definition of their own: they are checked within others, or
-// are of the tasks extension.
+// inPlace are the types without their own definition: they are checked within others, or belong to
+// the tasks extension.
 var inPlace = []string{
 	"ClientTaskRequests", "ClientTasksCapability", "CompleteArgument", "CompleteContext", "Completion", "ElicitationCapability", "ElicitationTaskRequests",
 	"PromptsCapability", "ResourcesCapability", "RootsCapability", "SamplingCapability", "SamplingTaskRequests", "ServerTaskRequests",

@@ -138,7 +138,7 @@ func TestBothSides(t *testing.T) {
 	}
 }
 
-// TestClientFailures: errors that no server answered have names of their own.
+// TestClientFailures checks the names of errors that did not come from a server.
 func TestClientFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})

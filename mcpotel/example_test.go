@@ -17,7 +17,7 @@ import (
 )
 
 // A server and a client in one process, so that both sides of a call can be seen. A program has one
-// of them, sets the SDK up with an exporter of its own, and serves with stdio.Serve(ctx,
+// of them, sets the SDK up with its own exporter, and serves with stdio.Serve(ctx,
 // tel.WrapServer(srv)).
 func Example() {
 	spans := tracetest.NewInMemoryExporter()

@@ -70,8 +70,8 @@ func TestGoldenChild(t *testing.T) {
 	mcptest.Golden(t, "*.txtar", func(testing.TB) clerk { return clerk{} }, opts)
 }
 
-// runGolden plays a file in a process of its own, and returns the lines about failures and the file
-// behind it.
+// runGolden runs a file in a separate process, and returns the lines about failures and the
+// resulting file.
 func runGolden(t *testing.T, how, text string, env []string, args ...string) (failures, after string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -221,8 +221,8 @@ func TestRerunCheck(t *testing.T) {
 	}
 }
 
-// TestRerunOfTimes has times with fractions, which differ without a pause, as random values do. Serve
-// and Connect check a server as it is, and a pointer to options counts.
+// TestRerunOfTimes has times with fractions, which differ without a pause, as random values do.
+// Connect checks an unwrapped server, and one that is wrapped in a RerunCheck.
 func TestRerunOfTimes(t *testing.T) {
 	for _, wrap := range []func(jsonrpc.Server) jsonrpc.Server{
 		func(srv jsonrpc.Server) jsonrpc.Server { return srv },

@@ -22,7 +22,7 @@ func limit(next middleware.Handler) middleware.Handler {
 	}
 }
 
-// A test of middleware runs a message through a Chain of its own.
+// A test of middleware runs a message through its own Chain.
 func ExampleChain_Run() {
 	end := func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		_, limited := ctx.Deadline()

@@ -364,7 +364,7 @@ func TestUnauthorizedForEver(t *testing.T) {
 	}
 }
 
-// TestStreaming holds that a body comes through as it is sent.
+// TestStreaming checks that a body is forwarded while it is sent.
 func TestStreaming(t *testing.T) {
 	more := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

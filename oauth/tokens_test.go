@@ -325,8 +325,8 @@ func TestLoginInTurn(t *testing.T) {
 	}
 }
 
-// TestLoginMeanwhile has processes whose token is no good any more, while the store has one that
-// another process got: it is taken, and if it is no good either, the user is asked.
+// TestLoginMeanwhile runs a process whose token has become invalid, while the store has one that
+// another process got. The process uses that one; if it is invalid too, the user must log in.
 func TestLoginMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	a := newPromptedUser(w)

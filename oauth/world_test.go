@@ -134,7 +134,7 @@ func post(ctx context.Context, rt http.RoundTripper) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// mustPost sends a request that has to succeed.
+// mustPost sends a request that must succeed.
 func mustPost(t *testing.T, rt http.RoundTripper) {
 	t.Helper()
 	resp, err := post(t.Context(), rt)

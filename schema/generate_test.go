@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// entropy makes choices from the bytes of a fuzz input, so that every input
-// stands for one schema and one instance and small changes make neighbors.
+// entropy makes choices from the bytes of a fuzz input, so that every input determines one schema
+// and one instance, and small changes of the input make small changes of both.
 type entropy struct {
 	data []byte
 }

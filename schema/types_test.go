@@ -449,7 +449,7 @@ type letter string
 
 func (letter) JSONSchemaEnum() []string { return strings.Split("abcdefghijklmnopqrstuvwxyz", "") }
 
-// mood embeds an enum, and is none.
+// mood embeds an enum, and is not an enum itself.
 type mood struct {
 	level
 	Text string `json:"text"`

@@ -431,7 +431,7 @@ func TestFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := connect(t, srv, modern)
-			for range 8 { // the first on goroutines of their own, the last where they are read
+			for range 8 { // the first on their own goroutines, the last where they are read
 				got := ""
 				res, err := c.result("t", "{}")
 				if e, ok := errors.AsType[*jsonrpc.Error](err); ok {

@@ -94,7 +94,7 @@ func ExampleServer_ResourceUpdated() {
 		log.Fatal(err)
 	}
 	count++
-	srv.ResourceUpdated("counter://hits") // tells the clients that watch it; here is none
+	srv.ResourceUpdated("counter://hits") // notifies subscribed clients, of which there are none here
 	serve(srv, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"counter://hits"}}`)
 	// Output:
 	// {"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"counter://hits","text":"1"}]}}

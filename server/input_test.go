@@ -484,7 +484,7 @@ func TestInputUndeclared(t *testing.T) {
 	for _, tt := range []struct {
 		name, caps string
 		ask        func(c *server.Call) error
-		required   string // the data of the modern error; "" is none
+		required   string // the data of the modern error; "" means no error
 		lacked     string
 	}{
 		{"form", `{}`, form, `{"elicitation":{"form":{}}}`, "elicitation by form"},

@@ -195,8 +195,8 @@ func TestResourceViews(t *testing.T) {
 	}
 }
 
-// TestViewsAndSpelling: what is hidden is hidden however its URI is written, and no other template
-// stands in for it.
+// TestViewsAndSpelling checks that a hidden resource stays hidden in every spelling of its URI, and
+// that no other template matches it instead.
 //
 // Spec: S120
 func TestViewsAndSpelling(t *testing.T) {

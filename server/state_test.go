@@ -17,7 +17,7 @@ import (
 	"mcpwire/server"
 )
 
-// secret returns a secret that stands for a random one.
+// secret returns a fixed secret in place of a random one.
 func secret(n byte) []byte {
 	s := make([]byte, 32)
 	for i := range s {
@@ -378,8 +378,8 @@ func TestMalformedAnswersComeFirst(t *testing.T) {
 	}
 }
 
-// TestPartialAnswers answers one of three questions, then the others: earlier answers are
-// remembered, and do not have to come again.
+// TestPartialAnswers answers one of three questions, then the others: the server remembers earlier
+// answers, and does not request them again.
 //
 // Spec: S107
 func TestPartialAnswers(t *testing.T) {
@@ -388,7 +388,7 @@ func TestPartialAnswers(t *testing.T) {
 	for i, step := range []struct{ answers, asks string }{
 		{"", "sum where who"},
 		{`{"sum":` + four + `}`, "where who"},
-		{`{"sum":` + strings.Replace(four, `"m"`, `"other"`, 1) + `,"where":` + home + `}`, "who"}, // sum is not open any more
+		{`{"sum":` + strings.Replace(four, `"m"`, `"other"`, 1) + `,"where":` + home + `}`, "who"}, // sum is already answered
 		{who, ""},
 	} {
 		r, err := c.request(t.Context(), "tools/call", retry(callT, step.answers, state))

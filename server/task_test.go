@@ -763,7 +763,7 @@ func TestTaskPartialAnswers(t *testing.T) {
 			_, err := c.call("tasks/update", `"taskId":"`+id+`","inputResponses":`+responses)
 			return err
 		}
-		// What is no answer to the question is refused as a whole, and the question stays open.
+		// An invalid answer to the question is rejected as a whole, and the question stays pending.
 		for _, bad := range []string{
 			`{"a":7}`, `{"a":{}}`, `{"a":{"action":"maybe"}}`, `{"b":{"action":"decline"},"a":{"action":"accept","content":[]}}`, `[]`, `null`,
 		} {

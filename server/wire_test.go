@@ -216,7 +216,7 @@ func (p *play) step(t *testing.T, s *step) {
 	if p.unordered {
 		got, want = sorted(got), sorted(want)
 	}
-	if p.mode.middleware { // what is answered at once without it is not any more
+	if p.mode.middleware { // middleware delays responses that are otherwise immediate
 		got, want = sorted(members(t, got)), sorted(members(t, want))
 	}
 	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, got...)); diff != "" {
@@ -280,7 +280,7 @@ func (p *play) receive(t *testing.T, n int) []string {
 				return got
 			}
 			waited = true
-			<-time.After(time.Second) // of the bubble: somebody may have to take over from the leader first
+			<-time.After(time.Second) // of the bubble: another goroutine may first need to take the lead
 		}
 	}
 }

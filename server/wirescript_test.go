@@ -21,8 +21,8 @@ import (
 	"mcpwire/server"
 )
 
-// A wire transcript is a txtar file in testdata; each of its sections is a script that is played on
-// a connection, and a server, of its own:
+// A wire transcript is a txtar file in testdata; each of its sections is a script that runs on its
+// own connection and server:
 //
 //	> {"jsonrpc":…}     a frame that is sent
 //	>& {"jsonrpc":…}    the same, but the next one is sent with it, in one piece, without waiting for answers
@@ -38,13 +38,13 @@ import (
 //	@revision legacy    play it in each of the revisions listed (legacy is all with a handshake); $REVISION is the one
 //	@handshake          begin with a handshake, in $REVISION or in the revision named
 //	@speaks R R         what the server speaks, may be $REVISION; @lenient, @pages N, @tools NAME… are other options of it
-//	@primitives         it has resources, prompts and their tools besides
+//	@primitives         it also has resources, prompts and their tools
 //	@asking             it has tools that ask the client
 //	@framing line       play it in this framing only
 //
-// $MODERN stands for the two members that the _meta of a modern request must have, $SERVER for the
-// one that its result has, $CURSOR for the last nextCursor, $STATE for the last requestState,
-// $DIGITS for a long number, $LONG for a long text, $DEEP and $TOODEEP for arrays in arrays. With
+// $MODERN is replaced by the two members that the _meta of a modern request must have, $SERVER by
+// the one that its result has, $CURSOR by the last nextCursor, $STATE by the last requestState,
+// $DIGITS by a long number, $LONG by a long text, $DEEP and $TOODEEP by nested arrays. With
 // -update, the answers are written into the files.
 type script struct {
 	file, name string
@@ -247,7 +247,7 @@ func (s *script) update(got [][]string) error {
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-// vars are what stands for something else in a script.
+// vars are the variables of a script.
 type vars map[string]string
 
 func (v vars) expand(text string) string {

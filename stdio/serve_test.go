@@ -58,7 +58,7 @@ func (s *scriptServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
 		case line.Do == "fail":
 			return errors.New(line.Text)
 		case line.Do == "hold":
-			// Is answered when the input has ended: what a drain has to wait for.
+			// The request is answered after the input has ended: a drain must wait for it.
 			s.reply(f, "holding")
 			wg.Go(func() {
 				<-s.ended

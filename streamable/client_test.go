@@ -53,7 +53,7 @@ func newFake(t testing.TB, answers map[string]http.HandlerFunc) *fake {
 	return f
 }
 
-// newPiped returns a fake whose network is in memory, for tests with a clock of their own.
+// newPiped returns a fake whose network is in memory, for tests with a fake clock.
 func newPiped(t testing.TB, answers map[string]http.HandlerFunc) *fake {
 	f := &fake{t: t, answers: answers}
 	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}

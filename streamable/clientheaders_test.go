@@ -135,7 +135,7 @@ func TestClientDropsTools(t *testing.T) {
 	if n := strings.Count(log.String(), "tool omitted"); n != 6 {
 		t.Errorf("%d warnings, want 6", n)
 	}
-	if _, err := c.ListTools(t.Context(), nil, client.WithFresh()); err != nil { // which has no annotations any more
+	if _, err := c.ListTools(t.Context(), nil, client.WithFresh()); err != nil { // this list has no annotations
 		t.Fatal(err)
 	}
 	if _, err := c.CallTool(t.Context(), "t", map[string]string{"region": "eu"}); err != nil {

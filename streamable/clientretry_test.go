@@ -51,7 +51,7 @@ func TestClientObeysRetryAfter(t *testing.T) {
 		opts    []client.CallOption
 		sent    int           // how often
 		wait    time.Duration // at least, and less than a second more
-		status  int           // of the error; 0 is none
+		status  int           // of the error; 0 means no error
 	}{
 		{name: "429", answers: []http.HandlerFunc{busy(429, 2, "")}, sent: 2, wait: 2 * time.Second},
 		{name: "429 with an error in it", answers: []http.HandlerFunc{busy(429, 2, rateLimited)}, sent: 2, wait: 2 * time.Second},

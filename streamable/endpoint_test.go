@@ -125,7 +125,7 @@ func serveInBubble(e *endpoint, h2 bool, around func(e *endpoint) http.Handler, 
 	test(e)
 	transport.CloseIdleConnections()
 	cancel()
-	<-served // nil, or whom it had to cut off
+	<-served // nil, or an error about connections that Serve cut off
 	synctest.Wait()
 	e.checkNothingInUse("after the shutdown")
 }
@@ -181,7 +181,7 @@ func (e *endpoint) raw(text string) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// rawPost returns a request as it is on the wire. Each header is a whole line.
+// rawPost returns the bytes of a request. Each header is a whole line.
 func rawPost(body string, headers ...string) string {
 	head := "POST / HTTP/1.1\nHost: localhost\nContent-Type: application/json\nAccept: application/json, text/event-stream\n"
 	for _, h := range headers {

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// benchServerVariable makes the test binary a server for benchmarks of the client, in a process of
-// its own: what the server costs is not the client's.
+// benchServerVariable makes the test binary a server for benchmarks of the client, in a separate
+// process, so that the server's cost does not count.
 const benchServerVariable = "MCPWIRE_BENCH_SERVER"
 
 func TestMain(m *testing.M) {

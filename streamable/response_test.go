@@ -52,7 +52,7 @@ func TestKeepAliveTimerReused(t *testing.T) {
 		if got, want := serve(50*second), []time.Duration{15 * second, 30 * second, 45 * second}; !slices.Equal(got, want) {
 			t.Errorf("signs of life after %v, want %v", got, want)
 		}
-		<-time.After(time.Minute) // the timer comes for nothing, and rests
+		<-time.After(time.Minute) // the timer fires without a response, and stays idle
 		if got, want := serve(20*second), []time.Duration{15 * second}; !slices.Equal(got, want) {
 			t.Errorf("signs of life after %v, want %v", got, want)
 		}

@@ -423,8 +423,8 @@ func TestMemoryEventsOwners(t *testing.T) {
 	}
 }
 
-// The events of a stream whose client is away are kept when others have to go, as long as there is
-// room, and it is not away for long.
+// The store keeps the events of a stream whose client is disconnected while it evicts others, as
+// long as the limits allow and the client returns soon.
 func TestMemoryEventsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventOverhead + 2)}).(*memoryEvents)

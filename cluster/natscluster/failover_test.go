@@ -19,7 +19,7 @@ import (
 	"mcpwire/cluster/natscluster/internal/history"
 )
 
-// A process is a core node in a process of its own.
+// A process is a core node in a separate process.
 type process struct {
 	cmd *exec.Cmd
 	// ready is closed when the node is open.

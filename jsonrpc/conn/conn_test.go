@@ -105,8 +105,8 @@ func TestNilHandler(t *testing.T) {
 	})
 }
 
-// A notification that is sent with the context of a request precedes the response, and there is
-// none after it.
+// A notification that is sent with the context of a request precedes the response, and cannot
+// follow it.
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kept context.Context
