@@ -324,9 +324,8 @@ func ExampleGuard() {
 	ask("/mcp", "")
 	ask("/.well-known/oauth-protected-resource/mcp", "")
 	ask("/mcp", "Bearer f3a9c1d27e5b48069d1c")
-	// Output: 401 Bearer
-	// resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp" 200
-	// {"resource":"https://api.example.com/mcp","authorization_servers":["https://login.example.com"],"scopes_supported":["read"],"bearer_methods_supported":["header"]}
+	// Output: 401 Bearer resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp"
+	// 200 {"resource":"https://api.example.com/mcp","authorization_servers":["https://login.example.com"],"scopes_supported":["read"],"bearer_methods_supported":["header"]}
 	// 200 hello ci
 }
 
