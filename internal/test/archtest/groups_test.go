@@ -54,18 +54,22 @@ var groups = []group{
 	// Traffic shown.
 	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
 	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
+	// Programs for users to copy. No group may import them, and they import public packages only, see
+	// TestExamples.
+	{"examples", []string{"examples/"}, []string{"jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel"}},
 	// Tests of everything, and the programs that the official conformance suite visits.
 	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client"}},
 }
 
 // undrawn are the groups that the picture leaves out.
-var undrawn = []string{"cluster", "test"}
+var undrawn = []string{"cluster", "examples", "test"}
 
 // modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
 // and the decisions that it refers to. Packages without a row may import none.
 var modules = map[string][]string{
 	"auth":                    {"github.com/go-jose/go-jose/v4"},
 	"capture":                 {"github.com/klauspost/compress"},
+	"examples/otel":           {"go.opentelemetry.io/otel"},
 	"internal/cli":            {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"},
 	"internal/inspect/hosts":  {"github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2"},
 	"internal/proc/batchfile": {"golang.org/x/sys"},
@@ -277,6 +281,30 @@ func picture(arrows map[string]map[string]bool) string {
 	return b.String()
 }
 
+// TestExamples holds that each example is one program that users can copy: it imports neither
+// internal packages, not even in its tests, nor another example.
+func TestExamples(t *testing.T) {
+	n := 0
+	for _, s := range sources(t) {
+		if !strings.HasPrefix(s.path, "examples/") {
+			continue
+		}
+		n++
+		if name := s.file.Name.Name; name != "main" {
+			t.Errorf("%s: package %s, want main", s.path, name)
+		}
+		for _, spec := range s.file.Imports {
+			path := strings.Trim(spec.Path.Value, `"`)
+			if strings.Contains(path, "/internal/") || strings.Contains(path, "/examples/") {
+				t.Errorf("%s: imports %s, which users can't", s.path, path)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no examples found")
+	}
+}
+
 // noHTTP are the packages that a stdio server or client consists of: net/http
 // would cost it megabytes of idle memory and milliseconds of start.
 var noHTTP = []string{"jsonrpc", "mcp", "schema", "server", "client", "middleware", "stdio"}
@@ -293,13 +321,14 @@ func TestNoHTTP(t *testing.T) {
 	}
 }
 
-// TestNoTelemetry holds that only users of mcpotel link OpenTelemetry.
+// TestNoTelemetry holds that only users of mcpotel link OpenTelemetry: in this module, that is the
+// example that shows it.
 func TestNoTelemetry(t *testing.T) {
 	for _, p := range goList(t, platforms[0], "./...") {
 		linked := func(path string) bool {
 			return strings.HasPrefix(path, "go.opentelemetry.io/") || path == p.Module.Path+"/mcpotel"
 		}
-		if p.rel() != "mcpotel" && slices.ContainsFunc(p.Deps, linked) {
+		if p.rel() != "mcpotel" && p.rel() != "examples/otel" && slices.ContainsFunc(p.Deps, linked) {
 			t.Errorf("%s reaches OpenTelemetry; 'go list -deps ./%[1]s' shows how", p.rel())
 		}
 	}
