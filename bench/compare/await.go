@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// await waits until in can be read, or out can be written, or either has failed,
-// which whoever uses it then learns. See poll(2).
+// await waits until in can be read, or out can be written, or either has failed; the next read or
+// write returns the error. See poll(2).
 func await(in, out int) (readable, writable bool, err error) {
 	const pollIn, pollOut = 1, 4
 	fds := [2]struct {

@@ -17,7 +17,7 @@ import (
 	"mcpwire/bench/raw"
 )
 
-// What each bridge is asked to do: a row is a way and a crossing.
+// The measurements of each bridge: a row is a way and a crossing.
 func TestBridgeCommands(t *testing.T) {
 	p := &bridgeEnd{run: &run{}, bridge: "/mcpwire", packages: "/bin"}
 	upstream := map[transport][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}

@@ -30,7 +30,7 @@ const (
 	portMark = "{port}"
 )
 
-// bridges are those that are compared, ours first. All are told to log as little as they can.
+// bridges are the bridges to compare, ours first. All are configured to log as little as possible.
 var bridges = []bridge{
 	{name: ours, args: func(w way, _ crossing, upstream []string) []string {
 		switch {

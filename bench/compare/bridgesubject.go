@@ -98,7 +98,8 @@ func (s *subject) lastWords() string {
 	return "\n" + string(text[max(0, len(text)-1000):])
 }
 
-// settle opens the session, and calls until that works: some bridges tell the server of the end of the handshake after they have said that they did.
+// settle opens the session, and calls until that works: some bridges send the server the end of the
+// handshake after they have reported it.
 func (s *subject) settle() error {
 	if s.conn == nil {
 		c, err := dialHTTP(s.site.addr)

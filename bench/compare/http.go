@@ -29,8 +29,8 @@ var replies = []reply{
 	}},
 }
 
-// stateless is how the SDKs are told that there are to be no sessions: none of
-// them serves both eras by one handler.
+// stateless returns the arguments that disable sessions in the SDKs: none of them serves both eras
+// with one handler.
 func (e era) stateless() []string {
 	if e.modern() {
 		return []string{"-stateless"}

@@ -1,5 +1,5 @@
-// Package offer has what the servers of the benchmark offer: the two tools that every entry has, as many more as asked for to be listed, and one of everything
-// else.
+// Package offer provides the primitives of the benchmark's servers: the two tools that every entry
+// has, any number of further tools for lists, and one of each other primitive.
 package offer
 
 import (
@@ -26,7 +26,8 @@ type query struct {
 	Exact bool   `json:"exact,omitempty" jsonschema:"whether the case matters"`
 }
 
-// Tools adds as many tools as asked for, at least echo. With everything, word_count can run as a task.
+// Tools adds the given number of tools, at least echo. With everything, word_count can run as a
+// task.
 func Tools(srv *server.Server, tools int, everything bool) error {
 	err := server.AddTool(srv, "echo", "Returns the text it was given.",
 		func(_ context.Context, in text) (string, error) { return in.Text, nil })

@@ -1,6 +1,6 @@
-// Command server is mcpwire's entry in benchmarks: a stdio server with the two
-// tools that every entry offers, and as many more as asked for to be listed.
-// It imports what a small server needs and nothing else.
+// Command server is mcpwire's entry in benchmarks: a stdio server with the two tools that every
+// entry offers, and any number of further tools for lists. It imports only what a small server
+// needs.
 package main
 
 import (
