@@ -13,7 +13,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// revisionsOf are what our client is told to speak.
+// revisionsOf are the revisions that our client is configured with.
 func revisionsOf(names ...string) (all []mcp.Revision) {
 	for _, name := range names {
 		r, _ := mcp.ParseRevision(name)
@@ -139,7 +139,7 @@ func (p *peer) mayDeviate(s *witnessed, revision string) []deviation {
 	return known
 }
 
-// requests are the methods that one host of s asked for, in order.
+// requests returns the methods of the requests of one host of s, in order.
 func (s *witnessed) requests() (methods []string) {
 	if s.web != nil {
 		return s.web.requests()
@@ -157,8 +157,8 @@ func (s *witnessed) requests() (methods []string) {
 	return methods
 }
 
-// TestUndeclared has servers ask a client that cannot be asked. Those that ask
-// nevertheless learn nothing.
+// TestUndeclared has servers send input requests to a client without these capabilities. Requests
+// that servers send nevertheless reveal nothing.
 func TestUndeclared(t *testing.T) {
 	const careless = "capabilities are left for servers to look at"
 	asks := deviation{rule: serverRequest, has: "has not declared", why: careless}
@@ -178,7 +178,7 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// undeclared is a server that asks what the client has not declared.
+// undeclared is a server whose requests need capabilities that the client has not declared.
 type undeclared struct {
 	peer     *peer
 	revision string

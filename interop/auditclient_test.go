@@ -127,8 +127,8 @@ func (m *message) subject() string {
 	return m.Method + string(text)
 }
 
-// checkRetry holds a request that brings answers, or state, against the results
-// that asked for them.
+// checkRetry compares a request that has input responses, or state, with the results that requested
+// them.
 func (a *auditor) checkRetry(m *message) {
 	if m.params.Responses == nil && m.params.State == nil {
 		return

@@ -12,8 +12,8 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// specDir holds the specification's schema.json of each revision, beside the
-// repository. It is not part of it; without, no message is held against it.
+// specDir has the specification's schema.json of each revision, next to the repository, which does
+// not include it. Without it, messages are not validated.
 const specDir = "../../shared/spec"
 
 // A schemaSet holds the schemas of all revisions.

@@ -108,7 +108,7 @@ func (a *auditor) resulted(p *pending, m *message) {
 	}
 }
 
-// inputRequired takes note of what is asked and may be.
+// inputRequired records the input requests of a result, and checks that they are allowed.
 func (a *auditor) inputRequired(p *pending, m *message) {
 	if !slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, p.Method) {
 		a.violated(serverRequest, "input for %s: %s", p.Method, m.raw)
@@ -178,8 +178,7 @@ func (a *auditor) progressed(m *message) {
 	a.violated(serverProgress, "for no open request: %s", m.raw)
 }
 
-// logged checks a log message against the level that was asked for: by the
-// session, or by an open request.
+// logged checks a log message against the level that the session or a pending request set.
 func (a *auditor) logged(m *message) {
 	level := slices.Index(severities, m.params.Level)
 	if a.greeted {

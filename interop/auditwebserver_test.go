@@ -43,7 +43,7 @@ func (a *webAuditor) responded(k *asking) {
 	}
 }
 
-// giveSession takes note of the id that a response brings.
+// giveSession records the session id of a response.
 func (a *webAuditor) giveSession(k *asking) {
 	t, given := k.talk, k.response.Values("Mcp-Session-Id")
 	if len(given) == 0 {
@@ -64,7 +64,7 @@ func (a *webAuditor) giveSession(k *asking) {
 	}
 }
 
-// spoke checks what a response brings.
+// spoke checks the messages of a response.
 func (a *webAuditor) spoke(k *asking, s said) {
 	t := k.talk
 	if k.streams() {
@@ -222,7 +222,7 @@ func (k *asking) cancelled() bool {
 	return len(k.requests) > 0
 }
 
-// refused takes note that there will be no answer to what a request asked.
+// refused records that a request gets no JSON-RPC response.
 func (k *asking) refused() {
 	for _, m := range k.requests {
 		delete(k.talk.open, string(m.ID))

@@ -11,8 +11,8 @@ import (
 	"mcpwire/check"
 )
 
-// A bridged is a server behind a bridge. downstream records what the clients see of the bridge,
-// upstream what the server sees of it.
+// A bridged is a server behind a bridge. downstream records the traffic between clients and the
+// bridge, upstream between the bridge and the server.
 type bridged struct {
 	downstream, upstream *witnessed
 	capture              string // the bridge's file

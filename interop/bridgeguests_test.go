@@ -15,11 +15,11 @@ import (
 // A bridgeGuest is a foreign client that visits our server through a bridge.
 type bridgeGuest struct {
 	name string
-	// revisions are those that it is told to ask for, the latest of the legacy
-	// era and another one among them.
+	// revisions are those that it is configured to request, including the latest legacy one and
+	// another one.
 	revisions []string
-	// latest is set if it cannot be told which legacy revision to ask for: it
-	// gets an older one only of a server that has no other.
+	// latest is set if its legacy revision is not configurable: it gets an older one only from a
+	// server that has no other.
 	latest bool
 	old    string // the revision that it visits by HTTP+SSE with; empty has it not
 	send   func(t *testing.T, s *witnessed, revision string, able can) visit
@@ -220,7 +220,7 @@ func crossings(path, revision string) []deviation {
 // visit is one cell.
 func (g *bridgeGuest) visit(t *testing.T, revision, upstream, path string, upstreamWeb bool) {
 	if g.latest && upstream == "modern" && revision != latestLegacy && revision != modern {
-		return // it asks for the latest, and gets it of the bridge
+		return // it requests the latest, and the bridge has it
 	}
 	name := func(path string) string {
 		return map[string]string{"": "stdio", webPath: "HTTP", oldPath: "HTTP+SSE"}[path]

@@ -13,9 +13,8 @@ import (
 	"mcpwire/check"
 )
 
-// What hosts and servers said is held against the rules of package check, too, which was written
-// apart from the audit here. Two opinions of the same session: what only one of them complains of
-// is a mistake in the other.
+// Package check, which was written independently of the audit here, also checks the traffic of
+// hosts and servers. A finding that only one of the two reports is a fault of the other.
 
 // checkRule returns the audit's rule that corresponds to a rule of package check.
 func checkRule(id string) rule { return rule("check: " + id) }

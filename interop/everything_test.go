@@ -146,7 +146,7 @@ func (e *everything) slow(ctx context.Context, in struct {
 	return fmt.Sprintf("done after %d steps", in.Steps), nil
 }
 
-// person is what ask asks for.
+// person is the form of the tool ask.
 type person struct {
 	Name string `json:"name" schema:"title=Your name"`
 	Age  *int   `json:"age" schema:"minimum=0"`

@@ -135,8 +135,8 @@ func (s *goSDKServer) slow(ctx context.Context, req *mcp.CallToolRequest, in slo
 	return fmt.Sprintf("done after %d steps", in.Steps), nil
 }
 
-// addElicitTools adds the tools that ask the client. The SDK asks legacy clients
-// by requests and modern ones by results, from the same handlers.
+// addElicitTools adds the tools with input requests. From the same handlers, the SDK sends them to
+// legacy clients as requests and to modern ones in results.
 func (s *goSDKServer) addQuestions() {
 	question := func(name string, ask mcp.InputRequest, take func(mcp.InputResponse) string) {
 		mcp.AddTool(s.Server, &mcp.Tool{Name: name}, func(_ context.Context, req *mcp.CallToolRequest, _ empty) (*mcp.CallToolResult, any, error) {
@@ -173,7 +173,7 @@ func (s *goSDKServer) addQuestions() {
 	})
 }
 
-// goSDKAsk is what ask asks.
+// goSDKAsk is the input request of the tool ask.
 var goSDKAsk = &mcp.ElicitParams{Mode: "form", Message: askMessage, RequestedSchema: json.RawMessage(askSchema)}
 
 // goSDKAsked returns what was answered.

@@ -129,20 +129,20 @@ type guest interface {
 	complete(ctx context.Context, template bool, of, argument, value string, known map[string]string) ([]string, error)
 	// text calls a tool that answers with a text.
 	text(ctx context.Context, tool string, args map[string]any) (string, error)
-	// slow calls the tool slow, and asks for its progress.
+	// slow calls the tool slow, and requests its progress.
 	slow(ctx context.Context, args map[string]any, progress func(float64)) (string, error)
-	// logFrom asks for log messages of info and above.
+	// logFrom requests log messages of info and above.
 	logFrom(context.Context) error
-	// watch asks to be told of changes to a resource, and to the tools.
+	// watch subscribes to changes of a resource and of the tools.
 	watch(ctx context.Context, uri string) error
-	// code is that of the JSON-RPC error behind err.
+	// code returns the code of the JSON-RPC error in err.
 	code(err error) int
-	// notes are what the guest's handlers were told.
+	// notes are the notifications that the guest's handlers got.
 	notes() *notes
 	close() error
 }
 
-// notes collect what a guest is told, on whatever goroutine.
+// notes collects a guest's notifications from any goroutine.
 type notes struct {
 	inputRequests, log, events chan string
 	acked                      chan string // subscriptions that the server acknowledged
@@ -267,7 +267,7 @@ func (v *visiting) takeTime() {
 	v.Slow = slices.Concat([]string{done}, progress, []string{end, noticed})
 }
 
-// noticing are the arguments with which to ask whether the server was told.
+// noticing are the arguments of the call that checks whether the server was notified.
 func noticing(able can) map[string]any {
 	if able.Cancel {
 		return map[string]any{}
@@ -275,7 +275,7 @@ func noticing(able can) map[string]any {
 	return map[string]any{"for_ms": 100}
 }
 
-// answer has the guest asked everything that it can answer, and told.
+// answer makes the server send the guest each input request that it can answer, and notifications.
 func (v *visiting) answer() {
 	asking := func(able bool, key string, ask func() (string, error)) {
 		if !able {
@@ -324,7 +324,7 @@ func (v *visiting) answer() {
 	}
 }
 
-// listen has the guest told of changes.
+// listen makes the server notify the guest of changes.
 func (v *visiting) listen() {
 	if !v.able.Subscribe {
 		return
@@ -364,7 +364,7 @@ func (c can) without(change func(*can)) can {
 	return c
 }
 
-// formLine is how guests note down what ask asks.
+// formLine is how guests record the input request of the tool ask.
 func formLine(schema any, message string) string {
 	members, _ := schema.(map[string]any)
 	properties, _ := members["properties"].(map[string]any)

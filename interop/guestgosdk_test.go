@@ -201,8 +201,7 @@ func (g *goSDKGuest) logFrom(ctx context.Context) error {
 	return g.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: "info"})
 }
 
-// watch subscribes to the resource. The SDK has asked for changes to the tools
-// when it connected.
+// watch subscribes to the resource. The SDK subscribed to changes of the tools when it connected.
 func (g *goSDKGuest) watch(ctx context.Context, uri string) error {
 	if err := g.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil || g.revision() != modern {
 		return err

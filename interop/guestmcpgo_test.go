@@ -235,7 +235,7 @@ func (g *mcpGoGuest) watch(ctx context.Context, uri string) (err error) {
 	return g.client.Subscribe(ctx, request)
 }
 
-// runTasks asks for tasks, which the SDK's own CallTool has no result for.
+// runTasks requests tasks, which the SDK's own CallTool has no result for.
 func (g *mcpGoGuest) runTasks(ctx context.Context, interview bool) (map[string]string, error) {
 	done := map[string]string{}
 	start := func(tool string, args map[string]any) (id string, err error) {

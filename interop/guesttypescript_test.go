@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// guestWords are what the scripts that visit are told of the surface.
+// guestWords are the texts of the surface that the visiting scripts get.
 var guestWords = map[string]string{
 	"greetingURI": greetingURI, "itemURI": itemURI, "logoURI": logoURI, "missingItem": missingItem, "askedURI": askedURI, "itemTemplate": itemTemplate,
 }

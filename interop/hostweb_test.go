@@ -10,13 +10,13 @@ import (
 type way struct {
 	name string
 	path string
-	// revision is what the client asks for; empty leaves the choice to it.
+	// revision is the revision that the client requests; empty leaves the choice to it.
 	revision string
 	speaks   []string // the server; nothing is all
 	want     string   // the revision that comes of it
 }
 
-// ways are those of clients that can be told which revision to ask for.
+// ways are those of clients whose requested revision is configurable.
 func ways(revisions ...string) (all []way) {
 	for _, r := range revisions {
 		all = append(all, way{name: r, path: webPath, revision: r, want: r})
@@ -83,7 +83,7 @@ func TestMCPGoHTTP(t *testing.T) {
 func TestMCPGoVisitHTTP(t *testing.T) {
 	for _, tt := range ways(allRevisions...) {
 		if tt.revision == "" {
-			continue // it listens only if it was told to ask for the legacy era
+			continue // it listens only if it is configured for the legacy era
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

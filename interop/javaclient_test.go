@@ -66,8 +66,8 @@ func expectedJava(revision string, able can) visit {
 // noJavaTasks takes out what the guest does not do.
 func noJavaTasks(c *can) { c.Tasks, c.Interview = false, false }
 
-// javaWays are how the SDK reaches our servers over HTTP. It asks for the latest
-// revision of the legacy era.
+// javaWays are how the SDK reaches our servers over HTTP. It requests the latest revision of the
+// legacy era.
 var javaWays = []way{
 	{name: "2025-03-26", path: webPath, speaks: []string{"2025-03-26"}, want: "2025-03-26"},
 	{name: "2025-06-18", path: webPath, speaks: []string{"2025-06-18"}, want: "2025-06-18"},

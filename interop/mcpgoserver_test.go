@@ -19,7 +19,7 @@ import (
 )
 
 // mcpGoVerb as the first argument makes the test binary a server written with
-// github.com/mark3labs/mcp-go, which cannot be told what to speak.
+// github.com/mark3labs/mcp-go, whose revisions are not configurable.
 const mcpGoVerb = "mcp-go"
 
 // mcpGoServer is that server.
@@ -145,8 +145,8 @@ func (s *mcpGoServer) slow(ctx context.Context, r mcp.CallToolRequest) (string, 
 	return fmt.Sprintf("done after %d steps", steps), nil
 }
 
-// addElicitTools adds the tools that ask the client. The SDK asks legacy clients
-// by requests and modern ones by results, from the same handlers.
+// addElicitTools adds the tools with input requests. From the same handlers, the SDK sends them to
+// legacy clients as requests and to modern ones in results.
 func (s *mcpGoServer) addQuestions() {
 	question := func(name string, ask func(*mcpgo.InputRequestBuilder), take func(mcp.InputResponses) string) {
 		s.AddTool(mcp.NewTool(name), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -187,7 +187,7 @@ func (s *mcpGoServer) addQuestions() {
 	})
 }
 
-// mcpGoAsk is what ask asks.
+// mcpGoAsk is the input request of the tool ask.
 var mcpGoAsk = mcp.ElicitationParams{Message: askMessage, RequestedSchema: json.RawMessage(askSchema)}
 
 // mcpGoAsked returns what was answered.

@@ -24,7 +24,7 @@ type pypiServer struct {
 	// script starts it by its console script instead of uvx, which would not use the
 	// environment that servers.txt describes.
 	script bool
-	// check has the rules held against it. That takes more than a dozen starts.
+	// check runs the rules of package check on it. That takes more than a dozen starts.
 	check bool
 	// tool is one of its tools. It is called with the arguments, unless there are
 	// none: some tools need the Internet.

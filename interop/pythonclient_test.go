@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// runPython runs a program on the Python SDK with its job, behind other arguments, and decodes its
+// runPython runs a program on the Python SDK with its job, after other arguments, and decodes its
 // report.
 func runPython(t *testing.T, s *witnessed, program string, job, report any, args ...string) {
 	t.Helper()

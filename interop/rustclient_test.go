@@ -26,7 +26,7 @@ func runRust(t *testing.T, s *witnessed, role string, job, report any) {
 	}
 }
 
-// askingJob is a job with the revision that a legacy handshake asks for.
+// askingJob is a job with the revision that a legacy handshake requests.
 type askingJob struct {
 	job
 	Ask string `json:"ask"`

@@ -29,7 +29,7 @@ type step struct {
 	Name string         `json:"name"`
 	Tool string         `json:"tool"`
 	Args map[string]any `json:"args"`
-	// Progress asks for progress notifications and is how many to expect.
+	// Progress requests progress notifications, and is the expected number.
 	Progress int `json:"progress,omitempty"`
 	// CancelAt cancels the call when the progress reaches it.
 	CancelAt int `json:"cancelAt,omitempty"`
@@ -261,7 +261,7 @@ func (m *meters) add(meter func(float64)) (token string) {
 	return strconv.Itoa(len(m.of) - 1)
 }
 
-// tell tells the one with the token, if there is any.
+// tell sends progress for the token, if there is one.
 func (m *meters) tell(token any, progress float64) {
 	text, _ := token.(string)
 	n, err := strconv.Atoi(text)

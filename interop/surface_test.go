@@ -28,7 +28,7 @@ const instructions = "A server to be tested with."
 //	sample {}               sampling
 //	roots {}                roots
 //	extend {}               registers one more tool, extra
-//	touch {uri}             tells that a resource was updated
+//	touch {uri}             announces that a resource was updated
 //	crash {}                ends the process
 //
 // Servers that have tasks also have
@@ -66,9 +66,9 @@ var logoText = base64.StdEncoding.EncodeToString(logo)
 // pixel is the data of all images and sounds.
 var pixel = base64.StdEncoding.EncodeToString([]byte("pixel"))
 
-// The prompts: greet has the arguments name, which is required, and style;
-// review embeds the greeting. The prompt asked, and the resource askedURI, ask
-// what the tool ask asks, where the server can do that.
+// The prompts: greet has the arguments name, which is required, and style; review embeds the
+// greeting. The prompt asked and the resource askedURI send the input request of the tool ask,
+// where the server supports that.
 var surfacePrompts = []string{"greet", "review"}
 
 // What completion suggests: styles by prefix, names that depend on the style that was chosen, and

@@ -24,7 +24,7 @@ import (
 // referenceServer is the script of the reference server that npm has.
 var referenceServer = filepath.Join(nodeDir, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
 
-// tapVisits are what Inspector is told to do with the reference server.
+// tapVisits are the commands of Inspector for the reference server.
 var tapVisits = []struct {
 	name   string
 	args   []string
@@ -205,8 +205,8 @@ type overheard struct {
 	left        bool // the host went away before the end
 }
 
-// forgetStale takes out of what was seen behind the tap what the server has said when the host had
-// left already: it hears of that later than the tap.
+// forgetStale removes from the server's transcript the messages that it sent after the host had
+// disconnected, which the server notices later than the tap.
 func forgetStale(behind, before []*overheard) {
 	for i, o := range before {
 		if !o.left || i >= len(behind) {
@@ -220,8 +220,8 @@ func forgetStale(behind, before []*overheard) {
 	}
 }
 
-// exchangesOf returns what the host asked for and was told. Requests that are under way at once may
-// arrive in another order, so they are sorted.
+// exchangesOf returns the host's requests and their responses. Concurrent requests may arrive in
+// another order, so they are sorted.
 func exchangesOf(moments []moment) []*overheard {
 	var all []*overheard
 	of := map[*exchange]*overheard{}

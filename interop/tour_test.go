@@ -58,7 +58,7 @@ type tour struct {
 	bridged  *bridgeSide // the bridge's upstream side; nil without a bridge
 
 	mu     sync.Mutex
-	asked  []string // what our handlers were asked
+	asked  []string // the input requests that our handlers got
 	answer mcp.ElicitResult
 	heard  []string        // log messages that came as notifications
 	needed map[string]bool // quirks that were looked up
@@ -215,7 +215,7 @@ func (t *tour) note(format string, args ...any) {
 	t.asked = append(t.asked, fmt.Sprintf(format, args...))
 }
 
-// inputRequests returns what was asked since it was called last.
+// inputRequests returns the input requests since its last call.
 func (t *tour) inputRequests() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -63,7 +63,7 @@ var inputStops = []stop{
 	{"tasks", latestLegacy, visitTasks},
 }
 
-// asked is how the tour notes down what ask asks, and ada an answer.
+// asked is how the tour records the input request of the tool ask, and ada an answer.
 const asked = "form name:string age:integer: " + askMessage
 
 var ada = mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"name":"Ada","age":36}`)}
@@ -138,7 +138,7 @@ var changeStops = []stop{
 		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !t.quirk("updates belong to no subscription") {
 			t.expect(events, client.Event{Kind: client.ResourceUpdated, URI: greetingURI})
 		}
-		// Nothing may be told after it is closed: the audit would see it.
+		// No notification may come after it is closed: the audit would see it.
 		sub.Close()
 		t.text("touch", map[string]string{"uri": greetingURI})
 	}},
@@ -220,8 +220,8 @@ func (t *tour) checkCrash(err error, events <-chan client.Event) {
 	t.expect(events, missed)
 }
 
-// checkBridgedCrash is for a client that does not lose its connection, but is told at once what has
-// become of the call, and that lists may have changed.
+// checkBridgedCrash checks a client that keeps its connection, and at once gets an error for the
+// call and list-changed notifications.
 func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
 	t.Helper()
 	rpcErr := (*jsonrpc.Error)(nil)

@@ -174,7 +174,7 @@ var callStops = []stop{
 	}},
 }
 
-// visitLog asks for messages of a level: in the legacy era once for the
+// visitLog requests messages of a level: in the legacy era once for the
 // session, in the modern one with the call.
 func visitLog(t *tour) {
 	want := []string{`info surface "notice"`, `error surface "trouble"`}
@@ -206,7 +206,7 @@ func visitLog(t *tour) {
 	if !t.quirk("lost log") {
 		t.equal("log messages", want, got)
 	}
-	// A call that asks for none gets none: the audit would see it.
+	// A call that requests none gets none: the audit would see one.
 	t.equal("log", "logged", t.text("log", nil))
 }
 

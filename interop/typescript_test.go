@@ -49,7 +49,7 @@ func node(t *testing.T, major int) string {
 	return path
 }
 
-// job is what a script in ts is told.
+// job is the configuration of a script in ts.
 type job struct {
 	address
 	Mode  any    `json:"mode,omitempty"` // of version negotiation

@@ -31,7 +31,7 @@ func words(t *testing.T, more map[string]any) string {
 	return string(text)
 }
 
-// surfaceWords are what ts/surface.mjs is told of the surface.
+// surfaceWords are the texts of the surface that ts/surface.mjs gets.
 func surfaceWords() map[string]any {
 	type message struct {
 		Level string `json:"level"`

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// scriptWeb returns a server in ts that listens. It is told more than the words of
-// the surface.
+// scriptWeb returns a server in ts that listens. It gets more than the texts of the surface.
 func scriptWeb(t *testing.T, path, script string, more map[string]any) *witnessed {
 	t.Helper()
 	return newWeb(t, path, node(t, 20), filepath.Join(nodeDir, script), words(t, more))

@@ -193,7 +193,7 @@ func (w *web) hasEnded() bool {
 	}
 }
 
-// exitedLocked checks how a process ended that was not asked to.
+// exitedLocked checks how a process ended that was not stopped.
 func (w *web) exitedLocked() {
 	if status := w.process.cmd.ProcessState.ExitCode(); status != crashStatus || !w.s.crashes {
 		w.faults = append(w.faults, violation{serverExit, fmt.Sprintf("a process ended with status %d, unasked", status)})

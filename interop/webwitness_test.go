@@ -49,8 +49,8 @@ type said struct {
 	data     []byte
 }
 
-// record adds a moment. It is called before what it tells of is passed on, so
-// that the order is one in which it can have happened.
+// record adds a moment. It is called before the message is forwarded, so that the recorded order is
+// causal.
 func (w *web) record(kind string, x *exchange, s said) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,7 +190,7 @@ func parseEvent(raw []byte) said {
 	return e
 }
 
-// requests are the methods that were asked for, in order.
+// requests returns the methods of the requests, in order.
 func (w *web) requests() (methods []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

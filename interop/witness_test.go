@@ -38,9 +38,8 @@ const (
 	incomplete = "incomplete" // the transcript broke off: Text says why
 )
 
-// recorder appends events to a file. An event is written before what it tells
-// of is passed on, under one lock, so that the order in the file is an order
-// in which it can have happened.
+// recorder appends events to a file. An event is written before its message is forwarded, under one
+// lock, so that the order in the file is causal.
 type recorder struct {
 	mu  sync.Mutex
 	enc *json.Encoder

@@ -21,7 +21,8 @@ const modern = client.getProtocolEra() === "modern";
 
 /**
  * Sends requests of the tasks extension, which the client has no wire shapes
- * for, past it. Their answers are told from its own by the ids.
+ * for, directly to the transport. The ids distinguish their responses from the
+ * client's own.
  */
 function dispatcher() {
   const waiting = new Map();

@@ -5,7 +5,7 @@ import { page, register, resources, words } from "./surface.mjs";
 
 const requests = { elicit: "elicit", visit: "elicitUrl", sample: "createMessage", roots: "listRoots" };
 
-/** The SDK asks clients of both eras for what a handler returns. */
+/** The SDK sends the input requests that a handler returns to clients of both eras. */
 async function ask(ctx, kind, params) {
   const answer = ctx.mcpReq.inputResponses?.question;
   if (answer === undefined) {

@@ -4,7 +4,7 @@
 //   completable, optional(values), template(uri, callbacks)  of the SDK
 //   progress(ctx, params), log(ctx, level, data, logger), signal(ctx)
 //   ask(ctx, kind, question)  answers the question, or is undefined and gives
-//                             what the handler has to return to ask it
+//                             the input request that the handler must return
 //   extended                  tells of the tool that extend registers, if that
 //                             is not for the server that extend was called on
 //
@@ -98,7 +98,7 @@ function addTools(server, dialect) {
   server.registerTool("crash", { inputSchema: {} }, async () => process.exit(words.crashStatus));
 }
 
-/** What ask asks, and what it makes of the answer. */
+/** The input request of the tool ask, and its use of the answer. */
 export const form = { message: words.askMessage, requestedSchema: words.askSchema };
 export const asked = ({ action, content }) => (action === "accept" ? `accept ${content.name} ${content.age}` : action);
 

@@ -8,7 +8,7 @@ export const job = JSON.parse(process.argv[2]);
 
 const { able, words } = job;
 
-/** What the client's handlers are told. */
+/** The notifications that the client's handlers get. */
 export const told = { questions: [], log: [], events: [] };
 
 /** What the client's handlers answer. */

@@ -10,7 +10,7 @@ export function way({ command, args, url, old }) {
   return new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" });
 }
 
-/** Has the transport tell of the revision, which the client keeps to itself. */
+/** Reads the revision from the transport, because the client does not expose it. */
 export function tellRevision(transport, tell) {
   const known = transport.setProtocolVersion?.bind(transport);
   transport.setProtocolVersion = (version) => {

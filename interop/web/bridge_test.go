@@ -16,10 +16,9 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestBridgeLogin has a host start a bridge, and start it again: the user logs in
-// once. A token that is gone is renewed, and when nothing is left to renew it by
-// the user is asked again. Client and site are of the same era, or of different
-// ones.
+// TestBridgeLogin has a host start a bridge, and start it again: the user logs in once. A lost
+// token is renewed, and without a refresh token the user must log in again. Client and site are of
+// the same era, or of different ones.
 func TestBridgeLogin(t *testing.T) {
 	for _, downstream := range eras {
 		for _, upstream := range eras {
@@ -90,8 +89,8 @@ func TestBridgeHeadless(t *testing.T) {
 	}
 }
 
-// TestBridgesAtOnce starts several bridges together, as hosts do. One asks the
-// user, and none is in another's way.
+// TestBridgesAtOnce starts several bridges together, as hosts do. One starts a login, and none
+// blocks another.
 func TestBridgesAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, newSite(t, issuers.at(t, ""), formatOpaque, withoutCache))
@@ -122,8 +121,8 @@ func TestBridgesAtOnce(t *testing.T) {
 	}
 }
 
-// TestBridgeKilledDuringElicitation has a host end the bridge that has asked the user.
-// Another one that has waited for it asks then.
+// TestBridgeKilledDuringElicitation has a host end the bridge that has started a login. Another one
+// that has waited for it then starts one.
 func TestBridgeKilledDuringElicitation(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
@@ -151,9 +150,8 @@ func TestBridgeKilledDuringElicitation(t *testing.T) {
 	}
 }
 
-// TestBridgeLoginMissing has users who do nothing, or refuse. The client that
-// waits is told so, with all that wait for the same login, and the next process
-// may ask again.
+// TestBridgeLoginMissing has users who do nothing, or refuse. All clients that wait for the same
+// login get an error, and the next process may start another login.
 func TestBridgeLoginMissing(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
@@ -267,7 +265,7 @@ func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 	}
 }
 
-// readyz asks the bridge whose endpoint is at this address.
+// readyz queries the readiness of the bridge at this address.
 func readyz(t *testing.T, at string) (status int, text string) {
 	t.Helper()
 	resp, err := http.Get(strings.TrimSuffix(at, "/mcp") + "/readyz")

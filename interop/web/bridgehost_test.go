@@ -151,7 +151,7 @@ func (h *hosted) dial(revision mcp.Revision) (*client.Client, error) {
 
 var loginURL = regexp.MustCompile(`http://\S+/auth\?\S+`)
 
-// asks returns the addresses to log in at that the user was shown.
+// asks returns the login URLs that the user was shown.
 func (h *hosted) asks() []string { return loginURL.FindAllString(h.log.String(), -1) }
 
 // logIn does f while the user, once shown where, logs in.

@@ -21,8 +21,7 @@ import (
 	_ "embed"
 )
 
-// page is a document whose script makes the steps that it is told to and says
-// what came of them.
+// page is a document whose script runs the given steps and reports their results.
 //
 //go:embed page.html
 var page []byte

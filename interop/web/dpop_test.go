@@ -23,9 +23,9 @@ func withDPoP(required, nonces bool) siteOptions {
 	return siteOptions{guard: func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Required: required, Nonces: nonces} }}
 }
 
-// TestDPoP binds tokens to the client's key, because the site asks for it or
-// because the client wants it. The issuer demands a nonce in each proof, and the
-// site does in half of the cases. Refreshing binds the next token, too.
+// TestDPoP binds tokens to the client's key, because the site or the client requires it. The issuer
+// demands a nonce in each proof, and the site does in half of the cases. Refreshing binds the next
+// token, too.
 func TestDPoP(t *testing.T) {
 	for _, format := range []string{formatJWT, formatOpaque} {
 		for _, nonces := range []bool{false, true} {

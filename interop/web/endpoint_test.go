@@ -29,7 +29,7 @@ type endpoint struct {
 
 // A visit is a request that the endpoint got, and how it was answered.
 type visit struct {
-	method, host, origin, site string // site is what the browser says of who asks
+	method, host, origin, site string // site is the browser's Sec-Fetch-Site
 	contentType                string
 	status                     int
 }
@@ -87,8 +87,8 @@ func (e *endpoint) server(t *testing.T) *server.Server {
 	type wait struct {
 		Page string `json:"page"` // where acknowledgements go
 	}
-	// The result stays away until the page has the progress. If the answer were
-	// held back, it would never have it.
+	// The result waits until the page has the progress. If the response were buffered, the page
+	// would never get it.
 	err = server.AddTool(srv, "watch", "Waits until its progress has been seen.", func(ctx context.Context, in wait) (string, error) {
 		e.runs.Add(1)
 		if err := server.CallOf(ctx).Progress(1, 2, "begun"); err != nil {

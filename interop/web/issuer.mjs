@@ -15,8 +15,7 @@
 // where clients revoke one, the refresh token goes too. POST /lose?client=… makes
 // it forget a client that registered, as after a restart without a database.
 //
-// The user is whoever the browser's cookie "user" names. They agree to
-// everything, but for the user nobody, who agrees to nothing.
+// The browser's cookie "user" names the user. Users consent to everything, except the user nobody, who consents to nothing.
 
 import { once } from 'node:events';
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
@@ -81,7 +80,7 @@ const provider = new Provider(issuer, {
   },
 });
 
-// interact is what a user does who is asked.
+// interact performs the user's login and consent.
 async function interact(req, res) {
   const { prompt, params, session, grantId } = await provider.interactionDetails(req, res);
   const user = /(?:^|;\s*)user=(\w+)/.exec(req.headers.cookie ?? '')?.[1];

@@ -204,7 +204,7 @@ func accessToken(t *testing.T, r reply) string {
 	return answer.AccessToken
 }
 
-// machineForm asks for a token of the client machineID.
+// machineForm is the token request of the client machineID.
 func machineForm(resource string, scopes []string) url.Values {
 	return url.Values{"grant_type": {"client_credentials"}, "resource": {resource}, "scope": {strings.Join(scopes, " ")}}
 }

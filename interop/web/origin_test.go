@@ -24,7 +24,7 @@ func (e *endpoint) post(name, body string, header map[string]string) step {
 }
 
 // modern is a request of the stateless revision; params are those without _meta,
-// with a comma behind them if there are any.
+// with a comma after them if there are any.
 func (e *endpoint) modern(name, method, tool, params string, header map[string]string) step {
 	all := map[string]string{"MCP-Protocol-Version": mcp.LatestRevision.String(), "Mcp-Method": method}
 	if tool != "" {
@@ -88,9 +88,9 @@ func (e *endpoint) visitSteps() []step {
 	}
 }
 
-// TestAllowedOrigin has a page of an origin that may use the server, in both
-// eras. The browser asks first; then the page sees all that it needs of the
-// answers: the session, progress while the tool runs, errors.
+// TestAllowedOrigin has a page of an origin that may use the server, in both eras. The browser
+// sends a preflight request; then the page can read all that it needs of the responses: the
+// session, progress while the tool runs, errors.
 func TestAllowedOrigin(t *testing.T) {
 	t.Parallel()
 	app := startHost(t, "localhost")

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 
 export const pause = (ms) => new Promise((r) => setTimeout(r, ms))
 
-// A Host is one with a server behind a tap, or what else is named before it.
+// A Host is a host with a server behind a tap, or with another command before the server.
 class Host {
   constructor(exe, env, name, before = ['tap', '--name', name]) {
     this.name = name

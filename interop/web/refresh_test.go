@@ -16,8 +16,8 @@ import (
 // withoutCache has each token looked at each time.
 var withoutCache = siteOptions{introspection: func(o *auth.IntrospectionOptions) { o.CacheTTL = -1 }}
 
-// TestRefresh takes the client its access token away, twice. It gets another with
-// its refresh token, which the issuer replaces each time, and asks nobody.
+// TestRefresh invalidates the client's access token twice. The client gets another with its refresh
+// token, which the issuer replaces each time, without a login.
 func TestRefresh(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestRevokedAfterCache(t *testing.T) {
 	})
 }
 
-// TestStepUp calls what needs more than the user has agreed to. The client asks
-// for it without giving up what it had, in one go with what it had before.
+// TestStepUp makes a call that needs a scope without consent. The client requests that scope
+// together with the scopes that it had.
 func TestStepUp(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {

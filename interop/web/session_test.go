@@ -62,7 +62,7 @@ func (s *site) inSession(t *testing.T, session, token string) reply {
 	return s.post(t, legacyCall, "Authorization", "Bearer "+token, headerSession, session, "MCP-Protocol-Version", mcp.LatestLegacyRevision.String())
 }
 
-// endSession asks for the end of a session and returns the status.
+// endSession requests the end of a session and returns the status.
 func (s *site) endSession(t *testing.T, session, token string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.url, nil)

@@ -25,10 +25,9 @@ func atOnce(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// TestManyCallers has many calls at once that all need a token, first of all and
-// when it has gone. One of them gets it: the user is asked once, and a refresh
-// token, which is good once, is used once. So it is for several transports and for
-// several processes that share a file.
+// TestManyCallers makes many concurrent calls that all need a token, initially and after it was
+// lost. One of them gets it: the user logs in once, and a refresh token, which is valid once, is
+// used once. The same applies to several transports, and to several processes that share a file.
 func TestManyCallers(t *testing.T) {
 	t.Parallel()
 	o := withoutCache

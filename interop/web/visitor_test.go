@@ -147,7 +147,7 @@ func (v *visitor) loopback() oauth.LoopbackPrompter {
 	}}
 }
 
-// asked returns the queries that the user was sent to the issuer with.
+// asked returns the queries of the authorization URLs that the user opened.
 func (v *visitor) asked() []url.Values {
 	v.mu.Lock()
 	defer v.mu.Unlock()

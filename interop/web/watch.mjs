@@ -1,4 +1,4 @@
-// Drives a browser through the scenes that watch_test.go asks for. Usage: node
+// Drives a browser through the scenes that watch_test.go requests. Usage: node
 // watch.mjs CHROMIUM. Lines of JSON come on standard input: {scene, with, dir,
 // shots} plays a scene, {reply, value, error} answers a call. Lines go out:
 // {call, hand, args} calls a hand of the test, {notes, failures} ends a scene.

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// planted is a secret that a host sends, without a name or a shape that tells.
-// The tap that hears it hides nothing, so hiding it is the export's task: see
-// the password beside it.
+// planted is a secret that a host sends, without a recognizable name or form. The tap that records
+// it redacts nothing, so hiding it is the export's task: see the password beside it.
 const planted = "correct-horse-battery-staple"
 
 // TestWatchLive drives the page while hosts talk to tapped servers, one of each

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A hand does something that a scene asks for: it feeds a tap, say.
+// A hand is a function of the test that a scene calls, for example to feed a tap.
 type hand func(args json.RawMessage) (any, error)
 
 // A driver is the Node.js that drives a browser through the scenes of
@@ -87,9 +87,8 @@ func startDriver(t *testing.T) *driver {
 	return d
 }
 
-// play has the driver play a scene, and reports what did not hold. with is what
-// the scene is told, hands are what it may call. What the scene leaves on the
-// disk goes to a folder of the test.
+// play runs a scene in the driver, and reports its failures. with is the scene's input, hands are
+// the functions that it may call. The scene writes its files to a folder of the test.
 func (d *driver) play(t *testing.T, scene string, with map[string]any, hands map[string]hand) {
 	t.Helper()
 	notified := map[string]any{"scene": scene, "with": with, "dir": t.TempDir(), "shots": os.Getenv("WATCH_SHOTS")}

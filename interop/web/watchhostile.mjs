@@ -44,7 +44,7 @@ async function everyRow(s) {
     let opened = 0
     let last = ''
     for (let i = 0; i < 400; i++) {
-      await pause(45) // the detail is asked for a moment after the row was chosen
+      await pause(45) // the page requests the detail a moment after the row was selected
       if (!(await settle())) return 'row ' + i + ' does not open'
       opened++
       for (let tab = 1; tab <= 9; tab++) {

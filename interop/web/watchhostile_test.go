@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Texts that want to be more than text. A page that runs one of them calls
-// pwned, opens a dialog, or asks evil.test for something.
+// Texts that try to run as code. A page that runs one of them calls pwned, opens a dialog, or sends
+// a request to evil.test.
 var hostileTexts = map[string]string{
 	"image":    `<img src="http://evil.test/i.png" onerror="pwned('image')">`,
 	"script":   `</script></textarea></title><script>pwned('script')</script><script src=//evil.test/x.js></script>`,

@@ -83,6 +83,5 @@ func talkHTTP(t *testing.T, address string) {
 	}
 }
 
-// modernMeta is what goes with each request in the modern era, behind other
-// members of _meta.
+// modernMeta has the members that each modern request adds after other members of _meta.
 const modernMeta = `,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"new-host","version":"2"}`

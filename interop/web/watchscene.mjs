@@ -187,7 +187,7 @@ export class Scene {
     for (const f of found) this.fail(what + ': ' + f)
   }
 
-  // shoot keeps a picture, if the test was told where.
+  // shoot saves a screenshot if the test has a folder for it.
   async shoot(name, page) {
     page ||= this.page
     if (!this.shots || !page) return
