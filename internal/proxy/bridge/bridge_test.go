@@ -21,8 +21,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestServersPerCaller: one caller gets only so many connections to the server, however it asks for
-// them, and leaves the rest to others. Who ends one may have another.
+// TestServersPerCaller checks the limit of one caller's connections to the server, however it
+// requests them. A caller that ends one may open another.
 func TestServersPerCaller(t *testing.T) {
 	tokens, err := auth.NewStatic(
 		auth.StaticToken{Token: "the-token-of-ann-which-is-long", Subject: "ann"},
@@ -36,7 +36,7 @@ func TestServersPerCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// open asks for a session that shares with no other, and returns the status and the session.
+	// open requests a session with a dedicated upstream, and returns the status and the session.
 	n := 0
 	open := func(t *testing.T, url, who, way string) (int, string) {
 		n++
@@ -112,7 +112,7 @@ func TestServersPerCaller(t *testing.T) {
 	})
 }
 
-// TestServersOfSockets: a client of a socket for which there is no room is told so.
+// TestServersOfSockets checks that a socket's client above the limit gets an error.
 func TestServersOfSockets(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil), MaxServersPerCaller: 2})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -249,7 +249,7 @@ func loginUntil(end time.Time) func() time.Time {
 	}
 }
 
-// TestErrorsForClients: what clients are told says what happened, and how to mend it.
+// TestErrorsForClients checks that errors for clients say what happened and how to fix it.
 func TestErrorsForClients(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, tt := range []struct {
@@ -318,8 +318,8 @@ func TestStalledFull(t *testing.T) {
 	})
 }
 
-// TestLimitOfSessions: who waits for room to send sleeps until there is some, and is told of all that there
-// is.
+// TestLimitOfSessions checks that senders wait for space in the queue without spinning, and that
+// freed space releases all senders that fit.
 func TestLimitOfSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1)}, ctx: t.Context()}

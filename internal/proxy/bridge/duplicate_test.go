@@ -88,8 +88,8 @@ var duplicateCalls = []struct{ name, text, want string }{
 	{"metadata", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{},"x":{"token":1,"token":2}%s}}`, `member \"token\"`},
 }
 
-// TestDuplicateMembers: what a server would read in another way than the bridge does not get to it,
-// however it comes, and the client is told which member it is.
+// TestDuplicateMembers checks that the bridge rejects a message with duplicate members, which a
+// server may read differently, and that the error names the member.
 func TestDuplicateMembers(t *testing.T) {
 	for _, transport := range []string{"pipe", "http", "sse", "lines"} {
 		for _, clientEra := range []Era{EraLegacy, EraModern} {

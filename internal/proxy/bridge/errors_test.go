@@ -102,7 +102,7 @@ func TestProcessShown(t *testing.T) {
 				var got []string
 				if transport == "http" {
 					ts := served(t, b, nil)
-					for range 3 { // the first start, and what is said behind it
+					for range 3 { // the first start, and the error after it
 						_, _, body := post(t, ts.URL+"/mcp", httpHello)
 						got = append(got, body)
 					}

@@ -109,7 +109,7 @@ func TestReadyStalled(t *testing.T) {
 	})
 }
 
-// TestReadyShared: what clients share is asked, rather than another process.
+// TestReadyShared checks that readiness queries the shared upstream, and starts no other process.
 func TestReadyShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -134,8 +134,8 @@ func TestReadyShared(t *testing.T) {
 	})
 }
 
-// TestReadyWeb: a server on the web that has died is not ready as soon as a request has met that,
-// and the client is told what it should look at.
+// TestReadyWeb checks that a dead HTTP server is not ready once a request to it has failed, and
+// that the client's error says what to check.
 func TestReadyWeb(t *testing.T) {
 	upstream := httptest.NewServer(streamable.MustHandler(newServer(t, mcp.Revisions()), nil))
 	defer upstream.Close()

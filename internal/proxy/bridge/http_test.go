@@ -352,9 +352,9 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestGroupsModern: a modern server takes each request by itself, so what a client can do tells
-// nobody apart, even if it changes from one request to the next. What one of them changes, the
-// others that listen are told.
+// TestGroupsModern checks that clients of a modern server share an upstream whatever their
+// capabilities, even if these change between requests, because each request has its own. Changes by
+// one client are announced to the others that listen.
 func TestGroupsModern(t *testing.T) {
 	connect := connectTo(t, EraModern.revisions())
 	var connections atomic.Int32
@@ -403,8 +403,8 @@ func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer
 	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 }
 
-// TestUpstreamHeaders: a server on HTTP gets arguments in headers as it asks for, of clients of either
-// era that have not listed its tools.
+// TestUpstreamHeaders checks that an HTTP server gets arguments in the headers that it declares,
+// from clients of either era that have not listed its tools.
 func TestUpstreamHeaders(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		t.Run(clientEra.String(), func(t *testing.T) {

@@ -117,8 +117,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: a client that does not read what it has asked for holds up no other, and not
-// much is kept for it.
+// TestSlowReaders checks that a client that does not read its responses blocks no other, and that
+// little is buffered for it.
 func TestSlowReaders(t *testing.T) {
 	for _, tt := range []struct {
 		downstream string
@@ -142,8 +142,8 @@ func TestSlowReaders(t *testing.T) {
 			for range 3 {
 				flooded(t, b, where, tt.downstream, tt.era)
 			}
-			// what waits, what is being sent, what may be asked for again, and what the server has,
-			// which is in this process too
+			// queued messages, messages being sent, events for resumption, and the memory of the
+			// server, which is in this process too
 			const limit = 3 * (64 << 20)
 			var grown int64
 			for i := range 100 {
@@ -164,7 +164,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// flooded connects a client that asks for a lot of progress, and reads none of it until the test
+// flooded connects a client that requests a lot of progress, and reads none of it until the test
 // ends.
 func flooded(t *testing.T, b *Bridge, url, downstream string, era Era) {
 	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`

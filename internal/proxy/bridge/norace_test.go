@@ -4,5 +4,5 @@ package bridge
 
 const (
 	large = 8 << 20 // bytes of a result
-	flood = 128     // MiB that a client asks for which does not read
+	flood = 128     // MiB that a client requests and does not read
 )

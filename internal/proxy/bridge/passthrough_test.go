@@ -62,7 +62,7 @@ func TestBatch(t *testing.T) {
 	client.send(`[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","id":2,"method":"b"},{"id":3}]`)
 	srv.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`, `{"jsonrpc":"2.0","method":"n"}`, `{"jsonrpc":"2.0","id":2,"method":"b"}`)
 	srv.send(`[{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]`)
-	got := client.read() // its own refusal may come before the server's answers or behind them
+	got := client.read() // its own refusal may come before or after the server's responses
 	var answers []json.RawMessage
 	if err := json.Unmarshal([]byte(got), &answers); err != nil || len(answers) != 3 {
 		t.Fatalf("answer: %s, %v", got, err)
@@ -85,7 +85,7 @@ func TestDuplicateID(t *testing.T) {
 	client.send(`{"jsonrpc":"2.0","id":1,"method":"b"}`)
 	client.reads(`"id":1,"error":{"code":-32600`)
 	srv.send(`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":9,"result":{}}`)
-	client.wants(`{"jsonrpc":"2.0","id":1,"result":{}}`) // once, and nothing of what nobody has asked
+	client.wants(`{"jsonrpc":"2.0","id":1,"result":{}}`) // once, and no response without a request
 	client.send(`{"jsonrpc":"2.0","id":2,"method":"c"}`)
 	srv.wants(`{"jsonrpc":"2.0","id":2,"method":"c"}`)
 	srv.send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
@@ -109,7 +109,8 @@ func TestCancelled(t *testing.T) {
 	srv.wants(`{"jsonrpc":"2.0","id":2,"method":"b"}`) // and so is what cancels nothing
 }
 
-// TestCrash: whoever waits is told at once; the next server is told what the one before knew.
+// TestCrash checks that pending requests fail at once, and that the next server gets the state of
+// its predecessor.
 func TestCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -227,7 +228,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestEndOfInput: what was asked for is still answered; then everything ends.
+// TestEndOfInput checks that pending requests are still answered, and that the bridge ends then.
 func TestEndOfInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -332,7 +333,8 @@ func TestOnStream(t *testing.T) {
 	}
 }
 
-// TestTransportStreams: the transport on HTTP tells what came in the response to which request.
+// TestTransportStreams checks that the HTTP transport reports which request's response carried a
+// message.
 func TestTransportStreams(t *testing.T) {
 	const event = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -532,8 +534,9 @@ func TestLateTaskHungUp(t *testing.T) {
 	})
 }
 
-// TestLateCoreTask: a call that asks a legacy server for a task is not canceled by a notification,
-// whoever gives it up, but its task is when its id is known. Other calls are.
+// TestLateCoreTask checks that a call that requests a task from a legacy server is not canceled by
+// a notification, whichever side cancels it, but that its task is when its id is known. Other calls
+// are canceled by a notification.
 //
 // Spec: T33
 func TestLateCoreTask(t *testing.T) {
@@ -623,9 +626,9 @@ func (f fickle) ReadFrame() ([]byte, error) {
 	return frame, err
 }
 
-// TestListenAgain: a subscription whose stream breaks off is made again without the client, which
-// is told that it may have missed something; for ever if it was good in between, and not for ever
-// if it was not.
+// TestListenAgain checks that the bridge reopens a broken subscription stream itself, and notifies
+// the client that it may have missed events. Retries have no limit if the stream worked in between,
+// and a limit otherwise.
 func TestListenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

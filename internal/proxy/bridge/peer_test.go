@@ -140,7 +140,7 @@ func client0(t *testing.T, b *Bridge) (p *pipe, done chan error) {
 	return newPipe(t, ours), done
 }
 
-// legacy is a server that is known to be legacy, so that nothing is asked before.
+// legacy is a server that is known to be legacy, so that the bridge does not probe.
 var legacy = Options{ClientEra: EraLegacy, ServerEra: EraLegacy}
 
 func with(o Options, change func(*Options)) *Options {
@@ -156,7 +156,7 @@ const (
 	confirmed = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// handshake has the two shake hands through the bridge.
+// handshake performs the handshake of the two through the bridge.
 func handshake(client, srv *pipe) {
 	client.t.Helper()
 	srv.wants(hello)

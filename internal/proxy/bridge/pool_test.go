@@ -96,7 +96,8 @@ func TestSharedSubscriptions(t *testing.T) {
 	srv.reads("ping")
 }
 
-// TestSharedInputRequests: nobody can be asked, since nobody has said that he can.
+// TestSharedInputRequests checks that a shared server cannot send input requests, because no
+// client's capabilities are declared.
 func TestSharedInputRequests(t *testing.T) {
 	_, _, _, srv := sharing(t)
 	srv.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`)
@@ -282,8 +283,8 @@ func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpc
 	return c
 }
 
-// TestSharedEras: clients of each era share a server of each, by one connection, and all that there
-// is works: answers, progress, and what each is asked.
+// TestSharedEras checks that clients of each era share a server of each era over one connection,
+// with responses, progress and input requests.
 func TestSharedEras(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, serverEra := range []Era{EraLegacy, EraModern} {
@@ -327,7 +328,7 @@ func TestSharedEras(t *testing.T) {
 	}
 }
 
-// TestChain: what a client can be asked reaches a legacy server through two bridges.
+// TestChain checks that a client's capabilities reach a legacy server through two bridges.
 func TestChain(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		last := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), Shared: shared})
@@ -421,8 +422,8 @@ func TestSharedStorm(t *testing.T) {
 	}
 }
 
-// TestSharedUnreachable: clients that come while the server is away are told so, all by one
-// attempt; they are served when it is back, without a connection for each.
+// TestSharedUnreachable checks that clients that connect while the server is unreachable get an
+// error from one shared attempt, and are served over one connection once it is back.
 func TestSharedUnreachable(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		synctest.Test(t, func(t *testing.T) {
@@ -478,8 +479,8 @@ func TestSharedUnreachable(t *testing.T) {
 	}
 }
 
-// TestSharedSilent: a server that is silent before a handshake is not asked again for each client
-// what it is.
+// TestSharedSilent checks that a server that is silent before a handshake is not probed again for
+// each client.
 func TestSharedSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -595,8 +596,8 @@ func TestShared(t *testing.T) {
 	quiet(srv, m, b)
 }
 
-// TestSharedLogs: log messages, which say nothing of whose they are, go to the one client that can
-// have asked for them.
+// TestSharedLogs checks that log messages, which identify no client, go to the only client that can
+// have requested them.
 func TestSharedLogs(t *testing.T) {
 	clients, _, m, srv, _ := onMux(t, 2)
 	a, b := clients[0], clients[1]
@@ -620,7 +621,7 @@ func TestSharedLogs(t *testing.T) {
 	srv.send(log) // of nobody
 	quiet(srv, m, a, b)
 	first := begin(a, "debug")
-	other := begin(b, "") // has not asked for any
+	other := begin(b, "") // has not requested any
 	srv.send(log)
 	a.wants(log)
 	quiet(srv, m, b)
@@ -639,8 +640,8 @@ func TestSharedLogs(t *testing.T) {
 	quiet(srv, m, a, b)
 }
 
-// TestSharedRestart: when the server is gone, all who wait are told at once, and all subscriptions
-// are made again.
+// TestSharedRestart checks that all pending requests fail at once when the server is gone, and that
+// all subscriptions are reopened.
 func TestSharedRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, _, m, srv, f := onMux(t, 3)

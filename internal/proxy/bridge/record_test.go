@@ -187,7 +187,7 @@ func exchanges(t *testing.T, text []byte) error {
 			t.Errorf("event %d, %s %s of exchange %d on side %s, comes when that is %q, want %q", e.N, e.Kind, e.Dir, e.Exchange, e.Side, was, wants)
 		}
 	}
-	for n, message := range messages { // but for those that the bridge asked itself, or that are for it alone
+	for n, message := range messages { // except the bridge's own requests, and messages for the bridge alone
 		own := false
 		for _, part := range []string{`"mcpwire-`, "notifications/initialized", "notifications/subscriptions/acknowledged", "no handshake"} {
 			own = own || strings.Contains(message, part)

@@ -71,7 +71,7 @@ func TestSessionInputRequests(t *testing.T) {
 	b.send(answer) // which it was not asked
 	a.send(answer)
 	srv.wants(answer)
-	other := begin(b, srv, "1") // two have something under way: the last is asked
+	other := begin(b, srv, "1") // two have a pending request: the last gets the input request
 	only(t, srv, ask("2"), b, clients)
 	b.f.Close() // and goes
 	got := srv.read() + srv.read()
@@ -188,8 +188,8 @@ func TestSessionTasks(t *testing.T) {
 	}
 }
 
-// TestSessionPages: that a page was visited is told to whom was sent there, by a question or an
-// error.
+// TestSessionPages checks that the notification about a visited page goes to the client that got
+// its URL, in a request or an error.
 func TestSessionPages(t *testing.T) {
 	clients, srv, _ := inSession(t, 2, `{}`)
 	a, b := clients[0], clients[1]
@@ -199,7 +199,7 @@ func TestSessionPages(t *testing.T) {
 	begin(b, srv, "1")
 	done := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"E"}}`
 	only(t, srv, done, a, clients)
-	only(t, srv, done, nil, clients) // it was told
+	only(t, srv, done, nil, clients) // it was notified
 }
 
 // TestSessionLogs: each client hears from its own level on, and of nothing that may be another's.
@@ -259,15 +259,15 @@ func TestSessionParts(t *testing.T) {
 	only(t, srv, updated("z"), nil, clients)
 	subscribe(b, "subscribe", "a:b")
 	id := srv.request("resources/subscribe")
-	subscribe(a, "unsubscribe", "a:b") // the server must not be told: b is about to be subscribed
+	subscribe(a, "unsubscribe", "a:b") // the server must not get this: b is about to be subscribed
 	a.wants(answering("5", "{}"))
 	srv.send(answering(id, "{}"))
 	b.wants(answering("5", "{}"))
 	only(t, srv, updated("a:b"), b, clients)
 }
 
-// TestSessionRestart: when the server is gone, all who wait are told at once; the next one is told
-// what any has subscribed to, and they that lists may have changed.
+// TestSessionRestart checks that all pending requests fail at once when the server is gone. The
+// next server gets all subscriptions, and the clients get list-changed notifications.
 func TestSessionRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, srv, f := inSession(t, 3, `{"resources":{"subscribe":true},"tools":{}}`)
@@ -309,8 +309,8 @@ func TestSessionRestart(t *testing.T) {
 	})
 }
 
-// TestSessionBegin: a server that asks as soon as it may is answered, by the client whose handshake
-// it was.
+// TestSessionBegin checks that an input request right after the handshake is answered by the client
+// of that handshake.
 func TestSessionBegin(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -329,8 +329,8 @@ func TestSessionBegin(t *testing.T) {
 	}
 }
 
-// TestSessionEager: what a client has asked for before it had an answer to its handshake comes
-// after the server's, in order; of a server that does not agree it is told so.
+// TestSessionEager checks that requests that a client sends before its handshake is answered are
+// forwarded in order after the server's handshake, and fail if the negotiation fails.
 func TestSessionEager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

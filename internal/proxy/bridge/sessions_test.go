@@ -154,7 +154,7 @@ func openFiles() int {
 	return len(entries)
 }
 
-// TestSessions: sessions that come and go, in whatever way, leave nothing behind.
+// TestSessions checks that sessions leave no state, however they end.
 func TestSessions(t *testing.T) {
 	for _, tt := range []struct {
 		upstream string

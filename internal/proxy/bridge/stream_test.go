@@ -13,8 +13,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// TestDrainCutsOff: what is not answered in the time to drain is answered with an error, each
-// request once, the server is told, and whoever has the bridge run knows.
+// TestDrainCutsOff checks that each request without a response by the drain timeout gets one error,
+// that the server gets a cancellation, and that the bridge's caller gets an error.
 func TestDrainCutsOff(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, how := range []string{"end of input", "socket"} {
@@ -128,7 +128,7 @@ func TestServeErrors(t *testing.T) {
 					p.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 					srv.reads("ping")
 				}
-				go func() { // the client reads what it is told
+				go func() { // the client reads the notification
 					for {
 						if _, err := p.f.ReadFrame(); err != nil {
 							return

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// asks is the metadata of a modern client that can be asked.
+// asks is the metadata of a modern client that accepts input requests.
 const asks = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}`
 
 // manyClients has modern clients share a session with a legacy server.
@@ -28,7 +28,7 @@ func manyClients(t *testing.T, n int) (clients []*pipe, srv *pipe, f *farm, b *B
 	return clients, srv, f, b
 }
 
-// welcomed has a server shake hands.
+// welcomed performs a server's handshake.
 func welcomed(srv *pipe) {
 	srv.t.Helper()
 	srv.send(answering(srv.request(`"initialize"`, `"elicitation":{`), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`))
@@ -102,7 +102,7 @@ func TestManyClientLogs(t *testing.T) {
 	first := srv.request("tools/call")
 	srv.send(log)
 	a.wants(log)
-	second := calls(b, srv, "") // has not asked for any, but may be what it is about
+	second := calls(b, srv, "") // has not requested any, but may be its subject
 	srv.send(log)
 	still(srv, b)
 	srv.send(answering(second, `{"content":[]}`))
@@ -114,8 +114,8 @@ func TestManyClientLogs(t *testing.T) {
 	still(srv, a, b)
 }
 
-// TestManyClientsRestart: when the server is gone, all who wait are told at once, and the next one is
-// asked for what they listen to.
+// TestManyClientsRestart checks that all pending requests fail at once when the server is gone, and
+// that the next server gets their subscriptions.
 func TestManyClientsRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, srv, f, b := manyClients(t, 3)
@@ -146,7 +146,7 @@ func TestManyClientsRestart(t *testing.T) {
 	})
 }
 
-// alive asks for a sign of life of the server, which gives one or goes.
+// alive pings the server, which answers or closes the connection.
 func alive(t *testing.T, b *Bridge, srv *pipe, answers bool) error {
 	t.Helper()
 	done := make(chan error)
@@ -160,7 +160,8 @@ func alive(t *testing.T, b *Bridge, srv *pipe, answers bool) error {
 	return <-done
 }
 
-// TestManyClientKinds: who can be asked something else has another session, and so have other users.
+// TestManyClientKinds checks that clients with other capabilities have another session, and so do
+// other users.
 func TestManyClientKinds(t *testing.T) {
 	f := newFarm(t)
 	b := f.bridge(&Options{ServerEra: EraLegacy, Shared: true})

@@ -50,8 +50,8 @@ func TestBackoffForgets(t *testing.T) {
 	})
 }
 
-// TestBackoffRemembers: handshakes alone do not make a server that ends behind each of them a good
-// one.
+// TestBackoffRemembers checks that the backoff continues for a server that ends after each
+// handshake.
 func TestBackoffRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -25,8 +25,8 @@ func init() {
 	}
 }
 
-// TestBatchFile: the program behind a batch file gets the arguments and the end of its input, and
-// its exit status is that of the server.
+// TestBatchFile checks that the program that a batch file starts gets the arguments and the end of
+// its input, and that its exit status is the server's.
 func TestBatchFile(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

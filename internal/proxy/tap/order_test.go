@@ -101,7 +101,7 @@ func exchange(t *testing.T, h *host, lines *bufio.Reader, request string) string
 	return strings.TrimSuffix(line, "\n")
 }
 
-// A stuckDisk does not write before it is told to.
+// A stuckDisk blocks writes until it is released.
 type stuckDisk struct{ free chan struct{} }
 
 func (d *stuckDisk) Write(p []byte) (int, error) {

@@ -77,7 +77,7 @@ func init() {
 		in.Close()
 		return 0
 	}
-	// Says whether it was told to ignore SIGHUP.
+	// Reports whether it ignores SIGHUP.
 	helpers["ignored"] = func([]string) int {
 		fmt.Println(signal.Ignored(syscall.SIGHUP))
 		return 0
@@ -137,7 +137,7 @@ func TestSharedPipes(t *testing.T) {
 	}
 }
 
-// TestIgnored: what a tap was told to ignore, the server is told, too.
+// TestIgnored checks that the server inherits the signals that the tap ignores.
 func TestIgnored(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("these tests were told to ignore it themselves, by nohup for example")
@@ -233,7 +233,7 @@ func TestSignals(t *testing.T) {
 	want := []string{"ready"}
 	for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR2, syscall.SIGTERM} {
 		if signal.Ignored(s) {
-			continue // these tests were told to ignore it, by nohup for example, and so is the tap
+			continue // these tests ignore it, under nohup for example, and so does the tap
 		}
 		want = append(want, s.String())
 		if err := tap.Process.Signal(s); err != nil {

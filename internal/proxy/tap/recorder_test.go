@@ -187,7 +187,8 @@ func TestSplitAllocs(t *testing.T) {
 	}
 }
 
-// TestSplitLargeOnce: a large frame is held once, and by nobody when it has passed.
+// TestSplitLargeOnce checks that memory holds a large frame once, and not at all when it has
+// passed.
 func TestSplitLargeOnce(t *testing.T) {
 	const size = 32 << 20
 	if newLarge(1) == nil {

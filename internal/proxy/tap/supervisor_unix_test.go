@@ -167,8 +167,8 @@ const (
 
 func lines(list ...string) string { return strings.Join(list, "\n") }
 
-// TestRestartAfterCrash: the session goes on with another server, which learns what the first one
-// knew.
+// TestRestartAfterCrash checks that the session continues with another server, which gets the first
+// one's state.
 func TestRestartAfterCrash(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true})
 	m.handshake()
@@ -245,7 +245,8 @@ func TestRestartOnDemand(t *testing.T) {
 	}
 }
 
-// TestRestartModern: there is no handshake to replay, and nothing is said that was not asked for.
+// TestRestartModern checks that a restart replays no handshake, and sends no notification without a
+// subscription.
 func TestRestartModern(t *testing.T) {
 	m := startMortal(t, Restart{})
 	listen := request(`"s"`, "hang") // as subscriptions/listen is, which stays open

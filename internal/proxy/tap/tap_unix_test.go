@@ -178,7 +178,7 @@ func (r *record) events(t *testing.T) []*capture.Event {
 	return all
 }
 
-// stream puts the frames of a direction behind one another.
+// stream concatenates the frames of a direction.
 func stream(events []*capture.Event, dir capture.Dir) []byte {
 	var all []byte
 	for _, e := range events {

@@ -37,8 +37,8 @@ func init() {
 	}
 }
 
-// TestUnreadOutput: a server that is told to end does, with its status, though its host reads
-// neither of its outputs.
+// TestUnreadOutput checks that a server that gets a signal ends with its status, though its host
+// reads neither of its outputs.
 func TestUnreadOutput(t *testing.T) {
 	for name, restart := range map[string]*Restart{"once": nil, "restarting": {OnCrash: true}} {
 		t.Run(name, func(t *testing.T) {

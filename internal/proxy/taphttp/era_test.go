@@ -79,7 +79,7 @@ func TestRevisions(t *testing.T) {
 			}
 			c.Close()
 			n := 21
-			if r == mcp.LatestRevision { // what it asks for is in a result, and the call is repeated
+			if r == mcp.LatestRevision { // the input request is in a result, and the call is retried
 				n++
 			}
 			checkPairs(t, p, "tools/call", n)
@@ -162,8 +162,8 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// TestResumption: a stream that the server has closed goes on behind the last event, on another
-// one.
+// TestResumption checks that a stream that the server has closed continues after its last event on
+// another stream.
 func TestResumption(t *testing.T) {
 	_, web := realServer(t)
 	p := tap(t, web.URL+"/mcp", nil, nil)

@@ -102,7 +102,7 @@ func TestSessions(t *testing.T) {
 		resp.Body.Close()
 	}
 	post(one, "modern", "")
-	post(one, "initialize", "") // behind a probe: of the same session
+	post(one, "initialize", "") // after a probe: of the same session
 	post(one, "a", "s1")
 	post(one, "initialize", "")
 	post(one, "b", "s2")
@@ -121,8 +121,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestObserve: whoever looks on sees all events, in order, before they are forwarded, and with no
-// capture as well.
+// TestObserve checks that an observer gets all events, in order, before they are forwarded, also
+// without a capture.
 func TestObserve(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

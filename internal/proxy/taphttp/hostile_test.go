@@ -242,7 +242,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestExpect: a client that waits to be asked for the body is asked by the server, or not.
+// TestExpect checks that the server decides whether a client that expects 100-continue gets it.
 func TestExpect(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
 		p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {

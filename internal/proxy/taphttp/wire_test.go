@@ -139,7 +139,7 @@ func TestBytes(t *testing.T) {
 	ok := "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: abc\r\nX-b: 2\r\nx-A: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
 	for _, tt := range []struct {
 		name, request, answer string
-		want                  []string // of the capture, behind the head of the request
+		want                  []string // of the capture, after the head of the request
 	}{
 		{"json", post, ok + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(message), message),
 			[]string{"msg: " + inputRequest, "res OK", "msg: " + message, "end"}},

@@ -31,7 +31,7 @@ func must(err error) {
 	}
 }
 
-// house is a server with some of everything.
+// house is a server with some of each primitive.
 func house(revisions ...mcp.Revision) *server.Server {
 	srv := server.MustNew("house", "1", &server.Options{Revisions: revisions, Instructions: "knock", Tasks: &server.TaskOptions{PollInterval: time.Second}})
 	type none struct{}

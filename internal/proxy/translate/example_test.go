@@ -19,7 +19,7 @@ func show(outs []translate.Out) {
 	}
 }
 
-// A legacy client pings, and asks a modern server that is not known yet what it has.
+// A legacy client sends a ping, and lists the primitives of a modern server that is still unknown.
 func ExampleNewLegacyToModern() {
 	now := time.Unix(0, 0)
 	t := translate.NewLegacyToModern(nil)
@@ -32,8 +32,8 @@ func ExampleNewLegacyToModern() {
 	// to the client on stream 0: {"jsonrpc":"2.0","id":"l","result":{"prompts":[]}}
 }
 
-// A modern client's first request makes the translator shake hands with the legacy server. The
-// request waits.
+// A modern client's first request makes the translator start the handshake with the legacy server.
+// The request waits.
 func ExampleNewModernToLegacy() {
 	now := time.Unix(0, 0)
 	t := translate.NewModernToLegacy(nil)

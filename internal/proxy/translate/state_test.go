@@ -23,8 +23,8 @@ func TestSortedKeys(t *testing.T) {
 	}
 }
 
-// What a state is bound to when it is made, the params that the server gets, is what it is held
-// against when it comes back, the params that the client sends.
+// A state is bound to the params that the server gets, and compared with the params that the client
+// sends with it.
 func TestBoundToPlainParams(t *testing.T) {
 	c := NewModernToLegacy(nil)
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":1}`

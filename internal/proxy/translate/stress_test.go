@@ -13,8 +13,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestTogether has many calls that ask, tell of progress and are cancelled under way at once, over
-// pipes where nothing but ids says what belongs to what.
+// TestTogether runs many concurrent calls with input requests, progress and cancellations, over
+// pipes where only ids correlate messages.
 func TestTogether(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		downstream, upstream := mcp.LatestLegacyRevision, mcp.LatestRevision

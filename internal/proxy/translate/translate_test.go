@@ -143,9 +143,8 @@ func TestManyResources(t *testing.T) {
 	}
 }
 
-// TestForeignState makes sure that what one session has asked is of no use in another one, though
-// they seal with the same keys: a request that brings another user's state is refused, and that
-// user's call goes on.
+// TestForeignState checks that a session's state is rejected in another one, though they seal with
+// the same keys: a request with another user's state fails, and that user's call continues.
 func TestForeignState(t *testing.T) {
 	ring := new(seal.Ring)
 	now := time.Unix(1e9, 0)
