@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestBridgeLimits: processes are limited more than sessions of a server that is not started for
-// them, and what their clients leave behind ends sooner.
+// TestBridgeLimits checks that server processes have a lower limit than sessions of a server that
+// already runs, and that abandoned ones expire sooner.
 func TestBridgeLimits(t *testing.T) {
 	type limits struct {
 		Servers, PerCaller, Clients, Backlog int

@@ -46,9 +46,9 @@ func (k *kill) String() string {
 	return fmt.Sprintf("%s at message %d, %s %s to %s %s", k.who, k.point, k.downstreamEra, k.downstream, k.upstreamEra, k.upstream)
 }
 
-// TestBridgeKill kills the client, the bridge and the server, each at points of a session that are
-// spread over its messages: what waits is told at once, nothing goes on that nobody needs, and the
-// next session works.
+// TestBridgeKill kills the client, the bridge and the server, each at several messages of a
+// session. Pending requests fail at once, no needless process keeps running, and the next session
+// works.
 func TestBridgeKill(t *testing.T) {
 	seed := *killSeed
 	if seed == 0 {
@@ -135,7 +135,7 @@ func (k *kill) run() (err error) {
 	return nil
 }
 
-// meet has the session in which something is killed, and brings back what the next one needs.
+// meet runs the session in which something is killed, and restarts what the next session needs.
 func (k *kill) meet() (err error) {
 	if k.who == "client" {
 		return k.visitor()

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestCallInterrupted interrupts a call. The server is told, and the exit status is that of the
-// signal.
+// TestCallInterrupted interrupts a call. The server gets a cancellation, and the exit status is
+// that of the signal.
 func TestCallInterrupted(t *testing.T) {
 	for _, tt := range []struct {
 		protocol string

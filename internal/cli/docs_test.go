@@ -91,7 +91,7 @@ func TestHostConfiguration(t *testing.T) {
 	}
 }
 
-// TestFeatureTable holds that doc/architecture.md tells of each feature which revisions have it.
+// TestFeatureTable checks that doc/architecture.md lists the revisions of each feature.
 func TestFeatureTable(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| .*\\(`(\\w+)`\\) \\|(.*)\\|$")
 	got := map[string][]bool{}

@@ -31,7 +31,7 @@ func brokenPipe(t *testing.T) error {
 	return path.Err
 }
 
-// TestReportBrokenPipe: that nobody reads the output is no news; any other broken pipe is.
+// TestReportBrokenPipe checks that a broken pipe is reported unless it is standard output's.
 func TestReportBrokenPipe(t *testing.T) {
 	broken := brokenPipe(t)
 	output := func(err error) error { return fmt.Errorf("%w: %w", errOutput, err) }

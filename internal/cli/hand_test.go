@@ -113,7 +113,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// answering is an askFunc that gives answers one after the other, and notes what it was asked.
+// answering is an askFunc that returns answers in order, and records the questions.
 func answering(asked *strings.Builder, lines ...string) askFunc {
 	return func(_ context.Context, prompt string) (string, error) {
 		asked.WriteString(prompt)

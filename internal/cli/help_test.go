@@ -10,7 +10,7 @@ import (
 )
 
 // TestHelp looks at the help of every command: it fits into 80 columns with its examples, has
-// examples that name the command, and tells the flags that reach a server apart.
+// examples that name the command, and lists the flags that select a server separately.
 func TestHelp(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

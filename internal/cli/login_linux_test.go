@@ -54,7 +54,7 @@ func TestLoginAsks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, dir := newLoginServer(t), t.TempDir()
-			// The browser tells where it was sent, on the terminal.
+			// The browser prints the URL that it opens on the terminal.
 			if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte("#!/bin/sh\necho \"opened $1\" > /dev/tty\n"), 0o755); err != nil {
 				t.Fatal(err)
 			}

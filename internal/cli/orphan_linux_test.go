@@ -15,8 +15,9 @@ import (
 )
 
 // launcher is a server as many are: a launcher that does not pass signals on, and a program that
-// does not read its input yet. It writes the process id of that to a file, after the moment in
-// which its owner, were it killed between two system calls, could not have told the guardian yet.
+// does not read its input yet. It writes the process id of that to a file, after its owner has
+// registered it with the guardian: an owner that is killed before that, between two system calls,
+// cannot.
 const launcher = `sleep 1000 & echo $! >pid.new; sleep 0.3; mv pid.new pid; wait`
 
 const orphanInitialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`

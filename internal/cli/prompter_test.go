@@ -14,7 +14,7 @@ import (
 	"mcpwire/stdio"
 )
 
-// A script that needs a server which asks, sends pictures and means no good runs this program with
+// A script that needs a hostile server that requests input and sends images runs this program with
 // a variable: mcpwire call -e MCPWIRE_TEST_SERVER=ask TOOL -- mcpwire
 func init() {
 	if os.Getenv("MCPWIRE_TEST_SERVER") != "ask" {

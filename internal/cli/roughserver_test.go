@@ -19,8 +19,8 @@ func init() {
 }
 
 // serveRough is a legacy server that writes to standard output what is not a message, sends log
-// messages that nobody asked for, has resources but no templates, cannot list its prompts, and
-// means no good with a cursor.
+// messages without a request, has resources but no templates, cannot list its prompts, and returns
+// a hostile cursor.
 func serveRough(capabilities string) {
 	if capabilities == "" {
 		capabilities = `{"tools":{},"resources":{},"prompts":{},"logging":{}}`

@@ -154,7 +154,7 @@ func TestRawOnTerminal(t *testing.T) {
 	}
 }
 
-// TestFollow shows a capture while it grows, and ends when it is told to.
+// TestFollow shows a capture while it grows, until it is stopped.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.mcpcap.ndjson")

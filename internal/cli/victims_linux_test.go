@@ -116,7 +116,7 @@ type visit struct {
 	era       string
 	transport client.Transport
 	point     int64  // at is called at that message, counted over both directions; 0 means never
-	at        func() // whoever has sent or got the message waits for it
+	at        func() // the sender or receiver of the message waits for it
 
 	messages atomic.Int64
 	hit      atomic.Int64 // when at returned, in nanoseconds since the epoch

@@ -12,7 +12,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestOfferCapabilities: what may be asked follows from what is declared, whoever declared it.
+// TestOfferCapabilities checks that the declared capabilities alone decide which requests are
+// allowed.
 func TestOfferCapabilities(t *testing.T) {
 	all := ClientProfile{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true}
 	urlOnly := ClientProfile{URL: true}

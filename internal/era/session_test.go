@@ -174,7 +174,7 @@ func TestInitialize(t *testing.T) {
 	}
 }
 
-// TestInitializeOnce has many goroutines shake hands: one of them does.
+// TestInitializeOnce starts the handshake on many goroutines: only one performs it.
 func TestInitializeOnce(t *testing.T) {
 	s := NewSession(Config{Revisions: mcp.Revisions()})
 	var wg sync.WaitGroup

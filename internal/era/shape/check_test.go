@@ -183,7 +183,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestHas: who asks may be told which revisions have what is missing.
+// TestHas checks that an error lists the revisions that have a missing feature.
 func TestHas(t *testing.T) {
 	problems := shape.Check(r5, request("tasks/list", `{}`))
 	if len(problems) != 1 {

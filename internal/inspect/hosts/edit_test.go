@@ -161,7 +161,8 @@ func TestWrapURL(t *testing.T) {
 	}
 }
 
-// TestSaveFile: mode and link stay, the backup is private, and nothing else is left behind.
+// TestSaveFile checks that mode and link stay, that the backup is private, and that no other file
+// remains.
 func TestSaveFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes and links are those of Unix")

@@ -194,8 +194,8 @@ func TestConcurrentJobsSameFindings(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		flaw flaw
-		// racy tells that what happens in a session is not in the same order each time, without
-		// others beside it either: events and their numbers are not compared.
+		// racy says that the order of a session's events varies even without concurrent sessions:
+		// events and their numbers are not compared.
 		racy bool
 	}{
 		{"clean", flaw{}, false},

@@ -155,8 +155,8 @@ func second(f fault) fault {
 	}
 }
 
-// early lets a fault see what comes before a handshake: a connection whose first requests are not
-// those of one.
+// early applies a fault only before a handshake: to a connection whose first requests are not a
+// handshake's.
 func early(f fault) fault {
 	return legacyOnly(func(m *jsonrpc.Message, line string) ([]string, bool) {
 		if string(m.ID) != "1" && string(m.ID) != "2" || string(m.Method) == mcp.MethodToolsList && bytes.Contains([]byte(line), []byte("params")) {
@@ -205,7 +205,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestJudgedByCheck: what goes over the wire is held against the rules of package check.
+// TestJudgedByCheck checks that the probe applies the rules of package check to the traffic.
 func TestJudgedByCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -205,7 +205,7 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// TestExamples: the examples are right in their revision, whatever was asked for.
+// TestExamples checks that the examples are valid in their revision, for every request.
 func TestExamples(t *testing.T) {
 	b, count := Open(), 0
 	for _, r := range mcp.Revisions() {
@@ -375,7 +375,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestAnswers: what any request may fail with is not told of a few methods only.
+// TestAnswers checks that an error that any request may get is not listed for only a few methods.
 func TestAnswers(t *testing.T) {
 	b := Open()
 	for word, want := range map[string]string{"-32020": "any request over HTTP", "-32022": "any request", "-32602": "any request", "-32002": "resources/read", "-1": "sampling/createMessage"} {

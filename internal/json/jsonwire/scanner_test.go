@@ -279,7 +279,7 @@ func faultOf(err error) string {
 func TestTry(t *testing.T) {
 	for _, tt := range []struct {
 		text, quoted string
-		want         int // position behind it; 0 if it is not there
+		want         int // position after it; 0 if it is not there
 	}{
 		{`{"a":1}`, `"a":`, 5},
 		{`{ "a":1}`, `"a":`, 6},

@@ -229,7 +229,7 @@ func TestReferenceResults(t *testing.T) {
 			} else {
 				walkGarbage(data)
 			}
-			// The same text inside others, and in memory that goes on behind it.
+			// The same text inside others, and in a longer buffer.
 			for _, frame := range [][2]string{{`{"params":`, `}`}, {`[0,`, ` ]`}, {`{"a":[`, `],"b":""}`}} {
 				whole := []byte(frame[0] + v.text + frame[1])
 				err := Valid(whole, 10000)

@@ -359,8 +359,8 @@ const (
 	h2Settings = 4
 )
 
-// An HTTP/2 client that makes no room for the end of an answer does not keep its stream, whoever
-// has answered.
+// An HTTP/2 client that does not extend the flow-control window for the end of a response loses its
+// stream, whichever handler responded.
 func TestServeNoWindow(t *testing.T) {
 	for name, h := range map[string]http.Handler{
 		"any handler": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }),

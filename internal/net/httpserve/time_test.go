@@ -257,8 +257,8 @@ func TestServeSlowReader(t *testing.T) {
 	})
 }
 
-// The bounds of the end of one answer are not those of the next, and a stream that is alive goes
-// on.
+// The deadline for the end of one response does not apply to the next, and an active stream
+// continues.
 func TestServeLongStream(t *testing.T) {
 	stream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -60,7 +60,7 @@ func writeFile(t *testing.T, name string, b []byte, at time.Time) {
 	}
 }
 
-// get asks once and returns the version of HTTP.
+// get sends one request and returns the version of HTTP.
 func get(t *testing.T, url string, tr *http.Transport) (proto string) {
 	t.Helper()
 	defer tr.CloseIdleConnections()

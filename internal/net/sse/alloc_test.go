@@ -12,7 +12,7 @@ import (
 	"weak"
 )
 
-// loop brings the same bytes again and again, at most chunk of them at a time.
+// loop is a reader that repeats the same bytes, at most chunk at a time.
 type loop struct {
 	data  string
 	chunk int

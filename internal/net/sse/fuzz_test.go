@@ -22,7 +22,7 @@ func FuzzReader(f *testing.F) {
 		limit := int(maxEvent) + 1
 		want := naive(string(stream), limit)
 		if zeros := bytes.Count(sizes, []byte{0}); zeros > 50 || zeros == len(sizes) {
-			sizes = nil // a source that brings nothing too often is broken
+			sizes = nil // a source that returns no bytes too often is broken
 		}
 		for _, src := range []io.Reader{bytes.NewReader(stream), &cut{data: stream, sizes: sizes}, &cut{data: stream, sizes: sizes, joint: true}} {
 			if got := readAll(t, src, limit); !equal(got, want) {

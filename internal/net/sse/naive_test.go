@@ -149,8 +149,8 @@ func readAll(t *testing.T, src io.Reader, maxEvent int) []string {
 	}
 }
 
-// cut is a source that brings data in chunks of the given sizes, one after another and round again;
-// 0 brings nothing. Without sizes it brings all.
+// cut returns a source that returns data in chunks of the given sizes, which it repeats; 0 returns
+// no bytes. Without sizes it returns all data.
 type cut struct {
 	data  []byte
 	sizes []byte
@@ -175,7 +175,7 @@ func (c *cut) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// sources are ways to bring a stream.
+// sources are ways to read a stream.
 func sources(stream string) []io.Reader {
 	return []io.Reader{
 		strings.NewReader(stream),

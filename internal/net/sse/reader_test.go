@@ -134,8 +134,8 @@ func TestReaderSplits(t *testing.T) {
 	}
 }
 
-// All streams of up to seven characters of those that matter to the structure, behind a start that
-// is worth an event, whole and byte by byte.
+// All streams of up to seven structural characters, after a prefix that makes an event, at once and
+// byte by byte.
 func TestReaderExhaustive(t *testing.T) {
 	const alphabet = "\n\r: ad"
 	depth := 7
@@ -163,7 +163,7 @@ func TestReaderExhaustive(t *testing.T) {
 
 func equal(a, b []string) bool { return strings.Join(a, "\x1e") == strings.Join(b, "\x1e") }
 
-// A source that fails the test when it is asked for more than it has.
+// A source that fails the test when it is read beyond its end.
 type script struct {
 	t      *testing.T
 	chunks []string

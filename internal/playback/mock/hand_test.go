@@ -136,7 +136,7 @@ func (c *client) hangUp() error {
 	return err
 }
 
-// greet shakes hands.
+// greet performs the handshake.
 func (c *client) greet(capabilities string) {
 	c.t.Helper()
 	c.send(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":` + capabilities + `,"clientInfo":{"name":"t","version":"1"}}}`)

@@ -11,8 +11,7 @@ import (
 	"mcpwire/internal/playback/mock"
 )
 
-// TestHostile reads captures that nobody recorded, and asks for everything in them. Nothing may
-// panic, or hang.
+// TestHostile reads forged captures, and sends every request in them. Nothing may panic or hang.
 func TestHostile(t *testing.T) {
 	for name, lines := range map[string][]line{
 		"params are no objects": after(hello,

@@ -46,8 +46,8 @@ func addWaiting(srv *server.Server, check func(error)) {
 
 const callWaiting = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// TestGivenUp has clients that cancel a request, over one transport, played over the others: the
-// server sees it in the way that it is told there, before what the client did next.
+// TestGivenUp replays over each transport a client that cancels a request over another one. The
+// server gets the cancellation in the transport's own form, before the client's next message.
 func TestGivenUp(t *testing.T) {
 	web := func(rev mcp.Revision) []byte {
 		return recordClient(t, rev, slowTool, func(c *client.Client) {
@@ -216,7 +216,7 @@ func TestHungUpElsewhere(t *testing.T) {
 	}
 }
 
-// TestCancelledAtOnce: what came behind a cancellation is not waited for.
+// TestCancelledAtOnce checks that the replay does not wait for messages after a cancellation.
 func TestCancelledAtOnce(t *testing.T) {
 	const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	rec := read(t, session(c2s(3, callA), c2s(4, cancelled), s2c(5, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"stopping"}}`)))

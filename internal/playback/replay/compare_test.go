@@ -101,7 +101,7 @@ func TestCompareHidesSecrets(t *testing.T) {
 	}
 }
 
-// TestCompareIsBounded: there is a limit to what is told.
+// TestCompareIsBounded checks the limit of reported differences.
 func TestCompareIsBounded(t *testing.T) {
 	var a, b strings.Builder
 	for i := range 60 {

@@ -28,7 +28,7 @@ const (
 	elicitedName = `{"jsonrpc":"2.0","id":"q","result":{"action":"accept","content":{"name":"Ada"}}}`
 )
 
-// echo answers with what was asked for.
+// echo answers with the request's arguments.
 func echo(f *fake, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindRequest {
 		f.result(m, content(m))
@@ -43,11 +43,11 @@ func content(m *jsonrpc.Message) string {
 // A playing is a test: a recording, a server, and what is said of both.
 type playing struct {
 	name  string
-	lines []line // behind the handshake
+	lines []line // after the handshake
 	serve func() func(f *fake, m *jsonrpc.Message)
 	opts  replay.Options
 	want  []string // results
-	sent  []string // messages behind the handshake; nil is not compared
+	sent  []string // messages after the handshake; nil is not compared
 	err   error
 	took  time.Duration // at least
 }

@@ -110,7 +110,7 @@ func exchanges(events []*capture.Event) string {
 }
 
 // causal checks that every exchange begins with its request and ends with its end, and every
-// response comes behind its request.
+// response comes after its request.
 func causal(t *testing.T, events []*capture.Event) {
 	t.Helper()
 	state := map[uint64]capture.Kind{}
@@ -243,7 +243,8 @@ func TestRunHeaders(t *testing.T) {
 	}
 }
 
-// TestRunLegacyHeaders: the session and the revision go with everything behind the handshake.
+// TestRunLegacyHeaders checks that every request after the handshake has the session and the
+// revision.
 func TestRunLegacyHeaders(t *testing.T) {
 	var got seen
 	o := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -271,7 +272,8 @@ func TestRunLegacyHeaders(t *testing.T) {
 	}
 }
 
-// TestRunResumes: a server may close the stream before it has answered, and be asked for the rest.
+// TestRunResumes checks that the client resumes a stream that the server closed before its
+// response.
 func TestRunResumes(t *testing.T) {
 	var got seen
 	o := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

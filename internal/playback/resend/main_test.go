@@ -161,7 +161,7 @@ func flood() int {
 	})
 }
 
-// ask asks the client everything there is, and answers with what it has got.
+// ask sends the client each kind of request, and answers with the responses.
 func ask() int {
 	return script(func(c *peer, m *jsonrpc.Message) {
 		var got []string

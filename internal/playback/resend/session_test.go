@@ -112,7 +112,7 @@ func TestSessionContext(t *testing.T) {
 		t.Errorf("Next: %v", err)
 	}
 	done := make(chan error, 1)
-	go func() { // Close frees whoever waits
+	go func() { // Close releases all waiters
 		_, err := s.Next(context.Background())
 		done <- err
 	}()

@@ -257,7 +257,7 @@ func split(line string, old bool) (args []string) {
 	}
 }
 
-// checkArguments holds what arrives behind a batch file against what was sent.
+// checkArguments compares the arguments that arrive through a batch file with those that were sent.
 func checkArguments(t *testing.T, args []string) {
 	s := shell{map[string]string{"CD": `C:\dir`, "USERNAME": "somebody & echo", "A": "1", "X^": "2"}}
 	const path = `C:\50% & more\srv.cmd`

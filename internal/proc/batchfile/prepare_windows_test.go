@@ -99,8 +99,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestPrepareInjects: whatever becomes of quotes behind a batch file that is no shim, none of the
-// text is a command.
+// TestPrepareInjects checks that a batch file that is not a shim runs none of the text as a
+// command, however it handles quotes.
 func TestPrepareInjects(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "marker")
 	inject := `&echo>"` + marker + `"&`
