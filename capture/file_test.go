@@ -147,8 +147,8 @@ type flushes struct {
 
 func (f flushes) Flush() error { f.n.Add(1); return nil }
 
-// TestFlushWhenQuiet: a compressor is flushed a tenth of a second behind the last event, and then
-// not again.
+// TestFlushWhenQuiet checks that a compressor is flushed once, a tenth of a second after the last
+// event.
 func TestFlushWhenQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64

@@ -131,7 +131,7 @@ func TestLargePayloadInFullQueue(t *testing.T) {
 	})
 }
 
-// A write that fails costs what it held, and nothing that comes later.
+// A failed write loses its own events, and no later ones.
 func TestFullDisk(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -437,8 +437,8 @@ type recordedWriter struct {
 	buf       bytes.Buffer
 }
 
-// SetWriteDeadline is all that the handler gets of the writer behind it: a connection that is
-// hijacked would be out of sight.
+// SetWriteDeadline is the only method of the underlying writer that the handler gets: a hijacked
+// connection could not be recorded.
 func (w *recordedWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
 }

@@ -90,7 +90,7 @@ func TestMangled(t *testing.T) {
 	}
 }
 
-// TestMemory: what a session that never ends leaves behind is bounded.
+// TestMemory checks that the state of an endless session is bounded.
 func TestMemory(t *testing.T) {
 	k := check.New(&check.Options{Limits: check.Limits{MaxSessions: 64, MaxExchanges: 64, MaxPending: 256, MaxParamBytes: 1 << 20}})
 	head := &capture.Head{ID: "m", Transport: "stdio"}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// sameAsked is a session with n calls that differ by their ids only, all of which are asked before
-// any of them goes on; retry makes the members of the i-th retry.
+// sameAsked returns a session with n calls that differ only by their ids. All get an input request
+// before any is retried; retry returns the members of the i-th retry.
 func sameAsked(n int, retry func(i int) string) Example {
 	var b strings.Builder
 	b.WriteString(strings.TrimRight(discovered, "\n") + "\n")
@@ -27,9 +27,8 @@ func sameAsked(n int, retry func(i int) string) Example {
 	return Example{rev20260728, b.String()}
 }
 
-// TestManyRounds has the same call asked many times at once, more often than is remembered: each
-// retry is held against the round whose state it has, and nobody is accused of what cannot be
-// known.
+// TestManyRounds runs more equal calls at once than the checker remembers. Each retry is compared
+// with the round whose state it has, and there is no finding where the round is unknown.
 func TestManyRounds(t *testing.T) {
 	good := func(i int) string {
 		return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"s%d"`, i, i)

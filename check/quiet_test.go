@@ -6,7 +6,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestQuiet: what is in order, or what cannot be told, is not complained of.
+// TestQuiet checks that valid or undecidable traffic has no findings.
 func TestQuiet(t *testing.T) {
 	const (
 		probe    = `> {"jsonrpc":"2.0","id":"p","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}` + "\n"

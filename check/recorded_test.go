@@ -143,7 +143,7 @@ func recordRaw(t *testing.T, rev mcp.Revision) *recording {
 	return recording
 }
 
-// A webClient posts what it is told to.
+// A webClient posts the given messages.
 type webClient struct {
 	t       *testing.T
 	url     string
@@ -180,8 +180,8 @@ func (c *webClient) do(method, body string, headers ...string) *http.Response {
 	return res
 }
 
-// recordWeb has what packages client and streamable never do: a 401, a stream that is taken up
-// again, a session that is used behind its end.
+// recordWeb records what packages client and streamable never do: a 401, a resumed stream, a
+// session that is used after its end.
 func recordWeb(t *testing.T, rev mcp.Revision) *recording {
 	recording := newRecording("http")
 	h := streamable.MustHandler(newServer(t, rev), &streamable.Options{Retry: 1})

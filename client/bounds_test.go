@@ -76,8 +76,8 @@ func TestCallbackPanics(t *testing.T) {
 	})
 }
 
-// TestTaskCallIsGivenUp: a call that asks a legacy server for a task is never canceled by
-// notifications/cancelled, whatever ends it.
+// TestTaskCallIsGivenUp checks that a call that requests a task from a legacy server is never
+// canceled by notifications/cancelled, whatever ends it.
 //
 // Spec: T33
 func TestTaskCallIsGivenUp(t *testing.T) {

@@ -40,7 +40,7 @@ func TestCacheEvicts(t *testing.T) {
 		{func() { c.put(key("big"), 0, make([]byte, 3*one), later) }, "cd"}, // it would push out all others
 		{func() { c.put(key("c"), 0, make([]byte, 3*one), later) }, "d"},    // what it replaces is no longer valid
 		{func() { c.invalidate("m", func(params string) bool { return params == "x" }) }, "d"},
-		{func() { c.put(key("a"), 0, nil, later) }, "d"}, // asked for before the drop
+		{func() { c.put(key("a"), 0, nil, later) }, "d"}, // requested before the drop
 		{func() { c.put(key("a"), c.generation("m"), nil, later) }, "ad"},
 		{func() { c.invalidate("m", func(params string) bool { return params == "a" }) }, "d"},
 		{func() { c.invalidate("n", nil) }, "d"},
@@ -306,7 +306,7 @@ func TestCacheExpiresDuringRequest(t *testing.T) {
 		old := make(chan struct{})
 		s := newFake(t, modernDate, `{}`, map[string]answerer{"resources/read": inTurn(
 			func(context.Context, string) (string, error) {
-				<-old // the answer is made before the change, and sent after the news of it
+				<-old // the response is made before the change, and sent after its notification
 				return resource("old", `,"ttlMs":1000,"cacheScope":"private"`), nil
 			},
 			says(resource("new", `,"ttlMs":1000,"cacheScope":"private"`)),

@@ -355,8 +355,8 @@ func TestCallbacks(t *testing.T) {
 	})
 }
 
-// TestSlowCallback: a callback may take its time, and call. What comes meanwhile is kept as far as
-// there is room, the newest of it.
+// TestSlowCallback checks that a callback may be slow, and may make calls. The client keeps the
+// newest notifications that arrive meanwhile, up to a limit.
 func TestSlowCallback(t *testing.T) {
 	const many = 3 * maxPendingNotifications
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {

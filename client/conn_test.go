@@ -185,7 +185,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestPeerErrorsAreFinal: what a server answers is not asked again.
+// TestPeerErrorsAreFinal checks that a request that the server answered with an error is not
+// retried.
 func TestPeerErrorsAreFinal(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		for _, code := range []jsonrpc.Code{-32603, -32000, -32601, 503} {

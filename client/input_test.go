@@ -256,7 +256,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestElicitContent: what the handler puts into a form is held against the form, in both eras.
+// TestElicitContent checks that the client validates a handler's form content against the form, in
+// both eras.
 func TestElicitContent(t *testing.T) {
 	const form = `{"type":"object","properties":{"city":{"type":"string","minLength":2},"n":{"type":"integer"}},"required":["city"]}`
 	for _, tt := range []struct {
@@ -309,7 +310,7 @@ func TestElicitContent(t *testing.T) {
 	}
 }
 
-// TestElicitPage: a handler is only asked to send its user to web pages.
+// TestElicitPage checks that a handler gets only URLs of web pages.
 func TestElicitPage(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"https://example.com/a?b": true, "http://localhost:8080": true, "HTTPS://EXAMPLE.COM": true,

@@ -239,7 +239,8 @@ func bare(t *testing.T, object []byte) string {
 	return string(text)
 }
 
-// TestMiddlewareIncoming: what a legacy server asks, and what it says, can be answered and changed.
+// TestMiddlewareIncoming checks that middleware can answer and change a legacy server's requests
+// and notifications.
 func TestMiddlewareIncoming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var heard []string
@@ -289,8 +290,8 @@ func TestMiddlewareIncoming(t *testing.T) {
 	})
 }
 
-// TestMiddlewareOncePerCall: what the cache answers does not pass, and what is asked and sent again
-// passes once.
+// TestMiddlewareOncePerCall checks that a call that the cache answers skips middleware, and that a
+// call with input rounds or retries passes through it once.
 func TestMiddlewareOncePerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(witness)

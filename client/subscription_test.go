@@ -22,7 +22,7 @@ var errTest = errors.New("a test wants it so")
 // waits for the end.
 type listenServer struct {
 	*fakeServer
-	accepted string                      // filter to acknowledge; "" is what was asked for
+	accepted string                      // filter to acknowledge; "" means the requested one
 	open     chan string                 // gets the id of each listen request
 	end      chan func() (string, error) // what the next one to end is answered with; with nil, nothing comes
 }
@@ -94,7 +94,7 @@ func TestListen(t *testing.T) {
 		second := <-s.open
 
 		s.tell(first, "tools/list_changed", "")
-		s.tell(second, "prompts/list_changed", "") // not asked for
+		s.tell(second, "prompts/list_changed", "") // not requested
 		s.tell(first, "resources/updated", `,"uri":"x:b/part"`)
 		s.tell(second, "tools/list_changed", "")
 		s.tell(`"`+first+`"`, "prompts/list_changed", "") // an id of another type is another id
@@ -363,7 +363,7 @@ func TestListenLegacy(t *testing.T) {
 		name, capabilities string
 		filter, accepted   mcp.SubscriptionFilter
 		asked              []string
-		events             []Event // of everything that the server tells
+		events             []Event // of all notifications of the server
 	}{
 		{"everything", `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true}}`,
 			mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: []string{"x:a", "x:refused"}},
@@ -377,7 +377,7 @@ func TestListenLegacy(t *testing.T) {
 			[]Event{{Kind: PromptsListChanged}, {Kind: ResourcesListChanged}, {Kind: ResourceUpdated, URI: "x:b"}}},
 		{"nothing", `{"tools":{},"resources":{}}`,
 			mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:a"}}, mcp.SubscriptionFilter{}, nil,
-			[]Event{{Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:a"}, {Kind: ResourceUpdated, URI: "x:a/1"}}}, // it tells nevertheless
+			[]Event{{Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:a"}, {Kind: ResourceUpdated, URI: "x:a/1"}}}, // the server sends it nevertheless
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -30,7 +30,7 @@ func taskStates(revision string, states ...string) answerer {
 	return inTurn(answers...)
 }
 
-// taskText is the text of a task result: the status and, behind a space, more members.
+// taskText is the text of a task result: the status and, after a space, more members.
 func taskText(revision, state string) string {
 	status, more, _ := strings.Cut(state, " ")
 	if revision == modernDate {
@@ -356,7 +356,7 @@ func TestCallToolWaitsForTask(t *testing.T) {
 		{modernDate, []string{"working", "working", `completed ,"result":` + done}, []string{"get", "get", "get"}},
 		{modernDate, []string{`completed ,"result":` + done}, []string{"get"}},
 		{legacyDate, []string{"working", "working", "completed"}, []string{"get", "get", "get", "result"}},
-		{legacyDate, []string{"input_required", "completed"}, []string{"get", "result", "get"}}, // the last tells what has become of it
+		{legacyDate, []string{"input_required", "completed"}, []string{"get", "result", "get"}}, // the last has the result
 	} {
 		t.Run(tt.revision+" "+strings.Join(tt.states, " "), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -753,7 +753,7 @@ func TestTaskPollInterval(t *testing.T) {
 	}
 }
 
-// A server that has no wish is asked less and less often, until something changes.
+// A server without a poll interval is polled less and less often, until something changes.
 func TestTaskPollBackoffResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time
@@ -856,8 +856,8 @@ func TestLateTask(t *testing.T) {
 	}
 }
 
-// TestLateTaskAtClose: a server that does not answer is not told twice, by a client that is closed
-// meanwhile.
+// TestLateTaskAtClose checks that a client that is closed meanwhile sends a silent server only one
+// cancellation.
 func TestLateTaskAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())

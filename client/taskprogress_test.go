@@ -17,7 +17,7 @@ import (
 )
 
 // TestTaskProgress: progress and log messages of a legacy server reach the call's callbacks
-// until the task has ended, whoever waits for it.
+// until the task has ended, whichever goroutine waits for it.
 // Spec: T34 T35
 func TestTaskProgress(t *testing.T) {
 	for _, start := range []bool{false, true} {

@@ -333,7 +333,7 @@ func TestToolsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		held := func(context.Context, string) (string, error) {
-			<-hold // the list is made before the change, and sent after the news of it
+			<-hold // the list is made before the change, and sent after its notification
 			return tools(tool("old", "")), nil
 		}
 		s := newFake(t, legacyDate, `{}`, map[string]answerer{"tools/list": inTurn(says(tools(tool("first", ""))), held, says(tools(tool("new", ""))))})

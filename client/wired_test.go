@@ -167,7 +167,7 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 	if len(tools) != 5 || err != nil {
 		t.Errorf("after a tool is gone: %d tools, %v", len(tools), err)
 	}
-	srv.RemovePrompts("e") // not asked for
+	srv.RemovePrompts("e") // not requested
 	srv.ResourceUpdated("x:b")
 	srv.ResourceUpdated("x:a")
 	if e := next(t, sub); e != (Event{Kind: ResourceUpdated, URI: "x:a"}) {

@@ -143,8 +143,8 @@ func (b *balancer) dial(ctx context.Context, network, _ string) (net.Conn, error
 }
 
 // TestRollingUpgrade replaces each of three nodes while a client of each era calls a tool through a
-// load balancer that asks for readiness. No call fails, no session is lost, and each stream is opened again at
-// most once for each node.
+// load balancer that checks readiness. No call fails, no session is lost, and each stream is opened
+// again at most once for each node.
 func TestRollingUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
