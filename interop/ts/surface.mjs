@@ -1,11 +1,12 @@
-// The primitives that all servers here offer; see surface_test.go, whose texts are in the first argument. It works with the server classes of both SDKs; the dialect
-// has their differences:
+// The primitives that all servers here offer; see surface_test.go, whose texts
+// are in the first argument. It works with the server classes of both SDKs; the
+// dialect has their differences:
 //
 //   completable, optional(values), template(uri, callbacks)  of the SDK
 //   progress(ctx, params), log(ctx, level, data, logger), signal(ctx)
 //   ask(ctx, kind, question)  answers the question, or is undefined and gives
 //                             the input request that the handler must return
-//   extended                  tells of the tool that extend registers, if that
+//   extended                  announces the tool that extend registers, if that
 //                             is not for the server that extend was called on
 //
 // What tools remember is the process's, since servers may come and go.
