@@ -49,7 +49,7 @@ var groups = []group{
 	{"proxy", []string{"internal/proxy/"}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
 	// Recorded traffic sent again.
 	{"playback", []string{"internal/playback/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "trace", "proxy"}},
-	// Live servers asked and judged.
+	// Tests of live servers.
 	{"inspect", []string{"internal/inspect/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace"}},
 	// Traffic shown.
 	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
@@ -89,7 +89,7 @@ var modules = map[string][]string{
 }
 
 // leaves are groups and packages that import no other package of their group
-// except internal/defaults, so that whoever needs one of them gets no more than that.
+// except internal/defaults, so that a program that imports one of them gets no other.
 var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/defaults"}
 
 // groupOf returns the group of a package, or nil.

@@ -34,7 +34,7 @@ type pkg struct {
 	CgoFiles   []string
 	Imports    []string
 	Deps       []string
-	Export     string // a file with export data, if asked for
+	Export     string // a file with export data, if requested
 	Module     *struct {
 		Path string
 		Main bool

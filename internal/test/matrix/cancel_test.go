@@ -14,7 +14,8 @@ import (
 	"mcpwire/server"
 )
 
-// newCancelServer has a tool that waits to be cancelled, and others that tell of it.
+// newCancelServer returns a server with a tool that waits for its cancellation, and others that
+// report it.
 func newCancelServer(func()) *server.Server {
 	srv := server.MustNew("cancel", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Hour}})
 	var begun, ended counter

@@ -28,7 +28,7 @@ type place uint8
 
 const (
 	everywhere place = iota
-	inBubbles        // where time can be told
+	inBubbles        // where the clock is fake
 )
 
 // An exception says why a behavior that a revision has cannot be tried over HTTP.

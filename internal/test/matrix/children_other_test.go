@@ -2,5 +2,5 @@
 
 package matrix
 
-// noChildren is for systems that can tell.
+// noChildren checks nothing on systems that cannot list child processes.
 func noChildren() error { return nil }

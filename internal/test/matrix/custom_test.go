@@ -22,7 +22,7 @@ type log struct {
 	lines []string
 }
 
-// see is the middleware. Calls of the tool that tells are not in it.
+// see is the middleware. It ignores calls of the tool that returns its log.
 func (l *log) see(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		name := ""
@@ -106,7 +106,7 @@ func newCustomServer(func()) *server.Server {
 	return srv
 }
 
-// log returns what the server's middleware has seen since it was asked last.
+// log returns what the server's middleware has seen since the last call of log.
 func (s *scene) log(c *client.Client) []string {
 	s.Helper()
 	lines, err := client.CallTool[[]string](s.Context(), c, "log", nil)
@@ -209,7 +209,7 @@ func TestCustom(t *testing.T) {
 			same(s, "ask", s.call(c, "ask", nil), "home")
 			want := []string{"out com.example/swap", "in notifications/progress", "out tools/call", "in roots/list"}
 			if s.Modern {
-				want = want[:3] // what is asked is part of a result
+				want = want[:3] // input requests are part of a result
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"mcpwire/mcptest"
 )
 
-// asks tries a tool that asks one thing, and what the client is asked then.
+// asks tries a tool with one input request, and checks the request that the client gets.
 func asks(tool, want, asked string) func(s *scene) {
 	return func(s *scene) {
 		var u user
@@ -23,7 +23,7 @@ func asks(tool, want, asked string) func(s *scene) {
 	}
 }
 
-// lacks tries a tool that asks for what the revision does not have.
+// lacks tries a tool whose input request the revision does not have.
 func lacks(tool, what string) func(s *scene) {
 	return func(s *scene) {
 		var u user

@@ -147,7 +147,7 @@ func (u *user) note(parts ...string) {
 	u.asked = append(u.asked, strings.Join(parts, " "))
 }
 
-// take returns what was asked, and forgets it.
+// take returns the received input requests, and clears them.
 func (u *user) take() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -158,7 +158,7 @@ func (u *user) take() []string {
 
 const street = `{"street":"Main St 1","speed":"express"}`
 
-// answers has a client declare that it can be asked for everything.
+// answers makes a client declare all input capabilities.
 func (u *user) answers(o *client.Options) {
 	o.Input.ElicitModes, o.Input.SampleTools = []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL}, true
 	o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {

@@ -11,7 +11,7 @@ import (
 	"mcpwire/server"
 )
 
-// newListenServer changes what it offers when it is told to.
+// newListenServer returns a server that changes its primitives on request.
 func newListenServer(func()) *server.Server {
 	srv := server.MustNew("listen", "1", nil)
 	n := 0

@@ -58,11 +58,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(childless{m})
 }
 
-// crashCode is the status of a child that crashed as it was told to.
+// crashCode is the exit status of a child that crashed on request.
 const crashCode = 7
 
-// serveChild is the main function of a child process. It fails if the server leaves goroutines
-// behind.
+// serveChild is the main function of a child process. It fails if the server leaks goroutines.
 func serveChild(name string) (status int) {
 	srv := servers[name](func() {
 		fmt.Fprintln(os.Stderr, "told to crash")
@@ -90,7 +89,7 @@ func closeServer(srv *server.Server) error {
 	return srv.Close(ctx)
 }
 
-// A childless is the tests, behind which no child process may be left.
+// A childless runs the tests, and checks that no child process remains.
 type childless struct{ m *testing.M }
 
 func (c childless) Run() int {

@@ -13,8 +13,8 @@ import (
 	"mcpwire/server"
 )
 
-// newProgressServer has tools that tell how far they are, at the pace of the bubble's clock where
-// they wait.
+// newProgressServer returns a server whose tools report progress, by the bubble's clock where they
+// wait.
 func newProgressServer(func()) *server.Server {
 	srv := server.MustNew("progress", "1", nil)
 	must(

@@ -88,7 +88,7 @@ func TestInputRejected(t *testing.T) {
 				u.answers(o)
 				o.Input.MaxRounds = 1
 			})
-			_, err := c.CallTool(s.Context(), "order", nil) // asks twice
+			_, err := c.CallTool(s.Context(), "order", nil) // sends two input requests
 			if !errors.Is(err, client.ErrTooManyRounds) || client.IsPeer(err) {
 				s.Errorf("got %v", err)
 			}
@@ -193,7 +193,7 @@ func TestVisitFirst(t *testing.T) {
 			same(s, "data", string(e.Data), `{"elicitations":[{"mode":"url","message":"Pay","url":"https://example.com/pay","elicitationId":"e1"}]}`)
 			s.call(c, "paid", nil)
 			same(s, "complete", <-complete, `{"elicitationId":"e1"}`)
-			s.call(c, "paid", nil) // the second time, nobody is told
+			s.call(c, "paid", nil) // the second time, there is no notification
 			ok(s, "ping", c.Ping(s.Context()))
 			same(s, "more", len(complete), 0)
 		}, instead: func(s *scene) {

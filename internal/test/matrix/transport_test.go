@@ -127,7 +127,7 @@ type link struct {
 	jsonrpc.Framer
 	rpc.Source
 	half  func() error
-	ended func(err error) // is told what Close returned
+	ended func(err error) // gets the error of Close
 }
 
 func newLink(f jsonrpc.Framer, half func() error, ended func(error)) *link {

@@ -13,7 +13,8 @@ import (
 	"mcpwire/server"
 )
 
-// newViewServer hides its secrets from everybody but the librarian, and from her until she asks.
+// newViewServer returns a server that hides its secrets from all users except the librarian, and
+// from her until she requests them.
 func newViewServer(func()) *server.Server {
 	var open atomic.Bool
 	public := server.NewView(func(_ server.Kind, name string) bool { return !strings.Contains(name, "secret") })

@@ -75,7 +75,7 @@ func (h *Half) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// End makes the reader get err behind what is there.
+// End makes the reader get err after the buffered bytes.
 func (h *Half) End(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

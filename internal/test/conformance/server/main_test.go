@@ -13,8 +13,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// The server says where it listens, serves both eras there, and ends when it is told to, though
-// clients are connected.
+// The server prints its address, serves both eras there, and ends on a signal, though clients are
+// connected.
 func TestServeHTTP(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
