@@ -20,9 +20,9 @@ func init() {
 	}
 }
 
-// connectTogether numbers the processes of a server by files in a folder, and does not return until so
-// many have started: with 1 5, the first returns at once, the next four when all of them have
-// started, and those behind them at once.
+// connectTogether numbers the processes of a server by files in a folder, and does not return until
+// so many have started: with 1 5, the first returns at once, the next four when all of them have
+// started, and later ones at once.
 func connectTogether(args []string) error {
 	dir := args[0]
 	name := func(n int) string { return filepath.Join(dir, fmt.Sprint(n)) }

@@ -26,7 +26,7 @@ import (
 )
 
 // Variables of the environment of the processes that the tests of the bridge start. The mark is in
-// that of all that belong to one test, whoever has started them.
+// the environment of all processes of one test, including indirectly started ones.
 const (
 	victimRole  = "MCPWIRE_VICTIM" // client, bridge, server or web, which is a server on HTTP
 	victimMark  = "MCPWIRE_VICTIM_MARK"

@@ -225,8 +225,8 @@ func TestCallAnsweredAtTimeout(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// While a handler waits for the peer, the peer's answer is read, whoever runs the handler; and so
-// is what else comes.
+// While a handler waits for the peer, the connection reads the peer's response and other messages,
+// whichever goroutine runs the handler.
 func TestCallFromHandler(t *testing.T) {
 	m := methods{
 		"ask": func(ctx context.Context, r *Request) (string, error) {
@@ -415,7 +415,7 @@ func TestCallResultIsOwned(t *testing.T) {
 	})
 }
 
-// A peer that does not read cannot keep a caller beyond its context.
+// A peer that does not read cannot block a caller after its context has ended.
 func TestCallToPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := pipes.Memory(100)
@@ -658,7 +658,7 @@ func TestWaitsForReader(t *testing.T) {
 	})
 }
 
-// A scriptFramer brings what a test puts into in.
+// A scriptFramer reads the frames that a test puts into in.
 type scriptFramer struct {
 	in   chan any // a []byte or an error
 	out  chan []byte

@@ -57,7 +57,7 @@ func TestCloseWhileAllIsUnderWay(t *testing.T) {
 			t.Errorf("%d of 5 handlers were told", n)
 		}
 		p.wantEnd(nil)
-		for _, msg := range p.received() { // the peer may be told that a handler gave its call up
+		for _, msg := range p.received() { // the peer may get the cancellation of a handler's call
 			if msg != cancelOf(1) && msg != cancelOf(2) {
 				t.Errorf("got %s", msg)
 			}
@@ -176,8 +176,8 @@ func (s *stubborn) Close() error {
 	return nil
 }
 
-// A transport whose reader does not return when it is closed breaks its contract. The reader is
-// left behind, after a while; handlers are not.
+// A transport whose reader does not return when it is closed breaks its contract. The connection
+// abandons the reader after a timeout, but not handlers.
 func TestReaderThatDoesNotReturn(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
@@ -395,7 +395,7 @@ func TestDrainTimeout(t *testing.T) {
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
-// Handlers that ignore everything are left behind, and named.
+// Handlers that ignore their context are abandoned, and the error names them.
 func TestDrainAbandonsStuckHandlers(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))
@@ -664,7 +664,7 @@ func TestHearOut(t *testing.T) {
 	}
 }
 
-// What a handler says is on the wire before its answer, in order, and nothing is behind it.
+// A handler's messages are on the wire before its response, in order, and none follows it.
 func TestContextNotify(t *testing.T) {
 	var late error
 	var kept *Context

@@ -12,8 +12,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// FuzzConn sends a connection any stream of bytes. It answers in whole frames that hold messages,
-// comes to the end of the input, and leaves nothing behind.
+// FuzzConn sends a connection any stream of bytes. It answers in complete frames with messages,
+// reaches the end of the input, and leaks nothing.
 func FuzzConn(f *testing.F) {
 	var lines, blocks strings.Builder
 	for _, frame := range []string{

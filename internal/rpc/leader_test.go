@@ -45,7 +45,7 @@ func TestLeaderRunsFastHandlers(t *testing.T) {
 	}, Options{})
 }
 
-// A slow handler loses the lead within two or three ticks, so that what is behind it is answered.
+// A slow handler loses the lead within two or three ticks, so that later requests are answered.
 func TestTakeOver(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for round := range 3 {
@@ -71,7 +71,7 @@ func TestTakeOver(t *testing.T) {
 	}, Options{})
 }
 
-// What was answered before a slow handler is not held back by it.
+// A slow handler does not delay responses to earlier requests.
 func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "ping!"), request(2, "echo", "[]"), request(3, "no such"), request(4, "wait"))
@@ -105,8 +105,8 @@ func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	}, Options{})
 }
 
-// A handler that ends while it is about to lose the lead is answered once, and so is all that is
-// behind it.
+// A handler that ends while it is about to lose the lead is answered once, and so is each later
+// request.
 func TestTakeOverRacesWithEnd(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var d time.Duration

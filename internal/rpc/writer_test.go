@@ -19,8 +19,8 @@ import (
 // onGoroutines are the ways in which slow handlers run on their own goroutines from the start.
 var onGoroutines = runModes[1:]
 
-// No more handlers run at once than may, the others wait in order, and what is quick or no request
-// is not held up by them.
+// The number of running handlers is limited, others wait in order, and they do not delay quick
+// requests or notifications.
 func TestMaxInFlight(t *testing.T) {
 	const limit = 5
 	for _, way := range onGoroutines {
@@ -92,7 +92,7 @@ func sameSet(a, b []string) bool {
 	return true
 }
 
-// Requests beyond the queue are refused at once; those that were accepted are answered.
+// Requests above the queue's limit are rejected at once; accepted ones are answered.
 func TestOverload(t *testing.T) {
 	for _, way := range onGoroutines {
 		t.Run(way.name, func(t *testing.T) {
@@ -176,8 +176,8 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Two sides that send each other more than fits keep reading what the other sends: neither is held
-// up by its own callers.
+// Two sides that send each other more than fits keep reading: neither is blocked by its own
+// callers.
 func TestBothSidesBusy(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}

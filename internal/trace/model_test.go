@@ -352,7 +352,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestFilter asks rows what filters ask.
+// TestFilter evaluates filters on rows.
 func TestFilter(t *testing.T) {
 	lines := `
 0 c2s 3/0 msg {"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"search","arguments":{"q":"needle"},"_meta":{"progressToken":1}}}
@@ -379,7 +379,7 @@ func TestFilter(t *testing.T) {
 		if got := f.MatchScanned(m.Rows()[0], m.Rows()[0].Hits); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.filter, got, tt.want)
 		}
-		// The same with payloads that are loaded when they are asked for.
+		// The same with payloads that are loaded on demand.
 		list := events(t, lines)
 		m = build(t, &trace.Options{Load: func(_ string, n uint64) ([]byte, error) { return list[n-1].Data, nil }}, lines)
 		m.AddFinding("", 2, trace.Finding{Rule: "r", Severity: "warning"})

@@ -50,8 +50,8 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// FuzzExpand: values come back from the URI they were put into, where the template tells them
-// apart.
+// FuzzExpand checks that Match returns the values that Expand got, where the template separates
+// them.
 func FuzzExpand(f *testing.F) {
 	f.Add("users", "42")
 	f.Add("a/b", "..")

@@ -345,7 +345,7 @@ func Example() {
 	// Output: my server closed 1 <nil>
 }
 
-// TestCloseUnlocks: a capture that was closed is held by nothing, whatever the collector does.
+// TestCloseUnlocks checks that Close unlocks a capture, independent of the garbage collector.
 func TestCloseUnlocks(t *testing.T) {
 	f, err := captures.Create(t.TempDir(), "x", nil)
 	if err != nil {
@@ -367,7 +367,7 @@ func TestCloseUnlocks(t *testing.T) {
 	if got := state(); got != captures.Complete {
 		t.Errorf("after: %s, want %s", got, captures.Complete)
 	}
-	if err := os.Truncate(f.Name(), 10); err != nil { // without its last line, the lock alone tells
+	if err := os.Truncate(f.Name(), 10); err != nil { // without its last line, only the lock shows it
 		t.Fatal(err)
 	}
 	if got := state(); got != captures.Truncated {

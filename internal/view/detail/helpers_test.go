@@ -91,8 +91,8 @@ func (r *recording) detail(t testing.TB, n uint64, opts *detail.Options) *detail
 	return d
 }
 
-// text writes lines as they are read, indented by two spaces a level. With kinds, spans that have
-// one stand in brackets behind it.
+// text writes lines as they are read, indented by two spaces a level. With kinds, spans that have a
+// kind are in brackets after it.
 func text(lines []detail.Line, kinds bool) string {
 	var b strings.Builder
 	for i, l := range lines {

@@ -87,8 +87,8 @@ const session = handshake + `
 9000 exit
 `
 
-// TestMermaid shows what a sequence consists of: peers, calls with their latencies, a loop for what
-// the server asks, idle time, equal calls as one, and what has no response.
+// TestMermaid shows what a sequence consists of: peers, calls with their latencies, a loop for
+// input rounds, idle time, equal calls as one, and requests without a response.
 func TestMermaid(t *testing.T) {
 	m := trace.New(nil)
 	newRecording(m, "A", "shop").add(session)
@@ -119,7 +119,8 @@ func TestMermaid(t *testing.T) {
 	}
 }
 
-// TestRounds: what a modern server asks for is a loop around its response and the next request.
+// TestRounds checks that an input round of a modern server is a loop around its response and the
+// next request.
 func TestRounds(t *testing.T) {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"editor","version":"3"}}`
 	m := trace.New(nil)

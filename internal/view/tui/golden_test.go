@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("u", false, "write the frames that are expected")
 
-// A driver feeds messages to a model and does what it asks for, one after the other, as the event
-// loop does. Ticks do not come.
+// A driver feeds messages to a model and runs its commands one after the other, as the event loop
+// does. There are no ticks.
 type driver struct {
 	t   testing.TB
 	m   *model
@@ -56,12 +56,12 @@ func (d *driver) send(msgs ...tea.Msg) *driver {
 	return d
 }
 
-// run does what a command asks for, unless it only waits.
+// run runs a command, unless it only waits.
 func (d *driver) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
-	d.m.tickPending = true // no tick is asked for
+	d.m.tickPending = true // no tick is requested
 	switch msg := cmd().(type) {
 	case nil, tickMsg:
 	case tea.BatchMsg:

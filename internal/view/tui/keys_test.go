@@ -181,7 +181,8 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// TestFlash: what the last line says goes away, though nobody presses a key; bad news later.
+// TestFlash checks that the message in the last line disappears without a key press, and an error
+// later.
 func TestFlash(t *testing.T) {
 	bubble(t, "flash", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24)

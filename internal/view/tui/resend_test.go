@@ -33,7 +33,8 @@ func saved(t *testing.T, f *fake, i int, path string) {
 	f.sources[i].Path = path
 }
 
-// TestResendAgain asks before anything is started, and says what; a request can be edited first.
+// TestResendAgain checks that the terminal asks for confirmation with the command before it starts
+// one, and that a request can be edited first.
 func TestResendAgain(t *testing.T) {
 	dir := t.TempDir()
 	f := newFake()

@@ -68,7 +68,7 @@ func (f *fake) Restart(_ context.Context, id string) error {
 
 func key(id string, n uint64) string { return fmt.Sprint(id, " ", n) }
 
-// A fakeSelection filters anew whenever it is asked, as often as the model has changed.
+// A fakeSelection filters again on each call after the model has changed.
 type fakeSelection struct {
 	f      *fake
 	filter *filter.Filter

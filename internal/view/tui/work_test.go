@@ -9,8 +9,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// update handles a message, and returns the commands that this asks for without doing what they
-// ask.
+// update handles a message, and returns the resulting commands without running them.
 func (d *driver) update(msg tea.Msg) []tea.Cmd {
 	d.m.tickPending = true
 	_, cmd := d.m.Update(msg)

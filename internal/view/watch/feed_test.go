@@ -70,8 +70,8 @@ func (rp *replica) follow(t *testing.T, f *watch.Feed, h *watch.Hub, holds func(
 	}
 }
 
-// TestFeed: whoever reads a feed knows what the model has, also when rows make room, and after
-// coming back.
+// TestFeed checks that a feed's reader has the model's rows, also when rows are evicted, and after
+// it reconnects.
 func TestFeed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	p := startTap(t, dir, "", nil)
@@ -118,7 +118,7 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// TestFeedChildren: rows inside another that make room are told of, too.
+// TestFeedChildren checks that the feed also reports evicted rows inside another row.
 func TestFeedChildren(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	p := startTap(t, dir, "", nil)

@@ -409,7 +409,7 @@ func TestRunOnce(t *testing.T) {
 	}
 }
 
-// TestStopEarly ends a hub in the middle of everything; goleak sees what it leaves behind.
+// TestStopEarly ends a hub in the middle of everything; goleak finds leaked goroutines.
 func TestStopEarly(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 5 {

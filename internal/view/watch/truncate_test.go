@@ -61,7 +61,7 @@ func TestTruncateLarge(t *testing.T) {
 	}
 }
 
-// modelOf tells what the model makes of an event behind a request.
+// modelOf describes the model after a request and an event.
 func modelOf(e *capture.Event) (list []string) {
 	m := trace.New(nil)
 	head := &capture.Head{ID: "a"}

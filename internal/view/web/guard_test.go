@@ -300,7 +300,7 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
-// deadlines notes what is asked for.
+// deadlines records the deadlines that are set.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read, write []time.Time

@@ -19,7 +19,7 @@ import (
 // serverVariable makes the test binary a server on stdio.
 const serverVariable = "MCPWIRE_TEST_UI_SERVER"
 
-// copyOfServer answers each request with what it was asked.
+// copyOfServer answers each request with the request.
 func copyOfServer() int {
 	in := bufio.NewReader(os.Stdin)
 	for {

@@ -210,7 +210,7 @@ func TestStreamBadFilter(t *testing.T) {
 	}
 }
 
-// TestStreamGone: rows make room, and the page is told.
+// TestStreamGone checks that the page is notified of evicted rows.
 func TestStreamGone(t *testing.T) {
 	dir := t.TempDir()
 	r := record(t, dir, "live", nil)
@@ -292,7 +292,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 	}
 }
 
-// With a filter the page still learns how many rows were captured.
+// With a filter, the page still gets the number of captured rows.
 func TestStreamFacets(t *testing.T) {
 	r := record(t, t.TempDir(), "files", nil)
 	r.call("search", `{}`, "found")
