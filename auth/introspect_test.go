@@ -208,7 +208,7 @@ func TestIntrospectionOnce(t *testing.T) {
 			wg.Go(func() { wantVerify(t, v, "one", nil) })
 		}
 		synctest.Wait()
-		cancel() // of the one that asks
+		cancel() // of the caller
 		close(release)
 		wg.Wait()
 		wantHits(t, routes, rsIntrospect, 1)

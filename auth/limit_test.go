@@ -96,7 +96,7 @@ func TestFailuresOfToken(t *testing.T) {
 	})
 }
 
-// Whoever has seen a token, but not its key, cannot lock its owner out.
+// An attacker who has a token, but not its key, cannot lock its owner out.
 func TestFailuresOfProof(t *testing.T) {
 	key := newRSKey(t, "")
 	const token = "the-token-of-alice"

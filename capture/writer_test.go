@@ -387,7 +387,7 @@ func TestHand(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			freed[name]++
-			for i := range data { // whoever reads it now finds nothing
+			for i := range data { // a reader now finds nothing
 				data[i] = 0
 			}
 		})

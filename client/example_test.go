@@ -50,8 +50,8 @@ func ExampleDial() {
 	// call no/such/method: method not found: no/such/method (-32601) true
 }
 
-// A handler answers what servers want to know from the user. Show which of them asks, and let the
-// user say no.
+// A handler answers input requests of servers. Show the user which server sent the request, and let
+// the user decline.
 func ExampleOptions() {
 	opts := &client.Options{
 		Input: client.InputOptions{Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {

@@ -283,9 +283,8 @@ func (r *filler) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestLongLineCost: whoever begins a frame and does not end it costs the limit and a tenth of it,
-// in all that is allocated on the way, however long it gets. A frame within the limit is put
-// together from its parts, once.
+// TestLongLineCost checks that an endless frame allocates at most the limit and a tenth of it in
+// total, however long it gets. A frame within the limit is assembled from its parts once.
 func TestLongLineCost(t *testing.T) {
 	const limit = 64 << 20
 	for _, tt := range []struct {
@@ -541,7 +540,7 @@ var headerStreams = []streamTest{
 
 func TestHeaderFraming(t *testing.T) { testStreams(t, FramingHeader, headerStreams) }
 
-// TestOversize tells whose a frame above the limit is.
+// TestOversize checks that the id of a frame above the limit is found.
 func TestOversize(t *testing.T) {
 	x := strings.Repeat(`x\"}],`, 50)
 	many := `[{"id":9,"result":"` + x + `"},` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + `]`

@@ -15,8 +15,8 @@ func goldenTest(t *testing.T) {
 	mcptest.Golden(t, "testdata/words.txtar", newWords, nil)
 }
 
-// A golden file. Write the messages that are sent, run the test with MCPTEST_UPDATE=1, look at what
-// it wrote behind them, and put $any where it does not matter.
+// A golden file. Write the messages that are sent, run the test with MCPTEST_UPDATE=1, check the
+// responses that it wrote after them, and put $any where the value does not matter.
 func ExampleGolden() {
 	text, err := os.ReadFile("testdata/words.txtar")
 	if err != nil {

@@ -52,7 +52,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// A frame belongs to whoever reads it, and is a copy.
+// A frame belongs to its reader, and is a copy.
 func TestPipeCopies(t *testing.T) {
 	a, b := mcptest.Pipe()
 	msg := []byte("one")

@@ -32,7 +32,7 @@ func agrees() *client.Options {
 	}}}
 }
 
-// asks asks for consent.
+// asks requests the user's consent.
 func asks(ctx context.Context, key, message string) error {
 	_, err := server.Elicit[consent](ctx, key, message)
 	return err
@@ -473,8 +473,9 @@ func TestRerunAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestRerunWire shows what the server of somebody else gets: without a state the whole request
-// again, with one the state instead of the responses. What no handler asked is not repeated.
+// TestRerunWire checks the retry that a server of another implementation gets: without a state the
+// complete request, with one the state instead of the responses. A retry omits responses that no
+// handler requested.
 func TestRerunWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string

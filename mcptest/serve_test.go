@@ -86,7 +86,7 @@ func TestScriptFailures(t *testing.T) {
 				t.Errorf("the client got %s", got)
 			}
 		}, nil},
-		// The client is told, and the rest of its test goes on.
+		// The client gets an error, and the rest of its test continues.
 		{"another message", one, func(t testing.TB, e *mcptest.End) {
 			if got := ask(t, e, "2"); got != "EOF" {
 				t.Errorf("the client got %s", got)

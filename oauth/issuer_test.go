@@ -38,7 +38,7 @@ type worldIssuer struct {
 	// expiresIn and refresh say what tokens are like.
 	expiresIn any
 	refresh   bool
-	// grant, if set, says which of the scopes that were asked for are granted.
+	// grant, if set, returns the granted scopes for the requested ones.
 	grant func([]string) []string
 	// tokenError, if set, is what the token endpoint answers with instead.
 	tokenError func(form url.Values) string

@@ -58,7 +58,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// TestRefreshAtUnauthorized holds that a refused token is refreshed before the user is asked.
+// TestRefreshAtUnauthorized checks that a rejected token is refreshed before the user must log in.
 func TestRefreshAtUnauthorized(t *testing.T) {
 	w := refreshing(t)
 	rt := w.transport(nil)
@@ -273,8 +273,8 @@ func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.Rou
 	}), waits
 }
 
-// TestLoginInTurn has two processes that need the user at once: one asks. What comes of it goes for
-// both, unless the one that asked is gone.
+// TestLoginInTurn has two processes that need a login at once: one starts it. Both use its result,
+// unless the process that started it is gone.
 func TestLoginInTurn(t *testing.T) {
 	errLeft := errors.New("left")
 	for _, tt := range []struct {
@@ -345,7 +345,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		{false, second, 2}, // and takes the second
 		{false, third, 2},
 		{true, first, 3},
-		{true, second, 4}, // takes the third token, which is no good either, and asks
+		{true, second, 4}, // takes the third token, which is invalid too, and starts a login
 	} {
 		if step.lose {
 			w.forget()

@@ -130,8 +130,8 @@ func TestStepUpLimit(t *testing.T) {
 	})
 }
 
-// TestStepUpOperations has a server that is never content with any of several operations: which of
-// them a request is part of, its message tells.
+// TestStepUpOperations has a server that always requires more scopes for several operations; a
+// request's message determines its operation.
 func TestStepUpOperations(t *testing.T) {
 	w := newWorld(t)
 	n := 0
@@ -157,8 +157,8 @@ func TestStepUpOperations(t *testing.T) {
 	}
 }
 
-// stepUpState is how often the user is asked for more because of a request with this body, that is
-// refused all the same.
+// stepUpState returns how many logins a request with this body starts while the server keeps
+// rejecting it.
 func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int {
 	t.Helper()
 	before := len(w.as[worldAS].scopesAsked())
@@ -174,8 +174,8 @@ func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int 
 	return len(w.as[worldAS].scopesAsked()) - before
 }
 
-// TestStepUpNames: requests that bring no message are one operation, and what is kept of a name is
-// bounded.
+// TestStepUpNames checks that requests without a message are one operation, and that the stored
+// part of a name is bounded.
 func TestStepUpNames(t *testing.T) {
 	w := newWorld(t)
 	n := 0
@@ -198,8 +198,7 @@ func TestStepUpNames(t *testing.T) {
 	}
 }
 
-// TestWithoutLogin has requests for which nobody is to be asked, before and after others that are
-// worth it.
+// TestWithoutLogin sends requests that must not start a login, before and after others that may.
 func TestWithoutLogin(t *testing.T) {
 	w := newWorld(t)
 	w.need = needHeader
@@ -246,8 +245,8 @@ func TestWithoutLoginFails(t *testing.T) {
 	mustPost(t, rt)
 }
 
-// TestWithoutLoginForItself: where nobody is asked anyway, such requests are like others, and as
-// limited.
+// TestWithoutLoginForItself checks that without a user, such requests are handled and limited like
+// others.
 func TestWithoutLoginForItself(t *testing.T) {
 	w := newWorld(t)
 	n := 0

@@ -217,7 +217,7 @@ func say(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
-// serveMCP echoes the body to whoever has a token.
+// serveMCP echoes the body of requests with a valid token.
 func (w *world) serveMCP(out http.ResponseWriter, req *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ func nest(n int, before, text, after string) string {
 	return strings.Repeat(before, n) + text + strings.Repeat(after, n)
 }
 
-// exponential is a schema whose every level asks the next twice, to no avail.
+// exponential is a schema whose every level evaluates the next twice, in vain.
 func exponential(levels int) string {
 	var b strings.Builder
 	b.WriteString(`{"$ref":"#/$defs/l0","$defs":{`)

@@ -28,7 +28,7 @@ func TestPointerAt(t *testing.T) {
 		if got := pointerAt([]byte(text), at); got != c.want {
 			t.Errorf("%s at %d: got %q, want %q", c.value, at, got, c.want)
 		}
-		// What comes behind must not matter: output may end there.
+		// Later bytes must not matter: output may end there.
 		if got := pointerAt([]byte(text[:at]), at); got != c.want {
 			t.Errorf("%s at %d, cut: got %q, want %q", c.value, at, got, c.want)
 		}

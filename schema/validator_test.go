@@ -12,7 +12,7 @@ import (
 func validJSON(text []byte) bool { return jsonwire.Valid(text, 0) == nil }
 
 // keywordCases covers each keyword that Compile compiles, one by one and where
-// they meet. The full engine is asked the same.
+// they meet. The full engine must agree.
 var keywordCases = []struct {
 	name    string
 	schema  string

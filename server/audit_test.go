@@ -80,7 +80,7 @@ func (a *auditor) observe(sent bool, text string) {
 	}
 	for _, member := range members {
 		m := new(said)
-		err := json.Unmarshal(member, m) // goes on behind a member of the wrong type
+		err := json.Unmarshal(member, m) // continues after a member of the wrong type
 		switch {
 		case sent: // the client may send anything
 			a.sent(m)

@@ -108,7 +108,7 @@ func (c *client) heard() (all []string) {
 	return all
 }
 
-// TestBusElicitation: the page that tells that the user is done may be served by any server.
+// TestBusElicitation checks that any server may serve the page that completes an elicitation.
 func TestBusElicitation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := server.NewMemoryBus()
@@ -381,7 +381,7 @@ func TestBusBeginAndEnd(t *testing.T) {
 	})
 }
 
-// TestBusHangs: a bus that does not return is left behind.
+// TestBusHangs checks that the server abandons a bus that does not return.
 func TestBusHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		released := make(chan struct{})

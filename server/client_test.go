@@ -203,7 +203,7 @@ var allRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-2
 // everything declares all capabilities that allow input requests.
 const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
 
-// A respondent is a client that answers what a server asks it, in the way of each era.
+// A respondent is a client that answers input requests in the form of each era.
 type respondent struct {
 	t              testing.TB
 	revision, caps string
@@ -316,7 +316,7 @@ func canonical(t testing.TB, text string) string {
 	return string(out)
 }
 
-// takeAsked returns what the server has asked so far, sorted, and forgets it.
+// takeAsked returns the input requests so far, sorted, and clears them.
 func (c *respondent) takeAsked() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -340,7 +340,7 @@ type reply struct {
 	IsError      bool
 }
 
-// keys returns the sorted keys of what is asked.
+// keys returns the sorted keys of the input requests.
 func (r *reply) keys() string { return strings.Join(slices.Sorted(maps.Keys(r.InputRequests)), " ") }
 
 // state returns the request state, or "".
@@ -385,7 +385,7 @@ func retry(params, answers, state string) string {
 	return p + "}"
 }
 
-// call sends a request and answers what it is asked, until there is a result.
+// call sends a request and answers input requests until there is a result.
 func (c *respondent) call(method, params string) (*reply, error) {
 	now := params
 	for range 100 {

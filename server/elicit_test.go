@@ -282,7 +282,8 @@ func TestRequiredPageWithFreshID(t *testing.T) {
 	}
 }
 
-// TestElicitationComplete tells a client that its user is done, and nobody else.
+// TestElicitationComplete checks that only the client of an elicitation is notified of its
+// completion.
 //
 // Spec: S198 S199
 func TestElicitationComplete(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"mcpwire/server"
 )
 
-// Two servers stand behind a load balancer. A client that listens at one of them hears what happens
-// at the other.
+// Two servers run behind a load balancer. A client that listens to one of them gets notifications
+// of changes at the other.
 func ExampleBus() {
 	bus := &hub{ready: make(chan struct{}), subs: make(map[*func(server.Event)]bool)}
 	nodes := make([]*server.Server, 2)

@@ -17,10 +17,10 @@ import (
 	"mcpwire/server"
 )
 
-// A handler that asks the user is the same for clients of all revisions. A legacy client is asked
-// by a request, and the handler waits. A modern one gets the question as the answer to its call,
-// and calls again with what the user said: the handler runs from its beginning, and this time
-// Elicit returns.
+// A handler that requests input from the user is the same for clients of all revisions. A legacy
+// client gets a request, and the handler waits. A modern client gets the input request in the
+// result of its call, and retries the call with the user's answer: the handler runs from its
+// beginning, and this time Elicit returns.
 func ExampleElicit() {
 	srv := server.MustNew("shop", "1.0.0", nil)
 	type delivery struct {
@@ -33,7 +33,7 @@ func ExampleElicit() {
 		fmt.Println("  the handler runs")
 		to, err := server.Elicit[delivery](ctx, "delivery", "Where shall the "+in.Thing+" go?")
 		if err != nil {
-			return "", err // in modern revisions this is how the question is asked
+			return "", err // in modern revisions this error carries the input request
 		}
 		if !to.Accepted() {
 			return "Nothing was ordered.", nil
@@ -224,8 +224,8 @@ func ExampleCall_ElicitURL() {
 	// The account is connected.
 }
 
-// A person is a client that gives the same answer to each method it is asked with, or one line of
-// it after the other.
+// A person is a client that gives the same answer to each request of a method, or its lines one
+// after the other.
 type person struct {
 	conn     *conn.Conn
 	revision string

@@ -41,7 +41,7 @@ const sumText = `"maxTokens":10,"messages":[{"content":{"text":"2+2?","type":"te
 
 var answers = map[string]string{"elicitation/create": alice, "sampling/createMessage": four, "roots/list": home}
 
-// TestInput runs one handler for each thing that can be asked, in all revisions.
+// TestInput runs one handler for each kind of input request, in all revisions.
 //
 // Spec: S101 S103 S105 S172 S173 S174 S175 S176
 func TestInput(t *testing.T) {
@@ -133,7 +133,7 @@ func repeat(n int, s string) []string {
 	return all
 }
 
-// TestInputRequiredResult shows the whole result that asks.
+// TestInputRequiredResult checks the complete result with input requests.
 //
 // Spec: S103 S104 S105
 func TestInputRequiredResult(t *testing.T) {
@@ -155,7 +155,7 @@ func TestInputRequiredResult(t *testing.T) {
 	}
 }
 
-// askAll asks three things at once.
+// askAll sends three input requests at once.
 func askAll(c *server.Call) (string, error) {
 	q := c.InputRequests()
 	who, sum, where := q.Elicit("who", nameForm), q.Sample("sum", sum), q.Roots("where")
@@ -193,8 +193,8 @@ func TestInputConcurrently(t *testing.T) {
 	}
 }
 
-// TestInputInSequence asks one thing after the other, which takes a round each; the handler runs once
-// more each time.
+// TestInputInSequence sends input requests one after the other, each in its own round; the handler
+// runs once more each time.
 //
 // Spec: S107
 func TestInputInSequence(t *testing.T) {
@@ -388,7 +388,7 @@ func TestInputFailureCancelsOthers(t *testing.T) {
 	})
 }
 
-// TestInputFromGoroutines asks from several goroutines of one handler.
+// TestInputFromGoroutines sends input requests from several goroutines of one handler.
 func TestInputFromGoroutines(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", modern} {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -418,7 +418,7 @@ func TestInputFromGoroutines(t *testing.T) {
 	}
 }
 
-// TestInputAfterResponse asks when the handler has returned.
+// TestInputAfterResponse sends an input request after the handler has returned.
 func TestInputAfterResponse(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", modern} {
 		var kept *server.Call
@@ -457,7 +457,7 @@ func TestPanicAfterInput(t *testing.T) {
 	}
 }
 
-// TestInputUndeclared asks clients for what they have not declared.
+// TestInputUndeclared sends input requests that clients have not declared.
 //
 // Spec: S106 S163 S172
 func TestInputUndeclared(t *testing.T) {
@@ -570,8 +570,8 @@ func TestOptionalInput(t *testing.T) {
 	}
 }
 
-// TestInvalidInputRequests asks what cannot be asked. Nothing is sent then, and no other question that goes
-// with it.
+// TestInvalidInputRequests makes invalid input requests. The server sends neither these nor others
+// of the same round.
 //
 // Spec: S173 S174 S176 S183 S184
 func TestInvalidInputRequests(t *testing.T) {
@@ -648,7 +648,7 @@ func TestInvalidInputRequests(t *testing.T) {
 	}
 }
 
-// TestTooManyInputRequests asks more than a call may.
+// TestTooManyInputRequests exceeds the limit of input requests of a call.
 func TestTooManyInputRequests(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		q := c.InputRequests()
@@ -704,8 +704,8 @@ func TestInputResponseMissing(t *testing.T) {
 	}
 }
 
-// TestInputWithForeignDeadline asks with a context that does not stem from the call: the error is
-// that of this context.
+// TestInputWithForeignDeadline sends an input request with a context that is not derived from the
+// call's: the error is that of this context.
 func TestInputWithForeignDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {

@@ -146,8 +146,8 @@ func TestCursors(t *testing.T) {
 }
 
 // TestCursorsElsewhere: a cursor of one server works at another that shares the keys. The list
-// continues behind the item of the same name, whatever the order of registration, even if
-// nothing follows.
+// continues after the item of the same name, whatever the order of registration, even if nothing
+// follows.
 func TestCursorsElsewhere(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	open := func(t *testing.T, name string, keys *server.StateKeys, tools ...string) *client {

@@ -500,7 +500,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestMiddlewareOutgoing: what the server sends can be changed and held back.
+// TestMiddlewareOutgoing checks that middleware can change and drop the server's messages.
 func TestMiddlewareOutgoing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := talkative(t, func(next middleware.Handler) middleware.Handler {

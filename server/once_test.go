@@ -220,7 +220,7 @@ func TestOnceOutsideOfCalls(t *testing.T) {
 	}
 }
 
-// TestInputInOtherMethods asks in requests that may ask and in others that may not.
+// TestInputInOtherMethods sends input requests from methods that allow them and from others.
 //
 // Spec: S102
 func TestInputInOtherMethods(t *testing.T) {
@@ -280,8 +280,8 @@ func TestInputInOtherMethods(t *testing.T) {
 	}
 }
 
-// TestResourceWithInputIsNotCached shows that a result that asks has no caching hints, and that one
-// which depends on an answer is stale at once.
+// TestResourceWithInputIsNotCached checks that a result with input requests has no caching hints,
+// and that one that depends on an answer is stale at once.
 func TestResourceWithInputIsNotCached(t *testing.T) {
 	runs := 0
 	c := respond(t, careful(t, nil, &runs), modern, everything)

@@ -67,7 +67,7 @@ func TestIdentity(t *testing.T) {
 	titled := `{"name":"n","version":"v","title":"T"}`
 	full := `{"name":"n","version":"v","title":"T","description":"D","websiteUrl":"https://example.com","icons":[{"src":"data:,"}]}`
 	for revision, want := range map[string]string{"2024-11-05": short, "2025-03-26": short, "2025-06-18": titled, "2025-11-25": full} {
-		c := connect(t, srv, modern) // which shakes no hands by itself
+		c := connect(t, srv, modern) // which performs no handshake itself
 		c.revision = revision
 		got := c.must("initialize", `{"protocolVersion":"`+revision+`"}`)
 		if !strings.Contains(got, `"serverInfo":`+want) {
@@ -97,8 +97,8 @@ func TestOwnServerInfo(t *testing.T) {
 	}
 }
 
-// TestDrain: what was accepted is finished after the end of the server's context, but not beyond
-// the timeout; then it is refused.
+// TestDrain checks that accepted requests finish after the end of the server's context, and fail
+// after the timeout.
 func TestDrain(t *testing.T) {
 	for _, goroutines := range []bool{false, true} {
 		for _, tt := range []struct {

@@ -74,7 +74,7 @@ func refused(t *testing.T, what string, c *respondent, runs *int, method, params
 	}
 }
 
-// TestForeignState brings states that were not given for the request.
+// TestForeignState sends states that were not issued for the request.
 //
 // Spec: S108 S109 S110 S182 S189
 func TestForeignState(t *testing.T) {
@@ -306,7 +306,7 @@ func TestMaxStateBytes(t *testing.T) {
 	}
 }
 
-// TestInputResponses brings answers of all kinds.
+// TestInputResponses sends input responses of all kinds.
 func TestInputResponses(t *testing.T) {
 	runs := 0
 	c := respond(t, careful(t, nil, &runs), modern, everything)
@@ -316,7 +316,7 @@ func TestInputResponses(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, answers string
-		want          string // result; keys of what is asked behind "ask"; or part of an error
+		want          string // result; "ask" and the keys of the input requests; or part of an error
 	}{
 		{"the answer", who, `{"name":"Alice"}`},
 		{"others besides", `{"x":1,"who":` + alice + `,"y":null}`, `{"name":"Alice"}`},
@@ -588,8 +588,8 @@ func TestSingleUseOfLongLivedState(t *testing.T) {
 	})
 }
 
-// FuzzResume brings any state and any answers. Nobody but the server can make a state, so the
-// handler never gets past its first question by one.
+// FuzzResume sends arbitrary states and answers. Only the server can make a state, so the handler
+// never gets past its first input request with a forged one.
 func FuzzResume(f *testing.F) {
 	f.Add(`"AAAA"`, who)
 	f.Add(`null`, `{"who":{"action":"accept","content":{"name":1}}}`)

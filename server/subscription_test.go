@@ -37,7 +37,7 @@ func (c *client) listen(ctx context.Context, params string) <-chan error {
 	return ended
 }
 
-// TestListChanged tells everybody who is entitled, and nobody else.
+// TestListChanged checks that exactly the entitled clients are notified.
 //
 // Spec: S114 S115
 func TestListChanged(t *testing.T) {
@@ -332,8 +332,8 @@ func TestHiddenPartsHoweverSpelled(t *testing.T) {
 	})
 }
 
-// TestPanicInViewOfAnUpdate: a view that panics when it is asked about an update hides it, and
-// nothing else happens.
+// TestPanicInViewOfAnUpdate checks that a view that panics on an update hides it, without other
+// effects.
 func TestPanicInViewOfAnUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := server.NewView(func(_ server.Kind, name string) bool {

@@ -424,7 +424,8 @@ func (deadStore) Tasks(context.Context, string, string, int) ([]*server.Task, er
 	return nil, errNoQuorum
 }
 
-// TestTasksUnavailable sees that a client learns that it can try again, and not what the store says.
+// TestTasksUnavailable checks that the client's error says that it can retry, and hides the store's
+// error.
 func TestTasksUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: deadStore{server.NewTaskStore()}}), coreTasks, "")
@@ -728,7 +729,7 @@ func TestTaskOfSessionForgotten(t *testing.T) {
 
 var whoForm = &mcp.ElicitRequestParams{Message: "Name?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)}
 
-// askBoth is a tool that asks two questions at once.
+// askBoth is a tool that sends two input requests at once.
 func askBoth(ctx context.Context, call *server.Call) (string, error) {
 	q := call.InputRequests()
 	a, b := q.Elicit("a", whoForm), q.Elicit("b", whoForm)
@@ -845,8 +846,8 @@ func TestTaskInputGivesUp(t *testing.T) {
 	}
 }
 
-// TestTaskInputCoreAtOnce sees that a task needs input until all that it asks at the same time is
-// answered.
+// TestTaskInputCoreAtOnce checks that a task needs input until all of its concurrent input requests
+// are answered.
 func TestTaskInputCoreAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
@@ -878,8 +879,8 @@ func TestTaskInputCoreAtOnce(t *testing.T) {
 	})
 }
 
-// TestTaskTakesEarlierAnswers sees that what was answered in the rounds before a call became a task
-// is not asked again.
+// TestTaskTakesEarlierAnswers checks that a task does not repeat input requests that were answered
+// before the call became a task.
 func TestTaskTakesEarlierAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{After: time.Second})

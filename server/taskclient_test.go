@@ -34,7 +34,7 @@ type taskClient struct {
 	notes []string
 	asked []string // params of elicitation/create
 
-	hold chan struct{} // if it is not nil, what is asked is answered when it is closed
+	hold chan struct{} // if it is not nil, input requests are answered when it is closed
 }
 
 // dialTasks connects a client of the revision, on behalf of a principal if it is not "".
@@ -53,7 +53,7 @@ func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *ta
 	go c.conn.Run(context.Background())
 	t.Cleanup(func() {
 		c.conn.Close()
-		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) { // there may have been something more to tell
+		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) { // there may be more notifications
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -73,7 +73,7 @@ func (c *taskClient) Prepare(r *rpc.Request) *rpc.CostEstimate {
 	return rpc.Immediate
 }
 
-// Handle remembers notifications, and accepts what it is asked.
+// Handle records notifications, and accepts input requests.
 func (c *taskClient) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindRequest && c.hold != nil {
 		<-c.hold

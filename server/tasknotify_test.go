@@ -99,8 +99,8 @@ func TestTaskIsQuiet(t *testing.T) {
 	})
 }
 
-// TestTaskKeys: a task asks under each key once, and goes to and fro between working and waiting
-// until it has ended.
+// TestTaskKeys checks that a task uses each input key once, and alternates between working and
+// waiting for input until it has ended.
 //
 // Spec: T12 T47 T48
 func TestTaskKeys(t *testing.T) {
@@ -150,8 +150,8 @@ func TestTaskKeys(t *testing.T) {
 	})
 }
 
-// A lateCall is a call that becomes a task whose answer is held back, by the store or by a
-// middleware, while something happens to its request.
+// A lateCall is a call that becomes a task whose response the store or a middleware delays while
+// something happens to its request.
 type lateCall struct {
 	t     *testing.T
 	srv   *server.Server
@@ -179,7 +179,7 @@ func (l *lateCall) status() mcp.TaskStatus {
 	return all[0].Status
 }
 
-// TestTaskUnsent: a task of which its client has not been told is cancelled at once, and no other.
+// TestTaskUnsent checks that only a task whose id was never sent to the client is canceled at once.
 func TestTaskUnsent(t *testing.T) {
 	inMiddleware := func(l *lateCall) { l.hold = make(chan struct{}) }
 	inStore := func(l *lateCall) { l.store.creating = make(chan struct{}) }

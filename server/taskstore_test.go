@@ -93,7 +93,7 @@ func testStoreComesBack(t *testing.T, store *testStore) {
 	c := dialTasks(t, srv, modern, "")
 	slow, waits := c.start("slow", "").TaskID, c.start("waits", "").TaskID
 	store.down.Store(true)
-	if _, err := store.TaskStore.Update(context.Background(), waits, func(*server.Task) error { return nil }); err != nil { // whoever waits comes again
+	if _, err := store.TaskStore.Update(context.Background(), waits, func(*server.Task) error { return nil }); err != nil { // a waiting client retries
 		t.Fatal(err)
 	}
 	if _, err := c.call("tasks/get", `"taskId":"`+slow+`"`); code(err) != jsonrpc.CodeInternalError {

@@ -224,7 +224,7 @@ func TestViewSeesTheCall(t *testing.T) {
 	}
 }
 
-// TestListsChanged tells those whose view has changed, and nobody else.
+// TestListsChanged checks that exactly the clients whose view has changed are notified.
 func TestListsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trusted atomic.Bool

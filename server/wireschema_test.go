@@ -53,7 +53,7 @@ var notificationTypes = map[string]string{
 	"notifications/elicitation/complete":       "ElicitationCompleteNotification",
 }
 
-// requestTypes are the definitions of what a server asks.
+// requestTypes are the definitions of a server's requests.
 var requestTypes = map[string]string{
 	"elicitation/create":     "ElicitRequest",
 	"sampling/createMessage": "CreateMessageRequest",

@@ -65,7 +65,7 @@ type script struct {
 type step struct {
 	send []frame
 	want []string
-	at   int // the line in script.lines behind which answers belong
+	at   int // the line in script.lines that answers follow
 }
 
 type frame struct {

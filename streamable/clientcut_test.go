@@ -95,7 +95,7 @@ func TestClientStreamTooLarge(t *testing.T) {
 	})
 }
 
-// A cutter is a proxy that ends streams somewhere behind their first event that has an id.
+// A cutter is a proxy that ends streams somewhere after their first event with an id.
 type aborter struct {
 	to   http.Handler
 	cuts atomic.Int32
@@ -114,7 +114,7 @@ func (c *aborter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.to.ServeHTTP(&cutStream{ResponseWriter: w, cutter: c, after: after}, r)
 }
 
-// A cutStream passes on so many bytes behind the first event that has an id.
+// A cutStream forwards a number of bytes after the first event with an id.
 type cutStream struct {
 	http.ResponseWriter
 	cutter *aborter

@@ -331,8 +331,8 @@ func TestClientTransportDenies(t *testing.T) {
 	}
 }
 
-// TestClientManyCalls: more at once than the transport lets through at a time. Cancellations and
-// answers are not held up by them.
+// TestClientManyCalls sends more calls at once than the transport's limit, and checks that they do
+// not block cancellations and responses.
 func TestClientManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

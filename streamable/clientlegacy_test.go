@@ -59,8 +59,8 @@ func TestClientStandingStream(t *testing.T) {
 	}
 }
 
-// TestClientNotificationStream: a server that answers a notification with a stream that it leaves
-// open does not hold up what comes behind it.
+// TestClientNotificationStream checks that a server that answers a notification with an open stream
+// does not block later messages.
 func TestClientNotificationStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newPiped(t, legacy(map[string]http.HandlerFunc{"notifications/initialized": func(w http.ResponseWriter, r *http.Request) {
@@ -160,8 +160,8 @@ func TestClientAnotherInitialize(t *testing.T) {
 	}
 }
 
-// TestClientIsPinged: a server that asks without end, and does not take what it is answered, costs
-// only so much.
+// TestClientIsPinged checks that a server that sends endless requests, and does not read the
+// responses, has a bounded cost.
 func TestClientIsPinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

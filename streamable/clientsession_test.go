@@ -261,7 +261,7 @@ func TestClientListenUnsupported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// A 404 could also mean that the session is gone, so that the client asks.
+				// A 404 could also mean that the session is gone, so the client checks.
 				f := newPiped(t, legacy(map[string]http.HandlerFunc{"GET": test.get, "ping": reply("{}")}))
 				c := f.dial(nil, nil)
 				defer f.end(c)

@@ -34,7 +34,7 @@ type endpoint struct {
 
 	client    *http.Client
 	dial      func() (net.Conn, error)
-	announced int // tools that were added for their news
+	announced int // tools that were added to cause a notification
 }
 
 type echoIn struct {
@@ -67,7 +67,7 @@ func (e *endpoint) serve(h http.Handler) {
 	e.t.Cleanup(e.web.Close)
 }
 
-// serveTLS is serve by TLS, which may bring HTTP/2.
+// serveTLS is serve over TLS, which may use HTTP/2.
 func (e *endpoint) serveTLS(h http.Handler, http2 bool) {
 	e.web = httptest.NewUnstartedServer(h)
 	e.web.EnableHTTP2 = http2

@@ -104,7 +104,7 @@ func ExampleDial_oauth() {
 	// Output: hello robot <nil>
 }
 
-// What goes wrong tells whether the request has been carried out, and what the server said.
+// An error says whether the request was carried out, and what the server answered.
 func ExampleStatusError() {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "who are you?", http.StatusForbidden)

@@ -75,7 +75,7 @@ func TestRawRequests(t *testing.T) {
 			}
 		})
 	}
-	// A client that asks first is told to go on, unless it is refused anyway.
+	// A client that expects 100-continue gets it, unless its request is rejected anyway.
 	_, r := e.raw(strings.Replace(rawPost(list, version, "Mcp-Method: tools/list", "Expect: 100-continue"), list, "", 1))
 	if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 100 {
 		t.Errorf("%+v, %v", resp, err)

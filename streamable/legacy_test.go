@@ -408,8 +408,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestTakeOverRequests: of two processes that serve one session, each takes only the answers to what it
-// has asked itself.
+// TestTakeOverRequests checks that of two processes that serve one session, each accepts only
+// responses to its own requests.
 func TestTakeOverRequests(t *testing.T) {
 	o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Events: streamable.NewMemoryEvents(nil)}
 	first, second := newEndpoint(t, nil, o), newEndpoint(t, nil, o)

@@ -292,7 +292,7 @@ func TestSlotsReleased(t *testing.T) {
 			e.t.Errorf("status %d", resp.StatusCode)
 		}
 	}
-	// cancel ends what a client has left behind.
+	// cancel ends the requests that a client abandoned.
 	cancel := func(v *visitor) {
 		v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		<-ended

@@ -12,8 +12,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// When a client has got the response to resources/subscribe, it is told of all changes, whatever
-// process got the request.
+// When a client has got the response to resources/subscribe, it is notified of all changes,
+// whichever process got the request.
 func TestSubscribeElsewhere(t *testing.T) {
 	const uri = "test://x"
 	add := func(srv *server.Server) {

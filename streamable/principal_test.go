@@ -221,7 +221,7 @@ func TestMaxPerCaller(t *testing.T) {
 	}
 }
 
-// A handler learns from the token who calls, and from nothing else.
+// A handler gets the caller's identity only from the token.
 //
 // Spec: S192
 func TestCallPrincipal(t *testing.T) {

@@ -197,7 +197,7 @@ func TestRemoteStreamLost(t *testing.T) {
 	}
 }
 
-// A client that follows a stream learns that its process went away meanwhile.
+// A client that follows a stream detects that its process ended meanwhile.
 func TestRemoteStreamLostLater(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, store *faultyStore, net *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)

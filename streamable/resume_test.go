@@ -178,7 +178,7 @@ func TestTakeOverStreams(t *testing.T) {
 	i.want("EOF")
 }
 
-// Where the client takes no stream, it cannot be asked, and the handler does not wait for it.
+// A client that accepts no stream cannot get input requests, and the handler does not wait for it.
 func TestInputWithoutStream(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {

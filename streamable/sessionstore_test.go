@@ -78,7 +78,7 @@ func TestMemorySessions(t *testing.T) {
 	testSessionStore(t, NewMemorySessions(nil).(*memorySessions))
 }
 
-// A watcher is told of each change in order, or that it has missed some.
+// A watcher gets each change in order, or an event that it has missed some.
 func TestMemorySessionsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemorySessions(nil).(*memorySessions)

@@ -88,8 +88,8 @@ func TestSealedSession(t *testing.T) {
 	}
 }
 
-// A process that was not told that the client is initialized serves it nevertheless: another one was
-// told.
+// A process that did not get the initialized notification serves the client nevertheless: another
+// process got it.
 func TestInitializedElsewhere(t *testing.T) {
 	keys := newStateKeys(t)
 	start := func() *endpoint { return newEndpoint(t, &server.Options{StateKeys: keys}, nil) }
@@ -252,7 +252,7 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 			t.Errorf("%s: watched %v: the level has no effect at process %d", name, watched, i)
 		}
 		if i == 0 && !watched {
-			continue // it learns of the subscription later
+			continue // it gets the subscription later
 		}
 		news := at(e).listen("")
 		synctest.Wait()
@@ -271,7 +271,7 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 	for i, e := range []*endpoint{first, second, third, fourth} {
 		want := 404
 		if !watched && (e == first || e == third) {
-			want = 200 // it learns of the end later
+			want = 200 // it gets the end later
 		}
 		if got := at(e).post(request(1, "ping", "{}")).status; got != want {
 			t.Errorf("%s: watched %v: process %d after the DELETE: %d, want %d", name, watched, i, got, want)
@@ -279,7 +279,7 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 	}
 }
 
-// Without a watcher, a session follows its record when the store is asked to keep it.
+// Without a watcher, a session reads its record when it renews it in the store.
 func TestSharedStateUnwatched(t *testing.T) {
 	memory := streamable.NewMemorySessions(nil)
 	var level atomic.Value
@@ -354,7 +354,7 @@ func TestStateNotStored(t *testing.T) {
 	})
 }
 
-// A client behind a load balancer that knows nothing sees one server, in each era.
+// A client of a load balancer without session affinity sees one server, in each era.
 func TestRoundRobin(t *testing.T) {
 	keys := newStateKeys(t)
 	var nodes []*endpoint

@@ -45,7 +45,7 @@ func mustAppend(t testing.TB, s EventStore, session, stream, data string) string
 	return id
 }
 
-// after returns the stream, and the texts of the events behind one.
+// after returns the stream, and the texts of the events after one.
 func after(t testing.TB, s EventStore, session, id string) (stream string, texts []string) {
 	t.Helper()
 	stream, events, err := s.After(t.Context(), session, id)

@@ -19,7 +19,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// A taskSite is a server whose only tool becomes a task, with the answer held back.
+// A taskSite is a server whose only tool becomes a task, with a delayed response.
 type taskSite struct {
 	*endpoint
 	store server.TaskStore
