@@ -73,9 +73,10 @@ async function all(list, member, name) {
 
 /**
  * Leads a connected client through the server, closes it and prints the
- * report. The dialect is in what the SDKs differ: revision(client),
- * call(params, options) of a tool, leave(), logFrom(client, level) which returns what calls have to bring as their _meta,
- * watch(client, uri), and runTasks(client), for those who can.
+ * report. The dialect has the differences between the SDKs: revision(client),
+ * call(params, options) of a tool, leave(), logFrom(client, level), which
+ * returns the _meta of calls, watch(client, uri), and runTasks(client), if
+ * supported.
  */
 export async function visit(client, dialect) {
   const report = { revision: dialect.revision(client), server: client.getServerVersion()?.name, instructions: client.getInstructions(), failure: "" };

@@ -1,5 +1,5 @@
-//! Peers on the Rust SDK (rmcp), which speaks both eras. The first argument says
-//! which one to be, the second what the Go test has to say to it.
+//! Peers on the Rust SDK (rmcp), which speaks both eras. The first argument names
+//! the peer, the second is the Go test's input for it.
 #![allow(deprecated)] // logging, sampling and roots are, and in use
 
 mod client;

@@ -91,7 +91,7 @@ fn complete<T: serde::de::DeserializeOwned>(mut result: Value) -> T {
     of(result)
 }
 
-/// Either a result, or what has to be returned to ask the client.
+/// Either a result, or the input request that must be returned.
 type Outcome = Result<Value, InputRequiredResult>;
 
 /// Asks the client, by a request in the legacy era, by a result in the modern one.

@@ -201,7 +201,7 @@ impl Visit<'_> {
         self.until(2, seen).await?;
         handle.cancel(Some("enough".into())).await?;
         let mut progress: Vec<String> = self.told.lock().unwrap().progress.iter().take(2).cloned().collect();
-        progress.sort(); // each came in a task of its own
+        progress.sort(); // each came in its own task
         let args = if self.able("cancel") { json!({}) } else { json!({"for_ms": 100}) };
         let noticed = self.text("cancelled", args).await?;
         self.report["slow"] = json!([done, progress[0], progress[1], "given up", noticed]);
@@ -301,7 +301,7 @@ async fn visit(job: &Value, report: &mut Value) -> Result<(), Failure> {
     if visit.able("log") {
         visit.log().await?;
     }
-    // The SDK runs each notification's handler as a task of its own, so their order says nothing.
+    // The SDK runs each notification's handler in its own task, so their order is random.
     told.lock().unwrap().log.sort_by(|a, b| b.cmp(a));
     visit.report["log"] = json!(told.lock().unwrap().log);
     visit.report["questions"] = json!(told.lock().unwrap().questions);

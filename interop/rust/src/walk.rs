@@ -63,7 +63,7 @@ async fn call(peer: &Peer<RoleClient>, host: &Host, step: &Value) -> Value {
             result = &mut handle.rx => break result.expect("an answer"),
         }
     };
-    // The SDK runs each notification's handler as a task of its own, so their order says nothing.
+    // The SDK runs each notification's handler in its own task, so their order is random.
     outcome["progress"].as_array_mut().unwrap().sort_by(|a, b| a.as_f64().partial_cmp(&b.as_f64()).unwrap());
     match result {
         Ok(ServerResult::CallToolResult(result)) => {

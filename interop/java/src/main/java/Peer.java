@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Peers on the Java SDK, which speaks the legacy era. The first argument says which
- * one to be, the second what the Go test has to say to it.
+ * Peers on the Java SDK, which speaks the legacy era. The first argument names the
+ * peer, the second is the Go test's input for it.
  */
 public final class Peer {
 
