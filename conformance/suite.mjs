@@ -35,7 +35,7 @@ const servers = named(opts.server);
 const clients = named(opts.client);
 
 // A leg is a list of scenarios of one suite, run with one server and one client: those of this name, by default without a bridge. A bridge between peers of one era
-// changes nothing: such a leg has the other leg's expectations plus those of its own list. Across eras, logins are left out, because the translator does not handle
+// changes nothing: such a leg has the other leg's expectations plus its own list. Across eras, logins are left out, because the translator does not handle
 // them. A leg with a kind has only the scenarios of that kind: the processes of a cluster share one address.
 const legs = {
   '016': { title: '0.1.16, everything', version: '0.1', flags: [], scenarios: () => listed('0.1') },
