@@ -47,7 +47,7 @@ func TestSilentInitialize(t *testing.T) {
 	}
 }
 
-// TestRuleIn: a finding refers to the page of its own revision.
+// TestRuleIn checks that a finding refers to the specification page of its revision.
 func TestRuleIn(t *testing.T) {
 	for _, tt := range []struct {
 		url  string

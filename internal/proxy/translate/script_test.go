@@ -37,9 +37,9 @@ var update = flag.Bool("update", false, "write what comes out into the transcrip
 //	@handshake REVISION CLIENT SERVER    one that is not written down, with the capabilities of the two
 //
 // A number after the arrow is the stream, or the call, that the message is on; "final" and a
-// status, or "cancel" and the call, come before the text. "$/" stands for
-// "io.modelcontextprotocol/", $STATE for the last requestState; see shorts for the others. What
-// comes out is in the file once the test ran with -update, and is to be read then.
+// status, or "cancel" and the call, come before the text. "$/" is short for
+// "io.modelcontextprotocol/", $STATE for the last requestState; see shorts for the others. With
+// -update, the test writes the results into the file; review them then.
 type transcript struct {
 	file, name string
 	lines      []string
