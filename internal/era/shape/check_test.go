@@ -194,7 +194,7 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestBounds: what is hostile costs little and says little.
+// TestBounds checks that hostile input is cheap to check and has few findings.
 func TestBounds(t *testing.T) {
 	many := result("tools/list", `{"tools":[`+strings.Repeat("1,", 100_000)+`1]}`)
 	if got := len(shape.Check(r3, many)); got != shape.MaxFindings {
