@@ -25,11 +25,10 @@ import (
 // connectTimeout limits how long a server may take to start.
 const connectTimeout = time.Minute
 
-// connect dials all servers at once and returns those that answer. The error names the others.
-func connect(ctx context.Context, servers map[string]client.Transport) (*client.Group, error) {
+// connect dials all servers at once and adds those that answer to g. The error names the others.
+func connect(ctx context.Context, g *client.Group, servers map[string]client.Transport) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	g := client.NewGroup(nil)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
@@ -49,15 +48,15 @@ func connect(ctx context.Context, servers map[string]client.Transport) (*client.
 		})
 	}
 	wg.Wait()
-	return g, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // run lists the tools of all servers. An agent would give the list to its model, and call what the
 // model chooses with g.CallTool: the name of a tool in the group says which server has it.
 func run(ctx context.Context, servers map[string]client.Transport, stdout, stderr io.Writer) error {
-	g, err := connect(ctx, servers)
+	g := client.NewGroup(nil)
 	defer g.Close() // and with it the connections and the processes
-	if err != nil {
+	if err := connect(ctx, g, servers); err != nil {
 		fmt.Fprintln(stderr, err) // a host goes on with the servers that work
 	}
 	tools, err := g.Tools(ctx)

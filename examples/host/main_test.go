@@ -68,11 +68,11 @@ func TestRun(t *testing.T) {
 }
 
 func TestCall(t *testing.T) {
-	g, err := connect(t.Context(), map[string]client.Transport{"one": program(t, "moo"), "two": program(t, "purr")})
-	if err != nil {
+	g := client.NewGroup(nil)
+	defer g.Close()
+	if err := connect(t.Context(), g, map[string]client.Transport{"one": program(t, "moo"), "two": program(t, "purr")}); err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close()
 	result, err := g.CallTool(t.Context(), "two__purr", nil)
 	if err != nil {
 		t.Fatal(err)

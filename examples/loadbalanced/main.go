@@ -2,7 +2,7 @@
 // request to the next node. For simplicity, all of them are in this process.
 //
 //	go run ./examples/loadbalanced 127.0.0.1:8080
-//	mcpwire call order thing=hat http://127.0.0.1:8080/mcp
+//	mcpwire call http://127.0.0.1:8080/mcp order thing=hat
 package main
 
 import (
@@ -25,7 +25,8 @@ import (
 )
 
 // newNode returns the handler of one node. Nodes that have the same name of the server and the same
-// secret continue each other's calls, lists and legacy sessions, without a store.
+// secret continue each other's calls, lists and legacy sessions, without a store. Some things need
+// one, such as that a DELETE ends a legacy session at both nodes: see doc/scaling.md.
 func newNode(name string, secret []byte) (*streamable.Handler, error) {
 	keys, err := server.NewStateKeys(secret)
 	if err != nil {
@@ -39,8 +40,8 @@ func newNode(name string, secret []byte) (*streamable.Handler, error) {
 		Thing string `json:"thing" schema:"minLength=1"`
 	}) (string, error) {
 		// A modern client calls again with the answer, and the proxy sends that call to the other
-		// node. What Once returned comes back sealed with the keys. An input request to a legacy
-		// client needs more than keys: see doc/scaling.md.
+		// node. What Once returned comes back sealed with the keys. For input requests to legacy
+		// clients, the nodes must also be connected.
 		begun, err := server.Once(ctx, "begun", func(context.Context) (string, error) { return name, nil })
 		if err != nil {
 			return "", err

@@ -1,5 +1,7 @@
 // Otel is a server on standard input and output that records traces with OpenTelemetry. The trace
 // goes on in the server if the client sends its own.
+//
+//	mcpwire call add A=1 B=2 --verbose -- go run ./examples/otel
 package main
 
 import (

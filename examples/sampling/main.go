@@ -20,13 +20,9 @@ func newServer() (*server.Server, error) {
 	err = server.AddTool(srv, "summarize", "Summarize a text in one sentence.", func(ctx context.Context, in struct {
 		Text string `json:"text" schema:"minLength=1"`
 	}) (string, error) {
-		call := server.CallOf(ctx)
-		// Many hosts have no sampling. Require says so in the words of the client's era.
-		if err := call.Require(server.Sampling); err != nil {
-			return "", err
-		}
-		// "summary" identifies the question when a modern client calls again with the answer.
-		said, err := call.Sample(ctx, "summary", &mcp.CreateMessageRequestParams{
+		// "summary" identifies the question when a modern client calls again with the answer. Many
+		// hosts have no sampling; the error then says so to the client.
+		said, err := server.CallOf(ctx).Sample(ctx, "summary", &mcp.CreateMessageRequestParams{
 			SystemPrompt: "Summarize the user's text in one sentence.",
 			Messages:     []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{mcp.TextContent{Text: in.Text}}}},
 			MaxTokens:    200,

@@ -1,5 +1,7 @@
 // Tasks is a server on standard input and output with a tool that takes long. Clients that support
 // tasks get the result later, and may disconnect meanwhile or cancel.
+//
+//	mcpwire call bake --task -- go run ./examples/tasks
 package main
 
 import (

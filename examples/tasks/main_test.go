@@ -21,7 +21,6 @@ func TestBake(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer srv.Close(context.Background())
 				c := mcptest.Connect(t, srv, &client.Options{Revisions: []mcp.Revision{revision}, Tasks: true})
 
 				begin := time.Now()
@@ -53,6 +52,16 @@ func TestBake(t *testing.T) {
 				got, err = client.CallTool[string](t.Context(), c, "bake", nil)
 				if want := "A loaf of bread."; got != want || err != nil {
 					t.Errorf("without tasks: got %q, %v, want %q", got, err, want)
+				}
+
+				// No loaf is waited for, neither of the canceled task nor of this one.
+				c = mcptest.Connect(t, srv, &client.Options{Revisions: []mcp.Revision{revision}, Tasks: true})
+				if _, err := c.StartTool(t.Context(), "bake", nil); err != nil {
+					t.Fatal(err)
+				}
+				begin = time.Now()
+				if err := srv.Close(context.Background()); err != nil || time.Since(begin) >= time.Minute {
+					t.Errorf("Close returned %v after %v", err, time.Since(begin))
 				}
 			})
 		})

@@ -49,7 +49,7 @@ func serve(ctx context.Context, l net.Listener) error {
 			return nil
 		}
 		conn, err := l.Accept()
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"mcpwire/client"
 	"mcpwire/mcptest"
 )
 
@@ -37,11 +36,11 @@ func TestSocket(t *testing.T) {
 	}
 
 	// serve ends although a client is connected.
-	c, err := client.Dial(t.Context(), dial(socket), nil)
+	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer conn.Close()
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("serve ended with %v", err)
