@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -254,26 +253,6 @@ func (n *node) stop() error {
 		return fmt.Errorf("node %s: %w; see %s", n.name, n.err, n.log.Name())
 	}
 	return nil
-}
-
-// get returns an admin page of the node.
-func (n *node) get(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s of node %s: %s", path, n.name, response.Status)
-	}
-	return string(text), err
 }
 
 // rss returns the resident memory of the process, in bytes.
