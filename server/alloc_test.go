@@ -101,8 +101,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestListIsEncodedOnce: a second request for a list of 1,000 tools takes almost no allocations,
-// though encoding the list takes thousands.
+// TestListIsEncodedOnce shows that a second request for a list of 1,000 tools takes almost no
+// allocations, though encoding the list takes thousands.
 func TestListIsEncodedOnce(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

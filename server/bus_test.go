@@ -45,7 +45,7 @@ func busServer(t *testing.T, bus server.Bus, change func(*server.Options)) *serv
 
 const listenAll = `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["lib://a"]}}`
 
-// TestBus: what is announced at one server is heard once by the clients of each.
+// TestBus shows that a change that one server announces reaches the clients of each server once.
 func TestBus(t *testing.T) {
 	noTool := func(context.Context, struct{}) (string, error) { return "", nil }
 	for what, tt := range map[string]struct {
@@ -132,8 +132,8 @@ func TestBusElicitation(t *testing.T) {
 	})
 }
 
-// TestBusTasks: the other server sends notifications of a task to its owner and to clients that
-// name the task.
+// TestBusTasks shows that the other server sends notifications of a task to its owner and to
+// clients that name the task.
 func TestBusTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &recordingBus{Bus: server.NewMemoryBus()}
@@ -219,8 +219,8 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestSlowBus: nobody waits for a bus that is slow, what happens again is published once, and what
-// waits is bounded.
+// TestSlowBus shows that a slow bus delays nobody, that repeated events are published once, and
+// that the queue is bounded.
 func TestSlowBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -258,8 +258,8 @@ func TestSlowBus(t *testing.T) {
 	})
 }
 
-// TestBusFails: a bus that fails or panics loses what it was given, and nothing else; a
-// subscription that ends is made again.
+// TestBusFails shows that a bus that fails or panics loses only the events that it was given, and
+// that a subscription that ends is made again.
 func TestBusFails(t *testing.T) {
 	for _, fail := range []func() error{
 		func() error { return errors.New("bus is down") },
@@ -313,7 +313,7 @@ func TestBusFails(t *testing.T) {
 	}
 }
 
-// TestBusResubscribes: the longer a bus is away, the less often it is tried.
+// TestBusResubscribes shows that the server retries a failing bus less and less often.
 func TestBusResubscribes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waits []time.Duration
@@ -340,8 +340,8 @@ func TestBusResubscribes(t *testing.T) {
 	})
 }
 
-// TestBusBeginAndEnd: nothing is published before the server serves, nor after it is closed; what
-// waits then is, if there is time.
+// TestBusBeginAndEnd shows that nothing is published before the server serves or after it is
+// closed. Events that are queued at the close are published if there is time.
 func TestBusBeginAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -406,8 +406,8 @@ func TestBusHangs(t *testing.T) {
 	})
 }
 
-// TestBusStrangers: events that this server cannot make sense of, or that say what its clients must
-// not hear, are passed over.
+// TestBusStrangers shows that the server ignores events that it does not understand, and events
+// about what its clients must not see.
 func TestBusStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := server.NewMemoryBus()
@@ -429,7 +429,8 @@ func TestBusStrangers(t *testing.T) {
 	})
 }
 
-// TestEventJSON: servers of different versions understand each other.
+// TestEventJSON shows that servers of different versions understand each other: unknown members of
+// an event are ignored.
 func TestEventJSON(t *testing.T) {
 	e := server.Event{From: "f", Kind: server.TaskUpdated, Name: "n", Owner: "o"}
 	text, err := json.Marshal(e)

@@ -103,7 +103,7 @@ func TestProgressInOrder(t *testing.T) {
 	}
 }
 
-// TestAfterTheEnd: a call that was answered, or cancelled, sends nothing more.
+// TestAfterTheEnd shows that a call that was answered or canceled sends nothing more.
 //
 // Spec: S60 S61
 func TestAfterTheEnd(t *testing.T) {

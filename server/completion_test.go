@@ -14,7 +14,7 @@ import (
 
 const completeA = `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"x"}}`
 
-// TestCompletionAppears: the method is there from the first completer on.
+// TestCompletionAppears shows that completion/complete exists as soon as there is a completer.
 func TestCompletionAppears(t *testing.T) {
 	for _, revision := range append(legacyRevisions(), modern) {
 		srv := server.MustNew("test", "1", nil)
@@ -35,7 +35,7 @@ func TestCompletionAppears(t *testing.T) {
 	}
 }
 
-// TestCompletionEnum: a completer takes the place of the one an enum has.
+// TestCompletionEnum shows that a completer replaces the one that an enum provides.
 func TestCompletionEnum(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddPrompt(srv, mcp.Prompt{Name: "p"}, noPrompt[struct {

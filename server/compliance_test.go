@@ -167,7 +167,7 @@ func TestPagesShareTheirScope(t *testing.T) {
 	}
 }
 
-// TestListForEveryone: the list does not depend on the client, the connection, or earlier
+// TestListForEveryone shows that the list does not depend on the client, the connection, or earlier
 // requests.
 //
 // Spec: S130
@@ -278,7 +278,7 @@ func TestAcknowledgementFirst(t *testing.T) {
 	}
 }
 
-// TestTaskIDCounts: the task id of the params counts, not the one of the metadata.
+// TestTaskIDCounts shows that the task id of the params is used, not the one of the metadata.
 //
 // Spec: T23 T24
 func TestTaskIDCounts(t *testing.T) {

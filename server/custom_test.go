@@ -114,7 +114,8 @@ func TestCustomMethods(t *testing.T) {
 	}
 }
 
-// TestForeignMeta: a bridge hands on the metadata of others, whose keys may break the rules.
+// TestForeignMeta shows that a bridge forwards the metadata of others, though its keys may break
+// the rules.
 func TestForeignMeta(t *testing.T) {
 	const foreign = `"_fastmcp":{"tags":["a"]}`
 	srv := server.MustNew("test", "1", nil)
@@ -133,7 +134,7 @@ func TestForeignMeta(t *testing.T) {
 	}
 }
 
-// TestCallMeta: handlers can read and keep the _meta of a request in every revision.
+// TestCallMeta shows that handlers can read and keep the _meta of a request in every revision.
 func TestCallMeta(t *testing.T) {
 	var got []json.RawMessage
 	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
@@ -214,7 +215,8 @@ func TestMethodNames(t *testing.T) {
 	}
 }
 
-// TestOnNotification: functions hear what is for them, in order, with a Call that says from whom.
+// TestOnNotification shows that functions get their notifications in order, with a Call that says
+// who sent them.
 func TestOnNotification(t *testing.T) {
 	for _, middleware := range []bool{false, true} {
 		t.Run(fmt.Sprintf("middleware %t", middleware), func(t *testing.T) {
@@ -282,7 +284,7 @@ func TestOnNotification(t *testing.T) {
 	}
 }
 
-// TestNotificationMiddleware: a middleware can change a notification, and hold it back.
+// TestNotificationMiddleware shows that a middleware can change or drop a notification.
 func TestNotificationMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", nil)

@@ -13,7 +13,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestInvalidFiles: to open a pipe would take until somebody writes into it.
+// TestInvalidFiles shows that only regular files are read: opening a pipe would block until
+// something writes to it.
 //
 // Spec: S149
 func TestInvalidFiles(t *testing.T) {

@@ -223,8 +223,8 @@ func TestInputInSequence(t *testing.T) {
 	}
 }
 
-// TestInputIgnoringErrors: a handler that continues after ErrInputRequired still leads to input
-// requests.
+// TestInputIgnoringErrors shows that a handler that continues after ErrInputRequired still leads to
+// input requests.
 func TestInputIgnoringErrors(t *testing.T) {
 	for name, returned := range map[string]error{
 		"a result": nil, "an error": errors.New("x"), "a protocol error": jsonrpc.Errorf(-32000, "x"), "the error, wrapped": fmt.Errorf("x: %w", server.ErrInputRequired),
@@ -350,8 +350,8 @@ func TestInputWithOwnContext(t *testing.T) {
 	}
 }
 
-// TestInputRefused: an error of a legacy client reaches the handler, and is no error of this
-// server.
+// TestInputRefused shows that an error of a legacy client reaches the handler, and is not one of
+// this server.
 func TestInputRefused(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		_, err := c.Sample(c, "sum", sum)
@@ -369,7 +369,7 @@ func TestInputRefused(t *testing.T) {
 	}
 }
 
-// TestInputFailureCancelsOthers: when an input request fails, the others are canceled.
+// TestInputFailureCancelsOthers shows that when an input request fails, the others are canceled.
 func TestInputFailureCancelsOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, askAll), "2025-06-18", everything)
@@ -662,8 +662,8 @@ func TestTooManyInputRequests(t *testing.T) {
 	}
 }
 
-// TestInputResponseMissing: an input request without a response times out, and is canceled at
-// the client.
+// TestInputResponseMissing shows that an input request without a response times out, and is
+// canceled at the client.
 //
 // Spec: S193
 func TestInputResponseMissing(t *testing.T) {
@@ -726,7 +726,8 @@ func TestInputWithForeignDeadline(t *testing.T) {
 	})
 }
 
-// TestConnectionEndsDuringInput: an input request fails if the input ends before its response.
+// TestConnectionEndsDuringInput shows that an input request fails if the input ends before its
+// response.
 func TestConnectionEndsDuringInput(t *testing.T) {
 	for name, ask := range map[string]func(*server.Call) (string, error){
 		"one question": func(c *server.Call) (string, error) { return "", errorOf(c.Elicit(c, "who", nameForm)) },

@@ -44,8 +44,8 @@ func (l *limits) size(t *testing.T) int {
 	return len(l.byID)
 }
 
-// TestCallersAreForgotten: a caller with a full bucket is evicted, one with requests in flight
-// is not.
+// TestCallersAreForgotten shows that a caller with a full bucket is evicted, one with requests in
+// flight is not.
 func TestCallersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1}})
@@ -77,8 +77,8 @@ func TestCallersAreForgotten(t *testing.T) {
 	})
 }
 
-// TestCallersAreBounded: however many there are, those that were not there for longest make room,
-// unless they have requests under way.
+// TestCallersAreBounded shows that the number of callers is bounded: the ones that were idle
+// longest are evicted, unless they have requests in flight.
 func TestCallersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
@@ -100,7 +100,8 @@ func TestCallersAreBounded(t *testing.T) {
 	})
 }
 
-// TestCallerKeepsSlot: the caller of the request is not evicted, even if it was idle longest.
+// TestCallerKeepsSlot shows that the caller of the request is not evicted, even if it was idle
+// longest.
 func TestCallerKeepsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
@@ -113,8 +114,8 @@ func TestCallerKeepsSlot(t *testing.T) {
 	})
 }
 
-// TestCallerIsNotForgottenWhileItRuns: with no limit on the rate, callers are forgotten at once,
-// but not those with requests under way.
+// TestCallerIsNotForgottenWhileItRuns shows that callers are evicted at once if the rate is not
+// limited, except those with requests in flight.
 func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
 	l, admit := callersOf(t, &Options{Callers: CallerLimits{MaxConcurrent: 2}})
 	for _, id := range []string{"a", "b", "a", "b"} {
@@ -127,8 +128,8 @@ func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestCallersOfSeveralServers: each of n servers applies its share of the limits, whatever n
-// becomes, and admits something.
+// TestCallersOfSeveralServers shows that each of n servers applies its share of the limits, also
+// when n changes, and always admits something.
 func TestCallersOfSeveralServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 1
@@ -217,8 +218,8 @@ func TestUsedStates(t *testing.T) {
 	}
 }
 
-// TestUsedStatesOfCaller: a caller that has used too many states is rejected, and no other
-// caller is while there is capacity.
+// TestUsedStatesOfCaller shows that a caller that has used too many states is rejected, and no
+// other caller is while there is capacity.
 func TestUsedStatesOfCaller(t *testing.T) {
 	const ttl = 100_000
 	var u usedStates
@@ -260,7 +261,7 @@ func TestUsedStatesOfCaller(t *testing.T) {
 	}
 }
 
-// TestCallerID: whose states are counted together.
+// TestCallerID checks which callers share one count of states.
 func TestCallerID(t *testing.T) {
 	srv := MustNew("s", "1", &Options{Input: InputOptions{SingleUseState: true}})
 	ids := make(map[string]bool)
@@ -345,8 +346,8 @@ func TestArgumentsKept(t *testing.T) {
 	}
 }
 
-// TestStatelessTaskOwners: a task that was created over a stateless connection belongs to the
-// principal of its request.
+// TestStatelessTaskOwners shows that a task that was created over a stateless connection belongs to
+// the principal of its request.
 func TestStatelessTaskOwners(t *testing.T) {
 	srv := MustNew("test", "1", &Options{Tasks: &TaskOptions{}})
 	def := mcp.Tool{Name: "slow", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportRequired}}

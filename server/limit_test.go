@@ -133,7 +133,8 @@ func TestMaxConcurrent(t *testing.T) {
 	}
 }
 
-// TestLimitedMethods: the limits are for what runs the user's code, or for what the option names.
+// TestLimitedMethods shows that the limits apply to methods that run the user's code, or to those
+// that the option names.
 func TestLimitedMethods(t *testing.T) {
 	methods := []string{"tools/call", "prompts/get", "resources/read", "completion/complete", "tools/list", "server/discover", "com.example/m"}
 	params := map[string]string{
@@ -181,7 +182,8 @@ func TestLimitedMethods(t *testing.T) {
 	}
 }
 
-// TestLimitedHandshake: what takes no handler can be limited too, with middleware and without.
+// TestLimitedHandshake shows that requests that run no handler can be limited too, with middleware
+// and without.
 func TestLimitedHandshake(t *testing.T) {
 	for _, middleware := range []middleware.Func{nil, passOn} {
 		srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.001}, Methods: []string{"ping", "initialize"}}})
@@ -195,7 +197,8 @@ func TestLimitedHandshake(t *testing.T) {
 	}
 }
 
-// TestLimitMessage: people read messages.
+// TestLimitMessage shows that the error of a rate-limited request says what is allowed and when to
+// try again.
 func TestLimitMessage(t *testing.T) {
 	srv := with(t, &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.5}}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, nil })
 	c := connect(t, srv, modern)

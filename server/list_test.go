@@ -145,9 +145,9 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// TestCursorsElsewhere: a cursor of one server works at another that shares the keys. The list
-// continues after the item of the same name, whatever the order of registration, even if nothing
-// follows.
+// TestCursorsElsewhere shows that a cursor of one server works at another that shares the keys. The
+// list continues after the item of the same name, whatever the order of registration, even if
+// nothing follows.
 func TestCursorsElsewhere(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	open := func(t *testing.T, name string, keys *server.StateKeys, tools ...string) *client {
@@ -204,8 +204,8 @@ func TestCursorsElsewhere(t *testing.T) {
 	}
 }
 
-// TestCursorKeysRotate: a page that is kept for those who ask next doesn't hold a cursor of a key
-// that has been taken out.
+// TestCursorKeysRotate shows that a cached page does not have a cursor that was made with a removed
+// key.
 func TestCursorKeysRotate(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	srv := server.MustNew("s", "1", &server.Options{Limits: server.Limits{PageSize: 1}, StateKeys: keys})

@@ -443,7 +443,7 @@ func TestUseTooLate(t *testing.T) {
 	}
 }
 
-// TestMiddlewarePanic: a panic fails one message.
+// TestMiddlewarePanic shows that a panic fails only its own message.
 func TestMiddlewarePanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := new(lockedBuffer)
@@ -530,9 +530,8 @@ func TestMiddlewareOutgoing(t *testing.T) {
 	})
 }
 
-// TestMiddlewarePipelined: a client that sends everything at once is understood as without
-// middleware, also if that takes its time at the handshake: what is in place is decided when it
-// arrives.
+// TestMiddlewarePipelined shows that a client that sends everything at once is handled as without
+// middleware, also if the middleware is slow at the handshake.
 func TestMiddlewarePipelined(t *testing.T) {
 	want := []string{`"id":1,"result"`, `"id":2,"result"`, `"id":3,"result"`}
 	for _, tt := range []struct {
@@ -595,8 +594,8 @@ func onTools(f func(ctx context.Context, m *middleware.Message, next middleware.
 	}
 }
 
-// TestMiddlewareGivesUp: a middleware that answers before the handler has returned is waited for,
-// as the memory of the request is used again.
+// TestMiddlewareGivesUp shows that the answer of a middleware is not sent before the handler has
+// returned, as the memory of the request is used again.
 func TestMiddlewareGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), false
@@ -630,7 +629,7 @@ func TestMiddlewareGivesUp(t *testing.T) {
 	})
 }
 
-// TestMiddlewareTooLate: next fails when the middleware has returned.
+// TestMiddlewareTooLate shows that next fails after the middleware has returned.
 func TestMiddlewareTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := 0
@@ -671,8 +670,8 @@ func TestMiddlewareTooLate(t *testing.T) {
 	})
 }
 
-// TestMiddlewareHeartbeat: a middleware may use the Call while the handler runs, also if that
-// becomes a task.
+// TestMiddlewareHeartbeat shows that a middleware may use the Call while the handler runs, also if
+// that becomes a task.
 func TestMiddlewareHeartbeat(t *testing.T) {
 	for name, opts := range map[string]*server.Options{
 		"request": {Limits: server.Limits{HandlerTimeout: time.Hour}},

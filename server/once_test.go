@@ -137,8 +137,8 @@ func TestOnceConcurrently(t *testing.T) {
 	})
 }
 
-// TestOnceWaits: waiting for another goroutine ends when the context ends, and when the function
-// panics there.
+// TestOnceWaits shows that waiting for another goroutine ends when the context ends, and when the
+// function panics there.
 func TestOnceWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {

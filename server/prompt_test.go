@@ -102,7 +102,8 @@ func TestPromptOutput(t *testing.T) {
 	}
 }
 
-// TestPromptOutputIsNotChanged: what is filled in is the client's alone.
+// TestPromptOutputIsNotChanged shows that the members that the server fills in for the client do
+// not change the handler's result.
 func TestPromptOutputIsNotChanged(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	kept := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: &mcp.EmbeddedResource{Resource: mcp.ResourceContents{URI: "a:b", Blob: []byte("x")}}}}}

@@ -116,7 +116,8 @@ func TestResourceRegistrationErrors(t *testing.T) {
 	must(t, server.AddResource(srv, mcp.Resource{URI: "c:d", Name: "n", Annotations: &mcp.Annotations{Priority: &half}}, server.Static("x")))
 }
 
-// TestResourceDefinitionIsCopied: what the caller changes later is not on the wire.
+// TestResourceDefinitionIsCopied shows that the server does not send what the caller changes in a
+// definition later.
 func TestResourceDefinitionIsCopied(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	half, size := 0.5, int64(1)
@@ -225,7 +226,8 @@ func TestViewsAndSpelling(t *testing.T) {
 	}
 }
 
-// TestHiddenResourcesAreNotWatched: neither by legacy nor by modern means.
+// TestHiddenResourcesAreNotWatched shows that clients get no notifications about hidden resources,
+// in either era.
 func TestHiddenResourcesAreNotWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, as := viewed(t)
@@ -266,7 +268,7 @@ func TestReadHints(t *testing.T) {
 	}
 }
 
-// TestReadErrors: what an error of a resource's function becomes.
+// TestReadErrors checks the errors that clients get for those of a resource's function.
 func TestReadErrors(t *testing.T) {
 	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Minute}})
 	fails := map[string]error{
@@ -425,7 +427,8 @@ func TestTemplateRegistrationErrors(t *testing.T) {
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "{+anything}", Name: "n"}, noTemplate))
 }
 
-// TestTemplateOrder: the template that says most counts, of those that say as much the first.
+// TestTemplateOrder shows that the most specific template is used, and the first of equally
+// specific ones.
 func TestTemplateOrder(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	for _, template := range []string{"{+all}", "a:{x}", "a:{+y}", "a:bc{x}", "a:{x}bcd", "a:b{x}d", "a:/{x}{?q}"} {
@@ -444,7 +447,7 @@ func TestTemplateOrder(t *testing.T) {
 	}
 }
 
-// FuzzRead: no URI reads a file that is not below the root, or upsets the server.
+// FuzzRead shows that no URI reads a file outside of the root, or breaks the server.
 func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	must(f, os.Mkdir(filepath.Join(dir, "docs"), 0o755), os.WriteFile(filepath.Join(dir, "docs", "a"), []byte("inside"), 0o644), os.WriteFile(filepath.Join(dir, "a"), []byte("outside"), 0o644))

@@ -23,7 +23,7 @@ func toolResult(id string) mcp.ContentBlock {
 	return &mcp.ToolResultContent{ToolUseID: id, Content: []mcp.ContentBlock{mcp.TextContent{Text: "r"}}}
 }
 
-// TestSamplingRules: requests that clients must reject are not sent.
+// TestSamplingRules shows that requests that clients must reject are not sent.
 //
 // Spec: S164 S165 S166 S167
 func TestSamplingRules(t *testing.T) {

@@ -30,7 +30,7 @@ func TestRevisionOptions(t *testing.T) {
 	}
 }
 
-// TestMustNew: it panics with the error of New.
+// TestMustNew shows that MustNew panics with the error of New.
 func TestMustNew(t *testing.T) {
 	defer func() {
 		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "Options.Revisions") {
@@ -60,7 +60,7 @@ func TestCacheHints(t *testing.T) {
 	}
 }
 
-// TestIdentity: each revision gets the members of Implementation that it has.
+// TestIdentity shows that each revision gets the members of Implementation that it has.
 func TestIdentity(t *testing.T) {
 	srv := server.MustNew("n", "v", &server.Options{Info: server.Info{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}}, AdvertiseKinds: []server.Kind{server.KindTool}})
 	short := `{"name":"n","version":"v"}`
@@ -80,7 +80,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestOwnServerInfo: a tool that answers for another server may say so.
+// TestOwnServerInfo shows that a tool that answers for another server may name that server.
 func TestOwnServerInfo(t *testing.T) {
 	for meta, want := range map[string]string{
 		`{}`:          `{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}`,

@@ -184,8 +184,8 @@ func TestStateExpires(t *testing.T) {
 	}
 }
 
-// TestStateRotation: two servers share keys, and one of them is replaced. Any of them can handle
-// the next round.
+// TestStateRotation replaces one of two servers that share keys, and shows that any of them can
+// handle the next round.
 func TestStateRotation(t *testing.T) {
 	runs := 0
 	old, fresh := secret(1), secret(2)
@@ -408,8 +408,8 @@ func TestPartialAnswers(t *testing.T) {
 	}
 }
 
-// TestChangedInputRequest: if a handler changes the input request of a key when it runs again,
-// the response to the first is not used for the second.
+// TestChangedInputRequest shows that if a handler changes the input request of a key when it runs
+// again, the response to the first is not used for the second.
 func TestChangedInputRequest(t *testing.T) {
 	message := "Delete 3 files?"
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {

@@ -117,8 +117,8 @@ func TestTooManySubscriptions(t *testing.T) {
 	})
 }
 
-// TestChangesWithoutAReader: a peer that does not read costs one goroutine, however many changes
-// there are, and hears of them once when it does.
+// TestChangesWithoutAReader shows that a peer that does not read costs one goroutine, however many
+// changes there are, and gets one notification of them when it reads.
 func TestChangesWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)
@@ -165,8 +165,8 @@ func TestChangesWithoutAReader(t *testing.T) {
 	})
 }
 
-// TestSubscriptionEnds: at the end of the server's life each subscription has its result, and
-// nothing of it is logged as an error.
+// TestSubscriptionEnds shows that each subscription gets its result when the server ends, and that
+// this is not logged as an error.
 func TestSubscriptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log records
@@ -243,7 +243,8 @@ func (s *stuck) WriteFrame(msg []byte) error {
 
 func (s *stuck) Close() error { return nil }
 
-// TestStuckWrite: a write that nothing can interrupt does not keep Serve, nor the server.
+// TestStuckWrite shows that a write that nothing can interrupt blocks neither Serve nor the
+// server's end.
 func TestStuckWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)
@@ -274,7 +275,8 @@ func watchable(t *testing.T) *server.Server {
 	return srv
 }
 
-// TestTooManyWatched: a connection can watch 1024 resources, by whichever means.
+// TestTooManyWatched shows that a connection can watch 1024 resources, in whichever way it
+// subscribes.
 func TestTooManyWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := watchable(t)
@@ -308,8 +310,8 @@ func TestTooManyWatched(t *testing.T) {
 	})
 }
 
-// TestHiddenPartsHoweverSpelled: who watches a folder does not hear of what is hidden in it,
-// however its URI is written and whatever it belongs to.
+// TestHiddenPartsHoweverSpelled shows that a client that watches a folder is not notified of what
+// is hidden in it, however the URI is spelled.
 //
 // Spec: S120
 func TestHiddenPartsHoweverSpelled(t *testing.T) {
@@ -358,7 +360,7 @@ func TestPanicInViewOfAnUpdate(t *testing.T) {
 	})
 }
 
-// TestWatchEndsWithTheSession: a session that has ended gets no notifications.
+// TestWatchEndsWithTheSession shows that a session that has ended gets no notifications.
 func TestWatchEndsWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := watchable(t)
@@ -378,7 +380,8 @@ func TestWatchEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// TestWatchedResourceRemoved: it can be watched further, and be given up.
+// TestWatchedResourceRemoved shows that a removed resource can still be watched, and that clients
+// can unsubscribe from it.
 func TestWatchedResourceRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := watchable(t)

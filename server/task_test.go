@@ -547,7 +547,8 @@ func TestTaskExits(t *testing.T) {
 	})
 }
 
-// TestTaskOfCancelledRequest: a canceled request creates no task, though the handler continues.
+// TestTaskOfCancelledRequest shows that a canceled request creates no task, though the handler
+// continues.
 func TestTaskOfCancelledRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -671,7 +672,7 @@ func TestTaskClose(t *testing.T) {
 	})
 }
 
-// TestWaitForTasks: a server can wait for its tasks before it is closed.
+// TestWaitForTasks shows that a server can wait for its tasks before it is closed.
 func TestWaitForTasks(t *testing.T) {
 	if err := server.MustNew("no tasks", "1", nil).WaitForTasks(t.Context()); err != nil {
 		t.Error(err)
@@ -705,7 +706,7 @@ func TestWaitForTasks(t *testing.T) {
 	})
 }
 
-// TestTaskOfSessionForgotten: nothing is kept of a session whose tasks are unreachable.
+// TestTaskOfSessionForgotten shows that nothing is kept of a session whose tasks are unreachable.
 func TestTaskOfSessionForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -800,7 +801,7 @@ func TestTaskPartialAnswers(t *testing.T) {
 	})
 }
 
-// TestTaskAnswerIsTakenOnce: an input request is no longer pending once its response has
+// TestTaskAnswerIsTakenOnce shows that an input request is no longer pending once its response has
 // arrived, even before the tool takes it.
 func TestTaskAnswerIsTakenOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -819,7 +820,8 @@ func TestTaskAnswerIsTakenOnce(t *testing.T) {
 	})
 }
 
-// TestTaskInputGivesUp: a task whose tool stopped waiting continues without the input request.
+// TestTaskInputGivesUp shows that a task whose tool stopped waiting continues without the input
+// request.
 func TestTaskInputGivesUp(t *testing.T) {
 	for _, revision := range []string{coreTasks, modern} {
 		inBubble(t, func(t *testing.T) {

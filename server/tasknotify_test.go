@@ -25,8 +25,8 @@ func newTask(t *testing.T, srv *server.Server, name string, fn func(call *server
 	}
 }
 
-// TestTaskIsQuiet: a task that has ended sends no notifications, though its handler continues. A
-// task of the extension sends none before.
+// TestTaskIsQuiet shows that a task that has ended sends no notifications, though its handler
+// continues. A task of the extension sends none before.
 //
 // Spec: T35 T55
 func TestTaskIsQuiet(t *testing.T) {
@@ -278,7 +278,7 @@ func TestTaskUnsent(t *testing.T) {
 	}
 }
 
-// TestTaskUnsentAtClose: Close does not end before the cancellation of a task does.
+// TestTaskUnsentAtClose shows that Close does not end before the cancellation of a task does.
 func TestTaskUnsentAtClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore(), creating: make(chan struct{})}

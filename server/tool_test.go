@@ -294,7 +294,8 @@ func TestDefinitionIsCopied(t *testing.T) {
 	}
 }
 
-// TestOddNames: any text is a name, and is found under each spelling of it, but no other.
+// TestOddNames shows that any text can be a tool's name, and that the tool is found under each
+// spelling of it, and no other.
 func TestOddNames(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	names := []string{"a b", "é☃😀", `a\u0062`, "ab", `quote"`, "\u2028", "</script>", "line\nbreak"}

@@ -158,7 +158,8 @@ func TestViewOfParts(t *testing.T) {
 	})
 }
 
-// TestViewIsNotPublic: what not all callers see is never offered to caches that serve many of them.
+// TestViewIsNotPublic shows that results that not all callers see are never offered to shared
+// caches.
 //
 // Spec: S119
 func TestViewIsNotPublic(t *testing.T) {
@@ -181,7 +182,7 @@ func TestViewIsNotPublic(t *testing.T) {
 	}
 }
 
-// TestViewPages: what is hidden takes no place in a page.
+// TestViewPages shows that hidden items take no place in a page.
 func TestViewPages(t *testing.T) {
 	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: 2}, View: func(context.Context, *server.Principal) *server.View {
 		return notSecret
@@ -209,7 +210,7 @@ func TestViewPages(t *testing.T) {
 	}
 }
 
-// TestViewSeesTheCall: a View may depend on the request in the context.
+// TestViewSeesTheCall shows that a View may depend on the request in the context.
 func TestViewSeesTheCall(t *testing.T) {
 	srv := furnished(t, &server.Options{View: func(ctx context.Context, _ *server.Principal) *server.View {
 		if server.CallOf(ctx).Revision().Modern() {
@@ -287,7 +288,7 @@ func TestListsChanged(t *testing.T) {
 	})
 }
 
-// TestViewsAreEncodedOnce: asking again costs no more for one view of many, until the lists change.
+// TestViewsAreEncodedOnce shows that a list is prepared once for each view, until the lists change.
 func TestViewsAreEncodedOnce(t *testing.T) {
 	asked := 0
 	views := map[string]*server.View{}
