@@ -14,7 +14,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestServerDoesNotRead: a server that takes nothing holds nobody up for longer than they allow.
+// TestServerDoesNotRead shows that calls to a server that reads nothing take no longer than their
+// callers allow.
 func TestServerDoesNotRead(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
@@ -46,8 +47,8 @@ func TestServerDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestCallbackPanics: a panic of a callback reaches the caller, the call is canceled at the
-// server, and the client continues.
+// TestCallbackPanics shows that a panic of a callback reaches the caller, the call is canceled at
+// the server, and the client continues.
 func TestCallbackPanics(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
@@ -127,8 +128,8 @@ func TestTaskCallIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestCallAllocations: a call allocates no more than package rpc does for it, in either era. A call
-// of a tool reuses that memory, and allocates for its texts instead.
+// TestCallAllocations shows that a call allocates no more than package rpc does for it, in either
+// era. A call of a tool reuses that memory, and allocates for its texts instead.
 func TestCallAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -206,7 +207,7 @@ func TestTraceContext(t *testing.T) {
 	})
 }
 
-// FuzzServer: whatever a server answers, a call comes to an end, and the client lives on.
+// FuzzServer shows that a call ends whatever the server answers, and that the client continues.
 func FuzzServer(f *testing.F) {
 	for _, seed := range []string{
 		`{"resultType":"complete","content":[]}`, `{}`, `[]`, `null`, `1`, `{"resultType":5}`,

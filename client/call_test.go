@@ -48,8 +48,8 @@ func everyRevision(t *testing.T, opts Options, serve func(*script, mcp.Revision)
 
 const ourMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"}`
 
-// TestCallParams: what a call puts on the wire. The id is a number, and no id is used twice; a line
-// is a message.
+// TestCallParams checks what a call puts on the wire: a line is a message, the id is a number, and
+// no id is used twice.
 // Spec: C1 C2 C3 C4 C10 C11 C36 C37
 func TestCallParams(t *testing.T) {
 	for _, tt := range []struct {
@@ -100,7 +100,7 @@ func TestCallParams(t *testing.T) {
 	}
 }
 
-// TestBadCalls: what cannot be sent is not, and the error is no peer's.
+// TestBadCalls shows that invalid calls are not sent, and that their error is not one of the peer.
 // Spec: C16
 func TestBadCalls(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) { s.expectEnd() }, func(t *testing.T, c *Client, _ mcp.Revision) {
@@ -137,7 +137,7 @@ func TestBadCalls(t *testing.T) {
 	})
 }
 
-// TestAnswers: what the client makes of answers.
+// TestAnswers checks the results and errors that the client makes of answers.
 // Spec: C12 C13 C14 C15
 func TestAnswers(t *testing.T) {
 	type result struct{ A int }
@@ -203,8 +203,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestCancel: a call whose context ends is cancelled, once; the answer may be on its way, and is
-// dropped.
+// TestCancel shows that a call whose context ends is canceled once, and that an answer that is on
+// its way is dropped.
 // Spec: C5 C40 C83 C84
 func TestCancel(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -237,7 +237,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestTimeouts: calls time out, and are canceled at the server.
+// TestTimeouts shows that calls time out, and are canceled at the server.
 func TestTimeouts(t *testing.T) {
 	progress := WithProgress(func(mcp.ProgressNotificationParams) {})
 	for _, tt := range []struct {
@@ -297,8 +297,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestCallbacks: progress and log messages reach only the call that requested them, in order and
-// before it returns.
+// TestCallbacks shows that progress and log messages reach only the call that requested them, in
+// order and before it returns.
 // Spec: C85
 func TestCallbacks(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -389,7 +389,7 @@ func TestSlowCallback(t *testing.T) {
 	})
 }
 
-// TestNotifications: the handlers of notifications run in order.
+// TestNotifications shows that the handlers of notifications run in order.
 // Spec: C7 C8
 func TestNotifications(t *testing.T) {
 	var mu sync.Mutex
@@ -438,8 +438,8 @@ func TestNotifications(t *testing.T) {
 	})
 }
 
-// TestBatchesFromServer: arrays are read, whatever the revision: to refuse one would only lose the
-// answers in it.
+// TestBatchesFromServer shows that batches are read in every revision: to refuse one would only
+// lose the answers in it.
 // Spec: C9
 func TestBatchesFromServer(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -465,7 +465,8 @@ func TestBatchesFromServer(t *testing.T) {
 	})
 }
 
-// TestBackoff: waits double up to a bound, each up to half shorter, at random.
+// TestBackoff shows that waits double up to a bound, and that each is shortened at random by up to
+// half.
 func TestBackoff(t *testing.T) {
 	p := RetryPolicy{MinBackoff: time.Second, MaxBackoff: 30 * time.Second}
 	for _, failures := range []int{1, 2, 3, 10, 1000} {
@@ -484,7 +485,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestRetryWaits: a call that is repeated waits longer each time.
+// TestRetryWaits shows that a call that is repeated waits longer each time.
 func TestRetryWaits(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		var times []time.Time
@@ -515,7 +516,8 @@ func TestRetryWaits(t *testing.T) {
 	})
 }
 
-// TestPeerErrors: an error of the server is returned in full, and distinct from local errors.
+// TestPeerErrors shows that an error of the server is returned in full, and distinct from local
+// errors.
 func TestPeerErrors(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		for range 2 {
@@ -604,8 +606,9 @@ func (l *limitedFramer) Close() error {
 	return l.Framer.Close()
 }
 
-// TestErrorWithinCallError: a request that was not carried out is sent again when the server wants
-// it, though the transport's error wraps one of the server's. It is no answer.
+// TestErrorWithinCallError shows that a request that was not carried out is sent again when the
+// server wants it, though the transport's error wraps one of the server: that error is not an
+// answer.
 func TestErrorWithinCallError(t *testing.T) {
 	for _, tt := range []struct {
 		method   string

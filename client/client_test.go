@@ -153,7 +153,7 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// TestSetLevelAgain: a new session gets the level of log messages again.
+// TestSetLevelAgain shows that a new session gets the level of log messages again.
 func TestSetLevelAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake(t, legacyDate, `{"logging":{}}`, map[string]answerer{"logging/setLevel": inTurn(says("{}"), fails(-32603), says("{}")), "ping": says("{}")})

@@ -35,9 +35,9 @@ func everyEra(t *testing.T, test func(t *testing.T, r mcp.Revision)) {
 	}
 }
 
-// TestReconnect: a server that ends is started again. It is not probed again, calls that can be
-// repeated are, with new ids, and others fail. An answer meant for the old connection fits nothing
-// on the new one.
+// TestReconnect shows that a server that ends is started again, and is not probed again. Calls that
+// can be repeated are sent again with new ids, and others fail. An answer meant for the old
+// connection matches no call on the new one.
 // Spec: C4 C34
 func TestReconnect(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -88,8 +88,8 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// TestUnsentCalls: a call that could not be sent is no repetition when it is, and waits for the
-// next connection; no longer than it may.
+// TestUnsentCalls shows that a call that could not be sent waits for the next connection, no longer
+// than its time limit, and does not count as a repetition when it is sent.
 func TestUnsentCalls(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		gate := make(chan struct{})
@@ -131,7 +131,7 @@ func TestUnsentCalls(t *testing.T) {
 	})
 }
 
-// TestRetries: how often a call is repeated.
+// TestRetries checks how often a call is repeated.
 func TestRetries(t *testing.T) {
 	dies := func(r mcp.Revision, first bool) func(*script) {
 		return func(s *script) {
@@ -202,7 +202,7 @@ func TestPeerErrorsAreFinal(t *testing.T) {
 	})
 }
 
-// TestGivingUp: how a client ends whose server does.
+// TestGivingUp checks when, and with which error, a client gives up on a server that ends.
 func TestGivingUp(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -269,8 +269,9 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestServingResetsFailures: a server that answers calls and crashes between them is always
-// restarted after the least backoff. The handshake and the client's own requests do not count.
+// TestServingResetsFailures shows that a server that answers calls and crashes between them is
+// always restarted after the least backoff. The handshake and the client's own requests do not
+// count.
 func TestServingResetsFailures(t *testing.T) {
 	for _, calls := range []bool{true, false} {
 		everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -328,8 +329,8 @@ func TestServingResetsFailures(t *testing.T) {
 	}
 }
 
-// TestKeepAliveIsNotActivity: a server that dies again and again after it has let the client
-// subscribe anew does not serve.
+// TestKeepAliveIsNotActivity shows that a server that dies again and again is not taken for one
+// that works because it has answered the client's subscription in between.
 func TestKeepAliveIsNotActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var scripts []func(*script)
@@ -356,8 +357,8 @@ func TestKeepAliveIsNotActivity(t *testing.T) {
 	})
 }
 
-// TestMaxWait: calls and notifications wait for a connection as long as the policy allows, and
-// report why there is no connection.
+// TestMaxWait shows that calls and notifications wait for a connection as long as the policy
+// allows, and report why there is no connection.
 func TestMaxWait(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -412,7 +413,7 @@ func TestMaxWait(t *testing.T) {
 	}
 }
 
-// TestOver: a connection that somebody else made is the only one.
+// TestOver shows that a client has only the one connection that was given to Over.
 func TestOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientEnd, serverEnd := net.Pipe()
@@ -453,7 +454,8 @@ func checkBackoff(t *testing.T, times []time.Time, live time.Duration) {
 	}
 }
 
-// TestStable: after a connection that lasted, the next comes at once, for ever.
+// TestStable shows that the next connection is made at once after one that lasted, however often
+// that happens.
 func TestStable(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		const many = 30
@@ -483,7 +485,8 @@ func TestStable(t *testing.T) {
 	})
 }
 
-// TestServerUpgraded: a server that is another one after it was lost is got to know again.
+// TestServerUpgraded shows that the client negotiates again with a server that has another revision
+// after a restart.
 func TestServerUpgraded(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -524,8 +527,8 @@ func TestServerUpgraded(t *testing.T) {
 	}
 }
 
-// TestVersionRefusedLater: a modern server may refuse the version of any request. The request is
-// made in another one, if there is one.
+// TestVersionRefusedLater shows that a modern server may refuse the version of any request, and
+// that the request is then made in another one, if there is one.
 func TestVersionRefusedLater(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -583,7 +586,8 @@ func TestVersionRefusedLater(t *testing.T) {
 	}
 }
 
-// TestClose: closing ends what is under way, in any state, and may be done by many.
+// TestClose shows that Close ends what is in flight, in any state, and may be called by several
+// goroutines.
 func TestClose(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
@@ -617,8 +621,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseWhileConnecting: closing does not wait for a connection that is being made, nor for the
-// next attempt.
+// TestCloseWhileConnecting shows that closing does not wait for a connection that is being made,
+// nor for the next attempt.
 func TestCloseWhileConnecting(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -646,8 +650,8 @@ func TestCloseWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestAnswerTooLarge: a call whose response is above the frame limit fails at once, before the
-// end of the response, and is not repeated. The connection continues.
+// TestAnswerTooLarge shows that a call whose response is above the frame limit fails at once,
+// before the end of the response, and is not repeated. The connection continues.
 func TestAnswerTooLarge(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		const limit = 4000

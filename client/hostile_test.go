@@ -16,8 +16,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestNoticesAreBounded: the queue of a call's callbacks is limited in bytes too, and a message
-// for all calls is stored once.
+// TestNoticesAreBounded shows that the queue of a call's callbacks is limited in bytes too, and a
+// message for all calls is stored once.
 func TestNoticesAreBounded(t *testing.T) {
 	const size = 1 << 20
 	large := strings.Repeat("x", size)
@@ -59,8 +59,8 @@ func heapGrowth(f func()) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
-// TestWalkIsBounded: a list that never ends, with long cursors and names, costs a walk no memory to
-// speak of.
+// TestWalkIsBounded shows that reading an endless list, with long cursors and names, takes almost
+// no memory.
 func TestWalkIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 64<<10)
 	n := 0
@@ -86,8 +86,8 @@ func TestWalkIsBounded(t *testing.T) {
 	}
 }
 
-// TestEndlessInputRounds: a server does not get more time by asking for what nobody answers, nor by
-// asking again and again for what is answered at once.
+// TestEndlessInputRounds shows that a server gets no more time by sending input requests that are
+// not answered, or by repeating ones that are answered at once.
 func TestEndlessInputRounds(t *testing.T) {
 	for _, request := range []string{askRoots, askSample, `{"method":"unheard/of"}`, `{"method":"ping"}`} {
 		t.Run(request, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestEndlessInputRounds(t *testing.T) {
 	}
 }
 
-// TestLimitWhileLost: a call that has no time left to wait for its repetition fails at once, and
-// for the reason that it would have been repeated for.
+// TestLimitWhileLost shows that a call without enough time left to wait for its repetition fails at
+// once, with the error that it would have been repeated for.
 func TestLimitWhileLost(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MinBackoff: time.Minute, MaxBackoff: time.Minute}}, func(s *script) {
@@ -139,8 +139,8 @@ func TestLimitWhileLost(t *testing.T) {
 	})
 }
 
-// TestListenUnanswered: a server that never acknowledges a subscription is not waited for without
-// end, be it the first time or after a crash.
+// TestListenUnanswered shows that the wait for the acknowledgment of a subscription is limited, the
+// first time and after a crash.
 func TestListenUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListenServer(t)
@@ -173,8 +173,8 @@ func TestListenUnanswered(t *testing.T) {
 	})
 }
 
-// TestHostileTools: what a server says of its tools is kept within bounds, and a schema that takes
-// too much memory is not used.
+// TestHostileTools shows that the memory for a server's tools is bounded, and that a schema that
+// takes too much memory is not used.
 func TestHostileTools(t *testing.T) {
 	var tiny []mcp.Tool
 	for i := range 200_000 {
@@ -212,7 +212,8 @@ func TestHostileTools(t *testing.T) {
 	}
 }
 
-// TestHandlerGivesNoJSON: raw JSON that a handler gives goes out on one line, or not at all.
+// TestHandlerGivesNoJSON shows that raw JSON from a handler is sent on one line, or not at all if
+// it is invalid.
 // Spec: C36 C37
 func TestHandlerGivesNoJSON(t *testing.T) {
 	for _, tt := range []struct {
@@ -253,8 +254,8 @@ func TestHandlerGivesNoJSON(t *testing.T) {
 	}
 }
 
-// TestHandshakeNotRead: a server that does not read on after its answer to initialize does not keep
-// Dial.
+// TestHandshakeNotRead shows that Dial returns though the server does not read on after its answer
+// to initialize.
 func TestHandshakeNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := scriptTransport(t, func(s *script) {
@@ -269,8 +270,8 @@ func TestHandshakeNotRead(t *testing.T) {
 	})
 }
 
-// TestManyVersions: what a server says in an error does not make the client's own larger than it
-// must be.
+// TestManyVersions shows that the text of the client's error stays short though the server's error
+// lists many versions.
 func TestManyVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := strings.Repeat(`"`+strings.Repeat("9", 1000)+`",`, 1000) + `"1999-01-01"`
@@ -285,7 +286,7 @@ func TestManyVersions(t *testing.T) {
 	})
 }
 
-// TestForeignAnswers: a call gets the one answer that is its own, whatever else comes.
+// TestForeignAnswers shows that a call gets only the answer to its own id, whatever else arrives.
 // Spec: C84
 func TestForeignAnswers(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -312,8 +313,8 @@ func TestForeignAnswers(t *testing.T) {
 	})
 }
 
-// TestLookUpIsBounded: a tool that the client does not know is not looked for without end, and is
-// called then.
+// TestLookUpIsBounded shows that the search for an unknown tool ends, and that the tool is called
+// afterwards.
 func TestLookUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

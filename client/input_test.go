@@ -35,8 +35,8 @@ func legacyRevision(t *testing.T, r mcp.Revision, opts Options, serve func(*scri
 	})
 }
 
-// TestServerRequests: a legacy server's requests go to the handlers, and what was not declared is
-// refused.
+// TestServerRequests shows that requests of a legacy server go to the handlers, and that requests
+// for what the client has not declared are refused.
 // Spec: C5 C32 C87 C98 C105 C114
 func TestServerRequests(t *testing.T) {
 	const tools = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}`
@@ -102,8 +102,8 @@ func TestServerRequests(t *testing.T) {
 	}
 }
 
-// TestServerRequestCancelled: the handler's context ends when the server cancels, and nothing is
-// answered; a ping is answered meanwhile.
+// TestServerRequestCancelled shows that the handler's context ends when the server cancels its
+// request, which is then not answered. A ping is answered meanwhile.
 func TestServerRequestCancelled(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
@@ -126,8 +126,8 @@ func TestServerRequestCancelled(t *testing.T) {
 	})
 }
 
-// TestServerRequestsEnd: a handler's context ends with the connection, and the client does not wait
-// long for those that do not care.
+// TestServerRequestsEnd shows that a handler's context ends with the connection, and that the
+// client does not wait long for handlers that ignore it.
 func TestServerRequestsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -151,8 +151,8 @@ func TestServerRequestsEnd(t *testing.T) {
 	})
 }
 
-// TestManyServerRequests: handlers run at once, as many as there may be, and all requests are
-// answered.
+// TestManyServerRequests shows that handlers run at the same time, up to the limit, and that all
+// requests are answered.
 func TestManyServerRequests(t *testing.T) {
 	var handlers gauge
 	opts := Options{Limits: Limits{MaxRequests: 3}, Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) {
@@ -175,7 +175,7 @@ func TestManyServerRequests(t *testing.T) {
 	}
 }
 
-// TestModernSilence: to a modern server nothing is answered, whatever it sends.
+// TestModernSilence shows that the client answers nothing to a modern server, whatever it sends.
 // Spec: C6 C38
 func TestModernSilence(t *testing.T) {
 	opts := answering()
@@ -200,7 +200,7 @@ func TestModernSilence(t *testing.T) {
 	})
 }
 
-// TestStrayLines: what a legacy server prints by mistake is not argued with.
+// TestStrayLines shows that text that a legacy server prints by mistake is not answered.
 func TestStrayLines(t *testing.T) {
 	legacyRevision(t, mcp.Revision20241105, Options{}, func(s *script) {
 		s.send("Listening on stdin ...")
@@ -214,7 +214,8 @@ func TestStrayLines(t *testing.T) {
 	})
 }
 
-// TestRootsChanged: legacy servers are notified of changes if the client has declared roots.
+// TestRootsChanged shows that legacy servers are notified of changes if the client has declared
+// roots.
 // Spec: C90
 func TestRootsChanged(t *testing.T) {
 	for _, declared := range []bool{true, false} {
@@ -239,7 +240,7 @@ func TestRootsChanged(t *testing.T) {
 	}
 }
 
-// TestRoots: only file URIs go to a server, and none that leads elsewhere.
+// TestRoots shows that only file URIs are sent to a server, and none that leads to another folder.
 // Spec: C91 C93
 func TestRoots(t *testing.T) {
 	for uri, ok := range map[string]bool{
@@ -352,8 +353,8 @@ func TestElicitPage(t *testing.T) {
 	}
 }
 
-// TestRelatedTask: what a handler answers belongs to the task that the question belongs to, where
-// tasks are part of the protocol.
+// TestRelatedTask shows that the answer of a handler names the task of the server's request in
+// revisions that have tasks.
 // Spec: T14 T22
 func TestRelatedTask(t *testing.T) {
 	const related = `"io.modelcontextprotocol/related-task":{"taskId":"t"}`
@@ -438,8 +439,8 @@ const (
 // required is an InputRequiredResult.
 func required(members string) string { return `{"resultType":"input_required",` + members + `}` }
 
-// TestInputRounds: the request of the next round differs from the first only in its id, the
-// responses, and the state, which is echoed byte for byte and for one round.
+// TestInputRounds shows that the request of the next round differs from the first only in its id,
+// the responses, and the state, which is echoed byte for byte and for one round.
 // Spec: C69 C70 C71 C72 C73 C74 C75
 func TestInputRounds(t *testing.T) {
 	for _, tt := range []struct {
@@ -500,7 +501,8 @@ func TestInputRounds(t *testing.T) {
 	}
 }
 
-// TestInputErrors: questions that the client cannot, or must not, answer end the call.
+// TestInputErrors shows that input requests that the client cannot, or must not, answer end the
+// call.
 // Spec: C114 C98
 func TestInputErrors(t *testing.T) {
 	for _, tt := range []struct {
@@ -563,8 +565,8 @@ func asksSample(system string) string {
 	return required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"systemPrompt":"` + system + `"}}}`)
 }
 
-// TestInputBounds: rounds are bounded, requests without questions wait longer each time, and the
-// bounds of the call hold for handlers.
+// TestInputBounds shows that rounds are bounded, that the wait before a round without input
+// requests grows each time, and that the limits of the call apply to handlers.
 func TestInputBounds(t *testing.T) {
 	bubble := func(name string, test func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })

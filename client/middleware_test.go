@@ -344,8 +344,8 @@ func TestOnEnd(t *testing.T) {
 	}
 }
 
-// TestMiddlewareGivesUp: a middleware that answers the server before the handler has returned is
-// waited for, and cannot call next afterwards.
+// TestMiddlewareGivesUp shows that the answer of a middleware is not sent before the handler has
+// returned, and that next fails afterwards.
 func TestMiddlewareGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), false

@@ -31,7 +31,7 @@ func probeFails(code jsonrpc.Code, data string) func(*script) {
 	}
 }
 
-// TestAgreement: what the client makes of how servers open.
+// TestAgreement checks which revision is negotiated for each way in which a server opens.
 func TestAgreement(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -186,7 +186,7 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// TestNoAgreement: what Dial fails with.
+// TestNoAgreement checks the errors of Dial.
 func TestNoAgreement(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -297,7 +297,7 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// TestOpening: what the client says of itself, in each revision.
+// TestOpening checks what the client says about itself in each revision.
 // Spec: C10 C11 C26 C29 C30 C89 C96 C97 C103 C104
 func TestOpening(t *testing.T) {
 	const (
@@ -365,7 +365,8 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-// TestInitializeNotCancelled: a Dial that is given up hangs up, and says nothing.
+// TestInitializeNotCancelled shows that a Dial that is given up closes the connection and sends no
+// cancellation.
 // Spec: C31
 func TestInitializeNotCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -381,8 +382,8 @@ func TestInitializeNotCancelled(t *testing.T) {
 	})
 }
 
-// TestProfile: what one client found out spares the next one the probe, also as JSON. What nobody
-// has checked is checked when it seems to be wrong.
+// TestProfile shows that the profile that one client found saves the next client the probe, also as
+// JSON. A profile that no client has verified is verified when it seems to be wrong.
 func TestProfile(t *testing.T) {
 	found := func(t *testing.T) *Profile {
 		c := dial(t, nil, func(s *script) { s.discovers(); s.expectEnd() })
@@ -492,7 +493,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestProbeTimeoutIsNamed: what is logged of a probe without a response names the option for it.
+// TestProbeTimeoutIsNamed shows that the log message about a probe without a response names the
+// option for it.
 func TestProbeTimeoutIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

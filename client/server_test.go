@@ -183,7 +183,7 @@ func callTool(ctx context.Context, c *Client, name, args string, opts ...CallOpt
 	return text, nil
 }
 
-// TestServer: the client and a real server understand each other.
+// TestServer shows that the client and a real server understand each other.
 // Spec: C1 C18 C26 C29 C40 C68 C69
 func TestServer(t *testing.T) {
 	everyTransport(t, func(t *testing.T, c *Client, r mcp.Revision) {
@@ -235,8 +235,8 @@ func jsonText(s string) []byte {
 	return text
 }
 
-// TestServerCrash: a server that crashes is started again. The call that it was at fails, and says
-// how it ended.
+// TestServerCrash shows that a server that crashes is started again. The call in flight fails, and
+// its error says how the server ended.
 func TestServerCrash(t *testing.T) {
 	everyTransport(t, func(t *testing.T, c *Client, r mcp.Revision) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

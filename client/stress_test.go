@@ -47,8 +47,8 @@ func (m *mortal) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	return append(append(append(dst, `{"n":`...), n...), '}'), nil
 }
 
-// TestStress: many calls while the server dies again and again. Each that may be repeated is
-// answered, with its own answer, and no id is used twice.
+// TestStress makes many calls while the server dies again and again. Each call that may be repeated
+// gets its own answer, and no id is used twice.
 // Spec: C4 C34
 func TestStress(t *testing.T) {
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {

@@ -609,8 +609,8 @@ func TestEventKindString(t *testing.T) {
 	}
 }
 
-// TestStream: a request without an end has its id before anything comes for it, and no timeout. It
-// ends in the ways that the specification knows.
+// TestStream shows that a request without an end has its id before anything arrives for it, and has
+// no timeout. It ends in the ways of the specification.
 // Spec: C39 C40
 func TestStream(t *testing.T) {
 	for _, tt := range []struct {

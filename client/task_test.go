@@ -787,7 +787,7 @@ func lateTask(id string) string {
 	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":"working","createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:05Z","ttlMs":null}`, id)
 }
 
-// TestLateTask: a task that is created for a canceled call is canceled.
+// TestLateTask shows that a task that is created for a canceled call is canceled.
 func TestLateTask(t *testing.T) {
 	const complete = `{"resultType":"complete","content":[]}`
 	for _, tt := range []struct {
@@ -880,8 +880,8 @@ func TestLateTaskAtClose(t *testing.T) {
 	})
 }
 
-// TestLateTasks: the client waits for so many late answers, those to the last calls, and others are
-// dropped. All calls are cancelled.
+// TestLateTasks shows that the client waits for the late answers to a limited number of calls, the
+// last ones, and drops others. All calls are canceled.
 func TestLateTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const more = 3

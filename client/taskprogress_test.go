@@ -16,8 +16,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestTaskProgress: progress and log messages of a legacy server reach the call's callbacks
-// until the task has ended, whichever goroutine waits for it.
+// TestTaskProgress shows that progress and log messages of a legacy server reach the call's
+// callbacks until the task has ended, whichever goroutine waits for it.
 // Spec: T34 T35
 func TestTaskProgress(t *testing.T) {
 	for _, start := range []bool{false, true} {
@@ -85,8 +85,8 @@ func TestTaskProgress(t *testing.T) {
 	}
 }
 
-// TestTaskProgressDropped: callbacks end with a task that has no handle, or that was never
-// created.
+// TestTaskProgressDropped shows that callbacks end with a task that has no handle, or that was
+// never created.
 func TestTaskProgressDropped(t *testing.T) {
 	s := taskServer(t, legacyDate, "working")
 	c := s.dial(nil)
@@ -114,7 +114,7 @@ func TestTaskProgressDropped(t *testing.T) {
 	}
 }
 
-// TestWiredTaskProgress: the same with package server.
+// TestWiredTaskProgress is TestTaskProgress with a server of package server.
 func TestWiredTaskProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("worker", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: time.Second}})
@@ -138,8 +138,8 @@ func TestWiredTaskProgress(t *testing.T) {
 	})
 }
 
-// TestTaskCalledOff: a call that requests a task is canceled once the task has an id. The call
-// does not wait for a server that never sends one.
+// TestTaskCalledOff shows that a call that requests a task is canceled once the task has an id. The
+// call does not wait for a server that never sends one.
 // Spec: T33
 func TestTaskCalledOff(t *testing.T) {
 	for _, named := range []bool{true, false} {
@@ -191,7 +191,7 @@ func TestTaskCalledOff(t *testing.T) {
 	}
 }
 
-// TestForeignTask: the client does not wait for another task than the requested one.
+// TestForeignTask shows that the client does not wait for another task than the requested one.
 func TestForeignTask(t *testing.T) {
 	for _, revision := range []string{modernDate, legacyDate} {
 		synctest.Test(t, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestForeignTask(t *testing.T) {
 	}
 }
 
-// TestTaskEndlessInput: a task that keeps asking questions is given up.
+// TestTaskEndlessInput shows that a task that keeps asking questions is given up.
 func TestTaskEndlessInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, modernDate)

@@ -182,8 +182,8 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 	}
 }
 
-// TestWiredEnds: a server that ends its connections says so to those who listen, and a client whose
-// transport has no other connection ends.
+// TestWiredEnds shows that subscribers learn that a server ends its connections, and that a client
+// ends if its transport has no other connection.
 func TestWiredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := shop()
