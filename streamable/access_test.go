@@ -279,7 +279,7 @@ func TestCORSRefused(t *testing.T) {
 	}
 }
 
-// TestCORSBounds: a preflight for many headers does not get as many allowed headers.
+// TestCORSBounds shows that the headers that the answer to a preflight allows are bounded.
 func TestCORSBounds(t *testing.T) {
 	got := allowedHeaders([]string{strings.Repeat("mcp-param-"+strings.Repeat("x", 200)+",", 1000), "mcp-" + strings.Repeat("y", 1000)})
 	if len(got) > maxCORSHeaders+maxCORSHeader || strings.Contains(got, "yyy") {
@@ -329,7 +329,7 @@ func TestAccessAllocs(t *testing.T) {
 	}
 }
 
-// FuzzAccessHost: without configuration only loopback hosts are accepted, as the standard
+// FuzzAccessHost shows that without configuration only loopback hosts are accepted, as the standard
 // library parses the host.
 func FuzzAccessHost(f *testing.F) {
 	for _, s := range []string{"localhost:8080", "127.0.0.1", "[::1]:1", "evil.example", "[::ffff:127.0.0.1%25x]", "localhost.", "127.1"} {

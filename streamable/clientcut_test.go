@@ -35,7 +35,8 @@ func onlyResumed(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// TestClientResumeRefused: the error says how the stream ended, and why it could not be resumed.
+// TestClientResumeRefused shows that the error says how the stream ended, and why it could not be
+// resumed.
 func TestClientResumeRefused(t *testing.T) {
 	const cut = "id: a\ndata:\n\ndata: {"
 	for _, test := range []struct {
@@ -77,8 +78,8 @@ func TestClientResumeRefused(t *testing.T) {
 	}
 }
 
-// TestClientStreamTooLarge: a stream whose answer is too large is not taken up again to look for
-// it.
+// TestClientStreamTooLarge shows that the client does not resume a stream because its answer is too
+// large.
 func TestClientStreamTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newPiped(t, legacy(map[string]http.HandlerFunc{
@@ -151,8 +152,8 @@ func (s *cutStream) Write(p []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestClientCut: through a proxy that cuts streams, 500 calls of one session, 16 at a time, lose
-// neither an answer nor a report of progress.
+// TestClientCut makes 500 calls of one session, 16 at a time, through a proxy that cuts streams,
+// and shows that they lose neither an answer nor progress.
 func TestClientCut(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20251125} {
 		t.Run(revision.String(), func(t *testing.T) {

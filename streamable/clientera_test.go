@@ -19,7 +19,7 @@ import (
 
 const jsonType = "application/json"
 
-// TestClientEra: what is made of each answer to the probe
+// TestClientEra checks which era the client infers from each answer to the probe
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility).
 // Spec: C45
 func TestClientEra(t *testing.T) {
@@ -82,7 +82,8 @@ func TestClientEra(t *testing.T) {
 	}
 }
 
-// TestClientStatus: what an HTTP status makes of a call, and how often it is sent.
+// TestClientStatus checks the outcome of a call for each HTTP status, and how often the call is
+// sent.
 func TestClientStatus(t *testing.T) {
 	later := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -144,8 +145,8 @@ func TestClientStatus(t *testing.T) {
 	}
 }
 
-// TestClientErrorAnswers: errors in bodies are answers whatever their status, and the connection
-// lives on.
+// TestClientErrorAnswers shows that errors in bodies are answers whatever their status, and that
+// the connection continues.
 func TestClientErrorAnswers(t *testing.T) {
 	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(
 		raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no such thing"}}`),
@@ -201,7 +202,7 @@ func TestClientUnreachable(t *testing.T) {
 	}
 }
 
-// TestClientOfOurServer: the two halves of this package, in each revision.
+// TestClientOfOurServer checks that Dial and Handler work together in each revision.
 func TestClientOfOurServer(t *testing.T) {
 	s := server.MustNew("test", "1", nil)
 	type in struct {

@@ -27,7 +27,7 @@ const annotated = `{"name":"t","inputSchema":{"type":"object","properties":{
 	"in":{"type":"object","properties":{"side":{"type":"string","x-mcp-header":"Side"}}},
 	"query":{"type":"string"}}}}`
 
-// TestClientParams: arguments that are repeated in headers.
+// TestClientParams checks the headers that repeat arguments.
 // Spec: C57 C58 C59 C60 C64 C65
 func TestClientParams(t *testing.T) {
 	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/list": reply(toolList(annotated))}))
@@ -75,7 +75,8 @@ func TestClientParams(t *testing.T) {
 	}
 }
 
-// TestClientRelists: what a call lacks in headers is learned from the list, once.
+// TestClientRelists shows that the client learns the headers that a call lacks from the list of
+// tools, once.
 func TestClientRelists(t *testing.T) {
 	mismatch := raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32020,"message":"header mismatch"}}`)
 	strict := func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +103,7 @@ func TestClientRelists(t *testing.T) {
 	}
 }
 
-// TestClientDropsTools: those that cannot be called over HTTP are not shown.
+// TestClientDropsTools shows that tools that cannot be called over HTTP are not listed.
 // Spec: C66
 func TestClientDropsTools(t *testing.T) {
 	bad := func(name, property string) string {
@@ -146,7 +147,7 @@ func TestClientDropsTools(t *testing.T) {
 	}
 }
 
-// TestClientNames: Mcp-Name, for each method that has one.
+// TestClientNames checks Mcp-Name for each method that has one.
 // Spec: C56 C61 C63
 func TestClientNames(t *testing.T) {
 	f := newFake(t, modern(map[string]http.HandlerFunc{

@@ -24,8 +24,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestClientBadAnswers: answers that are none. The call fails, is not repeated, and the next one
-// works.
+// TestClientBadAnswers shows that a call with an invalid answer fails and is not repeated, and that
+// the next one works.
 func TestClientBadAnswers(t *testing.T) {
 	const answer = `{"jsonrpc":"2.0","id":$ID,"result":` + done + `}`
 	zip := func(text string) string {
@@ -132,7 +132,7 @@ func TestClientBadAnswers(t *testing.T) {
 	}
 }
 
-// TestClientBadSession: ids that must not come into a header.
+// TestClientBadSession shows that a session id that must not be in a header is an error.
 // Spec: C50
 func TestClientBadSession(t *testing.T) {
 	for _, id := range []string{"a b", "caf\xe9", "a\tb", strings.Repeat("x", 5000)} {
@@ -146,7 +146,8 @@ func TestClientBadSession(t *testing.T) {
 	}
 }
 
-// TestClientRedirects: only those that ask the same of the same server.
+// TestClientRedirects shows that the client follows only redirects that repeat the request at the
+// same server.
 func TestClientRedirects(t *testing.T) {
 	var stolen atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { stolen.Add(1) }))
@@ -232,7 +233,8 @@ func TestClientTLS(t *testing.T) {
 	}
 }
 
-// TestClientCancels: a modern server sees a closed request, a legacy server gets a notification.
+// TestClientCancels shows that a modern server sees a closed request, and that a legacy server gets
+// a notification.
 func TestClientCancels(t *testing.T) {
 	for _, isModern := range []bool{true, false} {
 		for _, streams := range []bool{true, false} {
@@ -280,7 +282,7 @@ func TestClientCancels(t *testing.T) {
 	}
 }
 
-// TestClientListen: a subscription that is lost is made again.
+// TestClientListen shows that a subscription that is lost is made again.
 // Spec: C34
 func TestClientListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -321,8 +323,8 @@ type deniedError struct{}
 func (deniedError) Error() string { return "log in first" }
 func (deniedError) Denied() bool  { return true }
 
-// TestClientTransportDenies: what an OAuth client says is no sign of an era, and nothing to try
-// again.
+// TestClientTransportDenies shows that an error of an OAuth client says nothing about the era, and
+// is not retried.
 func TestClientTransportDenies(t *testing.T) {
 	hc := &http.Client{Transport: refuses{deniedError{}}, Timeout: 1}
 	_, err := client.Dial(t.Context(), streamable.Dial("http://x/", &streamable.DialOptions{HTTPClient: hc}), nil)

@@ -23,8 +23,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestClientStandingStream: if the server may ask, calls wait until it knows of the stream for
-// that, but not for ever, and no other requests do.
+// TestClientStandingStream shows that calls of a client that answers input requests wait, for a
+// limited time, until the server has the standing stream. Other requests do not wait.
 func TestClientStandingStream(t *testing.T) {
 	for _, canAnswer := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestClientNotificationStream(t *testing.T) {
 	})
 }
 
-// TestClientMissed: when the stream breaks that notifications come on, and cannot be resumed,
-// subscribers hear that something may have been missed.
+// TestClientMissed shows that subscribers hear that something may have been missed when the stream
+// of notifications breaks and cannot be resumed.
 func TestClientMissed(t *testing.T) {
 	const initializeMessage = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n"
 	for _, test := range []struct {
@@ -120,8 +120,8 @@ func TestClientMissed(t *testing.T) {
 	}
 }
 
-// TestClientNoSuchMethod: 404 is also what some answer to a method that they do not have, in a
-// session that lives.
+// TestClientNoSuchMethod shows that 404 with a JSON-RPC error is an answer to a method that the
+// server does not have, and does not end the session.
 func TestClientNoSuchMethod(t *testing.T) {
 	f := newFake(t, legacy(map[string]http.HandlerFunc{
 		"tools/call": raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no tools here"}}`),
@@ -136,7 +136,7 @@ func TestClientNoSuchMethod(t *testing.T) {
 	}
 }
 
-// TestClientAnotherInitialize: the session of a handshake that failed is not taken into the next
+// TestClientAnotherInitialize shows that the session of a failed handshake is not used in the next
 // one.
 func TestClientAnotherInitialize(t *testing.T) {
 	f := newFake(t, legacy(map[string]http.HandlerFunc{"initialize": inTurn(
@@ -221,8 +221,8 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// TestClientClosesBodies: all of them, and of a stream that is resumed again and again each before
-// the next.
+// TestClientClosesBodies shows that all bodies are closed, and that each body of a stream that is
+// resumed again and again is closed before the next.
 func TestClientClosesBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gets atomic.Int32
@@ -274,8 +274,8 @@ func (s *seer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// TestClientContext: what a caller says in its context reaches the Transport, as one that logs in
-// needs it.
+// TestClientContext shows that the Transport gets the values of the caller's context, as one that
+// logs in needs them.
 func TestClientContext(t *testing.T) {
 	f := newFake(t, modern(nil))
 	s := &seer{RoundTripper: http.DefaultTransport, seen: make(map[string]any)}
@@ -296,8 +296,8 @@ func TestClientContext(t *testing.T) {
 	}
 }
 
-// TestClientCookies: those of the Jar are sent, and those that the server sets are kept, over a
-// redirect too.
+// TestClientCookies shows that the cookies of the Jar are sent, and that those that the server sets
+// are kept, also over a redirect.
 func TestClientCookies(t *testing.T) {
 	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/other" {
@@ -329,8 +329,8 @@ func TestClientCookies(t *testing.T) {
 	}
 }
 
-// TestClientOldSessionGone: an old server may forget a session whose stream is still there. The
-// call goes to the next one.
+// TestClientOldSessionGone shows that a call goes to the next session if a server of HTTP+SSE has
+// forgotten a session whose stream is still open.
 func TestClientOldSessionGone(t *testing.T) {
 	var streams atomic.Int32
 	answers := make(chan string, 1)

@@ -38,8 +38,8 @@ func busy(status, after int, body string) http.HandlerFunc {
 // rateLimited is what a server with limits on its callers answers, also as the body of a 429.
 const rateLimited = `{"jsonrpc":"2.0","id":$ID,"error":{"code":429,"message":"too many requests","data":{"limit":"rate","retryAfterMs":2000}}}`
 
-// TestClientObeysRetryAfter: what was certainly not carried out is sent again when the server wants
-// it, within the time that the call has, and not for ever.
+// TestClientObeysRetryAfter shows that a call that was certainly not carried out is sent again when
+// the server wants it, within the time that the call has, and not without end.
 func TestClientObeysRetryAfter(t *testing.T) {
 	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
 		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
@@ -104,7 +104,8 @@ func TestClientObeysRetryAfter(t *testing.T) {
 	}
 }
 
-// TestClientOpeningObeysRetryAfter: so are the requests that open a connection, and initialized.
+// TestClientOpeningObeysRetryAfter shows that the client also obeys Retry-After for requests that
+// open a connection, and for initialized.
 func TestClientOpeningObeysRetryAfter(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -134,7 +135,8 @@ func TestClientOpeningObeysRetryAfter(t *testing.T) {
 	}
 }
 
-// TestClientListenObeysRetryAfter: a subscription that the server has no room for is made later.
+// TestClientListenObeysRetryAfter shows that a subscription that the server rejects for a time is
+// made later.
 func TestClientListenObeysRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ack = `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":$ID}}}` + "\n\n"
@@ -156,8 +158,8 @@ func TestClientListenObeysRetryAfter(t *testing.T) {
 	})
 }
 
-// TestClientSessionRefused: many servers refuse a session that they do not know with 400, and not
-// with 404. The call is made on a new session then; other bad requests are what they are.
+// TestClientSessionRefused shows that a call is made on a new session if the server refuses the old
+// one with 400 instead of 404, as many do. Other bad requests are not repeated.
 func TestClientSessionRefused(t *testing.T) {
 	const noSession = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`
 	ping := func(w http.ResponseWriter, r *http.Request) { reply("{}")(w, r) }
@@ -210,8 +212,8 @@ func TestClientSessionRefused(t *testing.T) {
 	}
 }
 
-// TestClientIdleSessionRefused: nor does a session that nobody uses go unnoticed, when the stream
-// that listens to the server is refused so.
+// TestClientIdleSessionRefused shows that an idle client, too, opens a new session if the server
+// refuses its standing stream with 400.
 func TestClientIdleSessionRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := raw(400, "text/plain", "no such session")
@@ -229,8 +231,8 @@ func TestClientIdleSessionRefused(t *testing.T) {
 	})
 }
 
-// TestClientOldTooLarge: a response over HTTP+SSE that is too large fails the only call, and the
-// stream continues.
+// TestClientOldTooLarge shows that a response over HTTP+SSE that is too large fails the only call,
+// and the stream continues.
 func TestClientOldTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stream := make(chan string, 1)
@@ -365,8 +367,8 @@ func (s *bareHTTP2) request(w io.Writer, stream uint32, body string) {
 	writeFrame(w, frameData, flagEnd, stream, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 }
 
-// TestClientHTTP2Repeats: what net/http repeats by itself, and what it must not. A side effect
-// happens once; a request that the server certainly has not looked at is sent again.
+// TestClientHTTP2Repeats shows which requests are repeated over HTTP/2: a side effect happens once,
+// and a request that the server certainly has not looked at is sent again.
 func TestClientHTTP2Repeats(t *testing.T) {
 	reset := func(code uint32) func(io.Writer, uint32) {
 		return func(w io.Writer, stream uint32) {

@@ -95,7 +95,7 @@ func TestClientSessionAlwaysGone(t *testing.T) {
 	})
 }
 
-// TestClientResume: the rules of 2025-11-25 for streams that end early.
+// TestClientResume checks the rules of 2025-11-25 for streams that end early.
 // Spec: C52
 func TestClientResume(t *testing.T) {
 	const answer = "data: {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":" + oldDone + "}\n\n"
@@ -170,7 +170,7 @@ func TestClientResume(t *testing.T) {
 	}
 }
 
-// TestClientStreamLost: streams that cannot be resumed, or not for ever.
+// TestClientStreamLost checks streams that cannot be resumed, or not without end.
 func TestClientStreamLost(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -208,7 +208,7 @@ func TestClientStreamLost(t *testing.T) {
 	}
 }
 
-// TestClientListens: the stream that a legacy server has for itself.
+// TestClientListens checks the standalone stream that a client opens at a legacy server.
 // Spec: C47
 func TestClientListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestClientListens(t *testing.T) {
 	})
 }
 
-// TestClientListenUnsupported: the client stops opening a stream that never has events.
+// TestClientListenUnsupported shows that the client stops opening a stream that never has events.
 func TestClientListenUnsupported(t *testing.T) {
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
@@ -277,7 +277,7 @@ func TestClientListenUnsupported(t *testing.T) {
 	}
 }
 
-// TestClientOld: the transport of 2024-11-05.
+// TestClientOld checks the client's side of the transport of 2024-11-05.
 // Spec: C42
 func TestClientOld(t *testing.T) {
 	for _, refusal := range []int{400, 404, 405} {
@@ -327,7 +327,8 @@ func TestClientOld(t *testing.T) {
 	}
 }
 
-// TestClientNotOld: answers to GET that are no HTTP+SSE; what initialize was answered counts then.
+// TestClientNotOld shows that answers to GET that are not HTTP+SSE are ignored, and that the answer
+// to initialize counts then.
 func TestClientNotOld(t *testing.T) {
 	for name, get := range map[string]http.HandlerFunc{
 		"405":                       raw(405, "", ""),
@@ -360,7 +361,7 @@ func TestClientNotOld(t *testing.T) {
 	}
 }
 
-// TestClientCloses: Close is quick, whatever the server does.
+// TestClientCloses shows that Close is quick, whatever the server does.
 func TestClientCloses(t *testing.T) {
 	hang := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	synctest.Test(t, func(t *testing.T) {
@@ -390,8 +391,8 @@ func TestClientCloses(t *testing.T) {
 	})
 }
 
-// TestClientForgottenEarly: the server forgets the session before it has answered the first GET,
-// which so says nothing of whether it has a stream.
+// TestClientForgottenEarly shows that a GET that fails because the server has forgotten the session
+// does not mean that the server has no standalone stream.
 func TestClientForgottenEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := raw(http.StatusNotFound, "text/plain", "session not found")
@@ -421,8 +422,8 @@ func TestClientForgottenEarly(t *testing.T) {
 	})
 }
 
-// TestClientAway: calls to an unreachable server fail after UnavailableTimeout, and not before the
-// server's retry.
+// TestClientAway shows that calls to an unreachable server fail after UnavailableTimeout, and not
+// before the server's retry.
 func TestClientAway(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -39,8 +39,8 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope: what the transport makes of a message is what a parser makes of it, and nothing of
-// it breaks out of a header.
+// FuzzEnvelope shows that the transport reads the same in a message as a parser, and that nothing
+// in it breaks out of a header.
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"a\r\nb","arguments":{"region":"\u0000","n":1e400}}}`,

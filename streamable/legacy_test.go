@@ -132,7 +132,7 @@ func TestLegacyBatch(t *testing.T) {
 	}
 }
 
-// TestLegacyBatchOrder: each message of a batch is judged by those before it.
+// TestLegacyBatchOrder shows that each message of a batch is judged by those before it.
 func TestLegacyBatchOrder(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	err := server.AddTool(e.srv, "forever", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -167,8 +167,8 @@ func TestLegacyBatchOrder(t *testing.T) {
 	}
 }
 
-// TestLegacyInput: a handler's input request uses the stream of its request, and the response a
-// separate POST.
+// TestLegacyInput shows that a handler's input request uses the stream of its request, and the
+// response a separate POST.
 func TestLegacyInput(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {

@@ -127,8 +127,8 @@ func TestListenerElsewhere(t *testing.T) {
 	}
 }
 
-// TestListenerWithoutStore: a client that listens at another process gets what that process sends,
-// also if the store of sessions fails or has lost the session's record.
+// TestListenerWithoutStore shows that a client that listens at another process gets what that
+// process sends, even if the store of sessions fails or has lost the session's record.
 func TestListenerWithoutStore(t *testing.T) {
 	for name, fail := range map[string]func(n *network){
 		"fails": func(n *network) { n.storeDown.Store(true) },

@@ -233,8 +233,8 @@ func TestStreamAlways(t *testing.T) {
 	}
 }
 
-// TestBodyTimeoutEnds: the body timeout does not cancel a handler that takes longer, though the
-// connection is read meanwhile.
+// TestBodyTimeoutEnds shows that the body timeout does not cancel a handler that takes longer,
+// though the connection is read meanwhile.
 func TestBodyTimeoutEnds(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, nil, func(e *endpoint) {
@@ -263,8 +263,8 @@ func TestBodyTimeoutEnds(t *testing.T) {
 	}
 }
 
-// TestLongBodies: bodies arrive whole with and without a known length, and responses have a
-// length.
+// TestLongBodies shows that bodies arrive whole with and without a known length, and responses have
+// a length.
 func TestLongBodies(t *testing.T) {
 	inBubbleOf(t, false, nil, nil, func(e *endpoint) {
 		for _, n := range []int{1 << 10, 3 << 10, 60 << 10, 64 << 10, 100_000, 700_000} {

@@ -100,7 +100,7 @@ func needs(method, name string) []string {
 	return []string{"read"}
 }
 
-// TestScopes: scopes are required in every revision and over every kind of request.
+// TestScopes shows that scopes are required in every revision and over every kind of request.
 func TestScopes(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{}), Scopes: needs, NDJSON: true})
 	denied := func(name string, got answer) {

@@ -8,8 +8,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestRevocableSender: a request's sender is invalid once the request has its response, even if
-// its memory serves another request.
+// TestRevocableSender shows that a request's sender is invalid once the request has its response,
+// even if its memory serves another request.
 func TestRevocableSender(t *testing.T) {
 	var sent bytes.Buffer
 	w := httptest.NewRecorder()

@@ -117,8 +117,8 @@ func TestStorePanics(t *testing.T) {
 	}
 }
 
-// TestTakeOverStreams: two processes with the same stores keep the events of their streams
-// apart, and a stream that ends in one continues in the other.
+// TestTakeOverStreams shows that two processes with the same stores keep the events of their
+// streams apart, and a stream that ends in one continues in the other.
 //
 // Spec: S78 S79
 func TestTakeOverStreams(t *testing.T) {
@@ -271,8 +271,8 @@ func TestCloseStreamAnyway(t *testing.T) {
 	})
 }
 
-// TestAbandonedRequestsCount: over HTTP/2, too, a request whose client is gone continues, and
-// counts as in flight.
+// TestAbandonedRequestsCount shows that a request whose client is gone continues, also over HTTP/2,
+// and counts as in flight.
 func TestAbandonedRequestsCount(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubble(t, h2, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 2}}, func(e *endpoint) {

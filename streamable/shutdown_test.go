@@ -125,8 +125,9 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownStreams: standing streams end so that their clients know what to do: a subscription
-// with its result, and the stream of a session with the delay after which to resume it.
+// TestShutdownStreams shows that standing streams end so that their clients know what to do: a
+// subscription with its result, and the stream of a session with the delay after which to resume
+// it.
 func TestShutdownStreams(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubble(t, h2, &streamable.Options{Retry: 3 * time.Second}, func(e *endpoint) {
@@ -163,8 +164,8 @@ func TestShutdownStreams(t *testing.T) {
 	}
 }
 
-// TestShutdownAnswersSSE: while Shutdown waits, a client of HTTP+SSE can respond to an input
-// request. Its session ends with the last request.
+// TestShutdownAnswersSSE shows that while Shutdown waits, a client of HTTP+SSE can respond to an
+// input request. Its session ends with the last request.
 func TestShutdownAnswersSSE(t *testing.T) {
 	inBubbleOf(t, false, nil, withSSE(nil), func(e *endpoint) {
 		if err := server.AddTool(e.srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {

@@ -392,7 +392,7 @@ func checkBooks(t *testing.T, m *memoryEvents) {
 	}
 }
 
-// TestMemoryEventsOwners: events of the caller with the most are evicted first.
+// TestMemoryEventsOwners shows that events of the caller with the most are evicted first.
 func TestMemoryEventsOwners(t *testing.T) {
 	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)}).(*memoryEvents)
 	put := func(owner, session string, away bool) string {

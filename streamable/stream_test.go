@@ -91,7 +91,7 @@ func TestNothingKeptAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestAddressOf: an IPv6 client is counted by its /64 network.
+// TestAddressOf shows that an IPv6 client is counted by its /64 network.
 func TestAddressOf(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::/64", "[2001:db8::ffff:1]:80": "2001:db8::/64", "[2001:db8:0:1::1]:80": "2001:db8:0:1::/64",

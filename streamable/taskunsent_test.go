@@ -58,8 +58,8 @@ type brokenWriter struct{ http.ResponseWriter }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken") }
 
-// TestTaskUnsent: a task is cancelled of which the client cannot learn, because it has closed the
-// request before the answer was written. What was written stays.
+// TestTaskUnsent shows that a task is canceled if its client cannot learn of it, because the client
+// closed the request before the answer was written. A task whose answer was written stays.
 func TestTaskUnsent(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -17,7 +17,7 @@ import (
 	"mcpwire/oauth"
 )
 
-// TestSendError: only what certainly was not sent may count so.
+// TestSendError shows that only an error that proves that nothing was sent counts as such.
 func TestSendError(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -47,8 +47,8 @@ func TestSendError(t *testing.T) {
 	}
 }
 
-// TestClientProxy: what a proxy answers is no answer of the server, and nothing has been sent to
-// that.
+// TestClientProxy shows that a proxy's answer is not one of the server, and that the server has got
+// nothing.
 func TestClientProxy(t *testing.T) {
 	for status, want := range map[int]jsonrpc.Outcome{407: jsonrpc.OutcomeDenied, 403: jsonrpc.OutcomeDenied, 502: jsonrpc.OutcomeUnprocessed, 200: jsonrpc.OutcomeUnprocessed} {
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,8 +99,8 @@ type silent struct{ resp *http.Response }
 
 func (s silent) RoundTrip(*http.Request) (*http.Response, error) { return s.resp, nil }
 
-// TestClientSilentTransport: a round tripper that breaks its contract makes a call fail, and
-// nothing else.
+// TestClientSilentTransport shows that a round tripper that breaks its contract only makes its call
+// fail.
 func TestClientSilentTransport(t *testing.T) {
 	for _, resp := range []*http.Response{nil, {StatusCode: 200}} {
 		c := Dial("http://x/", &DialOptions{HTTPClient: &http.Client{Transport: silent{resp}}})
@@ -117,7 +117,7 @@ func TestStatusErrorText(t *testing.T) {
 	}
 }
 
-// TestIsAway: the errors of an unreachable server are known for every system.
+// TestIsAway checks that the errors of an unreachable server are recognized for every system.
 func TestIsAway(t *testing.T) {
 	for _, test := range []struct {
 		err  error
