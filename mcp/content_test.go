@@ -108,8 +108,7 @@ func TestCheckContent(t *testing.T) {
 	}
 }
 
-// FuzzContent: whatever the parts of a block are, its text is one line of valid JSON if
-// CheckContent takes it.
+// FuzzContent shows that the text of a block that CheckContent accepts is one line of valid JSON.
 func FuzzContent(f *testing.F) {
 	f.Add("text", "image/png", []byte(`{"a":1}`), []byte("data"), 0.5, int64(3))
 	f.Add("\xff\x00\n\u2028", "\"", []byte("{\n}"), []byte{0xff}, 1.0, int64(-1))

@@ -13,8 +13,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// TestExamples: each example of the specification is read into its type and written as the same
-// JSON value.
+// TestExamples shows that each example of the specification is read into its type and written as
+// the same JSON value.
 func TestExamples(t *testing.T) {
 	needSpec(t)
 	paths, err := filepath.Glob(filepath.Join(specDir, "2026-07-28/examples/*/*.json"))

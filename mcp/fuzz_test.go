@@ -10,8 +10,8 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// FuzzRead: what is read of a text is written as the same JSON value, in one line, and so is what
-// is read of that. No text does harm.
+// FuzzRead shows that what is read from any text is written as the same JSON value, in one line,
+// and so is what is read from that.
 func FuzzRead(f *testing.F) {
 	for _, tt := range exact {
 		f.Add(tt.typ, []byte(tt.text))

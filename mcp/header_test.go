@@ -96,7 +96,7 @@ func TestHeaderParamsReachedOtherwise(t *testing.T) {
 	}
 }
 
-// FuzzHeaderParams: what is returned is there, once.
+// FuzzHeaderParams shows that each returned parameter is in the schema, and is returned once.
 func FuzzHeaderParams(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"properties":{"c":{"type":"integer","x-mcp-header":"B"}}}}}`))
 	f.Add([]byte(`{"anyOf":[{"x-mcp-header":"A"}],"enum":[{"x-mcp-header":"A"}],"properties":{"x-mcp-header":{}}}`))

@@ -80,7 +80,7 @@ func TestPresence(t *testing.T) {
 	}
 }
 
-// TestAbsence: what a zero value is written as, where something must stand.
+// TestAbsence checks how a zero value is written where a member is required.
 func TestAbsence(t *testing.T) {
 	for typ, want := range map[string]string{
 		"ListToolsResult":                  `{"tools":[]}`,
@@ -106,7 +106,7 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
-// TestExtra: a field that is set has precedence over a member of Extra.
+// TestExtra shows that a field that is set has precedence over a member of Extra.
 func TestExtra(t *testing.T) {
 	var tool Tool
 	if err := tool.UnmarshalJSON([]byte(`{"name":"n","title":"","inputSchema":{},"x":1,"x":2,"\u0074itl\u0065":""}`)); err == nil {
@@ -255,7 +255,7 @@ func TestParseContent(t *testing.T) {
 	}
 }
 
-// TestOwnMemory: what was read does not change with the text that it was read from.
+// TestOwnMemory shows that a value does not change with the text that it was read from.
 func TestOwnMemory(t *testing.T) {
 	for typ := range codecs {
 		text := append([]byte(nil), filled(t, typ, 0).appendRevision(nil, RevisionNone)...)

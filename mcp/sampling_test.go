@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestContentOfRevision: what a revision does not have becomes a text.
+// TestContentOfRevision shows that content that a revision does not have is written as text.
 func TestContentOfRevision(t *testing.T) {
 	use := ToolUseContent{ID: "1", Name: "add", Input: json.RawMessage(`{"a": 1}`)}
 	result := ToolResultContent{ToolUseID: "1", Content: []ContentBlock{TextContent{Text: "2"}, AudioContent{MIMEType: "audio/wav"}, &TextContent{Text: "3"}, nil, (*TextContent)(nil),
@@ -37,8 +37,8 @@ func TestContentOfRevision(t *testing.T) {
 	}
 }
 
-// TestSamplingContent: several blocks are several messages where a revision allows one each, and
-// one text where there can be one message only.
+// TestSamplingContent shows that several blocks become several messages in revisions that allow one
+// block for each message, and one text where there can be only one message.
 func TestSamplingContent(t *testing.T) {
 	a, b := TextContent{Text: "a"}, TextContent{Text: "b"}
 	both := SamplingContent{a, ImageContent{MIMEType: "m"}, b}

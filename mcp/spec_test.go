@@ -180,8 +180,8 @@ func (s *spec) find(path string) any {
 // baseMembers may stand in all params and results: their definitions in place leave them out.
 var baseMembers = []string{"_meta"}
 
-// TestAppendRevision: of a value that has everything, appendRevision gives each revision what its
-// schema has, all of it and nothing else.
+// TestAppendRevision shows that appendRevision writes of a full value exactly the members in the
+// schema of each revision.
 func TestAppendRevision(t *testing.T) {
 	specs := openSpecs(t)
 	params := paramsTypes(specs)

@@ -91,8 +91,8 @@ func TestClientSpans(t *testing.T) {
 	}
 }
 
-// TestBothSides: one trace runs from the caller through the client and the server to the client's
-// handler and back.
+// TestBothSides shows that one trace runs from the caller through the client and the server to the
+// client's handler and back.
 func TestBothSides(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20260728} {
 		t.Run(revision.String(), func(t *testing.T) {
@@ -166,7 +166,8 @@ func TestClientFailures(t *testing.T) {
 	})
 }
 
-// TestClientNotifications: what servers may send is recorded, what they make up is not.
+// TestClientNotifications shows that the notifications that servers may send are recorded, and that
+// methods that they invent are not.
 func TestClientNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})

@@ -73,7 +73,7 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// TestPropagator: who does not trust peers can take less from them.
+// TestPropagator shows that a Propagator can limit what is taken from peers that are not trusted.
 func TestPropagator(t *testing.T) {
 	const params = `{"_meta":{"traceparent":"` + parent + `","baggage":"user=alice"}}`
 	trusting := New(nil).extract(context.Background(), []byte(params))

@@ -19,8 +19,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestClientsMakeUpCodes: a client answers the server's questions with whatever codes it likes,
-// which spans have and metrics do not.
+// TestClientsMakeUpCodes shows that the codes that a client chooses for its answers to input
+// requests are in spans and not in metrics.
 func TestClientsMakeUpCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})
@@ -60,8 +60,8 @@ func TestClientsMakeUpCodes(t *testing.T) {
 	})
 }
 
-// TestToolsThatDoNotExist: whatever names a model makes up, the client's metrics have those of
-// tools that have answered.
+// TestToolsThatDoNotExist shows that the client's metrics have the names of tools that have
+// answered, and none that a model made up.
 func TestToolsThatDoNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})
@@ -94,8 +94,8 @@ func TestToolsThatDoNotExist(t *testing.T) {
 	})
 }
 
-// TestErrorsOfHandlers: what is answered with a code has that code, whatever Go error it was; what
-// is not answered has none.
+// TestErrorsOfHandlers shows that an error that is answered with a code is recorded with that code,
+// whatever Go error it was, and that one that is not answered has none.
 func TestErrorsOfHandlers(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -319,8 +319,8 @@ func TestServerTrace(t *testing.T) {
 	})
 }
 
-// TestLegacySession: initialize has the revision that was agreed on, notifications are spans, and
-// durations are those that they are.
+// TestLegacySession shows that initialize has the negotiated revision, that notifications are
+// spans, and that durations are right.
 func TestLegacySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})
@@ -356,7 +356,7 @@ func TestLegacySession(t *testing.T) {
 	})
 }
 
-// TestCancelled: a cancelled request has no JSON-RPC error, since nobody is answered.
+// TestCancelled shows that a canceled request has no JSON-RPC error, since it is not answered.
 func TestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{})
@@ -423,7 +423,7 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// TestWithoutSDK: nothing is recorded, but traces are passed on.
+// TestWithoutSDK shows that without an SDK nothing is recorded, but traces are passed on.
 func TestWithoutSDK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel := mcpotel.New(nil)
@@ -447,7 +447,7 @@ func TestWithoutSDK(t *testing.T) {
 	})
 }
 
-// TestSessionError: a session that ends with an error says so.
+// TestSessionError shows that a session that ends with an error says so.
 func TestSessionError(t *testing.T) {
 	r := record(mcpotel.Options{})
 	for _, err := range []error{nil, errors.New("broken"), fmt.Errorf("serve: %w", context.Canceled), context.DeadlineExceeded} {
