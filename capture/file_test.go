@@ -17,8 +17,8 @@ import (
 	"mcpwire/internal/hooks"
 )
 
-// TestRemovedFile: a capture that is removed while it is written is made again, and says what is
-// missing.
+// TestRemovedFile shows that a capture that is removed while it is written is created again, and
+// says what is missing.
 func TestRemovedFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")
@@ -89,7 +89,8 @@ func TestRemovedFile(t *testing.T) {
 	}
 }
 
-// TestRemovedForGood: what cannot be created again is said once, and what was lost is counted.
+// TestRemovedForGood shows that a capture that cannot be created again is reported once, and that
+// what was lost is counted.
 func TestRemovedForGood(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")

@@ -10,7 +10,7 @@ import (
 	"mcpwire/capture"
 )
 
-// FuzzReader: whatever is in the file, it is read to its end, and its events can be written.
+// FuzzReader shows that every file is read to its end, and that its events can be written.
 func FuzzReader(f *testing.F) {
 	// Each event is a separate seed, so that the fuzzer executes and minimizes only small ones.
 	for _, e := range everyKind() {
@@ -44,7 +44,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: any bytes come out as they went in, whatever the kind.
+// FuzzRoundTrip shows that any bytes come out as they went in, whatever the kind.
 func FuzzRoundTrip(f *testing.F) {
 	for i, e := range everyKind() {
 		f.Add(e.Data, uint8(i), e.Prefix, int64(12345))

@@ -324,7 +324,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestSourceFails: a source that fails is not an empty one, wherever it fails.
+// TestSourceFails shows that an error of the source is returned, wherever it occurs.
 func TestSourceFails(t *testing.T) {
 	broken := errors.New("broken")
 	const head = `{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00Z"}` + "\n"

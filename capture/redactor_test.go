@@ -282,8 +282,8 @@ func TestRedactHostileText(t *testing.T) {
 	}
 }
 
-// TestWorkingDirectory: PWD and OLDPWD hold folders when they are variables, and what is called a
-// password's name elsewhere stays one.
+// TestWorkingDirectory shows that the values of PWD and OLDPWD are not secrets, and that a name
+// like DB_PWD, or a member pwd, is that of a password.
 func TestWorkingDirectory(t *testing.T) {
 	var file bytes.Buffer
 	w := capture.NewWriter(&file, nil)

@@ -501,8 +501,8 @@ func events(t *testing.T, r *capture.Reader) (list []*capture.Event) {
 	return list
 }
 
-// TestTeeFullDisk: what could not be written was shown all the same, and lines that come later are
-// not part of one that broke off.
+// TestTeeFullDisk shows that the tee gets events that could not be written, and that later lines
+// are not joined to an incomplete one.
 func TestTeeFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tee teeLog

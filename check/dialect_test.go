@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDialects: schemas, and instances, are judged by the dialect of the schema.
+// TestDialects shows that schemas and instances are checked by the dialect of the schema.
 func TestDialects(t *testing.T) {
 	const (
 		draft4 = `"$schema":"http://json-schema.org/draft-04/schema#",`
@@ -35,7 +35,7 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// TestExpansion: references that multiply, or do not end, do not reach the engine.
+// TestExpansion shows that references that multiply, or do not end, do not reach the engine.
 func TestExpansion(t *testing.T) {
 	const draft7 = `{"$schema":"http://json-schema.org/draft-07/schema#",`
 	var double strings.Builder

@@ -37,7 +37,7 @@ func written(tb testing.TB, x check.Example) []byte {
 	return b.Bytes()
 }
 
-// FuzzCheck: whatever is in a capture, nothing panics, and what is shown of it does nothing to a
+// FuzzCheck shows that no capture causes a panic, and that what is shown of it is safe for a
 // terminal.
 func FuzzCheck(f *testing.F) {
 	for _, r := range check.Rules() {
@@ -59,7 +59,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// TestMangled: captures with lines swapped, lost, cut and doubled never panic.
+// TestMangled shows that captures with lines swapped, lost, cut and doubled never panic.
 func TestMangled(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var lines [][]byte

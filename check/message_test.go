@@ -7,7 +7,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// FuzzMessageOf: what jsonrpc.Parse finds in a message is what the lenient parser finds.
+// FuzzMessageOf shows that the lenient parser finds the same in a message as jsonrpc.Parse.
 func FuzzMessageOf(f *testing.F) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`, `{"id":"a","params":null,"method":"m","jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","method":"n"}`,
@@ -36,7 +36,7 @@ func FuzzMessageOf(f *testing.F) {
 	})
 }
 
-// FuzzIndex: an index finds the members that a search finds.
+// FuzzIndex shows that an index finds the members that a search finds.
 func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"a":1,"\u0062":2,"a":3,"c":{"a":4}}`), "b")
 	f.Add([]byte(`{}`), "a")

@@ -149,7 +149,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// TestLines: what mutations are made in is the event, and the way back changes nothing.
+// TestLines shows that the lines in which mutations are made convert back to the same events.
 func TestLines(t *testing.T) {
 	for name, recording := range recordings(t) {
 		for _, e := range recording.events {

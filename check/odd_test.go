@@ -113,7 +113,7 @@ var oddOverHTTP = []struct {
 	{"a number in a header, written in another way", rev20260728, "http\n" + strings.Replace(paramTool, `"type":"string","x-mcp`, `"type":"integer","x-mcp`, 1) + "\n" + strings.Replace(paramCall, `"eu"`, `42`, 1) + "\n  Mcp-Param-Region: 42.0\n" + paramDone},
 }
 
-// TestOdd: sessions that are strange and break no rule have no finding above info.
+// TestOdd shows that sessions that are strange and break no rule have no finding above info.
 func TestOdd(t *testing.T) {
 	for _, tt := range append(oddOverStdio, oddOverHTTP...) {
 		t.Run(tt.name, func(t *testing.T) {

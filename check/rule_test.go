@@ -12,7 +12,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestDescriptions: every rule says all that people need.
+// TestDescriptions checks that every rule has a valid id and all texts that people need.
 func TestDescriptions(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z]+/[a-z0-9-]+$`)
 	placeholder := regexp.MustCompile(`\$(r[1-5]|rev|meta|version|client)\b`)
@@ -59,7 +59,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestMaxPerRule: a rule that is broken all the time keeps quiet after a while.
+// TestMaxPerRule shows that a rule reports at most MaxPerRule findings.
 func TestMaxPerRule(t *testing.T) {
 	k := check.New(&check.Options{Limits: check.Limits{MaxPerRule: 10}})
 	n := 0

@@ -26,8 +26,8 @@ func sessionFindings(t *testing.T, x Example) (ids, messages []string) {
 	return ids, messages
 }
 
-// TestSilentInitialize: a server that does not answer initialize is blamed, too, when the client
-// gives up.
+// TestSilentInitialize shows that a server that does not answer initialize gets a finding also if
+// the client gives up.
 func TestSilentInitialize(t *testing.T) {
 	const cancel = `> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}` + "\n"
 	for _, tt := range []struct {

@@ -92,7 +92,8 @@ error jsonrpc/unknown-id: A response
 	}
 }
 
-// TestTextSummary: a table of the rules comes before the findings, without those that are not shown.
+// TestTextSummary shows that a table of the rules comes before the findings, without the rules that
+// are not shown.
 func TestTextSummary(t *testing.T) {
 	r := reportOf(t, "jsonrpc/unknown-id")
 	for i, severity := range []check.Severity{check.Warning, check.Info, check.Info} {
@@ -133,7 +134,7 @@ func TestTextSummary(t *testing.T) {
 	}
 }
 
-// TestTextClips: a rule that is broken everywhere does not bury the others.
+// TestTextClips shows that the text lists the first results of a rule and counts the others.
 func TestTextClips(t *testing.T) {
 	r := reportOf(t, "jsonrpc/unknown-id")
 	for range 30 {
@@ -266,7 +267,7 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// TestExplain: every rule can be explained.
+// TestExplain shows that every rule can be explained.
 func TestExplain(t *testing.T) {
 	for _, r := range check.Rules() {
 		if err := report.Explain(io.Discard, r, nil); err != nil {
