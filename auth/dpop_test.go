@@ -291,7 +291,7 @@ func TestDPoPPublicURL(t *testing.T) {
 	}
 }
 
-// FuzzDPoP: whatever a proof is, it is refused unless its key signed exactly this text.
+// FuzzDPoP shows that a proof is refused unless its key signed exactly this text.
 func FuzzDPoP(f *testing.F) {
 	key := fixedRSKey("")
 	const token = "the-token-of-alice"

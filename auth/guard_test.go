@@ -269,8 +269,8 @@ func TestCanonicalResource(t *testing.T) {
 	}
 }
 
-// FuzzBearerHeader: whatever is in the header, only the one token gets through, and the answer is
-// one of those for clients' mistakes.
+// FuzzBearerHeader shows that only the one token in the header is accepted, and that every other
+// header gets an answer for clients' mistakes.
 func FuzzBearerHeader(f *testing.F) {
 	const good = "user-a"
 	for _, s := range []string{"Bearer user-a", "bearer   user-a", "Bearer user-a=", "Bearer user-a,Bearer b", "Bearer\tuser-a", "DPoP user-a", "", "Bearer"} {

@@ -291,7 +291,7 @@ func TestJWTOptions(t *testing.T) {
 	}
 }
 
-// FuzzJWT: whatever a token is, it is refused unless it is the one that was signed.
+// FuzzJWT shows that a token is refused unless it is the one that was signed.
 func FuzzJWT(f *testing.F) {
 	key := fixedRSKey("k1")
 	payload := []byte(`{"iss":"` + rsIssuer + `","aud":"` + rsResource + `","sub":"alice","client_id":"app","exp":7258118400}`)

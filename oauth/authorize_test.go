@@ -144,7 +144,8 @@ func (p clumsyPrompter) Prepare(ctx context.Context, known []string) (oauth.Prom
 
 func (p clumsyPrompt) Close() error { return errors.Join(p.Prompt.Close(), errClumsy) }
 
-// TestPromptNotClosed: a prompt that fails to close costs no tokens, and is logged.
+// TestPromptNotClosed shows that a prompt that fails to close does not lose the tokens, and is
+// logged.
 func TestPromptNotClosed(t *testing.T) {
 	for _, denied := range []bool{false, true} {
 		w := newWorld(t)

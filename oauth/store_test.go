@@ -231,8 +231,8 @@ func ExampleNewFileStore() {
 	// Output: <nil>
 }
 
-// TestFileStoresShared: stores of one file, as of several processes, save while others read all the
-// time.
+// TestFileStoresShared shows that stores of one file, as of several processes, can save while
+// others read all the time.
 func TestFileStoresShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	open := func() oauth.Store {

@@ -231,7 +231,8 @@ func TestWithoutLogin(t *testing.T) {
 	}
 }
 
-// TestWithoutLoginFails: what such a request fails with is nobody else's.
+// TestWithoutLoginFails shows that the failure of a request without a login does not affect other
+// requests.
 func TestWithoutLoginFails(t *testing.T) {
 	w := newWorld(t)
 	rt := w.transport(nil)
