@@ -146,7 +146,7 @@ func (b slowBucket) Records(ctx context.Context, name string, o cluster.RecordsO
 	return r, err
 }
 
-// TestKeysWait: Keys waits for a bucket that was just created.
+// TestKeysWait shows that Keys waits for a bucket that was just created.
 func TestKeysWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, start := join(t, slowBucket{newFaulty(new(cluster.Memory))}, nil), time.Now()

@@ -266,8 +266,8 @@ func TestMembersPartition(t *testing.T) {
 	})
 }
 
-// TestStats: a node counts its members, what it appends and what it cannot publish, and says that it
-// does not reach the backend.
+// TestStats shows that a node counts its members, what it appends and what it cannot publish, and
+// says that it does not reach the backend.
 func TestStats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var appended []error

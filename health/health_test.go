@@ -61,7 +61,8 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// TestChecksAreLimited: requests share the results of a second, and a check that hangs fails.
+// TestChecksAreLimited shows that requests share the results of a check for a second, and that a
+// check that hangs fails.
 func TestChecksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0

@@ -10,8 +10,8 @@ import (
 	"mcpwire/cluster/natscluster"
 )
 
-// TestLost: the backend counts messages that were dropped because too many waited, also those of a
-// subscription that has ended.
+// TestLost shows that the backend counts messages that were dropped because too many waited, also
+// those of a subscription that has ended.
 func TestLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

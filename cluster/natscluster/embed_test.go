@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestServerLog: a warning that the server repeats is logged every ten seconds.
+// TestServerLog shows that a warning that the server repeats is logged every ten seconds.
 func TestServerLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

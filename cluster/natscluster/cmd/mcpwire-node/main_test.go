@@ -344,7 +344,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestCutOff: a call that takes longer than --drain fails, and the exit status says so.
+// TestCutOff shows that a call that takes longer than --drain fails, and the exit status says so.
 func TestCutOff(t *testing.T) {
 	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--dir", t.TempDir(), "--drain", "100ms", "--test-tools")
 	c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}, Retry: client.RetryPolicy{}}, nil)
