@@ -124,7 +124,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// FuzzMerge: what merge makes of any pattern and any message matches the message.
+// FuzzMerge shows that what merge makes of any pattern and any message matches the message.
 func FuzzMerge(f *testing.F) {
 	f.Add(`{"id":"$x","r":{"a":["$any",1],"$any":"$any"}}`, `{"id":1,"r":{"a":[2,"$$y"],"b":"$any","$any":2}}`)
 	f.Add(`["$x","$x","$x"]`, `[1,1.0,"$x"]`)

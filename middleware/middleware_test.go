@@ -74,8 +74,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainWaits: Run does not return while end runs, concurrent calls of next run one after
-// another, and a call after the return fails, also after a panic.
+// TestChainWaits shows that Run does not return while end runs, concurrent calls of next run one
+// after another, and a call after the return fails, also after a panic.
 func TestChainWaits(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

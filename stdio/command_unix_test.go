@@ -9,7 +9,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// TestConnect: each connection is a process, and reading returns how it ended.
+// TestConnect shows that each connection has its own process, and that reading returns how it
+// ended.
 func TestConnect(t *testing.T) {
 	cmd := helperCommand(t, "exit", "3", "last output")
 	cmd.Framing = jsonrpc.FramingAuto

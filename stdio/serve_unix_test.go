@@ -300,8 +300,8 @@ func TestServeSignalTimeout(t *testing.T) {
 	wantContains(t, "stderr", s.p.Stderr(), "Error: the server did not stop in time")
 }
 
-// TestServeDrainTimeout: each request that was accepted and is not finished in time is answered
-// with an error, and the status says so, after a signal and after the end of input.
+// TestServeDrainTimeout shows that each request that was accepted and is not finished in time is
+// answered with an error, and the status says so, after a signal and after the end of input.
 func TestServeDrainTimeout(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"signal", "end of input"} {

@@ -7,7 +7,7 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// TestCheck: each schema is judged by its own dialect.
+// TestCheck shows that each schema is checked by its own dialect.
 func TestCheck(t *testing.T) {
 	const (
 		draft4 = `"$schema":"http://json-schema.org/draft-04/schema#",`
