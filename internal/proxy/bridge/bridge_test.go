@@ -220,7 +220,7 @@ func discardAll(p *pipe) {
 	}()
 }
 
-// TestLoggingIn: the time in which a user logs in does not count.
+// TestLoggingIn shows that the time in which a user logs in does not count toward timeouts.
 func TestLoggingIn(t *testing.T) {
 	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 		t.Run(serverEra.String(), func(t *testing.T) {

@@ -231,8 +231,8 @@ func oldClient(t *testing.T, url string) func(text string) string {
 	return ask
 }
 
-// TestDuplicateMembersAndScopes: nobody gets past the scopes by naming two tools, or by making a
-// notification of a request.
+// TestDuplicateMembersAndScopes shows that a request with two names of tools, or one that is made a
+// notification, does not avoid the check of scopes.
 func TestDuplicateMembersAndScopes(t *testing.T) {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: "a-long-and-random-text", Subject: "ann", Scopes: []string{"read"}})
 	if err != nil {
@@ -280,8 +280,8 @@ func TestDuplicateMembersAndScopes(t *testing.T) {
 	}
 }
 
-// TestDuplicateMembersOfServer: what a server says in two ways is not forwarded either. Nobody
-// waits in vain because of that.
+// TestDuplicateMembersOfServer shows that a message of the server with a duplicate member is not
+// forwarded either, and that its receiver does not wait in vain.
 func TestDuplicateMembersOfServer(t *testing.T) {
 	farm := newFarm(t)
 	client, _ := client0(t, farm.bridge(with(legacy, nil)))
@@ -304,7 +304,8 @@ func TestDuplicateMembersOfServer(t *testing.T) {
 	srv.reads(`"id":"q2","error":{"code":-32600`, `member \"a\"`)
 }
 
-// TestDuplicateMembersOfMany: a message of very many members takes no more than its size.
+// TestDuplicateMembersOfMany shows that a message with very many members takes only the memory of
+// its size.
 func TestDuplicateMembersOfMany(t *testing.T) {
 	var s lastWins
 	b := newBridge(t, &Options{Connect: s.connect(t), ServerEra: EraLegacy})

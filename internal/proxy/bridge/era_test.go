@@ -17,8 +17,7 @@ import (
 const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// TestSilentLegacy: a server that answers nothing before a handshake, but for pings, is a legacy
-// one.
+// TestSilentLegacy shows that a server that answers only pings before a handshake is a legacy one.
 func TestSilentLegacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -31,8 +30,8 @@ func TestSilentLegacy(t *testing.T) {
 	})
 }
 
-// TestModernNamesLegacy: a server that answers in the modern era, and names nothing but legacy
-// revisions, is a legacy one.
+// TestModernNamesLegacy shows that a server is a legacy one if it answers in the modern era and
+// names only legacy revisions.
 func TestModernNamesLegacy(t *testing.T) {
 	for _, answer := range []string{
 		`"error":{"code":-32022,"message":"no","data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18"]}}`,
@@ -47,7 +46,7 @@ func TestModernNamesLegacy(t *testing.T) {
 	}
 }
 
-// TestSlowModern: a server that takes long to start is not taken for a legacy one.
+// TestSlowModern shows that a server that takes long to start is not taken for a legacy one.
 func TestSlowModern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -66,7 +65,7 @@ func TestSlowModern(t *testing.T) {
 	})
 }
 
-// TestReadyTimeout: the timeout of a caller says nothing about the server.
+// TestReadyTimeout shows that the timeout of a caller does not count against the server.
 func TestReadyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -132,8 +131,8 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestUrgentFull: what finds no room among the urgent messages fails at once and is logged, and
-// nobody waits for its answer.
+// TestUrgentFull shows that a message that does not fit in the urgent queue fails at once and is
+// logged.
 func TestUrgentFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -174,7 +173,7 @@ func TestUrgentFull(t *testing.T) {
 	})
 }
 
-// TestWithdrawTranslated: the same where a translator says what is given up.
+// TestWithdrawTranslated is the same for a translator, which says itself what is given up.
 func TestWithdrawTranslated(t *testing.T) {
 	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]queuedMessage{"3": {}}}, ctx: context.Background()}
 	p := &translator{upstream: l}
@@ -190,7 +189,8 @@ func TestWithdrawTranslated(t *testing.T) {
 	}
 }
 
-// TestSharedEnd: what was answered is sent before the end of a client that shares a connection.
+// TestSharedEnd shows that queued messages are sent before the end of a client that shares a
+// connection.
 func TestSharedEnd(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -216,8 +216,8 @@ type senderFunc func([]byte) error
 
 func (f senderFunc) Send(m []byte) error { return f(m) }
 
-// TestProbeKeeps: what a server sends of itself while it is found out what it is reaches the
-// client, in order and after the answer.
+// TestProbeKeeps shows that what a server sends on its own during the probe reaches the client, in
+// order and after the answer.
 func TestProbeKeeps(t *testing.T) {
 	f := newFarm(t)
 	client, _ := client0(t, f.bridge(nil))
@@ -234,7 +234,8 @@ func TestProbeKeeps(t *testing.T) {
 	srv.wants(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 }
 
-// TestProbeKeepsLittle: a server that says much before it answers does not take memory for it.
+// TestProbeKeepsLittle shows that the messages of a server before its answer are kept only up to a
+// limit.
 func TestProbeKeepsLittle(t *testing.T) {
 	u := &upstream{}
 	frame, m := parsed(t, `{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", 2*maxUnclaimedBytes)+`"}}`)
@@ -246,8 +247,8 @@ func TestProbeKeepsLittle(t *testing.T) {
 	}
 }
 
-// TestLoginTakesTime: who has logged in finds that each has its whole time afterwards, so that no
-// server is taken for what it is not.
+// TestLoginTakesTime shows that every timeout starts again after a login, so that the era of the
+// server is not mistaken.
 func TestLoginTakesTime(t *testing.T) {
 	for _, first := range []string{discover, hello} {
 		synctest.Test(t, func(t *testing.T) {
@@ -269,8 +270,8 @@ func TestLoginTakesTime(t *testing.T) {
 	}
 }
 
-// TestRefusedEra: a client that speaks both eras may try the one that it is not to use first, and
-// then the other on the same connection.
+// TestRefusedEra shows that a client that speaks both eras may first try the one that the bridge
+// refuses, and then the other one on the same connection.
 func TestRefusedEra(t *testing.T) {
 	t.Run("legacy", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

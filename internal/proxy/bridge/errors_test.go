@@ -44,8 +44,9 @@ func (b *safeBuffer) String() string {
 	return b.b.String()
 }
 
-// TestProcessShown: others than the user hear how a server's process ended, and neither its command
-// nor what it wrote to standard error, which are in the log. The user hears all but secrets.
+// TestProcessShown shows that other clients than the user hear how a server's process ended, but
+// not its command or what it wrote to standard error, which are in the log. The user hears all but
+// secrets.
 func TestProcessShown(t *testing.T) {
 	exit := &stdio.ExitError{Name: "node secret-server.js", Code: 3, After: time.Second, Stderr: "TOKEN=" + ghToken + "\nthe configuration is missing\n"}
 	killed := &stdio.ExitError{Name: "node secret-server.js", Code: -1, Signal: syscall.SIGKILL, After: time.Second, Stderr: "the configuration is missing"}

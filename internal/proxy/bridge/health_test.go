@@ -53,7 +53,8 @@ func TestReadyCost(t *testing.T) {
 	}
 }
 
-// TestReadyCrash: that a connection has ended counts at once, and that another one works does too.
+// TestReadyCrash shows that Ready says at once that a connection has ended, and that another one
+// works.
 func TestReadyCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -88,8 +89,8 @@ func TestReadyCrash(t *testing.T) {
 	})
 }
 
-// TestReadyStalled: a server that takes requests and answers none is not ready, as soon as one of
-// them was given up.
+// TestReadyStalled shows that a server that takes requests and answers none is not ready once one
+// of them was given up.
 func TestReadyStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

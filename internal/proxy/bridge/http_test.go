@@ -113,8 +113,8 @@ func newBridge(t *testing.T, o *Options) *Bridge {
 	return b
 }
 
-// TestEras: each client reaches each server, whatever their eras, and everything that both have
-// crosses.
+// TestEras shows that each client reaches each server, whatever their eras, and that everything
+// that both eras have is forwarded.
 func TestEras(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, serverEra := range []Era{EraLegacy, EraModern} {
@@ -170,7 +170,7 @@ func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
 	}
 }
 
-// TestHTTPCancel: a client without a session that hangs up has cancelled.
+// TestHTTPCancel shows that a call is canceled if a client without a session closes the connection.
 func TestHTTPCancel(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
 	c, err := mcpclient.Dial(t.Context(), streamable.Dial(served(t, b, nil).URL+"/mcp", nil), nil)
@@ -286,7 +286,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestStatus: what may be said by a status is.
+// TestStatus checks the errors that are reported by an HTTP status.
 func TestStatus(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
 	url := served(t, b, nil).URL + "/mcp"
@@ -313,8 +313,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestGroups: modern clients that differ in what they can do do not share a session with a legacy
-// server: it would take each for the other, and ask the wrong one.
+// TestGroups shows that modern clients with different capabilities do not share a session with a
+// legacy server, which would take one for the other and ask the wrong one.
 func TestGroups(t *testing.T) {
 	connect := connectTo(t, EraLegacy.revisions())
 	var connections atomic.Int32

@@ -86,7 +86,8 @@ func whereTo(t *testing.T, b *Bridge, transport string) string {
 	return served(t, b, nil).URL + "/" + map[string]string{"http": "mcp", "sse": "sse"}[transport]
 }
 
-// TestLarge: large results pass between all transports, also while others are under way.
+// TestLarge shows that large results are forwarded between all transports, also while others are in
+// flight.
 func TestLarge(t *testing.T) {
 	transports := []string{"pipe", "socket", "http", "sse"}
 	for _, downstream := range transports {

@@ -17,7 +17,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestBytes: nothing that passes is changed, whatever is in it.
+// TestBytes shows that the bytes of messages are not changed.
 func TestBytes(t *testing.T) {
 	f := newFarm(t)
 	client, _ := client0(t, f.bridge(with(legacy, nil)))
@@ -158,8 +158,8 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// TestOtherRevision: a server that agrees to something else now cannot take the place of the one
-// before.
+// TestOtherRevision shows that a server that negotiates another revision after a restart cannot
+// replace the one before.
 func TestOtherRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -176,7 +176,8 @@ func TestOtherRevision(t *testing.T) {
 	})
 }
 
-// TestNoServer: a server that cannot be started is an error at once, and no busy loop.
+// TestNoServer shows that a server that cannot be started is an error at once, and is not retried
+// in a busy loop.
 func TestNoServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -297,8 +298,8 @@ func (f *farm) streaming(o *Options) *Options {
 	return o
 }
 
-// TestOnStream: what a server sends on the stream of a request is for who made it, whatever else is
-// under way.
+// TestOnStream shows that what a server sends on the stream of a request goes to the client of the
+// request, whatever else is in flight.
 func TestOnStream(t *testing.T) {
 	f := newFarm(t)
 	b := newBridge(t, f.streaming(with(legacy, nil)))
@@ -358,8 +359,8 @@ func TestTransportStreams(t *testing.T) {
 	}
 }
 
-// TestRelearn: a call whose headers the transport could not know is made again when it has seen the
-// list of tools; once.
+// TestRelearn shows that a call that lacks headers is sent again, once, after the transport has
+// seen the list of tools.
 func TestRelearn(t *testing.T) {
 	for _, tt := range []struct{ name, tools, want string }{
 		{"the tool is there", `{"tools":[{"name":"t"}],"nextCursor":"n"}`, ""},
@@ -449,8 +450,8 @@ func callOf(id int, meta string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t",%s}}`, id, meta)
 }
 
-// TestLateTask: a task that the server makes of a call which was given up by then is cancelled,
-// since nobody else gets to know it.
+// TestLateTask shows that a task that the server creates for a call that was given up is canceled,
+// since no client learns of it.
 func TestLateTask(t *testing.T) {
 	const task, complete = `{"resultType":"task","taskId":"a\"b","status":"working"}`, `{"resultType":"complete","content":[]}`
 	byNotification := func(_ *Bridge, client *pipe) {
@@ -508,7 +509,7 @@ func TestLateTask(t *testing.T) {
 	}
 }
 
-// TestLateTaskHungUp: the same over HTTP, where the client closes its request.
+// TestLateTaskHungUp is the same over HTTP, where the client closes its request.
 func TestLateTaskHungUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -594,7 +595,8 @@ func TestLateCoreTask(t *testing.T) {
 	}
 }
 
-// TestLateTasks: only so many calls are remembered, and for no longer than they must.
+// TestLateTasks shows that the number of calls that are remembered after they were given up is
+// limited, and so is the time.
 func TestLateTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPassthrough(&upstream{b: &Bridge{}}, false)
@@ -687,8 +689,8 @@ func TestListenAgain(t *testing.T) {
 	})
 }
 
-// TestListenUnacknowledged: a server that ends before it has acknowledged a subscription leaves
-// that to the next one.
+// TestListenUnacknowledged shows that the next server acknowledges a subscription if the first one
+// ends before it does.
 func TestListenUnacknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -37,7 +37,8 @@ func sharing(t *testing.T) (f *farm, a, b, srv *pipe) {
 	return f, a, b, srv
 }
 
-// TestSharedIDs: two clients use the same ids and tokens, and each gets what is its own.
+// TestSharedIDs shows that two clients that use the same ids and tokens each get only their own
+// messages.
 func TestSharedIDs(t *testing.T) {
 	_, a, b, srv := sharing(t)
 	call := `{"jsonrpc":"2.0", "id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"},"x":1.0}}`
@@ -70,8 +71,8 @@ func TestSharedCancel(t *testing.T) {
 	b.wants(answering("2", "{}")) // and nothing of the request that was cancelled
 }
 
-// TestSharedSubscriptions: a client hears of what it has subscribed to, and ends the others'
-// subscriptions neither by unsubscribing nor by going.
+// TestSharedSubscriptions shows that a client is notified of what it has subscribed to, and that
+// neither its unsubscribing nor its end cancels the subscriptions of others.
 func TestSharedSubscriptions(t *testing.T) {
 	_, a, b, srv := sharing(t)
 	subscribe := func(p *pipe, method string) {
@@ -124,7 +125,7 @@ func TestSharedCrash(t *testing.T) {
 	})
 }
 
-// TestSharedSlow: a client that does not read is cut off, and holds up nobody.
+// TestSharedSlow shows that a client that does not read is disconnected, and delays nobody.
 func TestSharedSlow(t *testing.T) {
 	_, a, b, srv := sharing(t)
 	news := `{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
@@ -140,7 +141,8 @@ func TestSharedSlow(t *testing.T) {
 	b.wants(answering("4", "{}"))
 }
 
-// TestListenIDs: subscriptions of clients without a session keep apart, and survive the server.
+// TestListenIDs shows that subscriptions of clients without a session are kept apart, and survive a
+// restart of the server.
 func TestListenIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -192,8 +194,8 @@ func TestListenIDs(t *testing.T) {
 	})
 }
 
-// TestSharedIdle: what clients share ends when it was without any for long, not before, and the
-// next client has a new one.
+// TestSharedIdle shows that a shared upstream ends when it was without clients for its idle time,
+// and that the next client gets a new one.
 func TestSharedIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -359,8 +361,8 @@ func visits(t *testing.T, c *mcpclient.Client, i int) {
 	}
 }
 
-// TestSharedStorm: whatever becomes of the server while many clients of both eras use it, each
-// request is answered, with its own answer or an error, and in the end all is well.
+// TestSharedStorm shows that each request of many clients of both eras gets its own answer or an
+// error while the server fails, and that all work in the end.
 func TestSharedStorm(t *testing.T) {
 	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 		t.Run("server "+serverEra.String(), func(t *testing.T) {
@@ -555,7 +557,8 @@ func quiet(srv *pipe, m *pipe, legacy ...*pipe) {
 	}
 }
 
-// TestShared: clients of both eras share a modern server, and each gets what is its own.
+// TestShared shows that clients of both eras that share a modern server each get only their own
+// messages.
 func TestShared(t *testing.T) {
 	clients, listens, m, srv, _ := onMux(t, 2)
 	a, b := clients[0], clients[1]
@@ -674,7 +677,8 @@ func TestSharedRestart(t *testing.T) {
 	})
 }
 
-// TestSharedTimeout: the connection outlives the last client for a while, and not for longer.
+// TestSharedTimeout shows that a connection is kept for a limited time after the last client is
+// gone.
 func TestSharedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -17,9 +17,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestRecordHTTP: where both sides are on HTTP, the capture has each exchange in the order in which
-// it can have happened, all messages in one, each linked with what it became, and nothing that lets
-// somebody in.
+// TestRecordHTTP shows that if both sides use HTTP, the capture has each exchange in a possible
+// order and each message once, with the links between messages and without credentials.
 func TestRecordHTTP(t *testing.T) {
 	for _, serverEra := range []Era{EraLegacy, EraModern} {
 		for _, clientEra := range []Era{EraLegacy, EraModern} {
@@ -78,8 +77,8 @@ func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	return text.String()
 }
 
-// TestRecordResumed: the ends of the responses in which a call was to be answered are recorded as
-// soon as it was, and not before.
+// TestRecordResumed shows that the end of a response that a call was to be answered on is recorded
+// once the call was answered, and not before.
 func TestRecordResumed(t *testing.T) {
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)

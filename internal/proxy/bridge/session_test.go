@@ -57,8 +57,8 @@ func begin(c, srv *pipe, id string) string {
 	return srv.request("tools/call")
 }
 
-// TestSessionInputRequests: a question goes to the client that has something under way, or had last;
-// the answer counts only from there.
+// TestSessionInputRequests shows that an input request goes to the client that has a call in
+// flight, or had the last one, and that only that client's answer counts.
 func TestSessionInputRequests(t *testing.T) {
 	clients, srv, _ := inSession(t, 3, `{}`)
 	a, b, c := clients[0], clients[1], clients[2]
@@ -87,7 +87,8 @@ func TestSessionInputRequests(t *testing.T) {
 	only(t, srv, `{"jsonrpc":"2.0","id":3,"method":"roots/list"}`, c, []*pipe{a, c})
 }
 
-// TestSessionUndeclared: what none has declared is refused, and nobody is bothered.
+// TestSessionUndeclared shows that an input request that no client has declared support for is
+// refused, and reaches no client.
 func TestSessionUndeclared(t *testing.T) {
 	_, a, b, srv := sharing(t)
 	for method, says := range map[string]string{
@@ -134,8 +135,8 @@ func TestSessionKinds(t *testing.T) {
 	}
 }
 
-// TestSessionsEvicted: connections without clients are no more than there may be clients, whatever
-// those say of themselves.
+// TestSessionsEvicted shows that there are no more connections without clients than the limit of
+// clients, whatever clients say about themselves.
 func TestSessionsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -202,7 +203,8 @@ func TestSessionPages(t *testing.T) {
 	only(t, srv, done, nil, clients) // it was notified
 }
 
-// TestSessionLogs: each client hears from its own level on, and of nothing that may be another's.
+// TestSessionLogs shows that each client gets log messages from its own level on, and none that may
+// be for another one.
 func TestSessionLogs(t *testing.T) {
 	clients, srv, _ := inSession(t, 3, `{"logging":{}}`)
 	a, b, c := clients[0], clients[1], clients[2]
@@ -240,8 +242,8 @@ func TestSessionLogs(t *testing.T) {
 	srv.reads("logging/setLevel", `"level":"warning"`) // as much as the others want
 }
 
-// TestSessionParts: a client hears of parts of what it has subscribed to, and of nothing else.
-// Those who come while a subscription ends keep theirs.
+// TestSessionParts shows that a client is notified only of parts of what it has subscribed to.
+// Clients that subscribe while a subscription ends keep theirs.
 func TestSessionParts(t *testing.T) {
 	clients, srv, _ := inSession(t, 2, `{"resources":{"subscribe":true}}`)
 	a, b := clients[0], clients[1]
@@ -359,7 +361,7 @@ func TestSessionEager(t *testing.T) {
 	})
 }
 
-// TestSessionWaiting: requests of a client before the handshake are queued up to a limit.
+// TestSessionWaiting shows that requests of a client before the handshake are queued up to a limit.
 func TestSessionWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -86,7 +86,7 @@ func TestDrainCutsOff(t *testing.T) {
 	}
 }
 
-// TestServeErrors: what Serve returns says why the client's connection ended.
+// TestServeErrors shows that what Serve returns says why the client's connection ended.
 func TestServeErrors(t *testing.T) {
 	stopped := errors.New("told to stop")
 	for _, tt := range []struct {
@@ -146,8 +146,8 @@ func TestServeErrors(t *testing.T) {
 	}
 }
 
-// TestServeFull: the error of a client without room is not that of a closed bridge, and says which
-// limit it was.
+// TestServeFull shows that the error of a client above a limit names the limit, and is not that of
+// a closed bridge.
 func TestServeFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -52,8 +52,8 @@ func still(srv *pipe, clients ...*pipe) {
 	}
 }
 
-// TestManyClients: modern clients with the same ids share a session with a legacy server, and each gets
-// what is its own.
+// TestManyClients shows that modern clients with the same ids share a session with a legacy server,
+// and that each gets only its own messages.
 func TestManyClients(t *testing.T) {
 	clients, srv, _, _ := manyClients(t, 3)
 	a, b, c := clients[0], clients[1], clients[2]
@@ -92,7 +92,7 @@ func TestManyClients(t *testing.T) {
 	still(srv, b, c)
 }
 
-// TestManyClientLogs: a log message goes to the only one whose it can be.
+// TestManyClientLogs shows that a log message goes to a client only if it can be for no other.
 func TestManyClientLogs(t *testing.T) {
 	clients, srv, _, _ := manyClients(t, 2)
 	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`

@@ -24,8 +24,8 @@ func answerRestart(srv *pipe) {
 	srv.wants(confirmed)
 }
 
-// TestBackoffForgets: a server that answers requests and ends now and then is back after the
-// shortest time, however often it has ended.
+// TestBackoffForgets shows that a server that answers requests and sometimes ends is restarted
+// after the shortest time, however often it has ended.
 func TestBackoffForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
@@ -71,8 +71,8 @@ func TestBackoffRemembers(t *testing.T) {
 	})
 }
 
-// TestCallsWaitForRestart: a call that comes while a server is away that has served waits for it,
-// over attempts that fail, but no longer than it may.
+// TestCallsWaitForRestart shows that a call waits for the restart of a server that has served, over
+// attempts that fail, up to the limit.
 func TestCallsWaitForRestart(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -140,8 +140,8 @@ func slowConnect(t *testing.T, s *lastWins) (connect func(context.Context, io.Wr
 	}, sync.OnceFunc(func() { close(may) })
 }
 
-// TestBacklog: a shared server that starts holds what it has promised to hold. What exceeds that is
-// refused by a status that says so.
+// TestBacklog shows that a shared server that starts queues requests up to the documented limit,
+// and that a status refuses those above it.
 func TestBacklog(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -210,7 +210,7 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// TestBacklogOfSession: the same of requests in a session, whose status is as true.
+// TestBacklogOfSession is the same for requests in a session.
 func TestBacklogOfSession(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil), MaxCalls: 1})
 	url := served(t, b, nil).URL + "/mcp"
@@ -247,7 +247,8 @@ func TestBacklogOfSession(t *testing.T) {
 	<-waits
 }
 
-// TestEndedSession: a session that has ended says so, and nothing of servers that start.
+// TestEndedSession shows that a request in a session that has ended gets an error that says so, and
+// none about servers that start.
 func TestEndedSession(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
 	cl := b.newClient(nil, "", false)
@@ -260,8 +261,8 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what is larger than a side reads ends the wait for it at once, in both directions,
-// and the connection goes on.
+// TestTooLarge shows that a message that is larger than a side reads ends the wait for it at once,
+// in both directions, and that the connection continues.
 func TestTooLarge(t *testing.T) {
 	for _, era := range []Era{EraLegacy, EraModern} {
 		t.Run(era.String(), func(t *testing.T) {
@@ -353,8 +354,8 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestRestartedServerDies: that an older connection was doubted, and ended by itself, does not keep the next
-// one from being given up.
+// TestRestartedServerDies shows that a new connection can be given up although an older one was
+// suspected and then ended by itself.
 func TestRestartedServerDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &upstream{b: newFarm(t).bridge(with(legacy, nil))}
@@ -376,8 +377,8 @@ func TestRestartedServerDies(t *testing.T) {
 	})
 }
 
-// TestDownstreamSlow: a client on a socket that is slow, and takes more than a minute for a large
-// message, is not given up.
+// TestDownstreamSlow shows that a client on a slow socket that needs more than a minute for a large
+// message is not given up.
 func TestDownstreamSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -408,8 +409,8 @@ func TestDownstreamSlow(t *testing.T) {
 	})
 }
 
-// TestDownstreamDisconnects: a client on a socket that takes nothing of what it is sent, because it is gone
-// without a word, is given up.
+// TestDownstreamDisconnects shows that a client that is gone without closing its socket, and takes
+// nothing, is given up.
 func TestDownstreamDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

@@ -44,8 +44,8 @@ func callOf(id int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, id)
 }
 
-// TestOrder: in 5000 calls in a row to a server that answers at once, no response is recorded
-// before its request, and nothing that breaks a rule.
+// TestOrder makes 5000 calls in a row to a server that answers at once, and shows that no response
+// is recorded before its request, and that there are no findings.
 func TestOrder(t *testing.T) {
 	const calls = 5000
 	rec := newRecord()
@@ -109,8 +109,8 @@ func (d *stuckDisk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestStuckDisk: the wire does not wait for a disk that does not write at all, not even when what
-// waits for it is more than is kept.
+// TestStuckDisk shows that forwarding does not wait for a disk that does not write at all, even if
+// the queue of the capture is full.
 func TestStuckDisk(t *testing.T) {
 	disk := &stuckDisk{make(chan struct{})}
 	w := capture.NewWriter(disk, &capture.Options{MaxQueue: 64 << 10})
@@ -138,7 +138,7 @@ func TestStuckDisk(t *testing.T) {
 	}
 }
 
-// TestObserve: an observer sees what the capture has, in its order, with its numbers.
+// TestObserve shows that an observer sees what the capture has, in its order, with its numbers.
 func TestObserve(t *testing.T) {
 	rec := newRecord()
 	o := helperOptions(t, "serve")

@@ -99,8 +99,8 @@ func init() {
 	}
 }
 
-// TestSharedPipes: a tap whose host is killed ends, though another child of the host keeps both
-// pipes open.
+// TestSharedPipes shows that a tap whose host is killed ends, though another child of the host
+// keeps both pipes open.
 func TestSharedPipes(t *testing.T) {
 	host := selfCommand("host", "shared")
 	out, err := host.StdoutPipe()
@@ -156,8 +156,8 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// TestKilled: when the host is killed, or the tap is, nothing of the server is left, not even of
-// one that ignores all that can be ignored.
+// TestKilled shows that no process of the server is left when the host or the tap is killed, even
+// if the server ignores all signals that it can.
 func TestKilled(t *testing.T) {
 	for _, victim := range []string{"host", "tap"} {
 		for _, server := range []string{"plain", "stubborn"} {
@@ -207,7 +207,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestSignals: what a tap is sent reaches the server, and its exit status comes back.
+// TestSignals shows that signals to a tap reach the server, and that the tap returns the server's
+// exit status.
 func TestSignals(t *testing.T) {
 	tap := selfCommand("tap", "signals")
 	in, err := tap.StdinPipe()

@@ -112,8 +112,8 @@ func hostile(r *rand.Rand) []byte {
 	return b
 }
 
-// TestSplitAnywhere: whatever the stream and however it is cut, the frames are the same, and
-// together they are the stream.
+// TestSplitAnywhere shows that the frames do not depend on how the stream is cut, and that together
+// they are the stream.
 func TestSplitAnywhere(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -128,7 +128,7 @@ func TestSplitAnywhere(t *testing.T) {
 	}
 }
 
-// TestSplitCut: of a frame above the limit the beginning and the size are known.
+// TestSplitCut shows that the beginning and the size of a frame above the limit are known.
 func TestSplitCut(t *testing.T) {
 	for _, tt := range []struct {
 		stream  string
@@ -153,8 +153,8 @@ func TestSplitCut(t *testing.T) {
 	}
 }
 
-// TestSplitAllocs: in the steady state nothing is allocated, neither for frames in one piece nor
-// for those in several.
+// TestSplitAllocs shows that the splitter does not allocate in the steady state, neither for frames
+// in one piece nor for those in several.
 func TestSplitAllocs(t *testing.T) {
 	for _, size := range []int{100, 200_000, 3 << 20} {
 		for _, header := range []bool{false, true} {
@@ -237,7 +237,8 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// TestFrameNotWanted: a frame that nobody wants is not copied, and the next one is as it should be.
+// TestFrameNotWanted shows that a frame that is not wanted is not copied, and that the next one is
+// complete.
 func TestFrameNotWanted(t *testing.T) {
 	var got []string
 	s := newSplitter(capture.ToServer, 1<<20, func(e *capture.Event) {
@@ -293,7 +294,7 @@ func BenchmarkSplit(b *testing.B) {
 	}
 }
 
-// TestNote: a remark is in the capture and in the log.
+// TestNote shows that a note is in the capture and in the log.
 func TestNote(t *testing.T) {
 	var file, log bytes.Buffer
 	w := capture.NewWriter(&file, nil)

@@ -213,7 +213,7 @@ func TestRestartAfterCrash(t *testing.T) {
 	}
 }
 
-// TestRestartOnDemand: nothing is lost that comes while the server is replaced.
+// TestRestartOnDemand shows that no message is lost while the server is replaced.
 func TestRestartOnDemand(t *testing.T) {
 	m := startMortal(t, Restart{})
 	m.handshake()
@@ -261,7 +261,8 @@ func TestRestartModern(t *testing.T) {
 	}
 }
 
-// TestRestartHalfLine: a line that a server has left unfinished does not swallow what comes next.
+// TestRestartHalfLine shows that the unfinished line of a server that ends does not become part of
+// the next message.
 func TestRestartHalfLine(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true})
 	m.send(request("1", "half"))
@@ -271,8 +272,8 @@ func TestRestartHalfLine(t *testing.T) {
 	m.end(0)
 }
 
-// TestRestartHandshake: a handshake that the first server has not answered is the second one's to
-// answer.
+// TestRestartHandshake shows that the second server answers a handshake that the first one has not
+// answered.
 func TestRestartHandshake(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true}, "shy")
 	m.send(initialize)
@@ -284,8 +285,8 @@ func TestRestartHandshake(t *testing.T) {
 	}
 }
 
-// TestRestartGivesUp: a server that does not stay up is not started for ever; what waits is
-// answered.
+// TestRestartGivesUp shows that a server that ends again and again is not started without end, and
+// that waiting requests get an error.
 func TestRestartGivesUp(t *testing.T) {
 	m := startMortal(t, Restart{OnCrash: true, MaxCrashes: 2})
 	for i := range 3 {
@@ -302,7 +303,7 @@ func TestRestartGivesUp(t *testing.T) {
 	}
 }
 
-// TestRestartOnChange: files that match are watched, wherever they are.
+// TestRestartOnChange shows that files that match are watched in all folders.
 func TestRestartOnChange(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o777); err != nil {
@@ -327,7 +328,8 @@ func TestRestartOnChange(t *testing.T) {
 	m.end(0)
 }
 
-// TestInjectFraming: what the tap says itself has the framing of the session, and is recorded.
+// TestInjectFraming shows that messages of the tap itself have the framing of the session, and are
+// recorded.
 func TestInjectFraming(t *testing.T) {
 	for _, tt := range []struct {
 		framing capture.Framing
@@ -355,7 +357,7 @@ func TestInjectFraming(t *testing.T) {
 	}
 }
 
-// TestBatchFails: what came in a batch is answered in one.
+// TestBatchFails shows that requests of a batch are answered in a batch.
 func TestBatchFails(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -388,8 +390,8 @@ func TestParseRestart(t *testing.T) {
 	}
 }
 
-// TestRestartUnread: a tap that answers in place of a server can be ended while the host does not
-// read.
+// TestRestartUnread shows that a tap that answers in place of a server can be ended while the host
+// does not read.
 func TestRestartUnread(t *testing.T) {
 	signals := make(chan os.Signal)
 	m := startMortalWith(t, Restart{OnCrash: true, MaxBackoff: time.Hour}, signals)
@@ -406,8 +408,8 @@ func TestRestartUnread(t *testing.T) {
 	m.rec.events(t)
 }
 
-// TestRestartOnHangup: SIGHUP restarts instead of being forwarded; SIGTERM ends it all, with the
-// server's status.
+// TestRestartOnHangup shows that SIGHUP restarts the server instead of being forwarded, and that
+// SIGTERM ends the tap with the server's status.
 func TestRestartOnHangup(t *testing.T) {
 	signals := make(chan os.Signal)
 	m := startMortalWith(t, Restart{OnCrash: true, OnHangup: true}, signals)

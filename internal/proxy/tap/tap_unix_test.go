@@ -205,8 +205,8 @@ func kinds(events []*capture.Event) []string {
 	return list
 }
 
-// TestBytes: hostile bytes in pieces of any size pass exactly, in both directions and on standard
-// error, and are all in the capture.
+// TestBytes shows that hostile bytes in pieces of any size are forwarded exactly, in both
+// directions and on standard error, and are all in the capture.
 func TestBytes(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestLargeLine: 32 MiB in one line pass.
+// TestLargeLine forwards 32 MiB in one line.
 func TestLargeLine(t *testing.T) {
 	rec := newRecord()
 	o := helperOptions(t, "echo", "out", "0")
@@ -329,7 +329,7 @@ func TestNoSuchCommand(t *testing.T) {
 	}
 }
 
-// TestServerClosesOutput: the end of the output passes though the server goes on.
+// TestServerClosesOutput shows that the end of the output is forwarded though the server continues.
 func TestServerClosesOutput(t *testing.T) {
 	h := startHost(t, helperOptions(t, "mute"))
 	within(t, "the end of the output", func() {
@@ -363,8 +363,8 @@ func TestHostStopsReading(t *testing.T) {
 	rec.events(t)
 }
 
-// TestOrphanedProcesses: what a server leaves running does not keep the tap, and is ended if it is in the
-// server's group.
+// TestOrphanedProcesses shows that processes that a server leaves running do not block the tap's
+// end, and are ended if they are in the server's group.
 func TestOrphanedProcesses(t *testing.T) {
 	for _, where := range []string{"inside", "outside"} {
 		t.Run(where, func(t *testing.T) {

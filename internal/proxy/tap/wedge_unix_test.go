@@ -59,8 +59,8 @@ func TestUnreadOutput(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a host that takes its time gets all that a server has left, whatever signals come
-// that do not say otherwise.
+// TestSlowReader shows that a slow host gets all that a server has left, whatever signals arrive
+// that do not end the tap.
 func TestSlowReader(t *testing.T) {
 	const size = 150_000 // more than the host's pipe, less than both with what the tap holds
 	signals := make(chan os.Signal)
@@ -106,7 +106,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestNonBlocking: that somebody makes a shared description non-blocking costs nothing.
+// TestNonBlocking shows that no data is lost if somebody makes a shared description non-blocking.
 func TestNonBlocking(t *testing.T) {
 	var p [2]int
 	if err := unix.Pipe(p[:]); err != nil {
@@ -145,7 +145,7 @@ func TestNonBlocking(t *testing.T) {
 	}
 }
 
-// TestLaunch: what a host can start can be started with a tap, too.
+// TestLaunch shows that a tap can start every command that a host can.
 func TestLaunch(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("server", []byte("echo \"$1\"\n"), 0o777); err != nil { // which names no interpreter

@@ -16,7 +16,7 @@ import (
 	"mcpwire/internal/proxy/taphttp"
 )
 
-// TestOrigin: pages of other sites cannot use the origin that the server trusts.
+// TestOrigin shows that pages of other sites cannot use the origin that the server trusts.
 func TestOrigin(t *testing.T) {
 	for _, tt := range []struct{ option, origin, want string }{
 		{"", "https://evil.example.com", "https://evil.example.com"},
@@ -48,7 +48,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// TestDecodedBudget: what bodies are decoded to counts for what all exchanges may hold.
+// TestDecodedBudget shows that the decoded size of bodies counts toward the limit for all
+// exchanges.
 func TestDecodedBudget(t *testing.T) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -71,7 +72,8 @@ func TestDecodedBudget(t *testing.T) {
 	}
 }
 
-// TestShutdownOfTheStuck: clients that stopped to read or to send do not delay the end.
+// TestShutdownOfTheStuck shows that clients that have stopped reading or sending do not delay the
+// end.
 func TestShutdownOfTheStuck(t *testing.T) {
 	var wrote atomic.Int64
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +106,7 @@ func TestShutdownOfTheStuck(t *testing.T) {
 	}
 }
 
-// TestManyComments: comments within an event cost what they weigh, and are bounded.
+// TestManyComments shows that the size of comments within an event counts, and is bounded.
 func TestManyComments(t *testing.T) {
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

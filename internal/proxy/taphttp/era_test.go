@@ -52,8 +52,8 @@ func realServer(t *testing.T) (*server.Server, *httptest.Server) {
 	return s, web
 }
 
-// TestRevisions: a client and a server, in each revision, with the tap between them; and each
-// request in the capture has its response.
+// TestRevisions connects a client and a server through the tap in each revision, and shows that
+// each request in the capture has its response.
 func TestRevisions(t *testing.T) {
 	for _, r := range mcp.Revisions() {
 		t.Run(r.String(), func(t *testing.T) {
@@ -123,8 +123,8 @@ func checkPairs(t *testing.T, p *tapped, method string, n int) {
 	}
 }
 
-// TestSubscription: what a client subscribes to comes through the tap, in both eras, and the end of
-// the stream of one is seen.
+// TestSubscription shows that subscriptions work through the tap in both eras, and that the end of
+// their stream is recorded.
 func TestSubscription(t *testing.T) {
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		t.Run(r.String(), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestResumption(t *testing.T) {
 	checkPairs(t, p, "tools/call", 1)
 }
 
-// TestOldTransport: a client of 2024-11-05's HTTP+SSE finds the endpoint through the tap.
+// TestOldTransport shows that a client of 2024-11-05's HTTP+SSE finds the endpoint through the tap.
 func TestOldTransport(t *testing.T) {
 	_, web := realServer(t)
 	p := tap(t, web.URL+"/sse", nil, nil)

@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/proxy/taphttp"
 )
 
-// TestEndpoint: an endpoint leads through the tap, and nothing but its origin is changed.
+// TestEndpoint shows that only the origin of an endpoint is changed, to that of the tap.
 func TestEndpoint(t *testing.T) {
 	for _, tt := range []struct{ name, sent, want, note string }{
 		{"relative", "event: endpoint\ndata: /messages?sessionId=1\n\n", "event: endpoint\ndata: /messages?sessionId=1\n\n", ""},
@@ -71,8 +71,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestSessions: what belongs to a session of the protocol has one number, and the sessions of one
-// connection have two.
+// TestSessions shows that all of a session of the protocol has one number, and that two sessions on
+// one connection have two.
 func TestSessions(t *testing.T) {
 	sessions := 0
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {

@@ -37,9 +37,9 @@ func newTestExchange(list, data *[]string) *exchange {
 	return &exchange{h: h, r: &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Host: "tap.example.com"}}
 }
 
-// FuzzEvents: however a stream is cut into pieces, the events are the same, what passes the gate is
-// what came, but for the origin of an endpoint, and clients see the same data as package
-// internal/net/sse does.
+// FuzzEvents shows that the events do not depend on how a stream is cut into pieces, that the gate
+// changes only the origin of an endpoint, and that clients see the same data as package
+// internal/net/sse.
 func FuzzEvents(f *testing.F) {
 	for _, seed := range []string{
 		"data: {}\n\n", ": hello\r\n\r\nid: 1\r\ndata\r\n\r\n", "event: endpoint\ndata: http://up.example.com/a?b\n\n", "\xef\xbb\xbfdata:x\rdata: y\r\r",

@@ -46,8 +46,8 @@ func roundTrip(t *testing.T, url, text string, headers ...string) (*http.Respons
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 
-// TestCutOff: a response that breaks off does so for the client, too, and it does not end as one
-// that is whole.
+// TestCutOff shows that a response that breaks off does so for the client, too, and is not recorded
+// as complete.
 func TestCutOff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer, body string
@@ -71,8 +71,8 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestNoResponse: where the server says nothing that is HTTP, the tap answers in its place, and the
-// capture does not take that for the server's.
+// TestNoResponse shows that the tap answers if the server sends nothing that is HTTP, and that the
+// capture does not attribute that answer to the server.
 func TestNoResponse(t *testing.T) {
 	for name, answer := range map[string]string{
 		"closed": "", "no http": "SSH-2.0-OpenSSH\r\n", "status": "HTTP/1.1 000 No\r\n\r\n", "switch": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
@@ -123,7 +123,7 @@ func TestBomb(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: what is above the limit is forwarded all the same, and recorded in parts, or
+// TestLargeBodies shows that bodies above the limit are forwarded, and are recorded in parts, or
 // cut.
 func TestLargeBodies(t *testing.T) {
 	large := `{"jsonrpc":"2.0","id":1,"x":"` + strings.Repeat("x", 300_000) + `"}`
@@ -162,7 +162,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestClientDisconnects: a client that hangs up is seen by the server at once.
+// TestClientDisconnects shows that the server sees at once that a client disconnects.
 func TestClientDisconnects(t *testing.T) {
 	for name, begin := range map[string]bool{"before the response": false, "in a stream": true} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestClientDisconnects(t *testing.T) {
 	}
 }
 
-// TestHalfARequest: a client that hangs up within a request.
+// TestHalfARequest shows that a request that breaks off is recorded as such.
 func TestHalfARequest(t *testing.T) {
 	asked := false
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) { asked = true }, nil)
@@ -206,7 +206,7 @@ func TestHalfARequest(t *testing.T) {
 	}
 }
 
-// TestRefused: what the tap does not forward.
+// TestRefused checks which requests the tap does not forward.
 func TestRefused(t *testing.T) {
 	asked := 0
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) { asked++ }, &taphttp.Options{Hosts: []string{"Dev.example.com:99"}})
@@ -287,7 +287,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestLines: a client and a server that exchange lines, each while the other still sends.
+// TestLines exchanges lines between a client and a server, each while the other still sends.
 func TestLines(t *testing.T) {
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).EnableFullDuplex()
@@ -333,7 +333,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestShutdownIsSeen: Serve ends streams that stand, and the capture says so.
+// TestShutdownIsSeen shows that Serve ends standing streams, and that the capture says so.
 func TestShutdownIsSeen(t *testing.T) {
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

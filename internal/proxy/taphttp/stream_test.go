@@ -47,9 +47,9 @@ func unread(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "data: "+message+"\n\n")
 }
 
-// TestNothingIsCutOff: 3,000 responses by event streams (fewer with the race detector), of a server
-// that begins to answer before it has read the request, and of one that never reads it. A plain
-// httputil.ReverseProxy loses the end of about one in a hundred.
+// TestNothingIsCutOff sends 3,000 responses by event streams (fewer with the race detector), of a
+// server that begins to answer before it has read the request, and of one that never reads it. A
+// plain httputil.ReverseProxy loses the end of about one in a hundred.
 func TestNothingIsCutOff(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -164,8 +164,8 @@ func TestManyStreams(t *testing.T) {
 	}
 }
 
-// TestSameIDs: clients that all use the id 1 at once, and servers that answer in another order, do
-// not get mixed up in the capture.
+// TestSameIDs shows that the capture does not confuse clients that all use the id 1 at once, and
+// servers that answer in another order.
 func TestSameIDs(t *testing.T) {
 	const clients = 20
 	var waiting sync.WaitGroup
@@ -228,7 +228,7 @@ func certificate(t *testing.T, web *httptest.Server) (cert, key string) {
 	return write("cert.pem", "CERTIFICATE", c.Certificate[0]), write("key.pem", "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(c.PrivateKey)))
 }
 
-// TestTLS: TLS on both sides, with HTTP/2 and without it on either.
+// TestTLS checks TLS on both sides, with HTTP/2 and without it on either.
 func TestTLS(t *testing.T) {
 	for _, tt := range []struct {
 		clientH2, noH2 bool

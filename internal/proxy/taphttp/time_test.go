@@ -114,7 +114,7 @@ func (l *pipeListener) send(t *testing.T, text string) (net.Conn, *bufio.Reader)
 
 const getStream = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 
-// TestQuietStream: a stream that says nothing for a day goes on.
+// TestQuietStream shows that a stream without data for a day continues.
 func TestQuietStream(t *testing.T) {
 	bubble(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -134,8 +134,8 @@ func TestQuietStream(t *testing.T) {
 	})
 }
 
-// TestSlowReader: what a client does not read stays at the server, and after a while the client is
-// given up.
+// TestSlowReader shows that what a client does not read is not buffered without end, and that the
+// client is given up after a while.
 func TestSlowReader(t *testing.T) {
 	var sent atomic.Int64
 	bubble(t, func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +169,7 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// TestSlowBody: a request that does not come is not waited for without end.
+// TestSlowBody shows that the wait for the body of a request is limited.
 func TestSlowBody(t *testing.T) {
 	bubble(t, func(w http.ResponseWriter, r *http.Request) { t.Error("the server was asked") }, taphttp.Options{BodyTimeout: time.Minute}, func(t *testing.T, l *pipeListener, stop func()) []string {
 		start := time.Now()
@@ -184,8 +184,8 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
-// TestGrace: at the end, requests under way have a while to be answered, streams none, and new
-// requests no chance.
+// TestGrace shows that requests in flight have a grace period at shutdown, that streams have none,
+// and that new requests are rejected.
 func TestGrace(t *testing.T) {
 	bubble(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -9,7 +9,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestSortedKeys: keys are in the order of their streams, however large those are.
+// TestSortedKeys shows that keys are in the order of their streams, however large those are.
 func TestSortedKeys(t *testing.T) {
 	want := []requestKey{{0, "9"}, {1, "a"}, {1, "b"}, {1 << 30, "z"}, {1<<30 + 1, "b"}, {1<<30 + 2, "a"}, {1 << 62, "a"}, {math.MaxUint64, ""}}
 	m := map[requestKey]*modernRequest{}

@@ -53,7 +53,7 @@ func TestClientKey(t *testing.T) {
 	}
 }
 
-// TestMarks: what is sent later says which earlier messages it is made of.
+// TestMarks shows that each message names the earlier messages that it was made from.
 func TestMarks(t *testing.T) {
 	now := time.Unix(0, 0)
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}`
