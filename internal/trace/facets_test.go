@@ -10,7 +10,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// TestNumber: the numbers of rows are unique once there are several captures.
+// TestNumber shows that the numbers of rows are unique once there are several captures.
 func TestNumber(t *testing.T) {
 	m := trace.New(nil)
 	add := func(id, name string, n uint64) *trace.Row {

@@ -474,8 +474,8 @@ func TestFinishCapture(t *testing.T) {
 	}
 }
 
-// TestUnansweredWaits: a request without an answer took until the last event of its session, and
-// says so everywhere; an answer that comes all the same counts instead.
+// TestUnansweredWaits shows that a request without an answer lasts until the last event of its
+// session, and is shown as unanswered. A later answer counts instead.
 func TestUnansweredWaits(t *testing.T) {
 	m := trace.New(nil)
 	head := &capture.Head{ID: "a"}
@@ -519,7 +519,7 @@ func TestUnansweredWaits(t *testing.T) {
 	}
 }
 
-// TestCapturedRows: those that have made room count.
+// TestCapturedRows shows that the number of captured rows includes evicted ones.
 func TestCapturedRows(t *testing.T) {
 	m := trace.New(&trace.Options{MaxRows: 10})
 	for n := range uint64(25) {
@@ -530,7 +530,8 @@ func TestCapturedRows(t *testing.T) {
 	}
 }
 
-// TestSettled: a row is settled once it is evicted, and a request over HTTP is not before it has one.
+// TestSettled shows that an event is settled once its row is evicted, and that a request over HTTP
+// is not settled before it has a row.
 func TestSettled(t *testing.T) {
 	m := trace.New(&trace.Options{MaxRows: 2})
 	n := uint64(0)

@@ -52,8 +52,8 @@ func TestExcerptOfParams(t *testing.T) {
 	}
 }
 
-// TestRestarted: a tap answers what the process that has ended did not, and starts another one. The
-// card of the first says so.
+// TestRestarted shows that a tap answers for a process that has ended and starts another one, and
+// that the card of the first says so.
 func TestRestarted(t *testing.T) {
 	m := build(t, nil, `
 0 - 0/0 note x
@@ -91,7 +91,8 @@ func TestRestarted(t *testing.T) {
 	}
 }
 
-// TestRefusedRevision: a server that does not speak the revision says which it does.
+// TestRefusedRevision shows that the error of a server that does not speak the revision names those
+// that it speaks.
 func TestRefusedRevision(t *testing.T) {
 	m := build(t, nil, `
 1 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"tools/list","params":{`+modernMeta+`}}
@@ -101,8 +102,8 @@ func TestRefusedRevision(t *testing.T) {
 	}
 }
 
-// TestRoundTooDeepInside: the first round is as deep inside others as rows can be, so that the
-// second one cannot stand in it.
+// TestRoundTooDeepInside shows that a round is not nested in the round before if that one already
+// has the largest depth of rows.
 func TestRoundTooDeepInside(t *testing.T) {
 	var in string
 	for i := range 9 { // each is caused by the task that the one before became

@@ -219,7 +219,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestNewestWritten: captures that are being written go before those that others have finished.
+// TestNewestWritten shows that captures that are being written come before those that others have
+// finished.
 func TestNewestWritten(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {

@@ -89,7 +89,8 @@ func TestReader(t *testing.T) {
 	})
 }
 
-// TestReaderFails: what came before an error is not lost, and the error is the reader's own.
+// TestReaderFails shows that what came before an error is not lost, and the error is the reader's
+// own.
 func TestReaderFails(t *testing.T) {
 	enough := errors.New("enough")
 	for _, in := range []string{"ab", "Content-Length: 9\n", "Content-Length: 9\n\nab", "Content-Length: 100\n\n" + strings.Repeat("x", 99)} {
@@ -108,7 +109,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// FuzzReader: no input is lost or made up, however it is split.
+// FuzzReader shows that no input is lost or made up, however it is split.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{"{}\n", "a\r\nb", "Content-Length: 2\r\n\r\n{}\n", "Content-Length: 9\n", "\n\r\n\r", "content-length: 9\n\n"} {
 		f.Add([]byte(s))

@@ -119,7 +119,7 @@ Traceback (most recent call last):
 	}
 }
 
-// TestDropped: lines in front of the first one with a timestamp are counted.
+// TestDropped shows that lines in front of the first one with a timestamp are counted.
 func TestDropped(t *testing.T) {
 	for _, tt := range []struct {
 		name, source string
@@ -164,7 +164,8 @@ func TestRedacts(t *testing.T) {
 	}
 }
 
-// TestImporterFormats: what is exported as an archive and imported again says the same.
+// TestImporterFormats shows that an archive that is exported and imported again has the same
+// content.
 func TestImporterFormats(t *testing.T) {
 	x := check.Example{Revision: mcp.LatestRevision, Text: `http
 post {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{$meta}}}

@@ -87,8 +87,8 @@ func TestTrue(t *testing.T) {
 	}
 }
 
-// TestCanceled: neither a call that comes after the end of its context nor one that waits is true,
-// and a worker that runs is free at once.
+// TestCanceled shows that a filter is not true for a call after the end of its context or during
+// it, and that a worker that runs is free at once.
 func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -112,7 +112,7 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
-// TestKilledWorkers: workers that were killed while nobody used them are replaced.
+// TestKilledWorkers shows that workers that were killed while idle are replaced.
 func TestKilledWorkers(t *testing.T) {
 	p := mustCompile(t, "true")
 	var all []*worker
@@ -155,7 +155,7 @@ func TestConcurrent(t *testing.T) {
 	calls.Wait()
 }
 
-// TestExpire: a worker that nobody uses ends, and is not used again.
+// TestExpire shows that an idle worker ends, and is not used again.
 func TestExpire(t *testing.T) {
 	w, err := start()
 	if err != nil {

@@ -92,7 +92,7 @@ func TestWatchTap(t *testing.T) {
 	}
 }
 
-// TestBacklog: of a tap without a file, the last lines are kept.
+// TestBacklog shows that the last lines of a tap without a file are kept.
 func TestBacklog(t *testing.T) {
 	w, s := begin(t, folder(t), &live.Options{Backlog: 10_000})
 	see := func(want ...string) {
@@ -333,8 +333,8 @@ func TestDialEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestUnwatched: a tap without a file records only how it began while nobody watches, and
-// everything from when somebody does.
+// TestUnwatched shows that a tap without a file records only its beginning while no viewer is
+// connected, and everything from the first viewer on.
 func TestUnwatched(t *testing.T) {
 	s := live.NewServer(nil)
 	w := capture.NewWriter(io.Discard, &capture.Options{Hooks: &hooks.Writer[capture.Event]{Tee: s, Want: s.Wants}})

@@ -171,7 +171,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestExchangeCause: the cause of the context is the error of what it ends.
+// TestExchangeCause shows that the cause of the context is the error of what it ends.
 func TestExchangeCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")

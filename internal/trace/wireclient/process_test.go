@@ -134,7 +134,7 @@ func TestProcess(t *testing.T) {
 	})
 }
 
-// TestProcessEnds: the last frame says why the output has ended.
+// TestProcessEnds shows that the last frame says why the output has ended.
 func TestProcessEnds(t *testing.T) {
 	exit := &stdio.ExitError{Code: 3}
 	for _, tt := range []struct {
@@ -162,8 +162,8 @@ func TestProcessEnds(t *testing.T) {
 	}
 }
 
-// TestProcessGrace: a server that goes on is ended after the grace period, and its output until
-// then is recorded.
+// TestProcessGrace shows that a server that continues is ended after the grace period, and that its
+// output until then is recorded.
 func TestProcessGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := start(t, func(c *fakeChild) {
@@ -192,7 +192,8 @@ func TestProcessGrace(t *testing.T) {
 	})
 }
 
-// TestProcessQueue: a server that does not read makes Send wait, and not longer than its context.
+// TestProcessQueue shows that Send waits for a server that does not read, at most until its context
+// ends.
 func TestProcessQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -146,8 +146,8 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// TestCurlWithoutBody: a stream that a client opens, in a capture that does not say where the
-// server is.
+// TestCurlWithoutBody checks the command for a GET stream in a capture that does not name the
+// server's address.
 func TestCurlWithoutBody(t *testing.T) {
 	r := snapshotRecord("http").add(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{
 		Method: "GET", URL: "/mcp?x", Headers: []capture.Header{{Name: "host", Value: "127.0.0.1:99"}, {Name: "User-Agent", Value: "u"}},

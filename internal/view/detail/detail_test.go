@@ -121,7 +121,8 @@ func TestTiming(t *testing.T) {
 	}
 }
 
-// TestRefused: what HTTP refuses has its answer in a body that is no message.
+// TestRefused shows that a request that HTTP refuses has as its answer the body, though that is no
+// message.
 func TestRefused(t *testing.T) {
 	r := snapshotRecord("http").post(1).message(capture.ToServer, 1, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).reply(1, 401, "application/json").
 		add(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Exchange: 1, Data: []byte(`{"error":"invalid_token"}`)}).
@@ -171,7 +172,7 @@ func TestTaskAndBatch(t *testing.T) {
 	}
 }
 
-// TestMissing: a capture that is gone leaves what the model knows.
+// TestMissing shows that the detail has what the model knows if the capture is gone.
 func TestMissing(t *testing.T) {
 	r := snapshotRecord("stdio").start("a").c2s(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).s2c(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	clear(r.events)
@@ -186,7 +187,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestSnapshotStays: what the model does afterwards changes nothing.
+// TestSnapshotStays shows that later changes of the model do not change a snapshot.
 func TestSnapshotStays(t *testing.T) {
 	r := snapshotRecord("stdio").start("a").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"book",` + modernMeta + `}}`).
 		s2c(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
@@ -209,7 +210,8 @@ func TestSnapshotStays(t *testing.T) {
 	}
 }
 
-// TestAllKinds: each kind of row has a detail, and nothing in it that is not fit to be shown.
+// TestAllKinds shows that each kind of row has a detail, without characters that are unsafe to
+// show.
 func TestAllKinds(t *testing.T) {
 	bad := "\x1b[31m\u202e"
 	r := snapshotRecord(capture.Transport("stdio" + bad))

@@ -163,7 +163,7 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// TestHostile: what is large or deep takes little, and is shown in part.
+// TestHostile shows that large or deep payloads take little memory, and are shown in part.
 func TestHostile(t *testing.T) {
 	long := strings.Repeat("x", 50<<20)
 	envelope := func(params string) string { return `{"jsonrpc":"2.0","method":"x","params":` + params + `}` }
@@ -204,7 +204,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestFindingLines: findings are shown where they point to, or where what they miss should be.
+// TestFindingLines shows that findings are shown at the place that they point to, or where the
+// missing part should be.
 func TestFindingLines(t *testing.T) {
 	r := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","a/b":[0,{"c":1}]}}`)
 	for _, p := range []string{"/params/a~1b/1/c", "/params/_meta/x", "", "/nothing/at/all", "/params/a~1b/0"} {

@@ -170,7 +170,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestLimits: a long session keeps its newest steps, and says how many there were before.
+// TestLimits shows that a long session keeps its newest steps and counts the ones before.
 func TestLimits(t *testing.T) {
 	m := trace.New(nil)
 	r := newRecording(m, "A", "shop")
@@ -188,7 +188,7 @@ func TestLimits(t *testing.T) {
 	wellFormed(t, s.SVG(0))
 }
 
-// TestSVG: pictures are XML whatever peers write, have no script, and load nothing.
+// TestSVG shows that pictures are valid XML whatever peers write, have no script, and load nothing.
 func TestSVG(t *testing.T) {
 	m := trace.New(nil)
 	newRecording(m, "A", `"><script>alert(1)</script>&`).add(session)
@@ -244,7 +244,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// TestTimeScale: idle time is narrow, and order is kept.
+// TestTimeScale shows that idle time is narrow, and that the order is kept.
 func TestTimeScale(t *testing.T) {
 	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
 	s := newTimeScale([]interval{{at(0), at(10)}, {at(3600), at(3610)}, {at(2), at(4)}})
@@ -272,7 +272,8 @@ func TestTimeScale(t *testing.T) {
 	}
 }
 
-// TestStyle: a picture has all colors, in both themes, and each class that pictures use has a rule.
+// TestStyle shows that a picture has all colors, in both themes, and each class that pictures use
+// has a rule.
 func TestStyle(t *testing.T) {
 	if s := style(); strings.Contains(s, "var(") || strings.Contains(s, ": ;") || !strings.Contains(s, "prefers-color-scheme: dark") {
 		t.Errorf("the style sheet: %s", s)

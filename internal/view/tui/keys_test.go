@@ -200,8 +200,8 @@ func TestFlash(t *testing.T) {
 	})
 }
 
-// TestRestarted: the first line says that the process of a session is gone, and that another one
-// runs.
+// TestRestarted shows that the first line says that the process of a session has ended, and that
+// another one runs.
 func TestRestarted(t *testing.T) {
 	bubble(t, "restarted", func(t *testing.T) {
 		f := newFake()

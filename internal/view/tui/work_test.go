@@ -30,8 +30,8 @@ func flatten(cmd tea.Cmd) (list []tea.Cmd) {
 	return []tea.Cmd{func() tea.Msg { return msg }}
 }
 
-// TestOneDetailAtOnce: who goes through rows faster than they can be read has one read at a time,
-// and sees the last one in the end.
+// TestOneDetailAtOnce shows that one row is read at a time if the user moves faster than rows can
+// be read, and that the last one is shown in the end.
 func TestOneDetailAtOnce(t *testing.T) {
 	bubble(t, "read", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30).keys("g")

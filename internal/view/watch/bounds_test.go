@@ -6,8 +6,7 @@ import (
 	"mcpwire/capture"
 )
 
-// TestIndex: an index stays small, and leads to a place at or before each event, and not far
-// before.
+// TestIndex shows that an index stays small, and finds a place at or shortly before each event.
 func TestIndex(t *testing.T) {
 	const events, size = 300_000, 1000 // bytes of an event
 	var x index
@@ -30,7 +29,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestRing: the oldest events make room, and what is larger than all of it is not kept.
+// TestRing shows that the oldest events are evicted, and that an event larger than the ring is not
+// kept.
 func TestRing(t *testing.T) {
 	r := newRing(10 * (eventCost + 100))
 	put := func(n uint64, size int) { r.put(&capture.Event{N: n, Capture: "c", Data: make([]byte, size)}) }
@@ -52,7 +52,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestChangeLog: what is too long ago is not remembered.
+// TestChangeLog shows that the oldest changes are evicted.
 func TestChangeLog(t *testing.T) {
 	var l changeLog
 	if !l.has(0) || l.has(1) {

@@ -142,8 +142,7 @@ func TestFeedChildren(t *testing.T) {
 	}
 }
 
-// TestFeedLarge: many rows come in batches that are not too large, and none of them twice or not at
-// all.
+// TestFeedLarge shows that many rows come in batches of limited size, each row once.
 func TestFeedLarge(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 9000, tail())
 	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})

@@ -20,8 +20,8 @@ import (
 
 const suffix = capture.Suffix
 
-// TestPast: captures that were there are one timeline, and what waits in one that nobody writes is
-// unanswered.
+// TestPast shows that captures from the past form one timeline, and that pending requests in a
+// finished one are unanswered.
 func TestPast(t *testing.T) {
 	dir := t.TempDir()
 	old := begun.Add(-time.Hour)
@@ -60,7 +60,8 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestGrowing: new captures are found and followed, in the folder, as files, and opened.
+// TestGrowing shows that new captures are found and followed, in the folder, as files, and when
+// they are opened.
 func TestGrowing(t *testing.T) {
 	for _, how := range []string{"folder", "file", "opened"} {
 		t.Run(how, func(t *testing.T) {
@@ -116,8 +117,8 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-// TestTruncatedCapture: a file without a last line that nobody locks counts as broken off, and goes on
-// when it grows all the same.
+// TestTruncatedCapture shows that a file without a last line that no process locks counts as broken
+// off, and is followed again if it grows.
 func TestTruncatedCapture(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 1, call(7, "open")[0])
 	old := time.Now().Add(-time.Minute)
@@ -201,7 +202,8 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// TestLateViewer: what a tap without a file had sent before is a gap.
+// TestLateViewer shows that a viewer that connects late gets a gap for what a tap without a file
+// has sent before.
 func TestLateViewer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	p := startTap(t, dir, "", &live.Options{Backlog: -1})
@@ -251,7 +253,7 @@ func TestNoCapture(t *testing.T) {
 	}
 }
 
-// TestSameFile: one file under two names is one source.
+// TestSameFile shows that one file under two names is one source.
 func TestSameFile(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, filepath.Join(dir, "a"+suffix), "a", begun, 1, tail())
@@ -269,8 +271,7 @@ func TestSameFile(t *testing.T) {
 	}
 }
 
-// TestNotPrivate: a folder of sockets that others have access to is said to be one, and nothing
-// more.
+// TestNotPrivate shows that a folder of sockets that others can access is reported as not private.
 func TestNotPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -374,7 +375,7 @@ func TestSeveralInOne(t *testing.T) {
 	}
 }
 
-// TestFindings: what the rules find is on the rows.
+// TestFindings shows that findings of rules are on the rows.
 func TestFindings(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0,
 		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`)}, tail())
@@ -427,8 +428,8 @@ func TestStopEarly(t *testing.T) {
 	s.Close()
 }
 
-// TestReplaced: a capture in place of one that was removed is followed, and what was read of
-// the old one is gone.
+// TestReplaced shows that a capture that replaces a removed one is followed, and that the events of
+// the old one are gone.
 func TestReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, filepath.Join(dir, "a"+suffix), "old", begun, 1, tail())

@@ -15,7 +15,8 @@ import (
 	"mcpwire/internal/trace/live"
 )
 
-// TestIngestRecordedLarge: the compressed file of a tap may be larger than a line of a tap.
+// TestIngestRecordedLarge shows that the compressed file of a tap may be larger than a line of a
+// tap.
 func TestIngestRecordedLarge(t *testing.T) {
 	head := &capture.Head{Version: capture.Version, ID: "A", Name: "x", Transport: "stdio"}
 	var text bytes.Buffer

@@ -135,7 +135,7 @@ func (l *loaded) Payloads() iter.Seq[[]byte] {
 	}
 }
 
-// TestSelectDropped: rows that make room leave selections.
+// TestSelectDropped shows that evicted rows are removed from selections.
 func TestSelectDropped(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 3000, tail())
 	h := watch.New(&watch.Options{Files: []string{path}, MaxRows: 100, NoRules: true})
@@ -164,7 +164,7 @@ func TestSelectDropped(t *testing.T) {
 	})
 }
 
-// TestSelectBatch: every message of a batch counts for its own row.
+// TestSelectBatch shows that every message of a batch counts for its own row.
 func TestSelectBatch(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0,
 		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"needle"}}]`)}, tail())
@@ -175,7 +175,7 @@ func TestSelectBatch(t *testing.T) {
 	await(t, h, "the search", func(*trace.Model) bool { return s.Len() == 2 })
 }
 
-// TestSelectSession: what is known of a session later counts for the rows before.
+// TestSelectSession shows that what becomes known of a session later applies to its earlier rows.
 func TestSelectSession(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0,
 		&capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: []string{"x"}}},

@@ -90,7 +90,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestExportIsRedacted: whatever the capture did.
+// TestExportIsRedacted shows that an export is redacted even if the capture is not.
 func TestExportIsRedacted(t *testing.T) {
 	const secret = "hunter2-hunter2-hunter2"
 	r := record(t, t.TempDir(), "open", &capture.Options{Redact: &capture.Redaction{Off: true}})
@@ -123,7 +123,7 @@ func TestExportIsRedacted(t *testing.T) {
 	}
 }
 
-// TestExportIsBounded: of much, the newest, and it says what is left out.
+// TestExportIsBounded shows that a large export has the newest rows, and says what was left out.
 func TestExportIsBounded(t *testing.T) {
 	r := record(t, t.TempDir(), "many", nil)
 	r.call("large", `{}`, strings.Repeat("large ", 50_000))

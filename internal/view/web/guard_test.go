@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/view/web"
 )
 
-// TestAccess: each rule has a request that nothing else would refuse.
+// TestAccess shows that for each rule there is a request that nothing else would refuse.
 func TestAccess(t *testing.T) {
 	s := serve(t, nil, &web.Options{Hosts: []string{"Watch.Example."}})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.base, "http://"))
@@ -203,7 +203,8 @@ func TestRemoteAddress(t *testing.T) {
 	}
 }
 
-// TestRemoteHost: with other machines, addresses of this one are in the Host header.
+// TestRemoteHost shows that if other machines may connect, the addresses of this one are allowed in
+// the Host header.
 func TestRemoteHost(t *testing.T) {
 	for remote, want := range map[bool]int{false: http.StatusForbidden, true: http.StatusUnauthorized} {
 		s := web.New(watch.New(nil), &web.Options{AllowRemote: remote})
@@ -255,7 +256,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// TestHeavyRequestsWait: what holds payloads waits for its turn, everything else does not.
+// TestHeavyRequestsWait shows that requests that hold payloads wait for their turn, and others do
+// not.
 func TestHeavyRequestsWait(t *testing.T) {
 	s := serve(t, nil, nil)
 	for range cap(s.server.Heavy()) {
@@ -316,7 +318,7 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// TestDeadlines: no read of a body and no write is without one, and it is ahead.
+// TestDeadlines shows that each read of a body and each write has a deadline in the future.
 func TestDeadlines(t *testing.T) {
 	s := serve(t, nil, nil)
 	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}

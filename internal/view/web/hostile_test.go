@@ -88,7 +88,7 @@ func checkAttachment(t *testing.T, got result) {
 	}
 }
 
-// TestHostileName: the name of a server is a peer's text as well.
+// TestHostileName shows that the name of a server is treated as text of a peer.
 func TestHostileName(t *testing.T) {
 	r := record(t, t.TempDir(), "x", nil)
 	r.done()

@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// TestTapWithoutFile: everything works for a tap that runs and records to no file, as far as the
+// TestTapWithoutFile shows that everything works for a tap that runs without a file, as far as the
 // hub has seen it.
 func TestTapWithoutFile(t *testing.T) {
 	restarted := make(chan bool, 1)

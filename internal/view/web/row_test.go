@@ -11,7 +11,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// TestWaits: a row says when the server waited for its client, and not only for how long.
+// TestWaits shows that a row says when the server waited for its client, and for how long.
 func TestWaits(t *testing.T) {
 	m := trace.New(nil)
 	head := &capture.Head{ID: "A", Name: "shop"}

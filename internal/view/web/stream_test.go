@@ -48,7 +48,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamLive: what is recorded now comes to a page that waits.
+// TestStreamLive shows that a page that waits gets what is recorded now.
 func TestStreamLive(t *testing.T) {
 	dir := t.TempDir()
 	r := record(t, dir, "live", nil)
@@ -150,7 +150,7 @@ func TestStreamFilter(t *testing.T) {
 	}
 }
 
-// TestStreamFilterLeaves: a row for which the filter holds no more is forgotten.
+// TestStreamFilterLeaves shows that a page forgets a row that no longer matches the filter.
 func TestStreamFilterLeaves(t *testing.T) {
 	dir := t.TempDir()
 	r := record(t, dir, "live", nil)
@@ -252,7 +252,8 @@ func TestStreamsAreLimited(t *testing.T) {
 	p.until("hello", func() bool { return p.hello != nil })
 }
 
-// TestSlowPage: a page that does not read gets what is true when it does, and nothing in between.
+// TestSlowPage shows that a page that does not read gets the newest state when it does, and nothing
+// in between.
 func TestSlowPage(t *testing.T) {
 	dir := t.TempDir()
 	r := record(t, dir, "live", nil)
@@ -279,7 +280,7 @@ func TestSlowPage(t *testing.T) {
 	slow.until("the old ones to go", func() bool { return len(slow.rows) <= 2000 })
 }
 
-// TestShutdownEndsStreams: a stream does not hold up the end.
+// TestShutdownEndsStreams shows that a stream does not delay the end.
 func TestShutdownEndsStreams(t *testing.T) {
 	s := serve(t, nil, nil)
 	p := s.follow(nil)
