@@ -9,7 +9,7 @@ import (
 	"mcpwire/internal/inspect/probe"
 )
 
-// TestDoctorSlow: a server that answers late is slow, and well.
+// TestDoctorSlow shows that a server that answers late is reported as slow, and as working.
 func TestDoctorSlow(t *testing.T) {
 	seen := func(outcome probe.Outcome, took time.Duration) probe.Observation {
 		return probe.Observation{Outcome: outcome, Took: took}
@@ -36,7 +36,7 @@ func TestDoctorSlow(t *testing.T) {
 	}
 }
 
-// TestStderrReasonVariable: the reason names the missing variable, or else the exception.
+// TestStderrReasonVariable shows that the reason names the missing variable, or else the exception.
 func TestStderrReasonVariable(t *testing.T) {
 	for _, tt := range []struct{ stderr, what, variable string }{
 		{"file:///x.mjs:1\nconst n = process.env.WEATHER_KEY.length;\n                      ^\n\nTypeError: Cannot read properties of undefined (reading 'length')\n    at file:///x.mjs:1:5", "WEATHER_KEY is missing", "WEATHER_KEY"},

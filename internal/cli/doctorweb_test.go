@@ -188,7 +188,8 @@ func TestDoctorAuthorization(t *testing.T) {
 	}
 }
 
-// TestDoctorNetwork: there is nobody, or somebody who speaks something else.
+// TestDoctorNetwork checks what doctor says if nothing listens at the address, or something that is
+// not an MCP server.
 func TestDoctorNetwork(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	if status, out := runDoctorOn(t, srv, strings.Replace(srv.URL, "http://", "https://", 1)); status != exitUnreachable || !strings.Contains(out, "does not speak TLS") {

@@ -53,7 +53,8 @@ func TestReportBrokenPipe(t *testing.T) {
 	}
 }
 
-// TestBatchHint: it is said what to do about arguments that cannot be passed on.
+// TestBatchHint shows that the error for arguments that cannot be passed to a batch file has a
+// hint.
 func TestBatchHint(t *testing.T) {
 	var line errorLine
 	var stderr strings.Builder
@@ -69,8 +70,8 @@ func TestBatchHint(t *testing.T) {
 	}
 }
 
-// TestErrorFormat: arguments decide how errors are written, also those that cannot be parsed; but
-// not those of the server's command.
+// TestErrorFormat shows that the arguments decide how errors are written, even if they are invalid,
+// but those of the server's command do not.
 func TestErrorFormat(t *testing.T) {
 	for _, tt := range []struct {
 		env, args string
@@ -97,8 +98,8 @@ func TestErrorFormat(t *testing.T) {
 	}
 }
 
-// TestErrorText: an error for people has a line for each thing to say, whatever a server put into
-// it.
+// TestErrorText shows that an error on a terminal has one line for each part, whatever a server put
+// into it.
 func TestErrorText(t *testing.T) {
 	f := fail(exitAnswer, "rpc_error", "do this", errors.New("no\ngood \x1b[1m")).(*failure)
 	f.rpc = &rpcLine{Data: []byte("{\n}")}

@@ -62,7 +62,7 @@ func TestFollowWaits(t *testing.T) {
 	}
 }
 
-// TestFollowLater: a capture that begins while another one is followed is followed too.
+// TestFollowLater shows that a capture that begins while another one is followed is followed too.
 func TestFollowLater(t *testing.T) {
 	dir := t.TempDir()
 	start := func(args ...string) *exec.Cmd {

@@ -165,7 +165,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestFormBadDefault: a default that breaks its own schema is neither offered nor sent.
+// TestFormBadDefault shows that a default that breaks its own schema is neither offered nor sent.
 func TestFormBadDefault(t *testing.T) {
 	for _, tt := range []struct {
 		name, field, required string

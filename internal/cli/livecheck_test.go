@@ -17,8 +17,8 @@ func (w stuckWriter) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestLiveCheckStuck: a standard error that nobody reads costs neither memory without end nor the
-// end of the tap.
+// TestLiveCheckStuck shows that a standard error that is not read neither takes unlimited memory
+// nor blocks the end of the tap.
 func TestLiveCheckStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := stuckWriter{make(chan struct{})}

@@ -22,7 +22,7 @@ const launcher = `sleep 1000 & echo $! >pid.new; sleep 0.3; mv pid.new pid; wait
 
 const orphanInitialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
-// TestNoOrphans: nothing of a server outlives a command that is killed.
+// TestNoOrphans shows that no process of a server outlives a command that is killed.
 func TestNoOrphans(t *testing.T) {
 	for _, args := range [][]string{
 		{"list"},

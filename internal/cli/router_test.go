@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRouter: a path that http.ServeMux would panic about is an error, and the others are served.
+// TestRouter shows that a path that http.ServeMux would panic about is an error, and the others are
+// served.
 func TestRouter(t *testing.T) {
 	for _, tt := range []struct {
 		path string

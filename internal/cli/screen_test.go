@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestIsTerminal: a terminal is one, and other devices, pipes and files are none. A console of
-// Windows can be tried only where the test has one; .ci/wine sees to that.
+// TestIsTerminal shows that only a terminal is one, and other devices, pipes and files are not. A
+// console of Windows can be tried only where the test has one; .ci/wine sees to that.
 func TestIsTerminal(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

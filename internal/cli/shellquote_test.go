@@ -86,7 +86,8 @@ func TestShellLinePlain(t *testing.T) {
 	}
 }
 
-// TestDoctorNextIsQuoted: what a server says where to go to is not run by who follows the report.
+// TestDoctorNextIsQuoted shows that the next step in doctor's report is quoted, so that a shell
+// does not run what a server put into its address.
 func TestDoctorNextIsQuoted(t *testing.T) {
 	for _, s := range metacharacters {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

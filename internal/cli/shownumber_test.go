@@ -9,8 +9,8 @@ import (
 	"mcpwire/capture"
 )
 
-// TestShowNumberStops: show -n reads as far as the exchange can go on, unless another capture in the
-// file may have an event with that number.
+// TestShowNumberStops shows that show -n reads as far as the exchange can go on, unless another
+// capture in the file may have an event with that number.
 func TestShowNumberStops(t *testing.T) {
 	one, err := io.ReadAll(bigCapture(2*maxWindow, "found"))
 	if err != nil {

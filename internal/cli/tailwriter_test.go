@@ -44,7 +44,7 @@ func TestTailWriterLines(t *testing.T) {
 	}
 }
 
-// TestTailWriterLimits: the beginning and the end are kept of what is long.
+// TestTailWriterLimits shows that only the beginning and the end of long output are kept.
 func TestTailWriterLimits(t *testing.T) {
 	w := newTailWriter(nil)
 	fmt.Fprintln(w, "Error: first")

@@ -12,7 +12,8 @@ import (
 	"mcpwire/internal/trace/captures"
 )
 
-// TestTapReportsPruned: a tap whose folder of captures vanishes says so, and makes it again.
+// TestTapReportsPruned shows that a tap whose folder of captures vanishes says so, and makes it
+// again.
 func TestTapReportsPruned(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWebAccess: the address of the page stays the same, unless another watch has it or the user
-// wants another one.
+// TestWebAccess shows that the address of the page stays the same, unless another watch has it or
+// the user wants another one.
 func TestWebAccess(t *testing.T) {
 	captures := filepath.Join(t.TempDir(), "captures")
 	begin := func(fresh bool) (*webAccess, net.Listener) {

@@ -44,7 +44,8 @@ func TestCheckForwarded(t *testing.T) {
 	}
 }
 
-// TestCheckForwardedOfBatch: of a message of a batch the parts are checked that are forwarded.
+// TestCheckForwardedOfBatch shows that the parts of a message of a batch that are forwarded are
+// checked.
 func TestCheckForwardedOfBatch(t *testing.T) {
 	entries, err := jsonrpc.ParseBatch([]byte(`[
 		{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}},

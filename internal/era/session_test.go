@@ -309,7 +309,8 @@ func TestParseMeta(t *testing.T) {
 	}
 }
 
-// TestMetaMemo: what was parsed for one request serves the next with the same text, and no other.
+// TestMetaMemo shows that metadata that was parsed for one request is used for the next with the
+// same text, and for no other.
 func TestMetaMemo(t *testing.T) {
 	s := NewSession(Config{Revisions: mcp.Revisions()})
 	text := func(token string) []byte { return []byte(`{` + required + `,"progressToken":"` + token + `"}`) }

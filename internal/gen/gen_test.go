@@ -27,7 +27,7 @@ func needSpec(t *testing.T) {
 	}
 }
 
-// TestCommitted: the committed files are what the generator makes.
+// TestCommitted shows that the committed files are what the generator makes.
 func TestCommitted(t *testing.T) {
 	needSpec(t)
 	types, _, err := generate(specDir)
@@ -65,7 +65,7 @@ func compareFiles(t *testing.T, dir string, want map[string][]byte) {
 	}
 }
 
-// TestComplete: each definition and each property of each schema has become something, or is
+// TestComplete shows that each definition and each property of each schema is generated, or is
 // skipped for a reason.
 func TestComplete(t *testing.T) {
 	needSpec(t)
@@ -128,7 +128,7 @@ func checkBelow(t *testing.T, rules map[string]string, date, path string, schema
 	return total
 }
 
-// TestRules: a rule that nothing needs fails the run.
+// TestRules shows that a rule that nothing needs fails the run.
 func TestRules(t *testing.T) {
 	needSpec(t)
 	fails := func(name, want string) {
@@ -172,7 +172,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestShapeRules: a rule of the shapes that nothing needs fails the run, too.
+// TestShapeRules shows that a rule of the shapes that nothing needs fails the run, too.
 func TestShapeRules(t *testing.T) {
 	needSpec(t)
 	fails := func(name, want string) {

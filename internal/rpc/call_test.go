@@ -523,8 +523,8 @@ func TestSharedIDs(t *testing.T) {
 	}
 }
 
-// TestCallPrefix: the ids of calls are strings by which no answer to another connection's call
-// fits.
+// TestCallPrefix shows that the ids of calls are strings that match no answer to a call of another
+// connection.
 func TestCallPrefix(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -550,7 +550,7 @@ func TestCallPrefix(t *testing.T) {
 	}, Options{CallPrefix: `no"de`}, nil)
 }
 
-// TestCallPrefixOnTheWire: the request and its cancellation have the same id.
+// TestCallPrefixOnTheWire shows that the request and its cancellation have the same id.
 func TestCallPrefixOnTheWire(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -694,7 +694,7 @@ func (nopTransport) OnResponse(func([]byte) error) {}
 
 func (c nopTransport) Post(_ context.Context, msg []byte) error { return c.WriteFrame(msg) }
 
-// TestCallError: one call fails, the others and the connection do not.
+// TestCallError shows that one call fails, and the others and the connection do not.
 func TestCallError(t *testing.T) {
 	for _, gives := range []bool{false, true} {
 		s := &scriptFramer{in: make(chan any), out: make(chan []byte, 4), done: make(chan struct{})}
@@ -757,8 +757,9 @@ func (c *recordingTransport) Post(ctx context.Context, msg []byte) error {
 	return nil
 }
 
-// TestMessageTransport: messages go one by one, in order, with the context of their sender, on its
-// goroutine; answers may come past ReadFrame; what cannot be posted was not sent.
+// TestMessageTransport shows that messages are sent one by one, in order, with the context of their
+// sender, on its goroutine; that answers may bypass ReadFrame; and that a message that cannot be
+// posted counts as not sent.
 func TestMessageTransport(t *testing.T) {
 	f := &recordingTransport{scriptFramer: &scriptFramer{in: make(chan any), done: make(chan struct{})}}
 	gaps := make(chan struct{}, 1)

@@ -205,8 +205,8 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// TestCloseCallsOff: Close cancels each pending call at the peer, once, and does not wait for a
-// peer that does not read.
+// TestCloseCallsOff shows that Close cancels each pending call at the peer, once, and does not wait
+// for a peer that does not read.
 func TestCloseCallsOff(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -280,9 +280,9 @@ func cutOffAnswer(id any) string {
 	return failure(id, jsonrpc.CodeInternalError, "shutting down: the request did not finish within 5s", "")
 }
 
-// TestDrainHandlesQueue: each request that the time to drain cuts off gets one answer,
-// whether it runs or is queued, alone or in a batch, and whatever its handler says afterwards. One
-// that the peer has cancelled gets none.
+// TestDrainHandlesQueue shows that each request that the drain timeout cuts off gets one answer,
+// whether it runs or is queued, alone or in a batch, and whatever its handler says afterwards. A
+// request that the peer has canceled gets none.
 func TestDrainHandlesQueue(t *testing.T) {
 	for _, end := range []string{"input", "context"} {
 		for _, limit := range []int{0, 3} {
@@ -345,7 +345,7 @@ func TestDrainHandlesQueue(t *testing.T) {
 	}
 }
 
-// TestDrainPeerDoesNotRead: the answers to what was cut off wait for no peer.
+// TestDrainPeerDoesNotRead shows that the answers to requests that were cut off wait for no peer.
 func TestDrainPeerDoesNotRead(t *testing.T) {
 	for _, way := range runModes {
 		synctest.Test(t, func(t *testing.T) {
@@ -624,7 +624,8 @@ func (f *failingFramer) Close() error {
 	return nil
 }
 
-// TestHearOut: what a peer has written is read after writing has failed, for a limited time.
+// TestHearOut shows that what a peer has written is read for a limited time after writing has
+// failed.
 func TestHearOut(t *testing.T) {
 	word := `{"jsonrpc":"2.0","method":"farewell"}`
 	tests := []struct {

@@ -250,8 +250,8 @@ type pong struct{}
 func (pong) Prepare(*Request) *CostEstimate                { return Immediate }
 func (pong) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
-// TestDeliverSenderFails: a message that cannot be sent does not end the connection. A call
-// fails that waits for the response to it.
+// TestDeliverSenderFails shows that a message that cannot be sent does not end the connection. A
+// call fails that waits for the response to it.
 func TestDeliverSenderFails(t *testing.T) {
 	c, out := detach(t, func(context.Context, *Request) ([]byte, error) { return nil, nil })
 	out.err = errors.New("the store is down")
@@ -270,8 +270,8 @@ func TestDeliverSenderFails(t *testing.T) {
 	}
 }
 
-// TestDeliverNotificationWhileClosing: notifications that arrive during Close are handled or
-// dropped, without a race.
+// TestDeliverNotificationWhileClosing shows that notifications that arrive during Close are handled
+// or dropped, without a race.
 func TestDeliverNotificationWhileClosing(t *testing.T) {
 	for range 200 {
 		c := NewDetached(newRecordingSender(), &Options{Handler: goroutineHandler{}})
@@ -290,7 +290,7 @@ type goroutineHandler struct{}
 func (goroutineHandler) Prepare(*Request) *CostEstimate                { return nil }
 func (goroutineHandler) Handle(_ *Request, dst []byte) ([]byte, error) { return dst, nil }
 
-// TestOnUnsent: the handler is notified once of each response that is not sent.
+// TestOnUnsent shows that the handler is notified once of each response that is not sent.
 func TestOnUnsent(t *testing.T) {
 	var unsent atomic.Int32
 	m := methods{
@@ -369,7 +369,7 @@ func TestOnUnsent(t *testing.T) {
 	}
 }
 
-// TestDeliveryUnsent: the same where the transport sends the answers.
+// TestDeliveryUnsent is the same where the transport sends the answers.
 func TestDeliveryUnsent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

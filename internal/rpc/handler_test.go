@@ -340,7 +340,7 @@ func TestLogIsShort(t *testing.T) {
 	}, Options{}, methods{"fail": func(context.Context, *Request) (string, error) { return "", errors.New("x") }})
 }
 
-// TestBadFrames: an invalid frame gets an error, and the stream continues.
+// TestBadFrames shows that an invalid frame gets an error, and the stream continues.
 func TestBadFrames(t *testing.T) {
 	ping, pong := request(1, "ping"), result(1, "{}")
 	tooLarge := failure("null", jsonrpc.CodeInvalidRequest, skipped(100), "")

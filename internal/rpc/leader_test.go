@@ -129,7 +129,8 @@ func TestTakeOverRacesWithEnd(t *testing.T) {
 	}, Options{})
 }
 
-// TestCostEstimateRises: a cost estimate is no longer trusted after it delayed the leader twice.
+// TestCostEstimateRises shows that a cost estimate is no longer trusted after it delayed the leader
+// twice.
 func TestCostEstimateRises(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		cost := knowsNothing()
@@ -376,8 +377,8 @@ func TestIdleReading(t *testing.T) {
 	})
 }
 
-// TestGoexitOfFormerLeader: a handler may end the goroutine of a former leader that handles
-// queued requests. Its earlier responses are sent.
+// TestGoexitOfFormerLeader shows that a handler may end the goroutine of a former leader that
+// handles queued requests. Its earlier responses are sent.
 func TestGoexitOfFormerLeader(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["exit"] = func(context.Context, *Request) (string, error) {

@@ -58,8 +58,8 @@ func TestConnOverTransports(t *testing.T) {
 	})
 }
 
-// TestAnswerTooLarge: an answer above the limit fails its call at once, though its end has not
-// come, and no other.
+// TestAnswerTooLarge shows that an answer above the limit fails its call at once, though its end
+// has not come, and no other.
 func TestAnswerTooLarge(t *testing.T) {
 	head := func(id int) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"`, id) + strings.Repeat("x", 200)
@@ -159,8 +159,8 @@ func TestAnswerTooLarge(t *testing.T) {
 	}
 }
 
-// TestRequestTooLarge: a request above the limit is refused under its own id, for peers that take
-// no answer without one; a notification is not answered.
+// TestRequestTooLarge shows that a request above the limit is refused under its own id, for peers
+// that take no answer without one, and that a notification is not answered.
 func TestRequestTooLarge(t *testing.T) {
 	x := strings.Repeat("x", 200)
 	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {

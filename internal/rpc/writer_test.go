@@ -403,8 +403,8 @@ func (s *stingy) TryWrite(p []byte) int {
 	return n
 }
 
-// TestTryWrite: a call that is alone writes without a goroutine what it can, and the rest follows
-// in order.
+// TestTryWrite shows that a call without others writes what it can without a goroutine, and that
+// the rest follows in order.
 func TestTryWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := pipes.Memory(0)

@@ -54,8 +54,8 @@ func lines(problems []shape.Finding) []string {
 	return all
 }
 
-// TestClean: what is allowed, though a validator that reads schema.json, or a strict reader, might
-// think otherwise.
+// TestClean checks messages that have no problems, though a validator that reads schema.json, or a
+// strict reader, might find some.
 func TestClean(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -219,7 +219,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestSamples: samples of all messages of all revisions are clean.
+// TestSamples shows that samples of all messages of all revisions are clean.
 func TestSamples(t *testing.T) {
 	count := 0
 	for _, rev := range mcp.Revisions() {
@@ -251,8 +251,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestMatrix: which revision has which method, and who sends it, as the specification's pages have
-// it.
+// TestMatrix checks which revision has which method, and who sends it, against the specification's
+// pages.
 func TestMatrix(t *testing.T) {
 	// For each revision: c and s for what clients and servers send, b for both, i for an input
 	// request, e for the tasks extension.

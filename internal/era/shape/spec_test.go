@@ -24,7 +24,7 @@ func needSpec(t *testing.T) {
 	}
 }
 
-// TestExamples: the specification's own examples have no problems in their revision.
+// TestExamples shows that the specification's own examples have no problems in their revision.
 func TestExamples(t *testing.T) {
 	needSpec(t)
 	seen, skipped := 0, 0

@@ -70,7 +70,8 @@ func TestWrapText(t *testing.T) {
 	}
 }
 
-// TestUnwrapWithoutRecord: a tap that somebody wrote by hand, or whose record is lost, goes too.
+// TestUnwrapWithoutRecord shows that an entry is unwrapped even if somebody wrote the tap by hand,
+// or its record is lost.
 func TestUnwrapWithoutRecord(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{"s": {"command": "mcpwire", "args": ["tap", "--check", "--", "x", "y"]}}`, `{"s": {"command": "x", "args": ["y"]}}`},
@@ -216,8 +217,8 @@ func TestSaveFile(t *testing.T) {
 	}
 }
 
-// TestSaveLoses: of two that edit a file at once, the second changes neither the file nor the first
-// one's record.
+// TestSaveLoses shows that of two processes that edit a file at once, the second changes neither
+// the file nor the first one's record.
 func TestSaveLoses(t *testing.T) {
 	const text = `{"a": {"url": "https://a.example/mcp"}, "b": {"command": "x"}}`
 	e, root := machine(t, "linux", map[string]string{"src/c.json": text}, nil)

@@ -169,8 +169,8 @@ func TestFindElsewhere(t *testing.T) {
 	}
 }
 
-// TestFindOutside: above a working directory that is neither in a repository nor in the home
-// folder, anybody may have put files.
+// TestFindOutside shows that files above a working directory outside of the home folder and of
+// repositories are not read, because anybody may have put them there.
 func TestFindOutside(t *testing.T) {
 	e, root := machine(t, "linux", map[string]string{
 		".mcp.json":     `{"mcpServers": {"anybody": {"command": "x"}}}`,
@@ -188,8 +188,8 @@ func TestFindOutside(t *testing.T) {
 	}
 }
 
-// TestFindBroken: what is wrong is said with its place and without a word of the file, and the rest
-// is listed.
+// TestFindBroken shows that an error says where the file is broken and quotes nothing of it, and
+// that the other files are listed.
 func TestFindBroken(t *testing.T) {
 	const secret = "hunter2"
 	deep := strings.Repeat("[", 100_000)

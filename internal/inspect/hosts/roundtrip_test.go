@@ -123,7 +123,7 @@ func (m *maker) tomlText(names []string) string {
 	return strings.TrimSuffix(b.String(), m.pick("", m.eol))
 }
 
-// TestRoundTrip: to wrap and to unwrap again gives the bytes that there were, with the backup and
+// TestRoundTrip shows that wrapping and unwrapping gives the original bytes, with the backup and
 // without it, in any order.
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(100) {

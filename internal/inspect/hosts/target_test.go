@@ -150,7 +150,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestExpandBounded: a few bytes in a file must not become gigabytes.
+// TestExpandBounded shows that a few bytes in a file do not expand to gigabytes.
 func TestExpandBounded(t *testing.T) {
 	e, _ := machine(t, "linux", nil, map[string]string{"BIG": strings.Repeat("x", 100_000)})
 	s := hosts.Server{Name: "big", Command: strings.Repeat("${BIG}", 10_000)}

@@ -47,8 +47,8 @@ const before = `> {"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"
 < {"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","content":[]}}
 `
 
-// TestListed: a list is complete only if all of its pages were seen, one after the other, and all
-// of its definitions were kept.
+// TestListed shows that a list is complete only if all of its pages were seen, one after the other,
+// and all of its definitions were kept.
 func TestListed(t *testing.T) {
 	page := func(cursor, next string, names ...string) [2]string {
 		params, result := "{}", `{"tools":[`

@@ -12,7 +12,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestCleanStdio: nothing is found in a server that keeps to the rules.
+// TestCleanStdio shows that there are no findings for a server that follows the rules.
 func TestCleanStdio(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report, err := probeFake(t, flaw{}, nil)

@@ -110,8 +110,8 @@ func (y *yard) reportOf(t *testing.T, alone bool, opts *Options) *Report {
 	return r.report()
 }
 
-// TestConcurrentJobs: processes run beside each other, no more of them than the limit. These answer nothing
-// until so many are connected at once; only the first may be alone.
+// TestConcurrentJobs shows that processes run at the same time, up to the limit. These answer
+// nothing until so many are connected at once; only the first may be alone.
 func TestConcurrentJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -157,7 +157,7 @@ func TestConcurrentJobs(t *testing.T) {
 	}
 }
 
-// TestConcurrentJobsAdapt: processes that take as long beside each other as alone may be more.
+// TestConcurrentJobsAdapt shows that more processes run at once if that does not slow them down.
 func TestConcurrentJobsAdapt(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -187,8 +187,8 @@ func TestConcurrentJobsAdapt(t *testing.T) {
 	}
 }
 
-// TestConcurrentJobsSameFindings: what is found in a server does not depend on whether its processes run beside
-// each other, down to the numbers of events and sessions.
+// TestConcurrentJobsSameFindings shows that what is found in a server does not depend on whether
+// its processes run beside each other, down to the numbers of events and sessions.
 func TestConcurrentJobsSameFindings(t *testing.T) {
 	unknown := when(noSuchMethod, "", with(""))
 	for _, tt := range []struct {
@@ -245,8 +245,8 @@ func list(findings []check.Finding, racy bool) []string {
 	return lines
 }
 
-// TestDisturbed: a server whose processes disturb each other gets them one after the other, and
-// nothing of the disturbance is found.
+// TestDisturbed shows that the processes of a server that disturb each other run one after the
+// other, and that the disturbance causes no findings.
 func TestDisturbed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -324,8 +324,8 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// TestTwoLibraries: of a server whose answers come from two libraries, findings are about the one
-// that the first answer is from.
+// TestTwoLibraries shows that the findings about a server whose answers come from two libraries
+// name the library of the first answer.
 func TestTwoLibraries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: twoLibraries()} }}
@@ -356,8 +356,8 @@ func twoLibraries() fault {
 	)
 }
 
-// TestConcurrentUnsupportedRevision: one revision that is not spoken after all does not keep the others from being
-// probed.
+// TestConcurrentUnsupportedRevision shows that the other revisions are still probed if one turns
+// out to be unsupported.
 func TestConcurrentUnsupportedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: speaks(rev20251125)} }}
@@ -368,8 +368,8 @@ func TestConcurrentUnsupportedRevision(t *testing.T) {
 	})
 }
 
-// TestShownInOrder: what people are shown of jobs that run at the same time is in the order of the
-// jobs, with what their processes write to standard error.
+// TestShownInOrder shows that what people are shown of jobs that run at the same time is in the
+// order of the jobs, with what their processes write to standard error.
 func TestShownInOrder(t *testing.T) {
 	shown := func(t *testing.T) string {
 		var mu sync.Mutex
@@ -438,7 +438,8 @@ func TestRelay(t *testing.T) {
 	(*stderrForwarder)(nil).release()
 }
 
-// TestConcurrentJobsCanceled: nothing is left when the context ends, whatever the processes do.
+// TestConcurrentJobsCanceled shows that no process is left when the context ends, whatever the
+// processes do.
 func TestConcurrentJobsCanceled(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -482,7 +483,7 @@ func TestConcurrentJobsCanceled(t *testing.T) {
 	}
 }
 
-// TestCanceledWithoutFindings: that the context has ended is not the server's fault.
+// TestCanceledWithoutFindings shows that the end of the context causes no findings.
 func TestCanceledWithoutFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -499,8 +500,8 @@ func TestCanceledWithoutFindings(t *testing.T) {
 	})
 }
 
-// TestConcurrentJobsRecorded: in a capture, each session is one process from its start to its end, and
-// findings are where they say.
+// TestConcurrentJobsRecorded shows that in a capture each session is one process from its start to
+// its end, and that findings refer to the right events.
 func TestConcurrentJobsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := flaw{start: time.Second, in: when(noSuchMethod, "", with(""))}

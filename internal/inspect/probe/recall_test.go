@@ -181,7 +181,8 @@ func unpack(_ *jsonrpc.Message, line string) ([]string, bool) {
 	return list, true
 }
 
-// TestUnreachable: what takes no revision is an error, and the findings are there still.
+// TestUnreachable shows that a server that accepts no revision is an error, and that its findings
+// are still reported.
 func TestUnreachable(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -109,7 +109,8 @@ func severities(list []check.Finding) []string {
 	return slices.Compact(got)
 }
 
-// TestSeverities: what breaks a rule in a superseded revision, or in a library, is less severe.
+// TestSeverities shows that a finding is less severe in a superseded revision, or if a library
+// causes it.
 func TestSeverities(t *testing.T) {
 	unknown := when(noSuchMethod, "", with(""))
 	zod := func(m *jsonrpc.Message) []string {
@@ -152,8 +153,8 @@ func TestSeverities(t *testing.T) {
 	}
 }
 
-// TestPythonLogs: the Python SDK reports bad requests by log messages, whatever the server has
-// declared.
+// TestPythonLogs shows that the Python SDK reports bad requests by log messages, whatever the
+// server has declared.
 func TestPythonLogs(t *testing.T) {
 	refuse := func(m *jsonrpc.Message) []string {
 		return []string{
@@ -177,7 +178,8 @@ func TestPythonLogs(t *testing.T) {
 	})
 }
 
-// TestEndsForGarbage: what the end of a server breaks that garbage has ended is not found again.
+// TestEndsForGarbage shows that there is no stdio/exit finding about a server that ends because of
+// an invalid message.
 func TestEndsForGarbage(t *testing.T) {
 	for _, f := range []fault{lines(notJSON, die), lines(func(line string) bool { return strings.HasPrefix(line, "[") }, die), lines(func(line string) bool { return line == "" }, die)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -192,7 +194,7 @@ func TestEndsForGarbage(t *testing.T) {
 	}
 }
 
-// TestWording: silence is not an answer.
+// TestWording checks the words of a finding about a response that did not come.
 func TestWording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report, err := probeFake(t, flaw{in: lines(func(line string) bool { return strings.HasPrefix(line, "[") })}, &Options{Revisions: []mcp.Revision{rev20250326}, Only: []string{"probe/batch"}})

@@ -22,8 +22,8 @@ func modernMute() fault {
 	return modernOnly(func(*jsonrpc.Message, string) ([]string, bool) { return nil, true })
 }
 
-// TestSlowStart: a server that takes its time is waited for, as long as the options say, in every
-// revision.
+// TestSlowStart shows that a server that takes its time is waited for, as long as the options say,
+// in every revision.
 func TestSlowStart(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

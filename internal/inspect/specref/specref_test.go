@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write rules.txt anew from internal/test
 
 const requirements = "../../test/compliance/requirements.txt"
 
-// TestRules: rules.txt has the rules that the other texts name, word for word as
-// internal/test/compliance has them, and no others.
+// TestRules shows that rules.txt has exactly the rules that the other texts name, with the text in
+// internal/test/compliance.
 func TestRules(t *testing.T) {
 	text, err := os.ReadFile(requirements)
 	if err != nil {
@@ -75,7 +75,7 @@ func texts(t *testing.T) map[string][]*block {
 	return all
 }
 
-// TestTexts: each block has what it needs, and nothing that is not read.
+// TestTexts shows that each block has the fields that it needs, and none that is not read.
 func TestTexts(t *testing.T) {
 	keys := map[string][]string{
 		"methods": {"is", "needs", "page", "rules", "error", "note", "params", "result"},
@@ -123,8 +123,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestMethods: all methods of all revisions are found, with a text, and nothing else is called a
-// method.
+// TestMethods shows that the methods of all revisions are found, with a text, and that nothing else
+// is found as a method.
 func TestMethods(t *testing.T) {
 	b := Open()
 	for _, m := range shape.Methods() {
@@ -161,7 +161,7 @@ func only(t *testing.T, all []*Entry, kind, name string) *Entry {
 	return nil
 }
 
-// TestWords: what people look for is found, however they write it.
+// TestWords shows that searches find an entry in all spellings that people use.
 func TestWords(t *testing.T) {
 	b := Open()
 	for word, want := range map[string]string{
@@ -190,7 +190,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestReserved: all reserved keys of _meta have a text.
+// TestReserved shows that all reserved keys of _meta have a text.
 func TestReserved(t *testing.T) {
 	b := Open()
 	for name := range b.fields {
@@ -256,7 +256,7 @@ func checkExample(m shape.Method, r mcp.Revision, message []byte) []shape.Findin
 	return shape.Check(r, check)
 }
 
-// TestWrite: every entry can be shown, within the width unless a word is longer.
+// TestWrite shows that every entry is printed within the width, unless a word is longer.
 func TestWrite(t *testing.T) {
 	b := Open()
 	for _, g := range b.Index() {
@@ -345,8 +345,8 @@ func FuzzLookup(f *testing.F) {
 	})
 }
 
-// TestNotes: a note is not said of revisions that do not have the thing, unless it says that they
-// do not.
+// TestNotes shows that notes are left out for revisions that do not have the feature, unless the
+// note says so.
 func TestNotes(t *testing.T) {
 	b := Open()
 	for _, tt := range []struct {

@@ -133,8 +133,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestTableLimit: arrays that are too long to be aligned are compared by their indexes, and what
-// comes out is right all the same.
+// TestTableLimit shows that arrays that are too long to be aligned are compared by index, and that
+// the changes are right all the same.
 func TestTableLimit(t *testing.T) {
 	var a, b []string
 	for i := range 3000 {
@@ -246,7 +246,7 @@ func apply(t *testing.T, v any, path []string, c jsondiff.Change) any {
 	return nil
 }
 
-// FuzzDiff: applying the changes to the one text makes the other.
+// FuzzDiff shows that applying the changes to one text results in the other.
 func FuzzDiff(f *testing.F) {
 	for _, s := range [][2]string{
 		{`{"a":[1,2,{"b":"x"}]}`, `{"a":[2,{"b":"y"},3],"c":1.0}`}, {`[1,2,3,4,5]`, `[5,1,3,9,9]`}, {`{"~/":{"":1}}`, `{"~/":{"":[]}}`},

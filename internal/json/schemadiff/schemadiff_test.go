@@ -52,7 +52,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestHostile: schemas that refer to themselves, and deep ones, end.
+// TestHostile shows that the comparison ends for schemas that refer to themselves, and for deep
+// ones.
 func TestHostile(t *testing.T) {
 	loop := `{"$ref":"#"}`
 	schemadiff.Compare([]byte(loop), []byte(`{"$ref":"#/a","a":{"$ref":"#/a"}}`), schemadiff.Input)
@@ -71,7 +72,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestPairs: two circles of references of different lengths meet in very many pairs.
+// TestPairs compares two cycles of references of different lengths, which meet in very many pairs.
 func TestPairs(t *testing.T) {
 	circle := func(n int, leaf string) []byte {
 		var b strings.Builder

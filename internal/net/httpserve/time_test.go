@@ -424,7 +424,7 @@ func TestServeDeadHTTP2(t *testing.T) {
 	})
 }
 
-// TestServeShutdownDelay: new connections are served until the delay has passed.
+// TestServeShutdownDelay shows that new connections are served until the delay has passed.
 func TestServeShutdownDelay(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), &Options{ShutdownDelay: 5 * time.Second}, func(t *testing.T, l *pipeListener, stop func() error) {

@@ -11,7 +11,7 @@ import (
 	"mcpwire/internal/net/neterror"
 )
 
-// TestNumbers: the numbers of Unix and those of Winsock, wrapped as package net does.
+// TestNumbers checks the numbers of Unix and those of Winsock, wrapped as package net does.
 func TestNumbers(t *testing.T) {
 	for _, test := range []struct {
 		err            error
@@ -36,7 +36,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestReal: the error of this system's own calls.
+// TestReal checks the errors of calls on this system.
 func TestReal(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -196,8 +196,7 @@ func TestHungUp(t *testing.T) {
 	}
 }
 
-// TestHungUpElsewhere: a capture that says that an exchange of one session ended in another makes
-// no step of that.
+// TestHungUpElsewhere shows that an exchange of one session that ends in another one adds no step.
 func TestHungUpElsewhere(t *testing.T) {
 	other, end := webCalls(0, 9, "c"), webEnds(2, "client closed")
 	other.Session, end.Session = 2, 2

@@ -78,7 +78,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareShowsTheDifference: a long text is cut so that what is different in it is seen.
+// TestCompareShowsTheDifference shows that a long text is cut so that the difference is in it.
 func TestCompareShowsTheDifference(t *testing.T) {
 	long := strings.Repeat("word ", 2000)
 	list := replay.Compare(`{"jsonrpc":"2.0","id":1,"result":{"a":"`+long+`one`+long+`"}}`, `{"jsonrpc":"2.0","id":1,"result":{"a":"`+long+`two"}}`, began, began, nil, nil)
@@ -87,7 +87,7 @@ func TestCompareShowsTheDifference(t *testing.T) {
 	}
 }
 
-// TestCompareHidesSecrets: what looks like a secret is not in a result.
+// TestCompareHidesSecrets shows that secrets are not in a result.
 func TestCompareHidesSecrets(t *testing.T) {
 	const secret = "hunter2hunter2"
 	list := replay.Compare(`{"jsonrpc":"2.0","id":1,"result":{"a":1}}`, `{"jsonrpc":"2.0","id":1,"result":{"a":2,"password":"`+secret+`"}}`, began, began, nil, nil)

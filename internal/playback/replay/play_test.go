@@ -349,7 +349,7 @@ func failures() []playing {
 	}
 }
 
-// TestDies: a server that ends is not waited for.
+// TestDies shows that the replay does not wait for a server that has ended.
 func TestDies(t *testing.T) {
 	rec := read(t, session(c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB), c2s(14, callC), s2c(15, answerC)))
 	synctest.Test(t, func(t *testing.T) {

@@ -35,8 +35,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadSessions: each capture of a file has its own, and modern requests over HTTP belong
-// together.
+// TestReadSessions shows that each capture in a file has its own recording, and that modern
+// requests over HTTP are one.
 func TestReadSessions(t *testing.T) {
 	var two bytes.Buffer
 	two.Write(session(c2s(3, callA)).Bytes())

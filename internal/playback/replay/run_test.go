@@ -141,8 +141,8 @@ func targets(t *testing.T, hello string, legacy bool) map[string]*resend.Origin 
 	return all
 }
 
-// TestRun: a real client that was recorded is played against real servers, over whatever transport,
-// and what it plays is the same once more.
+// TestRun shows that a recorded client can be replayed against real servers over every transport,
+// and that the recording of the replay can be, too.
 func TestRun(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20260728} {
 		file := recordHTTP(t, rev).Bytes()
@@ -187,8 +187,8 @@ func play(t *testing.T, rec *replay.Recording, o *resend.Origin, hello string, g
 	return sum, file.Bytes()
 }
 
-// TestRunCrash: a server that dies ends the replay with the end of the process, and so does one
-// that cannot be started.
+// TestRunCrash shows that a server that dies ends the replay with the end of the process, and so
+// does one that cannot be started.
 func TestRunCrash(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -212,8 +212,8 @@ func TestRunCrash(t *testing.T) {
 	}
 }
 
-// TestRunIsNotTheRecorded: the server is the one that the caller names, whatever the recording
-// says.
+// TestRunIsNotTheRecorded shows that the replay connects to the server that the caller names, not
+// to the one in the recording.
 func TestRunIsNotTheRecorded(t *testing.T) {
 	var asked []string
 	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.Path) }))

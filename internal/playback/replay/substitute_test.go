@@ -231,7 +231,8 @@ func hiddenAndForeign() []substitution {
 	}
 }
 
-// TestSyntheticHandshake: a recording that begins in the middle of a session gets one.
+// TestSyntheticHandshake shows that a handshake is added to a recording that begins in the middle
+// of a session.
 func TestSyntheticHandshake(t *testing.T) {
 	rec := read(t, record(c2s(10, callA), s2c(11, answerA)))
 	if !rec.Synthetic {

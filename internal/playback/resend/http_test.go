@@ -141,7 +141,8 @@ func causal(t *testing.T, events []*capture.Event) {
 	}
 }
 
-// TestTapped: what a tap has recorded of a client of ours can be sent again.
+// TestTapped shows that requests of a client of this module can be sent again from a tap's
+// recording.
 func TestTapped(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20260728} {
 		t.Run(revision.String(), func(t *testing.T) {

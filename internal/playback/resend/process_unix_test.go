@@ -12,8 +12,8 @@ import (
 	"mcpwire/internal/playback/resend"
 )
 
-// TestRunEndsGroup: neither the end of its input nor SIGTERM ends this server, nor what it has
-// started.
+// TestRunEndsGroup shows that a server, and what it has started, is ended although they ignore the
+// end of input and SIGTERM.
 func TestRunEndsGroup(t *testing.T) {
 	res, events, err := run(t, helper(t, "grandchild"), `{"jsonrpc":"2.0","id":3,"method":"m"}`, &resend.Options{GracePeriod: 50 * time.Millisecond})
 	if err != nil {

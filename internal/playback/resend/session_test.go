@@ -39,7 +39,8 @@ func open(t *testing.T, o *resend.Origin, opts *resend.Options) (*wireclient.Ses
 	}
 }
 
-// TestSessionPlays: a whole client can be played by hand, answers to the server included.
+// TestSessionPlays shows that a user can send all messages of a client by hand, also answers to the
+// server.
 func TestSessionPlays(t *testing.T) {
 	for _, transport := range []string{"stdio", "http"} {
 		t.Run(transport, func(t *testing.T) {
@@ -122,7 +123,8 @@ func TestSessionContext(t *testing.T) {
 	}
 }
 
-// TestOptions: the command and the folder are the recorded ones, unless the options say otherwise.
+// TestOptions shows that the command and the folder are the recorded ones, unless the options say
+// otherwise.
 func TestOptions(t *testing.T) {
 	o := helper(t, "echo")
 	command := o.Command

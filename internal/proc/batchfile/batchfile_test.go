@@ -319,7 +319,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// FuzzArguments: what arrives is what was sent, and there is one command on the line.
+// FuzzArguments shows that the arguments arrive as they were sent, and that the line has one
+// command.
 func FuzzArguments(f *testing.F) {
 	for _, args := range arguments {
 		f.Add(strings.Join(args, "\x01"))

@@ -124,7 +124,7 @@ func TestPrepareInjects(t *testing.T) {
 	}
 }
 
-// TestPrepareFinds: a batch file is found as os/exec finds it.
+// TestPrepareFinds shows that a batch file is found as os/exec finds it.
 func TestPrepareFinds(t *testing.T) {
 	path := install(t, "srv.cmd", "@echo off\r\nSELF %*\r\n")
 	dir := filepath.Dir(path)

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 // gone reports whether a group has no process that still runs.
 func gone(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
 
-// TestStart: a group ends with its owner, though one of its processes ignores what it can.
+// TestStart shows that a group ends with its owner, though one of its processes ignores every
+// signal that it can.
 func TestStart(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("there is no /bin/sh")
@@ -70,7 +71,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestDismiss: a guardian that is dismissed harms nobody.
+// TestDismiss shows that a guardian that is dismissed ends no process.
 func TestDismiss(t *testing.T) {
 	bystander := exec.Command("sleep", "1000")
 	bystander.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

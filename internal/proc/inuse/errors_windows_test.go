@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TestInUse: what another program keeps open is not replaced, and the error says what to do.
+// TestInUse shows that a file that another program has open is not replaced, and that the error
+// says what to do.
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")

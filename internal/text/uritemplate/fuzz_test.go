@@ -12,8 +12,8 @@ var fuzzSeeds = []string{
 	"db://{table}/{id}", "file:///{+path}", "s:{a,b}", "s:{a*}", "s:{a:3}{b}", "s:x{?q,lang*}", "s:x{;a,b}", "s:f{.a,b}", "s:f{/a*}", "s:{+p}{?q}{#f}", "s:é{x}", "{", "{x", "a}b",
 }
 
-// FuzzMatch: whatever the template and the URI, what matches expands to a URI that matches with the
-// same values.
+// FuzzMatch shows that whatever the template and the URI, what matches expands to a URI that
+// matches with the same values.
 func FuzzMatch(f *testing.F) {
 	for _, template := range fuzzSeeds {
 		for _, uri := range []string{"db://us%2fers/42", "file:///../../etc/passwd", "s:1,2", "s:x?q=1&lang=2&lang=3", "s:%c3%a9%00", "s:f/a//b"} {

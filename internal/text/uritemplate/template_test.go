@@ -214,7 +214,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestHostileURIs: no URI takes more than its share of time.
+// TestHostileURIs shows that the time for a URI is bounded.
 func TestHostileURIs(t *testing.T) {
 	done := make(chan bool)
 	go func() {
