@@ -160,7 +160,8 @@ func TestAccessOrigin(t *testing.T) {
 	}
 }
 
-// Where TLS ends here, a page that came without it could have been changed by anybody on the way.
+// TestAccessOriginSecure shows that pages over plain HTTP are rejected where TLS ends in this
+// server: anybody on the way could have changed them.
 func TestAccessOriginSecure(t *testing.T) {
 	a := mustAccess(t, []string{"mcp.example.com"}, nil)
 	for origin, want := range map[string]bool{"http://mcp.example.com": false, "http://mcp.example.com:443": false, "https://mcp.example.com": true} {
@@ -287,7 +288,7 @@ func TestCORSBounds(t *testing.T) {
 	}
 }
 
-// Headers of one response are not those of another.
+// TestCORSVary shows that the Vary header of one response does not change that of another.
 func TestCORSVary(t *testing.T) {
 	a := mustAccess(t, nil, []string{"https://app.example.com"})
 	first, second := httptest.NewRecorder(), httptest.NewRecorder()

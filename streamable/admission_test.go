@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A caller gets its share, and what is left when it has it is for others.
+// TestJudge shows that a caller gets its share, and that what remains is for others.
 func TestJudge(t *testing.T) {
 	const perCaller, max = 512, 64
 	for _, tt := range []struct {
@@ -34,7 +34,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// However many callers want everything, they get equal shares, and somebody else gets in.
+// TestShares shows that callers that want everything get equal shares, and that another one is
+// still admitted.
 func TestShares(t *testing.T) {
 	const places = 4096
 	for _, hogs := range []int{1, 2, 10, 100, 800} {
@@ -59,8 +60,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// What a slot counts for is counted once, in each of its states, and no longer when it is free. A
-// caller without slots is forgotten.
+// TestSlot shows that a slot is counted once in each of its states, and no longer when it is free,
+// and that a caller without slots is forgotten.
 func TestSlot(t *testing.T) {
 	var a admission
 	o := &Options{Limits: Limits{MaxPerCaller: 2}}

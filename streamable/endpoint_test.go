@@ -437,7 +437,8 @@ func (w *wrapper) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	return w.Server.Serve(ctx, f)
 }
 
-// A Handler serves types that embed a server, and calls their Serve for plain lines.
+// TestServerTypes shows that a Handler serves types that embed a server, and calls their Serve for
+// plain lines.
 func TestServerTypes(t *testing.T) {
 	w := &wrapper{Server: server.MustNew("test", "1", nil)}
 	h, err := streamable.NewHandler(w, &streamable.Options{NDJSON: true})

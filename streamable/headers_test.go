@@ -9,7 +9,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// The version is found in any position and spelling.
+// TestVersionOf shows that the version is found in any position and spelling.
 func TestVersionOf(t *testing.T) {
 	const name = `"io.modelcontextprotocol/protocolVersion":`
 	for _, tt := range []struct {

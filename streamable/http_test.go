@@ -26,7 +26,7 @@ func (e *endpoint) addSlow(d time.Duration) {
 	}
 }
 
-// What is said to net/http itself.
+// TestRawRequests checks raw requests to net/http.
 //
 // Spec: S90 S91 S92 S94 S99
 func TestRawRequests(t *testing.T) {
@@ -86,8 +86,8 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// An answer that takes long becomes a stream, whose signs of life keep it warm; for who takes no
-// stream, it comes when it comes.
+// TestKeepAlive shows that a slow answer becomes a stream with keep-alive comments, and that a
+// client that accepts no stream gets the answer when it is ready.
 //
 // Spec: S73
 func TestKeepAlive(t *testing.T) {
@@ -114,8 +114,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// The deadline that a user's server has for writing counts from the beginning of a request. It
-// neither cuts what takes longer, nor streams.
+// TestWriteTimeout shows that the write timeout of a user's server runs from the beginning of a
+// request, and cuts neither slow handlers nor streams.
 func TestWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", nil)
@@ -146,7 +146,7 @@ func TestWriteTimeout(t *testing.T) {
 	})
 }
 
-// A body that does not arrive is not waited for.
+// TestSlowBody shows that the wait for a body is limited.
 func TestSlowBody(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		_, r := e.raw("POST / HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 100\n\n{")
@@ -157,8 +157,8 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
-// A client that does not read, because it does not want to or because it has gone without a word,
-// is given up: its request is cancelled, or its stream ends.
+// TestSlowReader shows that a client that does not read, or is gone without closing the connection,
+// is given up: its request is canceled, or its stream ends.
 func TestSlowReader(t *testing.T) {
 	for name, text := range map[string]string{
 		"request": func() string {
@@ -202,7 +202,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// A handler that ends its goroutine, as t.FailNow does, has its request answered all the same.
+// TestGoexit shows that a request is answered though its handler ends its goroutine, as t.FailNow
+// does.
 func TestGoexit(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	err := server.AddTool(e.srv, "exit", "", func(context.Context, struct{}) (string, error) {
@@ -244,8 +245,8 @@ func TestGoexit(t *testing.T) {
 	check("SSE", data)
 }
 
-// What a request of a session that ended meanwhile is answered with is no invitation to send it
-// again: it may have been carried out.
+// TestSessionEndsMeanwhile shows that the answer to a request of a session that ended meanwhile
+// does not invite the client to send it again: it may have been carried out.
 func TestSessionEndsMeanwhile(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		e := newEndpoint(t, nil, nil)

@@ -197,7 +197,8 @@ func TestLegacyInput(t *testing.T) {
 	}
 }
 
-// What belongs to no request comes by the GET stream, even if that is opened later.
+// TestStandingStream shows that messages that belong to no request come on the GET stream, even if
+// it is opened later.
 //
 // Spec: S74 S75
 func TestStandingStream(t *testing.T) {
@@ -260,7 +261,7 @@ func waitFor(t *testing.T, so func() bool) {
 	}
 }
 
-// A stream that breaks is resumed; the handler has not noticed.
+// TestResume shows that a stream that breaks is resumed, and that the handler does not notice.
 //
 // Spec: S75 S78 S79
 func TestResume(t *testing.T) {
@@ -341,7 +342,8 @@ func TestCloseStream(t *testing.T) {
 	}
 }
 
-// A client that goes away does not cancel its request; a notification does.
+// TestLegacyDisconnect shows that a client that disconnects does not cancel its request, and that a
+// notification does.
 func TestLegacyDisconnect(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	started, ended := make(chan struct{}), make(chan error, 1)
@@ -367,7 +369,7 @@ func TestLegacyDisconnect(t *testing.T) {
 	}
 }
 
-// There may be so many sessions, and bodies may be so large.
+// TestSessionLimits shows that the number of sessions and the size of bodies are limited.
 func TestSessionLimits(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{Limits: streamable.Limits{MaxSessions: 2, MaxBody: 1000}})
 	v := e.visit("2025-11-25", "{}", nil)
@@ -388,7 +390,7 @@ func TestSessionLimits(t *testing.T) {
 	}
 }
 
-// Two handlers with one store are one server to the client.
+// TestTakeOver shows that two handlers with one store are one server to the client.
 func TestTakeOver(t *testing.T) {
 	sessions := streamable.NewMemorySessions(nil)
 	events := streamable.NewMemoryEvents(nil)
@@ -467,8 +469,8 @@ func TestTakeOverRequests(t *testing.T) {
 	}
 }
 
-// Each of two requests at once has its own stream, and nothing comes by two of them, or by that of
-// neither.
+// TestOneStreamForEach shows that each of two concurrent requests has its own stream, and that each
+// message comes on one stream, that of its request.
 //
 // Spec: S76 S77 S78 S82
 func TestOneStreamForEach(t *testing.T) {

@@ -28,8 +28,9 @@ func from(headers map[string]string, address string) map[string]string {
 	return with(headers, "Test-Address", address)
 }
 
-// A caller that has its share in flight gets 429; others still get in, until everything is taken.
-// Requests of a legacy session count for as long as they run, also when their client has gone.
+// TestInFlightByCaller shows that a caller that has its share in flight gets 429, and that others
+// are admitted until everything is taken. Requests of a legacy session count for as long as they
+// run, also after their client is gone.
 func TestInFlightByCaller(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubble(t, h2, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 6, MaxInFlightPerCaller: 4}, ClientAddr: byHeader}, func(e *endpoint) {
@@ -78,7 +79,7 @@ func TestInFlightByCaller(t *testing.T) {
 	}
 }
 
-// Standing streams are not in flight.
+// TestStreamsAreNotInFlight shows that standing streams are not in flight.
 func TestStreamsAreNotInFlight(t *testing.T) {
 	inBubble(t, false, &streamable.Options{Limits: streamable.Limits{MaxInFlightPerCaller: 1}}, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
@@ -93,7 +94,8 @@ func TestStreamsAreNotInFlight(t *testing.T) {
 	})
 }
 
-// What the limits of the server refuse is a status of HTTP, with Retry-After, in each revision.
+// TestLimitsOfServer shows that requests that the server's limits reject get an HTTP status with
+// Retry-After in each revision.
 func TestLimitsOfServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const refused = `"error":{"code":429,"message":"too many requests: 0.25 a second are allowed, try again in 4000 ms","data":{"limit":"rate","retryAfterMs":4000}}}`
@@ -146,7 +148,7 @@ func TestLimitsOfServer(t *testing.T) {
 	})
 }
 
-// The limit by caller holds however much is free.
+// TestMaxInFlightPerCaller shows that the limit for each caller applies however much is free.
 func TestMaxInFlightPerCaller(t *testing.T) {
 	inBubble(t, false, &streamable.Options{Limits: streamable.Limits{MaxInFlightPerCaller: 2}, ClientAddr: byHeader}, func(e *endpoint) {
 		goOn := make(chan struct{})
@@ -177,7 +179,8 @@ func TestMaxInFlightPerCaller(t *testing.T) {
 	})
 }
 
-// Answers that clients do not read are bounded, by caller and in all.
+// TestUnreadAnswers shows that responses that clients do not read are bounded, by caller and in
+// total.
 func TestUnreadAnswers(t *testing.T) {
 	const dropped = `"error":{"code":-32603,"message":"the response was dropped: the client has too many unread responses; the request was executed"}}`
 	for _, kind := range []string{"modern", "legacy"} {

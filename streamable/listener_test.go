@@ -12,8 +12,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// When a client has got the response to resources/subscribe, it is notified of all changes,
-// whichever process got the request.
+// TestSubscribeElsewhere shows that a client that has got the response to resources/subscribe is
+// notified of all changes, whichever process got the request.
 func TestSubscribeElsewhere(t *testing.T) {
 	const uri = "test://x"
 	add := func(srv *server.Server) {
@@ -47,8 +47,8 @@ func TestSubscribeElsewhere(t *testing.T) {
 	})
 }
 
-// A client gets what belongs to no request, each message once, at the process where it has listened
-// last, from whatever process it comes.
+// TestListenerElsewhere shows that a client gets each message that belongs to no request once, at
+// the process where it has listened last, whichever process sends it.
 func TestListenerElsewhere(t *testing.T) {
 	for name, bus := range map[string]server.Bus{"with a bus": server.NewMemoryBus(), "without": nil} {
 		t.Run(name, func(t *testing.T) {

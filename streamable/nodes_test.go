@@ -150,8 +150,9 @@ func inNetworkOf(t *testing.T, so *server.Options, events streamable.EventStore,
 	inBubbleWithAll(t, n, start, func(all []*endpoint) { test(net, all) })
 }
 
-// The response to an input request reaches the process that has sent the request, wherever the
-// client sends it. If that process is gone, it is dropped and counted.
+// TestResponseElsewhere shows that the response to an input request reaches the process that has
+// sent the request, wherever the client sends it. If that process is gone, it is dropped and
+// counted.
 func TestResponseElsewhere(t *testing.T) {
 	add := func(srv *server.Server) {
 		err := server.AddTool(srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -226,7 +227,8 @@ func TestResponseElsewhere(t *testing.T) {
 	}
 }
 
-// The response to an input request reaches a process that the network connects again.
+// TestResponseLater shows that the response to an input request reaches a process that the network
+// connects again.
 func TestResponseLater(t *testing.T) {
 	add := func(srv *server.Server) {
 		err := server.AddTool(srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -267,7 +269,8 @@ func TestResponseLater(t *testing.T) {
 	})
 }
 
-// A cancellation reaches the process that handles the call, and no call of another session.
+// TestCancellationElsewhere shows that a cancellation reaches the process that handles the call,
+// and no call of another session.
 func TestCancellationElsewhere(t *testing.T) {
 	canceled := make(map[string]int)
 	var mu sync.Mutex
@@ -307,7 +310,7 @@ func TestCancellationElsewhere(t *testing.T) {
 	})
 }
 
-// Names of nodes are parts of ids.
+// TestNodeNames checks which names of nodes are valid, since they are parts of ids.
 func TestNodeNames(t *testing.T) {
 	for name, want := range map[string]bool{"a": true, "A7": true, strings.Repeat("x", 16): true, "": false, "a.b": false, "a b": false, strings.Repeat("x", 17): false} {
 		o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Nodes: &networkNode{&network{nodes: make(map[string]func([]byte) []byte)}, name}}
@@ -323,8 +326,8 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// A client confirms its session at a process that has not opened it. That is what sessions at
-// several processes do, and not worth a warning.
+// TestInitializedQuietly shows that there is no warning if a client confirms its session at a
+// process that has not opened it, as is normal with several processes.
 func TestInitializedQuietly(t *testing.T) {
 	log := new(textLog)
 	so := &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}

@@ -122,7 +122,7 @@ func TestModern(t *testing.T) {
 	}
 }
 
-// What precedes the result makes the response a stream.
+// TestModernStream shows that a message before the result makes the response a stream.
 //
 // Spec: S73 S88 S89
 func TestModernStream(t *testing.T) {
@@ -179,8 +179,8 @@ func TestModernOnly(t *testing.T) {
 	e.visit("2025-06-18", "{}", nil)
 }
 
-// Streams of subscriptions begin with what they are about, and end with a result when the server
-// does.
+// TestListen shows that streams of subscriptions begin with an acknowledgment, and end with a
+// result when the server does.
 func TestListen(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	body, headers := modernPost(1700000000000, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
@@ -200,7 +200,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A client that goes away cancels its request.
+// TestDisconnectCancels shows that a client that disconnects cancels its request.
 //
 // Spec: S54
 func TestDisconnectCancels(t *testing.T) {
@@ -310,7 +310,8 @@ func (e *endpoint) unmeasured(body string, headers map[string]string) answer {
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }
 
-// A body whose chunks are wrong is refused at once; one that does not arrive, in time.
+// TestBadChunks shows that a body with invalid chunks is refused at once, and one that does not
+// arrive after a time.
 func TestBadChunks(t *testing.T) {
 	text, headers := callPost(1, "echo", `{"text":"x"}`)
 	head := "POST / HTTP/1.1\nHost: localhost\nContent-Type: application/json\nAccept: application/json, text/event-stream\nTransfer-Encoding: chunked\n"
@@ -342,7 +343,7 @@ func TestBadChunks(t *testing.T) {
 	}
 }
 
-// The modern era has neither GET nor DELETE.
+// TestModernMethods shows that the modern era has neither GET nor DELETE.
 func TestModernMethods(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	v := e.visit("2025-11-25", "{}", nil)

@@ -39,7 +39,8 @@ func serverHandler(t *testing.T, expires time.Time) *auth.Guard {
 
 func as(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
 
-// To others than its principal, a session does not exist, whatever they know of it.
+// TestPrincipals shows that a session does not exist for others than its principal, whatever they
+// know about it.
 //
 // Spec: S81 S83 S218
 func TestPrincipals(t *testing.T) {
@@ -141,7 +142,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// What lasts ends when the token does.
+// TestExpiry shows that sessions and streams end when their token expires.
 func TestExpiry(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, func(e *endpoint) http.Handler {
@@ -177,7 +178,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// A caller has so many sessions, and as many streams; those that failed, or are over, do not count.
+// TestMaxPerCaller shows that the sessions and streams of a caller are limited, and that those that
+// failed or ended do not count.
 func TestMaxPerCaller(t *testing.T) {
 	const version = "2025-11-25"
 	e := newEndpoint(t, &server.Options{}, &streamable.Options{Limits: streamable.Limits{MaxPerCaller: 1}})
@@ -221,7 +223,7 @@ func TestMaxPerCaller(t *testing.T) {
 	}
 }
 
-// A handler gets the caller's identity only from the token.
+// TestCallPrincipal shows that a handler gets the caller's identity only from the token.
 //
 // Spec: S192
 func TestCallPrincipal(t *testing.T) {

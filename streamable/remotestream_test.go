@@ -115,8 +115,8 @@ func forFollowedStores(t *testing.T, test func(version string, j *job, store *fa
 	}
 }
 
-// A client that resumes a stream at another process than that of its request gets what follows there,
-// once and in order, up to the response.
+// TestRemoteStream shows that a client that resumes a stream at another process than that of its
+// request gets what follows, once and in order, up to the response.
 func TestRemoteStream(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
@@ -149,8 +149,8 @@ func TestRemoteStream(t *testing.T) {
 	})
 }
 
-// If the process of a request is gone, a client that resumes the stream elsewhere soon gets an error,
-// and each further one the same, even if the process comes back.
+// TestRemoteStreamLost shows that a client that resumes the stream of a process that is gone soon
+// gets an error elsewhere, and the same on each further attempt, even if the process comes back.
 func TestRemoteStreamLost(t *testing.T) {
 	for id, want := range map[any]string{
 		7:                                        `"id":7,`,
@@ -197,7 +197,8 @@ func TestRemoteStreamLost(t *testing.T) {
 	}
 }
 
-// A client that follows a stream detects that its process ended meanwhile.
+// TestRemoteStreamLostLater shows that a client that follows a stream detects that its process
+// ended meanwhile.
 func TestRemoteStreamLostLater(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, store *faultyStore, net *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
@@ -218,7 +219,8 @@ func TestRemoteStreamLostLater(t *testing.T) {
 	})
 }
 
-// A process that shuts down ends the streams of the requests that it cuts off.
+// TestRemoteStreamShutdown shows that a process that shuts down ends the streams of the requests
+// that it cuts off.
 func TestRemoteStreamShutdown(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
@@ -236,7 +238,8 @@ func TestRemoteStreamShutdown(t *testing.T) {
 	})
 }
 
-// The stream of a call that the client has canceled ends without a response.
+// TestRemoteStreamCanceled shows that the stream of a call that the client has canceled ends
+// without a response.
 func TestRemoteStreamCanceled(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
@@ -254,7 +257,8 @@ func TestRemoteStreamCanceled(t *testing.T) {
 	})
 }
 
-// A stream that lacks an event cannot be resumed, at any process.
+// TestRemoteStreamIncomplete shows that a stream that lacks an event cannot be resumed, at any
+// process.
 func TestRemoteStreamIncomplete(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, store *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)

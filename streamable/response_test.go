@@ -21,8 +21,8 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// Signs of life come in time, however many responses the memory of this one served before, and none
-// comes when it has ended.
+// TestKeepAliveTimerReused shows that keep-alive comments come in time, even if the memory served
+// other responses before, and that none comes after the end.
 func TestKeepAliveTimerReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := MustHandler(server.MustNew("test", "1", nil), &Options{Timeouts: Timeouts{KeepAlive: 15 * time.Second}})

@@ -28,7 +28,8 @@ func (e *endpoint) announce() {
 	}
 }
 
-// Of a stream that was quiet for longer than events are kept, nothing was missed.
+// TestResumeQuietStream shows that nothing was missed on a stream that was quiet for longer than
+// events are kept.
 func TestResumeQuietStream(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
@@ -68,8 +69,8 @@ func TestResumeQuietStream(t *testing.T) {
 	})
 }
 
-// Of what belongs to no request, so much is kept for a client that does not listen, and in its
-// order.
+// TestStandingStreamEventsKept shows that a limited number of messages that belong to no request is
+// kept, in order, for a client that does not listen.
 func TestStandingStreamEventsKept(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
@@ -101,7 +102,8 @@ func (badStore) Append(context.Context, string, string, []byte) (string, error) 
 	panic("no store today")
 }
 
-// A store that panics fails what it was needed for, on whatever goroutine that is.
+// TestStorePanics shows that a store that panics fails only the operation that needs it, on
+// whatever goroutine.
 func TestStorePanics(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubble(t, h2, &streamable.Options{Events: badStore{streamable.NewMemoryEvents(nil)}}, func(e *endpoint) {
@@ -178,7 +180,8 @@ func TestTakeOverStreams(t *testing.T) {
 	i.want("EOF")
 }
 
-// A client that accepts no stream cannot get input requests, and the handler does not wait for it.
+// TestInputWithoutStream shows that a client that accepts no stream cannot get input requests, and
+// that the handler does not wait for it.
 func TestInputWithoutStream(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -204,8 +207,8 @@ func TestInputWithoutStream(t *testing.T) {
 	})
 }
 
-// The connection ends early, whatever it is; the client of HTTP/1.0 sees it by the end of the
-// connection.
+// TestCloseStreamAnyway shows that CloseStream ends the response early for every kind of client;
+// one of HTTP/1.0 sees it by the end of the connection.
 func TestCloseStreamAnyway(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	goOn := make(chan struct{})
@@ -303,7 +306,8 @@ func TestAbandonedRequestsCount(t *testing.T) {
 	}
 }
 
-// Streams are none of the requests that are being handled, and the requests of a batch are.
+// TestMaxInFlight shows that streams do not count as requests in flight, and that the requests of a
+// batch do.
 func TestMaxInFlight(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 2, MaxStreams: 4}, NDJSON: true})
 	v := e.visit("2025-03-26", "{}", nil)

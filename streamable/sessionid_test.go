@@ -15,7 +15,8 @@ func newIDSealer(server string) *idSealer {
 	return &idSealer{ring: new(seal.Ring), server: server, lifetime: time.Hour}
 }
 
-// A sealed id opens with its content for its principal, its server, and until it expires.
+// TestSealedID shows that a sealed id opens with its content only for its principal and its server,
+// and until it expires.
 func TestSealedID(t *testing.T) {
 	sealer, key := newIDSealer("test"), newSessionKey()
 	expires := time.Unix(1_800_000_000, 0)
@@ -97,7 +98,8 @@ func TestSessionKey(t *testing.T) {
 	}
 }
 
-// The content of an id comes from a process with the keys, which may run another version.
+// FuzzReadSealedSession shows that the content of an id is read safely: it comes from a process
+// with the keys, which may run another version.
 func FuzzReadSealedSession(f *testing.F) {
 	sealer, key := newIDSealer("test"), newSessionKey()
 	for _, params := range []string{`{"protocolVersion":"2025-11-25"}`, `{"a":"` + strings.Repeat("ab", 2000) + `"}`} {

@@ -78,7 +78,8 @@ func TestMemorySessions(t *testing.T) {
 	testSessionStore(t, NewMemorySessions(nil).(*memorySessions))
 }
 
-// A watcher gets each change in order, or an event that it has missed some.
+// TestMemorySessionsWatch shows that a watcher gets each change in order, or an event that says
+// that it has missed some.
 func TestMemorySessionsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemorySessions(nil).(*memorySessions)

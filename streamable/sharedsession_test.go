@@ -31,8 +31,9 @@ func newStateKeys(t *testing.T) *server.StateKeys {
 	return keys
 }
 
-// With the same keys and nothing else, any process serves a session, also after a restart of all.
-// To others than its principal, and once it has changed or ended, it does not exist.
+// TestSealedSession shows that any process with the same keys serves a session, also after a
+// restart of all. For others than its principal, and once it has changed or ended, the session does
+// not exist.
 func TestSealedSession(t *testing.T) {
 	keys := newStateKeys(t)
 	o := &streamable.Options{Guard: serverHandler(t, time.Time{})}
@@ -88,8 +89,8 @@ func TestSealedSession(t *testing.T) {
 	}
 }
 
-// A process that did not get the initialized notification serves the client nevertheless: another
-// process got it.
+// TestInitializedElsewhere shows that a process that did not get notifications/initialized serves
+// the client if another process got it.
 func TestInitializedElsewhere(t *testing.T) {
 	keys := newStateKeys(t)
 	start := func() *endpoint { return newEndpoint(t, &server.Options{StateKeys: keys}, nil) }
@@ -109,7 +110,8 @@ func TestInitializedElsewhere(t *testing.T) {
 	}
 }
 
-// A session whose id would be too long is not sealed: it needs a store.
+// TestSealedSessionTooLong shows that a session whose id would be too long is not sealed, and needs
+// a store.
 func TestSealedSessionTooLong(t *testing.T) {
 	keys := newStateKeys(t)
 	store := streamable.NewMemorySessions(nil)
@@ -137,7 +139,8 @@ func TestSealedSessionTooLong(t *testing.T) {
 	}
 }
 
-// A sealed session outlives its idle time, and ends with its lifetime, even while it is used.
+// TestSealedSessionLifetime shows that a sealed session outlives its idle time, and ends with its
+// lifetime, even while it is used.
 func TestSealedSessionLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", &server.Options{StateKeys: newStateKeys(t)})
@@ -191,8 +194,8 @@ func inBubbleWithAll(t *testing.T, n int, start func(t *testing.T) (*server.Serv
 	})
 }
 
-// What a client sets at one process has an effect at the others, those that have the session and
-// those that take it over. A DELETE ends it at all.
+// TestSharedState shows that what a client sets at one process applies at the others, those that
+// have the session and those that take it over. A DELETE at one ends it at all.
 func TestSharedState(t *testing.T) {
 	keys := newStateKeys(t)
 	for name, so := range map[string]*server.Options{"sealed": {StateKeys: keys}, "stored": nil} {
@@ -279,7 +282,8 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 	}
 }
 
-// Without a watcher, a session reads its record when it renews it in the store.
+// TestSharedStateUnwatched shows that without a watcher a session reads its record when it renews
+// it in the store.
 func TestSharedStateUnwatched(t *testing.T) {
 	memory := streamable.NewMemorySessions(nil)
 	var level atomic.Value
@@ -321,7 +325,7 @@ func TestSharedStateUnwatched(t *testing.T) {
 	})
 }
 
-// A change that cannot be stored for others has an error.
+// TestStateNotStored shows that a change that cannot be stored for others returns an error.
 func TestStateNotStored(t *testing.T) {
 	store := newFaultyStore()
 	inBubble(t, false, &streamable.Options{Sessions: store}, func(e *endpoint) {
@@ -354,7 +358,8 @@ func TestStateNotStored(t *testing.T) {
 	})
 }
 
-// A client of a load balancer without session affinity sees one server, in each era.
+// TestRoundRobin shows that a client behind a load balancer without session affinity sees one
+// server, in each era.
 func TestRoundRobin(t *testing.T) {
 	keys := newStateKeys(t)
 	var nodes []*endpoint

@@ -13,8 +13,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// The tasks of a session without a principal are there at each process that has the session, and
-// end with it.
+// TestSharedTasks shows that the tasks of a session without a principal exist at each process that
+// has the session, and end with it.
 func TestSharedTasks(t *testing.T) {
 	keys, tasks := newStateKeys(t), server.NewTaskStore()
 	start := func() *endpoint {
@@ -65,7 +65,8 @@ func (failingStates) Once(context.Context, string, string, time.Duration) (bool,
 	return false, context.DeadlineExceeded
 }
 
-// A request that cannot be checked for single use is not carried out: its status is 503.
+// TestSingleUseUnavailable shows that a request that cannot be checked for single use is not
+// carried out, and gets status 503.
 func TestSingleUseUnavailable(t *testing.T) {
 	o := &server.Options{Input: server.InputOptions{SingleUseState: true, UsedStates: failingStates{}}}
 	e := newEndpoint(t, o, &streamable.Options{})

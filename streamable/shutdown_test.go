@@ -67,7 +67,7 @@ func (e *endpoint) visitSSE() (old *endpoint, f *flow) {
 	return old, f
 }
 
-// Shutdown ends what would never end, and has everything that is under way answered.
+// TestShutdown shows that Shutdown ends streams, and lets all requests in flight be answered.
 func TestShutdown(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, withSSE(&streamable.Options{NDJSON: true}), func(e *endpoint) {
@@ -212,7 +212,8 @@ func TestShutdownAnswersSSE(t *testing.T) {
 	})
 }
 
-// Shutdown does not wait longer than it may, and answers what it does not wait for.
+// TestShutdownTooLate shows that Shutdown waits only until its context ends, and answers the
+// requests that it does not wait for.
 func TestShutdownTooLate(t *testing.T) {
 	inBubbleOf(t, false, nil, withSSE(nil), func(e *endpoint) {
 		stubborn := make(chan struct{})
@@ -275,7 +276,8 @@ func TestShutdownTooLate(t *testing.T) {
 	})
 }
 
-// A session that nobody uses ends; one with a stream, or requests from time to time, does not.
+// TestIdleSessions shows that an idle session ends, and that one with a stream, or with requests
+// from time to time, does not.
 func TestIdleSessions(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		idle, pinged, listens := e.visit("2025-06-18", "{}", nil), e.visit("2025-06-18", "{}", nil), e.visit("2025-06-18", "{}", nil)
@@ -296,7 +298,7 @@ func TestIdleSessions(t *testing.T) {
 	})
 }
 
-// An idle session costs no more than 4 KiB.
+// TestSessionMemory shows that an idle session costs no more than 4 KiB.
 func TestSessionMemory(t *testing.T) {
 	const n = 500
 	e := newEndpoint(t, nil, nil)
@@ -322,8 +324,9 @@ func TestSessionMemory(t *testing.T) {
 	}
 }
 
-// Over HTTP/2, the end of a body comes when its handler has returned, so that what is cut off gets
-// an event; requests of sessions have handlers elsewhere.
+// TestShutdownTooLateHTTP2 shows that a stream that is cut off at shutdown gets an event over
+// HTTP/2, where the end of a body comes when its handler has returned. Requests of sessions have
+// handlers elsewhere.
 func TestShutdownTooLateHTTP2(t *testing.T) {
 	inBubble(t, true, nil, func(e *endpoint) {
 		stubborn := make(chan struct{})

@@ -262,7 +262,8 @@ func TestMemoryEventsSession(t *testing.T) {
 	})
 }
 
-// Something that is larger than the store leaves no gap that nobody sees.
+// TestMemoryEventsTooLarge shows that an event that is larger than the store does not leave an
+// undetected gap.
 func TestMemoryEventsTooLarge(t *testing.T) {
 	for _, o := range []*MemoryEventsOptions{{MaxSessionBytes: 1000}, {MaxBytes: 1000}} {
 		m := NewMemoryEvents(o).(*memoryEvents)
@@ -322,7 +323,7 @@ func TestMemoryEventsAge(t *testing.T) {
 	})
 }
 
-// Dropping a session gives its memory back.
+// TestMemoryEventsDrop shows that dropping a session releases its memory.
 func TestMemoryEventsDrop(t *testing.T) {
 	m := NewMemoryEvents(nil).(*memoryEvents)
 	for i := range 100 {
@@ -423,8 +424,8 @@ func TestMemoryEventsOwners(t *testing.T) {
 	}
 }
 
-// The store keeps the events of a stream whose client is disconnected while it evicts others, as
-// long as the limits allow and the client returns soon.
+// TestMemoryEventsHeld shows that the store keeps the events of a stream whose client is
+// disconnected while it evicts others, as long as the limits allow and the client returns soon.
 func TestMemoryEventsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventOverhead + 2)}).(*memoryEvents)

@@ -80,8 +80,8 @@ func (e *endpoint) addTwice(goOn <-chan struct{}) {
 	}
 }
 
-// A store of events that fails costs no client that is connected an event; it costs the stream that
-// it can be resumed, and no other.
+// TestEventStoreFails shows that a failing store of events costs a connected client no event. Only
+// the stream of the event can no longer be resumed.
 func TestEventStoreFails(t *testing.T) {
 	const before = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"before"}}`
 	const after = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"after"}}`
@@ -141,8 +141,8 @@ func TestEventStoreFails(t *testing.T) {
 	}
 }
 
-// The stream of what belongs to no request is resumed again when a client has begun it anew, but
-// not from before the gap.
+// TestStandingStreamGap shows that the standalone stream can be resumed again after the client has
+// opened it anew, but not from before the gap.
 func TestStandingStreamGap(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		store := newFaultyStore()
@@ -203,7 +203,8 @@ func TestStandingStreamGap(t *testing.T) {
 	}
 }
 
-// A store of sessions that fails is not one that has no such session.
+// TestSessionStoreFails shows that the error of a failing store of sessions differs from that of an
+// unknown session.
 func TestSessionStoreFails(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		store := newFaultyStore()
@@ -245,7 +246,8 @@ func TestSessionStoreFails(t *testing.T) {
 	}
 }
 
-// The record of a session does not expire while the session is in use, and does when it is not.
+// TestSavedSessionIsTouched shows that the record of a session does not expire while the session is
+// in use, and does when it is not.
 func TestSavedSessionIsTouched(t *testing.T) {
 	store := newFaultyStore()
 	o := &streamable.Options{Events: store, Sessions: store}
@@ -283,7 +285,8 @@ func TestSavedSessionIsTouched(t *testing.T) {
 	})
 }
 
-// What a session does for nobody ends, and only that.
+// TestAbandonedSessions shows that what a session does for a client that is gone ends, and nothing
+// else.
 func TestAbandonedSessions(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, accept := range []string{"application/json", "application/json, text/event-stream"} {
@@ -342,7 +345,8 @@ func TestAbandonedSessions(t *testing.T) {
 	}
 }
 
-// A session whose client has not confirmed the handshake does not last.
+// TestUnconfirmedSessions shows that a session whose client has not confirmed the handshake expires
+// early.
 func TestUnconfirmedSessions(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		confirmed := e.visit("2025-06-18", "{}", nil)
@@ -373,7 +377,8 @@ func TestUnconfirmedSessions(t *testing.T) {
 	})
 }
 
-// A stream whose client is away is resumed whole, whatever else the session sends meanwhile.
+// TestBusySessionResumes shows that a stream whose client is away is resumed whole, whatever else
+// the session sends meanwhile.
 func TestBusySessionResumes(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		inBubble(t, false, nil, func(e *endpoint) {
@@ -426,7 +431,8 @@ func TestBusySessionResumes(t *testing.T) {
 	}
 }
 
-// Where requests are taken before notifications/initialized, one is as good as that.
+// TestLenientSessions shows that any request confirms the session if requests are accepted before
+// notifications/initialized.
 func TestLenientSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", &server.Options{Lenient: true})

@@ -22,8 +22,8 @@ func (s *spyStore) Append(ctx context.Context, session, stream string, data []by
 	return s.EventStore.Append(ctx, session, stream, data)
 }
 
-// A stream is found until all of it is in the store, so that who resumes it just when the answer is
-// sent gets that.
+// TestStreamFoundUntilKept shows that a stream is found until all of it is in the store, so that a
+// client that resumes it while the answer is sent gets the answer.
 func TestStreamFoundUntilKept(t *testing.T) {
 	store := &spyStore{EventStore: NewMemoryEvents(nil).(*memoryEvents)}
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
@@ -51,7 +51,8 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	}
 }
 
-// An answer that comes alone is kept only for clients that have an id before it, to come back with.
+// TestLoneAnswerKept shows that an answer that is a stream's only event is kept only for clients
+// that have an earlier id to resume from.
 func TestLoneAnswerKept(t *testing.T) {
 	for revision, want := range map[mcp.Revision]int{mcp.Revision20250618: 0, mcp.Revision20251125: 2} {
 		kept := 0
@@ -72,7 +73,8 @@ func TestLoneAnswerKept(t *testing.T) {
 	}
 }
 
-// What is kept of a session that has ended is never given back.
+// TestNothingKeptAfterTheEnd shows that the events of a session that has ended are never given
+// back.
 func TestNothingKeptAfterTheEnd(t *testing.T) {
 	store := NewMemoryEvents(nil).(*memoryEvents)
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
