@@ -93,7 +93,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What a revision does not have is not sent.
+// TestCompleteBeforeContext shows that members that a revision does not have are not sent.
 func TestCompleteBeforeContext(t *testing.T) {
 	s := newFake(t, "2024-11-05", `{}`, map[string]answerer{"completion/complete": says(`{"completion":{"values":[]}}`)})
 	_, err := s.dial(nil).Complete(t.Context(), mcp.PromptReference{Name: "p"}, mcp.CompleteArgument{Name: "n"}, map[string]string{"k": "v"})
@@ -106,7 +106,7 @@ func TestCompleteBeforeContext(t *testing.T) {
 	}
 }
 
-// Methods that only one era has.
+// TestEras checks methods that only one era has.
 func TestEras(t *testing.T) {
 	unsupported := func(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
 	fine := func(err error) bool { return err == nil }

@@ -138,7 +138,8 @@ func TestGroupRoute(t *testing.T) {
 	}
 }
 
-// A server that has no tools does not spoil the list, one that has too many is an error.
+// TestGroupOddMembers shows that a server without tools does not affect the list, and that one with
+// too many is an error.
 func TestGroupOddMembers(t *testing.T) {
 	g := NewGroup(nil)
 	add(t, g, "good", named(t, "g", "a"))

@@ -130,7 +130,7 @@ func TestTaskAugmentation(t *testing.T) {
 	}
 }
 
-// A call of a tool that nobody has listed, and that must be a task.
+// TestCallToolFindsOutAboutTask checks a call of a tool that was never listed and must be a task.
 func TestCallToolFindsOutAboutTask(t *testing.T) {
 	for _, tt := range []struct {
 		support string
@@ -208,7 +208,8 @@ func TestTaskState(t *testing.T) {
 	})
 }
 
-// A legacy server refuses the second cancellation, so it must not be repeated.
+// TestTaskCancelOnce shows that a cancellation is not repeated, because a legacy server refuses the
+// second one.
 func TestTaskCancelOnce(t *testing.T) {
 	for revision, want := range map[string]int{modernDate: 2, legacyDate: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -566,8 +567,8 @@ func TestTaskIsGivenUp(t *testing.T) {
 	}
 }
 
-// The calls that it takes to find out that a tool must be a task, and the list between them, have
-// the time of one call.
+// TestCallThatFindsOutAboutTaskIsGivenUp shows that the calls that find out that a tool must be a
+// task, and the list between them, share the timeout of one call.
 func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 	const step = 40 * time.Second
 	start := func(ctx context.Context, c *Client, opts ...CallOption) error {
@@ -753,7 +754,8 @@ func TestTaskPollInterval(t *testing.T) {
 	}
 }
 
-// A server without a poll interval is polled less and less often, until something changes.
+// TestTaskPollBackoffResets shows that a server without a poll interval is polled less and less
+// often, until something changes.
 func TestTaskPollBackoffResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time

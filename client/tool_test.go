@@ -181,7 +181,7 @@ func tool(name, more string) string {
 	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}%s}`, name, more)
 }
 
-// What a tool says of itself decides whether it is called again.
+// TestCallToolAgain shows that a tool's annotations decide whether it is called again.
 // Spec: C88
 func TestCallToolAgain(t *testing.T) {
 	for _, tt := range []struct {

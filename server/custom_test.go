@@ -383,7 +383,8 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
-// What belongs to an extension can be refused with the error of the protocol.
+// TestExtensionRequired shows that a handler can refuse a client without an extension with the
+// error of the protocol.
 //
 // Spec: S38
 func TestExtensionRequired(t *testing.T) {

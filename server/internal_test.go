@@ -315,7 +315,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// What a handler keeps of its arguments stays what it is when others are called.
+// TestArgumentsKept shows that arguments that a handler keeps do not change when others are called.
 func TestArgumentsKept(t *testing.T) {
 	type args struct {
 		Text shortText `json:"text"`

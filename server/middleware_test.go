@@ -148,7 +148,8 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 	})
 }
 
-// Questions to legacy clients are requests, and go through the chain like all others.
+// TestMiddlewareSeesInputRequests shows that input requests to legacy clients go through the
+// middleware chain like all other requests.
 func TestMiddlewareSeesInputRequests(t *testing.T) {
 	w := new(witness)
 	srv := with(t, nil, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
@@ -351,7 +352,7 @@ func TestMiddlewareChanges(t *testing.T) {
 
 type contextKey struct{}
 
-// A handler runs in the context that the middleware passed on.
+// TestMiddlewareContext shows that a handler runs in the context that the middleware passed on.
 func TestMiddlewareContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var problems []string
