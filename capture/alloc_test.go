@@ -9,7 +9,8 @@ import (
 
 var frame = []byte(`{"jsonrpc":"2.0","id":123456,"method":"tools/call","params":{"name":"search_documents","arguments":{"query":"a typical argument of a tool","limit":20},"_meta":{"progressToken":7,"trace":"0af7651916cd43dd"}}}`)
 
-// Recording takes a place in the queue, and nothing else, once the queue has grown.
+// TestRecordAllocs shows that recording takes a place in the queue, and nothing else, once the
+// queue has grown.
 func TestRecordAllocs(t *testing.T) {
 	b := new(eventBuffer)
 	e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
@@ -25,7 +26,7 @@ func TestRecordAllocs(t *testing.T) {
 	}
 }
 
-// Writing a line does not allocate either, if it has no secret.
+// TestEncodeAllocs shows that writing a line does not allocate either, if it has no secret.
 func TestEncodeAllocs(t *testing.T) {
 	for _, enc := range []*Encoder{NewEncoder(io.Discard, nil), NewEncoder(io.Discard, &Redaction{Off: true})} {
 		e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
@@ -36,7 +37,8 @@ func TestEncodeAllocs(t *testing.T) {
 	}
 }
 
-// A frame of 32 MiB goes to the file in pieces, without being copied as a whole.
+// TestEncodeLarge shows that a frame of 32 MiB goes to the file in pieces, without being copied as
+// a whole.
 func TestEncodeLarge(t *testing.T) {
 	text := append(append([]byte(`{"password":"hunter2","blob":"`), bytes.Repeat([]byte("QUJD"), 2<<20)...), `"}`...)
 	enc := NewEncoder(io.Discard, nil)
@@ -57,7 +59,7 @@ func TestEncodeLarge(t *testing.T) {
 	}
 }
 
-// A burst does not keep its memory for good.
+// TestBatchShrinks shows that memory for a burst is released later.
 func TestBatchShrinks(t *testing.T) {
 	b := new(eventBuffer)
 	e := &Event{Kind: KindMessage, Data: frame}
@@ -131,7 +133,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// A full queue takes the memory that it says: small events are not copied while it grows.
+// TestQueueMemory shows that a full queue takes the memory that it reports: small events are not
+// copied while it grows.
 func TestQueueMemory(t *testing.T) {
 	block := make(chan struct{})
 	const limit = 64 << 20

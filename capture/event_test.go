@@ -120,7 +120,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Conversions keep numbers and times, and a second pass over a redacted capture changes nothing.
+// TestEncoderIsIdempotent shows that conversions keep numbers and times, and that redacting a
+// redacted capture changes nothing.
 func TestEncoderIsIdempotent(t *testing.T) {
 	text := record(t, &capture.Options{Redact: &capture.Redaction{Secrets: []string{"swordfish"}}}, append(everyKind(),
 		capture.Event{Kind: capture.KindMessage, Data: []byte(`{"params":{"arguments":{"password":"hunter2","pin":1234,"note":"swordfish"}}}`)},
@@ -245,7 +246,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// The example in the documentation is one.
+// TestDocExample checks that the example in the documentation is a valid capture.
 func TestDocExample(t *testing.T) {
 	v, _ := formatSchema(t)
 	text, err := os.ReadFile("../doc/capture-format.md")

@@ -91,7 +91,8 @@ func pairsOf(t *testing.T, events iter.Seq2[*capture.Event, error], opts *captur
 	return strings.Join(got, " ")
 }
 
-// Captures that were made of something else may have the response first.
+// TestPairsReorder shows that responses may come before their requests, as in captures that were
+// converted.
 func TestPairsReorder(t *testing.T) {
 	in := "s2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1") + "\nc2s 0/0 " + req("2") + "\ns2c 0/0 " + res("2")
 	if got, want := pairsOf(t, played(in), &capture.PairOptions{Reorder: 1}), "2-1 3-4"; got != want {
@@ -104,7 +105,7 @@ func TestPairsReorder(t *testing.T) {
 	}
 }
 
-// Requests that nobody answers do not take memory for ever.
+// TestPairsBounds shows that requests without an answer do not take memory without end.
 func TestPairsBounds(t *testing.T) {
 	many := func(yield func(*capture.Event, error) bool) {
 		for n := range 1000 {

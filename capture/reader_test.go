@@ -50,7 +50,7 @@ func briefs(t *testing.T, r *capture.Reader) string {
 	return strings.Join(list, " ")
 }
 
-// What is wrong with a line is that line's business.
+// TestReaderTolerates shows that an invalid line affects no other line.
 func TestReaderTolerates(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"nothing", "", ""},
@@ -131,8 +131,8 @@ func (b endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// In a file that is not a capture, the reader does not search for the end of a line, which may
-// never come.
+// TestNotCapture shows that in a file that is not a capture, the reader does not search for the end
+// of a line, which may never come.
 func TestNotCapture(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -153,7 +153,8 @@ func TestNotCapture(t *testing.T) {
 	}
 }
 
-// A compressed capture that breaks off is read as far as it goes, and says so.
+// TestReaderCompressed shows that a compressed capture that breaks off is read as far as possible,
+// and that this is reported.
 func TestReaderCompressed(t *testing.T) {
 	text := headLine + strings.Repeat(`{"k":"eof"}`+"\n", 3)
 	var gz, zst bytes.Buffer
@@ -215,7 +216,8 @@ func (g *growing) add(s string) {
 	g.buf.WriteString(s)
 }
 
-// Follow waits for lines to be complete, and ends with the capture or the context.
+// TestFollow shows that Follow waits for lines to be complete, and ends with the capture or the
+// context.
 func TestFollow(t *testing.T) {
 	for _, tail := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -272,7 +274,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Follow sees what a Writer writes to a file, while it does.
+// TestFollowFile shows that Follow yields what a Writer writes to a file while it is written.
 func TestFollowFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a"+capture.Suffix)
 	w, err := capture.Create(name, nil)

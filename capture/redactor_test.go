@@ -30,8 +30,8 @@ var placeholder = regexp.MustCompile(`~redacted:([a-z]+):[0-9a-f]{12}:(\d+)~`)
 // legible makes placeholders short: <kind:size>.
 func legible(s string) string { return placeholder.ReplaceAllString(s, "<$1:$2>") }
 
-// Secrets in JSON: by name, by shape, in strings that are JSON, in strings with escapes; and what
-// must stay.
+// TestRedactMessage checks which secrets are found in JSON: by name, by form, in strings that are
+// JSON, and in strings with escapes; and what is not a secret.
 func TestRedactMessage(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"nothing", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"q":"tokens per key"}}}`, ""},
@@ -162,8 +162,8 @@ func TestRedactURL(t *testing.T) {
 	}
 }
 
-// What was secret in a header is secret in bodies, in other spellings too, and equal secrets look
-// equal.
+// TestRedactLearns shows that a value that was secret in a header is secret in bodies, also in
+// other spellings, and that equal secrets get the same replacement.
 func TestRedactLearns(t *testing.T) {
 	r := capture.NewRedactor(nil)
 	first := r.Header("Mcp-Session-Id", "plain-session/1")
@@ -269,8 +269,8 @@ func TestPlantedSecrets(t *testing.T) {
 	}
 }
 
-// Texts that invite quadratic work are judged in linear time: each has many starts of something
-// that never ends. The test would time out otherwise.
+// TestRedactHostileText shows that texts that invite quadratic work are scanned in linear time:
+// each has many starts of something that never ends. The test would time out otherwise.
 func TestRedactHostileText(t *testing.T) {
 	for _, unit := range []string{"eyJ-", "eyJ.", "sk-", "-----BEGIN ", "token={", "token=\"{", "token=${", "\\", "\\\"", "password='", "://", "http://a@", "<password>", "auth:", "--token ", "key ", "basic ", "{\"", "[", "{\"name\":\"token\",\"value\":\"", "~redacted:", "%41", "%25", "&#38;", "<a name=\"password\" value=\"", "<", "é", "é:", "machine a password ", "machine ", "curl -u ", "-u a:", "password:\n  ", "password: |\n  a\n", "data: a\ndata:",
 		"form-data; name=\"password\"\n\n", "form-data; ", "identified by ", "password '", "data:;base64,", "QUJD", "\u00a0", "token=~redacted:a:0123456789ab:8~"} {

@@ -12,7 +12,8 @@ import (
 	"mcpwire/capture"
 )
 
-// A secret without a recognizable form is found by the notation around it.
+// TestRedactNotations shows that a secret without a recognizable form is found by the notation
+// around it.
 func TestRedactNotations(t *testing.T) {
 	b64 := base64.StdEncoding.EncodeToString
 	for _, tt := range []struct{ name, in, want string }{
@@ -103,7 +104,7 @@ func TestRedactNotations(t *testing.T) {
 	}
 }
 
-// Base64 of the protocol is judged by the data that it encodes.
+// TestRedactBase64 shows that Base64 in a message is checked by the data that it encodes.
 func TestRedactBase64(t *testing.T) {
 	env := "HOME=/root\nDB_PASSWORD=hunter2\n"
 	std := base64.StdEncoding.EncodeToString([]byte(env))
@@ -138,7 +139,8 @@ func TestRedactBase64(t *testing.T) {
 	}
 }
 
-// What a list says of a tool is not about anybody's secret, but a key in it is one all the same.
+// TestRedactDescriptions shows that descriptions in a list are not taken for secrets, but that a
+// key in one is.
 func TestRedactDescriptions(t *testing.T) {
 	hook := "Create a monitor. `webhookUrl`: **optional** webhook URL, `https://example.com/webhooks/firecrawl`. " +
 		`Example: {"Authorization": "Bearer token"}, --token abc, postgres://user:password@localhost/db`
@@ -168,7 +170,7 @@ func TestRedactDescriptions(t *testing.T) {
 	}
 }
 
-// Names of secrets, and those that are only sometimes.
+// TestRedactNames checks names that always belong to secrets, and names that do only sometimes.
 func TestRedactNames(t *testing.T) {
 	const secret = "PL4nted-s3cret"
 	for _, name := range []string{
@@ -192,7 +194,8 @@ func TestRedactNames(t *testing.T) {
 	}
 }
 
-// Parameters in the path of a URL, and values that go on in another line of the same stream.
+// TestRedactEvents checks parameters in the path of a URL, and values that continue in another line
+// of the same stream.
 func TestRedactEvents(t *testing.T) {
 	r := capture.NewRedactor(nil)
 	for in, want := range map[string]string{

@@ -11,7 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A small file that unpacks to very much is not read to its end; one with ordinary traffic is.
+// TestUnpackLimit shows that a small file that unpacks to very much is not read to its end, and
+// that one with ordinary traffic is.
 func TestUnpackLimit(t *testing.T) {
 	const line = `{"k":"note","n":1,"t":0,"raw":"some text of a capture that is repeated many times"}` + "\n"
 	pack := func(kind string, lines int) []byte {
@@ -73,7 +74,8 @@ func TestUnpackLimit(t *testing.T) {
 	}
 }
 
-// Reading a long line takes memory for it twice, and one above the limit no more than the limit.
+// TestReadLongLineMemory shows that reading a long line takes memory for it twice, and that a line
+// above the limit takes no more than the limit.
 func TestReadLongLineMemory(t *testing.T) {
 	const size = 32 << 20
 	line := []byte(`{"k":"note","n":1,"t":0,"msg":"` + strings.Repeat("x", size) + `"}` + "\n")
@@ -97,7 +99,8 @@ func TestReadLongLineMemory(t *testing.T) {
 	}
 }
 
-// What a Writer records at most is a line that a Reader reads, whatever the payload is.
+// TestLongestLine shows that a Reader accepts the longest line that a Writer records, whatever the
+// payload is.
 func TestLongestLine(t *testing.T) {
 	const size = 2 << 20
 	for _, unit := range []string{"\x01", "\"", "\\", "x", "é", "\xff", "\u2028", "\n"} {

@@ -54,7 +54,8 @@ func (d *disk) set(fail int, slow chan struct{}) {
 	d.mu.Unlock()
 }
 
-// A disk that hangs does not make Record wait: events are lost, and the capture says which.
+// TestSlowDisk shows that Record does not wait for a disk that hangs: events are lost, and the
+// capture says which.
 func TestSlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(disk)
@@ -104,8 +105,8 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// A payload that has no room is lost even if it is large, and does not take the place of small
-// ones.
+// TestLargePayloadInFullQueue shows that a large payload that does not fit is lost, and does not
+// take the place of small ones.
 func TestLargePayloadInFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -131,7 +132,7 @@ func TestLargePayloadInFullQueue(t *testing.T) {
 	})
 }
 
-// A failed write loses its own events, and no later ones.
+// TestFullDisk shows that a failed write loses only its own events.
 func TestFullDisk(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Close does not wait for ever for a disk that hangs.
+// TestCloseTimeout shows that Close waits only a limited time for a disk that hangs.
 func TestCloseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -204,7 +205,7 @@ func TestCloseTimeout(t *testing.T) {
 	})
 }
 
-// Payloads above the limit are cut, and say so.
+// TestMaxPayload shows that payloads above the limit are cut and marked as such.
 func TestMaxPayload(t *testing.T) {
 	long := capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`)}
 	got := read(t, record(t, &capture.Options{MaxPayload: 1000, Redact: &capture.Redaction{Off: true}}, long), nil)[1]
@@ -217,7 +218,8 @@ func TestMaxPayload(t *testing.T) {
 	}
 }
 
-// Many recorders: numbers are without gaps, and the file is in their order.
+// TestConcurrentRecord shows that the numbers of concurrent recorders have no gaps, and that the
+// file is in their order.
 func TestConcurrentRecord(t *testing.T) {
 	var buf bytes.Buffer
 	w := capture.NewWriter(&buf, nil)
@@ -306,8 +308,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// Going on in a file whose writer has died costs no more than its last line; a file that others may
-// read, or a link, is refused.
+// TestAppend shows that appending to a file whose writer has died loses no more than its last line,
+// and that a file that others may read, or a link, is refused.
 func TestAppend(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "a.ndjson")
@@ -355,8 +357,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// A payload that is empty is one: a priming event has
-// a data field. It must not matter what else the queue has seen.
+// TestEmptyPayload shows that an empty payload is recorded as one, whatever else the queue has
+// held: a priming event has a data field.
 func TestEmptyPayload(t *testing.T) {
 	var out bytes.Buffer
 	w := capture.NewWriter(&out, nil)

@@ -7,7 +7,7 @@ import (
 	"mcpwire/capture"
 )
 
-// A capture that is in use is remembered, however many others come.
+// TestEvictOldCaptures shows that a capture in use is not evicted, however many others come.
 func TestEvictOldCaptures(t *testing.T) {
 	ck := New(nil)
 	add := func(id string, e capture.Event) []Finding {
@@ -38,7 +38,8 @@ func TestEvictOldCaptures(t *testing.T) {
 	}
 }
 
-// Traffic that is in use keeps its session, however much other traffic comes.
+// TestEvictOldSharedHTTP shows that traffic in use keeps its session, however much other traffic
+// comes.
 func TestEvictOldSharedHTTP(t *testing.T) {
 	ck := New(&Options{Limits: Limits{MaxSessions: 8}})
 	key := func(n uint64) sessionKey { return sessionKey{capture: "c", number: n} }

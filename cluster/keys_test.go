@@ -110,7 +110,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Nodes that create the keys at once have the same.
+// TestKeysBeginOnce shows that nodes that create the keys at the same time get the same ones.
 func TestKeysBeginOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)

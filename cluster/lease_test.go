@@ -78,7 +78,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// Whatever fails, the holder stops before another node begins.
+// TestLeaseIsLost shows that the holder stops before another node begins, whatever fails.
 func TestLeaseIsLost(t *testing.T) {
 	for name, fail := range map[string]func(n *cluster.Node, f *faulty){
 		"partition": func(_ *cluster.Node, f *faulty) { f.setDown(true) },
@@ -119,7 +119,8 @@ func TestLeaseIsLost(t *testing.T) {
 	}
 }
 
-// A node that could not read for a while has not seen the holder miss a beat.
+// TestLeaseSurvivesOutage shows that a node that could not read for a while does not count beats of
+// the holder as missed.
 func TestLeaseSurvivesOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := two(t, nil)
@@ -143,7 +144,8 @@ func TestLeaseSurvivesOutage(t *testing.T) {
 	})
 }
 
-// A beat that fails and is carried out does not cost the lease; nor does a short outage.
+// TestLeaseUnsureBeat shows that a beat that fails but was carried out does not lose the lease, and
+// that a short outage does not either.
 func TestLeaseUnsureBeat(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := two(t, nil)
@@ -169,7 +171,7 @@ func TestLeaseUnsureBeat(t *testing.T) {
 	})
 }
 
-// Leave gives the leases back at once.
+// TestLeaveReleases shows that Leave releases the leases at once.
 func TestLeaveReleases(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, _ := two(t, nil)

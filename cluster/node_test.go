@@ -240,8 +240,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// While a node does not reach the backend, it does not think that the others are gone. The others
-// do not see it, until it is back.
+// TestMembersPartition shows that a node that does not reach the backend does not take the others
+// for gone. The others do not see it until it is back.
 func TestMembersPartition(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)

@@ -243,7 +243,8 @@ func TestEventStore(t *testing.T) {
 	})
 }
 
-// Follow yields the events of another node as they come, and large ones whole.
+// TestEventFollow shows that Follow yields the events of another node as they come, and large ones
+// whole.
 func TestEventFollow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, _ := two(t, nil)
@@ -299,7 +300,8 @@ func TestEventFollow(t *testing.T) {
 	})
 }
 
-// An event whose last part could not be stored does not become part of the next one.
+// TestEventParts shows that an event whose last part could not be stored does not become part of
+// the next one.
 func TestEventParts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)

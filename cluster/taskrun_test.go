@@ -11,7 +11,8 @@ import (
 	"mcpwire/server"
 )
 
-// A task whose node is gone fails once, and its clients are notified. Others continue.
+// TestLostTasks shows that a task whose node is gone fails once, and its clients are notified.
+// Others continue.
 func TestLostTasks(t *testing.T) {
 	for name, leave := range map[string]bool{"killed": false, "left": true} {
 		inBubble(t, func(t *testing.T) {
