@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The allocations of everything on the hot path, exactly. A string given to
-// AppendQuote is not copied: that depends on the compiler and is why it is here.
+// TestAllocations checks the exact number of allocations of everything on the hot path. A string
+// given to AppendQuote is not copied: that depends on the compiler and is why it is here.
 func TestAllocations(t *testing.T) {
 	call, pretty, list := []byte(callText), []byte(indented(callText)), toolList()
 	deep := nested(DefaultMaxDepth, "[", "]")

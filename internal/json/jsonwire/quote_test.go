@@ -61,7 +61,7 @@ func TestAppendQuote(t *testing.T) {
 	}
 }
 
-// Every odd piece at every place of plain text, short and long.
+// TestQuoteEverywhere checks every special piece at every place of plain text, short and long.
 func TestQuoteEverywhere(t *testing.T) {
 	plain := strings.Repeat("abcdefghijklmnopqrstuvwxyz", 12)
 	for _, odd := range oddStrings {
@@ -74,7 +74,7 @@ func TestQuoteEverywhere(t *testing.T) {
 	}
 }
 
-// Every rune and every first byte survives.
+// TestQuoteRunes shows that every rune and every first byte survives.
 func TestQuoteRunes(t *testing.T) {
 	var all []byte
 	for r := rune(0); r <= utf8.MaxRune; r += 1 + r>>9 {
@@ -87,8 +87,8 @@ func TestQuoteRunes(t *testing.T) {
 	}
 }
 
-// AppendQuote writes into free capacity and leaves the rest of it alone when
-// there is nothing to escape.
+// TestQuoteCapacity shows that AppendQuote writes into free capacity and does not touch the rest of
+// it when there is nothing to escape.
 func TestQuoteCapacity(t *testing.T) {
 	for n := range 100 {
 		s := strings.Repeat("x", n)
@@ -126,7 +126,8 @@ func TestUnquote(t *testing.T) {
 	}
 }
 
-// Escapes at every place, also across the borders of internal buffers.
+// TestUnquoteEverywhere checks escapes at every place, also across the boundaries of internal
+// buffers.
 func TestUnquoteEverywhere(t *testing.T) {
 	plain := strings.Repeat("abcdefghijklmnopqrstuvwxyz", 60)
 	for _, odd := range []string{`\n`, `\u00e9`, `\u6c49`, `\ud83d\ude00`, `\ud83d`, `\\`, `é\"汉`} {

@@ -121,7 +121,8 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// Calls that do not fit the text are errors, at the place where it is wrong.
+// TestOutOfOrder shows that calls that do not match the text are errors at the place of the
+// mismatch.
 func TestOutOfOrder(t *testing.T) {
 	calls := map[string]func(*Scanner) error{
 		"String":      func(s *Scanner) error { _, _, err := s.String(); return err },
@@ -151,7 +152,8 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
-// What the caller has entered counts for Skip, and no longer when it is left.
+// TestDepthIsShared shows that what the caller has entered counts toward the depth of Skip until it
+// is left.
 func TestDepthIsShared(t *testing.T) {
 	var s Scanner
 	s.Reset([]byte(`[[[]],[[0]],[[[]]]]`), 3)
@@ -191,7 +193,8 @@ func TestDepthIsShared(t *testing.T) {
 	}
 }
 
-// Slices handed out are limited to what they are of and alias the input.
+// TestAliasing shows that the returned slices alias the input, and that their capacity ends with
+// their value.
 func TestAliasing(t *testing.T) {
 	data := []byte(`{"name":"value"}`)
 	var s Scanner
@@ -223,7 +226,8 @@ var memberTexts = []string{
 	`{"a":01}`, "{\"a\xff\":1}", "{\"a\":\"\x01\"}", `{"a":[[[]]]}`, `{"a":[[[[]]]]}`, `{,"a":1}`, `{"a"::1}`, `{"a":1,,"b":2}`,
 }
 
-// Member finds what Key, Skip and NextMember find, and the same mistakes at the same places.
+// TestMember shows that Member finds what Key, Skip and NextMember find, and the same mistakes at
+// the same places.
 func TestMember(t *testing.T) {
 	for _, text := range memberTexts {
 		var one, all Scanner

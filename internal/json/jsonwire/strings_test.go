@@ -43,8 +43,8 @@ func checkStringEnd(t *testing.T, b []byte, i int) {
 	}
 }
 
-// Everything of interest at every place of plain text, before every amount of
-// text that follows: the word loops, the long runs and the tails.
+// TestStringEnd checks every special piece at every place of plain text, before every length of
+// following text: the word loops, the long runs and the tails.
 func TestStringEnd(t *testing.T) {
 	pieces := []string{
 		`"`, `\`, `\"`, `\\"`, `\n`, `\u00e9`, `\u00g9`, `\u00`, "\n", "\x1f", "\x7f", "\x00",
@@ -65,7 +65,7 @@ func TestStringEnd(t *testing.T) {
 	}
 }
 
-// Escaped quotes between long runs: the positions remembered must move on.
+// TestLongRuns checks escaped quotes between long runs: the stored positions must advance.
 func TestLongRuns(t *testing.T) {
 	plain := strings.Repeat("x", 200)
 	for _, s := range []string{`\"`, `\\`, `\\\"`, "é", `é\"`, `\"é`, "汉\\n\\\""} {
@@ -80,7 +80,7 @@ func TestLongRuns(t *testing.T) {
 	}
 }
 
-// All sequences of two bytes, and of three and four around every border.
+// TestUTF8 checks all sequences of two bytes, and those of three and four around every boundary.
 func TestUTF8(t *testing.T) {
 	edge := []byte{0x00, 0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xaf, 0xbf, 0xc0, 0xc2, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xff}
 	check := func(seq ...byte) {
@@ -116,7 +116,7 @@ func TestUTF8(t *testing.T) {
 	}
 }
 
-// Every rune, alone in its word and not.
+// TestEveryRune checks every rune, alone in its word and not.
 func TestEveryRune(t *testing.T) {
 	var b []byte
 	for r := rune(0x80); r <= utf8.MaxRune; r++ {
@@ -128,8 +128,8 @@ func TestEveryRune(t *testing.T) {
 	}
 }
 
-// Mixtures that neither a table nor a fuzzer comes upon: many pieces, some of
-// them long, most of them good.
+// TestMixtures checks mixtures that neither a table nor a fuzzer would find: many pieces, some of
+// them long, most of them valid.
 func TestMixtures(t *testing.T) {
 	good := []string{
 		"a", "word ", "12345678", strings.Repeat("plain ", 30), strings.Repeat("x", 700), "é", "ж", "жж", "жжжж", "ё ",

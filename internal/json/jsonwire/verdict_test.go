@@ -259,8 +259,8 @@ func isDepth(err error) bool {
 	return errors.As(err, &se) && se.Depth
 }
 
-// Every beginning of a valid text is invalid at its end, and says so. (Numbers
-// are the exception: they may end anywhere, so there are none at the top.)
+// TestTruncated shows that every prefix of a valid text is invalid at its end, and that the error
+// says so. (Numbers are the exception: they may end anywhere, so there are none at the top.)
 func TestTruncated(t *testing.T) {
 	texts := []string{
 		callText,
@@ -285,7 +285,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// Any byte in place of any other must get the verdict of encoding/json.
+// TestMutated shows that texts with any byte replaced by any other get the same result as in
+// encoding/json.
 func TestMutated(t *testing.T) {
 	text := []byte(`{"k\n":[-1.5e+3,tru` + `e,"é汉😀\u00ff"],"` + strings.Repeat("x", 20) + `":{}}`)
 	if err := Valid(text, 0); err != nil {
@@ -328,7 +329,7 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// Which bracket closes which must be known at every depth.
+// TestBracketsMatch shows that the matching brackets are known at every depth.
 func TestBracketsMatch(t *testing.T) {
 	for n := 1; n < 700; n = n*5/4 + 1 {
 		data := make([]byte, 0, 8*n)

@@ -72,8 +72,8 @@ func waited(c, remote net.Conn, seed uint64) (log []string) {
 	return log
 }
 
-// What a caller sees of the deadlines of a boundedConn is what it sees of those of the connection
-// beneath.
+// TestBoundedConnDeadlines shows that a boundedConn's deadlines look to its caller like those of
+// the connection beneath.
 func TestBoundedConnDeadlines(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -107,8 +107,8 @@ func (c *countingConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// As long as something is read and written all the time, deadlines that are a while off cost
-// nothing.
+// TestBoundedConnFewDeadlines shows that deadlines in the future cost nothing while data is read
+// and written all the time.
 func TestBoundedConnFewDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()
@@ -137,8 +137,8 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 	})
 }
 
-// A deadline that was noted before a write, and comes in the middle of it, does not count: all of
-// the write is done.
+// TestBoundedConnWriteContinues shows that a deadline that was noted before a write, and passes
+// during it, does not apply: all of the data is written.
 func TestBoundedConnWriteContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()
@@ -175,8 +175,8 @@ func TestBoundedConnWriteContinues(t *testing.T) {
 	})
 }
 
-// Where no deadline was set, a peer that reads is waited for, however slow it is, and one that does
-// not is not.
+// TestBoundedConnTimeout shows that without a deadline a slow peer that reads is waited for, and
+// one that does not read is not.
 func TestBoundedConnTimeout(t *testing.T) {
 	const writeTimeout = 10 * time.Second
 	ends := func(c net.Conn, b []byte) (time.Duration, error) {

@@ -150,8 +150,9 @@ func TestServeLargeHeader(t *testing.T) {
 	}
 }
 
-// One program's request body may be another's next request, so the server reads nothing more from
-// such a connection.
+// TestServeLengthAndChunked shows that the server reads nothing more from a connection after a
+// request with a length and chunks, because one program's request body may be another's next
+// request.
 func TestServeLengthAndChunked(t *testing.T) {
 	var n atomic.Int32
 	s := serve(t, hello(&n), nil)
@@ -245,7 +246,7 @@ func TestServePanic(t *testing.T) {
 	}
 }
 
-// A handler still has what it knows from net/http.
+// TestServeWriter shows that a handler can use the response controller and Flusher of net/http.
 func TestServeWriter(t *testing.T) {
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -258,7 +259,8 @@ func TestServeWriter(t *testing.T) {
 	readAnswer(t, r)
 }
 
-// A client that has closed its half, or is gone, does not hold a request.
+// TestServeHalfOpen shows that a request ends if its client has closed its half of the connection,
+// or is gone.
 func TestServeHalfOpen(t *testing.T) {
 	ended := make(chan error, 2)
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -330,7 +332,7 @@ func TestListenAddress(t *testing.T) {
 	}
 }
 
-// A listener that fails ends the server.
+// TestServeListenerFails shows that a listener that fails ends the server.
 func TestServeListenerFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -359,8 +361,8 @@ const (
 	h2Settings = 4
 )
 
-// An HTTP/2 client that does not extend the flow-control window for the end of a response loses its
-// stream, whichever handler responded.
+// TestServeNoWindow shows that an HTTP/2 client that does not extend the flow-control window for
+// the end of a response loses its stream, whichever handler responded.
 func TestServeNoWindow(t *testing.T) {
 	for name, h := range map[string]http.Handler{
 		"any handler": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }),
@@ -403,8 +405,8 @@ func untilReset(t *testing.T, c net.Conn, r *bufio.Reader) {
 	}
 }
 
-// A body that somebody has put in the place of the real one, and that ends before it, does not have
-// the server wait for the rest.
+// TestServeBodyReplaced shows that the server does not wait for the rest of a body that was
+// replaced by one that ends earlier.
 func TestServeBodyReplaced(t *testing.T) {
 	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

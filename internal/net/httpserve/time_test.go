@@ -89,8 +89,8 @@ func TestServeTimeouts(t *testing.T) {
 	})
 }
 
-// The header of each request has its time from when it begins, however it is spread, and wherever
-// it begins.
+// TestServeSpreadHeader shows that the timeout of a request's header runs from its beginning,
+// however the header is divided, and wherever it begins.
 func TestServeSpreadHeader(t *testing.T) {
 	header := "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	tests := []struct {
@@ -136,8 +136,8 @@ func TestServeSpreadHeader(t *testing.T) {
 	}
 }
 
-// A header that came slowly bounds nothing of what follows: neither the body, nor the handler, nor
-// the wait for the next request.
+// TestServeLateHeader shows that a slow header limits nothing after it: neither the body, nor the
+// handler, nor the wait for the next request.
 func TestServeLateHeader(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n, err := io.Copy(io.Discard, r.Body); n != 2 || err != nil {
@@ -174,7 +174,7 @@ func TestServeLateHeader(t *testing.T) {
 	})
 }
 
-// What an idle connection is given is given anew after each request.
+// TestServeIdleAgain shows that the idle timeout starts again after each request.
 func TestServeIdleAgain(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
@@ -194,7 +194,8 @@ func TestServeIdleAgain(t *testing.T) {
 	})
 }
 
-// A request that came together with the one before is no wait for a request.
+// TestServePipelined shows that a request that arrives together with the one before is not waited
+// for.
 func TestServePipelined(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-time.After(time.Hour)
@@ -217,8 +218,8 @@ func TestServePipelined(t *testing.T) {
 	})
 }
 
-// A handler that does not read the body does not leave the connection to a client that does not
-// send it.
+// TestServeUnreadBody shows that the connection does not wait for a body that the handler does not
+// read and the client does not send.
 func TestServeUnreadBody(t *testing.T) {
 	refusing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	inBubble(t, refusing, nil, func(t *testing.T, l *pipeListener, stop func() error) {
@@ -238,7 +239,7 @@ func TestServeUnreadBody(t *testing.T) {
 	})
 }
 
-// A client that does not read an answer does not keep its connection.
+// TestServeSlowReader shows that a client that does not read a response loses its connection.
 func TestServeSlowReader(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), &Options{MaxConns: 1}, func(t *testing.T, l *pipeListener, stop func() error) {
@@ -257,8 +258,8 @@ func TestServeSlowReader(t *testing.T) {
 	})
 }
 
-// The deadline for the end of one response does not apply to the next, and an active stream
-// continues.
+// TestServeLongStream shows that the deadline for the end of one response does not apply to the
+// next, and an active stream continues.
 func TestServeLongStream(t *testing.T) {
 	stream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -380,7 +381,8 @@ func TestServeShutdown(t *testing.T) {
 	})
 }
 
-// What does not end in time is cut off, and that is said.
+// TestServeShutdownTimeout shows that what does not end in time is cut off, and that this is
+// reported.
 func TestServeShutdownTimeout(t *testing.T) {
 	s := new(standing)
 	o := &Options{MaxConns: 1, OnShutdown: func(context.Context) error { return nil }} // in place of the method
@@ -407,7 +409,8 @@ func TestServeShutdownTimeout(t *testing.T) {
 	})
 }
 
-// An HTTP/2 client that does not answer is given up, though it has not closed anything.
+// TestServeDeadHTTP2 shows that an HTTP/2 client that does not answer is given up, though it has
+// closed nothing.
 func TestServeDeadHTTP2(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {

@@ -28,7 +28,7 @@ func (l *loop) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// The allocations of everything on the hot path, exactly.
+// TestAppendAllocations checks the exact number of allocations of everything on the hot path.
 func TestAppendAllocations(t *testing.T) {
 	dst := make([]byte, 0, 64<<10)
 	message := []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -52,8 +52,8 @@ func TestAppendAllocations(t *testing.T) {
 	}
 }
 
-// A new slice is made at the right size: nothing is moved a second time. The sizes are many because
-// allocations are rounded up.
+// TestAppendRoom shows that a new slice gets the right size, so that nothing is moved a second
+// time. The sizes are many because allocations are rounded up.
 func TestAppendRoom(t *testing.T) {
 	grow := testing.AllocsPerRun(10, func() { sink = slices.Grow([]byte(nil), 1000) }) // 1, or 2 with the race detector
 	id := strings.Repeat("i", 1000)
@@ -122,8 +122,8 @@ func (w *watched) Read(p []byte) (int, error) {
 	return w.src.Read(p)
 }
 
-// What a Reader holds: never more than its limit, and little when it waits between events, or while
-// it passes over what it does not want.
+// TestMemory shows that a Reader never holds more than its limit, and little while it waits between
+// events or skips data that its caller does not want.
 func TestMemory(t *testing.T) {
 	const size = 8 << 20
 	big := strings.Repeat("x", size)
@@ -177,7 +177,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A stream of large events uses one block, as long as the collector leaves it.
+// TestSpare shows that a stream of large events uses one block, until the garbage collector takes
+// it.
 func TestSpare(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.GC() // ends a cycle that may be under way

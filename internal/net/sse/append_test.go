@@ -79,7 +79,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// The short forms write what Append writes.
+// TestAppendMessage shows that the short forms write what Append writes.
 func TestAppendMessage(t *testing.T) {
 	for _, test := range appendTests {
 		data, id := test.event.Data, string(test.event.ID)

@@ -116,7 +116,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// Each way to cut the short streams into two or three.
+// TestReaderSplits checks each way to cut the short streams into two or three.
 func TestReaderSplits(t *testing.T) {
 	for _, test := range streams {
 		n := len(test.stream)
@@ -134,8 +134,8 @@ func TestReaderSplits(t *testing.T) {
 	}
 }
 
-// All streams of up to seven structural characters, after a prefix that makes an event, at once and
-// byte by byte.
+// TestReaderExhaustive checks all streams of up to seven structural characters, after a prefix that
+// makes an event, at once and byte by byte.
 func TestReaderExhaustive(t *testing.T) {
 	const alphabet = "\n\r: ad"
 	depth := 7
