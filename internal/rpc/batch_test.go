@@ -80,7 +80,8 @@ func batchOf(t *testing.T, msg string) map[string]string {
 	return answers
 }
 
-// The answer to a batch comes when the last of its requests is done, whatever they do, and once.
+// TestBatchOfSlowRequests shows that the answer to a batch comes once, when the last of its
+// requests is done, whatever they do.
 func TestBatchOfSlowRequests(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("["+strings.Join([]string{request(1, "slow"), request(2, "ping!"), request(3, "wait"), request(4, "echo", "[4]"), notification("slow"), request(5, "slow")}, ",")+"]", request(6, "ping!"))
@@ -102,7 +103,7 @@ func TestBatchOfSlowRequests(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A cancelled member is not answered; the others are.
+// TestBatchWithCancelledMembers shows that a canceled member is not answered, and the others are.
 func TestBatchWithCancelledMembers(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("[" + request(1, "wait") + "," + request(2, "wait") + "," + request(3, "deaf") + "]")
@@ -118,7 +119,8 @@ func TestBatchWithCancelledMembers(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Members wait for a place like other requests, and can be cancelled there.
+// TestBatchInQueue shows that members wait for a slot like other requests, and can be canceled
+// meanwhile.
 func TestBatchInQueue(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("[" + request(1, "deaf") + "," + request(2, "deaf") + "," + request(3, "echo", "[]") + "," + request(4, "echo", "[]") + "," + request(3, "echo", "[]") + "]")
@@ -132,8 +134,8 @@ func TestBatchInQueue(t *testing.T) {
 	}, Options{MaxInFlight: 2}, nil)
 }
 
-// The memory of a large batch is shared by its members, and stays theirs until the last of them is
-// done.
+// TestLargeBatches shows that the memory of a large batch is shared by its members, and is not used
+// again until the last of them is done.
 func TestLargeBatches(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var notes, bad atomic.Int32
@@ -193,7 +195,7 @@ func TestBatchesRefused(t *testing.T) {
 	}, Options{Policy: Policy{NoBatches: true}}, nil)
 }
 
-// A batch may hold responses to calls of this side.
+// TestResponsesInBatch shows that a batch may hold responses to calls of this side.
 //
 // Spec: C9
 func TestResponsesInBatch(t *testing.T) {
@@ -210,7 +212,8 @@ func TestResponsesInBatch(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// What a request keeps in memory while it waits is in proportion to what it counts.
+// TestWaitingRequestsKeepLittle shows that the memory of a waiting request is in proportion to the
+// size that counts for it.
 func TestWaitingRequestsKeepLittle(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		huge := `["` + strings.Repeat("x", 8<<20) + `"]`

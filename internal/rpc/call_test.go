@@ -84,7 +84,7 @@ func TestCallsAnsweredInAnyOrder(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Responses that nobody waits for do no harm.
+// TestStrayResponses shows that responses without a pending call do no harm.
 func TestStrayResponses(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -205,7 +205,8 @@ func TestCancellationNotice(t *testing.T) {
 	}, Options{Cancellation: shyCancellation{}}, nil)
 }
 
-// A call's answer and the end of its context at the same time: one of the two.
+// TestCallAnsweredAtTimeout shows that a call has one result if its answer comes when its context
+// ends.
 //
 // Spec: C84
 func TestCallAnsweredAtTimeout(t *testing.T) {
@@ -225,8 +226,8 @@ func TestCallAnsweredAtTimeout(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// While a handler waits for the peer, the connection reads the peer's response and other messages,
-// whichever goroutine runs the handler.
+// TestCallFromHandler shows that while a handler waits for the peer, the connection reads the
+// peer's response and other messages, whichever goroutine runs the handler.
 func TestCallFromHandler(t *testing.T) {
 	m := methods{
 		"ask": func(ctx context.Context, r *Request) (string, error) {
@@ -302,7 +303,8 @@ func everyPair(t *testing.T, test func(t *testing.T, way runMode)) {
 	}
 }
 
-// Both sides call each other from within handlers, to any depth, many at once.
+// TestReentrancy shows that both sides can call each other from handlers, to any depth, many at
+// once.
 func TestReentrancy(t *testing.T) {
 	bounce := func(ctx context.Context, r *Request) (string, error) {
 		n, err := strconv.Atoi(strings.Trim(string(r.Params), "[]"))
@@ -335,8 +337,8 @@ func TestReentrancy(t *testing.T) {
 	})
 }
 
-// A handler that the leader runs may wait for another connection than its own, which may wait for
-// the first.
+// TestCallAcrossConnections shows that a handler that the leader runs may wait for another
+// connection than its own, which may wait for the first.
 func TestCallAcrossConnections(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
@@ -367,7 +369,7 @@ func TestCallAcrossConnections(t *testing.T) {
 	})
 }
 
-// One trace follows the work from hop to hop.
+// TestTracePropagation shows that one trace follows the work from hop to hop.
 func TestTracePropagation(t *testing.T) {
 	m := methods{"hop": func(ctx context.Context, r *Request) (string, error) {
 		if TraceOf(r.Params).Parent != traceA || TraceFrom(ctx).Parent != traceA {
@@ -394,7 +396,8 @@ func TestTracePropagation(t *testing.T) {
 	})
 }
 
-// What the caller gets is the caller's: neither later frames nor the caller change it.
+// TestCallResultIsOwned shows that a call's result belongs to the caller: later frames do not
+// change it, and the caller does not change them.
 func TestCallResultIsOwned(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		p := newPair(t, way, Options{}, methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}, 0)
@@ -415,7 +418,8 @@ func TestCallResultIsOwned(t *testing.T) {
 	})
 }
 
-// A peer that does not read cannot block a caller after its context has ended.
+// TestCallToPeerThatDoesNotRead shows that a peer that does not read cannot block a caller after
+// its context has ended.
 func TestCallToPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := pipes.Memory(100)
@@ -451,8 +455,8 @@ func TestCallToPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// A call in its steps: it has its id before anything is sent, and can be given up with and without
-// a word.
+// TestPending checks the steps of a call: it has its id before anything is sent, and can be given
+// up with and without a message.
 func TestPending(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -508,7 +512,7 @@ func TestPending(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Connections that share their ids use none twice.
+// TestSharedIDs shows that connections that share their ids use no id twice.
 func TestSharedIDs(t *testing.T) {
 	ids := new(atomic.Int64)
 	for _, want := range []string{"1", "3"} {
@@ -571,7 +575,8 @@ func TestCallPrefixOnTheWire(t *testing.T) {
 	}, Options{CallPrefix: "n"}, nil)
 }
 
-// A quiet side answers requests, and nothing else. One that may not answer at all is silent.
+// TestQuiet shows that a quiet side only answers requests, and that one that may not answer sends
+// nothing.
 func TestQuiet(t *testing.T) {
 	traffic := []string{
 		"a stray line", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"method":"ping!"}`, `{"jsonrpc":"2.0","id":1,"method":2}`, request(2, "ping!"), request(3, "nope"),
@@ -607,8 +612,8 @@ func TestQuiet(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A peer that does not read keeps nobody for longer than they want to wait: neither a call, nor a
-// notification, nor the wait for all to be written.
+// TestWaitsForReader shows that a peer that does not read delays nobody for longer than their
+// context: neither a call, nor a notification, nor the wait for everything to be written.
 func TestWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()

@@ -42,7 +42,8 @@ func TestCancelRunning(t *testing.T) {
 	}, Options{}, m)
 }
 
-// The cancellation may come while the handler is about to end; then there is one answer or none.
+// TestCancelRacesWithEnd shows that a cancellation may come while the handler is about to end, and
+// that there is one answer or none then.
 //
 // Spec: S51
 func TestCancelRacesWithEnd(t *testing.T) {
@@ -60,7 +61,7 @@ func TestCancelRacesWithEnd(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A handler that ignores its cancellation keeps its place among those in flight, but is not
+// TestCancelDeaf shows that a handler that ignores its cancellation keeps its slot, but is not
 // answered.
 func TestCancelDeaf(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
@@ -136,7 +137,7 @@ func TestRequestTimeout(t *testing.T) {
 	}, Options{RequestTimeout: time.Minute}, m)
 }
 
-// A timeout that is over before the context is ready.
+// TestRequestTimeoutAtOnce checks a timeout that has passed before the context is ready.
 func TestRequestTimeoutAtOnce(t *testing.T) {
 	local, _ := pipes.Memory(0)
 	c := NewConn(jsonrpc.NewFramer(local, nil), &Options{RequestTimeout: 1})

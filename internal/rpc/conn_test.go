@@ -103,7 +103,8 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// A handler that closes its connection waits for itself, but not for ever.
+// TestCloseFromHandler shows that a handler that closes its connection waits for itself only for a
+// limited time.
 func TestCloseFromHandler(t *testing.T) {
 	closing := func(_ context.Context, r *Request) (string, error) { return "1", r.Conn().Close() }
 	everyMode(t, func(t *testing.T, p *peer) {
@@ -121,7 +122,8 @@ func TestCloseFromHandler(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Close and the end of ctx or of input come while requests are being taken, at any moment.
+// TestCloseAtAnyMoment checks Close, the end of ctx and the end of input at any moment while
+// requests are being read.
 func TestCloseAtAnyMoment(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		way := p.conn.handler.(*mux).way
@@ -176,8 +178,8 @@ func (s *stubborn) Close() error {
 	return nil
 }
 
-// A transport whose reader does not return when it is closed breaks its contract. The connection
-// abandons the reader after a timeout, but not handlers.
+// TestReaderThatDoesNotReturn shows that the connection abandons a reader that does not return when
+// it is closed, after a timeout, but not handlers. Such a transport breaks its contract.
 func TestReaderThatDoesNotReturn(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
@@ -231,8 +233,8 @@ func TestCloseCallsOff(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// At the end of input everything that was accepted is answered, whether it runs, waits in the queue
-// or has not been read yet.
+// TestDrainAtEndOfInput shows that everything that was accepted is answered at the end of input,
+// whether it runs, waits in the queue or has not been read yet.
 func TestDrainAtEndOfInput(t *testing.T) {
 	for _, limit := range []int{0, 2} {
 		everyMode(t, func(t *testing.T, p *peer) {
@@ -265,7 +267,7 @@ func TestDrainAtEndOfInput(t *testing.T) {
 	}
 }
 
-// The last message counts though its end is missing.
+// TestLastLineWithoutEnd shows that the last message counts though its end is missing.
 func TestLastLineWithoutEnd(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.link.Write([]byte(strings.TrimSuffix(p.framed(request(1, "slow")), "\n")))
@@ -395,7 +397,8 @@ func TestDrainTimeout(t *testing.T) {
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
-// Handlers that ignore their context are abandoned, and the error names them.
+// TestDrainAbandonsStuckHandlers shows that handlers that ignore their context are abandoned, and
+// the error names them.
 func TestDrainAbandonsStuckHandlers(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))
@@ -413,7 +416,8 @@ func TestDrainAbandonsStuckHandlers(t *testing.T) {
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
-// When ctx ends nothing more is read, and what was accepted is finished.
+// TestContextEnds shows that nothing more is read when ctx ends, and that what was accepted is
+// finished.
 func TestContextEnds(t *testing.T) {
 	stop := errors.New("told to stop")
 	for _, busy := range []bool{false, true} {
@@ -469,7 +473,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// ctx ends at any moment while frames are being read.
+// TestContextEndsWhileReading ends ctx at any moment while frames are being read.
 func TestContextEndsWhileReading(t *testing.T) {
 	for _, way := range runModes {
 		synctest.Test(t, func(t *testing.T) {
@@ -500,8 +504,8 @@ func TestContextEndsWhileReading(t *testing.T) {
 	}
 }
 
-// The input breaks while a handler runs that had the lead before: that is finished all the same,
-// but in no more than the time it has.
+// TestReadErrorWhileHandlersRun shows that a handler that had the lead before may finish after the
+// input has failed, but only in its own time.
 func TestReadErrorWhileHandlersRun(t *testing.T) {
 	broken := errors.New("cable cut")
 	everyMode(t, func(t *testing.T, p *peer) {
@@ -524,8 +528,9 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
-// A peer that does not read cannot keep the connection from ending. (Where so much is pending that
-// the connection stops reading, it does not notice a closed peer; hence no limit then.)
+// TestEndWithPeerThatDoesNotRead shows that a peer that does not read cannot delay the end of the
+// connection. (Where so much is pending that the connection stops reading, it does not notice a
+// closed peer; hence no limit then.)
 func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 	for _, how := range []string{"hang up", "context", "Close"} {
 		for _, way := range runModes {
@@ -568,7 +573,8 @@ func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Answers that are finished but not yet written when the end comes are written.
+// TestEndFlushesResponses shows that answers that are finished but not yet written at the end are
+// written.
 func TestEndFlushesResponses(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var msgs, want []string
@@ -583,7 +589,7 @@ func TestEndFlushesResponses(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// An input that is closed by this side ends like any other.
+// TestFramerClosedFromOutside shows that an input that this side closes ends like any other.
 func TestFramerClosedFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, runModes[0], "line", Options{}, nil)
@@ -665,7 +671,8 @@ func TestHearOut(t *testing.T) {
 	}
 }
 
-// A handler's messages are on the wire before its response, in order, and none follows it.
+// TestContextNotify shows that a handler's messages are on the wire before its response, in order,
+// and none follows it.
 func TestContextNotify(t *testing.T) {
 	var late error
 	var kept *Context
@@ -698,7 +705,7 @@ func TestContextNotify(t *testing.T) {
 	}, Options{}, m)
 }
 
-// What a handler says cannot break the stream.
+// TestContextNotifyChecksParams shows that a handler's notifications cannot break the stream.
 func TestContextNotifyChecksParams(t *testing.T) {
 	m := methods{"talk": func(ctx context.Context, r *Request) (string, error) {
 		c := RequestContext(ctx)
@@ -715,7 +722,7 @@ func TestContextNotifyChecksParams(t *testing.T) {
 	}, Options{}, m)
 }
 
-// Many goroutines of one handler notify while it ends.
+// TestContextNotifyRace notifies from many goroutines of one handler while it ends.
 func TestContextNotifyRace(t *testing.T) {
 	var wg sync.WaitGroup
 	m := methods{"talk": func(ctx context.Context, _ *Request) (string, error) {
@@ -785,7 +792,8 @@ func TestNotify(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Notifications are handled one after the other, in order, and do not hold up requests.
+// TestNotificationsInOrder shows that notifications are handled one after the other, in order, and
+// do not delay requests.
 func TestNotificationsInOrder(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
@@ -818,7 +826,7 @@ func TestNotificationsInOrder(t *testing.T) {
 	}, Options{}, m)
 }
 
-// More notifications than may wait are dropped, with a word in the log.
+// TestNotificationFlood shows that notifications above the limit are dropped and logged.
 func TestNotificationFlood(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var n atomic.Int32
@@ -847,7 +855,8 @@ func TestNotificationFlood(t *testing.T) {
 	}, Options{MaxQueueBytes: 10 * requestCost}, nil)
 }
 
-// A place that notifications took is free for a request again when they are done.
+// TestNotificationsReleaseSlots shows that requests can use the slots of notifications when those
+// are done.
 func TestNotificationsReleaseSlots(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(notification("slow"), request(1, "slow"), request(2, "slow"))

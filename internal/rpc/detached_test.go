@@ -181,7 +181,8 @@ func TestDeliverCalls(t *testing.T) {
 	})
 }
 
-// A request ends by a cancellation, by its context, and by the end of the connection.
+// TestDeliverEnds shows that a request ends by a cancellation, by its context, and by the end of
+// the connection.
 func TestDeliverEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -113,8 +113,8 @@ func TestLongRunningRequestsTakeNoSlot(t *testing.T) {
 	})
 }
 
-// Large requests wait for one another, and small ones after them regain their slots when a large
-// one has finished.
+// TestInFlightBytes shows that large requests wait for one another, and that small ones after them
+// regain their slots when a large one has finished.
 func TestInFlightBytes(t *testing.T) {
 	release := make(chan struct{})
 	var most, now atomic.Int32

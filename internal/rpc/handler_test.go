@@ -159,7 +159,8 @@ func TestHandlerFunc(t *testing.T) {
 	})
 }
 
-// Responses come in the order in which handlers end, each under its own id.
+// TestAnswersInAnyOrder shows that responses come in the order in which handlers end, each under
+// its own id.
 //
 // Spec: S6
 func TestAnswersInAnyOrder(t *testing.T) {
@@ -201,7 +202,7 @@ func TestDuplicateIDs(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Frames larger than what is copied are handed over to their requests.
+// TestLargeFrames shows that frames that are too large to copy are handed over to their requests.
 func TestLargeFrames(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var want []string
@@ -222,7 +223,7 @@ func TestLargeFrames(t *testing.T) {
 	}})
 }
 
-// Ten thousand pings among calls that take their time.
+// TestPipeline sends ten thousand pings among slow calls.
 func TestPipeline(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var want, frames []string
@@ -245,7 +246,7 @@ func TestPipeline(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// Options.Trace sees each message unchanged, without its framing.
+// TestTraceOption shows that Options.Trace gets each message unchanged, without its framing.
 func TestTraceOption(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
@@ -295,7 +296,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// A request that is done at once costs no memory.
+// TestPingAllocatesNothing shows that a request that is done at once allocates nothing.
 func TestPingAllocatesNothing(t *testing.T) {
 	local, remote := pipes.Memory(0)
 	c := NewConn(jsonrpc.NewFramer(local, nil), &Options{Handler: pingHandler{}})
@@ -327,7 +328,7 @@ func (pingHandler) Prepare(*Request) *CostEstimate { return Immediate }
 
 func (pingHandler) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
-// What a peer sends does not fill the log.
+// TestLogIsShort shows that what a peer sends does not fill the log.
 func TestLogIsShort(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		long := strings.Repeat("x", 100000)

@@ -26,8 +26,8 @@ func inlinePeer(t *testing.T, test func(t *testing.T, p *peer), o Options) {
 	}
 }
 
-// The leader itself runs what is known to be fast: nothing else runs meanwhile, and nothing is in
-// flight.
+// TestLeaderRunsFastHandlers shows that the leader itself runs handlers that are known to be fast:
+// nothing else runs meanwhile, and nothing is in flight.
 func TestLeaderRunsFastHandlers(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var onGoroutine atomic.Int32
@@ -45,7 +45,8 @@ func TestLeaderRunsFastHandlers(t *testing.T) {
 	}, Options{})
 }
 
-// A slow handler loses the lead within two or three ticks, so that later requests are answered.
+// TestTakeOver shows that a slow handler loses the lead within two or three ticks, so that later
+// requests are answered.
 func TestTakeOver(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for round := range 3 {
@@ -71,7 +72,8 @@ func TestTakeOver(t *testing.T) {
 	}, Options{})
 }
 
-// A slow handler does not delay responses to earlier requests.
+// TestTakeOverWritesEarlierAnswers shows that a slow handler does not delay responses to earlier
+// requests.
 func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "ping!"), request(2, "echo", "[]"), request(3, "no such"), request(4, "wait"))
@@ -80,7 +82,8 @@ func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 	}, Options{})
 }
 
-// The frame of a handler that lost the lead stays unchanged, whatever is read afterwards.
+// TestTakeOverLeavesFrameAlone shows that the frame of a handler that lost the lead stays
+// unchanged, whatever is read afterwards.
 func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["late echo"] = func(_ context.Context, r *Request) (string, error) {
@@ -105,8 +108,8 @@ func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	}, Options{})
 }
 
-// A handler that ends while it is about to lose the lead is answered once, and so is each later
-// request.
+// TestTakeOverRacesWithEnd shows that a handler that ends while it is about to lose the lead is
+// answered once, and so is each later request.
 func TestTakeOverRacesWithEnd(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var d time.Duration
@@ -198,8 +201,8 @@ func TestCostEstimate(t *testing.T) {
 	}
 }
 
-// A server that has nothing to do has no timer running, and the watchdog wakes up when it is
-// needed.
+// TestWatchdogSleeps shows that an idle server has no running timer, and that the watchdog wakes up
+// when it is needed.
 func TestWatchdogSleeps(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for range 3 {
@@ -226,7 +229,7 @@ func TestWatchdogSleeps(t *testing.T) {
 	}, Options{})
 }
 
-// The watchdog falls asleep just when a handler starts.
+// TestWatchdogFallsAsleepTooSoon starts a handler just when the watchdog falls asleep.
 func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for i := range 60 {
@@ -242,7 +245,8 @@ func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
 	}, Options{})
 }
 
-// The bookkeeping of a request that loses the lead before, between and after the steps of its end.
+// TestListAndComplete checks the bookkeeping of a request that loses the lead before, between and
+// after the steps of its end.
 func TestListAndComplete(t *testing.T) {
 	newRequest := func(c *Conn) *Request {
 		return &Request{conn: c, Message: jsonrpc.Message{Kind: jsonrpc.KindRequest, ID: jsonrpc.ID("1")}, reply: []byte("x\n")}
@@ -333,7 +337,8 @@ func (c *idleTransport) take() (idle, busy int) {
 	return idle, busy
 }
 
-// Input is waited for in the way that keeps hold of a processor only while nothing here needs one.
+// TestIdleReading shows that the wait for input keeps a processor only while nothing here needs
+// one.
 func TestIdleReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := pipes.Memory(0)

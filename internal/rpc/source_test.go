@@ -189,7 +189,8 @@ func TestRequestTooLarge(t *testing.T) {
 	}
 }
 
-// The fast path of a connection needs a Source: through a mere Framer, each frame is copied.
+// TestNewFramerIsSource shows that NewFramer returns a Source, which the fast path of a connection
+// needs: from another Framer, each frame is copied.
 func TestNewFramerIsSource(t *testing.T) {
 	local, _ := pipes.Memory(0)
 	if _, ok := jsonrpc.NewFramer(local, nil).(Source); !ok {

@@ -115,7 +115,7 @@ func (h *stressHandler) once(c *Conn, who, i int) error {
 	return nil
 }
 
-// Everything at once, over real transports in real time, ended in different ways.
+// TestStress runs everything at once, over real transports in real time, ended in different ways.
 func TestStress(t *testing.T) {
 	length := 250 * time.Millisecond
 	if testing.Short() {

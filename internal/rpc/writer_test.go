@@ -19,8 +19,8 @@ import (
 // onGoroutines are the ways in which slow handlers run on their own goroutines from the start.
 var onGoroutines = runModes[1:]
 
-// The number of running handlers is limited, others wait in order, and they do not delay quick
-// requests or notifications.
+// TestMaxInFlight shows that the number of running handlers is limited, others wait in order, and
+// they do not delay quick requests or notifications.
 func TestMaxInFlight(t *testing.T) {
 	const limit = 5
 	for _, way := range onGoroutines {
@@ -92,7 +92,8 @@ func sameSet(a, b []string) bool {
 	return true
 }
 
-// Requests above the queue's limit are rejected at once; accepted ones are answered.
+// TestOverload shows that requests above the queue's limit are rejected at once; accepted ones are
+// answered.
 func TestOverload(t *testing.T) {
 	for _, way := range onGoroutines {
 		t.Run(way.name, func(t *testing.T) {
@@ -120,8 +121,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// A peer that sends requests but does not read gets no more than so much stored for it, and
-// everything once it reads.
+// TestPeerThatDoesNotRead shows that what is stored for a peer that sends requests but does not
+// read is limited, and that the peer gets everything once it reads.
 func TestPeerThatDoesNotRead(t *testing.T) {
 	const limit = 20000
 	for _, way := range runModes {
@@ -176,8 +177,8 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Two sides that send each other more than fits keep reading: neither is blocked by its own
-// callers.
+// TestBothSidesBusy shows that two sides that send each other more than fits keep reading: callers
+// block neither.
 func TestBothSidesBusy(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
@@ -201,7 +202,7 @@ func TestBothSidesBusy(t *testing.T) {
 	})
 }
 
-// A writer that is slow, but gets there.
+// TestSlowWriter checks a slow writer, which gets everything written in the end.
 func TestSlowWriter(t *testing.T) {
 	for _, way := range runModes {
 		t.Run(way.name, func(t *testing.T) {
@@ -317,8 +318,8 @@ func TestWriter(t *testing.T) {
 	})
 }
 
-// Requests that run count by their size as well. A large one that waits for its place is not
-// overtaken.
+// TestMaxInFlightBytes shows that running requests also count by their size, and that others do not
+// overtake a large one that waits for its slot.
 func TestMaxInFlightBytes(t *testing.T) {
 	for _, way := range onGoroutines {
 		t.Run(way.name, func(t *testing.T) {
@@ -340,8 +341,8 @@ func TestMaxInFlightBytes(t *testing.T) {
 	}
 }
 
-// However much senders have queued, the leader does not wait for room: the peer may read on only
-// once the leader has read what it says.
+// TestLeaderDoesNotWaitForSenders shows that the leader does not wait for queue space, however much
+// senders have queued: the peer may read on only once the leader has read what it says.
 func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := pipes.Memory(10)

@@ -97,7 +97,8 @@ func TestPairerCalls(t *testing.T) {
 	}
 }
 
-// Requests that nobody answers do not take memory for ever, and the oldest go first.
+// TestPairerBounds shows that requests without an answer do not take memory without end, and that
+// the oldest are evicted first.
 func TestPairerBounds(t *testing.T) {
 	p := NewPairer(100)
 	var evicted []uint64
