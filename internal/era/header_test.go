@@ -114,7 +114,7 @@ func FuzzHeaderValue(f *testing.F) {
 	})
 }
 
-// A byte is valid or invalid regardless of its position.
+// TestPlainHeaderValue shows that a byte is valid or invalid regardless of its position.
 func TestPlainHeaderValue(t *testing.T) {
 	for n := 1; n <= 17; n++ {
 		for at := range n {

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// The index must do what a map with an entry for each event does.
+// TestEventIndex shows that the index does what a map with an entry for each event does.
 func TestEventIndex(t *testing.T) {
 	var x eventIndex
 	want := map[uint64]*Row{}
@@ -36,8 +36,8 @@ func TestEventIndex(t *testing.T) {
 	}
 }
 
-// A model keeps 100,000 rows. The allocator rounds sizes up to 144, 160, 176 and to 512, 576, 640
-// bytes.
+// TestRowSize checks the size of a row, since a model keeps 100,000 of them. The allocator rounds
+// sizes up to 144, 160, 176 and to 512, 576, 640 bytes.
 func TestRowSize(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("the sizes are those of 64-bit platforms")

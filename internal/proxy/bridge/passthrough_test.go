@@ -255,7 +255,7 @@ func TestEndOfInput(t *testing.T) {
 	})
 }
 
-// TestDrain: while the bridge closes, nobody is left without an answer.
+// TestClose shows that all pending requests are answered when the bridge closes.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

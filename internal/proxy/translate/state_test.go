@@ -23,8 +23,8 @@ func TestSortedKeys(t *testing.T) {
 	}
 }
 
-// A state is bound to the params that the server gets, and compared with the params that the client
-// sends with it.
+// TestBoundToPlainParams shows that a state is bound to the params that the server gets, and is
+// compared with the params that the client sends with it.
 func TestBoundToPlainParams(t *testing.T) {
 	c := NewModernToLegacy(nil)
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":1}`

@@ -136,7 +136,8 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// A viewer that only wants to be woken gets no lines, and one wake-up however much there is new.
+// TestWake shows that a viewer that only wants to be woken gets no lines, and one wake-up however
+// many events are new.
 func TestWake(t *testing.T) {
 	w, s := begin(t, folder(t), nil)
 	c := dial(t, s.Path())
@@ -172,7 +173,8 @@ func TestRestart(t *testing.T) {
 	<-asked
 }
 
-// A viewer who does not read is cut off; the others are served.
+// TestLaggingViewer shows that a viewer that does not read is disconnected, and that the others are
+// served.
 func TestLaggingViewer(t *testing.T) {
 	w, s := begin(t, folder(t), &live.Options{MaxQueue: 64 << 10})
 	lazy, good := dial(t, s.Path()), dial(t, s.Path())
@@ -286,7 +288,7 @@ func TestNotPrivate(t *testing.T) {
 	}
 }
 
-// A message from a program that is not a tap is ignored.
+// TestHostileGreeting shows that a message from a program that is not a tap is ignored.
 func TestHostileGreeting(t *testing.T) {
 	dir := folder(t)
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -228,7 +228,8 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// A dropped capture that is compressed is read until too much has come out of it.
+// TestOpenUnpacksNoMoreThanItMay shows that a dropped capture that is compressed is unpacked only
+// up to the limit.
 func TestOpenUnpacksNoMoreThanItMay(t *testing.T) {
 	s := serve(t, nil, nil)
 	s.server.SetMaxUnpacked(100 << 10)

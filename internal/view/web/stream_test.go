@@ -293,7 +293,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 	}
 }
 
-// With a filter, the page still gets the number of captured rows.
+// TestStreamFacets shows that the page gets the number of captured rows also with a filter.
 func TestStreamFacets(t *testing.T) {
 	r := record(t, t.TempDir(), "files", nil)
 	r.call("search", `{}`, "found")

@@ -114,7 +114,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// The options of each login are such that package oauth takes them.
+// TestLogins shows that package oauth accepts the options of each login.
 func TestLogins(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

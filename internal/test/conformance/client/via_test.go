@@ -51,8 +51,8 @@ func serveVia(args []string) error {
 	return errors.Join(err, (&stdio.Config{}).Serve(context.Background(), srv))
 }
 
-// The arguments before the URL are a command, which the client starts and connects to. A command
-// that must log in gets the scenario's credentials.
+// TestVia shows that the arguments before the URL are a command, which the client starts and
+// connects to, and that a command that must log in gets the scenario's credentials.
 func TestVia(t *testing.T) {
 	const login = `{"client_id":"me","client_secret":"hush","issuer":"it"}`
 	for _, tt := range []struct {
@@ -73,7 +73,8 @@ func TestVia(t *testing.T) {
 	}
 }
 
-// The browser goes where it is sent, and says when it did not arrive.
+// TestBrowse shows that the browser follows redirects, and that an error says when it did not
+// arrive.
 func TestBrowse(t *testing.T) {
 	var arrived bool
 	mux := http.NewServeMux()

@@ -13,8 +13,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// The server prints its address, serves both eras there, and ends on a signal, though clients are
-// connected.
+// TestServeHTTP shows that the server prints its address, serves both eras there, and ends on a
+// signal, though clients are connected.
 func TestServeHTTP(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -55,7 +55,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// An era is the revisions of that era and no others.
+// TestRevisionsOf shows that an era has the revisions of that era and no others.
 func TestRevisionsOf(t *testing.T) {
 	legacy, err := revisionsOf("legacy")
 	if err != nil {
