@@ -17,7 +17,8 @@ import (
 	"mcpwire/bench/raw"
 )
 
-// The measurements of each bridge: a row is a way and a crossing.
+// TestBridgeCommands checks the commands of the measurements of each bridge: a row is a way and a
+// crossing.
 func TestBridgeCommands(t *testing.T) {
 	p := &bridgeEnd{run: &run{}, bridge: "/mcpwire", packages: "/bin"}
 	upstream := map[transport][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}
@@ -67,7 +68,8 @@ func TestBridgeCommands(t *testing.T) {
 	}
 }
 
-// A server that writes before it reads on gets calls which no pipe holds, all at once.
+// TestLargeTexts shows that a server that writes before it reads on gets all calls at once, though
+// no pipe can hold them.
 func TestLargeTexts(t *testing.T) {
 	theirIn, out, err := os.Pipe()
 	if err != nil {
@@ -165,7 +167,7 @@ func TestBridgeTable(t *testing.T) {
 	}
 }
 
-// A bridge that is not ours may fail, and is left out from then on.
+// TestFailures shows that a bridge that is not ours may fail, and is left out from then on.
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom")
 	log, err := os.CreateTemp(t.TempDir(), "log")

@@ -41,7 +41,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// Every peer has every place of a round equally often.
+// TestTurn shows that every peer has every place of a round equally often.
 func TestTurn(t *testing.T) {
 	const n = 4
 	for place := range n {

@@ -44,8 +44,8 @@ func TestParseResponse(t *testing.T) {
 	}
 }
 
-// A response that looks like the last one is accepted by its id alone, and what
-// differs is parsed.
+// TestAccept shows that a response that looks like the last one is accepted by its id alone, and
+// what differs is parsed.
 func TestAccept(t *testing.T) {
 	reply := func(id, text string) string {
 		body := `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":"` + text + `"}]}}`
