@@ -321,7 +321,8 @@ func FuzzDPoP(f *testing.F) {
 	})
 }
 
-// A key that has used up its part of the replay cache gets 429; others are let in.
+// TestDPoPReplayQuota shows that a key that has used up its part of the replay cache gets 429;
+// others are let in.
 func TestDPoPReplayQuota(t *testing.T) {
 	hog, other := newRSKey(t, ""), newRSKey(t, "")
 	owners := map[string]string{"token-of-hog": hog.thumbprint(t), "token-of-other": other.thumbprint(t)}
@@ -392,7 +393,7 @@ func TestMemoryReplayCacheRace(t *testing.T) {
 	}
 }
 
-// One owner cannot take the room of others.
+// TestReplayQuota shows that one owner cannot use the capacity of others.
 func TestReplayQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := auth.NewMemoryReplayCache(64)

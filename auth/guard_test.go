@@ -120,7 +120,8 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// The request that came in keeps its headers: only the handler's copy lacks them.
+// TestProtectCopies shows that only the handler's copy of a request lacks the headers, and that the
+// original keeps them.
 func TestProtectCopies(t *testing.T) {
 	g := rsGuard(t, rsUsers, auth.GuardOptions{})
 	r := httptest.NewRequest("POST", "/mcp", nil)
@@ -131,7 +132,8 @@ func TestProtectCopies(t *testing.T) {
 	}
 }
 
-// Each request is judged by itself: a good one on the same connection changes nothing.
+// TestProtectHasNoSessions shows that each request is checked on its own: a valid one earlier on
+// the connection changes nothing.
 //
 // Spec: S83 S201
 func TestProtectHasNoSessions(t *testing.T) {
@@ -158,7 +160,8 @@ func TestProtectHasNoSessions(t *testing.T) {
 	}
 }
 
-// With fixed tokens alone there are no authorization servers, and no metadata.
+// TestGuardStatic shows that with fixed tokens alone there are no authorization servers, and no
+// metadata.
 func TestGuardStatic(t *testing.T) {
 	v, err := auth.NewStatic(auth.StaticToken{Token: rsSecret, Subject: "alice"})
 	if err != nil {
@@ -373,7 +376,7 @@ func TestDenyWithoutGuard(t *testing.T) {
 	}
 }
 
-// A proof that was good for the request stays the way to ask for more.
+// TestDenyDPoP shows that a request that had a valid DPoP proof is denied with a DPoP challenge.
 func TestDenyDPoP(t *testing.T) {
 	key := newRSKey(t, "")
 	const token = "the-token-of-alice"

@@ -557,7 +557,8 @@ func TestDiscovery(t *testing.T) {
 	t.Run("nowhere", func(t *testing.T) { wantVerify(t, newJWT(t, &rsRoutes{}, ""), token, auth.ErrUnavailable) })
 }
 
-// A token that would not be good if it were genuine does not cause any request.
+// TestForeignTokensFetchNothing shows that a token that would not be good if it were genuine does
+// not cause any request.
 func TestForeignTokensFetchNothing(t *testing.T) {
 	key := newRSKey(t, "1")
 	routes := &rsRoutes{}

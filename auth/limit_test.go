@@ -96,7 +96,8 @@ func TestFailuresOfToken(t *testing.T) {
 	})
 }
 
-// An attacker who has a token, but not its key, cannot lock its owner out.
+// TestFailuresOfProof shows that an attacker who has a token, but not its key, cannot lock its
+// owner out.
 func TestFailuresOfProof(t *testing.T) {
 	key := newRSKey(t, "")
 	const token = "the-token-of-alice"
@@ -140,7 +141,8 @@ func TestClientAddr(t *testing.T) {
 	}
 }
 
-// What is remembered of failures is bounded: addresses that were not seen for long are forgotten.
+// TestFailuresAreBounded shows that what is stored about failures is bounded, and that addresses
+// without recent failures are evicted.
 func TestFailuresAreBounded(t *testing.T) {
 	h := rsGuard(t, rsUsers, auth.GuardOptions{FailureLimit: &auth.FailureLimit{PerAddress: 1, PerToken: -1, Window: 1000 * time.Hour}}).Protect(hello)
 	address := func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255) }

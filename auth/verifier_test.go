@@ -44,7 +44,7 @@ func TestAnyOf(t *testing.T) {
 	}
 }
 
-// A token of an issuer whose keys are known is not shown to anybody else.
+// TestAnyOfFinal shows that a token of an issuer with known keys is not passed to other verifiers.
 func TestAnyOfFinal(t *testing.T) {
 	key := newRSKey(t, "1")
 	asked := 0

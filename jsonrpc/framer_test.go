@@ -88,7 +88,8 @@ func TestWriteFrame(t *testing.T) {
 	}
 }
 
-// A message may be framed while the peer's framing becomes known.
+// TestFramingFoundBetweenBeginAndFinish shows that a message may be framed while the peer's framing
+// becomes known.
 func TestFramingFoundBetweenBeginAndFinish(t *testing.T) {
 	a, b := pipes.Memory(0)
 	f := newFramer(a, nil)
@@ -375,7 +376,8 @@ func (w *lastWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Frames of any size are written by memory that is used again, and none has anything of another.
+// TestWriteFrameMemory shows that frames of any size are written with reused memory, and that none
+// contains data of another.
 func TestWriteFrameMemory(t *testing.T) {
 	for _, framing := range []Framing{FramingLine, FramingHeader} {
 		w := &lastWrite{}
@@ -674,8 +676,8 @@ func BenchmarkOversize(b *testing.B) {
 	}
 }
 
-// A connection that waits for input keeps no buffer above maxIdleBuffer, also if long lines came
-// before, whose memory later ones use again.
+// TestLongLineReleased shows that a connection that waits for input keeps no buffer above
+// maxIdleBuffer, also after long lines, and that later lines use the memory again.
 func TestLongLineReleased(t *testing.T) {
 	long := `"` + strings.Repeat("x", 5*maxIdleBuffer) + "\"\n"
 	f := newFramer(readOnly{strings.NewReader(strings.Repeat(long+"1\n", 5))}, &FramerOptions{Framing: FramingLine})

@@ -128,9 +128,8 @@ func TestExtra(t *testing.T) {
 	}
 }
 
-// TestRoundTrip: a value of each type, with everything in it, is read as it was written.
-// TestMissingContent sees that the result of a tool may lack its content, or say null, as some
-// servers have it that only have structured content.
+// TestMissingContent shows that the result of a tool may lack its content, or have null, as from
+// some servers that have only structured content.
 func TestMissingContent(t *testing.T) {
 	for _, text := range []string{`{"structuredContent":{"a":1}}`, `{"content":null,"structuredContent":{"a":1}}`} {
 		var v CallToolResult
@@ -143,6 +142,7 @@ func TestMissingContent(t *testing.T) {
 	}
 }
 
+// TestRoundTrip shows that a value of each type, with all members, is read as it was written.
 func TestRoundTrip(t *testing.T) {
 	for typ := range codecs {
 		for variant := range variants(typ) {

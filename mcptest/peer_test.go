@@ -201,7 +201,7 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 	}
 }
 
-// The transcript of a long session is cut at its beginning.
+// TestPeerLongSession shows that the transcript of a long session is cut at its beginning.
 func TestPeerLongSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := failures(t, play(func(p *mcptest.Peer) {
@@ -218,7 +218,7 @@ func TestPeerLongSession(t *testing.T) {
 	})
 }
 
-// A peer takes any transport.
+// TestPeerOverStream shows that a peer works over any transport.
 func TestPeerOverStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()

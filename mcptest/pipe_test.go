@@ -52,7 +52,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// A frame belongs to its reader, and is a copy.
+// TestPipeCopies shows that a frame is a copy and belongs to its reader.
 func TestPipeCopies(t *testing.T) {
 	a, b := mcptest.Pipe()
 	msg := []byte("one")
@@ -86,7 +86,8 @@ func TestPipeClose(t *testing.T) {
 	}
 }
 
-// What waits in a bubble counts as blocked, and is woken by either end's Close.
+// TestPipeCloseWakes shows that reads and writes in a bubble count as blocked while they wait, and
+// that Close at either end wakes them.
 func TestPipeCloseWakes(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,7 +124,8 @@ func TestPipeCloseWakes(t *testing.T) {
 	}
 }
 
-// 64 KiB may lie in one direction, however large the frames are; one larger frame passes alone.
+// TestPipeIsBounded shows that one direction holds up to 64 KiB, however large the frames are, and
+// that one larger frame passes alone.
 func TestPipeIsBounded(t *testing.T) {
 	for _, size := range []int{1 << 10, 64 << 10, 100 << 10} {
 		synctest.Test(t, func(t *testing.T) {

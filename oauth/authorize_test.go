@@ -69,7 +69,7 @@ func TestCallbackIsNoURL(t *testing.T) {
 	}
 }
 
-// Nobody waits for a user for ever.
+// TestNoAnswer shows that the wait for a user is limited.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

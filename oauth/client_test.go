@@ -351,7 +351,8 @@ func TestNotReplayable(t *testing.T) {
 	}
 }
 
-// A server that takes no token gets one new attempt for each request, and the caller its answer.
+// TestUnauthorizedForEver shows that a server that accepts no token gets one new attempt for each
+// request, and that the caller gets its answer.
 func TestUnauthorizedForEver(t *testing.T) {
 	w := newWorld(t)
 	w.accept = "https://nobody.example.com"

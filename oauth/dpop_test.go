@@ -114,7 +114,8 @@ func TestDPoPClientNonces(t *testing.T) {
 	}
 }
 
-// A server that wants another nonce each time gets one more attempt.
+// TestDPoPClientNonceForEver shows that a server that wants another nonce each time gets one more
+// attempt.
 func TestDPoPClientNonceForEver(t *testing.T) {
 	w := newWorld(t)
 	w.challenge = "DPoP"

@@ -66,7 +66,8 @@ func TestCheckDial(t *testing.T) {
 	}
 }
 
-// A network that is allowed is so in the form that carries its addresses in IPv6, too.
+// TestCheckDialMapped shows that addresses of an allowed network are also allowed in their
+// IPv4-mapped IPv6 form.
 func TestCheckDialMapped(t *testing.T) {
 	inner := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	allowed := func(a netip.Addr) bool { return containsAddr(inner, a) }

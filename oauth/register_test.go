@@ -101,7 +101,8 @@ func TestServerMoves(t *testing.T) {
 	}
 }
 
-// A registration that the authorization server has forgotten is made again, at the next attempt.
+// TestRegistrationForgotten shows that a registration that the authorization server has forgotten
+// is made again at the next attempt.
 func TestRegistrationForgotten(t *testing.T) {
 	w := newWorld(t)
 	as := w.as[worldAS]

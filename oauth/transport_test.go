@@ -277,7 +277,8 @@ func kept(t *testing.T, w *world, path string) http.RoundTripper {
 	return w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 }
 
-// A server that wants what it has granted gains nothing.
+// TestStepUpForNothing shows that a server that requires scopes that are already granted does not
+// cause another login.
 func TestStepUpForNothing(t *testing.T) {
 	w := newWorld(t)
 	w.challenge = `Bearer scope="a"`

@@ -150,7 +150,8 @@ func TestDecodeHostile(t *testing.T) {
 	}
 }
 
-// Patterns that are small each, and many: their text is short for what they take.
+// TestPatternsTogether checks many patterns that are small each: their text is short for the memory
+// that they take.
 func TestPatternsTogether(t *testing.T) {
 	properties := func(n int) string {
 		var all []string

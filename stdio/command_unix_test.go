@@ -44,7 +44,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// The framing and its limit are those of the Cmd.
+// TestConnectFraming shows that the framing and its limit are those of the Cmd.
 func TestConnectFraming(t *testing.T) {
 	cmd := helperCommand(t, "cat")
 	cmd.Framing, cmd.MaxFrame = jsonrpc.FramingHeader, 10

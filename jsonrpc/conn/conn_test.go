@@ -105,8 +105,8 @@ func TestNilHandler(t *testing.T) {
 	})
 }
 
-// A notification that is sent with the context of a request precedes the response, and cannot
-// follow it.
+// TestNotify shows that a notification that is sent with the context of a request precedes the
+// response, and cannot follow it.
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kept context.Context
@@ -267,7 +267,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// A peer that invents methods does not fill the memory.
+// TestMethodsAreBounded shows that a peer that invents methods does not fill the memory.
 func TestMethodsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, methods(nil), nil)
@@ -295,7 +295,7 @@ func (d *direct) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 
 func echo(_ context.Context, _ *Conn, m *jsonrpc.Message) ([]byte, error) { return m.Params, nil }
 
-// Each request costs as much memory as with the engine alone.
+// TestRequestAllocations shows that each request costs as much memory as with the engine alone.
 func TestRequestAllocations(t *testing.T) {
 	measure := func(run func(context.Context, jsonrpc.Framer) error) float64 {
 		local, remote := pipes.Memory(0)
