@@ -52,7 +52,7 @@ type builder struct {
 	opts     Options
 	named    map[reflect.Type]*node // finished and unfinished, so that recursion ends
 	structs  []*structPlan          // in the order of their discovery
-	deferred []func() error         // what has to wait until no node is unfinished
+	deferred []func() error         // run when every node is finished
 }
 
 func newBuilder(opts Options) *builder {

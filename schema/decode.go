@@ -20,8 +20,8 @@ import (
 )
 
 // decoder checks and decodes one text in one pass. Its methods read the value
-// at the cursor, pass it whatever they think of it, and note what is wrong as a
-// finding. After the last finding there is room for, full makes loops end.
+// at the cursor, skip it even if it is invalid, and note problems as findings.
+// full reports true after the last finding that fits, and then loops end.
 type decoder struct {
 	cursor
 	plan  *plan

@@ -113,7 +113,7 @@ func (e *encoder) value(n *node, a address) {
 	}
 }
 
-// uncommon appends what is rarer.
+// uncommon appends the values of rare kinds.
 func (e *encoder) uncommon(n *node, a address) {
 	switch n.enc {
 	case opTime:
@@ -145,8 +145,8 @@ func (e *encoder) uncommon(n *node, a address) {
 	}
 }
 
-// customSchema holds what was appended from an offset on against the schema that
-// its type gives.
+// customSchema validates the text from an offset on against the schema that the
+// type of the value provides.
 func (e *encoder) customSchema(n *node, at int) {
 	found, limit := n.custom.findings(e.dst, at)
 	for _, f := range found {

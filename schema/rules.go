@@ -11,8 +11,8 @@ import (
 )
 
 // The rules here are the constraints on one value that hand-written schemas and
-// tags on Go types have in common. Each check returns what is wrong, or "". Where
-// nobody will read that, in a branch of anyOf, it is just failed.
+// tags on Go types have in common. Each check returns the problem, or "". The
+// problem is just failed where it is not reported, in a branch of anyOf.
 
 const failed = "failed"
 

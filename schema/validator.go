@@ -164,10 +164,10 @@ func (v *Validator) findings(text []byte, at int) (found []finding, limit bool) 
 	return r.found, r.limit
 }
 
-// endUnknown is where a value ends if nobody has gone there.
+// endUnknown stands for the end of a value that was not read to its end.
 const endUnknown = -1
 
-// validation is one validation. Its methods hold the value that starts at an offset
+// validation is one validation. Its methods check the value that starts at an offset
 // against a schema and report whether it is valid. Problems are noted only while
 // quiet is 0: within anyOf and the like a failure decides something else. dead
 // ends everything, because there are problems enough or a limit was hit; what
