@@ -128,16 +128,16 @@ type Timeouts struct {
 	// KeepAlive is the interval between keep-alive comments on a stream, and the time after which a
 	// pending response becomes a stream. Zero means 15 s.
 	KeepAlive time.Duration
-	// Session is the idle time after which a session expires that has neither a stream nor a
-	// request. The session may live up to 30 s longer. Zero means 30 min. A session whose client
-	// has not sent notifications/initialized expires after 30 s.
+	// Session is the idle time after which a session without a stream or a request expires. The
+	// session may live up to 30 s longer. Zero means 30 min. A session whose client has not sent
+	// notifications/initialized expires after 30 s.
 	Session time.Duration
-	// Lifetime limits how long a session exists whose id is sealed, see [Options].Sessions. Zero
-	// means 24 h.
+	// Lifetime limits how long a session with a sealed id exists, see [Options].Sessions. Zero means
+	// 24 h.
 	Lifetime time.Duration
-	// Abandon is the time after which a session expires whose client is gone, though requests are
-	// still being handled: the client has no stream and sends nothing. The requests are canceled.
-	// Zero means 10 min.
+	// Abandon is the time after which the session of a client that is gone expires, though requests
+	// are still being handled. A client is gone if it has no stream and sends nothing. The requests
+	// are canceled. Zero means 10 min.
 	Abandon time.Duration
 }
 

@@ -150,7 +150,7 @@ func (s *session) release() {
 	s.active.Add(-1)
 }
 
-// handshakeTimeout is the idle time after which a session expires whose client has not sent
+// handshakeTimeout is the idle time after which a session expires if its client has not sent
 // notifications/initialized.
 const handshakeTimeout = 30 * time.Second
 
