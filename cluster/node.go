@@ -339,7 +339,8 @@ func (r *records) wrap(operation string, err error) error {
 // retryDelay is the time between attempts after a conflict or a failure.
 const retryDelay = 20 * time.Millisecond
 
-// update changes a record by compare-and-set until nobody else interferes, within [CallTimeout].
+// update changes a record by compare-and-set. It retries until no other write interferes, within
+// [CallTimeout].
 // change gets the value, or nil if the record does not exist, and returns the new one. It may be
 // called more than once. A write that fails, or conflicts, may have been carried out: update finds
 // out by its value.

@@ -163,7 +163,7 @@ func (l *load) client(who string, n uint64, revisions []mcp.Revision) {
 			l.step(who, rnd, c)
 			l.pause(time.Duration(20+rnd.IntN(100)) * time.Millisecond)
 		}
-		_ = c.Close() // DELETE; the session is nobody's business any more
+		_ = c.Close() // DELETE; the session is not used after this
 	}
 }
 
@@ -424,7 +424,7 @@ func (l *load) useState(ctx context.Context) error {
 	return nil
 }
 
-// cancelElsewhere cancels a legacy call at whatever node, and sees its stream end.
+// cancelElsewhere cancels a legacy call at any node, and checks that its stream ends.
 func (l *load) cancelElsewhere(ctx context.Context) error {
 	s, err := openSession(ctx, newHTTPClient(), l.url(), l.url())
 	if err != nil {

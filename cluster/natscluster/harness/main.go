@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command harness runs three nodes of a cluster, each in a process of its own, behind a proxy that
-// knows nothing of MCP, while clients of all kinds make calls and faults happen. It checks that
-// nothing is lost, doubled or mixed up, and measures.
+// Command harness runs three nodes of a cluster, each in its own process, behind a proxy that does
+// not know MCP, while clients of all kinds make calls and faults happen. It checks that nothing is
+// lost, duplicated or confused, and measures.
 //
 //	go run ./harness        # the short run, about two minutes
 //	go run ./harness -long  # all scenarios, about an hour
@@ -211,7 +211,7 @@ func (o *options) runAll(ctx context.Context, stdout, stderr io.Writer) error {
 // scenarioTimeout limits a scenario, so that a run ends.
 const scenarioTimeout = 10 * time.Minute
 
-// runScenario runs a scenario in a directory of its own.
+// runScenario runs a scenario in its own directory.
 func (o *options) runScenario(ctx context.Context, s scenario) (*result, error) {
 	r := &result{opts: o, dir: filepath.Join(o.dir, s.name), led: newLedger()}
 	limit := scenarioTimeout

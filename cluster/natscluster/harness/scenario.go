@@ -157,7 +157,7 @@ func killOne(ctx context.Context, r *result) error {
 			if err := sleep(ctx, 2*time.Second); err != nil {
 				return err
 			}
-			// In turns, and so that whatever leads is killed, too.
+			// In turns, so that the leader is killed, too.
 			victim := (int(r.opts.seed) + i) % nodeCount
 			if err := r.killNode(ctx, l, b.nodes[victim], rnd, &resumed, &broken, &others, &degraded, &refused); err != nil {
 				return fmt.Errorf("seed %d: %w", i, err)

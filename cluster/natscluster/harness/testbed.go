@@ -35,7 +35,7 @@ type testbed struct {
 	nodes    []*node
 }
 
-// A node is a core node in a process of its own.
+// A node is a core node in its own process.
 type node struct {
 	name string
 	// address is that of its HTTP server, admin that of its admin endpoints, client that for the
@@ -167,7 +167,7 @@ func (n *node) start() error {
 		r := bufio.NewReader(stderr)
 		for {
 			line, err := r.ReadString('\n')
-			io.WriteString(n.log, line) // a log that cannot be written is not worth a run
+			io.WriteString(n.log, line) // a log that cannot be written does not fail the run
 			if strings.Contains(line, "listening on") {
 				listening()
 			}

@@ -43,7 +43,7 @@ func (l *load) recovered(ctx context.Context) {
 	}
 }
 
-// verify looks for what was acknowledged. All nodes must run.
+// verify checks that acknowledged changes are there. All nodes must run.
 func (l *load) verify(ctx context.Context) string {
 	c := newHTTPClient()
 	tasks := l.verifyTasks(ctx, c)
