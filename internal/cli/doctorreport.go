@@ -120,7 +120,7 @@ func (l *doctorLine) detail(lines ...string) *doctorLine {
 	return l
 }
 
-// worse raises the exit status. What stops the examination outranks what was seen on the way.
+// worse raises the exit status. Statuses that stop the examination take precedence over findings.
 func (r *doctorReport) worse(status int) {
 	rank := func(n int) int {
 		switch n {

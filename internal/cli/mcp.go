@@ -144,7 +144,7 @@ func (a *agentServer) result(ctx context.Context, line commandLine) (string, err
 		return "", fmt.Errorf("%s: stopped after %s", line.args[0], agentTimeout)
 	}
 	text, notes := stdout.text(), strings.TrimSpace(stderr.text())
-	// Findings and differences are what was asked for.
+	// Findings and differences are results, not failures.
 	if status != 0 && status != exitFindings {
 		if text != "" {
 			notes = text + "\n" + notes
@@ -161,7 +161,7 @@ func (a *agentServer) result(ctx context.Context, line commandLine) (string, err
 }
 
 // runForAgent runs a command of mcpwire in this process. The command has no standard input, which
-// belongs to the protocol, and so nobody to ask.
+// belongs to the protocol, and so it cannot ask the user.
 func runForAgent(ctx context.Context, args []string, stdout, stderr *outputPage) int {
 	stdin, err := os.Open(os.DevNull)
 	if err != nil {

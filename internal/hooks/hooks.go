@@ -1,6 +1,6 @@
-// Package hooks is what the programs of this module do with a capture.Writer and nobody else can:
-// show the capture while it is written, record only what somebody wants, and give memory to the
-// Writer instead of a copy.
+// Package hooks lets the programs of this module, and no others, do three things with a
+// capture.Writer: show the capture while it is written, record only events that are wanted, and
+// give memory to the Writer instead of a copy.
 //
 // The field Hooks of capture.Options has the type [Writer]. Code outside this module cannot name
 // it.
@@ -8,7 +8,7 @@ package hooks
 
 import "os"
 
-// A Writer is the hooks of a capture.Writer. The type parameter is capture.Event, a package that
+// A Writer has the hooks of a capture.Writer. The type parameter is capture.Event, whose package
 // this one cannot import. The program that records sets the fields before it makes the
 // capture.Writer, and calls the methods afterwards. Each capture.Writer needs its own hooks.
 type Writer[Event any] struct {

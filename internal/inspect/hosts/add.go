@@ -63,8 +63,8 @@ func OpenOrNew(e *Env, path string) (*Document, error) {
 	return d, nil
 }
 
-// Add adds an entry that runs command to the servers of host. It leaves everything else in the file
-// as it is. command is the program and its arguments; Add does not keep the slice. It returns
+// Add adds an entry that runs command to the servers of host. It does not change anything else in
+// the file. command is the program and its arguments; Add does not keep the slice. It returns
 // [ErrExists] if there is an entry of that name.
 func (d *Document) Add(host, name string, command []string) error {
 	tables := tablesOf(host)

@@ -309,7 +309,7 @@ func (sh *serverHandler) recoverPanic(w *trackingWriter, r *http.Request) {
 }
 
 // panicResponse is the body of the response to a request whose handler panicked. It is an error of
-// JSON-RPC, which clients of MCP read, and to others it is as good as any text.
+// JSON-RPC, since most clients speak MCP; for others, any text would do.
 const panicResponse = `{"jsonrpc":"2.0","error":{"code":-32603,"message":"internal error"}}` + "\n"
 
 // A trackingWriter records the state of a request and its response.

@@ -51,7 +51,7 @@ type client struct {
 	aggregate bool
 	// principalID is the id of the principal, or "" without one.
 	principalID string
-	// caller is charged for the client in limits; "" is nobody.
+	// caller is charged for the client in limits; "" means that none is.
 	caller string
 	ctx    context.Context
 	cancel context.CancelFunc

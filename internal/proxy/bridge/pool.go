@@ -17,7 +17,7 @@ type sharedUpstream struct {
 	key       string
 	idleTimer *time.Timer
 
-	// caller is the first client's, and is charged in limits; "" is nobody.
+	// caller is the first client's, and is charged in limits; "" means that none is.
 	caller string
 
 	// clients counts the clients. Bridge.mu guards it and idleSince.

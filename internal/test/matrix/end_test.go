@@ -64,7 +64,7 @@ func (s *scene) lost(what string, err error) {
 }
 
 // notice has a client use its session, if it has one over Streamable HTTP: those are not lost with
-// a connection, but when the server knows them no more.
+// a connection, but when the server no longer knows them.
 func (s *scene) notice(c *client.Client) {
 	if s.web != nil && !s.web.old && !s.Modern {
 		c.Ping(s.Context())
