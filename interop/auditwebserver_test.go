@@ -189,7 +189,7 @@ func (k *asking) checkStatus(m *message) {
 	if status, ok := refusals[code]; ok {
 		want = status
 	}
-	// A legacy server refuses in its own way what it does not know.
+	// A legacy server chooses its own error for unknown requests.
 	unknown := !k.talk.discovered && k.status/100 == 4
 	if k.status != want && !unknown && !(k.status == http.StatusBadRequest && slices.Contains(doubtful, code)) {
 		k.talk.violated(serverStatus, "#%d: an error with %d: %s", k.number, k.status, m.raw)

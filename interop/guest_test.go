@@ -165,7 +165,7 @@ func collectNotes(ctx context.Context, from <-chan string, n int) (all []string,
 	return all, nil
 }
 
-// visiting is a visit under way.
+// visiting is a visit in progress.
 type visiting struct {
 	guest
 	ctx context.Context

@@ -41,7 +41,7 @@ var tapVisits = []struct {
 
 // TestTapReference puts a tap between Inspector and the reference server, neither of which is ours,
 // and holds that not a byte is different for it: what goes into the tap at one side comes out at
-// the other, and is what the capture says; and Inspector prints what it does without a tap.
+// the other, and the capture has the same; and Inspector prints the same as without a tap.
 func TestTapReference(t *testing.T) {
 	script, err := filepath.Abs(referenceServer)
 	if err != nil {

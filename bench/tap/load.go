@@ -102,7 +102,7 @@ func (w *wire) read() (total int, err error) {
 	}
 }
 
-// call sends a line and waits for it to come back. A large one is written beside.
+// call sends a line and waits for it to come back. Another goroutine writes a large one.
 func (w *wire) call(line []byte) error {
 	var n int
 	var err error

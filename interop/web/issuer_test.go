@@ -227,7 +227,7 @@ func (is *issuer) revoke(t *testing.T, token, clientID, secret string) {
 	}
 }
 
-// lose has the issuer forget a token or a client, without a word to anybody.
+// lose has the issuer forget a token or a client without notifying anyone.
 func (is *issuer) lose(t *testing.T, what, id string) {
 	t.Helper()
 	if r := is.submit(t, "/lose?"+url.Values{what: {id}}.Encode(), "", "", nil, ""); r.status != http.StatusNoContent {

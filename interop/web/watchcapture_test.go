@@ -115,7 +115,7 @@ func quote(s string) string {
 	return string(text)
 }
 
-// translate has a bridge record what it makes of a modern client's call for a
+// translate has a bridge record its translation of a modern client's call for a
 // legacy server.
 func (m *machine) translate(t *testing.T) {
 	t.Helper()
