@@ -17,7 +17,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestRequests holds what each method sends, and what it makes of the answer.
+// TestRequests checks what each method sends, and its result for the answer.
 func TestRequests(t *testing.T) {
 	hints := `"ttlMs":0,"cacheScope":"private"`
 	for _, tt := range []struct {

@@ -45,7 +45,7 @@ func fails(code jsonrpc.Code) answerer {
 	return func(context.Context, string) (string, error) { return "", jsonrpc.Errorf(code, "no") }
 }
 
-// inTurn answers each request with the next one of some answers, and with the last one for ever.
+// inTurn answers each request with the next of some answers, and with the last from then on.
 func inTurn(answers ...answerer) answerer {
 	var mu sync.Mutex
 	n := 0
@@ -94,7 +94,7 @@ func (s *fakeServer) Connect(context.Context) (jsonrpc.Framer, error) {
 	return jsonrpc.NewFramer(clientEnd, line), nil
 }
 
-// crash ends the connection without a word.
+// crash ends the connections without a message.
 func (s *fakeServer) crash() {
 	s.mu.Lock()
 	conns := slices.Clone(s.conns)

@@ -315,7 +315,7 @@ func TestMiddlewareOncePerCall(t *testing.T) {
 	})
 }
 
-// TestOnEnd is called once, and Close waits for it.
+// TestOnEnd shows that OnEnd is called once, and that Close waits for it.
 func TestOnEnd(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

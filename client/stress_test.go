@@ -14,7 +14,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// A mortal is a server that answers with what it was called with, and dies after so many requests.
+// A mortal is a server that answers with the arguments of the call, and dies after many requests.
 type mortal struct {
 	mu   sync.Mutex
 	ids  map[string]int // of requests, on all connections

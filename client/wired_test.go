@@ -63,7 +63,7 @@ func shop() *server.Server {
 	return srv
 }
 
-// TestWired holds the client against package server, in all revisions.
+// TestWired runs the client with package server, in all revisions.
 func TestWired(t *testing.T) {
 	for _, revision := range mcp.Revisions() {
 		t.Run(revision.String(), func(t *testing.T) {

@@ -75,8 +75,8 @@ var allocRequests = []struct {
 	{"bad method", `{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `-32601`, 10},
 }
 
-// TestAllocations holds the whole way of a request, from the bytes that are read to those that are
-// written, to its budget.
+// TestAllocations checks that a request keeps to its budget, from the bytes that are read to those
+// that are written.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -254,7 +254,7 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-// TestCancelledContext sees each way in which a handler can notice that its call was cancelled.
+// TestCancelledContext checks each way in which a handler can notice that its call was canceled.
 func TestCancelledContext(t *testing.T) {
 	for _, goroutines := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

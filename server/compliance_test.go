@@ -133,7 +133,7 @@ func TestAuditor(t *testing.T) {
 	}
 }
 
-// TestPagesShareTheirScope looks at the hints of every page.
+// TestPagesShareTheirScope checks the hints of every page.
 //
 // Spec: S118
 func TestPagesShareTheirScope(t *testing.T) {

@@ -64,8 +64,8 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// TestListWhileChanging sees that changes between two pages neither repeat nor skip a tool that was
-// there throughout.
+// TestListWhileChanging checks that changes between two pages neither repeat nor skip a tool that
+// was there throughout.
 func TestListWhileChanging(t *testing.T) {
 	srv := numbered(t, 6, 2)
 	c := connect(t, srv, modern)

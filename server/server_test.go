@@ -138,7 +138,7 @@ func (r *recorder) WriteFrame(msg []byte) error {
 	return nil
 }
 
-// TestTrace sees each message that crosses, with its direction.
+// TestTrace shows that Trace gets each message with its direction.
 func TestTrace(t *testing.T) {
 	var got []string
 	srv := with(t, &server.Options{Trace: func(dir jsonrpc.Direction, message []byte) {
@@ -155,7 +155,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestMaxInFlightBytes sees that requests wait while the messages of those being handled are too
+// TestMaxInFlightBytes checks that requests wait while the messages of those being handled are too
 // large.
 func TestMaxInFlightBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func TestForeignState(t *testing.T) {
 	refused(t, "a server with another name", as(other, "alice"), &runs, "tools/call", retry(with, who, state))
 	refused(t, "a server with its own keys", as(careful(t, nil, &runs), "alice"), &runs, "tools/call", retry(with, who, state))
 
-	// It is still good for what it was given for, however the client writes that.
+	// It is still valid for its own request, however the client spells that.
 	for _, same := range []string{with, `{"arguments": {"a" : [1, {"b":"c"}]}, "name":"t"}`} {
 		if r, err := c.request(t.Context(), "tools/call", retry(same, who, state)); err != nil || r.text() != `{"name":"Alice"}` {
 			t.Errorf("%s: %+v, %v", same, r, err)
@@ -432,7 +432,7 @@ func TestChangedInputRequest(t *testing.T) {
 	}
 }
 
-// TestStateIsOpaque looks for what is remembered in the state.
+// TestStateIsOpaque shows that the contents of a state cannot be read.
 //
 // Spec: S191
 func TestStateIsOpaque(t *testing.T) {

@@ -200,7 +200,8 @@ func TestSubscriptionEnds(t *testing.T) {
 	})
 }
 
-// TestServeMany runs many sessions on one server, of which none hears of the others' end.
+// TestServeMany runs many sessions on one server, and shows that the end of one does not affect the
+// others.
 func TestServeMany(t *testing.T) {
 	srv := numbered(t, 1, 0)
 	stays := connect(t, srv, modern)

@@ -212,8 +212,8 @@ func (s finishingStore) Update(ctx context.Context, id string, change func(*serv
 	return s.TaskStore.Update(ctx, id, change)
 }
 
-// TestTaskCancelTooLate sees that the error for a task that ended meanwhile has the status in which
-// it ended.
+// TestTaskCancelTooLate checks that the error for a task that ended meanwhile has the status in
+// which it ended.
 func TestTaskCancelTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: finishingStore{server.NewTaskStore()}}), coreTasks, "")
@@ -304,7 +304,7 @@ func TestTaskInputExtension(t *testing.T) {
 	})
 }
 
-// TestTaskAfter sees that a quick tool is answered directly, that a slow one becomes a task, and
+// TestTaskAfter checks that a quick tool is answered directly, that a slow one becomes a task, and
 // that questions come first.
 func TestTaskAfter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -361,7 +361,7 @@ func TestTaskSubscription(t *testing.T) {
 	})
 }
 
-// TestTaskSubscriptionLimit sees that a subscription to too many tasks is rejected, and not cut
+// TestTaskSubscriptionLimit checks that a subscription to too many tasks is rejected, and not cut
 // short.
 func TestTaskSubscriptionLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -381,7 +381,7 @@ func TestTaskSubscriptionLimit(t *testing.T) {
 	})
 }
 
-// TestTaskExpires sees that a task is gone when its time is up, and its handler with it.
+// TestTaskExpires checks that a task is gone when its time is up, and its handler with it.
 func TestTaskExpires(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{TTL: 5 * time.Second}), coreTasks, "")
@@ -395,7 +395,7 @@ func TestTaskExpires(t *testing.T) {
 	})
 }
 
-// TestTaskLimits sees that a caller, and all of them, can have only so many tasks.
+// TestTaskLimits checks that a caller, and all of them, can have only so many tasks.
 func TestTaskLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{MaxTasks: 2}), coreTasks, "")
@@ -447,7 +447,7 @@ func (s slowStore) Tasks(ctx context.Context, owner, after string, limit int) ([
 	return list, err
 }
 
-// TestTaskLimitAtOnce sees that calls at once do not exceed MaxTasks.
+// TestTaskLimitAtOnce checks that calls at once do not exceed MaxTasks.
 func TestTaskLimitAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: slowStore{server.NewTaskStore()}, MaxTasks: 3}), coreTasks, "")
@@ -473,7 +473,7 @@ func TestTaskLimitAtOnce(t *testing.T) {
 	})
 }
 
-// TestTaskList sees all pages of tasks/list, in the order in which the tasks were made.
+// TestTaskList reads all pages of tasks/list, in the order in which the tasks were created.
 func TestTaskList(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", &server.Options{Tasks: &server.TaskOptions{}, Limits: server.Limits{PageSize: 2}})
@@ -522,7 +522,7 @@ func addTaskTool(t testing.TB, srv *server.Server, name string, fn taskFunc) {
 	}
 }
 
-// TestTaskExits sees that a handler which ends its goroutine fails its task, or its request, and
+// TestTaskExits checks that a handler which ends its goroutine fails its task, or its request, and
 // nothing else.
 func TestTaskExits(t *testing.T) {
 	for _, revision := range []string{coreTasks, modern} {
@@ -571,7 +571,7 @@ func TestTaskOfCancelledRequest(t *testing.T) {
 	})
 }
 
-// TestTaskOverLimit sees that a tool which cannot become a task is waited for.
+// TestTaskOverLimit checks that a tool which cannot become a task is waited for.
 func TestTaskOverLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{After: time.Second, MaxTasks: 1}), modern, "")
@@ -582,7 +582,7 @@ func TestTaskOverLimit(t *testing.T) {
 	})
 }
 
-// TestTaskMiddlewareEndsFirst sees that the context of a middleware counts until there is a task.
+// TestTaskMiddlewareEndsFirst checks that the context of a middleware counts until there is a task.
 func TestTaskMiddlewareEndsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{After: time.Minute})
@@ -602,8 +602,8 @@ func TestTaskMiddlewareEndsFirst(t *testing.T) {
 	})
 }
 
-// TestTaskMiddlewareRepeats sees that a call which has become a task is not made again: its handler
-// is running.
+// TestTaskMiddlewareRepeats checks that a call which has become a task is not made again: its
+// handler is running.
 func TestTaskMiddlewareRepeats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
@@ -630,7 +630,7 @@ func TestTaskMiddlewareRepeats(t *testing.T) {
 	})
 }
 
-// TestTaskClose sees that Close waits for a call that is about to become a task, and that its
+// TestTaskClose checks that Close waits for a call that is about to become a task, and that its
 // handler's context has ended.
 func TestTaskClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -911,7 +911,7 @@ func TestTaskTakesEarlierAnswers(t *testing.T) {
 	})
 }
 
-// TestTaskRequiresURL sees that an error which sends the user to a web page becomes a question as
+// TestTaskRequiresURL checks that an error which sends the user to a web page becomes a question as
 // long as there is no task.
 func TestTaskRequiresURL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

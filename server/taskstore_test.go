@@ -74,7 +74,7 @@ func (s *testStore) Tasks(ctx context.Context, owner, after string, limit int) (
 	return s.TaskStore.Tasks(ctx, owner, after, limit)
 }
 
-// TestTaskStoreRecovers sees that a store which fails for a while costs neither the result of a
+// TestTaskStoreRecovers checks that a store which fails for a while costs neither the result of a
 // task nor the way to cancel one.
 func TestTaskStoreRecovers(t *testing.T) {
 	for _, loud := range []bool{false, true} {
@@ -116,7 +116,7 @@ func testStoreComesBack(t *testing.T, store *testStore) {
 	}
 }
 
-// TestTaskStorePanics sees that a store which panics fails the request alone.
+// TestTaskStorePanics checks that a store which panics fails the request alone.
 func TestTaskStorePanics(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -129,8 +129,8 @@ func TestTaskStorePanics(t *testing.T) {
 	})
 }
 
-// TestTaskStoreKeepsCopies sees that what the memory store returns can be changed without changing
-// what it has.
+// TestTaskStoreKeepsCopies checks that what the memory store returns can be changed without
+// changing what it has.
 func TestTaskStoreKeepsCopies(t *testing.T) {
 	ctx, store := context.Background(), server.NewTaskStore()
 	made := &server.Task{

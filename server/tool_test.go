@@ -241,7 +241,7 @@ func TestAddToolErrors(t *testing.T) {
 	}
 }
 
-// TestEngine sees that hand-written schemas, and those of types, reach the engine of the options.
+// TestEngine checks that hand-written schemas, and those of types, reach the engine of the options.
 func TestEngine(t *testing.T) {
 	def := mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":true},"unevaluatedProperties":false}`)}
 	handler := func(_ context.Context, in map[string]any) (string, error) { return fmt.Sprint(in), nil }

@@ -124,7 +124,7 @@ func TestViewOfSubscriptions(t *testing.T) {
 	})
 }
 
-// TestViewOfParts sees that who watches a resource does not learn of those below it that are
+// TestViewOfParts checks that who watches a resource does not learn of those below it that are
 // hidden.
 func TestViewOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// playAll plays a script in each of its revisions.
+// runScripts plays a script in each of its revisions.
 func runScripts(t *testing.T, s *script, newScript func(t *testing.T, revision string) *play) {
 	file := strings.TrimSuffix(filepath.Base(s.file), ".txtar")
 	for _, revision := range s.revisions {

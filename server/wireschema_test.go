@@ -237,7 +237,7 @@ func (c *checker) check(revision, text string, names ...string) {
 	c.sets[revision].check(c.t, value, names...)
 }
 
-// TestSchemas holds everything that the server says in the transcripts against the specification's
+// TestSchemas checks everything that the server says in the transcripts against the specification's
 // schemas.
 func TestSchemas(t *testing.T) {
 	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {

@@ -184,7 +184,7 @@ func raw(status int, kind, body string) http.HandlerFunc {
 	}
 }
 
-// inTurn answers each request with the next of some answers, and the last one for ever.
+// inTurn answers each request with the next of some answers, and the last one from then on.
 func inTurn(answers ...http.HandlerFunc) http.HandlerFunc {
 	var mu sync.Mutex
 	n := 0

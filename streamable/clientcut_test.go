@@ -96,7 +96,7 @@ func TestClientStreamTooLarge(t *testing.T) {
 	})
 }
 
-// A cutter is a proxy that ends streams somewhere after their first event with an id.
+// An aborter is a proxy that ends streams somewhere after their first event with an id.
 type aborter struct {
 	to   http.Handler
 	cuts atomic.Int32

@@ -258,7 +258,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestSlotsReleased holds that each kind of request releases what it counted for, once, however it
+// TestSlotsReleased checks that each kind of request releases what it counted for, once, however it
 // ends: everything is zero when it is over, before the shutdown and after it.
 func TestSlotsReleased(t *testing.T) {
 	const text = "application/x-ndjson"

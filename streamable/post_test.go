@@ -371,8 +371,8 @@ func TestModernMethods(t *testing.T) {
 	}
 }
 
-// TestBodyReplaced holds that a handler which has read the whole of a body that a middleware put in
-// the place of the real one does not make the server wait for the rest of that.
+// TestBodyReplaced checks that a handler which has read the whole of a body that a middleware put
+// in the place of the real one does not make the server wait for the rest of that.
 func TestBodyReplaced(t *testing.T) {
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	around := func(e *endpoint) http.Handler {

@@ -207,8 +207,8 @@ func TestInputWithoutStream(t *testing.T) {
 	})
 }
 
-// TestCloseStreamAnyway shows that CloseStream ends the response early for every kind of client;
-// one of HTTP/1.0 sees it by the end of the connection.
+// TestCloseStreamAnyway shows that CloseStream ends the response early forevery kind of client; one
+// of HTTP/1.0 sees it by the end of the connection.
 func TestCloseStreamAnyway(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	goOn := make(chan struct{})

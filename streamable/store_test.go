@@ -171,7 +171,7 @@ func testEventData(t *testing.T, s EventStore) {
 	}
 }
 
-// The caller of After may take its time, and use the store meanwhile.
+// testEventSnapshot checks that the caller of After may take its time, and use the store meanwhile.
 func testEventSnapshot(t *testing.T, s EventStore) {
 	id := mustAppend(t, s, "s", "a", "0")
 	mustAppend(t, s, "s", "a", "1")

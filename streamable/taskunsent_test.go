@@ -39,7 +39,7 @@ func (s *taskSite) request(ctx context.Context) *http.Request {
 	return r
 }
 
-// call sends the request, and returns what it was answered with.
+// call sends the request, and returns the response.
 func (s *taskSite) call(ctx context.Context) (status int, body string) {
 	resp, err := s.client.Do(s.request(ctx))
 	if err != nil {

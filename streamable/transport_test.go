@@ -117,7 +117,7 @@ func TestStatusErrorText(t *testing.T) {
 	}
 }
 
-// TestIsAway checks that the errors of an unreachable server are recognized for every system.
+// TestIsAway checks that the errors of an unreachable server are recognized forevery system.
 func TestIsAway(t *testing.T) {
 	for _, test := range []struct {
 		err  error
