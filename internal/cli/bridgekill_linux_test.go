@@ -165,7 +165,7 @@ func (k *kill) meet() (err error) {
 	return err
 }
 
-// strike kills what is to be killed.
+// killAt kills the processes of the role that the kill names.
 func (k *kill) killAt() {
 	role := k.who
 	if role == "server" && k.upstream == "http" {

@@ -35,7 +35,7 @@ func TestCallInterrupted(t *testing.T) {
 	}
 }
 
-// TestSignalStatus ends commands that would go on for ever.
+// TestSignalStatus ends commands that would run without end.
 func TestSignalStatus(t *testing.T) {
 	running := filepath.Join(t.TempDir(), "running.mcpcap.ndjson") // its last line has not come
 	text := `{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00Z","tool":"test","transport":"stdio","name":"shop","redact":"default"}

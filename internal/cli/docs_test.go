@@ -75,7 +75,7 @@ func goTool(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestHostConfiguration holds that the README and the help of serve show the same block, and that
+// TestHostConfiguration checks that the README and the help of serve show the same block, and that
 // it is JSON.
 func TestHostConfiguration(t *testing.T) {
 	var compact [2]bytes.Buffer
@@ -142,7 +142,8 @@ var (
 	goTest  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 )
 
-// TestDocNames holds that links lead somewhere, and that tests and files that documents name exist.
+// TestDocNames checks that links lead somewhere, and that tests and files that documents name
+// exist.
 func TestDocNames(t *testing.T) {
 	tests := testNames(t)
 	exists := func(parts ...string) bool {
@@ -191,7 +192,7 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestDecisions holds that decisions are numbered without gaps, and that each says what was
+// TestDecisions checks that decisions are numbered without gaps, and that each says what was
 // rejected.
 func TestDecisions(t *testing.T) {
 	files, err := fs.Glob(os.DirFS(root), "doc/adr/[0-9]*.md")

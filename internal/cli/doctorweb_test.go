@@ -38,7 +38,7 @@ func runDoctorOn(t *testing.T, srv *httptest.Server, args ...string) (int, strin
 	return status, strings.ReplaceAll(out.String(), srv.URL, "URL")
 }
 
-// An answer is a handler's response to every request.
+// constant returns a handler that gives the same response to every request.
 func constant(status int, header map[string]string, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for name, value := range header {

@@ -44,7 +44,7 @@ func TestJSONUnits(t *testing.T) {
 	}
 }
 
-// TestJSONUnitsLoseNothing holds that the pieces of any line are the line.
+// TestJSONUnitsLoseNothing checks that the pieces of any line are the line.
 func TestJSONUnitsLoseNothing(t *testing.T) {
 	for _, line := range []string{`{"a":[1,2,{"b":"c d"}],"e":null}`, `}{`, `:::`, `"`, `"\`, `{"a" :1}`, "→ \x00", ",,", `[[[`} {
 		var b strings.Builder
@@ -94,7 +94,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestFoldWidth holds for every width that no line is wider, and that nothing but spaces and line
+// TestFoldWidth checks for every width that no line is wider, and that nothing but spaces and line
 // breaks is added or lost.
 func TestFoldWidth(t *testing.T) {
 	removeSpace := func(s string) string { return strings.Join(strings.Fields(s), "") }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestHelp looks at the help of every command: it fits into 80 columns with its examples, has
+// TestHelp checks the help of every command: it fits into 80 columns with its examples, has
 // examples that name the command, and lists the flags that select a server separately.
 func TestHelp(t *testing.T) {
 	var walk func(c *cobra.Command)

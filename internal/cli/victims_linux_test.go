@@ -176,8 +176,7 @@ func (v *visit) run() {
 	})
 }
 
-// listen subscribes to a resource, changes it, and waits until it hears of that, or has no reason
-// to.
+// listen subscribes to a resource, changes it, and waits for the notification if it can come.
 func (v *visit) listen(ctx context.Context, c *client.Client) error {
 	sub, err := c.Listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"note:///a"}})
 	if err != nil {
@@ -308,7 +307,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// slay kills all processes of a role, and waits until they have ended.
+// killTree kills all processes of a role, and waits until they have ended.
 func killTree(mark, role string) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

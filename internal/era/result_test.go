@@ -10,7 +10,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestFeatures is the table of the specification's section on what changed, once more.
+// TestFeatures repeats the table of the specification's section on changes.
 func TestFeatures(t *testing.T) {
 	want := map[string]Features{
 		"none":       {},

@@ -613,7 +613,7 @@ func TestQuiet(t *testing.T) {
 }
 
 // TestWaitsForReader shows that a peer that does not read delays nobody for longer than their
-// context: neither a call, nor a notification, nor the wait for everything to be written.
+// context: neither a call, nor a notification, nor the wait foreverything to be written.
 func TestWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()

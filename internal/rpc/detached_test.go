@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A tray is an Sender that keeps what it is given.
+// A recordingSender is a Sender that keeps the messages.
 type recordingSender struct {
 	mu   sync.Mutex
 	got  []string
@@ -55,8 +55,8 @@ func parsed(t *testing.T, text string) *jsonrpc.Message {
 	return m
 }
 
-// detach returns a detached connection with a handler that is a function, and what it says to
-// nobody in particular.
+// detach returns a detached connection with a handler that is a function, and the Sender that gets
+// its messages that belong to no request.
 func detach(t *testing.T, f HandlerFunc) (*Conn, *recordingSender) {
 	t.Helper()
 	out := newRecordingSender()
@@ -370,7 +370,7 @@ func TestOnUnsent(t *testing.T) {
 	}
 }
 
-// TestDeliveryUnsent is the same where the transport sends the answers.
+// TestDeliveryUnsent is TestOnUnsent where the transport sends the answers.
 func TestDeliveryUnsent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

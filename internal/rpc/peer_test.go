@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A way is one of the ways in which a connection may run, all of which must behave the same.
+// A runMode is one of the modes in which a connection may run, all of which must behave the same.
 type runMode struct {
 	name    string
 	cost    func() *CostEstimate // of handlers that are not for now

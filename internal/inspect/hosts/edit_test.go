@@ -25,7 +25,7 @@ func open(t *testing.T, e *hosts.Env, path string) *hosts.Document {
 	return d
 }
 
-// TestWrapText shows what becomes of entries of all shapes.
+// TestWrapText checks the text of wrapped entries of all shapes.
 func TestWrapText(t *testing.T) {
 	for _, tt := range []struct{ name, file, pointer, text, want string }{
 		{"named like a separator", "c.json", "/mcpServers/--", `{"mcpServers": {"--": {"command": "x"}}}`, `{"mcpServers": {"--": {"command": "/bin/mcpwire", "args": ["tap", "--name", "--", "--", "x"]}}}`},

@@ -11,8 +11,8 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// fuzzEdit wraps and unwraps all servers of a file that may be anything: whatever can be wrapped is
-// then wrapped, says the same, and is afterwards what it was, byte for byte.
+// fuzzEdit wraps and unwraps all servers of a file with any content: an entry that can be wrapped
+// runs the same server then, and unwrapping it restores the original bytes.
 func fuzzEdit(t *testing.T, name string, data []byte) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, name)

@@ -31,8 +31,8 @@ func TestCleanStdio(t *testing.T) {
 	})
 }
 
-// TestCleanHTTP is the same over HTTP. That lenient headers are taken is worth knowing, and not
-// wrong.
+// TestCleanHTTP is TestCleanStdio over HTTP. A server that accepts lenient headers gets an info
+// finding, since that is not wrong.
 func TestCleanHTTP(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		h := streamable.MustHandler(newServer(t), &streamable.Options{StreamAlways: always})

@@ -13,7 +13,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestRules holds the descriptions to what tools and people rely on.
+// TestRules checks what tools and people rely on in the descriptions.
 func TestRules(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Rules() {

@@ -205,7 +205,7 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// TestExamples checks that the examples are valid in their revision, for every request.
+// TestExamples checks that the examples are valid in their revision, forevery request.
 func TestExamples(t *testing.T) {
 	b, count := Open(), 0
 	for _, r := range mcp.Revisions() {

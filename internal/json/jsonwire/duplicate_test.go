@@ -92,7 +92,7 @@ func TestDuplicateOfMany(t *testing.T) {
 	}
 }
 
-// TestDuplicateAllocs holds what usual messages take.
+// TestDuplicateAllocs checks the allocations for usual messages.
 func TestDuplicateAllocs(t *testing.T) {
 	text := []byte(callText)
 	for name, folded := range map[string]int{"exact": 0, "folded": 2} {

@@ -82,8 +82,7 @@ func ExampleParse() {
 	// bearer "files:read files:write"
 }
 
-// FuzzParse holds that what was read can be written, and is the same when it is read
-// again.
+// FuzzParse checks that what was read can be written, and is the same when it is read again.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`Bearer realm="a, b=\"c\"", scope=x`, "Negotiate YWJj==, Bearer a=b", "a,b c,d=e", `Bearer a="1`, "=", `x y="\\"`} {
 		f.Add(s)

@@ -23,8 +23,8 @@ func boundConn(c net.Conn, writeTimeout time.Duration) *boundedConn {
 // pass lets time pass, in a bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
-// waited returns what becomes of a connection whose deadline is set, which is read from and which
-// is sent something, at times that the seed chooses.
+// waited returns a log of a connection whose deadlines are set, and which is read from and written
+// to, at times that the seed chooses.
 func waited(c, remote net.Conn, seed uint64) (log []string) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	began := time.Now()

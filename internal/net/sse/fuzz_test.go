@@ -11,7 +11,7 @@ import (
 	"mcpwire/internal/net/sse"
 )
 
-// FuzzReader holds a Reader against the naive parser, whole and in chunks of any sizes.
+// FuzzReader compares a Reader with the naive parser, whole and in chunks of any sizes.
 func FuzzReader(f *testing.F) {
 	for _, test := range streams {
 		if len(test.stream) < 1000 { // large seeds slow the fuzzer down

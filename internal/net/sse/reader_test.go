@@ -163,7 +163,7 @@ func TestReaderExhaustive(t *testing.T) {
 
 func equal(a, b []string) bool { return strings.Join(a, "\x1e") == strings.Join(b, "\x1e") }
 
-// A source that fails the test when it is read beyond its end.
+// A script is a source that fails the test when it is read beyond its end.
 type script struct {
 	t      *testing.T
 	chunks []string

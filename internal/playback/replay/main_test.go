@@ -186,7 +186,7 @@ func (f *fake) OpenStream(context.Context) {}
 func (f *fake) Abort(uint64)               {}
 func (f *fake) Close()                     { f.once.Do(func() { close(f.closed) }) }
 
-// told collects reports, one on a line.
+// logLines collects reports, one on a line.
 type logLines []string
 
 func (l *logLines) add(r *replay.Result) {

@@ -42,7 +42,7 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// TestZeroGroup signals nobody, in particular not this process's own group.
+// TestZeroGroup shows that the zero Group signals no process, in particular not this one's group.
 func TestZeroGroup(t *testing.T) {
 	var g Group
 	g.Terminate()

@@ -98,7 +98,7 @@ func TestServersPerCaller(t *testing.T) {
 			}
 		})
 	}
-	t.Run("modern", func(t *testing.T) { // what nobody uses makes room
+	t.Run("modern", func(t *testing.T) { // unused connections are evicted
 		b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), ServerEra: EraLegacy, MaxServersPerCaller: 3})
 		url := served(t, b, &streamable.Options{Guard: guard}).URL + "/mcp"
 		for range 8 {
@@ -239,7 +239,7 @@ func TestLoggingIn(t *testing.T) {
 	}
 }
 
-// loginUntil is a user who has logged in at that time.
+// loginUntil returns a LastLogin of a user who logs in until that time.
 func loginUntil(end time.Time) func() time.Time {
 	return func() time.Time {
 		if now := time.Now(); now.Before(end) {

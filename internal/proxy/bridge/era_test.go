@@ -173,7 +173,7 @@ func TestUrgentFull(t *testing.T) {
 	})
 }
 
-// TestWithdrawTranslated is the same for a translator, which says itself what is given up.
+// TestWithdrawTranslated is TestWithdraw for a translator, which says itself what is given up.
 func TestWithdrawTranslated(t *testing.T) {
 	l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]queuedMessage{"3": {}}}, ctx: context.Background()}
 	p := &translator{upstream: l}

@@ -392,7 +392,7 @@ func TestRelearn(t *testing.T) {
 	}
 }
 
-// TestRelearnTranslated is TestRelearn for a legacy client, which knows nothing of headers.
+// TestRelearnTranslated is TestRelearn for a legacy client, which does not know headers.
 func TestRelearnTranslated(t *testing.T) {
 	for _, tt := range []struct {
 		name, tools string
@@ -509,7 +509,7 @@ func TestLateTask(t *testing.T) {
 	}
 }
 
-// TestLateTaskHungUp is the same over HTTP, where the client closes its request.
+// TestLateTaskHungUp is TestLateTask over HTTP, where the client closes its request.
 func TestLateTaskHungUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)

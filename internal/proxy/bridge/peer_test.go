@@ -77,7 +77,7 @@ func (p *pipe) reads(parts ...string) string {
 	return got
 }
 
-// reads a request and returns its id.
+// request reads a request and returns its id.
 func (p *pipe) request(parts ...string) string {
 	p.t.Helper()
 	line := p.reads(parts...)
@@ -117,7 +117,7 @@ func (f *farm) next() *pipe {
 	}
 }
 
-// start makes a bridge to the farm, and a client of it. All of it ends with the test.
+// bridge returns a bridge to the farm, which is closed at the end of the test.
 func (f *farm) bridge(o *Options) *Bridge {
 	f.t.Helper()
 	if o == nil {
@@ -132,7 +132,7 @@ func (f *farm) bridge(o *Options) *Bridge {
 	return b
 }
 
-// client connects a client to the bridge. done is closed when it has been served.
+// client0 connects a client to the bridge. done gets the result of Serve.
 func client0(t *testing.T, b *Bridge) (p *pipe, done chan error) {
 	ours, theirs := net.Pipe()
 	done = make(chan error, 1)

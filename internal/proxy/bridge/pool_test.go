@@ -19,7 +19,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// shared has two clients on one connection, after the handshake.
+// sharing returns two clients on one connection, after the handshake.
 func sharing(t *testing.T) (f *farm, a, b, srv *pipe) {
 	f = newFarm(t)
 	br := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))

@@ -14,7 +14,7 @@ func hi(capabilities string) string {
 
 const able = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
 
-// sessionRequest has clients that share a session with a server, which says to be capable of this.
+// inSession returns n clients that share a session with a server with these capabilities.
 func inSession(t *testing.T, n int, capabilities string) (clients []*pipe, srv *pipe, f *farm) {
 	f = newFarm(t)
 	b := f.bridge(with(legacy, func(o *Options) { o.Shared, o.DrainTimeout = true, time.Nanosecond }))

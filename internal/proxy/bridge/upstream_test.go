@@ -210,7 +210,7 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// TestBacklogOfSession is the same for requests in a session.
+// TestBacklogOfSession is TestBacklog for requests in a session.
 func TestBacklogOfSession(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil), MaxCalls: 1})
 	url := served(t, b, nil).URL + "/mcp"

@@ -213,7 +213,7 @@ func (c *checker) check(side translate.Side, text string, names ...string) {
 	}
 }
 
-// TestSchemas holds all that is said in the transcripts against the specification's schemas.
+// TestSchemas checks all messages in the transcripts against the specification's schemas.
 func TestSchemas(t *testing.T) {
 	sets := openSchemas(t)
 	if sets == nil {

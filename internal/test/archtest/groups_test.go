@@ -188,8 +188,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestPicture holds that the picture at the top of doc/architecture.md shows the
-// imports between groups. An arrow that other arrows imply is not drawn.
+// TestPicture checks that the picture at the top of doc/architecture.md shows the imports between
+// groups. An arrow that other arrows imply is not drawn.
 func TestPicture(t *testing.T) {
 	const begin, end = "```mermaid\n", "```\n"
 	name := filepath.Join(root, "doc", "architecture.md")
@@ -281,7 +281,7 @@ func picture(arrows map[string]map[string]bool) string {
 	return b.String()
 }
 
-// TestExamples holds that each example is one program that users can copy: it imports neither
+// TestExamples checks that each example is one program that users can copy: it imports neither
 // internal packages, not even in its tests, nor another example.
 func TestExamples(t *testing.T) {
 	n := 0
@@ -321,7 +321,7 @@ func TestNoHTTP(t *testing.T) {
 	}
 }
 
-// TestNoTelemetry holds that only users of mcpotel link OpenTelemetry: in this module, that is the
+// TestNoTelemetry checks that only users of mcpotel link OpenTelemetry: in this module, that is the
 // example that shows it.
 func TestNoTelemetry(t *testing.T) {
 	for _, p := range goList(t, platforms[0], "./...") {

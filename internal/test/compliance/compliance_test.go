@@ -39,8 +39,8 @@ func report(t *testing.T, complaints []string) {
 	}
 }
 
-// TestPage holds that each requirement has a test or a status, and that
-// doc/compliance.md says which.
+// TestPage checks that each requirement has a test or a status, and that doc/compliance.md says
+// which.
 func TestPage(t *testing.T) {
 	s, err := scanTests(os.DirFS(root))
 	if err != nil {
@@ -67,8 +67,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestRequirements holds that requirements.txt has all the requirements that
-// the reference has, in its order.
+// TestRequirements checks that requirements.txt has all the requirements that the reference has, in
+// its order.
 func TestRequirements(t *testing.T) {
 	if _, err := os.Stat(reference); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("there is nothing to compare with: no %s", reference)

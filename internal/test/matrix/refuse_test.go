@@ -15,7 +15,7 @@ import (
 // noForm is what holds where there are no forms.
 var noForm = lacks("form", "elicitation by form")
 
-// TestInputRejected is about clients and users that give no answer, or none that can be used.
+// TestInputRejected has clients and users give no answer, or none that can be used.
 func TestInputRejected(t *testing.T) {
 	try(t, "ask", []behavior{
 		// Spec: S193
@@ -171,7 +171,7 @@ func refusing(o *client.Options) {
 	}
 }
 
-// TestVisitFirst is about an error by which a handler sends the user to a web page before it can do
+// TestVisitFirst checks the error by which a handler sends the user to a web page before it can do
 // anything.
 func TestVisitFirst(t *testing.T) {
 	const failure = "error: the user must open a URL first\nPay https://example.com/pay"

@@ -39,7 +39,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzPrintable holds that what comes out is safe, and that JSON stays the same value.
+// FuzzPrintable checks that what comes out is safe, and that JSON stays the same value.
 func FuzzPrintable(f *testing.F) {
 	f.Add("a\x1b[31m\u202e\u200b\xff\n")
 	f.Add(`{"a":"\u202e` + "\u202e\U000e0041" + `"}`)

@@ -326,7 +326,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzScan looks at hostile payloads.
+// FuzzScan scans hostile payloads.
 func FuzzScan(f *testing.F) {
 	filters := []*filter.Filter{}
 	for _, s := range []string{"has:a.b.c", `"\"x\""`, "jq:(.. | numbers | . > 3)", "ü"} {

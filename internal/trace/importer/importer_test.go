@@ -232,7 +232,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// TestHARFacts is about what an archive says of the server and the session.
+// TestHARFacts checks what an archive says about the server and the session.
 func TestHARFacts(t *testing.T) {
 	const archive = "\ufeff" + `{"log":{"entries":[
 {"startedDateTime":"2026-11-20T12:00:00Z","request":{"method":"POST","url":"https://a.example/mcp?x=1","headers":null,"postData":{"text":"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"}},"response":{"status":200},"_mcp":{"server":"files","session":4}},
@@ -253,7 +253,7 @@ func TestHARFacts(t *testing.T) {
 	}
 }
 
-// TestHARBomb is about an archive that is small on disk, and large in memory.
+// TestHARBomb imports an archive that is small on disk and large in memory.
 func TestHARBomb(t *testing.T) {
 	const entry = `{"request":{"url":"http://x/","headers":[{"name":"mcp-x"}]},"response":{"status":200,"_sse":[%s]}}`
 	bomb := fmt.Sprintf(`{"log":{"entries":[`+entry+`]}}`, strings.TrimSuffix(strings.Repeat("{},", 200_000), ","))

@@ -67,7 +67,7 @@ func checkBlocks(t *testing.T, data []byte) (packets int) {
 	return packets
 }
 
-// TestPCAPNGHostile is about what captures can say that would break a file.
+// TestPCAPNGHostile exports captures with contents that could break a file.
 func TestPCAPNGHostile(t *testing.T) {
 	var requests, answers []string
 	for i := range 5000 {
@@ -161,7 +161,7 @@ func TestCurlSession(t *testing.T) {
 	}
 }
 
-// TestOTLPConventions holds spans to what package mcpotel says of the same.
+// TestOTLPConventions compares spans with those of package mcpotel.
 func TestOTLPConventions(t *testing.T) {
 	c2s := func(text string) *capture.Event {
 		return &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(text)}

@@ -213,7 +213,7 @@ func TestEmptyFrames(t *testing.T) {
 	}
 }
 
-// TestColors looks at the styles: of 16 colors, and of a light and a dark background.
+// TestColors checks the styles: of 16 colors, and of a light and a dark background.
 func TestColors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -16,7 +16,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// A mirror is what somebody knows who only reads a feed.
+// A replica has the rows that a reader of a feed knows.
 type replica struct {
 	rows    map[uint64]string
 	version uint64

@@ -10,7 +10,7 @@ import (
 	"mcpwire/internal/view/web"
 )
 
-// TestPage holds the files of the page to the rules in the package comment.
+// TestPage checks the files of the page against the rules in the package comment.
 func TestPage(t *testing.T) {
 	files := web.PageFiles()
 	for _, tt := range []struct{ file, what, pattern string }{
