@@ -188,8 +188,8 @@ func formatSchema(t *testing.T) (*schema.Validator, []byte) {
 	return v, text
 }
 
-// TestSchema holds everything that is written against the documented schema, and each member of it
-// must be named there.
+// TestSchema checks everything that is written against the documented schema, which must name each
+// member of it.
 func TestSchema(t *testing.T) {
 	v, text := formatSchema(t)
 	secret, _ := planted()

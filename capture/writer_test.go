@@ -433,7 +433,7 @@ func TestHand(t *testing.T) {
 	}
 }
 
-// A teeLog keeps what it is shown.
+// A teeLog keeps the output that a Writer shows it.
 type teeLog struct {
 	bytes.Buffer
 	next  uint64

@@ -236,7 +236,7 @@ func resources(ctx context.Context, t *testing.T, c *client.Client) {
 	must(t, err)
 }
 
-// listen hears of two changes.
+// listen subscribes and waits for two changes.
 func listen(ctx context.Context, t *testing.T, srv *server.Server, c *client.Client) {
 	s, err := c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"file:///a"}})
 	must(t, err)

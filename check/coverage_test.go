@@ -43,7 +43,7 @@ func spread(t *testing.T, s string) (ids []string) {
 	return ids
 }
 
-// TestCoverage holds coverage.txt against the requirements and the rules.
+// TestCoverage compares coverage.txt with the requirements and the rules.
 func TestCoverage(t *testing.T) {
 	text, err := os.ReadFile("coverage.txt")
 	if err != nil {

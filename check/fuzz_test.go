@@ -110,7 +110,7 @@ func TestMemory(t *testing.T) {
 				session = 0
 			}
 			// Requests without an answer, with tokens and ids that are all different, and methods
-			// that nobody knows.
+			// that are unknown.
 			add(capture.Event{Dir: capture.ToServer, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"m` + id + `","params":{"_meta":{"progressToken":` + quoted[:900] + `"},"a":` + quoted + `}}`)})
 			add(capture.Event{Dir: capture.ToServer, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + quoted[:500] + `","method":"tools/list"}`)})
 			add(capture.Event{Dir: capture.ToClient, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + quoted[:500] + `","result":{"tools":[{"name":` + quoted[:600] + `","inputSchema":{"type":"object"}}],"nextCursor":` + quoted + `}}`)})

@@ -101,7 +101,7 @@ func eventIDs(w *httptest.ResponseRecorder) (ids []string) {
 	return ids
 }
 
-// TestHandlers sees a legacy client whose requests reach two processes in turn: its session, what it
+// TestHandlers has a legacy client send requests to two processes in turn: its session, what it
 // sets and its streams are at both, and its DELETE ends it at both.
 func TestHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestHandlers(t *testing.T) {
 	})
 }
 
-// TestNodeLost sees a node whose process has ended in the middle of a call. The client resumes the
-// stream at another node, which ends it with an error.
+// TestNodeLost ends the process of a node in the middle of a call. The client resumes the stream at
+// another node, which ends it with an error.
 func TestNodeLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)

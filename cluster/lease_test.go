@@ -192,7 +192,7 @@ func TestLeaveReleases(t *testing.T) {
 	})
 }
 
-// TestLeaseEpoch is how a record is protected from a holder that was suspended.
+// TestLeaseEpoch shows how a record is protected from a holder that was suspended.
 func TestLeaseEpoch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := two(t, nil)

@@ -20,8 +20,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryWatchMisses sees that a watch that does not keep up says so, and that the next one has
-// all records.
+// TestMemoryWatchMisses checks that a watch that does not keep up says so, and that the next one
+// has all records.
 func TestMemoryWatchMisses(t *testing.T) {
 	ctx := t.Context()
 	r, err := new(cluster.Memory).Records(ctx, "a", cluster.RecordsOptions{})
@@ -60,7 +60,7 @@ func TestMemoryWatchMisses(t *testing.T) {
 	}
 }
 
-// TestMemoryLogBytes sees that a log evicts the oldest entries of all keys when it is full.
+// TestMemoryLogBytes checks that a log evicts the oldest entries of all keys when it is full.
 func TestMemoryLogBytes(t *testing.T) {
 	ctx := t.Context()
 	l, err := new(cluster.Memory).Log(ctx, "a", cluster.LogOptions{MaxBytes: 64 << 10})
@@ -82,7 +82,7 @@ func TestMemoryLogBytes(t *testing.T) {
 	}
 }
 
-// TestMemoryDedupWindow sees that ids are forgotten after two minutes.
+// TestMemoryDedupWindow checks that ids are forgotten after two minutes.
 func TestMemoryDedupWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -106,7 +106,7 @@ func TestMemoryDedupWindow(t *testing.T) {
 	})
 }
 
-// TestMemoryBusIsBounded sees that a subscriber that does not keep up loses messages, and no
+// TestMemoryBusIsBounded checks that a subscriber that does not keep up loses messages, and no
 // memory.
 func TestMemoryBusIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

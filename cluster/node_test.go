@@ -578,7 +578,7 @@ func TestSharedLimiter(t *testing.T) {
 	})
 }
 
-// TestRollingUpgrade sees that records of the next release are read, and others are not.
+// TestRollingUpgrade checks that records of the next release are read, and others are not.
 func TestRollingUpgrade(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)

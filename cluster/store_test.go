@@ -478,7 +478,7 @@ func TestTaskStore(t *testing.T) {
 	})
 }
 
-// TestTaskUpdates sees that no update is lost, and none made twice.
+// TestTaskUpdates checks that no update is lost, and none made twice.
 func TestTaskUpdates(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := two(t, nil)
@@ -684,7 +684,7 @@ func TestTokenLocks(t *testing.T) {
 	})
 }
 
-// TestBus sees that an event of one server reaches those of other nodes.
+// TestBus checks that an event of one server reaches those of other nodes.
 func TestBus(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := two(t, nil)

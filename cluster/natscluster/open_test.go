@@ -14,7 +14,7 @@ import (
 	"mcpwire/cluster/natscluster"
 )
 
-// TestOptions sees that what cannot work is rejected with a reason, before anything starts.
+// TestOptions checks that what cannot work is rejected with a reason, before anything starts.
 func TestOptions(t *testing.T) {
 	dir := t.TempDir()
 	routes := []string{"a:6222", "b:6222", "c:6222"}
@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestOpenFails sees that the error says what is missing.
+// TestOpenFails checks that the error says what is missing.
 func TestOpenFails(t *testing.T) {
 	open := func(o natscluster.Options) string {
 		t.Helper()
@@ -85,8 +85,8 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestRestart sees that durable records survive the end of all servers, and that others, of a server
-// that is alone, do not.
+// TestRestart checks that durable records survive the end of all servers, and that others, of a
+// server that is alone, do not.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	records := func(b *natscluster.Backend, durable bool) cluster.Records {

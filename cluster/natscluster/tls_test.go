@@ -66,7 +66,7 @@ func (a *authority) config(t *testing.T, trusted *authority) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: trusted.pool}
 }
 
-// TestTLS sees that core nodes accept each other by certificates, and none of another authority.
+// TestTLS checks that core nodes accept each other by certificates, and none of another authority.
 func TestTLS(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	dir, routes := t.TempDir(), freePorts(t, 3)

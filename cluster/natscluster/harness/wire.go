@@ -300,7 +300,7 @@ func (st *stream) read(r *http.Response, hangUp int) error {
 // errForeign is the error of a response that belongs to something else.
 var errForeign = errors.New("a foreign message")
 
-// text returns the first text of the result of a tool, or its structured content if that is an
+// toolText returns the first text of the result of a tool, or its structured content if that is an
 // object.
 func toolText(result json.RawMessage) string {
 	var r struct {
