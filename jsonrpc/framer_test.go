@@ -414,7 +414,7 @@ func TestWriteFrameMemory(t *testing.T) {
 	}
 }
 
-// A stream and what a framer makes of it; see readAll.
+// A streamTest is a stream and the frames that a framer reads from it; see readAll.
 type streamTest struct {
 	name   string
 	stream string
@@ -702,7 +702,7 @@ func TestLongLineReleased(t *testing.T) {
 	}
 }
 
-// linesReader repeats one line for ever.
+// linesReader repeats one line without end.
 type linesReader struct {
 	line string
 	at   int

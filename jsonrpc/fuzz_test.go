@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzParse holds Parse against encoding/json, made as strict as Parse is: exact names, no
+// FuzzParse compares Parse with encoding/json, made as strict as Parse is: exact names, no
 // duplicates, valid UTF-8.
 func FuzzParse(f *testing.F) {
 	for _, test := range goodFrames {

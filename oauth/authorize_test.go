@@ -270,7 +270,7 @@ func TestLoopbackKnown(t *testing.T) {
 	}
 }
 
-// TestLoopbackAsks is about a user who opens the URL instead of agreeing that it is opened.
+// TestLoopbackAsks has a user open the URL instead of agreeing that it is opened.
 func TestLoopbackAsks(t *testing.T) {
 	shown := make(chan string, 1)
 	var asked error
@@ -339,8 +339,8 @@ func TestLoopbackEnds(t *testing.T) {
 	}
 }
 
-// TestLoopbackLogin is a whole login with a listener; the registration is used again, with another
-// port.
+// TestLoopbackLogin runs a whole login with a listener; the registration is used again, with
+// another port.
 func TestLoopbackLogin(t *testing.T) {
 	w := newWorld(t)
 	w.as[worldAS].iss = worldAS

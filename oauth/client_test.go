@@ -162,8 +162,8 @@ func TestLegacyServer(t *testing.T) {
 	}
 }
 
-// TestClientFaults has a row for each thing that may be wrong with a server. In each, nobody must
-// get what is not theirs.
+// TestClientFaults has a row for each thing that may be wrong with a server. In each, no
+// party may get a secret of another.
 //
 // Spec: C124 C125 C129 C146 C155 C156 C157 C161
 func TestClientFaults(t *testing.T) {

@@ -212,7 +212,7 @@ func TestCheckResource(t *testing.T) {
 	}
 }
 
-// FuzzResourceMetadata holds that metadata that is accepted is for the server.
+// FuzzResourceMetadata checks that metadata that is accepted is for the server.
 func FuzzResourceMetadata(f *testing.F) {
 	f.Add([]byte(`{"resource":"https://example.com/mcp","authorization_servers":["https://as.example.com"]}`))
 	f.Add([]byte(`{"resource":"https://example.com:443"}`))
@@ -248,7 +248,7 @@ func checkIssuer(issuer string) bool {
 	return (&fetcher{}).checkEndpoint("issuer", issuer) == nil
 }
 
-// FuzzIssuerMetadata holds that endpoints that are accepted are by https.
+// FuzzIssuerMetadata checks that endpoints that are accepted are by https.
 func FuzzIssuerMetadata(f *testing.F) {
 	f.Add([]byte(`{"issuer":"https://as.example.com","token_endpoint":"https://as.example.com/token","authorization_endpoint":"javascript:alert(1)"}`))
 	f.Add([]byte(`{"issuer":"https://as.example.com","token_endpoint":"https://as.example.com/token"}`))

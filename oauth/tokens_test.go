@@ -136,7 +136,7 @@ func (s *hookStore) Save(ctx context.Context, k oauth.RecordKey, r *oauth.Record
 	return s.Store.Save(ctx, k, r)
 }
 
-// TestPersistFirst holds that nothing is sent with a token that is not stored.
+// TestPersistFirst checks that nothing is sent with a token that is not stored.
 func TestPersistFirst(t *testing.T) {
 	w := refreshing(t)
 	broken := errors.New("disk full")
@@ -172,7 +172,7 @@ func TestPersistFirst(t *testing.T) {
 	}
 }
 
-// TestStoreIsShared holds that a second process uses the first one's tokens, and finds those that
+// TestStoreIsShared checks that a second process uses the first one's tokens, and finds those that
 // the first refreshed.
 func TestStoreIsShared(t *testing.T) {
 	w := refreshing(t)

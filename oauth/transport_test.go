@@ -19,7 +19,7 @@ import (
 	"mcpwire/oauth"
 )
 
-// asked returns the scopes of each authorization.
+// scopesAsked returns the scopes of each authorization.
 func (s *worldIssuer) scopesAsked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,7 +371,7 @@ func TestOneLogin(t *testing.T) {
 	})
 }
 
-// TestOneFailure holds that a failure is that of all who waited for it.
+// TestOneFailure checks that a failure is that of all who waited for it.
 func TestOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

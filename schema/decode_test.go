@@ -278,7 +278,7 @@ func TestDecodeReuse(t *testing.T) {
 	}
 }
 
-// FuzzDecodeBroken gives the decoder what it was promised never to get.
+// FuzzDecodeBroken gives the decoder invalid JSON, which its callers must not pass.
 func FuzzDecodeBroken(f *testing.F) {
 	f.Add([]byte(everythingText))
 	for _, s := range []string{``, `{`, `{"a"`, `{"a":`, `[`, `"`, `"\`, `"\u12`, `{"x":1,`, `[1,`, `[,]`, `{,}`, `}`, `]`, `-`, `{"any":{"a":[1,{`, `nul`, `{"raw":{"a":1,"a"`} {

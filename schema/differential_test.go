@@ -42,8 +42,8 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// TestDifferentialRandom holds the validator against the full engine on
-// generated schemas and instances.
+// TestDifferentialRandom compares the validator with the full engine on generated schemas and
+// instances.
 func TestDifferentialRandom(t *testing.T) {
 	const rounds = 1500
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -70,7 +70,7 @@ func TestDifferentialRandom(t *testing.T) {
 	}
 }
 
-// FuzzValidate is the same with inputs chosen by coverage.
+// FuzzValidate is TestDifferentialRandom with inputs chosen by coverage.
 func FuzzValidate(f *testing.F) {
 	for _, c := range keywordCases {
 		f.Add([]byte(c.schema))

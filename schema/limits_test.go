@@ -14,7 +14,7 @@ func nest(n int, before, text, after string) string {
 	return strings.Repeat(before, n) + text + strings.Repeat(after, n)
 }
 
-// exponential is a schema whose every level evaluates the next twice, in vain.
+// exponential returns a schema in which every level evaluates the next twice without success.
 func exponential(levels int) string {
 	var b strings.Builder
 	b.WriteString(`{"$ref":"#/$defs/l0","$defs":{`)
@@ -25,7 +25,7 @@ func exponential(levels int) string {
 	return b.String()
 }
 
-// TestHostile gives the validator pairs that would take for ever, or all memory,
+// TestHostile gives the validator pairs that would take endless time, or all memory,
 // if its work had no limits. They must end at once or with ErrLimit.
 func TestHostile(t *testing.T) {
 	many := func(n int, each string) string { return "[" + strings.Repeat(each+",", n-1) + each + "]" }

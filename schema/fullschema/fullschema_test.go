@@ -79,7 +79,7 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// TestThroughCompile is how the package is meant to be used.
+// TestThroughCompile uses the package in the way that is meant.
 func TestThroughCompile(t *testing.T) {
 	v, err := schema.Compile([]byte(`{ "allOf": [ {"properties": {"a": true}} ], "unevaluatedProperties": false }`), fullschema.Engine)
 	if err != nil {
