@@ -93,8 +93,7 @@ type lack struct {
 	still func(t *testing.T) bool
 }
 
-// bridgeLacks are all of them. What the bridge could be blamed for has no place
-// here.
+// bridgeLacks are all of them. Faults of the bridge must not be listed here.
 var bridgeLacks = []lack{
 	{
 		guest: "go-sdk", where: func(string, string) bool { return true },

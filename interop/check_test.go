@@ -39,8 +39,8 @@ func recorded(t *testing.T, transport capture.Transport, record func(w *capture.
 	return found
 }
 
-// A known finding is one that is right, by what the specification says, and of a peer that is not
-// ours; or one that the tests here provoke.
+// A knownFinding is a finding that is right by the specification, about a peer that is not ours; or
+// one that the tests here provoke.
 type knownFinding struct {
 	id, has string
 	dir     capture.Dir

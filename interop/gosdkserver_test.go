@@ -135,7 +135,7 @@ func (s *goSDKServer) slow(ctx context.Context, req *mcp.CallToolRequest, in slo
 	return fmt.Sprintf("done after %d steps", in.Steps), nil
 }
 
-// addElicitTools adds the tools with input requests. From the same handlers, the SDK sends them to
+// addQuestions adds the tools with input requests. From the same handlers, the SDK sends them to
 // legacy clients as requests and to modern ones in results.
 func (s *goSDKServer) addQuestions() {
 	question := func(name string, ask mcp.InputRequest, take func(mcp.InputResponse) string) {

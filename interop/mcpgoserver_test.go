@@ -145,7 +145,7 @@ func (s *mcpGoServer) slow(ctx context.Context, r mcp.CallToolRequest) (string, 
 	return fmt.Sprintf("done after %d steps", steps), nil
 }
 
-// addElicitTools adds the tools with input requests. From the same handlers, the SDK sends them to
+// addQuestions adds the tools with input requests. From the same handlers, the SDK sends them to
 // legacy clients as requests and to modern ones in results.
 func (s *mcpGoServer) addQuestions() {
 	question := func(name string, ask func(*mcpgo.InputRequestBuilder), take func(mcp.InputResponses) string) {

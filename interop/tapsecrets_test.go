@@ -156,7 +156,7 @@ func sessionOf(w *web) string {
 	return ""
 }
 
-// TestTapVersion is a simple thing: the tap takes nothing from what the server is given.
+// TestTapVersion checks that the tap removes nothing from the server's command.
 func TestTapVersion(t *testing.T) {
 	out, err := exec.Command(serverCommand[0], "tap", "--no-record", "--", serverCommand[0], "--version").Output()
 	if err != nil || !strings.Contains(string(out), "mcpwire ") {

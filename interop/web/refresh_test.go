@@ -50,8 +50,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestRefreshBeforeEnd has tokens that are good for a second. Whenever a call is
-// made its token is good, or is renewed before the caller hears of it.
+// TestRefreshBeforeEnd has tokens that are valid for a second. The token of each call is valid, or
+// is renewed without the caller noticing.
 func TestRefreshBeforeEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatShort, siteOptions{})
