@@ -131,7 +131,7 @@ func TestChainWaits(t *testing.T) {
 	}
 }
 
-// TestRunAllocates holds that a message costs one allocation, apart from what the middleware and
+// TestRunAllocates checks that a message costs one allocation, apart from what the middleware and
 // the end of the chain need.
 func TestRunAllocates(t *testing.T) {
 	chain := NewChain(func(next Handler) Handler { return next })
