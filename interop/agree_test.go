@@ -22,13 +22,13 @@ func revisionsOf(names ...string) (all []mcp.Revision) {
 	return all
 }
 
-// The requests by which a client finds out what a server speaks.
+// The requests by which a client detects the revisions of a server.
 const (
 	probed    = "server/discover"
 	handshake = "initialize"
 )
 
-// An agreement is what comes of a client and a server.
+// An agreement is the result of negotiation between a client and a server.
 type agreement struct {
 	name    string
 	peer    *peer
@@ -38,8 +38,8 @@ type agreement struct {
 	methods []string // the requests by which they come to it
 }
 
-// TestAgreement lets our client find out what servers speak: by
-// server/discover, or, where that fails, by the handshake in the same process.
+// TestAgreement has our client detect the revisions of servers: by server/discover or, where that
+// fails, by the handshake in the same process.
 func TestAgreement(t *testing.T) {
 	for _, tt := range []agreement{
 		{"ours", ours, nil, nil, modern, []string{probed}},

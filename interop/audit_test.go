@@ -243,8 +243,8 @@ func (a *auditor) violated(r rule, format string, args ...any) {
 	a.found = append(a.found, violation{r, fmt.Sprintf(format, args...)})
 }
 
-// auditTranscript holds what both sides wrote against the rules. If mayCrash is
-// set, the process may have ended with the exit status of the tool crash.
+// auditTranscript checks what both sides wrote against the rules. If mayCrash is set, the process
+// may have ended with the exit status of the tool crash.
 func auditTranscript(t *testing.T, events []event, mayCrash bool) []violation {
 	t.Helper()
 	a := newAuditor()

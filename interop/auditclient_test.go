@@ -63,7 +63,7 @@ func (a *auditor) clientAsked(m *message) {
 	}
 }
 
-// checkOrder is about what may be sent when, in the one era and in the other.
+// checkOrder checks the order of messages in each era.
 func (a *auditor) checkOrder(m *message, modern bool) {
 	switch {
 	case m.Method == "initialize":
@@ -113,7 +113,7 @@ func (a *auditor) checkCapability(m *message, modern bool) {
 	}
 }
 
-// subject is what a request is about, without what changes between rounds.
+// subject returns the part of a request that does not change between rounds.
 func (m *message) subject() string {
 	var members map[string]any
 	json.Unmarshal(m.Params, &members)

@@ -37,7 +37,7 @@ const (
 < {"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","content":[]}}`
 )
 
-// TestAudit breaks each rule, one at a time, and none.
+// TestAudit audits scripts that break rules, and some that break none.
 func TestAudit(t *testing.T) {
 	for _, tt := range []struct {
 		name       string

@@ -128,8 +128,8 @@ func (s *schemaSet) check(a *auditor, m *message, r rule) {
 	}
 }
 
-// extension reports whether a message belongs to the tasks extension, of which
-// the schema has nothing.
+// extension reports whether a message belongs to the tasks extension, which the schema does not
+// cover.
 func (s *schemaSet) extension(m *message) bool {
 	modernTask := strings.HasPrefix(m.Method, "tasks/") && m.params.Meta.Revision != ""
 	return modernTask || m.Method == "notifications/tasks"

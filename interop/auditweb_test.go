@@ -32,7 +32,7 @@ type talk struct {
 	events  map[string]bool
 }
 
-// An asking is what the audit knows of an exchange.
+// An asking has what the audit knows about an exchange.
 type asking struct {
 	*exchange
 	talk     *talk
@@ -144,7 +144,7 @@ func (a *webAuditor) requested(x *exchange) {
 	t.line(x.body, clientOutput, t.clientWrote, a.schemas)
 }
 
-// checkSession is about what a client says of its session.
+// checkSession checks the session id that a client sends.
 func (k *asking) checkSession() {
 	t, given := k.talk, k.header.Values("Mcp-Session-Id")
 	first := k.modern || k.message != nil && k.message.Method == "initialize"
@@ -266,6 +266,6 @@ func (k *asking) isBatch() bool { return len(k.body) > 0 && k.body[0] == '[' }
 // refusals are the statuses that modern errors come with.
 var refusals = map[int]int{-32601: http.StatusNotFound, -32020: http.StatusBadRequest, -32021: http.StatusBadRequest, -32022: http.StatusBadRequest}
 
-// doubtful are the errors that say that a request was none, so that it may have
-// been answered before anybody looked at it.
+// doubtful has the errors that say that a request was invalid, so that it may have been answered
+// before it was parsed.
 var doubtful = []int{-32600, -32602, -32700}

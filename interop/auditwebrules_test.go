@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A scene is an exchange of a script, with all that comes of it.
+// A scene is an exchange of a script, with its results.
 type scene struct {
 	x      *exchange
 	events []said
@@ -123,7 +123,7 @@ func modernFailure(code string) string {
 	return `{"jsonrpc":"2.0","id":2,"error":{"code":` + code + `,"message":"no"}}`
 }
 
-// TestAuditHTTP breaks each rule of HTTP, one at a time, and none.
+// TestAuditHTTP audits scripts that break rules of HTTP, and some that break none.
 func TestAuditHTTP(t *testing.T) {
 	modernScript := func(scenes ...*scene) []*scene { return append([]*scene{modernOpening()}, scenes...) }
 	legacyScript := func(scenes ...*scene) []*scene { return append(legacyOpening(latestLegacy), scenes...) }

@@ -58,7 +58,7 @@ func (b *bridged) checkGone() {
 	b.upstream.checkGone()
 }
 
-// recording returns what the bridge has recorded.
+// recording returns the recording of the bridge.
 func (b *bridged) recording() (events []*capture.Event) {
 	t := b.downstream.t
 	t.Helper()

@@ -162,7 +162,7 @@ func (l *lack) applies() bool {
 	return false
 }
 
-// TestBridgeLacks finds those that can be struck off.
+// TestBridgeLacks finds entries of bridgeLacks that are no longer needed.
 func TestBridgeLacks(t *testing.T) {
 	for _, l := range bridgeLacks {
 		if !l.applies() {
@@ -184,8 +184,8 @@ func TestBridgeLacks(t *testing.T) {
 	})
 }
 
-// TestBridgeGuests leads foreign clients through our server, on the other side
-// of a bridge: of each era to a server of each era, from each transport to each.
+// TestBridgeGuests has foreign clients visit our server, on the other side of a bridge: of each era
+// to a server of each era, from each transport to each.
 func TestBridgeGuests(t *testing.T) {
 	skipWithoutBridge(t)
 	turn := 0
@@ -207,7 +207,7 @@ func TestBridgeGuests(t *testing.T) {
 	}
 }
 
-// crossings are what may happen when something comes from each side at once.
+// crossings are the possible results when both sides send at once.
 func crossings(path, revision string) []deviation {
 	if path != "" && revision != modern {
 		return []deviation{{rule: serverProgress, has: "for no open request", racy: true,

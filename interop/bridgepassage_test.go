@@ -56,7 +56,7 @@ func (p *passage) audit(processes int, known ...deviation) {
 	}
 }
 
-// checkCapture holds what one process has recorded against the rules.
+// checkCapture checks the recording of one process against the rules.
 func (p *passage) checkCapture(file string) {
 	t := p.upstream.t
 	t.Helper()

@@ -134,7 +134,7 @@ func typeScript2Web() *peer {
 	return p
 }
 
-// TestBridgeServers takes our client through servers behind a bridge.
+// TestBridgeServers runs our client against servers behind a bridge.
 func TestBridgeServers(t *testing.T) {
 	for i := range bridgeSides {
 		t.Run(bridgeSides[i].name, func(t *testing.T) {

@@ -22,8 +22,7 @@ func newCluster(t *testing.T) *witnessed {
 	return newWeb(t, webPath, harness, "-serve", "-plain", "-program", node, "-dir", filepath.Join(dir, "nodes"))
 }
 
-// TestCluster lets the SDKs of others walk through three processes that are one server, in both
-// eras.
+// TestCluster runs the SDKs of others against three processes that are one server, in both eras.
 func TestCluster(t *testing.T) {
 	s := newCluster(t)
 	for _, revision := range []string{latestLegacy, modern} {

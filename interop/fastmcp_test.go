@@ -32,10 +32,10 @@ var fastMCPPeer = &peer{
 	quirks: map[string]string{"an unknown tool is a tool error": "so it is"},
 }
 
-// TestFastMCPServer takes our client through a server on FastMCP.
+// TestFastMCPServer runs our client against a server on FastMCP.
 func TestFastMCPServer(t *testing.T) { runTours(t, fastMCPPeer) }
 
-// TestFastMCPServerHTTP takes our client through one over HTTP.
+// TestFastMCPServerHTTP runs our client against one over HTTP.
 func TestFastMCPServerHTTP(t *testing.T) {
 	p := *fastMCPPeer
 	p.revisions = []string{"2025-03-26", latestLegacy, modern}
@@ -52,7 +52,7 @@ func TestFastMCPServerHTTP(t *testing.T) {
 	runTours(t, &p)
 }
 
-// TestFastMCP lets it walk through our server.
+// TestFastMCP runs its client against our server.
 //
 // Spec: S2 S6 S9 S58 S59 S64 S65
 func TestFastMCP(t *testing.T) {

@@ -331,5 +331,5 @@ var goSDKPeer = &peer{
 	},
 }
 
-// TestGoSDKServer takes our client through a server of the SDK.
+// TestGoSDKServer runs our client against a server of the SDK.
 func TestGoSDKServer(t *testing.T) { runTours(t, goSDKPeer) }

@@ -71,7 +71,7 @@ func goSDKWebDeviations(revision string) []deviation {
 // unbuffered is a deviation of most, which may be left to who runs the proxy.
 var unbuffered = deviation{rule: serverBody, has: "proxies", why: "it does not tell proxies to pass streams on, which it should"}
 
-// TestGoSDKServerHTTP takes our client through servers of the SDK.
+// TestGoSDKServerHTTP runs our client against servers of the SDK.
 func TestGoSDKServerHTTP(t *testing.T) {
 	runTours(t, goSDKWeb(webPath, legacyRevisions))
 	t.Run("JSON", func(t *testing.T) {

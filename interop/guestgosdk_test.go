@@ -221,7 +221,7 @@ func (g *goSDKGuest) notes() *notes { return g.notifications }
 
 func (g *goSDKGuest) close() error { return g.Close() }
 
-// TestGoSDKVisit leads a client of the SDK through our server.
+// TestGoSDKVisit has a client of the SDK visit our server.
 func TestGoSDKVisit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {

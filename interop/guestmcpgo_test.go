@@ -311,7 +311,7 @@ func (g *mcpGoGuest) close() error {
 	return g.client.Close()
 }
 
-// TestMCPGoVisit leads a client of the SDK through our server.
+// TestMCPGoVisit has a client of the SDK visit our server.
 func TestMCPGoVisit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {

@@ -37,8 +37,8 @@ func sendGuest(t *testing.T, s *witnessed, script string, mode any, able can) vi
 	return v
 }
 
-// TestTypeScript1Visit leads a client of the SDK through our server. It takes
-// what the server offers, so that speaks nothing else.
+// TestTypeScript1Visit has a client of the SDK visit our server. The client accepts any revision
+// that the server offers, so the server supports only one.
 func TestTypeScript1Visit(t *testing.T) {
 	for _, revision := range legacyRevisions {
 		t.Run(revision, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestTypeScript1Visit(t *testing.T) {
 	}
 }
 
-// TestTypeScript2Visit leads a client of the SDK through our server.
+// TestTypeScript2Visit has a client of the SDK visit our server.
 func TestTypeScript2Visit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {

@@ -35,7 +35,7 @@ func goSDKCancels(revision string) []deviation {
 	return []deviation{{rule: clientCancel, has: "over HTTP", why: "it posts a notification, besides closing the response"}}
 }
 
-// TestGoSDKHTTP lets the SDK walk through our server.
+// TestGoSDKHTTP runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestGoSDKHTTP(t *testing.T) {
@@ -49,8 +49,7 @@ func TestGoSDKHTTP(t *testing.T) {
 	}
 }
 
-// TestGoSDKVisitHTTP leads a client of the SDK through our server with
-// everything.
+// TestGoSDKVisitHTTP has a client of the SDK visit our server with everything.
 func TestGoSDKVisitHTTP(t *testing.T) {
 	for _, tt := range ways(allRevisions...) {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,7 +63,7 @@ func TestGoSDKVisitHTTP(t *testing.T) {
 	}
 }
 
-// TestMCPGoHTTP lets the SDK walk through our server.
+// TestMCPGoHTTP runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestMCPGoHTTP(t *testing.T) {
@@ -78,8 +77,7 @@ func TestMCPGoHTTP(t *testing.T) {
 	}
 }
 
-// TestMCPGoVisitHTTP leads a client of the SDK through our server with
-// everything.
+// TestMCPGoVisitHTTP has a client of the SDK visit our server with everything.
 func TestMCPGoVisitHTTP(t *testing.T) {
 	for _, tt := range ways(allRevisions...) {
 		if tt.revision == "" {
@@ -105,8 +103,8 @@ func TestMCPGoVisitHTTP(t *testing.T) {
 	}
 }
 
-// TestTypeScript1HTTP lets the SDK walk through our server. It takes what the
-// server offers, so that speaks nothing else.
+// TestTypeScript1HTTP runs the client of the SDK against our server. The client accepts any
+// revision that the server offers, so the server supports only one.
 //
 // Spec: S2 S6 S9 S58 S59 S64
 func TestTypeScript1HTTP(t *testing.T) {
@@ -124,8 +122,7 @@ func TestTypeScript1HTTP(t *testing.T) {
 	}
 }
 
-// TestTypeScript1VisitHTTP leads a client of the SDK through our server with
-// everything.
+// TestTypeScript1VisitHTTP has a client of the SDK visit our server with everything.
 func TestTypeScript1VisitHTTP(t *testing.T) {
 	for _, tt := range []way{
 		{name: "2025-03-26", path: webPath, want: "2025-03-26"},
@@ -166,8 +163,7 @@ func TestTypeScript2HTTP(t *testing.T) {
 	}
 }
 
-// TestTypeScript2VisitHTTP leads a client of the SDK through our server with
-// everything.
+// TestTypeScript2VisitHTTP has a client of the SDK visit our server with everything.
 func TestTypeScript2VisitHTTP(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", latestLegacy, modern} {
 		t.Run(revision, func(t *testing.T) {

@@ -40,7 +40,7 @@ func walkJava(t *testing.T, s *witnessed, revision string) (r report) {
 	return r
 }
 
-// visitJava leads a client of the SDK through our server with everything.
+// visitJava has a client of the SDK visit our server with everything.
 func visitJava(t *testing.T, s *witnessed, revision string, able can) (v visit) {
 	t.Helper()
 	to := s.address()
@@ -75,7 +75,7 @@ var javaWays = []way{
 	{name: "HTTP+SSE", path: oldPath, speaks: []string{"2024-11-05"}, want: "2024-11-05"},
 }
 
-// TestJava lets the SDK walk through our server.
+// TestJava runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S58 S59 S64
 func TestJava(t *testing.T) {
@@ -95,7 +95,7 @@ func TestJava(t *testing.T) {
 	})
 }
 
-// TestJavaVisit leads a client of the SDK through our server.
+// TestJavaVisit has a client of the SDK visit our server.
 func TestJavaVisit(t *testing.T) {
 	for _, revision := range legacyRevisions {
 		t.Run(revision, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestJavaVisit(t *testing.T) {
 	}
 }
 
-// TestJavaHTTP lets the SDK walk through our server.
+// TestJavaHTTP runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S58 S59 S64
 func TestJavaHTTP(t *testing.T) {
@@ -122,7 +122,7 @@ func TestJavaHTTP(t *testing.T) {
 	}
 }
 
-// TestJavaVisitHTTP leads a client of the SDK through our server with everything.
+// TestJavaVisitHTTP has a client of the SDK visit our server with everything.
 func TestJavaVisitHTTP(t *testing.T) {
 	for _, tt := range javaWays {
 		t.Run(tt.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ var javaPeer = &peer{
 	deviations: newerContent,
 }
 
-// TestJavaServer takes our client through a server of the SDK.
+// TestJavaServer runs our client against a server of the SDK.
 func TestJavaServer(t *testing.T) { runTours(t, javaPeer) }
 
 // javaWeb is the server over HTTP.
@@ -44,7 +44,7 @@ func javaWeb(revisions []string) *peer {
 	return &p
 }
 
-// TestJavaServerHTTP takes our client through servers of the SDK.
+// TestJavaServerHTTP runs our client against servers of the SDK.
 func TestJavaServerHTTP(t *testing.T) {
 	runTours(t, javaWeb([]string{"2025-03-26", "2025-06-18", latestLegacy}))
 }

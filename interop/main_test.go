@@ -14,7 +14,7 @@ import (
 // serverCommand is the command line of the server under test, set by TestMain.
 var serverCommand []string
 
-// programs are what the test binary can be instead, by its first argument.
+// programs are the other programs that the test binary can run as, by its first argument.
 var programs = map[string]func(args []string) int{
 	witnessVerb:       witness,
 	keeperVerb:        keeper,

@@ -323,5 +323,5 @@ var mcpGoPeer = &peer{
 	},
 }
 
-// TestMCPGoServer takes our client through a server of the SDK.
+// TestMCPGoServer runs our client against a server of the SDK.
 func TestMCPGoServer(t *testing.T) { runTours(t, mcpGoPeer) }

@@ -75,7 +75,7 @@ func mcpGoWebDeviations(revision string) []deviation {
 	return append(known, deviation{rule: serverCancelled, has: "tools/call", why: "what a handler returns is sent, cancelled or not"})
 }
 
-// TestMCPGoServerHTTP takes our client through servers of the SDK.
+// TestMCPGoServerHTTP runs our client against servers of the SDK.
 func TestMCPGoServerHTTP(t *testing.T) {
 	runTours(t, mcpGoWeb(webPath, allRevisions))
 	t.Run("stateless", func(t *testing.T) { runTours(t, mcpGoWeb(webPath, []string{modern}, statelessWord)) })

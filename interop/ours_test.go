@@ -8,7 +8,7 @@ import (
 // allRevisions are those of the legacy era and the modern one.
 var allRevisions = append(slices.Clone(legacyRevisions), modern)
 
-// ours is our own server: what goes wrong with it is no peer's fault.
+// ours is our own server: its faults are not a peer's.
 var ours = &peer{
 	name:      "mcpwire",
 	info:      "everything",
@@ -19,5 +19,5 @@ var ours = &peer{
 	},
 }
 
-// TestOurs takes our client through our server.
+// TestOurs runs our client against our server.
 func TestOurs(t *testing.T) { runTours(t, ours) }

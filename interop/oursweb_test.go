@@ -50,7 +50,7 @@ func ourWeb(path string, revisions []string, words ...string) *peer {
 	}
 }
 
-// TestOursHTTP takes our client through our server, with each way to answer.
+// TestOursHTTP runs our client against our server, with each way to answer.
 func TestOursHTTP(t *testing.T) {
 	runTours(t, ourWeb(webPath, allRevisions))
 	t.Run("streams", func(t *testing.T) { runTours(t, ourWeb(webPath, allRevisions, streamsWord)) })

@@ -37,7 +37,7 @@ func walkPython(t *testing.T, s *witnessed, mode string, ping bool) (r report) {
 	return r
 }
 
-// visitPython leads a client of the SDK through our server with everything.
+// visitPython has a client of the SDK visit our server with everything.
 func visitPython(t *testing.T, s *witnessed, mode string, able can) (v visit) {
 	t.Helper()
 	to := s.address()
@@ -63,7 +63,7 @@ func pythonMode(revision string) string {
 	return "legacy"
 }
 
-// TestPython lets the SDK walk through our server.
+// TestPython runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestPython(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestPythonVisit leads a client of the SDK through our server.
+// TestPythonVisit has a client of the SDK visit our server.
 func TestPythonVisit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPythonVisit(t *testing.T) {
 	}
 }
 
-// TestPythonHTTP lets the SDK walk through our server.
+// TestPythonHTTP runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestPythonHTTP(t *testing.T) {
@@ -116,8 +116,7 @@ func TestPythonHTTP(t *testing.T) {
 	}
 }
 
-// TestPythonVisitHTTP leads a client of the SDK through our server with
-// everything.
+// TestPythonVisitHTTP has a client of the SDK visit our server with everything.
 func TestPythonVisitHTTP(t *testing.T) {
 	for _, tt := range pythonWays {
 		if tt.revision == "auto" {

@@ -23,7 +23,7 @@ var pythonPeer = &peer{
 	deviations: newerContent,
 }
 
-// TestPythonServer takes our client through a server of the SDK.
+// TestPythonServer runs our client against a server of the SDK.
 func TestPythonServer(t *testing.T) { runTours(t, pythonPeer) }
 
 // pythonWeb is the server over HTTP.
@@ -45,7 +45,7 @@ func pythonWeb(revisions []string) *peer {
 	return &p
 }
 
-// TestPythonServerHTTP takes our client through servers of the SDK.
+// TestPythonServerHTTP runs our client against servers of the SDK.
 func TestPythonServerHTTP(t *testing.T) {
 	runTours(t, pythonWeb([]string{"2025-03-26", "2025-06-18", latestLegacy, modern}))
 }

@@ -40,7 +40,7 @@ func walkRust(t *testing.T, s *witnessed, mode, revision string) (r report) {
 	return r
 }
 
-// visitRust leads a client of the SDK through our server with everything.
+// visitRust has a client of the SDK visit our server with everything.
 func visitRust(t *testing.T, s *witnessed, revision string, able can) (v visit) {
 	t.Helper()
 	to := s.address()
@@ -69,7 +69,7 @@ func rustWays(path string) []way {
 // noRustTasks takes out what the guest does not do.
 func noRustTasks(c *can) { c.Tasks, c.Interview = false, false }
 
-// TestRust lets the SDK walk through our server.
+// TestRust runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestRust(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRust(t *testing.T) {
 	}
 }
 
-// TestRustVisit leads a client of the SDK through our server.
+// TestRustVisit has a client of the SDK visit our server.
 func TestRustVisit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestRustVisit(t *testing.T) {
 	}
 }
 
-// TestRustHTTP lets the SDK walk through our server.
+// TestRustHTTP runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestRustHTTP(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRustHTTP(t *testing.T) {
 	}
 }
 
-// TestRustVisitHTTP leads a client of the SDK through our server with everything.
+// TestRustVisitHTTP has a client of the SDK visit our server with everything.
 func TestRustVisitHTTP(t *testing.T) {
 	for _, tt := range rustWays(webPath) {
 		if tt.revision == "auto" {

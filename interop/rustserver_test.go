@@ -20,7 +20,7 @@ var rustPeer = &peer{
 	deviations: newerContent,
 }
 
-// TestRustServer takes our client through a server of the SDK.
+// TestRustServer runs our client against a server of the SDK.
 func TestRustServer(t *testing.T) { runTours(t, rustPeer) }
 
 // rustWeb is the server over HTTP.
@@ -42,7 +42,7 @@ func rustWeb(revisions []string) *peer {
 	return &p
 }
 
-// TestRustServerHTTP takes our client through servers of the SDK.
+// TestRustServerHTTP runs our client against servers of the SDK.
 func TestRustServerHTTP(t *testing.T) {
 	runTours(t, rustWeb([]string{"2025-03-26", "2025-06-18", latestLegacy, modern}))
 }

@@ -39,7 +39,7 @@ type step struct {
 	want expectation
 }
 
-// An outcome is what a host saw of one step.
+// An outcome is the result of one step at a host.
 type outcome struct {
 	Text       string          `json:"text"` // of the first content block
 	Structured json.RawMessage `json:"structured,omitempty"`
@@ -101,7 +101,7 @@ var session = []step{
 	{Name: "echo after crash", Tool: "echo", Args: map[string]any{"text": "still here"}, want: expectation{text: "still here"}},
 }
 
-// checkReport compares what a host saw with what the revision promises.
+// checkReport compares a host's report with the features of the revision.
 func checkReport(t *testing.T, got report, revision string) {
 	t.Helper()
 	if got.Failure != "" {
@@ -129,7 +129,7 @@ func checkReport(t *testing.T, got report, revision string) {
 	}
 }
 
-// mismatch says in what an outcome differs from the step's expectation.
+// mismatch says how an outcome differs from the step's expectation.
 func (s step) mismatch(got outcome, revision string) string {
 	want := outcome{Text: s.want.text, IsError: s.want.isError, Code: s.want.code, Cancelled: s.want.cancelled, Agreeing: s.Parallel}
 	if revision == modern && s.want.structured != "" {
@@ -163,7 +163,7 @@ func (s step) mismatch(got outcome, revision string) string {
 
 // A host is a connected client of a Go SDK.
 type host interface {
-	// revision is what was negotiated, name the server's own.
+	// revision is the negotiated one, name the server's own.
 	revision() string
 	name() string
 	tools(context.Context) ([]string, error)
@@ -247,7 +247,7 @@ func takeProgress(ctx context.Context, h host, s step) outcome {
 	return o
 }
 
-// meters are what hosts note progress with, by its token.
+// meters record the progress at hosts, by its token.
 type meters struct {
 	mu sync.Mutex
 	of []func(float64)

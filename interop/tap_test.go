@@ -40,7 +40,7 @@ var tapVisits = []struct {
 }
 
 // TestTapReference puts a tap between Inspector and the reference server, neither of which is ours,
-// and holds that not a byte is different for it: what goes into the tap at one side comes out at
+// and checks that not a byte is different for it: what goes into the tap at one side comes out at
 // the other, and the capture has the same; and Inspector prints the same as without a tap.
 func TestTapReference(t *testing.T) {
 	script, err := filepath.Abs(referenceServer)

@@ -38,8 +38,8 @@ func writeSecrets(t *testing.T, c *client.Client) {
 	}
 }
 
-// checkSecrets holds that nothing planted is in a capture, that something was hidden, and that what
-// is left still keeps to the rules.
+// checkSecrets checks that nothing planted is in a capture, that something was hidden, and that
+// what is left still keeps to the rules.
 func checkSecrets(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -84,7 +84,7 @@ func checkSecrets(t *testing.T, file string) {
 	}
 }
 
-// TestTapSecrets plants secrets wherever people have them, in both eras, and holds that none gets
+// TestTapSecrets plants secrets wherever people have them, in both eras, and checks that none gets
 // into the capture of a tap.
 func TestTapSecrets(t *testing.T) {
 	for _, revision := range []string{latestLegacy, modern} {

@@ -21,7 +21,7 @@ const (
 	soakGrowth   = 16 << 20  // bytes that a tap may grow by, from a tenth of the way on
 )
 
-// TestTapSoak sends a million messages through one tap, which records them all, and holds that its
+// TestTapSoak sends a million messages through one tap, which records them all, and checks that its
 // memory does not grow.
 func TestTapSoak(t *testing.T) {
 	if testing.Short() {
@@ -93,7 +93,7 @@ func TestTapSoak(t *testing.T) {
 	checkSoaked(t, file)
 }
 
-// checkSoaked holds that a capture has every message, each request before its answer.
+// checkSoaked checks that a capture has every message, each request before its answer.
 func checkSoaked(t *testing.T, file string) {
 	t.Helper()
 	r, err := capture.Open(file, nil)

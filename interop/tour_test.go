@@ -35,7 +35,7 @@ type peer struct {
 	// the names that the stops of the tour look up, and why. One that no stop
 	// needs fails the test.
 	quirks map[string]string
-	// deviations are what it gets wrong on the wire.
+	// deviations are its errors on the wire.
 	deviations func(revision string) []deviation
 }
 

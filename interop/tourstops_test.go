@@ -222,7 +222,7 @@ var contentStops = []stop{
 		}
 		audio, link := "audio/wav "+pixel, "-> "+greetingURI
 		if len(got) == 5 && !t.quirk("content of later revisions") {
-			// Our server says in words what the revision has no content for.
+			// Our server describes content in a text if the revision does not have it.
 			if t.revision < "2025-03-26" {
 				audio = "[audio/wav, 5 bytes: revision 2024-11-05 has no audio content]"
 			}

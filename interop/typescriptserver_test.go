@@ -84,8 +84,8 @@ var typeScript2Peer = &peer{
 	deviations: newerContent,
 }
 
-// TestTypeScript1Server takes our client through a server of the SDK.
+// TestTypeScript1Server runs our client against a server of the SDK.
 func TestTypeScript1Server(t *testing.T) { runTours(t, typeScript1Peer) }
 
-// TestTypeScript2Server takes our client through a server of the SDK.
+// TestTypeScript2Server runs our client against a server of the SDK.
 func TestTypeScript2Server(t *testing.T) { runTours(t, typeScript2Peer) }

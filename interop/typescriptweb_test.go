@@ -29,7 +29,7 @@ func typeScriptWeb(of *peer, path, script string, revisions []string, words map[
 // Node.js, and a server over HTTP that is there again is like another.
 var crashOnce = map[string]string{"crash": "other tours have it"}
 
-// TestTypeScript1ServerHTTP takes our client through servers of the SDK.
+// TestTypeScript1ServerHTTP runs our client against servers of the SDK.
 func TestTypeScript1ServerHTTP(t *testing.T) {
 	p := typeScriptWeb(typeScript1Peer, webPath, "web1.mjs", []string{"2025-03-26", "2025-06-18", latestLegacy}, nil)
 	p.quirks = typeScript1Peer.quirks
@@ -52,7 +52,7 @@ func TestTypeScript1ServerHTTP(t *testing.T) {
 	})
 }
 
-// TestTypeScript2ServerHTTP takes our client through servers of the SDK.
+// TestTypeScript2ServerHTTP runs our client against servers of the SDK.
 func TestTypeScript2ServerHTTP(t *testing.T) {
 	p := typeScriptWeb(typeScript2Peer, webPath, "web2.mjs", []string{"2025-03-26", latestLegacy}, map[string]any{"legacy": "sessions"})
 	p.quirks = typeScript2Peer.known("content of later revisions", "no tasks in 2025-11-25")

@@ -257,8 +257,8 @@ func (w *web) kill() {
 	<-p.ended
 }
 
-// serveWeb is what programs do that are servers over HTTP: it serves until
-// standard input ends. end, if not nil, ends what would never end by itself.
+// serveWeb runs the programs that are servers over HTTP: it serves until standard input ends. end,
+// if not nil, ends streams that would never end by themselves.
 func serveWeb(h http.Handler, end func(context.Context) error) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

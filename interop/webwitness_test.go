@@ -24,7 +24,7 @@ type exchange struct {
 	response http.Header
 }
 
-// A moment is what the witness of a web saw at one time.
+// A moment is one observation of the witness of a web.
 type moment struct {
 	kind string // one of the kinds below
 	x    *exchange

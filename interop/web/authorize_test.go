@@ -96,7 +96,7 @@ func TestClientIDMetadata(t *testing.T) {
 	}
 }
 
-// TestStore lets a second process of the client use what the first one got.
+// TestStore lets a second process of the client use the first one's tokens.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatOpaque, siteOptions{})

@@ -74,7 +74,7 @@ func checkBridgeLogin(t *testing.T, d *desk, revision mcp.Revision) {
 	}
 }
 
-// TestBridgeHeadless is on a machine without a browser: the address is shown.
+// TestBridgeHeadless runs on a machine without a browser: the address is shown.
 func TestBridgeHeadless(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))

@@ -66,7 +66,7 @@ type hosted struct {
 	odd bytes.Buffer // what came on standard output that is no message
 }
 
-// host returns what starts a bridge to the site, when a client connects.
+// host returns a transport that starts a bridge to the site when a client connects.
 func (d *desk) host(flags ...string) *hosted {
 	return &hosted{d: d, flags: flags, started: make(chan struct{})}
 }

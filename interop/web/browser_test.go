@@ -166,7 +166,7 @@ func newHost() *host {
 	return &host{steps: make(chan []step, 1), outcomes: make(chan []outcome, 1), acks: map[string]chan struct{}{}}
 }
 
-// acked returns what is closed by the first post to a path below /ack/.
+// acked returns a channel that the first post to a path below /ack/ closes.
 func (h *host) acked(path string) chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +178,7 @@ func (h *host) acked(path string) chan struct{} {
 	return c
 }
 
-// ack closes it.
+// ack closes the channel of acked.
 func (h *host) ack(path string) {
 	c := h.acked(path)
 	h.mu.Lock()

@@ -64,7 +64,7 @@ func TestDPoP(t *testing.T) {
 	}
 }
 
-// TestDPoPTheft has a thief who saw a request, with its token and its proof.
+// TestDPoPTheft has an attacker who saw a request, with its token and its proof.
 func TestDPoPTheft(t *testing.T) {
 	for _, format := range []string{formatJWT, formatOpaque} {
 		for _, nonces := range []bool{false, true} {

@@ -208,9 +208,9 @@ func TestRefusedOrigin(t *testing.T) {
 	}
 }
 
-// TestOwnPages has pages of the server itself, under the names that it has. Under
-// a name that somebody's name server gave to this machine, the browser takes the
-// server for the page's own, and would show it everything.
+// TestOwnPages has pages of the server itself, under its own names. Under a name that a foreign
+// name server gave to this machine, the browser treats the server as the page's origin, and would
+// show the page everything.
 func TestOwnPages(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, &streamable.Options{Hosts: []string{"own.test"}})

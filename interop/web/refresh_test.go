@@ -94,9 +94,8 @@ func TestRefreshRefused(t *testing.T) {
 	}
 }
 
-// TestRevoked has tokens that are revoked although they have not expired. A site
-// that caches what the issuer said goes on to take them; how long, its options
-// say.
+// TestRevoked has tokens that are revoked although they have not expired. A site that caches the
+// issuer's answer accepts them as long as its options say.
 func TestRevoked(t *testing.T) {
 	t.Parallel()
 	is := issuers.at(t, "")

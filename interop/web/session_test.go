@@ -13,10 +13,9 @@ const headerSession = "Mcp-Session-Id"
 // legacyCall is a call in a session.
 const legacyCall = `{"jsonrpc":"2.0","id":"stolen-1","method":"tools/call","params":{"name":"whoami","arguments":{}}}`
 
-// TestSessionOwner has sessions of one user that others have the ids of: another
-// user of the same client, and a client that acts for itself. The owner's other
-// tokens are as good as the first. For the others the session does not exist, and
-// it goes on.
+// TestSessionOwner has sessions of one user with ids that others know: another user of the same
+// client, and a client that acts for itself. All of the owner's tokens are accepted. For the others
+// the session does not exist, and it continues.
 func TestSessionOwner(t *testing.T) {
 	for _, format := range []string{formatJWT, formatOpaque} {
 		t.Run(format, func(t *testing.T) {

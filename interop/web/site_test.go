@@ -43,7 +43,7 @@ type site struct {
 	server *server.Server
 }
 
-// siteOptions change what a site is made of; all of it may be nil.
+// siteOptions change the parts of a site; all may be nil.
 type siteOptions struct {
 	guard         func(*auth.GuardOptions)
 	introspection func(*auth.IntrospectionOptions)

@@ -82,8 +82,8 @@ func TestManyCallers(t *testing.T) {
 	}
 }
 
-// TestForgottenClient has an issuer that has lost all that it knew of the client.
-// The client registers again.
+// TestForgottenClient has an issuer that has lost the token and the registration of the client,
+// which registers again.
 func TestForgottenClient(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatOpaque, withoutCache)
@@ -100,9 +100,8 @@ func TestForgottenClient(t *testing.T) {
 	}
 }
 
-// TestSubscription has a stream that lives longer than its token, which is good
-// for a second: the site ends the stream, the client opens another one with the
-// next token, and the subscription goes on.
+// TestSubscription has a stream that outlives its token, which is valid for a second: the site ends
+// the stream, the client opens another one with the next token, and the subscription continues.
 func TestSubscription(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {

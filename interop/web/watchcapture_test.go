@@ -132,8 +132,7 @@ func (m *machine) translate(t *testing.T) {
 	}
 }
 
-// writeMany makes a capture of so many exchanges, in which nothing is amiss but
-// what now and then fails. It returns its path.
+// writeMany makes a capture of many exchanges, some of which fail, and returns its path.
 func writeMany(t *testing.T, dir string, count int) string {
 	t.Helper()
 	tools := []string{"search", "read_file", "write_file", "query", "list_directory", "fetch_page"}

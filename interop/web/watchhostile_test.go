@@ -67,8 +67,8 @@ func writeHostile(t *testing.T, dir string) int {
 	return count
 }
 
-// greetHostile has a host send what is too long and too deep through a real tap
-// to a real server.
+// greetHostile has a host send payloads that are too long and too deep through a real tap to a real
+// server.
 func greetHostile(t *testing.T, m *machine) {
 	t.Helper()
 	m.mu.Lock()
