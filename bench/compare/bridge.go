@@ -158,7 +158,7 @@ func (p *bridgeEnd) measure(w way, m *crossed, window int) error {
 	return nil
 }
 
-// check takes note of what is wrong with a bridge that is not ours, which ends with that, and returns what is wrong with the others.
+// check returns the error of a program of ours. It records the error of another bridge, which takes no further part.
 func (s *subject) check(err error) error {
 	if err == nil || s.failed != nil {
 		return nil
@@ -217,7 +217,7 @@ func (p *bridgeEnd) start(w way, c crossing) (subjects []*subject, done func(), 
 	return subjects, done, err
 }
 
-// timedOut is err, or what is wrong if a program took too long.
+// timedOut returns err, joined with an error if a program took too long.
 func timedOut(took *time.Timer, err error) error {
 	if !took.Stop() {
 		return errors.Join(errors.New("no response in time"), err)

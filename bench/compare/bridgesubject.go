@@ -158,7 +158,7 @@ func (s *subject) try() error {
 // warmBlocks is how many blocks it may take until a just-in-time compiler has done its work.
 const warmBlocks = 10
 
-// prepare makes calls of a text what load sends, and warms up what is slow to get warm.
+// prepare makes load send calls with a text, and warms up a subject that is slow to warm up.
 func (s *subject) prepare(window int, text string, block time.Duration) error {
 	if s.failed != nil {
 		return nil

@@ -19,7 +19,7 @@ import (
 // whatever else they answer by.
 func holders(e era) []peer { return replies[0].servers(e) }
 
-// memory is what a process has, in bytes.
+// memory is the memory of a process, in bytes.
 type memory struct {
 	resident, anonymous float64
 }
@@ -116,7 +116,7 @@ func (r *run) hold(e era, p peer) (h holding, err error) {
 // settle is how long a process is left alone before it is looked at.
 func (r *run) settle() time.Duration { return min(time.Second, 10*r.block) }
 
-// collected has the server collect its garbage, and return what that leaves.
+// collected has the server collect its garbage, and returns its memory afterwards.
 func (r *run) collected(s *site) (memory, error) {
 	if err := s.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		return memory{}, err
@@ -125,8 +125,8 @@ func (r *run) collected(s *site) (memory, error) {
 	return memoryOf(s.cmd.Process.Pid)
 }
 
-// cost returns the CPU time that the server takes for what do does, and for a
-// while after.
+// cost returns the CPU time that the server takes while do runs, and for the
+// time settle afterwards.
 func (s *site) cost(settle time.Duration, do func() error) (time.Duration, error) {
 	before, err := cpuTime(s.cmd.Process.Pid)
 	if err != nil {

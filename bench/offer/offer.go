@@ -19,7 +19,7 @@ type count struct {
 	Count int `json:"count"`
 }
 
-// query is what a tool that is only listed takes.
+// query has the arguments of the tools that are only listed.
 type query struct {
 	Query string `json:"query" jsonschema:"what to look for"`
 	Limit int    `json:"limit,omitempty" jsonschema:"how many results to return"`

@@ -97,7 +97,7 @@ func (g *generator) open() {
 
 const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 
-// hasProgress and fails choose what becomes of a request.
+// hasProgress and fails choose the requests that report progress, and those that fail.
 func hasProgress(id int) bool { return id%8 == 3 }
 func fails(id int) bool       { return id%50 == 7 }
 
