@@ -439,7 +439,7 @@ func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts cli
 	return c, p
 }
 
-// rules hold what both sides of a translated session see against package check's rules.
+// rules check the messages at both sides of a translated session with package check.
 type rules struct {
 	mu     sync.Mutex
 	sides  [3]*check.Checker

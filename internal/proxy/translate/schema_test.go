@@ -84,8 +84,7 @@ func openSchemas(t testing.TB) map[string]*schemaSet {
 	return sets
 }
 
-// A checker holds what a translator says to either side against the schema of the revision that is
-// spoken there.
+// A checker validates a translator's messages to each side with the schema of the revision there.
 type checker struct {
 	t     testing.TB
 	sets  map[string]*schemaSet

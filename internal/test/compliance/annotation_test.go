@@ -155,8 +155,8 @@ func hasOutput(file *ast.File, example string) bool {
 	})
 }
 
-// functionAt returns the name of the function, which is no method, in which, or in
-// whose comment, a position is.
+// functionAt returns the name of the function that contains a position in its body
+// or comment, or "". Methods do not count.
 func functionAt(file *ast.File, at token.Pos) string {
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)

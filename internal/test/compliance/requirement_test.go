@@ -142,8 +142,8 @@ func (p *reader) status(text string) {
 	}
 }
 
-// withoutStale returns the text without the lines that say open of what is
-// tested.
+// withoutStale returns the text without the lines that mark tested requirements
+// as open.
 func withoutStale(text string, rows []*requirement, proofs map[string][]proof) string {
 	lines := strings.SplitAfter(text, "\n")
 	for _, r := range rows {

@@ -183,7 +183,7 @@ func (b *browser) answer(m *outgoing, frame []byte) {
 	b.take(frame)
 }
 
-// listen opens the stream of what belongs to no request.
+// listen opens the stream of messages that belong to no request.
 func (b *browser) listen(take func(sse.Event)) error {
 	r := b.request(b.ctx, http.MethodGet, nil)
 	r.Header.Set("Accept", "text/event-stream")

@@ -17,7 +17,7 @@ type behavior struct {
 	name string
 	when func(f *features) bool // the revisions that have it; nil is all
 	test func(s *scene)
-	// instead says what holds in the revisions that do not have it. It must be there if when is.
+	// instead tests the revisions that do not have the behavior. It is required if when is set.
 	instead func(s *scene)
 	on      place
 	unless  []exception

@@ -101,7 +101,7 @@ func (s *scene) soon() context.Context {
 	return ctx
 }
 
-// A wire is what a client has sent and received, see record.
+// A wire has the messages that a client has sent and received, see record.
 type wire struct {
 	mu    sync.Mutex
 	lines []string // "> " is sent, "< " received

@@ -106,7 +106,7 @@ func newCustomServer(func()) *server.Server {
 	return srv
 }
 
-// log returns what the server's middleware has seen since the last call of log.
+// log returns the messages that the server's middleware has seen since the last call of log.
 func (s *scene) log(c *client.Client) []string {
 	s.Helper()
 	lines, err := client.CallTool[[]string](s.Context(), c, "log", nil)

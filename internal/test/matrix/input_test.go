@@ -23,7 +23,7 @@ func asks(tool, want, asked string) func(s *scene) {
 	}
 }
 
-// lacks tries a tool whose input request the revision does not have.
+// lacks calls a tool whose input request does not exist in the revision.
 func lacks(tool, what string) func(s *scene) {
 	return func(s *scene) {
 		var u user

@@ -12,7 +12,7 @@ import (
 	"mcpwire/mcptest"
 )
 
-// noForm is what holds where there are no forms.
+// noForm checks the revisions that have no forms.
 var noForm = lacks("form", "elicitation by form")
 
 // TestInputRejected has clients and users give no answer, or none that can be used.

@@ -199,9 +199,9 @@ func (w *takenWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// crash breaks off all requests, and has another server take the place of this one, which knows
-// nothing of what was. Connections without a request stay, as those to a load balancer do: who uses
-// one at the moment at which it is closed cannot know what has become of the request.
+// crash breaks off all requests, and replaces the server by another one without its state.
+// Connections without a request stay, as those to a load balancer do: a client that uses one while
+// it is closed cannot know whether its request was handled.
 func (s *site) crash() {
 	other := s.newNode()
 	s.mu.Lock()

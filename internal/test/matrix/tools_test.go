@@ -57,7 +57,7 @@ func newToolServer(func()) *server.Server {
 	return srv
 }
 
-// fullTool is a tool of which all is said that can be said.
+// fullTool returns a tool with all members of the definition.
 func fullTool() mcp.Tool {
 	return mcp.Tool{
 		Name: "full", Title: "A full tool", Description: "Says all.",

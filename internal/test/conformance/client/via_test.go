@@ -19,8 +19,8 @@ import (
 
 const viaURL = "http://localhost:1/mcp"
 
-// TestMain makes this program what a client connects through, if its last argument is the address
-// that it would connect to.
+// TestMain runs this program as the command that a client connects through if the last argument is
+// the address of the server.
 func TestMain(m *testing.M) {
 	if os.Args[len(os.Args)-1] != viaURL {
 		os.Exit(m.Run())
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serveVia serves one tool, and wants what a login needs if the first argument says so.
+// serveVia serves one tool, and requires the options of a login if the first argument says so.
 func serveVia(args []string) error {
 	if args[0] == "login" {
 		if got, want := args[1:len(args)-1], []string{"--client-id", "me", "--issuer", "it", "--client-secret-env", secretVariable}; !slices.Equal(got, want) {
