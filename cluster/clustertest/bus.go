@@ -176,7 +176,7 @@ func testRequest(s *suite) {
 	wantNone("a node that has stopped")
 }
 
-// testOverload sees that a busy node says so at once.
+// testOverload checks that a busy node says so at once.
 func testOverload(s *suite) {
 	node, topic := rand.Text(), s.key()
 	started, hold := make(chan struct{}, cluster.MaxHandling+1), make(chan struct{})

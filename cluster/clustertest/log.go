@@ -152,7 +152,7 @@ func testLogEviction(s *suite) {
 	}
 }
 
-// testFollow sees that a follower gets each entry once and in order.
+// testFollow checks that a follower gets each entry once and in order.
 func testFollow(s *suite) {
 	a, b := s.log()
 	key := s.logKey()
@@ -201,7 +201,7 @@ func testFollow(s *suite) {
 	}
 }
 
-// testFollowSlowly sees that a follower that is too slow learns that entries are gone.
+// testFollowSlowly checks that a follower that is too slow learns that entries are gone.
 func testFollowSlowly(s *suite) {
 	a, b := s.log()
 	key := s.logKey()

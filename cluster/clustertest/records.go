@@ -127,7 +127,7 @@ func testOwnership(s *suite) {
 	s.wantError("put too much", err, cluster.ErrTooLarge)
 }
 
-// testConcurrency sees that each success of Put follows exactly one other.
+// testConcurrency checks that each success of Put follows exactly one other.
 func testConcurrency(s *suite) {
 	a, b := s.plain()
 	key := s.key()
@@ -270,7 +270,7 @@ func testWatch(s *suite) {
 	}
 }
 
-// testWatchSlowly sees that a watch with a slow reader yields the latest state, or an error.
+// testWatchSlowly checks that a watch with a slow reader yields the latest state, or an error.
 func testWatchSlowly(s *suite) {
 	a, b := s.plain()
 	prefix := s.key()

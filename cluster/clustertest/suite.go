@@ -58,7 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b cluster.Backend)) {
 	})
 }
 
-// A suite is what one test uses.
+// A suite has the resources of one test.
 type suite struct {
 	*testing.T
 	ctx context.Context
@@ -138,7 +138,7 @@ func testInvalid(s *suite) {
 	}
 }
 
-// testCanceled sees that no call outlives its context.
+// testCanceled checks that no call outlives its context.
 func testCanceled(s *suite) {
 	r, _ := s.plain()
 	l, _ := s.log()

@@ -149,7 +149,7 @@ func TestClientTLS(t *testing.T) {
 	}
 }
 
-// TestNodes joins nodes on real servers, and sees that a message, a lease and a task get around.
+// TestNodes joins nodes on real servers, and checks that a message, a lease and a task reach others.
 func TestNodes(t *testing.T) {
 	url := external(t)
 	var nodes []*cluster.Node

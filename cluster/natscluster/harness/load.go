@@ -499,7 +499,7 @@ func (l *load) createTask(ctx context.Context) error {
 	return nil
 }
 
-// listen changes a resource and sees that subscribers of both eras are told.
+// listen changes a resource and checks that subscribers of both eras are notified.
 func (l *load) listen() {
 	type listener struct {
 		who    string

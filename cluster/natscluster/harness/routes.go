@@ -91,7 +91,7 @@ func (n *network) changedLocked() {
 
 func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// state returns what bytes between two nodes meet.
+// state returns the faults that apply to bytes between two nodes.
 func (n *network) state(a, b int) (cut, closed bool, delay time.Duration, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -279,7 +279,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestLocal runs three nodes and a proxy, kills a node, and sees that it comes back.
+// TestLocal runs three nodes and a proxy, kills a node, and checks that it comes back.
 func TestLocal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts three nodes")
