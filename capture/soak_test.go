@@ -21,7 +21,7 @@ func heapInUse() uint64 {
 }
 
 // TestSoak records, reads and pairs many messages, 1,000,000 with MCPWIRE_SOAK set and 50,000
-// without, and looks at the memory on the way.
+// without, and checks the memory meanwhile.
 func TestSoak(t *testing.T) {
 	messages := 50_000
 	if os.Getenv("MCPWIRE_SOAK") != "" {

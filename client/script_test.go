@@ -24,7 +24,7 @@ type script struct {
 	in   *bufio.Reader
 }
 
-// A message is a line as a script looks at it.
+// A message has the members of a line that scripts check.
 type message struct {
 	ID     json.RawMessage
 	Method string
