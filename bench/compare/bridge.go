@@ -158,7 +158,8 @@ func (p *bridgeEnd) measure(w way, m *crossed, window int) error {
 	return nil
 }
 
-// check returns the error of a program of ours. It records the error of another bridge, which takes no further part.
+// check returns the error of a program of ours. It records the error of another bridge, which takes
+// no further part.
 func (s *subject) check(err error) error {
 	if err == nil || s.failed != nil {
 		return nil
