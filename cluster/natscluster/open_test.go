@@ -149,7 +149,7 @@ func TestClientTLS(t *testing.T) {
 	}
 }
 
-// TestNodes joins nodes on real servers, and checks that a message, a lease and a task reach others.
+// TestNodes joins nodes on real servers, and checks that messages, leases and tasks get around.
 func TestNodes(t *testing.T) {
 	url := external(t)
 	var nodes []*cluster.Node
