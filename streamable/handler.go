@@ -132,8 +132,8 @@ type Timeouts struct {
 	// session may live up to 30 s longer. Zero means 30 min. A session whose client has not sent
 	// notifications/initialized expires after 30 s.
 	Session time.Duration
-	// Lifetime limits how long a session with a sealed id exists, see [Options].Sessions. Zero means
-	// 24 h.
+	// Lifetime limits how long a session with a sealed id exists, see [Options].Sessions. Zero
+	// means 24 h.
 	Lifetime time.Duration
 	// Abandon is the time after which the session of a client that is gone expires, though requests
 	// are still being handled. A client is gone if it has no stream and sends nothing. The requests
