@@ -204,8 +204,7 @@ func TestCursorsElsewhere(t *testing.T) {
 	}
 }
 
-// TestCursorKeysRotate shows that a cached page does not have a cursor that was made with a removed
-// key.
+// TestCursorKeysRotate shows that a cached page gets a new cursor when the key is replaced.
 func TestCursorKeysRotate(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	srv := server.MustNew("s", "1", &server.Options{Limits: server.Limits{PageSize: 1}, StateKeys: keys})
