@@ -194,8 +194,8 @@ func TestServeIdleAgain(t *testing.T) {
 	})
 }
 
-// TestServePipelined shows that a request that arrives together with the one before is not waited
-// for.
+// TestServePipelined shows that requests that arrive together are all answered, and that the idle
+// timeout starts after the last one.
 func TestServePipelined(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-time.After(time.Hour)
