@@ -321,16 +321,22 @@ func TestRequestAllocations(t *testing.T) {
 		}
 		return float64(after.Mallocs-before.Mallocs) / rounds
 	}
-	// Whether the reading goroutine runs a request depends on the machine, so it runs none.
-	want := measure(func(ctx context.Context, f jsonrpc.Framer) error {
-		return rpc.NewConn(f, &rpc.Options{Handler: new(direct), Goroutines: true}).Run(ctx)
-	})
-	got := measure(func(ctx context.Context, f jsonrpc.Framer) error {
-		return New(f, echo, &Options{Goroutines: true}).Run(ctx)
-	})
-	if got > want+0.7 { // pooled memory gets lost now and then
-		t.Errorf("%.2f allocations, the engine alone %.2f", got, want)
+	// Pooled memory is lost now and then, more often on a busy machine. More memory for each request
+	// would show in every measurement.
+	var got, want float64
+	for range 3 {
+		// Whether the reading goroutine runs a request depends on the machine, so it runs none.
+		want = measure(func(ctx context.Context, f jsonrpc.Framer) error {
+			return rpc.NewConn(f, &rpc.Options{Handler: new(direct), Goroutines: true}).Run(ctx)
+		})
+		got = measure(func(ctx context.Context, f jsonrpc.Framer) error {
+			return New(f, echo, &Options{Goroutines: true}).Run(ctx)
+		})
+		if got <= want+0.7 {
+			return
+		}
 	}
+	t.Errorf("%.2f allocations, the engine alone %.2f", got, want)
 }
 
 // BenchmarkRequest sends one request after the other, in memory.
