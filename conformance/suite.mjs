@@ -162,6 +162,22 @@ async function all(jobs) {
   return results;
 }
 
+// repeat runs the scenarios of a cluster that were not as expected once more, each alone: whether a notification crosses three processes within the
+// suite's wait depends on how busy the machine is. It prints which ones, as they are worth an issue.
+async function repeat(results) {
+  for (const leg of wanted.filter(name => name.endsWith('-cluster'))) {
+    const as = legs[leg].as ?? leg;
+    const expected = [...new Set([as, leg])].flatMap(name => readExpected(here, name));
+    compare(results.filter(r => r.leg === leg), expected, path.join(here, 'checks.tsv'), as, { whole: false });
+    for (const [i, r] of results.entries()) {
+      if (r.leg !== leg || r.verdict === 'PASS' || r.expected) continue;
+      console.log(`once more, alone: ${leg} ${r.name} (${r.verdict}: ${r.failing.map(f => f.id).join(', ')})`);
+      const { kind, name, scored } = r;
+      results[i] = await run(leg, { kind, name, scored });
+    }
+  }
+}
+
 function report(leg, results) {
   let bad = 0;
   for (const kind of ['server', 'client']) {
@@ -203,6 +219,7 @@ if (!jobs.length) {
 }
 const begin = performance.now();
 const results = await all(jobs);
+if (!opts.record) await repeat(results);
 const order = new Map(jobs.map((j, i) => [j.leg + j.scenario.kind + j.scenario.name, i]));
 results.sort((a, b) => order.get(a.leg + a.kind + a.name) - order.get(b.leg + b.kind + b.name));
 fs.writeFileSync(path.join(opts.out, 'results.json'), JSON.stringify(results, null, 1));
