@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/internal/inspect/hosts"
-	"mcpwire/internal/proc/inuse"
 	"mcpwire/internal/text/printable"
 )
 
@@ -107,14 +106,7 @@ func (in *installation) add(e *env, here *hosts.Env, host, path string, command 
 		_, err := fmt.Fprint(e.stdout, d.Diff(maskCommand))
 		return err
 	}
-	switch _, err := d.Save(); {
-	case errors.Is(err, hosts.ErrChanged):
-		return fail(exitUnexpected, "changed", "another program changed the file; try again", err)
-	case errors.Is(err, hosts.ErrNoState):
-		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
-	case errors.Is(err, inuse.ErrInUse):
-		return fail(exitUnexpected, "in_use", "close the program that has the file open, most likely the host itself, and try again", err)
-	case err != nil:
+	if err := saveDocument(d); err != nil {
 		return err
 	}
 	fmt.Fprintf(e.stderr, "mcpwire: the file as it was: %s\n", printable.Line(d.Backup()))

@@ -259,14 +259,7 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 		_, err := fmt.Fprint(r.env.stdout, d.Diff(maskCommand))
 		return err
 	}
-	switch _, err := d.Save(); {
-	case errors.Is(err, hosts.ErrChanged):
-		return fail(exitUnexpected, "changed", "another program changed the file; try again", err)
-	case errors.Is(err, hosts.ErrNoState):
-		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
-	case errors.Is(err, inuse.ErrInUse):
-		return fail(exitUnexpected, "in_use", "close the program that has the file open, most likely the host itself, and try again", err)
-	case err != nil:
+	if err := saveDocument(d); err != nil {
 		return err
 	}
 	r.changed = append(r.changed, changed...)
@@ -277,6 +270,20 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 	}
 	fmt.Fprintf(r.env.stderr, "mcpwire: the file as it was: %s\n", printable.Line(d.Backup()))
 	return nil
+}
+
+// saveDocument writes the file of a host. Its errors say what to do.
+func saveDocument(d *hosts.Document) error {
+	switch _, err := d.Save(); {
+	case errors.Is(err, hosts.ErrChanged):
+		return fail(exitUnexpected, "changed", "another program changed the file; try again", err)
+	case errors.Is(err, hosts.ErrNoState):
+		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
+	case errors.Is(err, inuse.ErrInUse):
+		return fail(exitUnexpected, "in_use", "close the program that has the file open, most likely the host itself, and try again", err)
+	default:
+		return err
+	}
 }
 
 // refusal returns the error for an entry that can't be changed.
