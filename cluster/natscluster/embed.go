@@ -272,7 +272,7 @@ func (l *serverLog) Noticef(format string, v ...any) { l.add(slog.LevelDebug, fo
 // Warnf implements [server.Logger].
 func (l *serverLog) Warnf(format string, v ...any) { l.add(slog.LevelWarn, format, v) }
 
-// Errorf implements [server.Logger]. Another node that is not there is no error of this one.
+// Errorf implements [server.Logger]. A missing node is not an error here.
 func (l *serverLog) Errorf(format string, v ...any) {
 	level := slog.LevelError
 	if strings.HasPrefix(format, "Error trying to connect to route") {
