@@ -169,7 +169,7 @@ func converse(t *testing.T, recording *recording, srv *server.Server, transport 
 	defer c.Close()
 	lists(ctx, t, c)
 	for _, name := range []string{"slow", "ask", "connect", "sample", "plan", "roots", "picture", "fail"} {
-		if _, err := c.CallTool(ctx, name, nil, client.WithProgress(func(mcp.ProgressNotificationParams) {}), client.WithLog(mcp.LevelInfo, func(mcp.LoggingMessageNotificationParams) {})); err != nil {
+		if _, err := c.CallTool(ctx, name, nil, client.WithProgress(func(*mcp.ProgressNotificationParams) {}), client.WithLog(mcp.LevelInfo, func(*mcp.LoggingMessageNotificationParams) {})); err != nil {
 			t.Logf("%s: %v", name, err)
 		}
 	}
@@ -198,7 +198,7 @@ func converse(t *testing.T, recording *recording, srv *server.Server, transport 
 		must(t, err)
 	}
 	waiting, stop := context.WithCancel(ctx)
-	_, _ = c.CallTool(waiting, "wait", nil, client.WithProgress(func(mcp.ProgressNotificationParams) { stop() }))
+	_, _ = c.CallTool(waiting, "wait", nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { stop() }))
 	stop()
 	recording.await(cancelled)
 	recording.later(10 * time.Minute)
@@ -230,7 +230,7 @@ func resources(ctx context.Context, t *testing.T, c *client.Client) {
 		must(t, err)
 	}
 	_, _ = c.ReadResource(ctx, "file:///none")
-	_, err := c.Prompt(ctx, "review", map[string]string{"language": "go"})
+	_, err := c.GetPrompt(ctx, "review", map[string]string{"language": "go"})
 	must(t, err)
 	_, err = c.Complete(ctx, mcp.PromptReference{Name: "review"}, mcp.CompleteArgument{Name: "language", Value: "g"}, nil)
 	must(t, err)

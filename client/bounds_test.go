@@ -66,7 +66,7 @@ func TestCallbackPanics(t *testing.T) {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			c.Call(t.Context(), "m", nil, nil, WithProgress(func(mcp.ProgressNotificationParams) { panic("oh") }))
+			c.Call(t.Context(), "m", nil, nil, WithProgress(func(*mcp.ProgressNotificationParams) { panic("oh") }))
 		}()
 		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
 			t.Error(err)
@@ -106,7 +106,7 @@ func TestTaskCallIsGivenUp(t *testing.T) {
 			close(called)
 			<-over
 		}()
-		c.StartTool(t.Context(), "slow", nil, WithProgress(func(mcp.ProgressNotificationParams) { panic("oh") }))
+		c.StartTool(t.Context(), "slow", nil, WithProgress(func(*mcp.ProgressNotificationParams) { panic("oh") }))
 	})
 	t.Run("client closes", func(t *testing.T) {
 		asked := make(chan struct{})

@@ -67,9 +67,9 @@ func TestCallParams(t *testing.T) {
 		{"with _meta", json.RawMessage(`{"_meta":{"a.b/c":1,"d":{}},"e":2}`), nil, `{"_meta":{"a.b/c":1,"d":{}},"e":2}`, `{"_meta":{` + ourMeta + `,"a.b/c":1,"d":{}},"e":2}`},
 		{"with _meta, spelled oddly", json.RawMessage(`{"e":2,"\u005fmeta":{"a":1}}`), nil, `{"_meta":{"a":1},"e":2}`, `{"_meta":{` + ourMeta + `,"a":1},"e":2}`},
 		{"WithMeta", nil, []CallOption{WithMeta("x", "y"), WithMeta("n", nil)}, `{"_meta":{"x":"y","n":null}}`, `{"_meta":{` + ourMeta + `,"x":"y","n":null}}`},
-		{"WithProgress", json.RawMessage(`{"a":1}`), []CallOption{WithProgress(func(mcp.ProgressNotificationParams) {})}, `{"_meta":{"progressToken":1},"a":1}`, `{"_meta":{` + ourMeta + `,"progressToken":1},"a":1}`},
-		{"WithLog", nil, []CallOption{WithLog(mcp.LevelWarning, func(mcp.LoggingMessageNotificationParams) {})}, `{}`, `{"_meta":{` + ourMeta + `,"io.modelcontextprotocol/logLevel":"warning"}}`},
-		{"all", nil, []CallOption{WithMeta("x", 1), WithProgress(func(mcp.ProgressNotificationParams) {}), WithLog(mcp.LevelDebug, func(mcp.LoggingMessageNotificationParams) {})},
+		{"WithProgress", json.RawMessage(`{"a":1}`), []CallOption{WithProgress(func(*mcp.ProgressNotificationParams) {})}, `{"_meta":{"progressToken":1},"a":1}`, `{"_meta":{` + ourMeta + `,"progressToken":1},"a":1}`},
+		{"WithLog", nil, []CallOption{WithLog(mcp.LevelWarning, func(*mcp.LoggingMessageNotificationParams) {})}, `{}`, `{"_meta":{` + ourMeta + `,"io.modelcontextprotocol/logLevel":"warning"}}`},
+		{"all", nil, []CallOption{WithMeta("x", 1), WithProgress(func(*mcp.ProgressNotificationParams) {}), WithLog(mcp.LevelDebug, func(*mcp.LoggingMessageNotificationParams) {})},
 			`{"_meta":{"progressToken":1,"x":1}}`, `{"_meta":{` + ourMeta + `,"progressToken":1,"io.modelcontextprotocol/logLevel":"debug","x":1}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestBadCalls(t *testing.T) {
 			{opt: WithMeta("io.modelcontextprotocol/protocolVersion", "x"), want: "is set by the client itself"},
 			{opt: WithMeta("-", 1), want: "_meta key"},
 			{opt: WithMeta("a", make(chan int)), want: "unsupported type"},
-			{opt: WithLog(mcp.LevelNone, func(mcp.LoggingMessageNotificationParams) {}), want: "no such logging level"},
+			{opt: WithLog(mcp.LevelNone, func(*mcp.LoggingMessageNotificationParams) {}), want: "no such logging level"},
 		} {
 			opt := tt.opt
 			if opt == nil {
@@ -239,7 +239,7 @@ func TestCancel(t *testing.T) {
 
 // TestTimeouts shows that calls time out, and are canceled at the server.
 func TestTimeouts(t *testing.T) {
-	progress := WithProgress(func(mcp.ProgressNotificationParams) {})
+	progress := WithProgress(func(*mcp.ProgressNotificationParams) {})
 	for _, tt := range []struct {
 		name  string
 		opts  Options
@@ -336,10 +336,10 @@ func TestCallbacks(t *testing.T) {
 				var got, logs []string
 				var id string
 				var answer struct{ ID json.RawMessage }
-				err := c.Call(t.Context(), "m", nil, &answer, WithProgress(func(p mcp.ProgressNotificationParams) {
+				err := c.Call(t.Context(), "m", nil, &answer, WithProgress(func(p *mcp.ProgressNotificationParams) {
 					got = append(got, fmt.Sprint(p.Progress))
 					id = p.Message
-				}), WithLog(mcp.LevelInfo, func(p mcp.LoggingMessageNotificationParams) {
+				}), WithLog(mcp.LevelInfo, func(p *mcp.LoggingMessageNotificationParams) {
 					logs = append(logs, p.Level.String()+" "+string(p.Data))
 				}))
 				if diff := cmp.Diff([]string{"0", "1", "2"}, got); diff != "" || id != string(answer.ID) || err != nil {
@@ -372,7 +372,7 @@ func TestSlowCallback(t *testing.T) {
 		s.expectEnd()
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
 		n, last := 0, 0.0
-		err := c.Call(t.Context(), "m", nil, nil, WithProgress(func(p mcp.ProgressNotificationParams) {
+		err := c.Call(t.Context(), "m", nil, nil, WithProgress(func(p *mcp.ProgressNotificationParams) {
 			if n++; n == 1 {
 				if err := c.Call(t.Context(), "inner", nil, nil); err != nil {
 					t.Error(err)

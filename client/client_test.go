@@ -53,13 +53,13 @@ func TestRequests(t *testing.T) {
 			}, []mcp.ResourceContents{{URI: "x:a", Text: "1"}, {URI: "x:a", Blob: []byte{1, 2}}}, `resources/read {"uri":"x:a\n"}`},
 		{"Prompt", `{"messages":[{"role":"user","content":` + text("hi") + `}],"description":"d"}`,
 			func(ctx context.Context, c *Client) (any, error) {
-				r, err := c.Prompt(ctx, "a", map[string]string{"z": "1", "b": "\""})
+				r, err := c.GetPrompt(ctx, "a", map[string]string{"z": "1", "b": "\""})
 				return r.Messages, err
 			}, []mcp.PromptMessage{{Role: mcp.RoleUser, Content: mcp.TextContent{Text: "hi"}}},
 			`prompts/get {"name":"a","arguments":{"b":"\"","z":"1"}}`},
 		{"Prompt without arguments", `{"messages":[]}`,
 			func(ctx context.Context, c *Client) (any, error) {
-				r, err := c.Prompt(ctx, "a", nil)
+				r, err := c.GetPrompt(ctx, "a", nil)
 				return len(r.Messages), err
 			}, 0, `prompts/get {"name":"a"}`},
 		{"Complete", `{"completion":{"values":["ab"],"total":7,"hasMore":true}}`,

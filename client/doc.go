@@ -15,7 +15,7 @@
 //	result, err := c.CallTool(ctx, name, args) // shows a model the tool's errors
 //	task, err := c.StartTool(ctx, name, args)  // for tools that take long
 //	r, err := c.ReadResource(ctx, "file:///notes.txt")
-//	p, err := c.Prompt(ctx, "review", map[string]string{"language": "go"})
+//	p, err := c.GetPrompt(ctx, "review", map[string]string{"language": "go"})
 //	s, err := c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true})
 //	err = c.Call(ctx, "acme/method", params, &result) // any other method
 //

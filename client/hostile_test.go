@@ -24,7 +24,7 @@ func TestNoticesAreBounded(t *testing.T) {
 	var c Client
 	var all []*callbackQueue
 	for range 100 {
-		w := c.callbacks.newQueue(&callOptions{progress: func(mcp.ProgressNotificationParams) {}, logLevel: mcp.LevelInfo, log: func(mcp.LoggingMessageNotificationParams) {}})
+		w := c.callbacks.newQueue(&callOptions{progress: func(*mcp.ProgressNotificationParams) {}, logLevel: mcp.LevelInfo, log: func(*mcp.LoggingMessageNotificationParams) {}})
 		w.register()
 		all = append(all, w)
 	}

@@ -44,6 +44,18 @@ var ErrRefused = errors.New("rejected by the user")
 
 const codeRefused jsonrpc.Code = -1
 
+// Accept returns the result of [InputOptions.Elicit] for a user who has filled in the form. content
+// is a value whose JSON text is an object with the fields of the form, such as a struct or a map.
+// Nil means none: the user has agreed to visit a web page, or the form is empty. For a user who has
+// said no, return an [mcp.ElicitResult] with [mcp.ElicitActionDecline], which has no content.
+func Accept(content any) (*mcp.ElicitResult, error) {
+	text, err := encodeParams(content)
+	if err != nil {
+		return nil, fmt.Errorf("content of a form: %w", err)
+	}
+	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: text}, nil
+}
+
 // Prepare implements [rpc.Handler]. It handles notifications in the order of arrival, before
 // later responses are delivered.
 func (cn *connection) Prepare(r *rpc.Request) *rpc.CostEstimate {

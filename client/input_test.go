@@ -726,3 +726,36 @@ func TestInputBounds(t *testing.T) {
 		}
 	})
 }
+
+func TestAccept(t *testing.T) {
+	type person struct {
+		Name string `json:"name"`
+	}
+	for _, tt := range []struct {
+		content any
+		want    string // empty for an error
+	}{
+		{person{"Ada"}, `{"action":"accept","content":{"name":"Ada"}}`},
+		{&person{"Ada"}, `{"action":"accept","content":{"name":"Ada"}}`},
+		{map[string]any{"age": 36}, `{"action":"accept","content":{"age":36}}`},
+		{json.RawMessage(`{"ok":true}`), `{"action":"accept","content":{"ok":true}}`},
+		{nil, `{"action":"accept"}`},
+		{"Ada", ""},
+		{[]string{"Ada"}, ""},
+		{json.RawMessage(`{"ok":`), ""},
+		{func() {}, ""},
+	} {
+		result, err := Accept(tt.content)
+		got := ""
+		if err == nil {
+			text, err := json.Marshal(result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(text)
+		}
+		if got != tt.want {
+			t.Errorf("Accept(%#v): got %s, %v, want %s", tt.content, got, err, tt.want)
+		}
+	}
+}

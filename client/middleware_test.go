@@ -112,7 +112,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 					must(c.Ping(t.Context()))
 				}
 				var result mcp.CallToolResult
-				must(c.Call(t.Context(), "tools/call", map[string]any{"name": "t"}, &result, WithMeta("com.example/x", 1), WithProgress(func(mcp.ProgressNotificationParams) {})))
+				must(c.Call(t.Context(), "tools/call", map[string]any{"name": "t"}, &result, WithMeta("com.example/x", 1), WithProgress(func(*mcp.ProgressNotificationParams) {})))
 				if got := result.Content[0].(mcp.TextContent).Text; got != "2 roots" {
 					t.Errorf("got %s", got)
 				}
@@ -274,7 +274,7 @@ func TestMiddlewareIncoming(t *testing.T) {
 			{`[]`, "internal error"},
 		} {
 			answer = tt.answer
-			result, err := c.CallTool(t.Context(), "t", nil, WithProgress(func(mcp.ProgressNotificationParams) {}))
+			result, err := c.CallTool(t.Context(), "t", nil, WithProgress(func(*mcp.ProgressNotificationParams) {}))
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = result.Content[0].(mcp.TextContent).Text

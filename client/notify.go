@@ -149,8 +149,8 @@ type callbackQueue struct {
 	token int64
 	level mcp.LoggingLevel
 	// progress and log are the callbacks. Either may be nil.
-	progress func(mcp.ProgressNotificationParams)
-	log      func(mcp.LoggingMessageNotificationParams)
+	progress func(*mcp.ProgressNotificationParams)
+	log      func(*mcp.LoggingMessageNotificationParams)
 
 	// deliverMu is held while callbacks run: several goroutines may wait for one task.
 	deliverMu sync.Mutex
@@ -251,13 +251,13 @@ func (q *callbackQueue) invoke(n pendingNotification) error {
 		if err := p.UnmarshalJSON(n.params); err != nil {
 			return err
 		}
-		q.log(p)
+		q.log(&p)
 		return nil
 	}
 	var p mcp.ProgressNotificationParams
 	if err := p.UnmarshalJSON(n.params); err != nil {
 		return err
 	}
-	q.progress(p)
+	q.progress(&p)
 	return nil
 }

@@ -102,9 +102,9 @@ type Options struct {
 // Close, waits for them. They may run concurrently. [FromContext] returns the Client of the server
 // that asks.
 type InputOptions struct {
-	// Elicit asks the user to fill in a form, p.RequestedSchema, or to visit a web page, p.URL. The
-	// Client validates the content of a form against the schema. It reports an error to the server
-	// as canceled by the user.
+	// Elicit asks the user to fill in a form, p.RequestedSchema, or to visit a web page, p.URL.
+	// [Accept] makes the result from a Go value. The Client validates the content of a form against
+	// the schema. It reports an error to the server as canceled by the user.
 	Elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 
 	// ElicitModes are the modes that Elicit supports. Nil means [mcp.ElicitModeForm] alone.
@@ -317,9 +317,9 @@ type callOptions struct {
 	timeout time.Duration
 	// maxTimeout limits the whole call. Zero means Options.Timeouts.MaxCall; negative, no limit.
 	maxTimeout time.Duration
-	progress   func(mcp.ProgressNotificationParams)
+	progress   func(*mcp.ProgressNotificationParams)
 	logLevel   mcp.LoggingLevel
-	log        func(mcp.LoggingMessageNotificationParams)
+	log        func(*mcp.LoggingMessageNotificationParams)
 	// meta has the members of _meta as JSON text: `"key":value,"key":value`.
 	meta []byte
 	// err is the error of an invalid option.
@@ -360,7 +360,7 @@ func WithMaxTimeout(d time.Duration) CallOption { return func(o *callOptions) { 
 // goroutine that made the call and before it returns. The Client drops the oldest ones if fn is too
 // slow. If the call becomes a task, a legacy server reports progress until the task ends, to the
 // goroutine that waits for the task or polls it. Modern servers do not: see [WithTaskStatus].
-func WithProgress(fn func(mcp.ProgressNotificationParams)) CallOption {
+func WithProgress(fn func(*mcp.ProgressNotificationParams)) CallOption {
 	return func(o *callOptions) { o.progress = fn }
 }
 
@@ -368,7 +368,7 @@ func WithProgress(fn func(mcp.ProgressNotificationParams)) CallOption {
 // [WithProgress] does. Messages do not name their call: of the concurrent calls on a connection,
 // each with a matching level receives them. Legacy servers ignore this option and use the level of
 // [Client.SetLevel].
-func WithLog(level mcp.LoggingLevel, fn func(mcp.LoggingMessageNotificationParams)) CallOption {
+func WithLog(level mcp.LoggingLevel, fn func(*mcp.LoggingMessageNotificationParams)) CallOption {
 	return func(o *callOptions) {
 		if _, err := level.MarshalText(); err != nil {
 			o.err = fmt.Errorf("WithLog: %w", err)

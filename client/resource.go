@@ -198,8 +198,8 @@ func (c *Client) Prompts(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.
 		func(p *mcp.Prompt) string { return p.Name })
 }
 
-// Prompt returns the messages of a prompt, with the arguments filled in. args may be nil.
-func (c *Client) Prompt(ctx context.Context, name string, args map[string]string, opts ...CallOption) (*mcp.GetPromptResult, error) {
+// GetPrompt returns the messages of a prompt, with the arguments filled in. args may be nil.
+func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string, opts ...CallOption) (*mcp.GetPromptResult, error) {
 	params := jsonwire.AppendQuote([]byte(`{"name":`), name)
 	if len(args) > 0 {
 		params = appendStringMap(append(params, `,"arguments":`...), args)

@@ -203,7 +203,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("unknown tool: %v", err)
 		}
 		var progress []float64
-		if got, err := callTool(ctx, c, "count", `{"To":5}`, WithProgress(func(p mcp.ProgressNotificationParams) { progress = append(progress, p.Progress) })); got != "5" || err != nil {
+		if got, err := callTool(ctx, c, "count", `{"To":5}`, WithProgress(func(p *mcp.ProgressNotificationParams) { progress = append(progress, p.Progress) })); got != "5" || err != nil {
 			t.Errorf("count: got %s, %v", got, err)
 		}
 		if diff := cmp.Diff([]float64{1, 2, 3, 4, 5}, progress); diff != "" {

@@ -301,7 +301,7 @@ func TestTaskElsewhere(t *testing.T) {
 		call func(context.Context, *Client) error
 	}{
 		{"not declared", Options{}, func(ctx context.Context, c *Client) error { _, err := c.CallTool(ctx, "slow", nil); return err }},
-		{"a prompt", Options{Tasks: true}, func(ctx context.Context, c *Client) error { _, err := c.Prompt(ctx, "x", nil); return err }},
+		{"a prompt", Options{Tasks: true}, func(ctx context.Context, c *Client) error { _, err := c.GetPrompt(ctx, "x", nil); return err }},
 		{"a list", Options{Tasks: true}, func(ctx context.Context, c *Client) error { _, err := c.ListTools(ctx, nil); return err }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

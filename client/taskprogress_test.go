@@ -48,8 +48,8 @@ func TestTaskProgress(t *testing.T) {
 				known(t, c)
 				var got []string
 				opts := []CallOption{
-					WithProgress(func(p mcp.ProgressNotificationParams) { got = append(got, fmt.Sprint("progress ", p.Progress)) }),
-					WithLog(mcp.LevelInfo, func(p mcp.LoggingMessageNotificationParams) { got = append(got, "log "+string(p.Data)) }),
+					WithProgress(func(p *mcp.ProgressNotificationParams) { got = append(got, fmt.Sprint("progress ", p.Progress)) }),
+					WithLog(mcp.LevelInfo, func(p *mcp.LoggingMessageNotificationParams) { got = append(got, "log "+string(p.Data)) }),
 				}
 				var task *Task
 				var err error
@@ -91,7 +91,7 @@ func TestTaskProgressDropped(t *testing.T) {
 	s := taskServer(t, legacyDate, "working")
 	c := s.dial(nil)
 	known(t, c)
-	progress := WithProgress(func(mcp.ProgressNotificationParams) {})
+	progress := WithProgress(func(*mcp.ProgressNotificationParams) {})
 	watched := func() int {
 		c.callbacks.mu.Lock()
 		defer c.callbacks.mu.Unlock()
@@ -131,7 +131,7 @@ func TestWiredTaskProgress(t *testing.T) {
 		c := wire(t, srv, mcp.Revision20251125, Options{})
 		known(t, c)
 		var got []float64
-		text, err := CallTool[string](t.Context(), c, "slow", nil, WithProgress(func(p mcp.ProgressNotificationParams) { got = append(got, p.Progress) }))
+		text, err := CallTool[string](t.Context(), c, "slow", nil, WithProgress(func(p *mcp.ProgressNotificationParams) { got = append(got, p.Progress) }))
 		if want := []float64{1, 2, 3, 4, 5}; text != "done" || err != nil || !slices.Equal(got, want) {
 			t.Errorf("got %q, %v, progress %v", text, err, got)
 		}
@@ -171,7 +171,7 @@ func TestTaskCalledOff(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
 					began := time.Now()
-					err := call(ctx, WithProgress(func(mcp.ProgressNotificationParams) {}))
+					err := call(ctx, WithProgress(func(*mcp.ProgressNotificationParams) {}))
 					if d := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || d != time.Second {
 						t.Errorf("%d: got %v after %v", i, err, d)
 					}

@@ -137,7 +137,7 @@ func wiredCalls(t *testing.T, c *Client) {
 	if _, err := c.ReadResource(t.Context(), "x:z"); !IsNotFound(err) {
 		t.Errorf("unknown resource: got %v", err)
 	}
-	if p, err := c.Prompt(t.Context(), "a", map[string]string{"who": "you"}); err != nil || p.Messages[0].Content.(mcp.TextContent).Text != "greet you" {
+	if p, err := c.GetPrompt(t.Context(), "a", map[string]string{"who": "you"}); err != nil || p.Messages[0].Content.(mcp.TextContent).Text != "greet you" {
 		t.Errorf("got %+v, %v", p, err)
 	}
 	done, err := c.Complete(t.Context(), mcp.PromptReference{Name: "a"}, mcp.CompleteArgument{Name: "who", Value: "al"}, nil)

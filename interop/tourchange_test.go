@@ -42,7 +42,7 @@ var inputStops = []stop{
 	}},
 	{"questions of prompts and resources", "2025-06-18", func(t *tour) {
 		t.willAnswer(ada)
-		prompt, err := t.Prompt(t.ctx, "asked", nil)
+		prompt, err := t.GetPrompt(t.ctx, "asked", nil)
 		if err != nil {
 			t.Errorf("prompt: %v", err)
 		} else {

@@ -127,7 +127,7 @@ var callStops = []stop{
 	}},
 	{"progress", "", func(t *tour) {
 		steps := []float64{}
-		text := t.text("slow", map[string]int{"steps": 3, "delay_ms": 20}, client.WithProgress(func(p mcp.ProgressNotificationParams) {
+		text := t.text("slow", map[string]int{"steps": 3, "delay_ms": 20}, client.WithProgress(func(p *mcp.ProgressNotificationParams) {
 			steps = append(steps, p.Progress)
 			if p.Total == nil || *p.Total != 3 {
 				t.Errorf("total: %v", p.Total)
@@ -147,7 +147,7 @@ var callStops = []stop{
 	{"cancel", "", func(t *tour) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		defer cancel()
-		_, err := t.CallTool(ctx, "slow", map[string]int{"steps": 1000, "delay_ms": 20}, client.WithProgress(func(mcp.ProgressNotificationParams) { cancel() }))
+		_, err := t.CallTool(ctx, "slow", map[string]int{"steps": 1000, "delay_ms": 20}, client.WithProgress(func(*mcp.ProgressNotificationParams) { cancel() }))
 		if !errors.Is(err, context.Canceled) || client.IsPeer(err) {
 			t.Errorf("got %v", err)
 		}
@@ -197,8 +197,8 @@ func visitLog(t *tour) {
 		return
 	}
 	got := []string{}
-	t.equal("log", "logged", t.text("log", nil, client.WithLog(mcp.LevelInfo, func(p mcp.LoggingMessageNotificationParams) {
-		got = append(got, logLine(&p))
+	t.equal("log", "logged", t.text("log", nil, client.WithLog(mcp.LevelInfo, func(p *mcp.LoggingMessageNotificationParams) {
+		got = append(got, logLine(p))
 	})))
 	if t.quirk("late log") {
 		want = want[:min(len(got), len(want))]
@@ -257,7 +257,7 @@ var contentStops = []stop{
 	}},
 	{"prompts", "", func(t *tour) {
 		t.have("prompts", collect(t, t.Prompts(t.ctx), func(p mcp.Prompt) string { return p.Name }), surfacePrompts)
-		r, err := t.Prompt(t.ctx, "greet", map[string]string{"name": "Ada", "style": "formal"})
+		r, err := t.GetPrompt(t.ctx, "greet", map[string]string{"name": "Ada", "style": "formal"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,11 +266,11 @@ var contentStops = []stop{
 			got = append(got, string(m.Role)+": "+blockLine(m.Content))
 		}
 		t.equal("greet", []string{"user: Greet Ada in a formal way.", "assistant: Hello, Ada!"}, got)
-		if r, err = t.Prompt(t.ctx, "review", nil); err != nil || len(r.Messages) != 1 {
+		if r, err = t.GetPrompt(t.ctx, "review", nil); err != nil || len(r.Messages) != 1 {
 			t.Fatalf("review: %+v, %v", r, err)
 		}
 		t.equal("review", "text/plain "+greetingURI+": "+greetingText, blockLine(r.Messages[0].Content))
-		if _, err := t.Prompt(t.ctx, "greet", nil); !client.IsPeer(err) {
+		if _, err := t.GetPrompt(t.ctx, "greet", nil); !client.IsPeer(err) {
 			t.Errorf("without an argument that is required: %v", err)
 		}
 	}},

@@ -59,7 +59,7 @@ func TestClientSpans(t *testing.T) {
 				for _, tool := range []string{"t", "fail", "refuse"} {
 					c.CallTool(t.Context(), tool, nil)
 				}
-				c.Prompt(t.Context(), "p", nil)
+				c.GetPrompt(t.Context(), "p", nil)
 				c.ReadResource(t.Context(), "x:r")
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()

@@ -70,10 +70,10 @@ func TestToolsThatDoNotExist(t *testing.T) {
 			if _, err := c.CallTool(t.Context(), fmt.Sprint("made up ", i), nil); err == nil {
 				t.Error("no error")
 			}
-			c.Prompt(t.Context(), fmt.Sprint("made up ", i), nil)
+			c.GetPrompt(t.Context(), fmt.Sprint("made up ", i), nil)
 		}
 		c.CallTool(t.Context(), "fail", nil)
-		c.Prompt(t.Context(), "p", nil)
+		c.GetPrompt(t.Context(), "p", nil)
 		end()
 		tail := " mcp.protocol.version=2025-06-18"
 		want := []string{

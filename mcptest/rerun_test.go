@@ -261,7 +261,7 @@ func TestRerunOfOtherMethods(t *testing.T) {
 			c := mcptest.Connect(t, srv, opts)
 			for range 2 {
 				c.ReadResource(t.Context(), "test:r")
-				c.Prompt(t.Context(), "p", nil)
+				c.GetPrompt(t.Context(), "p", nil)
 			}
 		})
 		want := append(
@@ -336,8 +336,8 @@ func TestRerunNotifications(t *testing.T) {
 						return tt.handler(runs)(ctx)
 					}), agrees())
 					result := callTool(t, c,
-						client.WithProgress(func(p mcp.ProgressNotificationParams) { progress = append(progress, p.Message) }),
-						client.WithLog(mcp.LevelInfo, func(p mcp.LoggingMessageNotificationParams) {
+						client.WithProgress(func(p *mcp.ProgressNotificationParams) { progress = append(progress, p.Message) }),
+						client.WithLog(mcp.LevelInfo, func(p *mcp.LoggingMessageNotificationParams) {
 							logs = append(logs, strings.Trim(string(p.Data), `"`))
 						}))
 					if result != "done" {
@@ -377,7 +377,7 @@ func TestRerunOfManyNotifications(t *testing.T) {
 					}
 					return "done", asks(ctx, "k", "?")
 				}), agrees())
-				callTool(t, c, client.WithLog(mcp.LevelInfo, func(mcp.LoggingMessageNotificationParams) {}))
+				callTool(t, c, client.WithLog(mcp.LevelInfo, func(*mcp.LoggingMessageNotificationParams) {}))
 			})
 			if len(got) > 0 != tt.fails {
 				t.Errorf("%d messages: failures %q", tt.n, got)
@@ -408,7 +408,7 @@ func TestRerunBesideOthers(t *testing.T) {
 			other <- err
 		}()
 		synctest.Wait()
-		got := callTool(t, c, client.WithLog(mcp.LevelInfo, func(p mcp.LoggingMessageNotificationParams) { logs = append(logs, string(p.Data)) }))
+		got := callTool(t, c, client.WithLog(mcp.LevelInfo, func(p *mcp.LoggingMessageNotificationParams) { logs = append(logs, string(p.Data)) }))
 		close(release)
 		if err := <-other; err != nil || got != "done" || runs.Load() != 3 {
 			t.Errorf("got %q after %d runs; %v", got, runs.Load(), err)

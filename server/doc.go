@@ -15,6 +15,14 @@
 //		log.Fatal(err)
 //	}
 //
+// Pass the errors of several registrations to [errors.Join], and test them once:
+//
+//	err := errors.Join(
+//		server.AddTool(srv, "word_count", "Count the words of a text.", wordCount),
+//		server.AddTool(srv, "reverse", "Reverse a text.", reverse),
+//		server.AddResource(srv, mcp.Resource{URI: "docs://help", Name: "help"}, help),
+//	)
+//
 // One server speaks all revisions of the protocol. It serves legacy clients, which
 // start with the initialize handshake, and modern clients, whose requests carry
 // their own metadata, even on the same connection. Handlers do not see the

@@ -187,7 +187,7 @@ func TestClientCut(t *testing.T) {
 				wg.Go(func() {
 					for n := int(next.Add(1)); n <= 500; n = int(next.Add(1)) {
 						var steps []float64
-						text, err := client.CallTool[string](t.Context(), c, "steps", args{n}, client.WithProgress(func(p mcp.ProgressNotificationParams) { steps = append(steps, p.Progress) }))
+						text, err := client.CallTool[string](t.Context(), c, "steps", args{n}, client.WithProgress(func(p *mcp.ProgressNotificationParams) { steps = append(steps, p.Progress) }))
 						if err != nil || text != fmt.Sprint(n) || !slices.Equal(steps, []float64{1, 2, 3, 4, 5}) {
 							t.Errorf("call %d: %q, %v, progress %v", n, text, err, steps)
 						}

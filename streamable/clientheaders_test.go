@@ -158,7 +158,7 @@ func TestClientNames(t *testing.T) {
 	}))
 	c := f.dial(nil, nil)
 	c.ReadResource(t.Context(), "file:///a b/ü")
-	c.Prompt(t.Context(), "=?base64?x?=", nil)
+	c.GetPrompt(t.Context(), "=?base64?x?=", nil)
 	c.Call(t.Context(), mcp.MethodTasksGet, map[string]string{"taskId": "7"}, nil)
 	c.Call(t.Context(), "x", map[string]string{"name": "no"}, nil)
 	if err := c.Notify(t.Context(), "notifications/x", nil); err != nil {

@@ -4,9 +4,15 @@
 //
 // # Server
 //
+// [Serve] is all that a program on this machine needs. It logs where it listens,
+// and ends gracefully on Ctrl-C:
+//
+//	err := streamable.Serve(ctx, "127.0.0.1:8080", srv, nil)
+//
 // [NewHandler] makes a [Handler] for one URL, which serves a *server.Server.
-// [ListenAndServe] runs it with the limits that a server on a network needs. The
-// Handler can also be mounted in an existing [net/http.Server]:
+// [ListenAndServe] runs it, also for other machines, with the limits that a server
+// on a network needs. The Handler can also be mounted in an existing
+// [net/http.Server]:
 //
 //	h := streamable.MustHandler(srv, nil)
 //	mux.Handle("/mcp", h)

@@ -4,11 +4,36 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 
+	"mcpwire/server"
 	"mcpwire/streamable"
 )
+
+// A whole main function. It ends when ctx does, or on Ctrl-C.
+func ExampleServe() {
+	ctx, stop := context.WithCancel(context.Background())
+	srv := server.MustNew("demo", "1.0.0", nil)
+	err := streamable.Serve(ctx, "127.0.0.1:0", srv, &streamable.Options{
+		Logger: slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key != slog.MessageKey { // the time, and the address with a free port
+					return slog.Attr{}
+				}
+				stop() // here, to end the example
+				return a
+			},
+		})),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: msg=listening
+}
 
 // An address without a host is on this machine's loopback. The server runs until the context ends.
 func ExampleListenAndServe() {

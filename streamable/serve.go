@@ -7,10 +7,44 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"mcpwire/internal/net/httpserve"
 )
+
+// Serve serves srv at the path /mcp of addr until ctx ends, or SIGINT or SIGTERM arrives. It then
+// shuts down as [ListenAndServe] does; a second signal ends the process at once. opts are those of
+// the [Handler], and may be nil. A nil [Options.Logger] means [slog.Default]. Serve logs the URL
+// when it listens.
+//
+// The address must be on the loopback interface. For other addresses, for TLS, or for more than
+// this handler, use [ListenAndServe].
+func Serve(ctx context.Context, addr string, srv Server, opts *Options) error {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	h, err := NewHandler(srv, &o)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)() // the second signal has its default effect
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", h)
+	return ListenAndServe(ctx, addr, mux, &ServeOptions{
+		OnListen:   func(at net.Addr) { o.Logger.Info("listening", "url", "http://"+at.String()+"/mcp") },
+		OnShutdown: h.Shutdown,
+		Logger:     o.Logger,
+	})
+}
 
 // ServeOptions are the options of [ListenAndServe]. The zero value, like nil, serves HTTP/1.1 on
 // the loopback interface.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 
 	"mcpwire/client"
@@ -11,13 +10,17 @@ import (
 )
 
 func TestOrder(t *testing.T) {
+	accept, err := client.Accept(delivery{Street: "1 Main St", Speed: "express"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, revision := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		for _, tt := range []struct {
 			name   string
 			answer *mcp.ElicitResult
 			want   string
 		}{
-			{"accept", &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"street":"1 Main St"}`)}, "Order 1: a hat to 1 Main St, normal."},
+			{"accept", accept, "Order 1: a hat to 1 Main St, express."},
 			{"decline", &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, "Nothing was ordered."},
 			{"cancel", &mcp.ElicitResult{Action: mcp.ElicitActionCancel}, "Nothing was ordered."},
 		} {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"log"
 	"os"
@@ -25,21 +26,20 @@ func newServer(files fs.FS) (*server.Server, error) {
 	}
 	// A resource has a fixed URI. Clients find it in the list of resources.
 	index := mcp.Resource{URI: "docs://index", Name: "index", Description: "The paths of all files.", MIMEType: "text/plain"}
-	err = server.AddResource(srv, index, func(ctx context.Context) (string, error) {
+	readIndex := func(ctx context.Context) (string, error) {
 		paths, err := list(ctx, files, "")
 		return strings.Join(paths, "\n"), err
-	})
-	if err != nil {
-		return nil, err
 	}
 	// A template stands for many resources. The plus sign lets path contain slashes.
 	doc := mcp.ResourceTemplate{URITemplate: "docs:///{+path}", Name: "file", Description: "A file of the folder."}
-	err = server.AddResourceTemplate(srv, doc, server.Files(files),
-		// Hosts ask for this while the user types.
-		server.Complete("path", func(ctx context.Context, req server.CompleteRequest) ([]string, error) {
-			return list(ctx, files, req.Value)
-		}))
-	return srv, err
+	// Hosts ask for this while the user types.
+	complete := server.Complete("path", func(ctx context.Context, req server.CompleteRequest) ([]string, error) {
+		return list(ctx, files, req.Value)
+	})
+	return srv, errors.Join(
+		server.AddResource(srv, index, readIndex),
+		server.AddResourceTemplate(srv, doc, server.Files(files), complete),
+	)
 }
 
 // list returns the paths of the files whose path begins with prefix, at most maxFiles.

@@ -278,7 +278,7 @@ func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption
 		s.notes.show(l.level)
 	}
 	if s.Revision().Modern() {
-		return []client.CallOption{client.WithLog(l.level, func(mcp.LoggingMessageNotificationParams) {})}, nil
+		return []client.CallOption{client.WithLog(l.level, func(*mcp.LoggingMessageNotificationParams) {})}, nil
 	}
 	err := s.SetLevel(ctx, l.level)
 	if client.IsPeer(err) {

@@ -59,7 +59,7 @@ func (n *notes) warnf(format string, args ...any) { n.linef("warning: "+format, 
 func (n *notes) clear() { n.status.clear() }
 
 // progress shows the progress of a call.
-func (n *notes) progress(p mcp.ProgressNotificationParams) {
+func (n *notes) progress(p *mcp.ProgressNotificationParams) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	text := progressText(p.Progress, p.Total, p.Message)

@@ -66,7 +66,7 @@ func textArguments(command string, args []string) (map[string]string, error) {
 func (v *promptVerb) run(ctx context.Context, s *session) error {
 	v.warn(ctx, s)
 	s.trace.forget()
-	r, err := s.Prompt(ctx, v.name, v.args, client.WithProgress(s.notes.progress))
+	r, err := s.GetPrompt(ctx, v.name, v.args, client.WithProgress(s.notes.progress))
 	if err != nil {
 		return err
 	}

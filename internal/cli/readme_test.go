@@ -1,14 +1,20 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"mcpwire/client"
+	"mcpwire/streamable"
 )
 
 // buildProgram compiles a source file in the module and returns the program's path.
@@ -62,6 +68,49 @@ func TestReadmeClient(t *testing.T) {
 	}
 }
 
+// TestReadmeHTTPServer builds the server over HTTP that the README shows, on a free port, calls it at
+// the URL that it logs, and interrupts it.
+func TestReadmeHTTPServer(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process can't send Ctrl-C to another one on Windows")
+	}
+	const address = `"127.0.0.1:8080"`
+	text := fencedBlocks(t, readDoc(t, "README.md"), "go")[2]
+	if !strings.Contains(text, address) {
+		t.Fatalf("the program does not listen at %s", address)
+	}
+	cmd := exec.CommandContext(t.Context(), buildProgram(t, strings.Replace(text, address, `"127.0.0.1:0"`, 1)))
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	log := bufio.NewReader(stderr)
+	line, err := log.ReadString('\n')
+	_, url, ok := strings.Cut(strings.TrimSpace(line), "listening url=")
+	if err != nil || !ok {
+		t.Fatalf("the first line of the log is %q, %v", line, err)
+	}
+	c, err := client.Dial(t.Context(), streamable.Dial(url, nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got, err := client.CallTool[int](t.Context(), c, "word_count", map[string]string{"text": "a b c"})
+	if got != 3 || err != nil {
+		t.Errorf("got %d, %v, want 3", got, err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(log)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v, log %q", err, rest)
+	}
+}
+
 // TestReadmeInput compiles the lines that the README shows of asking the client.
 func TestReadmeInput(t *testing.T) {
 	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")[5]
@@ -104,11 +153,6 @@ import (
 	"mcpwire/streamable"
 )
 
-func serve(ctx context.Context, srv *server.Server) error {
-	`+lines[2]+`
-	return err
-}
-
 func dial(ctx context.Context) (*client.Client, error) {
 	`+lines[3]+`
 	return c, err
@@ -120,7 +164,6 @@ func guarded(srv *server.Server) (http.Handler, error) {
 }
 
 func main() {
-	serve(context.Background(), nil)
 	dial(context.Background())
 	guarded(nil)
 }

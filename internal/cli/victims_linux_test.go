@@ -150,7 +150,7 @@ func (v *visit) run() {
 	)
 	v.together(
 		v.doing("steps", func() error {
-			return wants(ctx, c, "steps", "done", client.WithProgress(func(mcp.ProgressNotificationParams) {}))
+			return wants(ctx, c, "steps", "done", client.WithProgress(func(*mcp.ProgressNotificationParams) {}))
 		}),
 		v.doing("ask", func() error { return wants(ctx, c, "ask", "you are me") }),
 		v.doing("read", func() error { _, err := c.ReadResource(ctx, "note:///a"); return err }),

@@ -209,7 +209,7 @@ func (l *load) step(who string, rnd *rand.Rand, c *client.Client) {
 		steps := 1 + rnd.IntN(5)
 		var got []string
 		out, err := client.CallTool[workOutput](ctx, c, "work", map[string]any{"id": id, "ms": 20 * steps, "steps": steps},
-			client.WithProgress(func(p mcp.ProgressNotificationParams) { got = append(got, p.Message) }))
+			client.WithProgress(func(p *mcp.ProgressNotificationParams) { got = append(got, p.Message) }))
 		if err == nil && out.ID != id {
 			err = fmt.Errorf("%w: the result of %s is that of %s", errForeign, id, out.ID)
 		}

@@ -53,7 +53,7 @@ func TestGivenUp(t *testing.T) {
 		return recordClient(t, rev, slowTool, func(c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			_, err := c.CallTool(ctx, "wait", nil, client.WithProgress(func(mcp.ProgressNotificationParams) { cancel() }))
+			_, err := c.CallTool(ctx, "wait", nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { cancel() }))
 			if !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}

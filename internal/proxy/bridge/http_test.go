@@ -160,7 +160,7 @@ func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
 		{"ask", `{}`, "you are me"},
 		{"roots", `{}`, "1"},
 	} {
-		got, err := mcpclient.CallTool[string](t.Context(), c, tt.tool, json.RawMessage(tt.args), mcpclient.WithProgress(func(mcp.ProgressNotificationParams) { progress++ }))
+		got, err := mcpclient.CallTool[string](t.Context(), c, tt.tool, json.RawMessage(tt.args), mcpclient.WithProgress(func(*mcp.ProgressNotificationParams) { progress++ }))
 		if err != nil || got != tt.want {
 			t.Errorf("%s: got %q, %v, want %q", tt.tool, got, err, tt.want)
 		}

@@ -354,7 +354,7 @@ func visits(t *testing.T, c *mcpclient.Client, i int) {
 			t.Errorf("client %d got %q, %v, want %q", i, got, err, want)
 		}
 		progress := 0
-		count := mcpclient.WithProgress(func(mcp.ProgressNotificationParams) { progress++ })
+		count := mcpclient.WithProgress(func(*mcp.ProgressNotificationParams) { progress++ })
 		if got, err := mcpclient.CallTool[string](t.Context(), c, "steps", json.RawMessage(`{}`), count); err != nil || got != "done" || progress != 1 {
 			t.Errorf("client %d got %q, %v, after %d steps", i, got, err, progress)
 		}

@@ -66,7 +66,7 @@ func TestRevisions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text, err := client.CallTool[string](t.Context(), c, "ask", input{}, client.WithProgress(func(mcp.ProgressNotificationParams) {})); text != "file:///a" {
+			if text, err := client.CallTool[string](t.Context(), c, "ask", input{}, client.WithProgress(func(*mcp.ProgressNotificationParams) {})); text != "file:///a" {
 				t.Errorf("CallTool = %q, %v", text, err)
 			}
 			for range 20 {

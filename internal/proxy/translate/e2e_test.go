@@ -179,7 +179,7 @@ func TestAcross(t *testing.T) {
 					}
 					var withLog []client.CallOption
 					if modern {
-						withLog = append(withLog, client.WithLog(mcp.LevelInfo, func(mcp.LoggingMessageNotificationParams) {}))
+						withLog = append(withLog, client.WithLog(mcp.LevelInfo, func(*mcp.LoggingMessageNotificationParams) {}))
 					} else if err := c.SetLevel(t.Context(), mcp.LevelInfo); err != nil {
 						t.Error(err)
 					}
@@ -229,7 +229,7 @@ func acrossBasics(t *testing.T, c *client.Client) {
 		t.Errorf("got %v", err)
 	}
 	var seen []float64
-	got, err := client.CallTool[string](ctx, c, "steps", nil, client.WithProgress(func(p mcp.ProgressNotificationParams) { seen = append(seen, p.Progress) }))
+	got, err := client.CallTool[string](ctx, c, "steps", nil, client.WithProgress(func(p *mcp.ProgressNotificationParams) { seen = append(seen, p.Progress) }))
 	if err != nil || got != "done" || !slices.Equal(seen, []float64{1, 2, 3}) {
 		t.Errorf("got %q, %v, progress %v", got, err, seen)
 	}
@@ -239,7 +239,7 @@ func acrossBasics(t *testing.T, c *client.Client) {
 	if _, err := c.ReadResource(ctx, "x:z"); !client.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
-	if p, err := c.Prompt(ctx, "p", map[string]string{"who": "you"}); err != nil || len(p.Messages) != 1 {
+	if p, err := c.GetPrompt(ctx, "p", map[string]string{"who": "you"}); err != nil || len(p.Messages) != 1 {
 		t.Errorf("got %+v, %v", p, err)
 	}
 	done, err := c.Complete(ctx, mcp.PromptReference{Name: "p"}, mcp.CompleteArgument{Name: "who", Value: "al"}, nil)

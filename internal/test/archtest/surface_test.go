@@ -20,7 +20,7 @@ var surface = map[string]int{
 	"capture":             88,
 	"check":               19,
 	"check/report":        14,
-	"client":              103,
+	"client":              104,
 	"cluster":             86,
 	"cluster/clustertest": 1,
 	"health":              4,
@@ -35,7 +35,7 @@ var surface = map[string]int{
 	"schema/fullschema":   2,
 	"server":              120,
 	"stdio":               21,
-	"streamable":          36,
+	"streamable":          37,
 }
 
 // standardMethods lists methods that interfaces of the standard library demand. A type that has all

@@ -62,7 +62,7 @@ func TestCancel(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(s.Context())
 			done := make(chan error, 1)
 			go func() {
-				_, err := c.CallTool(ctx, "hang", nil, client.WithProgress(func(mcp.ProgressNotificationParams) { s.Error("progress after the end") }))
+				_, err := c.CallTool(ctx, "hang", nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { s.Error("progress after the end") }))
 				done <- err
 			}()
 			s.call(c, "begun", object{"n": 1})

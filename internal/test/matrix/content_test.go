@@ -51,7 +51,7 @@ func TestContent(t *testing.T) {
 				res, err := s.client().CallTool(s.Context(), c.name, nil)
 				ok(s, "tool", err)
 				same(s, "from a tool", res.Content, []mcp.ContentBlock{want})
-				p, err := s.client().Prompt(s.Context(), c.name, nil)
+				p, err := s.client().GetPrompt(s.Context(), c.name, nil)
 				ok(s, "prompt", err)
 				same(s, "from a prompt", p.Messages, []mcp.PromptMessage{{Role: mcp.RoleAssistant, Content: want}})
 			}

@@ -120,7 +120,7 @@ func TestCustom(t *testing.T) {
 			var got pair
 			progress := 0
 			ok(s, "swap", s.client().Call(s.Context(), "com.example/swap", pair{1, 2}, &got,
-				client.WithProgress(func(mcp.ProgressNotificationParams) { progress++ })))
+				client.WithProgress(func(*mcp.ProgressNotificationParams) { progress++ })))
 			same(s, "result", got, pair{2, 1})
 			same(s, "progress", progress, 1)
 		}},
@@ -165,7 +165,7 @@ func TestCustom(t *testing.T) {
 			}
 			s.log(c) // the notification may have been handled by then, or not
 			var got pair
-			ok(s, "swap", c.Call(s.Context(), "com.example/swap", pair{1, 2}, &got, client.WithProgress(func(mcp.ProgressNotificationParams) {})))
+			ok(s, "swap", c.Call(s.Context(), "com.example/swap", pair{1, 2}, &got, client.WithProgress(func(*mcp.ProgressNotificationParams) {})))
 			same(s, "ask", s.call(c, "ask", nil), "home")
 			_, err := c.ListTools(s.Context(), nil)
 			ok(s, "list", err)
@@ -203,7 +203,7 @@ func TestCustom(t *testing.T) {
 			seen = nil // how the client got there
 			mu.Unlock()
 			progress := 0
-			ok(s, "swap", c.Call(s.Context(), "com.example/swap", pair{1, 2}, nil, client.WithProgress(func(mcp.ProgressNotificationParams) { progress++ })))
+			ok(s, "swap", c.Call(s.Context(), "com.example/swap", pair{1, 2}, nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { progress++ })))
 			same(s, "progress", progress, 1)
 			ok(s, "told", notified.wait(s.soon(), 1)) // notifications go their own way
 			same(s, "ask", s.call(c, "ask", nil), "home")

@@ -107,7 +107,7 @@ func TestHandshake(t *testing.T) {
 			refused(s, "list tools", err, jsonrpc.CodeMethodNotFound)
 			_, err = c.ReadResource(s.Context(), "lib://a")
 			refused(s, "read", err, jsonrpc.CodeMethodNotFound)
-			_, err = c.Prompt(s.Context(), "p", nil)
+			_, err = c.GetPrompt(s.Context(), "p", nil)
 			refused(s, "prompt", err, jsonrpc.CodeMethodNotFound)
 		}},
 		// Spec: S36

@@ -124,7 +124,7 @@ func TestInput(t *testing.T) {
 		{name: "prompts and resources ask too, completion does not", test: func(s *scene) {
 			var u user
 			c := s.dial(u.answers)
-			p, err := c.Prompt(s.Context(), "roots", nil)
+			p, err := c.GetPrompt(s.Context(), "roots", nil)
 			ok(s, "prompt", err)
 			same(s, "prompt", p.Messages, []mcp.PromptMessage{{Role: mcp.RoleUser, Content: mcp.TextContent{Text: "home file:///home"}}})
 			for range 2 { // what depends on an answer is not kept

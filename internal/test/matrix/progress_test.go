@@ -56,7 +56,7 @@ func newProgressServer(func()) *server.Server {
 // logged calls the tool and returns the levels of what was logged.
 func (s *scene) logged(c *client.Client, level mcp.LoggingLevel) (levels []string) {
 	s.Helper()
-	got := s.call(c, "logs", nil, client.WithLog(level, func(p mcp.LoggingMessageNotificationParams) {
+	got := s.call(c, "logs", nil, client.WithLog(level, func(p *mcp.LoggingMessageNotificationParams) {
 		levels = append(levels, p.Level.String())
 		if want := fmt.Sprintf(`{"level":%q}`, p.Level); string(p.Data) != want || p.Logger != "shelf" {
 			s.Errorf("got %+v", p)
@@ -78,7 +78,7 @@ func TestProgress(t *testing.T) {
 				}
 				want = append(want, fmt.Sprint(i+1, " of 5 ", message))
 			}
-			res := s.call(s.client(), "steps", object{"n": 5}, client.WithProgress(func(p mcp.ProgressNotificationParams) {
+			res := s.call(s.client(), "steps", object{"n": 5}, client.WithProgress(func(p *mcp.ProgressNotificationParams) {
 				got = append(got, fmt.Sprint(p.Progress, " of ", *p.Total, " ", p.Message))
 			}))
 			same(s, "result", res, "done")
@@ -97,7 +97,7 @@ func TestProgress(t *testing.T) {
 			for n := range 8 {
 				go func() {
 					last := 0.0
-					text, err := client.CallTool[string](s.Context(), c, "steps", object{"n": n + 1}, client.WithProgress(func(p mcp.ProgressNotificationParams) {
+					text, err := client.CallTool[string](s.Context(), c, "steps", object{"n": n + 1}, client.WithProgress(func(p *mcp.ProgressNotificationParams) {
 						if last++; p.Progress != last || *p.Total != float64(n+1) {
 							s.Errorf("call %d: got %v of %v, want %v", n, p.Progress, *p.Total, last)
 						}
@@ -154,7 +154,7 @@ func TestProgress(t *testing.T) {
 		{name: "progress starts the time again", on: inBubbles, test: func(s *scene) {
 			began, n := time.Now(), 0
 			got := s.call(s.client(), "steps", object{"n": 10, "every": int64(time.Second)}, client.WithTimeout(1500*time.Millisecond),
-				client.WithProgress(func(mcp.ProgressNotificationParams) { n++ }))
+				client.WithProgress(func(*mcp.ProgressNotificationParams) { n++ }))
 			same(s, "result", got, "done")
 			same(s, "notifications", n, 10)
 			same(s, "time", time.Since(began), 10*time.Second)
@@ -164,7 +164,7 @@ func TestProgress(t *testing.T) {
 		}},
 		{name: "progress does not move the end of the whole call", on: inBubbles, test: func(s *scene) {
 			s.timesOut(4500*time.Millisecond, true, client.WithTimeout(1500*time.Millisecond), client.WithMaxTimeout(4500*time.Millisecond),
-				client.WithProgress(func(mcp.ProgressNotificationParams) {}))
+				client.WithProgress(func(*mcp.ProgressNotificationParams) {}))
 		}},
 	})
 }

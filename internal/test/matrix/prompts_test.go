@@ -81,14 +81,14 @@ func TestPrompts(t *testing.T) {
 			same(s, "names", names, []string{"review", "map", "many"})
 		}},
 		{name: "a prompt is filled in", test: func(s *scene) {
-			res, err := s.client().Prompt(s.Context(), "review", map[string]string{"language": "go", "style": "kind"})
+			res, err := s.client().GetPrompt(s.Context(), "review", map[string]string{"language": "go", "style": "kind"})
 			ok(s, "prompt", err)
 			same(s, "description", res.Description, "Have code reviewed.")
 			same(s, "messages", res.Messages, []mcp.PromptMessage{
 				{Role: mcp.RoleUser, Content: mcp.TextContent{Text: "Review this go, kind"}},
 				{Role: mcp.RoleAssistant, Content: mcp.EmbeddedResource{Resource: mcp.ResourceContents{URI: "lib://a", MIMEType: "text/plain", Text: "A"}}},
 			})
-			res, err = s.client().Prompt(s.Context(), "map", map[string]string{"city": "Oslo"})
+			res, err = s.client().GetPrompt(s.Context(), "map", map[string]string{"city": "Oslo"})
 			ok(s, "map", err)
 			same(s, "map", res.Messages, []mcp.PromptMessage{{Role: mcp.RoleUser, Content: mcp.TextContent{Text: "Oslo"}}})
 		}},
@@ -105,14 +105,14 @@ func TestPrompts(t *testing.T) {
 				{"map", map[string]string{"zoom": "3"}, "city"},
 				{"atlas", nil, "atlas"},
 			} {
-				_, err := s.client().Prompt(s.Context(), tt.prompt, tt.args)
+				_, err := s.client().GetPrompt(s.Context(), tt.prompt, tt.args)
 				if e := refused(s, tt.prompt, err, jsonrpc.CodeInvalidParams); !strings.Contains(e.Message, tt.names) {
 					s.Errorf("%s %v: the message does not name %s: %s", tt.prompt, tt.args, tt.names, e.Message)
 				}
 			}
 		}},
 		{name: "a prompt that fails keeps its secrets", test: func(s *scene) {
-			_, err := s.client().Prompt(s.Context(), "review", map[string]string{"language": "go", "style": "rude"})
+			_, err := s.client().GetPrompt(s.Context(), "review", map[string]string{"language": "go", "style": "rude"})
 			if e := refused(s, "prompt", err, jsonrpc.CodeInternalError); strings.Contains(e.Error()+string(e.Data), "secret") {
 				s.Errorf("got %v", e)
 			}

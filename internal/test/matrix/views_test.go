@@ -76,7 +76,7 @@ func (s *scene) uses(c *client.Client) map[string]error {
 	_, errs["tool"] = c.CallTool(s.Context(), "secret", nil)
 	_, errs["resource"] = c.ReadResource(s.Context(), "lib://secret")
 	_, errs["template"] = c.ReadResource(s.Context(), "secret://x")
-	_, errs["prompt"] = c.Prompt(s.Context(), "secret", nil)
+	_, errs["prompt"] = c.GetPrompt(s.Context(), "secret", nil)
 	_, errs["completion of a prompt"] = c.Complete(s.Context(), mcp.PromptReference{Name: "secret"}, mcp.CompleteArgument{Name: "x"}, nil)
 	_, errs["completion of a template"] = c.Complete(s.Context(), mcp.ResourceTemplateReference{URI: "secret://{x}"}, mcp.CompleteArgument{Name: "x"}, nil)
 	return errs

@@ -31,7 +31,7 @@ func useEverything(ctx context.Context, s *stage) error {
 			if err != nil {
 				return err
 			}
-			if _, err := c.Prompt(ctx, prompt.Name, nil); err != nil {
+			if _, err := c.GetPrompt(ctx, prompt.Name, nil); err != nil {
 				return fmt.Errorf("prompt %s: %w", prompt.Name, err)
 			}
 		}
