@@ -193,6 +193,27 @@ func TestEscape(t *testing.T) {
 	}
 }
 
+// TestDenseEscapes checks that texts are shortened where every few characters are escaped, as in
+// JSON inside a string.
+func TestDenseEscapes(t *testing.T) {
+	for _, part := range []string{`\"a\":1,`, `\\`, `\n`, `x\\\\`, `\u0041`, `\ud83d\ude00`} {
+		for offset := range 12 {
+			text := strings.Repeat("x", offset) + strings.Repeat(part, 4000)
+			m := trace.New(nil)
+			m.Add(head, &capture.Event{Kind: capture.KindMessage, Capture: "c", N: 1, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)})
+			m.Add(head, &capture.Event{Kind: capture.KindMessage, Capture: "c", N: 2, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + text + `"}]}}`)})
+			var whole string
+			if err := json.Unmarshal([]byte(`"`+text+`"`), &whole); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.TrimSuffix(m.Rows()[0].ResultInfo.Text, "…")
+			if len(got) < 100 || !strings.HasPrefix(whole, got) {
+				t.Errorf("%s at %d: the text begins with %q", part, offset, got)
+			}
+		}
+	}
+}
+
 func TestCut(t *testing.T) {
 	for _, tt := range []struct {
 		in    string

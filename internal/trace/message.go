@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -816,13 +817,15 @@ func stringText(v []byte) string {
 		return ""
 	}
 	raw := v[1 : len(v)-1]
-	// Cut before an incomplete escape.
+	// Cut before an escape that may be incomplete: a surrogate pair has twelve characters.
 	if len(raw) > 8*maxName {
 		raw = raw[:8*maxName]
-		for i := len(raw) - 1; i >= len(raw)-12; i-- {
-			if raw[i] == '\\' {
-				raw = raw[:i]
-			}
+		if i := bytes.IndexByte(raw[len(raw)-12:], '\\'); i >= 0 {
+			raw = raw[:len(raw)-12+i]
+		}
+		// An odd number of backslashes would escape what follows.
+		if n := len(raw) - len(bytes.TrimRight(raw, `\`)); n%2 == 1 {
+			raw = raw[:len(raw)-1]
 		}
 	}
 	return jsonwire.UnquoteString(raw)
