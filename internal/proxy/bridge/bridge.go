@@ -70,7 +70,7 @@ func New(o *Options) (*Bridge, error) {
 	}
 	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}}
 	b.recording = newRecording(b.opts.Record)
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(b.opts.BaseContext))
 	return b, nil
 }
 
@@ -152,6 +152,9 @@ type Options struct {
 	// Connect opens a connection to the server, for example by starting its process. It copies the
 	// standard error of a process to stderr, whose Write never fails. It must return when ctx ends.
 	Connect func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error)
+	// BaseContext has the values of the contexts of Connect and of HTTP requests to the server. Nil
+	// means context.Background.
+	BaseContext context.Context
 	// HTTP says that Connect uses HTTP. An error of one request then does not end the connection.
 	HTTP bool
 	// Name is the name of the server in log messages. It must not contain secrets. Empty means "the
@@ -246,6 +249,9 @@ func (o Options) withDefaults() Options {
 	o.RestartWait = cmp.Or(o.RestartWait, 10*time.Second)
 	o.MaxBacklog = cmp.Or(o.MaxBacklog, 4096)
 	o.Name = cmp.Or(o.Name, "the server")
+	if o.BaseContext == nil {
+		o.BaseContext = context.Background()
+	}
 	if o.LastLogin == nil {
 		o.LastLogin = func() time.Time { return time.Time{} }
 	}

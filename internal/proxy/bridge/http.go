@@ -27,7 +27,14 @@ func (b *Bridge) Handler(o *streamable.Options) (*streamable.Handler, error) {
 	if opts.Limits.MaxInFlightPerCaller == 0 {
 		opts.Limits.MaxInFlightPerCaller = maxInFlightPerCaller
 	}
-	return streamable.NewHandler(&relay.Server{Handler: &httpHandler{b: b, groups: map[string]*group{}, defaults: map[string]*group{}}}, &opts)
+	return streamable.NewHandler(&relay.Server{Handler: b.Relay()}, &opts)
+}
+
+// Relay returns the handler of the messages that Handler serves over HTTP, for clients in this
+// process. Their messages must have been checked with era.CheckForwarded. The handlers of two calls
+// share no upstream for requests without a session.
+func (b *Bridge) Relay() relay.Handler {
+	return &httpHandler{b: b, groups: map[string]*group{}, defaults: map[string]*group{}}
 }
 
 // maxInFlightPerCaller is the default of streamable.Options.MaxInFlightPerCaller.

@@ -1,0 +1,333 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/proxy/bridge"
+	"mcpwire/mcp"
+)
+
+// Separator separates the name of the upstream from the server's own name of a tool or prompt.
+const Separator = "__"
+
+// Options configure a [Gateway]. The zero value of each field is the default.
+type Options struct {
+	// Info describes the gateway to clients. Its zero value means the name "mcpwire-gateway".
+	Info mcp.Implementation
+	// Instructions come before those of the upstreams.
+	Instructions string
+	// Upstreams are the servers. Their order is that of lists, and decides which upstream keeps a
+	// URI scheme or name that several have.
+	Upstreams []Upstream
+
+	// Secrets seal list cursors and request states, and authenticate task ids. The first one seals,
+	// all of them open. Each has at least 32 random bytes. Gateways with the same secrets accept
+	// each other's. Nil means a random secret of this gateway.
+	Secrets [][]byte
+
+	// ListWait limits how long a list waits for the catalog of a server. Zero means 2 s.
+	ListWait time.Duration
+	// CatalogTTL limits the age of a catalog. A list that finds an older one requests it again.
+	// Zero means 5 min.
+	CatalogTTL time.Duration
+	// DrainTimeout limits how long pending requests may run when an upstream is removed. Zero
+	// means 10 s.
+	DrainTimeout time.Duration
+	// MaxSessions limits the legacy sessions of clients. Zero means 10,000.
+	MaxSessions int
+
+	// View returns what the caller of ctx may see and use. It must be quick. A nil function and a
+	// nil View allow everything.
+	View func(ctx context.Context) View
+	// Admit admits a call to an upstream, or returns the error for the client, such as a
+	// *relay.RejectedError. The gateway calls release, which may be nil, after the call. A nil
+	// function admits all.
+	Admit func(ctx context.Context, upstream string) (release func(), err error)
+	// Check returns an error to deny a call. A *jsonrpc.Error goes to the client unchanged; of
+	// others it gets the text with code -32603. It must not keep the CallInfo. A nil function
+	// allows all.
+	Check func(ctx context.Context, call *CallInfo) error
+	// Audit is called after each call, also if it was denied. It must not block for long, and must
+	// not keep the CallRecord. Nil means no audit.
+	Audit func(*CallRecord)
+	// Pin decides about the definition of a tool or prompt when its catalog was read. definition
+	// is its JSON object as the server sent it, and must not be kept or changed. Nil shows all.
+	Pin func(upstream string, kind Kind, name string, definition []byte) PinDecision
+
+	// Record receives the traffic of both sides. The gateway does not close it. Nil records
+	// nothing.
+	Record *capture.Writer
+	// Logger receives the log. Nil discards it.
+	Logger *slog.Logger
+}
+
+// An Isolation says which clients share a connection or process of an upstream.
+type Isolation uint8
+
+const (
+	// IsolatePrincipals shares an upstream between the clients of one principal, as
+	// bridge.Options.Shared does. It is the default.
+	IsolatePrincipals Isolation = iota
+	// IsolateClients gives each legacy session its own.
+	IsolateClients
+	// IsolateNone shares an upstream between all clients.
+	IsolateNone
+)
+
+var isolationNames = []string{"principal", "client", "shared"}
+
+// String returns the name of the isolation in configurations.
+func (i Isolation) String() string {
+	if int(i) < len(isolationNames) {
+		return isolationNames[i]
+	}
+	return fmt.Sprintf("Isolation(%d)", uint8(i))
+}
+
+// ParseIsolation parses the text that String returns.
+func ParseIsolation(s string) (Isolation, error) {
+	for i, name := range isolationNames {
+		if s == name {
+			return Isolation(i), nil
+		}
+	}
+	return 0, errors.New("want client, principal or shared")
+}
+
+// An Upstream is a server behind the gateway.
+type Upstream struct {
+	// Name is the name of the server: letters, digits, "-" and "_". It must not contain "__", nor
+	// begin or end with "_".
+	Name string
+	// Bridge has the connection to the server and its limits. Connect is required. The gateway sets
+	// Name, ClientEra, Shared, BaseContext, Record and Logger.
+	//
+	// With PerPrincipal, the contexts of Connect and of HTTP requests to the server have the
+	// values of a request of the principal, such as auth.PrincipalOf.
+	Bridge bridge.Options
+	// Isolation says which clients share a connection or process.
+	Isolation Isolation
+	// PerPrincipal says that the credentials depend on the caller. Each principal then has separate
+	// connections and catalogs.
+	PerPrincipal bool
+	// Rename has the gateway's whole name for tools and prompts, by the server's own name.
+	Rename map[string]string
+	// Fingerprint identifies the configuration. [Gateway.Apply] keeps the connections of an
+	// upstream whose Name, Fingerprint, Isolation and PerPrincipal are unchanged.
+	Fingerprint string
+}
+
+// A Kind is a kind of item in a catalog.
+type Kind uint8
+
+const (
+	KindTool Kind = iota
+	KindPrompt
+	KindResource
+	KindTemplate
+	numKinds
+)
+
+var kindNames = [numKinds]string{"tool", "prompt", "resource", "resource template"}
+
+// String returns the name of the kind in English.
+func (k Kind) String() string { return kindNames[k] }
+
+// A View is the part of the gateway that a caller may see and use. Two Views with the same Key must
+// allow the same.
+type View interface {
+	// Allows reports if the view has an item. name is the server's own name of a tool or prompt,
+	// the URI of a resource, or the URI template. The gateway asks with KindResource for each URI
+	// that a client uses, including those of templates.
+	Allows(kind Kind, upstream, name string) bool
+	// Key identifies the view.
+	Key() string
+}
+
+// A CallInfo describes a call before it is sent: tools/call, prompts/get, resources/read,
+// resources/subscribe or completion/complete.
+type CallInfo struct {
+	Method   string
+	Upstream string
+	Kind     Kind
+	// Name is the server's own name of the tool or prompt, or the URI or URI template of a
+	// resource.
+	Name string
+	// Arguments is the JSON text of params.arguments, or nil.
+	Arguments []byte
+	// Meta is the JSON text of params._meta, or nil.
+	Meta []byte
+}
+
+// An Outcome says how a call ended.
+type Outcome string
+
+const (
+	// OutcomeOK is a result.
+	OutcomeOK Outcome = "ok"
+	// OutcomeToolError is a result of a tool with isError.
+	OutcomeToolError Outcome = "tool_error"
+	// OutcomeInput is a result that asks the client for input.
+	OutcomeInput Outcome = "input_required"
+	// OutcomeError is a JSON-RPC error of the server or of the connection to it.
+	OutcomeError Outcome = "error"
+	// OutcomeDenied is a call that View or Check did not allow, or that names nothing.
+	OutcomeDenied Outcome = "denied"
+	// OutcomeRejected is a call above a limit.
+	OutcomeRejected Outcome = "rejected"
+	// OutcomeCanceled is a call that the client gave up.
+	OutcomeCanceled Outcome = "canceled"
+)
+
+// A CallRecord describes a call after its end.
+type CallRecord struct {
+	CallInfo
+	// Context has the values of the call's context, such as auth.PrincipalOf and relay.CallerOf.
+	Context context.Context
+	Start   time.Time
+	// Duration is the time from Start to the response.
+	Duration time.Duration
+	Outcome  Outcome
+	// Code is the code of the JSON-RPC error, or 0.
+	Code int
+	// RequestBytes and ResponseBytes are the lengths of the messages.
+	RequestBytes, ResponseBytes int
+}
+
+// Digest returns the SHA-256 of the arguments.
+func (c *CallRecord) Digest() [sha256.Size]byte { return sha256.Sum256(c.Arguments) }
+
+// A PinDecision says what to do with a definition.
+type PinDecision uint8
+
+const (
+	// PinShow shows the item.
+	PinShow PinDecision = iota
+	// PinWarn shows the item and counts it in [UpstreamStatus].
+	PinWarn
+	// PinHide hides the item: it is not listed, and calls of it fail as those of an unknown one.
+	PinHide
+)
+
+// An UpstreamStatus describes the state of an upstream.
+type UpstreamStatus struct {
+	Name string `json:"name"`
+	// State is "idle" before the first connection, "up", "down" after an error that nothing has
+	// contradicted yet, or "draining".
+	State string `json:"state"`
+	// Eras are the eras that the server is known to support.
+	Eras []string `json:"eras,omitempty"`
+	// Revision is the revision of the server in the last handshake, or "".
+	Revision string `json:"revision,omitempty"`
+	// Server and Version are the server's name for itself.
+	Server  string `json:"server,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Sessions is the number of clients of its bridges, including the catalogs' own.
+	Sessions int `json:"sessions"`
+	// Connections is the number of open connections or processes.
+	Connections int `json:"connections"`
+	// InFlight is the number of pending requests.
+	InFlight int `json:"inFlight"`
+	// Requests, Errors and Restarts count since the start.
+	Requests int64 `json:"requests"`
+	Errors   int64 `json:"errors"`
+	Restarts int64 `json:"restarts"`
+	// LastError is the last error of the server or of a catalog, or "". It may contain the command
+	// and standard error of a process.
+	LastError string `json:"lastError,omitempty"`
+	// Catalogs describes the catalogs, by era.
+	Catalogs map[string]CatalogStatus `json:"catalogs,omitempty"`
+}
+
+// A CatalogStatus describes a catalog.
+type CatalogStatus struct {
+	Tools     int `json:"tools"`
+	Prompts   int `json:"prompts"`
+	Resources int `json:"resources"`
+	Templates int `json:"templates"`
+	// Duplicates is the number of items that are hidden because their name is taken.
+	Duplicates int `json:"duplicates,omitempty"`
+	// Warned and Hidden are the numbers of items for which Options.Pin decided so.
+	Warned int `json:"warned,omitempty"`
+	Hidden int `json:"hidden,omitempty"`
+	// AgeSeconds is the age of the catalog.
+	AgeSeconds float64 `json:"ageSeconds"`
+	// Stale says that the last attempt to read it again failed.
+	Stale bool `json:"stale,omitempty"`
+}
+
+func (o Options) withDefaults() Options {
+	if o.Info.Name == "" {
+		o.Info.Name, o.Info.Version = "mcpwire-gateway", "1"
+	}
+	o.ListWait = cmp.Or(o.ListWait, 2*time.Second)
+	o.CatalogTTL = cmp.Or(o.CatalogTTL, 5*time.Minute)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
+	o.MaxSessions = cmp.Or(o.MaxSessions, 10_000)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// check returns all errors of the options.
+func (o *Options) check() error {
+	var errs []error
+	names := map[string]bool{}
+	renamed := map[string]string{} // by the gateway's name, the upstream
+	for i := range o.Upstreams {
+		u := &o.Upstreams[i]
+		if err := CheckName(u.Name); err != nil {
+			errs = append(errs, fmt.Errorf("upstream %q: %w", u.Name, err))
+		}
+		if names[u.Name] {
+			errs = append(errs, fmt.Errorf("upstream %q: the name is taken", u.Name))
+		}
+		names[u.Name] = true
+		if u.Bridge.Connect == nil {
+			errs = append(errs, fmt.Errorf("upstream %q: Bridge.Connect is missing", u.Name))
+		}
+		if int(u.Isolation) >= len(isolationNames) {
+			errs = append(errs, fmt.Errorf("upstream %q: unknown isolation", u.Name))
+		}
+		for own, name := range u.Rename {
+			if other, taken := renamed[name]; taken {
+				errs = append(errs, fmt.Errorf("upstream %q: rename %q: %q has the name %q already", u.Name, own, other, name))
+			}
+			renamed[name] = u.Name
+			if own == "" || name == "" {
+				errs = append(errs, fmt.Errorf("upstream %q: rename: a name is empty", u.Name))
+			}
+		}
+	}
+	for name, upstream := range renamed {
+		if prefix, _, ok := strings.Cut(name, Separator); ok && names[prefix] {
+			errs = append(errs, fmt.Errorf("upstream %q: rename: %q looks like a name of upstream %q", upstream, name, prefix))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckName returns an error unless name is a valid [Upstream.Name].
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case len(name) > 64:
+		return errors.New("the name has more than 64 bytes")
+	case strings.Contains(name, Separator), name[0] == '_', name[len(name)-1] == '_':
+		return errors.New(`a name must not contain "__", nor begin or end with "_"`)
+	}
+	for i := range len(name) {
+		if c := name[i]; !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+			return errors.New(`a name has only letters, digits, "-" and "_"`)
+		}
+	}
+	return nil
+}
