@@ -3,10 +3,16 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"mcpwire/internal/wait"
 )
 
 // A Bus connects servers in several processes that serve the same clients, so that a change in one
@@ -14,6 +20,12 @@ import (
 // a message broker's client. It delivers an event at most once, to the servers that are subscribed
 // when it is published. Events may be reordered or lost: an event only says that something has
 // changed.
+//
+// Servers notice lost events within 10 seconds after the bus works again. Every 4 seconds each
+// server publishes how many events it has sent of each kind. A server that has received fewer
+// notifies its clients of whatever the lost ones may have been about, such as all resources that a
+// client is subscribed to. It cannot replace lost events about elicitations, about tasks of the
+// core protocol, and those of a process that ends before it has published its numbers.
 //
 // The broker must authenticate its clients, like one that stores sessions. Anyone who can publish
 // can notify the clients of all servers. Anyone who can subscribe learns URIs and the ids of tasks
@@ -34,8 +46,11 @@ type Bus interface {
 type Event struct {
 	// From identifies the publishing [Server] by a random text.
 	From string `json:"from"`
-	// Kind is the kind of change.
+	// Kind is the kind of change, or one that servers use to notice lost events.
 	Kind EventKind `json:"kind"`
+	// Seq numbers the events of From that have this kind, from 1. It is zero for an event that does
+	// not count.
+	Seq uint64 `json:"seq,omitempty"`
 	// Name is the subject of the change; its meaning depends on the kind. At most 8 KiB.
 	Name string `json:"name,omitempty"`
 	// Owner is the [Task.Owner] for TaskUpdated. It is empty for tasks of the extension, which
@@ -66,6 +81,12 @@ const (
 	// ElicitationDone reports the end of the elicitation with the id Name. See
 	// [Server.ElicitationComplete].
 	ElicitationDone EventKind = "elicitation"
+
+	// eventsSent reports how many events the server has sent of each kind: Name is a JSON object of
+	// numbers.
+	eventsSent EventKind = "sent"
+	// eventsAsked asks the other servers for an eventsSent.
+	eventsAsked EventKind = "ask"
 )
 
 // NewMemoryBus returns a [Bus] within one process, for tests and for servers that share it. Publish
@@ -97,6 +118,22 @@ func (b *memoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
 	delete(b.subs, &deliver)
 	b.mu.Unlock()
 	return ctx.Err()
+}
+
+// receiveLost notifies this server's sessions of what lost events of a kind may have been about. It
+// does not block.
+func (s *Server) receiveLost(kind EventKind) {
+	switch kind {
+	case ResourceUpdated:
+		s.sessions.resourcesUpdated()
+	case TaskUpdated:
+		if s.tasks != nil {
+			s.sessions.tasksChanged()
+		}
+	case ElicitationDone: // nobody knows which one
+	default:
+		s.receive(Event{Kind: kind})
+	}
 }
 
 // receive notifies this server's sessions of an event from another server. It does not block.
@@ -132,16 +169,32 @@ const (
 	maxBusBackoff    = 30 * time.Second // between attempts to subscribe
 	// A subscription that lasted this long resets the backoff.
 	busResetAfter = time.Minute
+	// countInterval is the time between the eventsSent of a server. Two of them, and their way,
+	// take less than 10 s, so that one may be lost.
+	countInterval = 4 * time.Second
+	// A server that sends no eventsSent for this time is forgotten.
+	forgetServer = time.Minute
+	// Limits on what is known of other servers.
+	maxKnownServers = 10_000
+	maxOvertaking   = 1024 // events of one kind that overtook others
 )
 
+// firstAsks are the times after a subscription began at which the other servers are asked for their
+// eventsSent, until the subscription is known to work. What they have sent before counts as lost.
+var firstAsks = [...]time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond}
+
 // A busClient connects a server to its bus. One goroutine subscribes from the server's first use
-// until it is closed. Another one publishes and runs only while events are pending. Nothing else
-// waits for the bus. The methods of a nil busClient do nothing.
+// until it is closed, and another one counts. A third one publishes and runs only while events are
+// pending. Nothing else waits for the bus. The methods of a nil busClient do nothing.
 type busClient struct {
-	bus     Bus
-	id      string
-	receive func(Event)
-	log     *slog.Logger
+	bus         Bus
+	id          string
+	receive     func(Event)
+	receiveLost func(EventKind)
+	log         *slog.Logger
+	received    receivedEvents
+	// working is set when the subscription has delivered an event of this server.
+	working atomic.Bool
 	// subscribeCtx ends before publishCtx.
 	subscribeCtx    context.Context
 	cancelSubscribe context.CancelFunc
@@ -155,6 +208,8 @@ type busClient struct {
 	closed  bool
 	// pending holds each event once, no matter how often it happened.
 	pending map[Event]struct{}
+	// sent counts the events that were published, and those that should have been.
+	sent map[EventKind]uint64
 	// dropped counts the events that exceeded the limits.
 	dropped int
 	// publishing is set while a goroutine publishes.
@@ -163,8 +218,8 @@ type busClient struct {
 	publishDone chan struct{}
 }
 
-func newBusClient(bus Bus, receive func(Event), log *slog.Logger) *busClient {
-	bc := &busClient{bus: bus, id: rand.Text(), receive: receive, log: log}
+func newBusClient(bus Bus, s *Server) *busClient {
+	bc := &busClient{bus: bus, id: rand.Text(), receive: s.receive, receiveLost: s.receiveLost, log: s.log, sent: make(map[EventKind]uint64)}
 	bc.subscribeCtx, bc.cancelSubscribe = context.WithCancel(context.Background())
 	bc.publishCtx, bc.cancelPublish = context.WithCancel(context.Background())
 	return bc
@@ -182,26 +237,23 @@ func (bc *busClient) start() {
 	}
 	bc.started = true
 	bc.wg.Go(bc.subscribe)
+	bc.wg.Go(bc.count)
 }
 
 // subscribe receives events until the server is closed.
 func (bc *busClient) subscribe() {
-	deliver := func(e Event) {
-		if e.From != bc.id && bc.subscribeCtx.Err() == nil {
-			bc.receive(e)
-		}
-	}
-	for wait := minBusBackoff; ; wait = min(2*wait, maxBusBackoff) {
+	for backoff := minBusBackoff; ; backoff = min(2*backoff, maxBusBackoff) {
 		began := time.Now()
-		_, err := catchPanic(func() (struct{}, error) { return struct{}{}, bc.bus.Subscribe(bc.subscribeCtx, deliver) })
+		_, err := catchPanic(func() (struct{}, error) { return struct{}{}, bc.bus.Subscribe(bc.subscribeCtx, bc.deliver) })
 		if bc.subscribeCtx.Err() != nil {
 			return
 		}
 		if time.Since(began) >= busResetAfter {
-			wait = minBusBackoff
+			backoff = minBusBackoff
 		}
-		bc.log.Warn("the bus stopped delivering, subscribing again", "after", wait, "error", err)
-		timer := time.NewTimer(wait)
+		bc.working.Store(false)
+		bc.log.Warn("the bus stopped delivering, subscribing again", "after", backoff, "error", err)
+		timer := time.NewTimer(backoff)
 		select {
 		case <-timer.C:
 		case <-bc.subscribeCtx.Done():
@@ -211,20 +263,81 @@ func (bc *busClient) subscribe() {
 	}
 }
 
+// deliver handles an event of the bus.
+func (bc *busClient) deliver(e Event) {
+	switch {
+	case bc.subscribeCtx.Err() != nil:
+	case e.From == bc.id:
+		bc.working.Store(true)
+	case e.Kind == eventsAsked:
+		bc.publishSent()
+	case e.Kind == eventsSent:
+		var sent map[EventKind]uint64
+		if err := json.Unmarshal([]byte(e.Name), &sent); err != nil {
+			bc.log.Warn("invalid event of another server", "kind", string(e.Kind), "error", err)
+			return
+		}
+		for _, kind := range bc.received.lost(e.From, sent) {
+			bc.log.Warn("events of another server were lost: clients are notified of all that these may have been about", "kind", string(kind))
+			bc.receiveLost(kind)
+		}
+	default:
+		bc.received.add(e)
+		bc.receive(e)
+	}
+}
+
+// count asks the other servers how many events they have sent when the subscription has begun, and
+// publishes the numbers of this one from time to time.
+func (bc *busClient) count() {
+	for _, d := range firstAsks {
+		if !wait.Sleep(bc.subscribeCtx, d) {
+			return
+		}
+		if bc.working.Load() {
+			break
+		}
+		bc.publish(Event{Kind: eventsAsked})
+	}
+	for wait.Sleep(bc.subscribeCtx, countInterval) {
+		if !bc.working.Load() { // it has failed, and begun again
+			bc.publish(Event{Kind: eventsAsked})
+		}
+		bc.publishSent()
+		bc.received.forget()
+	}
+}
+
+// publishSent queues an eventsSent, unless the server has sent nothing yet.
+func (bc *busClient) publishSent() {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	if len(bc.sent) > 0 {
+		bc.publishLocked(Event{Kind: eventsSent})
+	}
+}
+
 // publish queues an event.
 func (bc *busClient) publish(e Event) {
 	if bc == nil {
 		return
 	}
-	e.From = bc.id
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
+	bc.publishLocked(e)
+}
+
+func (bc *busClient) publishLocked(e Event) {
+	e.From = bc.id
 	_, queued := bc.pending[e]
 	switch {
 	case !bc.started || queued:
 		return
 	case len(bc.pending) >= maxPendingEvents || len(e.Name) > maxEventName:
-		bc.dropped++
+		if e.counts() {
+			bc.dropped++
+			bc.sent[e.Kind]++
+		}
 		return
 	}
 	if bc.pending == nil {
@@ -248,12 +361,25 @@ func (bc *busClient) publishPending() {
 			return
 		}
 		failed := 0
-		for e := range events {
-			if err := bc.publishOne(e); err != nil {
+		publish := func(e Event) {
+			switch err := bc.publishOne(e); {
+			case err == nil:
+			case !e.counts(): // the next one replaces it
+				bc.log.Debug("numbers of events not published", "error", err)
+			default:
 				if failed++; failed == 1 {
 					bc.log.Error("event not published", "kind", string(e.Kind), "error", err)
 				}
 			}
+		}
+		numbers := Event{From: bc.id, Kind: eventsSent}
+		for e := range events {
+			if e != numbers {
+				publish(bc.number(e))
+			}
+		}
+		if _, ok := events[numbers]; ok { // after what it counts
+			publish(bc.number(numbers))
 		}
 		if failed > 1 {
 			bc.log.Error("events not published", "number", failed)
@@ -273,6 +399,27 @@ func (bc *busClient) next() (events map[Event]struct{}, dropped int) {
 		return nil, dropped
 	}
 	return events, dropped
+}
+
+// counts reports whether events of the kind are counted.
+func (e *Event) counts() bool { return e.Kind != eventsSent && e.Kind != eventsAsked }
+
+// number completes an event that is published now.
+func (bc *busClient) number(e Event) Event {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	switch {
+	case e.Kind == eventsSent:
+		text, err := json.Marshal(bc.sent)
+		if err != nil {
+			panic(err) // not reached
+		}
+		e.Name = string(text)
+	case e.counts():
+		bc.sent[e.Kind]++
+		e.Seq = bc.sent[e.Kind]
+	}
+	return e
 }
 
 func (bc *busClient) publishOne(e Event) error {
@@ -322,5 +469,110 @@ func (bc *busClient) close(ctx context.Context) error {
 		return context.Cause(ctx)
 	case <-timer.C:
 		return errBusTimeout
+	}
+}
+
+// receivedEvents knows which events of other servers have arrived.
+type receivedEvents struct {
+	mu      sync.Mutex
+	servers map[string]*serverEvents
+}
+
+// serverEvents are the events of one server.
+type serverEvents struct {
+	kinds map[EventKind]*kindEvents
+	// heard is the time of the last event.
+	heard time.Time
+}
+
+// kindEvents are the events of one server and kind.
+type kindEvents struct {
+	// last is the number up to which all events have arrived, or were reported as lost.
+	last uint64
+	// overtaking has the later ones that have arrived.
+	overtaking map[uint64]struct{}
+}
+
+// add notes an event.
+func (re *receivedEvents) add(e Event) {
+	if e.Seq == 0 {
+		return
+	}
+	re.mu.Lock()
+	defer re.mu.Unlock()
+	if k := re.kindLocked(e.From, e.Kind); k != nil {
+		k.add(e.Seq)
+	}
+}
+
+// lost returns the kinds of which fewer events than sent have arrived. It reports a loss once.
+func (re *receivedEvents) lost(from string, sent map[EventKind]uint64) (kinds []EventKind) {
+	re.mu.Lock()
+	defer re.mu.Unlock()
+	for kind, n := range sent {
+		k := re.kindLocked(from, kind)
+		if k == nil || k.last >= n {
+			continue
+		}
+		kinds = append(kinds, kind)
+		k.last = n
+		maps.DeleteFunc(k.overtaking, func(seq uint64, _ struct{}) bool { return seq <= n })
+		k.advance()
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// forget removes the servers that have gone.
+func (re *receivedEvents) forget() {
+	re.mu.Lock()
+	defer re.mu.Unlock()
+	maps.DeleteFunc(re.servers, func(_ string, s *serverEvents) bool { return time.Since(s.heard) > forgetServer })
+}
+
+// kindLocked returns the events of a server and kind, or nil if there are too many servers.
+func (re *receivedEvents) kindLocked(from string, kind EventKind) *kindEvents {
+	s := re.servers[from]
+	if s == nil {
+		if len(re.servers) >= maxKnownServers {
+			return nil
+		}
+		if re.servers == nil {
+			re.servers = make(map[string]*serverEvents)
+		}
+		s = &serverEvents{kinds: make(map[EventKind]*kindEvents)}
+		re.servers[from] = s
+	}
+	s.heard = time.Now()
+	k := s.kinds[kind]
+	if k == nil {
+		k = new(kindEvents)
+		s.kinds[kind] = k
+	}
+	return k
+}
+
+func (k *kindEvents) add(seq uint64) {
+	switch {
+	case seq <= k.last || len(k.overtaking) >= maxOvertaking:
+		return
+	case seq == k.last+1:
+		k.last = seq
+		k.advance()
+		return
+	case k.overtaking == nil:
+		k.overtaking = make(map[uint64]struct{})
+	}
+	k.overtaking[seq] = struct{}{}
+}
+
+// advance increases last while the next event has arrived.
+func (k *kindEvents) advance() {
+	for {
+		if _, ok := k.overtaking[k.last+1]; !ok {
+			return
+		}
+		k.last++
+		delete(k.overtaking, k.last)
 	}
 }

@@ -108,6 +108,122 @@ func (c *client) heard() (all []string) {
 	return all
 }
 
+// A lossyBus loses the next events of each kind in lose, and counts down.
+type lossyBus struct {
+	server.Bus
+	mu   sync.Mutex
+	lose map[server.EventKind]int
+}
+
+func (b *lossyBus) Publish(ctx context.Context, e server.Event) error {
+	b.mu.Lock()
+	lost := b.lose[e.Kind] > 0
+	if lost {
+		b.lose[e.Kind]--
+	}
+	b.mu.Unlock()
+	if lost {
+		return nil
+	}
+	return b.Bus.Publish(ctx, e)
+}
+
+// TestBusLosesEvents shows that the clients of other servers are told of a change within 10 seconds
+// if the bus loses the event and the next number of events, and not again after that.
+func TestBusLosesEvents(t *testing.T) {
+	tool := func(context.Context, struct{}) (string, error) { return "", nil }
+	for what, tt := range map[string]struct {
+		kind server.EventKind
+		do   func(srv *server.Server) error
+		want []string
+	}{
+		"a tool":   {server.ToolsListChanged, func(srv *server.Server) error { return server.AddTool(srv, "new", "", tool) }, []string{"tools/list_changed"}},
+		"a prompt": {server.PromptsListChanged, func(srv *server.Server) error { return server.AddPrompt(srv, mcp.Prompt{Name: "new"}, tool) }, []string{"prompts/list_changed"}},
+		"a resource": {server.ResourcesListChanged, func(srv *server.Server) error {
+			return server.AddResource(srv, mcp.Resource{URI: "lib://n", Name: "n"}, server.Static(""))
+		}, []string{"resources/list_changed"}},
+		"an update": {server.ResourceUpdated, func(srv *server.Server) error { srv.ResourceUpdated("lib://a"); return nil }, []string{"resources/updated lib://a"}},
+		"views": {server.ViewChanged, func(srv *server.Server) error { srv.ListsChanged("nobody"); return nil },
+			[]string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := &lossyBus{Bus: server.NewMemoryBus(), lose: map[server.EventKind]int{}}
+			here, there := busServer(t, bus, nil), busServer(t, bus, nil)
+			connect(t, here, modern)
+			listener, legacy := connect(t, there, modern), connect(t, there, "2025-11-25")
+			listener.listen(t.Context(), listenAll)
+			legacy.must("resources/subscribe", `{"uri":"lib://a"}`)
+			clients := []*client{listener, legacy}
+			expect := func(when string, want []string) {
+				t.Helper()
+				synctest.Wait()
+				for i, c := range clients {
+					if diff := cmp.Diff(want, c.heard()); diff != "" {
+						t.Errorf("%s, %s, client %d (-want +got):\n%s", what, when, i, diff)
+					}
+				}
+			}
+			elapse(time.Minute)
+			for _, c := range clients {
+				c.takeNotes()
+			}
+			for range 2 { // the first event of the server, and a later one
+				bus.mu.Lock()
+				bus.lose[tt.kind], bus.lose["sent"] = 1, 1
+				bus.mu.Unlock()
+				must(t, tt.do(here))
+				expect("at once", nil)
+				elapse(10 * time.Second)
+				expect("10 s later", tt.want)
+				elapse(time.Hour)
+				expect("an hour later", nil)
+				here.RemoveTools("new")
+				here.RemovePrompts("new")
+				here.RemoveResources("lib://n")
+				elapse(time.Minute)
+				for _, c := range clients {
+					c.takeNotes()
+				}
+			}
+		})
+	}
+}
+
+// TestBusLate shows that a client is told of events that its server has missed because its
+// subscription began late, and that a server which begins later than the events tells nobody.
+func TestBusLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := server.NewMemoryBus()
+		here := busServer(t, bus, nil)
+		connect(t, here, modern)
+		synctest.Wait()
+		begin := make(chan struct{})
+		late := busServer(t, &recordingBus{Bus: bus, subscribe: func(int) error { <-begin; return nil }}, nil)
+		c := connect(t, late, modern)
+		c.listen(t.Context(), listenAll)
+		c.takeNotes()
+		here.ResourceUpdated("lib://a")
+		synctest.Wait()
+		close(begin)
+		elapse(10 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"resources/updated lib://a"}, c.heard()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+
+		new := busServer(t, bus, nil)
+		first := connect(t, new, modern)
+		elapse(100 * time.Millisecond)
+		first.listen(t.Context(), listenAll)
+		first.takeNotes()
+		elapse(time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff([]string(nil), first.heard()); diff != "" {
+			t.Errorf("a new server (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestBusElicitation checks that any server may serve the page that completes an elicitation.
 func TestBusElicitation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +292,8 @@ func TestBusTasks(t *testing.T) {
 	})
 }
 
-// A recordingBus is a Bus in memory that remembers what was published, and can do less well.
+// A recordingBus is a Bus in memory that remembers what was published, and can do less well. It
+// always delivers events that only count others.
 type recordingBus struct {
 	server.Bus
 	publish   func(ctx context.Context) error // instead, if it is not nil and does not return nil
@@ -188,6 +305,9 @@ type recordingBus struct {
 }
 
 func (b *recordingBus) Publish(ctx context.Context, e server.Event) error {
+	if e.Kind == "sent" || e.Kind == "ask" {
+		return b.Bus.Publish(ctx, e)
+	}
 	b.mu.Lock()
 	b.all = append(b.all, e)
 	b.mu.Unlock()

@@ -304,7 +304,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 	}
 	s.resources.log = s.log
 	if o.Bus != nil {
-		s.bus = newBusClient(o.Bus, s.receive, s.log)
+		s.bus = newBusClient(o.Bus, s)
 	}
 	s.results = era.NewIdentity(mcp.Implementation{
 		Name: name, Version: version, Title: o.Info.Title, Description: o.Info.Description, WebsiteURL: o.Info.WebsiteURL, Icons: o.Info.Icons,

@@ -53,6 +53,28 @@ func (ss *sessionSet) resourceUpdated(uri string) {
 	}
 }
 
+// resourcesUpdated notifies each session of all resources that it is subscribed to.
+func (ss *sessionSet) resourcesUpdated() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		for _, uri := range s.subs.uris.names() {
+			s.notifier.addResource(uri)
+		}
+	}
+}
+
+// tasksChanged notifies each session of all tasks that it is subscribed to.
+func (ss *sessionSet) tasksChanged() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		for _, id := range s.subs.taskIDs.names() {
+			s.notifier.addTask(id)
+		}
+	}
+}
+
 // taskChanged notifies the sessions of the owner, or those that are subscribed to the task. owner
 // is set for the core protocol only.
 func (ss *sessionSet) taskChanged(id, owner string) {

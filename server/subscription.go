@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -338,6 +339,13 @@ func (sc *subscriptionCounts) has(name string) bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	return sc.byName[name] > 0
+}
+
+// names returns what there is a subscription to.
+func (sc *subscriptionCounts) names() []string {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return slices.Collect(maps.Keys(sc.byName))
 }
 
 // cover reports whether a subscription to a resource includes uri. It is like covers, without a
