@@ -13,7 +13,7 @@ import (
 type transportBackend struct{ srv *Server }
 
 // OpenSession implements [backend.Backend].
-func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, end func(over bool)) {
+func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, missed func(), end func(over bool)) {
 	s := b.srv
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
@@ -23,7 +23,7 @@ func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key s
 		sess.tasks.share(key)
 	}
 	s.sessions.add(sess)
-	return sess.peer.conn, func(over bool) {
+	return sess.peer.conn, func() { s.sessions.missed(sess) }, func(over bool) {
 		sess.peer.conn.Close()
 		if over || key == "" {
 			sess.release()

@@ -53,6 +53,19 @@ func (ss *sessionSet) resourceUpdated(uri string) {
 	}
 }
 
+// missed notifies the session of everything that it may have missed, unless it was removed.
+func (ss *sessionSet) missed(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if _, ok := ss.sessions[s]; !ok {
+		return
+	}
+	s.notifier.addLists(s.srv.advertisedLists())
+	for _, uri := range s.subs.uris.names() {
+		s.notifier.addResource(uri)
+	}
+}
+
 // resourcesUpdated notifies each session of all resources that it is subscribed to.
 func (ss *sessionSet) resourcesUpdated() {
 	ss.mu.Lock()

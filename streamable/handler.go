@@ -242,17 +242,17 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	b := serverBackend{backend.Of(srv), srv}
 	var modern peer
 	if c := b.OpenStateless(); c != nil {
-		modern = serverConn{c}
+		modern = serverConn{Conn: c}
 	}
 	var h *Handler
 	var opened atomic.Int64
 	open := func(ctx context.Context, out rpc.Sender, key string) (peer, func(bool)) {
-		c, end := b.OpenSession(ctx, out, key)
+		c, missed, end := b.OpenSession(ctx, out, key)
 		// responses to requests of another process may arrive here
 		if h.opts.Sessions != nil {
 			c.SetCallPrefix(fmt.Sprintf("%s.%d", h.instance, opened.Add(1)))
 		}
-		return serverConn{c}, end
+		return serverConn{c, missed}, end
 	}
 	h, err := newHandler(b, modern, open, opts)
 	if err != nil {

@@ -197,9 +197,17 @@ func (ss *sharedState) storeListenerLocked(ctx context.Context) bool {
 	if before != "" && before != s.h.instance {
 		// What the stream gets there from now on comes here, so nothing is missing when events are
 		// read from the store.
-		_, err := s.h.forwarder.request(ctx, before, &nodeMessage{Session: s.key, Principal: s.principalID, Listener: s.h.instance})
+		reply, err := s.h.forwarder.request(ctx, before, &nodeMessage{Session: s.key, Principal: s.principalID, Listener: s.h.instance})
+		var answer nodeReply
+		if err == nil {
+			err = json.Unmarshal(reply, &answer)
+		}
 		if err != nil {
 			s.h.opts.Logger.Debug("the process where a client listened does not respond", "error", err)
+		}
+		// If that process has ended, nobody has stored the notifications since then.
+		if conn, ok := s.peer.(serverConn); ok && (err != nil || answer.State == streamEnded) {
+			conn.missed()
 		}
 	}
 	return true

@@ -117,11 +117,65 @@ func TestListenerElsewhere(t *testing.T) {
 				for _, text := range []string{"five", "six"} {
 					h.wantMessage(`"data":"` + text + `"`)
 				}
+				h.wantMessage("tools/list_changed") // since node3 is gone, and what it was told
+				h.wantMessage("resources/list_changed")
 				log("seven")
 				h.wantMessage(`"data":"seven"`)
 				h.resp.Body.Close()
 				close(goOn["a"])
 				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestListenerGone shows that a client whose listening process is gone, or stops, is told of all that
+// may have changed until it listens at another.
+func TestListenerGone(t *testing.T) {
+	const uri = "test://x"
+	add := func(srv *server.Server) {
+		if err := server.AddResource(srv, mcp.Resource{URI: uri, Name: "x"}, func(context.Context) (string, error) { return "", nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, end := range map[string]func(net *network, e *endpoint){
+		"killed":  func(net *network, _ *endpoint) { net.leave("node2") },
+		"stopped": func(_ *network, e *endpoint) { e.h.Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetworkOf(t, &server.Options{Bus: server.NewMemoryBus()}, streamable.NewMemoryEvents(nil), 3, add, func(net *network, all []*endpoint) {
+				v := all[0].visit("2025-11-25", "{}", nil)
+				if got := v.post(request(1, "resources/subscribe", `{"uri":"`+uri+`"}`)); got.status != 200 || strings.Contains(got.body, "error") {
+					t.Fatalf("%d %s", got.status, got.body)
+				}
+				f := (&visitor{all[1], v.headers}).listen("")
+				synctest.Wait()
+				pass(time.Minute)
+				end(net, all[1])
+				f.resp.Body.Close()
+				synctest.Wait()
+				all[0].srv.ResourceUpdated(uri)
+				all[0].announce()
+				pass(time.Second)
+				g := (&visitor{all[2], v.headers}).listen("")
+				told := make(chan string)
+				go func() {
+					defer close(told)
+					var texts []string
+					for _, data := g.next(); data != "EOF"; _, data = g.next() {
+						texts = append(texts, data)
+					}
+					told <- strings.Join(texts, "\n")
+				}()
+				pass(time.Minute)
+				v.do("DELETE", "", v.headers)
+				texts := <-told
+				g.resp.Body.Close()
+				for _, want := range []string{"tools/list_changed", "resources/updated"} {
+					if n := strings.Count(texts, want); n != 1 {
+						t.Errorf("told %d times of %s: %s", n, want, texts)
+					}
+				}
 			})
 		})
 	}

@@ -80,7 +80,11 @@ type peer interface {
 type openFunc func(ctx context.Context, out rpc.Sender, key string) (p peer, end func(over bool))
 
 // serverConn is the peer of a server's connection.
-type serverConn struct{ *rpc.Conn }
+type serverConn struct {
+	*rpc.Conn
+	// missed is that of [backend.Backend.OpenSession]. It is nil for requests without a session.
+	missed func()
+}
 
 func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
 	return c.Deliver(ctx, d, dst)

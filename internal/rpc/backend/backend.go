@@ -36,7 +36,10 @@ type Backend interface {
 	// key is empty, or what names the session in all processes that share it. The session's tasks
 	// are then accessible in all of them, and end only if over is true: it says that the session
 	// ends, and not merely its connection here.
-	OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, end func(over bool))
+	//
+	// missed notifies the client that all lists, and all resources that it is subscribed to, have
+	// changed, since it may have missed notifications. It does not block.
+	OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, missed func(), end func(over bool))
 
 	// OpenStateless returns a connection for the requests of all modern clients. Each
 	// [rpc.Delivery] must be Untracked and have its own Sender, and a context from
