@@ -52,7 +52,7 @@ var groups = []group{
 	// Tests of live servers.
 	{"inspect", []string{"internal/inspect/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace"}},
 	// Traffic shown.
-	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
+	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "schema", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
 	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
 	// Programs for users to copy. No group may import them, and they import public packages only, see
 	// TestExamples.
@@ -79,6 +79,7 @@ var modules = map[string][]string{
 	"internal/trace/captures": {"golang.org/x/sys"},
 	"internal/trace/filter":   {"github.com/itchyny/gojq"},
 	"internal/trace/jq":       {"github.com/itchyny/gojq"},
+	"internal/view/detail":    {"github.com/yuin/goldmark"},
 	"internal/view/tui":       {"charm.land/bubbletea/v2", "charm.land/bubbles/v2", "github.com/charmbracelet/x/ansi"},
 	"mcptest":                 {"github.com/rogpeppe/go-internal/txtar", "go.uber.org/goleak"},
 	"mcpotel":                 {"go.opentelemetry.io/otel"},

@@ -42,6 +42,10 @@ type Detail struct {
 	Title string `json:"title"`
 
 	Summary Summary `json:"summary"`
+	// Asked is the content of the request. For other kinds of rows it is that of their payload.
+	Asked *Content `json:"asked,omitempty"`
+	// Returned is the content of the newest response.
+	Returned *Content `json:"returned,omitempty"`
 	// Request is the request. For other kinds of rows it is their payload.
 	Request *Payload `json:"request,omitempty"`
 	// Response is the response, or that of the first of several rounds.
@@ -270,11 +274,14 @@ func (b *builder) addMessage(e *capture.Event) {
 	case e.N == b.snapshot.responseN && isRequest:
 		data, partial := b.batchEntry(e, false)
 		b.detail.Response = b.payload(e, data, partial)
+		b.detail.Returned = newContent("response", b.detail.Response, data, b.snapshot.Record.Method)
 	case b.snapshot.Record.Kind == trace.Response && e.N == b.snapshot.Record.N:
 		b.detail.Response = b.payload(e, e.Data, false)
+		b.detail.Returned = newContent("response", b.detail.Response, e.Data, "")
 	case e.N == b.snapshot.Record.N && (len(e.Data) > 0 || e.Kind == capture.KindMessage):
 		data, partial := b.batchEntry(e, true)
 		b.detail.Request = b.payload(e, data, partial)
+		b.detail.Asked = newContent("request", b.detail.Request, data, b.snapshot.Record.Method)
 		b.keepForCommand(e, data, partial)
 	case b.snapshot.Record.Kind == trace.HTTP && e.Kind == capture.KindMessage && b.detail.Response == nil && e.Dir == capture.ToClient:
 		b.detail.Response = b.payload(e, e.Data, false)
@@ -350,6 +357,9 @@ func (b *builder) addLast(ctx context.Context) error {
 	e, err := b.readEvent(ctx, n)
 	if e != nil {
 		b.detail.Last = b.payload(e, e.Data, false)
+		if c := newContent("last", b.detail.Last, e.Data, b.snapshot.Record.Method); c != nil {
+			b.detail.Returned = c
+		}
 	}
 	return err
 }

@@ -28,6 +28,8 @@ type lineWriter struct {
 	limit int
 	// redacted counts placeholders.
 	redacted int
+	// flat writes spaces in place of line ends.
+	flat bool
 
 	// kind is the kind of the text in buf.
 	kind SpanKind
@@ -68,6 +70,10 @@ func (lw *lineWriter) flush() {
 
 // newline ends the line.
 func (lw *lineWriter) newline(depth int) {
+	if lw.flat {
+		writeText(lw, " ", Punct)
+		return
+	}
 	lw.flush()
 	lw.marks = 0
 	lw.lines = append(lw.lines, Line{Depth: depth, Spans: []Span{}})
@@ -241,6 +247,28 @@ func (lw *lineWriter) writeLines(text []byte) (taken int) {
 		}
 		lw.writeUntrusted(line[len(body):], "", len(line))
 		if taken += len(line); line[len(line)-1] == '\n' && taken < len(text) {
+			lw.newline(0)
+		}
+	}
+	return taken
+}
+
+// writeProse is like writeLines without marks for line ends, tabs and trailing spaces.
+func (lw *lineWriter) writeProse(text []byte) (taken int) {
+	for taken < len(text) && !lw.full() {
+		line := text[taken:]
+		if i := bytes.IndexByte(line, '\n'); i >= 0 {
+			line = line[:i+1]
+		}
+		for i, part := range bytes.Split(bytes.TrimRight(line, "\r\n"), []byte("\t")) {
+			if i > 0 {
+				writeText(lw, "    ", "")
+			}
+			if n := lw.writeUntrusted(part, "", len(part)); n < len(part) {
+				return min(taken+n, len(text)-1)
+			}
+		}
+		if taken += len(line); taken < len(text) {
 			lw.newline(0)
 		}
 	}

@@ -55,6 +55,8 @@ type Payload struct {
 
 	// pointers are the JSON pointers of lines, by line number. It is nil unless requested.
 	pointers map[int]string
+	// blobStarts has the first byte of each blob in the message, until its content is made.
+	blobStarts []*byte
 }
 
 // A Line is a line of text.
@@ -163,6 +165,7 @@ func (b *builder) formatJSON(e *capture.Event, data []byte, p *Payload, s *lineW
 	}
 	pr.markFindings(b.detail.Findings, e.N)
 	p.Form, p.Lines, p.OmittedBytes, p.Blobs, p.Redacted = JSON, s.finish(), pr.omittedBytes, pr.blobs, s.redacted
+	p.blobStarts = pr.blobStarts
 	return true
 }
 
@@ -213,6 +216,8 @@ type jsonPrinter struct {
 	// omittedBytes counts the bytes that are not shown.
 	omittedBytes int64
 	blobs        []Blob
+	// blobStarts has the first byte of each blob in data.
+	blobStarts []*byte
 	// mediaLookups counts the searches for a mimeType, each of which may read a whole object.
 	mediaLookups int
 	// previewBytesLeft limits the data of further blobs.
@@ -438,7 +443,7 @@ func (jp *jsonPrinter) writeBlob(text []byte) bool {
 	b.Pointer, _ = jp.pointer()
 	b.Pointer = printable.Line(b.Pointer)
 	jp.preview(&b, media, data)
-	jp.blobs = append(jp.blobs, b)
+	jp.blobs, jp.blobStarts = append(jp.blobs, b), append(jp.blobStarts, &text[0])
 	jp.lines[len(jp.lines)-1].Blob = len(jp.blobs)
 	shown := min(len(text), len(text)-len(data)+blobPrefix)
 	writeText(jp.lineWriter, text[:shown], String)

@@ -1669,24 +1669,144 @@ function eventRow(e) {
   return h("tr", {}, cell(e.n), cell("+" + fmtMs(e.atMs)), cell(e.event || (e.comment != null ? "" : "message")), cell(e.id), cell(e.retryMs == null ? null : fmtMs(e.retryMs)), cell(e.len ? fmtSize(e.len) : ""), data);
 }
 
+// page/content.js
+function contentView(d, content2, title) {
+  if (!content2?.blocks?.length) return null;
+  const blobs = d[content2.of]?.blobs || [];
+  const box2 = h("section", { class: "content" + (content2.failed ? " failed" : "") }, h("h3", {}, title, content2.failed ? h("span", { class: "chip bad", text: "✖ failed" }) : null));
+  for (const b of content2.blocks) box2.append(blockView(b, blobs, title));
+  if (content2.left) box2.append(h("p", { class: "note", text: content2.left.toLocaleString("en") + " more blocks not shown." }));
+  return box2;
+}
+function blockView(b, blobs, where) {
+  const box2 = h("div", { class: "block b-" + (Object.hasOwn(bodies, b.kind) ? b.kind : "text") });
+  const body2 = (Object.hasOwn(bodies, b.kind) ? bodies[b.kind] : bodies.text)(b, blobs, box2, where);
+  const head3 = blockHead(b);
+  if (head3) box2.prepend(head3);
+  if (body2) box2.append(body2);
+  if (b.cut && b.kind !== "media") box2.append(h("p", { class: "note", text: fmtSize(b.cut) + " more not shown: see the payload." }));
+  return box2;
+}
+function blockHead(b) {
+  const parts = [];
+  if (b.role) parts.push(h("span", { class: "chip" }, isolated(b.role)));
+  if (b.title && b.kind !== "note" && b.kind !== "error") parts.push(isolated(b.title));
+  if (b.kind !== "link") {
+    if (b.uri) parts.push(isolated(b.uri, "code"));
+    if (b.media && b.kind !== "media") parts.push(isolated(b.media, "quiet"));
+  }
+  return parts.length ? h("p", { class: "block-head" }, ...parts.flatMap((p) => [p, " "])) : null;
+}
+var bodies = {
+  note: (b) => h("p", { class: "hint" }, isolated(b.title), b.name ? [" (", isolated(b.name), ")"] : null),
+  text: (b, _, box2) => b.md ? documentView(b, box2) : prose(b.lines),
+  json: (b, _, __, where) => linesView(b.lines || [], { tree: true, label: (b.title || "JSON") + " in " + where }),
+  table: (b, _, __, where) => tableView(b.table, (b.title || "members") + " in " + where),
+  error: (b) => h("div", { class: "note bad" }, h("strong", {}, isolated(b.title)), prose(b.lines)),
+  media: (b, blobs) => {
+    const blob = blobs[b.blob - 1];
+    if (blob) return mediaView(blob);
+    return h("p", { class: "hint" }, isolated(b.media || "data"), ", " + fmtSize(b.cut || 0) + ". The Response tab can download it.");
+  },
+  link: (b) => h("dl", { class: "facts" }, ...[["resource", b.name], ["URI", b.uri], ["type", b.media], ["about", b.about]].filter((x) => x[1]).flatMap(([k, v]) => [h("dt", { text: k }), h("dd", {}, isolated(v))]))
+};
+function prose(lines) {
+  const box2 = h("div", { class: "prose" });
+  for (const l of lines || []) {
+    const line = h("bdi", { class: "prose-line" });
+    spansInto(line, l.s, true);
+    box2.append(line);
+  }
+  return box2;
+}
+function documentView(b, box2) {
+  const place2 = h("div", {});
+  const button = h("button", { type: "button", class: "link", on: { click: () => {
+    setPreference("markdown", preference("markdown", "1") === "1" ? "0" : "1");
+    draw2();
+  } } });
+  const draw2 = () => {
+    const shown = preference("markdown", "1") === "1";
+    button.textContent = shown ? "Show the Markdown source" : "Show as a document";
+    place2.replaceChildren(shown ? h("div", { class: "markdown" }, ...nodesView(b.md, 0)) : prose(b.lines));
+  };
+  draw2();
+  box2.append(place2, button);
+  return null;
+}
+var tagOf = { p: "p", h1: "h4", h2: "h5", h3: "h6", h4: "h6", h5: "h6", h6: "h6", ul: "ul", ol: "ol", li: "li", quote: "blockquote", tr: "tr", th: "th", td: "td", em: "em", strong: "strong", del: "del", code: "code", hr: "hr", br: "br" };
+function nodesView(list, depth) {
+  return (list || []).map((n) => nodeView(n, depth)).filter(Boolean);
+}
+function nodeView(n, depth) {
+  if (depth > 60) return null;
+  const kids = () => nodesView(n.c, depth + 1);
+  switch (n.t) {
+    case "text": {
+      const el2 = h("span", {});
+      spansInto(el2, n.s, false);
+      return el2;
+    }
+    case "pre":
+      return h("div", { class: "pre code" }, prose(n.lines));
+    case "table":
+      return h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Table" }, h("table", { class: "grid" }, h("tbody", {}, ...kids())));
+    case "link":
+      return h("span", { class: "md-link" }, ...kids(), h("span", { class: "quiet" }, " (", isolated(n.to), ")"));
+    case "image":
+      return h("span", { class: "md-link" }, "Image: ", ...kids(), h("span", { class: "quiet" }, " (", isolated(n.to), ")"));
+  }
+  if (!Object.hasOwn(tagOf, n.t)) return null;
+  const el = h(tagOf[n.t], n.t === "th" ? { scope: "col" } : {});
+  el.append(...kids());
+  if (n.s) spansInto(el, n.s, false);
+  return el;
+}
+function tableView(t, label) {
+  const cell = (tag, lines, props) => {
+    const el = h(tag, props || {});
+    const lead = lines?.some((l) => l.d) ? "code" : "";
+    for (const l of lines || []) {
+      const line = h("bdi", { class: "prose-line " + lead });
+      if (l.d) line.style.setProperty("--d", String(Math.min(l.d, 40)));
+      spansInto(line, l.s, true);
+      el.append(line);
+    }
+    return el;
+  };
+  const table2 = h("table", { class: t.columns ? "grid" : "grid pairs-table" }, h("caption", { class: "vh", text: label }));
+  if (t.columns) table2.append(h("thead", {}, h("tr", {}, ...t.columns.map((c) => h("th", { scope: "col" }, isolated(c))))));
+  const body2 = h("tbody", {});
+  for (const row of t.rows || []) body2.append(h("tr", {}, ...row.map((lines, i) => cell(i === 0 ? "th" : "td", lines, i === 0 ? { scope: "row" } : {}))));
+  table2.append(body2);
+  const box2 = h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label }, table2);
+  return t.left ? h("div", {}, box2, h("p", { class: "note", text: t.left.toLocaleString("en") + " more rows not shown." })) : box2;
+}
+
 // page/tab-summary.js
 function tabSummary(d, go) {
   const box2 = h("div", { class: "summary" });
   for (const words3 of d.summary?.words || []) box2.append(h("p", { class: "words" }, isolated(words3)));
   for (const m of d.missing || []) box2.append(h("p", { class: "note warn" }, "Event " + m.n + " cannot be read again: ", isolated(m.why)));
-  const facts = d.summary?.facts || [];
-  if (facts.length) box2.append(factList(facts));
+  for (const part2 of [contentView(d, d.asked, d.kind === "request" ? "Asked" : "Content"), contentView(d, d.returned, "Came back")]) if (part2) box2.append(part2);
   if (d.rounds?.length > 1) box2.append(section("Rounds", d.rounds.map((r) => insideLine(r.seq, "→", "#" + r.n, [statusWord(r.status), fmtMs(r.wallMs)], go))));
   if (d.inside?.length) {
     const list = d.inside.map((r) => insideLine(r.seq, r.glyph, r.summary, ["+" + fmtMs(r.atMs), r.wallMs ? fmtMs(r.wallMs) : ""], go));
     box2.append(section("Inside", list, d.gone ? plural(d.gone, "older row") + " evicted." : ""));
   }
   if (d.others?.length) box2.append(section("On the other side of the bridge", d.others.map((r) => insideLine(r.seq, r.glyph, r.summary, [r.side], go))));
+  const facts = d.summary?.facts || [];
+  if (facts.length) box2.append(factsView(facts, !d.asked && !d.returned));
   if (d.redacted) box2.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " redacted when it was recorded." }));
   return box2;
 }
 function statusWord(s) {
   return String(s || "").replaceAll("_", " ");
+}
+function factsView(facts, alone) {
+  if (alone) return factList(facts);
+  const box2 = h("details", { class: "more-facts", open: preference("facts", "0") === "1", on: { toggle: () => setPreference("facts", box2.open ? "1" : "0") } }, h("summary", {}, "Facts ", h("span", { class: "quiet", text: facts.length + ": kind, id, status, times, sizes" })), factList(facts));
+  return box2;
 }
 function factList(facts) {
   const dl = h("dl", { class: "facts" });
@@ -1935,6 +2055,8 @@ function showError(e, r) {
 function content(d, tab) {
   const p = (x) => x && [x.n, x.len, x.left, x.lines?.length];
   switch (tab) {
+    case "summary":
+      return [d.summary, d.asked, d.returned, d.rounds, d.inside?.length, d.others, d.missing];
     case "request":
       return p(d.request);
     case "response":

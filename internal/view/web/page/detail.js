@@ -120,6 +120,8 @@ function showError(e, r) {
 function content(d, tab) {
   const p = (x) => x && [x.n, x.len, x.left, x.lines?.length];
   switch (tab) {
+    case "summary":
+      return [d.summary, d.asked, d.returned, d.rounds, d.inside?.length, d.others, d.missing];
     case "request":
       return p(d.request);
     case "response":

@@ -1,27 +1,37 @@
 // The tab Summary: the exchange in words.
+import { contentView } from "./content.js";
 import { h } from "./dom.js";
 import { fmtMs, plural } from "./format.js";
 import { isolated } from "./safetext.js";
+import { preference, setPreference } from "./state.js";
 
 // tabSummary returns the content of the tab. go shows the row with a number.
 export function tabSummary(d, go) {
   const box = h("div", { class: "summary" });
   for (const words of d.summary?.words || []) box.append(h("p", { class: "words" }, isolated(words)));
   for (const m of d.missing || []) box.append(h("p", { class: "note warn" }, "Event " + m.n + " cannot be read again: ", isolated(m.why)));
-  const facts = d.summary?.facts || [];
-  if (facts.length) box.append(factList(facts));
+  for (const part of [contentView(d, d.asked, d.kind === "request" ? "Asked" : "Content"), contentView(d, d.returned, "Came back")]) if (part) box.append(part);
   if (d.rounds?.length > 1) box.append(section("Rounds", d.rounds.map((r) => insideLine(r.seq, "→", "#" + r.n, [statusWord(r.status), fmtMs(r.wallMs)], go))));
   if (d.inside?.length) {
     const list = d.inside.map((r) => insideLine(r.seq, r.glyph, r.summary, ["+" + fmtMs(r.atMs), r.wallMs ? fmtMs(r.wallMs) : ""], go));
     box.append(section("Inside", list, d.gone ? plural(d.gone, "older row") + " evicted." : ""));
   }
   if (d.others?.length) box.append(section("On the other side of the bridge", d.others.map((r) => insideLine(r.seq, r.glyph, r.summary, [r.side], go))));
+  const facts = d.summary?.facts || [];
+  if (facts.length) box.append(factsView(facts, !d.asked && !d.returned));
   if (d.redacted) box.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " redacted when it was recorded." }));
   return box;
 }
 
 function statusWord(s) {
   return String(s || "").replaceAll("_", " ");
+}
+
+// factsView returns the facts, folded if the content is above them.
+function factsView(facts, alone) {
+  if (alone) return factList(facts);
+  const box = h("details", { class: "more-facts", open: preference("facts", "0") === "1", on: { toggle: () => setPreference("facts", box.open ? "1" : "0") } }, h("summary", {}, "Facts ", h("span", { class: "quiet", text: facts.length + ": kind, id, status, times, sizes" })), factList(facts));
+  return box;
 }
 
 // factList returns a list of names and values.
