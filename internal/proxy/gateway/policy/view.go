@@ -1,0 +1,445 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"mcpwire/auth"
+	"mcpwire/internal/json/jsonpointer"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/gateway"
+)
+
+// A Rule says what some callers may see and use.
+//
+// Its patterns are compared with UPSTREAM__NAME, where NAME is the server's own name of a tool or
+// prompt, the URI of a resource, or a URI template. In a pattern, "*" stands for any text, and a
+// backslash makes the next character literal. A pattern that begins with "tool:", "prompt:" or
+// "resource:" is only for tools, prompts, or resources and templates. Case counts.
+type Rule struct {
+	// Match says which callers the rule is for.
+	Match Match
+	// Allow and Deny are the patterns of the rule. See [Views] for how rules combine.
+	Allow, Deny []string
+}
+
+// A Match is a condition for callers. All fields that are set must hold. The zero Match holds for
+// all callers, also for those without a principal.
+type Match struct {
+	// Claims are claims of the caller's token, by name or, if the name begins with a slash, by JSON
+	// pointer (/realm_access/roles). A claim must be one of the values: a string, a number or a
+	// boolean that matches the pattern, or an array with such an element. Other values, such as
+	// objects, never match. A value without patterns is an error.
+	Claims map[string][]string
+	// Scopes are scopes that the caller must all have.
+	Scopes []string
+	// Principals are patterns of which one must match the caller: "SUBJECT", "ISSUER SUBJECT" or
+	// "ISSUER SUBJECT CLIENT", in the form of [auth.Principal.ID]. A subject is unique only for its
+	// issuer: with more than one issuer, name the issuer too.
+	Principals []string
+}
+
+// Limits of the rules.
+const (
+	maxRules   = 256
+	maxPattern = 1024
+	// maxViews limits the views that are kept.
+	maxViews = 4096
+)
+
+// Views decides what each caller may see and use.
+//
+// All rules that match a caller count. An item is visible if one of them allows it and none of them
+// denies it; the order does not matter. So a caller that no rule matches sees nothing.
+type Views struct {
+	rules []viewRule
+	// digest tells these rules from others in the keys of views.
+	digest string
+
+	mu    sync.RWMutex
+	views map[ruleSet]*View
+}
+
+// A ruleSet has a bit for each rule.
+type ruleSet [maxRules / 64]uint64
+
+func (s *ruleSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
+func (s *ruleSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
+
+// NewViews returns the views of the rules. Its errors name the rule, counted from 1. Without rules,
+// every caller sees everything.
+func NewViews(rules []Rule) (*Views, error) {
+	v := &Views{views: map[ruleSet]*View{}}
+	if len(rules) > maxRules {
+		return nil, fmt.Errorf("%d rules: at most %d are possible", len(rules), maxRules)
+	}
+	allows := false
+	for i, r := range rules {
+		c, err := compileRule(r)
+		if err != nil {
+			return nil, fmt.Errorf("rule %d: %w", i+1, err)
+		}
+		v.rules = append(v.rules, c)
+		allows = allows || len(c.allow) > 0
+	}
+	if len(rules) > 0 && !allows {
+		return nil, errors.New(`no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`)
+	}
+	text, err := json.Marshal(rules)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	v.digest = hex.EncodeToString(sum[:8])
+	return v, nil
+}
+
+// Of returns the view of the caller of ctx, a [*View]. It is a gateway.Options.View.
+func (v *Views) Of(ctx context.Context) gateway.View { return v.of(ctx) }
+
+func (v *Views) of(ctx context.Context) *View {
+	p := auth.PrincipalOf(ctx)
+	var set ruleSet
+	for i := range v.rules {
+		if v.rules[i].matches(p) {
+			set.add(i)
+		}
+	}
+	v.mu.RLock()
+	view := v.views[set]
+	v.mu.RUnlock()
+	if view != nil {
+		return view
+	}
+	view = v.newView(set)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if kept := v.views[set]; kept != nil {
+		return kept
+	}
+	if len(v.views) < maxViews {
+		v.views[set] = view
+	}
+	return view
+}
+
+// newView combines the rules of a set.
+func (v *Views) newView(set ruleSet) *View {
+	view := &View{everything: len(v.rules) == 0, key: v.digest}
+	for i := range v.rules {
+		if set.has(i) {
+			view.key += fmt.Sprintf(" %d", i)
+			view.allow = append(view.allow, v.rules[i].allow...)
+			view.deny = append(view.deny, v.rules[i].deny...)
+		}
+	}
+	return view
+}
+
+// A View is what one caller, or several with the same rules, may see and use. It is immutable.
+type View struct {
+	key         string
+	everything  bool
+	allow, deny []pattern
+}
+
+// Key returns a text that is equal for views that allow the same, so that lists can be cached. It
+// contains nothing of the caller.
+func (w *View) Key() string { return w.key }
+
+// Allows implements gateway.View.
+//
+// A URI must be allowed both as it is written and as a server may read it, with escapes decoded and
+// dot segments resolved, so that file:///public/../secret does not pass as public.
+func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
+	if w.everything {
+		return true
+	}
+	if !w.allows(kind, upstream, name) {
+		return false
+	}
+	if kind != gateway.KindResource || !strings.Contains(name, "%") && !strings.Contains(name, "/.") {
+		return true
+	}
+	resolved, ok := resolveURI(name)
+	return ok && (resolved == name || w.allows(kind, upstream, resolved))
+}
+
+func (w *View) allows(kind gateway.Kind, upstream, name string) bool {
+	if kind == gateway.KindTemplate {
+		kind = gateway.KindResource
+	}
+	var array [256]byte
+	full := append(append(append(array[:0], upstream...), gateway.Separator...), name...)
+	return matchesAny(w.allow, kind, full) && !matchesAny(w.deny, kind, full)
+}
+
+// resolveURI returns a URI as a lenient server may read it. ok is false for a URI whose escapes are
+// nested too deeply.
+func resolveURI(uri string) (_ string, ok bool) {
+	for range 4 {
+		plain, err := url.PathUnescape(uri)
+		if err != nil || plain == uri {
+			return cleanURI(uri), true
+		}
+		uri = plain
+	}
+	return "", false
+}
+
+// cleanURI resolves the dot segments in the path of a URI.
+func cleanURI(uri string) string {
+	uri = strings.ReplaceAll(uri, `\`, "/")
+	scheme, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	rest, query := cutAtAny(rest, "?#")
+	host, p, ok := strings.Cut(rest, "/")
+	if !ok {
+		return uri
+	}
+	cleaned := path.Clean("/" + p)
+	if strings.HasSuffix(p, "/") && cleaned != "/" {
+		cleaned += "/"
+	}
+	return scheme + "://" + host + cleaned + query
+}
+
+// cutAtAny splits s before the first of the characters.
+func cutAtAny(s, chars string) (before, after string) {
+	if i := strings.IndexAny(s, chars); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
+}
+
+// A viewRule is a compiled Rule.
+type viewRule struct {
+	claims      []claimMatch
+	scopes      []string
+	principals  [][]pattern
+	allow, deny []pattern
+}
+
+// A claimMatch is a condition for one claim.
+type claimMatch struct {
+	name string
+	// path are the names below the claim.
+	path   []string
+	values []pattern
+}
+
+func compileRule(r Rule) (c viewRule, err error) {
+	if c.allow, err = compilePatterns("allow", r.Allow); err != nil {
+		return c, err
+	}
+	if c.deny, err = compilePatterns("deny", r.Deny); err != nil {
+		return c, err
+	}
+	if len(c.allow)+len(c.deny) == 0 {
+		return c, errors.New("it neither allows nor denies anything")
+	}
+	return c, c.compileMatch(r.Match)
+}
+
+func (c *viewRule) compileMatch(m Match) error {
+	for name, values := range m.Claims {
+		cm := claimMatch{name: name}
+		if strings.HasPrefix(name, "/") {
+			parts := strings.Split(name[1:], "/")
+			for i := range parts {
+				parts[i] = jsonpointer.Unescape(parts[i])
+			}
+			cm.name, cm.path = parts[0], parts[1:]
+		}
+		if cm.name == "" || len(values) == 0 {
+			return fmt.Errorf("claim %q: the name or the value is missing", name)
+		}
+		for _, text := range values {
+			p, err := compilePattern(text)
+			if err != nil {
+				return fmt.Errorf("claim %q: %w", name, err)
+			}
+			cm.values = append(cm.values, p)
+		}
+		c.claims = append(c.claims, cm)
+	}
+	for _, s := range m.Scopes {
+		if s == "" || strings.ContainsAny(s, " \"\\") {
+			return fmt.Errorf("%q is not a scope", s)
+		}
+	}
+	c.scopes = m.Scopes
+	for _, text := range m.Principals {
+		parts := strings.Split(text, " ")
+		if len(parts) > 3 {
+			return fmt.Errorf("principal %q: want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT", text)
+		}
+		var ps []pattern
+		for _, part := range parts {
+			p, err := compilePattern(part)
+			if err != nil {
+				return fmt.Errorf("principal %q: %w", text, err)
+			}
+			ps = append(ps, p)
+		}
+		c.principals = append(c.principals, ps)
+	}
+	return nil
+}
+
+// matches reports whether the rule is for the principal, which may be nil.
+func (c *viewRule) matches(p *auth.Principal) bool {
+	if len(c.claims)+len(c.scopes)+len(c.principals) == 0 {
+		return true
+	}
+	if p == nil || !p.HasScopes(c.scopes...) {
+		return false
+	}
+	for i := range c.claims {
+		if !c.claims[i].matches(p) {
+			return false
+		}
+	}
+	return len(c.principals) == 0 || c.matchesID(p.ID())
+}
+
+// matchesID reports whether the id of a principal is one of the rule's.
+func (c *viewRule) matchesID(id string) bool {
+	issuer, rest, _ := strings.Cut(id, " ")
+	subject, client, _ := strings.Cut(rest, " ")
+	return slices.ContainsFunc(c.principals, func(ps []pattern) bool {
+		switch len(ps) {
+		case 1:
+			return ps[0].match([]byte(subject))
+		case 2:
+			return ps[0].match([]byte(issuer)) && ps[1].match([]byte(subject))
+		}
+		return ps[0].match([]byte(issuer)) && ps[1].match([]byte(subject)) && ps[2].match([]byte(client))
+	})
+}
+
+// matches reports whether a claim of the principal has one of the values.
+func (m *claimMatch) matches(p *auth.Principal) bool {
+	value := []byte(p.Claims[m.name])
+	if len(m.path) > 0 {
+		value = jsonwire.Lookup(value, m.path...)
+	}
+	if len(value) == 0 || value[0] != '[' {
+		return m.matchesValue(value)
+	}
+	for all := jsonwire.ArrayElements(value); all.Next(); {
+		if m.matchesValue(all.Value()) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesValue reports whether one JSON value that is neither array nor object nor null has one of
+// the values.
+func (m *claimMatch) matchesValue(value []byte) bool {
+	var text []byte
+	switch {
+	case len(value) == 0, value[0] == '{', value[0] == '[', value[0] == 'n':
+		return false
+	case value[0] == '"':
+		text = []byte(jsonwire.Text(value))
+	default:
+		text = value
+	}
+	return slices.ContainsFunc(m.values, func(p pattern) bool { return p.match(text) })
+}
+
+// A pattern is a compiled pattern.
+type pattern struct {
+	// kind is used only if oneKind is set.
+	kind    gateway.Kind
+	oneKind bool
+	// parts are the literal texts between the stars. A pattern without a star has one part.
+	parts [][]byte
+}
+
+// compilePatterns compiles the patterns of a rule, which may name a kind.
+func compilePatterns(what string, texts []string) (list []pattern, err error) {
+	for _, text := range texts {
+		var kind gateway.Kind
+		oneKind := false
+		for _, k := range []gateway.Kind{gateway.KindTool, gateway.KindPrompt, gateway.KindResource} {
+			if rest, ok := strings.CutPrefix(text, k.String()+":"); ok {
+				kind, oneKind, text = k, true, rest
+				break
+			}
+		}
+		p, err := compilePattern(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		p.kind, p.oneKind = kind, oneKind
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// compilePattern compiles a pattern without a kind.
+func compilePattern(text string) (p pattern, err error) {
+	if len(text) > maxPattern {
+		return p, fmt.Errorf("a pattern has %d bytes: at most %d are possible", len(text), maxPattern)
+	}
+	var part []byte
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '*':
+			p.parts, part = append(p.parts, part), nil
+			continue
+		case '\\':
+			if i++; i == len(text) {
+				return p, fmt.Errorf("the pattern %q ends with a backslash", text)
+			}
+		}
+		part = append(part, text[i])
+	}
+	p.parts = append(p.parts, part)
+	return p, nil
+}
+
+func matchesAny(list []pattern, kind gateway.Kind, text []byte) bool {
+	for i := range list {
+		if (!list[i].oneKind || list[i].kind == kind) && list[i].match(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// match reports whether the whole text matches. It takes the first place of each part, which is
+// enough since stars are the only wildcard.
+func (p *pattern) match(text []byte) bool {
+	last := len(p.parts) - 1
+	if last == 0 {
+		return bytes.Equal(text, p.parts[0])
+	}
+	text, ok := bytes.CutPrefix(text, p.parts[0])
+	if !ok {
+		return false
+	}
+	for _, part := range p.parts[1:last] {
+		i := bytes.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(part):]
+	}
+	return bytes.HasSuffix(text, p.parts[last])
+}
