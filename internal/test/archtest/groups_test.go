@@ -75,6 +75,7 @@ var modules = map[string][]string{
 	"internal/proc/batchfile":       {"golang.org/x/sys"},
 	"internal/proc/inuse":           {"golang.org/x/sys"},
 	"internal/proc/procgroup":       {"golang.org/x/sys"},
+	"internal/proxy/gateway/config": {"go.yaml.in/yaml/v3"},
 	"internal/proxy/gateway/policy": {"golang.org/x/sys", "golang.org/x/time/rate"},
 	"internal/proxy/tap":            {"golang.org/x/sys"},
 	"internal/trace/captures":       {"golang.org/x/sys"},

@@ -1,0 +1,347 @@
+package config
+
+import (
+	"time"
+)
+
+// A Config is the content of a file. [Load] returns one that is valid.
+type Config struct {
+	// Listen is where clients connect: an address such as 127.0.0.1:8080 for Streamable HTTP,
+	// unix:PATH or tcp:HOST:PORT for sockets, stdio for one client on standard input and output, or
+	// an object with more options. The default is 127.0.0.1:8080.
+	Listen Listen `yaml:"listen"`
+	// Auth says which callers are admitted. By default, callers need no token; other machines can
+	// then not connect unless listen.allowRemote is set.
+	Auth *Auth `yaml:"auth"`
+	// Upstreams are the servers behind the gateway, by name. Their tools and prompts have the name
+	// of the upstream and two underscores in front: files__read_file. Lists are in the order of the
+	// upstreams here.
+	Upstreams Upstreams `yaml:"upstreams,required"`
+	// Views say what a caller sees and may call. All views whose match fits the caller count: an
+	// item must be allowed by one of them and denied by none. A caller without a view sees nothing.
+	// Without views, every caller sees everything.
+	Views []View `yaml:"views"`
+	// Limits limit what one caller, and all callers together, may do.
+	Limits Limits `yaml:"limits"`
+	// Audit writes a line of JSON for each call: who, what, which upstream, the outcome, the time
+	// in milliseconds and a digest of the arguments. By default, there is no audit. It is a FILE,
+	// or stderr.
+	Audit string `yaml:"audit"`
+	// Pins is the file of the accepted definitions of tools, for upstreams that pin them. The
+	// default is a file in the folder for state (MCPWIRE_HOME).
+	Pins string `yaml:"pins"`
+	// Admin is where operators look: an address such as 127.0.0.1:9090, which serves /livez,
+	// /readyz, /startupz, /metrics, /upstreamz and /configz without a token, or an object with more
+	// options. By default, there is none.
+	Admin Admin `yaml:"admin"`
+	// Capture is the folder for recordings of the traffic: each run writes one file there, without
+	// credentials. By default, nothing is recorded.
+	Capture string `yaml:"capture"`
+	// Instructions are given to clients before the instructions of the upstreams.
+	Instructions string `yaml:"instructions"`
+	// Drain is the grace period for pending requests when the gateway stops, or stops using an
+	// upstream. The default is 10s.
+	Drain Duration `yaml:"drain" range:"1ms 1h"`
+
+	file *file
+}
+
+// A Listen is an address for clients.
+type Listen struct {
+	// Address is HOST:PORT for Streamable HTTP, unix:PATH or tcp:HOST:PORT for a socket, or stdio.
+	// The default is 127.0.0.1:8080.
+	Address string `yaml:"address"`
+	// Path is the path of the endpoint over HTTP. The default is /mcp.
+	Path string `yaml:"path" pattern:"^/[^{}?#\\s]*$"`
+	// SSE also serves the older HTTP+SSE transport, at /sse and /messages.
+	SSE bool `yaml:"sse"`
+	// TLS is the certificate to serve HTTPS with. By default, the endpoint is HTTP.
+	TLS *ServerTLS `yaml:"tls"`
+	// Hosts are names that clients use in addition to localhost and the host of auth.resource.
+	Hosts []string `yaml:"hosts"`
+	// Origins are the web pages that may connect, such as https://app.example.com.
+	Origins []string `yaml:"origins"`
+	// Behind are networks or addresses of reverse proxies, whose X-Forwarded-For identifies
+	// callers.
+	Behind []string `yaml:"behind"`
+	// AllowRemote allows an address that other machines can reach although callers need no token.
+	AllowRemote bool `yaml:"allowRemote"`
+	// Sessions is the largest number of clients at a time. The default is 10000.
+	Sessions int `yaml:"sessions" range:"1 1000000"`
+	// SessionTimeout is how long a legacy session over HTTP lasts without a stream or a request.
+	// The default is 30m.
+	SessionTimeout Duration `yaml:"sessionTimeout" range:"1s 168h"`
+	// MaxMessage is the size of the largest message that a client may send. The default is 4M over
+	// HTTP and 64M elsewhere.
+	MaxMessage Size `yaml:"maxMessage" range:"1K 1G"`
+}
+
+// A ServerTLS is the certificate of the gateway. The files are read again when they change.
+type ServerTLS struct {
+	// Cert is the file with the certificate, followed by its chain, in PEM.
+	Cert Path `yaml:"cert,required"`
+	// Key is the file with the private key, in PEM.
+	Key Path `yaml:"key,required"`
+}
+
+// An Admin is an address for operators.
+type Admin struct {
+	// Address is HOST:PORT.
+	Address string `yaml:"address,required"`
+	// AllowRemote allows an address that other machines can reach, for the probes of Kubernetes.
+	// Who reaches it sees the names and states of upstreams.
+	AllowRemote bool `yaml:"allowRemote"`
+}
+
+// An Auth says which callers are admitted: those with the token, or with a token of an issuer.
+type Auth struct {
+	// Token is the only token that is admitted, as env:NAME or file:PATH.
+	Token Reference `yaml:"token"`
+	// Resource is the public URL of the gateway, and the audience of tokens. It is required with
+	// issuers.
+	Resource string `yaml:"resource"`
+	// Issuers are the authorization servers whose tokens are admitted.
+	Issuers []Issuer `yaml:"issuers"`
+	// Scopes are required from every caller.
+	Scopes []string `yaml:"scopes"`
+}
+
+// An Issuer is an authorization server.
+type Issuer struct {
+	// URL is the identifier of the authorization server.
+	URL string `yaml:"url,required"`
+	// Audience lists names of the gateway in tokens. The default is auth.resource. If several
+	// services share a name, each can use the tokens of the others.
+	Audience Texts `yaml:"audience"`
+	// JWKS is the URL of the keys. The default is the one in the metadata of the issuer.
+	JWKS string `yaml:"jwks"`
+	// Introspection asks the issuer about each token, for issuers whose tokens are not JWTs.
+	Introspection *Introspection `yaml:"introspection"`
+}
+
+// An Introspection is how to ask an issuer about tokens (RFC 7662).
+type Introspection struct {
+	// Endpoint is the URL of the endpoint.
+	Endpoint string `yaml:"endpoint,required"`
+	// ClientID identifies the gateway at the issuer.
+	ClientID string `yaml:"clientId,required"`
+	// ClientSecret authenticates the gateway at the issuer, as env:NAME or file:PATH.
+	ClientSecret Reference `yaml:"clientSecret,required"`
+}
+
+// Upstreams are upstreams in the order of the file.
+type Upstreams []*Upstream
+
+// An Upstream is a server behind the gateway: a command, a URL or a socket.
+type Upstream struct {
+	// Name is the key of the upstream.
+	Name string `yaml:"-"`
+
+	// Command is the program to run, with its arguments: a list, or the program alone. Relative
+	// programs are searched in PATH. A server on standard input and output.
+	Command Texts `yaml:"command"`
+	// Args are more arguments.
+	Args []string `yaml:"args"`
+	// Env are variables that are added to the environment of the gateway. A value that is a secret
+	// is env:NAME or file:PATH.
+	Env Values `yaml:"env"`
+	// Cwd is the folder that the command runs in, relative to that of this file. The default is the
+	// folder that the gateway runs in.
+	Cwd string `yaml:"cwd"`
+	// Framing is how the command or the socket delimits messages. The default is line.
+	Framing string `yaml:"framing" enum:"line header"`
+
+	// URL is the endpoint of a server over HTTP. A URL with a secret in it is env:NAME or
+	// file:PATH.
+	URL Value `yaml:"url"`
+	// Transport is http for Streamable HTTP, or sse for the older HTTP+SSE. The default is auto,
+	// which tries one after the other.
+	Transport string `yaml:"transport" enum:"auto http sse"`
+	// Headers are sent with each request. A value that is a secret is env:NAME or file:PATH.
+	Headers Values `yaml:"headers"`
+	// TLS is for servers whose certificate the system does not trust.
+	TLS *ClientTLS `yaml:"tls"`
+	// Credentials are how the gateway authenticates to the server. A caller's token is never
+	// forwarded.
+	Credentials *Credentials `yaml:"credentials"`
+
+	// Socket is unix:PATH or tcp:HOST:PORT.
+	Socket string `yaml:"socket"`
+
+	// Era is the era of the server: legacy with a handshake, modern without. The default is auto,
+	// which asks the server.
+	Era string `yaml:"era" enum:"auto legacy modern"`
+	// Isolation says who shares a process or session: no two clients (client), the clients of one
+	// caller (principal), or all clients (shared). Modern servers have no sessions; a process of
+	// theirs is shared the same way. The default is principal.
+	Isolation string `yaml:"isolation" enum:"client principal shared"`
+	// Idle is how long an unused process or session is kept. The default is 10m.
+	Idle Duration `yaml:"idle" range:"1s 168h"`
+	// Timeouts limit how long the gateway waits for the server.
+	Timeouts Timeouts `yaml:"timeouts"`
+	// Limits limit the use of the server. Limits that are not given are those of limits.upstream.
+	Limits UpstreamLimits `yaml:"limits"`
+
+	// Rename maps names of tools and prompts of the server to the whole names that clients see
+	// instead: with read_file: read, files__read_file is read.
+	Rename map[string]string `yaml:"rename"`
+	// Tools says which tools of the server are offered.
+	Tools Filter `yaml:"tools"`
+	// Prompts says which prompts of the server are offered.
+	Prompts Filter `yaml:"prompts"`
+	// Resources says which resources of the server are offered, by URI.
+	Resources Filter `yaml:"resources"`
+	// Pin says what to do when the definition of a tool differs from the accepted one, or the first
+	// one that was seen: warn logs it, hide also hides the tool until mcpwire gateway pins accept.
+	// The default is off.
+	Pin string `yaml:"pin" enum:"off warn hide"`
+
+	// Disabled leaves the upstream out.
+	Disabled bool `yaml:"disabled"`
+}
+
+// A ClientTLS says which certificates of a server are trusted.
+type ClientTLS struct {
+	// CA is a file of certificates to trust in addition to those of the system, in PEM.
+	CA Path `yaml:"ca"`
+	// Insecure accepts every certificate. It is for tests.
+	Insecure bool `yaml:"insecure"`
+}
+
+// Timeouts limit how long the gateway waits for a server.
+type Timeouts struct {
+	// Connect limits the start of the process or connection, with the handshake. The default is
+	// 30s.
+	Connect Duration `yaml:"connect" range:"10ms 1h"`
+	// Call limits the time without a response, progress or an input request. The default is 5m.
+	Call Duration `yaml:"call" range:"10ms 24h"`
+	// Restart limits how long a request waits for the restart of a server that ended. The default
+	// is 10s.
+	Restart Duration `yaml:"restart" range:"1ms 1h"`
+}
+
+// A Filter chooses items of an upstream: tools and prompts by the names that the server gives them,
+// resources by URI. In a pattern, * stands for any text.
+type Filter struct {
+	// Allow lists patterns of names or URIs to offer. The default is all.
+	Allow []string `yaml:"allow"`
+	// Deny lists patterns of names or URIs to hide, also if allow has them.
+	Deny []string `yaml:"deny"`
+}
+
+// Credentials are how the gateway authenticates to a server: with a token, as a client of an
+// authorization server, or with a token that it gets in exchange for that of the caller.
+type Credentials struct {
+	// Token is sent as a bearer token, as env:NAME or file:PATH. A file is read again when it
+	// changes.
+	Token Reference `yaml:"token"`
+	// Client gets a token for the gateway itself (client credentials, RFC 6749).
+	Client *ClientCredentials `yaml:"client"`
+	// Exchange gets a token for the caller of each request (token exchange, RFC 8693).
+	Exchange *Exchange `yaml:"exchange"`
+}
+
+// ClientCredentials are those of the gateway at an authorization server.
+type ClientCredentials struct {
+	// Issuer is the URL of the authorization server.
+	Issuer string `yaml:"issuer,required"`
+	// ID identifies the gateway.
+	ID string `yaml:"id,required"`
+	// Secret authenticates the gateway, as env:NAME or file:PATH.
+	Secret Reference `yaml:"secret,required"`
+	// Scopes are requested. The default is what the server asks for.
+	Scopes []string `yaml:"scopes"`
+}
+
+// An Exchange is how to exchange the token of a caller for one that a server accepts.
+type Exchange struct {
+	// Issuer is the URL of the authorization server.
+	Issuer string `yaml:"issuer,required"`
+	// ID identifies the gateway.
+	ID string `yaml:"id,required"`
+	// Secret authenticates the gateway, as env:NAME or file:PATH.
+	Secret Reference `yaml:"secret,required"`
+	// Audience is the name of the server at the authorization server.
+	Audience string `yaml:"audience"`
+	// Scopes are requested. The default is what the server asks for.
+	Scopes []string `yaml:"scopes"`
+}
+
+// A View says what some callers see and may call.
+type View struct {
+	// Match says which callers the view is for. The default is all.
+	Match Match `yaml:"match"`
+	// Allow lists patterns of what to show: github__search_* for names of tools and prompts as the
+	// servers give them, docs__file:///public/* for URIs of resources. A pattern that begins with
+	// tool:, prompt: or resource: is only for those. In a pattern, * stands for any text.
+	Allow []string `yaml:"allow"`
+	// Deny lists patterns of what to hide, also if another view allows it.
+	Deny []string `yaml:"deny"`
+}
+
+// A Match chooses callers. All that it has must fit.
+type Match struct {
+	// Claims maps claims of the token to patterns of values, of which one must match. A claim that
+	// is a list must contain one of them. A name that begins with a slash is a JSON pointer, such
+	// as /realm_access/roles.
+	Claims map[string]Texts `yaml:"claims"`
+	// Scopes must all have been granted.
+	Scopes []string `yaml:"scopes"`
+	// Principals lists patterns of callers, of which one must match: SUBJECT, "ISSUER SUBJECT" or
+	// "ISSUER SUBJECT CLIENT".
+	Principals []string `yaml:"principals"`
+}
+
+// Limits limit what callers may do.
+type Limits struct {
+	// PerCaller limits each caller: a principal, or a network address without auth.
+	PerCaller CallerLimits `yaml:"perCaller"`
+	// Upstream limits the use of each upstream, unless the upstream has its own limits.
+	Upstream UpstreamLimits `yaml:"upstream"`
+}
+
+// CallerLimits limit one caller.
+type CallerLimits struct {
+	// Rate is the number of calls per second. The default is unlimited.
+	Rate float64 `yaml:"rate" range:"0.001 1000000"`
+	// Burst is the number of calls that may come at once after a pause. The default is the rate.
+	Burst int `yaml:"burst" range:"1 1000000"`
+	// Concurrent is the number of pending calls. The default is unlimited.
+	Concurrent int `yaml:"concurrent" range:"1 1000000"`
+}
+
+// UpstreamLimits limit the use of an upstream.
+type UpstreamLimits struct {
+	// Rate is the number of calls per second of all callers. The default is unlimited.
+	Rate float64 `yaml:"rate" range:"0.001 1000000"`
+	// Burst is the number of calls that may come at once after a pause. The default is the rate.
+	Burst int `yaml:"burst" range:"1 1000000"`
+	// Concurrent is the number of pending calls of all callers. The default is unlimited.
+	Concurrent int `yaml:"concurrent" range:"1 1000000"`
+	// Processes is the number of processes or sessions. The default is 100.
+	Processes int `yaml:"processes" range:"1 100000"`
+	// ProcessesPerCaller is the number of processes or sessions of one caller. The default is 32.
+	ProcessesPerCaller int `yaml:"processesPerCaller" range:"1 100000"`
+}
+
+// The defaults of a Config.
+const (
+	DefaultAddress        = "127.0.0.1:8080"
+	DefaultPath           = "/mcp"
+	DefaultSessions       = 10_000
+	DefaultSessionTimeout = 30 * time.Minute
+	DefaultDrain          = 10 * time.Second
+	DefaultIdle           = 10 * time.Minute
+	DefaultProcesses      = 100
+	DefaultPerCaller      = 32
+)
+
+// Upstream returns the upstream of a name, or nil.
+func (c *Config) Upstream(name string) *Upstream {
+	for _, u := range c.Upstreams {
+		if u.Name == name {
+			return u
+		}
+	}
+	return nil
+}
