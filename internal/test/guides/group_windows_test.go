@@ -1,0 +1,5 @@
+package guides
+
+import "os/exec"
+
+func runGroup(*exec.Cmd) {}
