@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -206,8 +207,10 @@ func (rs *response) writeTextLocked(text []byte) error {
 		part := rest[:min(len(rest), maxWrite)]
 		rest = rest[len(part):]
 		rs.setWriteDeadline(rs.h.clock.now().Add(rs.h.opts.Timeouts.Write))
-		if _, rs.writeErr = rs.w.Write(part); rs.writeErr == nil && !(rs.final && len(rest) == 0) {
-			rs.writeErr = rs.rc.Flush()
+		if rs.final && len(rest) == 0 && (rs.streaming || rs.isHTTP2) {
+			_, rs.writeErr = rs.w.Write(part) // net/http appends the end before it flushes
+		} else {
+			rs.writeErr = httpserve.WriteAndFlush(rs.w, part)
 		}
 	}
 	if rs.writeErr != nil {
@@ -296,7 +299,7 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 
 const (
 	maxImpliedLength = 2 << 10 // net/http sets Content-Length up to this, in bytes
-	maxBuffered      = 4 << 10 // net/http buffers this much, in bytes
+	maxBuffered      = 3 << 10 // net/http buffers this much and a header, in bytes
 )
 
 // endNow ends a stream before its handler returns. Over HTTP/2 that needs no action here.

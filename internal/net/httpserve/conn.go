@@ -97,6 +97,9 @@ type boundedConn struct {
 	readingHeader bool
 	// headerDeadline is the header's deadline. It is 0 if no read waits for the header yet.
 	headerDeadline int64
+	// joined collects writes, see join. It is nil outside a join, and belongs to the goroutine that
+	// writes.
+	joined *[]byte
 }
 
 // connLimits has the limits that connections share. It is immutable.
@@ -210,8 +213,46 @@ func (c *boundedConn) setHeaderDeadline() {
 // maxWrite is the number of bytes that a peer must read within Options.WriteTimeout.
 const maxWrite = 64 << 10
 
+// joinBuffers holds the buffers of joins.
+var joinBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// join collects the writes that follow, up to maxWrite bytes, until writeJoined. net/http writes a
+// response that does not fit into its buffer of 4 KiB in two parts, the first of which ends
+// somewhere in the body.
+func (c *boundedConn) join() { c.joined = joinBuffers.Get().(*[]byte) }
+
+// writeJoined ends a join and writes what it has collected.
+func (c *boundedConn) writeJoined() error {
+	buf := c.joined
+	c.joined = nil
+	var err error
+	if len(*buf) > 0 {
+		_, err = c.writeParts(*buf)
+		*buf = (*buf)[:0]
+	}
+	joinBuffers.Put(buf)
+	return err
+}
+
 // Write implements [net.Conn].
 func (c *boundedConn) Write(b []byte) (written int, err error) {
+	if c.joined == nil {
+		return c.writeParts(b)
+	}
+	if len(*c.joined)+len(b) <= maxWrite {
+		*c.joined = append(*c.joined, b...)
+		return len(b), nil
+	}
+	if err := c.writeJoined(); err != nil {
+		c.join() // for the caller of writeJoined
+		return 0, err
+	}
+	c.join()
+	return c.writeParts(b)
+}
+
+// writeParts writes b in parts that each have their own limit of time.
+func (c *boundedConn) writeParts(b []byte) (written int, err error) {
 	for {
 		part := b[written:min(len(b), written+maxWrite)]
 		n, err := c.write(part)

@@ -202,11 +202,17 @@ func (o *Options) httpServer(base context.Context, h http.Handler, config *tls.C
 	}
 	if o.onlyHTTP1(config) {
 		srv.ConnState = onConnState
+		srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		}
 	} else {
 		srv.IdleTimeout, srv.ReadHeaderTimeout = o.IdleTimeout, o.HeaderTimeout
 	}
 	return srv
 }
+
+// connKey is the key of a request's *boundedConn in its context.
+type connKey struct{}
 
 // onlyHTTP1 reports whether the server speaks HTTP/1 only, directly on its boundedConns. These then
 // limit the wait for a request and for its header: net/http would read the clock for that, twice in
@@ -256,7 +262,7 @@ type serverHandler struct {
 
 // ServeHTTP implements [http.Handler].
 func (sh *serverHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := &trackingWriter{ResponseWriter: w, body: r.Body}
+	out := &trackingWriter{ResponseWriter: w, ctx: r.Context(), body: r.Body}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		// net/http has removed a Content-Length next to it, so a request with both looks like a
 		// plain chunked one. A proxy may have used the length: accept nothing more on the
@@ -315,6 +321,8 @@ const panicResponse = `{"jsonrpc":"2.0","error":{"code":-32603,"message":"intern
 // A trackingWriter records the state of a request and its response.
 type trackingWriter struct {
 	http.ResponseWriter
+	// ctx is the context of the request from net/http.
+	ctx context.Context
 	// body is the request's body from net/http.
 	body io.ReadCloser
 	// wroteHeader means that the response has begun.
@@ -333,6 +341,37 @@ func MarkBodyRead(w http.ResponseWriter, r *http.Request) {
 		t.bodyRead = true
 		t.body.Close()
 	}
+}
+
+// WriteAndFlush writes b, which must not be longer than 64 KiB, and flushes. If w is the
+// ResponseWriter of a server of this package, and the connection only speaks HTTP/1 without TLS,
+// one system call writes b and what precedes it in the buffers.
+func WriteAndFlush(w http.ResponseWriter, b []byte) error {
+	t, ok := w.(*trackingWriter)
+	if !ok {
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		return http.NewResponseController(w).Flush()
+	}
+	if len(b) > minJoined {
+		if c, ok := t.ctx.Value(connKey{}).(*boundedConn); ok {
+			c.join()
+			err := t.writeAndFlush(b)
+			return errors.Join(err, c.writeJoined())
+		}
+	}
+	return t.writeAndFlush(b)
+}
+
+// minJoined is the largest text that net/http certainly buffers, in bytes.
+const minJoined = 2 << 10
+
+func (w *trackingWriter) writeAndFlush(b []byte) error {
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	return w.FlushError()
 }
 
 // WriteHeader implements [http.ResponseWriter].

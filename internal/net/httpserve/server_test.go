@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -431,4 +432,103 @@ func TestServeBodyReplaced(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A writeCounter is a listener whose connections record the sizes of their writes.
+type writeCounter struct {
+	net.Listener
+	mu    sync.Mutex
+	sizes []int
+	// fail makes writes fail.
+	fail error
+}
+
+func (l *writeCounter) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedWrites{c, l}, err
+}
+
+// take returns the sizes since the last call.
+func (l *writeCounter) take() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sizes := l.sizes
+	l.sizes = nil
+	return sizes
+}
+
+type countedWrites struct {
+	net.Conn
+	l *writeCounter
+}
+
+func (c countedWrites) Write(b []byte) (int, error) {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	if c.l.fail != nil {
+		return 0, c.l.fail
+	}
+	c.l.sizes = append(c.l.sizes, len(b))
+	return c.Conn.Write(b)
+}
+
+// TestWriteAndFlush shows that a response of up to 64 KiB with its header is one write, that longer
+// ones arrive whole too, and that the error of a write reaches the handler.
+func TestWriteAndFlush(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter := &writeCounter{Listener: l}
+	writeErrs := make(chan error, 16) // a client repeats some requests
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.Query().Get("bytes"))
+		w.Header().Set("Content-Length", strconv.Itoa(2*n))
+		err := WriteAndFlush(w, bytes.Repeat([]byte{'a'}, n))
+		if err == nil {
+			err = WriteAndFlush(w, bytes.Repeat([]byte{'b'}, n))
+		}
+		writeErrs <- err
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, counter, h, nil) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Transport: new(http.Transport), Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	url := "http://" + l.Addr().String() + "/?bytes="
+	for _, tt := range []struct{ bytes, writes int }{
+		{0, 1}, {1, 2}, {2048, 2}, {2049, 2}, {3900, 2}, {4096, 2}, {4097, 2}, {8192, 2}, {60_000, 2},
+		{maxWrite, 3}, // the header does not fit into the first write
+	} {
+		resp, err := client.Get(url + strconv.Itoa(tt.bytes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		want := strings.Repeat("a", tt.bytes) + strings.Repeat("b", tt.bytes)
+		if err != nil || string(body) != want || <-writeErrs != nil {
+			t.Errorf("%d bytes: got %d, %v; want %d", tt.bytes, len(body), err, len(want))
+		}
+		if sizes := counter.take(); len(sizes) != tt.writes {
+			t.Errorf("%d bytes: writes of %v, want %d", tt.bytes, sizes, tt.writes)
+		}
+	}
+	counter.mu.Lock()
+	counter.fail = errors.New("broken")
+	counter.mu.Unlock()
+	for _, n := range []int{100, 4096, 60_000} {
+		if _, err := client.Get(url + strconv.Itoa(n)); err == nil {
+			t.Errorf("%d bytes: got a response over a broken connection", n)
+		}
+		if err := <-writeErrs; err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("%d bytes: the handler got %v, want the error of the connection", n, err)
+		}
+	}
 }
