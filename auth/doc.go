@@ -34,7 +34,8 @@
 // for more.
 //
 // A token is for this server alone. Handlers do not see it, so they cannot send it
-// elsewhere. A server must get its own tokens for upstream servers.
+// elsewhere. A server must get its own tokens for upstream servers, for example in exchange
+// for that of its caller: see [TokenOf].
 //
 // # Concurrency
 //

@@ -40,6 +40,9 @@ type GuardOptions struct {
 	// DPoP enables proofs of possession. Nil means bearer tokens only: tokens that are bound to a
 	// key are rejected.
 	DPoP *DPoPOptions
+	// KeepToken keeps the token of each request for [TokenOf]. It is for servers that exchange the
+	// token of a caller for one for another server (https://www.rfc-editor.org/rfc/rfc8693).
+	KeepToken bool
 	// FailureLimit limits failures. Nil means the defaults.
 	FailureLimit *FailureLimit
 	// ClientAddr returns the client's address for FailureLimit. Behind a proxy it must use the
@@ -76,6 +79,7 @@ type Guard struct {
 	hierarchy     scopeHierarchy
 	// dpop is nil if DPoP is off.
 	dpop       *dpopChecker
+	keepToken  bool
 	failures   *failureLimiter
 	clientAddr func(*http.Request) netip.Addr
 	publicURL  func(*http.Request) string
@@ -89,7 +93,7 @@ func NewGuard(o *GuardOptions) (*Guard, error) {
 		return nil, errors.New("auth: a guard needs a verifier")
 	}
 	g := &Guard{
-		verifier: o.Verifier, required: unique(o.RequiredScopes), failures: newFailureLimiter(o.FailureLimit),
+		verifier: o.Verifier, required: unique(o.RequiredScopes), keepToken: o.KeepToken, failures: newFailureLimiter(o.FailureLimit),
 		clientAddr: o.ClientAddr, publicURL: o.PublicURL, realm: o.Realm, log: o.Logger,
 	}
 	if g.clientAddr == nil {
@@ -204,7 +208,7 @@ func remoteAddr(r *http.Request) netip.Addr {
 //
 // It checks each request separately, without sessions. The context of next's request has the
 // principal, for [PrincipalOf], [Require] and [Deny]. Its headers contain neither the token nor the
-// proof, so that they cannot be forwarded.
+// proof, so that they cannot be forwarded by mistake.
 //
 // Preflight requests of browsers have no token and get a 401: handle them in front of the guard.
 // See
@@ -221,6 +225,9 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		}
 		ctx := WithPrincipal(r.Context(), adm.principal)
 		ctx = context.WithValue(ctx, guardKey{}, passedGuard{g, adm.scheme})
+		if g.keepToken {
+			ctx = context.WithValue(ctx, tokenKey{}, adm.token)
+		}
 		r = r.WithContext(ctx) // a copy
 		r.Header = maps.Clone(r.Header)
 		r.Header.Del("Authorization")
@@ -233,6 +240,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 type admission struct {
 	principal *Principal
 	scheme    scheme
+	token     Secret
 	// nonce is a new nonce for the client. It may be empty.
 	nonce string
 }
@@ -265,6 +273,9 @@ func (g *Guard) admit(r *http.Request) (admission, *rejection) {
 		return admission{}, &rejection{status: http.StatusUnauthorized, scheme: s, code: "invalid_token", err: err}
 	}
 	adm := admission{principal: p, scheme: s}
+	if g.keepToken {
+		adm.token = NewSecret(token)
+	}
 	if s == schemeDPoP {
 		if adm.nonce, rejected = g.checkProof(r, token, p.KeyThumbprint); rejected != nil {
 			if rejected.code == "invalid_dpop_proof" {

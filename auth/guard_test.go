@@ -456,3 +456,32 @@ func TestMetadataPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenOf checks that only a guard with KeepToken keeps the token, that printing the context's
+// value does not show it, and that it is never in the headers.
+func TestTokenOf(t *testing.T) {
+	const token = "user-read"
+	for _, keep := range []bool{false, true} {
+		g := rsGuard(t, rsUsers, auth.GuardOptions{AuthorizationServers: []string{rsIssuer}, KeepToken: keep})
+		var got auth.Secret
+		h := g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			got = auth.TokenOf(r.Context())
+			if h := fmt.Sprintf("%v %+v", r.Header, got); strings.Contains(h, token) {
+				t.Errorf("the token is in %q", h)
+			}
+		}))
+		req := httptest.NewRequest(http.MethodPost, "https://api.example.com/mcp", nil)
+		req.Header.Set("Authorization", "Bearer "+token)
+		h.ServeHTTP(httptest.NewRecorder(), req)
+		want := ""
+		if keep {
+			want = token
+		}
+		if got.Reveal() != want {
+			t.Errorf("KeepToken %v: got %q, want %q", keep, got.Reveal(), want)
+		}
+	}
+	if !auth.TokenOf(t.Context()).IsZero() {
+		t.Error("a context without a request has a token")
+	}
+}

@@ -98,6 +98,19 @@ func PrincipalOf(ctx context.Context) *Principal {
 	return p
 }
 
+type tokenKey struct{}
+
+// TokenOf returns the token that the request of ctx came with, if its guard has
+// [GuardOptions.KeepToken], and otherwise an empty Secret. The token is for this server alone: a
+// server must not send it to another server, only to the authorization server that issued it, for
+// example with oauth.TokenExchange. See
+// https://modelcontextprotocol.io/docs/tutorials/security/security_best_practices (section "Token
+// Passthrough").
+func TokenOf(ctx context.Context) Secret {
+	token, _ := ctx.Value(tokenKey{}).(Secret)
+	return token
+}
+
 // ErrExpired is the cause ([context.Cause]) of a context of [WithExpiry] that ended with the token.
 var ErrExpired = errors.New("token has expired")
 

@@ -2,7 +2,9 @@ package oauth
 
 import (
 	"bytes"
+	"container/list"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -213,10 +215,17 @@ func (c *Client) serverAuth(server string) (*serverAuth, error) {
 	name := u.String()
 	s, ok := c.servers[name]
 	if !ok {
-		s = &serverAuth{client: c, server: u, name: name, origin: originOf(u), renewal: make(chan struct{}, 1), stepUps: map[string]*stepUpState{}}
+		s = c.newServerAuth(u, name)
+		if g, ok := c.opts.Grant.(TokenExchange); ok {
+			s.subjects = &subjects{grant: g, byHash: map[[sha256.Size]byte]*list.Element{}}
+		}
 		c.servers[name] = s
 	}
 	return s, nil
+}
+
+func (c *Client) newServerAuth(u *url.URL, name string) *serverAuth {
+	return &serverAuth{client: c, server: u, name: name, origin: originOf(u), renewal: make(chan struct{}, 1), stepUps: map[string]*stepUpState{}}
 }
 
 type withoutLoginKey struct{}

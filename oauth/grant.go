@@ -24,7 +24,7 @@ import (
 )
 
 // A Grant is how a client gets its first token: [AuthorizationCode], [ClientCredentials],
-// [JWTBearer], [EnterpriseManaged] or [Preissued].
+// [JWTBearer], [EnterpriseManaged], [TokenExchange] or [Preissued].
 type Grant interface {
 	// check reports mistakes in the options.
 	check(*ClientOptions) error
@@ -40,6 +40,8 @@ type flow struct {
 	scopes []string
 	// proof may be nil.
 	proof *proofKey
+	// subject is the token to exchange. It is empty unless the grant is [TokenExchange].
+	subject auth.Secret
 }
 
 // form returns the common parameters of token requests.

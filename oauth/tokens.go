@@ -45,6 +45,11 @@ type serverAuth struct {
 	failedUntil  time.Time
 	stepUps      map[string]*stepUpState
 
+	// subjects is set if the grant is [TokenExchange]: then the client has a serverAuth for each
+	// caller's token, which is its subject. The one without a subject has no token.
+	subjects *subjects
+	subject  auth.Secret
+
 	// boundIssuer is the issuer that [TrustFirstIssuer] stands for. The holder of renewal may use
 	// it.
 	boundIssuer string
@@ -112,6 +117,9 @@ func (s *serverAuth) install(t *token) {
 
 // current returns the token for the next request, or nil.
 func (s *serverAuth) current(ctx context.Context) (*token, error) {
+	if s.subjects != nil {
+		return s.currentExchanged(ctx)
+	}
 	t, loaded := s.snapshot()
 	if loaded && (t == nil || !t.needsRenewal(time.Now())) {
 		return t, nil
@@ -257,7 +265,7 @@ func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) e
 		s.client.opts.Logger.InfoContext(ctx, "the server's issuer has changed", "server", s.name, "issuer", printable(disc.issuer, 200))
 		old = nil
 	}
-	if old != nil && !step {
+	if old != nil && !step && s.subjects == nil {
 		if done, err := s.reuse(ctx, old); done || err != nil {
 			return err
 		}
@@ -270,7 +278,7 @@ func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) e
 	if err != nil {
 		return authorizationError("token", s.name, disc.issuer, err)
 	}
-	f := &flow{client: s.client, discovery: disc, scopes: scopes, proof: proof}
+	f := &flow{client: s.client, discovery: disc, scopes: scopes, proof: proof, subject: s.subject}
 	return s.withLoginLock(ctx, disc.issuer, used, func() error { return s.runGrant(ctx, f) })
 }
 
@@ -285,12 +293,19 @@ func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
 		proof = nil
 	}
 	s.client.opts.Logger.InfoContext(ctx, "token received", "server", s.name, "issuer", printable(disc.issuer, 200))
+	if s.subjects != nil {
+		s.install(newExchangedToken(tokens, disc.issuer, clientID, proof))
+		return nil
+	}
 	return s.save(ctx, newToken(tokens, disc.issuer, clientID, proof))
 }
 
 // discover finds the authorization server. It restricts the client to the first issuer if the
 // options say so.
 func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discovery, error) {
+	if s.subjects != nil {
+		return s.exchangeDiscovery(ctx)
+	}
 	o := &s.client.opts
 	disc, err := (&discoverer{
 		fetch: s.client.fetch, server: s.server, origins: o.MetadataOrigins, requireMetadata: o.RequireMetadata, issuer: o.ClientIssuer,
@@ -502,6 +517,10 @@ func (s *serverAuth) store(ctx context.Context, t *token) error {
 
 // forget deletes the server's tokens.
 func (s *serverAuth) forget(ctx context.Context) error {
+	if s.subjects != nil {
+		s.subjects.clear()
+		return nil
+	}
 	release, err := s.lockRenewal(ctx)
 	if err != nil {
 		return err

@@ -40,10 +40,14 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if originOf(req.URL) != t.server.origin || len(req.Header.Values("Authorization")) > 0 {
 		return t.base.RoundTrip(req)
 	}
+	server, err := t.server.forRequest(req.Context())
+	if err != nil {
+		return nil, t.closeOnError(req, true, err)
+	}
 	var a attempt
 	for first := true; ; first = false {
-		a.failures = t.server.failuresSoFar()
-		tok, err := t.server.current(req.Context())
+		a.failures = server.failuresSoFar()
+		tok, err := server.current(req.Context())
 		if err != nil {
 			return nil, t.closeOnError(req, first, err)
 		}
@@ -57,7 +61,7 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		// Do not expose the request with the token.
 		resp.Request = req
-		again, err := t.handleResponse(req, tok, resp, &a)
+		again, err := server.handleResponse(req, tok, resp, &a)
 		if err == nil && !again {
 			return resp, nil
 		}
@@ -121,8 +125,8 @@ func (t *clientTransport) authorize(req *http.Request, tok *token, first bool) (
 func (s *serverAuth) nonceKey() string { return s.origin + " rs" }
 
 // handleResponse handles a response and reports whether to send the request again.
-func (t *clientTransport) handleResponse(req *http.Request, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
-	fresh := tok != nil && tok.Type == "DPoP" && t.server.client.nonces.store(t.server.nonceKey(), resp.Header)
+func (s *serverAuth) handleResponse(req *http.Request, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
+	fresh := tok != nil && tok.Type == "DPoP" && s.client.nonces.store(s.nonceKey(), resp.Header)
 	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return false, nil
 	}
@@ -138,13 +142,13 @@ func (t *clientTransport) handleResponse(req *http.Request, tok *token, resp *ht
 		}
 		a.stepUps++
 		operation := operationOf(req)
-		err = t.server.authorize(req.Context(), tok, d, &operation, t.server.failuresSoFar())
+		err = s.authorize(req.Context(), tok, d, &operation, s.failuresSoFar())
 	case resp.StatusCode == http.StatusUnauthorized:
 		if adopted := tok != nil && tok.fromOtherProcess; a.authorized > 0 && !adopted || a.authorized >= maxAuthorizations {
 			return false, nil
 		}
 		a.authorized++
-		err = t.server.authorize(req.Context(), tok, d, nil, a.failures)
+		err = s.authorize(req.Context(), tok, d, nil, a.failures)
 	default:
 		return false, nil
 	}
