@@ -44,6 +44,7 @@ func commandGroups(e *env) []commandGroup {
 		}},
 		{groupConnect, []*cobra.Command{
 			newBridgeCommand(e),
+			newGatewayCommand(e),
 			newMockCommand(e),
 			newReplayCommand(e),
 		}},

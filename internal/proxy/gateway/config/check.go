@@ -10,18 +10,33 @@ import (
 )
 
 // Check reports what a valid configuration needs and this machine does not have: environment
-// variables, files, folders and programs. It starts and connects nothing.
+// variables, files, folders and programs. It ignores disabled upstreams, and starts and connects
+// nothing.
 func (c *Config) Check() Errors {
 	var found Errors
 	add := func(path, format string, args ...any) {
 		found = append(found, c.Errorf(path, format, args...))
 	}
+	disabled := func(path string) bool {
+		for _, u := range c.Upstreams {
+			if u.Disabled && strings.HasPrefix(path, join("upstreams", u.Name)+".") {
+				return true
+			}
+		}
+		return false
+	}
 	for _, r := range c.file.references {
+		if disabled(r.path) {
+			continue
+		}
 		if _, err := r.Resolve(); err != nil {
 			add(r.path, "%s: %v", r.path, err)
 		}
 	}
 	for _, p := range c.file.paths {
+		if disabled(p.path) {
+			continue
+		}
 		if info, err := os.Stat(p.File); err != nil {
 			add(p.path, "%s: %v", p.path, err)
 		} else if !info.Mode().IsRegular() {

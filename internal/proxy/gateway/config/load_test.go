@@ -307,7 +307,7 @@ upstreams:
   a: {command: no-such-program-here, cwd: nowhere, env: {A: "env:GATEWAY_TEST_SET", B: "env:GATEWAY_TEST_UNSET", C: "file:secret", D: "file:empty"}}
   b: {command: [./no-such-program]}
   c: {url: "env:GATEWAY_TEST_SET"}
-  d: {command: no-such-program-here, disabled: true}
+  d: {command: no-such-program-here, env: {A: "env:GATEWAY_TEST_UNSET"}, disabled: true}
 `
 	path := filepath.Join(dir, "gateway.yaml")
 	c, err := Parse(path, []byte(text))
