@@ -7,13 +7,13 @@ import { chromium } from 'playwright-core'
 import { Scene } from './watchscene.mjs'
 import { access, reload, restart } from './watchlink.mjs'
 import { detail, empty, filter, keys, rows } from './watchlist.mjs'
-import { diff, drop, edit, exporting, resend, save } from './watchdoing.mjs'
+import { diff, drop, edit, exporting, resend, run, save } from './watchdoing.mjs'
 import { axe, narrow } from './watchaxe.mjs'
 import { hostile } from './watchhostile.mjs'
 import { many } from './watchmany.mjs'
 import { columns, facets, menus, pictures, strip } from './watchviews.mjs'
 
-const scenes = { access, axe, columns, detail, diff, drop, edit, empty, export: exporting, facets, filter, hostile, keys, many, menus, narrow, pictures, reload, resend, restart, rows, save, strip }
+const scenes = { access, axe, columns, detail, diff, drop, edit, empty, export: exporting, facets, filter, hostile, keys, many, menus, narrow, pictures, reload, resend, restart, rows, run, save, strip }
 
 const browser = await chromium.launch({
   executablePath: process.argv[2],

@@ -24,7 +24,7 @@ func TestWatchLive(t *testing.T) {
 	m.translate(t)
 	m.mustWatch()
 	with := map[string]any{"secret": planted, "meta": modernMeta}
-	for _, scene := range []string{"access", "rows", "filter", "facets", "columns", "menus", "strip", "pictures", "detail", "keys", "diff", "resend", "edit", "export", "save", "drop", "reload", "narrow", "axe", "restart"} {
+	for _, scene := range []string{"access", "rows", "filter", "facets", "columns", "menus", "strip", "pictures", "detail", "keys", "diff", "resend", "edit", "run", "export", "save", "drop", "reload", "narrow", "axe", "restart"} {
 		t.Run(scene, func(t *testing.T) {
 			with["url"] = m.url // it is another one after a scene in which watch ends
 			d.play(t, scene, with, m.hands())

@@ -221,8 +221,27 @@
 // follows, and the stream sends the rows of the new capture. note tells
 // what went wrong:
 //
-//	{"capture":ID,"n":N of the request,"rn":N of the response,"ms":MS,
+//	{"capture":ID,"n":N of the request,"rn":N of the response,
+//	 "row":SEQ of the request, unless it is not there yet,"ms":MS,
 //	 "response":TEXT up to 64 KiB,"note":TEXT}
+//
+// GET /api/callable responds with {"tools":[TOOL…]}, the tools in recorded
+// results of tools/list, the newest of each server. GET /api/callable/SEQ
+// responds with a TOOL and more members: SEQ is a row of tools/list, with
+// name=NAME, or a row of a call:
+//
+//	TOOL: {"row":SEQ of tools/list,"c":CAPTURE,"srv":SERVER,"name":NAME,
+//	       "title":TEXT,"about":TEXT,"hints":["read-only"…]}
+//	"schema":INPUT SCHEMA, absent if too large
+//	"target":TEXT as in GET /api/resend, or "note":TEXT why not
+//	"recorded":[{"q":SEQ,"at":TIME,"st":STATUS,"ms":MS,"x":EXCERPT}…] calls
+//
+// POST /api/validate checks arguments, and responds with {"problems":
+// [{"at":JSON POINTER,"message":TEXT}…],"note":TEXT why the schema could not
+// be used}. POST /api/call calls the tool in a new instance of the server,
+// and responds as POST /api/resend does:
+//
+//	{"row":SEQ of tools/list,"name":NAME,"arguments":JSON TEXT,"target":TEXT}
 //
 // POST /api/diff compares two rows. A CHANGE is a jsondiff.Change; op
 // "more" means that there are more changes. notes has what could not be

@@ -30,12 +30,14 @@ type resendPreview struct {
 
 // resendResult is the result of resending.
 type resendResult struct {
-	Capture   string  `json:"capture,omitempty"`
-	N         uint64  `json:"n,omitempty"`
-	ResponseN uint64  `json:"rn,omitempty"`
-	Took      float64 `json:"ms,omitempty"`
-	Response  string  `json:"response,omitempty"`
-	Note      string  `json:"note,omitempty"`
+	Capture   string `json:"capture,omitempty"`
+	N         uint64 `json:"n,omitempty"`
+	ResponseN uint64 `json:"rn,omitempty"`
+	// Row is the Seq of the request in the new capture. Zero means that it is not there yet.
+	Row      uint64  `json:"row,omitempty"`
+	Took     float64 `json:"ms,omitempty"`
+	Response string  `json:"response,omitempty"`
+	Note     string  `json:"note,omitempty"`
 }
 
 // serveResendPreview responds with the message to send again and its target.
@@ -119,6 +121,9 @@ func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend
 	}
 	out := resendResult{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: trace.TruncatedMillis(res.Latency)}
 	out.Response = string(bytes.ToValidUTF8(res.Response[:min(len(res.Response), maxResendResponse)], []byte("\uFFFD")))
+	if res.N != 0 {
+		out.Row = s.awaitRow(ctx, res.CaptureID, res.N)
+	}
 	var notes []string
 	if err != nil {
 		notes = append(notes, err.Error())

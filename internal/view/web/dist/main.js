@@ -197,10 +197,10 @@ async function readResponse(response) {
   e.detail = body2?.error;
   throw e;
 }
-function statusMessage(status) {
-  if (status === 401 || status === 403) return "This page has no access. Open the address again that mcpwire watch --web printed.";
-  if (status === 404) return "It was evicted to make room for newer rows.";
-  return "The server responded with HTTP status " + status + ".";
+function statusMessage(status2) {
+  if (status2 === 401 || status2 === 403) return "This page has no access. Open the address again that mcpwire watch --web printed.";
+  if (status2 === 404) return "It was evicted to make room for newer rows.";
+  return "The server responded with HTTP status " + status2 + ".";
 }
 async function request(path, init) {
   let response;
@@ -2029,10 +2029,10 @@ function drawHead(r) {
 }
 async function readDetail(r) {
   pane.request?.abort();
-  const control = pane.request = new AbortController();
+  const control2 = pane.request = new AbortController();
   const slow = setTimeout(() => !pane.detail && showLoading(), 120);
   try {
-    const d = await getDetail(r.q, control.signal);
+    const d = await getDetail(r.q, control2.signal);
     if (pane.row !== r) return;
     const before = pane.detail;
     pane.detail = d;
@@ -2157,11 +2157,14 @@ async function showDiff(a, b) {
   const d = openDialog("Differences", [h("p", { class: "hint busy", text: "Comparing…" })], { wide: true });
   try {
     const diff = await apiPost("/api/diff", { a: a.q, b: b.q });
-    const notes = (diff.notes || []).map((t) => h("p", { class: "note" }, isolated(t)));
-    d.body.replaceChildren(heads(a, b), ...notes, part("Request", diff.request), part("Response", diff.response));
+    d.body.replaceChildren(heads(a, b), ...diffParts(diff));
   } catch (e) {
     d.body.replaceChildren(h("p", { class: "note bad", text: e.message }));
   }
+}
+function diffParts(diff) {
+  const notes = (diff.notes || []).map((t) => h("p", { class: "note" }, isolated(t)));
+  return [...notes, part("Request", diff.request), part("Response", diff.response)];
 }
 function heads(a, b) {
   const head3 = (sign, r) => h("p", {}, h("span", { class: "g", text: sign + " " }), "#" + r.n + " ", isolated(r.sum || r.m));
@@ -2193,6 +2196,709 @@ function change(c) {
   };
   const where = h("th", { scope: "row" }, h("span", { class: "g op-" + (Object.hasOwn(opWords, c.op) ? c.op : "replace"), "aria-label": word, role: "img", text: sign }), " ", isolated(c.pointer || "(all)", "code"));
   return h("tr", {}, where, value(c.old, "old", c.cut), value(c.new, "new", c.cut));
+}
+
+// page/jsontext.js
+function parseText(text) {
+  const p = { text, at: 0, depth: 0 };
+  const value = readValue(p);
+  space(p);
+  if (p.at < text.length) fail(p, "unexpected " + JSON.stringify(text[p.at]));
+  return value;
+}
+function member(value, name) {
+  return value?.members?.findLast((m) => m.name === name)?.value ?? null;
+}
+function rawOf2(text, value) {
+  return text.slice(value.start, value.end);
+}
+function replaceArguments(message, args) {
+  const params = member(parseText(message), "params");
+  if (params?.kind !== "object") return null;
+  const old = member(params, "arguments");
+  if (old) return message.slice(0, old.start) + args + message.slice(old.end);
+  const first = params.members.length ? "," : "";
+  return message.slice(0, params.start + 1) + '"arguments":' + args + first + message.slice(params.start + 1);
+}
+function fail(p, what) {
+  const before = p.text.slice(0, p.at).split("\n");
+  throw new Error("line " + before.length + ", column " + (before.at(-1).length + 1) + ": " + what);
+}
+function space(p) {
+  while (" 	\r\n".includes(p.text[p.at] ?? "x")) p.at++;
+}
+var scalar = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
+var quoted = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
+function match(p, pattern) {
+  pattern.lastIndex = p.at;
+  const m = pattern.exec(p.text);
+  if (m) p.at = pattern.lastIndex;
+  return m?.[0];
+}
+function readValue(p) {
+  space(p);
+  const start2 = p.at;
+  const c = p.text[start2];
+  if (c === void 0) fail(p, "the text ends too early");
+  if (c === "{" || c === "[") return readContainer(p, start2, c === "{");
+  if (c === '"') return { kind: "string", start: start2, text: readString(p), end: p.at };
+  const word = match(p, scalar);
+  if (!word) fail(p, "unexpected " + JSON.stringify(c));
+  return { kind: /[-\d]/.test(c) ? "number" : word === "null" ? "null" : "boolean", start: start2, end: p.at };
+}
+function readString(p) {
+  const raw = match(p, quoted);
+  if (raw === void 0) fail(p, p.text[p.at] === '"' ? "a string does not end, or has an invalid character" : "a name in quotes is missing");
+  return JSON.parse(raw);
+}
+function readContainer(p, start2, object) {
+  if (++p.depth > 500) fail(p, "too deeply nested");
+  const list = [];
+  p.at++;
+  space(p);
+  const end = object ? "}" : "]";
+  while (p.text[p.at] !== end) {
+    if (list.length) {
+      if (p.text[p.at] !== ",") fail(p, p.at < p.text.length ? "want a comma or " + end : "the text ends too early");
+      p.at++;
+      space(p);
+    }
+    if (object) {
+      const name = readString(p);
+      space(p);
+      if (p.text[p.at++] !== ":") p.at--, fail(p, "want a colon");
+      list.push({ name, value: readValue(p) });
+    } else list.push(readValue(p));
+    space(p);
+  }
+  p.at++;
+  p.depth--;
+  return object ? { kind: "object", members: list, start: start2, end: p.at } : { kind: "array", items: list, start: start2, end: p.at };
+}
+function indented(text) {
+  let out = "";
+  let depth = 0;
+  const line = () => "\n" + "  ".repeat(Math.min(depth, 40));
+  const tokens = text.match(/"[^"\\]*(?:\\[^][^"\\]*)*"|[{}[\],:"]|[^\s{}[\],:"]+/g) || [];
+  for (let i = 0; i < tokens.length; i++) {
+    const t = tokens[i];
+    if (t === "{" || t === "[") {
+      const end = t === "{" ? "}" : "]";
+      if (tokens[i + 1] === end) {
+        out += t + end;
+        i++;
+        continue;
+      }
+      depth++;
+      out += t + line();
+    } else if (t === "}" || t === "]") {
+      depth--;
+      out += line() + t;
+    } else if (t === ",") out += t + line();
+    else if (t === ":") out += ": ";
+    else out += t;
+  }
+  return out;
+}
+
+// page/schemaform.js
+var maxDepth = 8;
+var maxFields = 200;
+var maxOptions = 500;
+var idCount = 0;
+var newId = () => "field-" + ++idCount;
+function schemaForm(schema, changed3) {
+  const x = { root: schema, changed: changed3 };
+  const s = resolve(x, schema, 0);
+  if (!s.properties && s.additionalProperties === void 0 && s.type !== "object") return rawControl(x, "{}", "Arguments as JSON");
+  return objectControl(x, s, 0, "Arguments");
+}
+function resolve(x, s, depth) {
+  if (typeof s !== "object" || s === null || Array.isArray(s)) return {};
+  for (let i = 0; i < 20 && typeof s.$ref === "string"; i++) {
+    const to = s.$ref.startsWith("#") ? pointed(x.root, s.$ref.slice(1)) : void 0;
+    if (typeof to !== "object" || to === null) return {};
+    const { $ref, ...rest } = s;
+    s = { ...to, ...rest };
+  }
+  if (Array.isArray(s.allOf) && depth < maxDepth) {
+    const { allOf: allOf2, ...rest } = s;
+    const parts = [...allOf2.slice(0, 50).map((p) => resolve(x, p, depth + 1)), rest];
+    s = Object.assign({}, ...parts);
+    s.properties = Object.assign({}, ...parts.map((p) => p.properties || {}));
+    s.required = parts.flatMap((p) => Array.isArray(p.required) ? p.required : []);
+  }
+  return s;
+}
+function pointed(root, pointer) {
+  let at2 = root;
+  for (const part2 of decodeURIComponent(pointer).split("/").slice(1)) {
+    const name = part2.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof at2 !== "object" || at2 === null || !Object.hasOwn(at2, name)) return void 0;
+    at2 = at2[name];
+  }
+  return at2;
+}
+function control(x, schema, depth, label) {
+  const s = resolve(x, schema, 0);
+  if (depth > maxDepth) return rawControl(x, "null", label);
+  const options = optionsOf(x, s);
+  if (options) return choiceControl(x, options, label);
+  const variants = variantsOf(s);
+  if (variants) return unionControl(x, variants, depth, label);
+  switch (s.type) {
+    case "object":
+      return s.properties || s.additionalProperties !== void 0 ? objectControl(x, s, depth, label) : rawControl(x, "{}", label);
+    case "array":
+      return arrayControl(x, s, depth, label);
+    case "boolean":
+      return choiceControl(x, [{ raw: "false", label: "false" }, { raw: "true", label: "true" }], label);
+    case "integer":
+    case "number":
+      return numberControl(x, s, label);
+    case "string":
+      return stringControl(x, s, label);
+    case "null":
+      return choiceControl(x, [{ raw: "null", label: "null" }], label);
+  }
+  return s.properties ? objectControl(x, s, depth, label) : rawControl(x, "null", label);
+}
+function optionsOf(x, s) {
+  if (Object.hasOwn(s, "const")) return [{ raw: JSON.stringify(s.const), label: labelOf(s.const) }];
+  if (Array.isArray(s.enum)) return s.enum.slice(0, maxOptions).map((v, i) => ({ raw: JSON.stringify(v), label: String(s.enumNames?.[i] ?? labelOf(v)) }));
+  const list = s.oneOf || s.anyOf;
+  if (!Array.isArray(list) || !list.length || !list.every((o) => o && typeof o === "object" && Object.hasOwn(o, "const"))) return null;
+  return list.slice(0, maxOptions).map((o) => ({ raw: JSON.stringify(o.const), label: typeof o.title === "string" ? o.title : labelOf(o.const) }));
+}
+function labelOf(v) {
+  return typeof v === "string" ? v : JSON.stringify(v);
+}
+function variantsOf(s) {
+  const { anyOf, oneOf, ...rest } = s;
+  const list = anyOf || oneOf;
+  if (Array.isArray(list) && list.length) return list.slice(0, 50).map((v) => v && typeof v === "object" ? { ...rest, ...v } : {});
+  if (Array.isArray(s.type)) return s.type.length === 1 ? [{ ...s, type: s.type[0] }] : s.type.slice(0, 10).map((type) => ({ ...s, type, title: void 0 }));
+  return null;
+}
+function withProblem(c, field) {
+  const text = h("p", { class: "field-problem", id: newId(), hidden: true });
+  c.el.append(text);
+  c.problem = (what) => {
+    text.hidden = !what;
+    text.replaceChildren(what ? isolated("▲ " + what) : "");
+    if (field) {
+      field.setAttribute("aria-invalid", String(!!what));
+      if (what) field.setAttribute("aria-describedby", text.id);
+      else field.removeAttribute("aria-describedby");
+    }
+  };
+  c.find ||= () => c;
+  return c;
+}
+function simple(x, field, get, set2) {
+  field.addEventListener("input", () => x.changed());
+  return withProblem({ el: h("div", { class: "control" }, field), get, set: set2, field }, field);
+}
+function stringControl(x, s, label) {
+  const hint = [s.format, s.minLength && "at least " + s.minLength, s.maxLength && "at most " + s.maxLength, s.pattern].filter(Boolean).join(", ");
+  const field = h("textarea", { rows: "1", spellcheck: "false", "aria-label": label, placeholder: escapeLine(hint).slice(0, 200) });
+  if (typeof s.default === "string") field.value = s.default;
+  return simple(x, field, () => JSON.stringify(field.value), (v, text) => {
+    if (v.kind !== "string") return false;
+    field.value = v.text;
+    return true;
+  });
+}
+var number = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+function numberControl(x, s, label) {
+  const hint = [s.type, s.minimum != null && "≥ " + s.minimum, s.maximum != null && "≤ " + s.maximum].filter(Boolean).join(", ");
+  const field = h("input", { type: "text", inputmode: "decimal", autocomplete: "off", "aria-label": label, placeholder: escapeLine(hint) });
+  if (typeof s.default === "number") field.value = String(s.default);
+  const get = () => number.test(field.value.trim()) ? field.value.trim() : JSON.stringify(field.value);
+  return simple(x, field, get, (v, text) => {
+    if (v.kind !== "number") return false;
+    field.value = rawOf2(text, v);
+    return true;
+  });
+}
+function choiceControl(x, options, label) {
+  const field = h("select", { "aria-label": label }, ...options.map((o, i) => h("option", { value: String(i), text: escapeLine(o.label).slice(0, 200) })));
+  return simple(x, field, () => options[Number(field.value)]?.raw ?? "null", (v, text) => {
+    const raw = rawOf2(text, v);
+    const i = options.findIndex((o) => o.raw === raw || v.kind === "string" && o.raw === JSON.stringify(v.text));
+    if (i >= 0) field.value = String(i);
+    return i >= 0;
+  });
+}
+function rawControl(x, initial, label) {
+  const field = h("textarea", { class: "code", rows: "2", spellcheck: "false", "aria-label": label + ", as JSON" });
+  field.value = initial;
+  return simple(x, field, () => field.value.trim() || "null", (v, text) => {
+    field.value = indented(rawOf2(text, v));
+    return true;
+  });
+}
+function unionControl(x, variants, depth, label) {
+  const place2 = h("div", {});
+  const name = (v, i) => escapeLine(resolve(x, v, 0).title || resolve(x, v, 0).type || "choice " + (i + 1)).slice(0, 80);
+  const pick = h("select", { "aria-label": "Kind of " + label }, ...variants.map((v, i) => h("option", { value: String(i), text: name(v, i) })));
+  const c = { el: h("div", { class: "control union" }, pick, place2), get: () => c.inner.get(), find: (path) => c.inner.find(path) };
+  const show = (i) => {
+    pick.value = String(i);
+    c.inner = control(x, variants[i], depth + 1, label);
+    place2.replaceChildren(c.inner.el);
+  };
+  c.set = (v, text) => {
+    for (let i = 0; i < variants.length; i++) {
+      show(i);
+      if (c.inner.set(v, text)) return true;
+    }
+    show(0);
+    return false;
+  };
+  pick.addEventListener("change", () => {
+    show(Number(pick.value));
+    x.changed();
+  });
+  show(0);
+  return withProblem(c, pick);
+}
+function arrayControl(x, s, depth, label) {
+  const options = optionsOf(x, resolve(x, s.items, 0));
+  if (options && s.uniqueItems && options.length <= 20) return severalControl(x, options, label);
+  const list = h("ol", { class: "items" });
+  const items2 = [];
+  const add = () => {
+    const item = control(x, s.items ?? {}, depth + 1, label + ", item " + (items2.length + 1));
+    const remove2 = h("button", { type: "button", class: "icon", text: "✕", "aria-label": "Remove an item of " + label, on: { click: () => {
+      items2.splice(items2.indexOf(item), 1);
+      row.remove();
+      x.changed();
+    } } });
+    const row = h("li", {}, item.el, remove2);
+    items2.push(item);
+    list.append(row);
+    return item;
+  };
+  const more = h("button", { type: "button", text: "Add an item", "aria-label": "Add an item to " + label, on: { click: () => {
+    add().el.querySelector("input, textarea, select")?.focus();
+    x.changed();
+  } } });
+  const c = {
+    el: h("div", { class: "control" }, list, more),
+    get: () => "[" + items2.map((i) => i.get()).join(", ") + "]",
+    set: (v, text) => {
+      if (v.kind !== "array") return false;
+      items2.length = 0;
+      list.replaceChildren();
+      return v.items.slice(0, 1e3).map((i) => add().set(i, text)).every(Boolean);
+    },
+    find: (path) => path.length && items2[Number(path[0])] ? items2[Number(path[0])].find(path.slice(1)) : c
+  };
+  return withProblem(c, null);
+}
+function severalControl(x, options, label) {
+  const boxes = options.map(() => h("input", { type: "checkbox", on: { change: () => x.changed() } }));
+  const el = h("div", { class: "control several", role: "group", "aria-label": label }, ...options.map((o, i) => h("label", {}, boxes[i], " ", isolated(o.label))));
+  return withProblem({
+    el,
+    get: () => "[" + options.filter((_, i) => boxes[i].checked).map((o) => o.raw).join(", ") + "]",
+    set: (v, text) => {
+      if (v.kind !== "array") return false;
+      const raws = v.items.map((i) => i.kind === "string" ? JSON.stringify(i.text) : rawOf2(text, i));
+      options.forEach((o, i) => boxes[i].checked = raws.includes(o.raw));
+      return raws.every((r) => options.some((o) => o.raw === r));
+    }
+  }, null);
+}
+function objectControl(x, s, depth, label) {
+  const required = Array.isArray(s.required) ? s.required : [];
+  const fields = /* @__PURE__ */ new Map();
+  const el = h("div", { class: "control object", role: "group", "aria-label": label });
+  const c = { el };
+  const add = (name, schema, opts) => {
+    const f = fieldOf(x, name, schema, { ...opts, depth, label: depth ? label + "." + escapeLine(name) : escapeLine(name), remove: () => fields.delete(name) });
+    fields.set(name, f);
+    el.insertBefore(f.el, c.more || null);
+    return f;
+  };
+  if (s.additionalProperties !== false && (depth === 0 ? s.additionalProperties !== void 0 || !s.properties : true)) {
+    const name = h("input", { type: "text", "aria-label": "Name of a further member of " + label, placeholder: "further member" });
+    const button = h("button", { type: "button", text: "Add", "aria-label": "Add a member to " + label, on: { click: () => {
+      if (name.value && !fields.has(name.value)) add(name.value, s.additionalProperties === true ? {} : s.additionalProperties ?? {}, { extra: true }).el.querySelector(".control :is(input, textarea, select)")?.focus();
+      name.value = "";
+      x.changed();
+    } } });
+    c.more = h("div", { class: "further" }, name, button);
+    el.append(c.more);
+  }
+  for (const [name, schema] of Object.entries(s.properties || {}).slice(0, maxFields)) add(name, schema, { required: required.includes(name) });
+  c.get = () => "{" + [...fields].filter(([, f]) => f.included()).map(([name, f]) => JSON.stringify(name) + ": " + f.get()).join(", ") + "}";
+  c.set = (v, text) => {
+    if (v.kind !== "object") return false;
+    let all = true;
+    for (const [name, f] of [...fields]) {
+      const value = member(v, name);
+      f.include(!!value);
+      if (value) all = f.set(value, text) && all;
+      else if (f.extra) f.drop();
+    }
+    for (const m of v.members) {
+      if (fields.has(m.name) || fields.size >= maxFields) continue;
+      add(m.name, {}, { extra: true }).set(m.value, text);
+    }
+    return all;
+  };
+  c.find = (path) => path.length && fields.has(path[0]) ? fields.get(path[0]).find(path.slice(1)) : c;
+  return withProblem(c, null);
+}
+function fieldOf(x, name, schema, opts) {
+  const s = resolve(x, schema, 0);
+  const box2 = h("input", { type: "checkbox", "aria-label": "Send " + opts.label, checked: !!opts.required || !!opts.extra, disabled: !!opts.required, on: { change: () => x.changed() } });
+  const include = (on2) => box2.checked = on2 || !!opts.required;
+  const inner = { ...x, changed: () => {
+    include(true);
+    x.changed();
+  } };
+  let value = control(inner, schema, opts.depth + 1, opts.label);
+  const f = { extra: !!opts.extra, included: () => box2.checked, include, get: () => value.get() };
+  const place2 = h("div", { class: "field-value" }, value.el);
+  f.set = (v, text) => {
+    include(true);
+    if (value.set(v, text)) return true;
+    value = rawControl(inner, "null", opts.label);
+    place2.replaceChildren(value.el);
+    return value.set(v, text);
+  };
+  f.find = (path) => value.find(path);
+  const title = typeof s.title === "string" && s.title !== name ? s.title : "";
+  const head3 = h("div", { class: "field-head" }, box2, isolated(name, "field-name"), opts.required ? h("span", { class: "field-required", text: "required" }) : null, title ? isolated(title, "quiet") : null);
+  f.drop = () => {
+    f.el.remove();
+    opts.remove();
+    x.changed();
+  };
+  if (opts.extra) head3.append(h("button", { type: "button", class: "icon", text: "✕", "aria-label": "Remove " + opts.label, on: { click: f.drop } }));
+  const about = [typeof s.description === "string" ? s.description : "", s.default !== void 0 ? "Default: " + labelOf(s.default) : ""].filter(Boolean).join(" ");
+  f.el = h("div", { class: "field" }, head3, about ? h("p", { class: "field-about" }, isolated(about.slice(0, 1e3))) : null, place2);
+  return f;
+}
+
+// page/dialog-call.js
+var maxRuns = 30;
+var runsOf = /* @__PURE__ */ new Map();
+function showCall(row, show) {
+  const x = { row, show, tool: null, message: null, tab: "", form: null, target: "", confirmed: false, run: null, control: new AbortController(), timer: 0 };
+  x.pick = h("select", { id: "call-tool", disabled: true, on: { change: () => pickTool(x, Number(x.pick.value)) } });
+  x.about = h("p", { class: "call-about" });
+  x.target = h("pre", { class: "code answer call-target", tabindex: "0", "aria-label": "The target" });
+  x.tabs = h("div", { class: "segments", role: "group", "aria-label": "Editor" });
+  x.fill = h("select", { "aria-label": "Fill in from a call", hidden: true, on: { change: () => fillFrom(x) } });
+  x.editor = h("div", { class: "call-editor" });
+  x.area = h("textarea", { class: "editor code", spellcheck: "false", "aria-label": "The message", rows: "16", on: { input: () => changed2(x) } });
+  x.status = h("div", { class: "hint busy", role: "status", text: "Reading…" });
+  x.send = h("button", { type: "button", class: "primary", text: "Send", disabled: true, on: { click: () => send(x) } });
+  x.result = h("section", { class: "call-result", tabindex: "0", "aria-label": "Result" }, h("p", { class: "hint", text: "The result will be here." }));
+  const left = h(
+    "section",
+    { class: "call-form", "aria-label": "Request" },
+    row ? null : h("label", { class: "call-pick" }, h("span", { text: "Tool" }), x.pick),
+    x.about,
+    h("p", { class: "hint", text: "Goes to a fresh copy of the server, which ends afterwards. Tools run with their effects. The target is:" }),
+    x.target,
+    h("div", { class: "bar" }, x.tabs, h("span", { class: "grow" }), x.fill),
+    x.editor,
+    h("div", { class: "call-end" }, x.status, h("div", { class: "actions" }, x.send, h("button", { type: "button", text: "Close", on: { click: () => x.dialog.close() } })))
+  );
+  x.dialog = openDialog(row ? "Edit and send" : "Run a tool", [h("div", { class: "call" }, left, x.result)], { wide: true, closed: () => {
+    x.control.abort();
+    clearTimeout(x.timer);
+  } });
+  x.dialog.body.classList.add("call-body");
+  x.dialog.body.addEventListener("keydown", (e) => {
+    if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !x.send.disabled) send(x);
+  });
+  (row ? loadMessage(x) : loadTools(x)).catch((e) => failed(x, e));
+}
+function status(x, kind, ...content2) {
+  x.status.className = kind || "hint";
+  x.status.replaceChildren(...content2);
+}
+function failed(x, e) {
+  if (e.name !== "AbortError") status(x, "note bad", "✖ ", isolated(e.message));
+}
+async function loadMessage(x) {
+  const m = await apiGet("/api/resend/" + x.row.q, x.control.signal);
+  if (m.message == null) throw new Error(m.note);
+  x.message = m.message;
+  setTarget(x, m.target);
+  let args = null;
+  if (x.row.m === "tools/call") {
+    x.tool = await apiGet("/api/callable/" + x.row.q, x.control.signal).catch((e) => {
+      if (e.status !== 404) throw e;
+      return null;
+    });
+    args = argumentsOf(x.message);
+  }
+  setTool(x, args);
+  x.editor.querySelector("textarea, input:not(:disabled), select")?.focus();
+  if (m.note) status(x, "note warn", "▲ ", isolated(m.note));
+  else changed2(x);
+}
+async function loadTools(x) {
+  const { tools } = await apiGet("/api/callable", x.control.signal);
+  x.tools = tools;
+  if (!tools.length) throw new Error("No server has listed its tools yet: a host does that when it starts.");
+  const groups2 = /* @__PURE__ */ new Map();
+  tools.forEach((t, i) => {
+    const name = t.srv || "server";
+    if (!groups2.has(name)) groups2.set(name, h("optgroup", { label: escapeLine(name) }));
+    groups2.get(name).append(h("option", { value: String(i), text: escapeLine(t.name) + (t.hints?.includes("destructive") ? " (destructive)" : "") }));
+  });
+  x.pick.append(...groups2.values());
+  x.pick.disabled = false;
+  x.pick.focus();
+  await pickTool(x, 0);
+}
+async function pickTool(x, i) {
+  const t = x.tools[i];
+  x.send.disabled = true;
+  status(x, "hint busy", "Reading…");
+  try {
+    const tool = await apiGet("/api/callable/" + t.row + "?name=" + encodeURIComponent(t.name), x.control.signal);
+    if (x.tools[Number(x.pick.value)] !== t) return;
+    x.tool = tool;
+    setTarget(x, tool.target || "");
+    setTool(x, null);
+    if (tool.note) status(x, "note bad", "✖ ", isolated(tool.note));
+    else changed2(x);
+    x.send.disabled = !!tool.note;
+  } catch (e) {
+    failed(x, e);
+  }
+}
+function setTarget(x, target) {
+  x.shown = target;
+  setText(x.target, target, true);
+}
+function setTool(x, args) {
+  const t = x.tool;
+  x.about.replaceChildren();
+  if (t?.title || t?.about || x.row) x.about.append(isolated(t ? [t.title, t.about].filter(Boolean).join(": ").slice(0, 600) : x.row.sum || x.row.m));
+  for (const hint of t?.hints || []) x.about.append(" ", h("span", { class: "chip" + (hint === "destructive" ? " bad" : ""), text: hint }));
+  x.form = t?.schema ? schemaForm(t.schema, () => changed2(x)) : null;
+  const tabs = [x.form && "Form", t && "JSON", x.message !== null && "Message"].filter(Boolean);
+  x.tabs.replaceChildren(...tabs.map((name) => h("button", { type: "button", text: name, on: { click: () => openTab(x, name) } })));
+  x.fill.hidden = true;
+  drawFill(x);
+  x.args = args ?? (x.form ? x.form.get() : "{}");
+  x.tab = "";
+  showTab2(x, tabs[0]);
+  x.send.disabled = false;
+}
+function argumentsOf(message) {
+  try {
+    const args = member(member(parseText(message), "params"), "arguments");
+    return args ? rawOf2(message, args) : "{}";
+  } catch {
+    return null;
+  }
+}
+function take(x) {
+  if (x.tab === "Form") x.args = x.form.get();
+  else if (x.tab === "JSON") {
+    parseText(x.area.value);
+    x.args = x.area.value;
+  } else if (x.tab === "Message") {
+    parseText(x.area.value);
+    x.message = x.area.value;
+    if (x.tool) x.args = argumentsOf(x.message) ?? x.args;
+    return;
+  }
+  if (x.message !== null && x.tool) x.message = replaceArguments(x.message, x.args) ?? x.message;
+}
+function openTab(x, name) {
+  try {
+    take(x);
+  } catch (e) {
+    status(x, "note warn", "▲ This is not valid JSON: ", isolated(e.message), ".");
+    return;
+  }
+  showTab2(x, name);
+  changed2(x);
+}
+function showTab2(x, name) {
+  if (name === "Form" && !x.form.set(parseText(x.args), x.args)) name = "JSON";
+  x.tab = name;
+  for (const b of x.tabs.children) b.setAttribute("aria-pressed", String(b.textContent === name));
+  x.area.setAttribute("aria-label", name === "JSON" ? "The arguments" : "The message");
+  if (name !== "Form") x.area.value = indented(name === "JSON" ? x.args : x.message);
+  x.editor.replaceChildren(name === "Form" ? x.form.el : x.area);
+}
+function changed2(x) {
+  x.confirmed = false;
+  x.send.textContent = "Send";
+  clearTimeout(x.timer);
+  x.timer = setTimeout(() => check(x), 250);
+}
+async function check(x) {
+  for (const c of x.marked || []) c.problem("");
+  x.marked = [];
+  try {
+    take(x);
+  } catch (e) {
+    status(x, "note warn", "▲ This is not valid JSON: ", isolated(e.message), x.tool && x.tab === "JSON" ? "." : ". It can still be sent.");
+    return x.tab === "Message" ? false : null;
+  }
+  if (!x.tool) {
+    status(x, "hint", "Ctrl+Enter sends.");
+    return true;
+  }
+  let found;
+  try {
+    found = await apiPost("/api/validate", { row: x.tool.row, name: x.tool.name, arguments: x.args }, x.control.signal);
+  } catch (e) {
+    failed(x, e);
+    return true;
+  }
+  if (found.note) status(x, "note", isolated(found.note));
+  else if (!found.problems.length) status(x, "hint", "✓ The arguments are valid. Ctrl+Enter sends.");
+  else showProblems(x, found.problems);
+  return !found.problems.length;
+}
+function showProblems(x, problems) {
+  const list = h("ul", {});
+  for (const p of problems) {
+    list.append(h("li", {}, isolated(p.at ? p.at.slice(1).replaceAll("/", ".") + ": " : ""), isolated(p.message)));
+    if (x.tab !== "Form") continue;
+    const c = x.form.find(p.at.split("/").slice(1).map((n) => n.replaceAll("~1", "/").replaceAll("~0", "~")));
+    c.problem(p.message);
+    x.marked.push(c);
+  }
+  status(x, "note warn", "▲ The arguments do not fit the tool's schema:", list);
+}
+async function send(x) {
+  if (x.send.disabled) return;
+  clearTimeout(x.timer);
+  const valid = await check(x);
+  if (valid === null) return;
+  if (!valid && !x.confirmed) {
+    x.confirmed = true;
+    x.send.textContent = "Send anyway";
+    x.send.focus();
+    return;
+  }
+  x.send.disabled = true;
+  status(x, "hint busy", "Starting a copy of the server, and sending…");
+  try {
+    const whole2 = x.message !== null;
+    const body2 = whole2 ? { row: x.row.q, message: x.tab === "Message" ? x.area.value : x.message } : { row: x.tool.row, name: x.tool.name, arguments: x.args };
+    body2.target = x.shown;
+    const sent = await apiPost(whole2 ? "/api/resend" : "/api/call", body2, x.control.signal);
+    const run = { sent, at: Date.now(), args: x.tool ? x.args : null, message: body2.message };
+    remember(x, run);
+    status(x, "hint", sent.response ? "✓ Response received" + (sent.ms != null ? " in " + fmtMs(sent.ms) : "") + "." : "✖ There was no response.");
+    await showRun(x, run);
+  } catch (e) {
+    if (e.status === 409 && e.detail?.target) {
+      setTarget(x, e.detail.target);
+      status(x, "note warn", "▲ The target has changed. Check it, and send again.");
+    } else failed(x, e);
+  } finally {
+    x.send.disabled = false;
+    x.confirmed = false;
+    x.send.textContent = "Send";
+  }
+}
+var keyOf = (x) => x.tool ? JSON.stringify([x.tool.srv, x.tool.name]) : "";
+function remember(x, run) {
+  const list = runsOf.get(keyOf(x)) || [];
+  list.unshift(run);
+  list.splice(maxRuns);
+  if (x.tool) runsOf.set(keyOf(x), list);
+  drawFill(x);
+}
+function drawFill(x) {
+  const runs2 = runsOf.get(keyOf(x)) || [];
+  const recorded = x.tool?.recorded || [];
+  x.fill.hidden = !x.tool || runs2.length + recorded.length === 0;
+  const option = (value, at2, text) => h("option", { value, text: fmtClock(at2).slice(0, 8) + "  " + escapeLine(text).slice(0, 60) });
+  const group = (label, list) => list.length ? h("optgroup", { label }, ...list) : null;
+  x.fill.replaceChildren(...[
+    h("option", { value: "", text: "History" }),
+    group("Runs", runs2.map((r, i) => option("run" + i, r.at, (r.sent.ms != null ? fmtMs(r.sent.ms) + "  " : "") + (r.args || "")))),
+    group("Recorded calls", recorded.map((c) => option("row" + c.q, c.at, c.st + "  " + (c.x || ""))))
+  ].filter(Boolean));
+}
+async function fillFrom(x) {
+  const value = x.fill.value;
+  x.fill.value = "";
+  const run = (runsOf.get(keyOf(x)) || [])[Number(value.slice(3))];
+  try {
+    let args = run?.args;
+    if (value.startsWith("row")) {
+      const m = await apiGet("/api/resend/" + value.slice(3), x.control.signal);
+      args = m.message && argumentsOf(m.message);
+    }
+    if (args == null) throw new Error("The arguments of this call cannot be read.");
+    x.args = args;
+    if (x.message !== null) x.message = replaceArguments(x.message, args) ?? x.message;
+    showTab2(x, x.tab);
+    changed2(x);
+    if (value.startsWith("run")) await showRun(x, run);
+  } catch (e) {
+    failed(x, e);
+  }
+}
+async function showRun(x, run) {
+  x.run = run;
+  const { sent } = run;
+  const place2 = h("div", { class: "call-place" });
+  const bar2 = h("div", { class: "bar" });
+  const button = (text, run2, on2) => {
+    const b = h("button", { type: "button", text, "aria-pressed": String(!!on2), on: { click: () => {
+      for (const o of bar2.querySelectorAll("[aria-pressed]")) o.setAttribute("aria-pressed", String(o === b));
+      run2();
+    } } });
+    bar2.append(b);
+  };
+  const runs2 = runsOf.get(keyOf(x)) || [];
+  const before = runs2[runs2.indexOf(run) + 1]?.sent.row;
+  button("Result", () => drawResult(x, place2, run), true);
+  if (sent.row && x.row) button("Differences from the recorded", () => drawDiff(x, place2, x.row.q, sent.row));
+  if (sent.row && before) button("Differences from the run before", () => drawDiff(x, place2, before, sent.row));
+  bar2.append(h("span", { class: "grow" }));
+  if (sent.n) bar2.append(h("button", { type: "button", text: "Show the row", on: { click: () => {
+    x.dialog.close();
+    x.show(sent);
+  } } }));
+  x.result.replaceChildren(h("h3", {}, sent.response ? "Result" : "No response", h("span", { class: "quiet", text: sent.ms != null ? fmtMs(sent.ms) : "" })), bar2);
+  if (sent.note) x.result.append(h("p", { class: "note warn" }, "▲ ", isolated(sent.note)));
+  x.result.append(place2);
+  await drawResult(x, place2, run);
+}
+async function drawResult(x, place2, run) {
+  const { sent } = run;
+  if (sent.row) {
+    try {
+      run.detail ||= await apiGet("/api/row/" + sent.row, x.control.signal);
+      const view2 = contentView(run.detail, run.detail.returned, "Came back");
+      if (view2) return place2.replaceChildren(view2);
+    } catch (e) {
+      if (e.name === "AbortError") return;
+    }
+  }
+  const text = h("pre", { class: "code answer", tabindex: "0", "aria-label": "The response" });
+  setText(text, sent.response ? indented(sent.response) : "", true);
+  place2.replaceChildren(sent.response ? text : h("p", { class: "hint", text: "The server sent no response." }));
+}
+async function drawDiff(x, place2, a, b) {
+  place2.replaceChildren(h("p", { class: "hint busy", text: "Comparing…" }));
+  try {
+    place2.replaceChildren(...diffParts(await apiPost("/api/diff", { a, b }, x.control.signal)));
+  } catch (e) {
+    if (e.name !== "AbortError") place2.replaceChildren(h("p", { class: "note bad" }, isolated(e.message)));
+  }
 }
 
 // page/dialog-export.js
@@ -2242,9 +2948,9 @@ function openMenu(label, at2, entries, again) {
 function entry(e, run) {
   if (e === "-") return h("div", { class: "menu-line", role: "separator" });
   if (e.heading) return h("div", { class: "menu-heading", role: "presentation", text: e.heading });
-  const check2 = e.checked !== void 0;
-  const el = h("button", { type: "button", class: "menu-item" + (e.danger ? " bad" : ""), role: check2 ? "menuitemcheckbox" : "menuitem", "aria-checked": check2 ? String(e.checked) : null, tabindex: "-1", on: { click: run } });
-  if (check2) el.append(h("span", { class: "menu-check", "aria-hidden": "true", text: e.checked ? "✓" : "" }));
+  const check3 = e.checked !== void 0;
+  const el = h("button", { type: "button", class: "menu-item" + (e.danger ? " bad" : ""), role: check3 ? "menuitemcheckbox" : "menuitem", "aria-checked": check3 ? String(e.checked) : null, tabindex: "-1", on: { click: run } });
+  if (check3) el.append(h("span", { class: "menu-check", "aria-hidden": "true", text: e.checked ? "✓" : "" }));
   el.append(h("span", { class: "menu-label" }, e.label));
   if (e.hint) el.append(h("kbd", { "aria-hidden": "true", text: e.hint }));
   return el;
@@ -2321,6 +3027,7 @@ var keyHelp = [
   ["Y", "copy as a command: mcpwire call; again, or in the HTTP tab: curl"],
   ["r", "send again to a fresh copy of the server"],
   ["E", "edit and send to a fresh copy of the server"],
+  ["T", "run a tool of a fresh copy of a server"],
   ["m, d", "mark rows, show the differences of two marked rows"],
   ["c", "sessions: versions and capabilities"],
   ["s", "summary of tools"],
@@ -2362,6 +3069,7 @@ var byKey = {
   Y: "copyCommand",
   r: "resend",
   E: "edit",
+  T: "run",
   m: "mark",
   d: "diff",
   c: "sessions",
@@ -2433,33 +3141,27 @@ function showHelp() {
 }
 
 // page/dialog-resend.js
-function showResend(r, edit, done) {
+function showResend(r, done) {
   const x = {
     send: h("button", { type: "button", class: "primary", text: "Send", disabled: true }),
     status: h("p", { class: "hint busy", role: "status", text: "Reading…" }),
-    area: h("textarea", { class: "editor code", spellcheck: "false", "aria-label": "The message", rows: "16" }),
     target: h("pre", { class: "code answer", tabindex: "0", "aria-label": "The target" }),
     control: new AbortController(),
-    edit,
     row: r,
     done,
     shown: ""
     // the target that the user has seen
   };
   x.target.hidden = true;
-  x.dialog = openDialog(edit ? "Edit and send" : "Send again", [
+  x.dialog = openDialog("Send again", [
     h("p", {}, "This goes to a ", h("strong", { text: "fresh copy" }), " of ", isolated(r.srv || "the server"), ", which ends afterwards. The recorded session does not see it. Tools run again, with their effects. The target is:"),
     x.target,
-    edit ? x.area : h("p", { class: "what" }, isolated(r.sum || r.m)),
+    h("p", { class: "what" }, isolated(r.sum || r.m)),
     x.status,
     h("div", { class: "actions" }, x.send, h("button", { type: "button", text: "Cancel", on: { click: () => x.dialog.close() } }))
-  ], { wide: edit, closed: () => x.control.abort() });
-  x.area.addEventListener("input", () => checkMessage(x));
-  x.area.addEventListener("keydown", (e) => {
-    if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !x.send.disabled) x.send.click();
-  });
+  ], { closed: () => x.control.abort() });
   x.send.addEventListener("click", () => sendNow(x));
-  loadMessage(x);
+  loadMessage2(x);
 }
 function setStatus(x, text, kind) {
   x.status.className = kind || "hint";
@@ -2470,23 +3172,13 @@ function showTarget(x, target) {
   x.target.hidden = false;
   setText(x.target, target, true);
 }
-async function loadMessage(x) {
+async function loadMessage2(x) {
   try {
     const m = await apiGet("/api/resend/" + x.row.q, x.control.signal);
     showTarget(x, m.target);
     x.send.disabled = false;
     setStatus(x, m.note ? "▲ " + m.note : "", m.note ? "note warn" : "hint");
-    if (!x.edit || m.message == null) {
-      x.edit = false;
-      x.area.remove();
-      x.send.focus();
-      return;
-    }
-    x.area.value = indented(m.message);
-    if (!m.note) checkMessage(x);
-    x.area.focus();
-    x.area.setSelectionRange(0, 0);
-    x.area.scrollTop = 0;
+    x.send.focus();
   } catch (e) {
     if (e.name !== "AbortError") setStatus(x, "✖ " + e.message, "note bad");
   }
@@ -2495,9 +3187,7 @@ async function sendNow(x) {
   x.send.disabled = true;
   setStatus(x, "Starting a copy of the server, and sending…", "hint busy");
   try {
-    const body2 = { row: x.row.q, target: x.shown };
-    if (x.edit) body2.message = x.area.value;
-    const sent = await apiPost("/api/resend", body2, x.control.signal);
+    const sent = await apiPost("/api/resend", { row: x.row.q, target: x.shown }, x.control.signal);
     showResponse(x, sent);
     x.done(sent);
   } catch (e) {
@@ -2507,39 +3197,6 @@ async function sendNow(x) {
       showTarget(x, e.detail.target);
       setStatus(x, "▲ The target has changed. Check it, and send again.", "note warn");
     } else setStatus(x, "✖ " + e.message, "note bad");
-  }
-}
-function indented(text) {
-  let out = "";
-  let depth = 0;
-  const line = () => "\n" + "  ".repeat(Math.min(depth, 40));
-  const tokens = text.match(/"[^"\\]*(?:\\[^][^"\\]*)*"|[{}[\],:"]|[^\s{}[\],:"]+/g) || [];
-  for (let i = 0; i < tokens.length; i++) {
-    const t = tokens[i];
-    if (t === "{" || t === "[") {
-      const end = t === "{" ? "}" : "]";
-      if (tokens[i + 1] === end) {
-        out += t + end;
-        i++;
-        continue;
-      }
-      depth++;
-      out += t + line();
-    } else if (t === "}" || t === "]") {
-      depth--;
-      out += line() + t;
-    } else if (t === ",") out += t + line();
-    else if (t === ":") out += ": ";
-    else out += t;
-  }
-  return out;
-}
-function checkMessage(x) {
-  try {
-    JSON.parse(x.area.value);
-    setStatus(x, "Ctrl+Enter sends.");
-  } catch (e) {
-    setStatus(x, "▲ This is not valid JSON: " + e.message + ". It can still be sent.", "note warn");
   }
 }
 function showResponse(x, sent) {
@@ -2648,12 +3305,12 @@ function confirmRestart(capture, name) {
 }
 
 // page/filterterms.js
-function quoted(s) {
+function quoted2(s) {
   return /^[\w.\-/]+$/.test(s) ? s : '"' + s.replace(/["\\]/g, "\\$&") + '"';
 }
 var whole = /* @__PURE__ */ new Set(["id", "dir", "kind", "status", "session", "side", "era", "finding"]);
 function term(field, value) {
-  return field + (whole.has(field) ? ":" : ":=") + quoted(value);
+  return field + (whole.has(field) ? ":" : ":=") + quoted2(value);
 }
 function splitTerms(text) {
   return splitAlternatives(text).length > 1 ? null : split(text, /\s/);
@@ -2851,12 +3508,12 @@ function initFilter(apply2, leave) {
   input.addEventListener("input", () => {
     showClear();
     clearTimeout(box.timer);
-    box.timer = setTimeout(check, 180, false);
+    box.timer = setTimeout(check2, 180, false);
   });
   input.addEventListener("keydown", (e) => {
     if (e.key === "Enter") {
       clearTimeout(box.timer);
-      check(true);
+      check2(true);
     } else if (e.key === "Escape") {
       e.preventDefault();
       e.stopPropagation();
@@ -2873,7 +3530,7 @@ function initFilter(apply2, leave) {
   byId("filter-clear").addEventListener("click", () => {
     input.value = "";
     showClear();
-    check(false);
+    check2(false);
     input.focus();
   });
   setFilterText(view.filter);
@@ -2889,13 +3546,13 @@ function focusFilter() {
   byId("filter").focus();
   byId("filter").select();
 }
-async function check(leave) {
+async function check2(leave) {
   const text = byId("filter").value.trim();
   box.request?.abort();
-  const control = box.request = new AbortController();
+  const control2 = box.request = new AbortController();
   try {
     if (text && !exported) {
-      const a = await apiGet("/api/filter?text=" + encodeURIComponent(text), control.signal);
+      const a = await apiGet("/api/filter?text=" + encodeURIComponent(text), control2.signal);
       if (a.error) {
         setError(a.error, text);
         return;
@@ -2940,14 +3597,14 @@ function itemOf(r, depth) {
   item.unfolded = item.kids && unfolded.has(r.q);
   return item;
 }
-var maxRuns = 5e3;
+var maxRuns2 = 5e3;
 var runs = /* @__PURE__ */ new Map();
 function runOf(rows, depth) {
   const first = rows[0];
   const last = rows[rows.length - 1];
   let run = runs.get(first.q);
   if (!run) {
-    if (runs.size > maxRuns) runs.clear();
+    if (runs.size > maxRuns2) runs.clear();
     runs.set(first.q, run = new Row(-first.q));
   }
   if (run.kids?.length === rows.length && run.last === last && run.shown === last.tg) return at(run, depth);
@@ -2990,14 +3647,14 @@ function inZoom(time) {
   const { from, to } = view.zoom;
   return (r) => r.at <= to && rowEnd(r, time) >= from;
 }
-var maxDepth = 32;
+var maxDepth2 = 32;
 function pushInside(out, root) {
   const stack = [[root, 0]];
   while (stack.length) {
     const [r, depth] = stack.pop();
     out.push(r);
     r.depth = depth;
-    if (!r.kids || !unfolded.has(r.q) || depth >= maxDepth) continue;
+    if (!r.kids || !unfolded.has(r.q) || depth >= maxDepth2) continue;
     const inside = [];
     if (r.run) inside.push(...r.kids);
     else withRuns(r.kids, (k) => k.k === "progress" ? k : null, (k) => inside.push(k), (list) => inside.push(runOf(list, depth + 1)));
@@ -3032,13 +3689,13 @@ function addFrame(f) {
   }
   frames[i] = f;
 }
-function frameItems(changed2) {
-  if (!changed2 || !framed.size) {
+function frameItems(changed3) {
+  if (!changed3 || !framed.size) {
     resetFrames();
     for (const r of store.rows.values()) noteFrames(r, (f) => frames.push(f));
     frames.sort((a, b) => a.at - b.at || a.row.q - b.row.q);
   } else {
-    for (const r of changed2) noteFrames(r, addFrame);
+    for (const r of changed3) noteFrames(r, addFrame);
     if (framed.size > store.rows.size) {
       for (const q of framed.keys()) if (!store.rows.has(q)) framed.delete(q);
       frames = frames.filter((f) => store.rows.get(f.row.q) === f.row);
@@ -3135,9 +3792,9 @@ function facetLine(g, v, only, not) {
 
 // page/head.js
 var head2 = { root: null, changed: null };
-function initHead(root, changed2) {
+function initHead(root, changed3) {
   head2.root = root;
-  head2.changed = changed2;
+  head2.changed = changed3;
   root.addEventListener("contextmenu", (e) => {
     e.preventDefault();
     showColumns({ x: e.clientX, y: e.clientY });
@@ -3222,6 +3879,7 @@ var iconPaths = {
   findings: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
   frames: "M2.5 5h9M9 2.5L11.5 5 9 7.5M13.5 11h-9M7 8.5L4.5 11 7 13.5",
   tools: "M2.5 13.5h11M4 11V7.5M8 11V3M12 11V5.5",
+  run: "M2.500 3h11v10h-11zM6.800 5.800l3.600 2.200-3.600 2.200z",
   sessions: "M2.5 3.5h11v9h-11zM5 10c0-2 3-2 3 0M10 6.5h2M10 9h2M6.5 6.2v.3",
   export: "M8 10V2M5 5l3-3 3 3M3 9.5v4h10v-4",
   help: "M5.5 6c0-3.5 5-3.5 5-.3C10.500 8 8 7.800 8 10M8 12.5v.4",
@@ -3347,9 +4005,9 @@ function query(as) {
 async function read() {
   pic.last = performance.now();
   pic.request?.abort();
-  const control = pic.request = new AbortController();
+  const control2 = pic.request = new AbortController();
   try {
-    const text = exported ? exportedPicture() : await apiText(query(""), control.signal);
+    const text = exported ? exportedPicture() : await apiText(query(""), control2.signal);
     if (text === pic.text && pic.key === view.picture) return;
     pic.text = text;
     pic.key = view.picture;
@@ -3419,7 +4077,7 @@ async function copyMermaid() {
 }
 
 // page/localfilter.js
-var fieldOf = {
+var fieldOf2 = {
   tool: (r) => r.m === "tools/call" ? r.tg : "",
   target: (r) => r.tg,
   method: (r) => r.m,
@@ -3436,20 +4094,20 @@ var fieldOf = {
 };
 function localFilter(text) {
   const any = splitAlternatives(text).map((part2) => splitTerms(part2).map(parseTerm));
-  return (root) => any.length === 0 || any.some((all) => all.every((match2) => match2(root)));
+  return (root) => any.length === 0 || any.some((all) => all.every((match3) => match3(root)));
 }
 function parseTerm(text) {
   if (text.length > 1 && text.startsWith("-")) {
-    const match3 = parseTerm(text.slice(1));
-    return (root) => !match3(root);
+    const match4 = parseTerm(text.slice(1));
+    return (root) => !match4(root);
   }
   const group = /^\((.*)\)$/.exec(text);
   if (group) return localFilter(group[1]);
   const [, field, op, inQuotes, word] = /^(?:(\w+)(:=|:|>=|<=|>|<))?(?:"((?:[^"\\]|\\.)*)"|([^]*))$/.exec(text) || [];
   const value = (inQuotes?.replace(/\\(.)/g, "$1") ?? word ?? "").toLowerCase();
-  const match2 = matcher(field, op, value);
+  const match3 = matcher(field, op, value);
   return (root) => {
-    for (const r of allOf(root)) if (match2(r)) return true;
+    for (const r of allOf(root)) if (match3(r)) return true;
     return false;
   };
 }
@@ -3459,7 +4117,7 @@ function matcher(field, op, value) {
     return (r) => r.findings !== null && (i < 0 || r.findings[i] > 0);
   }
   if (op && !op.startsWith(":")) return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
-  if (field && Object.hasOwn(fieldOf, field)) return (r) => like(fieldOf[field](r).toLowerCase(), value, op === ":=" || whole.has(field));
+  if (field && Object.hasOwn(fieldOf2, field)) return (r) => like(fieldOf2[field](r).toLowerCase(), value, op === ":=" || whole.has(field));
   const words3 = field ? field + op + value : value;
   return (r) => (r.m + " " + r.tg + " " + r.x + " " + r.sum + " " + r.srv + " " + r.msg).toLowerCase().includes(words3);
 }
@@ -3494,7 +4152,7 @@ function toggleFull(full) {
   size.full = full ?? !size.full;
   size.arrange?.();
 }
-function initSplit(changed2) {
+function initSplit(changed3) {
   const main = byId("main");
   const bar2 = byId("split");
   const arrange = () => {
@@ -3503,7 +4161,7 @@ function initSplit(changed2) {
     if (main.dataset.split !== how) {
       main.dataset.split = how;
       bar2.setAttribute("aria-orientation", how === "below" ? "horizontal" : "vertical");
-      changed2(how);
+      changed3(how);
     }
     apply2(share());
     const rail2 = byId("rail");
@@ -3511,7 +4169,7 @@ function initSplit(changed2) {
     if (rail2.hidden === wanted) {
       rail2.hidden = !wanted;
       emit("buttons");
-      changed2(how);
+      changed3(how);
     }
   };
   const share = () => Math.min(80, Math.max(20, Number(preference("split", "52")) || 52));
@@ -3595,7 +4253,7 @@ function open2() {
     store.synced = true;
     emit("synced");
   });
-  source.onerror = () => source === link.source && failed(source);
+  source.onerror = () => source === link.source && failed2(source);
 }
 var maxSessions = 1e3;
 function sessions(list) {
@@ -3615,7 +4273,7 @@ function hello(m) {
   if (Math.abs(store.skew) < 1e3) store.skew = 0;
   emit("online", m);
 }
-async function failed(source) {
+async function failed2(source) {
   source.close();
   const wait = Math.min(15e3, 500 * 2 ** link.retry++);
   link.timer = setTimeout(open2, wait);
@@ -3666,8 +4324,8 @@ function drawCount(shown, total) {
   if (!el.hidden && el.textContent !== text) el.textContent = text;
 }
 var pendingRows = /* @__PURE__ */ new Set();
-function trackPending(changed2) {
-  for (const r of changed2) if (isPending(r)) pendingRows.add(r);
+function trackPending(changed3) {
+  for (const r of changed3) if (isPending(r)) pendingRows.add(r);
 }
 function countPending() {
   for (const r of pendingRows) if (!isPending(r) || store.rows.get(r.q) !== r) pendingRows.delete(r);
@@ -3804,26 +4462,26 @@ function scheduleRedraw() {
 function redrawChanged() {
   page.scheduled = false;
   page.drawn = performance.now();
-  const changed2 = page.changed;
+  const changed3 = page.changed;
   page.changed = /* @__PURE__ */ new Set();
-  redraw(changed2);
+  redraw(changed3);
 }
-function rowsChanged(changed2) {
-  trackPending(changed2);
-  countNew(changed2);
-  if (!page.changed.size) page.changed = changed2;
-  else for (const r of changed2) page.changed.add(r);
-  if (page.wanted) selectWanted(changed2);
+function rowsChanged(changed3) {
+  trackPending(changed3);
+  countNew(changed3);
+  if (!page.changed.size) page.changed = changed3;
+  else for (const r of changed3) page.changed.add(r);
+  if (page.wanted) selectWanted(changed3);
   if (page.scheduled) return;
   if (store.synced && !view.sort) redrawChanged();
   else scheduleRedraw();
 }
-function countNew(changed2) {
-  if (!store.synced || changed2.size > 200) return;
+function countNew(changed3) {
+  if (!store.synced || changed3.size > 200) return;
   if (page.known.size > 5e4) page.known = /* @__PURE__ */ new Map();
   let errors = 0;
   let findings2 = 0;
-  for (const r of changed2) {
+  for (const r of changed3) {
     const state = (isError(r) ? 1 : 0) + (hasFindings(r) && !r.p ? 2 : 0);
     const before = page.known.get(r.q) || 0;
     if (state === before) continue;
@@ -3833,8 +4491,8 @@ function countNew(changed2) {
   }
   announceNew(errors, findings2);
 }
-function selectWanted(changed2) {
-  for (const r of changed2) {
+function selectWanted(changed3) {
+  for (const r of changed3) {
     const found = page.wantedN ? r.c === page.wantedN.c && (r.n === page.wantedN.n || r.rn === page.wantedN.n) : rowRef(r) === page.wanted;
     if (!found) continue;
     page.wanted = "";
@@ -3846,8 +4504,8 @@ function selectWanted(changed2) {
     return;
   }
 }
-function redraw(changed2) {
-  let list = view.frames ? frameItems(changed2) : exchangeItems();
+function redraw(changed3) {
+  let list = view.frames ? frameItems(changed3) : exchangeItems();
   if (exported && view.filter) list = filterLocally(list);
   page.list = list;
   if (page.row && !page.row.run && store.rows.get(page.row.q) !== page.row) page.row = store.rows.get(page.row.q) || page.row;
@@ -3860,14 +4518,14 @@ function redraw(changed2) {
     page.filtered = false;
     announce(view.filter ? plural(page.shown, "row") + " match" : "All " + plural(page.shown, "row"));
   }
-  if (view.open && page.row && changed2?.has(realRow(page.row))) showRow(realRow(page.row));
+  if (view.open && page.row && changed3?.has(realRow(page.row))) showRow(realRow(page.row));
 }
 function filterLocally(list) {
-  const match2 = localFilter(view.filter);
+  const match3 = localFilter(view.filter);
   const root = (r) => r.p ? root(store.rows.get(r.p) || { p: 0 }) : r;
   return list.filter((e) => {
     const r = root(e.back === void 0 ? e : e.row);
-    return r.q !== void 0 && match2(r);
+    return r.q !== void 0 && match3(r);
   });
 }
 function indexOfRow() {
@@ -3995,7 +4653,7 @@ function move(to) {
   page.grid.reveal(i);
   if (byId("main").dataset.split !== "full" && !byId("detail").contains(document.activeElement)) focusList();
 }
-function match(step) {
+function match2(step) {
   const n = page.list.length;
   let i = indexOfRow();
   if (i < 0) i = step > 0 ? -1 : n;
@@ -4102,8 +4760,8 @@ var actions = {
   last: () => move(page.list.length - 1),
   pageUp: () => move(indexOfRow() - page.grid.perPage()),
   pageDown: () => move(indexOfRow() + page.grid.perPage()),
-  nextMatch: () => match(1),
-  previousMatch: () => match(-1),
+  nextMatch: () => match2(1),
+  previousMatch: () => match2(-1),
   open: () => {
     if (!page.row) actions.first();
     if (page.row) select(page.row, page.back, true);
@@ -4192,8 +4850,13 @@ var actions = {
     page.lastCommand = as === "call" ? key : "";
     copyCommand(page.row.q, as);
   },
-  resend: () => resend(false),
-  edit: () => resend(true),
+  resend: () => {
+    if (canSend()) showResend(page.row, showSent);
+  },
+  edit: () => {
+    if (canSend()) showCall(page.row, showSent);
+  },
+  run: () => exported || showCall(null, showSent),
   mark: () => {
     if (!page.row) return;
     const at2 = page.marks.indexOf(page.row);
@@ -4243,30 +4906,29 @@ function fold(open3) {
     if (i >= 0) move(i);
   } else return false;
 }
-function resend(edit) {
-  if (exported) return;
-  if (!page.row || page.row.k !== "request" || page.row.d === "s2c") {
-    toast("Select a request of the client first.");
-    return;
-  }
-  showResend(page.row, edit, (sent) => {
-    if (!sent.n) return;
-    page.wantedN = { c: sent.capture, n: sent.n };
-    page.wanted = sent.capture + "/" + sent.n;
-    view.open = true;
-    view.tab = "response";
-    showTab("response");
-    selectWanted(store.rows.values());
-    setTimeout(() => {
-      if (!page.wantedN || !view.filter) return;
-      toast("The filter hid the response, and was cleared.");
-      clearFilter();
-    }, 1500);
-  });
+function canSend() {
+  if (exported) return false;
+  if (page.row?.k === "request" && page.row.d !== "s2c") return true;
+  toast("Select a request of the client first.");
+  return false;
+}
+function showSent(sent) {
+  if (!sent.n) return;
+  page.wantedN = { c: sent.capture, n: sent.n };
+  page.wanted = sent.capture + "/" + sent.n;
+  view.open = true;
+  view.tab = "response";
+  showTab("response");
+  selectWanted(store.rows.values());
+  setTimeout(() => {
+    if (!page.wantedN || !view.filter) return;
+    toast("The filter hid the response, and was cleared.");
+    clearFilter();
+  }, 1500);
 }
 
 // page/buttons.js
-var buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "b-rail": "rail", "b-columns": "columns", "b-sequence": "sequence", "b-overview": "overview", "filter-saved": "saved", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
+var buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-run": "run", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "b-rail": "rail", "b-columns": "columns", "b-sequence": "sequence", "b-overview": "overview", "filter-saved": "saved", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
 function initButtons() {
   for (const [id, name] of Object.entries(buttonActions)) byId(id).addEventListener("click", () => actions[name]());
   on("head", drawButtons);
@@ -4797,7 +5459,7 @@ function start() {
   listenKeys(actions, () => page.grid.hasFocus());
   addEventListener("hashchange", fromHash);
   on("reset", resetList);
-  on("rows", (changed2) => rowsChanged(changed2));
+  on("rows", (changed3) => rowsChanged(changed3));
   on("waiting", () => scheduleRedraw());
   on("synced", () => scheduleRedraw());
   on("sources", () => scheduleRedraw());

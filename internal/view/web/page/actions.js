@@ -2,6 +2,7 @@
 import { announce, toast } from "./announce.js";
 import { copyCommand } from "./clipboard.js";
 import { shownDetail, showTab, tabList } from "./detail.js";
+import { showCall } from "./dialog-call.js";
 import { showDiff } from "./dialog-diff.js";
 import { showExport } from "./dialog-export.js";
 import { showHelp } from "./dialog-help.js";
@@ -122,8 +123,13 @@ export const actions = {
     page.lastCommand = as === "call" ? key : "";
     copyCommand(page.row.q, as);
   },
-  resend: () => resend(false),
-  edit: () => resend(true),
+  resend: () => {
+    if (canSend()) showResend(page.row, showSent);
+  },
+  edit: () => {
+    if (canSend()) showCall(page.row, showSent);
+  },
+  run: () => exported || showCall(null, showSent),
   mark: () => {
     if (!page.row) return;
     const at = page.marks.indexOf(page.row);
@@ -178,25 +184,26 @@ function fold(open) {
   } else return false;
 }
 
-// resend opens the dialog, and then shows the row of the response.
-function resend(edit) {
-  if (exported) return;
-  if (!page.row || page.row.k !== "request" || page.row.d === "s2c") {
-    toast("Select a request of the client first.");
-    return;
-  }
-  showResend(page.row, edit, (sent) => {
-    if (!sent.n) return;
-    page.wantedN = { c: sent.capture, n: sent.n };
-    page.wanted = sent.capture + "/" + sent.n;
-    view.open = true;
-    view.tab = "response";
-    showTab("response");
-    selectWanted(store.rows.values());
-    setTimeout(() => {
-      if (!page.wantedN || !view.filter) return;
-      toast("The filter hid the response, and was cleared.");
-      clearFilter();
-    }, 1500);
-  });
+// canSend reports whether the selected row can be sent again.
+function canSend() {
+  if (exported) return false;
+  if (page.row?.k === "request" && page.row.d !== "s2c") return true;
+  toast("Select a request of the client first.");
+  return false;
+}
+
+// showSent shows the row of a response of POST /api/resend.
+function showSent(sent) {
+  if (!sent.n) return;
+  page.wantedN = { c: sent.capture, n: sent.n };
+  page.wanted = sent.capture + "/" + sent.n;
+  view.open = true;
+  view.tab = "response";
+  showTab("response");
+  selectWanted(store.rows.values());
+  setTimeout(() => {
+    if (!page.wantedN || !view.filter) return;
+    toast("The filter hid the response, and was cleared.");
+    clearFilter();
+  }, 1500);
 }

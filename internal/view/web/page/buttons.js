@@ -7,7 +7,7 @@ import { exported } from "./source.js";
 import { on, view } from "./state.js";
 import { store } from "./store.js";
 
-const buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "b-rail": "rail", "b-columns": "columns", "b-sequence": "sequence", "b-overview": "overview", "filter-saved": "saved", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
+const buttonActions = { "b-pause": "pause", "b-follow": "follow", "b-findings": "findings", "b-frames": "frames", "b-tools": "tools", "b-run": "run", "b-sessions": "sessions", "b-export": "export", "b-help": "help", "b-rail": "rail", "b-columns": "columns", "b-sequence": "sequence", "b-overview": "overview", "filter-saved": "saved", "d-back": "back", "d-close": "back", "d-copy": "copy", "d-command": "copyCommand", "d-resend": "resend", "d-edit": "edit", "d-mark": "mark", "d-diff": "diff" };
 
 // initButtons connects the buttons of the page with their actions.
 export function initButtons() {

@@ -12,11 +12,16 @@ export async function showDiff(a, b) {
   const d = openDialog("Differences", [h("p", { class: "hint busy", text: "Comparing…" })], { wide: true });
   try {
     const diff = await apiPost("/api/diff", { a: a.q, b: b.q });
-    const notes = (diff.notes || []).map((t) => h("p", { class: "note" }, isolated(t)));
-    d.body.replaceChildren(heads(a, b), ...notes, part("Request", diff.request), part("Response", diff.response));
+    d.body.replaceChildren(heads(a, b), ...diffParts(diff));
   } catch (e) {
     d.body.replaceChildren(h("p", { class: "note bad", text: e.message }));
   }
+}
+
+// diffParts returns the elements for a response of POST /api/diff.
+export function diffParts(diff) {
+  const notes = (diff.notes || []).map((t) => h("p", { class: "note" }, isolated(t)));
+  return [...notes, part("Request", diff.request), part("Response", diff.response)];
 }
 
 function heads(a, b) {

@@ -24,6 +24,7 @@ export const keyHelp = [
   ["Y", "copy as a command: mcpwire call; again, or in the HTTP tab: curl"],
   ["r", "send again to a fresh copy of the server"],
   ["E", "edit and send to a fresh copy of the server"],
+  ["T", "run a tool of a fresh copy of a server"],
   ["m, d", "mark rows, show the differences of two marked rows"],
   ["c", "sessions: versions and capabilities"],
   ["s", "summary of tools"],
@@ -42,7 +43,7 @@ export const keyHelp = [
 const byKey = {
   j: "next", ArrowDown: "next", k: "previous", ArrowUp: "previous", Enter: "open", Escape: "back", ArrowRight: "unfold", ArrowLeft: "fold", " ": "toggle", "/": "filter", n: "nextMatch",
   N: "previousMatch", g: "first", Home: "first", G: "last", End: "last", PageUp: "pageUp", PageDown: "pageDown", f: "follow", p: "pause", x: "frames", t: "time", y: "copy", Y: "copyCommand",
-  r: "resend", E: "edit", m: "mark", d: "diff", c: "sessions", s: "tools", l: "findings", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous", F: "rail", C: "columns", ".": "menu", u: "saved", S: "sequence", O: "overview",
+  r: "resend", E: "edit", T: "run", m: "mark", d: "diff", c: "sessions", s: "tools", l: "findings", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous", F: "rail", C: "columns", ".": "menu", u: "saved", S: "sequence", O: "overview",
 };
 
 const needsList = new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);
