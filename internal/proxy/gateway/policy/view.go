@@ -49,6 +49,17 @@ type Match struct {
 	Principals []string
 }
 
+// A Filter chooses items of one upstream, by patterns that are compared with the server's own name
+// of a tool or prompt, or the URI of a resource. An empty Allow allows all.
+type Filter struct {
+	Allow, Deny []string
+}
+
+// A Filters has the filters of one upstream. Resource templates are resources.
+type Filters struct {
+	Tools, Prompts, Resources Filter
+}
+
 // Limits of the rules.
 const (
 	maxRules   = 256
@@ -60,10 +71,12 @@ const (
 // Views decides what each caller may see and use.
 //
 // All rules that match a caller count. An item is visible if one of them allows it and none of them
-// denies it; the order does not matter. So a caller that no rule matches sees nothing.
+// denies it; the order does not matter. So a caller that no rule matches sees nothing. The filters
+// of an upstream hide items from everybody.
 type Views struct {
-	rules []viewRule
-	// digest tells these rules from others in the keys of views.
+	rules   []viewRule
+	filters map[string]*upstreamFilter
+	// digest tells these rules and filters from others in the keys of views.
 	digest string
 
 	mu    sync.RWMutex
@@ -76,10 +89,11 @@ type ruleSet [maxRules / 64]uint64
 func (s *ruleSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 func (s *ruleSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
 
-// NewViews returns the views of the rules. Its errors name the rule, counted from 1. Without rules,
-// every caller sees everything.
-func NewViews(rules []Rule) (*Views, error) {
-	v := &Views{views: map[ruleSet]*View{}}
+// NewViews returns the views of the rules, and of the filters by the name of the upstream. Its
+// errors name the rule, counted from 1, or the upstream. Without rules, every caller sees all that
+// the filters let through.
+func NewViews(rules []Rule, filters map[string]Filters) (*Views, error) {
+	v := &Views{filters: map[string]*upstreamFilter{}, views: map[ruleSet]*View{}}
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("%d rules: at most %d are possible", len(rules), maxRules)
 	}
@@ -95,7 +109,16 @@ func NewViews(rules []Rule) (*Views, error) {
 	if len(rules) > 0 && !allows {
 		return nil, errors.New(`no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`)
 	}
-	text, err := json.Marshal(rules)
+	for name, f := range filters {
+		c, err := compileFilters(f)
+		if err != nil {
+			return nil, fmt.Errorf("upstream %s: %w", name, err)
+		}
+		if c != nil {
+			v.filters[name] = c
+		}
+	}
+	text, err := json.Marshal([]any{rules, filters})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +158,7 @@ func (v *Views) of(ctx context.Context) *View {
 
 // newView combines the rules of a set.
 func (v *Views) newView(set ruleSet) *View {
-	view := &View{everything: len(v.rules) == 0, key: v.digest}
+	view := &View{everything: len(v.rules) == 0, filters: v.filters, key: v.digest}
 	for i := range v.rules {
 		if set.has(i) {
 			view.key += fmt.Sprintf(" %d", i)
@@ -151,6 +174,7 @@ type View struct {
 	key         string
 	everything  bool
 	allow, deny []pattern
+	filters     map[string]*upstreamFilter
 }
 
 // Key returns a text that is equal for views that allow the same, so that lists can be cached. It
@@ -162,7 +186,7 @@ func (w *View) Key() string { return w.key }
 // A URI must be allowed both as it is written and as a server may read it, with escapes decoded and
 // dot segments resolved, so that file:///public/../secret does not pass as public.
 func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
-	if w.everything {
+	if w.everything && w.filters[upstream] == nil {
 		return true
 	}
 	if !w.allows(kind, upstream, name) {
@@ -176,6 +200,12 @@ func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
 }
 
 func (w *View) allows(kind gateway.Kind, upstream, name string) bool {
+	if f := w.filters[upstream]; f != nil && !f[kind].allows(name) {
+		return false
+	}
+	if w.everything {
+		return true
+	}
 	if kind == gateway.KindTemplate {
 		kind = gateway.KindResource
 	}
@@ -222,6 +252,56 @@ func cutAtAny(s, chars string) (before, after string) {
 		return s[:i], s[i:]
 	}
 	return s, ""
+}
+
+// An upstreamFilter has the compiled filters by kind.
+type upstreamFilter [gateway.KindTemplate + 1]itemFilter
+
+// An itemFilter is a compiled Filter.
+type itemFilter struct{ allow, deny []pattern }
+
+// compileFilters returns nil if nothing is filtered.
+func compileFilters(f Filters) (*upstreamFilter, error) {
+	var c upstreamFilter
+	some := false
+	for _, one := range []struct {
+		kind   gateway.Kind
+		name   string
+		filter Filter
+	}{
+		{gateway.KindTool, "tools", f.Tools}, {gateway.KindPrompt, "prompts", f.Prompts},
+		{gateway.KindResource, "resources", f.Resources}, {gateway.KindTemplate, "resources", f.Resources},
+	} {
+		for _, text := range one.filter.Allow {
+			p, err := compilePattern(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: allow: %w", one.name, err)
+			}
+			c[one.kind].allow = append(c[one.kind].allow, p)
+		}
+		for _, text := range one.filter.Deny {
+			p, err := compilePattern(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: deny: %w", one.name, err)
+			}
+			c[one.kind].deny = append(c[one.kind].deny, p)
+		}
+		some = some || len(c[one.kind].allow)+len(c[one.kind].deny) > 0
+	}
+	if !some {
+		return nil, nil
+	}
+	return &c, nil
+}
+
+// allows reports whether the filter lets an item through.
+func (f *itemFilter) allows(name string) bool {
+	if len(f.allow)+len(f.deny) == 0 {
+		return true
+	}
+	text := []byte(name)
+	matches := func(p pattern) bool { return p.match(text) }
+	return (len(f.allow) == 0 || slices.ContainsFunc(f.allow, matches)) && !slices.ContainsFunc(f.deny, matches)
 }
 
 // A viewRule is a compiled Rule.

@@ -35,7 +35,7 @@ func TestViews(t *testing.T) {
 		allowed []item
 		hidden  []item
 	}{
-		{"no rules", nil, nil, []item{{tool, "files", "read"}, {resource, "files", "file:///a/../b"}}, nil},
+		{"no rules", nil, nil, []item{{tool, "files", "read"}, {resource, "files", "file:///a/../b"}, {resource, "files", "file:///%2525252525252e"}}, nil},
 		{
 			"everybody", []Rule{{Allow: []string{"files__read*", "notes__*"}}}, nil,
 			[]item{{tool, "files", "read"}, {tool, "files", "read_all"}, {prompt, "notes", "x"}, {resource, "notes", "note://1"}},
@@ -78,7 +78,7 @@ func TestViews(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, err := NewViews(tt.rules)
+			v, err := NewViews(tt.rules, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,6 +98,46 @@ func TestViews(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFilters(t *testing.T) {
+	filters := map[string]Filters{
+		"files": {Tools: Filter{Allow: []string{"read*", "delete"}, Deny: []string{"read_secret"}}, Resources: Filter{Deny: []string{"file:///etc/*"}}},
+		"open":  {},
+	}
+	allowed := func(rules []Rule) []string {
+		v, err := NewViews(rules, filters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, i := range []struct {
+			kind           gateway.Kind
+			upstream, name string
+		}{
+			{gateway.KindTool, "files", "read"}, {gateway.KindTool, "files", "read_secret"}, {gateway.KindTool, "files", "write"}, {gateway.KindTool, "files", "delete"},
+			{gateway.KindPrompt, "files", "write"}, {gateway.KindResource, "files", "file:///a"}, {gateway.KindResource, "files", "file:///etc/passwd"},
+			{gateway.KindResource, "files", "file:///a/../etc/passwd"}, {gateway.KindTemplate, "files", "file:///etc/{x}"},
+			{gateway.KindTool, "open", "write"}, {gateway.KindTool, "other", "write"},
+		} {
+			if v.Of(t.Context()).Allows(i.kind, i.upstream, i.name) {
+				list = append(list, i.kind.String()+" "+i.upstream+" "+i.name)
+			}
+		}
+		return list
+	}
+	want := []string{"tool files read", "tool files delete", "prompt files write", "resource files file:///a", "tool open write", "tool other write"}
+	if diff := cmp.Diff(want, allowed(nil)); diff != "" {
+		t.Errorf("without rules (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"tool files read"}, allowed([]Rule{{Allow: []string{"files__*"}, Deny: []string{"*delete", "prompt:*", "resource:*"}}})); diff != "" {
+		t.Errorf("with rules (-want +got):\n%s", diff)
+	}
+	for _, bad := range []Filters{{Tools: Filter{Allow: []string{`\`}}}, {Prompts: Filter{Deny: []string{`\`}}}} {
+		if _, err := NewViews(nil, map[string]Filters{"files": bad}); err == nil || !strings.HasPrefix(err.Error(), "upstream files: ") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 
@@ -173,12 +213,12 @@ func TestViewErrors(t *testing.T) {
 		{Rule{Allow: []string{"*"}, Match: Match{Scopes: []string{"a b"}}}, `rule 1: "a b" is not a scope`},
 		{Rule{Allow: []string{"*"}, Match: Match{Principals: []string{"a b c d"}}}, `rule 1: principal "a b c d": want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT`},
 	} {
-		_, err := NewViews([]Rule{tt.rule})
+		_, err := NewViews([]Rule{tt.rule}, nil)
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}
-	if _, err := NewViews(make([]Rule, maxRules+1)); err == nil {
+	if _, err := NewViews(make([]Rule, maxRules+1), nil); err == nil {
 		t.Error("too many rules are accepted")
 	}
 }
@@ -188,7 +228,7 @@ func TestViewErrors(t *testing.T) {
 func TestViewKeys(t *testing.T) {
 	rules := []Rule{{Allow: []string{"a__*"}}, {Match: Match{Scopes: []string{"admin"}}, Allow: []string{"*"}}}
 	key := func(rules []Rule, scopes ...string) string {
-		v, err := NewViews(rules)
+		v, err := NewViews(rules, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,319 @@
+package policy
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/oauth"
+)
+
+// A Source returns a secret from where the configuration says it is. It may be called often and
+// must be quick.
+type Source func() (auth.Secret, error)
+
+// sourceTTL is how long a secret is used before its source is asked again.
+const sourceTTL = time.Second
+
+// Credentials are what the gateway authenticates with to one upstream over HTTP. At most one of
+// Token, Client and Exchange is set.
+type Credentials struct {
+	// Headers are sent with each request.
+	Headers map[string]Source
+	// Token is sent as a bearer token.
+	Token Source
+	// Client gets a token for the gateway itself
+	// (https://www.rfc-editor.org/rfc/rfc6749#section-4.4).
+	Client *ClientCredentials
+	// Exchange gets a token for the caller (https://www.rfc-editor.org/rfc/rfc8693).
+	Exchange *Exchange
+	// MetadataTransport sends the requests to authorization servers. Nil means a new
+	// [http.Transport] with the proxy of the environment: the configuration names the authorization
+	// servers, which may be in a private network.
+	MetadataTransport http.RoundTripper
+	// Logger receives what package oauth logs, and failures to read secrets. Nil discards it.
+	Logger *slog.Logger
+}
+
+// ClientCredentials are those of the gateway at an authorization server.
+type ClientCredentials struct {
+	// Issuer is the authorization server, which the upstream must name in its metadata.
+	Issuer string
+	// ID and Secret authenticate the gateway. The secret is read once.
+	ID     string
+	Secret Source
+	// Scopes are requested. Empty means those that the upstream asks for.
+	Scopes []string
+}
+
+// An Exchange gets a token for each caller by token exchange.
+type Exchange struct {
+	// ClientCredentials are the authorization server, the gateway's credentials there, and the
+	// scopes. The upstream does not take part in the choice of the issuer. ID and Secret may be
+	// empty if the issuer needs no authentication.
+	ClientCredentials
+	// Audience and Resource name the upstream to the issuer. If both are empty, the resource is the
+	// upstream's URL.
+	Audience, Resource string
+	// Tokens has the tokens of the callers.
+	Tokens *CallerTokens
+}
+
+// Transport returns a transport that authenticates requests to the upstream with the endpoint URL
+// server, and sends them by base. Requests to another origin are sent without credentials. With
+// Exchange, the context of a request must have the principal of its caller.
+//
+// The secrets of Headers and Token are read again when they are older than a second. If that fails,
+// the last ones are used.
+func (c *Credentials) Transport(server string, base http.RoundTripper) (http.RoundTripper, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("the URL of the server is malformed")
+	}
+	if c.Token != nil && c.Client != nil || c.Client != nil && c.Exchange != nil || c.Exchange != nil && c.Token != nil {
+		return nil, errors.New("credentials: token, client and exchange exclude each other")
+	}
+	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	h := &headerTransport{scheme: strings.ToLower(u.Scheme), host: strings.ToLower(u.Host), base: base}
+	for name, source := range c.Headers {
+		if http.CanonicalHeaderKey(name) == "Authorization" && (c.Token != nil || c.Client != nil || c.Exchange != nil) {
+			return nil, errors.New("the header Authorization and credentials exclude each other")
+		}
+		h.headers = append(h.headers, &header{name: name, source: source, log: log})
+	}
+	if c.Token != nil {
+		h.headers = append(h.headers, &header{name: "Authorization", prefix: "Bearer ", source: c.Token, log: log})
+	}
+	for _, one := range h.headers {
+		if _, err := one.value(); err != nil {
+			return nil, err
+		}
+	}
+	var next http.RoundTripper = h
+	if len(h.headers) == 0 {
+		next = base
+	}
+	if c.Client == nil && c.Exchange == nil {
+		return next, nil
+	}
+	client, err := c.oauthClient(log)
+	if err != nil {
+		return nil, err
+	}
+	return client.Transport(server, next)
+}
+
+// oauthClient returns the client for Client or Exchange.
+func (c *Credentials) oauthClient(log *slog.Logger) (*oauth.Client, error) {
+	o := &oauth.ClientOptions{MetadataTransport: c.MetadataTransport, AllowLoopbackHTTP: true, Logger: log}
+	if o.MetadataTransport == nil {
+		o.MetadataTransport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute}
+	}
+	cc := c.Client
+	if cc != nil {
+		o.Grant = oauth.ClientCredentials{}
+	} else {
+		if c.Exchange.Tokens == nil {
+			return nil, errors.New("exchange: callers have no tokens without auth")
+		}
+		cc = &c.Exchange.ClientCredentials
+		o.Grant = oauth.TokenExchange{SubjectToken: c.Exchange.Tokens.Of, Audience: c.Exchange.Audience, Resource: c.Exchange.Resource}
+	}
+	o.ClientIssuer, o.ClientID, o.Scopes = cc.Issuer, cc.ID, cc.Scopes
+	if cc.Secret != nil {
+		secret, err := cc.Secret()
+		if err != nil {
+			return nil, err
+		}
+		o.ClientSecret = secret
+	}
+	return oauth.NewClient(o)
+}
+
+// A headerTransport adds headers to requests to one origin.
+type headerTransport struct {
+	scheme, host string
+	headers      []*header
+	base         http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.ToLower(req.URL.Scheme) != t.scheme || strings.ToLower(req.URL.Host) != t.host {
+		return t.base.RoundTrip(req)
+	}
+	out := req.Clone(req.Context())
+	for _, h := range t.headers {
+		value, err := h.value()
+		if err != nil {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, err
+		}
+		out.Header.Set(h.name, value)
+	}
+	resp, err := t.base.RoundTrip(out)
+	if resp != nil {
+		resp.Request = req // without the secrets
+	}
+	return resp, err
+}
+
+// CloseIdleConnections closes the idle connections of base, for [http.Client.CloseIdleConnections].
+func (t *headerTransport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// A header is a header whose value is secret.
+type header struct {
+	name, prefix string
+	source       Source
+	log          *slog.Logger
+
+	mu     sync.Mutex
+	secret auth.Secret
+	until  time.Time
+	failed bool
+}
+
+// value returns the current value. It fails only if there has never been one.
+func (h *header) value() (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); h.until.IsZero() || !now.Before(h.until) {
+		secret, err := h.source()
+		if err == nil && strings.ContainsFunc(secret.Reveal(), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			err = errors.New("it has characters that a header cannot contain")
+		}
+		switch {
+		case err == nil:
+			h.secret, h.failed = secret, false
+		case h.secret.IsZero():
+			return "", fmt.Errorf("header %s: %w", h.name, err)
+		case !h.failed:
+			h.failed = true
+			h.log.Warn("a secret cannot be read again; the last one is used", "header", h.name, "error", err)
+		}
+		h.until = now.Add(sourceTTL)
+	}
+	return h.prefix + h.secret.Reveal(), nil
+}
+
+// Limits of CallerTokens.
+const (
+	maxCallerTokens     = 10_000
+	maxCallerTokenBytes = 64 << 20
+)
+
+// CallerTokens remembers the latest token of each caller, to exchange it later: connections to
+// upstreams outlive the requests of callers and their tokens. Callers with the same principal but
+// other scopes are kept apart, so that a request never gets more than its own token allows.
+//
+// The tokens are in memory only. The least recently used ones are forgotten first. The zero value
+// is ready to use.
+type CallerTokens struct {
+	mu    sync.Mutex
+	byKey map[string]*list.Element
+	// recent holds each *callerToken, the most recent first.
+	recent list.List
+	bytes  int
+}
+
+type callerToken struct {
+	key     string
+	token   auth.Secret
+	expires time.Time
+}
+
+// size returns the bytes that an entry counts for.
+func (t *callerToken) size() int { return len(t.key) + len(t.token.Reveal()) }
+
+// Verifier returns a verifier that remembers the tokens that v accepts. The guard in front of the
+// gateway must have it.
+func (c *CallerTokens) Verifier(v auth.Verifier) auth.Verifier { return &rememberingVerifier{v, c} }
+
+type rememberingVerifier struct {
+	auth.Verifier
+	tokens *CallerTokens
+}
+
+// Verify implements auth.Verifier.
+func (v *rememberingVerifier) Verify(ctx context.Context, token string) (*auth.Principal, error) {
+	p, err := v.Verifier.Verify(ctx, token)
+	if err == nil && p != nil {
+		v.tokens.remember(p, token)
+	}
+	return p, err
+}
+
+// tokenKey returns what must be equal for two requests to share tokens.
+func tokenKey(p *auth.Principal) string {
+	scopes := p.Scopes
+	if !slices.IsSorted(scopes) {
+		scopes = slices.Sorted(slices.Values(scopes))
+	}
+	return p.ID() + " " + strings.Join(scopes, " ")
+}
+
+func (c *CallerTokens) remember(p *auth.Principal, token string) {
+	key := tokenKey(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.byKey[key]; ok {
+		c.recent.MoveToFront(e)
+		t := e.Value.(*callerToken)
+		t.expires = p.Expires
+		if t.token.Reveal() == token {
+			return
+		}
+		c.bytes -= t.size()
+		t.token = auth.NewSecret(token)
+		c.bytes += t.size()
+	} else {
+		if c.byKey == nil {
+			c.byKey = map[string]*list.Element{}
+		}
+		t := &callerToken{key, auth.NewSecret(token), p.Expires}
+		c.byKey[key] = c.recent.PushFront(t)
+		c.bytes += t.size()
+	}
+	for c.recent.Len() > maxCallerTokens || c.bytes > maxCallerTokenBytes {
+		t := c.recent.Remove(c.recent.Back()).(*callerToken)
+		delete(c.byKey, t.key)
+		c.bytes -= t.size()
+	}
+}
+
+// Of returns the token of the caller of ctx. The error says what is missing.
+func (c *CallerTokens) Of(ctx context.Context) (auth.Secret, error) {
+	p := auth.PrincipalOf(ctx)
+	if p == nil {
+		return auth.Secret{}, errors.New("the caller has no token")
+	}
+	key := tokenKey(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.byKey[key]
+	if !ok {
+		return auth.Secret{}, errors.New("the caller's token is no longer known; it is with the caller's next request")
+	}
+	c.recent.MoveToFront(e)
+	t := e.Value.(*callerToken)
+	if !t.expires.IsZero() && !time.Now().Before(t.expires) {
+		return auth.Secret{}, auth.ErrExpired
+	}
+	return t.token, nil
+}

@@ -1,0 +1,328 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+	"mcpwire/oauth"
+)
+
+const (
+	testIssuer   = "https://idp.example.com"
+	testUpstream = "https://up.example.com/mcp"
+)
+
+// An idp is a transport with an authorization server and an upstream that notes what it gets. The
+// authorization server issues tokens that say for whom they are.
+type idp struct {
+	mu sync.Mutex
+	// forms are the token requests.
+	forms []url.Values
+	// sent are the headers of requests to other servers.
+	sent []http.Header
+	// refuse has an error code for subject tokens.
+	refuse map[string]string
+	// need is whether the upstream wants a token.
+	need bool
+}
+
+func (i *idp) RoundTrip(req *http.Request) (*http.Response, error) {
+	var body []byte
+	if req.Body != nil {
+		var err error
+		if body, err = io.ReadAll(req.Body); err != nil {
+			return nil, err
+		}
+		req.Body.Close()
+	}
+	out := httptest.NewRecorder()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch req.Method + " " + req.URL.Scheme + "://" + req.URL.Host + req.URL.Path {
+	case "GET " + testIssuer + "/.well-known/oauth-authorization-server":
+		fmt.Fprintf(out, `{"issuer":%q,"token_endpoint":%q,"token_endpoint_auth_methods_supported":["client_secret_basic"]}`, testIssuer, testIssuer+"/token")
+	case "GET https://up.example.com/.well-known/oauth-protected-resource/mcp":
+		fmt.Fprintf(out, `{"resource":%q,"authorization_servers":[%q],"scopes_supported":["up"]}`, testUpstream, testIssuer)
+	case "POST " + testIssuer + "/token":
+		form, err := url.ParseQuery(string(body))
+		if err != nil {
+			return nil, err
+		}
+		if id, secret, _ := req.BasicAuth(); id != "gateway" || secret != "gateway-secret" {
+			form.Set("bad client", id+":"+secret)
+		}
+		i.forms = append(i.forms, form)
+		if code := i.refuse[form.Get("subject_token")]; code != "" {
+			out.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(out, `{"error":%q}`, code)
+			break
+		}
+		fmt.Fprintf(out, `{"access_token":"issued-%d","token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, len(i.forms))
+	default:
+		i.sent = append(i.sent, req.Header.Clone())
+		if i.need && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer issued-") {
+			out.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	resp := out.Result()
+	resp.Request = req
+	return resp, nil
+}
+
+// authorizations returns the headers Authorization that the upstream got.
+func (i *idp) authorizations() (list []string) {
+	for _, h := range i.sent {
+		list = append(list, h.Get("Authorization"))
+	}
+	return list
+}
+
+func text(s string) Source { return func() (auth.Secret, error) { return auth.NewSecret(s), nil } }
+
+func get(t *testing.T, ctx context.Context, rt http.RoundTripper, address string) error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if len(resp.Request.Header) > 0 {
+		t.Errorf("the response has the request's headers %v", resp.Request.Header)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return nil
+}
+
+func TestHeaders(t *testing.T) {
+	i := &idp{}
+	c := &Credentials{Headers: map[string]Source{"X-Api-Key": text("k")}, Token: text("t")}
+	rt, err := c.Transport(testUpstream, i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{testUpstream, "HTTPS://UP.example.com/other", "https://evil.example.com/mcp", "http://up.example.com/mcp", "https://up.example.com:444/mcp"} {
+		if err := get(t, t.Context(), rt, address); err != nil {
+			t.Error(err)
+		}
+	}
+	both := http.Header{"X-Api-Key": {"k"}, "Authorization": {"Bearer t"}}
+	if diff := cmp.Diff([]http.Header{both, both, {}, {}, {}}, i.sent); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+}
+
+// TestSecretIsReadAgain checks that a changed file is noticed, and that one that is missing for a
+// moment does no harm.
+func TestSecretIsReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	write := func(s string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		i := &idp{}
+		c := &Credentials{Token: func() (auth.Secret, error) {
+			reads++
+			b, err := os.ReadFile(path)
+			return auth.NewSecret(string(b)), err
+		}}
+		rt, err := c.Transport(testUpstream, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do := func() {
+			t.Helper()
+			if err := get(t, t.Context(), rt, testUpstream); err != nil {
+				t.Error(err)
+			}
+		}
+		do()
+		write("two")
+		do()
+		time.Sleep(sourceTTL)
+		do()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(sourceTTL)
+		do()
+		write("bad\nvalue")
+		time.Sleep(sourceTTL)
+		do()
+		want := []string{"Bearer one", "Bearer one", "Bearer two", "Bearer two", "Bearer two"}
+		if diff := cmp.Diff(want, i.authorizations()); diff != "" || reads != 4 {
+			t.Errorf("%d reads, headers (-want +got):\n%s", reads, diff)
+		}
+	})
+}
+
+func TestClientCredentials(t *testing.T) {
+	i := &idp{need: true}
+	c := &Credentials{Client: &ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret"), Scopes: []string{"read"}}, MetadataTransport: i}
+	rt, err := c.Transport(testUpstream, i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := get(t, t.Context(), rt, testUpstream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"", "Bearer issued-1", "Bearer issued-1", "Bearer issued-1"}, i.authorizations()); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]url.Values{{"grant_type": {"client_credentials"}, "resource": {testUpstream}, "scope": {"read"}}}, i.forms); diff != "" {
+		t.Errorf("forms (-want +got):\n%s", diff)
+	}
+}
+
+// verifies makes principals of tokens such as "alice.scope.1".
+type verifies struct{}
+
+func (verifies) Verify(_ context.Context, token string) (*auth.Principal, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) < 2 {
+		return nil, auth.ErrInvalidToken
+	}
+	return &auth.Principal{Issuer: testIssuer, Subject: parts[0], Scopes: parts[1 : len(parts)-1], Expires: time.Now().Add(time.Minute)}, nil
+}
+
+func TestExchange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tokens CallerTokens
+		i := &idp{need: true, refuse: map[string]string{"mallory.1": "invalid_request"}}
+		c := &Credentials{
+			Headers:           map[string]Source{"X-Api-Key": text("k")},
+			Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
+			MetadataTransport: i,
+		}
+		rt, err := c.Transport(testUpstream, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := tokens.Verifier(verifies{})
+		// call is a request of a caller, whose principal the upstream's connection may have had for
+		// a long time.
+		call := func(token string) error {
+			t.Helper()
+			p, err := v.Verify(t.Context(), token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return get(t, auth.WithPrincipal(t.Context(), p), rt, testUpstream)
+		}
+		for _, token := range []string{"alice.1", "bob.1", "alice.1", "alice.2", "alice.admin.3", "alice.2"} {
+			if err := call(token); err != nil {
+				t.Errorf("%s: %v", token, err)
+			}
+		}
+		var subjects []string
+		for _, form := range i.forms {
+			subjects = append(subjects, form.Get("subject_token"))
+			if form.Get("audience") != "up" || form.Get("bad client") != "" {
+				t.Errorf("got %v", form)
+			}
+		}
+		if diff := cmp.Diff([]string{"alice.1", "bob.1", "alice.2", "alice.admin.3"}, subjects); diff != "" {
+			t.Errorf("exchanged (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"Bearer issued-1", "Bearer issued-2", "Bearer issued-1", "Bearer issued-3", "Bearer issued-4", "Bearer issued-3"}, i.authorizations()); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+		sent := len(i.sent)
+		if err := call("mallory.1"); !errors.Is(err, oauth.ErrRefused) {
+			t.Errorf("a revoked token: got %v", err)
+		}
+		if err := get(t, t.Context(), rt, testUpstream); err == nil || !strings.Contains(err.Error(), "the caller has no token") {
+			t.Errorf("no principal: got %v", err)
+		}
+		stranger := auth.WithPrincipal(t.Context(), &auth.Principal{Issuer: testIssuer, Subject: "stranger"})
+		if err := get(t, stranger, rt, testUpstream); err == nil || !strings.Contains(err.Error(), "no longer known") {
+			t.Errorf("unknown token: got %v", err)
+		}
+		time.Sleep(time.Minute)
+		old := auth.WithPrincipal(t.Context(), &auth.Principal{Issuer: testIssuer, Subject: "alice"})
+		if err := get(t, old, rt, testUpstream); !errors.Is(err, auth.ErrExpired) {
+			t.Errorf("expired token: got %v", err)
+		}
+		if len(i.sent) != sent {
+			t.Errorf("the upstream got %d requests without a token", len(i.sent)-sent)
+		}
+	})
+}
+
+// TestCallerTokensAreBounded checks that the least recently used tokens are forgotten.
+func TestCallerTokensAreBounded(t *testing.T) {
+	var tokens CallerTokens
+	v := tokens.Verifier(verifies{})
+	known := func(subject string) bool {
+		_, err := tokens.Of(as(t.Context(), subject))
+		return err == nil
+	}
+	// as has another issuer.
+	remember := func(subject string, size int) {
+		tokens.remember(&auth.Principal{Issuer: "i", Subject: subject}, strings.Repeat("x", size))
+	}
+	for n := range maxCallerTokens + 1 {
+		remember(fmt.Sprint(n), 10)
+	}
+	if got := []bool{known("0"), known("1"), known(fmt.Sprint(maxCallerTokens))}; !slices.Equal(got, []bool{false, true, true}) {
+		t.Errorf("known: %v", got)
+	}
+	const big = 1 << 20
+	for n := range 100 {
+		remember(fmt.Sprint("big ", n), big)
+	}
+	if tokens.bytes > maxCallerTokenBytes || tokens.bytes < maxCallerTokenBytes-2*big || known("1") || !known("big 99") {
+		t.Errorf("%d bytes", tokens.bytes)
+	}
+	if _, err := v.Verify(t.Context(), "x"); !errors.Is(err, auth.ErrInvalidToken) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCredentialErrors(t *testing.T) {
+	broken := func() (auth.Secret, error) { return auth.Secret{}, errors.New("the variable KEY is not set") }
+	for _, tt := range []struct {
+		c    Credentials
+		want string
+	}{
+		{Credentials{Headers: map[string]Source{"X-Key": broken}}, "header X-Key: the variable KEY is not set"},
+		{Credentials{Headers: map[string]Source{"X-Key": text("a\r\nb")}}, "header X-Key: it has characters that a header cannot contain"},
+		{Credentials{Token: text("a"), Client: &ClientCredentials{}}, "credentials: token, client and exchange exclude each other"},
+		{Credentials{Token: text("a"), Headers: map[string]Source{"authorization": text("b")}}, "the header Authorization and credentials exclude each other"},
+		{Credentials{Exchange: &Exchange{}}, "exchange: callers have no tokens without auth"},
+		{Credentials{Client: &ClientCredentials{Issuer: testIssuer, ID: "a", Secret: broken}}, "the variable KEY is not set"},
+		{Credentials{Client: &ClientCredentials{Issuer: testIssuer}}, "oauth: client credentials need ClientID, and ClientSecret or ClientKey"},
+	} {
+		if _, err := tt.c.Transport(testUpstream, &idp{}); err == nil || err.Error() != tt.want {
+			t.Errorf("got %v, want %s", err, tt.want)
+		}
+	}
+}
