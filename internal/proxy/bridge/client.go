@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -480,7 +481,7 @@ func (c *call) bridgeProvenance() provenance {
 // isModern reports if a message has the protocol version in its _meta.
 func isModern(m *jsonrpc.Message) bool {
 	meta, ok := m.Param("_meta")
-	return ok && locate(meta, mcp.MetaProtocolVersion).found()
+	return ok && jsonedit.Locate(meta, mcp.MetaProtocolVersion).Found()
 }
 
 // An outbox buffers messages until its owner sends them, so that a slow client delays nobody else.

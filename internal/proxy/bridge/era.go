@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/rpc/relay"
@@ -263,11 +264,11 @@ func discoverRequest() []byte {
 // discoverFor returns a server/discover request with the _meta of the client's first message,
 // because another bridge upstream may depend on the client's identity.
 func discoverFor(first []byte) []byte {
-	at := locate(first, "params", "_meta")
-	if !locate(first, "params", "_meta", mcp.MetaProtocolVersion).found() {
+	at := jsonedit.Locate(first, "params", "_meta")
+	if !jsonedit.Locate(first, "params", "_meta", mcp.MetaProtocolVersion).Found() {
 		return discoverRequest()
 	}
-	params := era.Rewrite([]byte(`{"_meta":`), at.slice(first), func(m *jsonwire.Members) []byte {
+	params := era.Rewrite([]byte(`{"_meta":`), at.Of(first), func(m *jsonwire.Members) []byte {
 		if m.KeyIs(mcp.MetaProgressToken) || m.KeyIs(mcp.MetaLogLevel) {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/rpc"
@@ -274,7 +275,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 	p.giveUpLocked(c)
 	p.mu.Unlock()
 	if c.rewritten() {
-		frame = splice(frame, locate(frame, "params", "requestId"), c.serverID)
+		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), c.serverID)
 	}
 	c.finish(nil, provenance{})
 	return frame, !p.upstream.queue.withdraw(c.serverID) && !c.asksForTask
@@ -512,7 +513,7 @@ func (p *passthrough) handleNotification(frame []byte, m *jsonrpc.Message, on js
 		}
 		p.mu.Unlock()
 		if c != nil && c.clientToken != nil {
-			frame = splice(frame, locate(frame, "params", mcp.MetaProgressToken), c.clientToken)
+			frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", mcp.MetaProgressToken), c.clientToken)
 		}
 		if c != nil || !p.rewriteIDs { // an unknown token belongs to a call that was answered
 			p.sendForCall(c, frame, event)
@@ -595,7 +596,7 @@ func (p *passthrough) handleServerCancellation(frame []byte, m *jsonrpc.Message,
 		a.client.send(a.out, frame, p.provenance(event))
 	case c != nil:
 		if c.rewritten() {
-			frame = splice(frame, locate(frame, "params", "requestId"), c.id)
+			frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), c.id)
 		}
 		p.sendForCall(c, frame, event)
 		c.finish(nil, provenance{})
@@ -609,13 +610,13 @@ func (p *passthrough) subscriptionOf(m *jsonrpc.Message) (c *call, names bool) {
 	if !ok {
 		return nil, false
 	}
-	at := locate(meta, mcp.MetaSubscriptionID)
-	if !at.found() {
+	at := jsonedit.Locate(meta, mcp.MetaSubscriptionID)
+	if !at.Found() {
 		return nil, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls[jsonrpc.ID(at.slice(meta)).Key()], true
+	return p.calls[jsonrpc.ID(at.Of(meta)).Key()], true
 }
 
 // forwardToSubscription forwards a message of a subscription. If the client already has the
@@ -636,7 +637,7 @@ func (p *passthrough) forwardToSubscription(c *call, frame []byte, m *jsonrpc.Me
 		return
 	}
 	if c.rewritten() {
-		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaSubscriptionID), c.id)
+		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "_meta", mcp.MetaSubscriptionID), c.id)
 	}
 	p.sendForCall(c, frame, event)
 }
@@ -647,15 +648,15 @@ func changeNotifications(granted []byte, id jsonrpc.ID) (list [][]byte) {
 	meta := jsonwire.AppendQuote([]byte(`"_meta":{`), mcp.MetaSubscriptionID)
 	meta = append(append(append(meta, ':'), id...), "}}"...)
 	for _, l := range resume.Lists() {
-		if at := locate(granted, l.Capability+"ListChanged"); at.found() && string(at.slice(granted)) == "true" {
+		if at := jsonedit.Locate(granted, l.Capability+"ListChanged"); at.Found() && string(at.Of(granted)) == "true" {
 			list = append(list, jsonrpc.AppendNotification(nil, l.Changed, append([]byte{'{'}, meta...)))
 		}
 	}
-	at := locate(granted, "resourceSubscriptions")
-	if !at.found() || granted[at.start] != '[' {
+	at := jsonedit.Locate(granted, "resourceSubscriptions")
+	if !at.Found() || granted[at.Start] != '[' {
 		return list
 	}
-	for uris := jsonwire.ArrayElements(at.slice(granted)); uris.Next(); {
+	for uris := jsonwire.ArrayElements(at.Of(granted)); uris.Next(); {
 		params := append(append([]byte(`{"uri":`), uris.Value()...), ',')
 		list = append(list, jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, append(params, meta...)))
 	}
@@ -681,7 +682,7 @@ func (p *passthrough) rewriteLocked(c *call, frame []byte, m *jsonrpc.Message) [
 	frame = withID(frame, c.serverID)
 	if token, ok := tokenOf(m); ok {
 		c.clientToken, c.tokenKey = token, c.serverID.Key()
-		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaProgressToken), c.serverID)
+		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "_meta", mcp.MetaProgressToken), c.serverID)
 	}
 	return frame
 }
@@ -692,15 +693,15 @@ func tokenOf(m *jsonrpc.Message) (jsonrpc.ID, bool) {
 	if !ok {
 		return nil, false
 	}
-	at := locate(meta, mcp.MetaProgressToken)
-	return jsonrpc.ID(at.slice(meta)), at.found()
+	at := jsonedit.Locate(meta, mcp.MetaProgressToken)
+	return jsonrpc.ID(at.Of(meta)), at.Found()
 }
 
 // restoreIDs restores the client's ids in a response.
 func restoreIDs(frame []byte, c *call) []byte {
 	if c.method == mcp.MethodSubscriptionsListen {
-		if at := locate(frame, "result", "_meta", mcp.MetaSubscriptionID); at.found() {
-			frame = splice(frame, at, c.id)
+		if at := jsonedit.Locate(frame, "result", "_meta", mcp.MetaSubscriptionID); at.Found() {
+			frame = jsonedit.Splice(frame, at, c.id)
 		}
 	}
 	return withID(frame, c.id)

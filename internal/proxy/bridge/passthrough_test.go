@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/jsonrpc"
 	"mcpwire/streamable"
 )
@@ -283,8 +284,8 @@ func (s staged) Post(_ context.Context, frame []byte) error { return s.WriteFram
 func (s staged) Receive() ([]byte, context.Context, error) {
 	frame, err := s.ReadFrame()
 	ctx := context.Background()
-	if at := locate(frame, "on"); at.found() {
-		ctx = context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: queuedMessage{id: jsonrpc.ID(at.slice(frame))}})
+	if at := jsonedit.Locate(frame, "on"); at.Found() {
+		ctx = context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: queuedMessage{id: jsonrpc.ID(at.Of(frame))}})
 	}
 	return frame, ctx, err
 }
@@ -414,11 +415,11 @@ func TestRelearnTranslated(t *testing.T) {
 			client.reads(`"protocolVersion":"2025-11-25"`)
 			client.send(confirmed, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`)
 			call := srv.reads(`"tools/call"`)
-			id := string(locate([]byte(call), "id").slice([]byte(call)))
+			id := string(jsonedit.Locate([]byte(call), "id").Of([]byte(call)))
 			refusal := `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32020,"message":"Mcp-Param-X is missing"}}`
 			srv.send(refusal)
 			list := srv.reads("tools/list")
-			listID := string(locate([]byte(list), "id").slice([]byte(list)))
+			listID := string(jsonedit.Locate([]byte(list), "id").Of([]byte(list)))
 			if !tt.share && !strings.HasPrefix(listID, `"mcpwire-`) {
 				t.Fatalf("the bridge asks with the id %s", listID)
 			}
@@ -491,7 +492,7 @@ func TestLateTask(t *testing.T) {
 				srv.send(answering(id, tt.answer), answering(id, tt.answer))
 				if tt.want {
 					cancel := srv.request(`"tasks/cancel"`, `{"taskId":"a\"b",`, `"io.modelcontextprotocol/tasks":{}`)
-					if line := []byte(srv.last); locate(line, "params", "_meta", "progressToken").found() {
+					if line := []byte(srv.last); jsonedit.Locate(line, "params", "_meta", "progressToken").Found() {
 						t.Errorf("got %s", line)
 					}
 					srv.send(answering(cancel, `{"resultType":"complete"}`))
@@ -621,8 +622,8 @@ type fickle struct{ jsonrpc.Framer }
 
 func (f fickle) ReadFrame() ([]byte, error) {
 	frame, err := f.Framer.ReadFrame()
-	if at := locate(frame, "lost"); err == nil && at.found() {
-		id := jsonrpc.ID(at.slice(frame)).Clone()
+	if at := jsonedit.Locate(frame, "lost"); err == nil && at.Found() {
+		id := jsonrpc.ID(at.Of(frame)).Clone()
 		return nil, &jsonrpc.CallError{ID: id, Outcome: jsonrpc.OutcomeUnknown, Err: errors.New("the stream broke off")}
 	}
 	return frame, err

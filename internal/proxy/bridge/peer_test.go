@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/jsonrpc"
 )
 
@@ -81,7 +82,7 @@ func (p *pipe) reads(parts ...string) string {
 func (p *pipe) request(parts ...string) string {
 	p.t.Helper()
 	line := p.reads(parts...)
-	return string(locate([]byte(line), "id").slice([]byte(line)))
+	return string(jsonedit.Locate([]byte(line), "id").Of([]byte(line)))
 }
 
 // A farm is a server under the control of a test: each connection to it is handed to the test.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
 	"mcpwire/jsonrpc"
@@ -126,11 +127,11 @@ func (s *sharedSession) forwardRequest(c *call, frame []byte, m *jsonrpc.Message
 // tasks of clients, because the clients choose their ids.
 func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
 	frame = withID(frame, id)
-	at := locate(frame, "params", "capabilities")
-	if !locate(frame, "params", "capabilities", "tasks").found() {
+	at := jsonedit.Locate(frame, "params", "capabilities")
+	if !jsonedit.Locate(frame, "params", "capabilities", "tasks").Found() {
 		return frame
 	}
-	return splice(frame, at, era.Rewrite(nil, at.slice(frame), func(m *jsonwire.Members) []byte {
+	return jsonedit.Splice(frame, at, era.Rewrite(nil, at.Of(frame), func(m *jsonwire.Members) []byte {
 		if m.KeyIs("tasks") {
 			return nil
 		}
@@ -278,7 +279,7 @@ func (s *sharedSession) answerOrRefuse(m *jsonrpc.Message) bool {
 		return false
 	}
 	initialize, result := s.p.upstream.resume.Handshake()
-	declared := locate(initialize, "params", "capabilities").slice(initialize)
+	declared := jsonedit.Locate(initialize, "params", "capabilities").Of(initialize)
 	revision, ok := mcp.ParseRevision(versionIn(result))
 	if !ok {
 		return false // the client can tell
@@ -298,7 +299,7 @@ func (s *sharedSession) relatedTaskClientLocked(m *jsonrpc.Message) *client {
 	if s == nil || !ok {
 		return nil
 	}
-	return s.taskClientLocked(stringOf(locate(meta, mcp.MetaRelatedTask, "taskId").slice(meta)))
+	return s.taskClientLocked(stringOf(jsonedit.Locate(meta, mcp.MetaRelatedTask, "taskId").Of(meta)))
 }
 
 // taskClientLocked returns the client of a task, or nil if it is unknown or gone.
@@ -334,7 +335,7 @@ func (s *sharedSession) noteResponseLocked(c *call, m *jsonrpc.Message) {
 	case mcp.MethodTasksResult:
 		s.removeTaskLocked(c.subject)
 	default:
-		if id := stringOf(locate(m.Result, "task", "taskId").slice(m.Result)); id != "" {
+		if id := stringOf(jsonedit.Locate(m.Result, "task", "taskId").Of(m.Result)); id != "" {
 			if c.tokenKey != "" { // progress continues
 				s.p.tokens[c.tokenKey] = c
 			}
@@ -347,13 +348,13 @@ func (s *sharedSession) noteResponseLocked(c *call, m *jsonrpc.Message) {
 
 // noteElicitationsLocked records the URL elicitations that an error requires.
 func (s *sharedSession) noteElicitationsLocked(c *call, data []byte) {
-	at := locate(data, "elicitations")
-	if !at.found() || data[at.start] != '[' {
+	at := jsonedit.Locate(data, "elicitations")
+	if !at.Found() || data[at.Start] != '[' {
 		return
 	}
-	for elicitations := jsonwire.ArrayElements(at.slice(data)); elicitations.Next(); {
+	for elicitations := jsonwire.ArrayElements(at.Of(data)); elicitations.Next(); {
 		elicitation := elicitations.Value()
-		s.elicitations.put(stringOf(locate(elicitation, "elicitationId").slice(elicitation)), c.client)
+		s.elicitations.put(stringOf(jsonedit.Locate(elicitation, "elicitationId").Of(elicitation)), c.client)
 	}
 }
 
@@ -419,7 +420,7 @@ func (s *sharedSession) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) [
 
 // withLevel returns a logging/setLevel request with another level.
 func withLevel(frame []byte, level mcp.LoggingLevel) []byte {
-	return splice(frame, locate(frame, "params", "level"), jsonwire.AppendQuote(nil, level.String()))
+	return jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "level"), jsonwire.AppendQuote(nil, level.String()))
 }
 
 // lowestLevelLocked returns the lowest level that a client of the session wants, or LevelNone.
@@ -514,7 +515,7 @@ func (p *passthrough) candidateCalls(m *jsonrpc.Message) (open []*call) {
 // requestedLogLevel returns the log level in a modern request.
 func requestedLogLevel(m *jsonrpc.Message) mcp.LoggingLevel {
 	meta, _ := m.Param("_meta")
-	level, _ := mcp.ParseLoggingLevel(stringOf(locate(meta, mcp.MetaLogLevel).slice(meta)))
+	level, _ := mcp.ParseLoggingLevel(stringOf(jsonedit.Locate(meta, mcp.MetaLogLevel).Of(meta)))
 	return level
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/jsonrpc"
 )
 
@@ -66,7 +67,7 @@ func TestDrainCutsOff(t *testing.T) {
 					got := map[string]bool{}
 					for range 2 {
 						line := p.reads(`"error":{"code":-32603,"message":"shutting down: the request did not finish within 5s"}`)
-						got[string(locate([]byte(line), "id").slice([]byte(line)))] = true
+						got[string(jsonedit.Locate([]byte(line), "id").Of([]byte(line)))] = true
 					}
 					if !got["1"] || !got["3"] {
 						t.Errorf("answers to %v, want 1 and 3", got)

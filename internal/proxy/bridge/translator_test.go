@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/json/jsonedit"
 )
 
 // asks is the metadata of a modern client that accepts input requests.
@@ -80,7 +82,7 @@ func TestManyClients(t *testing.T) {
 	first = calls(a, srv, "")
 	srv.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 	state := a.reads(`"id":1,"result"`, `"inputRequests":{"input-1":{"method":"roots/list"`)
-	state = stringOf(locate([]byte(state), "result", "requestState").slice([]byte(state)))
+	state = stringOf(jsonedit.Locate([]byte(state), "result", "requestState").Of([]byte(state)))
 	still(srv, b, c)
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","requestState":"` + state + `","inputResponses":{"input-1":{"roots":[]}},` + asks + `}}}`)
 	srv.reads(`"id":"q","result":{"roots":[]}`)
