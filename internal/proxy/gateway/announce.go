@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpwire/internal/wait"
+	"mcpwire/mcp"
+)
+
+// announcePause is the least time between two announcements to clients.
+const announcePause = time.Second
+
+// allKinds are the notifications of all lists.
+var allKinds = []string{mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged}
+
+// An announcer tells clients that the lists that they see have changed. Its methods may be called
+// by many goroutines at once.
+type announcer struct {
+	g *Gateway
+	// notify has an element if something has changed.
+	notify chan struct{}
+
+	mu       sync.Mutex
+	watchers map[*watcher]struct{}
+}
+
+// A watcher is a client that wants to know of changes.
+type watcher struct {
+	// ctx has the caller.
+	ctx    context.Context
+	modern bool
+	// sums holds the sum of what the client sees, by notification. Only the announcer's goroutine
+	// uses it after add.
+	sums map[string]uint64
+	// send sends a notification. It must not be called concurrently.
+	send func(notification string)
+}
+
+// start begins to announce for g.
+func (a *announcer) start(g *Gateway) {
+	a.g, a.watchers, a.notify = g, map[*watcher]struct{}{}, make(chan struct{}, 1)
+	g.wg.Go(a.run)
+}
+
+// add adds a watcher for the notifications.
+func (a *announcer) add(ctx context.Context, modern bool, notifications []string, send func(string)) *watcher {
+	w := &watcher{ctx: ctx, modern: modern, sums: map[string]uint64{}, send: send}
+	for _, n := range notifications {
+		w.sums[n] = a.g.visibleSum(ctx, modern, n)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers[w] = struct{}{}
+	return w
+}
+
+// remove removes a watcher.
+func (a *announcer) remove(w *watcher) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.watchers, w)
+}
+
+// changed says that a catalog or the configuration has changed.
+func (a *announcer) changed() {
+	select {
+	case a.notify <- struct{}{}:
+	default:
+	}
+}
+
+// run tells the watchers about changes, at most once in announcePause.
+func (a *announcer) run() {
+	for {
+		select {
+		case <-a.notify:
+		case <-a.g.ctx.Done():
+			return
+		}
+		a.mu.Lock()
+		all := slices.Collect(maps.Keys(a.watchers))
+		a.mu.Unlock()
+		for _, w := range all {
+			a.tell(w)
+		}
+		wait.Sleep(a.g.ctx, announcePause)
+	}
+}
+
+// tell sends a watcher the notifications of the lists that have changed for it.
+func (a *announcer) tell(w *watcher) {
+	for n, was := range w.sums {
+		if sum := a.g.visibleSum(w.ctx, w.modern, n); sum != was && w.ctx.Err() == nil {
+			w.sums[n] = sum
+			w.send(n)
+		}
+	}
+}
+
+// visibleSum identifies what the caller of ctx sees of the lists that a notification is about.
+func (g *Gateway) visibleSum(ctx context.Context, modern bool, notification string) (sum uint64) {
+	w := g.world(ctx, modern)
+	view := w.st.view(ctx)
+	for k := range kindTexts {
+		if kindTexts[k].changed == notification {
+			sum = sum*1_000_003 ^ w.list(Kind(k), view).sum
+		}
+	}
+	return sum
+}

@@ -1,0 +1,333 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A call is a request of a client that one upstream answers.
+type call struct {
+	target
+	// frame is the request with the server's own names.
+	frame []byte
+}
+
+// A forwardFunc sends a request to a backend and appends the response.
+type forwardFunc func(s *scope, frame []byte) ([]byte, error)
+
+// resolve returns the upstream and the text of a request with the server's own names. ok is false
+// if the gateway does not forward the method.
+func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jsonrpc.Message) (c call, ok bool, err error) {
+	frame = frameOf(frame, m)
+	switch method := string(m.Method); method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		kind := KindTool
+		if method == mcp.MethodPromptsGet {
+			kind = KindPrompt
+		}
+		name, ok := textParam(m, "name")
+		if !ok {
+			return call{}, true, missingParam("name")
+		}
+		if c.target, err = g.find(ctx, modern, kind, name); err != nil {
+			return call{}, true, err
+		}
+		c.frame = replaceText(frame, to(c.own), "params", "name")
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		uri, ok := textParam(m, "uri")
+		if !ok {
+			return call{}, true, missingParam("uri")
+		}
+		if c.target, err = g.findResource(ctx, modern, KindResource, uri); err != nil {
+			return call{}, true, err
+		}
+		c.frame = replaceText(frame, to(c.own), "params", "uri")
+	case mcp.MethodComplete:
+		ref, _ := m.Param("ref")
+		if name := era.LookupString(ref, "name"); name != "" {
+			if c.target, err = g.find(ctx, modern, KindPrompt, name); err != nil {
+				return call{}, true, err
+			}
+			c.frame = replaceText(frame, to(c.own), "params", "ref", "name")
+			break
+		}
+		uri := era.LookupString(ref, "uri")
+		if uri == "" {
+			return call{}, true, missingParam("ref.name or ref.uri")
+		}
+		if c.target, err = g.findResource(ctx, modern, KindTemplate, uri); err != nil {
+			return call{}, true, err
+		}
+		c.frame = replaceText(frame, to(c.own), "params", "ref", "uri")
+	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate, mcp.MethodTasksResult:
+		if modern && method == mcp.MethodTasksResult || !modern && method == mcp.MethodTasksUpdate {
+			return call{}, false, nil
+		}
+		id, ok := textParam(m, "taskId")
+		if !ok {
+			return call{}, true, missingParam("taskId")
+		}
+		u, own := g.ownTask(ctx, id)
+		if u == nil {
+			return call{}, true, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown task " + quote(id)}
+		}
+		c.target = target{upstream: u, kind: KindTool, own: own}
+		c.frame = replaceText(frame, to(own), "params", "taskId")
+	default:
+		return call{}, false, nil
+	}
+	return c, true, nil
+}
+
+func missingParam(name string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: " + name + " must be a string"}
+}
+
+// isAudited reports if a method is a call for Options.Admit, Check and Audit.
+func isAudited(method string) bool {
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodComplete:
+		return true
+	}
+	return false
+}
+
+// forward answers a request that one upstream answers: it finds the upstream, asks the policy,
+// sends the request with send, and appends the response to dst. send appends to dst, too. ok is
+// false if the gateway does not forward the method.
+func (g *Gateway) forward(ctx context.Context, modern bool, frame []byte, m *jsonrpc.Message, dst []byte, send forwardFunc) (_ []byte, ok bool, err error) {
+	st := g.state.Load()
+	method := string(m.Method)
+	n := len(dst)
+	c, ok, err := g.resolve(ctx, modern, frame, m)
+	if !ok {
+		return dst, false, nil
+	}
+	var record *CallRecord
+	if isAudited(method) && (st.opts.Audit != nil || st.opts.Check != nil) {
+		record = newRecord(ctx, m, c)
+		record.RequestBytes = len(c.frame)
+	}
+	outcome := OutcomeDenied
+	if err == nil {
+		dst, outcome, err = g.forwardTo(ctx, st, modern, c, record, m, dst, send)
+	}
+	if err != nil {
+		dst = dst[:n]
+	}
+	if record != nil && st.opts.Audit != nil {
+		record.finish(outcome, dst[n:], err)
+		st.opts.Audit(record)
+	}
+	return dst, true, err
+}
+
+// forwardTo is forward for a call whose upstream is known.
+func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call, record *CallRecord, m *jsonrpc.Message, dst []byte, send forwardFunc) ([]byte, Outcome, error) {
+	method := string(m.Method)
+	if isAudited(method) {
+		if st.opts.Admit != nil {
+			release, err := st.opts.Admit(ctx, c.upstream.name)
+			if err != nil {
+				return dst, OutcomeRejected, err
+			}
+			if release != nil {
+				defer release()
+			}
+		}
+		if st.opts.Check != nil {
+			if err := st.opts.Check(ctx, &record.CallInfo); err != nil {
+				return dst, OutcomeDenied, err
+			}
+		}
+	}
+	be, err := c.upstream.acquire(ctx)
+	if err != nil {
+		return dst, OutcomeRejected, err
+	}
+	defer be.release()
+	c.upstream.begin()
+	defer c.upstream.end()
+	s := g.scope(ctx, be, modern)
+	frame := c.frame
+	if modern {
+		if frame, err = s.openState(frame); err != nil {
+			return dst, OutcomeDenied, err
+		}
+	}
+	frame = s.ownRelated(frame, "params")
+	n := len(dst)
+	response, err := send(&s, frame)
+	if err != nil {
+		return dst, outcomeOfError(err), err
+	}
+	if own := response[n:]; len(own) > 0 {
+		if seen := s.response(method, own); len(seen) != len(own) || &seen[0] != &own[0] {
+			response = append(response[:n:n], seen...)
+		}
+	}
+	return response, OutcomeOK, nil
+}
+
+// outcomeOfError returns the outcome of a call without a response.
+func outcomeOfError(err error) Outcome {
+	if _, ok := errors.AsType[*relay.RejectedError](err); ok {
+		return OutcomeRejected
+	}
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return OutcomeError
+	}
+	return OutcomeCanceled
+}
+
+// newRecord returns the record of a call that begins now.
+func newRecord(ctx context.Context, m *jsonrpc.Message, c call) *CallRecord {
+	r := &CallRecord{Context: ctx, Start: time.Now()}
+	r.Method, r.Kind, r.Name = string(m.Method), c.kind, c.own
+	if c.upstream != nil {
+		r.Upstream = c.upstream.name
+	} else if name, ok := textParam(m, "name"); ok { // it names nothing
+		r.Name = name
+	} else if uri, ok := textParam(m, "uri"); ok {
+		r.Name = uri
+	}
+	r.Arguments, _ = m.Param("arguments")
+	r.Meta, _ = m.Param("_meta")
+	return r
+}
+
+// finish completes the record.
+func (r *CallRecord) finish(outcome Outcome, response []byte, err error) {
+	r.Duration, r.Outcome, r.ResponseBytes = time.Since(r.Start), outcome, len(response)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		r.Code = int(e.Code)
+	} else if err != nil && outcome != OutcomeCanceled {
+		r.Code = int(jsonrpc.CodeInternalError)
+	}
+	if outcome != OutcomeOK {
+		return
+	}
+	if code := jsonedit.Locate(response, "error", "code"); code.Found() {
+		n, _ := jsonwire.ParseInt(code.Of(response))
+		r.Outcome, r.Code = OutcomeError, int(n)
+		return
+	}
+	result := jsonedit.Locate(response, "result").Of(response)
+	switch {
+	case string(jsonwire.Lookup(result, "isError")) == "true":
+		r.Outcome = OutcomeToolError
+	case string(jsonwire.Lookup(result, "resultType")) == `"input_required"`:
+		r.Outcome = OutcomeInput
+	}
+}
+
+// answerError appends the response for an error of the gateway's own, or returns the error if there
+// is no response.
+func answerError(ctx context.Context, dst []byte, id jsonrpc.ID, err error) ([]byte, error) {
+	if _, ok := errors.AsType[*relay.RejectedError](err); ok {
+		return dst, err
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return jsonrpc.AppendError(dst, id, e, false), nil
+	}
+	if ctx.Err() != nil || errors.Is(err, jsonrpc.ErrRequestEnded) {
+		return dst, err
+	}
+	return jsonrpc.AppendError(dst, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err), false), nil
+}
+
+// A statelessPeer is the peer of modern requests.
+type statelessPeer struct {
+	g *Gateway
+
+	mu            sync.Mutex
+	subscriptions map[*subscription]struct{}
+}
+
+// Request implements relay.Peer.
+func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+	g := p.g
+	method := string(m.Method)
+	var err error
+	if kind, ok := kindOfList(method); ok {
+		if dst, err = g.answerList(ctx, true, kind, m, dst); err != nil {
+			return answerError(ctx, dst, m.ID, err)
+		}
+		return dst, nil
+	}
+	switch method {
+	case mcp.MethodDiscover:
+		return g.answerDiscover(ctx, m, dst), nil
+	case mcp.MethodSubscriptionsListen:
+		return p.listen(ctx, frameOf(frame, m), m, out, dst)
+	}
+	n := len(dst)
+	dst, ok, err := g.forward(ctx, true, frame, m, dst, func(s *scope, frame []byte) ([]byte, error) {
+		var box rpc.Sender
+		if out != nil {
+			box = scopeSender{s, out}
+		}
+		return s.be.stateless.Request(s.be.callerContext(ctx), frame, m, box, dst)
+	})
+	if !ok {
+		err = jsonrpc.MethodNotFound(method)
+	}
+	if err != nil {
+		return answerError(ctx, dst[:n], m.ID, err)
+	}
+	return dst, nil
+}
+
+// Notification implements relay.Peer. Over HTTP, modern clients send none that matters: they cancel
+// by closing the stream of a request.
+func (p *statelessPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
+
+// Response implements relay.Peer. Modern clients send no responses.
+func (p *statelessPeer) Response(context.Context, []byte, *jsonrpc.Message) {}
+
+// Close implements relay.Peer. It ends the subscriptions.
+func (p *statelessPeer) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for sub := range p.subscriptions {
+		sub.end()
+	}
+}
+
+// add adds a subscription, until remove.
+func (p *statelessPeer) add(sub *subscription) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.subscriptions[sub] = struct{}{}
+}
+
+func (p *statelessPeer) remove(sub *subscription) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.subscriptions, sub)
+}
+
+// A scopeSender sends messages of a server to a client.
+type scopeSender struct {
+	s   *scope
+	out rpc.Sender
+}
+
+// Send implements rpc.Sender.
+func (s scopeSender) Send(message []byte) error {
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(message, m, 0); err != nil {
+		return err
+	}
+	return s.out.Send(s.s.message(message, m))
+}

@@ -1,0 +1,576 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/internal/wait"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Limits of a catalog.
+const (
+	// maxItems limits the items of one list of a server.
+	maxItems = 20_000
+	// maxCatalogBytes limits the bytes of one list of a server.
+	maxCatalogBytes = 64 << 20
+	// maxPages limits the pages of one list of a server.
+	maxPages = 1000
+	// loadTimeout limits the time to read a catalog.
+	loadTimeout = time.Minute
+	// reloadPause is the time between two reads of a catalog that a server keeps announcing.
+	reloadPause = 250 * time.Millisecond
+	// minRetry and maxRetry limit the pause after a failure.
+	minRetry = time.Second
+	maxRetry = 30 * time.Second
+	// retryFor is how long a failed catalog is read again without a client that needs it.
+	retryFor = 10 * time.Minute
+)
+
+// kindTexts has the method, the member of the result and the naming member of each kind.
+var kindTexts = [numKinds]struct{ method, member, name, capability, changed string }{
+	KindTool:     {mcp.MethodToolsList, "tools", "name", "tools", mcp.NotificationToolsChanged},
+	KindPrompt:   {mcp.MethodPromptsList, "prompts", "name", "prompts", mcp.NotificationPromptsChanged},
+	KindResource: {mcp.MethodResourcesList, "resources", "uri", "resources", mcp.NotificationResourcesChanged},
+	KindTemplate: {mcp.MethodResourceTemplatesList, "resourceTemplates", "uriTemplate", "resources", mcp.NotificationResourcesChanged},
+}
+
+// A snapshot is what a server offers at one time. It is immutable.
+type snapshot struct {
+	profile  *era.ServerProfile
+	revision string
+	loaded   time.Time
+	lists    [numKinds]itemList
+}
+
+// An itemList is a list of a server.
+type itemList struct {
+	items []item
+	// ttl is the shortest ttlMs of the pages.
+	ttl int64
+	// sum identifies the content.
+	sum uint64
+	// warned and hidden count the decisions of Options.Pin.
+	warned, hidden int
+}
+
+// An item is a tool, prompt, resource or template.
+type item struct {
+	// own is the server's own name, URI or URI template.
+	own string
+	// raw is the object as the server sent it, and name the position of the JSON text of own.
+	raw  []byte
+	name jsonedit.Range
+	// hidden says that Options.Pin hides it.
+	hidden bool
+	sum    uint64
+}
+
+// seed makes the sums of this process.
+var seed = maphash.MakeSeed()
+
+// A catalog reads and holds what a server offers to clients of one era. Its methods may be called
+// by many goroutines at once.
+type catalog struct {
+	be     *backend
+	modern bool
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu   sync.Mutex
+	snap *snapshot
+	// err is the error of the last attempt, or nil.
+	err error
+	// dirty says that the server announced a change after the last read began.
+	dirty bool
+	// loading is closed when the current read ends; nil without one. loadBegan is its start.
+	loading   chan struct{}
+	loadBegan time.Time
+	failures  int
+	// retryAt is the earliest time of the next attempt after a failure.
+	retryAt time.Time
+	// wanted is the last time that a client needed the catalog.
+	wanted time.Time
+	// session is the session with a legacy server, or nil.
+	session relay.Peer
+	// subscribed says that a subscription runs, or that the server has none.
+	subscribed bool
+	closed     bool
+}
+
+func newCatalog(be *backend, modern bool) *catalog {
+	c := &catalog{be: be, modern: modern}
+	// The gateway's own requests act for the principal of the backend, or for nobody.
+	c.ctx, c.cancel = context.WithCancel(be.base)
+	return c
+}
+
+// close ends the session and the subscription.
+func (c *catalog) close() {
+	c.cancel()
+	c.mu.Lock()
+	c.closed = true
+	session := c.session
+	c.session = nil
+	c.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
+}
+
+// current returns the last snapshot, or nil, and reports if the last attempt to renew it failed.
+func (c *catalog) current() (snap *snapshot, stale bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.snap, c.err != nil
+}
+
+// want starts to read the catalog if it is missing, changed or older than maxAge. It returns a
+// channel that is closed when the read ends, and when it began; nil if the caller need not wait,
+// because the catalog is only old, unless strict is set.
+func (c *catalog) want(maxAge time.Duration, strict bool) (done <-chan struct{}, began time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.wanted = now
+	needed := c.snap == nil || c.dirty
+	old := !needed && now.Sub(c.snap.loaded) > maxAge
+	if (needed || old) && !now.Before(c.retryAt) {
+		c.startLocked(0)
+	}
+	if c.loading == nil || !needed && !(strict && old) {
+		return nil, now
+	}
+	return c.loading, c.loadBegan
+}
+
+// tooSlow says that a client no longer waits for the current read.
+func (c *catalog) tooSlow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loading != nil && c.err == nil {
+		c.err = errors.New("the server has not sent its lists yet")
+		c.be.u.g.generation.Add(1)
+	}
+}
+
+// startLocked starts to read the catalog after a pause, unless that has begun.
+func (c *catalog) startLocked(pause time.Duration) {
+	if c.loading != nil || c.closed {
+		return
+	}
+	c.loading, c.loadBegan = make(chan struct{}), time.Now()
+	if !c.be.u.g.spawn(func() { c.run(pause) }) {
+		close(c.loading)
+		c.loading, c.closed = nil, true
+	}
+}
+
+// changed says that the server announced a change.
+func (c *catalog) changed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dirty = true
+	c.startLocked(max(time.Until(c.loadBegan.Add(reloadPause)), 0))
+}
+
+// run reads the catalog, and again if it changed meanwhile.
+func (c *catalog) run(pause time.Duration) {
+	for again := true; again; {
+		if pause > 0 && !wait.Sleep(c.ctx, pause) {
+			pause = 0
+		}
+		c.mu.Lock()
+		c.dirty = false
+		c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
+		snap, err := c.load(ctx)
+		cancel()
+		again = c.finished(snap, err)
+		pause = reloadPause
+	}
+}
+
+// finished records the result of a read. It reports if the catalog changed meanwhile.
+func (c *catalog) finished(snap *snapshot, err error) (again bool) {
+	g := c.be.u.g
+	c.mu.Lock()
+	was := c.snap
+	failedBefore := c.err != nil
+	c.err = err
+	if err != nil {
+		c.failures++
+		pause := wait.Backoff(minRetry, maxRetry, c.failures, rand.Float64())
+		c.retryAt = time.Now().Add(pause)
+		if !c.closed && time.Since(c.wanted) < retryFor {
+			g.spawn(func() { c.retry(pause) })
+		}
+	} else {
+		c.snap, c.failures, c.retryAt = snap, 0, time.Time{}
+	}
+	again = err == nil && c.dirty && !c.closed
+	if !again {
+		close(c.loading)
+		c.loading = nil
+	}
+	closed := c.closed
+	c.mu.Unlock()
+	if err != nil {
+		if !failedBefore {
+			g.generation.Add(1)
+		}
+		if !closed {
+			g.state.Load().opts.Logger.Warn("the lists of an upstream could not be read", "upstream", c.be.u.name, "error", err)
+		}
+		return again
+	}
+	if !sameLists(was, snap) || failedBefore {
+		g.generation.Add(1)
+		g.announcer.changed()
+	}
+	return again
+}
+
+// sameLists reports if two snapshots show the same to clients.
+func sameLists(a, b *snapshot) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	for k := range a.lists {
+		if a.lists[k].sum != b.lists[k].sum || a.lists[k].ttl != b.lists[k].ttl {
+			return false
+		}
+	}
+	return string(a.profile.Capabilities) == string(b.profile.Capabilities) && a.profile.Instructions == b.profile.Instructions
+}
+
+// retry reads the catalog again after a failure.
+func (c *catalog) retry(pause time.Duration) {
+	if !wait.Sleep(c.ctx, pause) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		c.startLocked(0)
+	}
+}
+
+// load reads the catalog.
+func (c *catalog) load(ctx context.Context) (*snapshot, error) {
+	snap := &snapshot{loaded: time.Now()}
+	ask, err := c.open(ctx, snap)
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for k := range snap.lists {
+		kind := Kind(k)
+		if era.Lookup(snap.profile.Capabilities, kindTexts[k].capability) == nil {
+			continue
+		}
+		if err := c.loadList(ctx, ask, kind, &snap.lists[k], &size); err != nil {
+			c.drop()
+			return nil, fmt.Errorf("%s: %w", kindTexts[k].method, err)
+		}
+	}
+	return snap, nil
+}
+
+// An askFunc makes a request with the params, the members of which are given as JSON text, and
+// returns the result.
+type askFunc func(ctx context.Context, method, members string) ([]byte, error)
+
+// clientProfile describes the gateway to servers.
+func (c *catalog) clientProfile() *era.ClientProfile {
+	return &era.ClientProfile{Info: mcp.Implementation{Name: "mcpwire gateway", Version: "1"}}
+}
+
+// open begins or continues the conversation with the server, and reads its profile.
+func (c *catalog) open(ctx context.Context, snap *snapshot) (ask askFunc, err error) {
+	if c.modern {
+		return c.openModern(ctx, snap)
+	}
+	return c.openLegacy(ctx, snap)
+}
+
+func (c *catalog) openModern(ctx context.Context, snap *snapshot) (askFunc, error) {
+	f := era.Of(mcp.LatestRevision)
+	profile := c.clientProfile()
+	capabilities, _ := profile.Capabilities(f)
+	meta := string(append(profile.AppendMeta([]byte(`"_meta":`), f, capabilities), '}'))
+	ask := func(ctx context.Context, method, members string) ([]byte, error) {
+		if members != "" {
+			members += ","
+		}
+		return exchange(ctx, c.be.stateless, method, "{"+members+meta+"}")
+	}
+	result, err := ask(ctx, mcp.MethodDiscover, "")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, err)
+	}
+	if snap.profile, err = era.ReadDiscover(result); err != nil {
+		return nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, err)
+	}
+	modern, legacy := era.Common(mcp.Revisions(), snap.profile.Versions)
+	snap.revision = modern.String()
+	if modern == mcp.RevisionNone {
+		snap.revision = legacy.String()
+	}
+	c.subscribe(snap.profile.Capabilities, meta)
+	return ask, nil
+}
+
+// subscribe subscribes to the changes of the lists, unless that was done.
+func (c *catalog) subscribe(capabilities []byte, meta string) {
+	filter := ""
+	for _, name := range []string{"tools", "prompts", "resources"} {
+		if string(era.Lookup(capabilities, name, "listChanged")) == "true" {
+			filter += `,"` + name + `ListChanged":true`
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if filter == "" || c.subscribed || c.closed {
+		return
+	}
+	params := `{"notifications":{` + filter[1:] + `},` + meta + `}`
+	c.subscribed = c.be.u.g.spawn(func() {
+		began := time.Now()
+		_, err := exchangeWith(c.ctx, c.be.stateless, mcp.MethodSubscriptionsListen, params, catalogSender{c})
+		refused := false
+		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+			refused = true // it announces nothing
+		}
+		c.mu.Lock()
+		c.subscribed = refused
+		c.mu.Unlock()
+		if refused || c.ctx.Err() != nil {
+			return
+		}
+		if wait.Sleep(c.ctx, max(maxRetry-time.Since(began), minRetry)) {
+			c.changed() // notifications may be lost; this subscribes again
+		}
+	})
+}
+
+func (c *catalog) openLegacy(ctx context.Context, snap *snapshot) (askFunc, error) {
+	c.mu.Lock()
+	peer := c.session
+	c.mu.Unlock()
+	f := era.Of(mcp.LatestLegacyRevision)
+	if peer == nil {
+		if peer = c.be.relay.Session(c.ctx, catalogSender{c}); peer == nil {
+			return nil, errors.New("too many sessions")
+		}
+		profile := c.clientProfile()
+		capabilities, _ := profile.Capabilities(f)
+		result, err := exchange(ctx, peer, mcp.MethodInitialize, string(profile.AppendInitialize(nil, f, capabilities)))
+		if err == nil {
+			snap.profile, err = era.ReadInitialize(result)
+		}
+		if err != nil {
+			peer.Close()
+			return nil, fmt.Errorf("%s: %w", mcp.MethodInitialize, err)
+		}
+		notify(ctx, peer, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil))
+		c.mu.Lock()
+		if c.closed {
+			c.mu.Unlock()
+			peer.Close()
+			return nil, ErrClosed
+		}
+		c.session = peer
+		c.mu.Unlock()
+	} else {
+		was, _ := c.current()
+		if was == nil {
+			c.drop()
+			return nil, errors.New("the session has no handshake")
+		}
+		snap.profile = was.profile
+	}
+	snap.revision = snap.profile.Versions[0]
+	return func(ctx context.Context, method, members string) ([]byte, error) {
+		return exchange(ctx, peer, method, "{"+members+"}")
+	}, nil
+}
+
+// drop ends the session with a legacy server after an error, so that the next attempt begins anew.
+func (c *catalog) drop() {
+	c.mu.Lock()
+	session := c.session
+	c.session = nil
+	c.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
+}
+
+// loadList reads all pages of a list. size counts the bytes of the catalog.
+func (c *catalog) loadList(ctx context.Context, ask askFunc, kind Kind, list *itemList, size *int) error {
+	texts := &kindTexts[kind]
+	members := ""
+	seen := map[string]bool{}
+	for page := 0; ; page++ {
+		if page >= maxPages {
+			return fmt.Errorf("more than %d pages", maxPages)
+		}
+		result, err := ask(ctx, texts.method, members)
+		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if *size += len(result); *size > maxCatalogBytes {
+			return fmt.Errorf("the lists have more than %d bytes", maxCatalogBytes)
+		}
+		if ttl, ok := jsonwire.ParseInt(era.Lookup(result, "ttlMs")); page == 0 || ttl < list.ttl {
+			list.ttl = 0
+			if ok {
+				list.ttl = max(ttl, 0)
+			}
+		}
+		if err := c.appendItems(list, kind, era.Lookup(result, texts.member)); err != nil {
+			return err
+		}
+		cursor := era.Lookup(result, "nextCursor")
+		if cursor == nil || cursor[0] != '"' {
+			return nil
+		}
+		if seen[string(cursor)] {
+			return errors.New("the server repeats a cursor")
+		}
+		seen[string(cursor)] = true
+		members = `"cursor":` + string(cursor)
+	}
+}
+
+// appendItems appends the items of a page. It skips what is no item.
+func (c *catalog) appendItems(list *itemList, kind Kind, array []byte) error {
+	if len(array) == 0 || array[0] != '[' {
+		return nil
+	}
+	st := c.be.u.g.state.Load()
+	for elements := jsonwire.ArrayElements(array); elements.Next(); {
+		raw := elements.Value()
+		if !era.IsObject(raw) {
+			continue
+		}
+		at := jsonedit.Locate(raw, kindTexts[kind].name)
+		if !at.Found() || raw[at.Start] != '"' {
+			continue
+		}
+		it := item{own: jsonwire.Text(at.Of(raw)), raw: raw, name: at, sum: maphash.Bytes(seed, raw)}
+		if st.opts.Pin != nil && (kind == KindTool || kind == KindPrompt) {
+			switch st.opts.Pin(c.be.u.name, kind, it.own, raw) {
+			case PinWarn:
+				list.warned++
+			case PinHide:
+				list.hidden++
+				it.hidden = true
+				it.sum++
+			}
+		}
+		if len(list.items) >= maxItems {
+			return fmt.Errorf("more than %d items", maxItems)
+		}
+		list.items = append(list.items, it)
+		list.sum = list.sum*1_000_003 ^ it.sum
+	}
+	return nil
+}
+
+// A catalogSender takes the messages of a server to the gateway itself.
+type catalogSender struct{ c *catalog }
+
+// Send implements rpc.Sender.
+func (s catalogSender) Send(message []byte) error {
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(message, m, 0); err != nil {
+		return err
+	}
+	switch m.Kind {
+	case jsonrpc.KindNotification:
+		for _, texts := range kindTexts {
+			if string(m.Method) == texts.changed {
+				s.c.changed()
+				break
+			}
+		}
+	case jsonrpc.KindRequest:
+		s.c.answer(m)
+	}
+	return nil
+}
+
+// answer answers a request of the server. Only pings have a result.
+func (c *catalog) answer(m *jsonrpc.Message) {
+	c.mu.Lock()
+	peer := c.session
+	c.mu.Unlock()
+	if peer == nil {
+		return
+	}
+	var frame []byte
+	if string(m.Method) == mcp.MethodPing {
+		frame = jsonrpc.AppendResult(nil, m.ID, []byte("{}"))
+	} else {
+		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
+	}
+	// The bridge must not be called while it sends.
+	c.be.u.g.spawn(func() {
+		if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
+			peer.Response(c.ctx, frame, m)
+		}
+	})
+}
+
+// requestID is the id of the gateway's own requests. A session has only one of them at a time.
+const requestID = `"mcpwire-gateway"`
+
+// exchange makes a request of the gateway's own and returns the result. An error response is a
+// *jsonrpc.Error.
+func exchange(ctx context.Context, peer relay.Peer, method, params string) ([]byte, error) {
+	return exchangeWith(ctx, peer, method, params, nil)
+}
+
+// exchangeWith is exchange with a sender for the messages that precede the response.
+func exchangeWith(ctx context.Context, peer relay.Peer, method, params string, out rpc.Sender) ([]byte, error) {
+	frame := jsonrpc.AppendRequest(nil, jsonrpc.ID(requestID), method, []byte(params))
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(frame, m, 0); err != nil {
+		return nil, err
+	}
+	response, err := peer.Request(ctx, frame, m, out, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := jsonrpc.Parse(response, m, 0); err != nil {
+		return nil, err
+	}
+	if m.Kind == jsonrpc.KindError {
+		return nil, m.Err()
+	}
+	return m.Result, nil
+}
+
+// notify sends a notification of the gateway's own.
+func notify(ctx context.Context, peer relay.Peer, frame []byte) {
+	m := new(jsonrpc.Message)
+	if jsonrpc.Parse(frame, m, 0) == nil {
+		peer.Notification(ctx, frame, m)
+	}
+}

@@ -1,0 +1,239 @@
+package gateway
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/internal/seal"
+	"mcpwire/mcp"
+)
+
+// ErrClosed is the error of a closed Gateway.
+var ErrClosed = errors.New("gateway: closed")
+
+// A Gateway connects clients to many servers. Use [New] to make one, and close it after use.
+type Gateway struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	ring seal.Ring
+	// state is the current configuration. It is replaced as a whole.
+	state atomic.Pointer[state]
+	// generation changes when a catalog or the configuration does.
+	generation atomic.Uint64
+	worlds     worldCache
+	announcer  announcer
+
+	mu     sync.Mutex
+	closed bool
+	// live holds the upstreams that are not closed, including those that drain.
+	live     map[*upstream]struct{}
+	sessions map[*session]struct{}
+}
+
+// A state is a configuration. It is immutable.
+type state struct {
+	opts     Options
+	identity *era.Identity
+	// taskKeys authenticate task ids: the first one signs, all of them verify.
+	taskKeys  [][]byte
+	upstreams []*upstream
+	byName    map[string]*upstream
+	// aliases holds the renamed tools and prompts by the gateway's name.
+	aliases map[string]alias
+}
+
+// An alias is a tool or prompt that has another name in the gateway.
+type alias struct {
+	upstream *upstream
+	own      string
+}
+
+// New returns a gateway, or an error if the options are invalid. It connects to servers when a
+// client needs them.
+func New(o *Options) (*Gateway, error) {
+	if o == nil {
+		return nil, errors.New("gateway: no options")
+	}
+	g := &Gateway{live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.announcer.start(g)
+	secrets := o.Secrets
+	if len(secrets) == 0 {
+		secret := make([]byte, seal.MinSecret)
+		rand.Read(secret) // never fails
+		secrets = [][]byte{secret}
+	}
+	own := *o
+	own.Secrets = secrets
+	if err := g.Apply(&own); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// Apply replaces the options. It returns an error, and changes nothing, if they are invalid. It
+// keeps the connections of upstreams whose Name, Fingerprint, Isolation and PerPrincipal are
+// unchanged, and ends the others when their pending requests have ended, or after DrainTimeout.
+// Clients are told if the lists that they see have changed. No Secrets means that they stay.
+func (g *Gateway) Apply(o *Options) error {
+	next := &state{opts: o.withDefaults(), byName: map[string]*upstream{}, aliases: map[string]alias{}}
+	if err := o.check(); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	was := g.state.Load()
+	if len(next.opts.Secrets) == 0 {
+		next.opts.Secrets = was.opts.Secrets
+	}
+	for _, secret := range next.opts.Secrets {
+		key, err := hkdf.Key(sha256.New, secret, nil, "mcpwire gateway: task ids", 32)
+		if err != nil {
+			return fmt.Errorf("gateway: %w", err)
+		}
+		next.taskKeys = append(next.taskKeys, key)
+	}
+	for i := range next.opts.Upstreams {
+		conf := &next.opts.Upstreams[i]
+		var u *upstream
+		if was != nil {
+			if old := was.byName[conf.Name]; old != nil && old.sameConnection(conf) {
+				u = old
+			}
+		}
+		if u == nil {
+			u = newUpstream(g, conf)
+		}
+		next.upstreams = append(next.upstreams, u)
+		next.byName[conf.Name] = u
+	}
+	next.identity = era.NewIdentity(next.opts.Info)
+	// Nothing fails from here on, except the secrets, which change nothing then.
+	if err := g.ring.Replace(next.opts.Secrets...); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	for i := range next.opts.Upstreams {
+		u := next.upstreams[i]
+		u.conf.Store(&next.opts.Upstreams[i])
+		g.live[u] = struct{}{}
+		for own, name := range next.opts.Upstreams[i].Rename {
+			next.aliases[name] = alias{u, own}
+		}
+	}
+	g.state.Store(next)
+	g.generation.Add(1)
+	if was == nil {
+		return nil
+	}
+	if next.opts.Pin != nil {
+		for _, u := range next.upstreams {
+			u.reload() // to ask it
+		}
+	}
+	for _, u := range was.upstreams {
+		if !slices.Contains(next.upstreams, u) {
+			g.wg.Go(func() { u.retire(next.opts.DrainTimeout) })
+		}
+	}
+	g.announcer.changed()
+	return nil
+}
+
+// Close ends all sessions and connections, and waits for processes and goroutines to end.
+func (g *Gateway) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	var sessions []*session
+	for s := range g.sessions {
+		sessions = append(sessions, s)
+	}
+	var upstreams []*upstream
+	for u := range g.live {
+		upstreams = append(upstreams, u)
+	}
+	g.mu.Unlock()
+	g.cancel()
+	for _, s := range sessions {
+		s.Close()
+	}
+	for _, u := range upstreams {
+		g.wg.Go(func() { u.retire(0) })
+	}
+	g.wg.Wait()
+	return nil
+}
+
+// spawn runs f in a goroutine that Close waits for. It reports false if the gateway is closed.
+func (g *Gateway) spawn(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.wg.Go(f)
+	}
+	return !g.closed
+}
+
+// Revisions implements relay.Handler.
+func (g *Gateway) Revisions() []mcp.Revision { return mcp.Revisions() }
+
+// Stateless implements relay.Handler.
+func (g *Gateway) Stateless() relay.Peer {
+	return &statelessPeer{g: g, subscriptions: map[*subscription]struct{}{}}
+}
+
+// Session implements relay.Handler. A nil Peer says that there are too many sessions.
+func (g *Gateway) Session(ctx context.Context, out rpc.Sender) relay.Peer {
+	s := newSession(g, ctx, out)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || len(g.sessions) >= g.state.Load().opts.MaxSessions {
+		return nil
+	}
+	g.sessions[s] = struct{}{}
+	return s
+}
+
+// principalID returns the id of the principal of ctx, or "".
+func principalID(ctx context.Context) string {
+	if p := auth.PrincipalOf(ctx); p != nil {
+		return p.ID()
+	}
+	return ""
+}
+
+// anonymous returns ctx without the caller.
+func anonymous(ctx context.Context) context.Context {
+	return (*relay.Server)(nil).WithIdentity(auth.WithPrincipal(ctx, nil), "", "", nil, nil)
+}
+
+// view returns the view of the caller, or nil if it may see everything.
+func (st *state) view(ctx context.Context) View {
+	if st.opts.View == nil {
+		return nil
+	}
+	return st.opts.View(ctx)
+}
+
+// unavailable returns the error of a request that a limit or the end of the gateway rejects.
+func unavailable(reason string) *relay.RejectedError {
+	return &relay.RejectedError{Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Reason: reason}
+}

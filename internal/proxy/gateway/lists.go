@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Limits of one page of a list. Many clients read only the first page, so it is large.
+const (
+	maxPageItems = 10_000
+	maxPageBytes = 4 << 20
+)
+
+// metaStale is the key in the _meta of a list for the names of the upstreams whose part is missing
+// or may be out of date.
+const metaStale = "mcpwire.gateway/stale"
+
+// kindOfList returns the kind that a method lists.
+func kindOfList(method string) (Kind, bool) {
+	for k := range kindTexts {
+		if kindTexts[k].method == method {
+			return Kind(k), true
+		}
+	}
+	return 0, false
+}
+
+// answerList appends the response to a request for a list.
+func (g *Gateway) answerList(ctx context.Context, modern bool, kind Kind, m *jsonrpc.Message, dst []byte) ([]byte, error) {
+	w := g.fresh(ctx, modern, nil, g.state.Load().opts.CatalogTTL, false)
+	view := w.st.view(ctx)
+	list := w.list(kind, view)
+	first, err := g.pageStart(ctx, modern, kind, w, list, m)
+	if err != nil {
+		return dst, err
+	}
+	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":{"`...)
+	dst = append(append(dst, kindTexts[kind].member...), `":[`...)
+	start, next := len(dst), first
+	for ; next < len(list.items); next++ {
+		raw := list.items[next].raw
+		if next > first {
+			if next-first >= maxPageItems || len(dst)-start+len(raw) > maxPageBytes {
+				break
+			}
+			dst = append(dst, ',')
+		}
+		dst = append(dst, raw...)
+	}
+	dst = append(dst, ']')
+	if next < len(list.items) {
+		last := &list.items[next-1]
+		dst = append(dst, `,"nextCursor":"`...)
+		plain := binary.AppendUvarint(nil, uint64(next))
+		plain = append(append(append(plain, w.st.upstreams[last.upstream].name...), 0), last.own...)
+		if dst, _, err = g.ring.Seal(dst, purposeCursor, plain, cursorData(ctx, modern, kind)); err != nil {
+			return dst, err
+		}
+		dst = append(dst, '"')
+	}
+	stale := w.staleNames(view)
+	if modern {
+		ttl := list.ttl
+		if stale != nil {
+			ttl = 0
+		}
+		dst = append(dst, `,"resultType":"complete","ttlMs":`...)
+		dst = append(strconv.AppendInt(dst, ttl, 10), `,"cacheScope":"private","_meta":{"`+mcp.MetaServerInfo+`":`...)
+		dst = w.st.identity.AppendInfo(dst, era.Of(mcp.LatestRevision))
+		if stale != nil {
+			dst = append(append(dst, `,"`+metaStale+`":`...), stale...)
+		}
+		dst = append(dst, '}')
+	} else if stale != nil {
+		dst = append(append(append(dst, `,"_meta":{"`+metaStale+`":`...), stale...), '}')
+	}
+	return append(dst, "}}"...), nil
+}
+
+// staleNames returns the JSON array of the upstreams whose catalogs are missing or may be out of
+// date, or nil if there are none. With a view, it has only those of which the caller sees a tool,
+// so that it does not name the others.
+func (w *world) staleNames(view View) []byte {
+	var names []byte
+	for i, snap := range w.snaps {
+		if snap != nil && !w.stale[i] {
+			continue
+		}
+		u := w.st.upstreams[i].name
+		if view != nil && !w.shows(i, view) {
+			continue
+		}
+		names = jsonwire.AppendQuote(append(names, ','), u)
+	}
+	if names == nil {
+		return nil
+	}
+	names[0] = '['
+	return append(names, ']')
+}
+
+// shows reports if a view shows an item of an upstream.
+func (w *world) shows(upstream int, view View) bool {
+	if w.snaps[upstream] == nil {
+		return false
+	}
+	for kind := range numKinds {
+		for i := range w.snaps[upstream].lists[kind].items {
+			if view.Allows(kind, w.st.upstreams[upstream].name, w.snaps[upstream].lists[kind].items[i].own) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Purposes of sealed texts.
+const (
+	purposeCursor = "gateway cursor 1"
+	purposeState  = "gateway request state 1"
+)
+
+// cursorData returns what a cursor is valid for.
+func cursorData(ctx context.Context, modern bool, kind Kind) []byte {
+	data := []byte{byte(kind), 0}
+	if modern {
+		data[1] = 1
+	}
+	return append(data, principalID(ctx)...)
+}
+
+// maxCursor limits the length of a cursor.
+const maxCursor = 16 << 10
+
+// pageStart returns the index of the first item of the page that a request is for: after the item
+// that its cursor names, or at the index in the cursor if that item is gone.
+func (g *Gateway) pageStart(ctx context.Context, modern bool, kind Kind, w *world, list *visibleList, m *jsonrpc.Message) (int, error) {
+	text, ok := m.Param("cursor")
+	if !ok || string(text) == "null" {
+		return 0, nil
+	}
+	invalid := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is invalid or has expired: begin again without one"}
+	cursor, ok := jsonrpc.ID(text).Text()
+	if !ok {
+		return 0, invalid
+	}
+	plain, _, err := g.ring.Open(cursor, maxCursor, purposeCursor, cursorData(ctx, modern, kind))
+	if err != nil {
+		return 0, invalid
+	}
+	index, n := binary.Uvarint(plain)
+	if n <= 0 {
+		return 0, invalid
+	}
+	name, own, _ := strings.Cut(string(plain[n:]), "\x00")
+	at := min(int(index), len(list.items)) // Seal protects it
+	if at > 0 && list.items[at-1].own == own && w.st.upstreams[list.items[at-1].upstream].name == name {
+		return at, nil
+	}
+	for i := range list.items {
+		if it := &list.items[i]; it.own == own && w.st.upstreams[it.upstream].name == name {
+			return i + 1, nil
+		}
+	}
+	return at, nil
+}
+
+// maxInstructions limits the instructions of the gateway and all upstreams.
+const maxInstructions = 16 << 10
+
+// instructions returns the instructions of the gateway and of the upstreams that the caller sees.
+func (w *world) instructions(view View) string {
+	text := w.st.opts.Instructions
+	for i, snap := range w.snaps {
+		if snap == nil || snap.profile.Instructions == "" || view != nil && !w.shows(i, view) {
+			continue
+		}
+		if text != "" {
+			text += "\n\n"
+		}
+		text += "## " + w.st.upstreams[i].name + "\n\n" + snap.profile.Instructions
+		if len(text) > maxInstructions {
+			break
+		}
+	}
+	return clip.String(text, maxInstructions)
+}
+
+// appendCapabilities appends the ServerCapabilities for a revision. Lists, completion and logging
+// are always declared, because catalogs may be missing.
+func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byte {
+	dst = append(dst, `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}`...)
+	if f.Completions {
+		dst = append(dst, `,"completions":{}`...)
+	}
+	tasks := false
+	var extensions []byte
+	seen := map[string]bool{}
+	for i, snap := range w.snaps {
+		if snap == nil || view != nil && !w.shows(i, view) {
+			continue
+		}
+		tasks = tasks || era.Lookup(snap.profile.Capabilities, "tasks", "requests", "tools", "call") != nil
+		all := era.Lookup(snap.profile.Capabilities, "extensions")
+		if !era.IsObject(all) {
+			continue
+		}
+		for members := jsonwire.ObjectMembers(all); members.Next(); {
+			if key := members.KeyString(); !seen[key] {
+				seen[key] = true
+				extensions = append(jsonwire.AppendQuote(append(extensions, ','), key), ':')
+				extensions = append(extensions, members.Value()...)
+			}
+		}
+	}
+	if f.CoreTasks && tasks {
+		dst = append(dst, `,"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}`...)
+	}
+	if extensions != nil {
+		dst = append(append(append(dst, `,"extensions":{`...), extensions[1:]...), '}')
+	}
+	return append(dst, '}')
+}
+
+// answerDiscover appends the response to server/discover.
+func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []byte) []byte {
+	w := g.fresh(ctx, true, nil, g.state.Load().opts.CatalogTTL, false)
+	view := w.st.view(ctx)
+	f := era.Of(mcp.LatestRevision)
+	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":{"supportedVersions":`...)
+	dst = era.AppendRevisions(dst, g.Revisions())
+	dst = w.appendCapabilities(append(dst, `,"capabilities":`...), f, view)
+	if text := w.instructions(view); text != "" {
+		dst = jsonwire.AppendQuote(append(dst, `,"instructions":`...), text)
+	}
+	dst = append(dst, `,"ttlMs":0,"cacheScope":"private"`...)
+	return append(w.st.identity.End(dst, f), '}')
+}
+
+// answerInitialize appends the response to initialize, and returns the negotiated revision.
+func (g *Gateway) answerInitialize(ctx context.Context, m *jsonrpc.Message, dst []byte) ([]byte, mcp.Revision) {
+	w := g.fresh(ctx, false, nil, g.state.Load().opts.CatalogTTL, false)
+	view := w.st.view(ctx)
+	version, _ := m.Param("protocolVersion")
+	name, _ := jsonrpc.ID(version).Text()
+	revision, ok := mcp.ParseRevision(name)
+	if !ok || revision.Modern() {
+		revision = mcp.LatestLegacyRevision
+	}
+	f := era.Of(revision)
+	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":{"protocolVersion":`...)
+	dst = jsonwire.AppendQuote(dst, revision.String())
+	dst = w.appendCapabilities(append(dst, `,"capabilities":`...), f, view)
+	dst = w.st.identity.AppendInfo(append(dst, `,"serverInfo":`...), f)
+	if text := w.instructions(view); text != "" {
+		dst = jsonwire.AppendQuote(append(dst, `,"instructions":`...), text)
+	}
+	return append(dst, "}}"...), revision
+}

@@ -1,0 +1,327 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// replaceText returns a message with the string at a path replaced, or the message itself if it has
+// none there, or if replace returns the same or "".
+func replaceText(frame []byte, replace func(string) string, path ...string) []byte {
+	at := jsonedit.Locate(frame, path...)
+	if !at.Found() || frame[at.Start] != '"' {
+		return frame
+	}
+	was := jsonwire.Text(at.Of(frame))
+	text := replace(was)
+	if text == was || text == "" {
+		return frame
+	}
+	return jsonedit.Splice(frame, at, jsonwire.AppendQuote(nil, text))
+}
+
+// to returns a function for replaceText that returns text.
+func to(text string) func(string) string { return func(string) string { return text } }
+
+// withID returns a message with another id.
+func withID(frame []byte, id jsonrpc.ID) []byte {
+	at := jsonedit.Locate(frame, "id")
+	if !at.Found() {
+		return frame
+	}
+	return jsonedit.Splice(frame, at, id)
+}
+
+// frameOf returns the text of a message on one line.
+func frameOf(frame []byte, m *jsonrpc.Message) []byte {
+	if frame == nil {
+		frame = m.Raw()
+	}
+	return jsonrpc.OneLine(frame)
+}
+
+// textParam returns a string in the params of a message.
+func textParam(m *jsonrpc.Message, name string) (string, bool) {
+	v, ok := m.Param(name)
+	if !ok {
+		return "", false
+	}
+	return jsonrpc.ID(v).Text()
+}
+
+func quote(s string) string { return strconv.Quote(clip.String(s, 100)) }
+
+// resourceNotFound returns the error of a resource that nobody has.
+func resourceNotFound(modern bool, uri string) *jsonrpc.Error {
+	code := mcp.CodeResourceNotFound
+	if modern {
+		code = jsonrpc.CodeInvalidParams
+	}
+	return &jsonrpc.Error{Code: code, Message: "resource not found", Data: append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')}
+}
+
+// A scope is a backend as one caller sees it in the messages of one era. It converts between the
+// gateway's names and the server's.
+type scope struct {
+	g         *Gateway
+	be        *backend
+	principal string
+	modern    bool
+	ctx       context.Context
+}
+
+func (g *Gateway) scope(ctx context.Context, be *backend, modern bool) scope {
+	return scope{g, be, principalID(ctx), modern, ctx}
+}
+
+// taskMacLen is the length of the MAC at the beginning of a task id.
+const taskMacLen = 22
+
+// taskMAC returns the MAC of a task id for the principal.
+func taskMAC(key []byte, principal, upstream, id string) string {
+	h := hmac.New(sha256.New, key)
+	for _, part := range []string{principal, upstream, id} {
+		h.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		h.Write([]byte{':'})
+		h.Write([]byte(part))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+}
+
+// exposedTask returns the gateway's id for a task of the server. It is the same each time, and
+// valid only for the principal.
+func (s *scope) exposedTask(id string) string {
+	key := s.g.state.Load().taskKeys[0]
+	return taskMAC(key, s.principal, s.be.u.name, id) + "." + s.be.u.name + "." + id
+}
+
+// ownTask returns the upstream and its own id for the gateway's task id. It returns nil if the id
+// is not valid for the principal.
+func (g *Gateway) ownTask(ctx context.Context, text string) (*upstream, string) {
+	if len(text) < taskMacLen+2 || text[taskMacLen] != '.' {
+		return nil, ""
+	}
+	name, id, ok := strings.Cut(text[taskMacLen+1:], ".")
+	st := g.state.Load()
+	u := st.byName[name]
+	if !ok || u == nil {
+		return nil, ""
+	}
+	principal := principalID(ctx)
+	for _, key := range st.taskKeys {
+		if hmac.Equal([]byte(text[:taskMacLen]), []byte(taskMAC(key, principal, name, id))) {
+			return u, id
+		}
+	}
+	return nil, ""
+}
+
+// stateData returns what a request state is valid for.
+func (s *scope) stateData() []byte {
+	return append(append([]byte(s.be.u.name), 0), s.principal...)
+}
+
+// maxState limits the length of a request state of the gateway.
+const maxState = 4 << 20
+
+// sealState returns a result with the request state sealed for this upstream and principal. The
+// plain text is JSON text, so that the server gets the same bytes.
+func (s *scope) sealState(frame []byte) []byte {
+	at := jsonedit.Locate(frame, "result", "requestState")
+	if !at.Found() || frame[at.Start] != '"' {
+		return frame
+	}
+	sealed, _, err := s.g.ring.Seal([]byte{'"'}, purposeState, at.Of(frame), s.stateData())
+	if err != nil {
+		return frame // cannot happen: the secrets were checked
+	}
+	return jsonedit.Splice(frame, at, append(sealed, '"'))
+}
+
+// openState returns a request with the server's own request state.
+func (s *scope) openState(frame []byte) ([]byte, error) {
+	at := jsonedit.Locate(frame, "params", "requestState")
+	if !at.Found() {
+		return frame, nil
+	}
+	text, _ := jsonrpc.ID(at.Of(frame)).Text()
+	own, _, err := s.g.ring.Open(text, maxState, purposeState, s.stateData())
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState is invalid or belongs to another request"}
+	}
+	return jsonedit.Splice(frame, at, own), nil
+}
+
+// relatedTask is the path of a task id in _meta.
+var relatedTask = []string{"_meta", mcp.MetaRelatedTask, "taskId"}
+
+// response returns the server's response to a request as the client is to see it.
+func (s *scope) response(method string, frame []byte) []byte {
+	if bytes.Contains(frame, []byte(`"taskId"`)) {
+		switch method {
+		case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
+			frame = replaceText(frame, s.exposedTask, "result", "taskId")
+		case mcp.MethodToolsCall:
+			if string(era.Lookup(frame, "result", "resultType")) == `"task"` {
+				frame = replaceText(frame, s.exposedTask, "result", "taskId")
+			}
+		}
+		frame = replaceText(frame, s.exposedTask, "result", "task", "taskId")
+		frame = replaceText(frame, s.exposedTask, append([]string{"result"}, relatedTask...)...)
+	}
+	if s.modern && bytes.Contains(frame, []byte(`"requestState"`)) {
+		frame = s.sealState(frame)
+	}
+	if bytes.Contains(frame, []byte(`"uri"`)) {
+		frame = s.exposeURIs(frame)
+	}
+	return frame
+}
+
+// message returns a request or notification of the server as the client is to see it.
+func (s *scope) message(frame []byte, m *jsonrpc.Message) []byte {
+	switch string(m.Method) {
+	case mcp.NotificationResourceUpdated:
+		return replaceText(frame, s.exposedURI, "params", "uri")
+	case mcp.NotificationTasks, mcp.NotificationTaskStatus, mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+		if m.Kind == jsonrpc.KindNotification { // requests name tasks of the client
+			frame = replaceText(frame, s.exposedTask, "params", "taskId")
+		}
+	}
+	if bytes.Contains(frame, []byte(`"taskId"`)) {
+		frame = replaceText(frame, s.exposedTask, append([]string{"params"}, relatedTask...)...)
+	}
+	return frame
+}
+
+// ownRelated returns a message of the client with the server's own id of a related task. part is
+// "params" or "result".
+func (s *scope) ownRelated(frame []byte, part string) []byte {
+	if !bytes.Contains(frame, []byte(`"taskId"`)) {
+		return frame
+	}
+	return replaceText(frame, func(id string) string {
+		if u, own := s.g.ownTask(s.ctx, id); u == s.be.u {
+			return own
+		}
+		return ""
+	}, append([]string{part}, relatedTask...)...)
+}
+
+// exposedURI returns the gateway's URI for one of the server.
+func (s *scope) exposedURI(uri string) string {
+	w := s.g.world(s.ctx, s.modern)
+	for i, u := range w.st.upstreams {
+		if u == s.be.u {
+			return w.exposedURI(i, uri)
+		}
+	}
+	return uri
+}
+
+// exposeURIs returns a response with the gateway's URIs of resources.
+func (s *scope) exposeURIs(frame []byte) []byte {
+	at := jsonedit.Locate(frame, "result")
+	if !at.Found() || frame[at.Start] != '{' {
+		return frame
+	}
+	e := uriExposer{s: s}
+	result := e.result(at.Of(frame))
+	if !e.changed {
+		return frame
+	}
+	return jsonedit.Splice(frame, at, result)
+}
+
+// A uriExposer replaces URIs in a result.
+type uriExposer struct {
+	s       *scope
+	changed bool
+}
+
+// result replaces the URIs in a result of tools/call, prompts/get or resources/read, or of a task.
+func (e *uriExposer) result(result []byte) []byte {
+	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+		v := m.Value()
+		switch {
+		case m.KeyIs("contents"):
+			return e.each(v, e.uriIn)
+		case m.KeyIs("content"):
+			return e.each(v, e.block)
+		case m.KeyIs("messages"):
+			return e.each(v, func(message []byte) []byte { return e.member(message, "content", e.blocks) })
+		case m.KeyIs("result") && v[0] == '{':
+			return e.result(v)
+		}
+		return v
+	}, nil)
+}
+
+// each replaces the objects in an array.
+func (e *uriExposer) each(array []byte, change func([]byte) []byte) []byte {
+	if array[0] != '[' {
+		return array
+	}
+	return era.RewriteArray(nil, array, func(element []byte) []byte {
+		if element[0] != '{' {
+			return element
+		}
+		return change(element)
+	})
+}
+
+// member replaces the value of a member of an object.
+func (e *uriExposer) member(object []byte, name string, change func([]byte) []byte) []byte {
+	return era.Rewrite(nil, object, func(m *jsonwire.Members) []byte {
+		if m.KeyIs(name) {
+			return change(m.Value())
+		}
+		return m.Value()
+	}, nil)
+}
+
+// blocks replaces the URIs in one block of content, or an array of them.
+func (e *uriExposer) blocks(v []byte) []byte {
+	if v[0] == '{' {
+		return e.block(v)
+	}
+	return e.each(v, e.block)
+}
+
+// block replaces the URI of a link to a resource, or of an embedded resource.
+func (e *uriExposer) block(block []byte) []byte {
+	return e.member(e.uriIn(block), "resource", func(v []byte) []byte {
+		if v[0] != '{' {
+			return v
+		}
+		return e.uriIn(v)
+	})
+}
+
+// uriIn replaces the member uri of an object.
+func (e *uriExposer) uriIn(object []byte) []byte {
+	return e.member(object, "uri", func(v []byte) []byte {
+		if v[0] != '"' {
+			return v
+		}
+		was := jsonwire.Text(v)
+		uri := e.s.exposedURI(was)
+		if uri == was {
+			return v
+		}
+		e.changed = true
+		return jsonwire.AppendQuote(nil, uri)
+	})
+}

@@ -1,0 +1,503 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Limits of a session.
+const (
+	// maxAsks limits the pending requests of servers to one client.
+	maxAsks = 1000
+	// maxRemembered limits the bytes of an initialize request.
+	maxRemembered = 64 << 10
+)
+
+// A session is the session of a legacy client. For each upstream that it uses, it has a session
+// with a bridge, which it opens at the first request. Its methods may be called by many goroutines
+// at once.
+type session struct {
+	g      *Gateway
+	ctx    context.Context
+	cancel context.CancelFunc
+	// sendMu serializes Send of out.
+	sendMu sync.Mutex
+	out    rpc.Sender
+
+	mu sync.Mutex
+	// params are those of the client's initialize request; nil before it.
+	params []byte
+	// level is the params of the last logging/setLevel, or nil.
+	level     []byte
+	upstreams map[*upstream]*upstreamSession
+	// asks holds the pending requests of servers by the number in their id.
+	asks    map[string]*ask
+	asked   uint64
+	calls   map[string]*upstreamSession
+	watcher *watcher
+	closed  bool
+}
+
+// An upstreamSession is the session of a client with one upstream.
+type upstreamSession struct {
+	s     *session
+	be    *backend
+	peer  relay.Peer
+	scope scope
+	// ready is closed when the handshake is complete or has failed with err.
+	ready chan struct{}
+	err   error
+	// capabilities are those of the server.
+	capabilities []byte
+}
+
+// An ask is a pending request of a server to the client.
+type ask struct {
+	from *upstreamSession
+	// id is the server's own id.
+	id jsonrpc.ID
+	// token is the server's progress token, or nil.
+	token jsonrpc.ID
+}
+
+// newSession returns a session for a client to which out sends.
+func newSession(g *Gateway, ctx context.Context, out rpc.Sender) *session {
+	s := &session{g: g, out: out, upstreams: map[*upstream]*upstreamSession{}, asks: map[string]*ask{}, calls: map[string]*upstreamSession{}}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return s
+}
+
+// Close implements relay.Peer.
+func (s *session) Close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	all := s.upstreams
+	s.upstreams = map[*upstream]*upstreamSession{}
+	w := s.watcher
+	s.mu.Unlock()
+	s.cancel()
+	if w != nil {
+		s.g.announcer.remove(w)
+	}
+	for _, us := range all {
+		us.close()
+	}
+	s.g.mu.Lock()
+	delete(s.g.sessions, s)
+	s.g.mu.Unlock()
+}
+
+// forget ends the session with an upstream.
+func (s *session) forget(u *upstream) {
+	s.mu.Lock()
+	us := s.upstreams[u]
+	delete(s.upstreams, u)
+	s.mu.Unlock()
+	if us != nil {
+		us.close()
+	}
+}
+
+// close ends the session with the upstream.
+func (us *upstreamSession) close() {
+	select {
+	case <-us.ready:
+	default:
+		return // open closes it
+	}
+	if us.err == nil {
+		us.peer.Close()
+		us.be.release()
+	}
+}
+
+// send sends a message to the client that belongs to no request.
+func (s *session) send(message []byte) error {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	return s.out.Send(message)
+}
+
+// Request implements relay.Peer.
+func (s *session) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+	n := len(dst)
+	dst, err := s.request(ctx, frame, m, out, dst)
+	if err != nil {
+		return answerError(ctx, dst[:n], m.ID, err)
+	}
+	return dst, nil
+}
+
+func (s *session) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+	method := string(m.Method)
+	switch method {
+	case mcp.MethodInitialize:
+		return s.initialize(ctx, m, dst)
+	case mcp.MethodPing:
+		return jsonrpc.AppendResult(dst, m.ID, []byte("{}")), nil
+	}
+	s.mu.Lock()
+	initialized := s.params != nil
+	s.mu.Unlock()
+	if !initialized {
+		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: send initialize first")
+	}
+	if kind, ok := kindOfList(method); ok {
+		return s.g.answerList(ctx, false, kind, m, dst)
+	}
+	if method == mcp.MethodSetLevel {
+		return s.setLevel(m, dst)
+	}
+	dst, ok, err := s.g.forward(ctx, false, frame, m, dst, func(sc *scope, frame []byte) ([]byte, error) {
+		return s.forward(ctx, sc, frame, m, out, dst)
+	})
+	if !ok {
+		return dst, jsonrpc.MethodNotFound(method)
+	}
+	return dst, err
+}
+
+// forward sends a request to the upstream of sc, and appends the response to dst.
+func (s *session) forward(ctx context.Context, sc *scope, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+	us, err := s.open(ctx, sc.be)
+	if err != nil {
+		return dst, err
+	}
+	key := m.ID.Key()
+	s.mu.Lock()
+	if s.calls[key] != nil {
+		s.mu.Unlock()
+		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "another request with this id is in flight")
+	}
+	s.calls[key] = us
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.calls, key)
+		s.mu.Unlock()
+	}()
+	var box rpc.Sender
+	if out != nil {
+		box = &upstreamSender{us, out}
+	}
+	return us.peer.Request(us.be.callerContext(ctx), frame, m, box, dst)
+}
+
+// initialize answers initialize.
+func (s *session) initialize(ctx context.Context, m *jsonrpc.Message, dst []byte) ([]byte, error) {
+	if len(m.Params) > maxRemembered {
+		return dst, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: more than %d bytes", maxRemembered)}
+	}
+	if _, ok := textParam(m, "protocolVersion"); !ok {
+		return dst, missingParam("protocolVersion")
+	}
+	dst, revision := s.g.answerInitialize(ctx, m, dst)
+	// Servers get the revision that the client and the gateway have agreed on.
+	params := replaceText(append([]byte(nil), m.Params...), to(revision.String()), "protocolVersion")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.params != nil {
+		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize was already answered; it must be sent only once")
+	}
+	s.params = params
+	if !s.closed {
+		s.watcher = s.g.announcer.add(s.ctx, false, allKinds, func(notification string) {
+			s.send(jsonrpc.AppendNotification(nil, notification, nil))
+		})
+	}
+	return dst, nil
+}
+
+// open returns the session with a backend. The first call for each upstream makes the handshake.
+func (s *session) open(ctx context.Context, be *backend) (*upstreamSession, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, jsonrpc.ErrRequestEnded
+	}
+	us := s.upstreams[be.u]
+	if us != nil && us.be != be && us.isReady() { // the backend was replaced
+		delete(s.upstreams, be.u)
+		defer us.close()
+		us = nil
+	}
+	if us == nil {
+		us = &upstreamSession{s: s, be: be, ready: make(chan struct{}), scope: s.g.scope(s.ctx, be, false)}
+		s.upstreams[be.u] = us
+		if !s.g.spawn(us.handshake) {
+			delete(s.upstreams, be.u)
+			s.mu.Unlock()
+			return nil, ErrClosed
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-us.ready:
+		return us, us.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (us *upstreamSession) isReady() bool {
+	select {
+	case <-us.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// handshake makes the client's handshake with the upstream.
+func (us *upstreamSession) handshake() {
+	s := us.s
+	be, err := us.be.u.acquire(s.ctx)
+	if err == nil {
+		us.be = be
+		err = us.initialize()
+		if err != nil {
+			be.release()
+		}
+	}
+	s.mu.Lock()
+	us.err = err
+	if err != nil && s.upstreams[us.be.u] == us {
+		delete(s.upstreams, us.be.u)
+	}
+	level, closed := s.level, s.upstreams[us.be.u] != us
+	close(us.ready)
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+	case closed:
+		us.close()
+	case level != nil:
+		us.setLevel(level)
+	}
+}
+
+func (us *upstreamSession) initialize() error {
+	s := us.s
+	us.scope.be = us.be
+	us.peer = us.be.relay.Session(us.be.callerContext(s.ctx), &upstreamSender{us, nil})
+	if us.peer == nil {
+		return unavailable("too many sessions with " + us.be.u.name)
+	}
+	s.mu.Lock()
+	params := string(s.params)
+	s.mu.Unlock()
+	result, err := exchange(s.ctx, us.peer, mcp.MethodInitialize, params)
+	if err != nil {
+		us.peer.Close()
+		return err
+	}
+	us.capabilities = era.Lookup(result, "capabilities")
+	notify(s.ctx, us.peer, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil))
+	return nil
+}
+
+// setLevel answers logging/setLevel, and sets the level of all upstreams.
+func (s *session) setLevel(m *jsonrpc.Message, dst []byte) ([]byte, error) {
+	level, ok := textParam(m, "level")
+	if _, known := mcp.ParseLoggingLevel(level); !ok || !known {
+		return dst, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: unknown level " + quote(level)}
+	}
+	params := append(jsonwire.AppendQuote([]byte(`{"level":`), level), '}')
+	s.mu.Lock()
+	s.level = params
+	open := s.openLocked()
+	s.mu.Unlock()
+	for _, us := range open {
+		s.g.spawn(func() { us.setLevel(params) })
+	}
+	return jsonrpc.AppendResult(dst, m.ID, []byte("{}")), nil
+}
+
+// openLocked returns the upstream sessions whose handshake is complete.
+func (s *session) openLocked() (open []*upstreamSession) {
+	for _, us := range s.upstreams {
+		if us.isReady() && us.err == nil {
+			open = append(open, us)
+		}
+	}
+	return open
+}
+
+// setLevel sets the log level of the upstream, if it logs.
+func (us *upstreamSession) setLevel(params []byte) {
+	if era.Lookup(us.capabilities, "logging") == nil {
+		return
+	}
+	if _, err := exchange(us.s.ctx, us.peer, mcp.MethodSetLevel, string(params)); err != nil && us.s.ctx.Err() == nil {
+		us.s.g.state.Load().opts.Logger.Debug("the log level was not set", "upstream", us.be.u.name, "error", err)
+	}
+}
+
+// Notification implements relay.Peer.
+func (s *session) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	frame = frameOf(frame, m)
+	switch string(m.Method) {
+	case mcp.NotificationInitialized:
+	case mcp.NotificationCancelled:
+		s.cancelCall(ctx, frame, m)
+	case mcp.NotificationProgress:
+		token, _ := m.Param(mcp.MetaProgressToken)
+		for _, us := range s.askersOf(jsonrpc.ID(token)) {
+			us.peer.Notification(us.be.callerContext(ctx), frame, m)
+		}
+	case mcp.NotificationTaskStatus:
+		// The task belongs to the client, and nothing says which server asked for it.
+	default:
+		s.mu.Lock()
+		open := s.openLocked()
+		s.mu.Unlock()
+		for _, us := range open {
+			us.peer.Notification(us.be.callerContext(ctx), frame, m)
+		}
+	}
+}
+
+// cancelCall forwards a cancellation to the upstream that has the request. It reports if there is
+// one.
+func (s *session) cancelCall(ctx context.Context, frame []byte, m *jsonrpc.Message) bool {
+	id, _ := m.Param("requestId")
+	s.mu.Lock()
+	us := s.calls[jsonrpc.ID(id).Key()]
+	s.mu.Unlock()
+	if us == nil {
+		return false
+	}
+	us.peer.Notification(us.be.callerContext(ctx), frame, m)
+	return true
+}
+
+// askersOf returns the upstreams with a pending request that has the progress token.
+func (s *session) askersOf(token jsonrpc.ID) (list []*upstreamSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := map[*upstreamSession]bool{}
+	for _, a := range s.asks {
+		if a.token != nil && a.token.Equal(token) && !seen[a.from] {
+			seen[a.from] = true
+			list = append(list, a.from)
+		}
+	}
+	return list
+}
+
+// Response implements relay.Peer.
+func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	key, _ := m.ID.Text()
+	s.mu.Lock()
+	a := s.asks[key]
+	delete(s.asks, key)
+	s.mu.Unlock()
+	if a == nil {
+		return
+	}
+	frame = withID(frameOf(frame, m), a.id)
+	frame = a.from.scope.ownRelated(frame, "result")
+	if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
+		a.from.peer.Response(a.from.be.callerContext(ctx), frame, m)
+	}
+}
+
+// An upstreamSender sends messages of an upstream to the client of a session, by out, or if that is
+// nil, by the session's own sender.
+type upstreamSender struct {
+	us  *upstreamSession
+	out rpc.Sender
+}
+
+// Send implements rpc.Sender.
+func (u *upstreamSender) Send(message []byte) error {
+	us := u.us
+	s := us.s
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(message, m, 0); err != nil {
+		return err
+	}
+	frame := us.scope.message(message, m)
+	key := ""
+	switch {
+	case m.Kind == jsonrpc.KindRequest:
+		var ok bool
+		if key, ok = s.addAsk(us, m); !ok {
+			return fmt.Errorf("%d requests of servers to the client are already pending", maxAsks)
+		}
+		frame = withID(frame, jsonrpc.StringID(key))
+	case string(m.Method) == mcp.NotificationCancelled:
+		id, _ := m.Param("requestId")
+		key := s.removeAsk(us, jsonrpc.ID(id))
+		if key == "" {
+			return nil
+		}
+		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), jsonrpc.StringID(key))
+	case isListChanged(string(m.Method)):
+		return nil // the catalogs hear it, too, and the gateway announces what the client sees
+	}
+	send := s.send
+	if u.out != nil {
+		send = u.out.Send
+	}
+	err := send(frame)
+	if err != nil && key != "" {
+		s.mu.Lock()
+		delete(s.asks, key)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func isListChanged(method string) bool {
+	for i := range kindTexts {
+		if kindTexts[i].changed == method {
+			return true
+		}
+	}
+	return false
+}
+
+// addAsk records a request of an upstream and returns its id for the client.
+func (s *session) addAsk(us *upstreamSession, m *jsonrpc.Message) (id string, ok bool) {
+	a := &ask{from: us, id: m.ID.Clone()}
+	meta, _ := m.Param("_meta")
+	if token := era.Lookup(meta, mcp.MetaProgressToken); token != nil {
+		a.token = jsonrpc.ID(token).Clone()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.asks) >= maxAsks {
+		return "", false
+	}
+	s.asked++
+	id = fmt.Sprintf("%s.%d", us.be.u.name, s.asked)
+	s.asks[id] = a
+	return id, true
+}
+
+// removeAsk forgets a request of an upstream. It returns its id for the client, or "".
+func (s *session) removeAsk(us *upstreamSession, id jsonrpc.ID) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, a := range s.asks {
+		if a.from == us && a.id.Equal(id) {
+			delete(s.asks, key)
+			return key
+		}
+	}
+	return ""
+}

@@ -1,0 +1,409 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Limits of a client on a byte stream.
+const (
+	// maxStreamCalls limits its pending requests.
+	maxStreamCalls = 4096
+	// maxUnsent limits the bytes that it has not read.
+	maxUnsent = 64 << 20
+)
+
+// Serve serves one client on f, such as one on standard input and output, until its input ends. It
+// then waits for pending requests, up to Options.DrainTimeout or the end of ctx, and closes f. It
+// returns nil after the end of the input, a *jsonrpc.DrainError if requests were cut off, the cause
+// of ctx, [ErrClosed], or the error of f.
+//
+// It decides for each message to which era it belongs: a client may use both.
+func (g *Gateway) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	c := &streamClient{g: g, f: f, calls: map[string]context.CancelFunc{}, notify: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	stop := context.AfterFunc(g.ctx, func() { c.cancel(ErrClosed) })
+	defer stop()
+	c.stateless = g.Stateless()
+	c.rules = era.NewSession(era.Config{Revisions: modernRevisions(), Custom: func([]byte) bool { return true }})
+	return c.serve()
+}
+
+// modernRevisions returns the modern revisions.
+func modernRevisions() (list []mcp.Revision) {
+	for _, r := range mcp.Revisions() {
+		if r.Modern() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// A streamClient is a client on a byte stream.
+type streamClient struct {
+	g      *Gateway
+	f      jsonrpc.Framer
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// rules checks modern requests.
+	rules     *era.Session
+	stateless relay.Peer
+	// session is the peer of legacy messages; nil before the first. Only read uses it.
+	session relay.Peer
+	wg      sync.WaitGroup
+
+	// notify has an element if there is something to write or writing must end.
+	notify chan struct{}
+	// idle has an element after a request.
+	idle chan struct{}
+
+	mu sync.Mutex
+	// calls holds the pending requests by the key of their ids.
+	calls  map[string]context.CancelFunc
+	unsent [][]byte
+	bytes  int
+	// finished says that nothing more is to be written.
+	finished bool
+	writeErr error
+}
+
+func (c *streamClient) serve() error {
+	read := make(chan error, 1)
+	go func() { read <- c.read() }() // it ends when f is closed
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write()
+	}()
+	var err error
+	cut := 0
+	select {
+	case err = <-read:
+		read <- err
+		cut = c.drain()
+	case <-c.ctx.Done():
+		err = context.Cause(c.ctx)
+	}
+	c.cancel(err)
+	c.stateless.Close()
+	c.wg.Wait()
+	c.mu.Lock()
+	c.finished = true
+	c.mu.Unlock()
+	signal(c.notify)
+	// A client that does not read gets no more.
+	timer := time.AfterFunc(time.Second, func() { c.f.Close() })
+	<-written
+	timer.Stop()
+	c.f.Close()
+	<-read
+	if c.session != nil {
+		c.session.Close()
+	}
+	c.mu.Lock()
+	writeErr := c.writeErr
+	c.mu.Unlock()
+	if isEnd(err) {
+		err = nil
+	}
+	if err == nil && cut > 0 && writeErr == nil {
+		return &jsonrpc.DrainError{Requests: cut, After: c.g.state.Load().opts.DrainTimeout}
+	}
+	return err
+}
+
+// isEnd reports if a read error is the end of the input.
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// drain ends the subscriptions and waits for the pending requests. It returns how many are late.
+func (c *streamClient) drain() int {
+	c.stateless.Close()
+	timer := time.NewTimer(c.g.state.Load().opts.DrainTimeout)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		n := len(c.calls)
+		c.mu.Unlock()
+		if n == 0 {
+			return 0
+		}
+		select {
+		case <-c.idle:
+		case <-timer.C:
+			return n
+		case <-c.ctx.Done():
+			return n
+		}
+	}
+}
+
+// Send implements rpc.Sender. It never blocks. A client that does not read is cut off.
+func (c *streamClient) Send(message []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished || c.writeErr != nil {
+		return jsonrpc.ErrRequestEnded
+	}
+	if c.bytes > 0 && c.bytes+len(message) > maxUnsent {
+		c.writeErr = errors.New("the client does not read its messages")
+		c.cancel(c.writeErr)
+		return c.writeErr
+	}
+	c.unsent = append(c.unsent, append(make([]byte, 0, len(message)), message...))
+	c.bytes += len(message)
+	signal(c.notify)
+	return nil
+}
+
+// write writes the messages to the client until finished is set.
+func (c *streamClient) write() {
+	for {
+		c.mu.Lock()
+		queue, finished := c.unsent, c.finished
+		c.unsent = nil
+		c.mu.Unlock()
+		for _, message := range queue {
+			if err := c.f.WriteFrame(jsonrpc.OneLine(message)); err != nil {
+				c.mu.Lock()
+				c.writeErr = err
+				c.mu.Unlock()
+				c.cancel(io.EOF) // the client is gone
+				return
+			}
+			c.mu.Lock()
+			c.bytes -= len(message)
+			c.mu.Unlock()
+		}
+		if finished && len(queue) == 0 {
+			return
+		}
+		if len(queue) == 0 {
+			<-c.notify
+		}
+	}
+}
+
+// read handles the messages of the client until its input ends.
+func (c *streamClient) read() error {
+	for {
+		frame, err := c.f.ReadFrame()
+		if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
+			c.refuseFrame(bad, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if jsonrpc.IsBatch(frame) {
+			c.batch(frame)
+			continue
+		}
+		// The frame is valid until the next ReadFrame.
+		frame = append([]byte(nil), jsonrpc.OneLine(frame)...)
+		m := new(jsonrpc.Message)
+		if err := jsonrpc.Parse(frame, m, 0); err != nil {
+			if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
+				c.Send(jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), true))
+			}
+			continue
+		}
+		c.handle(frame, m, func(response []byte) {
+			if response != nil {
+				c.Send(response)
+			}
+		})
+	}
+}
+
+// refuseFrame answers a frame that could not be read.
+func (c *streamClient) refuseFrame(bad *jsonrpc.FrameError, err error) {
+	e := &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}
+	large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
+	switch {
+	case !ok || large.Kind == jsonrpc.KindInvalid:
+		c.Send(jsonrpc.AppendError(nil, nil, e, true))
+	case large.Kind == jsonrpc.KindRequest:
+		c.Send(jsonrpc.AppendError(nil, large.ID, e, false))
+	case large.Kind != jsonrpc.KindNotification && len(large.ID) > 0 && c.session != nil:
+		c.respond(jsonrpc.AppendError(nil, large.ID, e, false))
+	}
+}
+
+// respond passes a response to the session.
+func (c *streamClient) respond(frame []byte) {
+	m := new(jsonrpc.Message)
+	if c.session != nil && jsonrpc.Parse(frame, m, 0) == nil {
+		c.session.Response(c.ctx, frame, m)
+	}
+}
+
+// batch handles the messages of a batch and answers with a batch.
+func (c *streamClient) batch(frame []byte) {
+	frame = append([]byte(nil), jsonrpc.OneLine(frame)...)
+	entries, err := jsonrpc.ParseBatch(frame, 0)
+	if err != nil {
+		c.Send(jsonrpc.AppendError(nil, nil, jsonrpc.ErrorOf(err), true))
+		return
+	}
+	var mu sync.Mutex
+	answers := []byte{'['}
+	pending := 1
+	done := func(response []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if response != nil {
+			if len(answers) > 1 {
+				answers = append(answers, ',')
+			}
+			answers = append(answers, response...)
+		}
+		if pending--; pending == 0 && len(answers) > 1 {
+			c.Send(append(answers, ']'))
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		mu.Lock()
+		pending++
+		mu.Unlock()
+		if e.Invalid != nil {
+			done(jsonrpc.AppendError(nil, e.ID, e.Invalid, false))
+			continue
+		}
+		c.handle(nil, &e.Message, done)
+	}
+	done(nil)
+}
+
+// handle handles a message. It calls answer once, with nil if there is no response.
+func (c *streamClient) handle(frame []byte, m *jsonrpc.Message, answer func(response []byte)) {
+	if err := era.CheckForwarded(frame, m); err != nil {
+		c.refuse(m, err, answer)
+		return
+	}
+	switch {
+	case m.Kind == jsonrpc.KindRequest:
+		c.request(frame, m, answer)
+		return
+	case m.Kind == jsonrpc.KindNotification && string(m.Method) == mcp.NotificationCancelled:
+		c.cancelCall(frame, m)
+	case c.session == nil:
+	case m.Kind == jsonrpc.KindNotification:
+		c.session.Notification(c.ctx, frame, m)
+	default:
+		c.session.Response(c.ctx, frame, m)
+	}
+	answer(nil)
+}
+
+// refuse handles a message that must not be forwarded.
+func (c *streamClient) refuse(m *jsonrpc.Message, err error, answer func([]byte)) {
+	switch e := jsonrpc.ErrorOf(err); m.Kind {
+	case jsonrpc.KindRequest:
+		answer(jsonrpc.AppendError(nil, m.ID, e, false))
+		return
+	case jsonrpc.KindNotification:
+		c.g.state.Load().opts.Logger.Warn("notification of a client dropped", "error", e)
+	default:
+		c.respond(jsonrpc.AppendError(nil, m.ID, e, false))
+	}
+	answer(nil)
+}
+
+// request starts a request.
+func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]byte)) {
+	peer := c.stateless
+	if isModern(m) {
+		if _, err := c.rules.Open(&rpc.Request{Message: *m}); err != nil {
+			answer(jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false))
+			return
+		}
+	} else {
+		if c.session == nil {
+			c.session = c.g.Session(c.ctx, c)
+		}
+		if c.session == nil {
+			answer(jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many sessions, or the gateway is shutting down"), false))
+			return
+		}
+		peer = c.session
+	}
+	key := m.ID.Key()
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.mu.Lock()
+	_, taken := c.calls[key]
+	full := len(c.calls) >= maxStreamCalls
+	if !taken && !full {
+		c.calls[key] = cancel
+	}
+	c.mu.Unlock()
+	if taken || full {
+		cancel()
+		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "another request with this id is in flight")
+		if full {
+			e = jsonrpc.Errorf(jsonrpc.CodeInternalError, "%d requests of this client are already in flight", maxStreamCalls)
+		}
+		answer(jsonrpc.AppendError(nil, m.ID, e, false))
+		return
+	}
+	c.wg.Go(func() {
+		defer cancel()
+		response, err := peer.Request(ctx, frame, m, c, nil)
+		c.mu.Lock()
+		delete(c.calls, key)
+		c.mu.Unlock()
+		if rejected, ok := errors.AsType[*relay.RejectedError](err); ok {
+			response = jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", rejected.Reason), false)
+		} else if err != nil {
+			response = nil
+			if c.ctx.Err() != nil { // the request was cut off, not canceled
+				response = jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the gateway is shutting down"), false)
+			}
+		}
+		answer(response)
+		signal(c.idle)
+	})
+}
+
+// cancelCall cancels a request. The upstream of a legacy request gets the client's reason.
+func (c *streamClient) cancelCall(frame []byte, m *jsonrpc.Message) {
+	if s, ok := c.session.(*session); ok && s.cancelCall(c.ctx, frameOf(frame, m), m) {
+		return
+	}
+	id, _ := m.Param("requestId")
+	c.mu.Lock()
+	cancel := c.calls[jsonrpc.ID(id).Key()]
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// isModern reports if a request belongs to the modern era.
+func isModern(m *jsonrpc.Message) bool {
+	switch string(m.Method) {
+	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen:
+		return true
+	}
+	meta, ok := m.Param("_meta")
+	return ok && jsonedit.Locate(meta, mcp.MetaProtocolVersion).Found()
+}

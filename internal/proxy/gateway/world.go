@@ -1,0 +1,404 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/spelling"
+	"mcpwire/jsonrpc"
+)
+
+// A world is everything that the catalogs offer to clients of one era, and for upstreams with
+// PerPrincipal to one principal, at one time. It is immutable, except for the lists that it caches.
+type world struct {
+	st         *state
+	modern     bool
+	generation uint64
+	// snaps holds the snapshots by the index of the upstream; nil if there is none.
+	snaps []*snapshot
+	// stale says for which upstreams the last attempt to renew the snapshot failed.
+	stale []bool
+	// owners holds the index of the upstream by the scheme of URIs, see schemeOf.
+	owners map[string]int
+	// names holds the items by the gateway's name, for tools and prompts.
+	names [2]map[string]place
+	// duplicates counts the hidden items with a taken name, by upstream.
+	duplicates []int
+
+	mu    sync.Mutex
+	lists map[listKey]*visibleList
+}
+
+// A place is the position of an item in the catalogs.
+type place struct {
+	upstream int
+	item     *item
+}
+
+// A listKey names a list as the callers with one view see it.
+type listKey struct {
+	kind Kind
+	view string
+}
+
+// A visibleList is a list as callers see it.
+type visibleList struct {
+	items []visibleItem
+	// sum identifies the content.
+	sum uint64
+	// ttl is in milliseconds.
+	ttl int64
+}
+
+// A visibleItem is an item with the gateway's name.
+type visibleItem struct {
+	upstream int
+	own      string
+	// name is the gateway's name.
+	name string
+	raw  []byte
+}
+
+// A worldCache holds the latest worlds. The zero value is ready to use.
+type worldCache struct {
+	mu     sync.Mutex
+	worlds map[worldKey]*world
+}
+
+type worldKey struct {
+	modern    bool
+	principal string
+}
+
+// Limits of the caches. A full cache is emptied.
+const (
+	maxWorlds = 256
+	maxLists  = 256
+)
+
+// world returns the current world of the caller.
+func (g *Gateway) world(ctx context.Context, modern bool) *world {
+	st := g.state.Load()
+	key := worldKey{modern: modern}
+	if slices.ContainsFunc(st.upstreams, func(u *upstream) bool { return u.conf.Load().PerPrincipal }) {
+		key.principal = principalID(ctx)
+	}
+	generation := g.generation.Load() // before the snapshots are read
+	g.worlds.mu.Lock()
+	w := g.worlds.worlds[key]
+	g.worlds.mu.Unlock()
+	if w != nil && w.generation == generation {
+		return w
+	}
+	w = newWorld(st, ctx, modern, generation)
+	g.worlds.mu.Lock()
+	defer g.worlds.mu.Unlock()
+	if g.worlds.worlds == nil || len(g.worlds.worlds) >= maxWorlds {
+		g.worlds.worlds = map[worldKey]*world{}
+	}
+	g.worlds.worlds[key] = w
+	return w
+}
+
+// fresh is world, but waits for the catalogs that are missing or have changed, up to
+// Options.ListWait. It has those that are older than maxAge read again, and waits for them if
+// strict is set. If only is not nil, it does so for this upstream.
+func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge time.Duration, strict bool) *world {
+	st := g.state.Load()
+	type read struct {
+		catalog *catalog
+		done    <-chan struct{}
+		began   time.Time
+	}
+	var reads []read
+	for _, u := range st.upstreams {
+		if only != nil && u != only {
+			continue
+		}
+		be, err := u.acquire(ctx)
+		if err != nil {
+			continue
+		}
+		c := be.catalog(modern)
+		if done, began := c.want(maxAge, strict); done != nil {
+			reads = append(reads, read{c, done, began})
+		}
+		be.release()
+	}
+	for _, r := range reads {
+		timer := time.NewTimer(time.Until(r.began.Add(st.opts.ListWait)))
+		select {
+		case <-r.done:
+		case <-timer.C:
+			r.catalog.tooSlow()
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return g.world(ctx, modern)
+}
+
+func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *world {
+	n := len(st.upstreams)
+	w := &world{
+		st: st, modern: modern, generation: generation, snaps: make([]*snapshot, n), stale: make([]bool, n), duplicates: make([]int, n),
+		owners: map[string]int{}, lists: map[listKey]*visibleList{},
+	}
+	for i := range w.names {
+		w.names[i] = map[string]place{}
+	}
+	for i, u := range st.upstreams {
+		if be := u.peek(u.keyOf(ctx)); be != nil {
+			w.snaps[i], w.stale[i] = be.catalog(modern).current()
+		}
+		if w.snaps[i] == nil {
+			continue
+		}
+		for kind := range w.names {
+			items := w.snaps[i].lists[kind].items
+			for j := range items {
+				name := w.nameOf(i, &items[j])
+				if _, taken := w.names[kind][name]; taken {
+					w.duplicates[i]++
+					continue
+				}
+				w.names[kind][name] = place{i, &items[j]}
+			}
+		}
+		for _, kind := range []Kind{KindResource, KindTemplate} {
+			for j := range w.snaps[i].lists[kind].items {
+				scheme := schemeOf(w.snaps[i].lists[kind].items[j].own)
+				if _, taken := w.owners[scheme]; !taken {
+					w.owners[scheme] = i
+				}
+			}
+		}
+	}
+	return w
+}
+
+// nameOf returns the gateway's name for a tool or prompt.
+func (w *world) nameOf(upstream int, it *item) string {
+	u := w.st.upstreams[upstream]
+	if name, ok := w.st.opts.Upstreams[upstream].Rename[it.own]; ok {
+		return name
+	}
+	return u.name + Separator + it.own
+}
+
+// schemeOf returns the part of a URI or URI template that decides to which upstream it belongs: the
+// scheme, with the host for http and https.
+func schemeOf(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, ":")
+	if !ok {
+		return ""
+	}
+	scheme = strings.ToLower(scheme)
+	if isWeb(scheme) {
+		host := strings.TrimPrefix(rest, "//")
+		if i := strings.IndexAny(host, "/?#{"); i >= 0 {
+			host = host[:i]
+		}
+		return scheme + "://" + strings.ToLower(host)
+	}
+	return scheme
+}
+
+func isWeb(scheme string) bool { return scheme == "http" || scheme == "https" }
+
+// uriPrefix begins the URIs of a server whose scheme belongs to another one.
+const uriPrefix = "mcpw+"
+
+// exposedURI returns the gateway's URI for one of an upstream.
+func (w *world) exposedURI(upstream int, uri string) string {
+	scheme := schemeOf(uri)
+	owner, owned := w.owners[scheme]
+	if owned && owner == upstream || !owned && strings.HasPrefix(scheme, "http") {
+		return uri // clients may get URLs that nobody owns themselves
+	}
+	return uriPrefix + w.st.upstreams[upstream].name + ":" + uri
+}
+
+// ownerOfURI returns the upstream and its own URI for a URI or URI template of a client. It returns
+// nil if nobody has it.
+func (w *world) ownerOfURI(uri string) (*upstream, string) {
+	if rest, ok := strings.CutPrefix(uri, uriPrefix); ok {
+		if name, own, ok := strings.Cut(rest, ":"); ok && w.st.byName[name] != nil {
+			return w.st.byName[name], own
+		}
+	}
+	if i, ok := w.owners[schemeOf(uri)]; ok {
+		return w.st.upstreams[i], uri
+	}
+	return nil, uri
+}
+
+// list returns a list as a view shows it. view may be nil.
+func (w *world) list(kind Kind, view View) *visibleList {
+	key := listKey{kind: kind}
+	if view != nil {
+		key.view = "view " + view.Key()
+	}
+	w.mu.Lock()
+	l := w.lists[key]
+	w.mu.Unlock()
+	if l != nil {
+		return l
+	}
+	l = w.makeList(kind, view)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.lists) >= maxLists {
+		clear(w.lists)
+	}
+	w.lists[key] = l
+	return l
+}
+
+func (w *world) makeList(kind Kind, view View) *visibleList {
+	l := &visibleList{ttl: -1}
+	for i, snap := range w.snaps {
+		if snap == nil || w.stale[i] {
+			l.ttl = 0
+		}
+		if snap == nil {
+			continue
+		}
+		list := &snap.lists[kind]
+		if len(list.items) > 0 && (l.ttl < 0 || list.ttl < l.ttl) {
+			l.ttl = list.ttl
+		}
+		for j := range list.items {
+			it := &list.items[j]
+			if it.hidden || view != nil && !view.Allows(kind, w.st.upstreams[i].name, it.own) {
+				continue
+			}
+			visible := visibleItem{upstream: i, own: it.own, raw: it.raw}
+			if kind == KindTool || kind == KindPrompt {
+				visible.name = w.nameOf(i, it)
+				if w.names[kind][visible.name].item != it {
+					continue // the name is taken
+				}
+			} else {
+				visible.name = w.exposedURI(i, it.own)
+			}
+			if visible.name != it.own {
+				visible.raw = jsonedit.Splice(it.raw, it.name, jsonwire.AppendQuote(nil, visible.name))
+			}
+			l.items = append(l.items, visible)
+			l.sum = (l.sum^uint64(i))*1_000_003 ^ it.sum
+		}
+	}
+	l.ttl = max(l.ttl, 0)
+	return l
+}
+
+// A target is what a request of a client is for.
+type target struct {
+	upstream *upstream
+	kind     Kind
+	// own is the server's own name or URI.
+	own string
+}
+
+// find returns the target of a tool or prompt that the caller may use.
+func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string) (target, error) {
+	w := g.world(ctx, modern)
+	st := w.st
+	view := st.view(ctx)
+	for again := true; ; again = false {
+		if p, ok := w.names[kind][name]; ok {
+			t := target{st.upstreams[p.upstream], kind, p.item.own}
+			if !p.item.hidden && (view == nil || view.Allows(kind, t.upstream.name, t.own)) {
+				return t, nil
+			}
+			break
+		}
+		u, own := st.split(name)
+		if u == nil {
+			break
+		}
+		i := slices.Index(st.upstreams, u)
+		if w.snaps[i] == nil && st.opts.Pin == nil && (view == nil || view.Allows(kind, u.name, own)) {
+			// Its catalog is missing, so the server itself knows.
+			u.wantCatalog(ctx, modern)
+			return target{u, kind, own}, nil
+		}
+		if !again {
+			break
+		}
+		w = g.fresh(ctx, modern, u, unknownAge, true)
+		st = w.st
+	}
+	message := "unknown " + kind.String() + " " + quote(name)
+	if best := w.nearest(kind, view, name); best != "" {
+		message += ": did you mean " + quote(best) + "?"
+	}
+	return target{}, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
+}
+
+// unknownAge is the age at which a catalog is read again if a client uses a name that it lacks.
+const unknownAge = 5 * time.Second
+
+// wantCatalog has the catalog read, without waiting for it.
+func (u *upstream) wantCatalog(ctx context.Context, modern bool) {
+	if be, err := u.acquire(ctx); err == nil {
+		be.catalog(modern).want(time.Hour, false)
+		be.release()
+	}
+}
+
+// split returns the upstream and the server's own name for the gateway's name of a tool or prompt.
+// It returns nil if there is no such upstream.
+func (st *state) split(name string) (*upstream, string) {
+	if a, ok := st.aliases[name]; ok {
+		return a.upstream, a.own
+	}
+	prefix, own, ok := strings.Cut(name, Separator)
+	if !ok {
+		return nil, ""
+	}
+	u := st.byName[prefix]
+	if u == nil || own == "" {
+		return nil, ""
+	}
+	if _, renamed := u.conf.Load().Rename[own]; renamed {
+		return nil, ""
+	}
+	return u, own
+}
+
+// maxCompared limits the names that nearest compares.
+const maxCompared = 5000
+
+// nearest returns the visible name that is most like name, or "".
+func (w *world) nearest(kind Kind, view View, name string) (best string) {
+	limit := min(len(name)/4, 3)
+	items := w.list(kind, view).items
+	for _, it := range items[:min(len(items), maxCompared)] {
+		if d := spelling.Distance(name, it.name); d <= limit {
+			best, limit = it.name, d-1
+		}
+	}
+	return best
+}
+
+// findResource returns the target of a URI, or of a URI template, that the caller may use.
+func (g *Gateway) findResource(ctx context.Context, modern bool, kind Kind, uri string) (target, error) {
+	w := g.world(ctx, modern)
+	u, own := w.ownerOfURI(uri)
+	if u == nil {
+		w = g.fresh(ctx, modern, nil, unknownAge, true)
+		u, own = w.ownerOfURI(uri)
+	}
+	view := w.st.view(ctx)
+	if u != nil && (view == nil || view.Allows(kind, u.name, own)) {
+		return target{u, kind, own}, nil
+	}
+	return target{}, resourceNotFound(modern, uri)
+}
