@@ -2,10 +2,12 @@ package auth
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -70,6 +72,7 @@ type jwtVerifier struct {
 	clientIDClaims []string
 	leeway         time.Duration
 	keys           *keySet
+	verified       verifiedTokens
 }
 
 // defaultAlgorithms are the algorithms that are accepted by default.
@@ -103,6 +106,9 @@ func parseAlgorithms(names []string) ([]jose.SignatureAlgorithm, error) {
 // [JWTOptions.RefreshInterval], and at most every 30 s for an unknown key id. A fetch is limited to
 // 10 s, even if the context of Verify ends earlier. It accepts at most 100 keys in 256 KiB. While
 // the issuer does not answer, it uses old keys for up to an hour.
+//
+// It remembers the signatures that it has verified, of some thousand tokens. A token that is sent
+// again is accepted while it has not expired and its key is one of the issuer's.
 func NewJWT(o *JWTOptions) (Verifier, error) {
 	if o == nil {
 		o = &JWTOptions{}
@@ -144,6 +150,16 @@ func NewJWT(o *JWTOptions) (Verifier, error) {
 // Verify implements Verifier. It checks the claims first, so that only a token that would be valid
 // if genuine can cause a fetch of the issuer's keys.
 func (j *jwtVerifier) Verify(ctx context.Context, token string) (*Principal, error) {
+	hash := sha256.Sum256([]byte(token))
+	if known, ok := j.verified.get(hash); ok && time.Now().Before(known.principal.Expires) {
+		keys, err := j.keys.find(ctx, known.key.id, known.alg)
+		if err != nil {
+			return nil, &authoritativeError{err}
+		}
+		if slices.ContainsFunc(keys, known.key.equal) {
+			return known.principal, nil
+		}
+	}
 	head, claims, ok := parseJWT(token)
 	if !ok {
 		return nil, invalid("not a signed JWT")
@@ -151,11 +167,67 @@ func (j *jwtVerifier) Verify(ctx context.Context, token string) (*Principal, err
 	if iss, _ := claims.str("iss"); iss != j.issuer {
 		return nil, invalid("wrong issuer")
 	}
-	p, err := j.verify(ctx, token, head, claims)
+	v, err := j.verify(ctx, token, head, claims)
 	if err != nil {
 		return nil, &authoritativeError{err}
 	}
-	return p, nil
+	j.verified.add(hash, v)
+	return v.principal, nil
+}
+
+// Limits of verifiedTokens, for each of its two maps.
+const (
+	maxVerified      = 4096
+	maxVerifiedBytes = 4 << 20 // of the tokens, which are not kept
+)
+
+// A verifiedToken is the result for a token with a valid signature.
+type verifiedToken struct {
+	principal *Principal
+	// key is the key of the signature, with the key id in the token's header, which may be "".
+	key publicKey
+	alg jose.SignatureAlgorithm
+	// size is the length of the token.
+	size int
+}
+
+// verifiedTokens remembers tokens by their hash, because verifying a signature costs more than all
+// else that a server does for a small request. The time to find a token does not depend on secrets:
+// who can choose the hash has the token.
+type verifiedTokens struct {
+	mu sync.Mutex
+	// recent is replaced when it is full. Then older has the tokens of the previous time. A token
+	// that is used moves to recent.
+	recent, older map[[sha256.Size]byte]verifiedToken
+	// bytes is the length of the tokens in recent.
+	bytes int
+}
+
+func (t *verifiedTokens) get(hash [sha256.Size]byte) (verifiedToken, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.recent[hash]
+	if ok {
+		return v, true
+	}
+	if v, ok = t.older[hash]; ok {
+		t.addLocked(hash, v)
+	}
+	return v, ok
+}
+
+func (t *verifiedTokens) add(hash [sha256.Size]byte, v verifiedToken) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addLocked(hash, v)
+}
+
+func (t *verifiedTokens) addLocked(hash [sha256.Size]byte, v verifiedToken) {
+	if t.recent == nil || len(t.recent) >= maxVerified || t.bytes+v.size > maxVerifiedBytes {
+		t.recent, t.older, t.bytes = map[[sha256.Size]byte]verifiedToken{}, t.recent, 0
+	}
+	t.recent[hash] = v
+	t.bytes += v.size
 }
 
 // parseJWT returns the header and the claims of a token, unchecked.
@@ -180,33 +252,33 @@ func parseJWT(token string) (head, claims claimSet, ok bool) {
 	return sets[0], sets[1], true
 }
 
-func (j *jwtVerifier) verify(ctx context.Context, token string, head, claims claimSet) (*Principal, error) {
+func (j *jwtVerifier) verify(ctx context.Context, token string, head, claims claimSet) (v verifiedToken, err error) {
 	alg, reason := j.checkHeader(head)
 	if reason != "" {
-		return nil, invalid(reason)
+		return v, invalid(reason)
 	}
 	p, reason := j.checkClaims(claims)
 	if reason != "" {
-		return nil, invalid(reason)
+		return v, invalid(reason)
 	}
 	kid, ok := head.str("kid")
 	if head.has("kid") && !ok {
-		return nil, invalid("kid is not a string")
+		return v, invalid("kid is not a string")
 	}
 	keys, err := j.keys.find(ctx, kid, alg)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
 	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{alg})
 	if err != nil {
-		return nil, invalid("malformed")
+		return v, invalid("malformed")
 	}
 	for _, k := range keys {
 		if _, err := signed.Verify(k.key); err == nil {
-			return p, nil
+			return verifiedToken{p, publicKey{kid, k.alg, k.key}, alg, len(token)}, nil
 		}
 	}
-	return nil, invalid("invalid signature")
+	return v, invalid("invalid signature")
 }
 
 // checkHeader returns the algorithm, or the reason why the header is rejected. It does not use keys
@@ -288,6 +360,12 @@ type publicKey struct {
 	alg jose.SignatureAlgorithm
 	// key is an *ecdsa.PublicKey, *rsa.PublicKey or ed25519.PublicKey.
 	key any
+}
+
+// equal reports whether the keys are the same, whatever their ids.
+func (k publicKey) equal(other publicKey) bool {
+	own, ok := k.key.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && own.Equal(other.key)
 }
 
 // keySet holds the keys of an issuer, and fetches them.

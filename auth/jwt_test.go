@@ -587,3 +587,48 @@ func ExampleNewJWT() {
 	fmt.Println(errors.Is(err, auth.ErrInvalidToken), err)
 	// Output: true invalid token: not a signed JWT
 }
+
+// TestVerifiedTokens checks that a token that was accepted before is still checked for its expiry,
+// its key and each of its characters.
+func TestVerifiedTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, forged := newRSKey(t, "1"), newRSKey(t, "1")
+		routes := &rsRoutes{}
+		routes.say(rsKeysURL, rsKeySet(key))
+		v := newJWT(t, routes, rsKeysURL)
+		short := key.token(t, map[string]any{"exp": time.Now().Add(time.Minute).Unix()})
+		long := longToken(t, key)
+		for range 2 {
+			wantVerify(t, v, short, nil)
+			wantVerify(t, v, long, nil)
+		}
+		head, signature := long[:strings.LastIndex(long, ".")], long[strings.LastIndex(long, "."):]
+		wantVerify(t, v, head+strings.ToUpper(signature), auth.ErrInvalidToken)
+		wantVerify(t, v, head, auth.ErrInvalidToken)
+		wantVerify(t, v, longToken(t, forged), auth.ErrInvalidToken)
+		<-time.After(time.Minute)
+		wantVerify(t, v, short, auth.ErrInvalidToken)
+		wantVerify(t, v, long, nil)
+
+		// Another key has the same id.
+		routes.say(rsKeysURL, rsKeySet(forged))
+		<-time.After(15 * time.Minute)
+		wantVerify(t, v, long, auth.ErrInvalidToken)
+	})
+}
+
+// BenchmarkJWT verifies one token again and again, as the requests of one client do.
+func BenchmarkJWT(b *testing.B) {
+	k := newRSKey(b, "k")
+	v := rsJWT(b, auth.JWTOptions{}, k)
+	token := k.token(b, nil)
+	if _, err := v.Verify(b.Context(), token); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := v.Verify(b.Context(), token); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
