@@ -64,6 +64,47 @@ func (h *histogram) observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
+// A Status says what a bridge does at one time.
+type Status struct {
+	// Clients is the number of clients, and InFlight that of their pending requests.
+	Clients, InFlight int
+	// Connections is the number of connections to the server, or of its processes.
+	Connections int
+	// Requests, Errors, Restarts and Failures count since the start: the requests of clients, those
+	// that were answered with errors, the connections that were made again, and the connections
+	// that ended or failed.
+	Requests, Errors, Restarts, Failures int64
+	// Legacy and Modern say that the server is known to support the era.
+	Legacy, Modern bool
+	// Up says that the server's last sign of life came after its last error.
+	Up bool
+	// Err is the last error of the server that nothing has contradicted, or nil.
+	Err error
+}
+
+// Status returns the status of the bridge.
+func (b *Bridge) Status() Status {
+	m := &b.metrics
+	st := Status{Connections: int(b.openConnections.Load()), Requests: m.requests.Load(), Errors: m.errors.Load(), Restarts: m.restarts.Load(), Failures: m.failures.Load()}
+	b.mu.Lock()
+	st.Clients = len(b.clients)
+	for cl := range b.clients {
+		n, _ := cl.inFlight()
+		st.InFlight += n
+	}
+	b.mu.Unlock()
+	legacy, modern := b.eras.get()
+	st.Legacy = legacy == supportYes || b.opts.ServerEra == EraLegacy
+	st.Modern = modern == supportYes || b.opts.ServerEra == EraModern
+	b.health.mu.Lock()
+	defer b.health.mu.Unlock()
+	st.Up = b.health.lastSeen.Load() != 0
+	if !st.Up {
+		st.Err = b.health.err
+	}
+	return st
+}
+
 // Metrics returns a handler that serves the counters in the text format of Prometheus
 // (https://prometheus.io/docs/instrumenting/exposition_formats/).
 func (b *Bridge) Metrics() http.Handler {
