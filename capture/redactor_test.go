@@ -93,7 +93,7 @@ func TestRedactMessage(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if json.Valid([]byte(tt.in)) && !json.Valid(out) {
-				t.Errorf("no JSON any more: %s", out)
+				t.Errorf("no longer JSON: %s", out)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ var rustPeer = &peer{
 	},
 	quirks: map[string]string{
 		"content of later revisions": "it sends all kinds of content whatever the revision",
-		"no tasks in 2025-11-25":     "it does not have them any more",
+		"no tasks in 2025-11-25":     "it no longer has them",
 		"no tasks in 2026-07-28":     "the server here does not use the extension",
 	},
 	deviations: newerContent,

@@ -333,7 +333,7 @@ func (s *fileStore) Lock(ctx context.Context) (func(), error) {
 	return s.lockFile(ctx, s.refreshLock, s.path+".refresh.lock")
 }
 
-// failedMark is the content of a login's lock file if the user was asked in vain.
+// failedMark is the content of a login's lock file if the login failed.
 const failedMark = "vain\n"
 
 // LockLogin implements [LoginLocker]. Each resource has a lock file. Its content says how the last

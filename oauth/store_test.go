@@ -149,7 +149,8 @@ func TestFileStoreOdd(t *testing.T) {
 	}
 }
 
-// TestFileStoreTogether has processes, as it were, that change the file at once: nothing is lost.
+// TestFileStoreTogether shows that stores that change one file at once, as several processes do, lose
+// nothing.
 func TestFileStoreTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var wg sync.WaitGroup

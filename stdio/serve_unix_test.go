@@ -152,7 +152,7 @@ func TestServeGuardsStdout(t *testing.T) {
 func TestServeGuardsStdin(t *testing.T) {
 	t.Parallel()
 	s := serveChild(t)
-	s.send("run", "cat") // would wait for ever, or eat the next line
+	s.send("run", "cat") // would never return, or would read the next line
 	s.want("<nil>")
 	s.send("read stdin", "")
 	s.want(`"" <nil>`)

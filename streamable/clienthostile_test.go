@@ -161,7 +161,7 @@ func TestClientRedirects(t *testing.T) {
 		{301, "/other", false}, {302, "/other", false}, {303, "/other", false},
 		{307, other.URL, false}, {308, other.URL, false}, {302, other.URL, false},
 		{307, "file:///etc/passwd", false}, {307, "http://169.254.169.254/", false}, {307, "", false},
-		{307, "/mcp", false}, // for ever
+		{307, "/mcp", false}, // endlessly
 		{307, "//user:password@HOST/other", false},
 	} {
 		t.Run(fmt.Sprint(test.status, test.to), func(t *testing.T) {

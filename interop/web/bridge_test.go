@@ -256,7 +256,7 @@ func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 		t.Errorf("after the login: got status %d, %s", status, text)
 	}
 	d.site.issuer.revoke(t, d.token(), me.ClientID, "")
-	eventually(t, "it is seen that the login does not count any more", func() bool {
+	eventually(t, "the login is no longer valid", func() bool {
 		status, text := readyz(t, at)
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "the user must log in, but this request must not start a login")
 	})

@@ -110,8 +110,7 @@ func TestForeignTokens(t *testing.T) {
 	}
 }
 
-// TestExpired has a token that had expired when it was issued. The issuer has
-// another clock, as it were.
+// TestExpired has a token that had expired when it was issued, as from an issuer whose clock is late.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	is := issuers.at(t, "")

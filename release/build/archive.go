@@ -46,8 +46,8 @@ var shells = []struct{ name, file string }{
 	{"bash", "mcpwire.bash"}, {"zsh", "_mcpwire"}, {"fish", "mcpwire.fish"}, {"powershell", "mcpwire.ps1"},
 }
 
-// prepareExtras collects what each archive has besides the program: the license, the README, the
-// manual pages and the completion scripts. A program for this machine writes the last two.
+// prepareExtras collects what each archive has in addition to the program: the license, the README,
+// the manual pages and the completion scripts. A program for this machine writes the last two.
 func (r *release) prepareExtras(ctx context.Context) error {
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
 		r.extras = append(r.extras, file{name: name, path: filepath.Join(r.source.root, name)})
