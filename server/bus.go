@@ -277,8 +277,13 @@ func (bc *busClient) deliver(e Event) {
 			bc.log.Warn("invalid event of another server", "kind", string(e.Kind), "error", err)
 			return
 		}
-		for _, kind := range bc.received.lost(e.From, sent) {
-			bc.log.Warn("events of another server were lost: clients are notified of all that these may have been about", "kind", string(kind))
+		known, lost := bc.received.lost(e.From, sent)
+		for _, kind := range lost {
+			level := slog.LevelWarn
+			if !known { // this server has just begun
+				level = slog.LevelDebug
+			}
+			bc.log.Log(bc.subscribeCtx, level, "events of another server were lost: clients are notified of all that these may have been about", "kind", string(kind))
 			bc.receiveLost(kind)
 		}
 	default:
@@ -505,10 +510,12 @@ func (re *receivedEvents) add(e Event) {
 	}
 }
 
-// lost returns the kinds of which fewer events than sent have arrived. It reports a loss once.
-func (re *receivedEvents) lost(from string, sent map[EventKind]uint64) (kinds []EventKind) {
+// lost returns the kinds of which fewer events than sent have arrived, and whether any events or
+// numbers of the server had arrived before. It reports a loss once.
+func (re *receivedEvents) lost(from string, sent map[EventKind]uint64) (known bool, kinds []EventKind) {
 	re.mu.Lock()
 	defer re.mu.Unlock()
+	known = re.servers[from] != nil
 	for kind, n := range sent {
 		k := re.kindLocked(from, kind)
 		if k == nil || k.last >= n {
@@ -520,7 +527,7 @@ func (re *receivedEvents) lost(from string, sent map[EventKind]uint64) (kinds []
 		k.advance()
 	}
 	slices.Sort(kinds)
-	return kinds
+	return known, kinds
 }
 
 // forget removes the servers that have gone.
