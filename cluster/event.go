@@ -139,6 +139,12 @@ func (s *EventStore) After(ctx context.Context, session, id string) (stream stri
 	}), nil
 }
 
+// StreamOf implements [streamable.EventFollower].
+func (s *EventStore) StreamOf(id string) (stream string, ok bool) {
+	stream, _, ok = parseEventID(id)
+	return stream, ok
+}
+
 // Follow implements [streamable.EventFollower].
 func (s *EventStore) Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
 	stream, after, ok := parseEventID(id)

@@ -92,7 +92,7 @@ func (s *session) stateOf(name string) streamState {
 
 const (
 	// nodeInterval is the time between checks whether a node is there.
-	nodeInterval = time.Second
+	nodeInterval = 750 * time.Millisecond
 	// nodeChecks is the number of checks in a row that a node must fail to count as gone. A node
 	// that connects to its backend again is away for a moment.
 	nodeChecks = 3
@@ -101,6 +101,16 @@ const (
 	stateInterval = 15 * time.Second
 	// pollInterval is the time between reads of a store that is no EventFollower.
 	pollInterval = time.Second
+	// findTime limits the first read of a stream. If the store does not respond, the response
+	// begins, and the stream is read when it does.
+	findTime = 500 * time.Millisecond
+	// lostTime limits the attempt to end the stream of a node that is gone for all clients. If the
+	// store does not respond, the error is only for the client that waits.
+	lostTime = 500 * time.Millisecond
+	// followRetry is the time between attempts to follow a stream, and followTime that after which
+	// the client must come back.
+	followRetry = 200 * time.Millisecond
+	followTime  = 30 * time.Second
 )
 
 // A nodeWatch checks whether a node is there, for the streams that are followed.
@@ -189,6 +199,8 @@ func (rm *remoteStream) end(ctx context.Context) error {
 	}
 	h := rm.session.h
 	message := appendLost(nil, rm.requestID)
+	ctx, cancel := context.WithTimeout(ctx, lostTime)
+	defer cancel()
 	return h.callStore(ctx, func(ctx context.Context) error {
 		_, err := h.events.Append(ctx, rm.session.key, rm.name, message)
 		return err
@@ -254,10 +266,9 @@ var (
 )
 
 // supervise ends with a cause when no event will follow: errStreamEnded, ErrEventGone or
-// errStreamLost. If it can, it has the store end the stream instead.
-func (rm *remoteStream) supervise(ctx context.Context, end context.CancelCauseFunc) {
-	gone, stop := rm.session.h.forwarder.watchNode(rm.node)
-	defer stop()
+// errStreamLost. If it can, it has the store end the stream instead. gone is closed when the node
+// of the stream is gone.
+func (rm *remoteStream) supervise(ctx context.Context, gone <-chan struct{}, end context.CancelCauseFunc) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -265,8 +276,10 @@ func (rm *remoteStream) supervise(ctx context.Context, end context.CancelCauseFu
 		case <-gone:
 			if err := rm.end(ctx); err != nil {
 				rm.session.h.opts.Logger.Warn("stream of a process that is gone not ended", "error", err)
-				end(errStreamLost)
+			} else if !wait.Sleep(ctx, lostTime) {
+				return // it has been passed on
 			}
+			end(errStreamLost)
 			return
 		case <-time.After(stateInterval):
 		}
@@ -281,19 +294,33 @@ func (rm *remoteStream) supervise(ctx context.Context, end context.CancelCauseFu
 	}
 }
 
+// find returns ErrEventGone if the store does not have the event. With another error it does not
+// respond.
+func (rm *remoteStream) find(ctx context.Context, id string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	defer recoverStore(&err)
+	_, _, err = rm.session.h.events.After(ctx, rm.session.key, id)
+	return err
+}
+
 // serveRemote makes the response carry a stream of another process from after the event lastID
 // until the stream is complete or ctx ends.
 func (ss *standingStream) serveRemote(ctx context.Context, rm *remoteStream, lastID string) {
 	h, rs := ss.h, ss.response
+	gone, stop := h.forwarder.watchNode(rm.node)
+	defer stop()
 	var err error
 	switch state := rm.state(ctx); {
 	case state == streamIncomplete, state == streamLost && rm.requestID == nil:
 		err = ErrEventGone
 	case state == streamEnded:
 		err = ss.passRest(ctx, rm, lastID)
+	case errors.Is(rm.find(ctx, lastID), ErrEventGone):
+		err = ErrEventGone
 	case rs.writeKeepAlive() == nil:
 		rs.startKeepAlive(nil)
-		err = ss.passAll(ctx, rm, lastID)
+		err = ss.passAll(ctx, rm, lastID, gone)
 	}
 	switch {
 	case err == nil && !rs.isStreaming():
@@ -305,15 +332,16 @@ func (ss *standingStream) serveRemote(ctx context.Context, rm *remoteStream, las
 	}
 }
 
-// passAll writes the events after lastID until the stream is complete or ctx ends.
-func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID string) error {
+// passAll writes the events after lastID until the stream is complete or ctx ends. gone is closed
+// when the node of the stream is gone.
+func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID string, gone <-chan struct{}) error {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(ss.h.closed, func() { end(nil) })()
 	defer context.AfterFunc(rm.session.ctx, func() { end(nil) })()
 	var supervising sync.WaitGroup
-	supervising.Go(func() { rm.supervise(following, end) })
-	lastID, err := ss.pass(rm.follow(following, lastID), lastID)
+	supervising.Go(func() { rm.supervise(following, gone, end) })
+	lastID, err := ss.passAvailable(following, rm, lastID)
 	end(nil)
 	supervising.Wait()
 	switch cause := context.Cause(following); {
@@ -321,6 +349,9 @@ func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID 
 		return nil
 	case cause == errStreamEnded:
 		return ss.passRest(ctx, rm, lastID)
+	case cause == errStreamLost && rm.requestID != nil:
+		// It has no id: a client that resumes the stream again gets what the store has.
+		return ss.response.writeEvent(sse.Event{Data: appendLost(nil, rm.requestID)})
 	case cause == context.Canceled: // it is not the stream that has ended
 		ss.askToResume()
 		return nil
@@ -330,16 +361,45 @@ func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID 
 	return err
 }
 
+// passAvailable writes the events after lastID until the stream is complete or ctx ends, and waits
+// while the store does not respond. It returns the id of the last event.
+func (ss *standingStream) passAvailable(ctx context.Context, rm *remoteStream, lastID string) (string, error) {
+	var failing time.Time
+	for {
+		began := time.Now()
+		last, err := ss.pass(rm.follow(ctx, lastID), lastID)
+		if last != lastID || failing.IsZero() || time.Since(began) > storeTimeout {
+			failing = time.Now() // not before
+		}
+		lastID = last
+		var client clientError
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, ErrEventGone), errors.As(err, &client):
+			return lastID, err
+		case time.Since(failing) > followTime, !wait.Sleep(ctx, followRetry):
+			return lastID, err
+		}
+	}
+}
+
 // passRest writes the events after lastID of a stream that is complete.
 func (ss *standingStream) passRest(ctx context.Context, rm *remoteStream, lastID string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	limit := time.AfterFunc(storeTimeout, cancel) // of the call, not of the writes to the client
 	_, events, err := ss.h.events.After(ctx, rm.session.key, lastID)
+	limit.Stop()
 	if err == nil {
 		_, err = ss.pass(events, lastID)
 	}
 	return err
 }
 
-// pass writes events up to the end of the stream, and returns the id of the last one.
+// A clientError is an error of a write to the client.
+type clientError struct{ error }
+
+// pass writes events up to the end of the stream, and returns the id of the last one. The error is
+// that of the events or a clientError.
 func (ss *standingStream) pass(events iter.Seq2[StoredEvent, error], lastID string) (string, error) {
 	for e, err := range events {
 		if err != nil {
@@ -347,7 +407,7 @@ func (ss *standingStream) pass(events iter.Seq2[StoredEvent, error], lastID stri
 		}
 		if lastID = e.ID; e.hasMessage() {
 			if err := ss.response.writeEvent(sse.Event{ID: []byte(e.ID), HasID: true, Data: e.Data}); err != nil {
-				return lastID, err
+				return lastID, clientError{err}
 			}
 		}
 		if isFinal(e.Data) {

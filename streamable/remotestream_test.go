@@ -16,6 +16,18 @@ import (
 // A followedStore is an EventFollower.
 type followedStore struct{ *faultyStore }
 
+func (s followedStore) StreamOf(id string) (stream string, ok bool) {
+	i := strings.LastIndexByte(id, '-')
+	return id[:max(i, 0)], i > 0
+}
+
+func (s followedStore) After(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
+	if err := s.fault(ctx); err != nil {
+		return "", nil, err
+	}
+	return s.faultyStore.After(ctx, session, id)
+}
+
 func (s followedStore) Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
 	stream, first, err := s.After(ctx, session, id)
 	return stream, func(yield func(streamable.StoredEvent, error) bool) {
@@ -211,11 +223,80 @@ func TestRemoteStreamLostLater(t *testing.T) {
 		}()
 		pass(time.Minute)
 		net.leave("node1")
-		store.fails.Store(true) // nobody can end the stream
-		if data := <-ended; data != "EOF" {
+		store.fails.Store(true) // nobody can end the stream for all clients
+		if data := <-ended; !strings.Contains(data, `"data":{"reason":"node lost","mayHaveRun":true}`) {
 			t.Errorf("event %s", data)
 		}
+		f.want("EOF")
 		close(j.steps)
+	})
+}
+
+// forUnavailableStores runs a test with a store that follows, and a function that makes it fail or
+// hang, or work again.
+func forUnavailableStores(t *testing.T, test func(j *job, setDown func(bool), net *network, all []*endpoint)) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hangs %v", hangs), func(t *testing.T) {
+			faulty, j := newFaultyStore(), new(job)
+			down := &faulty.fails
+			if hangs {
+				down = &faulty.hangs
+			}
+			inNetworkWith(t, followedStore{faulty}, 2, j.addTo(t), func(net *network, all []*endpoint) { test(j, down.Store, net, all) })
+		})
+	}
+}
+
+// TestRemoteStreamLostWithoutStore shows that a client that resumes the stream of a process that is
+// gone gets an error soon, also while the store of events is unavailable.
+func TestRemoteStreamLostWithoutStore(t *testing.T) {
+	forUnavailableStores(t, func(j *job, setDown func(bool), net *network, all []*endpoint) {
+		v := all[0].visit("2025-11-25", "{}", nil)
+		w := &visitor{all[1], v.headers}
+		last := j.start(all, v, 7)
+		net.leave("node1")
+		setDown(true)
+		began := time.Now()
+		f := w.listen(last)
+		f.wantMessage(`"id":7,"error":{"code":-32603,`)
+		f.want("EOF")
+		if d := time.Since(began); d > 3*time.Second {
+			t.Errorf("the client has waited %v", d)
+		}
+		setDown(false)
+		close(j.steps)
+	})
+}
+
+// TestRemoteStreamUnavailable shows that a client that resumes a stream at another process while the
+// store of events is unavailable gets what follows when the store is back.
+func TestRemoteStreamUnavailable(t *testing.T) {
+	forUnavailableStores(t, func(j *job, setDown func(bool), _ *network, all []*endpoint) {
+		v := all[0].visit("2025-11-25", "{}", nil)
+		w := &visitor{all[1], v.headers}
+		last := j.start(all, v, 7)
+		setDown(true)
+		f := w.listen(last)
+		told := make(chan struct{})
+		go func() { // which reads the keep-alives
+			defer close(told)
+			f.wantMessage(`"progress":2`)
+			f.wantMessage(`"text":"done"`)
+			f.want("EOF")
+		}()
+		pass(9 * time.Second)
+		setDown(false)
+		j.steps <- 2
+		close(j.steps)
+		<-told
+		if got := w.do("GET", "", with(w.headers, "Last-Event-ID", "no-id")); got.status != 400 {
+			t.Errorf("an unknown id: %d %s", got.status, got.body)
+		}
+		setDown(true)
+		if got := w.do("GET", "", with(w.headers, "Last-Event-ID", last)); got.status != 503 {
+			t.Errorf("a complete stream without the store: %d %s", got.status, got.body)
+		}
+		setDown(false)
 	})
 }
 

@@ -235,7 +235,7 @@ func (s *session) findStream(name string) *stream {
 
 // streamAfter returns the stream that has the event: one of this process or of another.
 func (s *session) streamAfter(ctx context.Context, id string) (*stream, *remoteStream, error) {
-	name, _, err := s.h.events.After(ctx, s.key, id)
+	name, err := s.streamName(ctx, id)
 	if errors.Is(err, ErrEventGone) {
 		if st := s.streamEndingWith(id); st != nil {
 			return st, nil, nil
@@ -255,6 +255,20 @@ func (s *session) streamAfter(ctx context.Context, id string) (*stream, *remoteS
 	}
 	// all of it is in the store
 	return &stream{session: s, name: name, done: true}, nil, nil
+}
+
+// streamName returns the name of the stream of an event. If the name is in the id, the store may
+// not have the event.
+func (s *session) streamName(ctx context.Context, id string) (name string, err error) {
+	follower, ok := s.h.events.(EventFollower)
+	if !ok {
+		name, _, err = s.h.events.After(ctx, s.key, id)
+		return name, err
+	}
+	if name, ok = follower.StreamOf(id); !ok {
+		return "", ErrEventGone
+	}
+	return name, nil
 }
 
 // streamEndingWith returns the stream whose newest event has that id, or nil. It works without the

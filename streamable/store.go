@@ -37,9 +37,14 @@ type EventStore interface {
 }
 
 // An EventFollower is an [EventStore] that also yields the events which other processes append
-// later. With another store, a process reads the stream of another one every second.
+// later, and whose ids of events contain the names of their streams. With another store, a process
+// reads the stream of another one every second, and a stream can be resumed only while the store is
+// available.
 type EventFollower interface {
 	EventStore
+	// StreamOf returns the name of the stream of an event from its id, without a call of the store.
+	// ok is false if it is no id of this store. The store need not have the event.
+	StreamOf(id string) (stream string, ok bool)
 	// Follow is like After, but the events continue with those that any process appends, until ctx
 	// ends. It omits none; if it may have, it ends with an error.
 	Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[StoredEvent, error], err error)
