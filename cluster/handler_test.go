@@ -162,6 +162,57 @@ func TestHandlers(t *testing.T) {
 	})
 }
 
+// TestTakeOverWithoutBackend shows that a node serves the sessions of others while the backend is
+// unavailable, for half a minute, and that DELETE at another node holds at once nevertheless.
+func TestTakeOverWithoutBackend(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		f := newFaulty(shared)
+		a, b := newSite(t, shared), newSite(t, f)
+		open := func() string {
+			w := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+			if w.Code != http.StatusOK {
+				t.Fatalf("initialize: %d %s", w.Code, w.Body)
+			}
+			return w.Header().Get("Mcp-Session-Id")
+		}
+		ping := func(what, session string, want int) {
+			t.Helper()
+			began := time.Now()
+			if w := b.do("POST", session, `{"jsonrpc":"2.0","id":2,"method":"ping"}`); w.Code != want {
+				t.Errorf("%s: %d %s", what, w.Code, w.Body)
+			}
+			if d := time.Since(began); d > 0 && want != http.StatusServiceUnavailable {
+				t.Errorf("%s took %v", what, d)
+			}
+		}
+		quiet, set, ended, live, late := open(), open(), open(), open(), open()
+		ping("a session that is known", live, http.StatusOK)
+		f.setDown(true)
+		synctest.Wait()
+		ping("a session without a record", quiet, http.StatusOK)
+		w := a.do("POST", set, `{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"emergency"}}`)
+		if w.Code != http.StatusOK {
+			t.Errorf("set a level: %d %s", w.Code, w.Body)
+		}
+		if w := b.do("POST", set, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"count"}}`); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "notifications/message") {
+			t.Errorf("a log level set at the other node is unknown: %d %s", w.Code, w.Body)
+		}
+		for _, session := range []string{ended, live} {
+			if w := a.do("DELETE", session, ""); w.Code != http.StatusNoContent {
+				t.Errorf("DELETE: %d %s", w.Code, w.Body)
+			}
+			ping("a session that has ended", session, http.StatusNotFound)
+		}
+		pass(time.Minute)
+		ping("a node that is cut off for long", late, http.StatusServiceUnavailable)
+		f.setDown(false)
+		pass(5 * time.Second)
+		ping("the backend is back", late, http.StatusOK)
+		ping("a session that had ended", ended, http.StatusNotFound)
+	})
+}
+
 // TestNodeLost ends the process of a node in the middle of a call. The client resumes the stream at
 // another node, which ends it with an error.
 func TestNodeLost(t *testing.T) {

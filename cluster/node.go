@@ -62,6 +62,8 @@ type Node struct {
 	mu     sync.Mutex
 	closed bool
 	leases map[*Lease]struct{}
+	// sessions is nil before the first call of SessionStore.
+	sessions *sessionView
 	// stops end subscriptions and handlers.
 	stops []func()
 }

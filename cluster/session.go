@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"mcpwire/streamable"
@@ -14,12 +15,15 @@ const (
 	maxSessionBytes   = 256 << 20
 )
 
-// sessionStore is a streamable.SessionWatcher.
+// sessionStore is a streamable.SessionViewer.
 type sessionStore struct {
 	n       *Node
 	records *records
 	maxAge  time.Duration
+	view    *sessionView
 }
+
+var _ streamable.SessionViewer = (*sessionStore)(nil)
 
 // sessionRecord is the record of a session.
 type sessionRecord struct {
@@ -32,7 +36,12 @@ type sessionRecord struct {
 // maxAge after it was last changed, and one without Expires also after it was last loaded. Zero
 // means 25 h, an hour more than the default of streamable.Timeouts.Lifetime. All nodes must use the
 // same.
-func (n *Node) SessionStore(ctx context.Context, maxAge time.Duration) (streamable.SessionWatcher, error) {
+//
+// Each node has a view of all records. A record that ends a session, or changes what its client has
+// set, is in the views of all nodes when Update returns, except of those that do not respond within
+// half a second: they are suspended, or cut off from this one. A node that is cut off from the
+// backend notices that within three seconds, and uses its view for 30 seconds more.
+func (n *Node) SessionStore(ctx context.Context, maxAge time.Duration) (streamable.SessionViewer, error) {
 	if maxAge <= 0 {
 		maxAge = defaultSessionAge
 	}
@@ -40,7 +49,11 @@ func (n *Node) SessionStore(ctx context.Context, maxAge time.Duration) (streamab
 	if err != nil {
 		return nil, err
 	}
-	return &sessionStore{n, r, maxAge}, nil
+	v, err := n.sessionView(ctx, r, maxAge)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionStore{n, r, maxAge, v}, nil
 }
 
 func (s *sessionStore) key(key string) string { return s.n.key("session", key) }
@@ -50,9 +63,23 @@ func (r *sessionRecord) isValid() bool {
 	return r.Session.Expires.IsZero() || time.Now().Before(r.Session.Expires)
 }
 
+// expires returns the time at which the record expires, unless it is loaded.
+func (r *sessionRecord) expires(maxAge time.Duration) time.Time {
+	if r.Session.Expires.IsZero() {
+		return r.Written.Add(maxAge)
+	}
+	return r.Session.Expires
+}
+
+// mustHold reports whether all nodes must know a change of a session at once.
+func mustHold(before, after *streamable.SavedSession) bool {
+	return after.Ended || before.LogLevel != after.LogLevel || !slices.Equal(before.Subscriptions, after.Subscriptions)
+}
+
 // Update implements [streamable.SessionStore].
 func (s *sessionStore) Update(ctx context.Context, key string, change func(*streamable.SavedSession)) error {
-	_, _, err := s.records.update(ctx, s.key(key), func(old []byte) ([]byte, error) {
+	announced := false
+	value, rev, err := s.records.update(ctx, s.key(key), func(old []byte) ([]byte, error) {
 		rec := sessionRecord{Key: key}
 		if old != nil {
 			if err := decode(old, &rec); err != nil {
@@ -62,14 +89,35 @@ func (s *sessionStore) Update(ctx context.Context, key string, change func(*stre
 				rec.Session = streamable.SavedSession{}
 			}
 		}
+		before := rec.Session
+		before.Subscriptions = slices.Clone(before.Subscriptions)
 		change(&rec.Session)
+		announced = mustHold(&before, &rec.Session)
 		rec.Written = time.Now()
 		if d := rec.Session.Expires.Sub(rec.Written); d > s.maxAge {
 			return nil, fmt.Errorf("cluster: a session expires after %v, and the store keeps sessions for %v", d.Round(time.Second), s.maxAge)
 		}
 		return encode(&rec)
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if err := s.view.put(s.key(key), value, rev); err != nil {
+		return err
+	}
+	if announced {
+		s.view.announce(ctx, s.key(key), value, rev)
+	}
+	return nil
+}
+
+// View implements [streamable.SessionViewer].
+func (s *sessionStore) View(key string) (saved *streamable.SavedSession, ok bool) {
+	rec, ok := s.view.get(s.key(key))
+	if rec == nil {
+		return nil, ok
+	}
+	return &rec.Session, true
 }
 
 // Load implements [streamable.SessionStore].
@@ -102,26 +150,5 @@ func (s *sessionStore) Load(ctx context.Context, key string) (*streamable.SavedS
 
 // Watch implements [streamable.SessionWatcher].
 func (s *sessionStore) Watch(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.n.ctx, cancel)()
-	synced := false
-	for c, err := range s.records.Watch(ctx, s.n.tenant) {
-		switch {
-		case err != nil && s.n.ctx.Err() != nil:
-			return ErrClosed
-		case err != nil:
-			return fmt.Errorf("watch sessions: %w", err)
-		case c.Kind == ChangeSynced:
-			synced = true
-			ready()
-		case c.Kind == ChangePut && synced:
-			var rec sessionRecord
-			if err := decode(c.Value, &rec); err != nil {
-				return err
-			}
-			changed(rec.Key, &rec.Session)
-		}
-	}
-	return fmt.Errorf("watch sessions: %w", ErrUnavailable)
+	return s.view.follow(ctx, ready, changed)
 }

@@ -128,16 +128,23 @@ func TestSessionWatch(t *testing.T) {
 			stores = append(stores, s)
 		}
 		save(t, stores[0], "before", "p")
+		synctest.Wait()
 		var got []string
+		var mu sync.Mutex
 		ended := make(chan error, 1)
 		watch := func(ctx context.Context) {
-			ended <- stores[1].Watch(ctx, func() { got = append(got, "ready") }, func(key string, s *streamable.SavedSession) {
+			ended <- stores[1].Watch(ctx, func() { mu.Lock(); defer mu.Unlock(); got = append(got, "ready") }, func(key string, s *streamable.SavedSession) {
+				mu.Lock()
+				defer mu.Unlock()
 				got = append(got, fmt.Sprint(key, " ", s.Version, s.Ended))
 			})
 		}
-		go watch(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go watch(ctx)
 		synctest.Wait()
 		save(t, stores[0], "k1", "p")
+		synctest.Wait()
 		save(t, stores[1], "k2", "p")
 		err := stores[0].Update(t.Context(), "before", func(s *streamable.SavedSession) {
 			*s = streamable.SavedSession{Version: s.Version + 1, Ended: true}
@@ -149,14 +156,16 @@ func TestSessionWatch(t *testing.T) {
 		if diff := cmp.Diff([]string{"ready", "k1 1 false", "k2 1 false", "before 2 true"}, got); diff != "" {
 			t.Errorf("changes (-want +got):\n%s", diff)
 		}
+		got = nil
 		f.setDown(true)
-		if err := <-ended; err == nil {
-			t.Error("a watch that missed changes ended without an error")
-		}
-		f.setDown(false)
-		ctx, cancel := context.WithCancel(t.Context())
-		go watch(ctx)
 		synctest.Wait()
+		save(t, stores[0], "meanwhile", "p")
+		pass(time.Minute)
+		f.setDown(false)
+		pass(5 * time.Second)
+		if diff := cmp.Diff([]string{"meanwhile 1 false"}, got); diff != "" {
+			t.Errorf("changes while the backend was unavailable (-want +got):\n%s", diff)
+		}
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the end of the context: %v", err)
@@ -167,6 +176,71 @@ func TestSessionWatch(t *testing.T) {
 		if err := <-ended; !errors.Is(err, cluster.ErrClosed) {
 			t.Errorf("the end of the node: %v", err)
 		}
+	})
+}
+
+// TestSessionView shows what a node knows of sessions without the backend: what has changed when
+// Update returned.
+func TestSessionView(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		stores := make([]streamable.SessionViewer, 2)
+		for i, n := range []*cluster.Node{a, b} {
+			var err error
+			if stores[i], err = n.SessionStore(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(what, key, want string) {
+			t.Helper()
+			got := "unknown"
+			if saved, ok := stores[1].View(key); ok && saved == nil {
+				got = "none"
+			} else if ok {
+				got = fmt.Sprintf("%q ended=%v", saved.LogLevel, saved.Ended)
+			}
+			if got != want {
+				t.Errorf("%s: got %s, want %s", what, got, want)
+			}
+		}
+		update := func(key string, change func(s *streamable.SavedSession)) (took time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if err := stores[0].Update(t.Context(), key, change); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(began)
+		}
+		synctest.Wait()
+		f.setDown(true) // the other node sees no change by itself
+		update("k", func(s *streamable.SavedSession) { s.LogLevel = "info" })
+		want("a change", "k", `"info" ended=false`)
+		want("no change", "other", "none")
+		update("k", func(s *streamable.SavedSession) { s.Ended = true })
+		want("the end", "k", `"info" ended=true`)
+		pass(29 * time.Second)
+		want("soon", "other", "none")
+		pass(2 * time.Second)
+		want("half a minute later", "other", "unknown")
+		f.setDown(false)
+		pass(5 * time.Second)
+		want("the backend is back", "other", "none")
+
+		blocked := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- stores[1].Watch(ctx, func() {}, func(string, *streamable.SavedSession) { <-blocked })
+		}()
+		synctest.Wait()
+		f.setDown(true)
+		synctest.Wait()
+		if d := update("suspended", func(s *streamable.SavedSession) { s.Ended = true }); d != 500*time.Millisecond {
+			t.Errorf("a change has waited %v for a node that does not reply", d)
+		}
+		close(blocked)
+		cancel()
+		<-ended
 	})
 }
 

@@ -93,13 +93,14 @@
 // [Options].Sessions, a log level and resource subscriptions come along, and a
 // DELETE ends the session everywhere. With [Options].Events, a stream can be resumed
 // at any process, which passes on what follows. If the [SessionStore] fails, so do a
-// DELETE, a change of the session, and the requests of sessions that are unknown to
-// the process. If the [EventStore] fails, streams cannot be resumed, but connected
-// clients lose nothing. With [Options].Nodes, the response to an input request and a
-// cancellation may be sent to any process, and messages that belong to no request
-// reach the one where the client listens; without, they must be sent to the one that
-// they are for. A client that resumes the stream of a process which is gone then
-// gets an error after about three seconds; without, it waits until its own timeout.
+// DELETE, a change of the session, and, without a [SessionViewer], the requests of
+// sessions that are unknown to the process. If the [EventStore] fails, streams cannot
+// be resumed, but connected clients lose nothing. With [Options].Nodes, the response to
+// an input request and a cancellation may be sent to any process, and messages that
+// belong to no request reach the one where the client listens; without, they must be
+// sent to the one that they are for. A client that resumes the stream of a process which
+// is gone then gets an error after about two seconds; without, it waits until its own
+// timeout.
 //
 // # Concurrency
 //

@@ -416,6 +416,13 @@ func (t *sessionTable) isLocal() bool { return t.h.opts.Sessions == nil }
 
 // end removes a session and closes it.
 func (t *sessionTable) end(s *session, drop bool) {
+	if t.unlist(s) {
+		s.close(drop)
+	}
+}
+
+// unlist removes a session. It reports false if that was done before.
+func (t *sessionTable) unlist(s *session) bool {
 	p := &t.shards[shardOf(s.key)]
 	p.mu.Lock()
 	listed := p.byKey[s.key] == s
@@ -425,8 +432,8 @@ func (t *sessionTable) end(s *session, drop bool) {
 	p.mu.Unlock()
 	if listed {
 		t.count.Add(-1)
-		s.close(drop)
 	}
+	return listed
 }
 
 // removeIf removes and returns the sessions for which match reports true.

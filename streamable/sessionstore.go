@@ -36,11 +36,23 @@ type SessionStore interface {
 type SessionWatcher interface {
 	SessionStore
 	// Watch calls ready once, and then changed with each record that any process changes after the
-	// call of ready began, in the order of its Version. It returns when ctx ends, or with an error
-	// if changes may have been missed; the Handler then calls Watch again. When it is ready, the
-	// Handler loads its sessions. changed does not block. Neither may be called after Watch has
-	// returned.
+	// call of ready began; the Handler ignores a record that is older than one before. It returns
+	// when ctx ends, or with an error if changes may have been missed; the Handler then calls Watch
+	// again. When it is ready, the Handler loads its sessions. changed does not block, and may be
+	// called by multiple goroutines at once. Calls of it may end after Watch has returned.
 	Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error
+}
+
+// A SessionViewer is a [SessionWatcher] that has a view of all records at this process. With it, a
+// request of a session with a sealed id needs no call of the store, and works while the store is
+// unavailable.
+type SessionViewer interface {
+	SessionWatcher
+	// View returns the record of a session, or nil if there is none, without a call of the store.
+	// ok is false if the view cannot tell; the Handler then calls Load. A view may be behind. How
+	// far determines when an ended session ends everywhere. It must have a record before the
+	// Handler is told of it by Watch. The caller owns the record.
+	View(key string) (saved *SavedSession, ok bool)
 }
 
 // A SavedSession is the record of a session. It can be stored as JSON.

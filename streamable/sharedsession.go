@@ -104,6 +104,17 @@ func (h *Handler) loadSession(ctx context.Context, key string) (saved *SavedSess
 	return saved, err
 }
 
+// viewSession is loadSession, without a call of the store if the id of the session is sealed and
+// the store has a view of it. The record of another session may have been created a moment ago.
+func (h *Handler) viewSession(ctx context.Context, key string, sealed bool) (saved *SavedSession, err error) {
+	if viewer, ok := h.opts.Sessions.(SessionViewer); ok && sealed {
+		if saved, ok := viewer.View(key); ok {
+			return saved, nil
+		}
+	}
+	return h.loadSession(ctx, key)
+}
+
 // callStore calls the session store with storeTimeout.
 func (h *Handler) callStore(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -128,7 +139,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 			return nil, false
 		}
 	}
-	saved, err := h.loadSession(r.Context(), key)
+	saved, err := h.viewSession(r.Context(), key, sealed != nil)
 	if err != nil {
 		h.opts.Logger.Error("session not loaded", "error", err)
 		writeUnavailable(w, "the session could not be looked up")
@@ -173,7 +184,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 	}
 	if _, ok := h.opts.Sessions.(SessionWatcher); ok && live == s {
 		// a change before the session was listed has not been noticed
-		if saved, err = h.loadSession(r.Context(), key); err == nil {
+		if saved, err = h.viewSession(r.Context(), key, sealed != nil); err == nil {
 			h.sessions.changed(key, saved)
 		}
 	}
@@ -446,11 +457,12 @@ func (t *sessionTable) changed(key string, saved *SavedSession) {
 		return
 	}
 	defer s.active.Add(-1) // this is no use by the client
-	if saved.Ended {
-		t.end(s, true)
-		return
+	switch {
+	case !saved.Ended:
+		s.shared.followSoon(saved)
+	case t.unlist(s) && !t.h.followers.start(func() { s.close(true) }): // which calls the store
+		s.close(true)
 	}
-	s.shared.followSoon(saved)
 }
 
 // watch makes sessions follow their records until the handler shuts down.
@@ -497,7 +509,7 @@ func (t *sessionTable) touch(due []*session) {
 		if now >= until || t.h.admission.closing.Load() {
 			return
 		}
-		saved, err := t.h.loadSession(t.h.closed, s.key)
+		saved, err := t.h.viewSession(t.h.closed, s.key, !s.expires.IsZero())
 		if err != nil {
 			t.h.opts.Logger.Warn("the store could not keep a session in use", "error", err)
 			return

@@ -21,7 +21,7 @@ var surface = map[string]int{
 	"check":               19,
 	"check/report":        14,
 	"client":              104,
-	"cluster":             86,
+	"cluster":             87,
 	"cluster/clustertest": 1,
 	"health":              4,
 	"jsonrpc":             69,
@@ -35,7 +35,7 @@ var surface = map[string]int{
 	"schema/fullschema":   2,
 	"server":              120,
 	"stdio":               21,
-	"streamable":          37,
+	"streamable":          38,
 }
 
 // standardMethods lists methods that interfaces of the standard library demand. A type that has all
