@@ -29,8 +29,10 @@ type ClusterStats struct {
 	BusLost uint64
 	// Forwarded and Unforwarded are those of streamable.Stats.
 	Forwarded, Unforwarded uint64
-	// DegradedStreams counts the streams that cannot be resumed, Unresumable of streamable.Stats.
-	DegradedStreams uint64
+	// DegradedStreams is the current number of streams that cannot be resumed, Degraded of
+	// streamable.Stats, and UnresumableStreams counts them, Unresumable there.
+	DegradedStreams    int
+	UnresumableStreams uint64
 }
 
 // appendBuckets are the bucket boundaries for an event in the cluster's log, in seconds.
@@ -38,9 +40,10 @@ var appendBuckets = []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01,
 
 // ObserveProcess records the numbers of a process whenever the metrics are read: the gauges
 // mcpwire.calls_in_flight, mcpwire.streams and mcpwire.sessions, the counter mcpwire.refused, and
-// in a cluster the gauge mcpwire.cluster.members and the counters mcpwire.cluster.bus_lost,
-// mcpwire.cluster.forwarded and mcpwire.cluster.degraded_streams. read may be called by multiple
-// goroutines at once, until stop is called.
+// in a cluster the gauges mcpwire.cluster.members and mcpwire.cluster.degraded_streams and the
+// counters mcpwire.cluster.bus_lost, mcpwire.cluster.forwarded and
+// mcpwire.cluster.unresumable_streams. read may be called by multiple goroutines at once, until
+// stop is called.
 func (t *Telemetry) ObserveProcess(read func() ProcessStats) (stop func()) {
 	m := t.opts.MeterProvider.Meter(scope)
 	o := observed{
@@ -52,13 +55,15 @@ func (t *Telemetry) ObserveProcess(read func() ProcessStats) (stop func()) {
 		busLost:  counter(m, "mcpwire.cluster.bus_lost", "{message}", "Messages between nodes that this one has lost."),
 		forwarded: counter(m, "mcpwire.cluster.forwarded", "{message}",
 			"Responses and notifications of clients for other nodes, by result."),
-		degraded: counter(m, "mcpwire.cluster.degraded_streams", "{stream}",
-			"Streams that cannot be resumed because their events were not stored."),
+		degraded: gauge(m, "mcpwire.cluster.degraded_streams", "{stream}",
+			"Streams that go on and cannot be resumed, because their events were not stored."),
+		unresumable: counter(m, "mcpwire.cluster.unresumable_streams", "{stream}",
+			"Streams that could not be resumed because their events were not stored."),
 	}
 	r, err := m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		o.observe(to, read())
 		return nil
-	}, o.inFlight, o.streams, o.sessions, o.refused, o.members, o.busLost, o.forwarded, o.degraded)
+	}, o.inFlight, o.streams, o.sessions, o.refused, o.members, o.busLost, o.forwarded, o.degraded, o.unresumable)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -72,8 +77,8 @@ func (t *Telemetry) ObserveProcess(read func() ProcessStats) (stop func()) {
 
 // observed are the instruments of ObserveProcess.
 type observed struct {
-	inFlight, streams, sessions, members  metric.Int64ObservableGauge
-	refused, busLost, forwarded, degraded metric.Int64ObservableCounter
+	inFlight, streams, sessions, members, degraded metric.Int64ObservableGauge
+	refused, busLost, forwarded, unresumable       metric.Int64ObservableCounter
 }
 
 func (o *observed) observe(to metric.Observer, s ProcessStats) {
@@ -91,6 +96,7 @@ func (o *observed) observe(to metric.Observer, s ProcessStats) {
 	to.ObserveInt64(o.forwarded, int64(c.Forwarded), metric.WithAttributes(attrResultKind.String("delivered")))
 	to.ObserveInt64(o.forwarded, int64(c.Unforwarded), metric.WithAttributes(attrResultKind.String("lost")))
 	to.ObserveInt64(o.degraded, int64(c.DegradedStreams))
+	to.ObserveInt64(o.unresumable, int64(c.UnresumableStreams))
 }
 
 const (

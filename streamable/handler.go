@@ -208,6 +208,8 @@ type Handler struct {
 
 	// unresumable counts streams that the event store has not kept completely.
 	unresumable atomic.Uint64
+	// degraded is the number of pending ones of these.
+	degraded atomic.Int64
 	// forwarded counts messages that were sent to other nodes.
 	forwarded atomic.Uint64
 	// unforwarded counts messages that did not reach the node that they are for.
@@ -472,7 +474,10 @@ type Stats struct {
 	RateLimited uint64
 	// Overloaded counts requests rejected with status 503 because of all requests in flight.
 	Overloaded uint64
-	// Unresumable counts streams that cannot be resumed because the EventStore failed.
+	// Degraded is the number of streams that go on and cannot be resumed, because the EventStore
+	// has failed. A client can open the stream of a session anew, which then no longer counts.
+	Degraded int
+	// Unresumable counts streams that could not be resumed for that reason.
 	Unresumable uint64
 	// Forwarded counts responses and notifications of clients that were sent to other processes,
 	// see [Options].Nodes.
@@ -486,7 +491,7 @@ type Stats struct {
 func (h *Handler) Stats() Stats {
 	return Stats{
 		InFlight: int(h.admission.requests.Load()), Streams: int(h.admission.streams.Load()), Sessions: int(h.sessions.count.Load()),
-		RateLimited: h.admission.rateLimited.Load(), Overloaded: h.admission.overloaded.Load(), Unresumable: h.unresumable.Load(),
+		RateLimited: h.admission.rateLimited.Load(), Overloaded: h.admission.overloaded.Load(), Degraded: int(h.degraded.Load()), Unresumable: h.unresumable.Load(),
 		Forwarded: h.forwarded.Load(), Unforwarded: h.unforwarded.Load(),
 	}
 }

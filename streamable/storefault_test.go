@@ -119,6 +119,9 @@ func TestEventStoreFails(t *testing.T) {
 				if id, data := without.next(); id != "" || data != before {
 					e.t.Errorf("%s: without a store: %q %s", revision, id, data)
 				}
+				if got := e.h.Stats().Degraded; got != 1 {
+					e.t.Errorf("%s: %d streams go on and cannot be resumed, want 1", revision, got)
+				}
 				goOn <- struct{}{}
 				goOn <- struct{}{}
 				for i, f := range []*flow{torn, without} {
@@ -133,8 +136,8 @@ func TestEventStoreFails(t *testing.T) {
 					e.t.Errorf("%s: a stream with a gap is resumed: %d %s", revision, got.status, got.body)
 				}
 				v.listen(wholeID).want(after, through(1), "EOF")
-				if got := e.h.Stats().Unresumable; got != 2 {
-					e.t.Errorf("%s: %d streams cannot be resumed, want 2", revision, got)
+				if got := e.h.Stats(); got.Unresumable != 2 || got.Degraded != 0 {
+					e.t.Errorf("%s: %d streams cannot be resumed, %d of them go on, want 2 and 0", revision, got.Unresumable, got.Degraded)
 				}
 			})
 		}

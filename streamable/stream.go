@@ -43,6 +43,8 @@ type stream struct {
 	orphaned bool
 	// gap means that the store lacks an event. No client may resume from before the gap.
 	gap bool
+	// degraded means that Handler.degraded counts the stream.
+	degraded bool
 	// restarted means that events after the gap are stored, because a client has begun the stream
 	// anew.
 	restarted bool
@@ -144,6 +146,7 @@ func (st *stream) close() {
 		}
 	}
 	st.done = true
+	st.countDegradedLocked()
 	st.detachLocked()
 }
 
@@ -308,6 +311,7 @@ func (st *stream) persist(message []byte) (id string, err error) {
 		}
 		if st.gap && st.afterGapID == "" {
 			st.afterGapID = id
+			st.countDegradedLocked()
 		}
 	case err != errClientGone:
 		st.noteGapLocked(err)
@@ -327,6 +331,21 @@ func (st *stream) noteGapLocked(err error) {
 		st.session.noteGap(st.name)
 	}
 	st.gap, st.restarted, st.afterGapID, st.lastSentID = true, false, "", ""
+	st.countDegradedLocked()
+}
+
+// countDegradedLocked keeps Handler.degraded up to date. The number is read without a lock, because
+// those of streams are held while the store is called.
+func (st *stream) countDegradedLocked() {
+	switch degraded := st.gap && st.afterGapID == "" && !st.done; {
+	case degraded && !st.degraded:
+		st.session.h.degraded.Add(1)
+	case !degraded && st.degraded:
+		st.session.h.degraded.Add(-1)
+	default:
+		return
+	}
+	st.degraded = !st.degraded
 }
 
 // isBehindGapLocked reports whether the event precedes a gap, or may.
@@ -441,6 +460,7 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 		}
 	} // else no client waits or can come back
 	st.done = true
+	st.countDegradedLocked()
 	if st.streaming {
 		st.session.unregister(st) // all of it is in the store
 	}

@@ -46,7 +46,7 @@ func (m *metrics) observe(node *cluster.Node, h *streamable.Handler) {
 			InFlight: hs.InFlight, Streams: hs.Streams, Sessions: hs.Sessions, RateLimited: hs.RateLimited, Overloaded: hs.Overloaded,
 			Cluster: &mcpotel.ClusterStats{
 				Members: ns.Members, BusLost: ns.BusLost,
-				Forwarded: hs.Forwarded, Unforwarded: hs.Unforwarded, DegradedStreams: hs.Unresumable,
+				Forwarded: hs.Forwarded, Unforwarded: hs.Unforwarded, DegradedStreams: hs.Degraded, UnresumableStreams: hs.Unresumable,
 			},
 		}
 	})
