@@ -70,6 +70,9 @@ func New(o *Options) (*Bridge, error) {
 	}
 	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}}
 	b.recording = newRecording(b.opts.Record)
+	if b.hasFront() {
+		b.recording = b.opts.Recording.r
+	}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(b.opts.BaseContext))
 	return b, nil
 }
@@ -228,6 +231,8 @@ type Options struct {
 
 	// Record receives the traffic of both sides. The bridge does not close it. Nil records nothing.
 	Record *capture.Writer
+	// Recording replaces Record for a bridge behind a front that records the clients' side.
+	Recording *Recording
 	// Logger receives the log. Nil discards it.
 	Logger *slog.Logger
 }

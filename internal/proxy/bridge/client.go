@@ -96,10 +96,12 @@ type call struct {
 	method string
 	modern bool
 	// out takes messages that precede the response; nil means the client's own.
-	out   rpc.Sender
-	ctx   context.Context
-	rec   recorder
-	event uint64
+	out rpc.Sender
+	ctx context.Context
+	rec recorder
+	// origin is the request if a front recorded it.
+	origin *Origin
+	event  uint64
 	// event is the request in the capture; seq orders all calls of the bridge.
 	seq   uint64
 	began time.Time
@@ -175,7 +177,7 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 		b.metrics.rejected.Add(1)
 		return nil, err
 	}
-	c := &client{b: b, caller: caller, rec: b.recording.newRecorder(capture.Downstream), out: out, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{}), evict: make(chan struct{})}
+	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{}), evict: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
 	if b.opts.Shared && out != nil {
 		c.out = c.withOutbox(out) // a client that does not read must not delay others
@@ -183,6 +185,15 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 	b.clients[c] = struct{}{}
 	b.metrics.sessions.Add(1)
 	return c, nil
+}
+
+// newClientRecorder returns a recorder for a client. If there is a front, the recorder only links
+// messages.
+func (b *Bridge) newClientRecorder() recorder {
+	if b.hasFront() {
+		return recorder{recording: b.recording, side: capture.Downstream}
+	}
+	return b.recording.newRecorder(capture.Downstream)
 }
 
 // close ends the client and fails its pending calls. It does not wait for the server.
@@ -203,7 +214,9 @@ func (cl *client) close() {
 		p.removeClient(cl)
 	}
 	cl.failAll(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))
-	cl.rec.recordEOF(capture.ToServer)
+	if !cl.b.hasFront() {
+		cl.rec.recordEOF(capture.ToServer)
+	}
 	cl.b.mu.Lock()
 	delete(cl.b.clients, cl)
 	if !cl.b.opts.Shared {
@@ -272,8 +285,7 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 	}
 	cl.lastUsed = time.Now()
 	cl.mu.Unlock()
-	c.rec = cl.recorderIn(ctx)
-	c.event = c.rec.recordMessage(capture.ToServer, frame)
+	c.rec, c.event, c.origin = cl.receive(ctx, frame)
 	if box, ok := out.(*outbox); ok {
 		box.rec = c.rec
 	}
@@ -300,13 +312,13 @@ func (c *call) reject(e *relay.RejectedError) {
 
 // notification takes a notification. Ownership is as in request.
 func (cl *client) notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	event := cl.recorderIn(ctx).recordMessage(capture.ToServer, frame)
+	_, event, _ := cl.receive(ctx, frame)
 	cl.logDropped(cl.dispatch(clientMessage{nil, frame, m}, func(p forwarder) { p.notification(cl, frame, m, event) }))
 }
 
 // response takes the response to a server's request. Ownership is as in request.
 func (cl *client) response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	event := cl.recorderIn(ctx).recordMessage(capture.ToServer, frame)
+	_, event, _ := cl.receive(ctx, frame)
 	cl.logDropped(cl.dispatch(clientMessage{nil, frame, m}, func(p forwarder) { p.response(cl, frame, m, event) }))
 }
 
@@ -433,6 +445,9 @@ func (cl *client) send(out rpc.Sender, frame []byte, from provenance) error {
 		rec.note("message dropped: " + errNoStream.Error())
 		return errNoStream
 	}
+	if cl.b.hasFront() {
+		return sendFrom(out, frame, from)
+	}
 	rec.outbound().recordSent(capture.ToClient, frame, from)
 	return out.Send(frame)
 }
@@ -452,7 +467,10 @@ func (c *call) finish(response []byte, from provenance) {
 		if give := c.cancelSend.Load(); give != nil {
 			(*give)()
 		}
-		if response != nil {
+		switch {
+		case c.client.b.hasFront():
+			c.origin.setAnswer(from)
+		case response != nil:
 			c.rec.outbound().recordSent(capture.ToClient, response, from)
 		}
 		cl := c.client
@@ -493,9 +511,15 @@ type outbox struct {
 	rec recorder
 
 	mu     sync.Mutex
-	queue  [][]byte
+	queue  []outgoing
 	bytes  int
 	closed bool
+}
+
+// An outgoing is a message in an outbox. from is its provenance, for a front that records it.
+type outgoing struct {
+	frame []byte
+	from  provenance
 }
 
 // maxOutbox limits the bytes in an outbox. The first message may be larger.
@@ -507,7 +531,10 @@ var errSlowClient = errors.New("the client does not read its messages")
 func newOutbox() *outbox { return &outbox{notify: make(chan struct{}, 1)} }
 
 // Send implements rpc.Sender. It never blocks.
-func (o *outbox) Send(message []byte) error {
+func (o *outbox) Send(message []byte) error { return o.put(message, provenance{}) }
+
+// put is Send for a message with its provenance.
+func (o *outbox) put(message []byte, from provenance) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -516,14 +543,14 @@ func (o *outbox) Send(message []byte) error {
 	case o.bytes > 0 && o.bytes+len(message) > maxOutbox:
 		return errSlowClient
 	}
-	o.queue = append(o.queue, append(make([]byte, 0, len(message)), message...))
+	o.queue = append(o.queue, outgoing{append(make([]byte, 0, len(message)), message...), from})
 	o.bytes += len(message) + 1
 	signal(o.notify)
 	return nil
 }
 
 // take removes and returns the messages. If last is set, it closes the outbox.
-func (o *outbox) take(last bool) [][]byte {
+func (o *outbox) take(last bool) []outgoing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	queue := o.queue
@@ -534,9 +561,9 @@ func (o *outbox) take(last bool) [][]byte {
 
 // flush sends the messages to out. It gives messages that fail to undelivered.
 func (cl *client) flush(o *outbox, out rpc.Sender, last bool) {
-	for _, message := range o.take(last) {
-		if err := out.Send(message); err != nil {
-			cl.undelivered(message, err)
+	for _, m := range o.take(last) {
+		if err := sendFrom(out, m.frame, m.from); err != nil {
+			cl.undelivered(m.frame, err)
 		}
 	}
 }
@@ -588,8 +615,11 @@ type evictingOutbox struct {
 }
 
 // Send implements rpc.Sender.
-func (o evictingOutbox) Send(message []byte) error {
-	err := o.outbox.Send(message)
+func (o evictingOutbox) Send(message []byte) error { return o.put(message, provenance{}) }
+
+// put is Send for a message with its provenance.
+func (o evictingOutbox) put(message []byte, from provenance) error {
+	err := o.outbox.put(message, from)
 	if errors.Is(err, errSlowClient) {
 		o.cl.b.opts.Logger.Warn("disconnecting a client that does not read")
 		o.cl.evictOnce.Do(func() { close(o.cl.evict) })

@@ -63,7 +63,9 @@ func (h *httpHandler) Session(ctx context.Context, out rpc.Sender) relay.Peer {
 	if err != nil {
 		return rejectedPeer{err: err}
 	}
-	cl.recorderIn(ctx)
+	if !h.b.hasFront() {
+		cl.recorderIn(ctx)
+	}
 	return &sessionPeer{cl}
 }
 

@@ -323,7 +323,7 @@ func TestOnStream(t *testing.T) {
 	var got []string
 	await(t, "both to come", func() bool {
 		for _, message := range outs[0].take(false) {
-			got = append(got, string(message))
+			got = append(got, string(message.frame))
 		}
 		return len(got) == 2
 	})
@@ -331,7 +331,7 @@ func TestOnStream(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if other := outs[1].take(false); len(other) > 0 {
-		t.Errorf("the other request got %q", other)
+		t.Errorf("the other request got %v", other)
 	}
 }
 

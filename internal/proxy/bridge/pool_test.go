@@ -161,7 +161,7 @@ func TestListenIDs(t *testing.T) {
 		take := func() (list []string) {
 			synctest.Wait()
 			for _, message := range out.take(false) {
-				list = append(list, string(message))
+				list = append(list, string(message.frame))
 			}
 			return list
 		}

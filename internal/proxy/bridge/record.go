@@ -451,10 +451,15 @@ func (b *Bridge) Recorded(h http.Handler) http.Handler {
 	if b.recording == nil {
 		return h
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{rec: recorder{recording: b.recording, side: capture.Downstream, exchange: b.recording.exchanges.Add(1)}, r: r, head: httphead.ServerRequest(r)}
+	return b.recording.handler(h)
+}
+
+// handler is Recorded.
+func (r *recording) handler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		x := &exchange{rec: recorder{recording: r, side: capture.Downstream, exchange: r.exchanges.Add(1)}, r: req, head: httphead.ServerRequest(req)}
 		defer x.handlerReturned()
-		h.ServeHTTP(&recordedWriter{ResponseWriter: w, x: x}, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+		h.ServeHTTP(&recordedWriter{ResponseWriter: w, x: x}, req.WithContext(context.WithValue(req.Context(), exchangeKey{}, x)))
 	})
 }
 
@@ -488,10 +493,15 @@ type pendingMessage struct {
 
 // recorderIn returns the recorder for a client's message that came with ctx.
 func (cl *client) recorderIn(ctx context.Context) recorder {
+	return cl.rec.in(ctx)
+}
+
+// in returns the recorder of a client for a message that came with ctx.
+func (r recorder) in(ctx context.Context) recorder {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
-		return x.begin(cl.rec.session)
+		return x.begin(r.session)
 	}
-	return cl.rec
+	return r
 }
 
 // begin sets the session of the exchange and returns its recorder.

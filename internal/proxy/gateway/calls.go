@@ -9,6 +9,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -250,12 +251,48 @@ func answerError(ctx context.Context, dst []byte, id jsonrpc.ID, err error) ([]b
 type statelessPeer struct {
 	g *Gateway
 
+	// lane records the client of a byte stream. It is nil over HTTP, or if nothing is recorded.
+	lane *bridge.Lane
+
 	mu            sync.Mutex
 	subscriptions map[*subscription]struct{}
+	// lanes holds the lanes of HTTP clients by caller.
+	lanes map[string]*bridge.Lane
+}
+
+// maxLanes limits the lanes of HTTP clients. A client whose lane was forgotten gets a new one.
+const maxLanes = 1024
+
+// laneOf returns the lane for a request, or nil.
+func (p *statelessPeer) laneOf(ctx context.Context) *bridge.Lane {
+	if p.lane != nil || p.g.recording == nil {
+		return p.lane
+	}
+	caller := relay.CallerOf(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[caller]
+	if l == nil {
+		if len(p.lanes) >= maxLanes {
+			clear(p.lanes)
+		}
+		l = p.g.recording.Lane()
+		p.lanes[caller] = l
+	}
+	return l
 }
 
 // Request implements relay.Peer.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+	n := len(dst)
+	frame = frameOf(frame, m)
+	o := p.laneOf(ctx).Received(ctx, frame)
+	dst, err := p.request(bridge.WithOrigin(ctx, o), o, frame, m, out, dst)
+	recordAnswer(o, m, dst[n:], err)
+	return dst, err
+}
+
+func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	g := p.g
 	method := string(m.Method)
 	var err error
@@ -269,13 +306,13 @@ func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Me
 	case mcp.MethodDiscover:
 		return g.answerDiscover(ctx, m, dst), nil
 	case mcp.MethodSubscriptionsListen:
-		return p.listen(ctx, frameOf(frame, m), m, out, dst)
+		return p.listen(ctx, o, frame, m, out, dst)
 	}
 	n := len(dst)
 	dst, ok, err := g.forward(ctx, true, frame, m, dst, func(s *scope, frame []byte) ([]byte, error) {
 		var box rpc.Sender
 		if out != nil {
-			box = scopeSender{s, out}
+			box = scopeSender{s, out, o}
 		}
 		return s.be.stateless.Request(s.be.callerContext(ctx), frame, m, box, dst)
 	})
@@ -319,15 +356,21 @@ func (p *statelessPeer) remove(sub *subscription) {
 
 // A scopeSender sends messages of a server to a client.
 type scopeSender struct {
-	s   *scope
-	out rpc.Sender
+	s      *scope
+	out    rpc.Sender
+	origin *bridge.Origin
 }
 
 // Send implements rpc.Sender.
-func (s scopeSender) Send(message []byte) error {
+func (s scopeSender) Send(message []byte) error { return s.SendFrom(message, bridge.Provenance{}) }
+
+// SendFrom implements bridge.ProvenanceSender.
+func (s scopeSender) SendFrom(message []byte, from bridge.Provenance) error {
 	m := new(jsonrpc.Message)
 	if err := jsonrpc.Parse(message, m, 0); err != nil {
 		return err
 	}
-	return s.out.Send(s.s.message(message, m))
+	frame := s.s.message(message, m)
+	s.origin.Sent(frame, from)
+	return s.out.Send(frame)
 }

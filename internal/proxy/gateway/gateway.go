@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/era"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/seal"
@@ -31,6 +32,8 @@ type Gateway struct {
 	wg     sync.WaitGroup
 
 	ring seal.Ring
+	// recording is nil if nothing is recorded.
+	recording *bridge.Recording
 	// state is the current configuration. It is replaced as a whole.
 	state atomic.Pointer[state]
 	// generation changes when a catalog or the configuration does.
@@ -69,7 +72,7 @@ func New(o *Options) (*Gateway, error) {
 	if o == nil {
 		return nil, errors.New("gateway: no options")
 	}
-	g := &Gateway{live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}}
+	g := &Gateway{recording: bridge.NewRecording(o.Record), live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.announcer.start(g)
 	secrets := o.Secrets
@@ -90,7 +93,8 @@ func New(o *Options) (*Gateway, error) {
 // Apply replaces the options. It returns an error, and changes nothing, if they are invalid. It
 // keeps the connections of upstreams whose Name, Fingerprint, Isolation and PerPrincipal are
 // unchanged, and ends the others when their pending requests have ended, or after DrainTimeout.
-// Clients are told if the lists that they see have changed. No Secrets means that they stay.
+// Clients are told if the lists that they see have changed. No Secrets means that they stay. Record
+// cannot be changed.
 func (g *Gateway) Apply(o *Options) error {
 	next := &state{opts: o.withDefaults(), byName: map[string]*upstream{}, aliases: map[string]alias{}}
 	if err := o.check(); err != nil {
@@ -197,12 +201,21 @@ func (g *Gateway) Revisions() []mcp.Revision { return mcp.Revisions() }
 
 // Stateless implements relay.Handler.
 func (g *Gateway) Stateless() relay.Peer {
-	return &statelessPeer{g: g, subscriptions: map[*subscription]struct{}{}}
+	return &statelessPeer{g: g, subscriptions: map[*subscription]struct{}{}, lanes: map[string]*bridge.Lane{}}
 }
 
 // Session implements relay.Handler. A nil Peer says that there are too many sessions.
 func (g *Gateway) Session(ctx context.Context, out rpc.Sender) relay.Peer {
-	s := newSession(g, ctx, out)
+	if s := g.openSession(ctx, out, g.recording.Lane()); s != nil {
+		return s
+	}
+	return nil
+}
+
+// openSession is Session with the lane of the client. It returns nil if there are too many
+// sessions.
+func (g *Gateway) openSession(ctx context.Context, out rpc.Sender, lane *bridge.Lane) *session {
+	s := newSession(g, ctx, out, lane)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || len(g.sessions) >= g.state.Load().opts.MaxSessions {
@@ -211,6 +224,10 @@ func (g *Gateway) Session(ctx context.Context, out rpc.Sender) relay.Peer {
 	g.sessions[s] = struct{}{}
 	return s
 }
+
+// Recorded wraps a handler that serves the gateway. If the gateway records, it records the heads of
+// requests and responses.
+func (g *Gateway) Recorded(h http.Handler) http.Handler { return g.recording.Handler(h) }
 
 // principalID returns the id of the principal of ctx, or "".
 func principalID(ctx context.Context) string {

@@ -78,8 +78,8 @@ func as(ctx context.Context, user string) context.Context {
 	return auth.WithPrincipal(ctx, &auth.Principal{Issuer: "i", Subject: user})
 }
 
-// TestBroken checks that an upstream that cannot be reached costs only its own tools, and comes back
-// by itself.
+// TestBroken checks that an upstream that cannot be reached costs only its own tools, and comes
+// back by itself.
 func TestBroken(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		t.Run(revision.String(), func(t *testing.T) {

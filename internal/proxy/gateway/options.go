@@ -108,7 +108,7 @@ type Upstream struct {
 	// begin or end with "_".
 	Name string
 	// Bridge has the connection to the server and its limits. Connect is required. The gateway sets
-	// Name, ClientEra, Shared, BaseContext, Record and Logger.
+	// Name, ClientEra, Shared, BaseContext, Record, Recording and Logger.
 	//
 	// With PerPrincipal, the contexts of Connect and of HTTP requests to the server have the
 	// values of a request of the principal, such as auth.PrincipalOf.

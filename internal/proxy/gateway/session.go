@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -32,10 +34,14 @@ type session struct {
 	// sendMu serializes Send of out.
 	sendMu sync.Mutex
 	out    rpc.Sender
+	// lane records the client; nil if nothing is recorded.
+	lane *bridge.Lane
 
 	mu sync.Mutex
 	// params are those of the client's initialize request; nil before it.
 	params []byte
+	// origin is the initialize request.
+	origin *bridge.Origin
 	// level is the params of the last logging/setLevel, or nil.
 	level     []byte
 	upstreams map[*upstream]*upstreamSession
@@ -70,8 +76,8 @@ type ask struct {
 }
 
 // newSession returns a session for a client to which out sends.
-func newSession(g *Gateway, ctx context.Context, out rpc.Sender) *session {
-	s := &session{g: g, out: out, upstreams: map[*upstream]*upstreamSession{}, asks: map[string]*ask{}, calls: map[string]*upstreamSession{}}
+func newSession(g *Gateway, ctx context.Context, out rpc.Sender, lane *bridge.Lane) *session {
+	s := &session{g: g, out: out, lane: lane, upstreams: map[*upstream]*upstreamSession{}, asks: map[string]*ask{}, calls: map[string]*upstreamSession{}}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
@@ -95,6 +101,7 @@ func (s *session) Close() {
 	for _, us := range all {
 		us.close()
 	}
+	s.lane.End()
 	s.g.mu.Lock()
 	delete(s.g.sessions, s)
 	s.g.mu.Unlock()
@@ -125,27 +132,40 @@ func (us *upstreamSession) close() {
 }
 
 // send sends a message to the client that belongs to no request.
-func (s *session) send(message []byte) error {
+func (s *session) send(message []byte, from bridge.Provenance) error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
+	s.lane.Sent(message, from)
 	return s.out.Send(message)
 }
 
 // Request implements relay.Peer.
 func (s *session) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	n := len(dst)
-	dst, err := s.request(ctx, frame, m, out, dst)
+	o := s.lane.Received(ctx, frameOf(frame, m))
+	dst, err := s.request(bridge.WithOrigin(ctx, o), o, frame, m, out, dst)
 	if err != nil {
-		return answerError(ctx, dst[:n], m.ID, err)
+		dst, err = answerError(ctx, dst[:n], m.ID, err)
 	}
-	return dst, nil
+	recordAnswer(o, m, dst[n:], err)
+	return dst, err
 }
 
-func (s *session) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+// recordAnswer records the response to a request, which streamable makes of a RejectedError.
+func recordAnswer(o *bridge.Origin, m *jsonrpc.Message, response []byte, err error) {
+	if e, ok := errors.AsType[*relay.RejectedError](err); ok && o != nil {
+		response = jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason), false)
+	}
+	if len(response) > 0 {
+		o.Answered(response, "answered by the gateway")
+	}
+}
+
+func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	method := string(m.Method)
 	switch method {
 	case mcp.MethodInitialize:
-		return s.initialize(ctx, m, dst)
+		return s.initialize(ctx, o, m, dst)
 	case mcp.MethodPing:
 		return jsonrpc.AppendResult(dst, m.ID, []byte("{}")), nil
 	}
@@ -162,7 +182,7 @@ func (s *session) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 		return s.setLevel(m, dst)
 	}
 	dst, ok, err := s.g.forward(ctx, false, frame, m, dst, func(sc *scope, frame []byte) ([]byte, error) {
-		return s.forward(ctx, sc, frame, m, out, dst)
+		return s.forward(ctx, o, sc, frame, m, out, dst)
 	})
 	if !ok {
 		return dst, jsonrpc.MethodNotFound(method)
@@ -171,7 +191,7 @@ func (s *session) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 }
 
 // forward sends a request to the upstream of sc, and appends the response to dst.
-func (s *session) forward(ctx context.Context, sc *scope, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+func (s *session) forward(ctx context.Context, o *bridge.Origin, sc *scope, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	us, err := s.open(ctx, sc.be)
 	if err != nil {
 		return dst, err
@@ -191,13 +211,13 @@ func (s *session) forward(ctx context.Context, sc *scope, frame []byte, m *jsonr
 	}()
 	var box rpc.Sender
 	if out != nil {
-		box = &upstreamSender{us, out}
+		box = &upstreamSender{us, out, o}
 	}
 	return us.peer.Request(us.be.callerContext(ctx), frame, m, box, dst)
 }
 
 // initialize answers initialize.
-func (s *session) initialize(ctx context.Context, m *jsonrpc.Message, dst []byte) ([]byte, error) {
+func (s *session) initialize(ctx context.Context, o *bridge.Origin, m *jsonrpc.Message, dst []byte) ([]byte, error) {
 	if len(m.Params) > maxRemembered {
 		return dst, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: more than %d bytes", maxRemembered)}
 	}
@@ -212,10 +232,10 @@ func (s *session) initialize(ctx context.Context, m *jsonrpc.Message, dst []byte
 	if s.params != nil {
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize was already answered; it must be sent only once")
 	}
-	s.params = params
+	s.params, s.origin = params, o
 	if !s.closed {
 		s.watcher = s.g.announcer.add(s.ctx, false, allKinds, func(notification string) {
-			s.send(jsonrpc.AppendNotification(nil, notification, nil))
+			s.send(jsonrpc.AppendNotification(nil, notification, nil), bridge.Provenance{})
 		})
 	}
 	return dst, nil
@@ -292,14 +312,14 @@ func (us *upstreamSession) handshake() {
 func (us *upstreamSession) initialize() error {
 	s := us.s
 	us.scope.be = us.be
-	us.peer = us.be.relay.Session(us.be.callerContext(s.ctx), &upstreamSender{us, nil})
+	us.peer = us.be.relay.Session(us.be.callerContext(s.ctx), &upstreamSender{us, nil, nil})
 	if us.peer == nil {
 		return unavailable("too many sessions with " + us.be.u.name)
 	}
 	s.mu.Lock()
-	params := string(s.params)
+	params, ctx := string(s.params), bridge.WithOrigin(s.ctx, s.origin)
 	s.mu.Unlock()
-	result, err := exchange(s.ctx, us.peer, mcp.MethodInitialize, params)
+	result, err := exchange(ctx, us.peer, mcp.MethodInitialize, params)
 	if err != nil {
 		us.peer.Close()
 		return err
@@ -349,6 +369,7 @@ func (us *upstreamSession) setLevel(params []byte) {
 // Notification implements relay.Peer.
 func (s *session) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame = frameOf(frame, m)
+	ctx = bridge.WithOrigin(ctx, s.lane.Received(ctx, frame))
 	switch string(m.Method) {
 	case mcp.NotificationInitialized:
 	case mcp.NotificationCancelled:
@@ -401,6 +422,8 @@ func (s *session) askersOf(token jsonrpc.ID) (list []*upstreamSession) {
 // Response implements relay.Peer.
 func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	key, _ := m.ID.Text()
+	frame = frameOf(frame, m)
+	ctx = bridge.WithOrigin(ctx, s.lane.Received(ctx, frame))
 	s.mu.Lock()
 	a := s.asks[key]
 	delete(s.asks, key)
@@ -408,7 +431,7 @@ func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message
 	if a == nil {
 		return
 	}
-	frame = withID(frameOf(frame, m), a.id)
+	frame = withID(frame, a.id)
 	frame = a.from.scope.ownRelated(frame, "result")
 	if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
 		a.from.peer.Response(a.from.be.callerContext(ctx), frame, m)
@@ -420,10 +443,15 @@ func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message
 type upstreamSender struct {
 	us  *upstreamSession
 	out rpc.Sender
+	// origin is the request to whose stream out sends.
+	origin *bridge.Origin
 }
 
 // Send implements rpc.Sender.
-func (u *upstreamSender) Send(message []byte) error {
+func (u *upstreamSender) Send(message []byte) error { return u.SendFrom(message, bridge.Provenance{}) }
+
+// SendFrom implements bridge.ProvenanceSender.
+func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error {
 	us := u.us
 	s := us.s
 	m := new(jsonrpc.Message)
@@ -449,11 +477,13 @@ func (u *upstreamSender) Send(message []byte) error {
 	case isListChanged(string(m.Method)):
 		return nil // the catalogs hear it, too, and the gateway announces what the client sees
 	}
-	send := s.send
+	var err error
 	if u.out != nil {
-		send = u.out.Send
+		u.origin.Sent(frame, from)
+		err = u.out.Send(frame)
+	} else {
+		err = s.send(frame, from)
 	}
-	err := send(frame)
 	if err != nil && key != "" {
 		s.mu.Lock()
 		delete(s.asks, key)

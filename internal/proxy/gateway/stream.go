@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -36,7 +37,8 @@ func (g *Gateway) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	defer c.cancel(nil)
 	stop := context.AfterFunc(g.ctx, func() { c.cancel(ErrClosed) })
 	defer stop()
-	c.stateless = g.Stateless()
+	c.lane = g.recording.Lane()
+	c.stateless = &statelessPeer{g: g, lane: c.lane, subscriptions: map[*subscription]struct{}{}}
 	c.rules = era.NewSession(era.Config{Revisions: modernRevisions(), Custom: func([]byte) bool { return true }})
 	return c.serve()
 }
@@ -59,9 +61,10 @@ type streamClient struct {
 	cancel context.CancelCauseFunc
 	// rules checks modern requests.
 	rules     *era.Session
-	stateless relay.Peer
+	stateless *statelessPeer
+	lane      *bridge.Lane
 	// session is the peer of legacy messages; nil before the first. Only read uses it.
-	session relay.Peer
+	session *session
 	wg      sync.WaitGroup
 
 	// notify has an element if there is something to write or writing must end.
@@ -111,6 +114,8 @@ func (c *streamClient) serve() error {
 	<-read
 	if c.session != nil {
 		c.session.Close()
+	} else {
+		c.lane.End()
 	}
 	c.mu.Lock()
 	writeErr := c.writeErr
@@ -331,7 +336,7 @@ func (c *streamClient) refuse(m *jsonrpc.Message, err error, answer func([]byte)
 
 // request starts a request.
 func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]byte)) {
-	peer := c.stateless
+	var peer relay.Peer = c.stateless
 	if isModern(m) {
 		if _, err := c.rules.Open(&rpc.Request{Message: *m}); err != nil {
 			answer(jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false))
@@ -339,7 +344,7 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 		}
 	} else {
 		if c.session == nil {
-			c.session = c.g.Session(c.ctx, c)
+			c.session = c.g.openSession(c.ctx, c, c.lane)
 		}
 		if c.session == nil {
 			answer(jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many sessions, or the gateway is shutting down"), false))
@@ -386,7 +391,9 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 
 // cancelCall cancels a request. The upstream of a legacy request gets the client's reason.
 func (c *streamClient) cancelCall(frame []byte, m *jsonrpc.Message) {
-	if s, ok := c.session.(*session); ok && s.cancelCall(c.ctx, frameOf(frame, m), m) {
+	frame = frameOf(frame, m)
+	ctx := bridge.WithOrigin(c.ctx, c.lane.Received(c.ctx, frame))
+	if c.session != nil && c.session.cancelCall(ctx, frame, m) {
 		return
 	}
 	id, _ := m.Param("requestId")

@@ -9,6 +9,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -23,6 +24,8 @@ type subscription struct {
 	g   *Gateway
 	id  jsonrpc.ID
 	ctx context.Context
+	// origin is the request.
+	origin *bridge.Origin
 	// ended gets an element when a part has ended after the acknowledgment.
 	ended chan struct{}
 
@@ -30,7 +33,13 @@ type subscription struct {
 	out rpc.Sender
 	// acknowledged says that the client has the acknowledgment. Until then notifications wait.
 	acknowledged bool
-	waiting      [][]byte
+	waiting      []waitingMessage
+}
+
+// A waitingMessage is a notification that waits for the acknowledgment.
+type waitingMessage struct {
+	frame []byte
+	from  bridge.Provenance
 }
 
 // A part is the part of a subscription at one upstream.
@@ -48,7 +57,7 @@ type part struct {
 }
 
 // listen serves a subscription until it ends.
-func (p *statelessPeer) listen(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+func (p *statelessPeer) listen(ctx context.Context, o *bridge.Origin, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	g := p.g
 	filter, _ := m.Param("notifications")
 	if !era.IsObject(filter) {
@@ -59,7 +68,7 @@ func (p *statelessPeer) listen(ctx context.Context, frame []byte, m *jsonrpc.Mes
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sub := &subscription{g: g, id: m.ID, ctx: ctx, out: out, ended: make(chan struct{}, 1)}
+	sub := &subscription{g: g, id: m.ID, ctx: ctx, out: out, origin: o, ended: make(chan struct{}, 1)}
 	p.add(sub)
 	defer p.remove(sub)
 	parts, err := sub.parts(filter)
@@ -88,7 +97,7 @@ func (p *statelessPeer) listen(ctx context.Context, frame []byte, m *jsonrpc.Mes
 	}
 	// Watch before the acknowledgment, so that no change is missed after it.
 	w := g.announcer.add(ctx, true, notifications, func(n string) {
-		sub.send(jsonrpc.AppendNotification(nil, n, append(sub.appendMeta([]byte(`{`)), '}')))
+		sub.send(jsonrpc.AppendNotification(nil, n, append(sub.appendMeta([]byte(`{`)), '}')), bridge.Provenance{})
 	})
 	defer g.announcer.remove(w)
 	sub.acknowledge(granted)
@@ -224,9 +233,9 @@ func (sub *subscription) acknowledge(granted []byte) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.acknowledged = true
-	sub.out.Send(jsonrpc.AppendNotification(nil, mcp.NotificationAcknowledged, params))
-	for _, message := range sub.waiting {
-		sub.out.Send(message)
+	sub.sendLocked(jsonrpc.AppendNotification(nil, mcp.NotificationAcknowledged, params), bridge.Provenance{})
+	for _, m := range sub.waiting {
+		sub.sendLocked(m.frame, m.from)
 	}
 	sub.waiting = nil
 }
@@ -235,16 +244,21 @@ func (sub *subscription) acknowledge(granted []byte) {
 const maxWaiting = 1024
 
 // send sends a notification after the acknowledgment.
-func (sub *subscription) send(message []byte) error {
+func (sub *subscription) send(message []byte, from bridge.Provenance) error {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	if sub.acknowledged {
-		return sub.out.Send(message)
+		return sub.sendLocked(message, from)
 	}
 	if len(sub.waiting) < maxWaiting {
-		sub.waiting = append(sub.waiting, append([]byte(nil), message...))
+		sub.waiting = append(sub.waiting, waitingMessage{append([]byte(nil), message...), from})
 	}
 	return nil
+}
+
+func (sub *subscription) sendLocked(message []byte, from bridge.Provenance) error {
+	sub.origin.Sent(message, from)
+	return sub.out.Send(message)
 }
 
 // run subscribes at the upstream, until the subscription or its part ends.
@@ -307,8 +321,11 @@ func (p *part) settle(granted []byte, err error) (first bool) {
 	return first
 }
 
-// Send implements rpc.Sender, for the messages of the server.
-func (p *part) Send(message []byte) error {
+// Send implements rpc.Sender.
+func (p *part) Send(message []byte) error { return p.SendFrom(message, bridge.Provenance{}) }
+
+// SendFrom implements bridge.ProvenanceSender, for the messages of the server.
+func (p *part) SendFrom(message []byte, from bridge.Provenance) error {
 	m := new(jsonrpc.Message)
 	if err := jsonrpc.Parse(message, m, 0); err != nil {
 		return err
@@ -321,5 +338,5 @@ func (p *part) Send(message []byte) error {
 	if m.Kind != jsonrpc.KindNotification || isListChanged(string(m.Method)) {
 		return nil
 	}
-	return p.sub.send(p.scope.message(message, m))
+	return p.sub.send(p.scope.message(message, m), from)
 }

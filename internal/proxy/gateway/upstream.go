@@ -201,7 +201,7 @@ func (u *upstream) newBackend(ctx context.Context, key string) (*backend, error)
 	o := conf.Bridge
 	o.Name, o.ClientEra = u.name, bridge.EraAuto
 	o.Shared = conf.Isolation != IsolateClients
-	o.Record, o.Logger = nil, u.g.state.Load().opts.Logger
+	o.Record, o.Recording, o.Logger = nil, u.g.recording, u.g.state.Load().opts.Logger
 	base := context.Background()
 	if key != "" {
 		base = context.WithoutCancel(ctx)
