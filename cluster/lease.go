@@ -148,12 +148,10 @@ func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint6
 	if err != nil {
 		return nil, err
 	}
-	l.epoch, err = r.Put(ctx, key, value, rev)
-	switch {
-	case errors.Is(err, ErrConflict):
-		return nil, fmt.Errorf("acquire a lease: %w", ErrLeaseHeld)
-	case err != nil:
-		return nil, err // if the lease was taken nevertheless, it has no beat
+	if l.epoch, err = r.Put(ctx, key, value, rev); err != nil {
+		if l.epoch, err = l.findAcquired(ctx, err); err != nil {
+			return nil, err
+		}
 	}
 	l.rev = l.epoch
 	n.mu.Lock()
@@ -165,6 +163,22 @@ func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint6
 	ctx, l.stop = context.WithCancel(n.ctx)
 	n.wg.Go(func() { l.beat(ctx) })
 	return l, nil
+}
+
+// findAcquired returns the epoch if the write that takes the lease was carried out, although it
+// failed or conflicted. If nobody knows that, the lease has no beat, and others take it.
+func (l *Lease) findAcquired(ctx context.Context, failed error) (epoch uint64, err error) {
+	if !errors.Is(failed, ErrConflict) && !errors.Is(failed, ErrUnavailable) {
+		return 0, failed
+	}
+	rec, err := l.records.Get(ctx, l.key)
+	switch {
+	case err == nil && l.wrote(rec):
+		return rec.Rev, nil
+	case errors.Is(failed, ErrConflict):
+		return 0, fmt.Errorf("acquire a lease: %w", ErrLeaseHeld)
+	}
+	return 0, failed
 }
 
 // Epoch returns a number that is greater than those of all earlier holders of the lease, and also

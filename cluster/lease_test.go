@@ -78,6 +78,48 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// TestLeaseUnsure shows that a node has a lease if the write that takes it is carried out and fails,
+// or conflicts, and that it then keeps and releases the lease.
+func TestLeaseUnsure(t *testing.T) {
+	for name, fail := range map[string]func(f *faulty){
+		"fails":     func(f *faulty) { f.lossy.Store(true) },
+		"conflicts": func(f *faulty) { f.rejects.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				a, b, f := two(t, nil)
+				pass(300 * time.Millisecond) // between two beats
+				fail(f)
+				l, err := b.TryAcquire(t.Context(), "job")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := a.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+					t.Errorf("a lease that is held: %v", err)
+				}
+				pass(10 * time.Second)
+				if !l.Held() {
+					t.Error("the lease is lost")
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+				next, err := a.TryAcquire(t.Context(), "job")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if next.Epoch() <= l.Epoch() {
+					t.Errorf("epoch %d follows %d", next.Epoch(), l.Epoch())
+				}
+				fail(f)
+				if _, err := b.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+					t.Errorf("a lease that the other node holds: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // TestLeaseIsLost shows that the holder stops before another node begins, whatever fails.
 func TestLeaseIsLost(t *testing.T) {
 	for name, fail := range map[string]func(n *cluster.Node, f *faulty){

@@ -382,6 +382,15 @@ func (r *records) update(ctx context.Context, key string, change func(old []byte
 	}
 }
 
+// create stores a record that only this caller writes.
+func (r *records) create(ctx context.Context, key string, value []byte) error {
+	_, err := r.Put(ctx, key, value, 0)
+	if errors.Is(err, ErrConflict) || errors.Is(err, ErrUnavailable) { // it may be there
+		_, _, err = r.update(ctx, key, func([]byte) ([]byte, error) { return value, nil })
+	}
+	return err
+}
+
 // remove deletes a record, whatever its revision is.
 func (r *records) remove(ctx context.Context, key string) error {
 	ctx, cancel := bound(ctx)

@@ -43,6 +43,8 @@ type faulty struct {
 	lossy atomic.Bool
 	// rejects makes a write conflict that is carried out.
 	rejects atomic.Bool
+	// rejectsAll makes all of them do that.
+	rejectsAll atomic.Bool
 	// mute loses messages.
 	mute atomic.Bool
 	mu   sync.Mutex
@@ -118,7 +120,7 @@ func (r *faultyRecords) Put(ctx context.Context, key string, value []byte, rev u
 	if err == nil && r.f.lossy.CompareAndSwap(true, false) {
 		return 0, cluster.ErrUnavailable
 	}
-	if err == nil && r.f.rejects.CompareAndSwap(true, false) {
+	if err == nil && (r.f.rejects.CompareAndSwap(true, false) || r.f.rejectsAll.Load()) {
 		return 0, cluster.ErrConflict
 	}
 	return rev, err

@@ -552,6 +552,27 @@ func TestTaskStore(t *testing.T) {
 	})
 }
 
+// TestTaskUnsure shows that a task is created and updated if each write is carried out and conflicts.
+func TestTaskUnsure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, f := two(t, nil)
+		stores := taskStores(t, a, b)
+		f.rejectsAll.Store(true)
+		if err := stores[1].Create(t.Context(), newTask("t", "", time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		result := []byte(`"` + strings.Repeat("x", 2<<20) + `"`)
+		if _, err := stores[1].Update(t.Context(), "t", func(t *server.Task) error { t.Result = result; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		f.rejectsAll.Store(false)
+		got, err := stores[0].Task(t.Context(), "t")
+		if err != nil || got.Version != 2 || !bytes.Equal(got.Result, result) {
+			t.Errorf("%v: version %d, a result of %d bytes", err, got.Version, len(got.Result))
+		}
+	})
+}
+
 // TestTaskUpdates checks that no update is lost, and none made twice.
 func TestTaskUpdates(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

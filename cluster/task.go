@@ -330,8 +330,7 @@ func (s *taskStore) encode(ctx context.Context, t *server.Task, writes []string)
 	rec.Task.Result = nil
 	rec.Attempt = rand.Text()
 	for part := range slices.Chunk(t.Result, taskPart) {
-		_, err := s.parts.Put(ctx, s.partKey(t.ID, rec.Attempt, rec.Parts), append([]byte{format}, part...), 0)
-		if err != nil {
+		if err := s.parts.create(ctx, s.partKey(t.ID, rec.Attempt, rec.Parts), append([]byte{format}, part...)); err != nil {
 			return nil, err
 		}
 		rec.Parts++

@@ -42,8 +42,7 @@ func (tr *taskRuns) begin(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = tr.records.Put(ctx, tr.key(id), value, 0)
-	return err
+	return tr.records.create(ctx, tr.key(id), value)
 }
 
 // end notes that a task has ended. If that fails, a search does it.
