@@ -34,6 +34,7 @@ var scenarios = []scenario{
 	{"kill-all", "0 tasks lost; sealed sessions usable 10 s after the quorum", killAll, true},
 	{"takeover", "first request at a new node: p99 5 ms", takeover, false},
 	{"input-elsewhere", "answered; p99 5 ms more", inputElsewhere, false},
+	{"overhead", "a call answered in JSON: 3 µs of processor time; an event: p50 0.6 ms, p99 5 ms", overhead, false},
 	{"notify-elsewhere", "a legacy client is told of each change, whatever nodes it reaches", notifyElsewhere, true},
 	{"pause", "SIGSTOP 15 s: invariants hold", pause, false},
 	{"partition-1-2", "invariants hold", partition12, true},

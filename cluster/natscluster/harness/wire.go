@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"mcpwire/internal/net/sse"
+	"mcpwire/mcp"
 )
 
 // Revisions on the wire.
-const (
-	legacy = "2025-11-25"
-	modern = "2026-07-28"
+var (
+	legacy = mcp.Revision20251125.String()
+	modern = mcp.Revision20260728.String()
 )
 
 const (
