@@ -43,13 +43,25 @@ subscriptions to the new server again, and tells the host that tools, prompts
 and resources may have changed. Requests in flight get an error; later ones
 wait. The state in the old server's memory is lost: tasks, cursors and pending
 input requests to the user. If the new server negotiates another revision or
-other capabilities, the host does not learn of it.`
+other capabilities, the host does not learn of it.
+
+With --intercept, messages that match a filter wait until someone passes, edits,
+drops, delays or answers them in mcpwire watch, in the terminal (key i) or the
+page. Later messages of the same direction wait behind a held one, also
+cancellations; the other direction goes on. A response stops only if the filter
+did not match its request, such as status:error, or if watch asks for it. After
+60 seconds a message is passed on. The capture has the messages of both sides,
+before and after, and notes say what was decided. Held messages are shown with
+their secrets. Clients may give up on a request that is held for long.`
 
 const tapExample = `  mcpwire tap -- node build/index.js
   mcpwire tap --check -- npx -y @modelcontextprotocol/server-filesystem ~
 
   # while working on a server
   mcpwire tap --restart-on 'src/**/*.py' --restart-on crash -- python server.py
+
+  # stop each call of a tool, and decide in mcpwire watch
+  mcpwire tap --intercept 'tool:delete_*' -- node build/index.js
 
   # a server on HTTP, for clients that are given http://127.0.0.1:9000/mcp
   mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp`
@@ -64,6 +76,10 @@ type tapFlags struct {
 	verbose  bool
 
 	restartOn []string
+
+	intercept   string
+	intercepts  bool
+	holdTimeout time.Duration
 
 	listen          string
 	tlsCert, tlsKey string
@@ -81,6 +97,8 @@ func (f *tapFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.redact, "redact", "default", "what to redact in the capture: `WHAT` is default, or off for nothing")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print on stderr what tap does")
 	fs.StringArrayVar(&f.restartOn, "restart-on", nil, "restart the server on this `CAUSE`: crash, SIGHUP, or a pattern of files, when one of them changes; may be repeated")
+	fs.StringVar(&f.intercept, "intercept", "", "hold messages that match `FILTER` until someone decides about them in mcpwire watch; an empty one holds nothing until watch sets another")
+	fs.DurationVar(&f.holdTimeout, "intercept-timeout", tap.DefaultHoldTimeout, "with --intercept, pass a held message on after this `TIME`")
 	fs.StringVar(&f.listen, "listen", "", "tap a server on HTTP; clients connect to `ADDRESS`, such as 127.0.0.1:9000")
 	fs.StringVar(&f.tlsCert, "tls-cert", "", "with --listen, serve TLS with the certificate in `FILE`, in PEM")
 	fs.StringVar(&f.tlsKey, "tls-key", "", "with --listen, `FILE` with the certificate's private key, in PEM")
@@ -108,6 +126,7 @@ func newTapCommand(e *env) *cobra.Command {
 				}
 				args, dash = cmd.Flags().Args(), cmd.ArgsLenAtDash()
 			}
+			f.intercepts = cmd.Flags().Changed("intercept")
 			if err := f.validate(); err != nil {
 				return err
 			}
@@ -119,6 +138,9 @@ func newTapCommand(e *env) *cobra.Command {
 			case f.listen != "":
 				if len(f.restartOn) > 0 {
 					return usagef("tap: --restart-on is for servers that tap runs, not for those on HTTP")
+				}
+				if f.intercepts {
+					return usagef("tap: --intercept is for servers that tap runs, not for those on HTTP")
 				}
 				return runTapHTTP(cmd, e, &f, args[0])
 			case dash < 0 && len(args) > 0 && strings.Contains(args[0], "://"):
@@ -136,6 +158,21 @@ func newTapCommand(e *env) *cobra.Command {
 	return c
 }
 
+// maxHoldTimeout limits --intercept-timeout.
+const maxHoldTimeout = time.Hour
+
+// breakpoints returns what --intercept asks for, or nil.
+func (f *tapFlags) breakpoints() (*tap.Breakpoints, error) {
+	if !f.intercepts {
+		return nil, nil
+	}
+	parsed, err := parseFilter("tap", f.intercept)
+	if err != nil {
+		return nil, err
+	}
+	return tap.NewBreakpoints(parsed, f.holdTimeout), nil
+}
+
 // validate returns an error if flags don't go together.
 func (f *tapFlags) validate() error {
 	switch {
@@ -143,6 +180,10 @@ func (f *tapFlags) validate() error {
 		return usagef("tap: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.noRecord && f.output != "":
 		return usagef("tap: --no-record and --output exclude each other")
+	case f.intercepts && len(f.restartOn) > 0:
+		return usagef("tap: --intercept and --restart-on exclude each other")
+	case f.holdTimeout <= 0 || f.holdTimeout > maxHoldTimeout:
+		return usagef("tap: invalid value %s for flag --intercept-timeout: want a time up to %s", f.holdTimeout, maxHoldTimeout)
 	case f.output == "-":
 		return usagef("tap: standard output goes to the host: --output needs a file")
 	}
@@ -159,10 +200,18 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	if name == "" {
 		name = serverName(command)
 	}
-	logf := f.notes(e)
-	rec, err := f.record(e, capture.TransportStdio, name, "", liveRestart(restart), logf)
+	breakpoints, err := f.breakpoints()
 	if err != nil {
 		return err
+	}
+	logf := f.notes(e)
+	rec, err := f.record(e, &recordingOf{transport: capture.TransportStdio, name: name, restart: liveRestart(restart), breakpoints: breakpoints}, logf)
+	if err != nil {
+		return err
+	}
+	if breakpoints != nil && rec.live == nil {
+		rec.finish(e)
+		return fail(exitUnexpected, "intercept", "allow this user to create sockets in the folder of mcpwire, or leave --intercept out", errors.New("held messages could not be shown: viewers cannot connect"))
 	}
 	// Catch signals before the server starts, so that none is lost.
 	forward, catch := tap.Signals()
@@ -176,7 +225,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	signal.Notify(caught, catch...)
 	defer signal.Stop(caught)
 
-	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Logger: f.logger(e), Record: rec.writer, Hooks: &rec.hooks}
+	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Breakpoints: breakpoints, Name: name, Logger: f.logger(e), Record: rec.writer, Hooks: &rec.hooks}
 	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's stdout
 	opts.Stderr, _ = e.stderr.(*os.File)
 	var live *liveCheck

@@ -47,7 +47,7 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 		name = u.Host
 	}
 	logf := f.notes(e)
-	rec, err := f.record(e, capture.TransportHTTP, name, u.String(), nil, logf)
+	rec, err := f.record(e, &recordingOf{transport: capture.TransportHTTP, name: name, url: u.String()}, logf)
 	if err != nil {
 		return err
 	}

@@ -40,13 +40,34 @@ func liveRestart(r *tap.Restart) func() {
 	}
 }
 
+// recordingOf is what a tap records.
+type recordingOf struct {
+	transport capture.Transport
+	// name is the name of the server.
+	name string
+	// url is the URL of a server on HTTP.
+	url string
+	// restart restarts the server. Nil means that the tap cannot.
+	restart func()
+	// breakpoints hold messages. Nil means that none are held.
+	breakpoints *tap.Breakpoints
+}
+
 // record starts the capture that the flags ask for and shows it to viewers. If the default folder
 // can't be used, it only prints a note, because a server that worked before must work with tap. If
 // viewers can't connect, it prints a note with -v only.
-func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL string, restart func(), logf func(string)) (*tapRecording, error) {
-	server := livesock.NewServer(&livesock.Options{Restart: restart})
+func (f *tapFlags) record(e *env, of *recordingOf, logf func(string)) (*tapRecording, error) {
+	live := &livesock.Options{Restart: of.restart}
+	if of.breakpoints != nil {
+		live.Decide = of.breakpoints.Decide
+	}
+	server := livesock.NewServer(live)
+	if of.breakpoints != nil {
+		of.breakpoints.Publish(server.PublishIntercepted)
+	}
+	name := of.name
 	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, URL: serverURL, Redact: redaction(f.redact), Notice: e.notice, Hooks: &rec.hooks}
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: of.transport, Name: name, URL: of.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &rec.hooks}
 	file, err := f.create(e, name, opts, logf)
 	if err != nil {
 		return nil, err
@@ -58,7 +79,7 @@ func (f *tapFlags) record(e *env, transport capture.Transport, name, serverURL s
 		rec.hooks.Want = server.Wants
 		rec.writer = capture.NewWriter(io.Discard, opts)
 	}
-	if err := rec.show(server, name, transport); err != nil {
+	if err := rec.show(server, name, of.transport); err != nil {
 		logf("watching is not possible: " + err.Error())
 		if file == nil {
 			rec.writer.Close() // nobody would see it

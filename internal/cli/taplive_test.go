@@ -23,7 +23,7 @@ func TestTapReportsPruned(t *testing.T) {
 	var stderr bytes.Buffer
 	e := &env{stderr: &stderr, stdout: &stderr}
 	f := &tapFlags{redact: "default"}
-	rec, err := f.record(e, "stdio", "x", "", nil, func(string) {})
+	rec, err := f.record(e, &recordingOf{transport: "stdio", name: "x"}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,10 @@ import { diff, drop, edit, exporting, resend, run, save } from './watchdoing.mjs
 import { axe, narrow } from './watchaxe.mjs'
 import { hostile } from './watchhostile.mjs'
 import { many } from './watchmany.mjs'
+import { held } from './watchheld.mjs'
 import { columns, facets, menus, pictures, strip } from './watchviews.mjs'
 
-const scenes = { access, axe, columns, detail, diff, drop, edit, empty, export: exporting, facets, filter, hostile, keys, many, menus, narrow, pictures, reload, resend, restart, rows, run, save, strip }
+const scenes = { access, axe, columns, detail, diff, drop, edit, empty, export: exporting, facets, filter, held, hostile, keys, many, menus, narrow, pictures, reload, resend, restart, rows, run, save, strip }
 
 const browser = await chromium.launch({
   executablePath: process.argv[2],

@@ -75,6 +75,18 @@ func say(t *testing.T, m *machine, tap string, lines []string) {
 	}
 }
 
+// TestWatchHeld drives a page while a tap holds messages.
+func TestWatchHeld(t *testing.T) {
+	d := drivers.get(t)
+	m := newMachine(t)
+	m.tap("stop", "--intercept", "tool:echo")
+	say(t, m, "stop", []string{
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+	})
+	d.play(t, "held", map[string]any{"url": m.mustWatch()}, m.hands())
+}
+
 // TestWatchEmpty drives a page that has nothing to show yet.
 func TestWatchEmpty(t *testing.T) {
 	d := drivers.get(t)

@@ -64,6 +64,23 @@
 // tap ends it, and it is invalid). If the new server answers the handshake
 // differently, the host keeps the first answer, and a note reports the difference.
 //
+// # Breakpoints
+//
+// With [Options].Breakpoints the tap forwards whole frames, unchanged, and holds those
+// that match a filter until a viewer decides, or until a timeout. Frames of the same
+// direction wait behind a held one, so the order within a direction stays; the other
+// direction goes on. A cancellation therefore waits behind the request that it
+// cancels. Frames above 8 MiB are never held and pass as they arrive. When the host
+// disconnects, the tap is told to end, or the server ends, what is held for a side
+// that still reads is passed on.
+//
+// A filter is evaluated on the exchange when a message arrives. A response stops if
+// the filter matches it and did not match its request, or if the decision about the
+// request asks for that.
+//
+// The capture has two sides, as that of a bridge: what was received, what was
+// forwarded, and how they relate.
+//
 // # Concurrency
 //
 // [Run] starts goroutines and waits for them, with one exception: reads of Stdin, and

@@ -24,6 +24,8 @@ type recorder struct {
 	log     *slog.Logger
 	// session is the session of events without a frame: starts, ends and notes.
 	session atomic.Uint64
+	// side is the side of these events. It is empty unless messages are intercepted.
+	side capture.Side
 
 	// mu keeps the order of observe equal to that of the capture.
 	mu    sync.Mutex
@@ -34,13 +36,19 @@ type recorder struct {
 // enabled reports whether anyone needs frames.
 func (r *recorder) enabled() bool { return r.w != nil || r.observe != nil }
 
-// record records an event. It does not keep e.
-func (r *recorder) record(e *capture.Event) {
+// setSide sets the side and the session of events without a frame. Call it before the others.
+func (r *recorder) setSide(side capture.Side, session uint64) {
+	r.side = side
+	r.session.Store(session)
+}
+
+// record records an event and returns its number, or 0 without a capture. It does not keep e.
+func (r *recorder) record(e *capture.Event) (n uint64) {
 	if r.observe == nil {
 		if r.w != nil {
-			r.w.Record(e)
+			n = r.w.Record(e)
 		}
-		return
+		return n
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,17 +57,18 @@ func (r *recorder) record(e *capture.Event) {
 	seen.N, seen.At = r.n, time.Now()
 	seen.T = seen.At.Sub(r.start)
 	if r.w != nil {
-		if n := r.w.Record(e); n > 0 {
+		if n = r.w.Record(e); n > 0 {
 			seen.N = n
 		}
 	}
 	r.observe(&seen)
+	return n
 }
 
 // newSplitter returns a splitter that records the frames. The writer takes over the memory of large
 // frames, so that they are stored once.
 func (r *recorder) newSplitter(dir capture.Dir, max int) *splitter {
-	s := newSplitter(dir, max, r.record)
+	s := newSplitter(dir, max, func(e *capture.Event) { r.record(e) })
 	if r.observe == nil && r.w != nil && r.hooks != nil {
 		s.wantCopy = r.hooks.Wants
 		s.sink = func(e *capture.Event) {
@@ -75,7 +84,7 @@ func (r *recorder) newSplitter(dir capture.Dir, max int) *splitter {
 
 // recordEvent records an event without a frame.
 func (r *recorder) recordEvent(e capture.Event) {
-	e.Session = r.session.Load()
+	e.Session, e.Side = r.session.Load(), r.side
 	r.record(&e)
 }
 
@@ -88,6 +97,9 @@ func (r *recorder) note(text string) {
 // recordEOF records the end of a direction.
 func (r *recorder) recordEOF(dir capture.Dir) {
 	r.recordEvent(capture.Event{Kind: capture.KindEOF, Dir: dir})
+	if r.side != "" { // the other side has ended too
+		r.record(&capture.Event{Kind: capture.KindEOF, Dir: dir, Side: capture.Downstream, Session: hostSession})
+	}
 }
 
 // stderrLines returns a recorder of standard error, or nil without a capture.
@@ -95,7 +107,7 @@ func (r *recorder) stderrLines() *frames.Lines {
 	if r.w == nil {
 		return nil
 	}
-	return frames.NewLines(r.w.Record, capture.Event{Kind: capture.KindStderr, Session: r.session.Load()})
+	return frames.NewLines(r.w.Record, capture.Event{Kind: capture.KindStderr, Session: r.session.Load(), Side: r.side})
 }
 
 const (

@@ -46,6 +46,11 @@ type Options struct {
 	// Restart enables restarts of the server, see the package comment. nil disables them; the tap
 	// then writes nothing but the server's bytes to Stdout.
 	Restart *Restart
+	// Breakpoints hold some messages. nil holds none, and forwards bytes as they arrive. They
+	// cannot be combined with Restart.
+	Breakpoints *Breakpoints
+	// Name is the name of the server for the filter of Breakpoints.
+	Name string
 }
 
 // defaultMaxCopy is the default of Options.MaxCopy in bytes.
@@ -168,6 +173,8 @@ type singleRun struct {
 	stderr   *pump
 	// outputRecorded is closed when all output of toClient is recorded.
 	outputRecorded chan struct{}
+	// intercepted is nil without breakpoints.
+	intercepted *interceptor
 }
 
 // runOnce is Run without restarts.
@@ -176,21 +183,26 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	r := &singleRun{tap: t, child: c, outputRecorded: make(chan struct{})}
+	var endInput, endOutput func()
+	if t.Breakpoints != nil {
+		ic := newInterceptor(t, c)
+		r.intercepted = ic
+		r.toServer, endInput = newPump(t.Stdin, ic.toServer.forward), ic.toServer.close
+		r.toClient, endOutput = newPump(c.stdout, ic.toClient.forward), ic.toClient.close
+	} else {
+		var in, out *splitter // nil if nobody needs frames
+		endInput, endOutput = func() {}, func() {}
+		if t.rec.enabled() {
+			in, out = t.rec.newSplitter(capture.ToServer, t.MaxCopy), t.rec.newSplitter(capture.ToClient, t.MaxCopy)
+			endInput, endOutput = in.close, out.close
+		}
+		r.toServer, r.toClient = newPump(t.Stdin, forwardTo(c.stdin, in)), newPump(c.stdout, forwardTo(t.Stdout, out))
+	}
 	t.recordStart(c)
-	var in, out *splitter // nil if nobody needs frames
-	if t.rec.enabled() {
-		in = t.rec.newSplitter(capture.ToServer, t.MaxCopy)
-		out = t.rec.newSplitter(capture.ToClient, t.MaxCopy)
-	}
-	r := &singleRun{
-		tap: t, child: c,
-		toServer:       newPump(t.Stdin, forwardTo(c.stdin, in)),
-		toClient:       newPump(c.stdout, forwardTo(t.Stdout, out)),
-		stderr:         newStderrPump(t.Stderr, c.stderr, t.rec.stderrLines()),
-		outputRecorded: make(chan struct{}),
-	}
-	go r.input(in)
-	go r.output(out)
+	r.stderr = newStderrPump(t.Stderr, c.stderr, t.rec.stderrLines())
+	go r.input(endInput)
+	go r.output(endOutput)
 	go r.stderr.run()
 	r.wait(ctx)
 	t.recordExit(c)
@@ -208,13 +220,11 @@ func forwardTo(dst *os.File, s *splitter) func([]byte) error {
 	}
 }
 
-// input forwards from the host to the server.
-func (r *singleRun) input(s *splitter) {
+// input forwards from the host to the server. end handles a frame without an end.
+func (r *singleRun) input(end func()) {
 	r.toServer.run()
 	r.inputEnded.Store(true)
-	if s != nil {
-		s.close()
-	}
+	end()
 	if err := r.toServer.err; err != nil {
 		// The server does not read anymore. Show that to the host, as it would see it without the
 		// tap.
@@ -226,13 +236,11 @@ func (r *singleRun) input(s *splitter) {
 	r.child.closeStdin()
 }
 
-// output forwards from the server to the host.
-func (r *singleRun) output(s *splitter) {
+// output forwards from the server to the host. end handles a frame without an end.
+func (r *singleRun) output(end func()) {
 	defer close(r.outputRecorded)
 	r.toClient.run()
-	if s != nil {
-		s.close()
-	}
+	end()
 	if err := r.toClient.err; err != nil {
 		r.hostLost("the host has closed its end of standard output: " + err.Error())
 		// The writers see the closed pipe that they would see without the tap.
@@ -248,8 +256,15 @@ func (r *singleRun) wait(ctx context.Context) {
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
 	var stopRequested atomic.Bool
+	stopHolding := func() {
+		if r.intercepted != nil {
+			r.intercepted.stopHolding()
+		}
+	}
+	defer stopHolding()
 	stop := func() {
 		stopRequested.Store(true)
+		stopHolding()
 		stopping.Go(func() { r.child.stop(stopGrace) })
 	}
 	canceled, hostGone := ctx.Done(), r.hostGone
@@ -264,6 +279,7 @@ func (r *singleRun) wait(ctx context.Context) {
 			case drained == nil:
 				if isTermination(s) {
 					stopRequested.Store(true)
+					stopHolding()
 				}
 				r.child.forward(s)
 			case isTermination(s):
@@ -283,6 +299,9 @@ func (r *singleRun) wait(ctx context.Context) {
 			stop()
 		case <-ended:
 			ended = nil
+			if r.intercepted != nil {
+				r.intercepted.serverEnded()
+			}
 			drained = make(chan struct{})
 			stopping.Go(func() {
 				defer close(drained)

@@ -21,8 +21,8 @@ import (
 const Version = 1
 
 const (
-	maxGreeting = 64 << 10 // bytes
-	maxControl  = 4 << 10
+	maxGreeting = 64 << 10              // bytes
+	maxControl  = 6*MaxHeldData + 4<<10 // a decision with a message, whose escapes may be long
 )
 
 // ErrGreeting is wrapped by the error for an invalid greeting or one of another version.
@@ -45,12 +45,17 @@ type Greeting struct {
 	Next uint64 `json:"next"`
 	// Restart reports whether the tap restarts the server on request.
 	Restart bool `json:"restart,omitempty"`
+	// Intercept reports whether the tap can hold messages.
+	Intercept bool `json:"intercept,omitempty"`
 }
 
 // A control is a request of a viewer.
 type control struct {
 	Wake    bool `json:"wake,omitempty"`
 	Restart bool `json:"restart,omitempty"`
+	// Held makes the tap send what it holds in place of events.
+	Held      bool      `json:"held,omitempty"`
+	Intercept *Decision `json:"intercept,omitempty"`
 }
 
 const (

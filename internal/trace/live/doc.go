@@ -12,10 +12,15 @@
 // records only the first MiB while it has no viewers ([Server.Wants]), and
 // a gap marks what it did not record.
 //
-// A viewer may send lines of JSON, of at most 4 KiB. {"wake":true} makes
+// A viewer may send lines of JSON. {"wake":true} makes
 // the tap send only an empty line when there is something new, for viewers
 // that read the file. {"restart":true} restarts the server, if
 // Greeting.Restart is set.
+//
+// If Greeting.Intercept is set, the tap can hold messages. {"held":true} makes
+// it send what it holds in place of events, now and after each change:
+// {"held":INTERCEPTED}. {"intercept":DECISION} decides about a held message, or
+// replaces the filter; {"error":TEXT} answers a decision that the tap rejects.
 //
 // Recording never waits for viewers. The tap disconnects a viewer that
 // reads too slowly; it may connect again. With 16 viewers, by default, the

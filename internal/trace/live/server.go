@@ -49,6 +49,9 @@ type Options struct {
 	// Restart is called when a viewer requests a restart. It must return at once. Nil means that
 	// the tap does not restart its server.
 	Restart func()
+	// Decide is called with a viewer's decision about held messages. It must return at once. Nil
+	// means that the tap does not intercept messages.
+	Decide func(*Decision) error
 }
 
 var _ hooks.Tee = (*Server)(nil)
@@ -71,7 +74,9 @@ type Server struct {
 	// joining are viewers that wait for the end of the current line.
 	joining []*viewer
 	backlog backlog
-	closed  bool
+	// intercepted is the newest line for viewers of held messages.
+	intercepted []byte
+	closed      bool
 	// unwatchedBytes counts the bytes written since the last viewer left.
 	unwatchedBytes int
 
@@ -115,9 +120,9 @@ func (s *Server) updateWantsLocked() {
 	s.wantBytes.Store(int64(min(maxUnwatchedBytes, s.backlog.max) - s.unwatchedBytes))
 }
 
-// Start opens a socket in dir and creates dir if needed. It sets Version, PID, Next and Restart of
-// the greeting. The error may wrap [ErrNotPrivate] or an error of the system, for example for a
-// path that is too long. Start must be called at most once.
+// Start opens a socket in dir and creates dir if needed. It sets Version, PID, Next, Restart and
+// Intercept of the greeting. The error may wrap [ErrNotPrivate] or an error of the system, for
+// example for a path that is too long. Start must be called at most once.
 func (s *Server) Start(dir string, greeting Greeting) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -132,6 +137,7 @@ func (s *Server) Start(dir string, greeting Greeting) error {
 	}
 	s.mu.Lock()
 	greeting.Version, greeting.PID, greeting.Next, greeting.Restart = Version, os.Getpid(), s.greeting.Next, s.opts.Restart != nil
+	greeting.Intercept = s.opts.Decide != nil
 	s.greeting = greeting
 	if greeting.File != "" && !compressed(greeting.File) {
 		s.backlog = backlog{}
@@ -233,7 +239,7 @@ func (s *Server) Write(p []byte) {
 	}
 	var own []byte // one copy for all viewers
 	for v := range s.viewers {
-		if v.greeted && !v.wakeOnly {
+		if v.greeted && !v.wakeOnly && !v.heldOnly {
 			if own == nil {
 				own = bytes.Clone(p)
 			}
@@ -265,7 +271,7 @@ func (s *Server) EndLine(next uint64) {
 	defer s.mu.Unlock()
 	for v := range s.viewers {
 		switch {
-		case !v.greeted:
+		case !v.greeted, v.heldOnly:
 		case v.wakeOnly:
 			v.enqueueWake()
 		case !s.endsWithLF: // the rest of the line does not come
@@ -286,6 +292,17 @@ func (s *Server) control(v *viewer, c control) {
 		s.mu.Lock()
 		v.wakeOnly = true
 		s.mu.Unlock()
+	}
+	if c.Held {
+		s.mu.Lock()
+		v.heldOnly = true
+		if s.intercepted != nil {
+			v.enqueue(s.intercepted)
+		}
+		s.mu.Unlock()
+	}
+	if c.Intercept != nil {
+		s.intercept(v, c.Intercept)
 	}
 	if c.Restart && s.opts.Restart != nil {
 		s.opts.Restart()
@@ -317,8 +334,10 @@ func (s *Server) Close() error {
 type viewer struct {
 	server *Server
 	conn   *net.UnixConn
-	// Server.mu guards greeted and wakeOnly.
+	// Server.mu guards greeted, wakeOnly and heldOnly.
 	greeted bool
+	// heldOnly tells to send what the tap holds in place of events.
+	heldOnly bool
 	// wakeOnly tells to send empty lines in place of events.
 	wakeOnly bool
 

@@ -38,6 +38,9 @@ type Source struct {
 	Read, Size int64
 	// CanRestart reports whether [Hub.Restart] can succeed.
 	CanRestart bool
+	// Intercepted is what the tap holds. It is nil unless the tap runs with --intercept. It must
+	// not be modified.
+	Intercepted *live.Intercepted
 }
 
 // A State tells whether more events may come from a source.
@@ -73,7 +76,9 @@ type source struct {
 	// The fields below, up to ended, are guarded by hub.sourcesMu.
 	info Source
 	// conn is the connection to the tap.
-	conn        *live.Conn
+	conn *live.Conn
+	// socket is the path of the tap's socket.
+	socket      string
 	everWritten bool
 	// file identifies the file that was opened.
 	file fs.FileInfo

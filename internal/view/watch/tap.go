@@ -44,7 +44,7 @@ func (h *Hub) followTap(ctx context.Context, path string) {
 				s.finish(nil)
 			}
 			s = next
-			h.followConn(ctx, s, conn)
+			h.followConn(ctx, s, conn, path)
 		}
 		if s != nil && s.path == "" && s.tailSeen {
 			return
@@ -77,14 +77,14 @@ func (h *Hub) sourceOf(greeting live.Greeting) *source {
 	return s
 }
 
-// followConn reads a connection to a tap until it ends.
-func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
+// followConn reads a connection to the tap at a socket until it ends.
+func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn, path string) {
 	defer conn.Close()
 	greeting := conn.Greeting()
 	h.sourcesMu.Lock()
 	taken := s.conn != nil
 	if !taken {
-		s.conn, s.everWritten = conn, true
+		s.conn, s.everWritten, s.socket = conn, true, path
 	}
 	h.sourcesMu.Unlock()
 	// Two sockets announce the same capture, but a source has one reader.
@@ -108,6 +108,18 @@ func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
 		})
 		s.signal()
 	}()
+	if greeting.Intercept {
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			h.followHeld(ctx, s, path)
+		}()
+		defer func() {
+			cancel()
+			<-done
+		}()
+	}
 	if s.path == "" {
 		s.ingestTap(ctx, conn)
 		return

@@ -143,6 +143,8 @@
 //	state     "live" (a tap runs), "growing", "complete", "broken off"
 //	read size bytes
 //	restart   true if POST /api/restart can succeed
+//	held      what a tap with --intercept holds: a live.Intercepted whose
+//	          messages have no data
 //
 // A CARD is a session: a trace.SessionInfo, as "session" in a DETAIL:
 //
@@ -257,6 +259,11 @@
 // up to 1 GiB. It responds with {"path"}, and the stream sends the rows.
 //
 // POST /api/restart/CAPTURE responds with {} or an error.
+//
+// GET /api/held/CAPTURE responds with what the tap holds, a live.Intercepted.
+// The messages have their secrets, so that they can be edited. POST
+// /api/held/CAPTURE sends the tap a live.Decision, and responds with {}, or with
+// status 422 if the tap rejects it.
 //
 // GET /api/export.html?filter=F responds with a self-contained page
 // (text/html), as an attachment: see below.

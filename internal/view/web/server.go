@@ -188,6 +188,8 @@ func (s *Server) routes() *http.ServeMux {
 	m.HandleFunc("POST /api/diff", s.limitHeavy(s.serveDiff))
 	m.HandleFunc("POST /api/open", s.serveOpen)
 	m.HandleFunc("POST /api/restart/{capture}", s.serveRestart)
+	m.HandleFunc("GET /api/held/{capture}", s.limitHeavy(s.serveHeld))
+	m.HandleFunc("POST /api/held/{capture}", s.limitHeavy(s.serveDecide))
 	m.HandleFunc("GET /api/export.html", s.limitHeavy(s.serveExport))
 	m.HandleFunc("GET /api/save", s.limitHeavy(s.serveSave))
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"mcpwire/capture"
+	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
 
@@ -26,14 +28,57 @@ type source struct {
 	Read      int64  `json:"read,omitempty"`
 	Size      int64  `json:"size,omitempty"`
 	Restart   bool   `json:"restart,omitempty"`
+	// Held is what the tap holds, without the messages themselves.
+	Held *live.Intercepted `json:"held,omitempty"`
 }
 
 func sources(hub *watch.Hub) []source {
 	list := []source{}
 	for _, s := range hub.Sources() {
-		list = append(list, source{s.ID, s.Path, s.Name, string(s.Transport), string(s.State), s.Err, s.Read, s.Size, s.CanRestart})
+		list = append(list, source{s.ID, s.Path, s.Name, string(s.Transport), string(s.State), s.Err, s.Read, s.Size, s.CanRestart, withoutData(s.Intercepted)})
 	}
 	return list
+}
+
+// withoutData returns a copy without the messages themselves, which may be long.
+func withoutData(held *live.Intercepted) *live.Intercepted {
+	if held == nil {
+		return nil
+	}
+	brief := *held
+	brief.Messages = slices.Clone(held.Messages)
+	for i := range brief.Messages {
+		brief.Messages[i].Data = ""
+	}
+	return &brief
+}
+
+// serveHeld responds with what the tap of a capture holds.
+func (s *Server) serveHeld(w http.ResponseWriter, r *http.Request) {
+	for _, src := range s.hub.Sources() {
+		if src.ID == r.PathValue("capture") && src.Intercepted != nil {
+			writeJSON(w, src.Intercepted)
+			return
+		}
+	}
+	writeErrorOf(w, http.StatusNotFound, watch.ErrNoIntercept)
+}
+
+// serveDecide sends a decision about a held message to the tap of a capture.
+func (s *Server) serveDecide(w http.ResponseWriter, r *http.Request) {
+	var d live.Decision
+	if err := readJSON(w, r, 8*live.MaxHeldData, &d); err != nil {
+		writeErrorOf(w, http.StatusBadRequest, err)
+		return
+	}
+	switch err := s.hub.Decide(r.Context(), r.PathValue("capture"), &d); {
+	case errors.Is(err, live.ErrDecision):
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+	case err != nil:
+		writeErrorOf(w, http.StatusNotFound, err)
+	default:
+		writeJSON(w, struct{}{})
+	}
 }
 
 func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) { writeJSON(w, sources(s.hub)) }

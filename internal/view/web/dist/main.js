@@ -202,36 +202,36 @@ function statusMessage(status2) {
   if (status2 === 404) return "It was evicted to make room for newer rows.";
   return "The server responded with HTTP status " + status2 + ".";
 }
-async function request(path, init) {
+async function request(path2, init) {
   let response;
   try {
-    response = await fetch(path, { credentials: "same-origin", ...init });
+    response = await fetch(path2, { credentials: "same-origin", ...init });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw new Error("No connection to mcpwire. Is it still running?");
   }
   return readResponse(response);
 }
-function apiGet(path, signal) {
-  return request(path, { signal });
+function apiGet(path2, signal) {
+  return request(path2, { signal });
 }
-async function apiText(path, signal) {
+async function apiText(path2, signal) {
   let response;
   try {
-    response = await fetch(path, { credentials: "same-origin", signal });
+    response = await fetch(path2, { credentials: "same-origin", signal });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw new Error("No connection to mcpwire. Is it still running?");
   }
   return response.ok ? response.text() : readResponse(response);
 }
-function apiPost(path, body2, signal) {
+function apiPost(path2, body2, signal) {
   const headers = { "X-Mcpwire": "1" };
   if (!(body2 instanceof Blob)) {
     headers["Content-Type"] = "application/json";
     body2 = JSON.stringify(body2 || {});
   }
-  return request(path, { method: "POST", headers, body: body2, signal });
+  return request(path2, { method: "POST", headers, body: body2, signal });
 }
 function payloadPath(capture, n) {
   return "/api/payload/" + encodeURIComponent(capture) + "/" + Number(n);
@@ -1008,10 +1008,10 @@ function waveBar(from, to, endless = false) {
   if (endless) return "M" + to.toFixed(1) + " 8H" + from.toFixed(1) + "V16H" + to.toFixed(1);
   return to > from ? "M" + from.toFixed(1) + " 8H" + to.toFixed(1) + "V16H" + from.toFixed(1) + "Z" : "";
 }
-function setPath(path, d) {
-  if (path.drawn === d) return;
-  path.drawn = d;
-  path.setAttribute("d", d);
+function setPath(path2, d) {
+  if (path2.drawn === d) return;
+  path2.drawn = d;
+  path2.setAttribute("d", d);
 }
 function drawRuler(el, scale, px, share = rightMargin) {
   const ticks = scale.ticks(px * share);
@@ -1331,13 +1331,13 @@ function linesView(lines, opts) {
 }
 function foldEnds(lines) {
   const ends = new Int32Array(lines.length);
-  const open3 = [];
+  const open4 = [];
   for (let i = 0; i < lines.length; i++) {
     const depth = lines[i].d || 0;
-    while (open3.length && (lines[open3[open3.length - 1]].d || 0) >= depth) ends[open3.pop()] = i;
-    open3.push(i);
+    while (open4.length && (lines[open4[open4.length - 1]].d || 0) >= depth) ends[open4.pop()] = i;
+    open4.push(i);
   }
-  while (open3.length) ends[open3.pop()] = lines.length;
+  while (open4.length) ends[open4.pop()] = lines.length;
   return ends;
 }
 var openDepth = 3;
@@ -1416,15 +1416,15 @@ function tabHTTP(d) {
   if (notes.length) box2.append(h("p", { class: "hint" }, isolated(notes.join(" · "))));
   return box2;
 }
-function head(title, x) {
-  const box2 = h("section", {}, h("h3", { text: title }));
+function head(title2, x) {
+  const box2 = h("section", {}, h("h3", { text: title2 }));
   if (!x) {
     box2.append(h("p", { class: "hint", text: "Not captured yet." }));
     return box2;
   }
   box2.append(h("p", { class: "startline" + (x.status >= 400 ? " bad" : "") }, isolated(x.line)));
   if (x.remote) box2.append(h("p", { class: "hint" }, "from ", isolated(x.remote)));
-  const table2 = h("table", { class: "headers" }, h("caption", { class: "vh", text: "Headers of the " + title.toLowerCase() }));
+  const table2 = h("table", { class: "headers" }, h("caption", { class: "vh", text: "Headers of the " + title2.toLowerCase() }));
   table2.append(h("thead", { class: "vh" }, h("tr", {}, h("th", { scope: "col", text: "Name" }), h("th", { scope: "col", text: "Value" }))));
   const rows = h("tbody", {});
   for (const f of x.headers || []) rows.append(header(f));
@@ -1485,14 +1485,14 @@ function tabPayload(d, parts) {
   for (const p of shown) box2.append(payloadView(d, p.payload, shown.length > 1 ? p.title : ""));
   return box2;
 }
-function payloadView(d, payload, title) {
+function payloadView(d, payload, title2) {
   const box2 = h("section", { class: "payload" });
   const place2 = h("div", { class: "place" });
   const modes = ["pretty", "tree", "raw"].filter((m) => m === "pretty" || m === "tree" && payload.form === "json" || m === "raw" && rawOf(d, payload));
   let mode = modes.includes(preference("mode", "pretty")) ? preference("mode", "pretty") : "pretty";
   const draw2 = () => place2.replaceChildren(body(d, payload, mode));
   const bar2 = h("div", { class: "bar" });
-  if (title) bar2.append(h("h3", { text: title }));
+  if (title2) bar2.append(h("h3", { text: title2 }));
   bar2.append(modeButtons(modes, () => mode, (m) => {
     mode = m;
     setPreference("mode", m);
@@ -1670,11 +1670,11 @@ function eventRow(e) {
 }
 
 // page/content.js
-function contentView(d, content2, title) {
+function contentView(d, content2, title2) {
   if (!content2?.blocks?.length) return null;
   const blobs = d[content2.of]?.blobs || [];
-  const box2 = h("section", { class: "content" + (content2.failed ? " failed" : "") }, h("h3", {}, title, content2.failed ? h("span", { class: "chip bad", text: "✖ failed" }) : null));
-  for (const b of content2.blocks) box2.append(blockView(b, blobs, title));
+  const box2 = h("section", { class: "content" + (content2.failed ? " failed" : "") }, h("h3", {}, title2, content2.failed ? h("span", { class: "chip bad", text: "✖ failed" }) : null));
+  for (const b of content2.blocks) box2.append(blockView(b, blobs, title2));
   if (content2.left) box2.append(h("p", { class: "note", text: content2.left.toLocaleString("en") + " more blocks not shown." }));
   return box2;
 }
@@ -1813,8 +1813,8 @@ function factList(facts) {
   for (const f of facts) dl.append(h("dt", {}, isolated(f.name)), h("dd", {}, isolated(f.value)));
   return dl;
 }
-function section(title, list, after) {
-  return h("section", {}, h("h3", { text: title }), h("ul", { class: "inside" }, ...list), after ? h("p", { class: "hint", text: after }) : null);
+function section(title2, list, after) {
+  return h("section", {}, h("h3", { text: title2 }), h("ul", { class: "inside" }, ...list), after ? h("p", { class: "hint", text: after }) : null);
 }
 function insideLine(seq, glyph2, text, notes, go) {
   const button = h("button", { type: "button", class: "rowlink", on: { click: () => go(seq) } });
@@ -1890,7 +1890,7 @@ function heading(t, go) {
   return h("h3", { class: "became" }, h("span", { class: "g", text: t.dir === "s2c" ? "← " : "→ " }), side(t.before), " ⇄ ", side(t.after), " ", isolated(t.rule, "code"));
 }
 function apart(d, t) {
-  return h("div", { class: "sides" }, ...[["Before", t.before], ["After", t.after]].map(([title, m]) => m && payloadView(d, m, title)));
+  return h("div", { class: "sides" }, ...[["Before", t.before], ["After", t.after]].map(([title2, m]) => m && payloadView(d, m, title2)));
 }
 function pairs(t) {
   const box2 = h("div", { class: "pairs lines", role: "group", "aria-label": "Before and after" });
@@ -2129,12 +2129,12 @@ function tabBody(d, tab) {
 
 // page/dialogs.js
 var dialogCount = 0;
-function openDialog(title, content2, opts) {
+function openDialog(title2, content2, opts) {
   const before = document.activeElement;
   const id = "dialog-" + ++dialogCount;
   const body2 = h("div", { class: "dialog-body", tabindex: "0", role: "region", "aria-labelledby": id }, ...content2);
   const close2 = h("button", { type: "button", class: "icon", "aria-label": "Close", text: "✕", on: { click: () => dialog.close() } });
-  const dialog = h("dialog", { class: "dialog" + (opts?.wide ? " wide" : ""), "aria-labelledby": id }, h("header", {}, h("h2", { id, text: title }), close2), body2);
+  const dialog = h("dialog", { class: "dialog" + (opts?.wide ? " wide" : ""), "aria-labelledby": id }, h("header", {}, h("h2", { id, text: title2 }), close2), body2);
   dialog.addEventListener("click", (e) => e.target === dialog && outside(dialog, e) && dialog.close());
   dialog.addEventListener("close", () => {
     const moved = document.activeElement !== document.body && !dialog.contains(document.activeElement);
@@ -2170,18 +2170,18 @@ function heads(a, b) {
   const head3 = (sign, r) => h("p", {}, h("span", { class: "g", text: sign + " " }), "#" + r.n + " ", isolated(r.sum || r.m));
   return h("div", { class: "diffheads" }, head3("−", a), head3("+", b));
 }
-function part(title, list) {
-  const box2 = h("section", {}, h("h3", { text: title }));
+function part(title2, list) {
+  const box2 = h("section", {}, h("h3", { text: title2 }));
   const changes = (list || []).filter((c) => c.op !== "more");
   if (!changes.length) {
     box2.append(h("p", { class: "hint", text: "✓ No difference." }));
     return box2;
   }
-  const table2 = h("table", { class: "wide diff" }, h("caption", { class: "vh", text: "Differences of the " + title.toLowerCase() + "s" }), h("thead", {}, h("tr", {}, ...["Where", "First", "Second"].map((t) => h("th", { scope: "col", text: t })))));
+  const table2 = h("table", { class: "wide diff" }, h("caption", { class: "vh", text: "Differences of the " + title2.toLowerCase() + "s" }), h("thead", {}, h("tr", {}, ...["Where", "First", "Second"].map((t) => h("th", { scope: "col", text: t })))));
   const rows = h("tbody", {});
   for (const c of changes) rows.append(change(c));
   table2.append(rows);
-  box2.append(h("p", { class: "hint", text: plural(changes.length, "difference") + (list.length > changes.length ? ", and more" : "") }), h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Differences of the " + title.toLowerCase() + "s" }, table2));
+  box2.append(h("p", { class: "hint", text: plural(changes.length, "difference") + (list.length > changes.length ? ", and more" : "") }), h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Differences of the " + title2.toLowerCase() + "s" }, table2));
   return box2;
 }
 function change(c) {
@@ -2442,7 +2442,7 @@ function unionControl(x, variants, depth, label) {
   const place2 = h("div", {});
   const name = (v, i) => escapeLine(resolve(x, v, 0).title || resolve(x, v, 0).type || "choice " + (i + 1)).slice(0, 80);
   const pick = h("select", { "aria-label": "Kind of " + label }, ...variants.map((v, i) => h("option", { value: String(i), text: name(v, i) })));
-  const c = { el: h("div", { class: "control union" }, pick, place2), get: () => c.inner.get(), find: (path) => c.inner.find(path) };
+  const c = { el: h("div", { class: "control union" }, pick, place2), get: () => c.inner.get(), find: (path2) => c.inner.find(path2) };
   const show = (i) => {
     pick.value = String(i);
     c.inner = control(x, variants[i], depth + 1, label);
@@ -2493,7 +2493,7 @@ function arrayControl(x, s, depth, label) {
       list.replaceChildren();
       return v.items.slice(0, 1e3).map((i) => add().set(i, text)).every(Boolean);
     },
-    find: (path) => path.length && items2[Number(path[0])] ? items2[Number(path[0])].find(path.slice(1)) : c
+    find: (path2) => path2.length && items2[Number(path2[0])] ? items2[Number(path2[0])].find(path2.slice(1)) : c
   };
   return withProblem(c, null);
 }
@@ -2549,7 +2549,7 @@ function objectControl(x, s, depth, label) {
     }
     return all;
   };
-  c.find = (path) => path.length && fields.has(path[0]) ? fields.get(path[0]).find(path.slice(1)) : c;
+  c.find = (path2) => path2.length && fields.has(path2[0]) ? fields.get(path2[0]).find(path2.slice(1)) : c;
   return withProblem(c, null);
 }
 function fieldOf(x, name, schema, opts) {
@@ -2570,9 +2570,9 @@ function fieldOf(x, name, schema, opts) {
     place2.replaceChildren(value.el);
     return value.set(v, text);
   };
-  f.find = (path) => value.find(path);
-  const title = typeof s.title === "string" && s.title !== name ? s.title : "";
-  const head3 = h("div", { class: "field-head" }, box2, isolated(name, "field-name"), opts.required ? h("span", { class: "field-required", text: "required" }) : null, title ? isolated(title, "quiet") : null);
+  f.find = (path2) => value.find(path2);
+  const title2 = typeof s.title === "string" && s.title !== name ? s.title : "";
+  const head3 = h("div", { class: "field-head" }, box2, isolated(name, "field-name"), opts.required ? h("span", { class: "field-required", text: "required" }) : null, title2 ? isolated(title2, "quiet") : null);
   f.drop = () => {
     f.el.remove();
     opts.remove();
@@ -2905,10 +2905,10 @@ async function drawDiff(x, place2, a, b) {
 function showExport() {
   const query2 = "?filter=" + encodeURIComponent(view.filter);
   const what = view.filter ? h("p", {}, "What the filter ", isolated(view.filter, "code"), " shows:") : h("p", { text: "Everything in the list:" });
-  const link2 = (href, title, text) => h("a", { class: "choice", href, download: "", on: { click: () => {
+  const link2 = (href, title2, text) => h("a", { class: "choice", href, download: "", on: { click: () => {
     d.close();
     toast("The browser saves the file.");
-  } } }, h("strong", { text: title }), h("span", { text }));
+  } } }, h("strong", { text: title2 }), h("span", { text }));
   const d = openDialog("Export", [
     what,
     link2("/api/export.html" + query2, "A page", "One HTML file, which every browser opens without network. Secrets are redacted again, so that it can be shared."),
@@ -2917,13 +2917,192 @@ function showExport() {
   ]);
 }
 
+// page/icons.js
+var iconPaths = {
+  pause: "M5 3v10M11 3v10",
+  play: "M5 3l8 5-8 5z",
+  follow: "M8 2v9M4 7.5L8 11.5l4-4M3 14h10",
+  findings: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
+  frames: "M2.5 5h9M9 2.5L11.5 5 9 7.5M13.5 11h-9M7 8.5L4.5 11 7 13.5",
+  tools: "M2.5 13.5h11M4 11V7.5M8 11V3M12 11V5.5",
+  run: "M2.500 3h11v10h-11zM6.800 5.800l3.600 2.200-3.600 2.200z",
+  sessions: "M2.5 3.5h11v9h-11zM5 10c0-2 3-2 3 0M10 6.5h2M10 9h2M6.5 6.2v.3",
+  export: "M8 10V2M5 5l3-3 3 3M3 9.5v4h10v-4",
+  help: "M5.5 6c0-3.5 5-3.5 5-.3C10.500 8 8 7.800 8 10M8 12.5v.4",
+  theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
+  rail: "M2.5 3h11M4.500 8h7M6.500 13h3",
+  columns: "M2.500 3h11v10h-11zM6.200 3v10M9.800 3v10",
+  sequence: "M3.500 2v12M12.500 2v12M3.500 5.500h8M9.500 3.500l2 2-2 2M12.500 10.500h-8M6.500 8.500l-2 2 2 2",
+  overview: "M2 13.500h12M2.500 10l3-4 3 2.500 4.500-6",
+  star: "M8 2l1.800 3.900 4.200.5-3.100 2.900.8 4.200L8 11.400l-3.700 2.100.8-4.200L2 6.400l4.200-.5z",
+  close: "M4 4l8 8M12 4l-8 8",
+  copy: "M5.500 5.500h7v8h-7zM3.500 10.500v-8h7",
+  shell: "M2.500 4l4 4-4 4M8 12.500h5.500",
+  resend: "M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3",
+  edit: "M3 13l.7-3L11 2.700l2.300 2.300L6 12.300z",
+  mark: "M4 2.500h8v11l-4-3-4 3z",
+  back: "M10 3L5 8l5 5",
+  clear: "M5 5l6 6M11 5l-6 6"
+};
+function putIcons(root) {
+  for (const el of root.querySelectorAll("[data-icon]")) setIcon(el, el.dataset.icon);
+}
+function setIcon(el, name) {
+  if (el.iconName === name) return;
+  el.iconName = name;
+  el.querySelector(":scope > svg")?.remove();
+  const filled = name === "play" ? "icon filled" : "icon";
+  const pic2 = svg("svg", { class: filled, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" }, svg("path", { d: iconPaths[name] || "" }));
+  if (name === "theme") pic2.append(svg("path", { class: "fill", d: "M8 2a6 6 0 0 0 0 12z" }));
+  el.prepend(pic2);
+}
+
+// page/dialog-held.js
+var open = { dialog: null, timer: 0, cards: /* @__PURE__ */ new Map() };
+function initHeld() {
+  if (exported) return;
+  on("sources", drawHeld);
+  setInterval(drawTimes, 500);
+}
+var holders = () => store.sources.filter((s) => s.held);
+var heldList = () => holders().flatMap((s) => s.held.messages.map((m) => ({ s, m })));
+var keyOf2 = (s, m) => s.id + "/" + m.id;
+var path = (s) => "/api/held/" + encodeURIComponent(s.id);
+function drawHeld() {
+  const list = heldList();
+  const bar2 = byId("held");
+  const key = list.map(({ s, m }) => keyOf2(s, m)).join();
+  if (bar2.dataset.key !== key) {
+    bar2.dataset.key = key;
+    bar2.replaceChildren(...list.map(({ s, m }) => barLine(s, m)));
+    bar2.hidden = !list.length;
+  }
+  if (open.dialog) drawCards();
+  drawTimes();
+}
+function barLine(s, m) {
+  return h(
+    "div",
+    { class: "held-line" },
+    pauseIcon(),
+    h("span", {}, "Held: ", title(s, m)),
+    timeLeft(m),
+    h("span", { class: "grow" }),
+    h("button", { type: "button", text: "Pass", on: { click: () => decide(s, { id: m.id, action: "pass" }) } }),
+    h("button", { type: "button", text: "Decide… (i)", on: { click: showHeld } })
+  );
+}
+function pauseIcon() {
+  const el = h("span", { "aria-hidden": "true" });
+  setIcon(el, "pause");
+  return el;
+}
+function title(s, m) {
+  const to = m.dir === "c2s" ? "to the server" : "to the client";
+  return h("span", {}, m.response ? "response to " : "", h("strong", {}, isolated([m.method || "a frame", m.target].filter(Boolean).join(" "))), " " + to + " ", isolated(s.name || "", "quiet"));
+}
+function timeLeft(m) {
+  return h("span", { class: "chip held-left", "data-until": String(m.until) });
+}
+function drawTimes() {
+  for (const el of document.querySelectorAll(".held-left")) {
+    const text = "passed on in " + Math.max(0, Math.ceil((Number(el.dataset.until) - Date.now()) / 1e3)) + " s";
+    if (el.textContent !== text) el.textContent = text;
+  }
+}
+async function decide(s, d) {
+  try {
+    await apiPost(path(s), d);
+    return true;
+  } catch (e) {
+    toast(e.message, "bad");
+    return false;
+  }
+}
+function showHeld() {
+  if (exported || open.dialog) return;
+  if (!holders().length) {
+    toast("No tap holds messages. Start one with mcpwire tap --intercept FILTER -- COMMAND.");
+    return;
+  }
+  open.cards.clear();
+  open.filters = h("div", { class: "held-filters" });
+  open.list = h("div", { class: "held-list" });
+  open.dialog = openDialog("Break in", [open.filters, open.list], { wide: true, closed: () => open.dialog = null });
+  for (const s of holders()) open.filters.append(filterForm(s));
+  drawCards();
+}
+function filterForm(s) {
+  const field = h("input", { type: "text", class: "code", value: s.held.filter, spellcheck: "false", placeholder: "nothing is held", "aria-label": "Filter of " + (s.name || "a server") });
+  const set2 = () => decide(s, { filter: field.value }).then((ok) => ok && toast(field.value ? "Messages that match are held from now on." : "Nothing is held from now on."));
+  field.addEventListener("keydown", (e) => e.key === "Enter" && set2());
+  return h("div", { class: "bar" }, h("span", {}, "Hold messages of ", isolated(s.name || "the server"), " that match"), field, h("button", { type: "button", text: "Set", "aria-label": "Set the filter of " + (s.name || "a server"), on: { click: set2 } }));
+}
+function drawCards() {
+  const list = heldList();
+  const keys = new Set(list.map(({ s, m }) => keyOf2(s, m)));
+  for (const [key, el] of open.cards) {
+    if (keys.has(key)) continue;
+    el.remove();
+    open.cards.delete(key);
+  }
+  for (const { s, m } of list) {
+    const card2 = open.cards.get(keyOf2(s, m));
+    if (card2) card2.querySelector(".held-left").dataset.until = String(m.until);
+    else {
+      const el = cardOf(s, m);
+      open.cards.set(keyOf2(s, m), el);
+      open.list.append(el);
+    }
+  }
+  open.empty ||= h("p", { class: "hint", text: "No message is held now. The next one that matches will be here." });
+  if (list.length) open.empty.remove();
+  else open.list.append(open.empty);
+  drawTimes();
+}
+function cardOf(s, m) {
+  const area = h("textarea", { class: "editor code", rows: "10", spellcheck: "false", "aria-label": "The message" });
+  const status2 = h("p", { class: "hint", role: "status", text: "Reading…" });
+  const actions2 = h("div", { class: "actions" });
+  const box2 = h("section", { class: "card held-card", "aria-label": "Held message" }, h("header", {}, h("h3", {}, title(s, m)), timeLeft(m)), status2, area, actions2);
+  const button = (text, run, primary) => actions2.append(h("button", { type: "button", class: primary ? "primary" : "", text, on: { click: run } }));
+  let original = "";
+  const pass = (more) => decide(s, { id: m.id, ...area.value === original ? { action: "pass" } : { action: "edit", data: area.value }, ...more });
+  button("Pass on", () => pass({}), true);
+  if (!m.response && m.requestId) {
+    button("Pass on, hold the response", () => pass({ holdResponse: true }));
+    button("Answer…", () => answer(s, m, area, status2, actions2));
+  }
+  button("Drop", () => decide(s, { id: m.id, action: "drop" }));
+  const seconds = h("input", { type: "text", inputmode: "numeric", value: "5", "aria-label": "Seconds" });
+  actions2.append(h("span", { class: "held-delay" }, h("button", { type: "button", text: "Delay", on: { click: () => decide(s, { id: m.id, action: "delay", delayMs: Math.round(Number(seconds.value) * 1e3) || 0 }) } }), seconds, " s"));
+  area.disabled = true;
+  apiGet(path(s)).then((state) => {
+    const full = state.messages.find((x) => x.id === m.id);
+    if (!full) return;
+    status2.textContent = full.data ? "Changes are sent with Pass on." : "The message has " + fmtSize(m.len) + ", and cannot be edited.";
+    area.value = original = indented(full.data || "");
+    area.disabled = !full.data;
+    area.hidden = !full.data;
+  }).catch((e) => status2.textContent = e.message);
+  return box2;
+}
+function answer(s, m, area, status2, actions2) {
+  area.hidden = area.disabled = false;
+  area.value = indented('{"jsonrpc":"2.0","id":' + m.requestId + ',"result":' + (m.method === "tools/call" ? '{"content":[{"type":"text","text":""}]}' : "{}") + "}");
+  area.setAttribute("aria-label", "The response");
+  status2.textContent = "The sender gets this response. The message is not forwarded.";
+  actions2.replaceChildren(h("button", { type: "button", class: "primary", text: "Send the response", on: { click: () => decide(s, { id: m.id, action: "answer", data: area.value }) } }), h("button", { type: "button", text: "Drop", on: { click: () => decide(s, { id: m.id, action: "drop" }) } }));
+  area.focus();
+}
+
 // page/menu.js
-var open = null;
+var open2 = null;
 function openMenu(label, at2, entries, again) {
   closeMenu(false);
   const before = document.activeElement;
   const box2 = h("div", { class: "menu", role: "menu", "aria-label": label, tabindex: "-1" });
-  open = { box: box2, before };
+  open2 = { box: box2, before };
   const fill = (list) => {
     const index = items(box2).indexOf(document.activeElement);
     box2.replaceChildren(...list.map((e) => entry(e, () => {
@@ -2968,7 +3147,7 @@ function place(box2, at2) {
   box2.style.top = Math.max(4, top) + "px";
 }
 function menuKey(e) {
-  const list = items(open.box);
+  const list = items(open2.box);
   const i = list.indexOf(document.activeElement);
   const to = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: list.length - 1 }[e.key];
   e.stopPropagation();
@@ -2985,15 +3164,15 @@ function menuKey(e) {
   }
 }
 function outside2(e) {
-  if (open && !open.box.contains(e.target)) closeMenu(false);
+  if (open2 && !open2.box.contains(e.target)) closeMenu(false);
 }
 function lost() {
   closeMenu(false);
 }
 function closeMenu(focus) {
-  if (!open) return;
-  const { box: box2, before } = open;
-  open = null;
+  if (!open2) return;
+  const { box: box2, before } = open2;
+  open2 = null;
   removeEventListener("pointerdown", outside2, true);
   removeEventListener("blur", lost);
   removeEventListener("resize", lost);
@@ -3001,7 +3180,7 @@ function closeMenu(focus) {
   if (focus && before?.isConnected) before.focus({ preventScroll: true });
 }
 function menuOpen() {
-  return open !== null;
+  return open2 !== null;
 }
 
 // page/keys.js
@@ -3040,6 +3219,7 @@ var keyHelp = [
   ["O", "overview: calls over time, latencies, definitions, servers"],
   ["e", "export and save"],
   ["w", "restart the server"],
+  ["i", "held messages: pass, edit, drop, delay or answer them (mcpwire tap --intercept)"],
   ["?", "this help"]
 ];
 var byKey = {
@@ -3090,7 +3270,8 @@ var byKey = {
   ".": "menu",
   u: "saved",
   S: "sequence",
-  O: "overview"
+  O: "overview",
+  i: "held"
 };
 var needsList = /* @__PURE__ */ new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);
 function listenKeys(actions2, inList) {
@@ -3706,9 +3887,9 @@ function frameItems(changed3) {
   const out = [];
   withRuns(list, (f) => f.row.k === "progress" ? f.row : null, (f) => out.push(f), (run) => {
     const r = runOf(run.map((f) => f.row), 0);
-    const open3 = unfolded.has(r.q);
-    out.push({ row: r, depth: 0, kids: true, unfolded: open3, at: r.at, frame: true, back: false });
-    if (open3) for (const f of run) out.push({ ...f, depth: 1 });
+    const open4 = unfolded.has(r.q);
+    out.push({ row: r, depth: 0, kids: true, unfolded: open4, at: r.at, frame: true, back: false });
+    if (open4) for (const f of run) out.push({ ...f, depth: 1 });
   });
   return out;
 }
@@ -3871,46 +4052,6 @@ function showColumns(at2) {
   openMenu("Columns", at2, entries(), entries);
 }
 
-// page/icons.js
-var iconPaths = {
-  pause: "M5 3v10M11 3v10",
-  play: "M5 3l8 5-8 5z",
-  follow: "M8 2v9M4 7.5L8 11.5l4-4M3 14h10",
-  findings: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
-  frames: "M2.5 5h9M9 2.5L11.5 5 9 7.5M13.5 11h-9M7 8.5L4.5 11 7 13.5",
-  tools: "M2.5 13.5h11M4 11V7.5M8 11V3M12 11V5.5",
-  run: "M2.500 3h11v10h-11zM6.800 5.800l3.600 2.200-3.600 2.200z",
-  sessions: "M2.5 3.5h11v9h-11zM5 10c0-2 3-2 3 0M10 6.5h2M10 9h2M6.5 6.2v.3",
-  export: "M8 10V2M5 5l3-3 3 3M3 9.5v4h10v-4",
-  help: "M5.5 6c0-3.5 5-3.5 5-.3C10.500 8 8 7.800 8 10M8 12.5v.4",
-  theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
-  rail: "M2.5 3h11M4.500 8h7M6.500 13h3",
-  columns: "M2.500 3h11v10h-11zM6.200 3v10M9.800 3v10",
-  sequence: "M3.500 2v12M12.500 2v12M3.500 5.500h8M9.500 3.500l2 2-2 2M12.500 10.500h-8M6.500 8.500l-2 2 2 2",
-  overview: "M2 13.500h12M2.500 10l3-4 3 2.500 4.500-6",
-  star: "M8 2l1.800 3.900 4.200.5-3.100 2.900.8 4.200L8 11.400l-3.700 2.100.8-4.200L2 6.400l4.200-.5z",
-  close: "M4 4l8 8M12 4l-8 8",
-  copy: "M5.500 5.500h7v8h-7zM3.500 10.500v-8h7",
-  shell: "M2.500 4l4 4-4 4M8 12.500h5.500",
-  resend: "M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3",
-  edit: "M3 13l.7-3L11 2.700l2.300 2.300L6 12.300z",
-  mark: "M4 2.500h8v11l-4-3-4 3z",
-  back: "M10 3L5 8l5 5",
-  clear: "M5 5l6 6M11 5l-6 6"
-};
-function putIcons(root) {
-  for (const el of root.querySelectorAll("[data-icon]")) setIcon(el, el.dataset.icon);
-}
-function setIcon(el, name) {
-  if (el.iconName === name) return;
-  el.iconName = name;
-  el.querySelector(":scope > svg")?.remove();
-  const filled = name === "play" ? "icon filled" : "icon";
-  const pic2 = svg("svg", { class: filled, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" }, svg("path", { d: iconPaths[name] || "" }));
-  if (name === "theme") pic2.append(svg("path", { class: "fill", d: "M8 2a6 6 0 0 0 0 12z" }));
-  el.prepend(pic2);
-}
-
 // page/picture.js
 var pic = { go: null, body: null, of: null, bar: null, request: null, timer: 0, text: "", key: "", last: 0 };
 function initPicture(go) {
@@ -3962,11 +4103,11 @@ function closePicture() {
   byId("grid").querySelector('.row[tabindex="0"]')?.focus();
 }
 function drawPicture() {
-  const open3 = !!view.picture;
-  byId("picture").hidden = !open3;
-  byId("main").classList.toggle("pictured", open3);
+  const open4 = !!view.picture;
+  byId("picture").hidden = !open4;
+  byId("main").classList.toggle("pictured", open4);
   emit("buttons");
-  if (!open3) return;
+  if (!open4) return;
   for (const b of pic.kinds) b.setAttribute("aria-pressed", String(b.dataset.kind === view.picture));
   pic.ofLabel.hidden = pic.mermaid.hidden = view.picture !== "sequence";
   pic.key = "";
@@ -4222,13 +4363,13 @@ function connect(filter) {
   link.id = "";
   link.retry = 0;
   link.clear = true;
-  open2();
+  open3();
 }
 function reconnect() {
   link.retry = 0;
-  open2();
+  open3();
 }
-function open2() {
+function open3() {
   clearTimeout(link.timer);
   if (link.source) link.source.close();
   const p = new URLSearchParams();
@@ -4276,7 +4417,7 @@ function hello(m) {
 async function failed2(source) {
   source.close();
   const wait = Math.min(15e3, 500 * 2 ** link.retry++);
-  link.timer = setTimeout(open2, wait);
+  link.timer = setTimeout(open3, wait);
   emit("offline", { wait, message: "" });
   try {
     await apiGet("/api/filter?text=");
@@ -4544,17 +4685,17 @@ function resetList() {
   page.grid.following = view.follow;
   scheduleRedraw();
 }
-function select(r, back, open3) {
-  if (view.follow && open3 && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
+function select(r, back, open4) {
+  if (view.follow && open4 && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
   page.row = r;
   page.back = !!back;
   view.row = rowRef(realRow(r));
-  if (open3) view.open = true;
+  if (open4) view.open = true;
   writeHash();
   page.grid.show(page.list, indexOfRow());
   page.arrange();
   if (view.open) showRow(realRow(r));
-  if (open3 && !view.follow) page.grid.reveal(indexOfRow());
+  if (open4 && !view.follow) page.grid.reveal(indexOfRow());
 }
 function showInList(r) {
   for (let p = store.rows.get(r.p); p; p = store.rows.get(p.p)) unfolded.add(p.q);
@@ -4694,8 +4835,8 @@ function showRowMenu(at2) {
   entries.push("-", { heading: "Copy" });
   entries.push({ label: "The message", hint: "y", run: actions.copy });
   if (!exported && r.k === "request") entries.push({ label: "As a command", hint: "Y", run: actions.copyCommand });
-  const path = store.sources.find((s) => s.id === r.c)?.path;
-  if (path && r.n) entries.push({ label: "As mcpwire show -n " + r.n, run: () => copyText("mcpwire show " + shellQuoted(path) + " -n " + r.n, "as an mcpwire command") });
+  const path2 = store.sources.find((s) => s.id === r.c)?.path;
+  if (path2 && r.n) entries.push({ label: "As mcpwire show -n " + r.n, run: () => copyText("mcpwire show " + shellQuoted(path2) + " -n " + r.n, "as an mcpwire command") });
   entries.push({ label: "A link to this row", run: () => copyText(linkTo(r), "the link") });
   if (!exported) {
     entries.push("-");
@@ -4887,6 +5028,7 @@ var actions = {
     if (source?.restart) confirmRestart(c, source.name);
     else toast("The server of this row cannot be restarted: only a running tap can do that.");
   },
+  held: showHeld,
   help: showHelp
 };
 function press(selector) {
@@ -4895,12 +5037,12 @@ function press(selector) {
   const first = buttons[0].getAttribute("aria-pressed");
   for (const b of buttons) if (b.getAttribute("aria-pressed") === first) b.click();
 }
-function fold(open3) {
+function fold(open4) {
   const r = page.row;
   if (!r || view.frames && !r.run) return false;
-  if (open3 && r.kids?.length && !unfolded.has(r.q)) toggleFold(r);
-  else if (!open3 && unfolded.has(r.q)) toggleFold(r);
-  else if (!open3 && r.p) {
+  if (open4 && r.kids?.length && !unfolded.has(r.q)) toggleFold(r);
+  else if (!open4 && unfolded.has(r.q)) toggleFold(r);
+  else if (!open4 && r.p) {
     const run = page.list.findLast((x) => x.run?.includes(r));
     const i = page.list.indexOf(run || store.rows.get(r.p));
     if (i >= 0) move(i);
@@ -5334,10 +5476,10 @@ function draw() {
   drawBrush();
   strip.cost = performance.now() - strip.drawn;
 }
-function setD(path, d) {
-  if (path.drawn === d) return;
-  path.drawn = d;
-  path.setAttribute("d", d);
+function setD(path2, d) {
+  if (path2.drawn === d) return;
+  path2.drawn = d;
+  path2.setAttribute("d", d);
 }
 function range() {
   return view.zoom && strip.scale ? [strip.scale.x(view.zoom.from), strip.scale.x(view.zoom.to)] : [0, 1];
@@ -5441,7 +5583,7 @@ function start() {
   putIcons(document);
   initTheme();
   page.wanted = view.row;
-  page.grid = new Grid(byId("grid"), { select: (item, open3) => select(item.row, item.back, open3), fold: (item) => toggleFold(item.row), follow: setFollow, columns: columnsChanged, menu: rowMenu });
+  page.grid = new Grid(byId("grid"), { select: (item, open4) => select(item.row, item.back, open4), fold: (item) => toggleFold(item.row), follow: setFollow, columns: columnsChanged, menu: rowMenu });
   initDetail(goTo);
   page.arrange = initSplit((how) => {
     byId("list").hidden = how === "full";
@@ -5456,6 +5598,7 @@ function start() {
   });
   initFilter(applyFilter, focusList);
   initButtons();
+  initHeld();
   listenKeys(actions, () => page.grid.hasFocus());
   addEventListener("hashchange", fromHash);
   on("reset", resetList);

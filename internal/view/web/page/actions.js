@@ -5,6 +5,7 @@ import { shownDetail, showTab, tabList } from "./detail.js";
 import { showCall } from "./dialog-call.js";
 import { showDiff } from "./dialog-diff.js";
 import { showExport } from "./dialog-export.js";
+import { showHeld } from "./dialog-held.js";
 import { showHelp } from "./dialog-help.js";
 import { showResend } from "./dialog-resend.js";
 import { confirmRestart, showSessions } from "./dialog-sessions.js";
@@ -160,6 +161,7 @@ export const actions = {
     if (source?.restart) confirmRestart(c, source.name);
     else toast("The server of this row cannot be restarted: only a running tap can do that.");
   },
+  held: showHeld,
   help: showHelp,
 };
 

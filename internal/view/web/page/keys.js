@@ -37,13 +37,14 @@ export const keyHelp = [
   ["O", "overview: calls over time, latencies, definitions, servers"],
   ["e", "export and save"],
   ["w", "restart the server"],
+  ["i", "held messages: pass, edit, drop, delay or answer them (mcpwire tap --intercept)"],
   ["?", "this help"],
 ];
 
 const byKey = {
   j: "next", ArrowDown: "next", k: "previous", ArrowUp: "previous", Enter: "open", Escape: "back", ArrowRight: "unfold", ArrowLeft: "fold", " ": "toggle", "/": "filter", n: "nextMatch",
   N: "previousMatch", g: "first", Home: "first", G: "last", End: "last", PageUp: "pageUp", PageDown: "pageDown", f: "follow", p: "pause", x: "frames", t: "time", y: "copy", Y: "copyCommand",
-  r: "resend", E: "edit", T: "run", m: "mark", d: "diff", c: "sessions", s: "tools", l: "findings", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous", F: "rail", C: "columns", ".": "menu", u: "saved", S: "sequence", O: "overview",
+  r: "resend", E: "edit", T: "run", m: "mark", d: "diff", c: "sessions", s: "tools", l: "findings", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", o: "other", W: "wrap", J: "next", K: "previous", F: "rail", C: "columns", ".": "menu", u: "saved", S: "sequence", O: "overview", i: "held",
 };
 
 const needsList = new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);

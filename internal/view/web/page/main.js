@@ -2,6 +2,7 @@
 import { actions } from "./actions.js";
 import { toast } from "./announce.js";
 import { initButtons } from "./buttons.js";
+import { initHeld } from "./dialog-held.js";
 import { hideRow, initDetail, showTab } from "./detail.js";
 import { byId, reducedMotion } from "./dom.js";
 import { initDrop } from "./dropfile.js";
@@ -44,6 +45,7 @@ function start() {
   });
   initFilter(applyFilter, focusList);
   initButtons();
+  initHeld();
   listenKeys(actions, () => page.grid.hasFocus());
   addEventListener("hashchange", fromHash);
   on("reset", resetList);
