@@ -135,12 +135,12 @@ func (l *Limits) Admit(ctx context.Context, upstream string) (release func(), er
 	}, nil
 }
 
-// callerOf returns the id of a caller.
+// callerOf returns the id of a caller. Over HTTP, that is in the context already.
 func callerOf(ctx context.Context) string {
-	if p := auth.PrincipalOf(ctx); p != nil {
-		return p.ID()
+	if id := relay.CallerOf(ctx); id != "" {
+		return id
 	}
-	return relay.CallerOf(ctx)
+	return auth.PrincipalOf(ctx).ID()
 }
 
 // blocked returns why a call must wait, or "", and how long it should wait.

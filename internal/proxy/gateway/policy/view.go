@@ -434,6 +434,8 @@ func (m *claimMatch) matchesValue(value []byte) bool {
 	switch {
 	case len(value) == 0, value[0] == '{', value[0] == '[', value[0] == 'n':
 		return false
+	case value[0] == '"' && bytes.IndexByte(value, '\\') < 0:
+		text = value[1 : len(value)-1]
 	case value[0] == '"':
 		text = []byte(jsonwire.Text(value))
 	default:
