@@ -400,3 +400,27 @@ func TestExtensionRequired(t *testing.T) {
 		t.Errorf("got %v %s", err, e.Data)
 	}
 }
+
+// TestAddExtension declares an extension after New, which must not change the options of others.
+func TestAddExtension(t *testing.T) {
+	opts := &server.Options{Extensions: map[string]json.RawMessage{"com.example/a": json.RawMessage(`{"n":1}`)}}
+	srv, other := server.MustNew("test", "1", opts), server.MustNew("test", "1", opts)
+	for _, add := range []struct{ id, settings string }{{"com.example/b", `{}`}, {"com.example/a", `{"n":2}`}} {
+		if err := srv.AddExtension(add.id, json.RawMessage(add.settings)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []struct{ id, settings string }{{"b", `{}`}, {"com.example/c", `[]`}, {"com.example/c", `{`}} {
+		if err := srv.AddExtension(bad.id, json.RawMessage(bad.settings)); err == nil {
+			t.Errorf("AddExtension(%q, %s) was accepted", bad.id, bad.settings)
+		}
+	}
+	for _, tt := range []struct {
+		srv  *server.Server
+		want string
+	}{{srv, `"extensions":{"com.example/a":{"n":2},"com.example/b":{}}`}, {other, `"extensions":{"com.example/a":{"n":1}}`}} {
+		if got := connect(t, tt.srv, modern).must("server/discover", "{}"); !strings.Contains(got, tt.want) {
+			t.Errorf("got %s, want %s in it", got, tt.want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
@@ -206,6 +207,8 @@ type Server struct {
 	// advertised holds the kinds of Options.AdvertiseKinds.
 	advertised listChange
 	costs      methodCosts
+	// extensions has the settings of the declared extensions. The map does not change.
+	extensions atomic.Pointer[map[string]json.RawMessage]
 	eras       eras
 
 	// The parts of a Server. Each has its own state and lock.
@@ -281,11 +284,12 @@ func New(name, version string, opts *Options) (*Server, error) {
 		o.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
 	}
 	var err error
-	if o.Extensions, err = checkDeclarations("Extensions", o.Extensions, era.CheckExtensionID); err != nil {
-		return nil, err
+	if o.Extensions, err = checkDeclarations(o.Extensions, era.CheckExtensionID); err != nil {
+		return nil, fmt.Errorf("server.New: Options.Extensions%w", err)
 	}
-	if o.Experimental, err = checkDeclarations("Experimental", o.Experimental, nil); err != nil {
-		return nil, err
+	s.extensions.Store(&o.Extensions)
+	if o.Experimental, err = checkDeclarations(o.Experimental, nil); err != nil {
+		return nil, fmt.Errorf("server.New: Options.Experimental%w", err)
 	}
 	s.limits = newLimits(o)
 	if o.View != nil {
@@ -403,7 +407,7 @@ func (s *Server) initEras() {
 
 // checkDeclarations checks and copies a map of New's options. The copied settings contain no
 // line breaks.
-func checkDeclarations(option string, all map[string]json.RawMessage, check func(name string) error) (map[string]json.RawMessage, error) {
+func checkDeclarations(all map[string]json.RawMessage, check func(name string) error) (map[string]json.RawMessage, error) {
 	own := make(map[string]json.RawMessage, len(all))
 	for name, settings := range all {
 		var err error
@@ -414,11 +418,29 @@ func checkDeclarations(option string, all map[string]json.RawMessage, check func
 			err = checkObject(settings)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("server.New: Options.%s[%q]: %w", option, name, err)
+			return nil, fmt.Errorf("[%q]: %w", name, err)
 		}
 		own[name] = jsonwire.AppendCompact(nil, settings)
 	}
 	return own, nil
+}
+
+// AddExtension declares that the server supports an extension, as [Options.Extensions] does.
+// settings is an object. Packages that implement an extension call it; a later declaration replaces
+// an earlier one. Clients that are connected already may not learn of it.
+func (s *Server) AddExtension(id string, settings json.RawMessage) error {
+	added, err := checkDeclarations(map[string]json.RawMessage{id: settings}, era.CheckExtensionID)
+	if err != nil {
+		return fmt.Errorf("server: extension %w", err)
+	}
+	for {
+		old := s.extensions.Load()
+		all := maps.Clone(*old)
+		maps.Copy(all, added)
+		if s.extensions.CompareAndSwap(old, &all) {
+			return nil
+		}
+	}
 }
 
 // appendInitialize appends the result of initialize
@@ -474,7 +496,7 @@ func (s *Server) appendDeclarations(dst []byte, f *era.Features) []byte {
 	if !f.Modern {
 		omit = era.ExtensionTasks
 	}
-	return appendObjectMember(dst, "extensions", s.opts.Extensions, omit)
+	return appendObjectMember(dst, "extensions", *s.extensions.Load(), omit)
 }
 
 // appendObjectMember appends a member, preceded by a comma, unless its object would be empty. The

@@ -41,6 +41,8 @@ var groups = []group{
 	// What several processes share.
 	{"cluster", []string{"cluster", "cluster/clustertest"}, []string{"base", "jsonrpc, mcp", "auth", "stdio, streamable", "server, client"}},
 	{"mcptest, mcpotel", []string{"mcptest", "mcpotel"}, []string{"base", "jsonrpc, mcp", "server, client"}},
+	// Extensions of the protocol that need more than the standard library.
+	{"skills", []string{"skills"}, []string{"jsonrpc, mcp", "server, client"}},
 	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
 	{"check", []string{"check", "check/report"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
 	// Recorded traffic as exchanges, and where it comes from.
@@ -58,11 +60,11 @@ var groups = []group{
 	// TestExamples.
 	{"examples", []string{"examples/"}, []string{"jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel"}},
 	// Tests of everything, and the programs that the official conformance suite visits.
-	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client"}},
+	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills"}},
 }
 
 // undrawn are the groups that the picture leaves out.
-var undrawn = []string{"cluster", "examples", "test"}
+var undrawn = []string{"cluster", "skills", "examples", "test"}
 
 // modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
 // and the decisions that it refers to. Packages without a row may import none.
@@ -88,6 +90,7 @@ var modules = map[string][]string{
 	"oauth":                         {"github.com/go-jose/go-jose/v4", "golang.org/x/sys"},
 	"schema/fullschema":             {"github.com/santhosh-tekuri/jsonschema/v6"},
 	"server":                        {"golang.org/x/time/rate"},
+	"skills":                        {"go.yaml.in/yaml/v3"},
 	"stdio":                         {"golang.org/x/sys"},
 }
 

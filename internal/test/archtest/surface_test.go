@@ -33,7 +33,8 @@ var surface = map[string]int{
 	"oauth":               51,
 	"schema":              19,
 	"schema/fullschema":   2,
-	"server":              120,
+	"skills":              7,
+	"server":              121,
 	"stdio":               21,
 	"streamable":          38,
 }

@@ -92,6 +92,10 @@ func partOf(scenario string) part {
 		return callListedTools
 	case "http-invalid-tool-headers":
 		return callListed
+	case "sep-2640-client-no-prefetch":
+		return listSkills
+	case "sep-2640-client-verify-digest", "sep-2640-client-verify-size", "sep-2640-client-verify-frontmatter":
+		return loadSkills
 	}
 	if name, ok := strings.CutPrefix(scenario, "auth/"); ok {
 		return loginPart(name)

@@ -1,0 +1,391 @@
+package skills
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"mime"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+const (
+	// maxSkills limits the skills of a server, and maxServerBytes the bytes of all their files.
+	maxSkills      = 1000
+	maxServerBytes = 256 << 20
+	// pageBytes is the size after which a page of a list ends, in bytes. A page has at least one
+	// entry.
+	pageBytes = 256 << 10
+)
+
+// cacheTTL is how long clients may cache an entry, in milliseconds. The entries of a server never
+// change, but another version of the server may have others.
+const cacheTTL = 60_000
+
+// Add serves the skills in files: each folder that contains SKILL.md, at any depth. The path of the
+// folder is that of the skill, so the file billing/refunds/SKILL.md has the URI
+// skill://billing/refunds/SKILL.md, and its frontmatter must have the name refunds. Each file of a
+// skill becomes a resource, also those of skills within it. Add ignores files outside of skills,
+// names that begin with a dot, and files that are not regular, such as symbolic links.
+//
+// Add reads all files at once; later changes have no effect. It returns an error for a skill that
+// the specification does not allow, for more than 512 files or 16 MiB in a skill, for more than
+// 1,000 skills or 256 MiB in all, and for a second call with the same server.
+//
+// [server.Options.View] hides the resources of skills, but not their entries, which have the names,
+// the descriptions and the digests.
+func Add(srv *server.Server, files fs.FS) error {
+	c, err := load(files)
+	if err != nil {
+		return fmt.Errorf("skills: %w", err)
+	}
+	errs := []error{
+		srv.AddRawMethod(listMethod, c.list),
+		srv.AddRawMethod(getMethod, c.get),
+		srv.AddRawMethod(readDirMethod, c.readDir),
+	}
+	for _, uri := range slices.Sorted(maps.Keys(c.files)) {
+		errs = append(errs, server.AddResource(srv, c.files[uri].def, server.Static(c.files[uri].contents)))
+	}
+	errs = append(errs, srv.AddExtension(extension, json.RawMessage(`{"directoryRead":true}`)))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("skills: %w", err)
+	}
+	return nil
+}
+
+// A catalog is what a server serves. It does not change.
+type catalog struct {
+	// entries are sorted by URI.
+	entries []served
+	// files are the resources by URI, and folders the children of each folder by its URI.
+	files   map[string]*file
+	folders map[string][]mcp.Resource
+}
+
+// A served is an entry with its JSON text.
+type served struct {
+	uri  string
+	text json.RawMessage
+}
+
+// A file is a resource.
+type file struct {
+	def      mcp.Resource
+	contents mcp.ResourceContents
+	entry    fileEntry
+}
+
+// load reads the skills.
+func load(files fs.FS) (*catalog, error) {
+	var roots []string
+	err := walk(files, func(name string) error {
+		if path.Base(name) == manifest {
+			roots = append(roots, path.Dir(name))
+		}
+		if len(roots) > maxSkills {
+			return fmt.Errorf("more than %d skills", maxSkills)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &catalog{files: map[string]*file{}, folders: map[string][]mcp.Resource{}}
+	total := int64(0)
+	err = walk(files, func(name string) error {
+		if !slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(name, root+"/") }) {
+			return nil
+		}
+		f, err := readFile(files, name, min(maxTotalBytes, maxServerBytes-total))
+		if err != nil {
+			return err
+		}
+		total += *f.entry.Size
+		c.files[f.def.URI] = f
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range roots {
+		if err := c.addSkill(root); err != nil {
+			return nil, fmt.Errorf("%s: %w", path.Join(root, manifest), err)
+		}
+	}
+	slices.SortFunc(c.entries, func(a, b served) int { return cmp.Compare(a.uri, b.uri) })
+	for _, children := range c.folders {
+		slices.SortFunc(children, func(a, b mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
+	}
+	return c, nil
+}
+
+// walk calls fn for each regular file whose path has no name that begins with a dot.
+func walk(files fs.FS, fn func(name string) error) error {
+	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name != "." && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.Type().IsRegular():
+			return fn(name)
+		}
+		return nil
+	})
+}
+
+// uriOf returns the URI of a file or folder.
+func uriOf(name string) string {
+	segments := strings.Split(name, "/")
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	return "skill://" + strings.Join(segments, "/")
+}
+
+// readFile reads a file of at most limit bytes.
+func readFile(files fs.FS, name string, limit int64) (*file, error) {
+	r, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	size := int64(len(data))
+	if size > limit {
+		return nil, fmt.Errorf("%s is too large: a skill may have %d bytes, and all skills %d", name, maxTotalBytes, maxServerBytes)
+	}
+	digest := sha256.Sum256(data)
+	f := &file{
+		def:   mcp.Resource{URI: uriOf(name), Name: path.Base(name), MIMEType: mimeType(name, data), Size: &size},
+		entry: fileEntry{URI: uriOf(name), Digest: "sha256:" + hex.EncodeToString(digest[:]), Size: &size},
+	}
+	if utf8.Valid(data) {
+		f.contents.Text = string(data)
+	} else {
+		f.contents.Blob = data
+	}
+	return f, nil
+}
+
+// mimeType returns the type of a file by its extension, or a general one.
+func mimeType(name string, data []byte) string {
+	if path.Ext(name) == ".md" {
+		return "text/markdown" // which systems don't agree on
+	}
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	if utf8.Valid(data) {
+		return "text/plain"
+	}
+	return "application/octet-stream"
+}
+
+// addSkill adds the entry and the folders of the skill in a folder.
+func (c *catalog) addSkill(root string) error {
+	if root == "." {
+		return errors.New("a skill is a folder within the given one")
+	}
+	uri := uriOf(root)
+	main := c.files[uri+"/"+manifest]
+	frontmatter, err := frontmatterOf([]byte(main.contents.Text))
+	if err != nil {
+		return err
+	}
+	var list []fileEntry
+	for _, name := range slices.Sorted(maps.Keys(c.files)) {
+		if strings.HasPrefix(name, uri+"/") {
+			list = append(list, c.files[name].entry)
+		}
+	}
+	resources, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	e := entry{URI: main.def.URI, Frontmatter: frontmatter, Resources: resources}
+	skill, err := e.skill() // what clients of this package accept
+	if err != nil {
+		return err
+	}
+	if err := checkMetadata(frontmatter); err != nil {
+		return err
+	}
+	main.def.Name, main.def.Description = skill.Name, skill.Description
+	for _, f := range list {
+		c.addToFolders(uri, f.URI)
+	}
+	text, err := json.Marshal(&e)
+	if err != nil {
+		return err
+	}
+	c.entries = append(c.entries, served{e.URI, text})
+	return nil
+}
+
+// checkMetadata returns an error for metadata that the specification reserves.
+func checkMetadata(frontmatter json.RawMessage) error {
+	var head struct {
+		Metadata map[string]any `json:"metadata"`
+	}
+	if err := json.Unmarshal(frontmatter, &head); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	for key := range head.Metadata {
+		if strings.HasPrefix(key, "io.modelcontextprotocol/") {
+			return fmt.Errorf("metadata: the key %.100q is reserved", key)
+		}
+	}
+	return nil
+}
+
+// addToFolders adds a resource to its folder, and the folder to the one above, up to the folder of
+// the skill.
+func (c *catalog) addToFolders(root, uri string) {
+	child := c.files[uri].def
+	for {
+		folder := child.URI[:strings.LastIndex(child.URI, "/")]
+		have := c.folders[folder]
+		i := slices.IndexFunc(have, func(r mcp.Resource) bool { return r.URI == child.URI })
+		if i >= 0 {
+			have[i] = child // SKILL.md has a name and a description now
+		} else {
+			c.folders[folder] = append(have, child)
+		}
+		if folder == root {
+			return
+		}
+		name, err := url.PathUnescape(path.Base(folder))
+		if err != nil {
+			name = path.Base(folder) // this cannot be: uriOf has escaped it
+		}
+		child = mcp.Resource{URI: folder, Name: name, MIMEType: directoryType}
+	}
+}
+
+// params are those of the three methods.
+type params struct {
+	URI    string  `json:"uri"`
+	Cursor *string `json:"cursor"`
+}
+
+func invalidParams(format string, args ...any) error {
+	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: "+format, args...)
+}
+
+func parseParams(text json.RawMessage) (p params, err error) {
+	if err := json.Unmarshal(text, &p); err != nil {
+		return p, invalidParams("%v", err)
+	}
+	return p, nil
+}
+
+// pageOf returns the texts after the cursor that fit on a page, and the cursor of the next one.
+// keys are sorted. A cursor is the key that the page before ends with.
+func pageOf(keys []string, texts []json.RawMessage, cursor *string) (page []json.RawMessage, next string, err error) {
+	start := 0
+	if cursor != nil {
+		at, ok := slices.BinarySearch(keys, *cursor)
+		if !ok {
+			return nil, "", invalidParams("unknown cursor")
+		}
+		start = at + 1
+	}
+	page = []json.RawMessage{}
+	size := 0
+	for i := start; i < len(keys); i++ {
+		if size += len(texts[i]); size > pageBytes && len(page) > 0 {
+			return page, keys[i-1], nil
+		}
+		page = append(page, texts[i])
+	}
+	return page, "", nil
+}
+
+// A result is that of one of the methods.
+type result struct {
+	Skills     *[]json.RawMessage `json:"skills,omitempty"`
+	Skill      json.RawMessage    `json:"skill,omitempty"`
+	Resources  *[]json.RawMessage `json:"resources,omitempty"`
+	NextCursor string             `json:"nextCursor,omitempty"`
+	TTLMs      *int               `json:"ttlMs,omitempty"`
+	CacheScope mcp.CacheScope     `json:"cacheScope,omitempty"`
+}
+
+// encode adds what results of the client's revision have.
+func (r *result) encode(call *server.Call) (json.RawMessage, error) {
+	if call.Revision().Modern() {
+		ttl := cacheTTL
+		r.TTLMs, r.CacheScope = &ttl, mcp.CacheScopePrivate
+	}
+	return json.Marshal(r)
+}
+
+func (c *catalog) list(call *server.Call, text json.RawMessage) (json.RawMessage, error) {
+	p, err := parseParams(text)
+	if err != nil {
+		return nil, err
+	}
+	keys, texts := make([]string, len(c.entries)), make([]json.RawMessage, len(c.entries))
+	for i, e := range c.entries {
+		keys[i], texts[i] = e.uri, e.text
+	}
+	page, next, err := pageOf(keys, texts, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	return (&result{Skills: &page, NextCursor: next}).encode(call)
+}
+
+func (c *catalog) get(call *server.Call, text json.RawMessage) (json.RawMessage, error) {
+	p, err := parseParams(text)
+	if err != nil {
+		return nil, err
+	}
+	i, ok := slices.BinarySearchFunc(c.entries, p.URI, func(e served, uri string) int { return cmp.Compare(e.uri, uri) })
+	if !ok {
+		return nil, invalidParams("no skill has the URI %.200q", p.URI)
+	}
+	return (&result{Skill: c.entries[i].text}).encode(call)
+}
+
+func (c *catalog) readDir(call *server.Call, text json.RawMessage) (json.RawMessage, error) {
+	p, err := parseParams(text)
+	if err != nil {
+		return nil, err
+	}
+	children, ok := c.folders[p.URI]
+	if !ok {
+		return nil, invalidParams("%.200q is not a folder of a skill", p.URI)
+	}
+	keys, texts := make([]string, len(children)), make([]json.RawMessage, len(children))
+	for i := range children {
+		keys[i] = children[i].URI
+		texts[i] = mcp.Append(nil, &children[i], call.Revision())
+	}
+	page, next, err := pageOf(keys, texts, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	return (&result{Resources: &page, NextCursor: next}).encode(call)
+}
