@@ -260,13 +260,7 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ring, name := b.SharedKeys(); ring != nil {
-		h.shareSessions(ring, name)
-	}
-	if h.opts.Sessions == nil {
-		return h, nil
-	}
-	if h.forwarder, err = newForwarder(h, h.opts.Nodes, b.HasBus()); err != nil {
+	if err := h.share(b.SharedKeys, b.HasBus()); err != nil {
 		return nil, err
 	}
 	return h, nil

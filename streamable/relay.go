@@ -3,10 +3,12 @@ package streamable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
@@ -30,8 +32,16 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 		all := func([]byte) bool { return true }
 		modern = &relayConn{Peer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
 	}
+	var h *Handler
+	var opened atomic.Int64
+	sharer, _ := r.Handler.(relay.Sharer)
 	open := func(ctx context.Context, out rpc.Sender, _ string) (peer, func(bool)) {
-		p := r.Session(ctx, out)
+		var p relay.Peer
+		if sharer != nil && h.opts.Sessions != nil {
+			p = sharer.SharedSession(ctx, out, fmt.Sprintf("%s.%d", h.instance, opened.Add(1)))
+		} else {
+			p = r.Session(ctx, out)
+		}
 		if p == nil {
 			p = rejectingPeer{}
 		}
@@ -42,6 +52,13 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 		return nil, err
 	}
 	h.isRelay = true
+	if sharer == nil {
+		return h, nil
+	}
+	// Each process announces what its own peers learn.
+	if err := h.share(sharer.SharedKeys, true); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 

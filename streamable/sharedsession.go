@@ -59,6 +59,18 @@ func (h *Handler) shareSessions(ring *seal.Ring, server string) {
 	}
 }
 
+// share connects the sessions of the handler to those of other processes, if the server has keys
+// or the options a store. announces is that of a [forwarder].
+func (h *Handler) share(keys func() (*seal.Ring, string), announces bool) (err error) {
+	if ring, name := keys(); ring != nil {
+		h.shareSessions(ring, name)
+	}
+	if h.opts.Sessions != nil {
+		h.forwarder, err = newForwarder(h, h.opts.Nodes, announces)
+	}
+	return err
+}
+
 // seal seals the id of a negotiated session, unless that would be too long.
 func (s *session) seal(params []byte) {
 	if s.h.sealer == nil {

@@ -34,6 +34,8 @@ type Gateway struct {
 	ring seal.Ring
 	// recording is nil if nothing is recorded.
 	recording *bridge.Recording
+	// shared means that New got Options.Secrets, which other gateways may have too.
+	shared bool
 	// state is the current configuration. It is replaced as a whole.
 	state atomic.Pointer[state]
 	// generation changes when a catalog or the configuration does.
@@ -72,7 +74,7 @@ func New(o *Options) (*Gateway, error) {
 	if o == nil {
 		return nil, errors.New("gateway: no options")
 	}
-	g := &Gateway{recording: bridge.NewRecording(o.Record), live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}}
+	g := &Gateway{recording: bridge.NewRecording(o.Record), live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}, shared: len(o.Secrets) > 0}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.announcer.start(g)
 	secrets := o.Secrets
@@ -109,12 +111,8 @@ func (g *Gateway) Apply(o *Options) error {
 	if len(next.opts.Secrets) == 0 {
 		next.opts.Secrets = was.opts.Secrets
 	}
-	for _, secret := range next.opts.Secrets {
-		key, err := hkdf.Key(sha256.New, secret, nil, "mcpwire gateway: task ids", 32)
-		if err != nil {
-			return fmt.Errorf("gateway: %w", err)
-		}
-		next.taskKeys = append(next.taskKeys, key)
+	if err := next.makeTaskKeys(); err != nil {
+		return err
 	}
 	for i := range next.opts.Upstreams {
 		conf := &next.opts.Upstreams[i]
@@ -159,6 +157,36 @@ func (g *Gateway) Apply(o *Options) error {
 		}
 	}
 	g.announcer.changed()
+	return nil
+}
+
+// ReplaceSecrets replaces Options.Secrets. It returns an error, and changes nothing, if they are
+// invalid.
+func (g *Gateway) ReplaceSecrets(secrets ...[]byte) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	next := *g.state.Load()
+	next.opts.Secrets, next.taskKeys = secrets, nil
+	if err := next.makeTaskKeys(); err != nil {
+		return err
+	}
+	if err := g.ring.Replace(secrets...); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	g.state.Store(&next)
+	g.generation.Add(1)
+	return nil
+}
+
+// makeTaskKeys derives the task keys from the secrets.
+func (st *state) makeTaskKeys() error {
+	for _, secret := range st.opts.Secrets {
+		key, err := hkdf.Key(sha256.New, secret, nil, "mcpwire gateway: task ids", 32)
+		if err != nil {
+			return fmt.Errorf("gateway: %w", err)
+		}
+		st.taskKeys = append(st.taskKeys, key)
+	}
 	return nil
 }
 
@@ -222,6 +250,24 @@ func (g *Gateway) openSession(ctx context.Context, out rpc.Sender, lane *bridge.
 		return nil
 	}
 	g.sessions[s] = struct{}{}
+	return s
+}
+
+// SharedKeys implements relay.Sharer. Without Options.Secrets, no other gateway can have the keys.
+func (g *Gateway) SharedKeys() (ring *seal.Ring, name string) {
+	if !g.shared {
+		return nil, ""
+	}
+	return &g.ring, g.state.Load().opts.Info.Name
+}
+
+// SharedSession implements relay.Sharer.
+func (g *Gateway) SharedSession(ctx context.Context, out rpc.Sender, callPrefix string) relay.Peer {
+	s := g.openSession(ctx, out, g.recording.Lane())
+	if s == nil {
+		return nil
+	}
+	s.callPrefix = callPrefix + "."
 	return s
 }
 

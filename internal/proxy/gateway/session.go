@@ -36,6 +36,8 @@ type session struct {
 	out    rpc.Sender
 	// lane records the client; nil if nothing is recorded.
 	lane *bridge.Lane
+	// callPrefix begins the ids of the requests to the client.
+	callPrefix string
 
 	mu sync.Mutex
 	// params are those of the client's initialize request; nil before it.
@@ -514,7 +516,7 @@ func (s *session) addAsk(us *upstreamSession, m *jsonrpc.Message) (id string, ok
 		return "", false
 	}
 	s.asked++
-	id = fmt.Sprintf("%s.%d", us.be.u.name, s.asked)
+	id = fmt.Sprintf("%s%s.%d", s.callPrefix, us.be.u.name, s.asked)
 	s.asks[id] = a
 	return id, true
 }

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
+	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -33,6 +34,18 @@ type Handler interface {
 	// Serve relays the messages of f, from a client that posts lines (see
 	// streamable.Options.NDJSON). They have not been checked for duplicate members.
 	Serve(ctx context.Context, f jsonrpc.Framer) error
+}
+
+// A Sharer is a [Handler] whose sessions may be at several processes at once: each can open a
+// session that a client has with another one, by the same initialize request.
+type Sharer interface {
+	Handler
+	// SharedKeys returns the ring that seals the ids of sessions, and a name that the processes
+	// have in common. A nil ring means that sessions are not shared.
+	SharedKeys() (ring *seal.Ring, name string)
+	// SharedSession is Session for a session that other processes may have too. The ids of the
+	// requests that its peer sends to the client are strings that begin with callPrefix and a dot.
+	SharedSession(ctx context.Context, out rpc.Sender, callPrefix string) Peer
 }
 
 // A Peer receives the messages of one session, or of all requests without one. It must be safe for
