@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -151,7 +152,12 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 
 // serveStdio serves the client on standard input and output.
 func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, log *slog.Logger) error {
-	cfg := stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: f.drain + stopMargin, Logger: log}
+	return serveStdio(ctx, e, b, stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: f.drain + stopMargin, Logger: log})
+}
+
+// serveStdio serves a client on standard input and output until its input ends, or nobody reads the
+// output any longer.
+func serveStdio(ctx context.Context, e *env, srv jsonrpc.Server, cfg stdio.Config) error {
 	out, ok := e.stdout.(*os.File)
 	if ok && (e.stdin != os.Stdin || out != os.Stdout) {
 		cfg.Stdin, cfg.Stdout = e.stdin, out
@@ -159,12 +165,12 @@ func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, 
 	if ok {
 		read, stop := whileRead(ctx, out)
 		defer stop()
-		if err := cfg.Serve(read, b); err != nil && read.Err() == nil {
+		if err := cfg.Serve(read, srv); err != nil && read.Err() == nil {
 			return err
 		}
 		return ctx.Err()
 	}
-	return cfg.Serve(ctx, b)
+	return cfg.Serve(ctx, srv)
 }
 
 // stopMargin is the time that closing the bridge may take after the drain timeout.
@@ -177,27 +183,53 @@ func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger)
 		return nil, nil
 	}
 	name := cmp.Or(f.name, upstream.name)
-	server := livesock.NewServer(nil)
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: name, URL: upstream.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &hooks.Writer[capture.Event]{Tee: server}}
-	var file *capture.File
-	var err error
-	if f.capture != "" {
-		file, err = capture.Create(f.capture, opts)
-	} else {
-		var dir string
-		if dir, err = captures.Dir(); err == nil {
-			file, err = captures.Create(dir, name, opts)
-		}
+	dir, err := "", error(nil)
+	if f.capture == "" {
+		dir, err = captures.Dir()
 	}
 	if err != nil {
-		return nil, fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
+		return nil, outputError(err)
 	}
-	log.Debug("recording", "file", file.Name())
-	rec := &tapRecording{file: file, writer: file.Writer}
-	if err := rec.show(server, name, "bridge"); err != nil {
+	return recordProxy(e, &capture.Options{Transport: "bridge", Name: name, URL: upstream.url, Redact: redaction(f.redact)}, f.capture, dir, log)
+}
+
+// recordProxy starts a capture of a proxy in a file, or else in a new file in dir, and lets viewers
+// watch it. With neither, there are only viewers, and the writer is nil if they cannot connect. It
+// completes opts.
+func recordProxy(e *env, opts *capture.Options, name, dir string, log *slog.Logger) (*tapRecording, error) {
+	server := livesock.NewServer(nil)
+	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
+	opts.Tool, opts.Notice, opts.Hooks = "mcpwire "+Version, e.notice, &rec.hooks
+	var err error
+	switch {
+	case name != "":
+		rec.file, err = capture.Create(name, opts)
+	case dir != "":
+		rec.file, err = captures.Create(dir, opts.Name, opts)
+	default:
+		rec.hooks.Want = server.Wants
+		rec.writer = capture.NewWriter(io.Discard, opts)
+	}
+	if err != nil {
+		return nil, outputError(err)
+	}
+	if rec.file != nil {
+		log.Debug("recording", "file", rec.file.Name())
+		rec.writer = rec.file.Writer
+	}
+	if err := rec.show(server, opts.Name, opts.Transport); err != nil {
 		log.Debug("watching is not possible", "error", err)
+		if rec.file == nil {
+			rec.writer.Close() // nobody would see it
+			rec.writer = nil
+		}
 	}
 	return rec, nil
+}
+
+// outputError returns the error for a capture that cannot be created.
+func outputError(err error) error {
+	return fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 }
 
 // socketAddress parses unix:PATH and tcp:HOST:PORT.

@@ -106,6 +106,11 @@ func (f *bridgeFlags) listenSocket(ctx context.Context, kind, where string) (net
 				fmt.Errorf("bridge: not listening at %s, which other machines can reach", f.listen))
 		}
 	}
+	return listenSocket(ctx, kind, where)
+}
+
+// listenSocket listens on a unix socket, which only its owner can use, or a TCP port.
+func listenSocket(ctx context.Context, kind, where string) (net.Listener, error) {
 	if kind == "unix" {
 		removeStale(ctx, where)
 	}

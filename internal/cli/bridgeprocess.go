@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"sync"
 
 	"mcpwire/capture"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
@@ -18,14 +20,19 @@ type recordedProcess struct {
 	ended   sync.Once
 }
 
-// newRecordedProcess records the start of a process and returns the connection to it. Closing the
-// connection closes the process.
-func newRecordedProcess(cmd *stdio.Cmd, p *stdio.Process, record func(*capture.Event)) *recordedProcess {
+// startRecorded starts a process, records its start for the bridge of ctx and returns the
+// connection to it. Closing the connection closes the process.
+func startRecorded(ctx context.Context, cmd *stdio.Cmd) (jsonrpc.Framer, error) {
+	p, err := cmd.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record := bridge.Recorder(ctx)
 	start := wireclient.StartOf(cmd)
 	start.PID = p.Pid()
 	record(&capture.Event{Kind: capture.KindStart, Start: &start})
 	opts := &jsonrpc.FramerOptions{Framing: framingOr(cmd.Framing, jsonrpc.FramingLine), MaxFrame: cmd.MaxFrame}
-	return &recordedProcess{Framer: jsonrpc.NewFramer(p, opts), process: p, record: record}
+	return &recordedProcess{Framer: jsonrpc.NewFramer(p, opts), process: p, record: record}, nil
 }
 
 // Close implements jsonrpc.Framer.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -36,11 +37,7 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *upstreamTarget {
 	return &upstreamTarget{name: t.captureName(), process: true, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		cmd.Stderr = io.MultiWriter(show, stderr)
-		p, err := cmd.Start(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return newRecordedProcess(&cmd, p, bridge.Recorder(ctx)), nil
+		return startRecorded(ctx, &cmd)
 	}}
 }
 
@@ -70,14 +67,7 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 	if err != nil {
 		return nil, err
 	}
-	dial := &net.Dialer{Timeout: f.target.connectTimeout, KeepAlive: 15 * time.Second}
-	base := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: f.target.connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
-		// An idle connection can be dead without notice.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-	}
-	recorded := bridge.Transport(base)
+	recorded := bridge.Transport(proxyTransport(conf, f.target.connectTimeout))
 	h := &httpSide{next: recorded}
 	if t.transport == transportSSE {
 		h.sse = t.url
@@ -102,6 +92,17 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 	return h, err
 }
 
+// proxyTransport returns the transport of a proxy to a server that many clients share.
+func proxyTransport(conf *tls.Config, connectTimeout time.Duration) *http.Transport {
+	dial := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
+		// An idle connection can be dead without notice.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+	}
+}
+
 // socketSide connects to a unix or TCP socket.
 func (f *bridgeFlags) socketSide(kind, where string) (*upstreamTarget, error) {
 	for _, name := range append(onlyHTTP, "env", "cwd", "config", "server") {
@@ -113,12 +114,17 @@ func (f *bridgeFlags) socketSide(kind, where string) (*upstreamTarget, error) {
 		return nil, usagef("bridge: --transport does not apply to a socket")
 	}
 	framing := framingOr(f.target.framing, jsonrpc.FramingLine)
+	return &upstreamTarget{name: safeLine(kind + ":" + where), connect: socketConnect(kind, where, framing, f.maxFrame)}, nil
+}
+
+// socketConnect returns a function that connects to a unix or TCP socket.
+func socketConnect(kind, where string, framing jsonrpc.Framing, maxFrame int) bridgeConnect {
 	dial := &net.Dialer{KeepAlive: 15 * time.Second}
-	return &upstreamTarget{name: safeLine(kind + ":" + where), connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
 		conn, err := dial.DialContext(ctx, kind, where)
 		if err != nil {
 			return nil, err
 		}
-		return jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: f.maxFrame}), nil
-	}}, nil
+		return jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame}), nil
+	}
 }

@@ -101,22 +101,32 @@ func newHTTPSide(e *env, t *targetSpec, f *targetFlags, status *statusLine, ask 
 
 // tls returns the configuration for --insecure and --cacert. It returns nil if neither is given.
 func (f *targetFlags) tls() (*tls.Config, error) {
-	if !f.insecure && f.caFile == "" {
-		return nil, nil
-	}
-	conf := &tls.Config{InsecureSkipVerify: f.insecure}
-	if f.caFile == "" {
-		return conf, nil
-	}
-	pem, err := readSmall(f.caFile)
+	conf, err := clientTLS(f.caFile, f.insecure)
 	if err != nil {
 		return nil, usagef("--cacert: %w", err)
+	}
+	return conf, nil
+}
+
+// clientTLS returns the configuration for a file of additional CA certificates, which may be empty,
+// or for accepting every certificate. It returns nil if neither is given.
+func clientTLS(caFile string, insecure bool) (*tls.Config, error) {
+	if !insecure && caFile == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{InsecureSkipVerify: insecure}
+	if caFile == "" {
+		return conf, nil
+	}
+	pem, err := readSmall(caFile)
+	if err != nil {
+		return nil, err
 	}
 	if conf.RootCAs, err = x509.SystemCertPool(); err != nil {
 		conf.RootCAs = x509.NewCertPool()
 	}
 	if !conf.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, usagef("--cacert %s: no certificate in it (want PEM)", safeLine(f.caFile))
+		return nil, fmt.Errorf("%s: no certificate in it (want PEM)", safeLine(caFile))
 	}
 	return conf, nil
 }
