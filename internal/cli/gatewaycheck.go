@@ -3,11 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	gatewayconfig "mcpwire/internal/proxy/gateway/config"
+	"mcpwire/internal/proxy/gateway/policy"
 )
 
 func newGatewayCheckCommand(e *env) *cobra.Command {
@@ -26,14 +28,9 @@ Exit status: 0 valid, 6 errors, 1 the file cannot be read.`,
 		Args:              oneFile,
 		ValidArgsFunction: completeConfiguration,
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := gatewayconfig.Load(args[0])
-			var found gatewayconfig.Errors
-			switch {
-			case errors.As(err, &found):
-			case err != nil:
+			found, err := checkGateway(args[0])
+			if err != nil {
 				return err
-			default:
-				found = c.Check()
 			}
 			for _, one := range found {
 				if _, err := fmt.Fprintln(e.stdout, safeLine(one.Error())); err != nil {
@@ -46,6 +43,32 @@ Exit status: 0 valid, 6 errors, 1 the file cannot be read.`,
 			return nil
 		},
 	}
+}
+
+// checkGateway returns what is wrong with a configuration, or with this machine for it.
+func checkGateway(path string) (found gatewayconfig.Errors, err error) {
+	c, err := gatewayconfig.Load(path)
+	if errors.As(err, &found) || err != nil {
+		if found != nil {
+			err = nil
+		}
+		return found, err
+	}
+	if _, err := viewsOf(c); err != nil {
+		var one *gatewayconfig.Error
+		if !errors.As(err, &one) {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	if found = append(found, c.Check()...); len(found) > 0 {
+		return found, nil
+	}
+	builder := &upstreamBuilder{conf: c, log: slog.New(slog.DiscardHandler), tokens: &policy.CallerTokens{}}
+	if _, err := builder.build(); err != nil && !errors.As(err, &found) {
+		return nil, err
+	}
+	return found, nil
 }
 
 // oneFile checks the arguments of a command that takes the configuration of a gateway.

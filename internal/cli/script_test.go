@@ -54,6 +54,8 @@ func TestScripts(t *testing.T) {
 			"unmock":      cmdUnmock,
 			"bridging":    cmdBridging,
 			"unbridge":    cmdUnbridge,
+			"gatewaying":  cmdGatewaying,
+			"ungateway":   cmdUngateway,
 			"certificate": cmdCertificate,
 			"bytes":       cmdBytes,
 			"shown":       cmdShown,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -39,6 +40,9 @@ type Config struct {
 	Capture string `yaml:"capture"`
 	// Instructions are given to clients before the instructions of the upstreams.
 	Instructions string `yaml:"instructions"`
+	// ListWait is how long a list waits for upstreams that have not answered yet. Clients learn of
+	// their tools when they have. The default is 2s. Raise it for clients that list once only.
+	ListWait Duration `yaml:"listWait" range:"1ms 5m"`
 	// Drain is the grace period for pending requests when the gateway stops, or stops using an
 	// upstream. The default is 10s.
 	Drain Duration `yaml:"drain" range:"1ms 1h"`
@@ -257,12 +261,15 @@ type ClientCredentials struct {
 type Exchange struct {
 	// Issuer is the URL of the authorization server.
 	Issuer string `yaml:"issuer,required"`
-	// ID identifies the gateway.
-	ID string `yaml:"id,required"`
+	// ID identifies the gateway. By default, the gateway does not authenticate.
+	ID string `yaml:"id"`
 	// Secret authenticates the gateway, as env:NAME or file:PATH.
-	Secret Reference `yaml:"secret,required"`
+	Secret Reference `yaml:"secret"`
 	// Audience is the name of the server at the authorization server.
 	Audience string `yaml:"audience"`
+	// Resource is the URL of the server at the authorization server. The default is the URL of the
+	// upstream if there is no audience.
+	Resource string `yaml:"resource"`
 	// Scopes are requested. The default is what the server asks for.
 	Scopes []string `yaml:"scopes"`
 }
@@ -345,3 +352,6 @@ func (c *Config) Upstream(name string) *Upstream {
 	}
 	return nil
 }
+
+// MaxSessions returns Sessions or its default.
+func (l *Listen) MaxSessions() int { return cmp.Or(l.Sessions, DefaultSessions) }

@@ -96,6 +96,7 @@ func (d *decoder) object(path string, n *yaml.Node, v reflect.Value) {
 	d.members(path, n, func(key, value *yaml.Node) {
 		i, ok := fields[key.Value]
 		if !ok {
+			d.file.unknown[path] = true
 			d.file.errorf(positionOf(key), "unknown key %q%s%s", clip.Characters(key.Value, 60), within(path), suggest(key.Value, names))
 			return
 		}

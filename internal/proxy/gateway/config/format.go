@@ -81,8 +81,7 @@ func (e *encoder) bare(path string, v reflect.Value) *yaml.Node {
 		return n
 	case reflect.Map:
 		n := &yaml.Node{Kind: yaml.MappingNode}
-		keys := slices.Sorted(maps.Keys(stringKeys(v)))
-		for _, key := range keys {
+		for _, key := range sortedKeys(stringKeys(v)) {
 			n.Content = append(n.Content, text(key), e.value(join(path, key), v.MapIndex(reflect.ValueOf(key))))
 		}
 		return n
@@ -112,6 +111,9 @@ func stringKeys(v reflect.Value) map[string]bool {
 	}
 	return keys
 }
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // text returns the node of a text, quoted where needed.
 func text(s string) *yaml.Node {

@@ -68,6 +68,8 @@ type file struct {
 	name, dir string
 	// keys and positions are the places of keys and values, by path.
 	keys, positions map[string]position
+	// unknown has the paths of objects with unknown keys.
+	unknown map[string]bool
 	// references are to secrets, and paths are of other files, in the order of the file.
 	references, paths []located
 	errors            Errors
@@ -129,7 +131,7 @@ func Load(path string) (*Config, error) {
 
 // Parse is [Load] for the content of the file at path.
 func Parse(path string, data []byte) (*Config, error) {
-	f := &file{name: path, dir: filepath.Dir(path), keys: map[string]position{}, positions: map[string]position{}}
+	f := &file{name: path, dir: filepath.Dir(path), keys: map[string]position{}, positions: map[string]position{}, unknown: map[string]bool{}}
 	root, err := parseYAML(data)
 	if err != nil {
 		f.errorf(err.position, "%s", err.message)

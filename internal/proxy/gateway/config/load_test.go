@@ -34,7 +34,7 @@ listen: {address: "0.0.0.0:8443", path: /gw, sse: true, tls: {cert: file:tls.crt
 auth: {resource: "https://mcp.example.com/gw", scopes: [mcp], issuers: [{url: "https://idp.example.com", audience: mcp, jwks: "https://idp.example.com/keys"}, {url: "https://old.example.com", introspection: {endpoint: "https://old.example.com/introspect", clientId: gw, clientSecret: "env:SECRET"}}]}
 upstreams:
   files: {command: [mcp-files], args: [/data], env: {LOG_LEVEL: debug, API_KEY: "env:KEY"}, cwd: /data, framing: header, isolation: client, idle: 5m, rename: {read_file: read}, tools: {allow: ["read_*"], deny: ["delete_*"]}, prompts: {deny: ["*"]}, resources: {allow: ["file://*"]}, pin: hide, timeouts: {connect: 5s, call: 1m, restart: 2s}, limits: {rate: 5.5, burst: 10, concurrent: 4, processes: 3, processesPerCaller: 1}}
-  github: {url: "https://api.example.com/mcp/", transport: http, era: modern, credentials: {exchange: {issuer: "https://idp.example.com", id: gw, secret: "file:secret", audience: github, scopes: [read]}}}
+  github: {url: "https://api.example.com/mcp/", transport: http, era: modern, credentials: {exchange: {issuer: "https://idp.example.com", id: gw, secret: "file:secret", audience: github, resource: "https://api.example.com/", scopes: [read]}}}
   legacy: {url: "env:LEGACY_URL", transport: sse, headers: {X-Api-Key: "env:LEGACY_KEY", X-Tenant: blue}, tls: {ca: ca.pem}}
   client: {url: "https://c.example.com/mcp", credentials: {client: {issuer: "https://idp.example.com", id: gw, secret: "env:S"}}}
   token: {url: "https://t.example.com/mcp", credentials: {token: "env:T"}, disabled: true}
@@ -46,6 +46,7 @@ pins: pins.json
 admin: {address: "0.0.0.0:9090", allowRemote: true}
 capture: captures
 instructions: Be nice.
+listWait: 4s
 drain: 5s`,
 }
 
@@ -145,10 +146,11 @@ var badFiles = []struct {
 		"1:10: views[0].match needs auth: without it, callers have neither claims nor scopes",
 		`1:47: views[1] neither allows nor denies anything: add allow, such as ["*"]`,
 	}, false},
-	{"credentials", "upstreams:\n  a: {url: \"http://x.example/mcp\", credentials: {token: \"env:T\"}}\n  b: {url: \"https://x.example/mcp\", credentials: {}}\n  c: {url: \"https://x.example/mcp\", credentials: {exchange: {issuer: \"https://i.example\", id: a, secret: \"env:S\"}}}\n", []string{
+	{"credentials", "upstreams:\n  a: {url: \"http://x.example/mcp\", credentials: {token: \"env:T\"}}\n  b: {url: \"https://x.example/mcp\", credentials: {}}\n  c: {url: \"https://x.example/mcp\", credentials: {exchange: {issuer: \"https://i.example\", id: a}}}\n", []string{
 		"2:49: upstreams.a.credentials needs an https URL: over http anyone on the network path could read the token",
 		"3:50: upstreams.b.credentials needs a token, client or exchange",
 		"4:51: upstreams.c.credentials.exchange needs auth.issuers: without them, callers have no token to exchange",
+		"4:61: upstreams.c.credentials.exchange: id and secret need each other",
 	}, false},
 	{"a command line as one text", "upstreams: {a: {command: npx -y server}}\n", []string{"1:26: upstreams.a.command is one program with a space in its name: write a list, such as [node, server.js]"}, true},
 }

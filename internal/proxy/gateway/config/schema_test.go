@@ -119,6 +119,7 @@ var rules = map[string]object{
 		{"dependentSchemas", object{{"framing", object{{"not", required("url")}}}}},
 	},
 	"Credentials": {{"oneOf", []any{required("token"), required("client"), required("exchange")}}},
+	"Exchange":    {{"dependentRequired", object{{"id", []string{"secret"}}, {"secret", []string{"id"}}}}},
 	"View":        {{"anyOf", []any{required("allow"), required("deny")}}},
 }
 

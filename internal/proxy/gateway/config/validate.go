@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"net/textproto"
@@ -271,6 +270,9 @@ func (v *validator) upstream(path string, u *Upstream) {
 	}
 	switch len(kinds) {
 	case 0:
+		if v.file.unknown[path] {
+			return // the unknown key was probably meant
+		}
 		v.keyErrorf(path, "upstream %s needs a command, a url or a socket", u.Name)
 		return
 	case 1:
@@ -315,7 +317,7 @@ func (v *validator) command(path string, u *Upstream) {
 	if len(u.Command) == 1 && strings.ContainsAny(u.Command[0], " \t") && !filepath.IsAbs(u.Command[0]) {
 		v.errorf(path+".command", "%s.command is one program with a space in its name: write a list, such as [node, server.js]", path)
 	}
-	for _, name := range slices.Sorted(maps.Keys(u.Env)) {
+	for _, name := range sortedKeys(u.Env) {
 		value, at := u.Env[name], join(path+".env", name)
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00"):
@@ -361,7 +363,7 @@ func (v *validator) remote(path string, u *Upstream) {
 		plain = parsed.Scheme == "http" && !loopback.IsHost(parsed.Hostname())
 	}
 	first := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {
+	for _, name := range sortedKeys(u.Headers) {
 		value, at := u.Headers[name], join(path+".headers", name)
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		switch {
@@ -405,6 +407,9 @@ func (v *validator) credentials(path string, c *Credentials, plain bool) {
 	}
 	if c.Exchange != nil {
 		v.url(path+".exchange.issuer", c.Exchange.Issuer)
+		if (c.Exchange.ID == "") != c.Exchange.Secret.IsZero() {
+			v.errorf(path+".exchange", "%s.exchange: id and secret need each other", path)
+		}
 		if v.c.Auth == nil || len(v.c.Auth.Issuers) == 0 {
 			v.keyErrorf(path+".exchange", "%s.exchange needs auth.issuers: without them, callers have no token to exchange", path)
 		}
@@ -413,7 +418,7 @@ func (v *validator) credentials(path string, c *Credentials, plain bool) {
 
 // rename reports new names that cannot be.
 func (v *validator) rename(path string, u *Upstream) {
-	for _, name := range slices.Sorted(maps.Keys(u.Rename)) {
+	for _, name := range sortedKeys(u.Rename) {
 		to, at := u.Rename[name], join(path, name)
 		prefix, _, _ := strings.Cut(to, "__")
 		switch {

@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// A gatewayRun is a gateway in its own process, with its configuration in a folder.
+type gatewayRun struct {
+	t   *testing.T
+	dir string
+	cmd *exec.Cmd
+	// url is the endpoint, and admin the address for operators.
+	url, admin string
+
+	ended chan struct{}
+	mu    sync.Mutex
+	log   bytes.Buffer
+}
+
+var adminLine = regexp.MustCompile(`admin address=(\S+)`)
+
+// countingServer is the entry of an upstream that appends a line with its process id to a file for
+// each start. more are further members.
+func countingServer(name, more string) string {
+	return fmt.Sprintf("  %s: {command: [sh, -c, 'echo $$ >>%s.pids; exec mcpwire serve'], timeouts: {restart: 5s}%s}\n", name, name, more)
+}
+
+// startGateway starts a gateway with these upstreams.
+func startGateway(t *testing.T, upstreams string) *gatewayRun {
+	t.Helper()
+	g := &gatewayRun{t: t, dir: t.TempDir(), ended: make(chan struct{})}
+	g.write(upstreams)
+	g.cmd = exec.Command("mcpwire", "gateway", "gateway.yaml")
+	g.cmd.Dir = g.dir
+	g.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=1", "MCPWIRE_HOME="+g.dir)
+	out, err := g.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	for g.url == "" {
+		line, err := lines.ReadString('\n')
+		g.log.WriteString(line)
+		if m := adminLine.FindStringSubmatch(line); m != nil {
+			g.admin = "http://" + m[1]
+		}
+		if m := urlLine.FindStringSubmatch(line); m != nil {
+			g.url = m[1]
+		} else if err != nil {
+			t.Fatalf("the gateway does not listen: %v\n%s", err, g.log.Bytes())
+		}
+	}
+	go func() {
+		defer close(g.ended)
+		_, _ = io.Copy(writerFunc(func(p []byte) (int, error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.log.Write(p)
+		}), lines) // it may be killed
+	}()
+	t.Cleanup(g.kill)
+	return g
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// kill ends the gateway at once.
+func (g *gatewayRun) kill() {
+	_ = g.cmd.Process.Kill()
+	<-g.ended
+	_ = g.cmd.Wait()
+}
+
+// write replaces the configuration atomically.
+func (g *gatewayRun) write(upstreams string) {
+	g.t.Helper()
+	text := "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nupstreams:\n" + upstreams
+	if err := os.WriteFile(filepath.Join(g.dir, "new"), []byte(text), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(g.dir, "new"), filepath.Join(g.dir, "gateway.yaml")); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// pids returns the process ids of the starts of an upstream.
+func (g *gatewayRun) pids(upstream string) []string {
+	text, err := os.ReadFile(filepath.Join(g.dir, upstream+".pids"))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text))
+}
+
+// get returns the body of a page for operators.
+func (g *gatewayRun) get(path string) []byte {
+	g.t.Helper()
+	resp, err := http.Get(g.admin + path)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return body
+}
+
+// status returns the state of reloads.
+func (g *gatewayRun) status() (s reloadStatus) {
+	g.t.Helper()
+	var page struct{ Status *reloadStatus }
+	page.Status = &s
+	if err := json.Unmarshal(g.get("/configz"), &page); err != nil {
+		g.t.Fatal(err)
+	}
+	return s
+}
+
+// dial connects a client of an era, whose calls fail if it loses its session.
+func (g *gatewayRun) dial(era string, changed func()) *client.Client {
+	g.t.Helper()
+	o := &client.Options{Revisions: revisionsOf(era), Reconnect: client.ReconnectPolicy{Disabled: true}, OnNotification: func(method string, _ json.RawMessage) {
+		if method == mcp.NotificationToolsChanged && changed != nil {
+			changed()
+		}
+	}}
+	c, err := client.Dial(g.t.Context(), streamable.Dial(g.url, nil), o)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// echo calls the tool echo of an upstream.
+func (g *gatewayRun) echo(c *client.Client, upstream string) {
+	g.t.Helper()
+	if err := echoes(g.t.Context(), c, upstream); err != nil {
+		g.t.Errorf("%s: %v", upstream, err)
+	}
+}
+
+func echoes(ctx context.Context, c *client.Client, upstream string) error {
+	got, err := client.CallTool[string](ctx, c, upstream+"__echo", map[string]string{"text": "hello"})
+	if err == nil && got != "hello" {
+		err = fmt.Errorf("got %q, want hello", got)
+	}
+	return err
+}
+
+// TestGatewayReload changes one of three upstreams in the file, then makes the file invalid. The
+// other upstreams keep their processes, and clients their sessions.
+func TestGatewayReload(t *testing.T) {
+	a, b, c := countingServer("a", ""), countingServer("b", ""), countingServer("c", "")
+	g := startGateway(t, a+b)
+	changed := make(chan struct{}, 100)
+	legacy := g.dial("legacy", func() { changed <- struct{}{} })
+	modern := g.dial("modern", nil)
+	for _, cl := range []*client.Client{legacy, modern} {
+		g.echo(cl, "a")
+		g.echo(cl, "b")
+	}
+	first := map[string][]string{"a": g.pids("a"), "b": g.pids("b")}
+
+	g.write(a + countingServer("b", ", env: {X: y}") + c)
+	waitUntil(t, "the reload", func() bool { return g.status().Reloads == 1 })
+	for _, cl := range []*client.Client{legacy, modern} {
+		g.echo(cl, "a")
+		g.echo(cl, "b")
+		g.echo(cl, "c")
+	}
+	if diff := gocmp.Diff(first["a"], g.pids("a")); diff != "" {
+		t.Errorf("processes of a (-before +after):\n%s", diff)
+	}
+	if len(g.pids("b")) <= len(first["b"]) {
+		t.Errorf("b has the processes %q, had %q, want new ones", g.pids("b"), first["b"])
+	}
+	for _, pid := range first["b"] {
+		waitUntil(t, "the end of the old process of b", func() bool { return !livesText(pid) })
+	}
+	waitUntil(t, "the notification about changed tools", func() bool { return len(changed) > 0 })
+
+	second := map[string][]string{"a": g.pids("a"), "b": g.pids("b"), "c": g.pids("c")}
+	g.write(a + "  b: {comand: x}\n" + c)
+	waitUntil(t, "the reload to fail", func() bool { return g.status().Failures == 1 })
+	if s := g.status(); s.Reloads != 1 || !strings.Contains(s.LastError, `gateway.yaml:5:7: unknown key "comand" in upstreams.b: did you mean "command"?`) {
+		t.Errorf("after an invalid file, the status is %+v", s)
+	}
+	for name := range second {
+		g.echo(legacy, name)
+		g.echo(modern, name)
+		if diff := gocmp.Diff(second[name], g.pids(name)); diff != "" {
+			t.Errorf("processes of %s after an invalid file (-before +after):\n%s", name, diff)
+		}
+	}
+
+	// What needs a restart is not applied in part.
+	g.write(a + c + "capture: captures\n")
+	waitUntil(t, "the reload to fail", func() bool { return g.status().Failures == 2 })
+	g.echo(legacy, "b")
+
+	g.write(c + a)
+	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the reload by a signal", func() bool { return g.status().Reloads == 2 })
+	var names []string
+	tools, err := legacy.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools.Tools {
+		upstream, _, _ := strings.Cut(tool.Name, "__")
+		if !slices.Contains(names, upstream) {
+			names = append(names, upstream)
+		}
+	}
+	if diff := gocmp.Diff([]string{"c", "a"}, names); diff != "" {
+		t.Errorf("upstreams of listed tools (-want +got):\n%s", diff)
+	}
+	g.echo(legacy, "a")
+	if diff := gocmp.Diff(first["a"], g.pids("a")); diff != "" {
+		t.Errorf("processes of a at the end (-first +last):\n%s", diff)
+	}
+}
+
+func livesText(pid string) bool {
+	var n int
+	_, err := fmt.Sscan(pid, &n)
+	return err == nil && lives(n)
+}
+
+// TestGatewayKill kills the gateway: no process of a server outlives it. It also kills a server:
+// only its own tools fail, and come back.
+func TestGatewayKill(t *testing.T) {
+	g := startGateway(t, countingServer("a", "")+countingServer("b", ""))
+	c := g.dial("modern", nil)
+	g.echo(c, "a")
+	g.echo(c, "b")
+	a := g.pids("a")
+	for _, pid := range a {
+		var n int
+		if _, err := fmt.Sscan(pid, &n); err == nil && lives(n) {
+			_ = syscall.Kill(n, syscall.SIGKILL)
+		}
+	}
+	g.echo(c, "b")
+	waitUntil(t, "a to come back", func() bool { return echoes(t.Context(), c, "a") == nil })
+	if len(g.pids("a")) <= len(a) {
+		t.Errorf("a was not restarted: %q, before %q", g.pids("a"), a)
+	}
+	all := slices.Concat(g.pids("a"), g.pids("b"))
+	g.kill()
+	for _, pid := range all {
+		waitUntil(t, "the servers to end", func() bool { return !livesText(pid) })
+	}
+}
+
+// TestGatewayStops checks that SIGTERM lets a pending call end and leaves no process.
+func TestGatewayStops(t *testing.T) {
+	g := startGateway(t, countingServer("a", ""))
+	c := g.dial("legacy", nil)
+	began := make(chan struct{})
+	var once sync.Once
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(context.Background(), "a__slow", json.RawMessage(`{"steps":5,"delay_ms":200}`),
+			client.WithProgress(func(*mcp.ProgressNotificationParams) { once.Do(func() { close(began) }) }))
+		result <- err
+	}()
+	<-began
+	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Errorf("the pending call: %v", err)
+	}
+	<-g.ended
+	if err := g.cmd.Wait(); err != nil {
+		t.Errorf("the gateway ended with %v\n%s", err, g.log.Bytes())
+	}
+	for _, pid := range g.pids("a") {
+		if livesText(pid) {
+			t.Errorf("process %s is left", pid)
+		}
+	}
+}

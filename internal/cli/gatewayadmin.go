@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"mcpwire/health"
+	"mcpwire/internal/net/httpserve"
+	"mcpwire/internal/net/loopback"
+	gatewayconfig "mcpwire/internal/proxy/gateway/config"
+)
+
+// serveAdmin serves operators, if the configuration has an address for them, until until ends. The
+// gateway is not ready before started is called, nor after serving ends. The server runs in
+// background.
+func (p *gatewayProcess) serveAdmin(serving, until context.Context, background *sync.WaitGroup) (started func(), err error) {
+	a := p.now().Admin
+	if a.Address == "" {
+		return func() {}, nil
+	}
+	probes := health.New(serving)
+	mux := http.NewServeMux()
+	for _, path := range []string{"/livez", "/readyz", "/startupz"} {
+		mux.Handle(path, probes)
+	}
+	metrics := p.gateway.Metrics()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		metrics.ServeHTTP(w, r)
+		_, _ = w.Write(p.appendMetrics(nil)) // a client that hung up needs none
+	})
+	mux.HandleFunc("GET /upstreamz", func(w http.ResponseWriter, _ *http.Request) {
+		writeAdminJSON(w, map[string]any{"upstreams": p.gateway.Upstreams()})
+	})
+	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) { writeAdminJSON(w, p.configz()) })
+	l, err := new(net.ListenConfig).Listen(until, "tcp", cmp.Or(withHost(a.Address), a.Address))
+	if err != nil {
+		return nil, fail(exitUnexpected, "listen", "another program may be listening there", p.now().Errorf("admin", "admin: %v", err))
+	}
+	p.log.Info("admin", "address", l.Addr())
+	background.Go(func() {
+		var h http.Handler = mux
+		if !a.AllowRemote {
+			h = onlyLocal(mux)
+		}
+		o := &httpserve.Options{AllowRemote: a.AllowRemote, MaxConns: maxAdminConns, Logger: p.log}
+		if err := httpserve.Serve(until, l, h, o); err != nil {
+			p.log.Error("admin", "error", err)
+		}
+	})
+	return probes.Start, nil
+}
+
+// maxAdminConns limits the connections of operators.
+const maxAdminConns = 100
+
+// withHost returns an address without a host with that of this machine.
+func withHost(address string) string {
+	if strings.HasPrefix(address, ":") {
+		return "127.0.0.1" + address
+	}
+	return ""
+}
+
+// onlyLocal rejects requests for other host names than those of this machine, which come from web
+// pages that have changed the address of their name.
+func onlyLocal(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !loopback.IsHost(strings.Trim(host, "[]")) || r.Header.Get("Origin") != "" {
+			http.Error(w, "only for this machine", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func writeAdminJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(v) // a client that hung up needs none
+}
+
+// configz returns the present configuration. It has no secrets, since configurations have none.
+func (p *gatewayProcess) configz() any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return struct {
+		File   string                `json:"file"`
+		Listen string                `json:"listen"`
+		Status reloadStatus          `json:"status"`
+		Config *gatewayconfig.Config `json:"config"`
+	}{p.path, p.address, p.reloads, p.current.Config}
+}
+
+// appendMetrics appends the metrics of the configuration and the audit in the text format of
+// Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/).
+func (p *gatewayProcess) appendMetrics(dst []byte) []byte {
+	p.mu.Lock()
+	reloads, audit := p.reloads, p.current.policy.audit
+	p.mu.Unlock()
+	lost := uint64(0)
+	if audit != nil {
+		lost = audit.Lost()
+	}
+	for _, m := range []struct {
+		name, kind, help string
+		value            float64
+	}{
+		{"config_reload_success_timestamp_seconds", "gauge", "Time of the last load of the configuration.", float64(reloads.Loaded.UnixMilli()) / 1000},
+		{"config_reloads_total", "counter", "Reloads of the configuration.", float64(reloads.Reloads)},
+		{"config_reload_failures_total", "counter", "Reloads that failed because the configuration was invalid.", float64(reloads.Failures)},
+		{"audit_lost_total", "counter", "Lines of the audit that were lost.", float64(lost)},
+	} {
+		name := "mcpwire_gateway_" + m.name
+		dst = append(dst, "# HELP "+name+" "+m.help+"\n# TYPE "+name+" "+m.kind+"\n"+name+" "...)
+		dst = append(strconv.AppendFloat(dst, m.value, 'f', -1, 64), '\n')
+	}
+	return dst
+}
