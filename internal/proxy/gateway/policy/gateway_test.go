@@ -509,6 +509,8 @@ func TestGatewayPrincipals(t *testing.T) {
 
 // TestGatewayExchange checks in both eras that each caller acts upstream as themselves, and that no
 // caller's token reaches an upstream.
+//
+// Spec: S214
 func TestGatewayExchange(t *testing.T) {
 	for _, revision := range eras {
 		for _, upstream := range eras {
