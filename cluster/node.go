@@ -350,7 +350,7 @@ func (r *records) update(ctx context.Context, key string, change func(old []byte
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	var unsure [][]byte // values whose Put failed and may have been carried out
-	for {
+	for atOnce := true; ; {
 		old, err := r.Get(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
@@ -371,11 +371,12 @@ func (r *records) update(ctx context.Context, key string, change func(old []byte
 		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrConflict) {
 			return nil, 0, err
 		}
-		first := unsure == nil
 		unsure = append(unsure, value)
-		if first && errors.Is(err, ErrUnavailable) {
-			continue // others may hide what was carried out
+		if atOnce && errors.Is(err, ErrUnavailable) {
+			atOnce = false
+			continue // later, other writes may hide what was carried out
 		}
+		atOnce = true
 		if !wait.Sleep(ctx, retryDelay) {
 			return nil, 0, err
 		}

@@ -57,7 +57,7 @@ type taskRecord struct {
 }
 
 // maxWrites limits taskRecord.Writes.
-const maxWrites = 16
+const maxWrites = 64
 
 // TaskStore returns a store of tasks that all nodes share. A task whose TTL exceeds maxTTL cannot
 // be created; zero means 24 h. All nodes must use the same. A task, with its result, has up to 16
