@@ -193,7 +193,8 @@ type busClient struct {
 	receiveLost func(EventKind)
 	log         *slog.Logger
 	received    receivedEvents
-	// working is set when the subscription has delivered an event of this server.
+	// working is set when the subscription has delivered an event of this server, or what it has
+	// asked for: a bus need not deliver a server's own events.
 	working atomic.Bool
 	// subscribeCtx ends before publishCtx.
 	subscribeCtx    context.Context
@@ -272,6 +273,7 @@ func (bc *busClient) deliver(e Event) {
 	case e.Kind == eventsAsked:
 		bc.publishSent()
 	case e.Kind == eventsSent:
+		bc.working.Store(true)
 		var sent map[EventKind]uint64
 		if err := json.Unmarshal([]byte(e.Name), &sent); err != nil {
 			bc.log.Warn("invalid event of another server", "kind", string(e.Kind), "error", err)
