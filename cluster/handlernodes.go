@@ -28,7 +28,8 @@ func (hn *handlerNodes) Name() string { return hn.n.id }
 // not exist.
 func (hn *handlerNodes) Request(ctx context.Context, node string, message []byte) (reply []byte, err error) {
 	reply, err = hn.n.Request(ctx, node, hn.topic(), message)
-	if errors.Is(err, ErrNoNode) || errors.Is(err, ErrUnavailable) && !hn.n.HasMember(node) {
+	silent := errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+	if errors.Is(err, ErrNoNode) || silent && !hn.n.HasMember(node) {
 		err = fmt.Errorf("%w: %w", streamable.ErrNoNode, err)
 	}
 	return reply, err

@@ -22,6 +22,8 @@ type network struct {
 	mu    sync.Mutex
 	nodes map[string]func([]byte) []byte
 	down  bool
+	// silent is the time until which requests to nodes that do not exist are not answered.
+	silent time.Time
 	// storeDown makes changes of sessions fail.
 	storeDown atomic.Bool
 	// storeLost makes the next change find no record.
@@ -37,11 +39,15 @@ type networkNode struct {
 
 func (n *networkNode) Name() string { return n.name }
 
-func (n *networkNode) Request(_ context.Context, node string, message []byte) ([]byte, error) {
+func (n *networkNode) Request(ctx context.Context, node string, message []byte) ([]byte, error) {
 	n.mu.Lock()
 	handle := n.nodes[node]
-	down := n.down
+	down, silent := n.down, n.silent
 	n.mu.Unlock()
+	if handle == nil && time.Now().Before(silent) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if down {
 		return nil, errors.New("the network is down")
 	}

@@ -91,14 +91,16 @@ func (s *session) stateOf(name string) streamState {
 }
 
 const (
-	// nodeInterval is the time between checks whether a node is there.
+	// nodeInterval is the time between checks whether a node is there. It also limits each check: a
+	// request to a node that was killed just now may never be answered.
 	nodeInterval = 750 * time.Millisecond
 	// nodeChecks is the number of checks in a row that a node must fail to count as gone. A node
 	// that connects to its backend again is away for a moment.
 	nodeChecks = 3
 	// stateInterval is the time between questions for the state of a stream. By them the node knows
-	// that the client waits.
+	// that the client waits. stateTime limits each of them.
 	stateInterval = 15 * time.Second
+	stateTime     = time.Second
 	// pollInterval is the time between reads of a store that is no EventFollower.
 	pollInterval = time.Second
 	// findTime limits the first read of a stream. If the store does not respond, the response
@@ -154,22 +156,31 @@ func (f *forwarder) watchNode(node string) (gone <-chan struct{}, stop func()) {
 
 // checkNode closes gone when the node is gone, or returns when ctx ends.
 func (f *forwarder) checkNode(ctx context.Context, node string, gone chan struct{}) {
-	for failed := 0; failed < nodeChecks; {
-		if _, err := f.request(ctx, node, &nodeMessage{}); errors.Is(err, ErrNoNode) {
+	for failed := 0; ; {
+		next := time.Now().Add(nodeInterval)
+		check, cancel := context.WithDeadline(ctx, next)
+		_, err := f.request(check, node, &nodeMessage{})
+		cancel()
+		if errors.Is(err, ErrNoNode) {
 			failed++
 		} else {
 			failed = 0
 		}
-		if failed < nodeChecks && !wait.Sleep(ctx, nodeInterval) {
+		if failed == nodeChecks {
+			close(gone)
+			return
+		}
+		if !wait.Sleep(ctx, time.Until(next)) {
 			return
 		}
 	}
-	close(gone)
 }
 
 // state asks the stream's node for its state.
 func (rm *remoteStream) state(ctx context.Context) streamState {
 	s := rm.session
+	ctx, cancel := context.WithTimeout(ctx, stateTime)
+	defer cancel()
 	reply, err := s.h.forwarder.request(ctx, rm.node, &nodeMessage{Session: s.key, Principal: s.principalID, Stream: rm.name})
 	var state nodeReply
 	switch {

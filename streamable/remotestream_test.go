@@ -209,6 +209,28 @@ func TestRemoteStreamLost(t *testing.T) {
 	}
 }
 
+// TestRemoteStreamLostSilently shows that a request to a process that was killed just now, and is
+// never answered, does not delay the error for long.
+func TestRemoteStreamLostSilently(t *testing.T) {
+	forFollowedStores(t, func(version string, j *job, _ *faultyStore, net *network, all []*endpoint) {
+		v := all[0].visit(version, "{}", nil)
+		w := &visitor{all[1], v.headers}
+		last := j.start(all, v, 7)
+		net.leave("node1")
+		net.mu.Lock()
+		net.silent = time.Now().Add(100 * time.Millisecond)
+		net.mu.Unlock()
+		began := time.Now()
+		f := w.listen(last)
+		f.wantMessage(`"data":{"reason":"node lost","mayHaveRun":true}`)
+		f.want("EOF")
+		if d := time.Since(began); d > 3500*time.Millisecond {
+			t.Errorf("the client has waited %v", d)
+		}
+		close(j.steps)
+	})
+}
+
 // TestRemoteStreamLostLater shows that a client that follows a stream detects that its process
 // ended meanwhile.
 func TestRemoteStreamLostLater(t *testing.T) {
