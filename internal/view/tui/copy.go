@@ -19,7 +19,7 @@ const maxClipboard = 100_000
 // so callers also show text that is short enough to select by hand.
 func (s *shared) copyText(what, text string) tea.Cmd {
 	if len(text) > maxClipboard {
-		s.showFlash(true, "%s is too large for a clipboard (%s); e saves it", what, trace.FormatSize(int64(len(text))))
+		s.showFlash(true, "%s is too large for a clipboard (%s); Ctrl+S saves it", what, trace.FormatSize(int64(len(text))))
 		return nil
 	}
 	s.showFlash(false, "copied %s, %s, if the terminal allows it", what, trace.FormatSize(int64(len(text))))
@@ -100,7 +100,7 @@ func (c *copier) payload(d *detail.Detail) tea.Cmd {
 		return c.text()
 	}
 	if p.OmittedBytes > 0 || p.Cut {
-		c.showFlash(true, "%s is %s, and only its beginning is loaded; e saves all of it", what, trace.FormatSize(p.Len))
+		c.showFlash(true, "%s is %s, and only its beginning is loaded; Ctrl+S saves all of it", what, trace.FormatSize(p.Len))
 		return nil
 	}
 	// Pasted text must not have side effects.

@@ -3,12 +3,14 @@ package tui
 import tea "charm.land/bubbletea/v2"
 
 // dialogs are the components above the table and the pane, at most one of each kind. They get the
-// keys first: the editor before the prompt, and the prompt before the overlay.
+// keys first: the editor before the prompt, the prompt before the chooser, and that before the
+// overlay.
 type dialogs struct {
 	*shared
-	// editor, prompt and overlay are nil if closed.
+	// editor, prompt, chooser and overlay are nil if closed.
 	editor  *editor
 	prompt  *prompt
+	chooser *chooser
 	overlay *overlay
 }
 
@@ -25,6 +27,8 @@ func (d *dialogs) Update(msg tea.Msg) tea.Cmd {
 		return d.editor.Update(msg)
 	case d.prompt != nil:
 		return d.updatePrompt(msg)
+	case d.chooser != nil && isKey:
+		return d.chooserKey(k)
 	case d.overlay != nil && isKey:
 		return d.overlayKey(k)
 	}
@@ -53,6 +57,20 @@ func (d *dialogs) updatePrompt(msg tea.Msg) tea.Cmd {
 	}
 	d.prompt = nil
 	return p.end()
+}
+
+func (d *dialogs) chooserKey(k tea.KeyPressMsg) tea.Cmd {
+	c := d.chooser
+	x, closes := c.current(), k.String() == "enter"
+	if closes && x != nil && x.run != nil {
+		d.chooser = nil // the choice may open another
+		return x.run()
+	}
+	cmd, done := c.Update(k)
+	if done && d.chooser == c {
+		d.chooser = nil
+	}
+	return cmd
 }
 
 func (d *dialogs) overlayKey(k tea.KeyPressMsg) tea.Cmd {

@@ -14,7 +14,8 @@
 //
 //	table   lists exchanges or frames; its content decides which
 //	pane    shows one exchange in tabs, each with a pager
-//	dialogs get the keys first: an editor, a prompt or an overlay with a pager
+//	dialogs get the keys first: an editor, a prompt, a chooser with a list of choices,
+//	        or an overlay with a pager
 //
 // A component is a bubbletea model with two differences: it is a pointer, so Update returns no new
 // value of it, and its View is a string that has exactly the size of its area. Components have in

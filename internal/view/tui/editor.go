@@ -3,15 +3,10 @@ package tui
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 
-	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/text/printable"
 )
 
@@ -21,18 +16,21 @@ const maxEdit = 1 << 20
 // An editor is a component: it edits a message on the screen, for users without $EDITOR.
 type editor struct {
 	*shared
-	area    textarea.Model
-	request *resendRequest
+	area textarea.Model
+	// about tells what is edited.
+	about string
+	// done is called with the edited text.
+	done func(text []byte) tea.Cmd
 }
 
-func newEditor(s *shared, request *resendRequest) (*editor, tea.Cmd) {
-	e := &editor{shared: s, area: textarea.New(), request: request}
+func newEditor(s *shared, message []byte, about string, done func(text []byte) tea.Cmd) (*editor, tea.Cmd) {
+	e := &editor{shared: s, area: textarea.New(), about: about, done: done}
 	e.area.CharLimit, e.area.MaxHeight = 2*maxEdit, 0
 	e.area.ShowLineNumbers = false // without a line limit they are misaligned
 	e.area.Prompt = ""
 	e.area.SetVirtualCursor(false)
 	e.area.SetStyles(textarea.DefaultStyles(s.dark))
-	e.area.SetValue(editable(request.message))
+	e.area.SetValue(editable(message))
 	e.area.MoveToBegin()
 	e.fit()
 	return e, e.area.Focus()
@@ -57,7 +55,7 @@ func (e *editor) Update(msg tea.Msg) tea.Cmd {
 
 // finish is a command that sends the edited message to the resender.
 func (e *editor) finish() tea.Msg {
-	return editedMsg{request: e.request, text: []byte(e.area.Value())}
+	return editedMsg{done: e.done, text: []byte(e.area.Value())}
 }
 
 // cursor returns the position of the terminal's cursor.
@@ -71,15 +69,15 @@ func (e *editor) cursor() *tea.Cursor {
 
 // View draws the editor.
 func (e *editor) View() string {
-	title := line{{bold, " Edit and send"}, {e.theme.dim, "  to a fresh copy of " + safe(e.request.origin.Name)}}
+	title := line{{bold, " Edit and send"}, {e.theme.dim, "  " + e.about}}
 	return title.drawOver(e.theme.title, e.width) + "\n" + e.area.View() + "\n" + e.theme.hints("Ctrl+S", "send", "Esc", "leave it").draw(e.width)
 }
 
 // editedMsg is sent when an editor has ended.
 type editedMsg struct {
-	request *resendRequest
-	text    []byte
-	err     error
+	done func(text []byte) tea.Cmd
+	text []byte
+	err  error
 }
 
 // maxPretty is the nesting up to which JSON is indented. Deeper JSON would be mostly indentation.
@@ -118,27 +116,9 @@ func nesting(text []byte) (most int) {
 	return most
 }
 
-// externalEditor runs the user's editor, with arguments, on a file that only the user can read.
-func externalEditor(command []string, s *resendRequest) tea.Cmd {
-	failed := func(err error) tea.Cmd {
-		return func() tea.Msg { return editedMsg{err: err} }
-	}
-	dir, err := os.MkdirTemp("", "mcpwire-edit-")
-	if err != nil {
-		return failed(err)
-	}
-	name := filepath.Join(dir, "message.json")
-	c := exec.Command(command[0], append(command[1:len(command):len(command)], name)...)
-	if err := errors.Join(os.WriteFile(name, []byte(editable(s.message)), 0o600), batchfile.Prepare(c)); err != nil {
-		os.RemoveAll(dir)
-		return failed(err)
-	}
-	return tea.ExecProcess(c, func(err error) tea.Msg {
-		defer os.RemoveAll(dir)
-		if err != nil {
-			return editedMsg{err: err}
-		}
-		data, err := os.ReadFile(name)
-		return editedMsg{s, data, err}
+// externalEditor runs the user's editor, with arguments, on a message.
+func externalEditor(command []string, message []byte, done func(text []byte) tea.Cmd) tea.Cmd {
+	return onFile(command, "message.json", editable(message), func(text []byte, err error) tea.Msg {
+		return editedMsg{done, text, err}
 	})
 }

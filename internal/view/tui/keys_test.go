@@ -57,17 +57,17 @@ func TestKeys(t *testing.T) {
 		{"g j j", []string{"❯  12:13:03 files     • notifications/initialized"}, nil},
 		{"g n", []string{"❯  12:13:03 files     → tools/list"}, nil},
 		{"g n n", []string{"❯  12:13:04 files     ▲ stray output"}, nil},
-		{"N", []string{"❯  12:13:05 files     ✖ read file:"}, nil},
+		{"N", []string{"❯  12:13:05 files     ✖ file:///etc/motd read"}, nil},
 		{"g n N", []string{"no more rows"}, nil},
-		{"g j j j j space", []string{"▾→ call search", "• progress 1/3: looking", "• log info: found it"}, nil},
-		{"g j j j j right j left", []string{"❯  12:13:04 files    ▸→ call search"}, []string{"progress 1/3"}},
+		{"g j j j j space", []string{"▾→ search call", "• progress 1/3: looking", "• log info: found it"}, nil},
+		{"g j j j j right j left", []string{"❯  12:13:04 files    ▸→ search call"}, []string{"progress 1/3"}},
 		{"*", []string{"⇠ elicitation/create"}, nil},
 		{"* *", nil, []string{"⇠ elicitation/create"}},
-		{"l", []string{"only with findings", "2 of 11", "tools/list", "stray output"}, []string{"✖ read"}},
-		{"l esc", []string{"✖ read"}, []string{"only with findings"}},
+		{"l", []string{"only with findings", "2 of 11", "tools/list", "stray output"}, []string{"✖ file:///etc/motd read"}},
+		{"l esc", []string{"✖ file:///etc/motd read"}, []string{"only with findings"}},
 		{"t", []string{"since", "0.012"}, nil},
 		{"t t", []string{"delta", "0.043"}, nil},
-		{"/ :status:error enter", []string{"❯  12:13:05 files     ✖ read file:", "1 of 11"}, []string{"tools/list"}},
+		{"/ :status:error enter", []string{"❯  12:13:05 files     ✖ file:///etc/motd read", "1 of 11"}, []string{"tools/list"}},
 		{"/ :status:error enter esc", []string{"tools/list"}, []string{"1 of 11"}},
 		{"/ :status:error esc", []string{"tools/list"}, []string{"1 of 11"}},
 		{"/ :dur>x", []string{"✖ column"}, nil},
@@ -91,14 +91,14 @@ func TestKeys(t *testing.T) {
 		{"g c", []string{"2025-11-25", "claude-ai 0.1.0", "elicitation", "tools.listChanged", "4711"}, nil},
 		{"s", []string{"search", "order", "weather", "p95", "tools/list"}, nil},
 		{"? esc", []string{"tools/list"}, nil},
-		{"?", []string{"follow: stay on the newest", "mark a row"}, nil},
+		{"?", []string{"follow: stay on the newest", "move the border"}, nil},
 		{"? / :waterfall enter", []string{"in the waterfall"}, nil},
 		{"g j j j j m", []string{"❯1 12:13:04"}, nil},
 		{"k k k y", []string{"copied the request, "}, nil},
 		{"k k k Y", []string{"As a command", "mcpwire read", "file:///etc/motd", "y copy"}, []string{"curl"}},
 		{"k k k Y Y", []string{"mcpwire read"}, []string{"curl"}},
 		{"k Y", []string{"Failed", "the capture does not have the server's URL", "Esc back"}, nil},
-		{"k k k Y esc", []string{"✖ read"}, []string{"As a command"}},
+		{"k k k Y esc", []string{"✖ file:///etc/motd read"}, []string{"As a command"}},
 		{"/ :tool:nothing enter y", []string{"nothing is selected"}, nil},
 		{"d", []string{"m marks a row"}, nil},
 		{"w", []string{"no running tap of weather"}, nil},
@@ -177,7 +177,7 @@ func TestCommands(t *testing.T) {
 		d := drive(t, f, &Options{Colors: NoColor}).size(80, 24)
 		d.keys("k", "Y").has("As a command", "mcpwire call https://example.com/mcp weather", "Y curl")
 		d.keys("Y").has("As curl", "curl ", "Y mcpwire call")
-		d.keys("Y").has("As a command").keys("esc").has("tools/call weather")
+		d.keys("Y").has("As a command").keys("esc").has("weather tools/call")
 	})
 }
 
@@ -232,9 +232,9 @@ func TestMouse(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24)
 		click := func(x, y int) { d.send(tea.MouseClickMsg{X: x, Y: y, Button: tea.MouseLeft}).check() }
 		click(30, 6)
-		d.has("❯  12:13:04 files    ▸→ call search")
+		d.has("❯  12:13:04 files    ▸→ search call")
 		click(21, 6)
-		d.has("▾→ call search", "progress 1/3")
+		d.has("▾→ search call", "progress 1/3")
 		click(30, 6)
 		d.has("[1 Summary]")
 		for i, tab := range d.m.pane.bar.tabs {
@@ -259,9 +259,9 @@ func TestSave(t *testing.T) {
 	saved(t, f, 0, path)
 	synctest.Test(t, func(t *testing.T) {
 		d := drive(t, f, &Options{Colors: NoColor, Folder: dir}).size(80, 24)
-		d.keys("/").types("tool:order").keys("enter", "e", "ctrl+u").types("out.txt").keys("enter").has("saved 1 exchange to")
-		d.keys("e", "ctrl+u").types("out").keys("enter").has("saved 1 exchange to")
-		d.keys("e", "ctrl+u").types("out").keys("enter").has("✖ open") // it exists
+		d.keys("/").types("tool:order").keys("enter", "ctrl+s", "ctrl+u").types("out.txt").keys("enter").has("saved 1 exchange to")
+		d.keys("ctrl+s", "ctrl+u").types("out").keys("enter").has("saved 1 exchange to")
+		d.keys("ctrl+s", "ctrl+u").types("out").keys("enter").has("✖ open") // it exists
 	})
 	text, err := os.ReadFile(filepath.Join(dir, "out.txt"))
 	if err != nil || !strings.Contains(string(text), "the tool failed: out of tea") || !strings.Contains(string(text), "  ⇠ requested input:") {

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
+	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
 
@@ -22,6 +24,7 @@ type source interface {
 	Head(captureID string) *capture.Head
 	Open(path string) error
 	Restart(ctx context.Context, captureID string) error
+	Decide(ctx context.Context, captureID string, d *live.Decision) error
 }
 
 // A hubSource is the source of a hub.
@@ -73,7 +76,9 @@ type model struct {
 	// paneFocused tells that the pane has the focus, and not the table.
 	paneFocused bool
 	// zoom gives the whole screen to the pane.
-	zoom    bool
+	zoom bool
+	// share is the table's share of the screen beside the pane, in percent. Zero means the default.
+	share   int
 	dialogs *dialogs
 	areas   areas
 
@@ -206,7 +211,7 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	case originMsg:
 		return m.resender.gotOrigin(msg)
 	case editedMsg:
-		m.resender.gotEdited(msg)
+		return m.resender.gotEdited(msg)
 	case doneMsg:
 		if msg.text != "" {
 			m.showFlash(msg.bad, "%s", msg.text)
@@ -256,7 +261,7 @@ func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 		return m.quitProgram()
 	case k.String() == "ctrl+z":
 		return tea.Suspend
-	case m.dialogs.overlay != nil:
+	case m.dialogs.chooser != nil, m.dialogs.overlay != nil:
 		return m.dialogs.Update(k)
 	case m.pane.open && m.paneFocused || m.tableHidden():
 		if m.paneKey(k) {
@@ -323,6 +328,18 @@ func (m *model) globalKey(k tea.KeyPressMsg) tea.Cmd {
 		m.openSession()
 	case "s":
 		m.dialogs.overlay = statsOverlay(m.shared)
+	case ":", "ctrl+p":
+		m.palette()
+	case "F":
+		m.facets()
+	case "L":
+		m.sourcesView()
+	case "O":
+		m.overview()
+	case "i":
+		m.openHeld()
+	case "<", ">":
+		m.resize(k)
 	case "f", "p", "x", "t", "m", "o": // these reach the table from the pane too
 		cmd, _ := m.table.key(k)
 		return cmd
@@ -347,7 +364,11 @@ func (m *model) rowKey(k string) tea.Cmd {
 		return m.resender.find(true)
 	case "w":
 		m.resender.restart()
+	case "v":
+		return m.copier.withDetail(m.copier.page)
 	case "e":
+		return m.copier.withDetail(m.copier.edit)
+	case "ctrl+s":
 		m.dialogs.prompt = newPrompt(m.shared, "save as", m.saveName())
 		m.dialogs.prompt.accepted = m.save
 	}
@@ -395,6 +416,33 @@ func (m *model) openTab(n int) {
 	}
 }
 
+// The table's share of the screen beside the pane, in percent.
+const (
+	minShare  = 20
+	maxShare  = 80
+	shareStep = 5
+)
+
+// tableShare returns the table's share of the screen, by default the given one.
+func (m *model) tableShare(usual int) int { return cmp.Or(m.share, usual) }
+
+// resize changes the table's share.
+func (m *model) resize(k string) {
+	if !m.pane.open {
+		m.showFlash(false, "< and > move the border between table and detail")
+		return
+	}
+	usual := usualShareBelow
+	if m.width >= splitRight {
+		usual = usualShare(m.width)
+	}
+	step := shareStep
+	if k == "<" {
+		step = -step
+	}
+	m.share = min(max(m.tableShare(usual)+step, minShare), maxShare)
+}
+
 // openSession shows the session of the cursor's row.
 func (m *model) openSession() {
 	if !m.table.view.hasSession {
@@ -423,7 +471,7 @@ func (m *model) openFilter() {
 // wheel scrolls what is below the mouse.
 func (m *model) wheel(msg tea.MouseWheelMsg) {
 	switch d := m.dialogs; {
-	case d.editor != nil:
+	case d.editor != nil, d.chooser != nil:
 	case d.overlay != nil:
 		d.overlay.Update(msg)
 	case m.pane.open && m.areas.pane.has(msg.X, msg.Y):
@@ -436,7 +484,7 @@ func (m *model) wheel(msg tea.MouseWheelMsg) {
 // click passes a click to what is below the mouse, and gives it the focus.
 func (m *model) click(msg tea.MouseClickMsg) tea.Cmd {
 	d := m.dialogs
-	if msg.Button != tea.MouseLeft || d.editor != nil || d.overlay != nil || d.prompt != nil && !d.prompt.isFilter {
+	if msg.Button != tea.MouseLeft || d.editor != nil || d.chooser != nil || d.overlay != nil || d.prompt != nil && !d.prompt.isFilter {
 		return nil
 	}
 	switch a := m.areas; {
@@ -464,6 +512,9 @@ func (m *model) refresh() tea.Cmd {
 	if m.dialogs.overlay != nil {
 		m.dialogs.overlay.fit()
 	}
+	if m.dialogs.chooser != nil {
+		m.dialogs.chooser.narrow()
+	}
 	var cmd tea.Cmd
 	m.table.refresh(func(current *trace.Row) { cmd = m.pane.sync(current) })
 	return tea.Batch(cmd, m.nextTick())
@@ -475,7 +526,7 @@ func (m *model) nextTick() tea.Cmd {
 	if m.tickPending || m.table.pause != nil && !shown {
 		return nil
 	}
-	if !shown && !m.table.running() && !m.pane.loading {
+	if !shown && !m.table.running() && !m.pane.loading && len(m.held()) == 0 {
 		return nil
 	}
 	m.tickPending = true

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,26 +114,36 @@ func (rs *resender) edit(q *resendRequest) tea.Cmd {
 		rs.showFlash(true, "%s are too large to edit here", trace.FormatSize(int64(len(q.message))))
 		return nil
 	}
-	command := rs.opts.getenv("VISUAL")
-	if command == "" {
-		command = rs.opts.getenv("EDITOR")
-	}
+	return rs.editText(q.message, "to a fresh copy of "+safe(q.origin.Name), func(text []byte) tea.Cmd {
+		rs.sendEdited(q, text)
+		return nil
+	})
+}
+
+// editText opens an editor for a message. done is called with the edited text.
+func (rs *resender) editText(message []byte, about string, done func(text []byte) tea.Cmd) tea.Cmd {
+	command := cmp.Or(rs.opts.getenv("VISUAL"), rs.opts.getenv("EDITOR"))
 	if words := strings.Fields(command); len(words) > 0 {
-		return externalEditor(words, q)
+		return externalEditor(words, message, done)
 	}
 	var cmd tea.Cmd
-	rs.dialogs.editor, cmd = newEditor(rs.shared, q)
+	rs.dialogs.editor, cmd = newEditor(rs.shared, message, about, done)
 	return cmd
 }
 
-// gotEdited asks whether to send the edited message.
-func (rs *resender) gotEdited(msg editedMsg) {
+// gotEdited passes on what was edited.
+func (rs *resender) gotEdited(msg editedMsg) tea.Cmd {
 	if msg.err != nil {
 		rs.showFlash(true, "the editor: %v", msg.err)
-		return
+		return nil
 	}
-	again := *msg.request
-	again.message = []byte(strings.TrimSpace(string(msg.text)))
+	return msg.done(msg.text)
+}
+
+// sendEdited asks whether to send the edited message.
+func (rs *resender) sendEdited(q *resendRequest, text []byte) {
+	again := *q
+	again.message = []byte(strings.TrimSpace(string(text)))
 	if len(again.message) == 0 {
 		rs.showFlash(false, "nothing was sent")
 		return

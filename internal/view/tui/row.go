@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/trace"
+	"mcpwire/mcp"
 )
 
 // A tableView has what is drawn of a table. It is copied from the hub after each message, so that
@@ -523,9 +524,13 @@ func cellWhat(v *tableView, rv *rowView) line {
 		if v.isNarrow() && rv.target != "" {
 			method = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(method, "tools/"), "resources/"), "prompts/")
 		}
-		l = append(l, span{name, method})
-		if rv.target != "" {
-			l = append(l, span{name.plus(bold), " " + rv.target})
+		switch {
+		case rv.target == "":
+			l = append(l, span{name, method})
+		case namesTarget(rv.method):
+			l = append(l, span{name.plus(bold), rv.target}, span{t.dim, " " + method})
+		default:
+			l = append(l, span{name, method}, span{t.dim, " " + rv.target})
 		}
 		if rv.note != "" {
 			l = append(l, span{t.dim, "  " + rv.note})
@@ -547,6 +552,11 @@ func cellWhat(v *tableView, rv *rowView) line {
 		name = rv.method + " "
 	}
 	return append(l, span{rv.style(t), name}, span{st, rv.text})
+}
+
+// namesTarget reports whether the target of a method, such as a tool, tells more than the method.
+func namesTarget(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || strings.HasPrefix(method, "resources/")
 }
 
 func cellID(v *tableView, rv *rowView) line { return line{{v.theme.dim, rv.id}} }

@@ -18,7 +18,7 @@ func (r rect) has(x, y int) bool { return x >= r.x && x < r.x+r.w && y >= r.y &&
 
 // areas are the parts of the screen. A part without room has height 0.
 type areas struct {
-	header, filter, table, pane, footer rect
+	header, held, filter, table, pane, footer rect
 	// rule is the line between table and pane, vertical or horizontal.
 	rule rect
 }
@@ -27,6 +27,18 @@ const (
 	splitRight = 110 // minimum columns for the pane beside the table
 	splitBelow = 18  // minimum lines for it below; else it fills the screen
 )
+
+// usualShareBelow is the table's usual share of the lines above the pane, in percent.
+const usualShareBelow = 40
+
+// usualShare returns the table's usual share of the columns beside the pane, in percent. A wide
+// screen has more room for the text.
+func usualShare(columns int) int {
+	if columns >= 160 {
+		return 40
+	}
+	return max(45, 5400/columns)
+}
 
 // layout divides the screen.
 func (m *model) layout() areas {
@@ -41,6 +53,9 @@ func (m *model) layout() areas {
 		return r
 	}
 	a.header = line(6)
+	if len(m.held()) > 0 {
+		a.held = line(2)
+	}
 	if !m.table.query.empty() || m.dialogs.prompt != nil && m.dialogs.prompt.isFilter {
 		a.filter = line(3)
 	}
@@ -55,12 +70,12 @@ func (m *model) layout() areas {
 	case m.zoom || m.width < splitRight && m.height < splitBelow:
 		a.pane = body
 	case m.width >= splitRight:
-		left := max(54, m.width*45/100)
+		left := min(max(40, m.width*m.tableShare(usualShare(m.width))/100), m.width-40)
 		a.table = rect{0, y, left, body.h}
 		a.rule = rect{left, y, 1, body.h}
 		a.pane = rect{left + 1, y, m.width - left - 1, body.h}
 	default:
-		top := max(4, body.h*2/5)
+		top := min(max(4, body.h*m.tableShare(usualShareBelow)/100), max(4, body.h-4))
 		a.table = rect{0, y, m.width, top}
 		a.rule = rect{0, y + top, m.width, 1}
 		a.pane = rect{0, y + top + 1, m.width, body.h - top - 1}
@@ -83,6 +98,8 @@ func (m *model) screen() string {
 	switch d := m.dialogs; {
 	case d.editor != nil:
 		return d.editor.View()
+	case d.chooser != nil:
+		return d.chooser.View() + "\n" + m.footer(d.chooser.footer())
 	case d.overlay != nil && m.height > 1:
 		return d.overlay.View() + "\n" + m.footer(d.overlay.footer())
 	case d.overlay != nil:
@@ -101,6 +118,7 @@ func (m *model) screen() string {
 		}
 	}
 	put(a.header, func() string { return m.header().drawOver(m.theme.title, m.width) })
+	put(a.held, m.heldBar)
 	put(a.filter, m.filterBar)
 	put(a.table, m.table.View)
 	put(a.rule, func() string { return m.theme.ruleOf(a.rule) })
@@ -256,7 +274,7 @@ func (m *model) footer(keys line) string {
 
 // keysLine returns the state of the table and the most useful keys.
 func (m *model) keysLine() line {
-	pairs := []string{"?", "help", "/", "filter", "Enter", "open", "f", "follow", "p", "pause", "␣", "unfold", "x", "frames", "s", "tools", "c", "session", "q", "quit"}
+	pairs := []string{"?", "help", "/", "filter", "Enter", "open", "f", "follow", "p", "pause", "␣", "unfold", "x", "frames", "s", "tools", "c", "session", ":", "commands", "q", "quit"}
 	if m.pane.open && m.paneFocused {
 		pairs = []string{"Esc", "back", "1-9", "tabs", "/", "search", "y", "copy", "Y", "as command", "Tab", "table", "z", "zoom", "?", "help"}
 	}

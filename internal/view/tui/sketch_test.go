@@ -12,6 +12,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
+	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
 
@@ -28,6 +29,8 @@ type fake struct {
 	sources []watch.Source
 	chosen  []*fakeSelection
 	restart string
+	// decided are the decisions about held messages.
+	decided []live.Decision
 }
 
 func newFake() *fake {
@@ -60,6 +63,11 @@ func (f *fake) Event(_ context.Context, id string, n uint64) (*capture.Event, er
 func (f *fake) Head(id string) *capture.Head { return f.heads[id] }
 
 func (f *fake) Open(string) error { return nil }
+
+func (f *fake) Decide(_ context.Context, _ string, d *live.Decision) error {
+	f.decided = append(f.decided, *d)
+	return nil
+}
 
 func (f *fake) Restart(_ context.Context, id string) error {
 	f.restart = id

@@ -156,6 +156,8 @@ func (r *renderer) summary(d *detail.Detail) []line {
 	for _, w := range d.Summary.Sentences {
 		out = append(out, line{{t.text, safe(w)}})
 	}
+	out = r.content(out, "Asked", d.Asked, d)
+	out = r.content(out, "Came back", d.Returned, d)
 	out = append(out, nil)
 	names := 0
 	for _, f := range d.Summary.Facts {
@@ -230,7 +232,7 @@ func (r *renderer) payload(d *detail.Detail, p *detail.Payload) []line {
 		}
 	}
 	if p.OmittedBytes > 0 {
-		out = append(out, line{{t.dim, "… and " + trace.FormatSize(p.OmittedBytes) + " more; e saves all of it"}})
+		out = append(out, line{{t.dim, "… and " + trace.FormatSize(p.OmittedBytes) + " more; Ctrl+S saves all of it"}})
 	}
 	return out
 }

@@ -1,0 +1,80 @@
+package tui
+
+import (
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/trace/live"
+	"mcpwire/internal/view/watch"
+)
+
+// TestViews opens the palette, the facets, the lists of servers and captures, and the overview.
+func TestViews(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		keys  []string
+		typed string
+		after []string
+		has   []string
+		lacks []string
+	}{
+		{"palette", []string{":"}, "", nil, []string{"Commands", "› type to narrow", "overview: calls"}, nil},
+		{"palette, narrowed", []string{"ctrl+p"}, "stat lat", nil, []string{"nothing matches"}, []string{"filter"}},
+		{"palette, chosen", []string{":"}, "overv", []string{"enter"}, []string{"Overview", "Requests over time", "p99", "files search"}, []string{"Commands"}},
+		{"palette, back", []string{":", "esc"}, "", nil, []string{"tools/list"}, []string{"Commands"}},
+		{"palette, corrected", []string{":"}, "zz", []string{"backspace", "backspace"}, []string{"filter"}, []string{"nothing matches"}},
+		{"facets", []string{"F"}, "", nil, []string{"Server", "❯ files", "Status", "iserror"}, nil},
+		{"facets, chosen", []string{"F"}, "iserror", []string{"enter"}, []string{"status:=iserror   1 of 11"}, nil},
+		{"facets, removed", []string{"F", "down", "enter", "F", "down", "enter"}, "", nil, []string{"11 exchanges"}, []string{"server:="}},
+		{"facets, two", []string{"F", "enter", "F"}, "pending", []string{"enter"}, []string{"server:=files status:=pending   1 of 11"}, nil},
+		{"servers and captures", []string{"L"}, "", nil, []string{"Servers", "● files", "Captures"}, nil},
+		{"server, chosen", []string{"L"}, "weather", []string{"enter"}, []string{"server:=weather   2 of 11"}, nil},
+		{"split", []string{"enter", "tab", ">", ">", ">", ">", ">", ">", ">", ">", ">", ">"}, "", nil, []string{"#"}, nil},
+		{"pager", []string{"k", "k", "k", "v"}, "", nil, []string{"Message", `"method": "resources/read"`}, nil},
+		{"editor", []string{"e"}, "", nil, []string{"EDITOR is not set"}, nil},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			d := drive(t, both(t), &Options{Colors: NoColor}).size(110, 36)
+			d.keys(tt.keys...).types(tt.typed).keys(tt.after...).has(tt.has...)
+			d.lacks(tt.lacks...)
+		})
+	}
+}
+
+// TestHeld shows that a held message is announced, and what the keys decide.
+func TestHeld(t *testing.T) {
+	bubble(t, "held", func(t *testing.T) {
+		f := both(t)
+		until := began.Add(30 * time.Second).UnixMilli()
+		message := live.HeldMessage{ID: 7, Dir: "c2s", Method: "tools/call", Target: "search\x1b", RequestID: "4", Until: until, Data: `{"id":4}`, Len: 8}
+		f.sources = []watch.Source{{ID: "A", Name: "files", State: watch.Live, Intercepted: &live.Intercepted{Filter: "tool:search", Messages: []live.HeldMessage{message}}}}
+		d := drive(t, f, &Options{Colors: NoColor}).size(100, 24)
+		d.has(`‖ held: tools/call search\x1b to the server of files  25 s left  i decides`)
+		d.keys("i").has("Held messages", "❯ ‖ tools/call", "p pass", "d drop")
+		d.keys("p", "R", "d", "w", "a").has("Edit and send").keys("esc")
+		d.keys("e").has("Edit and send", `"id": 4`).send(press("ctrl+s"))
+		d.keys("f").has("hold what matches tool:search").types("x").keys("enter", "esc").has("tools/list")
+		filter := "tool:searchx"
+		want := []live.Decision{
+			{ID: 7, Action: live.Pass}, {ID: 7, Action: live.Pass, HoldResponse: true}, {ID: 7, Action: live.Drop}, {ID: 7, Action: live.Delay, DelayMS: 5000},
+			{ID: 7, Action: live.Edit, Data: "{\n  \"id\": 4\n}"}, {Filter: &filter},
+		}
+		if diff := cmp.Diff(want, f.decided); diff != "" {
+			t.Errorf("decisions (-want +got):\n%s", diff)
+		}
+		f.sources = []watch.Source{{ID: "A", Name: "files", State: watch.Live}}
+		d.send(changedMsg{sources: true}).lacks("held:")
+		d.keys("i").has("no tap holds messages")
+	})
+}
+
+// TestChooserClick shows that a click does not reach what a chooser covers.
+func TestChooserClick(t *testing.T) {
+	bubble(t, "click", func(t *testing.T) {
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).keys(":")
+		d.send(tea.MouseClickMsg{X: 20, Y: 5, Button: tea.MouseLeft}, tea.MouseWheelMsg{Button: tea.MouseWheelDown}).has("Commands")
+	})
+}
