@@ -58,7 +58,7 @@ var groups = []group{
 	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
 	// Programs for users to copy. No group may import them, and they import public packages only, see
 	// TestExamples.
-	{"examples", []string{"examples/"}, []string{"jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel"}},
+	{"examples", []string{"examples/"}, []string{"jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel", "skills"}},
 	// Tests of everything, and the programs that the official conformance suite visits.
 	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills"}},
 }
