@@ -130,6 +130,11 @@ func serveHTTP(t *testing.T, srv streamable.Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveHandler(t, h)
+}
+
+// serveHandler serves h and returns its URL.
+func serveHandler(t testing.TB, h *streamable.Handler) string {
 	web := httptest.NewServer(h)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())

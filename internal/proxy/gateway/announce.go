@@ -65,6 +65,13 @@ func (a *announcer) remove(w *watcher) {
 	delete(a.watchers, w)
 }
 
+// isWatched reports if there are watchers.
+func (a *announcer) isWatched() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.watchers) > 0
+}
+
 // changed says that a catalog or the configuration has changed.
 func (a *announcer) changed() {
 	select {

@@ -34,7 +34,8 @@ const (
 	// minRetry and maxRetry limit the pause after a failure.
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
-	// retryFor is how long a failed catalog is read again without a client that needs it.
+	// retryFor is how long a failed catalog is read again after a client needed it, if no client
+	// wants to know of changes.
 	retryFor = 10 * time.Minute
 )
 
@@ -213,7 +214,7 @@ func (c *catalog) finished(snap *snapshot, err error) (again bool) {
 		c.failures++
 		pause := wait.Backoff(minRetry, maxRetry, c.failures, rand.Float64())
 		c.retryAt = time.Now().Add(pause)
-		if !c.closed && time.Since(c.wanted) < retryFor {
+		if !c.closed && (time.Since(c.wanted) < retryFor || g.announcer.isWatched()) {
 			g.spawn(func() { c.retry(pause) })
 		}
 	} else {

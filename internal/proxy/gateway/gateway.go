@@ -98,21 +98,36 @@ func New(o *Options) (*Gateway, error) {
 // Clients are told if the lists that they see have changed. No Secrets means that they stay. Record
 // cannot be changed.
 func (g *Gateway) Apply(o *Options) error {
+	next, err := g.replaceState(o)
+	if err != nil {
+		return err
+	}
+	if next.opts.Pin != nil {
+		for _, u := range next.upstreams {
+			u.reload() // to ask it
+		}
+	}
+	g.announcer.changed()
+	return nil
+}
+
+// replaceState makes the options current.
+func (g *Gateway) replaceState(o *Options) (*state, error) {
 	next := &state{opts: o.withDefaults(), byName: map[string]*upstream{}, aliases: map[string]alias{}}
 	if err := o.check(); err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	g.mu.Lock()
+	g.mu.Lock() // no lock of an upstream or a catalog may be taken under it
 	defer g.mu.Unlock()
 	if g.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	was := g.state.Load()
 	if len(next.opts.Secrets) == 0 {
 		next.opts.Secrets = was.opts.Secrets
 	}
 	if err := next.makeTaskKeys(); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range next.opts.Upstreams {
 		conf := &next.opts.Upstreams[i]
@@ -129,10 +144,10 @@ func (g *Gateway) Apply(o *Options) error {
 		next.byName[conf.Name] = u
 	}
 	next.identity = era.NewIdentity(next.opts.Info)
-	// Nothing fails from here on, except the secrets, which change nothing then.
 	if err := g.ring.Replace(next.opts.Secrets...); err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return nil, fmt.Errorf("gateway: %w", err)
 	}
+	// Nothing fails from here on.
 	for i := range next.opts.Upstreams {
 		u := next.upstreams[i]
 		u.conf.Store(&next.opts.Upstreams[i])
@@ -144,20 +159,14 @@ func (g *Gateway) Apply(o *Options) error {
 	g.state.Store(next)
 	g.generation.Add(1)
 	if was == nil {
-		return nil
-	}
-	if next.opts.Pin != nil {
-		for _, u := range next.upstreams {
-			u.reload() // to ask it
-		}
+		return next, nil
 	}
 	for _, u := range was.upstreams {
 		if !slices.Contains(next.upstreams, u) {
 			g.wg.Go(func() { u.retire(next.opts.DrainTimeout) })
 		}
 	}
-	g.announcer.changed()
-	return nil
+	return next, nil
 }
 
 // ReplaceSecrets replaces Options.Secrets. It returns an error, and changes nothing, if they are

@@ -104,17 +104,6 @@ func (c *catalog) addStatus(s *UpstreamStatus) {
 	s.Revision, s.Server, s.Version = snap.revision, snap.profile.Info.Name, snap.profile.Info.Version
 }
 
-// Ready returns nil unless the gateway is closed. Upstreams that fail do not make it unready, since
-// the others work.
-func (g *Gateway) Ready() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return ErrClosed
-	}
-	return nil
-}
-
 // Metrics returns a handler that serves the counters in the text format of Prometheus
 // (https://prometheus.io/docs/instrumenting/exposition_formats/).
 func (g *Gateway) Metrics() http.Handler {

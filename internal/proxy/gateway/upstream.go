@@ -185,11 +185,12 @@ func (u *upstream) retire(timeout time.Duration) {
 // reload reads the catalogs again.
 func (u *upstream) reload() {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, be := range u.backends {
+	backends := slices.Collect(maps.Values(u.backends))
+	u.mu.Unlock()
+	for _, be := range backends {
 		for _, c := range be.catalogs {
 			if snap, _ := c.current(); snap != nil {
-				u.g.wg.Go(c.changed)
+				c.changed()
 			}
 		}
 	}

@@ -29,6 +29,8 @@ type world struct {
 	names [2]map[string]place
 	// duplicates counts the hidden items with a taken name, by upstream.
 	duplicates []int
+	// hiddenNames are the first names of these items.
+	hiddenNames []string
 
 	mu    sync.Mutex
 	lists map[listKey]*visibleList
@@ -68,6 +70,24 @@ type visibleItem struct {
 type worldCache struct {
 	mu     sync.Mutex
 	worlds map[worldKey]*world
+	// logged holds the duplicate names that were logged.
+	logged map[string]bool
+}
+
+// maxLogged limits the duplicate names that are logged.
+const maxLogged = 1000
+
+// logDuplicatesLocked logs the names that several items have, once.
+func (c *worldCache) logDuplicatesLocked(w *world) {
+	if c.logged == nil {
+		c.logged = map[string]bool{}
+	}
+	for _, name := range w.hiddenNames {
+		if !c.logged[name] && len(c.logged) < maxLogged {
+			c.logged[name] = true
+			w.st.opts.Logger.Warn("an item is hidden because another one has its name", "name", name)
+		}
+	}
 }
 
 type worldKey struct {
@@ -98,6 +118,7 @@ func (g *Gateway) world(ctx context.Context, modern bool) *world {
 	w = newWorld(st, ctx, modern, generation)
 	g.worlds.mu.Lock()
 	defer g.worlds.mu.Unlock()
+	g.worlds.logDuplicatesLocked(w)
 	if g.worlds.worlds == nil || len(g.worlds.worlds) >= maxWorlds {
 		g.worlds.worlds = map[worldKey]*world{}
 	}
@@ -165,6 +186,9 @@ func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *w
 				name := w.nameOf(i, &items[j])
 				if _, taken := w.names[kind][name]; taken {
 					w.duplicates[i]++
+					if len(w.hiddenNames) < maxLogged {
+						w.hiddenNames = append(w.hiddenNames, name)
+					}
 					continue
 				}
 				w.names[kind][name] = place{i, &items[j]}
@@ -330,6 +354,9 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 			return target{u, kind, own}, nil
 		}
 		if !again {
+			if w.snaps[i] == nil && (view == nil || view.Allows(kind, u.name, own)) {
+				return target{}, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the definition of %s cannot be checked, because the lists of %s could not be read", quote(name), u.name)
+			}
 			break
 		}
 		w = g.fresh(ctx, modern, u, unknownAge, true)

@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// BenchmarkCall measures a call of 1 KiB over HTTP, to a server and through a gateway. Client,
+// gateway and server share the process.
+func BenchmarkCall(b *testing.B) {
+	srv := server.MustNew("s", "1", nil)
+	must(server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }))
+	direct := serveBench(b, srv)
+	transport := streamable.Dial(direct, &streamable.DialOptions{HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}})
+	g, err := New(&Options{Upstreams: []Upstream{{Name: "s", Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer g.Close()
+	through := serveBench(b, &relay.Server{Handler: g})
+	for _, bm := range []struct{ name, url, tool string }{{"direct", direct, "echo"}, {"gateway", through, "s__echo"}} {
+		for _, parallel := range []int{1, 16} {
+			b.Run(fmt.Sprintf("%s/%d", bm.name, parallel), func(b *testing.B) {
+				client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+				defer client.CloseIdleConnections()
+				body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + bm.tool + `","arguments":{"Text":"` + strings.Repeat("x", 900) + `"},` + modernMeta + `}}`)
+				call := func() {
+					req, err := http.NewRequest(http.MethodPost, bm.url, bytes.NewReader(body))
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": mcp.MethodToolsCall, "Mcp-Name": bm.tool} {
+						req.Header.Set(name, value)
+					}
+					resp, err := client.Do(req)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					defer resp.Body.Close()
+					text, err := io.ReadAll(resp.Body)
+					if err != nil || !bytes.Contains(text, []byte("xxxx")) {
+						b.Errorf("%v: %s", err, text)
+					}
+				}
+				call()
+				b.ReportAllocs()
+				b.SetBytes(int64(len(body)))
+				b.SetParallelism(parallel)
+				if parallel == 1 {
+					for b.Loop() {
+						call()
+					}
+					return
+				}
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						call()
+					}
+				})
+			})
+		}
+	}
+}
+
+func serveBench(b *testing.B, srv streamable.Server) string {
+	b.Helper()
+	h, err := streamable.NewHandler(srv, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return serveHandler(b, h)
+}
+
+// BenchmarkList measures a list of 40 tools of each of 50 upstreams.
+func BenchmarkList(b *testing.B) {
+	var o Options
+	for i := range 50 {
+		var tools []string
+		for j := range 40 {
+			tools = append(tools, fmt.Sprintf("tool%d", j))
+		}
+		name := fmt.Sprintf("up%d", i)
+		o.Upstreams = append(o.Upstreams, streamUpstream(name, toolServer(name, tools...)))
+	}
+	g, err := New(&o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer g.Close()
+	p := g.Stateless()
+	frame := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`)
+	m := new(jsonrpc.Message)
+	must(jsonrpc.Parse(frame, m, 0))
+	var dst []byte
+	list := func() {
+		if dst, err = p.Request(b.Context(), frame, m, nil, dst[:0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	list()
+	if n := bytes.Count(dst, []byte(`__tool`)); n != 2000 {
+		b.Fatalf("got %d tools", n)
+	}
+	b.ReportAllocs()
+	b.SetBytes(int64(len(dst)))
+	for b.Loop() {
+		list()
+	}
+}
