@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -203,12 +204,27 @@ func (tr *taskRun) watchStore() {
 	}
 }
 
+// storing returns a context for storing the result. The store may be unavailable for a while, and
+// the task would otherwise be working forever. So the context ends only when the task has expired,
+// the server was closed or the task was canceled, storeTimeout later.
+func (tr *taskRun) storing() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tr.ctx))
+	stop := context.AfterFunc(tr.ctx, func() {
+		wait.Sleep(ctx, storeTimeout)
+		cancel()
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
 // storeResult stores the result of the task. A canceled task stays canceled.
 func (tr *taskRun) storeResult(out []byte, err error) {
 	if err != nil {
 		out, err = tr.call.session.srv.inputs.convertURLRequired(tr.call, nil, out, err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tr.ctx), storeTimeout)
+	ctx, cancel := tr.storing()
 	defer cancel()
 	tr.updateRetrying(ctx, func(t *Task) error {
 		t.InputRequests, t.InputResponses = nil, nil
@@ -242,7 +258,7 @@ func (tr *taskRun) notify(method string, params []byte) error {
 }
 
 const (
-	storeTimeout       = 10 * time.Second // for a task's final updates
+	storeTimeout       = 10 * time.Second // for updates after the end of a task or its run
 	storeRetryInterval = time.Second      // between attempts if the store fails
 )
 

@@ -99,7 +99,7 @@ func testStoreComesBack(t *testing.T, store *testStore) {
 	if _, err := c.call("tasks/get", `"taskId":"`+slow+`"`); code(err) != jsonrpc.CodeInternalError {
 		t.Errorf("got %v", err)
 	}
-	elapse(12 * time.Second)
+	elapse(5 * time.Minute)
 	store.down.Store(false)
 	elapse(3 * time.Second)
 	synctest.Wait()
