@@ -33,6 +33,8 @@ type ledger struct {
 type kind struct {
 	succeeded, failed int
 	times             []time.Duration
+	// last is the last error.
+	last string
 }
 
 func newLedger() *ledger { return &ledger{kinds: make(map[string]*kind)} }
@@ -48,8 +50,9 @@ func (l *ledger) done(what string, began time.Time, err error) {
 	}
 	if err != nil {
 		k.failed++
+		k.last = fmt.Sprintf("%s %s after %v: %v", time.Now().Format("05.000"), what, time.Since(began).Round(time.Millisecond), err)
 		if k.failed <= maxErrors {
-			l.errors = append(l.errors, fmt.Sprintf("%s %s after %v: %v", time.Now().Format("05.000"), what, time.Since(began).Round(time.Millisecond), err))
+			l.errors = append(l.errors, k.last)
 		}
 		return
 	}
@@ -96,7 +99,7 @@ func (l *ledger) times(what string) times {
 	return nil
 }
 
-// String returns a line for each kind of call, and the first errors.
+// String returns a line for each kind of call, and the first errors and the last one of each.
 func (l *ledger) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,6 +111,11 @@ func (l *ledger) String() string {
 	}
 	for _, e := range l.errors {
 		fmt.Fprintf(&b, "    error: %s\n", e)
+	}
+	for _, what := range slices.Sorted(maps.Keys(l.kinds)) {
+		if k := l.kinds[what]; k.failed > maxErrors {
+			fmt.Fprintf(&b, "    last error: %s\n", k.last)
+		}
 	}
 	return b.String()
 }

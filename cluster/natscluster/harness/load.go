@@ -184,6 +184,8 @@ func (l *load) dial(name string, revisions []mcp.Revision) (*client.Client, erro
 	return client.Dial(ctx, t, &client.Options{
 		Revisions: revisions,
 		Timeouts:  client.Timeouts{Call: callTimeout},
+		// All nodes may be down for longer than a client usually tries.
+		Reconnect: client.ReconnectPolicy{MaxBackoff: 2 * time.Second, MaxFailures: -1},
 		Retry:     client.RetryPolicy{IgnoreHints: true}, // a call that runs twice is a fault of the nodes
 		Tasks:     true,
 		Input: client.InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
