@@ -1,6 +1,7 @@
 package httpserve
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"math"
@@ -26,10 +27,15 @@ type boundedListener struct {
 
 	// lastWarning is used by Accept, which one goroutine calls.
 	lastWarning time.Time
+
+	// draining is set when drain is called. drained is closed when no connection waits.
+	draining  atomic.Bool
+	drained   chan struct{}
+	drainOnce sync.Once
 }
 
 func newBoundedListener(l net.Listener, b connLimits, log *slog.Logger) *boundedListener {
-	return &boundedListener{Listener: l, connLimits: b, log: log, done: make(chan struct{})}
+	return &boundedListener{Listener: l, connLimits: b, log: log, done: make(chan struct{}), drained: make(chan struct{})}
 }
 
 // warnInterval is the shortest interval between warnings of too many connections.
@@ -50,12 +56,66 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 	}
-	c, err := l.Listener.Accept()
+	c, err := l.accept()
 	if err != nil {
 		<-l.slots
 		return nil, err
 	}
 	return newBoundedConn(c, &l.connLimits), nil
+}
+
+// A deadlineListener is a listener of the operating system's sockets.
+type deadlineListener interface{ SetDeadline(time.Time) error }
+
+const (
+	// drainWait is the time without a new connection after which the queue counts as empty.
+	drainWait = 10 * time.Millisecond
+	// drainLimit limits drain.
+	drainLimit = time.Second
+)
+
+// accept accepts a connection. Once the listener is draining, it accepts those that wait, and then
+// waits for Close.
+func (l *boundedListener) accept() (net.Conn, error) {
+	for empty := 0; ; {
+		if l.draining.Load() {
+			if err := l.Listener.(deadlineListener).SetDeadline(time.Now().Add(drainWait)); err != nil {
+				return nil, err
+			}
+			empty++
+		}
+		c, err := l.Listener.Accept()
+		if err == nil || !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return c, err
+		}
+		// The first deadline may be the one that drain sets.
+		if empty == 2 {
+			l.drainOnce.Do(func() { close(l.drained) })
+			<-l.done
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// drain waits until the connections that wait in the queue of the operating system are accepted:
+// Close resets them, although their clients may have sent a request. It returns when ctx ends, or
+// after drainLimit. Accept must be running.
+func (l *boundedListener) drain(ctx context.Context) {
+	d, ok := l.Listener.(deadlineListener)
+	if !ok {
+		return
+	}
+	l.draining.Store(true)
+	if d.SetDeadline(time.Now()) != nil { // which wakes Accept up
+		return
+	}
+	limit := time.NewTimer(drainLimit)
+	defer limit.Stop()
+	select {
+	case <-l.drained:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
 }
 
 // Close implements [net.Listener].

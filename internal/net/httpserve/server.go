@@ -171,10 +171,10 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *Options) erro
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(opts.ShutdownDelay, stop) })()
 	select {
 	case <-serving.Done():
-		err = opts.shutdown(ctx, srv, h)
+		err = opts.shutdown(ctx, srv, h, bounded)
 		<-failed
 	case err = <-failed:
-		err = errors.Join(err, opts.shutdown(ctx, srv, h))
+		err = errors.Join(err, opts.shutdown(ctx, srv, h, nil))
 	}
 	return err
 }
@@ -235,8 +235,9 @@ const (
 	h2PingTimeout  = 15 * time.Second
 )
 
-// shutdown shuts the server down within ShutdownTimeout.
-func (o *Options) shutdown(ctx context.Context, srv *http.Server, h http.Handler) error {
+// shutdown shuts the server down within ShutdownTimeout. l is nil if it accepts no connections any
+// longer.
+func (o *Options) shutdown(ctx context.Context, srv *http.Server, h http.Handler, l *boundedListener) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.ShutdownTimeout)
 	defer cancel()
 	end := o.OnShutdown
@@ -246,6 +247,9 @@ func (o *Options) shutdown(ctx context.Context, srv *http.Server, h http.Handler
 	var err error
 	if end != nil {
 		err = end(ctx)
+	}
+	if l != nil {
+		l.drain(ctx)
 	}
 	if err = errors.Join(err, srv.Shutdown(ctx)); err != nil {
 		srv.Close()

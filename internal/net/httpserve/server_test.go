@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -530,5 +531,56 @@ func TestWriteAndFlush(t *testing.T) {
 		if err := <-writeErrs; err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("%d bytes: the handler got %v, want the error of the connection", n, err)
 		}
+	}
+}
+
+// A gatedListener accepts nothing until its gate is open.
+type gatedListener struct {
+	*net.TCPListener
+	gate chan struct{}
+}
+
+func (l *gatedListener) Accept() (net.Conn, error) {
+	<-l.gate
+	return l.TCPListener.Accept()
+}
+
+// TestServeShutdownQueue shows that a connection that waits to be accepted when the server shuts
+// down is served, and not reset.
+func TestServeShutdownQueue(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &gatedListener{tcp.(*net.TCPListener), make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "served") }),
+			&Options{OnShutdown: func(context.Context) error { close(l.gate); return nil }})
+	}()
+	var conns []net.Conn
+	for range 20 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", l.Addr())
+		conns = append(conns, c)
+	}
+	cancel()
+	for i, c := range conns {
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "served" {
+			t.Errorf("connection %d: %q, %v", i, text, err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
