@@ -168,6 +168,7 @@ func killOne(ctx context.Context, r *result) error {
 	})
 	r.figure("%d kills", seeds)
 	r.bar("a resumable call ends after at most", resumed.percentile(100), 4*time.Second)
+	r.figure("half of them after %v, nine of ten after %v", resumed.percentile(50), resumed.percentile(90))
 	r.bar("another one after", broken.percentile(100), 500*time.Millisecond)
 	r.bar("p99 of other calls", others.percentile(99), 50*time.Millisecond)
 	r.figure("%d of them failed", refused)
