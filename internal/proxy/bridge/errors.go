@@ -43,7 +43,7 @@ func (b *Bridge) visibleError(err error) error {
 	case b.opts.Remote && failed && errors.Is(start.err, context.DeadlineExceeded):
 		return &connectError{context.DeadlineExceeded}
 	case b.opts.Remote && failed:
-		return &connectError{errors.New("see the bridge's log")}
+		return &connectError{errors.New("see the operator's log")}
 	case b.opts.Remote || !exited || b.opts.Unredacted:
 		return err
 	}
@@ -68,7 +68,7 @@ func (e *exitError) Error() string {
 	if e.signal != nil {
 		how = fmt.Sprintf("its process was terminated by a signal (%v)", e.signal)
 	}
-	return fmt.Sprintf("%s after %v; see its last output in the bridge's log", how, e.after.Round(time.Millisecond))
+	return fmt.Sprintf("%s after %v; its last output is in the operator's log", how, e.after.Round(time.Millisecond))
 }
 
 // clientError returns the JSON-RPC error for the end of a connection or a failed request. Its data

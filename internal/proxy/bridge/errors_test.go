@@ -70,7 +70,7 @@ func TestProcessShown(t *testing.T) {
 		},
 		{
 			name: "remote, not started", start: fmt.Errorf("start %q: %w", "node secret-server.js", errTest), remote: true,
-			has:   []string{"the server cannot be started: see the bridge's log"},
+			has:   []string{"the server cannot be started: see the operator's log"},
 			lacks: []string{"node", "secret"},
 		},
 		{

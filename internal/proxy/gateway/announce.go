@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/wait"
@@ -33,9 +34,13 @@ type watcher struct {
 	// ctx has the caller.
 	ctx    context.Context
 	modern bool
-	// sums holds the sum of what the client sees, by notification. Only the announcer's goroutine
-	// uses it after add.
+	// sums holds the sum of what the client sees, by notification. Only one goroutine uses it after
+	// add: the one that has set busy.
 	sums map[string]uint64
+	// busy says that a goroutine compares and sends.
+	busy atomic.Bool
+	// again says that something has changed since it began.
+	again atomic.Bool
 	// send sends a notification. It must not be called concurrently.
 	send func(notification string)
 }
@@ -92,9 +97,30 @@ func (a *announcer) run() {
 		all := slices.Collect(maps.Keys(a.watchers))
 		a.mu.Unlock()
 		for _, w := range all {
-			a.tell(w)
+			a.inform(w)
 		}
 		wait.Sleep(a.g.ctx, announcePause)
+	}
+}
+
+// inform tells a watcher about changes in a goroutine, so that a client that does not read delays
+// no other.
+func (a *announcer) inform(w *watcher) {
+	w.again.Store(true)
+	if !w.busy.CompareAndSwap(false, true) {
+		return // the goroutine looks again
+	}
+	ok := a.g.spawn(func() {
+		for w.again.Swap(false) {
+			a.tell(w)
+		}
+		w.busy.Store(false)
+		if w.again.Load() {
+			a.inform(w)
+		}
+	})
+	if !ok {
+		w.busy.Store(false)
 	}
 }
 

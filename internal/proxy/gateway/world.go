@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -315,7 +316,7 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 				visible.raw = jsonedit.Splice(it.raw, it.name, jsonwire.AppendQuote(nil, visible.name))
 			}
 			l.items = append(l.items, visible)
-			l.sum = (l.sum^uint64(i))*1_000_003 ^ it.sum
+			l.sum = (l.sum^uint64(i))*1_000_003 ^ it.sum ^ maphash.String(seed, visible.name)
 		}
 	}
 	l.ttl = max(l.ttl, 0)
