@@ -181,6 +181,24 @@ func (l *Lease) findAcquired(ctx context.Context, failed error) (epoch uint64, e
 	return 0, failed
 }
 
+// LeaseHolder returns the id of the node that holds the lease with that name, or held it last and
+// has not released it. The error wraps [ErrNotFound] if there is none.
+func (n *Node) LeaseHolder(ctx context.Context, name string) (node string, err error) {
+	r, err := n.leaseRecords(ctx)
+	if err != nil {
+		return "", err
+	}
+	rec, err := r.Get(ctx, n.key("lease", name))
+	if err != nil {
+		return "", err
+	}
+	var held leaseRecord
+	if err := decode(rec.Value, &held); err != nil {
+		return "", err
+	}
+	return held.Node, nil
+}
+
 // Epoch returns a number that is greater than those of all earlier holders of the lease, and also
 // of all that had other leases before.
 func (l *Lease) Epoch() uint64 { return l.epoch }

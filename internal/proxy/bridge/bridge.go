@@ -55,6 +55,8 @@ type Bridge struct {
 	servers  serverCounts
 	// pool holds the shared upstreams by shareKey.
 	pool map[string]*sharedUpstream
+	// spare is an upstream on which the era was detected and that no client uses, or nil.
+	spare *upstream
 	// detecting is set while a shared client detects the era of the server.
 	detecting *sharedAttempt
 	// failedUpstream is the upstream of a failed detection, for the next client, so that its
@@ -92,8 +94,10 @@ func (b *Bridge) Close() error {
 	}
 	b.mu.Lock()
 	rest := slices.Collect(maps.Values(b.pool))
-	if b.failedUpstream != nil {
-		b.failedUpstream.close()
+	for _, up := range []*upstream{b.failedUpstream, b.spare} {
+		if up != nil {
+			up.close()
+		}
 	}
 	b.mu.Unlock()
 	for _, s := range rest {
@@ -166,6 +170,10 @@ type Options struct {
 
 	// ClientEra and ServerEra are the eras of the clients and of the server. Zero means EraAuto.
 	ClientEra, ServerEra Era
+
+	// NoTranslation answers clients of an era that the server lacks as the server would, so that a
+	// client that is a bridge translates by itself. It needs Shared.
+	NoTranslation bool
 
 	// Shared lets the clients of one principal share upstreams: all of them if the server is
 	// modern, those with the same handshake if it is legacy. See the package comment.

@@ -329,6 +329,13 @@ func wrongEra(allowed Era) forwarder {
 	}}
 }
 
+// otherEra is wrongEra for one message, because the client is expected to go on in the other era.
+func otherEra(serverEra Era) forwarder {
+	r := wrongEra(serverEra).(refuser)
+	r.temporary = true
+	return r
+}
+
 // uninitialized is the forwarder of legacy clients that share, until they send initialize.
 var uninitialized forwarder = refuser{answer: func(c *call, _ *jsonrpc.Message) {
 	if c.method == mcp.MethodPing {
@@ -362,6 +369,9 @@ func (b *Bridge) sharedForwarderFor(cl *client, o clientMessage) forwarder {
 	clientEra := eraOf(o.m)
 	for {
 		if serverEra := b.serverEraFor(clientEra); serverEra != EraAuto {
+			if b.opts.NoTranslation && serverEra != clientEra {
+				return otherEra(serverEra)
+			}
 			return b.joinShared(cl, clientEra, serverEra, o, nil)
 		}
 		b.mu.Lock()
@@ -415,6 +425,7 @@ func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMes
 	if up == nil {
 		up = b.newUpstream()
 	}
+	up.setPrincipal(cl.principalID)
 	var found eraResult
 	err := up.unavailable()
 	if err == nil {
@@ -424,15 +435,24 @@ func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMes
 			found, err = b.detectLegacy(cl, up, o)
 		}
 	}
-	if err != nil {
+	spare := false
+	switch {
+	case err != nil:
 		fwd = unreachable(err)
-	} else {
+	case b.opts.NoTranslation && found.serverEra != clientEra:
+		fwd, spare = otherEra(found.serverEra), true
+		b.eras.update(found.legacy, found.modern)
+	default:
 		fwd = b.joinShared(cl, clientEra, found.serverEra, o, up)
 		// Update the cache last, or other clients would connect by themselves.
 		b.eras.update(found.legacy, found.modern)
 	}
 	b.mu.Lock()
 	switch {
+	case spare && !b.closed && b.spare == nil:
+		b.spare = up
+	case spare:
+		up.close()
 	case err == nil:
 	case !b.closed && cl.ctx.Err() == nil && up.isDown(): // it knows when to retry
 		b.failedUpstream = up

@@ -85,7 +85,17 @@ func clientError(err error) *jsonrpc.Error {
 		e.Data = strconv.AppendInt([]byte(`{"limit":`), int64(large.Limit), 10)
 		e.Data = append(strconv.AppendInt(append(e.Data, `,"size":`...), large.Size, 10), '}')
 	}
+	if with, ok := errors.AsType[dataError](err); ok {
+		e.Data = with.ErrorData()
+	}
 	return e
+}
+
+// A dataError is an error of Options.Connect, or of its connection, that has data for clients.
+type dataError interface {
+	error
+	// ErrorData returns the data of the JSON-RPC error, a JSON text.
+	ErrorData() []byte
 }
 
 // describe returns a text for an error, with a fix if one is known.

@@ -77,9 +77,13 @@ func (b *Bridge) joinShared(cl *client, clientEra, serverEra Era, o clientMessag
 			}
 			return unreachable(err)
 		}
+		if up == nil && b.spare != nil && b.spare.principal() == cl.principalID {
+			up, b.spare = b.spare, nil
+		}
 		if up == nil {
 			up = b.newUpstream()
 		}
+		up.setPrincipal(cl.principalID)
 		s = &sharedUpstream{upstream: up, key: key, caller: cl.caller}
 		s.idleTimer = time.AfterFunc(b.opts.IdleTimeout, s.expire)
 		s.setCodecs(clientEra, serverEra)

@@ -84,6 +84,8 @@ type upstream struct {
 	closeTimer *time.Timer
 	// conn is nil while disconnected.
 	conn *connection
+	// principalID is the id of the principal whose clients share the upstream.
+	principalID string
 }
 
 // newUpstream returns an upstream without a codec.
@@ -96,6 +98,29 @@ func (b *Bridge) newUpstreamWithContext(ctx context.Context) *upstream {
 	u.ctx, u.cancel = context.WithCancel(ctx)
 	b.wg.Go(u.run)
 	return u
+}
+
+// principalKey is the context key of the principal of a shared upstream.
+type principalKey struct{}
+
+// PrincipalID returns the id of the principal whose clients share the connection that
+// Options.Connect makes, from its context. It returns "" for clients without a principal, and
+// without Options.Shared.
+func PrincipalID(ctx context.Context) string {
+	id, _ := ctx.Value(principalKey{}).(string)
+	return id
+}
+
+func (u *upstream) setPrincipal(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.principalID = id
+}
+
+func (u *upstream) principal() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.principalID
 }
 
 // An unclaimedMessage is a message of the server that waits for a codec.
@@ -341,7 +366,8 @@ func (u *upstream) serveConnection(first bool) error {
 	u.backoff.setUsable(false)
 	text := u.rec.stderr()
 	defer text.Close()
-	f, err := u.b.opts.Connect(context.WithValue(ctx, recorderKey{}, u.rec), text)
+	ctx = context.WithValue(context.WithValue(ctx, recorderKey{}, u.rec), principalKey{}, u.principal())
+	f, err := u.b.opts.Connect(ctx, text)
 	cancel()
 	if err != nil {
 		return &connectError{err}

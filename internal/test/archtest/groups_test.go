@@ -48,7 +48,12 @@ var groups = []group{
 	// Recorded traffic as exchanges, and where it comes from.
 	{"trace", []string{"internal/trace/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture"}},
 	// Programs between a client and a server.
-	{"proxy", []string{"internal/proxy/"}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
+	{"proxy", []string{
+		"internal/proxy/bridge", "internal/proxy/gateway", "internal/proxy/gateway/config", "internal/proxy/gateway/policy", "internal/proxy/resume",
+		"internal/proxy/tap", "internal/proxy/taphttp", "internal/proxy/translate",
+	}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
+	// Gateways in a cluster. Only programs that have one import it, see TestNoNATS.
+	{"gateway nodes", []string{"internal/proxy/gateway/nodes"}, []string{"base", "jsonrpc, mcp", "cluster", "proxy"}},
 	// Recorded traffic sent again.
 	{"playback", []string{"internal/playback/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "trace", "proxy"}},
 	// Tests of live servers.
@@ -64,7 +69,7 @@ var groups = []group{
 }
 
 // undrawn are the groups that the picture leaves out.
-var undrawn = []string{"cluster", "skills", "examples", "test"}
+var undrawn = []string{"cluster", "gateway nodes", "skills", "examples", "test"}
 
 // modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
 // and the decisions that it refers to. Packages without a row may import none.
@@ -341,7 +346,7 @@ func TestNoTelemetry(t *testing.T) {
 }
 
 // TestNoNATS checks that only users of cluster/natscluster, a separate module, get NATS, and that
-// servers without a cluster do not link package cluster.
+// servers and gateways without a cluster do not link package cluster.
 func TestNoNATS(t *testing.T) {
 	const nats = "github.com/nats-io/"
 	for _, p := range goList(t, platforms[0], "./...") {
@@ -349,7 +354,7 @@ func TestNoNATS(t *testing.T) {
 			if strings.HasPrefix(path, nats) {
 				t.Errorf("%s reaches %s; 'go list -deps ./%[1]s' shows how", p.rel(), path)
 			}
-			if path == p.Module.Path+"/cluster" && p.rel() != "cluster/clustertest" {
+			if path == p.Module.Path+"/cluster" && p.rel() != "cluster/clustertest" && p.rel() != "internal/proxy/gateway/nodes" {
 				t.Errorf("%s imports cluster; only programs may", p.rel())
 			}
 		}

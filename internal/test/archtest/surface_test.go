@@ -21,7 +21,7 @@ var surface = map[string]int{
 	"check":               19,
 	"check/report":        14,
 	"client":              104,
-	"cluster":             87,
+	"cluster":             88,
 	"cluster/clustertest": 1,
 	"health":              4,
 	"jsonrpc":             69,
