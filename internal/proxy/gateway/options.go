@@ -115,8 +115,8 @@ type Upstream struct {
 	Bridge bridge.Options
 	// Isolation says which clients share a connection or process.
 	Isolation Isolation
-	// PerPrincipal says that the credentials depend on the caller. Each principal then has separate
-	// connections and catalogs.
+	// PerPrincipal says that the credentials depend on the caller. Each principal, or set of scopes
+	// of one, then has separate connections and catalogs.
 	PerPrincipal bool
 	// Rename has the gateway's whole name for tools and prompts, by the server's own name.
 	Rename map[string]string

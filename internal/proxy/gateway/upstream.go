@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 )
@@ -21,7 +23,7 @@ type upstream struct {
 	conf atomic.Pointer[Upstream]
 
 	mu sync.Mutex
-	// backends holds the backends by principal; without PerPrincipal the only one has the key "".
+	// backends holds the backends by credentialID; without PerPrincipal, one with the key "".
 	backends map[string]*backend
 	// inFlight counts the pending requests of clients.
 	inFlight int
@@ -68,9 +70,20 @@ func (u *upstream) sameConnection(conf *Upstream) bool {
 // keyOf returns the key of the backend for the caller of ctx.
 func (u *upstream) keyOf(ctx context.Context) string {
 	if u.conf.Load().PerPrincipal {
-		return principalID(ctx)
+		return credentialID(ctx)
 	}
 	return ""
+}
+
+// credentialID returns the id of the principal of ctx with its scopes, or "". Callers with the same
+// one may share connections whose credentials depend on the caller. A caller with fewer scopes must
+// not use the credentials of one with more.
+func credentialID(ctx context.Context) string {
+	p := auth.PrincipalOf(ctx)
+	if p == nil {
+		return ""
+	}
+	return p.ID() + " " + strings.Join(slices.Sorted(slices.Values(p.Scopes)), " ")
 }
 
 // acquire returns the backend for the caller of ctx. The caller must release it.

@@ -107,7 +107,7 @@ func (g *Gateway) world(ctx context.Context, modern bool) *world {
 	st := g.state.Load()
 	key := worldKey{modern: modern}
 	if slices.ContainsFunc(st.upstreams, func(u *upstream) bool { return u.conf.Load().PerPrincipal }) {
-		key.principal = principalID(ctx)
+		key.principal = credentialID(ctx)
 	}
 	generation := g.generation.Load() // before the snapshots are read
 	g.worlds.mu.Lock()

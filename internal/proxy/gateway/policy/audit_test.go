@@ -103,10 +103,10 @@ func TestAuditFile(t *testing.T) {
 func waitForLines(t *testing.T, a *Audit) {
 	t.Helper()
 	for {
+		a.outMu.Lock() // waits for a write
 		a.mu.Lock()
 		n := len(a.lines)
 		a.mu.Unlock()
-		a.outMu.Lock() // waits for a write
 		a.outMu.Unlock()
 		if n == 0 {
 			break

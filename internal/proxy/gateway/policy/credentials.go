@@ -220,22 +220,27 @@ const (
 
 // CallerTokens remembers the latest token of each caller, to exchange it later: connections to
 // upstreams outlive the requests of callers and their tokens. Callers with the same principal but
-// other scopes are kept apart, so that a request never gets more than its own token allows.
+// other scopes are kept apart, so that none gets more than its own token allows. When no token with
+// the scopes of a connection is valid any more, nobody with those scopes is left, and the latest
+// token of the principal is used: a client that got more scopes keeps its session.
 //
 // The tokens are in memory only. The least recently used ones are forgotten first. The zero value
 // is ready to use.
 type CallerTokens struct {
 	mu    sync.Mutex
 	byKey map[string]*list.Element
+	// latest holds the latest token by the id of the principal.
+	latest map[string]*callerToken
 	// recent holds each *callerToken, the most recent first.
 	recent list.List
 	bytes  int
 }
 
 type callerToken struct {
-	key     string
-	token   auth.Secret
-	expires time.Time
+	// key is the id of the principal, with the scopes.
+	key, principal string
+	token          auth.Secret
+	expires        time.Time
 }
 
 // size returns the bytes that an entry counts for.
@@ -260,22 +265,23 @@ func (v *rememberingVerifier) Verify(ctx context.Context, token string) (*auth.P
 }
 
 // tokenKey returns what must be equal for two requests to share tokens.
-func tokenKey(p *auth.Principal) string {
-	scopes := p.Scopes
+func tokenKey(principal string, scopes []string) string {
 	if !slices.IsSorted(scopes) {
 		scopes = slices.Sorted(slices.Values(scopes))
 	}
-	return p.ID() + " " + strings.Join(scopes, " ")
+	return principal + " " + strings.Join(scopes, " ")
 }
 
 func (c *CallerTokens) remember(p *auth.Principal, token string) {
-	key := tokenKey(p)
+	principal := p.ID()
+	key := tokenKey(principal, p.Scopes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.byKey[key]; ok {
 		c.recent.MoveToFront(e)
 		t := e.Value.(*callerToken)
 		t.expires = p.Expires
+		c.latest[principal] = t
 		if t.token.Reveal() == token {
 			return
 		}
@@ -284,15 +290,19 @@ func (c *CallerTokens) remember(p *auth.Principal, token string) {
 		c.bytes += t.size()
 	} else {
 		if c.byKey == nil {
-			c.byKey = map[string]*list.Element{}
+			c.byKey, c.latest = map[string]*list.Element{}, map[string]*callerToken{}
 		}
-		t := &callerToken{key, auth.NewSecret(token), p.Expires}
+		t := &callerToken{key, principal, auth.NewSecret(token), p.Expires}
 		c.byKey[key] = c.recent.PushFront(t)
+		c.latest[principal] = t
 		c.bytes += t.size()
 	}
 	for c.recent.Len() > maxCallerTokens || c.bytes > maxCallerTokenBytes {
 		t := c.recent.Remove(c.recent.Back()).(*callerToken)
 		delete(c.byKey, t.key)
+		if c.latest[t.principal] == t {
+			delete(c.latest, t.principal)
+		}
 		c.bytes -= t.size()
 	}
 }
@@ -303,17 +313,24 @@ func (c *CallerTokens) Of(ctx context.Context) (auth.Secret, error) {
 	if p == nil {
 		return auth.Secret{}, errors.New("the caller has no token")
 	}
-	key := tokenKey(p)
+	principal, now := p.ID(), time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.byKey[key]
-	if !ok {
-		return auth.Secret{}, errors.New("the caller's token is no longer known; it is with the caller's next request")
+	t := c.latest[principal]
+	if e, ok := c.byKey[tokenKey(principal, p.Scopes)]; ok {
+		c.recent.MoveToFront(e)
+		if own := e.Value.(*callerToken); own.valid(now) || t == nil {
+			t = own
+		}
 	}
-	c.recent.MoveToFront(e)
-	t := e.Value.(*callerToken)
-	if !t.expires.IsZero() && !time.Now().Before(t.expires) {
+	switch {
+	case t == nil:
+		return auth.Secret{}, errors.New("the caller's token is no longer known; it is with the caller's next request")
+	case !t.valid(now):
 		return auth.Secret{}, auth.ErrExpired
 	}
 	return t.token, nil
 }
+
+// valid reports whether the token has not expired.
+func (t *callerToken) valid(now time.Time) bool { return t.expires.IsZero() || now.Before(t.expires) }

@@ -271,6 +271,14 @@ func TestExchange(t *testing.T) {
 		if err := get(t, old, rt, testUpstream); !errors.Is(err, auth.ErrExpired) {
 			t.Errorf("expired token: got %v", err)
 		}
+		// The caller comes back with more scopes, and the connection still has the former ones.
+		if _, err := v.Verify(t.Context(), "alice.admin.4"); err != nil {
+			t.Fatal(err)
+		}
+		if err := get(t, old, rt, testUpstream); err != nil {
+			t.Errorf("a token with other scopes after the former has expired: %v", err)
+		}
+		sent++
 		if len(i.sent) != sent {
 			t.Errorf("the upstream got %d requests without a token", len(i.sent)-sent)
 		}

@@ -42,11 +42,10 @@ const testResource = "https://gw.example.com/mcp"
 // eras are the revisions that clients and upstreams of the tests speak.
 var eras = []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision}
 
-// A tokenIssuer is a transport with an authorization server that signs tokens and exchanges them.
-// It passes other requests to next.
+// A tokenIssuer is a transport with an authorization server that signs tokens and exchanges them
+// for tokens with the same scopes.
 type tokenIssuer struct {
-	key  *ecdsa.PrivateKey
-	next http.RoundTripper
+	key *ecdsa.PrivateKey
 
 	mu sync.Mutex
 	// exchanges has the subject of each exchange.
@@ -115,7 +114,7 @@ func (i *tokenIssuer) RoundTrip(req *http.Request) (*http.Response, error) {
 			break
 		}
 		payload, err := signed.Verify(i.key.Public())
-		var claims struct{ Sub string }
+		var claims struct{ Sub, Scope string }
 		if err != nil || json.Unmarshal(payload, &claims) != nil {
 			http.Error(out, `{"error":"invalid_request"}`, http.StatusBadRequest)
 			break
@@ -124,7 +123,7 @@ func (i *tokenIssuer) RoundTrip(req *http.Request) (*http.Response, error) {
 		i.exchanges = append(i.exchanges, claims.Sub)
 		i.mu.Unlock()
 		json.NewEncoder(out).Encode(map[string]any{
-			"access_token": i.token(claims.Sub, req.PostForm.Get("audience"), nil), "token_type": "Bearer", "expires_in": 600,
+			"access_token": i.token(claims.Sub, req.PostForm.Get("audience"), map[string]any{"scope": claims.Scope}), "token_type": "Bearer", "expires_in": 600,
 			"issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
 		})
 	default:
@@ -248,6 +247,7 @@ func must(t testing.TB, err error) {
 // front serves a gateway over HTTP to callers with tokens, and returns its URL.
 func front(t testing.TB, o *gateway.Options, v auth.Verifier) string {
 	t.Helper()
+	o.ListWait = time.Minute // the machine may be slow
 	g, err := gateway.New(o)
 	must(t, err)
 	t.Cleanup(func() { g.Close() })
@@ -529,7 +529,7 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 		if !ok {
 			return "", errors.New("no principal")
 		}
-		return p.Subject, nil
+		return p.Subject + " " + strings.Join(p.Scopes, " "), nil
 	}))
 	guard, err := auth.NewGuard(&auth.GuardOptions{Resource: "https://up.example.com/mcp", Verifier: issuer.verifier(t, "up"), AuthorizationServers: []string{testIssuer}})
 	must(t, err)
@@ -553,14 +553,14 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	var callerTokens []string
 	var group sync.WaitGroup
 	for i := range 6 {
-		subject := fmt.Sprint("caller-", i%3)
-		token := issuer.token(subject, testResource, nil)
+		subject, scope := fmt.Sprint("caller-", i%3), []string{"a", "b a"}[i/3]
+		token := issuer.token(subject, testResource, map[string]any{"scope": scope})
 		callerTokens = append(callerTokens, token)
 		c := dial(t, url, token, revision)
 		group.Go(func() {
 			for range 5 {
-				if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); err != nil || got != subject {
-					t.Errorf("%s is %q upstream, %v", subject, got, err)
+				if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); err != nil || got != subject+" "+scope {
+					t.Errorf("%s with %s is %q upstream, %v", subject, scope, got, err)
 				}
 				if _, err := client.CallTool[string](t.Context(), c, "files__read", nil); err != nil {
 					t.Error(err)
@@ -579,8 +579,8 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 			t.Errorf("the token of caller %d was sent to an upstream", i)
 		}
 	}
-	if n := len(issuer.exchanges); n < 3 || n > 6 {
-		t.Errorf("%d exchanges for 6 tokens of 3 callers: %q", n, issuer.exchanges)
+	if n := len(issuer.exchanges); n != 6 {
+		t.Errorf("%d exchanges for 6 tokens: %q", n, issuer.exchanges)
 	}
 }
 
