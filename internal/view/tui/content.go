@@ -23,6 +23,8 @@ type content struct {
 	pause *pauseState
 	// frames is nil if exchanges are listed.
 	frames *frameView
+	// sorted is nil if the rows are in the order of time.
+	sorted *sortView
 }
 
 // A selection has the rows of the timeline that match a filter. It is a [watch.Selection].
@@ -126,6 +128,9 @@ func (c *content) list(w *trace.Model) (l list, hidden int) {
 	if c.frames != nil {
 		c.frames.list.rows = w.Find
 		return c.frames.list, 0
+	}
+	if c.sorted != nil {
+		return &sortedList{c.sorted.list, &c.folds}, 0
 	}
 	x := &rowList{sel: c.sel, fold: &c.folds, limit: -1}
 	if c.pause != nil {

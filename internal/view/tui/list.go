@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"math"
 	"sort"
 	"time"
 
@@ -30,12 +31,19 @@ type position struct {
 	row   uint64
 }
 
+// listStart is the position of the first line of any list.
+var listStart = position{place: anchor{at: math.MinInt64}}
+
 // An entry is a line of a list with its content. It is valid while the model is locked.
 type entry struct {
 	row   *trace.Row
 	depth int
 	// frame is set in a list of frames.
 	frame *frame
+	// run has the rows of a folded run of progress, of which row is the first.
+	run []*trace.Row
+	// runOpen tells that row is the first of an unfolded run.
+	runOpen bool
 }
 
 // A list is the content of the table. The model must be locked during calls. An item has several
@@ -77,11 +85,20 @@ func (l *rowList) unfold(r *trace.Row, depth int, buf []entry) []entry {
 	if !l.fold.isOpen(r.Seq) {
 		return buf
 	}
-	for _, c := range r.Children {
-		if len(buf) >= maxLines {
-			break
+	for i := 0; i < len(r.Children) && len(buf) < maxLines; {
+		c, end := r.Children[i], runFrom(r.Children, i)
+		open := l.fold.isOpen(c.Seq)
+		if end-i > 1 && !open {
+			buf = append(buf, entry{row: c, depth: depth + 1, run: r.Children[i:end]})
+			i = end
+			continue
 		}
-		buf = l.unfold(c, depth+1, buf)
+		for k := i; k < end && len(buf) < maxLines; k++ {
+			at := len(buf)
+			buf = l.unfold(r.Children[k], depth+1, buf)
+			buf[at].runOpen = end-i > 1 && k == i
+		}
+		i = end
 	}
 	return buf
 }

@@ -192,7 +192,7 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	case selectedMsg:
 		m.sources = m.src.Sources()
 		return m.updateTable(msg)
-	case framesMsg:
+	case framesMsg, sortedMsg:
 		return m.updateTable(msg)
 	case detailMsg:
 		m.pane.Update(msg)
@@ -336,6 +336,8 @@ func (m *model) globalKey(k tea.KeyPressMsg) tea.Cmd {
 		m.sourcesView()
 	case "O":
 		m.overview()
+	case "a":
+		m.openSort()
 	case "i":
 		m.openHeld()
 	case "<", ">":
@@ -384,6 +386,8 @@ func (m *model) goBack() tea.Cmd {
 	case t.pause != nil:
 		t.pause = nil
 		return t.buildFrames(true)
+	case t.sorted != nil:
+		t.leaveSort()
 	case !t.query.empty():
 		return t.setQuery("", false)
 	default:

@@ -299,6 +299,7 @@ func helpKeys() []helpGroup {
 			{"F", "facets: servers, statuses, kinds and findings with counts"},
 			{"L O", "servers and captures; overview: calls over time, p50, p95, p99"},
 			{"l", "only rows with findings"},
+			{"a", "sort by latency, size, findings, name or server; Esc: by time"},
 			{"x", "exchanges, or frames: one row per event"},
 			{"t", "time: clock, since the start, since the row above"},
 			{"o", "the other side of what a bridge forwarded, and back"},

@@ -153,6 +153,12 @@ func (t *table) newRow(s position, e entry) rowView {
 		x.setFrame(r, e.frame)
 		return x
 	}
+	switch {
+	case e.run != nil:
+		x.foldMark, x.text = "▸", runText(e.run)
+	case e.runOpen:
+		x.foldMark = "▾"
+	}
 	if len(r.Children) > 0 {
 		x.foldMark = "▸"
 		if t.folds.isOpen(r.Seq) {

@@ -115,10 +115,12 @@ func (t *table) pageHeight() int { return max(1, t.rowsArea().h) }
 func (t *table) Update(msg tea.Msg) (tea.Cmd, bool) {
 	switch msg := msg.(type) {
 	case changedMsg:
-		return t.buildFrames(false), true
+		return tea.Batch(t.buildFrames(false), t.buildSorted(false)), true
 	case selectedMsg:
 		t.gotSelection(msg)
-		return t.buildFrames(true), true
+		return tea.Batch(t.buildFrames(true), t.buildSorted(true)), true
+	case sortedMsg:
+		return t.gotSorted(msg), true
 	case framesMsg:
 		return t.gotFrames(msg), true
 	case tea.MouseClickMsg:
@@ -150,7 +152,7 @@ func (t *table) moveKey(k string) bool {
 	case "ctrl+u":
 		t.moveCursor(-max(1, t.pageHeight()/2))
 	case "g", "home":
-		t.cursor, t.follow = position{}, false
+		t.cursor, t.follow = listStart, false
 	case "G", "end":
 		t.atCursor(func(at *walker) {
 			at.end()
@@ -179,6 +181,7 @@ func (t *table) key(k string) (tea.Cmd, bool) {
 	switch k {
 	case "f":
 		if t.follow = !t.follow; t.follow {
+			t.leaveSort()
 			t.pause = nil
 		}
 	case "p":
@@ -286,7 +289,15 @@ func (t *table) unfold(open bool) {
 		return
 	}
 	t.atCursor(func(at *walker) {
-		r := at.entry().row
+		e := at.entry()
+		r := e.row
+		if first := runStart(r); first != nil && (open || e.run == nil) {
+			t.folds.set(first.Seq, open)
+			if !open {
+				t.cursor.row = first.Seq
+			}
+			return
+		}
 		if open {
 			t.folds.set(r.Seq, len(r.Children) > 0)
 			return
@@ -313,14 +324,24 @@ func (t *table) switchFrames() tea.Cmd {
 		t.frames = nil
 		return nil
 	}
+	t.sorted = nil
 	t.frames = &frameView{list: &frameList{}}
 	t.cursor.place = anchor{at: t.view.at.UnixNano()}
 	t.cursor.row, t.top = 0, t.cursor
 	return t.buildFrames(true)
 }
 
+// leaveSort shows the rows in the order of time, for what moves to a row.
+func (t *table) leaveSort() {
+	if t.sorted != nil {
+		t.sorted = nil
+		t.cursor, t.top = position{place: anchor{id: t.view.root}}, position{}
+	}
+}
+
 // goToOtherSide moves to the linked row on a bridge's other side.
 func (t *table) goToOtherSide() {
+	t.leaveSort()
 	if t.sel == nil || t.frames != nil {
 		t.showFlash(false, "o goes to a bridge's other side from an exchange; x shows those")
 		return
@@ -436,6 +457,8 @@ func (t *table) emptyLine(i int) line {
 	switch {
 	case t.sel == nil || t.query.busy:
 		text = []line{{{st.dim, "Reading …"}}}
+	case t.sorted != nil && t.sorted.busy:
+		text = []line{{{st.dim, "Sorting …"}}}
 	case t.frames != nil && t.frames.busy:
 		text = []line{{{st.dim, "Sorting the frames …"}}}
 	case v.all > 0:
@@ -505,6 +528,10 @@ func (t *table) stateLine() line {
 	}
 	if t.frames != nil {
 		l = append(l, span{t.theme.serverRequest, " ≡ frames"})
+	}
+	if t.sorted != nil {
+		name, _, _ := strings.Cut(t.sorted.order.name, ",")
+		l = append(l, span{t.theme.serverRequest, " ↓ by " + name})
 	}
 	return append(l, span{"", " "})
 }

@@ -20,7 +20,7 @@ type command struct{ key, name string }
 // commands are the entries of the palette.
 func commands() []command {
 	return []command{
-		{"/", "filter"}, {"F", "facets: filter by server, status, kind or finding"}, {"l", "only rows with findings"},
+		{"/", "filter"}, {"F", "facets: filter by server, status, kind or finding"}, {"l", "only rows with findings"}, {"a", "sort the list"},
 		{"L", "servers and captures"}, {"O", "overview: calls, errors, latencies"}, {"s", "tools and methods"}, {"c", "session of the row"},
 		{"enter", "open the row"}, {"x", "frames or exchanges"}, {"t", "time: clock, since the start, since the row above"}, {"f", "follow the newest row"}, {"p", "pause the list"},
 		{"*", "expand or collapse all rows"}, {"n", "next row with an error or a finding"}, {"N", "previous row with an error or a finding"}, {"o", "other side of the bridge"},
@@ -158,6 +158,7 @@ func (m *model) goToRow(seq uint64) tea.Cmd {
 		m.showFlash(false, "this capture has no rows here")
 		return nil
 	}
+	m.table.leaveSort()
 	m.table.cursor, m.table.follow = position{place: anchor{id: seq}}, false
 	return nil
 }

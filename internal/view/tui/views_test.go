@@ -32,6 +32,10 @@ func TestViews(t *testing.T) {
 		{"facets, two", []string{"F", "enter", "F"}, "pending", []string{"enter"}, []string{"server:=files status:=pending   1 of 11"}, nil},
 		{"servers and captures", []string{"L"}, "", nil, []string{"Servers", "● files", "Captures"}, nil},
 		{"server, chosen", []string{"L"}, "weather", []string{"enter"}, []string{"server:=weather   2 of 11"}, nil},
+		{"sorted", []string{"a"}, "latency", []string{"enter"}, []string{"↓ by latency", "❯  12:13:05.852 files       … search"}, []string{"▼ follow"}},
+		{"sorted by name", []string{"a"}, "name", []string{"enter", "G"}, []string{"↓ by name of the tool", "weather"}, nil},
+		{"by time again", []string{"a"}, "latency", []string{"enter", "esc"}, []string{"11 exchanges"}, []string{"↓ by"}},
+		{"frames instead", []string{"a"}, "latency", []string{"enter", "x"}, []string{"≡ frames"}, []string{"↓ by"}},
 		{"split", []string{"enter", "tab", ">", ">", ">", ">", ">", ">", ">", ">", ">", ">"}, "", nil, []string{"#"}, nil},
 		{"pager", []string{"k", "k", "k", "v"}, "", nil, []string{"Message", `"method": "resources/read"`}, nil},
 		{"editor", []string{"e"}, "", nil, []string{"EDITOR is not set"}, nil},
@@ -68,6 +72,22 @@ func TestHeld(t *testing.T) {
 		f.sources = []watch.Source{{ID: "A", Name: "files", State: watch.Live}}
 		d.send(changedMsg{sources: true}).lacks("held:")
 		d.keys("i").has("no tap holds messages")
+	})
+}
+
+// TestProgressRun folds progress into one line, which can be unfolded.
+func TestProgressRun(t *testing.T) {
+	bubble(t, "run", func(t *testing.T) {
+		f := newFake()
+		f.add(t, "A", "files", "stdio", `0 c2s 1/0 msg {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}
+1 s2c 1/0 msg {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"total":4,"message":"one"}}
+2 s2c 1/0 msg {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2,"total":4,"message":"two"}}
+3 s2c 1/0 msg {"jsonrpc":"2.0","id":1,"result":{}}`)
+		d := drive(t, f, &Options{Colors: NoColor}).size(100, 24)
+		d.keys("g", "right").has("▸• progress 1…2/4 █████░░░░░ 2 messages").lacks("one")
+		d.keys("j", "right").has("▾• progress 1/4: one", "• progress 2/4: two").lacks("messages")
+		d.keys("j", "left").has("▸• progress 1…2/4").lacks("two")
+		d.keys("left").has("▸→ slow").lacks("progress")
 	})
 }
 
