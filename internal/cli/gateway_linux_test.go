@@ -100,7 +100,7 @@ func (g *gatewayRun) kill() {
 // write replaces the configuration atomically.
 func (g *gatewayRun) write(upstreams string) {
 	g.t.Helper()
-	text := "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nupstreams:\n" + upstreams
+	text := "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlistWait: 1m\nupstreams:\n" + upstreams
 	if err := os.WriteFile(filepath.Join(g.dir, "new"), []byte(text), 0o600); err != nil {
 		g.t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestGatewayReload(t *testing.T) {
 	second := map[string][]string{"a": g.pids("a"), "b": g.pids("b"), "c": g.pids("c")}
 	g.write(a + "  b: {comand: x}\n" + c)
 	waitUntil(t, "the reload to fail", func() bool { return g.status().Failures == 1 })
-	if s := g.status(); s.Reloads != 1 || !strings.Contains(s.LastError, `gateway.yaml:5:7: unknown key "comand" in upstreams.b: did you mean "command"?`) {
+	if s := g.status(); s.Reloads != 1 || !strings.Contains(s.LastError, `gateway.yaml:6:7: unknown key "comand" in upstreams.b: did you mean "command"?`) {
 		t.Errorf("after an invalid file, the status is %+v", s)
 	}
 	for name := range second {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +55,7 @@ func runGatewayImport(e *env, only []string) error {
 	}
 	files = slices.DeleteFunc(files, func(f hosts.File) bool { return len(only) > 0 && !slices.Contains(only, f.Host) })
 	warnAbout(e.stderr, files)
-	im := &hostImport{here: here, redactor: capture.NewRedactor(nil), comments: map[string]string{}, byKey: map[string]*gatewayconfig.Upstream{}, secrets: map[string]string{}}
+	im := &hostImport{here: here, redactor: capture.NewRedactor(nil), comments: map[string]string{"listWait": "for servers that have to be installed"}, byKey: map[string]*gatewayconfig.Upstream{}, secrets: map[string]string{}}
 	for _, f := range files {
 		for _, s := range f.Servers {
 			if err := im.add(s); err != nil {
@@ -65,16 +66,19 @@ func runGatewayImport(e *env, only []string) error {
 	if len(im.upstreams) == 0 {
 		return fail(exitUnexpected, "no_servers", "mcpwire servers shows where it looks", errors.New("gateway import: no servers to import"))
 	}
-	text, err := (&gatewayconfig.Config{Upstreams: im.upstreams}).Format(im.comments)
+	text, err := (&gatewayconfig.Config{Listen: gatewayconfig.Listen{Address: gatewayconfig.DefaultAddress}, Upstreams: im.upstreams, ListWait: importedListWait}).Format(im.comments)
 	if err != nil {
 		return err
 	}
 	if _, err := gatewayconfig.Parse("gateway.yaml", text); err != nil {
 		return fmt.Errorf("gateway import: a server does not fit into a configuration: %w", err)
 	}
-	_, err = e.stdout.Write(append([]byte("# See doc/gateway.md. Check it: mcpwire gateway check FILE\nlisten: "+gatewayconfig.DefaultAddress+"\n"), text...))
+	_, err = e.stdout.Write(append([]byte("# See doc/gateway.md. Check it: mcpwire gateway check FILE\n"), text...))
 	return err
 }
+
+// importedListWait is how long lists wait for servers. Many that hosts start are installed first.
+const importedListWait = gatewayconfig.Duration(30 * time.Second)
 
 // A hostImport makes upstreams of the servers of hosts.
 type hostImport struct {

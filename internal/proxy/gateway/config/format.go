@@ -58,6 +58,14 @@ func (e *encoder) bare(path string, v reflect.Value) *yaml.Node {
 		return text(x.Reference.String())
 	case Reference:
 		return text(x.String())
+	case Listen:
+		if reflect.DeepEqual(x, Listen{Address: x.Address}) {
+			return text(x.Address)
+		}
+	case Admin:
+		if x == (Admin{Address: x.Address}) {
+			return text(x.Address)
+		}
 	case Upstreams:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for _, u := range x {

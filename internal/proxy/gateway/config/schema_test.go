@@ -405,3 +405,34 @@ func structs(t reflect.Type, seen map[reflect.Type]bool) []reflect.Type {
 	}
 	return nil
 }
+
+// TestDocument checks that the configurations in the document are valid, for the loader and the
+// schema.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(docDir, "gateway.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	validate := compileSchema(t)
+	n := 0
+	for rest := string(text); ; {
+		_, block, ok := strings.Cut(rest, "\n```yaml\n")
+		if !ok {
+			break
+		}
+		block, rest, _ = strings.Cut(block, "```\n")
+		if !strings.Contains(block, "upstreams:") {
+			continue
+		}
+		n++
+		if _, err := Parse("gateway.yaml", []byte(block)); err != nil {
+			t.Errorf("the loader returned %v for\n%s", err, block)
+		}
+		if err := validate(block); err != nil {
+			t.Errorf("the schema returned %v for\n%s", err, block)
+		}
+	}
+	if n < 2 {
+		t.Errorf("%d configurations in the document, want 2 or more", n)
+	}
+}
