@@ -374,7 +374,7 @@ func (c *call) expire() {
 // failTimeout fails a call because the server did not answer in time.
 func (c *call) failTimeout(err error) {
 	c.client.b.metrics.timeouts.Add(1)
-	c.client.b.markUnhealthy(err)
+	c.client.b.markUnhealthy(err, nil)
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err))
 }
 

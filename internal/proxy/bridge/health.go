@@ -22,8 +22,9 @@ type health struct {
 
 	mu        sync.Mutex
 	lastProbe time.Time
-	// err is the error since lastSeen, or nil.
-	err error
+	// err is the error since lastSeen, or nil. detail is the same error for operators, if clients
+	// may see less of it, or nil.
+	err, detail error
 	// probing is closed when the current probe ends and nil without one.
 	probing chan struct{}
 }
@@ -32,13 +33,13 @@ type health struct {
 const maxReadyInterval = 10 * time.Second
 
 // markUnhealthy records an error that a working server would not cause. The next message or probe
-// may clear it.
-func (b *Bridge) markUnhealthy(err error) {
+// may clear it. detail is the same error for operators.
+func (b *Bridge) markUnhealthy(err, detail error) {
 	h := &b.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lastSeen.Store(0)
-	h.err = err
+	h.err, h.detail = err, detail
 }
 
 // Ready returns nil if the server sent a message in the last Options.ReadyFor and no error came
@@ -89,7 +90,7 @@ func (b *Bridge) probeReady(probed chan struct{}) {
 	err := b.probe(ctx)
 	h := &b.health
 	h.mu.Lock()
-	h.err, h.lastProbe, h.probing = err, time.Now(), nil
+	h.err, h.detail, h.lastProbe, h.probing = err, nil, time.Now(), nil
 	h.mu.Unlock()
 	close(probed)
 }

@@ -78,7 +78,8 @@ type Status struct {
 	Legacy, Modern bool
 	// Up says that the server's last sign of life came after its last error.
 	Up bool
-	// Err is the last error of the server that nothing has contradicted, or nil.
+	// Err is the last error of the server that nothing has contradicted, or nil. It may contain the
+	// server's command and its last standard error.
 	Err error
 }
 
@@ -101,6 +102,9 @@ func (b *Bridge) Status() Status {
 	st.Up = b.health.lastSeen.Load() != 0
 	if !st.Up {
 		st.Err = b.health.err
+		if b.health.detail != nil {
+			st.Err = b.health.detail
+		}
 	}
 	return st
 }

@@ -343,7 +343,7 @@ func (u *upstream) connectionEnded(err error) {
 	u.b.metrics.failures.Add(1)
 	// An HTTP session that the server has ended is not a failure.
 	if !errors.Is(err, jsonrpc.ErrClosed) {
-		u.b.markUnhealthy(visible)
+		u.b.markUnhealthy(visible, err)
 	}
 	unsent := u.queue.takeUnsent()
 	if !mayWait {
@@ -585,7 +585,7 @@ func (c *connection) handleError(err error, from origin) bool {
 	}
 	if !retry {
 		if !large && failed.Outcome != jsonrpc.OutcomeRejected && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
-			c.u.b.markUnhealthy(failed)
+			c.u.b.markUnhealthy(failed, nil)
 		}
 		c.u.callFailed(failed.ID, failed)
 	}
