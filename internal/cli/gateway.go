@@ -75,6 +75,7 @@ type gatewayFlags struct {
 	stdio         bool
 	capture, name string
 	recordIt      bool
+	noWatch       bool
 	redact        string
 	json, verbose bool
 }
@@ -109,6 +110,7 @@ func newGatewayCommand(e *env) *cobra.Command {
 	fs.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, which must not exist; compressed if it ends in .gz or .zst")
 	fs.BoolVar(&f.recordIt, "record", false, "record both sides to the captures folder (mcpwire captures)")
 	fs.StringVar(&f.name, "name", "", "`NAME` of the gateway in captures and mcpwire watch (default that of the file)")
+	fs.BoolVar(&f.noWatch, "no-watch", false, "without a capture, do not let mcpwire watch connect; this saves some CPU time")
 	fs.StringVar(&f.redact, "redact", "default", "what to redact in the capture: `WHAT` is default, or off for nothing")
 	fs.BoolVar(&f.json, "log-json", false, "log in JSON, one object per line")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "log details, such as how connections open and close")
@@ -133,6 +135,8 @@ func (f *gatewayFlags) check(set func(name string) bool) error {
 		return usagef("gateway: --capture and --record exclude each other")
 	case f.capture == "-":
 		return usagef("gateway: --capture needs a file")
+	case f.noWatch && (f.capture != "" || f.recordIt):
+		return usagef("gateway: --no-watch is for a gateway without a capture")
 	case f.redact != "default" && f.redact != "off":
 		return usagef("gateway: invalid value %q for flag --redact: want default or off", f.redact)
 	}
@@ -412,6 +416,9 @@ func (p *gatewayProcess) record(c *gatewayConfiguration) (*tapRecording, error) 
 		if dir, err = captures.Dir(); err != nil {
 			return nil, outputError(err)
 		}
+	}
+	if p.flags.noWatch && dir == "" {
+		return &tapRecording{}, nil
 	}
 	return recordProxy(p.e, opts, p.flags.capture, dir, p.log)
 }

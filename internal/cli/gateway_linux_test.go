@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -282,6 +283,92 @@ func TestGatewayKill(t *testing.T) {
 	for _, pid := range all {
 		waitUntil(t, "the servers to end", func() bool { return !livesText(pid) })
 	}
+}
+
+// TestGatewayAdmin checks the pages for operators.
+func TestGatewayAdmin(t *testing.T) {
+	g := startGateway(t, countingServer("a", "")+"  gone: {command: no-such-program}\n")
+	c := g.dial("modern", nil)
+	g.echo(c, "a")
+	for _, tt := range []struct{ path, want string }{
+		{"/livez", "ok"},
+		{"/readyz", "ok"},
+		{"/startupz", "ok"},
+		{"/metrics", `mcpwire_gateway_upstream_up{upstream="gone"} 0`},
+		{"/metrics", `mcpwire_gateway_upstream_up{upstream="a"} 1`},
+		{"/metrics", "\nmcpwire_gateway_config_reload_failures_total 0\n"},
+		{"/upstreamz", `"name": "a"`},
+		{"/upstreamz", "no-such-program"},
+		{"/configz", `"restart": "5s"`},
+	} {
+		if got := string(g.get(tt.path)); !strings.Contains(got, tt.want) {
+			t.Errorf("%s has no %q:\n%s", tt.path, tt.want, got)
+		}
+	}
+	for _, header := range []struct{ name, value string }{{"Host", "evil.example.com"}, {"Origin", "https://evil.example.com"}} {
+		r, err := http.NewRequest(http.MethodGet, g.admin+"/configz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(header.name, header.value)
+		if header.name == "Host" {
+			r.Host = header.value
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("with %s %s: status %d, want 403", header.name, header.value, resp.StatusCode)
+		}
+	}
+}
+
+// TestGatewayWatch checks that a viewer finds a gateway without a capture, and sees both sides of a
+// call.
+func TestGatewayWatch(t *testing.T) {
+	g := startGateway(t, countingServer("a", ""))
+	watch := exec.Command("mcpwire", "watch", "--plain")
+	watch.Env = append(os.Environ(), "MCPWIRE_HOME="+g.dir)
+	out, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = watch.Process.Kill()
+		_ = watch.Wait()
+	}()
+	seen := make(chan [2]bool, 1)
+	go func() {
+		var sides [2]bool
+		lines := bufio.NewScanner(out)
+		for lines.Scan() && sides != [2]bool{true, true} {
+			sides[0] = sides[0] || strings.Contains(lines.Text(), "called a__echo")
+			sides[1] = sides[1] || strings.Contains(lines.Text(), "called echo")
+		}
+		seen <- sides
+	}()
+	c := g.dial("modern", nil)
+	g.echo(c, "a")
+	// The viewer may have connected after the call.
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 600 {
+		select {
+		case sides := <-seen:
+			if sides != [2]bool{true, true} {
+				t.Errorf("the viewer saw the sides %v, want both", sides)
+			}
+			return
+		case <-tick.C:
+			g.echo(c, "a")
+		}
+	}
+	t.Error("the viewer saw no call")
 }
 
 // TestGatewayStops checks that SIGTERM lets a pending call end and leaves no process.

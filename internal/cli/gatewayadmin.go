@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"mcpwire/capture"
 	"mcpwire/health"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
@@ -35,7 +36,12 @@ func (p *gatewayProcess) serveAdmin(serving, until context.Context, background *
 		_, _ = w.Write(p.appendMetrics(nil)) // a client that hung up needs none
 	})
 	mux.HandleFunc("GET /upstreamz", func(w http.ResponseWriter, _ *http.Request) {
-		writeAdminJSON(w, map[string]any{"upstreams": p.gateway.Upstreams()})
+		list := p.gateway.Upstreams()
+		redactor := capture.NewRedactor(nil)
+		for i := range list {
+			list[i].LastError = redactor.Text(list[i].LastError)
+		}
+		writeAdminJSON(w, map[string]any{"upstreams": list})
 	})
 	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) { writeAdminJSON(w, p.configz()) })
 	l, err := new(net.ListenConfig).Listen(until, "tcp", cmp.Or(withHost(a.Address), a.Address))

@@ -99,8 +99,8 @@ func (i *tokenIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestGatewayAuth runs a gateway from a configuration with an issuer, views, token exchange and an
-// audit. Each caller sees its view, and the upstream gets a token of each caller, never the one that
-// the caller sent.
+// audit. Each caller sees its view, and the upstream gets a token of each caller, never the one
+// that the caller sent.
 func TestGatewayAuth(t *testing.T) {
 	issuer := newTokenIssuer(t)
 	var mu sync.Mutex
