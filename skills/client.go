@@ -17,8 +17,13 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxPages limits the pages of one list.
-const maxPages = 10_000
+const (
+	// maxPages limits the pages of one list.
+	maxPages = 10_000
+	// maxChildren limits what is directly in a folder. A folder of skills may have more than a
+	// skill has files.
+	maxChildren = 10_000
+)
 
 // settings returns the server's settings of the extension, or an error if it has not declared it.
 func settings(c *client.Client) (json.RawMessage, error) {
@@ -198,7 +203,7 @@ func ReadFolder(ctx context.Context, c *client.Client, uri string) ([]mcp.Resour
 			return "", false, &client.ProtocolError{Method: readDirMethod, Reason: "unexpected result", Err: err}
 		}
 		all = append(all, result.Resources...)
-		if len(all) > maxFiles*maxDepth {
+		if len(all) > maxChildren {
 			return "", false, fmt.Errorf("call %s: %w", readDirMethod, client.ErrEndlessList)
 		}
 		return result.NextCursor, true, nil
