@@ -36,6 +36,9 @@ var first = []section{
 	{"Project", []string{"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "doc/adr/README.md"}},
 }
 
+// decisions is the page that lists the decisions.
+const decisions = "doc/adr/README.md"
+
 // A section is a part of the menu.
 type section struct {
 	Title string
@@ -99,11 +102,42 @@ func (s *site) add(name string) error {
 		p.document, err = renderSource(name, text)
 		return err
 	}
+	if name == decisions {
+		list, err := s.listDecisions()
+		if err != nil {
+			return err
+		}
+		text = append(text, list...)
+	}
 	resolve := func(link string) (string, error) { return s.resolve(name, link) }
 	if p.document, err = renderMarkdown(text, resolve); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+// listDecisions returns a list of the decisions, in Markdown.
+func (s *site) listDecisions() (string, error) {
+	names, err := fs.Glob(s.root, path.Join(path.Dir(decisions), "[0-9]*.md"))
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("\n## All decisions\n\n")
+	for _, name := range names {
+		text, err := s.read(name)
+		if err != nil {
+			return "", err
+		}
+		title, _, _ := strings.Cut(string(text), "\n")
+		title = strings.TrimPrefix(title, "# ")
+		number, title, ok := strings.Cut(title, ". ")
+		if !ok {
+			return "", fmt.Errorf("%s: the title has no number", name)
+		}
+		fmt.Fprintf(&b, "- %s [%s](%s)\n", number, title, path.Base(name))
+	}
+	return b.String(), nil
 }
 
 func (s *site) read(name string) ([]byte, error) {
