@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -536,4 +537,64 @@ func TestClashingIDs(t *testing.T) {
 			t.Errorf("the canceled call was answered: %s", got)
 		}
 	})
+}
+
+// TestPrincipals checks which callers share a connection.
+func TestPrincipals(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		isolation    Isolation
+		perPrincipal bool
+		// want has the users for which Connect was called, sorted; "" is nobody.
+		want string
+	}{
+		{"shared", IsolateNone, false, `[""]`},
+		{"principal", IsolatePrincipals, false, `["" "" ""]`}, // two users, and the catalog
+		{"credentials", IsolatePrincipals, true, `["ann" "bob"]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var users []string
+				u := streamUpstream("up", toolServer("up", "a"))
+				connect := u.Bridge.Connect
+				u.Isolation, u.PerPrincipal, u.Bridge.IdleTimeout = tt.isolation, tt.perPrincipal, time.Minute
+				u.Bridge.Connect = func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
+					user := ""
+					if p := auth.PrincipalOf(ctx); p != nil {
+						user = p.Subject
+					}
+					mu.Lock()
+					users = append(users, user)
+					mu.Unlock()
+					return connect(ctx, w)
+				}
+				g := newGateway(t, &Options{Upstreams: []Upstream{u}})
+				defer g.Close()
+				p := g.Stateless()
+				for _, user := range []string{"ann", "bob", "ann", "bob"} {
+					if got := request(t, as(t.Context(), user), p, mcp.MethodToolsCall, `{"name":"up__a",`+modernMeta+"}"); !strings.Contains(got, `"text":"up"`) {
+						t.Errorf("%s: got %s", user, got)
+					}
+					if got := request(t, as(t.Context(), user), p, mcp.MethodToolsList, "{"+modernMeta+"}"); !strings.Contains(got, `"up__a"`) {
+						t.Errorf("%s: got %s", user, got)
+					}
+				}
+				mu.Lock()
+				slices.Sort(users)
+				if got := fmt.Sprintf("%q", users); got != tt.want {
+					t.Errorf("connected for %s, want %s", got, tt.want)
+				}
+				mu.Unlock()
+				if !tt.perPrincipal {
+					return
+				}
+				<-time.After(2 * time.Minute)
+				synctest.Wait()
+				if s := g.Upstreams()[0]; s.Connections != 0 {
+					t.Errorf("%d connections are left of users who went", s.Connections)
+				}
+			})
+		})
+	}
 }

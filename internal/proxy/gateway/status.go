@@ -54,7 +54,7 @@ func (u *upstream) status() UpstreamStatus {
 			s.State = "up"
 		}
 		for _, c := range be.catalogs {
-			c.addStatus(&s)
+			c.addStatus(&s, b)
 		}
 	}
 	for _, e := range []bridge.Era{bridge.EraLegacy, bridge.EraModern} {
@@ -68,8 +68,8 @@ func (u *upstream) status() UpstreamStatus {
 	return s
 }
 
-// addStatus adds the state of the catalog, if it was requested.
-func (c *catalog) addStatus(s *UpstreamStatus) {
+// addStatus adds the state of the catalog, if it was requested. b is that of the bridge.
+func (c *catalog) addStatus(s *UpstreamStatus, b bridge.Status) {
 	c.mu.Lock()
 	snap, err := c.snap, c.err
 	c.mu.Unlock()
@@ -101,7 +101,10 @@ func (c *catalog) addStatus(s *UpstreamStatus) {
 		e = bridge.EraModern
 	}
 	s.Catalogs[e.String()] = cs
-	s.Revision, s.Server, s.Version = snap.revision, snap.profile.Info.Name, snap.profile.Info.Version
+	s.Server, s.Version = snap.profile.Info.Name, snap.profile.Info.Version
+	if c.modern && b.Modern || !c.modern && b.Legacy { // otherwise it is the bridge's own
+		s.Revision = snap.revision
+	}
 }
 
 // Metrics returns a handler that serves the counters in the text format of Prometheus
