@@ -312,6 +312,9 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (*gatewayConfiguration,
 	if p.recording != nil {
 		c.options.Record = p.recording.writer
 	}
+	if c.options.Secrets, err = conf.Secrets(); err != nil {
+		return nil, err
+	}
 	if c.options.Upstreams, err = builder.build(); err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (p *gatewayProcess) needsRestart(old, c *gatewayConfiguration) error {
 		key      string
 		old, new any
 	}{
-		{"listen", old.Listen, c.Listen}, {"auth", old.Auth, c.Auth}, {"admin", old.Admin, c.Admin}, {"capture", old.Capture, c.Capture},
+		{"listen", old.Listen, c.Listen}, {"keys", old.Keys != nil, c.Keys != nil}, {"auth", old.Auth, c.Auth}, {"admin", old.Admin, c.Admin}, {"capture", old.Capture, c.Capture},
 	} {
 		if !reflect.DeepEqual(part.old, part.new) {
 			return c.Errorf(part.key, "%s has changed, which needs a restart of the gateway: no change was applied", part.key)

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -31,6 +33,11 @@ func (c *Config) Check() Errors {
 		}
 		if _, err := r.Resolve(); err != nil {
 			add(r.path, "%s: %v", r.path, err)
+		}
+	}
+	if _, err := c.Secrets(); err != nil && len(found) == 0 {
+		if one, ok := errors.AsType[*Error](err); ok {
+			found = append(found, one)
 		}
 	}
 	for _, p := range c.file.paths {
@@ -68,6 +75,26 @@ func (c *Config) Check() Errors {
 	}
 	found.sort()
 	return found
+}
+
+// minKey is the least number of bytes of a key.
+const minKey = 32
+
+// Secrets returns the values of Keys, or nil without Keys. An error is an [*Error].
+func (c *Config) Secrets() (secrets [][]byte, err error) {
+	for i, key := range c.Keys {
+		path := fmt.Sprintf("keys[%d]", i)
+		text, err := key.Resolve()
+		if err != nil {
+			return nil, c.Errorf(path, "%s: %v", path, err)
+		}
+		secret, err := base64.StdEncoding.DecodeString(text.Reveal())
+		if err != nil || len(secret) < minKey {
+			return nil, c.Errorf(path, "%s: want %d random bytes or more in base64, as openssl rand -base64 %d writes", path, minKey, minKey)
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets, nil
 }
 
 // findProgram returns an error unless a program can be run in a folder.

@@ -24,6 +24,11 @@ type Config struct {
 	Views []View `yaml:"views"`
 	// Limits limit what one caller, and all callers together, may do.
 	Limits Limits `yaml:"limits"`
+	// Keys are secrets that gateways behind one load balancer share, each as env:NAME or file:PATH:
+	// 32 random bytes or more in base64. The first one seals sessions, cursors, request states and
+	// ids of tasks, all of them open, so that each gateway accepts those of the others, also after
+	// a restart. By default, each gateway accepts only its own, until it stops.
+	Keys []Reference `yaml:"keys"`
 	// Audit writes a line of JSON for each call: who, what, which upstream, the outcome, the time
 	// in milliseconds and a digest of the arguments. By default, there is no audit. It is a FILE,
 	// or stderr.

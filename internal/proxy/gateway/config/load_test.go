@@ -41,6 +41,7 @@ upstreams:
   sock: {socket: "unix:/run/mcp.sock", framing: line, isolation: shared}
 views: [{match: {claims: {team: support, roles: [a, b]}, scopes: [read], principals: ["ada*"]}, allow: ["github__*"], deny: ["github__delete_*"]}, {allow: ["*"]}]
 limits: {perCaller: {rate: 20, burst: 40, concurrent: 16}, upstream: {concurrent: 256}}
+keys: ["file:new.key", "env:OLD_KEY"]
 audit: stderr
 pins: pins.json
 admin: {address: "0.0.0.0:9090", allowRemote: true}

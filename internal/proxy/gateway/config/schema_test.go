@@ -305,6 +305,9 @@ func valueOf(f reflect.StructField) string {
 	case reflect.Struct:
 		return "object"
 	case reflect.Slice:
+		if t.Elem() == reflect.TypeFor[Reference]() {
+			return "list of secrets"
+		}
 		if t.Elem().Kind() == reflect.Struct {
 			return "list of objects"
 		}
