@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -581,6 +582,46 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	}
 	if n := len(issuer.exchanges); n != 6 {
 		t.Errorf("%d exchanges for 6 tokens: %q", n, issuer.exchanges)
+	}
+}
+
+// TestGatewayExchangeFails checks that a caller whose token cannot be exchanged is told so, and loses
+// the tools of this upstream only.
+func TestGatewayExchangeFails(t *testing.T) {
+	for _, revision := range eras {
+		t.Run(revision.String(), func(t *testing.T) {
+			issuer, files := newTokenIssuer(t), newFilesServer(t, revision)
+			var asked atomic.Int32
+			up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+			defer up.Close()
+			var tokens CallerTokens
+			credentials := &Credentials{
+				Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("wrong")}, Audience: "up", Tokens: &tokens},
+				MetadataTransport: issuer,
+			}
+			rt, err := credentials.Transport(up.URL, ownTransport(t))
+			must(t, err)
+			transport := streamable.Dial(up.URL, &streamable.DialOptions{HTTPClient: &http.Client{Transport: rt}})
+			var wire wire
+			url := front(t, &gateway.Options{Upstreams: []gateway.Upstream{
+				{Name: "up", PerPrincipal: true, Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}},
+				{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}},
+			}}, tokens.Verifier(issuer.verifier(t, testResource)))
+			c := dial(t, url, issuer.token("alice", testResource, nil), revision)
+			if got := everything(t, c); len(got) != 9 {
+				t.Errorf("alice sees %q", got)
+			}
+			_, err = c.CallTool(t.Context(), "up__whoami", nil)
+			if !client.IsPeer(err) || !strings.Contains(err.Error(), "invalid_request") {
+				t.Errorf("got %v", err)
+			}
+			if got, err := client.CallTool[string](t.Context(), c, "files__read", nil); err != nil || got != "tool read" {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if n := asked.Load(); n != 0 {
+				t.Errorf("the upstream got %d requests", n)
+			}
+		})
 	}
 }
 
