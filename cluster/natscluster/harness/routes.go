@@ -165,6 +165,8 @@ func (n *network) pump(src, dst net.Conn, from, to int, ended <-chan struct{}) {
 	chunks := make(chan chunk, 64)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	done := make(chan struct{}) // the caller closes ended only after pump has returned
+	defer close(done)
 	wg.Go(func() {
 		defer close(chunks)
 		buf := make([]byte, 32<<10)
@@ -175,6 +177,8 @@ func (n *network) pump(src, dst net.Conn, from, to int, ended <-chan struct{}) {
 				select {
 				case chunks <- chunk{time.Now().Add(delay), bytes.Clone(buf[:k])}:
 				case <-ended:
+					return
+				case <-done:
 					return
 				}
 			}
