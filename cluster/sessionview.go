@@ -48,10 +48,10 @@ type sessionView struct {
 	// is zero.
 	current  bool
 	failedAt time.Time
-	// partial means that records were left out.
-	partial  bool
-	swept    time.Time
-	watchers map[*sessionWatch]struct{}
+	// partial means that records were left out, omitted that this watch has left out some.
+	partial, omitted bool
+	swept            time.Time
+	watchers         map[*sessionWatch]struct{}
 }
 
 // A viewedSession is a record in a view.
@@ -145,7 +145,7 @@ func (v *sessionView) begin() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.generation++
-	v.partial = false
+	v.omitted = false
 }
 
 // fail notes that the watch has ended. The next one yields all records, and those that have changed
@@ -183,7 +183,7 @@ func (v *sessionView) sync() {
 			v.removeLocked(key)
 		}
 	}
-	v.current = true
+	v.current, v.partial = true, v.omitted
 	select {
 	case <-v.synced:
 	default:
@@ -224,7 +224,7 @@ func (v *sessionView) store(key string, value []byte, rev uint64, expires time.T
 	}
 	s := &viewedSession{rev, bytes.Clone(value), expires, v.generation}
 	if v.bytes+s.size() > maxViewBytes {
-		v.partial = true
+		v.partial, v.omitted = true, true
 	} else {
 		v.byKey[key] = s
 		v.bytes += s.size()

@@ -31,6 +31,10 @@ func TestSessionViewIsBounded(t *testing.T) {
 			t.Errorf("the view claims to know %s", key)
 		}
 	}
+	v.begin() // a new watch, which has yielded nothing yet
+	if rec, ok := v.get("unknown"); rec != nil || ok {
+		t.Error("a new watch makes the view claim to know everything")
+	}
 	for _, s := range v.byKey {
 		s.expires = time.Now().Add(-time.Second)
 	}
