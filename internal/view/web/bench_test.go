@@ -3,6 +3,7 @@ package web_test
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -40,6 +41,39 @@ func BenchmarkBeginning(b *testing.B) {
 		}
 		b.SetBytes(untilSynced(b, res.Body))
 		res.Body.Close()
+	}
+}
+
+// BenchmarkFilter is what a page of a hub with 20,000 rows waits for after a change of the filter.
+func BenchmarkFilter(b *testing.B) {
+	r := record(b, b.TempDir(), "many", nil)
+	const rows = 20_000
+	for i := range rows {
+		if r.call("tool"+strconv.Itoa(i%20), `{"path":"/home/user/project/file.txt","line":`+strconv.Itoa(i)+`}`, "the text of that line"); i%1000 == 0 {
+			r.flush()
+		}
+	}
+	s := serve(b, &watch.Options{Files: []string{r.done()}, NoRules: true, MaxRows: rows + 10}, nil)
+	p := s.follow(nil)
+	p.until("all", func() bool {
+		return p.synced && len(p.rows) > rows && len(p.source) > 0 && p.source[0]["state"] == "complete"
+	})
+	p.close()
+	for _, filter := range []string{"", "tool:tool7", "dur>500ms", "line"} {
+		b.Run(filter, func(b *testing.B) {
+			for b.Loop() {
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.base+"/api/stream?filter="+url.QueryEscape(filter), nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				res, err := s.client.Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(untilSynced(b, res.Body))
+				res.Body.Close()
+			}
+		})
 	}
 }
 

@@ -3681,6 +3681,7 @@ function statCell(d, c, s, tools) {
 }
 
 // page/filterbox.js
+var typingPause = 80;
 var box = { timer: 0, request: null, apply: null, leave: null };
 function initFilter(apply2, leave) {
   box.apply = apply2;
@@ -3689,7 +3690,7 @@ function initFilter(apply2, leave) {
   input.addEventListener("input", () => {
     showClear();
     clearTimeout(box.timer);
-    box.timer = setTimeout(check2, 180, false);
+    box.timer = setTimeout(check2, typingPause, false);
   });
   input.addEventListener("keydown", (e) => {
     if (e.key === "Enter") {
@@ -4587,6 +4588,8 @@ var page = {
   changed: /* @__PURE__ */ new Set(),
   // rows since the list was drawn
   scheduled: false,
+  delay: 0,
+  // the timer of a delayed update, or 0
   drawn: 0
   // when, on the clock of performance
 };
@@ -4597,11 +4600,19 @@ function scheduleRedraw() {
   page.scheduled = true;
   const pause = !store.synced ? loadingPause : view.sort ? sortedPause : 0;
   const wait = pause ? page.drawn + pause - performance.now() : 0;
-  if (wait > 20) setTimeout(() => nextPaint(redrawChanged), wait);
+  if (wait > 20) page.delay = setTimeout(() => nextPaint(redrawChanged), wait);
   else nextPaint(redrawChanged);
+}
+function allLoaded() {
+  if (page.delay) {
+    clearTimeout(page.delay);
+    page.scheduled = false;
+  }
+  scheduleRedraw();
 }
 function redrawChanged() {
   page.scheduled = false;
+  page.delay = 0;
   page.drawn = performance.now();
   const changed3 = page.changed;
   page.changed = /* @__PURE__ */ new Set();
@@ -5604,7 +5615,7 @@ function start() {
   on("reset", resetList);
   on("rows", (changed3) => rowsChanged(changed3));
   on("waiting", () => scheduleRedraw());
-  on("synced", () => scheduleRedraw());
+  on("synced", allLoaded);
   on("sources", () => scheduleRedraw());
   on("searching", () => scheduleRedraw());
   setInterval(() => page.grid.tick(), reducedMotion() ? 1e3 : 100);

@@ -5,6 +5,8 @@ import { byId, h } from "./dom.js";
 import { exported } from "./source.js";
 import { view } from "./state.js";
 
+const typingPause = 80; // ms without a key after which the filter applies
+
 const box = { timer: 0, request: null, apply: null, leave: null };
 
 // initFilter prepares the field. apply(text) applies a filter, leave() moves the focus to the list.
@@ -15,7 +17,7 @@ export function initFilter(apply, leave) {
   input.addEventListener("input", () => {
     showClear();
     clearTimeout(box.timer);
-    box.timer = setTimeout(check, 180, false);
+    box.timer = setTimeout(check, typingPause, false);
   });
   input.addEventListener("keydown", (e) => {
     if (e.key === "Enter") {

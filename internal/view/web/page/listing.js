@@ -29,6 +29,7 @@ export const page = {
   lastCommand: "", // what was copied last as an mcpwire command
   changed: new Set(), // rows since the list was drawn
   scheduled: false,
+  delay: 0, // the timer of a delayed update, or 0
   drawn: 0, // when, on the clock of performance
 };
 
@@ -41,12 +42,22 @@ export function scheduleRedraw() {
   page.scheduled = true;
   const pause = !store.synced ? loadingPause : view.sort ? sortedPause : 0;
   const wait = pause ? page.drawn + pause - performance.now() : 0;
-  if (wait > 20) setTimeout(() => nextPaint(redrawChanged), wait);
+  if (wait > 20) page.delay = setTimeout(() => nextPaint(redrawChanged), wait);
   else nextPaint(redrawChanged);
+}
+
+// allLoaded updates the list without the pause of loading.
+export function allLoaded() {
+  if (page.delay) {
+    clearTimeout(page.delay);
+    page.scheduled = false;
+  }
+  scheduleRedraw();
 }
 
 function redrawChanged() {
   page.scheduled = false;
+  page.delay = 0;
   page.drawn = performance.now();
   const changed = page.changed;
   page.changed = new Set();

@@ -16,7 +16,7 @@ import { initFacets } from "./facets.js";
 import { drawPicture, initPicture } from "./picture.js";
 import { initOverview } from "./strip.js";
 import { showRowMenu } from "./rowmenu.js";
-import { applyFilter, applyFilterText, clearFilter, columnsChanged, focusList, goTo, page, redraw, resetList, rowsChanged, scheduleRedraw, select, selectWanted, setFollow, setZoom, toggleFold } from "./listing.js";
+import { allLoaded, applyFilter, applyFilterText, clearFilter, columnsChanged, focusList, goTo, page, redraw, resetList, rowsChanged, scheduleRedraw, select, selectWanted, setFollow, setZoom, toggleFold } from "./listing.js";
 import { exported } from "./source.js";
 import { initSplit } from "./split.js";
 import { emit, on, readHash, view } from "./state.js";
@@ -51,7 +51,7 @@ function start() {
   on("reset", resetList);
   on("rows", (changed) => rowsChanged(changed));
   on("waiting", () => scheduleRedraw());
-  on("synced", () => scheduleRedraw());
+  on("synced", allLoaded);
   on("sources", () => scheduleRedraw());
   on("searching", () => scheduleRedraw());
   setInterval(() => page.grid.tick(), reducedMotion() ? 1000 : 100);
