@@ -131,7 +131,7 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	return exportTo(e, f, func(w io.Writer) error {
 		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: Version})
 		if errors.Is(err, export.ErrNoHTTP) {
-			return fail(exitUnexpected, "no_http", "--to pcapng, otlp and text can represent stdio traffic", err)
+			return fail(exitUnexpected, "no_http", "--to pcapng, otlp and text can represent stdio traffic; Y in mcpwire watch copies a request as a mcpwire call", err)
 		}
 		if err == nil && left.Events > 0 {
 			fmt.Fprintf(e.stderr, "%d events cannot be represented in %s, and are omitted\n", left.Events, f.to)

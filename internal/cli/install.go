@@ -103,8 +103,7 @@ func (in *installation) add(e *env, here *hosts.Env, host, path string, command 
 		return err
 	}
 	if in.dryRun {
-		_, err := fmt.Fprint(e.stdout, d.Diff(maskCommand))
-		return err
+		return printDiff(e, d, new(bool))
 	}
 	if err := saveDocument(d); err != nil {
 		return err

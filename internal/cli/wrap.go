@@ -187,7 +187,9 @@ func (w *wrapping) run(e *env) error {
 type rewriting struct {
 	env *env
 	selection
-	dryRun     bool
+	dryRun bool
+	// explained tells that the placeholders of diffs were explained.
+	explained  bool
 	verb, done string
 	change     func(*hosts.Document, hosts.Server) error
 	changed    []hosts.Server
@@ -256,8 +258,7 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 	}
 	if r.dryRun {
 		r.changed = append(r.changed, changed...)
-		_, err := fmt.Fprint(r.env.stdout, d.Diff(maskCommand))
-		return err
+		return printDiff(r.env, d, &r.explained)
 	}
 	if err := saveDocument(d); err != nil {
 		return err
@@ -270,6 +271,17 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 	}
 	fmt.Fprintf(r.env.stderr, "mcpwire: the file as it was: %s\n", printable.Line(d.Backup()))
 	return nil
+}
+
+// printDiff prints what saving a file of a host would change. It explains placeholders, once.
+func printDiff(e *env, d *hosts.Document, explained *bool) error {
+	diff := d.Diff(maskCommand)
+	if strings.Contains(diff, hosts.Placeholder) && !*explained {
+		*explained = true
+		fmt.Fprintf(e.stderr, "mcpwire: %s stands for a value that is not shown here; the file keeps it\n", hosts.Placeholder)
+	}
+	_, err := fmt.Fprint(e.stdout, diff)
+	return err
 }
 
 // saveDocument writes the file of a host. Its errors say what to do.
