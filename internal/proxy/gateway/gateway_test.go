@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -467,7 +468,7 @@ func TestClashingIDs(t *testing.T) {
 		}
 		g := newGateway(t, &Options{ListWait: time.Millisecond, Upstreams: []Upstream{up("a"), up("b")}})
 		defer g.Close()
-		asks := make(chan string, 10)
+		asks := make(chan string, 3*maxAsks)
 		s := g.Session(t.Context(), senderFunc(func(message []byte) error {
 			asks <- string(message)
 			return nil
@@ -524,6 +525,13 @@ func TestClashingIDs(t *testing.T) {
 		servers["a"].write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if got, want := <-asks, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a.3"}}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+		// A client that does not answer gets new requests; the server of the oldest gets an error.
+		for i := range maxAsks + 1 {
+			servers["a"].write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, 100+i))
+		}
+		if m := servers["a"].read(); string(m.ID) != "100" || m.Kind != jsonrpc.KindError {
+			t.Errorf("got %s, want an error for 100", m.Raw())
 		}
 		// The client's cancellation reaches the server that has the request, with its reason.
 		cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"late"}}`
@@ -598,3 +606,49 @@ func TestPrincipals(t *testing.T) {
 		})
 	}
 }
+
+// TestPipelined checks a client that sends all its messages at once and closes its output.
+func TestPipelined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("up", toolServer("up", "a"))}})
+		defer g.Close()
+		in := strings.Join([]string{
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			`not JSON`,
+			`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
+			`[{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"up__a"}},{"jsonrpc":"2.0","id":4,"method":"ping"}]`,
+			`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"up__a",` + modernMeta + `}}`,
+			`{"jsonrpc":"2.0","id":6,"id":7,"method":"ping"}`,
+			`{"jsonrpc":"2.0","id":8,"method":"acme/unknown"}`,
+		}, "\n") + "\n"
+		var out bytes.Buffer
+		if err := g.Serve(t.Context(), jsonrpc.NewFramer(&halves{strings.NewReader(in), &out}, nil)); err != nil {
+			t.Error(err)
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			got = append(got, line)
+		}
+		slices.Sort(got)
+		if len(got) != 7 {
+			t.Errorf("%d responses, want 7:\n%s", len(got), out.String())
+		}
+		for _, want := range []string{
+			`"id":1,"result":{"protocolVersion":"2025-03-26"`, `"id":2,"result":{"tools":[{"name":"up__a"`, `"text":"up"`, `"id":4,"result":{}`,
+			`"id":5,"result":{`, `"code":-32700`, `"id":8,"error":{"code":-32601`, "appears twice",
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s is missing in\n%s", want, out.String())
+			}
+		}
+	})
+}
+
+// halves is a connection of a reader and a writer.
+type halves struct {
+	io.Reader
+	io.Writer
+}
+
+func (*halves) Close() error { return nil }

@@ -195,10 +195,8 @@ func (s *scope) message(frame []byte, m *jsonrpc.Message) []byte {
 	switch string(m.Method) {
 	case mcp.NotificationResourceUpdated:
 		return replaceText(frame, s.exposedURI, "params", "uri")
-	case mcp.NotificationTasks, mcp.NotificationTaskStatus, mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksResult:
-		if m.Kind == jsonrpc.KindNotification { // requests name tasks of the client
-			frame = replaceText(frame, s.exposedTask, "params", "taskId")
-		}
+	case mcp.NotificationTasks, mcp.NotificationTaskStatus: // requests name tasks of the client
+		frame = replaceText(frame, s.exposedTask, "params", "taskId")
 	}
 	if bytes.Contains(frame, []byte(`"taskId"`)) {
 		frame = replaceText(frame, s.exposedTask, append([]string{"params"}, relatedTask...)...)

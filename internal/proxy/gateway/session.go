@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"mcpwire/internal/era"
@@ -47,7 +48,7 @@ type session struct {
 	// level is the params of the last logging/setLevel, or nil.
 	level     []byte
 	upstreams map[*upstream]*upstreamSession
-	// asks holds the pending requests of servers by the number in their id.
+	// asks holds the pending requests of servers by their id for the client.
 	asks    map[string]*ask
 	asked   uint64
 	calls   map[string]*upstreamSession
@@ -71,6 +72,8 @@ type upstreamSession struct {
 // An ask is a pending request of a server to the client.
 type ask struct {
 	from *upstreamSession
+	// number orders the requests.
+	number uint64
 	// id is the server's own id.
 	id jsonrpc.ID
 	// token is the server's progress token, or nil.
@@ -114,6 +117,7 @@ func (s *session) forget(u *upstream) {
 	s.mu.Lock()
 	us := s.upstreams[u]
 	delete(s.upstreams, u)
+	maps.DeleteFunc(s.asks, func(_ string, a *ask) bool { return a.from == us })
 	s.mu.Unlock()
 	if us != nil {
 		us.close()
@@ -466,7 +470,7 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 	case m.Kind == jsonrpc.KindRequest:
 		var ok bool
 		if key, ok = s.addAsk(us, m); !ok {
-			return fmt.Errorf("%d requests of servers to the client are already pending", maxAsks)
+			return errors.New("the session has ended")
 		}
 		frame = withID(frame, jsonrpc.StringID(key))
 	case string(m.Method) == mcp.NotificationCancelled:
@@ -512,13 +516,36 @@ func (s *session) addAsk(us *upstreamSession, m *jsonrpc.Message) (id string, ok
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.asks) >= maxAsks {
+	if s.closed {
 		return "", false
 	}
+	if len(s.asks) >= maxAsks {
+		s.evictAskLocked()
+	}
 	s.asked++
+	a.number = s.asked
 	id = fmt.Sprintf("%s%s.%d", s.callPrefix, us.be.u.name, s.asked)
 	s.asks[id] = a
 	return id, true
+}
+
+// evictAskLocked answers the oldest request of a server with an error. The call that it belonged to
+// may have ended long ago.
+func (s *session) evictAskLocked() {
+	oldest := ""
+	for key, a := range s.asks {
+		if oldest == "" || a.number < s.asks[oldest].number {
+			oldest = key
+		}
+	}
+	a := s.asks[oldest]
+	delete(s.asks, oldest)
+	frame := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client has not answered, and %d newer requests are pending", maxAsks), false)
+	s.g.spawn(func() { // the bridge must not be called while it sends
+		if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
+			a.from.peer.Response(s.ctx, frame, m)
+		}
+	})
 }
 
 // removeAsk forgets a request of an upstream. It returns its id for the client, or "".

@@ -370,7 +370,7 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 		answer(jsonrpc.AppendError(nil, m.ID, e, false))
 		return
 	}
-	c.wg.Go(func() {
+	run := func() {
 		defer cancel()
 		response, err := peer.Request(ctx, frame, m, c, nil)
 		c.mu.Lock()
@@ -386,7 +386,13 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 		}
 		answer(response)
 		signal(c.idle)
-	})
+	}
+	switch string(m.Method) {
+	case mcp.MethodInitialize, mcp.MethodSetLevel:
+		run() // before the messages that the client has already sent after it
+	default:
+		c.wg.Go(run)
+	}
 }
 
 // cancelCall cancels a request. The upstream of a legacy request gets the client's reason.
