@@ -92,6 +92,10 @@ type bridgeEnd struct {
 	bridge      string // ours
 	packages    string // folder of the others, "" if they are not there
 	names       []string
+	oldPath     string // where subjects over HTTP+SSE have their stream; empty means oldPath
+	proxy       string // the binary of rawproxy
+	// configure writes the configuration of a subject that listens at the address. It may be nil.
+	configure func(addr string) error
 }
 
 func (r *run) prepareBridges() (*bridgeEnd, error) {

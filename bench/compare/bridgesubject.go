@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -52,16 +53,23 @@ func (p *bridgeEnd) connect(name string, w way, e era, command []string) (*subje
 		addr, _, _ := strings.Cut(strings.TrimPrefix(command[0], "http://"), "/")
 		s.site = &site{name: name, addr: addr}
 	default:
-		if s.site, err = launchSite(name, func(addr string) *exec.Cmd { return start(at(command, addr)) }); err != nil {
+		var configured error
+		s.site, err = launchSite(name, func(addr string) *exec.Cmd {
+			if p.configure != nil {
+				configured = p.configure(addr)
+			}
+			return start(at(command, addr))
+		})
+		if err := errors.Join(configured, err); err != nil {
 			return s, err
 		}
 		s.pid = s.site.cmd.Process.Pid
 	}
-	if w.downstream == w.upstream { // it is the server
+	if strings.HasPrefix(name, unbridged) { // it is the server
 		s.pid = 0
 	}
 	if w.downstream == onOld {
-		if s.conn, s.old, err = dialOld(s.site.addr, e); err != nil {
+		if s.conn, s.old, err = dialOld(s.site.addr, cmp.Or(p.oldPath, oldPath), e); err != nil {
 			return s, err
 		}
 	}

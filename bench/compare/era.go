@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 )
@@ -15,7 +16,10 @@ type era struct {
 	revision  string
 	handshake []string // requests, and notifications without an id
 	meta      string   // of each call, as a member of params, with its comma
+	tool      string   // the name of the tool to call; empty means echo
 }
+
+func (e era) toolName() string { return cmp.Or(e.tool, "echo") }
 
 const idMark = "$ID"
 
@@ -56,7 +60,7 @@ func (r request) append(dst []byte, id int) []byte {
 
 // call is a call of echo, whose text must need no escapes.
 func (e era) call(text string) request {
-	return parseRequest(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{%s"name":"echo","arguments":{"text":"%s"}}}`, idMark, e.meta, text))
+	return parseRequest(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{%s"name":"%s","arguments":{"text":"%s"}}}`, idMark, e.meta, e.toolName(), text))
 }
 
 // listen subscribes to something, in the modern era.

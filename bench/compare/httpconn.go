@@ -127,7 +127,7 @@ func (c *httpConn) open(e era) (session string, err error) {
 
 // prepare makes a call of echo the request that is sent.
 func (c *httpConn) prepare(e era, session, text string) {
-	c.request = c.post(e, session, "tools/call", "echo", e.call(text).append(nil, c.id))
+	c.request = c.post(e, session, "tools/call", e.toolName(), e.call(text).append(nil, c.id))
 	c.idAt = bytes.LastIndex(c.request, strconv.AppendInt(nil, int64(c.id), 10))
 	c.want = []byte(`"text":"` + text + `"`)
 	c.length = 0

@@ -9,6 +9,7 @@
 //	http      servers over HTTP
 //	sessions  the memory that standing streams take
 //	bridge    what bridges between transports and eras add
+//	gateway   what gateways in front of many servers add
 //
 // In the folder bench:
 //
@@ -44,6 +45,7 @@ type options struct {
 	peers    string
 	sessions int
 	markdown string
+	vmcp     string
 }
 
 // A suite is what can be measured by itself.
@@ -58,6 +60,7 @@ var suites = []suite{
 	{"http", measureHTTP},
 	{"sessions", measureSessions},
 	{"bridge", measureBridges},
+	{"gateway", measureGateways},
 }
 
 // A run is what the suites need.
@@ -82,6 +85,7 @@ func main() {
 	flag.StringVar(&o.peers, "peers", strings.Join(peerNames, ","), "what to compare with the limits")
 	flag.IntVar(&o.sessions, "sessions", 0, "how many sessions to open; 0 means 2000, or 100 with fewer than 5 rounds")
 	flag.StringVar(&o.markdown, "markdown", "", "also write the tables into sections of this `file`")
+	flag.StringVar(&o.vmcp, "vmcp", "", "the `PROGRAM` vmcp of toolhive, to compare gateways with")
 	flag.Parse()
 	if err := compare(o); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)

@@ -24,14 +24,14 @@ type oldClient struct {
 }
 
 // dialOld opens a stream and a session on it. The conn reads the stream as it reads standard output: lines that are no message have no id.
-func dialOld(addr string, e era) (*conn, *oldClient, error) {
+func dialOld(addr, path string, e era) (*conn, *oldClient, error) {
 	stream, err := net.DialTimeout("tcp", addr, ioTimeout)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer stream.Close()
 	// To a client of HTTP/1.0 nothing is sent in chunks.
-	if _, err := fmt.Fprintf(stream, "GET %s HTTP/1.0\r\nHost: %s\r\nAccept: text/event-stream\r\n\r\n", oldPath, addr); err != nil {
+	if _, err := fmt.Fprintf(stream, "GET %s HTTP/1.0\r\nHost: %s\r\nAccept: text/event-stream\r\n\r\n", path, addr); err != nil {
 		return nil, nil, err
 	}
 	f, err := stream.(*net.TCPConn).File()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,8 +110,8 @@ func (p *gatewayProcess) configz() any {
 	}{p.path, p.address, p.reloads, p.current.Config}
 }
 
-// appendMetrics appends the metrics of the configuration and the audit in the text format of
-// Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/).
+// appendMetrics appends the metrics of the configuration, the audit and the process in the text
+// format of Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/).
 func (p *gatewayProcess) appendMetrics(dst []byte) []byte {
 	p.mu.Lock()
 	reloads, audit := p.reloads, p.current.policy.audit
@@ -123,13 +124,13 @@ func (p *gatewayProcess) appendMetrics(dst []byte) []byte {
 		name, kind, help string
 		value            float64
 	}{
-		{"config_reload_success_timestamp_seconds", "gauge", "Time of the last load of the configuration.", float64(reloads.Loaded.UnixMilli()) / 1000},
-		{"config_reloads_total", "counter", "Reloads of the configuration.", float64(reloads.Reloads)},
-		{"config_reload_failures_total", "counter", "Reloads that failed because the configuration was invalid.", float64(reloads.Failures)},
-		{"audit_lost_total", "counter", "Lines of the audit that were lost.", float64(lost)},
+		{"mcpwire_gateway_config_reload_success_timestamp_seconds", "gauge", "Time of the last load of the configuration.", float64(reloads.Loaded.UnixMilli()) / 1000},
+		{"mcpwire_gateway_config_reloads_total", "counter", "Reloads of the configuration.", float64(reloads.Reloads)},
+		{"mcpwire_gateway_config_reload_failures_total", "counter", "Reloads that failed because the configuration was invalid.", float64(reloads.Failures)},
+		{"mcpwire_gateway_audit_lost_total", "counter", "Lines of the audit that were lost.", float64(lost)},
+		{"go_goroutines", "gauge", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine())},
 	} {
-		name := "mcpwire_gateway_" + m.name
-		dst = append(dst, "# HELP "+name+" "+m.help+"\n# TYPE "+name+" "+m.kind+"\n"+name+" "...)
+		dst = append(dst, "# HELP "+m.name+" "+m.help+"\n# TYPE "+m.name+" "+m.kind+"\n"+m.name+" "...)
 		dst = append(strconv.AppendFloat(dst, m.value, 'f', -1, 64), '\n')
 	}
 	return dst
