@@ -60,6 +60,7 @@ func newInterceptor(t *tap, c *child) *interceptor {
 	host, server := &frameWriter{dst: t.Stdout}, &frameWriter{dst: c.stdin}
 	ic.toServer = &heldDirection{interceptor: ic, out: server, back: host, stop: make(chan struct{})}
 	ic.toClient = &heldDirection{interceptor: ic, out: host, back: server, stop: make(chan struct{})}
+	ic.toServer.opposite, ic.toClient.opposite = ic.toClient, ic.toServer
 	ic.toServer.splitter = newSplitter(capture.ToServer, t.MaxCopy, ic.toServer.frame)
 	ic.toClient.splitter = newSplitter(capture.ToClient, t.MaxCopy, ic.toClient.frame)
 	return ic
@@ -108,6 +109,13 @@ type heldDirection struct {
 
 	stop     chan struct{}
 	stopOnce sync.Once
+	// answers are the writes of answers to back. A peer that waits until its own output is read
+	// may not read them yet, so the direction does not wait for them.
+	answers sync.WaitGroup
+	// answersMu keeps answers from beginning while someone waits for their end.
+	answersMu sync.Mutex
+	// opposite is the other direction.
+	opposite *heldDirection
 }
 
 // forward forwards the frames that end in a piece of the stream.
@@ -134,13 +142,16 @@ func (d *heldDirection) forward(p []byte) error {
 	return d.err
 }
 
-// close forwards a frame without an end.
+// close forwards a frame without an end, and waits for answers to the same side.
 func (d *heldDirection) close() {
 	d.splitter.close()
 	if d.streamed > 0 {
 		d.streamed = 0
 		d.out.mu.Unlock()
 	}
+	d.opposite.answersMu.Lock()
+	defer d.opposite.answersMu.Unlock()
+	d.opposite.answers.Wait()
 }
 
 // frame handles a complete frame.
@@ -288,8 +299,11 @@ func (d *heldDirection) release(e *capture.Event, n uint64, wire []byte, r relea
 			answer.Dir = capture.ToServer
 		}
 		d.link(n, d.recordOn(answer, answer.Dir == capture.ToClient), r.rule)
+		text := appendRaw(nil, answer)
 		// If the sender does not read anymore, its own direction notices that too.
-		_ = d.back.write(appendRaw(nil, answer))
+		d.answersMu.Lock()
+		d.answers.Go(func() { _ = d.back.write(text) })
+		d.answersMu.Unlock()
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.n++
