@@ -555,6 +555,9 @@ func (l *load) listen() {
 			select {
 			case <-li.events:
 			case <-time.After(12 * time.Second):
+				if l.forgets { // the nodes have lost the subscription of a legacy session
+					li.subscription = nil
+				}
 				return fmt.Errorf("%s was not told of a change", li.who)
 			case <-ctx.Done():
 				return ctx.Err()

@@ -44,7 +44,9 @@ func newBalancer(targets []string) (*balancer, error) {
 			Transport:     b,
 			FlushInterval: -1,
 			ErrorLog:      quiet,
-			ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+			},
 		},
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          quiet,
@@ -63,9 +65,10 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer body.Close()
 	}
 	var failed error
-	for range b.targets {
+	first := b.next.Add(1) // other requests change it meanwhile
+	for i := range b.targets {
 		out := r.Clone(r.Context())
-		out.URL.Host = b.targets[b.next.Add(1)%uint64(len(b.targets))]
+		out.URL.Host = b.targets[(first+uint64(i))%uint64(len(b.targets))]
 		if body != nil {
 			out.Body = io.NopCloser(body)
 		}
