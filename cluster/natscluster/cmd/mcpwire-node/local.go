@@ -187,8 +187,9 @@ type roundRobin struct {
 // dial connects to the next address that accepts connections.
 func (rr *roundRobin) dial(ctx context.Context, network, _ string) (conn net.Conn, err error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	for range rr.addresses {
-		at := rr.addresses[rr.next.Add(1)%uint64(len(rr.addresses))]
+	first := rr.next.Add(1) // other connections change it meanwhile
+	for i := range rr.addresses {
+		at := rr.addresses[(first+uint64(i))%uint64(len(rr.addresses))]
 		if conn, err = dialer.DialContext(ctx, network, at); err == nil {
 			return conn, nil
 		}
