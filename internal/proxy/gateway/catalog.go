@@ -207,8 +207,7 @@ func (c *catalog) run(pause time.Duration) {
 func (c *catalog) finished(snap *snapshot, err error) (again bool) {
 	g := c.be.u.g
 	c.mu.Lock()
-	was := c.snap
-	failedBefore := c.err != nil
+	changed := (err == nil) != (c.err == nil)
 	c.err = err
 	if err != nil {
 		c.failures++
@@ -218,7 +217,11 @@ func (c *catalog) finished(snap *snapshot, err error) (again bool) {
 			g.spawn(func() { c.retry(pause) })
 		}
 	} else {
+		changed = changed || !sameLists(c.snap, snap)
 		c.snap, c.failures, c.retryAt = snap, 0, time.Time{}
+	}
+	if changed {
+		g.generation.Add(1) // before those who wait for the read look at the world
 	}
 	again = err == nil && c.dirty && !c.closed
 	if !again {
@@ -227,18 +230,11 @@ func (c *catalog) finished(snap *snapshot, err error) (again bool) {
 	}
 	closed := c.closed
 	c.mu.Unlock()
-	if err != nil {
-		if !failedBefore {
-			g.generation.Add(1)
-		}
-		if !closed {
-			g.state.Load().opts.Logger.Warn("the lists of an upstream could not be read", "upstream", c.be.u.name, "error", err)
-		}
-		return again
-	}
-	if !sameLists(was, snap) || failedBefore {
-		g.generation.Add(1)
+	switch {
+	case err == nil && changed:
 		g.announcer.changed()
+	case err != nil && !closed:
+		g.state.Load().opts.Logger.Warn("the lists of an upstream could not be read", "upstream", c.be.u.name, "error", err)
 	}
 	return again
 }

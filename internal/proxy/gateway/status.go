@@ -90,7 +90,7 @@ func (c *catalog) addStatus(s *UpstreamStatus, b bridge.Status) {
 	}
 	g := c.be.u.g
 	w := g.world(c.be.base, c.modern)
-	if i := slices.Index(w.st.upstreams, c.be.u); i >= 0 && w.snaps[i] == snap {
+	if i := slices.Index(w.st.upstreams, c.be.u); i >= 0 {
 		cs.Duplicates = w.duplicates[i]
 	}
 	if s.Catalogs == nil {
