@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -184,7 +183,8 @@ func (w *View) Key() string { return w.key }
 // Allows implements gateway.View.
 //
 // A URI must be allowed both as it is written and as a server may read it, with escapes decoded and
-// dot segments resolved, so that file:///public/../secret does not pass as public.
+// dot segments resolved, so that file:///public/../secret does not pass as public. It must not be
+// denied with scheme and host in lower case either.
 func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
 	if w.everything && w.filters[upstream] == nil {
 		return true
@@ -192,15 +192,12 @@ func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
 	if !w.allows(kind, upstream, name) {
 		return false
 	}
-	if kind != gateway.KindResource || !strings.Contains(name, "%") && !strings.Contains(name, "/.") {
-		return true
-	}
-	resolved, ok := resolveURI(name)
-	return ok && (resolved == name || w.allows(kind, upstream, resolved))
+	return kind != gateway.KindResource || w.allowsReadings(upstream, name)
 }
 
 func (w *View) allows(kind gateway.Kind, upstream, name string) bool {
-	if f := w.filters[upstream]; f != nil && !f[kind].allows(name) {
+	f := w.filters[upstream]
+	if f != nil && !f[kind].allows(name) {
 		return false
 	}
 	if w.everything {
@@ -214,27 +211,71 @@ func (w *View) allows(kind gateway.Kind, upstream, name string) bool {
 	return matchesAny(w.allow, kind, full) && !matchesAny(w.deny, kind, full)
 }
 
-// resolveURI returns a URI as a lenient server may read it. ok is false for a URI whose escapes are
-// nested too deeply.
-func resolveURI(uri string) (_ string, ok bool) {
-	for range 4 {
-		plain, err := url.PathUnescape(uri)
-		if err != nil || plain == uri {
-			return cleanURI(uri), true
+// denies reports whether a URI is denied, whatever is allowed.
+func (w *View) denies(upstream, uri string) bool {
+	if f := w.filters[upstream]; f != nil && f[gateway.KindResource].denies(uri) {
+		return true
+	}
+	return matchesAny(w.deny, gateway.KindResource, []byte(upstream+gateway.Separator+uri))
+}
+
+// maxEscapes is how often escapes in a URI may be nested.
+const maxEscapes = 3
+
+// allowsReadings reports whether a URI that is allowed as it is written is also allowed in the ways
+// in which a server may read it. Servers differ in whether they split off the query before or after
+// they decode escapes.
+func (w *View) allowsReadings(upstream, uri string) bool {
+	written := uri
+	for range maxEscapes + 1 {
+		for _, reading := range []string{cleanURI(uri, true), cleanURI(uri, false)} {
+			if reading != written && !w.allows(gateway.KindResource, upstream, reading) {
+				return false
+			}
+			if lower := lowerOrigin(reading); lower != reading && w.denies(upstream, lower) {
+				return false
+			}
+		}
+		plain := unescape(uri)
+		if plain == uri {
+			return true
 		}
 		uri = plain
 	}
-	return "", false
+	return false
 }
 
-// cleanURI resolves the dot segments in the path of a URI.
-func cleanURI(uri string) string {
+// unescape decodes the valid escapes of a URI.
+func unescape(uri string) string {
+	if !strings.Contains(uri, "%") {
+		return uri
+	}
+	var b []byte
+	for i := 0; i < len(uri); i++ {
+		if uri[i] == '%' && i+2 < len(uri) {
+			if c, err := hex.DecodeString(uri[i+1 : i+3]); err == nil {
+				b = append(b, c...)
+				i += 2
+				continue
+			}
+		}
+		b = append(b, uri[i])
+	}
+	return string(b)
+}
+
+// cleanURI resolves the dot segments and empty segments in the path of a URI. With query, what
+// follows a question mark or a number sign is not part of the path.
+func cleanURI(uri string, query bool) string {
 	uri = strings.ReplaceAll(uri, `\`, "/")
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok {
 		return uri
 	}
-	rest, query := cutAtAny(rest, "?#")
+	tail := ""
+	if i := strings.IndexAny(rest, "?#"); query && i >= 0 {
+		rest, tail = rest[:i], rest[i:]
+	}
 	host, p, ok := strings.Cut(rest, "/")
 	if !ok {
 		return uri
@@ -243,15 +284,20 @@ func cleanURI(uri string) string {
 	if strings.HasSuffix(p, "/") && cleaned != "/" {
 		cleaned += "/"
 	}
-	return scheme + "://" + host + cleaned + query
+	return scheme + "://" + host + cleaned + tail
 }
 
-// cutAtAny splits s before the first of the characters.
-func cutAtAny(s, chars string) (before, after string) {
-	if i := strings.IndexAny(s, chars); i >= 0 {
-		return s[:i], s[i:]
+// lowerOrigin returns a URI with scheme and host in lower case.
+func lowerOrigin(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, ":")
+	if !ok {
+		return uri
 	}
-	return s, ""
+	if after, ok := strings.CutPrefix(rest, "//"); ok {
+		n := strings.IndexByte(after+"/", '/')
+		return strings.ToLower(scheme) + "://" + strings.ToLower(after[:n]) + after[n:]
+	}
+	return strings.ToLower(scheme) + ":" + rest
 }
 
 // An upstreamFilter has the compiled filters by kind.
@@ -301,7 +347,13 @@ func (f *itemFilter) allows(name string) bool {
 	}
 	text := []byte(name)
 	matches := func(p pattern) bool { return p.match(text) }
-	return (len(f.allow) == 0 || slices.ContainsFunc(f.allow, matches)) && !slices.ContainsFunc(f.deny, matches)
+	return (len(f.allow) == 0 || slices.ContainsFunc(f.allow, matches)) && !f.denies(name)
+}
+
+// denies reports whether the filter hides an item, whatever it allows.
+func (f *itemFilter) denies(name string) bool {
+	text := []byte(name)
+	return slices.ContainsFunc(f.deny, func(p pattern) bool { return p.match(text) })
 }
 
 // A viewRule is a compiled Rule.

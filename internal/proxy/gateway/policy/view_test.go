@@ -67,6 +67,14 @@ func TestViews(t *testing.T) {
 			[]item{{tool, "a", "*"}, {tool, "a", `b\`}}, []item{{tool, "a", "x"}},
 		},
 		{
+			"denied URIs as servers read them", []Rule{{Allow: []string{"*"}, Deny: []string{"*__file:///etc/*", "*__https://intern/*"}}}, nil,
+			[]item{{resource, "files", "file:///a"}, {resource, "files", "FILE:///a"}, {resource, "files", "note:7"}, {resource, "files", "NOTE:x%20y"}, {resource, "files", "file:///100%"}},
+			[]item{
+				{resource, "files", "file:///etc/passwd"}, {resource, "files", "FILE:///etc/passwd"}, {resource, "files", "File:///%65tc/passwd"}, {resource, "files", "file:////etc//passwd"},
+				{resource, "files", "file:///./etc/passwd"}, {resource, "files", "file:///a/../etc/passwd"}, {resource, "files", "https://INTERN/x"}, {resource, "files", "https://%69ntern/x"},
+			},
+		},
+		{
 			"URIs as servers read them", []Rule{{Allow: []string{"files__file:///public/*", "web__*"}, Deny: []string{"*secret*"}}}, nil,
 			[]item{{resource, "files", "file:///public/a"}, {resource, "files", "file:///public/a%20b"}, {resource, "files", "file:///public/a/../b"}, {resource, "web", "https://x/?q=/../"}},
 			[]item{
@@ -74,6 +82,8 @@ func TestViews(t *testing.T) {
 				{resource, "files", "file:///public/%2E%2E%2fetc/passwd"}, {resource, "files", "file:///public/%252e%252e/etc"},
 				{resource, "files", `file:///public/..%5cetc`}, {resource, "files", "file:///public/s%65cret"},
 				{resource, "files", "file:///public/%2525252525252e"}, {resource, "files", "file:///etc/passwd"},
+				{resource, "files", `file:///public/x\..\..\etc`}, {resource, "files", "file:///public/%2e%2e/etc?%zz"}, {resource, "files", "file:///public/%zz/%2e%2e/%2e%2e/etc"},
+				{resource, "files", "file:///public/a%3f/../../etc"}, {resource, "files", "file:///public/a%3f%2f..%2f..%2fetc"}, {resource, "files", "file:///public/a%23%2f..%2f..%2fetc"},
 			},
 		},
 	} {
