@@ -254,6 +254,11 @@ func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "alt+esc" { // two quick Esc
 		k = tea.KeyPressMsg{Code: tea.KeyEscape}
 	}
+	// Terminals send Esc and a quick other key as that key with Alt, which has no meaning here.
+	if next, ok := afterEscape(k); ok && !m.dialogs.input() {
+		first := m.handleKey(tea.KeyPressMsg{Code: tea.KeyEscape})
+		return tea.Batch(first, m.handleKey(next))
+	}
 	switch {
 	case m.dialogs.input():
 		return m.dialogs.Update(k)
@@ -273,6 +278,14 @@ func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 		}
 	}
 	return m.globalKey(k)
+}
+
+// afterEscape returns the key that was typed right after Esc, if k is such a pair.
+func afterEscape(k tea.KeyPressMsg) (next tea.KeyPressMsg, ok bool) {
+	if k.Mod != tea.ModAlt || k.Code < ' ' || k.Code > '~' {
+		return k, false
+	}
+	return tea.KeyPressMsg{Code: k.Code, Text: string(k.Code)}, true
 }
 
 func (m *model) quitProgram() tea.Cmd {

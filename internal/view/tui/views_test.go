@@ -91,6 +91,14 @@ func TestProgressRun(t *testing.T) {
 	})
 }
 
+// TestQuickEscape checks that a key right after Esc works, although terminals report it with Alt.
+func TestQuickEscape(t *testing.T) {
+	bubble(t, "escape", func(t *testing.T) {
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).keys("enter").has("[1 Summary]")
+		d.send(tea.KeyPressMsg{Code: '?', Mod: tea.ModAlt}).has("Moving").keys("esc").lacks("[1 Summary]")
+	})
+}
+
 // TestChooserClick shows that a click does not reach what a chooser covers.
 func TestChooserClick(t *testing.T) {
 	bubble(t, "click", func(t *testing.T) {
