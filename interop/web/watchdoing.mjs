@@ -111,6 +111,7 @@ export async function run(s) {
   await s.page.locator('#grid .canvas .row').first().waitFor()
   await s.page.keyboard.press('Shift+T')
   await s.page.locator('#call-tool:enabled').waitFor()
+  s.equal(await s.page.getByRole('textbox', { name: 'a', exact: true }).inputValue(), '', 'the field of a number')
   await s.accessible('the tool runner on a phone', { within: 'dialog' })
   s.check(await s.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than the screen')
   await s.shoot('narrow')

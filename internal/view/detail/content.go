@@ -417,7 +417,8 @@ func (w *contentWriter) value(b Block, v []byte) {
 	var t *Table
 	switch {
 	case isObject(v):
-		t = w.objectTable(v)
+		w.object(b, v)
+		return
 	case isArray(v):
 		t = w.arrayTable(v)
 	case isString(v):
@@ -430,6 +431,48 @@ func (w *contentWriter) value(b Block, v []byte) {
 	}
 	b.Kind, b.Table = TableBlock, t
 	w.add(b)
+}
+
+// object adds an object as a table of its members. Arrays of objects in it become tables of their
+// own.
+func (w *contentWriter) object(b Block, v []byte) {
+	var names []string
+	for m := jsonwire.ObjectMembers(v); m.Next() && len(names) < maxInnerTables; {
+		if isRecords(m.Value()) {
+			names = append(names, m.KeyString())
+		}
+	}
+	switch t := w.objectTable(v, names...); {
+	case len(t.Rows) > 0:
+		own := b
+		own.Kind, own.Table = TableBlock, t
+		w.add(own)
+	case len(names) == 0:
+		w.json(b, v)
+		return
+	}
+	for _, name := range names {
+		inner := b
+		inner.Title = safeText(strings.TrimPrefix(b.Title+": "+name, ": "))
+		w.value(inner, jsonwire.Lookup(v, name))
+	}
+}
+
+// maxInnerTables limits the tables of one object.
+const maxInnerTables = 8
+
+// isRecords reports whether a value is an array of objects.
+func isRecords(v []byte) bool {
+	if !isArray(v) {
+		return false
+	}
+	n := 0
+	for el := jsonwire.ArrayElements(v); el.Next(); n++ {
+		if !isObject(el.Value()) {
+			return false
+		}
+	}
+	return n > 0
 }
 
 // objectTable returns a table of the members of an object.

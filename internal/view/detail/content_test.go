@@ -113,6 +113,8 @@ func TestContent(t *testing.T) {
 			"note | No arguments.\n", "note | The text has the same JSON as the structured content.\ntable | structured content\n  a | 0[1.0]\n"},
 		{"records", "tools/call", `{"name":"t","arguments":{}}`, `"result":{"content":[{"type":"text","text":"[1]"}],"structuredContent":[{"a":1},{"b":"x","a":null}]}`,
 			"note | No arguments.\n", "json\n  p[[]\n    0[1]\n  p[]]\ntable | structured content\n  a | b\n  0[1] | \n  l[null] | x\n"},
+		{"records in an object", "tools/call", `{"name":"t","arguments":{}}`, `"result":{"content":[],"structuredContent":{"people":[{"name":"Ada"}],"total":1}}`,
+			"note | No arguments.\n", "note | No content.\ntable | structured content\n  total | 0[1]\ntable | structured content: people\n  name\n  Ada\n"},
 		{"media", "tools/call", `{"name":"t","arguments":{}}`,
 			`"result":{"content":[{"type":"image","mimeType":"image/png","data":"` + image + `"},{"type":"resource_link","uri":"file:///a\u202eb","name":"n","mimeType":"text/x"},{"type":"resource","resource":{"uri":"u:1","mimeType":"text/markdown","text":"*e*"}}]}`,
 			"note | No arguments.\n",

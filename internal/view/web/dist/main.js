@@ -2416,8 +2416,9 @@ function numberControl(x, s, label) {
   if (typeof s.default === "number") field.value = String(s.default);
   const get = () => number.test(field.value.trim()) ? field.value.trim() : JSON.stringify(field.value);
   return simple(x, field, get, (v, text) => {
-    if (v.kind !== "number") return false;
-    field.value = rawOf2(text, v);
+    if (v.kind === "string" && !number.test(v.text.trim())) field.value = v.text;
+    else if (v.kind === "number") field.value = rawOf2(text, v);
+    else return false;
     return true;
   });
 }
@@ -2728,7 +2729,7 @@ function openTab(x, name) {
   changed2(x);
 }
 function showTab2(x, name) {
-  if (name === "Form" && !x.form.set(parseText(x.args), x.args)) name = "JSON";
+  if (name === "Form" && x.form.get() !== x.args && !x.form.set(parseText(x.args), x.args)) name = "JSON";
   x.tab = name;
   for (const b of x.tabs.children) b.setAttribute("aria-pressed", String(b.textContent === name));
   x.area.setAttribute("aria-label", name === "JSON" ? "The arguments" : "The message");

@@ -166,7 +166,7 @@ function openTab(x, name) {
 }
 
 function showTab(x, name) {
-  if (name === "Form" && !x.form.set(parseText(x.args), x.args)) name = "JSON";
+  if (name === "Form" && x.form.get() !== x.args && !x.form.set(parseText(x.args), x.args)) name = "JSON";
   x.tab = name;
   for (const b of x.tabs.children) b.setAttribute("aria-pressed", String(b.textContent === name));
   x.area.setAttribute("aria-label", name === "JSON" ? "The arguments" : "The message");

@@ -140,8 +140,9 @@ function numberControl(x, s, label) {
   // A text that is no number is sent as a text, so that a server can be tested with it.
   const get = () => (number.test(field.value.trim()) ? field.value.trim() : JSON.stringify(field.value));
   return simple(x, field, get, (v, text) => {
-    if (v.kind !== "number") return false;
-    field.value = rawOf(text, v);
+    if (v.kind === "string" && !number.test(v.text.trim())) field.value = v.text;
+    else if (v.kind === "number") field.value = rawOf(text, v);
+    else return false;
     return true;
   });
 }
