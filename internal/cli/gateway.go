@@ -161,6 +161,8 @@ type gatewayProcess struct {
 	// tokens has the tokens of callers. It is nil if callers have none.
 	tokens    *policy.CallerTokens
 	recording *tapRecording
+	// node is nil outside a cluster.
+	node *GatewayNode
 
 	// mu guards the fields below.
 	mu      sync.Mutex
@@ -175,14 +177,19 @@ type gatewayConfiguration struct {
 	policy  *gatewayPolicy
 }
 
-func runGateway(ctx context.Context, e *env, f *gatewayFlags, path string) (err error) {
+func runGateway(ctx context.Context, e *env, f *gatewayFlags, path string) error {
 	level := slog.LevelInfo
 	if f.verbose {
 		level = slog.LevelDebug
 	}
 	handler := stdio.NewLogHandler(e.stderr, &stdio.LogOptions{Level: level, JSON: f.json})
 	defer handler.Close()
-	p := &gatewayProcess{e: e, flags: f, path: path, log: slog.New(handler)}
+	return (&gatewayProcess{e: e, flags: f, path: path, log: slog.New(handler)}).serve(ctx)
+}
+
+// serve loads the configuration and serves the gateway until ctx ends or a signal comes.
+func (p *gatewayProcess) serve(ctx context.Context) (err error) {
+	e, path := p.e, p.path
 	watcher := gatewayconfig.NewWatcher(path) // before the file is read
 	c, err := p.load(nil)
 	if err != nil {
@@ -190,7 +197,7 @@ func runGateway(ctx context.Context, e *env, f *gatewayFlags, path string) (err 
 	}
 	defer func() { err = errors.Join(err, p.now().policy.release(nil)) }()
 	p.current, p.reloads.Loaded = c, time.Now()
-	if err := p.checkAddress(); err != nil {
+	if err := errors.Join(p.checkAddress(), p.checkNode()); err != nil {
 		return err
 	}
 	p.warnMissing(c)
@@ -304,7 +311,7 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (*gatewayConfiguration,
 		}
 	}
 	c := &gatewayConfiguration{Config: conf}
-	builder := &upstreamBuilder{conf: conf, log: p.log, remote: p.remote, tokens: p.tokens}
+	builder := &upstreamBuilder{conf: conf, log: p.log, remote: p.remote, tokens: p.tokens, node: p.node}
 	c.options = gateway.Options{
 		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: Version}, Instructions: conf.Instructions, ListWait: conf.ListWait.Or(0),
 		DrainTimeout: conf.Drain.Or(gatewayconfig.DefaultDrain), MaxSessions: conf.Listen.MaxSessions(), Logger: p.log,
@@ -314,6 +321,9 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (*gatewayConfiguration,
 	}
 	if c.options.Secrets, err = conf.Secrets(); err != nil {
 		return nil, err
+	}
+	if c.options.Secrets == nil && old == nil && p.node != nil {
+		c.options.Secrets = p.node.Secrets
 	}
 	if c.options.Upstreams, err = builder.build(); err != nil {
 		return nil, err
@@ -435,12 +445,16 @@ func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, start
 			hosts = append(hosts, u.Host)
 		}
 	}
-	h, err := streamable.NewHandler(&relay.Server{Handler: p.gateway}, &streamable.Options{
+	opts := &streamable.Options{
 		Hosts: hosts, Origins: l.Origins, Guard: guard, ClientAddr: p.clientAddr(),
 		Limits:   streamable.Limits{MaxBody: int(l.MaxMessage), MaxSessions: l.MaxSessions(), MaxInFlightPerCaller: maxCallerRequests},
 		Timeouts: streamable.Timeouts{Session: l.SessionTimeout.Or(gatewayconfig.DefaultSessionTimeout)},
 		Logger:   p.log,
-	})
+	}
+	if p.node != nil {
+		p.node.Options(opts)
+	}
+	h, err := streamable.NewHandler(&relay.Server{Handler: p.gateway}, opts)
 	if err != nil {
 		return configurationError(p.path, p.now().Errorf("listen", "listen: %v", err))
 	}
@@ -462,12 +476,18 @@ func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, start
 		AllowRemote: guard != nil || l.AllowRemote, OnShutdown: h.Shutdown,
 		ShutdownTimeout: p.now().Drain.Or(gatewayconfig.DefaultDrain), Logger: p.log,
 	}
+	if p.node != nil {
+		o.ShutdownDelay = p.node.Delay
+	}
 	scheme := "http"
 	if l.TLS != nil {
 		o.CertFile, o.KeyFile, scheme = string(l.TLS.Cert), string(l.TLS.Key), "https"
 	}
 	o.OnListen = func(a net.Addr) {
 		p.log.Info("listening", "url", scheme+"://"+a.String()+l.Path)
+		if p.node != nil {
+			p.node.Started(p.gateway, h, p.now().Keys == nil, a, l.Path)
+		}
 		started()
 	}
 	err = httpserve.ListenAndServe(ctx, p.address, r, o)

@@ -31,6 +31,8 @@ type upstreamBuilder struct {
 	remote bool
 	// tokens has the tokens of callers. It is nil if callers have none.
 	tokens *policy.CallerTokens
+	// node is nil outside a cluster.
+	node *GatewayNode
 }
 
 // build returns the upstreams that are not disabled. The error is [gatewayconfig.Errors].
@@ -90,6 +92,9 @@ func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream,
 	switch {
 	case len(u.Command) > 0:
 		out.Bridge.Connect, out.Bridge.ReadyFor = b.process(u), time.Minute
+		if b.node != nil {
+			b.node.Share(&out)
+		}
 	case u.Socket != "":
 		kind, where, _ := gatewayconfig.SocketAddress(u.Socket)
 		out.Bridge.Connect = socketConnect(kind, where, framingOf(u.Framing), 0)
@@ -123,6 +128,9 @@ func framingOf(name string) jsonrpc.Framing {
 func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) bridgeConnect {
 	base := stdio.Command(u.Command[0], slices.Concat(u.Command[1:], u.Args)...)
 	base.Dir, base.Framing = u.Cwd, framingOf(u.Framing)
+	if b.node != nil {
+		base.StopWait, base.TermWait = nodeStopWait, nodeTermWait
+	}
 	return func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		for _, name := range slices.Sorted(maps.Keys(u.Env)) {

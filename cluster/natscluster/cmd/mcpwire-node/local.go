@@ -39,11 +39,16 @@ func (f *nodeFlags) checkLocal(fs *flag.FlagSet) (err error) {
 	f.watch, f.testTools, f.level = true, true, slog.LevelError
 	fs.Visit(func(set *flag.Flag) {
 		switch set.Name {
-		case "local", "listen", "dir", "drain", "stop-at-eof":
-		case "watch":
+		case "local", "listen", "dir", "drain", "stop-at-eof", "gateway":
+		case "watch", "test-tools":
+			if f.gateway != "" {
+				err = errors.Join(err, errDemoFlags)
+			}
+			if set.Name == "test-tools" {
+				f.testTools = set.Value.String() == "true"
+				break
+			}
 			f.watch = set.Value.String() == "true"
-		case "test-tools":
-			f.testTools = set.Value.String() == "true"
 		case "log-level":
 			err = errors.Join(err, f.level.UnmarshalText([]byte(set.Value.String())))
 		default:
@@ -61,6 +66,8 @@ type localCluster struct {
 	core   string
 	// nodes are the nodes' endpoints.
 	nodes roundRobin
+	// path is that of the endpoint. It is nil until a node serves.
+	path atomic.Pointer[string]
 }
 
 // serveLocal runs the nodes and the proxy until ctx ends.
@@ -97,14 +104,20 @@ func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error
 			return nil
 		}
 	}
-	return serveProxy(ctx, f.listen, c.nodes.dial, func(a net.Addr) { c.stderr.line(listening+"%s%s", a, endpointPath) })
+	return serveProxy(ctx, f.listen, c.nodes.dial, func(a net.Addr) { c.stderr.line(listening+"%s%s", a, *c.path.Load()) })
 }
 
 // keepNode runs a node, and starts it again when it has ended, until ctx ends. It sends to ready
 // when the node first serves.
 func (c *localCluster) keepNode(ctx context.Context, i int, ready chan<- struct{}) {
 	name := fmt.Sprintf("n%d", i+1)
-	serving := sync.OnceFunc(func() { ready <- struct{}{} })
+	var once sync.Once
+	serving := func(path string) {
+		once.Do(func() {
+			c.path.Store(&path)
+			ready <- struct{}{}
+		})
+	}
 	for {
 		err := c.runNode(ctx, name, c.nodes.addresses[i], serving)
 		if ctx.Err() != nil {
@@ -123,14 +136,19 @@ func (c *localCluster) keepNode(ctx context.Context, i int, ready chan<- struct{
 }
 
 // runNode runs a node until it ends, and drains it when ctx ends.
-func (c *localCluster) runNode(ctx context.Context, name, address string, serving func()) error {
+func (c *localCluster) runNode(ctx context.Context, name, address string, serving func(path string)) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	f := c.flags
-	cmd := exec.CommandContext(ctx, exe, "--name", name, "--listen", address, "--dir", filepath.Join(c.dir, name), "--core", c.core,
-		"--drain", f.drain.String(), "--log-level", f.level.String(), fmt.Sprintf("--watch=%t", f.watch), fmt.Sprintf("--test-tools=%t", f.testTools), "--stop-at-eof")
+	args := []string{"--name", name, "--listen", address, "--dir", filepath.Join(c.dir, name), "--core", c.core, "--log-level", f.level.String(), "--stop-at-eof"}
+	if f.gateway != "" {
+		args = append(args, "--gateway", f.gateway)
+	} else {
+		args = append(args, "--drain", f.drain.String(), fmt.Sprintf("--watch=%t", f.watch), fmt.Sprintf("--test-tools=%t", f.testTools))
+	}
+	cmd := exec.CommandContext(ctx, exe, args...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -148,8 +166,9 @@ func (c *localCluster) runNode(ctx context.Context, name, address string, servin
 	lines := bufio.NewScanner(stderr)
 	lines.Buffer(nil, maxLogLine)
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), listening) {
-			serving()
+		if at, ok := strings.CutPrefix(lines.Text(), listening); ok {
+			_, path, _ := strings.Cut(at, "/")
+			serving("/" + path)
 		}
 		c.stderr.line("%s: %s", name, lines.Text())
 	}

@@ -1,5 +1,5 @@
-// Command mcpwire-node runs mcpwire's demo server over Streamable HTTP as one node of a cluster on
-// NATS JetStream.
+// Command mcpwire-node runs mcpwire's demo server, or with --gateway a gateway, over Streamable HTTP
+// as one node of a cluster on NATS JetStream.
 //
 //	mcpwire-node --local 3
 //
@@ -95,7 +95,11 @@ type nodeFlags struct {
 	level               slog.Level
 	maxSessions         int
 	watch, testTools    bool
-	stopAtEOF           bool
+	// gateway is the configuration of a gateway. Empty means the demo server.
+	gateway string
+	// given has the flags of the command line.
+	given     map[string]bool
+	stopAtEOF bool
 }
 
 // tlsFiles are the files for connections between nodes.
@@ -193,6 +197,7 @@ func parseFlags(args []string, stderr io.Writer) (*nodeFlags, error) {
 	})
 	fs.TextVar(&f.level, "log-level", slog.LevelInfo, "lowest `LEVEL` to log: debug, info, warn or error")
 	fs.IntVar(&f.maxSessions, "max-sessions", 10_000, "serve at most `N` sessions of legacy clients at once")
+	fs.StringVar(&f.gateway, "gateway", "", "serve the gateway of the configuration `FILE`, see mcpwire gateway, instead of the demo server; its address, limits and drain are those of the file unless --listen is given")
 	fs.BoolVar(&f.watch, "watch", false, "show the traffic to mcpwire watch; the default with --local")
 	fs.BoolVar(&f.stopAtEOF, "stop-at-eof", false, "also drain when standard input ends")
 	fs.BoolVar(&f.testTools, "test-tools", false, "add tools that show the cluster, such as node, work, greet and job; the default with --local")
@@ -202,6 +207,8 @@ func parseFlags(args []string, stderr io.Writer) (*nodeFlags, error) {
 		}
 		return nil, err
 	}
+	f.given = make(map[string]bool)
+	fs.Visit(func(set *flag.Flag) { f.given[set.Name] = true })
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
@@ -210,6 +217,9 @@ func parseFlags(args []string, stderr io.Writer) (*nodeFlags, error) {
 	}
 	return f, f.check()
 }
+
+// errDemoFlags is the error for flags that a gateway does not have.
+var errDemoFlags = errors.New("--test-tools, --max-sessions, --drain and --watch are for the demo server: the file of a gateway has sessions and drain, and mcpwire watch always shows it")
 
 // check returns an error if flags don't go together, and reads the files.
 func (f *nodeFlags) check() (err error) {
@@ -225,6 +235,8 @@ func (f *nodeFlags) check() (err error) {
 		return errors.New("--client-listen needs --token FILE: the secret of the nodes that connect, 16 characters or more")
 	case f.coreListen != "" && f.core == nil:
 		return errors.New("--core-listen needs --core")
+	case f.gateway != "" && (f.testTools || f.given["max-sessions"] || f.given["drain"] || f.watch):
+		return errDemoFlags
 	case f.maxSessions <= 0:
 		return errors.New("--max-sessions must be positive")
 	case f.drain <= 0:

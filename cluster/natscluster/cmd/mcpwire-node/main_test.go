@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		main()
 	}
+	if os.Getenv(serverVariable) != "" {
+		serveProcess()
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -61,6 +64,8 @@ func TestFlags(t *testing.T) {
 		{"--dir d --token nothing", "--token: open nothing: no such file or directory"},
 		{"--dir d --cluster-cert x", "--cluster-cert, --cluster-key and --cluster-ca go together"},
 		{"--dir d more", `unexpected argument "more"`},
+		{"--dir d --gateway g.yaml --drain 1s", errDemoFlags.Error()},
+		{"--local 3 --gateway g.yaml --test-tools", errDemoFlags.Error()},
 		{"--local 2", "--local 2: use 3 or 5"},
 		{"--local 3 --nats nats://x --name n1", "--name does not go together with --local\n--nats does not go together with --local"},
 	} {

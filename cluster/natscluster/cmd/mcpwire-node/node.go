@@ -74,6 +74,9 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 			log.Warn("the other nodes will notice only after some seconds that this one has stopped", "error", e)
 		}
 	}()
+	if f.gateway != "" {
+		return f.serveGateway(ctx, node, backend, m, probes, stderr, log)
+	}
 	h, srv, err := f.newHandler(ctx, node, m, log)
 	if err != nil {
 		return err
@@ -86,11 +89,7 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 		}
 	}()
 	m.observe(node, h)
-	waiting, stop := context.WithTimeout(ctx, catchUpTimeout)
-	defer stop()
-	if err := backend.WaitCurrent(waiting); err != nil {
-		log.Warn("if another core node stops now, events may be lost", "error", err)
-	}
+	catchUp(ctx, backend, log)
 	return f.serveHTTP(ctx, h, func(ctx context.Context) error {
 		err := h.Shutdown(ctx)
 		if e := srv.WaitForTasks(ctx); e != nil {
@@ -101,6 +100,15 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 		probes.Start()
 		fmt.Fprintf(stderr, listening+"%s%s\n", a, endpointPath)
 	}, log)
+}
+
+// catchUp waits for what the other core nodes have stored.
+func catchUp(ctx context.Context, backend *natscluster.Backend, log *slog.Logger) {
+	ctx, stop := context.WithTimeout(ctx, catchUpTimeout)
+	defer stop()
+	if err := backend.WaitCurrent(ctx); err != nil {
+		log.Warn("if another core node stops now, events may be lost", "error", err)
+	}
 }
 
 // newHandler returns the server, and its handler, joined to the node.

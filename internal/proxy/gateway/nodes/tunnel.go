@@ -24,7 +24,7 @@ const (
 	maxBuffered = 1 << 20
 	// keepAlive is the time after which an end that has sent nothing asks whether the other one is
 	// there.
-	keepAlive = 2 * time.Second
+	keepAlive = time.Second
 	// unreachableTime is how long a node may be unreachable before it is lost.
 	unreachableTime = 10 * time.Second
 	// absentTime is that for a node that handles no messages.
