@@ -32,6 +32,7 @@ import (
 	"mcpwire/internal/proxy/gateway/policy"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/trace/captures"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
@@ -246,7 +247,7 @@ func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher
 		}
 		p.log.Info("listening", "address", kind+":"+l.Addr().String())
 		started()
-		return serveSocket(serving, l, p.gateway, int(c.Listen.MaxMessage), p.log)
+		return serveSocket(serving, l, p.gateway, c.Listen.MaxSessions(), int(c.Listen.MaxMessage), p.log)
 	}
 	return p.serveHTTP(serving, guard, started)
 }
@@ -501,26 +502,34 @@ func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, start
 // maxCallerRequests limits the pending requests of one caller. Many agents may use one address.
 const maxCallerRequests = 2048
 
-// serveSocket serves each client that connects to l until ctx ends. It waits for the clients.
-func serveSocket(ctx context.Context, l net.Listener, srv jsonrpc.Server, maxFrame int, log *slog.Logger) error {
+// serveSocket serves at most maxClients clients that connect to l, until ctx ends. It waits for
+// them.
+func serveSocket(ctx context.Context, l net.Listener, srv jsonrpc.Server, maxClients, maxFrame int, log *slog.Logger) error {
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var clients sync.WaitGroup
-	defer clients.Wait()
-	var cut atomic.Int64
+	var open, cut atomic.Int64
 	for {
 		conn, err := l.Accept()
-		if err != nil {
-			if ctx.Err() == nil {
-				return err
-			}
+		switch {
+		case err != nil && ctx.Err() != nil:
 			clients.Wait()
 			if n := cut.Load(); n > 0 {
 				return fmt.Errorf("gateway: %d requests were cut off", n)
 			}
 			return nil
+		case err != nil:
+			log.Warn("connection not accepted", "error", err)
+			wait.Sleep(ctx, acceptBackoff) // there may be too many open files
+			continue
+		case open.Load() >= int64(maxClients):
+			log.Warn("connection not accepted", "error", "too many clients", "max", maxClients)
+			conn.Close()
+			continue
 		}
+		open.Add(1)
 		clients.Go(func() {
+			defer open.Add(-1)
 			address := ""
 			if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 				address = tcp.IP.String()
@@ -536,3 +545,6 @@ func serveSocket(ctx context.Context, l net.Listener, srv jsonrpc.Server, maxFra
 		})
 	}
 }
+
+// acceptBackoff is the pause after a connection could not be accepted.
+const acceptBackoff = 100 * time.Millisecond
