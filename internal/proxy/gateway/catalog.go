@@ -107,14 +107,48 @@ type catalog struct {
 	session relay.Peer
 	// subscribed says that a subscription runs, or that the server has none.
 	subscribed bool
-	closed     bool
+	// unsubscribe ends the subscription.
+	unsubscribe context.CancelFunc
+	// idle calls rest when no client has needed the catalog for the idle timeout.
+	idle *time.Timer
+	// resting says that changes are not announced, so that the snapshot may be out of date.
+	resting bool
+	closed  bool
 }
 
 func newCatalog(be *backend, modern bool) *catalog {
 	c := &catalog{be: be, modern: modern}
 	// The gateway's own requests act for the principal of the backend, or for nobody.
 	c.ctx, c.cancel = context.WithCancel(be.base)
+	c.idle = time.AfterFunc(be.u.idleTimeout(), c.rest)
+	c.idle.Stop()
 	return c
+}
+
+// rest ends the session and the subscription, so that the server's process can end, unless a client
+// wants to know of changes. The snapshot stays.
+func (c *catalog) rest() {
+	watched := c.be.u.g.announcer.isWatched()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	if watched || c.loading != nil {
+		c.idle.Reset(c.be.u.idleTimeout())
+		c.mu.Unlock()
+		return
+	}
+	c.resting = true
+	session := c.session
+	c.session = nil
+	if c.unsubscribe != nil {
+		c.unsubscribe()
+	}
+	c.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
 }
 
 // close ends the session and the subscription.
@@ -122,6 +156,7 @@ func (c *catalog) close() {
 	c.cancel()
 	c.mu.Lock()
 	c.closed = true
+	c.idle.Stop()
 	session := c.session
 	c.session = nil
 	c.mu.Unlock()
@@ -145,8 +180,11 @@ func (c *catalog) want(maxAge time.Duration, strict bool) (done <-chan struct{},
 	defer c.mu.Unlock()
 	now := time.Now()
 	c.wanted = now
+	if !c.closed {
+		c.idle.Reset(c.be.u.idleTimeout())
+	}
 	needed := c.snap == nil || c.dirty
-	old := !needed && now.Sub(c.snap.loaded) > maxAge
+	old := !needed && (c.resting || now.Sub(c.snap.loaded) > maxAge)
 	if (needed || old) && !now.Before(c.retryAt) {
 		c.startLocked(0)
 	}
@@ -193,7 +231,7 @@ func (c *catalog) run(pause time.Duration) {
 			pause = 0
 		}
 		c.mu.Lock()
-		c.dirty = false
+		c.dirty, c.resting = false, false
 		c.mu.Unlock()
 		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 		snap, err := c.load(ctx)
@@ -343,9 +381,12 @@ func (c *catalog) subscribe(capabilities []byte, meta string) {
 		return
 	}
 	params := `{"notifications":{` + filter[1:] + `},` + meta + `}`
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.unsubscribe = cancel
 	c.subscribed = c.be.u.g.spawn(func() {
+		defer cancel()
 		began := time.Now()
-		_, err := exchangeWith(c.ctx, c.be.stateless, mcp.MethodSubscriptionsListen, params, catalogSender{c})
+		_, err := exchangeWith(ctx, c.be.stateless, mcp.MethodSubscriptionsListen, params, catalogSender{c})
 		refused := false
 		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
 			refused = true // it announces nothing
@@ -353,10 +394,10 @@ func (c *catalog) subscribe(capabilities []byte, meta string) {
 		c.mu.Lock()
 		c.subscribed = refused
 		c.mu.Unlock()
-		if refused || c.ctx.Err() != nil {
+		if refused || ctx.Err() != nil {
 			return
 		}
-		if wait.Sleep(c.ctx, max(maxRetry-time.Since(began), minRetry)) {
+		if wait.Sleep(ctx, max(maxRetry-time.Since(began), minRetry)) {
 			c.changed() // notifications may be lost; this subscribes again
 		}
 	})

@@ -594,13 +594,18 @@ func TestPrincipals(t *testing.T) {
 					t.Errorf("connected for %s, want %s", got, tt.want)
 				}
 				mu.Unlock()
-				if !tt.perPrincipal {
-					return
-				}
-				<-time.After(2 * time.Minute)
+				<-time.After(5 * time.Minute)
 				synctest.Wait()
 				if s := g.Upstreams()[0]; s.Connections != 0 {
 					t.Errorf("%d connections are left of users who went", s.Connections)
+				}
+				// The old list is served at once, and read again.
+				if got := request(t, as(t.Context(), "ann"), p, mcp.MethodToolsList, "{"+modernMeta+"}"); !strings.Contains(got, `"up__a"`) {
+					t.Errorf("got %s", got)
+				}
+				synctest.Wait()
+				if s := g.Upstreams()[0]; s.Connections != 1 {
+					t.Errorf("%d connections after a list, want 1", s.Connections)
 				}
 			})
 		})
