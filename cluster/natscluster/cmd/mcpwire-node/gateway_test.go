@@ -45,8 +45,8 @@ func serveProcess() {
 	os.Exit(0)
 }
 
-// TestGateway runs three nodes with a gateway, whose upstream is a process at one of them, and kills
-// that node.
+// TestGateway runs three nodes with a gateway, whose upstream is a process at one of them, and
+// kills that node.
 func TestGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts three nodes")

@@ -1,5 +1,5 @@
-// Command mcpwire-node runs mcpwire's demo server, or with --gateway a gateway, over Streamable HTTP
-// as one node of a cluster on NATS JetStream.
+// Command mcpwire-node runs mcpwire's demo server, or with --gateway a gateway, over Streamable
+// HTTP as one node of a cluster on NATS JetStream.
 //
 //	mcpwire-node --local 3
 //

@@ -1,0 +1,137 @@
+package nodes_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"mcpwire/cluster"
+	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/proxy/gateway"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// newHandlers returns the URLs of two gateways whose handlers share sessions as nodes of a cluster,
+// with an upstream "up" of the legacy era that asks for a name.
+func newHandlers(t *testing.T) (urls [2]string) {
+	var backend cluster.Memory
+	for i := range urls {
+		node, err := cluster.Join(t.Context(), &backend, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(node.Close)
+		sessions, err := node.SessionStore(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := node.EventStore(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := server.MustNew("up", "1", &server.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
+		must(server.AddTool(srv, "form", "", func(ctx context.Context, _ struct{}) (string, error) {
+			res, err := server.CallOf(ctx).Elicit(ctx, "name", &mcp.ElicitRequestParams{Message: "Name?",
+				RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)})
+			if err != nil {
+				return "", err
+			}
+			return string(res.Content), nil
+		}))
+		up := gateway.Upstream{Name: "up", Bridge: bridge.Options{Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+			ours, theirs := net.Pipe()
+			go srv.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
+			return jsonrpc.NewFramer(ours, nil), nil
+		}}}
+		g, err := gateway.New(&gateway.Options{Upstreams: []gateway.Upstream{up}, Secrets: [][]byte{[]byte("0123456789abcdef0123456789abcdef")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { g.Close() })
+		h, err := streamable.NewHandler(&relay.Server{Handler: g}, &streamable.Options{Sessions: sessions, Events: events, Nodes: node.HandlerNodes("gateway")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		web := httptest.NewServer(h)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = h.Shutdown(ctx)
+			web.CloseClientConnections()
+			web.Close()
+		})
+		urls[i] = web.URL
+	}
+	return urls
+}
+
+// TestHandlers checks what a legacy client does at another node than that of its call or session:
+// it answers a request of the server, and ends the session.
+func TestHandlers(t *testing.T) {
+	urls := newHandlers(t)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	session := ""
+	do := func(node int, method, body string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, urls[node], strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+			r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+		}
+		resp, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	session = do(0, "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}`).Header.Get("Mcp-Session-Id")
+	for node := range urls {
+		lines := bufio.NewScanner(do(node, "POST", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"up__form","arguments":{}}}`).Body)
+		until := func(text string) string {
+			t.Helper()
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), text) {
+					return lines.Text()
+				}
+			}
+			t.Fatalf("the response of node %d ends before %q: %v", node, text, lines.Err())
+			return ""
+		}
+		_, id, _ := strings.Cut(until(`"elicitation/create"`), `"id":`)
+		id, _, _ = strings.Cut(id, ",")
+		other := 1 - node
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":"at %d"}}}`, id, other)
+		if resp := do(other, "POST", answer); resp.StatusCode != http.StatusAccepted {
+			t.Errorf("node %d answers status %d", other, resp.StatusCode)
+		}
+		if got, want := until(`"result"`), fmt.Sprintf(`{\"name\":\"at %d\"}`, other); !strings.Contains(got, want) {
+			t.Errorf("node %d: got %s, want %s", node, got, want)
+		}
+	}
+	if resp := do(1, "DELETE", ""); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: status %d", resp.StatusCode)
+	}
+	for node := range urls {
+		if resp := do(node, "POST", `{"jsonrpc":"2.0","id":3,"method":"ping"}`); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("node %d serves the session, which has ended: status %d", node, resp.StatusCode)
+		}
+	}
+}
