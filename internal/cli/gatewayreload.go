@@ -98,7 +98,10 @@ func (p *gatewayProcess) replace(old *gatewayConfiguration) error {
 	p.current = c
 	p.mu.Unlock()
 	p.warnMissing(c)
-	return old.policy.release(c.policy)
+	if err := old.policy.release(c.policy); err != nil {
+		p.log.Warn("what the old configuration had was not closed", "error", err)
+	}
+	return nil
 }
 
 // needsRestart returns an error if a part has changed that only a restart can apply.
