@@ -46,12 +46,19 @@ const legs = {
   '2026-bridge': { ...required('2026-07-28'), server: 'bridge', client: 'bridge', as: '2026' },
   '2025-cluster': { ...required('2025-11-25', isServer), server: 'cluster', as: '2025', kind: 'server' },
   '2026-cluster': { ...required('2026-07-28', isServer), server: 'cluster', as: '2026', kind: 'server' },
+  '2025-gateway': { ...required('2025-11-25', isServer), server: 'gateway', as: '2025', kind: 'server' },
+  '2026-gateway': { ...required('2026-07-28', isServer), server: 'gateway', as: '2026', kind: 'server' },
+  '2025-gateway-across': { ...required('2025-11-25', isServer), server: 'modern-gateway', as: '2025-across', kind: 'server' },
+  '2026-gateway-across': { ...required('2026-07-28', isServer), server: 'legacy-gateway', as: '2026-across', kind: 'server' },
   '2025-across': { ...required('2025-11-25', isNoLogin), server: 'modern-behind', client: 'legacy-behind' },
   '2026-across': { ...required('2026-07-28', isNoLogin), server: 'legacy-behind', client: 'modern-behind' },
 };
 
 // The order in which legs are reported.
-const defaultLegs = ['016', '2025', '2026', 'rest', '2025-bridge', '2026-bridge', '2025-across', '2026-across', '2025-cluster', '2026-cluster'];
+const defaultLegs = [
+  ...['016', '2025', '2026', 'rest', '2025-bridge', '2026-bridge', '2025-across', '2026-across', '2025-cluster', '2026-cluster'],
+  ...['2025-gateway', '2026-gateway', '2025-gateway-across', '2026-gateway-across'],
+];
 
 function isServer(scenario) {
   return scenario.kind === 'server';

@@ -45,6 +45,9 @@ func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jso
 		}
 		c.frame = replaceText(frame, to(c.own), "params", "name")
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		if modern && method != mcp.MethodResourcesRead {
+			return call{}, false, nil
+		}
 		uri, ok := textParam(m, "uri")
 		if !ok {
 			return call{}, true, missingParam("uri")
@@ -74,6 +77,9 @@ func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jso
 		if modern && method == mcp.MethodTasksResult || !modern && method == mcp.MethodTasksUpdate {
 			return call{}, false, nil
 		}
+		if modern && !declaresTasks(m) {
+			return call{}, true, errTasksMissing
+		}
 		id, ok := textParam(m, "taskId")
 		if !ok {
 			return call{}, true, missingParam("taskId")
@@ -88,6 +94,19 @@ func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jso
 		return call{}, false, nil
 	}
 	return c, true, nil
+}
+
+// declaresTasks reports if a modern client declares the tasks extension.
+func declaresTasks(m *jsonrpc.Message) bool {
+	meta, _ := m.Param("_meta")
+	return era.Lookup(meta, mcp.MetaClientCapabilities, "extensions", mcp.ExtensionTasks) != nil
+}
+
+// errTasksMissing is the error of a request about a task from a client that does not declare the
+// tasks extension.
+var errTasksMissing = &jsonrpc.Error{
+	Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared a required capability: extensions." + mcp.ExtensionTasks,
+	Data: []byte(`{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}`),
 }
 
 func missingParam(name string) error {

@@ -657,3 +657,26 @@ type halves struct {
 }
 
 func (*halves) Close() error { return nil }
+
+// TestModernMethods checks requests that the gateway answers itself because of the era or the
+// capabilities of a client.
+func TestModernMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("one", toolServer("one", "a"))}})
+		defer g.Close()
+		bare := strings.Replace(modernMeta, `,"extensions":{"io.modelcontextprotocol/tasks":{}}`, "", 1)
+		for _, tt := range []struct{ method, params, want string }{
+			{mcp.MethodResourcesSubscribe, `{"uri":"x:1",` + modernMeta + `}`, `"code":-32601`},
+			{mcp.MethodResourcesUnsubscribe, `{"uri":"x:1",` + modernMeta + `}`, `"code":-32601`},
+			{mcp.MethodTasksResult, `{"taskId":"x",` + modernMeta + `}`, `"code":-32601`},
+			{mcp.MethodTasksGet, `{"taskId":"x",` + bare + `}`, `"code":-32021`},
+			{mcp.MethodTasksUpdate, `{"taskId":"x",` + bare + `}`, `"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
+			{mcp.MethodTasksCancel, `{"taskId":"x",` + bare + `}`, `"code":-32021`},
+			{mcp.MethodTasksGet, `{"taskId":"x",` + modernMeta + `}`, `"code":-32602`},
+		} {
+			if got := request(t, t.Context(), g.Stateless(), tt.method, tt.params); !strings.Contains(got, tt.want) {
+				t.Errorf("%s: got %s, want %s", tt.method, got, tt.want)
+			}
+		}
+	})
+}
