@@ -188,6 +188,7 @@ func TestTakeOverWithoutBackend(t *testing.T) {
 		}
 		quiet, set, ended, live, late := open(), open(), open(), open(), open()
 		ping("a session that is known", live, http.StatusOK)
+		synctest.Wait()
 		f.setDown(true)
 		synctest.Wait()
 		ping("a session without a record", quiet, http.StatusOK)

@@ -69,7 +69,8 @@ type sessionWatch struct {
 	changed func(key string, saved *streamable.SavedSession)
 }
 
-// sessionView returns the view of this node. The first call starts it.
+// sessionView returns the view of this node. The first call starts it, and waits until it is
+// complete, for CallTimeout at most.
 func (n *Node) sessionView(ctx context.Context, r *records, maxAge time.Duration) (*sessionView, error) {
 	n.mu.Lock()
 	v := n.sessions
@@ -97,6 +98,13 @@ func (n *Node) sessionView(ctx context.Context, r *records, maxAge time.Duration
 	}
 	if !n.start(v.watch) {
 		return nil, ErrClosed
+	}
+	// The first requests need the view. Without it they call the backend.
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	select {
+	case <-v.synced:
+	case <-ctx.Done():
 	}
 	return v, nil
 }
@@ -239,8 +247,17 @@ func (v *sessionView) removeLocked(key string) {
 	}
 }
 
-// follow calls ready when the view is complete, and then changed for each change, until ctx ends.
+// follow calls ready when the view is complete, and changed for each change, until ctx ends.
 func (v *sessionView) follow(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
+	w := &sessionWatch{changed}
+	v.mu.Lock()
+	v.watchers[w] = struct{}{} // other nodes may announce changes before the view is complete
+	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.watchers, w)
+	}()
 	select {
 	case <-v.synced:
 	case <-ctx.Done():
@@ -248,15 +265,6 @@ func (v *sessionView) follow(ctx context.Context, ready func(), changed func(key
 	case <-v.n.ctx.Done():
 		return ErrClosed
 	}
-	w := &sessionWatch{changed}
-	v.mu.Lock()
-	v.watchers[w] = struct{}{}
-	v.mu.Unlock()
-	defer func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		delete(v.watchers, w)
-	}()
 	ready()
 	select {
 	case <-ctx.Done():
