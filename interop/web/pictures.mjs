@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
 import { small } from './picturespng.mjs'
-import { pause, play, playBridged } from './picturesstage.mjs'
+import { pause, play, playBridged, playGateway } from './picturesstage.mjs'
 import { Terminal } from './picturesterm.mjs'
 
 const [, , exe, chromiumPath, folder] = process.argv
@@ -57,6 +57,17 @@ async function sides(browser, address, colorScheme) {
   await page.close()
 }
 
+// gateway shows the calls of a session through a gateway, on both sides, as a sequence.
+async function gateway(browser, address, colorScheme) {
+  const page = await browser.newPage({ viewport: { width: 1720, height: 900 }, colorScheme, reducedMotion: 'reduce' })
+  await page.goto(address)
+  await page.locator('#grid .canvas .row').first().waitFor()
+  await page.evaluate(() => (location.hash = 'f=method%3A%3Dtools%2Fcall&view=sequence'))
+  await pause(1200)
+  await shoot(page, 'watch-gateway-' + colorScheme)
+  await page.close()
+}
+
 // draw writes a picture of captures, which has the colors of both themes.
 function draw(kind, name, ...captures) {
   const path = join(folder, name + '.svg')
@@ -99,6 +110,12 @@ try {
   const both = await watchWeb(file)
   for (const look of ['light', 'dark']) await sides(browser, both, look)
   draw('sequence', 'sequence', file)
+  const gatewayFile = join(home, 'gateway.mcpcap.ndjson')
+  const host = await playGateway(exe, env, gatewayFile, join(home, 'gateway.yaml'))
+  ends.push(() => host.stop())
+  await pause(800)
+  const behind = await watchWeb(gatewayFile)
+  for (const look of ['light', 'dark']) await gateway(browser, behind, look)
 } finally {
   for (const end of ends.reverse()) await end()
   await pause(500)

@@ -1,6 +1,7 @@
 // The hosts for the pictures: each runs a server of picturesserver.mjs through
 // mcpwire tap, or bridge, and talks to it as a script says.
 import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
 export const pause = (ms) => new Promise((r) => setTimeout(r, ms))
@@ -9,7 +10,7 @@ export const pause = (ms) => new Promise((r) => setTimeout(r, ms))
 class Host {
   constructor(exe, env, name, before = ['tap', '--name', name]) {
     this.name = name
-    this.child = spawn(exe, [...before, '--', 'node', 'picturesserver.mjs', name], { env, cwd: import.meta.dirname, stdio: ['pipe', 'pipe', 'ignore'] })
+    this.child = spawn(exe, before.includes('gateway') ? before : [...before, '--', 'node', 'picturesserver.mjs', name], { env, cwd: import.meta.dirname, stdio: ['pipe', 'pipe', 'ignore'] })
     this.waiting = new Map()
     this.id = 0
     createInterface({ input: this.child.stdout }).on('line', (line) => this.take(line))
@@ -90,4 +91,21 @@ export async function playBridged(exe, env, file) {
   await deploy.call('plan', { service: 'api' })
   await deploy.call('release', { service: 'api', version: '2.8.0' }, { _meta: { progressToken: 'release-1' } })
   return deploy
+}
+
+// playGateway plays a session of a legacy host and three servers of both eras behind a gateway, and
+// records both sides in a file. The last call waits for its answer then. It returns the host.
+export async function playGateway(exe, env, file, config) {
+  const server = (name, era) => `  ${name}: {command: [node, picturesserver.mjs, ${name}], cwd: ${JSON.stringify(import.meta.dirname)}, era: ${era}}\n`
+  writeFileSync(config, 'listWait: 10s\nupstreams:\n' + server('files', 'legacy') + server('calendar', 'legacy') + server('deploy', 'modern'))
+  const host = new Host(exe, env, 'gateway', ['gateway', '--stdio', '--capture', file, config])
+  await host.greet('2025-11-25', { elicitation: {} })
+  await pause(1500)
+  await host.call('files__search', { query: 'frame', path: 'src' }, { _meta: { progressToken: 'search-1' } })
+  await host.call('calendar__find_slot', { minutes: 30 })
+  await host.call('deploy__plan', { service: 'api' })
+  await host.call('deploy__release', { service: 'api', version: '2.8.0' }, { _meta: { progressToken: 'release-1' } })
+  await host.call('files__read_file', { path: 'src/wire/frame.go' })
+  host.call('deploy__rollback', { service: 'api' })
+  return host
 }

@@ -168,6 +168,11 @@ func TestLanes(t *testing.T) {
 	if diff := cmp.Diff([]string{"editor 3", "bridge", "shop"}, names(NewSequence(m.Rows()))); diff != "" {
 		t.Errorf("a bridge (-want +got):\n%s", diff)
 	}
+	r.s = 3
+	r.add(strings.ReplaceAll(handshake, `"shop"`, `"mail"`))
+	if diff := cmp.Diff([]string{"editor 3", "gateway", "shop", "mail"}, names(NewSequence(m.Rows()))); diff != "" {
+		t.Errorf("a gateway (-want +got):\n%s", diff)
+	}
 }
 
 // TestLimits shows that a long session keeps its newest steps and counts the ones before.

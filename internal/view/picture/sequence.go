@@ -115,6 +115,8 @@ type sequenceBuilder struct {
 	// lanes has the numbers of peers by a key.
 	lanes    map[string]int
 	building []lane
+	// upstreams has the order of the servers behind bridges and gateways.
+	upstreams map[string]int
 }
 
 // repeats returns how many rows at the beginning are the same call, each answered before the next.
@@ -176,7 +178,33 @@ func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 		name = s.Server.Name
 	}
 	detail := join(", ", "server", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision()))
-	return client, b.lane("server "+s.Capture.Name, lane{kind: serverLane, name: cmp.Or(name, "server"), detail: detail, color: s.Capture.ServerIndex})
+	key, color := "server "+s.Capture.Name, s.Capture.ServerIndex
+	if s.Side == capture.Upstream { // there may be several, behind a gateway
+		key += " " + upstreamKey(s)
+		color += b.upstreamIndex(key)
+	}
+	return client, b.lane(key, lane{kind: serverLane, name: cmp.Or(name, "server"), detail: detail, color: color})
+}
+
+// upstreamKey identifies the server of a session behind a bridge or gateway.
+func upstreamKey(s *trace.Session) string {
+	if s.Server.Name != "" {
+		return s.Server.Name
+	}
+	return strings.Join(s.Command, " ")
+}
+
+// upstreamIndex returns the number of other servers behind a gateway that came before.
+func (b *sequenceBuilder) upstreamIndex(key string) int {
+	i, ok := b.upstreams[key]
+	if !ok {
+		i = len(b.upstreams)
+		if b.upstreams == nil {
+			b.upstreams = map[string]int{}
+		}
+		b.upstreams[key] = i
+	}
+	return i
 }
 
 // eraText returns the revision of one side of a bridge.
@@ -510,8 +538,28 @@ func (b *sequenceBuilder) orderLanes() {
 		to[old] = i
 		b.Sequence.lanes = append(b.Sequence.lanes, b.building[old])
 	}
+	b.nameGateway()
 	for i := range b.steps {
 		b.steps[i].from, b.steps[i].to = to[b.steps[i].from], to[b.steps[i].to]
+	}
+}
+
+// nameGateway gives a bridge to several servers the name of what it is.
+func (b *sequenceBuilder) nameGateway() {
+	between, servers := -1, 0
+	for i, l := range b.Sequence.lanes {
+		switch l.kind {
+		case bridgeLane:
+			if between >= 0 {
+				return // bridges of several captures
+			}
+			between = i
+		case serverLane:
+			servers++
+		}
+	}
+	if between >= 0 && servers > 1 {
+		b.Sequence.lanes[between].name = "gateway"
 	}
 }
 
