@@ -69,8 +69,15 @@ func (p *bridgeEnd) connect(name string, w way, e era, command []string) (*subje
 		s.pid = 0
 	}
 	if w.downstream == onOld {
-		if s.conn, s.old, err = dialOld(s.site.addr, cmp.Or(p.oldPath, oldPath), e); err != nil {
-			return s, err
+		// Some listen before they can serve.
+		for began := time.Now(); ; <-time.After(100 * time.Millisecond) {
+			s.conn, s.old, err = dialOld(s.site.addr, cmp.Or(p.oldPath, oldPath), e)
+			if err == nil {
+				break
+			}
+			if time.Since(began) > startLimit {
+				return s, err
+			}
 		}
 	}
 	return s, s.settle()

@@ -156,7 +156,7 @@ func (p *bridgeEnd) measureGatewaysIn(c crossing) (rows [][]string, err error) {
 		}
 	}
 	for _, s := range subjects {
-		rows = append(rows, []string{c.String(), s.name})
+		rows = append(rows, []string{c.String(), strings.Replace(s.name, unbridged, "no gateway", 1)})
 	}
 	for _, window := range gatewayWindows {
 		err := place(p.pin && window == 1, func() error { return p.loadGateways(subjects, window, rows) })

@@ -503,13 +503,13 @@ func (b *bench) kill(ctx context.Context, duration time.Duration) error {
 			return errors.Join(err, g.stop())
 		}
 	}
-	pause(2 * time.Second) // the catalogs have their connections too
-	before, goroutines := g.usage(), g.goroutines()
 	var names []string
 	for i := servers / 2; i < servers; i++ {
 		names = append(names, serverName(i))
 	}
 	all, stop := callers(ctx, c, names)
+	pause(2 * time.Second) // the catalogs and the callers have their connections then
+	before, goroutines := g.usage(), g.goroutines()
 	var recovered []time.Duration
 	kills, unrecovered := 0, 0
 	for began := time.Now(); time.Since(began) < duration; {
@@ -537,12 +537,12 @@ func (b *bench) kill(ctx context.Context, duration time.Duration) error {
 		recovered = append(recovered, time.Since(at))
 		pause(time.Until(next))
 	}
-	stop()
 	pause(3 * time.Second)
-	after := g.usage()
+	after, goroutinesAfter := g.usage(), g.goroutines()
+	stop()
 	calls, failed, p99, last := summary(all)
 	fmt.Printf("kill: %d kills in %v; %d calls of the other 10 servers, %d failed, p99 %v; a killed server answers after p50 %v, max %v (%d not within 15s)\n", kills, duration, calls, failed, p99.Round(10*time.Microsecond), quantile(recovered, 0.5).Round(time.Millisecond), quantile(recovered, 1).Round(time.Millisecond), unrecovered)
-	fmt.Printf("kill: processes %d → %d, descriptors %d → %d, goroutines %d → %d, resident %d → %d MiB\n", before.processes, after.processes, before.descriptors, after.descriptors, goroutines, g.goroutines(), before.resident>>20, after.resident>>20)
+	fmt.Printf("kill: processes %d → %d, descriptors %d → %d, goroutines %d → %d, resident %d → %d MiB\n", before.processes, after.processes, before.descriptors, after.descriptors, goroutines, goroutinesAfter, before.resident>>20, after.resident>>20)
 	if last != "" {
 		fmt.Printf("kill: the last error: %s\n", last)
 	}
