@@ -203,7 +203,7 @@ type CallRecord struct {
 }
 
 // Digest returns the SHA-256 of the arguments.
-func (c *CallRecord) Digest() [sha256.Size]byte { return sha256.Sum256(c.Arguments) }
+func (r *CallRecord) Digest() [sha256.Size]byte { return sha256.Sum256(r.Arguments) }
 
 // A PinDecision says what to do with a definition.
 type PinDecision uint8
