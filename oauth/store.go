@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/proc/filelock"
 	"mcpwire/internal/proc/inuse"
 	"mcpwire/internal/wait"
 )
@@ -476,7 +477,7 @@ func openLocked(ctx context.Context, path string, waiting func()) (_ *os.File, e
 		}
 	}()
 	for first := true; ; first = false {
-		got, err := tryLock(file)
+		got, err := filelock.Try(file)
 		if err != nil {
 			return nil, fmt.Errorf("file store: %s: %w", path, err)
 		}

@@ -2,16 +2,10 @@
 
 package oauth
 
-import (
-	"io/fs"
-	"os"
-)
+import "io/fs"
 
 const openNoFollow = 0
 
 func isLinkError(error) bool { return false }
-
-// tryLock always succeeds, without a lock between processes.
-func tryLock(*os.File) (bool, error) { return true, nil }
 
 func checkOwner(string, fs.FileInfo) error { return nil }

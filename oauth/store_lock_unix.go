@@ -17,15 +17,6 @@ const openNoFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 func isLinkError(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) }
 
-// tryLock locks a file, or reports false if another process has the lock.
-func tryLock(f *os.File) (bool, error) {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // checkOwner rejects a file of another user, who could change it.
 func checkOwner(path string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {

@@ -1,25 +1,9 @@
 package oauth
 
-import (
-	"errors"
-	"io/fs"
-	"os"
-
-	"golang.org/x/sys/windows"
-)
+import "io/fs"
 
 const openNoFollow = 0
 
 func isLinkError(error) bool { return false }
-
-// tryLock locks a file, or reports false if another process has the lock.
-func tryLock(f *os.File) (bool, error) {
-	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
-	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
-	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-		return false, nil
-	}
-	return err == nil, err
-}
 
 func checkOwner(string, fs.FileInfo) error { return nil }

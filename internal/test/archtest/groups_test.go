@@ -61,8 +61,8 @@ var groups = []group{
 	// Traffic shown.
 	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "schema", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
 	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
-	// Programs for users to copy. No group may import them, and they import public packages only, see
-	// TestExamples.
+	// Programs for users to copy. No group may import them, and they import public packages only,
+	// see TestExamples.
 	{"examples", []string{"examples/"}, []string{"jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel", "skills"}},
 	// Tests of everything, and the programs that the official conformance suite visits.
 	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills"}},
@@ -80,10 +80,11 @@ var modules = map[string][]string{
 	"internal/cli":                  {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"},
 	"internal/inspect/hosts":        {"github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2"},
 	"internal/proc/batchfile":       {"golang.org/x/sys"},
+	"internal/proc/filelock":        {"golang.org/x/sys"},
 	"internal/proc/inuse":           {"golang.org/x/sys"},
 	"internal/proc/procgroup":       {"golang.org/x/sys"},
 	"internal/proxy/gateway/config": {"go.yaml.in/yaml/v3"},
-	"internal/proxy/gateway/policy": {"golang.org/x/sys", "golang.org/x/time/rate"},
+	"internal/proxy/gateway/policy": {"golang.org/x/time/rate"},
 	"internal/proxy/tap":            {"golang.org/x/sys"},
 	"internal/trace/captures":       {"golang.org/x/sys"},
 	"internal/trace/filter":         {"github.com/itchyny/gojq"},

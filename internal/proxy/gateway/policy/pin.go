@@ -21,6 +21,7 @@ import (
 
 	"mcpwire/internal/json/jsondiff"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proc/filelock"
 	"mcpwire/internal/proc/inuse"
 	"mcpwire/internal/proxy/gateway"
 	"mcpwire/internal/text/clip"
@@ -544,7 +545,7 @@ func lockFile(path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("pins: %w", err)
 	}
 	for {
-		got, err := tryLock(file)
+		got, err := filelock.Try(file)
 		if err == nil && got {
 			return func() { file.Close() }, nil
 		}

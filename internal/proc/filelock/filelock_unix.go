@@ -1,6 +1,7 @@
 //go:build unix && !solaris && !aix
 
-package policy
+// Package filelock locks files against other processes.
+package filelock
 
 import (
 	"errors"
@@ -9,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a file, or reports false if another process has the lock. Closing the file releases
+// Try locks a file, or reports false if another process has the lock. Closing the file releases
 // it.
-func tryLock(f *os.File) (bool, error) {
+func Try(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
 		return false, nil

@@ -1,4 +1,5 @@
-package policy
+// Package filelock locks files against other processes.
+package filelock
 
 import (
 	"errors"
@@ -7,9 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks a file, or reports false if another process has the lock. Closing the file releases
+// Try locks a file, or reports false if another process has the lock. Closing the file releases
 // it.
-func tryLock(f *os.File) (bool, error) {
+func Try(f *os.File) (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
