@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -104,10 +105,9 @@ func declaresTasks(m *jsonrpc.Message) bool {
 
 // errTasksMissing is the error of a request about a task from a client that does not declare the
 // tasks extension.
-var errTasksMissing = &jsonrpc.Error{
-	Code: mcp.CodeMissingRequiredClientCapability, Message: "the client has not declared a required capability: extensions." + mcp.ExtensionTasks,
-	Data: []byte(`{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}`),
-}
+var errTasksMissing = mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{
+	Extensions: map[string]json.RawMessage{mcp.ExtensionTasks: json.RawMessage("{}")},
+})
 
 func missingParam(name string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: " + name + " must be a string"}

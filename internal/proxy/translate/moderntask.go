@@ -2,6 +2,7 @@ package translate
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -86,9 +87,9 @@ func (mt *modernTasks) serve(r *modernRequest, m *jsonrpc.Message) {
 
 // errTasksUndeclared returns the error for a client that has not declared the extension.
 func errTasksUndeclared() *jsonrpc.Error {
-	e := mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{})
-	e.Data = []byte(`{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}`)
-	return e
+	return mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{
+		Extensions: map[string]json.RawMessage{mcp.ExtensionTasks: json.RawMessage("{}")},
+	})
 }
 
 // callFor calls a method of core tasks for a client request.
