@@ -43,7 +43,7 @@ type EventStore interface {
 type EventFollower interface {
 	EventStore
 	// StreamOf returns the name of the stream of an event from its id, without a call of the store.
-	// ok is false if it is no id of this store. The store need not have the event.
+	// ok is false if the id is not one of this store. The store need not have the event.
 	StreamOf(id string) (stream string, ok bool)
 	// Follow is like After, but the events continue with those that any process appends, until ctx
 	// ends. It omits none; if it may have, it ends with an error.

@@ -76,7 +76,7 @@ func overhead(ctx context.Context, r *result) error {
 	}
 	defer shared.close()
 
-	// A thread of its own, so that its processor time is that of the calls.
+	// A separate thread, so that its processor time is that of the calls.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var alones, added times

@@ -187,7 +187,7 @@ func TestAuditSlowDisk(t *testing.T) {
 	})
 }
 
-// TestAuditTornLine checks that a line after a failed write begins on a line of its own.
+// TestAuditTornLine checks that a line after a failed write begins on a new line.
 func TestAuditTornLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &slowDisk{permits: make(chan struct{}), errs: []error{errors.New("disk full"), errors.New("disk full")}}

@@ -220,8 +220,8 @@ const (
 
 // CallerTokens remembers the latest token of each caller, to exchange it later: connections to
 // upstreams outlive the requests of callers and their tokens. Callers with the same principal but
-// other scopes are kept apart, so that none gets more than its own token allows. When no token with
-// the scopes of a connection is valid any more, nobody with those scopes is left, and the latest
+// other scopes are kept apart, so that none gets more than its own token allows. When all tokens
+// with the scopes of a connection have expired, nobody with those scopes is left, and the latest
 // token of the principal is used: a client that got more scopes keeps its session.
 //
 // The tokens are in memory only. The least recently used ones are forgotten first. The zero value
