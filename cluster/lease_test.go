@@ -78,8 +78,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestLeaseUnsure shows that a node has a lease if the write that takes it is carried out and fails,
-// or conflicts, and that it then keeps and releases the lease.
+// TestLeaseUnsure shows that a node has a lease if the write that takes it is carried out and
+// fails, or conflicts, and that it then keeps and releases the lease.
 func TestLeaseUnsure(t *testing.T) {
 	for name, fail := range map[string]func(f *faulty){
 		"fails":     func(f *faulty) { f.lossy.Store(true) },

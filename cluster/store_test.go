@@ -552,7 +552,8 @@ func TestTaskStore(t *testing.T) {
 	})
 }
 
-// TestTaskUnsure shows that a task is created and updated if each write is carried out and conflicts.
+// TestTaskUnsure shows that a task is created and updated if each write is carried out and
+// conflicts.
 func TestTaskUnsure(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := two(t, nil)

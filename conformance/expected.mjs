@@ -2,8 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 
-// readExpected reads a leg's list of what may fail. It is the part of YAML that the suites take too: "server:" and "client:", and under each items
-// "- scenario" or "- scenario:check", with the reason in a comment above.
+// readExpected reads a leg's list of what may fail. It is the part of YAML that the suites take
+// too: "server:" and "client:", and under each items "- scenario" or "- scenario:check", with the
+// reason in a comment above.
 export function readExpected(dir, leg) {
   const file = path.join(dir, `expected-failures-${leg}.yml`);
   const entries = [];
@@ -23,8 +24,9 @@ export function readExpected(dir, leg) {
   return entries;
 }
 
-// compare marks the results that check less than they used to, and those that are as bad as expected, and returns what else there is to complain about: entries that no
-// longer apply, and unknown scenarios. whole says that the results are complete for the leg.
+// compare marks the results that check less than they used to, and those that are as bad as
+// expected, and returns what else there is to complain about: entries that no longer apply, and
+// unknown scenarios. whole says that the results are complete for the leg.
 export function compare(results, entries, checksFile, leg, { record, whole }) {
   const complaints = record ? recordChecks(results, checksFile, leg) : fewerChecks(results, checksFile, leg);
   if (whole) {
@@ -48,7 +50,8 @@ export function compare(results, entries, checksFile, leg, { record, whole }) {
   return complaints;
 }
 
-// The file of checks has a line for each scenario: leg, server or client, name, and how many different checks must pass.
+// The file of checks has a line for each scenario: leg, server or client, name, and how many
+// different checks must pass.
 function readChecks(file) {
   const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim().split('\n') : [];
   return new Map(lines.filter(Boolean).map(line => [line.slice(0, line.lastIndexOf('\t')), Number(line.slice(line.lastIndexOf('\t') + 1))]));

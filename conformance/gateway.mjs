@@ -1,5 +1,6 @@
-// Writes the configuration of a gateway in front of one server, whose tools and prompts keep their names. The lists of the server, as mcpwire list --json
-// prints them, one in a line, come by standard input; the arguments are the server's era and its URL.
+// Writes the configuration of a gateway in front of one server, whose tools and prompts keep their
+// names. The lists of the server, as mcpwire list --json prints them, one in a line, come by
+// standard input; the arguments are the server's era and its URL.
 import fs from 'node:fs';
 
 const [era, url] = process.argv.slice(2);

@@ -1,4 +1,5 @@
-// Runs scenarios of the conformance suites, each in its own CLI process, and judges them. See run, which starts this, and README.md.
+// Runs scenarios of the conformance suites, each in its own CLI process, and judges them. See run,
+// which starts this, and README.md.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -34,9 +35,11 @@ const named = list => new Map(list.map(item => [item.slice(0, item.indexOf('='))
 const servers = named(opts.server);
 const clients = named(opts.client);
 
-// A leg is a list of scenarios of one suite, run with one server and one client: those of this name, by default without a bridge. A bridge between peers of one era
-// changes nothing: such a leg has the other leg's expectations plus its own list. Across eras, logins are left out, because the translator does not handle
-// them. A leg with a kind has only the scenarios of that kind: the processes of a cluster share one address.
+// A leg is a list of scenarios of one suite, run with one server and one client: those of this
+// name, by default without a bridge. A bridge between peers of one era changes nothing: such a leg
+// has the other leg's expectations plus its own list. Across eras, logins are left out, because the
+// translator does not handle them. A leg with a kind has only the scenarios of that kind: the
+// processes of a cluster share one address.
 const legs = {
   '016': { title: '0.1.16, everything', version: '0.1', flags: [], scenarios: () => listed('0.1') },
   2025: required('2025-11-25'),
@@ -116,7 +119,8 @@ function killGroup(child) {
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1));
 process.on('exit', killAll);
 
-// execute runs Node.js with the arguments in its own process group, so that a client that hangs ends with it.
+// execute runs Node.js with the arguments in its own process group, so that a client that hangs
+// ends with it.
 function execute(args, timeout) {
   return new Promise(resolve => {
     const child = spawn(process.execPath, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -152,8 +156,8 @@ async function run(leg, scenario) {
   return { leg, ...scenario, ...judge(kind, dir, done), seconds: (performance.now() - begin) / 1000 };
 }
 
-// Scenarios that measure time, or change what others look at, have the machine for themselves. The slow ones begin first, so that none is left alone
-// at the end.
+// Scenarios that measure time, or change what others look at, have the machine for themselves. The
+// slow ones begin first, so that none is left alone at the end.
 const alone = /^(sse-retry|server-stateless|server-sse-polling)$/;
 const slow = /^tasks-|multiple-streams|scope-retry/;
 
@@ -169,8 +173,9 @@ async function all(jobs) {
   return results;
 }
 
-// repeat runs the scenarios of a cluster that were not as expected once more, each alone: whether a notification crosses three processes within the
-// suite's wait depends on how busy the machine is. It prints which ones, as they are worth an issue.
+// repeat runs the scenarios of a cluster that were not as expected once more, each alone: whether a
+// notification crosses three processes within the suite's wait depends on how busy the machine is.
+// It prints which ones, as they are worth an issue.
 async function repeat(results) {
   for (const leg of wanted.filter(name => name.endsWith('-cluster'))) {
     const as = legs[leg].as ?? leg;

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// newCluster returns a server that is three processes, behind a proxy that sends each request to the
-// next one.
+// newCluster returns a server that is three processes, behind a proxy that sends each request to
+// the next one.
 func newCluster(t *testing.T) *witnessed {
 	t.Helper()
 	dir := t.TempDir()

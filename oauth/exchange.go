@@ -16,8 +16,8 @@ import (
 
 // TokenExchange is a grant for servers that call another server on behalf of their callers. The
 // authorization server [ClientOptions.ClientIssuer] exchanges the token of the caller for one that
-// is for the other server: see https://www.rfc-editor.org/rfc/rfc8693#section-2. So the other server
-// never gets the caller's token.
+// is for the other server: see https://www.rfc-editor.org/rfc/rfc8693#section-2. So the other
+// server never gets the caller's token.
 //
 // A client has a separate token for each caller's token, at most 4096 of them in memory and none in
 // the store. It gets a token before the first request, and uses no metadata of the other server.

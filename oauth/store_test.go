@@ -149,8 +149,8 @@ func TestFileStoreOdd(t *testing.T) {
 	}
 }
 
-// TestFileStoreTogether shows that stores that change one file at once, as several processes do, lose
-// nothing.
+// TestFileStoreTogether shows that stores that change one file at once, as several processes do,
+// lose nothing.
 func TestFileStoreTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var wg sync.WaitGroup

@@ -22,8 +22,8 @@ import (
 
 // TestAllMessages has an auditor listen to all transcripts.
 //
-// Spec: S1 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S14 S15 S16 S17 S18 S19 S20 S21 S22 S50 S53 S55 S58 S59 S60 S61 S63 S65
-// Spec: S112 S113 S114 S115 S116 S117 S161 S162
+// Spec: S1 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S14 S15 S16 S17 S18 S19 S20 S21 S22 S50 S53 S55 S58
+// Spec: S59 S60 S61 S63 S65 S112 S113 S114 S115 S116 S117 S161 S162
 func TestAllMessages(t *testing.T) {
 	total := 0
 	for _, s := range scripts(t) {

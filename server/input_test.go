@@ -314,8 +314,8 @@ func TestInputCanceled(t *testing.T) {
 	})
 }
 
-// TestInputWithOwnContext ends the wait by a context that the handler made, whether it stems from the
-// call or not.
+// TestInputWithOwnContext ends the wait by a context that the handler made, whether it stems from
+// the call or not.
 func TestInputWithOwnContext(t *testing.T) {
 	for _, base := range []func(c *server.Call) context.Context{
 		func(c *server.Call) context.Context { return c },

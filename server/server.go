@@ -248,7 +248,8 @@ func MustNew(name, version string, opts *Options) *Server {
 
 // New returns a server without items. It copies opts, which may be nil. It returns an error if
 // Options.Revisions contains an invalid revision, or if Options.Extensions or Options.Experimental
-// contain an invalid identifier (https://modelcontextprotocol.io/specification/2026-07-28/basic) or a value that isn't a JSON object.
+// contain an invalid identifier (https://modelcontextprotocol.io/specification/2026-07-28/basic) or
+// a value that isn't a JSON object.
 func New(name, version string, opts *Options) (*Server, error) {
 	s := &Server{name: name}
 	s.link = backend.NewLink(transportBackend{s})

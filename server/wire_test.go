@@ -20,9 +20,9 @@ import (
 	"mcpwire/server"
 )
 
-// A mode is a way of running handlers. Warm means that the server has learned of its tools that they
-// are quick, so that it runs them on the goroutine that reads. With middleware, all messages go
-// through a chain that changes nothing.
+// A mode is a way of running handlers. Warm means that the server has learned of its tools that
+// they are quick, so that it runs them on the goroutine that reads. With middleware, all messages
+// go through a chain that changes nothing.
 type mode struct {
 	name                         string
 	goroutines, warm, middleware bool

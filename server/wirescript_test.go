@@ -25,19 +25,23 @@ import (
 // own connection and server:
 //
 //	> {"jsonrpc":…}     a frame that is sent
-//	>& {"jsonrpc":…}    the same, but the next one is sent with it, in one piece, without waiting for answers
+//	>& {"jsonrpc":…}    the same, but the next one is sent with it, in one piece, without waiting
+//	                    for answers
 //	>q "\xef\xbb\xbf"   a frame as a Go string
 //	>raw "Content-…"    bytes that are sent without framing
-//	< {"jsonrpc":…}     a frame that must come, byte for byte, before the next one is sent; and no other may
+//	< {"jsonrpc":…}     a frame that must come, byte for byte, before the next one is sent; and no
+//	                    other may
 //	@eof                the end of input. It is also the end of each script
 //	# …                 a comment
 //
 // What may stand at the top of a script:
 //
 //	@unordered          the answers between two frames may come in any order
-//	@revision legacy    play it in each of the revisions listed (legacy is all with a handshake); $REVISION is the one
+//	@revision legacy    play it in each of the revisions listed (legacy is all with a handshake);
+//	                    $REVISION is the one
 //	@handshake          begin with a handshake, in $REVISION or in the revision named
-//	@speaks R R         what the server speaks, may be $REVISION; @lenient, @pages N, @tools NAME… are other options of it
+//	@speaks R R         what the server speaks, may be $REVISION; @lenient, @pages N, @tools NAME… are
+//	                    other options of it
 //	@primitives         it also has resources, prompts and their tools
 //	@asking             it has tools that ask the client
 //	@framing line       play it in this framing only

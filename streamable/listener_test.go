@@ -129,8 +129,8 @@ func TestListenerElsewhere(t *testing.T) {
 	}
 }
 
-// TestListenerGone shows that a client whose listening process is gone, or stops, is told of all that
-// may have changed until it listens at another.
+// TestListenerGone shows that a client whose listening process is gone, or stops, is told of all
+// that may have changed until it listens at another.
 func TestListenerGone(t *testing.T) {
 	const uri = "test://x"
 	add := func(srv *server.Server) {

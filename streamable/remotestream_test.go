@@ -290,8 +290,8 @@ func TestRemoteStreamLostWithoutStore(t *testing.T) {
 	})
 }
 
-// TestRemoteStreamUnavailable shows that a client that resumes a stream at another process while the
-// store of events is unavailable gets what follows when the store is back.
+// TestRemoteStreamUnavailable shows that a client that resumes a stream at another process while
+// the store of events is unavailable gets what follows when the store is back.
 func TestRemoteStreamUnavailable(t *testing.T) {
 	forUnavailableStores(t, func(j *job, setDown func(bool), _ *network, all []*endpoint) {
 		v := all[0].visit("2025-11-25", "{}", nil)

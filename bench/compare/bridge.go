@@ -56,7 +56,8 @@ const (
 	manyCalls = 16
 )
 
-// bridgeTexts are how long the texts of calls are. The second is 100 kB and not KiB, since one of the bridges takes requests of 100 KiB at most.
+// bridgeTexts are how long the texts of calls are. The second is 100 kB and not KiB, since one of
+// the bridges takes requests of 100 KiB at most.
 var bridgeTexts = []int{1 << 10, 100_000}
 
 // measureBridges has a client call a server through bridges, and without one.
@@ -177,7 +178,8 @@ func (s *subject) check(err error) error {
 	return nil
 }
 
-// start starts the server, and connects to it without a bridge and through each that can. The third subject is the same server on the client's transport.
+// start starts the server, and connects to it without a bridge and through each that can. The third
+// subject is the same server on the client's transport.
 func (p *bridgeEnd) start(w way, c crossing) (subjects []*subject, done func(), err error) {
 	var ends []func() error
 	done = func() {

@@ -108,7 +108,8 @@ func npmFolder(dir string) (string, error) {
 	return path, nil
 }
 
-// npmVersions says which versions of Node.js and of its packages are in a folder; nothing if there are none.
+// npmVersions says which versions of Node.js and of its packages are in a folder; nothing if there
+// are none.
 func npmVersions(dir string) string {
 	if _, err := npmFolder(dir); err != nil {
 		return ""

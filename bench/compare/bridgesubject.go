@@ -31,7 +31,8 @@ type subject struct {
 	used time.Time  // when the last call was answered
 }
 
-// connect runs a command, or takes the URL that it is, and opens a session. The subject must be closed, unless it is nil.
+// connect runs a command, or takes the URL that it is, and opens a session. The subject must be
+// closed, unless it is nil.
 func (p *bridgeEnd) connect(name string, w way, e era, command []string) (*subject, error) {
 	log, err := os.CreateTemp(p.dir, "log")
 	if err != nil {
@@ -205,10 +206,12 @@ func (s *subject) prepare(window int, text string, block time.Duration) error {
 	return err
 }
 
-// maxIdle is how long a connection is used again after the last call. One of the bridges closes it after 5 s.
+// maxIdle is how long a connection is used again after the last call. One of the bridges closes it
+// after 5 s.
 const maxIdle = 2 * time.Second
 
-// load keeps so many calls in flight for the duration, and returns the median round trip of one, or what many take per call, and the CPU time of the bridge.
+// load keeps so many calls in flight for the duration, and returns the median round trip of one, or
+// what many take per call, and the CPU time of the bridge.
 func (s *subject) load(window int, duration time.Duration) (sample, error) {
 	if time.Since(s.used) > maxIdle {
 		if err := s.redial(); err != nil {

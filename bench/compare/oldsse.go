@@ -14,7 +14,8 @@ import (
 // oldPath is where the stream of the transport of 2024-11-05 begins.
 const oldPath = "/sse"
 
-// An oldClient sends messages by that transport: each is posted, and what comes back comes by one stream.
+// An oldClient sends messages by that transport: each is posted, and what comes back comes by one
+// stream.
 type oldClient struct {
 	era     era
 	path    string // where messages are posted
@@ -23,7 +24,8 @@ type oldClient struct {
 	next    int
 }
 
-// dialOld opens a stream and a session on it. The conn reads the stream as it reads standard output: lines that are no message have no id.
+// dialOld opens a stream and a session on it. The conn reads the stream as it reads standard
+// output: lines that are no message have no id.
 func dialOld(addr, path string, e era) (*conn, *oldClient, error) {
 	stream, err := net.DialTimeout("tcp", addr, ioTimeout)
 	if err != nil {

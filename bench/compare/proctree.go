@@ -41,7 +41,8 @@ func processes(root int, besides string) ([]int, error) {
 	return kept, nil
 }
 
-// parentOf returns the process that started another, 0 if that has ended. The name of its program, in brackets, may have anything in it.
+// parentOf returns the process that started another, 0 if that has ended. The name of its program,
+// in brackets, may have anything in it.
 func parentOf(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

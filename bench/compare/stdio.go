@@ -102,7 +102,8 @@ func startConn(cmd *exec.Cmd, e era, text string) (*conn, error) {
 	return c, nil
 }
 
-// openConn opens a session by the pipes of a process that runs. The conn must be closed even if that fails.
+// openConn opens a session by the pipes of a process that runs. The conn must be closed even if
+// that fails.
 func openConn(cmd *exec.Cmd, in, out *os.File, e era, text string) (*conn, error) {
 	c := newConn(cmd, in, out, e, text)
 	return c, errors.Join(syscall.SetNonblock(c.outFD, true), c.open(e))

@@ -7,7 +7,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// Revisions returns those of an era, "legacy" or "modern"; nil, which is all of them, if it is empty.
+// Revisions returns those of an era, "legacy" or "modern"; nil, which is all of them, if it is
+// empty.
 func Revisions(era string) ([]mcp.Revision, error) {
 	switch era {
 	case "":

@@ -11,8 +11,8 @@ import (
 	"mcpwire/capture"
 )
 
-// generate writes a capture of a session of calls, some of them with progress or an error. It is the
-// same for each run.
+// generate writes a capture of a session of calls, some of them with progress or an error. It is
+// the same for each run.
 func generate(path string, exchanges int, web bool) error {
 	f, err := os.Create(path)
 	if err != nil {

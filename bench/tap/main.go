@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command tap compares what taps on standard input and output cost: none, mcpwire tap with and without recording, and a stand-in for the usual design, which
-// forwards a line before it records it. See the section tap of ../README.md.
+// Command tap compares what taps on standard input and output cost: none, mcpwire tap with and
+// without recording, and a stand-in for the usual design, which forwards a line before it records
+// it. See the section tap of ../README.md.
 package main
 
 import (

@@ -26,7 +26,8 @@ type standinFrame struct {
 	Text      string          `json:"text,omitempty"`
 }
 
-// standin is a tap of the usual design: a line is read as a whole, forwarded, and then handed through a channel to a goroutine that writes it as JSON.
+// standin is a tap of the usual design: a line is read as a whole, forwarded, and then handed
+// through a channel to a goroutine that writes it as JSON.
 func standin(file string, command []string) int {
 	out, err := os.Create(file)
 	if err != nil {

@@ -395,8 +395,8 @@ func storage(durable bool) jetstream.StorageType {
 	return jetstream.MemoryStorage
 }
 
-// dedup returns the time for which a stream remembers the ids of messages. It must not exceed the age
-// of messages.
+// dedup returns the time for which a stream remembers the ids of messages. It must not exceed the
+// age of messages.
 func dedup(maxAge time.Duration) time.Duration {
 	if maxAge > 0 {
 		return min(maxAge, 2*time.Minute)

@@ -4,10 +4,10 @@
 //	backend, err := natscluster.Open(ctx, natscluster.Options{URL: "nats://nats:4222"})
 //	node, err := cluster.Join(ctx, backend, nil)
 //
-// With [Options].Embed, three or five processes, the core nodes, each run a server. Two of three, or
-// three of five, must be there; while streams are created, at the first start and perhaps that of a
-// new release, three. Further processes connect to them with a URL. A process that is alone needs no
-// other, and no listener. The number of core nodes cannot change later.
+// With [Options].Embed, three or five processes, the core nodes, each run a server. Two of three,
+// or three of five, must be there; while streams are created, at the first start and perhaps that
+// of a new release, three. Further processes connect to them with a URL. A process that is alone
+// needs no other, and no listener. The number of core nodes cannot change later.
 //
 // # Durability
 //
@@ -16,8 +16,8 @@
 // servers need the option sync_interval: always; by default a loss of power costs what was written
 // in the last two minutes.
 //
-// When the server that leads a stream is lost, writes to it fail with [cluster.ErrUnavailable] until
-// another one leads, which takes several seconds. A server that is closed hands over first.
+// When the server that leads a stream is lost, writes to it fail with [cluster.ErrUnavailable]
+// until another one leads, which takes several seconds. A server that is closed hands over first.
 //
 // # Security
 //

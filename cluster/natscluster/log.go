@@ -121,8 +121,8 @@ func (l *log) Append(ctx context.Context, key cluster.LogKey, id string, data []
 	return ack.Sequence, nil
 }
 
-// Read implements [cluster.Log]. The leader says which entry is the last one; any replica may return
-// the entries up to that.
+// Read implements [cluster.Log]. The leader says which entry is the last one; any replica may
+// return the entries up to that.
 func (l *log) Read(ctx context.Context, key cluster.LogKey, after uint64, limit int) ([]cluster.Entry, error) {
 	if err := cmp.Or(ctx.Err(), checkKey(key)); err != nil {
 		return nil, err

@@ -68,8 +68,8 @@ func TestReadmeClient(t *testing.T) {
 	}
 }
 
-// TestReadmeHTTPServer builds the server over HTTP that the README shows, on a free port, calls it at
-// the URL that it logs, and interrupts it.
+// TestReadmeHTTPServer builds the server over HTTP that the README shows, on a free port, calls it
+// at the URL that it logs, and interrupts it.
 func TestReadmeHTTPServer(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process can't send Ctrl-C to another one on Windows")

@@ -15,7 +15,8 @@
 // where clients revoke one, the refresh token goes too. POST /lose?client=… makes
 // it forget a client that registered, as after a restart without a database.
 //
-// The browser's cookie "user" names the user. Users consent to everything, except the user nobody, who consents to nothing.
+// The browser's cookie "user" names the user. Users consent to everything, except the user nobody,
+// who consents to nothing.
 
 import { once } from 'node:events';
 import { generateKeyPairSync, randomBytes } from 'node:crypto';

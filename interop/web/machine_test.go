@@ -110,7 +110,8 @@ func TestForeignTokens(t *testing.T) {
 	}
 }
 
-// TestExpired has a token that had expired when it was issued, as from an issuer whose clock is late.
+// TestExpired has a token that had expired when it was issued, as from an issuer whose clock is
+// late.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	is := issuers.at(t, "")

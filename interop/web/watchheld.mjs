@@ -1,6 +1,7 @@
 // What a tap with --intercept holds: the bar, and the dialog that decides.
 
-// held: a call is edited and its response held, one is answered, one dropped, and the filter cleared.
+// held: a call is edited and its response held, one is answered, one dropped, and the filter
+// cleared.
 export async function held(s) {
   s.expected.push(/status of 422/) // a wrong filter
   for (const [round, colorScheme] of ['light', 'dark'].entries()) {

@@ -81,7 +81,8 @@ export async function reload(s) {
   s.equal(await state(s), before, 'the page after the server was started again')
 }
 
-// resume breaks the stream of a page and adds a row meanwhile. The page must request the missed events, and keep its rows.
+// resume breaks the stream of a page and adds a row meanwhile. The page must request the missed
+// events, and keep its rows.
 async function resume(s) {
   const before = await s.page.getAttribute('#grid', 'aria-rowcount')
   const asked = []

@@ -168,8 +168,8 @@ export async function strip(s) {
   await s.shoot('unfolded')
 }
 
-// pictures: the sequence of a session, of a bridge and of all, and the overview. What they show opens
-// the row, and they can be copied.
+// pictures: the sequence of a session, of a bridge and of all, and the overview. What they show
+// opens the row, and they can be copied.
 export async function pictures(s) {
   for (const colorScheme of ['light', 'dark']) {
     const colors = colorScheme === 'dark'

@@ -321,8 +321,8 @@ func TestRequestAllocations(t *testing.T) {
 		}
 		return float64(after.Mallocs-before.Mallocs) / rounds
 	}
-	// Pooled memory is lost now and then, more often on a busy machine. More memory for each request
-	// would show in every measurement.
+	// Pooled memory is lost now and then, more often on a busy machine. More memory for each
+	// request would show in every measurement.
 	var got, want float64
 	for range 3 {
 		// Whether the reading goroutine runs a request depends on the machine, so it runs none.

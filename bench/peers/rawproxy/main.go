@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command rawproxy is what gateways are compared with: the reverse proxy of net/http/httputil, which
-// forwards requests to one server without reading them.
+// Command rawproxy is what gateways are compared with: the reverse proxy of net/http/httputil,
+// which forwards requests to one server without reading them.
 package main
 
 import (

@@ -15,12 +15,11 @@
 // then notifications/initialized, and the standing stream if the client had one. A
 // modern message contains all of that.
 //
-// The message is sent unchanged, with two exceptions: an id that the handshake has
-// used is replaced, and in line framing the line breaks between JSON tokens are
-// removed. Over HTTP the headers that repeat parts of a modern message
+// The message is sent unchanged, with two exceptions: an id that the handshake has used is
+// replaced, and in line framing the line breaks between JSON tokens are removed. Over HTTP the
+// headers that repeat parts of a modern message
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers)
-// are built from the message; those for tool arguments need the tool's schema in the
-// capture.
+// are built from the message; those for tool arguments need the tool's schema in the capture.
 //
 // Captures lack secrets, so credentials come from [Options.Headers] and
 // [Options.Env]. A message, command or URL with a hidden part is refused. Captures

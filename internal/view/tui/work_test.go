@@ -51,8 +51,8 @@ func TestOneDetailAtOnce(t *testing.T) {
 	})
 }
 
-// TestUpstreamFinding finds a problem that is further away than what is looked at while the model is
-// locked once.
+// TestUpstreamFinding finds a problem that is further away than what is looked at while the model
+// is locked once.
 func TestUpstreamFinding(t *testing.T) {
 	f := newFake()
 	var b strings.Builder

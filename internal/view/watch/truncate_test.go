@@ -12,8 +12,8 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// TestTruncateLarge compares what the model says of a large message with what it says of the small one that
-// takes its place.
+// TestTruncateLarge compares what the model says of a large message with what it says of the small
+// one that takes its place.
 func TestTruncateLarge(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	call := func(arguments string) string {

@@ -12,8 +12,8 @@
 // and directories. With --nats, a node uses NATS servers that are there.
 //
 // SIGTERM drains the node: it is no longer ready, serves for --drain-delay, ends streams so that
-// their clients come back to other nodes, finishes requests for --drain, and leaves the cluster. The
-// exit status is 0, or 1 if something was cut off.
+// their clients come back to other nodes, finishes requests for --drain, and leaves the cluster.
+// The exit status is 0, or 1 if something was cut off.
 package main
 
 import (

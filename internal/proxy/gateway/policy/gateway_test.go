@@ -585,8 +585,8 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	}
 }
 
-// TestGatewayExchangeFails checks that a caller whose token cannot be exchanged is told so, and loses
-// the tools of this upstream only.
+// TestGatewayExchangeFails checks that a caller whose token cannot be exchanged is told so, and
+// loses the tools of this upstream only.
 func TestGatewayExchangeFails(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision.String(), func(t *testing.T) {

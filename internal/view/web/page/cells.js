@@ -188,8 +188,8 @@ function findings(cell, r) {
   });
 }
 
-// drawEdge colors the edge of a line by its server. It is an element without others inside, because a
-// color of the row would be inherited by all of its cells, and computed again at each scroll.
+// drawEdge colors the edge of a line by its server. It is an element without others inside, because
+// a color of the row would be inherited by all of its cells, and computed again at each scroll.
 export function drawEdge(el, r) {
   const cls = store.servers.size > 1 ? "edge " + serverClass(r.si) : "edge none";
   if (el.shown === cls) return;

@@ -1,6 +1,6 @@
 // What the user has chosen. The hash has what belongs in a link (filter, row, tab, follow, frames,
-// findings, time, picture, columns, zoom), the storage of the browser has preferences (theme, split,
-// and the columns once more).
+// findings, time, picture, columns, zoom), the storage of the browser has preferences (theme,
+// split, and the columns once more).
 import { readColumns, writeColumns } from "./columns.js";
 
 export const view = {

@@ -1,5 +1,5 @@
-// Scales of time that leave out idle time: a stretch of more than 5 s in which nothing begins or ends
-// and no call is being worked on has a small width.
+// Scales of time that leave out idle time: a stretch of more than 5 s in which nothing begins or
+// ends and no call is being worked on has a small width.
 import { fmtMs } from "./format.js";
 import { isPending, rowEnd } from "./row.js";
 
@@ -16,9 +16,9 @@ export function newScale(rows, now, within) {
   return new Scale(clipped);
 }
 
-// addBusy adds the times in which a row was worked on. What the server waits for the client, what is
-// open without a limit and what has no end yet only count by their ends; a pending call also counts
-// for its first seconds.
+// addBusy adds the times in which a row was worked on. What the server waits for the client, what
+// is open without a limit and what has no end yet only count by their ends; a pending call also
+// counts for its first seconds.
 function addBusy(list, r, now) {
   const end = rowEnd(r, now);
   if (r.st === "pending" && !r.stream) list.push([r.at, Math.min(end, r.at + idleMs)]);
