@@ -3,12 +3,21 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -136,4 +145,377 @@ func (c *Call) notify(method string, params []byte) error {
 		return run.notify(method, params)
 	}
 	return c.Notify(method, params)
+}
+
+type callKey struct{}
+
+// CallOf returns the Call that ctx derives from, or nil.
+func CallOf(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}
+
+// A callContext is the context of a Call.
+type callContext struct {
+	// request is the context of the request.
+	request rpc.Context
+	// derived holds the handler's timeout and the values of middleware. It is nil without either.
+	derived atomic.Pointer[derivedContext]
+}
+
+// A derivedContext is a context that derives from the request's.
+type derivedContext struct{ context.Context }
+
+// current returns the context that methods of the Call use.
+func (cc *callContext) current() context.Context {
+	if l := cc.derived.Load(); l != nil {
+		return l.Context
+	}
+	return &cc.request
+}
+
+// afterFunc calls f on a new goroutine once the context has ended.
+func (cc *callContext) afterFunc(f func()) (stop func() bool) {
+	if l := cc.derived.Load(); l != nil {
+		return context.AfterFunc(l.Context, f)
+	}
+	return cc.request.AfterFunc(f)
+}
+
+// derive replaces the context with ctx, which derives from it.
+func (cc *callContext) derive(ctx context.Context) { cc.derived.Store(&derivedContext{ctx}) }
+
+// startTimer starts the handler's timeout, if d is positive. The caller must call stop when the
+// handler has returned.
+func (cc *callContext) startTimer(d time.Duration) (stop context.CancelFunc) {
+	if d <= 0 {
+		return func() {}
+	}
+	before := cc.derived.Load()
+	ctx, cancel := context.WithTimeoutCause(cc.current(), d, errHandlerTimeout)
+	cc.derive(ctx)
+	return func() {
+		cc.derived.Store(before) // middleware may continue with the call
+		cancel()
+	}
+}
+
+// errHandlerTimeout distinguishes [Limits.HandlerTimeout] from other deadlines.
+var errHandlerTimeout = errors.New("the handler's time limit expired")
+
+// leaveChain replaces the context with ctx, which the middleware passed on. It derives from the
+// chainContext of the request.
+func (cc *callContext) leaveChain(ctx context.Context) {
+	if start, ok := ctx.(chainContext); ok && start.Context == &cc.request {
+		cc.derived.Store(nil)
+		return
+	}
+	cc.derive(ctx)
+}
+
+// joinContext returns a context that derives from the call, so that requests belong to it, and that
+// also ends with ctx.
+func joinContext(ctx context.Context, c *Call) (context.Context, context.CancelFunc) {
+	if CallOf(ctx) == c {
+		return context.WithCancel(ctx)
+	}
+	joined, cancel := context.WithCancelCause(c)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return joined, func() { stop(); cancel(nil) }
+}
+
+// A chainContext is the context at the start of the chain of an incoming message. It derives from
+// the message's context, and CallOf finds the Call in it. Unlike the Call it does not have the
+// values of middleware.
+type chainContext struct {
+	*rpc.Context
+	call *Call
+}
+
+// Value implements [context.Context].
+func (cc chainContext) Value(key any) any {
+	if key == (callKey{}) {
+		return cc.call
+	}
+	return cc.Context.Value(key)
+}
+
+// A sessionContext is the context of messages that belong to no request of the session. It ends
+// with the connection. It is created on demand, since most sessions need none.
+type sessionContext struct {
+	// Context supplies the values.
+	context.Context
+	conn *rpc.Conn
+}
+
+// Deadline implements [context.Context].
+func (sc *sessionContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements [context.Context].
+func (sc *sessionContext) Done() <-chan struct{} { return sc.conn.Done() }
+
+// Err implements [context.Context].
+func (sc *sessionContext) Err() error {
+	select {
+	case <-sc.conn.Done():
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// A ClientFeature is a feature that a handler can ask the client for if the client has declared the
+// capability.
+type ClientFeature uint8
+
+// The client features.
+const (
+	// FormElicitation asks the user to fill in a form.
+	FormElicitation ClientFeature = iota
+	// URLElicitation sends the user to a web page.
+	URLElicitation
+	// Sampling lets the client's model continue a conversation.
+	Sampling
+	// SamplingTools is Sampling with tools that the model may use.
+	SamplingTools
+	// Roots returns the folders that the client works in.
+	Roots
+	numClientFeatures
+)
+
+var clientFeatureNames = [numClientFeatures]string{"elicitation by form", "elicitation by URL", "sampling", "sampling with tools", "roots"}
+
+// String returns the feature's name for messages.
+func (f ClientFeature) String() string {
+	if f >= numClientFeatures {
+		return "unknown"
+	}
+	return clientFeatureNames[f]
+}
+
+// Supports reports whether the revision has the feature and the client has declared it.
+func (c *Call) Supports(f ClientFeature) bool {
+	switch f {
+	case FormElicitation: // an empty capability means forms
+		return c.ex.Elicitation && c.ClientHas("elicitation") &&
+			(!c.ex.URLElicitation || c.ClientHas("elicitation", "form") || !c.ClientHas("elicitation", "url"))
+	case URLElicitation:
+		return c.ex.URLElicitation && c.ClientHas("elicitation", "url")
+	case Sampling:
+		return c.ClientHas("sampling")
+	case SamplingTools:
+		return c.ex.SamplingTools && c.ClientHas("sampling", "tools")
+	case Roots:
+		return c.ClientHas("roots")
+	}
+	return false
+}
+
+// Require returns an [*UnsupportedError] with the features that the client lacks, or nil. Input
+// requests return the same error, but a handler that calls Require first has not done anything yet.
+func (c *Call) Require(features ...ClientFeature) error {
+	var missing []ClientFeature
+	for _, f := range features {
+		if !c.Supports(f) {
+			missing = append(missing, f)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	e := &UnsupportedError{Missing: missing}
+	switch {
+	case c.ex.Modern:
+		e.wire = mcp.MissingRequiredClientCapability(capabilitiesFor(missing))
+		e.wire.Message = e.Error()
+	case c.method != mcp.MethodToolsCall: // a tool reports it in its result
+		e.wire = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", e.Error())
+	}
+	return e
+}
+
+// An UnsupportedError reports that the client has not declared features that a handler needs. A
+// handler may do without them or return the error. The client then gets the error -32021 with the
+// required capabilities if the revision has that error
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/index#error-codes). In legacy
+// revisions a tool's result says it with isError, so that the model can tell the user; other
+// requests get the error -32600.
+type UnsupportedError struct {
+	Missing []ClientFeature
+
+	// wire is nil if the error becomes the result of a tool.
+	wire *jsonrpc.Error
+}
+
+func (e *UnsupportedError) Error() string {
+	names := make([]string, len(e.Missing))
+	for i, f := range e.Missing {
+		names[i] = f.String()
+	}
+	return "the client has not declared a required capability: " + strings.Join(names, ", ")
+}
+
+// Unwrap returns the [*jsonrpc.Error] that is sent for the error, or nil.
+func (e *UnsupportedError) Unwrap() error {
+	if e.wire == nil {
+		return nil
+	}
+	return e.wire
+}
+
+// capabilitiesFor returns the capabilities of a client that has the features.
+func capabilitiesFor(features []ClientFeature) mcp.ClientCapabilities {
+	var caps mcp.ClientCapabilities
+	for _, f := range features {
+		switch f {
+		case FormElicitation, URLElicitation:
+			if caps.Elicitation == nil {
+				caps.Elicitation = new(mcp.ElicitationCapability)
+			}
+			if f == FormElicitation {
+				caps.Elicitation.Form = json.RawMessage(`{}`)
+			} else {
+				caps.Elicitation.URL = json.RawMessage(`{}`)
+			}
+		case Sampling, SamplingTools:
+			if caps.Sampling == nil {
+				caps.Sampling = new(mcp.SamplingCapability)
+			}
+			if f == SamplingTools {
+				caps.Sampling.Tools = json.RawMessage(`{}`)
+			}
+		case Roots:
+			caps.Roots = new(mcp.RootsCapability)
+		}
+	}
+	return caps
+}
+
+var errLevel = errors.New("no such logging level")
+
+// Log sends a log message to the client if the client wants messages of that level. A legacy client
+// selects the level with logging/setLevel for its later requests; until then it gets all messages.
+// A modern client selects the level in each request. data is any value that encoding/json can
+// encode.
+//
+// The specification deprecates logging since 2026-07-28. Use [Call.Logger] for messages to the
+// server's operator.
+func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
+	if level.String() == "" {
+		return errLevel
+	}
+	least := c.ex.Client.LogLevel
+	if c.ex.Modern {
+		if least = c.ex.Meta.LogLevel; least == mcp.LevelNone {
+			return nil
+		}
+	}
+	if level < least {
+		return nil
+	}
+	text, err := json.Marshal(data)
+	if err == nil {
+		err = jsonwire.Valid(text, 0) // MarshalJSON methods can return invalid UTF-8
+	}
+	if err != nil {
+		return fmt.Errorf("log data: %w", err)
+	}
+	params := jsonwire.AppendQuote([]byte(`{"level":`), level.String())
+	if logger != "" {
+		params = jsonwire.AppendQuote(append(params, `,"logger":`...), logger)
+	}
+	params = append(append(params, `,"data":`...), text...)
+	return c.notify(mcp.NotificationMessage, append(params, '}'))
+}
+
+// Logger returns the server's logger with the request's id, method and target, and its trace id if
+// it has one.
+func (c *Call) Logger() *slog.Logger {
+	id := ""
+	if c.id != nil {
+		id = *c.id
+	}
+	log := c.session.log.With("id", id, "method", c.method)
+	if c.name != "" {
+		log = log.With(nameAttr(c.method), clip.String(c.name, 100))
+	}
+	if id := c.ex.Meta.Trace.ID(); id != "" {
+		log = log.With("trace", id)
+	}
+	return log
+}
+
+// nameAttr returns the log attribute for the target of the method's requests.
+func nameAttr(method string) string {
+	switch method {
+	case mcp.MethodToolsCall:
+		return "tool"
+	case mcp.MethodPromptsGet:
+		return "prompt"
+	case mcp.MethodResourcesRead:
+		return "uri"
+	}
+	return "name"
+}
+
+// A callProgress orders the progress notifications of a call.
+type callProgress struct {
+	// mu is held while sending, so that the notifications are in the order of the numbers.
+	mu sync.Mutex
+	// last is the last progress.
+	last float64
+}
+
+var errProgress = errors.New("progress must be a finite number, greater than the last one")
+
+// advance calls send if progress is greater than the last one.
+func (cp *callProgress) advance(progress float64, send func() error) error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if progress <= cp.last {
+		return errProgress
+	}
+	cp.last = progress
+	return send()
+}
+
+// WantsProgress reports whether the client asked for progress notifications.
+func (c *Call) WantsProgress() bool { return c.ex.Meta.ProgressToken != nil }
+
+// Progress notifies the client of the call's progress, if it asked for that. progress must grow
+// with each call. A zero total and an empty message are left out. The notification is sent before
+// the result. Progress returns [jsonrpc.ErrRequestEnded] if there is a notification to send and the
+// call has ended.
+func (c *Call) Progress(progress, total float64, message string) error {
+	if math.IsNaN(progress) || math.IsInf(progress, 0) || math.IsNaN(total) || math.IsInf(total, 0) {
+		return errProgress
+	}
+	if c.progress.Load() == nil {
+		c.progress.CompareAndSwap(nil, &callProgress{last: math.Inf(-1)})
+	}
+	return c.progress.Load().advance(progress, func() error { return c.sendProgress(progress, total, message) })
+}
+
+// sendProgress sends a progress notification if the client asked for that.
+func (c *Call) sendProgress(progress, total float64, message string) error {
+	token := c.ex.Meta.ProgressToken
+	if token == nil {
+		return nil
+	}
+	params := append(append([]byte(`{"progressToken":`), token...), `,"progress":`...)
+	params = appendNumber(params, progress)
+	if total != 0 {
+		params = appendNumber(append(params, `,"total":`...), total)
+	}
+	if message != "" && c.ex.ProgressMessage {
+		params = jsonwire.AppendQuote(append(params, `,"message":`...), message)
+	}
+	return c.notify(mcp.NotificationProgress, append(params, '}'))
+}
+
+func appendNumber(dst []byte, f float64) []byte {
+	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return strconv.AppendInt(dst, int64(f), 10)
+	}
+	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }

@@ -17,6 +17,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
+	"mcpwire/internal/seal"
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -537,3 +538,76 @@ func (s *Server) cacheHints() era.CacheHints {
 func (s *Server) readHints() era.CacheHints {
 	return era.CacheHints{TTLMillis: max(s.opts.Cache.ReadTTL.Milliseconds(), 0), Public: s.opts.Cache.ReadPublic}
 }
+
+// A transportBackend is the server as package backend has it, for transports that deliver each
+// message separately.
+type transportBackend struct{ srv *Server }
+
+// OpenSession implements [backend.Backend].
+func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, missed func(), end func(over bool)) {
+	s := b.srv
+	s.start()
+	sess := s.newSession(ctx, s.eras.legacy)
+	sess.detached = true
+	sess.attach(rpc.NewDetached(out, s.connOptions(sess)))
+	if sess.tasks != nil {
+		sess.tasks.share(key)
+	}
+	s.sessions.add(sess)
+	return sess.peer.conn, func() { s.sessions.missed(sess) }, func(over bool) {
+		sess.peer.conn.Close()
+		if over || key == "" {
+			sess.release()
+		} else {
+			sess.untrack()
+		}
+	}
+}
+
+// OpenStateless implements [backend.Backend].
+func (b transportBackend) OpenStateless() *rpc.Conn {
+	s := b.srv
+	if s.eras.modern == nil {
+		return nil
+	}
+	s.start()
+	sess := s.newSession(context.Background(), s.eras.modern)
+	sess.detached, sess.stateless = true, true
+	sess.handshake.modern.Store(true)
+	sess.attach(rpc.NewDetached(discardSender{}, s.connOptions(sess)))
+	return sess.peer.conn
+}
+
+// Revisions implements [backend.Backend].
+func (b transportBackend) Revisions() []mcp.Revision {
+	return append([]mcp.Revision(nil), b.srv.opts.Revisions...)
+}
+
+// SharedKeys implements [backend.Backend].
+func (b transportBackend) SharedKeys() (ring *seal.Ring, name string) {
+	if !b.srv.keysGiven {
+		return nil, b.srv.name
+	}
+	return &b.srv.opts.StateKeys.ring, b.srv.name
+}
+
+// HasBus implements [backend.Backend].
+func (b transportBackend) HasBus() bool { return b.srv.bus != nil }
+
+// WithIdentity implements [backend.Backend].
+func (b transportBackend) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
+	p := anonymous
+	switch {
+	case id != "":
+		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
+	case b.srv.limits == nil && !b.srv.opts.Input.SingleUseState:
+		return ctx // the identity is never used
+	}
+	return context.WithValue(ctx, identityKey{}, &identity{p, address})
+}
+
+// discardSender is the Sender of a stateless connection for messages that belong to no request.
+// There are no such messages.
+type discardSender struct{}
+
+func (discardSender) Send([]byte) error { return nil }

@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
@@ -420,3 +425,317 @@ func argumentsParam(r *rpc.Request) ([]byte, error) {
 
 // unquote decodes the text of a JSON string.
 func unquote(text []byte) string { return jsonwire.UnquoteString(text[1 : len(text)-1]) }
+
+// A handshake agrees with the client of a session on an era and a revision. Messages that are
+// handled concurrently see the state at their arrival.
+type handshake struct {
+	// era points to own, unless the session shares the handshake of another one.
+	era *era.Session
+	// modern is set once the client has sent a modern message.
+	modern atomic.Bool
+	// early is set if the handshake is made when initialize arrives, before the middleware runs.
+	early bool
+	own   era.Session
+	// cost is the cost of initialize with middleware. It runs in order unless it blocks.
+	cost rpc.CostEstimate
+
+	conn *rpc.Conn
+	// mu is held while the policy of conn is set.
+	mu sync.Mutex
+}
+
+// prepare records the state of the handshake when the request arrives. Later messages do not affect
+// it.
+func (h *handshake) prepare(r *rpc.Request) {
+	if state := h.era.State(); state != nil {
+		r.State = state
+	} else if !h.modern.Load() {
+		h.detectModern(r)
+	}
+}
+
+// detectModern checks whether the first request of a peer is modern.
+func (h *handshake) detectModern(r *rpc.Request) {
+	if ex, err := h.era.OpenAt(r, nil); err == nil && ex.Modern {
+		h.markModern()
+	}
+}
+
+// markModern records that the peer has sent a modern message.
+func (h *handshake) markModern() {
+	if !h.modern.Swap(true) {
+		h.setPolicy()
+	}
+}
+
+// setPolicy passes the state of the handshake to the connection. Requests may call it concurrently.
+func (h *handshake) setPolicy() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conn.SetPolicy(h.policy())
+}
+
+// policy returns the policy of the connection in the current state.
+func (h *handshake) policy() rpc.Policy { return h.era.Policy(h.modern.Load()) }
+
+// prepareBatch rejects a batch with a modern message: that client would not understand an array as
+// the response.
+func (h *handshake) prepareBatch(members []jsonrpc.Entry) error {
+	for i := range members {
+		e := &members[i]
+		if e.Invalid != nil || e.Kind != jsonrpc.KindRequest && e.Kind != jsonrpc.KindNotification || !h.era.IsModern(&e.Message) {
+			continue
+		}
+		h.markModern()
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: modern revisions have no batches; send each message on its own")
+	}
+	return nil
+}
+
+// prepareNotification records the state of the handshake when the notification arrives, and reports
+// whether it is expected. The state that it changes already applies to the next request.
+func (h *handshake) prepareNotification(r *rpc.Request) (expected bool) {
+	expected = string(r.Method) != mcp.NotificationInitialized || h.era.Initialized()
+	if state := h.era.State(); state != nil {
+		r.State = state
+	}
+	return expected
+}
+
+// arrivalState returns the state that prepare recorded.
+func arrivalState(r *rpc.Request) *era.State {
+	state, _ := r.State.(*era.State)
+	return state
+}
+
+// open checks a request by the rules of its era.
+func (h *handshake) open(r *rpc.Request) (era.Request, error) {
+	state, _ := r.State.(*era.State) // as arrivalState, which would keep open from being inlined
+	return h.era.OpenAt(r, state)
+}
+
+// opened records that a request has passed open.
+func (h *handshake) opened(ex era.Request) {
+	if ex.Modern && !h.modern.Load() {
+		h.markModern()
+	}
+}
+
+// openNotification is open for a notification.
+func (h *handshake) openNotification(r *rpc.Request) (era.Request, error) {
+	return h.era.OpenNotification(r, arrivalState(r))
+}
+
+// A handshakeResult is the outcome of a handshake that was made when initialize arrived, before the
+// middleware ran.
+type handshakeResult struct {
+	features *era.Features
+	err      error
+}
+
+// start makes the handshake of an initialize request on arrival, because the messages after it
+// depend on it.
+func (h *handshake) start(r *rpc.Request) {
+	if _, err := h.era.OpenAt(r, arrivalState(r)); err != nil {
+		return // open returns the same error
+	}
+	result := new(handshakeResult)
+	result.features, result.err = h.negotiate(r, h.era.Initialize)
+	r.Route = result
+}
+
+// negotiate runs a step of the handshake and updates the policy.
+func (h *handshake) negotiate(r *rpc.Request, step func(*rpc.Request) (*era.Features, error)) (*era.Features, error) {
+	f, err := step(r)
+	if err == nil {
+		h.setPolicy()
+	}
+	return f, err
+}
+
+// finish returns the result of the handshake. With middleware, start has made it already, unless
+// middleware has changed the request since.
+func (h *handshake) finish(r *rpc.Request) (*era.Features, error) {
+	if result, ok := r.Route.(*handshakeResult); ok {
+		return result.features, result.err
+	}
+	if h.early {
+		return h.negotiate(r, h.era.Reinitialize)
+	}
+	return h.negotiate(r, h.era.Initialize)
+}
+
+// setLevel handles logging/setLevel, which is part of the state.
+func (h *handshake) setLevel(r *rpc.Request) error {
+	name, err := stringParam(r, "level")
+	if err != nil {
+		return err
+	}
+	level, ok := mcp.ParseLoggingLevel(name)
+	if !ok {
+		return invalidParams("params.level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+	}
+	h.era.SetLogLevel(level)
+	return nil
+}
+
+// A sessionSet holds the sessions of a server. It gives changes to their notifiers, and does not
+// wait for clients.
+type sessionSet struct {
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+}
+
+// add adds a session until remove.
+func (ss *sessionSet) add(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.sessions == nil {
+		ss.sessions = make(map[*session]struct{})
+	}
+	ss.sessions[s] = struct{}{}
+}
+
+// remove removes a session, which then gets no more changes.
+func (ss *sessionSet) remove(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	delete(ss.sessions, s)
+}
+
+// listsChanged announces changed lists to the sessions of the principals with the IDs, or to all
+// sessions if there are no IDs.
+func (ss *sessionSet) listsChanged(c listChange, principals []string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		if len(principals) == 0 || slices.Contains(principals, s.identity.principal.ID) {
+			s.notifier.addLists(c)
+		}
+	}
+}
+
+// resourceUpdated notifies the sessions that are subscribed to the resource.
+func (ss *sessionSet) resourceUpdated(uri string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		if s.subs.uris.cover(uri) {
+			s.notifier.addResource(uri)
+		}
+	}
+}
+
+// missed notifies the session of everything that it may have missed, unless it was removed.
+func (ss *sessionSet) missed(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if _, ok := ss.sessions[s]; !ok {
+		return
+	}
+	s.notifier.addLists(s.srv.advertisedLists())
+	for _, uri := range s.subs.uris.names() {
+		s.notifier.addResource(uri)
+	}
+}
+
+// resourcesUpdated notifies each session of all resources that it is subscribed to.
+func (ss *sessionSet) resourcesUpdated() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		for _, uri := range s.subs.uris.names() {
+			s.notifier.addResource(uri)
+		}
+	}
+}
+
+// tasksChanged notifies each session of all tasks that it is subscribed to.
+func (ss *sessionSet) tasksChanged() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		for _, id := range s.subs.taskIDs.names() {
+			s.notifier.addTask(id)
+		}
+	}
+}
+
+// taskChanged notifies the sessions of the owner, or those that are subscribed to the task. owner
+// is set for the core protocol only.
+func (ss *sessionSet) taskChanged(id, owner string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		if owner != "" && owner == s.tasks.owner || s.subs.taskIDs.has(id) {
+			s.notifier.addTask(id)
+		}
+	}
+}
+
+// elicitationDone notifies the session whose client has the page.
+func (ss *sessionSet) elicitationDone(id string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.sessions {
+		if s.elicitations.remove(id) {
+			s.notifier.addElicitation(id)
+		}
+	}
+}
+
+// announce notifies all sessions of a list change, here and, through the bus, at other servers. It
+// does not block.
+func (s *Server) announce(c listChange) {
+	s.sessions.listsChanged(c, nil)
+	for _, l := range listChanges {
+		if l.bit == c {
+			s.bus.publish(Event{Kind: l.event})
+		}
+	}
+}
+
+// ListsChanged notifies clients that their lists have changed because [Options.View] returns
+// another View. It notifies the clients of the principals with the given IDs, or all clients if
+// there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
+// of all views. Clients continue to get updates, by URI only, of resources that they have
+// subscribed to.
+func (s *Server) ListsChanged(principals ...string) {
+	s.listsChangedLocal(principals)
+	if len(principals) == 0 {
+		s.bus.publish(Event{Kind: ViewChanged})
+	}
+	for _, id := range principals {
+		s.bus.publish(Event{Kind: ViewChanged, Name: id})
+	}
+}
+
+// listsChangedLocal notifies the clients of this server.
+func (s *Server) listsChangedLocal(principals []string) {
+	s.tools.reset()
+	s.resources.registered.reset()
+	s.resources.templates.reset()
+	s.prompts.reset()
+	s.sessions.listsChanged(s.advertisedLists(), principals)
+}
+
+// ResourceUpdated notifies the clients that are subscribed to the resource, or to one that contains
+// it, of an update. It does not wait for them. Updates in quick succession are merged.
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions)
+func (s *Server) ResourceUpdated(uri string) {
+	s.sessions.resourceUpdated(uri)
+	s.bus.publish(Event{Kind: ResourceUpdated, Name: uri})
+}
+
+// taskChanged notifies the task's owner in the core protocol, or its subscribers in the extension.
+// It also notifies other servers through the bus, unless the owner is a session, which is local.
+func (s *Server) taskChanged(t *Task) {
+	owner := ""
+	if t.Core {
+		owner = t.Owner
+	}
+	s.sessions.taskChanged(t.ID, owner)
+	if owner == "" || strings.HasPrefix(owner, principalOwner(anonymous)) {
+		s.bus.publish(Event{Kind: TaskUpdated, Name: t.ID, Owner: owner})
+	}
+}

@@ -3,13 +3,21 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"log/slog"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/defaults"
+	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -242,5 +250,352 @@ func (tm *taskManager) close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// A taskServer runs the tool calls of a session as tasks, and answers the task methods of both
+// designs.
+type taskServer struct {
+	manager *taskManager
+	// owner owns the tasks of the session: its principal or, without one, the session.
+	owner string
+	// exclusive is set if no other session can access the tasks. Processes that share a session
+	// have a session each.
+	exclusive bool
+	pageSize  int
+	// waits counts the tasks/result requests that wait.
+	waits atomic.Int32
+}
+
+// newTaskServer returns the taskServer of a session. It returns nil if the server has no tasks.
+func (s *Server) newTaskServer(p *Principal) *taskServer {
+	if s.tasks == nil {
+		return nil
+	}
+	ts := &taskServer{manager: s.tasks, owner: principalOwner(p), exclusive: p.ID == "", pageSize: s.opts.Limits.PageSize}
+	if ts.exclusive {
+		ts.owner = "session " + rand.Text()
+	}
+	return ts
+}
+
+// share makes the tasks accessible for the session with the key in all processes. An empty key has
+// no effect.
+func (ts *taskServer) share(key string) {
+	if key != "" && ts.exclusive {
+		digest := sha256.Sum256([]byte("task owner " + key)) // the key itself opens the session
+		ts.owner = "session " + base64.RawURLEncoding.EncodeToString(digest[:16])
+	}
+}
+
+func principalOwner(p *Principal) string { return "principal " + p.ID }
+
+// wants decides whether a tool call may become a task, and its TTL.
+func (ts *taskServer) wants(c *Call, t *tool, r *rpc.Request) (ttl time.Duration, yes bool, err error) {
+	switch {
+	case c.ex.CoreTasks:
+		task, asked := r.Param("task")
+		asked = asked && string(task) != "null"
+		switch {
+		case !asked && t.taskSupport == taskRequired:
+			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s only runs as a task: send params.task", t.key)
+		case !asked:
+			return 0, false, nil
+		case t.taskSupport == taskForbidden:
+			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s does not run as a task: omit params.task", t.key)
+		}
+		ttl, err = requestedTTL(task, ts.manager.opts.TTL)
+		return ttl, err == nil, err
+	case !c.ex.Modern || t.taskSupport == taskForbidden:
+		return 0, false, nil
+	case hasTasks(c):
+		return ts.manager.opts.TTL, true, nil
+	case t.taskSupport == taskRequired:
+		return 0, false, missingTasksCapability()
+	}
+	return 0, false, nil
+}
+
+// requestedTTL returns the TTL that the client asks for, up to limit.
+func requestedTTL(task []byte, limit time.Duration) (time.Duration, error) {
+	var meta mcp.TaskMetadata
+	if err := meta.UnmarshalJSON(task); err != nil {
+		return 0, invalidParams("params.task: %v", err)
+	}
+	switch {
+	case meta.TTL == nil || *meta.TTL >= limit.Milliseconds():
+		return limit, nil
+	case *meta.TTL <= 0:
+		return 0, invalidParams("params.task.ttl must be greater than 0, not %s", strconv.FormatInt(*meta.TTL, 10))
+	}
+	return time.Duration(*meta.TTL) * time.Millisecond, nil
+}
+
+// hasTasks reports whether the client has declared the tasks extension.
+func hasTasks(c *Call) bool {
+	_, ok := c.ClientExtension(mcp.ExtensionTasks)
+	return ok
+}
+
+// missingTasksCapability returns the error for a client that has not declared the tasks extension.
+func missingTasksCapability() *jsonrpc.Error {
+	return mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{Extensions: map[string]jsonText{mcp.ExtensionTasks: jsonText("{}")}})
+}
+
+// call answers a tool call that may become a task: with the task, or with the tool's result
+// if that comes first.
+func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, ttl time.Duration) ([]byte, error) {
+	reqCtx := c.ctx.current() // newRun replaces the call's context with the task's
+	run, err := ts.manager.newRun(c, ts.ownerOf(c), args, ttl)
+	if err != nil {
+		return dst, err
+	}
+	defer run.releaseUnlessTask() // respond, below, still needs the call's context
+	d := c.session.srv.inputs.stateOf(c)
+	d.requester = &taskRequester{run: run, inner: d.requester}
+	after := ts.manager.opts.After
+	if run.task.Core || after <= 0 || t.taskSupport == taskRequired {
+		if err := reqCtx.Err(); err != nil {
+			return dst, err
+		}
+		if _, err := run.becomeTask(reqCtx); err != nil {
+			return dst, tasksUnavailable(err)
+		}
+		run.start(t.invoke)
+		return run.appendCreated(dst), nil
+	}
+	stop := context.AfterFunc(reqCtx, func() { run.cancelUnlessTask(context.Cause(reqCtx)) })
+	defer stop()
+	run.start(t.invoke)
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-run.done:
+	case <-timer.C:
+		begun, err := run.becomeTask(reqCtx)
+		if begun {
+			return run.appendCreated(dst), nil
+		}
+		if err != nil { // waiting is better than canceling a running handler
+			c.Logger().Warn("call not run as a task: waiting for its result", "error", err)
+		}
+		<-run.done
+	}
+	return c.session.srv.inputs.respond(c, r, dst, append(dst, run.out...), run.err)
+}
+
+// ownerOf returns the owner of the tasks that the call creates.
+func (ts *taskServer) ownerOf(c *Call) string {
+	switch p := c.Principal(); {
+	case p.ID != "": // the session may serve several principals
+		return principalOwner(p)
+	case c.ex.Modern:
+		return "" // anyone who knows the id
+	}
+	return ts.owner
+}
+
+// tasksUnavailable returns the error of a request that was not carried out because the store of
+// tasks failed with err. Errors that are for the client, or not of the store, stay as they are.
+func tasksUnavailable(err error) error {
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*jsonrpc.PanicError](err); ok || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errors.Join(unavailable("the tasks are unavailable now: try again"), err)
+}
+
+func unknownTask(id string) error { return invalidParams("unknown task %q", clip.String(id, 100)) }
+
+// find returns the task that the request names if the caller may access it.
+func (ts *taskServer) find(c *Call, r *rpc.Request) (*Task, error) {
+	id, err := stringParam(r, "taskId")
+	if err != nil {
+		return nil, err
+	}
+	t, err := ts.manager.opts.Store.Task(c, id)
+	switch {
+	case errors.Is(err, ErrTaskNotFound):
+		return nil, unknownTask(id)
+	case err != nil:
+		return nil, tasksUnavailable(err)
+	case t.Owner != ts.ownerOf(c) || t.Core != c.ex.CoreTasks:
+		return nil, unknownTask(id)
+	}
+	return t, nil
+}
+
+// answer answers the methods of both designs of tasks.
+func (ts *taskServer) answer(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	if c.ex.Modern && !hasTasks(c) {
+		return dst, missingTasksCapability()
+	}
+	if c.method == mcp.MethodTasksList {
+		return ts.list(c, r, dst)
+	}
+	t, err := ts.find(c, r)
+	if err != nil {
+		return dst, err
+	}
+	switch c.method {
+	case mcp.MethodTasksResult:
+		return ts.result(c, t, dst)
+	case mcp.MethodTasksUpdate:
+		if err := ts.update(c, r, t); err != nil {
+			return dst, err
+		}
+		return c.results().empty(dst, nil), nil
+	case mcp.MethodTasksCancel:
+		return ts.cancel(c, t, dst)
+	}
+	if t.Core {
+		return mcp.Append(dst, t.coreTask(), c.ex.Revision), nil
+	}
+	return appendDetailed(c, t, dst), nil
+}
+
+// cancel answers tasks/cancel. The core protocol returns the task, which must not have ended; the
+// extension returns an empty result.
+func (ts *taskServer) cancel(c *Call, t *Task, dst []byte) ([]byte, error) {
+	now, err := ts.manager.update(c, t.ID, canceled("The task was cancelled by request."))
+	if err == nil {
+		ts.manager.cancelRun(t.ID)
+	}
+	switch {
+	case errors.Is(err, ErrTaskNotFound):
+		return dst, unknownTask(t.ID)
+	case errors.Is(err, errTaskEnded) && t.Core:
+		return dst, invalidParams("the task has already ended: it is %s", string(now.Status))
+	case err != nil && !errors.Is(err, errTaskEnded):
+		return dst, tasksUnavailable(err)
+	case t.Core:
+		return mcp.Append(dst, now.coreTask(), c.ex.Revision), nil
+	}
+	return c.results().empty(dst, nil), nil
+}
+
+// maxTaskWaits limits the tasks/result requests of one connection that wait.
+const maxTaskWaits = 64
+
+// result answers tasks/result with the task's result or error when the task has ended.
+func (ts *taskServer) result(c *Call, t *Task, dst []byte) ([]byte, error) {
+	if !t.Ended() {
+		if ts.waits.Add(1) > maxTaskWaits {
+			ts.waits.Add(-1)
+			return dst, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks/result requests are waiting (limit %d)", maxTaskWaits)
+		}
+		defer ts.waits.Add(-1)
+	}
+	for !t.Ended() {
+		next, err := ts.manager.opts.Store.Wait(c, t.ID, t.Version)
+		if errors.Is(err, ErrTaskNotFound) {
+			return dst, unknownTask(t.ID)
+		}
+		if err != nil {
+			return dst, tasksUnavailable(err)
+		}
+		t = next
+	}
+	if t.Error != nil {
+		return dst, t.Error
+	}
+	return append(dst, withRelatedTask(t.Result, t.ID)...), nil
+}
+
+// update stores the responses of tasks/update to pending input requests. Others are ignored.
+func (ts *taskServer) update(c *Call, r *rpc.Request, t *Task) error {
+	responses, ok := r.Param("inputResponses")
+	if !ok || responses[0] != '{' {
+		return invalidParams("params.inputResponses must be an object")
+	}
+	_, err := ts.manager.update(c, t.ID, func(t *Task) error {
+		found, err := t.applyResponses(responses)
+		if err == nil && !found {
+			err = errNoResponse
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errNoResponse), errors.Is(err, errTaskEnded):
+		return nil // the client need not know that nothing waits
+	case errors.Is(err, ErrTaskNotFound):
+		return unknownTask(t.ID)
+	}
+	return err
+}
+
+var errNoResponse = errors.New("no response to an input request")
+
+// list answers tasks/list. Pages may be shorter because tasks of the extension are left out.
+func (ts *taskServer) list(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
+	after := ""
+	if cursor, ok := r.Param("cursor"); ok && string(cursor) != "null" {
+		text, err := stringParam(r, "cursor")
+		if err != nil {
+			return dst, err
+		}
+		if id, err := taskIDEncoding.DecodeString(text); err != nil || len(id) != taskIDLen {
+			return dst, invalidParams("params.cursor is not a cursor of this server")
+		}
+		after = text
+	}
+	own, err := ts.manager.opts.Store.Tasks(c, ts.ownerOf(c), after, ts.pageSize+1)
+	if err != nil {
+		return dst, tasksUnavailable(err)
+	}
+	page := mcp.ListTasksResult{Tasks: []mcp.Task{}}
+	if len(own) > ts.pageSize {
+		own = own[:ts.pageSize]
+		page.NextCursor = &own[len(own)-1].ID
+	}
+	for _, t := range own {
+		if !t.Core {
+			continue
+		}
+		page.Tasks = append(page.Tasks, *t.coreTask())
+	}
+	return mcp.Append(dst, &page, c.ex.Revision), nil
+}
+
+// appendDetailed appends the result of tasks/get of the extension.
+func appendDetailed(c *Call, t *Task, dst []byte) []byte {
+	d := t.detailedTask()
+	return c.results().endWithMeta(mcp.Append(dst, &d, c.ex.Revision), nil)
+}
+
+// maxSubscribedTasks limits the tasks that the subscriptions of one connection name.
+const maxSubscribedTasks = 1024
+
+var errTooManyTasks = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks watched on this connection (limit %d)", maxSubscribedTasks)
+
+// subscribable returns the tasks that the caller can access. A nil taskServer has none.
+func (ts *taskServer) subscribable(c *Call, ids []string) (own []string, err error) {
+	if len(ids) == 0 || ts == nil {
+		return nil, nil
+	}
+	if !hasTasks(c) {
+		return nil, missingTasksCapability()
+	}
+	if len(ids) > maxSubscribedTasks {
+		return nil, errTooManyTasks
+	}
+	for _, id := range ids {
+		if t, err := ts.manager.opts.Store.Task(c, id); err == nil && !t.Core && t.Owner == ts.ownerOf(c) {
+			own = append(own, id)
+		}
+	}
+	return own, nil
+}
+
+// end cancels the tasks that only this session can access, and expires them in the store. f are the
+// features of the handshake, or nil.
+func (ts *taskServer) end(f *era.Features, log *slog.Logger) {
+	if f == nil || !f.CoreTasks || !ts.exclusive {
+		return
+	}
+	if err := ts.manager.endOwner(ts.owner); err != nil {
+		log.Warn("tasks of an ended session are kept until they expire", "error", err)
 	}
 }

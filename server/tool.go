@@ -405,3 +405,20 @@ func allMethodFree(t reflect.Type, seen map[reflect.Type]bool) bool {
 	}
 	return true
 }
+
+// A headerChecker is a Sender whose transport repeats arguments of tools in headers, as HTTP does.
+// CheckHeaderParams returns an error if the headers do not match the arguments.
+type headerChecker interface {
+	CheckHeaderParams(params []mcp.HeaderParam, arguments []byte) error
+}
+
+// checkHeaderParams checks the arguments of a call against their copies in the transport's headers.
+func (t *tool) checkHeaderParams(c *Call, r *rpc.Request, arguments []byte) error {
+	if len(t.headerParams) == 0 || !c.ex.Modern {
+		return nil
+	}
+	if m, ok := r.Sender().(headerChecker); ok {
+		return m.CheckHeaderParams(t.headerParams, arguments)
+	}
+	return nil
+}

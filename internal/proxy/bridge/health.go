@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 	"mcpwire/oauth"
 )
 
@@ -180,4 +182,173 @@ func (b *Bridge) probe(ctx context.Context) error {
 		err = m.Err()
 	}
 	return err
+}
+
+// metrics counts events. The zero value is ready to use.
+type metrics struct {
+	// sessions counts the clients since the start.
+	sessions atomic.Int64
+	rejected atomic.Int64
+	requests atomic.Int64
+	errors   atomic.Int64
+	timeouts atomic.Int64
+	// strayResponses counts responses that no request waits for.
+	strayResponses atomic.Int64
+	// invalidMessages counts the server's lines that are invalid.
+	invalidMessages atomic.Int64
+	connections     atomic.Int64
+	restarts        atomic.Int64
+	failures        atomic.Int64
+	latency         histogram
+}
+
+// recordAnswer counts the response to a call.
+func (m *metrics) recordAnswer(c *call, response []byte) {
+	if c.method != mcp.MethodSubscriptionsListen {
+		m.latency.observe(time.Since(c.began))
+	}
+	if response == nil {
+		return
+	}
+	var a jsonrpc.Message
+	if jsonrpc.Parse(response, &a, 0) == nil && a.Kind == jsonrpc.KindError {
+		m.errors.Add(1)
+	}
+}
+
+// bucketBounds holds the upper bounds of a histogram's buckets.
+var bucketBounds = [...]time.Duration{
+	time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute,
+}
+
+// A histogram counts durations.
+type histogram struct {
+	buckets [len(bucketBounds) + 1]atomic.Int64
+	// sum is in nanoseconds.
+	sum atomic.Int64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	i := 0
+	for i < len(bucketBounds) && d > bucketBounds[i] {
+		i++
+	}
+	h.buckets[i].Add(1)
+	h.sum.Add(int64(d))
+}
+
+// A Status says what a bridge does at one time.
+type Status struct {
+	// Clients is the number of clients, and InFlight that of their pending requests.
+	Clients, InFlight int
+	// Connections is the number of connections to the server, or of its processes.
+	Connections int
+	// Requests, Errors, Restarts and Failures count since the start: the requests of clients, those
+	// that were answered with errors, the connections that were made again, and the connections
+	// that ended or failed.
+	Requests, Errors, Restarts, Failures int64
+	// Legacy and Modern say that the server is known to support the era.
+	Legacy, Modern bool
+	// Up says that the server's last sign of life came after its last error.
+	Up bool
+	// Err is the last error of the server that nothing has contradicted, or nil. It may contain the
+	// server's command and its last standard error.
+	Err error
+}
+
+// Status returns the status of the bridge.
+func (b *Bridge) Status() Status {
+	m := &b.metrics
+	st := Status{Connections: int(b.openConnections.Load()), Requests: m.requests.Load(), Errors: m.errors.Load(), Restarts: m.restarts.Load(), Failures: m.failures.Load()}
+	b.mu.Lock()
+	st.Clients = len(b.clients)
+	for cl := range b.clients {
+		n, _ := cl.inFlight()
+		st.InFlight += n
+	}
+	b.mu.Unlock()
+	legacy, modern := b.eras.get()
+	st.Legacy = legacy == supportYes || b.opts.ServerEra == EraLegacy
+	st.Modern = modern == supportYes || b.opts.ServerEra == EraModern
+	b.health.mu.Lock()
+	defer b.health.mu.Unlock()
+	st.Up = b.health.lastSeen.Load() != 0
+	if !st.Up {
+		st.Err = b.health.err
+		if b.health.detail != nil {
+			st.Err = b.health.detail
+		}
+	}
+	return st
+}
+
+// Metrics returns a handler that serves the counters in the text format of Prometheus
+// (https://prometheus.io/docs/instrumenting/exposition_formats/).
+func (b *Bridge) Metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Write(b.appendMetrics(nil))
+	})
+}
+
+func (b *Bridge) appendMetrics(dst []byte) []byte {
+	m := &b.metrics
+	b.mu.Lock()
+	clients := len(b.clients)
+	var open int64
+	for cl := range b.clients {
+		n, _ := cl.inFlight()
+		open += int64(n)
+	}
+	b.mu.Unlock()
+	for _, v := range []struct {
+		name, kind, help string
+		value            int64
+	}{
+		{"sessions", "gauge", "Clients that are connected, or have a session.", int64(clients)},
+		{"requests_in_flight", "gauge", "Pending requests of clients.", open},
+		{"server_connections", "gauge", "Connections to the server, or its processes.", b.openConnections.Load()},
+		{"sessions_total", "counter", "Clients since the start.", m.sessions.Load()},
+		{"sessions_refused_total", "counter", "Clients that were rejected because of the limit.", m.rejected.Load()},
+		{"requests_total", "counter", "Requests of clients.", m.requests.Load()},
+		{"errors_total", "counter", "Requests that were answered with an error.", m.errors.Load()},
+		{"timeouts_total", "counter", "Requests without a response in time.", m.timeouts.Load()},
+		{"stray_responses_total", "counter", "Responses that matched no request and were dropped.", m.strayResponses.Load()},
+		{"noise_total", "counter", "Lines of the server that were not messages.", m.invalidMessages.Load()},
+		{"server_connections_total", "counter", "Connections to the server since the start.", m.connections.Load()},
+		{"server_restarts_total", "counter", "Connections that were made again for a client.", m.restarts.Load()},
+		{"server_failures_total", "counter", "Connections that ended or failed.", m.failures.Load()},
+	} {
+		dst = appendMetricHead(dst, v.name, v.kind, v.help)
+		dst = append(dst, metricPrefix+v.name+" "...)
+		dst = append(strconv.AppendInt(dst, v.value, 10), '\n')
+	}
+	return m.latency.append(dst, "request_duration_seconds", "Time to the response of a request, except subscriptions.")
+}
+
+const metricPrefix = "mcpwire_bridge_"
+
+func appendMetricHead(dst []byte, name, kind, help string) []byte {
+	dst = append(dst, "# HELP "+metricPrefix+name+" "+help+"\n# TYPE "+metricPrefix+name+" "+kind+"\n"...)
+	return dst
+}
+
+func (h *histogram) append(dst []byte, name, help string) []byte {
+	dst = appendMetricHead(dst, name, "histogram", help)
+	var n int64
+	for i := range h.buckets {
+		n += h.buckets[i].Load()
+		le := "+Inf"
+		if i < len(bucketBounds) {
+			le = strconv.FormatFloat(bucketBounds[i].Seconds(), 'g', -1, 64)
+		}
+		dst = append(dst, metricPrefix+name+`_bucket{le="`+le+`"} `...)
+		dst = append(strconv.AppendInt(dst, n, 10), '\n')
+	}
+	dst = append(dst, metricPrefix+name+"_sum "...)
+	dst = append(strconv.AppendFloat(dst, time.Duration(h.sum.Load()).Seconds(), 'g', -1, 64), '\n')
+	dst = append(dst, metricPrefix+name+"_count "...)
+	return append(strconv.AppendInt(dst, n, 10), '\n')
 }
