@@ -52,6 +52,8 @@ var groups = []group{
 		"internal/proxy/bridge", "internal/proxy/gateway", "internal/proxy/gateway/config", "internal/proxy/gateway/policy", "internal/proxy/resume",
 		"internal/proxy/tap", "internal/proxy/taphttp", "internal/proxy/translate",
 	}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
+	// The bridge as a library.
+	{"bridge", []string{"bridge"}, []string{"jsonrpc, mcp", "stdio, streamable", "server, client", "proxy"}},
 	// Gateways in a cluster. Only programs that have one import it, see TestNoNATS.
 	{"gateway nodes", []string{"internal/proxy/gateway/nodes"}, []string{"base", "jsonrpc, mcp", "cluster", "proxy"}},
 	// Recorded traffic sent again.
@@ -63,13 +65,13 @@ var groups = []group{
 	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
 	// Programs for users to copy. No group may import them, and they import public packages only,
 	// see TestExamples.
-	{"examples", []string{"examples/"}, []string{"jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel", "skills"}},
+	{"examples", []string{"examples/"}, []string{"base", "jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel", "skills", "bridge"}},
 	// Tests of everything, and the programs that the official conformance suite visits.
 	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills"}},
 }
 
 // undrawn are the groups that the picture leaves out.
-var undrawn = []string{"cluster", "gateway nodes", "skills", "examples", "test"}
+var undrawn = []string{"cluster", "bridge", "gateway nodes", "skills", "examples", "test"}
 
 // modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
 // and the decisions that it refers to. Packages without a row may import none.

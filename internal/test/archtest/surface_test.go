@@ -17,6 +17,7 @@ import (
 // See doc/adr/0044-exported-names.md.
 var surface = map[string]int{
 	"auth":                38,
+	"bridge":              10,
 	"capture":             88,
 	"check":               19,
 	"check/report":        14,
