@@ -15,6 +15,9 @@
 //	…
 //	c := &http.Client{Transport: transport}
 //
+// A login takes minutes, and it happens while package client connects: give Probe and Handshake of
+// its Timeouts as much time as the prompter has.
+//
 // A [Store] keeps tokens and registrations: in memory, or with [NewFileStore] in a file
 // that several processes may share. [DPoPMode] says whether tokens are bound to a key of
 // the client.
