@@ -67,6 +67,9 @@ type upstreamSession struct {
 	err   error
 	// capabilities are those of the server.
 	capabilities []byte
+	// leveled is closed when the server has the latest log level; nil if there is none. Requests
+	// wait for it. session.mu guards it.
+	leveled chan struct{}
 }
 
 // An ask is a pending request of a server to the client.
@@ -209,12 +212,20 @@ func (s *session) forward(ctx context.Context, o *bridge.Origin, sc *scope, fram
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "another request with this id is in flight")
 	}
 	s.calls[key] = us
+	leveled := us.leveled
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		delete(s.calls, key)
 		s.mu.Unlock()
 	}()
+	if leveled != nil {
+		select {
+		case <-leveled:
+		case <-ctx.Done():
+			return dst, context.Cause(ctx)
+		}
+	}
 	var box rpc.Sender
 	if out != nil {
 		box = &upstreamSender{us, out, o}
@@ -303,15 +314,14 @@ func (us *upstreamSession) handshake() {
 	if err != nil && s.upstreams[us.be.u] == us {
 		delete(s.upstreams, us.be.u)
 	}
-	level, closed := s.level, s.upstreams[us.be.u] != us
+	closed := s.upstreams[us.be.u] != us
+	if err == nil && !closed && s.level != nil {
+		us.setLevelLocked(s.level)
+	}
 	close(us.ready)
 	s.mu.Unlock()
-	switch {
-	case err != nil:
-	case closed:
+	if err == nil && closed {
 		us.close()
-	case level != nil:
-		us.setLevel(level)
 	}
 }
 
@@ -344,11 +354,10 @@ func (s *session) setLevel(m *jsonrpc.Message, dst []byte) ([]byte, error) {
 	params := append(jsonwire.AppendQuote([]byte(`{"level":`), level), '}')
 	s.mu.Lock()
 	s.level = params
-	open := s.openLocked()
-	s.mu.Unlock()
-	for _, us := range open {
-		s.g.spawn(func() { us.setLevel(params) })
+	for _, us := range s.openLocked() {
+		us.setLevelLocked(params)
 	}
+	s.mu.Unlock()
 	return jsonrpc.AppendResult(dst, m.ID, []byte("{}")), nil
 }
 
@@ -362,12 +371,30 @@ func (s *session) openLocked() (open []*upstreamSession) {
 	return open
 }
 
-// setLevel sets the log level of the upstream, if it logs.
-func (us *upstreamSession) setLevel(params []byte) {
+// setLevelLocked begins to set the log level of the upstream, if it logs.
+func (us *upstreamSession) setLevelLocked(params []byte) {
 	if era.Lookup(us.capabilities, "logging") == nil {
 		return
 	}
-	if _, err := exchange(us.s.ctx, us.peer, mcp.MethodSetLevel, string(params)); err != nil && us.s.ctx.Err() == nil {
+	before, done := us.leveled, make(chan struct{})
+	us.leveled = done
+	ok := us.s.g.spawn(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		us.setLevel(params)
+	})
+	if !ok {
+		close(done)
+	}
+}
+
+// setLevel sets the log level of the upstream. It waits for the server up to Options.ListWait.
+func (us *upstreamSession) setLevel(params []byte) {
+	ctx, cancel := context.WithTimeout(us.s.ctx, us.s.g.state.Load().opts.ListWait)
+	defer cancel()
+	if _, err := exchange(ctx, us.peer, mcp.MethodSetLevel, string(params)); err != nil && us.s.ctx.Err() == nil {
 		us.s.g.state.Load().opts.Logger.Debug("the log level was not set", "upstream", us.be.u.name, "error", err)
 	}
 }

@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/internal/proxy/bridge"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// TestLogLevel checks that a server gets a call only when it has the log level that the client set
+// before, or does not answer that.
+func TestLogLevel(t *testing.T) {
+	const listWait = 2 * time.Second
+	for _, tt := range []struct {
+		name string
+		// before sets the level before the first call, which makes the handshake.
+		before bool
+		// answered is when the server answers; 0 means never.
+		answered, want time.Duration
+	}{
+		{"open", false, time.Second, time.Second},
+		{"opened later", true, time.Second, time.Second},
+		{"no answer", false, 0, listWait},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				levels := make(chan string, 10)
+				calls := make(chan time.Time, 10)
+				up := Upstream{Name: "up", Isolation: IsolateClients, Bridge: bridge.Options{ServerEra: bridge.EraLegacy, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+					ours, theirs := net.Pipe()
+					go serveLogger(jsonrpc.NewFramer(theirs, nil), tt.answered, levels, calls)
+					return jsonrpc.NewFramer(ours, nil), nil
+				}}}
+				g := newGateway(t, &Options{ListWait: listWait, Upstreams: []Upstream{up}})
+				defer g.Close()
+				s := g.Session(t.Context(), senderFunc(func([]byte) error { return nil }))
+				defer s.Close()
+				request(t, t.Context(), s, mcp.MethodInitialize, `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
+				call := func() { request(t, t.Context(), s, mcp.MethodToolsCall, `{"name":"up__x"}`) }
+				if !tt.before {
+					call()
+					<-calls
+				}
+				began := time.Now()
+				if got := request(t, t.Context(), s, mcp.MethodSetLevel, `{"level":"error"}`); time.Since(began) > 0 {
+					t.Errorf("logging/setLevel took %v: %s", time.Since(began), got)
+				}
+				call()
+				if got := (<-calls).Sub(began); got != tt.want {
+					t.Errorf("the server got the call after %v, want %v", got, tt.want)
+				}
+				if got := <-levels; got != "error" {
+					t.Errorf("level: got %q", got)
+				}
+			})
+		})
+	}
+}
+
+// serveLogger serves a legacy client. It answers logging/setLevel after a time, or never if that is
+// 0, and sends the level to levels, and the time of each call to calls.
+func serveLogger(f jsonrpc.Framer, after time.Duration, levels chan<- string, calls chan<- time.Time) {
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return
+		}
+		m := new(jsonrpc.Message)
+		must(jsonrpc.Parse(append([]byte(nil), frame...), m, 0))
+		result := `{}`
+		switch string(m.Method) {
+		case mcp.MethodInitialize:
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`
+		case mcp.MethodToolsList:
+			result = `{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`
+		case mcp.MethodToolsCall:
+			calls <- time.Now()
+			result = `{"content":[]}`
+		case mcp.MethodSetLevel:
+			level, _ := textParam(m, "level")
+			levels <- level
+			if after == 0 {
+				continue
+			}
+			time.Sleep(after)
+		}
+		if m.Kind == jsonrpc.KindRequest {
+			if f.WriteFrame([]byte(`{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":`+result+`}`)) != nil {
+				return
+			}
+		}
+	}
+}
