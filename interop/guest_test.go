@@ -353,6 +353,9 @@ func checkVisit(t *testing.T, got, want visit) {
 	if len(got.Tasks) == 0 {
 		got.Tasks = map[string]string{}
 	}
+	if len(got.Events) == 0 {
+		got.Events = nil
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("visit (-want +got):\n%s", diff)
 	}
