@@ -321,6 +321,21 @@ func (b *builder) structType(n *node) error {
 	return nil
 }
 
+// misplacedKeyword returns the first keyword in a description, as the tags of other packages have
+// it, or "".
+func misplacedKeyword(description string) string {
+	for part := range strings.SplitSeq(description, ",") {
+		switch name, _, ok := strings.Cut(strings.TrimSpace(part), "="); {
+		case !ok:
+		case name == "minimum", name == "maximum", name == "exclusiveMinimum", name == "exclusiveMaximum", name == "multipleOf",
+			name == "minLength", name == "maxLength", name == "pattern", name == "format", name == "minItems", name == "maxItems",
+			name == "minProperties", name == "maxProperties", name == "enum", name == "default", name == "title", name == "description", name == "required":
+			return name
+		}
+	}
+	return ""
+}
+
 func (b *builder) field(sf structField) (fieldPlan, error) {
 	f := fieldPlan{
 		name:        sf.name,
@@ -328,6 +343,9 @@ func (b *builder) field(sf structField) (fieldPlan, error) {
 		hops:        sf.hops,
 		offset:      sf.offset,
 		description: sf.Tag.Get("jsonschema"),
+	}
+	if keyword := misplacedKeyword(f.description); keyword != "" {
+		return f, fmt.Errorf("tag jsonschema:%q: all of it is the description, so it must not contain %s=; keywords are in the tag schema", f.description, keyword)
 	}
 	var err error
 	if f.node, err = b.node(sf.Type); err != nil {

@@ -43,8 +43,8 @@
 //
 // # Tags
 //
-// The tag jsonschema is the description of a field. The tag schema lists keywords,
-// separated by commas:
+// The tag jsonschema is the description of a field; a keyword in it is an error. The tag schema
+// lists keywords, separated by commas:
 //
 //	minimum=1 maximum=10 exclusiveMinimum=0 exclusiveMaximum=1 multipleOf=5   numbers
 //	minLength=1 maxLength=80 pattern=^[a-z]+$ format=uri                      strings

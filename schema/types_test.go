@@ -277,6 +277,9 @@ func (badEnum) JSONSchemaEnum() []string { return []string{"true"} }
 func TestOfErrors(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{schemaOf[chan int](nil), `schema: type chan int has no JSON form`},
+		{schemaOf[struct {
+			F int `jsonschema:"how many, minimum=1"`
+		}](nil), `schema: type struct { F int "jsonschema:\"how many, minimum=1\"" }: field F: tag jsonschema:"how many, minimum=1": all of it is the description, so it must not contain minimum=; keywords are in the tag schema`},
 		{schemaOf[struct{ F func() }](nil), `schema: type struct { F func() }: field F: type func() has no JSON form`},
 		{schemaOf[map[string][]complex128](nil), `schema: type complex128 has no JSON form`},
 		{schemaOf[fmt.Stringer](nil), `schema: type fmt.Stringer: values of an interface with methods cannot be decoded`},
