@@ -238,7 +238,7 @@ func (p *outputPage) text() string {
 
 // paged is the input that all tools with long results share.
 type paged struct {
-	Offset int `json:"offset,omitempty" jsonschema:"number of lines to skip, from the last line of the page before,minimum=0"`
+	Offset int `json:"offset,omitempty" jsonschema:"number of lines to skip, from the last line of the page before" schema:"minimum=0"`
 }
 
 type capturesInput struct{ paged }
@@ -267,7 +267,7 @@ func (a *agentServer) exchanges(in *exchangesInput) (commandLine, error) {
 
 type exchangeInput struct {
 	Capture string `json:"capture" jsonschema:"name of a server or of a capture"`
-	Number  int    `json:"number" jsonschema:"number of the exchange in that capture, as exchanges shows it,minimum=1"`
+	Number  int    `json:"number" jsonschema:"number of the exchange in that capture, as exchanges shows it" schema:"minimum=1"`
 	paged
 }
 
@@ -281,7 +281,7 @@ func (a *agentServer) exchange(in *exchangeInput) (commandLine, error) {
 
 type statsInput struct {
 	Capture string `json:"capture,omitempty" jsonschema:"name of a server or of a capture; the default is the newest captures"`
-	By      string `json:"by,omitempty" jsonschema:"what to count by,enum=tool,enum=method"`
+	By      string `json:"by,omitempty" jsonschema:"what to count by; the default is tool" schema:"enum=tool|method"`
 	paged
 }
 
@@ -400,7 +400,7 @@ func (a *agentServer) checkServer(in *checkServerInput) (commandLine, error) {
 
 type listInput struct {
 	Server string   `json:"server" jsonschema:"name of a configured server, or HOST:NAME"`
-	Kind   string   `json:"kind,omitempty" jsonschema:"what to list; the default is everything,enum=tools,enum=resources,enum=templates,enum=prompts"`
+	Kind   string   `json:"kind,omitempty" jsonschema:"what to list; the default is everything" schema:"enum=tools|resources|templates|prompts"`
 	Names  []string `json:"names,omitempty" jsonschema:"describe only these, in full; needs kind tools or prompts"`
 	paged
 }
@@ -462,7 +462,9 @@ func agentTarget(name string) (string, error) {
 	return ofLive + name, err
 }
 
-// configuredServer returns the configured server with a name.
+// configuredServer returns the configured server with a name. The user must have allowed a server
+// that only a file of a project names: its author, who may also have written what the agent reads,
+// chose what it runs.
 func configuredServer(name string) (hosts.Server, error) {
 	machine, err := hosts.Current()
 	if err != nil {
@@ -472,14 +474,19 @@ func configuredServer(name string) (hosts.Server, error) {
 	if err != nil {
 		return hosts.Server{}, err
 	}
-	for _, f := range files {
-		for _, s := range f.Servers {
-			if name == s.Name || name == s.Host+":"+s.Name {
-				return s, nil
-			}
-		}
+	if !slices.ContainsFunc(files, func(f hosts.File) bool {
+		return slices.ContainsFunc(f.Servers, func(s hosts.Server) bool { return name == s.Name || name == s.Host+":"+s.Name })
+	}) {
+		return hosts.Server{}, fmt.Errorf("no host has configured a server %q; the tool servers lists them", name)
 	}
-	return hosts.Server{}, fmt.Errorf("no host has configured a server %q; the tool servers lists them", name)
+	s, err := hosts.Resolve(machine, name)
+	switch {
+	case err != nil:
+		return hosts.Server{}, err
+	case s.Scope == hosts.ScopeProject && !hosts.IsTrusted(machine, s):
+		return hosts.Server{}, fmt.Errorf("only a file of the project configures the server %q, and the user has not allowed it; mcpwire info %s on a terminal asks the user", name, shellWord(name))
+	}
+	return s, nil
 }
 
 // files returns the files of the capture of that name, or of the newest captures. It refuses paths,
