@@ -2,7 +2,6 @@ package natscluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,9 +50,10 @@ const (
 type Backend struct {
 	opts Options
 	// server is nil without Options.Embed.
-	server *embedded
-	nc     *nats.Conn
-	js     jetstream.JetStream
+	server  *embedded
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	leaders leaders
 
 	mu      sync.Mutex
 	streams map[string]streamKey
@@ -139,6 +139,9 @@ func (b *Backend) open(ctx context.Context) (err error) {
 		return fmt.Errorf("the server %s accepts messages of %d bytes: set max_payload to %d or more", b.nc.ConnectedServerName(), n, minPayload)
 	}
 	if b.js, err = jetstream.New(b.nc, jetstream.WithDefaultTimeout(cluster.CallTimeout)); err != nil {
+		return err
+	}
+	if err := b.leaders.watch(b.nc); err != nil {
 		return err
 	}
 	if err := b.waitReady(ctx); err != nil {
@@ -283,8 +286,9 @@ func (b *Backend) stream(ctx context.Context, cfg jetstream.StreamConfig) error 
 
 // Error codes of JetStream that jetstream has no names for.
 const (
-	codeNoPeers   = 10005
-	codeNameInUse = 10058
+	codeNoPeers      = 10005
+	codeNotAvailable = 10008
+	codeNameInUse    = 10058
 )
 
 var errOtherStream = errors.New("delete the stream, or use another Options.Prefix")
@@ -358,34 +362,6 @@ type getRequest struct {
 }
 
 var errNoMessage = errors.New("no message found")
-
-// get asks the leader of a stream for a message. The error is errNoMessage if there is none.
-func (b *Backend) get(ctx context.Context, stream string, r getRequest) (*storedMsg, error) {
-	text, err := json.Marshal(&r)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, text)
-	if err != nil {
-		return nil, mapError(ctx, err)
-	}
-	var response struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *storedMsg          `json:"message"`
-	}
-	if err := json.Unmarshal(reply.Data, &response); err != nil {
-		return nil, fmt.Errorf("natscluster: invalid response of NATS: %w", err)
-	}
-	switch {
-	case response.Error != nil && response.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, errNoMessage
-	case response.Error != nil:
-		return nil, mapError(ctx, response.Error)
-	case response.Message == nil:
-		return nil, errors.New("natscluster: invalid response of NATS: no message")
-	}
-	return response.Message, nil
-}
 
 // storage returns the storage of a stream.
 func storage(durable bool) jetstream.StorageType {

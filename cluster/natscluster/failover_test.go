@@ -134,12 +134,13 @@ func (w *writer) check(t *testing.T, l cluster.Log) {
 	}
 }
 
-// TestFailover kills a node while others write, and stops another one in order after it is back.
-// Nothing is lost that was acknowledged, and writes go on.
-func TestFailover(t *testing.T) {
+// openWithProcess starts a core node in a separate process, and opens two others, nodes 1 and 2. The
+// caller closes node 1. again starts the process again.
+func openWithProcess(t *testing.T) (one *process, nodes []*natscluster.Backend, again func() *process) {
+	t.Helper()
 	dir, routes := t.TempDir(), freePorts(t, 3)
-	killed := startProcess(t, core(t, dir, routes, 0).Embed)
-	nodes := make([]*natscluster.Backend, 3)
+	again = func() *process { return startProcess(t, core(t, dir, routes, 0).Embed) }
+	one, nodes = again(), make([]*natscluster.Backend, 3)
 	var wg sync.WaitGroup
 	for i := 1; i < 3; i++ {
 		wg.Go(func() {
@@ -154,8 +155,15 @@ func TestFailover(t *testing.T) {
 		t.FailNow()
 	}
 	t.Cleanup(nodes[2].Close)
+	<-one.ready
+	return one, nodes, again
+}
+
+// TestFailover kills a node while others write, and stops another one in order after it is back.
+// Nothing is lost that was acknowledged, and writes go on.
+func TestFailover(t *testing.T) {
+	killed, nodes, again := openWithProcess(t)
 	defer nodes[1].Close()
-	<-killed.ready
 	log, err := nodes[2].Log(t.Context(), "failover", cluster.LogOptions{MaxEntries: 100_000})
 	if err != nil {
 		t.Fatal(err)
@@ -217,11 +225,48 @@ func TestFailover(t *testing.T) {
 		}
 	}
 	phase("kill", killed.kill)
-	again := startProcess(t, core(t, dir, routes, 0).Embed)
 	select {
-	case <-again.ready:
+	case <-again().ready:
 	case <-time.After(20 * time.Second):
 		t.Fatal("the node that was killed does not come back")
 	}
 	phase("stop", nodes[1].Close)
+}
+
+// TestWaitForLeader shows that calls of a bucket wait for a new leader after the loss of a node, if
+// their contexts allow it.
+func TestWaitForLeader(t *testing.T) {
+	killed, nodes, _ := openWithProcess(t)
+	defer nodes[1].Close()
+	var buckets []cluster.Records
+	for i := range 9 { // the node that is killed leads some of them
+		r, err := nodes[1].Records(t.Context(), fmt.Sprint("b", i), cluster.RecordsOptions{})
+		if err == nil {
+			_, err = r.Put(t.Context(), "key", nil, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		buckets = append(buckets, r)
+	}
+	killed.kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, r := range buckets {
+		wg.Go(func() {
+			if _, err := r.Get(ctx, "key"); err != nil {
+				t.Errorf("get from bucket %d: %v", i, err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := r.Put(ctx, "other", []byte{1}, 0); err != nil && !errors.Is(err, cluster.ErrConflict) {
+				t.Errorf("put into bucket %d: %v", i, err)
+			}
+			if _, err := r.Get(ctx, "other"); err != nil {
+				t.Errorf("get what was put into bucket %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -109,16 +109,12 @@ func (l *log) Append(ctx context.Context, key cluster.LogKey, id string, data []
 	if err := cmp.Or(ctx.Err(), checkKey(key), cluster.CheckValue(data)); err != nil {
 		return 0, err
 	}
-	subject := l.shard(key.Group).subject() + suffix(key)
+	s := l.shard(key.Group)
 	var opts []jetstream.PublishOpt
 	if id != "" {
 		opts = append(opts, jetstream.WithMsgID(suffix(key)+" "+id))
 	}
-	ack, err := l.b.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
-	if err != nil {
-		return 0, mapError(ctx, err)
-	}
-	return ack.Sequence, nil
+	return l.b.append(ctx, s.stream(), &nats.Msg{Subject: s.subject() + suffix(key), Data: data}, opts...)
 }
 
 // Read implements [cluster.Log]. The leader says which entry is the last one; any replica may

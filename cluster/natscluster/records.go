@@ -100,12 +100,7 @@ func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64)
 
 // publish stores a message if the last one with its subject has the given sequence number.
 func (r *records) publish(ctx context.Context, m *nats.Msg, last uint64, opts ...jetstream.PublishOpt) (uint64, error) {
-	opts = append(opts, jetstream.WithExpectLastSequencePerSubject(last))
-	ack, err := r.b.js.PublishMsg(ctx, m, opts...)
-	if err != nil {
-		return 0, mapError(ctx, err)
-	}
-	return ack.Sequence, nil
+	return r.b.publish(ctx, r.stream, m, append(opts, jetstream.WithExpectLastSequencePerSubject(last))...)
 }
 
 // Delete implements [cluster.Records].
