@@ -20,6 +20,7 @@ import (
 
 // A site is one process with a server.
 type site struct {
+	server  *server.Server
 	handler *streamable.Handler
 	node    *cluster.Node
 }
@@ -58,6 +59,10 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
+	err = server.AddResource(srv, mcp.Resource{URI: "site://thing", Name: "thing"}, func(context.Context) (string, error) { return "thing", nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := streamable.MustHandler(srv, ho)
 	t.Cleanup(func() {
 		if err := h.Shutdown(context.Background()); err != nil {
@@ -67,7 +72,7 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 			t.Error(err)
 		}
 	})
-	return &site{h, n}
+	return &site{srv, h, n}
 }
 
 // newRequest returns a request of a client.
@@ -260,5 +265,94 @@ func TestNodeLost(t *testing.T) {
 		}
 		hangUp()
 		<-calling
+	})
+}
+
+// A restarted is a backend whose machines have all stopped and started: only what is durable is
+// there.
+type restarted struct {
+	durable *cluster.Memory
+	rest    cluster.Memory
+}
+
+func (r *restarted) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+	if o.Durable {
+		return r.durable.Records(ctx, name, o)
+	}
+	return r.rest.Records(ctx, name, o)
+}
+
+func (r *restarted) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
+	return r.rest.Log(ctx, name, o)
+}
+
+func (r *restarted) Bus() cluster.Bus { return r.rest.Bus() }
+
+// TestAllStop stops all processes, and starts others with what is durable. Sessions have what their
+// clients have set, those that have ended stay ended, and a client that listens is told what it may
+// have missed.
+func TestAllStop(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		durable := new(cluster.Memory)
+		one := newSite(t, &restarted{durable: durable})
+		open := func() string {
+			return one.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
+		}
+		quiet, ended, subscribed, unsubscribed := open(), open(), open(), open()
+		set := func(s *site, session, method, params string) {
+			t.Helper()
+			if w := s.do("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":%q,"params":%s}`, method, params)); w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"error":{`) {
+				t.Fatalf("%s: %d %s", method, w.Code, w.Body)
+			}
+		}
+		listen := func(s *site, session string) (stop func() string) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := httptest.NewRecorder()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				s.handler.ServeHTTP(w, newRequest("GET", session, "").WithContext(ctx))
+			}()
+			pass(5 * time.Second)
+			return func() string {
+				cancel()
+				<-done
+				return w.Body.String()
+			}
+		}
+		set(one, quiet, "logging/setLevel", `{"level":"emergency"}`)
+		for _, session := range []string{subscribed, unsubscribed} {
+			set(one, session, "resources/subscribe", `{"uri":"site://thing"}`)
+		}
+		set(one, unsubscribed, "resources/unsubscribe", `{"uri":"site://thing"}`)
+		stop := listen(one, subscribed)
+		if w := one.do("DELETE", ended, ""); w.Code != http.StatusNoContent {
+			t.Fatalf("DELETE: %d %s", w.Code, w.Body)
+		}
+		stop()
+		two := newSite(t, &restarted{durable: durable})
+		if w := two.do("POST", ended, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); w.Code != http.StatusNotFound {
+			t.Errorf("a session that its client has ended: %d %s", w.Code, w.Body)
+		}
+		if w := two.do("POST", quiet, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"count"}}`); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "notifications/message") {
+			t.Errorf("a session has lost its log level: %d %s", w.Code, w.Body)
+		}
+		const updated = `"method":"notifications/resources/updated"`
+		for session, want := range map[string]int{subscribed: 2, unsubscribed: 0} {
+			stop := listen(two, session)
+			set(two, session, "logging/setLevel", `{"level":"error"}`) // keeps the subscriptions
+			two.server.ResourceUpdated("site://thing")
+			pass(5 * time.Second)
+			if text := stop(); strings.Count(text, updated) != want {
+				t.Errorf("a client is told %d times, want %d, of what it may have missed and of a change:\n%s", strings.Count(text, updated), want, text)
+			}
+		}
+		three := newSite(t, &restarted{durable: durable})
+		stop = listen(three, subscribed)
+		three.server.ResourceUpdated("site://thing")
+		pass(5 * time.Second)
+		if text := stop(); !strings.Contains(text, updated) {
+			t.Errorf("a client is not told of a change after another restart:\n%s", text)
+		}
 	})
 }

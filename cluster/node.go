@@ -63,7 +63,7 @@ type Node struct {
 	closed bool
 	leases map[*Lease]struct{}
 	// sessions is nil before the first call of SessionStore.
-	sessions *sessionView
+	sessions *sessionViews
 	// stops end subscriptions and handlers.
 	stops []func()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"mcpwire/streamable"
@@ -15,12 +16,14 @@ const (
 	maxSessionBytes   = 256 << 20
 )
 
-// sessionStore is a streamable.SessionViewer.
+// sessionStore is a streamable.SessionViewer. While the record of a session is there, it is the one
+// that counts. What a client must not lose is also in a durable copy, from which the next change
+// begins if the record is gone because all machines of the backend have stopped.
 type sessionStore struct {
-	n       *Node
-	records *records
-	maxAge  time.Duration
-	view    *sessionView
+	n             *Node
+	records, kept *records
+	maxAge        time.Duration
+	views         *sessionViews
 }
 
 var _ streamable.SessionViewer = (*sessionStore)(nil)
@@ -37,6 +40,9 @@ type sessionRecord struct {
 // means 25 h, an hour more than the default of streamable.Timeouts.Lifetime. All nodes must use the
 // same.
 //
+// That a session has ended, its log level and its subscriptions survive the loss of all machines of
+// the backend, if what is durable there does.
+//
 // Each node has a view of all records. A record that ends a session, or changes what its client has
 // set, is in the views of all nodes when Update returns, except of those that do not respond within
 // half a second: they are suspended, or cut off from this one. A node that is cut off from the
@@ -49,11 +55,15 @@ func (n *Node) SessionStore(ctx context.Context, maxAge time.Duration) (streamab
 	if err != nil {
 		return nil, err
 	}
-	v, err := n.sessionView(ctx, r, maxAge)
+	kept, err := n.records(ctx, "sessions-kept", RecordsOptions{TTL: maxAge, MaxBytes: maxSessionBytes, Durable: true})
 	if err != nil {
 		return nil, err
 	}
-	return &sessionStore{n, r, maxAge, v}, nil
+	v, err := n.sessionViews(ctx, r, kept, maxAge)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionStore{n, r, kept, maxAge, v}, nil
 }
 
 func (s *sessionStore) key(key string) string { return s.n.key("session", key) }
@@ -76,23 +86,36 @@ func mustHold(before, after *streamable.SavedSession) bool {
 	return after.Ended || before.LogLevel != after.LogLevel || !slices.Equal(before.Subscriptions, after.Subscriptions)
 }
 
+// mustKeep reports whether a change of a session must survive the loss of the record.
+func mustKeep(before, after *streamable.SavedSession) bool {
+	isNew := len(before.Initialize) == 0 && len(after.Initialize) > 0
+	// If the client listens, it is later told what it may have missed.
+	listens := before.Listener == "" && after.Listener != "" && len(after.Subscriptions) > 0
+	return isNew || listens || mustHold(before, after)
+}
+
 // Update implements [streamable.SessionStore].
 func (s *sessionStore) Update(ctx context.Context, key string, change func(*streamable.SavedSession)) error {
-	announced := false
-	value, rev, err := s.records.update(ctx, s.key(key), func(old []byte) ([]byte, error) {
-		rec := sessionRecord{Key: key}
-		if old != nil {
-			if err := decode(old, &rec); err != nil {
-				return nil, err
-			}
-			if !rec.isValid() {
-				rec.Session = streamable.SavedSession{}
-			}
+	announced, kept := false, false
+	var rec sessionRecord
+	value, rev, err := s.records.update(ctx, s.key(key), func(old []byte) (_ []byte, err error) {
+		rec = sessionRecord{Key: key}
+		if old == nil {
+			old, err = s.readKept(ctx, key)
+		}
+		if err == nil && old != nil {
+			err = decode(old, &rec)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !rec.isValid() {
+			rec.Session = streamable.SavedSession{}
 		}
 		before := rec.Session
 		before.Subscriptions = slices.Clone(before.Subscriptions)
 		change(&rec.Session)
-		announced = mustHold(&before, &rec.Session)
+		announced, kept = mustHold(&before, &rec.Session), mustKeep(&before, &rec.Session)
 		rec.Written = time.Now()
 		if d := rec.Session.Expires.Sub(rec.Written); d > s.maxAge {
 			return nil, fmt.Errorf("cluster: a session expires after %v, and the store keeps sessions for %v", d.Round(time.Second), s.maxAge)
@@ -102,18 +125,50 @@ func (s *sessionStore) Update(ctx context.Context, key string, change func(*stre
 	if err != nil {
 		return err
 	}
-	if err := s.view.put(s.key(key), value, rev); err != nil {
+	if err := s.views.live.put(s.key(key), value, rev); err != nil {
 		return err
 	}
+	var announcing sync.WaitGroup
 	if announced {
-		s.view.announce(ctx, s.key(key), value, rev)
+		announcing.Go(func() { s.views.live.announce(ctx, s.key(key), value, rev) })
 	}
-	return nil
+	if kept {
+		err = s.keep(ctx, &rec, value)
+	}
+	announcing.Wait()
+	return err
+}
+
+// readKept returns the durable copy of a record, or nil if there is none.
+func (s *sessionStore) readKept(ctx context.Context, key string) ([]byte, error) {
+	if value, ok := s.views.kept.value(s.key(key)); ok {
+		return value, nil
+	}
+	stored, err := s.kept.Get(ctx, s.key(key))
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	return stored.Value, err
+}
+
+// keep stores the durable copy of a record, unless there is one of a later change.
+func (s *sessionStore) keep(ctx context.Context, rec *sessionRecord, value []byte) error {
+	_, _, err := s.kept.update(ctx, s.key(rec.Key), func(old []byte) ([]byte, error) {
+		var had sessionRecord
+		if old != nil && decode(old, &had) == nil && had.isValid() && had.Session.Version > rec.Session.Version {
+			return nil, errNoChange
+		}
+		return value, nil
+	})
+	if err == errNoChange {
+		return nil
+	}
+	return err
 }
 
 // View implements [streamable.SessionViewer].
 func (s *sessionStore) View(key string) (saved *streamable.SavedSession, ok bool) {
-	rec, ok := s.view.get(s.key(key))
+	rec, ok := s.views.get(s.key(key))
 	if rec == nil {
 		return nil, ok
 	}
@@ -126,9 +181,9 @@ func (s *sessionStore) Load(ctx context.Context, key string) (*streamable.SavedS
 	defer cancel()
 	stored, err := s.records.Get(ctx, s.key(key))
 	if errors.Is(err, ErrNotFound) {
-		return nil, nil
+		stored.Value, err = s.readKept(ctx, key)
 	}
-	if err != nil {
+	if err != nil || stored.Value == nil {
 		return nil, err
 	}
 	var rec sessionRecord
@@ -143,6 +198,7 @@ func (s *sessionStore) Load(ctx context.Context, key string) (*streamable.SavedS
 		rec.Written = time.Now()
 		if value, err := encode(&rec); err == nil {
 			_, _ = s.records.Put(ctx, s.key(key), value, stored.Rev)
+			_ = s.keep(ctx, &rec, value)
 		}
 	}
 	return &rec.Session, nil
@@ -150,5 +206,5 @@ func (s *sessionStore) Load(ctx context.Context, key string) (*streamable.SavedS
 
 // Watch implements [streamable.SessionWatcher].
 func (s *sessionStore) Watch(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
-	return s.view.follow(ctx, ready, changed)
+	return s.views.follow(ctx, ready, changed)
 }

@@ -30,8 +30,77 @@ const (
 	sessionTopic = "session record"
 )
 
-// A sessionView has the records of all sessions of the tenant, as a watch yields them. Changes that
-// must hold at once are also sent by the node that makes them, and acknowledged.
+// sessionViews are the views of the records of sessions and of their durable copies.
+type sessionViews struct{ live, kept *sessionView }
+
+// sessionViews returns the views of this node. The first call starts them, and waits until they are
+// complete, for CallTimeout at most.
+func (n *Node) sessionViews(ctx context.Context, live, kept *records, maxAge time.Duration) (*sessionViews, error) {
+	n.mu.Lock()
+	v := n.sessions
+	n.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	v = &sessionViews{n.newSessionView(live, maxAge), n.newSessionView(kept, maxAge)}
+	stop, err := n.handle(ctx, sessionTopic, v.live.receive)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	other := n.sessions
+	if other == nil {
+		n.sessions = v
+	}
+	n.mu.Unlock()
+	if other != nil { // of a call at the same time
+		stop()
+		return other, nil
+	}
+	if err := n.onClose(stop); err != nil {
+		return nil, err
+	}
+	if !n.start(v.live.watch) || !n.start(v.kept.watch) {
+		return nil, ErrClosed
+	}
+	// The first requests need the views. Without them they call the backend.
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	for _, view := range []*sessionView{v.live, v.kept} {
+		select {
+		case <-view.synced:
+		case <-ctx.Done():
+		}
+	}
+	return v, nil
+}
+
+// get returns the record of a session, or nil if there is none. ok is false if the views cannot
+// tell.
+func (v *sessionViews) get(key string) (rec *sessionRecord, ok bool) {
+	rec, ok = v.live.get(key)
+	kept, keptOK := v.kept.get(key)
+	if kept != nil && (rec == nil || kept.Session.Version > rec.Session.Version) {
+		// Either the record is gone, or its view is behind.
+		return kept, true
+	}
+	return rec, rec != nil || ok && keptOK
+}
+
+// follow calls ready when the views are complete, and changed for each change, until ctx ends.
+func (v *sessionViews) follow(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
+	select {
+	case <-v.kept.synced:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-v.kept.n.ctx.Done():
+		return ErrClosed
+	}
+	return v.live.follow(ctx, ready, changed)
+}
+
+// A sessionView has the records of a bucket of all sessions of the tenant, as a watch yields them.
+// Changes that must hold at once are also sent by the node that makes them, and acknowledged.
 type sessionView struct {
 	n       *Node
 	records *records
@@ -69,44 +138,19 @@ type sessionWatch struct {
 	changed func(key string, saved *streamable.SavedSession)
 }
 
-// sessionView returns the view of this node. The first call starts it, and waits until it is
-// complete, for CallTimeout at most.
-func (n *Node) sessionView(ctx context.Context, r *records, maxAge time.Duration) (*sessionView, error) {
-	n.mu.Lock()
-	v := n.sessions
-	n.mu.Unlock()
-	if v != nil {
-		return v, nil
+func (n *Node) newSessionView(r *records, maxAge time.Duration) *sessionView {
+	return &sessionView{n: n, records: r, maxAge: maxAge, byKey: make(map[string]*viewedSession), synced: make(chan struct{}), watchers: make(map[*sessionWatch]struct{})}
+}
+
+// value returns the value of a record, or nil if there is none. ok is false if the view does not
+// follow the records now.
+func (v *sessionView) value(key string) (value []byte, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.byKey[key]; s != nil {
+		value = s.value
 	}
-	v = &sessionView{n: n, records: r, maxAge: maxAge, byKey: make(map[string]*viewedSession), synced: make(chan struct{}), watchers: make(map[*sessionWatch]struct{})}
-	stop, err := n.handle(ctx, sessionTopic, v.receive)
-	if err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	other := n.sessions
-	if other == nil {
-		n.sessions = v
-	}
-	n.mu.Unlock()
-	if other != nil { // of a call at the same time
-		stop()
-		return other, nil
-	}
-	if err := n.onClose(stop); err != nil {
-		return nil, err
-	}
-	if !n.start(v.watch) {
-		return nil, ErrClosed
-	}
-	// The first requests need the view. Without it they call the backend.
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	select {
-	case <-v.synced:
-	case <-ctx.Done():
-	}
-	return v, nil
+	return value, v.current && !v.partial
 }
 
 // get returns the record of a session, or nil if there is none. ok is false if the view cannot

@@ -36,7 +36,7 @@ const (
 type load struct {
 	b   *testbed
 	led *ledger
-	// faults is set if calls may fail, and records in memory may be lost if forgets is, too.
+	// faults is set if calls may fail, and events and used states may be lost if forgets is, too.
 	faults, forgets bool
 	seed            uint64
 
@@ -177,10 +177,14 @@ func (l *load) pause(d time.Duration) {
 
 // dial returns a client that gives its name when it is asked for one.
 func (l *load) dial(name string, revisions []mcp.Revision) (*client.Client, error) {
+	return l.dialWith(newHTTPClient(), name, revisions)
+}
+
+func (l *load) dialWith(h *http.Client, name string, revisions []mcp.Revision) (*client.Client, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, callTimeout)
 	defer cancel()
 	// Transports are not shared, so that no connection is.
-	t := streamable.Dial(l.url(), &streamable.DialOptions{HTTPClient: newHTTPClient()})
+	t := streamable.Dial(l.url(), &streamable.DialOptions{HTTPClient: h})
 	return client.Dial(ctx, t, &client.Options{
 		Revisions: revisions,
 		Timeouts:  client.Timeouts{Call: callTimeout},
@@ -555,9 +559,6 @@ func (l *load) listen() {
 			select {
 			case <-li.events:
 			case <-time.After(12 * time.Second):
-				if l.forgets { // the nodes have lost the subscription of a legacy session
-					li.subscription = nil
-				}
 				return fmt.Errorf("%s was not told of a change", li.who)
 			case <-ctx.Done():
 				return ctx.Err()

@@ -51,10 +51,10 @@ func (l *load) recovered(ctx context.Context) {
 func (l *load) verify(ctx context.Context) string {
 	c := newHTTPClient()
 	tasks := l.verifyTasks(ctx, c)
-	if l.forgets {
-		return tasks
-	}
 	deleted, states, streams := last(l.deleted), last(l.states), last(l.streams)
+	if l.forgets {
+		states, streams = nil, nil
+	}
 	for _, s := range deleted {
 		l.check(ctx, "a session that its client has ended", func(url string) error {
 			_, err := s.call(ctx, url, "ping", "{}", 0)
