@@ -9,12 +9,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"sync/atomic"
 	"time"
 )
 
-// A balancer is an HTTP proxy that sends each request to the next node in turn. It knows nothing of
-// MCP. It asks another node only if one refuses the connection, so it sends no request twice.
+// nodeHeader is a header of requests that names the target of a balancer.
+const nodeHeader = "Harness-Node"
+
+// A balancer is an HTTP proxy that sends each request to the next node in turn, unless nodeHeader
+// has the address of one. It knows nothing of MCP. It asks another node only if one refuses the
+// connection, so it sends no request twice.
 type balancer struct {
 	targets []string
 	next    atomic.Uint64
@@ -66,6 +71,9 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var failed error
 	first := b.next.Add(1) // other requests change it meanwhile
+	if i := slices.Index(b.targets, r.Header.Get(nodeHeader)); i >= 0 {
+		first = uint64(i)
+	}
 	for i := range b.targets {
 		out := r.Clone(r.Context())
 		out.URL.Host = b.targets[(first+uint64(i))%uint64(len(b.targets))]

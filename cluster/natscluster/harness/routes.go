@@ -189,10 +189,12 @@ func (n *network) pump(src, dst net.Conn, from, to int, ended <-chan struct{}) {
 	})
 	defer src.Close() // ends the reader
 	for c := range chunks {
-		select {
-		case <-time.After(time.Until(c.due)):
-		case <-ended:
-			return
+		if wait := time.Until(c.due); wait > 0 { // a timer takes its own time
+			select {
+			case <-time.After(wait):
+			case <-ended:
+				return
+			}
 		}
 		if !n.pass(from, to, ended) {
 			return

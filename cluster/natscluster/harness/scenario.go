@@ -17,6 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
 )
 
 // A scenario is a row of the table.
@@ -150,9 +153,9 @@ func killOne(ctx context.Context, r *result) error {
 	if r.opts.long {
 		seeds = r.opts.seeds
 	}
-	var resumed, broken, others, degraded times
-	refused := 0
+	k := &kills{r: r, b: b}
 	err = r.under(ctx, b, true, false, func(l *load) error {
+		k.l = l
 		rnd := rand.New(rand.NewPCG(r.opts.seed, 7))
 		for i := range seeds {
 			if err := sleep(ctx, 2*time.Second); err != nil {
@@ -160,20 +163,44 @@ func killOne(ctx context.Context, r *result) error {
 			}
 			// In turns, so that the leader is killed, too.
 			victim := (int(r.opts.seed) + i) % nodeCount
-			if err := r.killNode(ctx, l, b.nodes[victim], rnd, &resumed, &broken, &others, &degraded, &refused); err != nil {
+			if err := k.kill(ctx, b.nodes[victim], rnd); err != nil {
 				return fmt.Errorf("seed %d: %w", i, err)
 			}
 		}
 		return nil
 	})
-	r.figure("%d kills", seeds)
-	r.bar("a resumable call ends after at most", resumed.percentile(100), 4*time.Second)
-	r.figure("half of them after %v, nine of ten after %v", resumed.percentile(50), resumed.percentile(90))
-	r.bar("another one after", broken.percentile(100), 500*time.Millisecond)
-	r.bar("p99 of other calls", others.percentile(99), 50*time.Millisecond)
-	r.figure("%d of them failed", refused)
-	r.bar("streams that began up to this time later could not be resumed", degraded.percentile(100), 9*time.Second)
+	k.report(seeds)
 	return err
+}
+
+// kills measures calls while nodes are killed.
+type kills struct {
+	r *result
+	b *testbed
+	l *load
+
+	mu sync.Mutex
+	// dead are the times from SIGKILL until the process had ended. The others are from then on:
+	// resumed those of calls that are resumed, broken those of other calls of the node.
+	dead, resumed, broken times
+	// others are the times of short calls, events those of calls with events, in the ten seconds
+	// after a kill, before those of the ten seconds before it.
+	others, before, events times
+	refused                int
+	degraded               times
+}
+
+func (k *kills) report(count int) {
+	r := k.r
+	r.figure("%d kills, after which a process had ended in %v, %v at most", count, k.dead.percentile(50), k.dead.percentile(100))
+	r.bar("a resumable call ends after at most", k.resumed.percentile(100), 4*time.Second)
+	r.figure("half of them after %v, nine of ten after %v", k.resumed.percentile(50), k.resumed.percentile(90))
+	r.bar("another one after at most", k.broken.percentile(100), 100*time.Millisecond)
+	r.figure("half of %d after %v", len(k.broken), k.broken.percentile(50))
+	r.bar("p99 of other calls", k.others.percentile(99), 50*time.Millisecond)
+	r.figure("p50 %v; before the kills p50 %v, p99 %v; %d failed", k.others.percentile(50), k.before.percentile(50), k.before.percentile(99), k.refused)
+	r.figure("calls with events meanwhile: p50 %v, p99 %v", k.events.percentile(50), k.events.percentile(99))
+	r.bar("streams that began up to this time later could not be resumed", k.degraded.percentile(100), 9*time.Second)
 }
 
 // onFirst returns a function that closes began when it is first called.
@@ -182,65 +209,172 @@ func onFirst(began chan struct{}) func(*message) {
 	return func(*message) { once() }
 }
 
-// killNode kills a node in the middle of calls, and starts it again.
-func (r *result) killNode(ctx context.Context, l *load, victim *node, rnd *rand.Rand, resumed, broken, others, degraded *times, refused *int) error {
-	c := newHTTPClient()
-	s, err := openSession(ctx, c, victim.url(), victim.url())
+// An interrupted is a call of the node that is killed.
+type interrupted struct {
+	what string
+	// began is closed when the node handles the call, if that can be seen.
+	began chan struct{}
+	// resumes means that the client resumes it.
+	resumes bool
+	run     func(ctx context.Context, work string, began chan struct{}) error
+}
+
+// interruptedCalls returns the calls of a node that is killed: of clients at the node and behind
+// the balancer, with and without events, ours and plain HTTP.
+func (k *kills) interruptedCalls(ctx context.Context, victim *node) ([]*interrupted, error) {
+	const arguments = `"arguments":{"id":%q,"ms":40000%s}`
+	direct, behind := newHTTPClient(), &http.Client{Transport: toNode{newHTTPClient().Transport, victim.address}}
+	s, err := openSession(ctx, direct, victim.url(), victim.url())
+	if err != nil {
+		return nil, err
+	}
+	calls := []*interrupted{
+		{what: "legacy, resumed", resumes: true, run: func(ctx context.Context, work string, began chan struct{}) error {
+			st := &stream{id: "1", seen: onFirst(began)}
+			response, err := s.do(ctx, http.MethodPost, victim.url(), fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work",`+arguments+`,"_meta":{"progressToken":"p"}}}`, work, `,"steps":400`), "")
+			if err == nil {
+				err = st.read(response, 0)
+			}
+			if err == nil {
+				return nil
+			}
+			if err := s.resume(ctx, k.l.url(), st); err != nil {
+				k.l.led.violation("the call of a killed node cannot be resumed: %v", err)
+			} else if e := st.response.Error; e == nil || !strings.Contains(string(e.Data), "mayHaveRun") {
+				k.l.led.violation("the call of a killed node ends with %+v", st.response)
+			}
+			return err
+		}},
+		{what: "legacy, without events", run: func(ctx context.Context, work string, _ chan struct{}) error {
+			st := &stream{id: "2"}
+			response, err := s.do(ctx, http.MethodPost, victim.url(), fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"work",`+arguments+`}}`, work, ""), "")
+			if err == nil {
+				err = st.read(response, 0)
+			}
+			return err
+		}},
+	}
+	for what, c := range map[string]*http.Client{"modern": direct, "modern, behind the balancer": behind} {
+		url := victim.url()
+		if c == behind {
+			url = k.l.url()
+		}
+		calls = append(calls, &interrupted{what: what, run: func(ctx context.Context, work string, _ chan struct{}) error {
+			_, err := callModern(ctx, c, url, "tools/call", "work", fmt.Sprintf(`{"name":"work",`+arguments+`}`, work, ""))
+			return err
+		}})
+	}
+	for _, revision := range []mcp.Revision{mcp.Revision20250326, mcp.Revision20260728} {
+		for _, steps := range []int{0, 400} {
+			if steps > 0 && revision == mcp.Revision20250326 {
+				continue // that client resumes it
+			}
+			calls = append(calls, &interrupted{what: fmt.Sprintf("our client, %s, %d events", revision, steps), run: func(ctx context.Context, work string, began chan struct{}) error {
+				c, err := k.l.dialWith(behind, "interrupted", []mcp.Revision{revision})
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				once := onFirst(began)
+				_, err = client.CallTool[workOutput](ctx, c, "work", map[string]any{"id": work, "ms": 40_000, "steps": steps},
+					client.WithProgress(func(*mcp.ProgressNotificationParams) { once(nil) }))
+				return err
+			}})
+		}
+	}
+	for _, c := range calls {
+		if c.resumes || strings.HasSuffix(c.what, "400 events") {
+			c.began = make(chan struct{})
+		}
+	}
+	return calls, nil
+}
+
+// toNode sends requests to one node behind the balancer.
+type toNode struct {
+	http.RoundTripper
+	address string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t toNode) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(nodeHeader, t.address)
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// kill kills a node in the middle of calls, and starts it again.
+func (k *kills) kill(ctx context.Context, victim *node, rnd *rand.Rand) error {
+	ctx2, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	calls, err := k.interruptedCalls(ctx2, victim)
 	if err != nil {
 		return err
 	}
-	legacyWork, modernWork := l.work(), l.work()
-	began := make(chan struct{})
-	var killedAt time.Time
-	ctx2, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	var endedAt time.Time // set before the channel is closed
+	ended := make(chan struct{})
+	works := make([]string, len(calls))
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		st := &stream{id: "1", seen: onFirst(began)}
-		response, err := s.do(ctx2, http.MethodPost, victim.url(), fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","arguments":{"id":%q,"ms":40000,"steps":400},"_meta":{"progressToken":"p"}}}`, legacyWork), "")
-		if err == nil {
-			err = st.read(response, 0)
+	for i, c := range calls {
+		works[i] = k.l.work()
+		began := c.began
+		if began == nil {
+			began = make(chan struct{})
 		}
-		if err == nil {
-			l.led.violation("a call of a killed node has a response")
-			return
-		}
-		if err := s.resume(ctx2, l.url(), st); err != nil {
-			l.led.violation("the call of a killed node cannot be resumed: %v", err)
-			return
-		}
-		*resumed = append(*resumed, time.Since(killedAt))
-		if e := st.response.Error; e == nil || !strings.Contains(string(e.Data), "mayHaveRun") {
-			l.led.violation("the call of a killed node ends with %+v", st.response)
-		}
-	})
-	wg.Go(func() {
-		if _, err := callModern(ctx2, c, victim.url(), "tools/call", "work", fmt.Sprintf(`{"name":"work","arguments":{"id":%q,"ms":40000}}`, modernWork)); err == nil {
-			l.led.violation("a modern call of a killed node has a result")
-		}
-		*broken = append(*broken, time.Since(killedAt))
-	})
-	select {
-	case <-began:
-	case <-ctx2.Done():
-		return errors.New("a call does not begin")
+		wg.Go(func() {
+			if err := c.run(ctx2, works[i], began); err == nil {
+				k.l.led.violation("a call of a killed node (%s) has a result", c.what)
+				return
+			}
+			at := time.Now()
+			<-ended
+			d := max(0, at.Sub(endedAt))
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if c.resumes {
+				k.resumed = append(k.resumed, d)
+				return
+			}
+			k.broken = append(k.broken, d)
+			if d > 100*time.Millisecond {
+				k.r.figure("a call (%s) ended %v after its node, with: %v", c.what, d.Round(time.Millisecond), err)
+			}
+		})
 	}
-	if err := sleep(ctx, time.Duration(100+rnd.IntN(400))*time.Millisecond); err != nil {
+	for _, c := range calls {
+		if c.began == nil {
+			continue
+		}
+		select {
+		case <-c.began:
+		case <-ctx2.Done():
+			return fmt.Errorf("a call (%s) does not begin", c.what)
+		}
+	}
+	if err := sleep(ctx, time.Duration(500+rnd.IntN(400))*time.Millisecond); err != nil {
 		return err
 	}
-	calls, failures := len(l.led.times("probe")), l.led.failed("probe")
-	killedAt = time.Now()
+	count := func(kind string) int { return len(k.l.led.times(kind)) }
+	probes, progress, resumes, failures := count("probe"), count("progress"), count("resume"), k.l.led.failed("probe")
+	killedAt := time.Now()
 	victim.kill()
+	endedAt = time.Now()
+	close(ended)
+	k.mu.Lock()
+	k.dead = append(k.dead, endedAt.Sub(killedAt))
+	k.mu.Unlock()
 	if err := sleep(ctx, 10*time.Second); err != nil {
 		return err
 	}
-	*others = append(*others, l.led.times("probe")[calls:]...)
-	*degraded = append(*degraded, l.degradedSince(killedAt))
-	*refused += l.led.failed("probe") - failures
+	k.before = append(k.before, k.l.led.times("probe")[max(0, probes-200):probes]...)
+	k.others = append(k.others, k.l.led.times("probe")[probes:]...)
+	k.events = append(append(k.events, k.l.led.times("progress")[progress:]...), k.l.led.times("resume")[resumes:]...)
+	k.degraded = append(k.degraded, k.l.degradedSince(killedAt))
+	k.refused += k.l.led.failed("probe") - failures
 	wg.Wait()
-	for _, id := range []string{legacyWork, modernWork} {
-		if n, err := l.runs(ctx, id); err != nil || n != 0 {
-			l.led.violation("the call of a killed node ran %d times at others, %v", n, err)
+	for _, work := range works {
+		if n, err := k.l.runs(ctx, work); err != nil || n != 0 {
+			k.l.led.violation("the call of a killed node ran %d times at others, %v", n, err)
 		}
 	}
 	if err := victim.start(); err != nil {
