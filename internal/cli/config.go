@@ -121,7 +121,7 @@ func newConfigCommand(e *env) *cobra.Command {
 func hideLiterals(value string) string {
 	words := strings.Fields(value)
 	for i, w := range words {
-		if !variable.MatchString(w) && (i > 0 || len(words) == 1) {
+		if !variable().MatchString(w) && (i > 0 || len(words) == 1) {
 			words[i] = "~hidden~"
 		}
 	}

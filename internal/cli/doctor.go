@@ -186,7 +186,7 @@ func againArgs(cmd *cobra.Command, args []string, names *secretNames) (flags, ta
 				header, value, _ := strings.Cut(v, ":")
 				value = strings.TrimSpace(value)
 				// mcpwire itself replaces ${NAME}.
-				if !variable.MatchString(value) {
+				if !variable().MatchString(value) {
 					value = names.redactor.Header(header, value)
 				}
 				flags = append(append(flags, plainArgs("--header")...), names.split(header+": "+value, "--"+header))

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"mcpwire/internal/inspect/probe"
 	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/mcp"
 )
 
@@ -387,16 +387,16 @@ type reason struct {
 
 var (
 	// variableName matches names of environment variables in messages.
-	variableName = regexp.MustCompile(`\b[A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,6}\b`)
+	variableName = lazyregexp.New(`\b[A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,6}\b`)
 	// usageBegins matches the line where a program's usage text begins.
-	usageBegins = regexp.MustCompile(`^\s*(-{1,2}[A-Za-z]|([Uu]sage|[Oo]ptions|[Ff]lags|[Ee]xamples?|[Aa]rguments|[Cc]ommands)\b)`)
+	usageBegins = lazyregexp.New(`^\s*(-{1,2}[A-Za-z]|([Uu]sage|[Oo]ptions|[Ff]lags|[Ee]xamples?|[Aa]rguments|[Cc]ommands)\b)`)
 	// readsVariable matches the name of a variable that a line of source code reads.
-	readsVariable = regexp.MustCompile(`(?:process\.env\.|process\.env\[["']|environ\[["']|[gG]etenv\(["'])([A-Z][A-Z0-9_]{2,60})`)
+	readsVariable = lazyregexp.New(`(?:process\.env\.|process\.env\[["']|environ\[["']|[gG]etenv\(["'])([A-Z][A-Z0-9_]{2,60})`)
 	// noValue matches errors about a missing value.
-	noValue = regexp.MustCompile(`^[A-Za-z.]*(Error|Exception)\b.*(undefined|null|None)|^KeyError\b`)
+	noValue = lazyregexp.New(`^[A-Za-z.]*(Error|Exception)\b.*(undefined|null|None)|^KeyError\b`)
 	// exception matches the line that names an exception.
-	exception  = regexp.MustCompile(`^(Uncaught )?[A-Za-z.]*(Error|Exception)\b.*:`)
-	wantsValue = regexp.MustCompile(`(?i)KeyError|required|missing|not set|unset|must be set|must set|undefined|not defined|not provided|provide|environment variable`)
+	exception  = lazyregexp.New(`^(Uncaught )?[A-Za-z.]*(Error|Exception)\b.*:`)
+	wantsValue = lazyregexp.New(`(?i)KeyError|required|missing|not set|unset|must be set|must set|undefined|not defined|not provided|provide|environment variable`)
 )
 
 // stderrReason returns the reason in the lines that a server wrote. It ignores usage texts.
@@ -408,17 +408,17 @@ func stderrReason(lines []string) reason {
 	var telling []string
 	before, read := "", ""
 	for _, line := range lines {
-		if usageBegins.MatchString(line) {
+		if usageBegins().MatchString(line) {
 			break
 		}
-		wants := wantsValue.MatchString(line) || wantsValue.MatchString(before) && isErrorLine(before)
-		if v := variableName.FindString(line); v != "" && wants && !usageLine.MatchString(line) && !strings.HasPrefix(v, "ERR_") {
+		wants := wantsValue().MatchString(line) || wantsValue().MatchString(before) && isErrorLine(before)
+		if v := variableName().FindString(line); v != "" && wants && !usageLine().MatchString(line) && !strings.HasPrefix(v, "ERR_") {
 			return missingVariable(v)
 		}
-		if m := readsVariable.FindStringSubmatch(line); m != nil && read == "" {
+		if m := readsVariable().FindStringSubmatch(line); m != nil && read == "" {
 			read = m[1]
 		}
-		if read != "" && noValue.MatchString(line) {
+		if read != "" && noValue().MatchString(line) {
 			return missingVariable(read)
 		}
 		if isErrorLine(line) {
@@ -438,7 +438,7 @@ func stderrReason(lines []string) reason {
 }
 
 func rankLine(line string) int {
-	if exception.MatchString(line) {
+	if exception().MatchString(line) {
 		return 0
 	}
 	return 1

@@ -3,8 +3,9 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // A strayKind is a guess about the writer of a line that is not a message.
@@ -15,8 +16,8 @@ type strayKind struct {
 const toStderr = "write it to standard error: console.error, print(…, file=sys.stderr), log.SetOutput(os.Stderr), eprintln!"
 
 var (
-	timestamped = regexp.MustCompile(`^\[?\d{2,4}[-/:]\d\d[-/:]\d\d`)
-	levelled    = regexp.MustCompile(`(?i)^[\[(]?(trace|debug|info|notice|warn|warning|error|fatal)[\])]?[: ]`)
+	timestamped = lazyregexp.New(`^\[?\d{2,4}[-/:]\d\d[-/:]\d\d`)
+	levelled    = lazyregexp.New(`(?i)^[\[(]?(trace|debug|info|notice|warn|warning|error|fatal)[\])]?[: ]`)
 )
 
 // classifyStray guesses what wrote a line to standard output.
@@ -64,7 +65,7 @@ func classifyStray(line []byte) strayKind {
 		return strayKind{"JSON that is not a message, probably a structured log (pino, zap, slog)", "send the log to standard error"}
 	case bytes.IndexByte(line, 0x1b) >= 0:
 		return strayKind{"color codes: a logger, or a banner for terminals", "send the log to standard error, and turn colors off (NO_COLOR=1)"}
-	case timestamped.MatchString(text), levelled.MatchString(text):
+	case timestamped().MatchString(text), levelled().MatchString(text):
 		return strayKind{"a log line", "send the log to standard error"}
 	case begins("{") || text == "}" || begins(`"`):
 		return strayKind{"JSON that spans several lines, or is cut off", "write each message on one line: JSON.stringify(message) without indentation"}

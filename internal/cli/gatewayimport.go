@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/inspect/hosts"
 	gatewayconfig "mcpwire/internal/proxy/gateway/config"
+	"mcpwire/internal/text/lazyregexp"
 )
 
 func newGatewayImportCommand(e *env) *cobra.Command {
@@ -145,7 +145,7 @@ func (im *hostImport) add(s hosts.Server) error {
 }
 
 // upstreamCharacters matches what the name of an upstream cannot have.
-var upstreamCharacters = regexp.MustCompile(`[^A-Za-z0-9-]+`)
+var upstreamCharacters = lazyregexp.New(`[^A-Za-z0-9-]+`)
 
 // maxImported limits the length of names. There is room for the name of a host.
 const maxImported = 20
@@ -153,7 +153,7 @@ const maxImported = 20
 // name returns a name for a server that no other one has.
 func (im *hostImport) name(s hosts.Server) string {
 	clean := func(name string) string {
-		name = strings.Trim(upstreamCharacters.ReplaceAllString(name, "-"), "-")
+		name = strings.Trim(upstreamCharacters().ReplaceAllString(name, "-"), "-")
 		return strings.Trim(name[:min(len(name), maxImported)], "-")
 	}
 	base := cmp.Or(clean(s.Name), "server")
@@ -172,8 +172,8 @@ func (im *hostImport) name(s hosts.Server) string {
 // of the upstream and what if that has another value.
 func (im *hostImport) variable(u *gatewayconfig.Upstream, preferred, what, value string) gatewayconfig.Value {
 	name := preferred
-	if other, ok := im.secrets[name]; !variableWord.MatchString(name) || ok && other != value {
-		name = strings.ToUpper(strings.Trim(notVariable.ReplaceAllString(u.Name+"_"+what, "_"), "_"))
+	if other, ok := im.secrets[name]; !variableWord().MatchString(name) || ok && other != value {
+		name = strings.ToUpper(strings.Trim(notVariable().ReplaceAllString(u.Name+"_"+what, "_"), "_"))
 		if name[0] >= '0' && name[0] <= '9' {
 			name = "MCP_" + name
 		}
@@ -183,16 +183,16 @@ func (im *hostImport) variable(u *gatewayconfig.Upstream, preferred, what, value
 }
 
 var (
-	variableWord = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	notVariable  = regexp.MustCompile(`[^A-Za-z0-9]+`)
+	variableWord = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	notVariable  = lazyregexp.New(`[^A-Za-z0-9]+`)
 )
 
 // hostReference matches a value that is only a reference to a variable, in the notations of hosts.
-var hostReference = regexp.MustCompile(`^(?:\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*))$`)
+var hostReference = lazyregexp.New(`^(?:\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*))$`)
 
 // reference returns the variable that a value refers to, or "" for another value.
 func reference(value string) string {
-	m := hostReference.FindStringSubmatch(value)
+	m := hostReference().FindStringSubmatch(value)
 	if m == nil {
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/inspect/hosts"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/internal/text/printable"
 )
 
@@ -236,10 +236,10 @@ func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) e
 }
 
 // placeholder matches what package capture writes instead of a secret.
-var placeholder = regexp.MustCompile(`~redacted:[^~]*~`)
+var placeholder = lazyregexp.New(`~redacted:[^~]*~`)
 
 func maskText(s string) string {
-	return placeholder.ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Placeholder)
+	return placeholder().ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Placeholder)
 }
 
 // maskCommand replaces likely secrets in a command's arguments, by the rules for captures.
@@ -250,7 +250,7 @@ func maskCommand(command []string) []string {
 		// If redaction fails, show nothing.
 		out[i] = hosts.Placeholder
 		if err == nil {
-			out[i] = placeholder.ReplaceAllString(shown[i], hosts.Placeholder)
+			out[i] = placeholder().ReplaceAllString(shown[i], hosts.Placeholder)
 		}
 	}
 	return out

@@ -5,12 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/internal/text/printable"
 )
 
@@ -104,17 +104,17 @@ func newSecretNames() *secretNames {
 }
 
 // hiddenPart matches what a capture has instead of a secret, with its kind and a keyed hash.
-var hiddenPart = regexp.MustCompile(`~redacted:([a-z]+):([0-9a-f]+):[0-9]+~`)
+var hiddenPart = lazyregexp.New(`~redacted:([a-z]+):([0-9a-f]+):[0-9]+~`)
 
 // assignment matches NAME=value, or a flag with its value.
-var assignment = regexp.MustCompile(`^(-{0,2}[A-Za-z_][A-Za-z0-9_.-]*)=(.+)$`)
+var assignment = lazyregexp.New(`^(-{0,2}[A-Za-z_][A-Za-z0-9_.-]*)=(.+)$`)
 
 // args returns arguments with variables instead of secrets.
 func (n *secretNames) args(argv ...string) []shellArg {
 	// The name before a value decides whether it is a secret, as for a flag.
 	parts := []string{""}
 	for _, a := range argv {
-		if m := assignment.FindStringSubmatch(a); m != nil {
+		if m := assignment().FindStringSubmatch(a); m != nil {
 			parts = append(parts, "--"+strings.TrimLeft(m[1], "-"), m[2])
 		} else {
 			parts = append(parts, a)
@@ -125,7 +125,7 @@ func (n *secretNames) args(argv ...string) []shellArg {
 	at := 0 // in parts
 	for i, a := range argv {
 		at++
-		m := assignment.FindStringSubmatch(a)
+		m := assignment().FindStringSubmatch(a)
 		switch {
 		case err != nil: // show nothing
 			args[i] = shellArg{{variable: n.variable(a, "ARGUMENT")}}
@@ -156,7 +156,7 @@ func (n *secretNames) url(raw string) shellArg {
 func (n *secretNames) split(text, before string) shellArg {
 	var a shellArg
 	for {
-		at := hiddenPart.FindStringSubmatchIndex(text)
+		at := hiddenPart().FindStringSubmatchIndex(text)
 		if at == nil {
 			break
 		}

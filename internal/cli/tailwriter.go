@@ -3,9 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"sync"
+
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // A tailWriter keeps the beginning and the end of a server's standard error, for error messages,
@@ -85,14 +86,14 @@ func (t *tailWriter) all() []string {
 }
 
 var (
-	troubleLine = regexp.MustCompile(`(?i)\b(error|fatal|panic|exception|denied|missing|required|not set|not found|must|failed|failure|cannot|can't|unable|invalid)\b|[a-z](Error|Exception)\b`)
+	troubleLine = lazyregexp.New(`(?i)\b(error|fatal|panic|exception|denied|missing|required|not set|not found|must|failed|failure|cannot|can't|unable|invalid)\b|[a-z](Error|Exception)\b`)
 	// usageLine matches lines of usage texts, source code and stack traces, which explain nothing.
-	usageLine = regexp.MustCompile(`new [A-Za-z]*Error\(|^\s*(-{1,2}[A-Za-z]|[Uu]sage\b|at |File "|\.\.\.|\^|[}\])])`)
+	usageLine = lazyregexp.New(`new [A-Za-z]*Error\(|^\s*(-{1,2}[A-Za-z]|[Uu]sage\b|at |File "|\.\.\.|\^|[}\])])`)
 )
 
 // isErrorLine reports whether a line says that something went wrong.
 func isErrorLine(line string) bool {
-	return troubleLine.MatchString(line) && !usageLine.MatchString(line)
+	return troubleLine().MatchString(line) && !usageLine().MatchString(line)
 }
 
 // importantLines selects the lines of a standard error that say why a server failed: the first, the

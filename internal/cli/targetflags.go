@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
@@ -239,14 +239,14 @@ func (f *targetFlags) parseHeader(line string) (name, value string, err error) {
 	return name, value, nil
 }
 
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
+var variable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 
 // expandVariables expands ${NAME} and ${NAME:-default} from the environment. An unset variable is
 // an error, because an empty token would look valid.
 func expandVariables(s string) (string, error) {
 	var err error
-	s = variable.ReplaceAllStringFunc(s, func(ref string) string {
-		m := variable.FindStringSubmatch(ref)
+	s = variable().ReplaceAllStringFunc(s, func(ref string) string {
+		m := variable().FindStringSubmatch(ref)
 		if v, ok := os.LookupEnv(m[1]); ok && (v != "" || !strings.Contains(ref, ":-")) {
 			return v
 		}

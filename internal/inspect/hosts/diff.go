@@ -3,10 +3,10 @@ package hosts
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/internal/text/printable"
 )
 
@@ -292,7 +292,7 @@ func (r *redactor) replace(n *node, text string) {
 }
 
 // commentSecrets matches possible secrets in comments: quoted texts, values and long words.
-var commentSecrets = regexp.MustCompile(`"[^"\n]*"?|'[^'\n]*'?|[^\s"'=:]{16,}|([=:][ \t]*)[^\s"']+`)
+var commentSecrets = lazyregexp.New(`"[^"\n]*"?|'[^'\n]*'?|[^\s"'=:]{16,}|([=:][ \t]*)[^\s"']+`)
 
 // comments replaces secrets in comments, which lie between strings and names.
 func (r *redactor) comments() {
@@ -313,7 +313,7 @@ func (r *redactor) comments() {
 			if j := bytes.Index(text, []byte(end)); j >= 0 {
 				text = text[:j]
 			}
-			if shown := commentSecrets.ReplaceAll(text, []byte("${1}"+Placeholder)); !bytes.Equal(shown, text) {
+			if shown := commentSecrets().ReplaceAll(text, []byte("${1}"+Placeholder)); !bytes.Equal(shown, text) {
 				r.replacements = append(r.replacements, splice{start, start + len(text), string(shown)})
 			}
 			pos = start + max(1, len(text))

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // An Unexpanded is a reference without a value.
@@ -123,22 +125,22 @@ func (x *expander) workspace() string {
 }
 
 var (
-	braces     = regexp.MustCompile(`\$\{([^{}$]*)\}`)
-	openBraces = regexp.MustCompile(`\{(env|file):([^{}]*)\}`)
-	dollar     = regexp.MustCompile(`\$\{([^{}$]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)`)
-	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	braces     = lazyregexp.New(`\$\{([^{}$]*)\}`)
+	openBraces = lazyregexp.New(`\{(env|file):([^{}]*)\}`)
+	dollar     = lazyregexp.New(`\$\{([^{}$]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)`)
+	identifier = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 func (x *expander) expand(field, text string) string {
 	if !strings.ContainsAny(text, "${") {
 		return text
 	}
-	pattern := braces
+	pattern := braces()
 	switch x.server.Host {
 	case "gemini":
-		pattern = dollar
+		pattern = dollar()
 	case "opencode":
-		return x.replace(field, text, openBraces, func(m []string) (string, string) {
+		return x.replace(field, text, openBraces(), func(m []string) (string, string) {
 			if m[1] == "file" {
 				return "", "reading files is not supported"
 			}
@@ -228,7 +230,7 @@ func (x *expander) reference(name string) (value, why string) {
 }
 
 func (x *expander) variable(name, fallback string, hasDefault bool) (value, why string) {
-	if !identifier.MatchString(name) {
+	if !identifier().MatchString(name) {
 		return "", notReference
 	}
 	if x.env.Lookup != nil {

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"mcpwire/internal/text/lazyregexp"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -274,12 +275,12 @@ func skipComment(data []byte, i int) int {
 	return i + j + len(end)
 }
 
-var jsonPlace = regexp.MustCompile(`^hujson: line (\d+), column (\d+): `)
+var jsonPlace = lazyregexp.New(`^hujson: line (\d+), column (\d+): `)
 
 // jsonError converts an error of the parser, which may quote values that are secrets.
 func jsonError(data []byte, skip int, err error) error {
 	text := err.Error()
-	m := jsonPlace.FindStringSubmatch(text)
+	m := jsonPlace().FindStringSubmatch(text)
 	if m == nil {
 		return &ParseError{Reason: "not JSON"}
 	}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // A Scope says where a server is configured and for whom.
@@ -93,10 +93,10 @@ func (s Server) Redacted() Server {
 
 // reference matches a value that refers to a secret. A default could itself be a secret, so it does
 // not match.
-var reference = regexp.MustCompile(`^(Bearer |Basic )?(\$\{[A-Za-z0-9_:.-]*[A-Za-z0-9_.]\}|\$[A-Za-z_][A-Za-z0-9_]*|\{env:[A-Za-z0-9_]+\})$`)
+var reference = lazyregexp.New(`^(Bearer |Basic )?(\$\{[A-Za-z0-9_:.-]*[A-Za-z0-9_.]\}|\$[A-Za-z_][A-Za-z0-9_]*|\{env:[A-Za-z0-9_]+\})$`)
 
 func hideValue(v string) string {
-	if v == "" || reference.MatchString(v) && !strings.Contains(v, ":-") {
+	if v == "" || reference().MatchString(v) && !strings.Contains(v, ":-") {
 		return v
 	}
 	return Placeholder
@@ -111,7 +111,7 @@ func hideValues(m map[string]string) map[string]string {
 }
 
 // token matches a part of a URL path that is more likely a key than a word.
-var token = regexp.MustCompile(`^[A-Za-z0-9_.~=-]*[0-9][A-Za-z0-9_.~=-]*$`)
+var token = lazyregexp.New(`^[A-Za-z0-9_.~=-]*[0-9][A-Za-z0-9_.~=-]*$`)
 
 // minToken is the minimum length of a path part that counts as a key.
 const minToken = 20
@@ -138,7 +138,7 @@ func hideURL(text string) string {
 	}
 	parts := strings.Split(path, "/")
 	for i, p := range parts {
-		if len(p) >= minToken && token.MatchString(p) {
+		if len(p) >= minToken && token().MatchString(p) {
 			parts[i] = Placeholder
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/jsonrpc"
 )
 
@@ -291,7 +291,7 @@ func (l *namedList) index(rest string, names []string) (pointer, name string) {
 
 // volatile matches texts that differ each time: times (RFC 3339, also with a space instead of the
 // T), UUIDs and ULIDs.
-var volatile = regexp.MustCompile(`(?P<time>\b\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:[Zz]\b|[+-]\d\d:?\d\d\b|\b))` +
+var volatile = lazyregexp.New(`(?P<time>\b\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:[Zz]\b|[+-]\d\d:?\d\d\b|\b))` +
 	`|(?P<uuid>\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b)` +
 	`|(?P<ulid>\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b)`)
 
@@ -393,8 +393,8 @@ func (n *normalizer) string(dst, value []byte) []byte {
 
 // normalizeText replaces times and unique ids by their kinds.
 func normalizeText(s string) string {
-	names := volatile.SubexpNames()
-	places := volatile.FindAllStringSubmatchIndex(s, -1)
+	names := volatile().SubexpNames()
+	places := volatile().FindAllStringSubmatchIndex(s, -1)
 	if places == nil {
 		return s
 	}

@@ -1,17 +1,17 @@
 package resend
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // placeholder matches what replaces a secret in a capture (doc/capture-format.md#redaction).
-var placeholder = regexp.MustCompile(`~redacted:[a-z]+:[0-9a-f]{12}:[0-9]+~`)
+var placeholder = lazyregexp.New(`~redacted:[a-z]+:[0-9a-f]{12}:[0-9]+~`)
 
 // maxPointers limits the reported places of a message.
 const maxPointers = 64
@@ -23,7 +23,7 @@ func (o *Origin) refuseRedacted(what string, list []string, opts *Options) error
 	}
 	err := &RedactedError{What: what}
 	for i, s := range list {
-		if !placeholder.MatchString(s) {
+		if !placeholder().MatchString(s) {
 			continue
 		}
 		pointer := ""
@@ -56,13 +56,13 @@ func (o *Origin) refuseMessage(message []byte, opts *Options) error {
 
 // Placeholders returns the bounds of the hidden parts of a text, like
 // [regexp.Regexp.FindAllStringIndex].
-func Placeholders(text string) [][]int { return placeholder.FindAllStringIndex(text, -1) }
+func Placeholders(text string) [][]int { return placeholder().FindAllStringIndex(text, -1) }
 
 // RedactedIn returns the hidden places of a message, as JSON pointers: those with a placeholder,
 // and listed ones with the number 0. "" means the whole message, if it is not JSON. The number of
 // places is limited.
 func RedactedIn(message []byte, listed []string) []string {
-	found := placeholder.Match(message)
+	found := placeholder().Match(message)
 	switch {
 	case jsonwire.Valid(message, 0) != nil:
 		if found {
@@ -96,7 +96,7 @@ func (s *redactedSearch) walk(at string, value []byte) {
 		members := jsonwire.ObjectMembers(value)
 		for members.Next() {
 			pointer := at + "/" + jsonpointer.Escape(members.KeyString())
-			if placeholder.Match(members.RawKey()) {
+			if placeholder().Match(members.RawKey()) {
 				s.add(pointer)
 			}
 			s.walk(pointer, members.Value())
@@ -107,7 +107,7 @@ func (s *redactedSearch) walk(at string, value []byte) {
 			s.walk(at+"/"+strconv.Itoa(i), elements.Value())
 		}
 	case '"':
-		if placeholder.Match(value) {
+		if placeholder().Match(value) {
 			s.add(at)
 		}
 	case '0':

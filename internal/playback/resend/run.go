@@ -290,7 +290,7 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 	if len(initialize) == 0 {
 		initialize = SyntheticInitialize(r.o.Revision, r.opts.Tool, jsonrpc.StringID("mcpwire-resend"), false)
 	}
-	if placeholder.Match(initialize) {
+	if placeholder().Match(initialize) {
 		r.s.Note("the recorded initialize has redacted values, and is sent with placeholders")
 	}
 	list := wireclient.Messages(initialize)

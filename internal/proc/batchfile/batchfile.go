@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf16"
 )
 
@@ -133,17 +134,23 @@ func writeText(b *strings.Builder, text, quote string) {
 var (
 	// forwardLine matches the line of a shim that starts the program: words, quoted or without
 	// quotes, which it captures, then all arguments, at the end.
-	forwardLine = regexp.MustCompile(`^(?:.*[&(@])?[ \t]*((?:(?:"[^"]*"|[^\s"&|<>^()@*]+)[ \t]+)+)%\*[ \t]*$`)
+	forwardLine = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:.*[&(@])?[ \t]*((?:(?:"[^"]*"|[^\s"&|<>^()@*]+)[ \t]+)+)%\*[ \t]*$`)
+	})
 	// rereadWords are words that make cmd.exe parse the line, or parts of it, again.
-	rereadWords = regexp.MustCompile(`(?i)\b(?:call|set|start|cmd|comspec|for)\b|\.(?:bat|cmd)\b`)
+	rereadWords = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\b(?:call|set|start|cmd|comspec|for)\b|\.(?:bat|cmd)\b`)
+	})
 	// unsafeUse matches uses of single arguments, and syntax that parses carets more often.
-	unsafeUse = regexp.MustCompile(`(?i)%~?[a-z$:]*[1-9]|\bshift\b|delayedexpansion|(?:^|[^|])\|(?:[^|]|$)`)
+	unsafeUse = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)%~?[a-z$:]*[1-9]|\bshift\b|delayedexpansion|(?:^|[^|])\|(?:[^|]|$)`)
+	})
 )
 
 // isShim reports whether a batch file only passes all its arguments to a program, as the files that
 // npm, pnpm, yarn and corepack install do.
 func isShim(script []byte) bool {
-	if len(script) > maxShim || unsafeUse.Match(script) {
+	if len(script) > maxShim || unsafeUse().Match(script) {
 		return false
 	}
 	found := false
@@ -151,8 +158,8 @@ func isShim(script []byte) bool {
 		if !strings.Contains(line, "%*") {
 			continue
 		}
-		m := forwardLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
-		if m == nil || rereadWords.MatchString(m[1]) {
+		m := forwardLine().FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil || rereadWords().MatchString(m[1]) {
 			return false
 		}
 		found = true

@@ -319,8 +319,8 @@ func (l *shellLine) writeHeader(h capture.Header) {
 		l.note("the header " + printable.Line(h.Name) + " is omitted: its value cannot be part of a command line")
 		return
 	}
-	value := placeholder.ReplaceAllStringFunc(h.Value, func(p string) string {
-		return "${" + l.variable(p, placeholder.FindStringSubmatch(p)[1], h.Name) + "}"
+	value := placeholder().ReplaceAllStringFunc(h.Value, func(p string) string {
+		return "${" + l.variable(p, placeholder().FindStringSubmatch(p)[1], h.Name) + "}"
 	})
 	l.words = append(l.words, "-H", singleQuoted(h.Name+": "+value))
 }
@@ -517,7 +517,7 @@ func (l *shellLine) quote(text, hint string) string {
 	}
 	var b strings.Builder
 	for text != "" {
-		at := placeholder.FindStringSubmatchIndex(text)
+		at := placeholder().FindStringSubmatchIndex(text)
 		if at == nil {
 			break
 		}

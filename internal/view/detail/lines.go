@@ -3,12 +3,12 @@ package detail
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/internal/text/printable"
 )
 
@@ -213,7 +213,7 @@ func shortName(r rune) string {
 	return ""
 }
 
-var placeholder = regexp.MustCompile(`~redacted:([a-z]{1,32}):([0-9a-f]{12}):[0-9]{1,20}~`)
+var placeholder = lazyregexp.New(`~redacted:([a-z]{1,32}):([0-9a-f]{12}):[0-9]{1,20}~`)
 
 // placeholderLen returns the length of the placeholder at the beginning of a text, or 0.
 func placeholderLen(text []byte) int {
@@ -221,7 +221,7 @@ func placeholderLen(text []byte) int {
 	if !bytes.HasPrefix(text, []byte("~redacted:")) {
 		return 0
 	}
-	at := placeholder.FindIndex(text[:min(len(text), longest)])
+	at := placeholder().FindIndex(text[:min(len(text), longest)])
 	if at == nil || at[0] != 0 {
 		return 0
 	}

@@ -1,9 +1,10 @@
 package detail
 
 import (
-	"regexp"
 	"strings"
 	"sync"
+
+	"mcpwire/internal/text/lazyregexp"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -34,17 +35,17 @@ const (
 )
 
 // markdownSign finds what plain text rarely has.
-var markdownSign = regexp.MustCompile("(?m)^(#{1,6} \\S|```|[-*+] \\S.*\\n[-*+] \\S|1\\. \\S.*\\n2\\. \\S|> \\S|\\|.*\\|[ \\t]*\\n\\|[ :|-]+\\|)|\\*\\*[^*\\s][^*\\n]*\\*\\*|\\[[^\\]\\n]+\\]\\(\\S+\\)")
+var markdownSign = lazyregexp.New("(?m)^(#{1,6} \\S|```|[-*+] \\S.*\\n[-*+] \\S|1\\. \\S.*\\n2\\. \\S|> \\S|\\|.*\\|[ \\t]*\\n\\|[ :|-]+\\|)|\\*\\*[^*\\s][^*\\n]*\\*\\*|\\[[^\\]\\n]+\\]\\(\\S+\\)")
 
 // nested finds lines whose nesting takes a parser of Markdown very long.
-var nested = regexp.MustCompile(`(?m)^(?:[ \t]*(?:>|[-*+]|\d+[.)])[ \t]*){20}|[\[(*_~]{64}`)
+var nested = lazyregexp.New(`(?m)^(?:[ \t]*(?:>|[-*+]|\d+[.)])[ \t]*){20}|[\[(*_~]{64}`)
 
 // isMarkdown reports whether a text looks like Markdown.
 func isMarkdown(s, mediaType string) bool {
-	if len(s) > maxMarkdown || nested.MatchString(s) {
+	if len(s) > maxMarkdown || nested().MatchString(s) {
 		return false
 	}
-	return strings.HasPrefix(strings.ToLower(mediaType), "text/markdown") || mediaType == "" && markdownSign.MatchString(s)
+	return strings.HasPrefix(strings.ToLower(mediaType), "text/markdown") || mediaType == "" && markdownSign().MatchString(s)
 }
 
 // markdown returns the parser: that of CommonMark, with tables.

@@ -3,11 +3,11 @@ package picture
 import (
 	_ "embed"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 
+	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/internal/trace"
 )
 
@@ -21,21 +21,21 @@ var (
 )
 
 var (
-	colorPattern   = regexp.MustCompile(`--([\w-]+): light-dark\((.*?), (.*?)\);`)
-	varPattern     = regexp.MustCompile(`var\(--([\w-]+)\)`)
-	commentPattern = regexp.MustCompile(`(?s)/\*.*?\*/\s*`)
+	colorPattern   = lazyregexp.New(`--([\w-]+): light-dark\((.*?), (.*?)\);`)
+	varPattern     = lazyregexp.New(`var\(--([\w-]+)\)`)
+	commentPattern = lazyregexp.New(`(?s)/\*.*?\*/\s*`)
 )
 
 // style returns the style sheet of a picture that stands alone. Programs that know no variables of
 // CSS draw it too.
 var style = sync.OnceValue(func() string {
 	light, dark := map[string]string{}, map[string]string{}
-	for _, m := range colorPattern.FindAllStringSubmatch(colorsCSS, -1) {
+	for _, m := range colorPattern().FindAllStringSubmatch(colorsCSS, -1) {
 		light[m[1]], dark[m[1]] = m[2], m[3]
 	}
-	rules := strings.TrimSpace(commentPattern.ReplaceAllString(pictureCSS, ""))
+	rules := strings.TrimSpace(commentPattern().ReplaceAllString(pictureCSS, ""))
 	with := func(colors map[string]string) string {
-		return varPattern.ReplaceAllStringFunc(rules, func(v string) string { return colors[varPattern.FindStringSubmatch(v)[1]] })
+		return varPattern().ReplaceAllStringFunc(rules, func(v string) string { return colors[varPattern().FindStringSubmatch(v)[1]] })
 	}
 	return with(light) + "\n@media (prefers-color-scheme: dark) {\n" + with(dark) + "\n}\n"
 })

@@ -8,10 +8,11 @@ import (
 	"io"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"mcpwire/internal/text/lazyregexp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -153,7 +154,7 @@ type syntaxError struct {
 }
 
 // yamlError matches the errors of package yaml.
-var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+var yamlError = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // parseYAML parses a file of one document.
 func parseYAML(data []byte) (*yaml.Node, *syntaxError) {
@@ -172,7 +173,7 @@ func parseYAML(data []byte) (*yaml.Node, *syntaxError) {
 		}
 	}
 	s := &syntaxError{position{1, 1}, err.Error()}
-	if m := yamlError.FindStringSubmatch(err.Error()); m != nil {
+	if m := yamlError().FindStringSubmatch(err.Error()); m != nil {
 		s.message = "not YAML: " + m[2]
 		if line, err := strconv.Atoi(m[1]); err == nil {
 			s.line = line

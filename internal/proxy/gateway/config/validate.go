@@ -7,7 +7,6 @@ import (
 	"net/textproto"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // maxUpstreams limits the upstreams of a file.
@@ -23,7 +23,7 @@ const maxUpstreams = 1000
 
 // upstreamName matches names of upstreams. They are part of the names of tools, which hosts limit
 // to 64 bytes.
-var upstreamName = regexp.MustCompile(upstreamPattern)
+var upstreamName = lazyregexp.New(upstreamPattern)
 
 const upstreamPattern = `^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$`
 
@@ -31,7 +31,7 @@ const upstreamPattern = `^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$`
 const maxUpstreamName = 32
 
 // itemName matches the names that an item may be renamed to.
-var itemName = regexp.MustCompile(itemPattern)
+var itemName = lazyregexp.New(itemPattern)
 
 const itemPattern = `^[A-Za-z0-9_.-]{1,96}$`
 
@@ -259,7 +259,7 @@ var onlyFor = []struct{ key, kinds string }{
 }
 
 func (v *validator) upstream(path string, u *Upstream) {
-	if !upstreamName.MatchString(u.Name) || len(u.Name) > maxUpstreamName {
+	if !upstreamName().MatchString(u.Name) || len(u.Name) > maxUpstreamName {
 		v.keyErrorf(path, "%q cannot be the name of an upstream: want up to 32 letters, digits, hyphens and single underscores, such as files", clip.Characters(u.Name, 60))
 	}
 	var kinds []string
@@ -423,7 +423,7 @@ func (v *validator) rename(path string, u *Upstream) {
 		prefix, _, _ := strings.Cut(to, "__")
 		switch {
 		case to == "": // reported as empty
-		case !itemName.MatchString(to):
+		case !itemName().MatchString(to):
 			v.errorf(at, "%s is %q: want up to 96 letters, digits, underscores, hyphens and dots", at, clip.Characters(to, 60))
 		case v.renamed[to] != "":
 			v.errorf(at, "%s and %s are both renamed to %s", v.renamed[to], at, to)

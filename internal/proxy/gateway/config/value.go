@@ -6,13 +6,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"mcpwire/auth"
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // A Duration is a time such as 500ms, 10s or 5m. Zero means that the file has none.
@@ -39,11 +39,11 @@ func parseDuration(s string) (Duration, error) {
 type Size int
 
 // size matches a Size.
-var size = regexp.MustCompile(`^([0-9]{1,15})([KMG]?)$`)
+var size = lazyregexp.New(`^([0-9]{1,15})([KMG]?)$`)
 
 // parseSize parses a Size.
 func parseSize(s string) (Size, error) {
-	m := size.FindStringSubmatch(s)
+	m := size().FindStringSubmatch(s)
 	if m == nil {
 		return 0, fmt.Errorf("want a number of bytes, such as 65536, 64K or 16M")
 	}
@@ -156,13 +156,13 @@ func readLimited(path string, limit int64) ([]byte, error) {
 }
 
 // variableName matches the name of an environment variable.
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // parseReference parses env:NAME and file:PATH. isReference reports whether s has one of the
 // prefixes.
 func parseReference(s string) (r Reference, isReference bool, err error) {
 	if name, ok := strings.CutPrefix(s, "env:"); ok {
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			return r, true, fmt.Errorf("env: is followed by the name of a variable, such as env:API_KEY")
 		}
 		return Reference{Env: name}, true, nil
