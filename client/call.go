@@ -178,7 +178,7 @@ type request struct {
 
 	// deadline is the end of the whole call that the request is a part of. Zero means that the
 	// request is the whole call.
-	deadline time.Time
+	deadline instant
 
 	// inputRounds is the number of input rounds so far; roundTrip sets it.
 	inputRounds int
@@ -371,7 +371,7 @@ func (ac *activeCall) withDeadline(ctx context.Context) (context.Context, contex
 	if ac.maxTimeout == 0 {
 		return ctx, func() {}
 	}
-	return context.WithDeadlineCause(ctx, ac.deadline, &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true})
+	return context.WithTimeoutCause(ctx, ac.deadline.sub(now()), &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true})
 }
 
 // contextError returns the error of a call whose context from withDeadline has ended between two
@@ -424,13 +424,15 @@ type activeCall struct {
 	c *Client
 	// req is a copy, so that the caller's request does not escape.
 	req   request
-	timer *time.Timer
+	timer callTimer
 	// idleTimeout limits the wait for an answer or progress. Zero means no limit.
 	idleTimeout time.Duration
+	// now is when the timer was started, or when the call got a connection if it had to wait.
+	now instant
 	// maxTimeout limits the whole call. Zero means no limit.
 	maxTimeout time.Duration
 	// deadline is the end of maxTimeout.
-	deadline time.Time
+	deadline instant
 
 	// params is the text of the current request's params.
 	params []byte
@@ -464,8 +466,8 @@ func (c *Client) newActiveCall(r *request) *activeCall {
 	ac.req, ac.attempts, ac.revisionSwitches, ac.sessionRenewals, ac.toolsRelisted = *r, 1, 0, 0, false
 	ac.idleTimeout = effectiveTimeout(r.opts.timeout, c.opts.Timeouts.Call)
 	if ac.maxTimeout = effectiveTimeout(r.opts.maxTimeout, c.opts.Timeouts.MaxCall); ac.maxTimeout > 0 {
-		if ac.deadline = r.deadline; ac.deadline.IsZero() {
-			ac.deadline = time.Now().Add(ac.maxTimeout)
+		if ac.deadline = r.deadline; ac.deadline == 0 {
+			ac.deadline = now().add(ac.maxTimeout)
 		}
 	}
 	if ac.callbacks = r.callbacks; ac.callbacks == nil {
@@ -487,9 +489,6 @@ const maxPooledBytes = 64 << 10
 
 func (ac *activeCall) release() {
 	ac.stopCallbacks()
-	if ac.timer != nil {
-		ac.timer.Stop()
-	}
 	ac.req, ac.inputResponses, ac.requestState, ac.callbacks, ac.pending = request{}, nil, nil, nil, nil
 	if cap(ac.params) > maxPooledBytes {
 		ac.params = nil
@@ -509,46 +508,22 @@ func (ac *activeCall) startTimer() { ac.startTimerFor(ac.idleTimeout) }
 
 // startTimerFor sets the timer to the earlier of d and the deadline. A d of 0 means no limit.
 func (ac *activeCall) startTimerFor(d time.Duration) {
+	ac.now = now()
 	if ac.maxTimeout > 0 {
-		if remaining := max(time.Until(ac.deadline), 0); d == 0 || remaining < d {
+		if remaining := max(ac.deadline.sub(ac.now), 1); d == 0 || remaining < d {
 			d = remaining
 		}
 	}
-	switch {
-	case d == 0 && ac.maxTimeout == 0:
-		if ac.timer != nil {
-			ac.timer.Stop()
-		}
-	case ac.timer == nil:
-		ac.timer = time.NewTimer(d)
-	default:
-		ac.timer.Reset(d)
+	if d == 0 {
+		ac.timer.startWithoutLimit()
+		return
 	}
-}
-
-// sendTimeout returns how long the call may wait until the request is sent. Zero means no limit.
-func (ac *activeCall) sendTimeout() time.Duration {
-	if ac.maxTimeout == 0 {
-		return ac.idleTimeout
-	}
-	remaining := max(time.Until(ac.deadline), time.Nanosecond)
-	if ac.idleTimeout == 0 {
-		return remaining
-	}
-	return min(ac.idleTimeout, remaining)
-}
-
-// timerC returns the timer's channel, or nil without a timer.
-func (ac *activeCall) timerC() <-chan time.Time {
-	if ac.timer == nil {
-		return nil
-	}
-	return ac.timer.C
+	ac.timer.start(ac.now, d)
 }
 
 // pastDeadline reports whether the deadline of the whole call has passed.
 func (ac *activeCall) pastDeadline() bool {
-	return ac.maxTimeout > 0 && !time.Now().Before(ac.deadline)
+	return ac.maxTimeout > 0 && now() >= ac.deadline
 }
 
 // timeoutError returns the error for an expired timer.
@@ -561,7 +536,11 @@ func (ac *activeCall) timeoutError() error {
 
 // connection waits for a connection within the limits of the call.
 func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
-	conn, err := ac.c.conns.wait(ctx, ac.req.method, ac.timerC())
+	if conn, _, err := ac.c.conns.current(); err == nil && conn != nil {
+		return conn, nil
+	}
+	conn, err := ac.c.conns.wait(ctx, ac.req.method, &ac.timer)
+	ac.now = now()
 	if err == nil {
 		return conn, nil
 	}
@@ -591,7 +570,7 @@ func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiate
 	if ac.hasValidParams(neg) {
 		send = p.SendValid
 	}
-	if err := send(ctx, ac.sendTimeout(), ac.params); err != nil {
+	if err := send(ctx, ac.timer.left(ac.now), ac.params); err != nil {
 		ac.stopCallbacks()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("not sent: the server does not read: %w", ac.timeoutError())
@@ -641,7 +620,10 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
 			err = fmt.Errorf("call %s: %w", ac.req.method, err)
-		case <-ac.timerC():
+		case <-ac.timer.C():
+			if !ac.timer.expired() {
+				continue
+			}
 			if extension := grace.extension(); extension > 0 && !ac.pastDeadline() {
 				ac.startTimerFor(extension)
 				continue

@@ -200,10 +200,10 @@ func (cc *connector) end(reason error) {
 	close(cc.done)
 }
 
-// wait waits for a connection, at most for ReconnectPolicy.MaxWait. If the wait ends
-// first, the error is a *NotConnectedError, with a nil Err if expired fired. For a Client that has
-// ended, it is the reason.
-func (cc *connector) wait(ctx context.Context, method string, expired <-chan time.Time) (*connection, error) {
+// wait waits for a connection, at most for ReconnectPolicy.MaxWait and until limit, which may be
+// nil. If the wait ends first, the error is a *NotConnectedError, with a nil Err if limit has
+// expired. For a Client that has ended, it is the reason.
+func (cc *connector) wait(ctx context.Context, method string, limit *callTimer) (*connection, error) {
 	if conn, _, err := cc.current(); conn != nil || err != nil {
 		return conn, err
 	}
@@ -229,8 +229,10 @@ func (cc *connector) wait(ctx context.Context, method string, expired <-chan tim
 		case <-changed:
 		case <-ctx.Done():
 			return nil, notConnected(context.Cause(ctx))
-		case <-expired:
-			return nil, notConnected(nil)
+		case <-limit.C():
+			if limit.expired() {
+				return nil, notConnected(nil)
+			}
 		case <-maxWait:
 			return nil, notConnected(&TimeoutError{Method: method, After: cc.c.opts.Reconnect.MaxWait, option: "ReconnectPolicy.MaxWait"})
 		}

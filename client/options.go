@@ -340,7 +340,14 @@ const (
 )
 
 // newCallOptions applies the options in order.
-func newCallOptions(opts []CallOption) (o callOptions) {
+func newCallOptions(opts []CallOption) callOptions {
+	if len(opts) == 0 {
+		return callOptions{} // applyOptions allocates
+	}
+	return applyOptions(opts)
+}
+
+func applyOptions(opts []CallOption) (o callOptions) {
 	for _, opt := range opts {
 		opt(&o)
 	}

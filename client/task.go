@@ -100,13 +100,14 @@ func WithTaskStatus(fn func(TaskState)) CallOption {
 // task.
 func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...CallOption) (*Task, error) {
 	info := c.tools.lookup(name)
-	r, err := c.toolRequest(name, args, info, newCallOptions(opts))
-	if err != nil {
+	r := &request{opts: newCallOptions(opts)}
+	if err := c.setToolParams(r, name, args, info); err != nil {
 		return nil, err
 	}
 	asTask := false
 	if c.tasks.hasCore() {
 		if info == nil {
+			var err error
 			if info, err = c.tools.findWithin(ctx, r, name); err != nil {
 				return nil, err
 			}

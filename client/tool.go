@@ -125,27 +125,27 @@ func CallTool[Out any](ctx context.Context, c *Client, name string, args any, op
 // callTool calls a tool, waits for its task and validates the result against the output schema.
 func (c *Client) callTool(ctx context.Context, name string, args any, opts []CallOption) (tr toolResult, err error) {
 	info := c.tools.lookup(name)
-	r, err := c.toolRequest(name, args, info, newCallOptions(opts))
-	if err != nil {
+	r := request{opts: newCallOptions(opts)}
+	if err := c.setToolParams(&r, name, args, info); err != nil {
 		return tr, err
 	}
-	defer c.releaseParams(r)
+	defer c.releaseParams(&r)
 	asTask := info.requiresTask() && c.tasks.hasCore()
-	tr, task, err := c.sendTool(ctx, r, name, asTask)
+	tr, task, err := c.sendTool(ctx, &r, name, asTask)
 	if info == nil && isMethodNotFound(err) && c.tasks.hasCore() {
-		found, findErr := c.tools.findWithin(ctx, r, name)
+		found, findErr := c.tools.findWithin(ctx, &r, name)
 		switch {
 		case findErr != nil:
 			err = findErr
 		case found.requiresTask():
-			tr, task, err = c.sendTool(ctx, r, name, true) // it wants a task
+			tr, task, err = c.sendTool(ctx, &r, name, true) // it wants a task
 		}
 	}
 	switch {
 	case err != nil:
 		return toolResult{}, err
 	case task != nil:
-		return c.tasks.waitTool(ctx, task, r)
+		return c.tasks.waitTool(ctx, task, &r)
 	}
 	if err = tr.check(); err == nil {
 		err = c.tools.checkOutput(ctx, name, &tr)
@@ -183,21 +183,23 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 	return tr, nil, nil
 }
 
-func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOptions) (*request, error) {
-	var deadline time.Time
-	if timeout := effectiveTimeout(o.maxTimeout, c.opts.Timeouts.MaxCall); timeout > 0 {
-		deadline = time.Now().Add(timeout) // the encoding of the arguments counts
+// setToolParams makes r, which has its options, a call of a tool. info is nil if the tool is
+// unknown.
+func (c *Client) setToolParams(r *request, name string, args any, info *toolInfo) error {
+	if timeout := effectiveTimeout(r.opts.maxTimeout, c.opts.Timeouts.MaxCall); timeout > 0 {
+		r.deadline = now().add(timeout) // the encoding of the arguments counts
 	}
 	buffer := paramsBuffers.Get().(*paramsBuffer)
 	params := append(buffer.params[:0], `{"name":`...)
 	params = jsonwire.AppendQuote(params, name)
 	params, err := buffer.appendArguments(append(params, `,"arguments":`...), args)
 	if err != nil {
-		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
+		return fmt.Errorf("tool %q: arguments: %w", name, err)
 	}
 	buffer.params = append(params, '}')
-	r := &request{method: mcp.MethodToolsCall, params: buffer.params, valid: true, buffer: buffer, repeatable: c.tools.isRepeatable(info), opts: o, deadline: deadline}
-	return r, nil
+	r.method, r.params, r.valid, r.buffer = mcp.MethodToolsCall, buffer.params, true, buffer
+	r.repeatable = c.tools.isRepeatable(info)
+	return nil
 }
 
 // isRepeatable reports whether it is safe to call a tool twice. info is nil if the tool is
@@ -209,11 +211,11 @@ func (tc *toolCatalog) isRepeatable(info *toolInfo) bool {
 // withToolDeadline returns a context that also ends at the deadline of the tool call, with a
 // *TimeoutError as its cause.
 func (c *Client) withToolDeadline(ctx context.Context, r *request) (context.Context, context.CancelFunc) {
-	if r.deadline.IsZero() {
+	if r.deadline == 0 {
 		return ctx, func() {}
 	}
 	timeout := effectiveTimeout(r.opts.maxTimeout, c.opts.Timeouts.MaxCall)
-	return context.WithDeadlineCause(ctx, r.deadline, &TimeoutError{Method: r.method, After: timeout, Max: true})
+	return context.WithTimeoutCause(ctx, r.deadline.sub(now()), &TimeoutError{Method: r.method, After: timeout, Max: true})
 }
 
 // findWithin is find within the deadline of a tool call. It fails like the call if that or
