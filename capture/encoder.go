@@ -129,13 +129,13 @@ func (c *Encoder) head(h *Head) {
 	c.member("transport", string(h.Transport))
 	c.member("name", h.Name)
 	c.member("url", h.URL)
-	label := "off"
+	label := RedactionOff
 	if c.red != nil {
 		label = c.red.label
 	} else if h.Redact != "" {
 		label = h.Redact // a copy of a redacted capture
 	}
-	c.member("redact", label)
+	c.member("redact", string(label))
 }
 
 // commonMembers writes the members that all events have.
@@ -280,7 +280,7 @@ func (c *Encoder) payload(e *Event) {
 		return
 	}
 	c.number("len", e.wireLen())
-	c.member("why", c.p.why)
+	c.member("why", string(c.p.why))
 	if e.Cut {
 		c.out.str(`,"cut":true`)
 	}
@@ -332,7 +332,7 @@ const (
 type payload struct {
 	form   form
 	kind   Kind
-	why    string
+	why    RawReason
 	edits  edits
 	hidden pointers
 	walk   walker
@@ -420,11 +420,11 @@ func (p *payload) prepareJSON(e *Event, r *Redactor, frame bool) {
 		}
 		return
 	case e.Cut:
-		p.why = "cut"
+		p.why = RawCut
 	default:
 		p.why = whyInvalid(e.Data, err)
 	}
-	if frame && p.why != "depth" && p.why != "cut" {
+	if frame && p.why != RawDepth && p.why != RawCut {
 		p.kind = KindInvalid
 	}
 	if !frame {
@@ -453,29 +453,29 @@ func (p *payload) prepareLine(e *Event, r *Redactor) {
 
 // whyNotVerbatim says why a line cannot hold a valid JSON text verbatim, or why readers may
 // disagree on the text. It returns "" if neither applies.
-func whyNotVerbatim(text []byte, dup bool) string {
+func whyNotVerbatim(text []byte, dup bool) RawReason {
 	switch {
 	case dup:
-		return "duplicate"
+		return RawDuplicate
 	case bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0:
-		return "newline"
+		return RawNewline
 	case text[0] == ' ' || text[0] == '\t' || text[len(text)-1] == ' ' || text[len(text)-1] == '\t':
-		return "space"
+		return RawSpace
 	}
 	return ""
 }
 
-func whyInvalid(text []byte, err error) string {
+func whyInvalid(text []byte, err error) RawReason {
 	syntax, ok := errors.AsType[*jsonwire.SyntaxError](err)
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:
-		return "empty"
+		return RawEmpty
 	case !utf8.Valid(text):
-		return "utf8"
+		return RawUTF8
 	case ok && syntax.Depth:
-		return "depth"
+		return RawDepth
 	}
-	return "not-json"
+	return RawNotJSON
 }
 
 // A sink buffers output. Its buffer stays small: it passes long runs to the writer directly, so

@@ -130,9 +130,8 @@ type Event struct {
 	Framing  Framing
 	// Prefix is the header of FramingHeader with all its line ends.
 	Prefix string
-	// Why says why the payload of a message is not stored as JSON: "not-json", "utf8", "depth",
-	// "empty", "duplicate", "newline", "space", "cut". Readers set it.
-	Why string
+	// Why says why the payload of a message is recorded as text and not as JSON. Readers set it.
+	Why RawReason
 
 	Head        *Head
 	Start       *Start
@@ -178,9 +177,22 @@ type Head struct {
 	Name string
 	// URL is the server's URL with its secrets hidden. Empty means unknown or not HTTP.
 	URL string
-	// Redact is "default", "custom" or "off".
-	Redact string
+	// Redact is the redaction that the capture was written with.
+	Redact RedactionMode
 }
+
+// A RedactionMode says how much the writer of a capture has hidden.
+type RedactionMode string
+
+// The redactions of a capture.
+const (
+	// RedactionDefault is the redaction without options.
+	RedactionDefault RedactionMode = "default"
+	// RedactionCustom is a [Redaction] with options.
+	RedactionCustom RedactionMode = "custom"
+	// RedactionOff hides nothing.
+	RedactionOff RedactionMode = "off"
+)
 
 // A Start describes how a process was started.
 type Start struct {
@@ -253,6 +265,29 @@ type Gap struct {
 	Until time.Duration
 	Why   GapReason
 }
+
+// A RawReason says why the payload of a message is recorded as text and not as JSON.
+type RawReason string
+
+// The reasons to record text.
+const (
+	// RawNotJSON means that the payload is not JSON, for another reason than those below.
+	RawNotJSON RawReason = "not-json"
+	// RawUTF8 means that it is not valid UTF-8.
+	RawUTF8 RawReason = "utf8"
+	// RawDepth means that its arrays and objects nest too deep to read.
+	RawDepth RawReason = "depth"
+	// RawEmpty means that it has no characters other than white space.
+	RawEmpty RawReason = "empty"
+	// RawDuplicate means that an object in it has two members of the same name.
+	RawDuplicate RawReason = "duplicate"
+	// RawNewline means that it has a line break, which a line of a capture cannot have.
+	RawNewline RawReason = "newline"
+	// RawSpace means that it has white space around it.
+	RawSpace RawReason = "space"
+	// RawCut means that only its beginning is recorded.
+	RawCut RawReason = "cut"
+)
 
 // A GapReason says why events are missing.
 type GapReason string

@@ -532,7 +532,7 @@ func decodeMember(e *Event, key, v []byte) {
 	case "pre":
 		e.Prefix = unquote(v)
 	case "why":
-		e.Why = unquote(v)
+		e.Why = RawReason(unquote(v))
 	case "red":
 		e.Redacted = unquoteList(v)
 	case "redmore":
@@ -606,7 +606,7 @@ func decodeHead(line []byte) *Head {
 		case "url":
 			h.URL = unquote(v)
 		case "redact":
-			h.Redact = unquote(v)
+			h.Redact = RedactionMode(unquote(v))
 		}
 	}
 	return h

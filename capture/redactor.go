@@ -49,7 +49,7 @@ type Redactor struct {
 	// openPEM has the streams that are inside a private key, with the number of its lines that may
 	// still come.
 	openPEM map[textStream]int
-	label   string
+	label   RedactionMode
 	// plain is scratch space for decoded base64.
 	plain []byte
 
@@ -62,12 +62,12 @@ type Redactor struct {
 
 // NewRedactor returns a Redactor. r may be nil.
 func NewRedactor(r *Redaction) *Redactor {
-	d := &Redactor{openPEM: map[textStream]int{}, pendingNames: map[textStream]pendingName{}, label: "default", nameClasses: map[string]nameClass{}}
+	d := &Redactor{openPEM: map[textStream]int{}, pendingNames: map[textStream]pendingName{}, label: RedactionDefault, nameClasses: map[string]nameClass{}}
 	var key [32]byte
 	rand.Read(key[:]) // never fails
 	secret := key[:]
 	if r != nil {
-		d.label = "custom"
+		d.label = RedactionCustom
 		if len(r.Key) >= 16 {
 			secret = slices.Clone(r.Key)
 		}

@@ -309,7 +309,8 @@ func parseLine(text string, e capture.Event) capture.Event {
 		e.SSE = &s
 	case e.Framing != "":
 		_, f, _ := strings.Cut(first, ": ")
-		f, e.Why, _ = strings.Cut(f, " ")
+		f, why, _ := strings.Cut(f, " ")
+		e.Why = capture.RawReason(why)
 		e.Framing = capture.Framing(f)
 		if e.Framing == capture.FramingHeader {
 			e.Prefix = fmt.Sprintf("Content-Length: %d\r\n\r\n", len(e.Data))

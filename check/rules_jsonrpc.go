@@ -162,7 +162,7 @@ var rulesJSONRPC = []rule{
 			switch {
 			case v.msg.duplicate != "":
 				v.report("/"+v.msg.duplicate, "the member %s appears twice", v.msg.duplicate)
-			case v.e.Why == "duplicate" && v.msg.index == 0:
+			case v.e.Why == capture.RawDuplicate && v.msg.index == 0:
 				v.report("", "a name appears twice in an object of this message")
 			}
 		},

@@ -56,7 +56,7 @@ var rulesStdio = []rule{
 				f.Event = p[0].n
 				f.with(p[len(p)-1].n)
 			}
-			if v.msg != nil && v.msg.index == 0 && v.e.Framing != capture.FramingHeader && v.e.Why == "newline" && v.session.transport == transportStdio {
+			if v.msg != nil && v.msg.index == 0 && v.e.Framing != capture.FramingHeader && v.e.Why == capture.RawNewline && v.session.transport == transportStdio {
 				v.report("", "this message contains a line break")
 			}
 		},

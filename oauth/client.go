@@ -56,7 +56,7 @@ type ClientOptions struct {
 	ClientIssuer string
 	// TokenAuthMethod is how a client with ClientID authenticates at the token endpoint. Empty
 	// means a method that the authorization server supports.
-	TokenAuthMethod string
+	TokenAuthMethod AuthMethod
 	// ClientIDMetadataURL is the https URL of the client's metadata document. It is the client's id
 	// if the authorization server supports that. See [Client.MetadataDocument]. Without it and
 	// without ClientID, the client registers dynamically.
@@ -128,6 +128,23 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	}, nil
 }
 
+// An AuthMethod is how a client authenticates at a token endpoint. Others than those below may come
+// from a store.
+// Spec: https://www.iana.org/assignments/oauth-parameters/oauth-parameters.xhtml#token-endpoint-auth-method
+type AuthMethod string
+
+// The methods of authentication.
+const (
+	// AuthNone sends the client id only.
+	AuthNone AuthMethod = "none"
+	// AuthSecretBasic sends the client's secret in the Authorization header.
+	AuthSecretBasic AuthMethod = "client_secret_basic"
+	// AuthSecretPost sends the client's secret in the body.
+	AuthSecretPost AuthMethod = "client_secret_post"
+	// AuthPrivateKeyJWT signs an assertion with the client's key: RFC 7523.
+	AuthPrivateKeyJWT AuthMethod = "private_key_jwt"
+)
+
 func (o *ClientOptions) check() error {
 	if o.ClientID != "" && o.ClientIssuer == "" {
 		return errors.New("ClientID needs ClientIssuer: a client id and its secret belong to one authorization server")
@@ -152,7 +169,7 @@ func (o *ClientOptions) check() error {
 		}
 	}
 	switch o.TokenAuthMethod {
-	case "", "none", "client_secret_basic", "client_secret_post", "private_key_jwt":
+	case "", AuthNone, AuthSecretBasic, AuthSecretPost, AuthPrivateKeyJWT:
 	default:
 		return fmt.Errorf("unknown TokenAuthMethod %q", o.TokenAuthMethod)
 	}

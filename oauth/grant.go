@@ -208,12 +208,12 @@ func (g EnterpriseManaged) tokens(ctx context.Context, f *flow) (*Tokens, string
 }
 
 func (g EnterpriseManaged) credentials() *credentials {
-	cred := &credentials{id: g.ClientID, secret: g.ClientSecret, key: g.ClientKey, method: "none"}
+	cred := &credentials{id: g.ClientID, secret: g.ClientSecret, key: g.ClientKey, method: AuthNone}
 	switch {
 	case g.ClientKey != nil:
-		cred.method = "private_key_jwt"
+		cred.method = AuthPrivateKeyJWT
 	case !g.ClientSecret.IsZero():
-		cred.method = "client_secret_basic"
+		cred.method = AuthSecretBasic
 	}
 	return cred
 }
@@ -397,18 +397,18 @@ func (cred *credentials) authenticate(form url.Values, header http.Header, issue
 		return nil
 	}
 	switch cred.method {
-	case "none":
+	case AuthNone:
 		if cred.id != "" {
 			form.Set("client_id", cred.id)
 		}
-	case "client_secret_basic":
+	case AuthSecretBasic:
 		// Both are form-encoded first. See https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1.
 		text := url.QueryEscape(cred.id) + ":" + url.QueryEscape(cred.secret.Reveal())
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(text)))
-	case "client_secret_post":
+	case AuthSecretPost:
 		form.Set("client_id", cred.id)
 		form.Set("client_secret", cred.secret.Reveal())
-	case "private_key_jwt":
+	case AuthPrivateKeyJWT:
 		if cred.key == nil {
 			return errors.New("no key to authenticate with")
 		}

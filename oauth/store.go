@@ -53,8 +53,8 @@ type RegisteredClient struct {
 	Secret auth.Secret
 	// SecretExpiry is zero if the secret does not expire.
 	SecretExpiry time.Time
-	// AuthMethod is how the client authenticates at the token endpoint, for example "none".
-	AuthMethod   string
+	// AuthMethod is how the client authenticates at the token endpoint.
+	AuthMethod   AuthMethod
 	RedirectURIs []string
 }
 
@@ -68,7 +68,7 @@ type Tokens struct {
 	// Endpoint is the token endpoint. Refresh is sent only there.
 	Endpoint string
 	// AuthMethod is how the client authenticates at Endpoint.
-	AuthMethod string
+	AuthMethod AuthMethod
 	// Resource is the value of the parameter resource.
 	Resource string
 	// Requested and Granted are scopes.
@@ -117,23 +117,23 @@ type storedRecord struct {
 }
 
 type storedClient struct {
-	ID           string    `json:"client_id"`
-	Secret       string    `json:"client_secret,omitempty"`
-	SecretExpiry time.Time `json:"client_secret_expiry,omitzero"`
-	AuthMethod   string    `json:"token_endpoint_auth_method"`
-	RedirectURIs []string  `json:"redirect_uris,omitempty"`
+	ID           string     `json:"client_id"`
+	Secret       string     `json:"client_secret,omitempty"`
+	SecretExpiry time.Time  `json:"client_secret_expiry,omitzero"`
+	AuthMethod   AuthMethod `json:"token_endpoint_auth_method"`
+	RedirectURIs []string   `json:"redirect_uris,omitempty"`
 }
 
 type storedTokens struct {
-	Access     string    `json:"access_token"`
-	Refresh    string    `json:"refresh_token,omitempty"`
-	Type       string    `json:"token_type"`
-	Expiry     time.Time `json:"expiry,omitzero"`
-	Endpoint   string    `json:"token_endpoint"`
-	AuthMethod string    `json:"token_endpoint_auth_method"`
-	Resource   string    `json:"resource"`
-	Requested  []string  `json:"requested,omitempty"`
-	Granted    []string  `json:"granted,omitempty"`
+	Access     string     `json:"access_token"`
+	Refresh    string     `json:"refresh_token,omitempty"`
+	Type       string     `json:"token_type"`
+	Expiry     time.Time  `json:"expiry,omitzero"`
+	Endpoint   string     `json:"token_endpoint"`
+	AuthMethod AuthMethod `json:"token_endpoint_auth_method"`
+	Resource   string     `json:"resource"`
+	Requested  []string   `json:"requested,omitempty"`
+	Granted    []string   `json:"granted,omitempty"`
 }
 
 func (r *Record) stored() *storedRecord {

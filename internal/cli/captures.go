@@ -166,7 +166,7 @@ func listCaptures(e *env, asJSON bool) error {
 	if asJSON {
 		records := []captureRecord{}
 		for _, i := range list {
-			r := captureRecord{i.Path, i.Name, string(i.Transport), i.Started, i.Modified, i.Size, i.State, nil, i.Lost, i.ID, i.Tool, i.Redact}
+			r := captureRecord{i.Path, i.Name, string(i.Transport), i.Started, i.Modified, i.Size, i.State, nil, i.Lost, i.ID, i.Tool, string(i.Redact)}
 			if i.State == captures.Complete {
 				r.Events = &i.Events
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/capture"
 	"mcpwire/internal/inspect/hosts"
 	"mcpwire/internal/trace/captures"
 	"mcpwire/mcp"
@@ -517,7 +518,7 @@ func (a *agentServer) files(name string) ([]string, error) {
 	}
 	var files []string
 	for _, info := range found {
-		if info.Redact == "off" && !a.allowUnredacted {
+		if info.Redact == capture.RedactionOff && !a.allowUnredacted {
 			return nil, fmt.Errorf("the capture of %s was recorded without redaction; the user can allow it with mcpwire mcp --allow-unredacted", safeLine(info.Name))
 		}
 		files = append(files, info.Path)

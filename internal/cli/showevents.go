@@ -324,7 +324,7 @@ func eventHead(e *capture.Event, what string) string {
 		parts = append(parts, "framed by "+trace.Escape(string(e.Framing)))
 	}
 	if e.Why != "" {
-		parts = append(parts, trace.Escape(e.Why))
+		parts = append(parts, trace.Escape(string(e.Why)))
 	}
 	if e.Cut {
 		parts = append(parts, "cut")

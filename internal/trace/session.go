@@ -19,7 +19,9 @@ const (
 
 // A Capture is a source of events.
 type Capture struct {
-	ID, Name, Transport, Tool, Redact string
+	ID, Name, Transport, Tool string
+	// Redact is the redaction of the capture.
+	Redact capture.RedactionMode
 	// URL is the server's URL, if known.
 	URL     string
 	Started time.Time
@@ -182,7 +184,7 @@ type roundKey struct {
 
 func newCapture(h *capture.Head, m *Model) *Capture {
 	return &Capture{
-		model: m, ID: h.ID, Name: clip.String(h.Name, maxName), Transport: clip.String(h.Transport, maxName), Tool: clip.String(h.Tool, maxName), Redact: clip.String(h.Redact, maxName), URL: clip.String(h.URL, maxURL), Started: h.At,
+		model: m, ID: h.ID, Name: clip.String(h.Name, maxName), Transport: clip.String(h.Transport, maxName), Tool: clip.String(h.Tool, maxName), Redact: capture.RedactionMode(clip.String(string(h.Redact), maxName)), URL: clip.String(h.URL, maxURL), Started: h.At,
 		sessions: map[uint64]*Session{}, tasks: map[taskKey]*Row{}, awaitingInput: map[roundKey][]*Row{},
 	}
 }
@@ -328,9 +330,9 @@ type SessionInfo struct {
 	// URL is the server's URL. It is empty on a bridge's downstream side.
 	URL string `json:"url,omitempty"`
 	// Tool is the tool that recorded the capture.
-	Tool   string `json:"tool,omitempty"`
-	Redact string `json:"redact,omitempty"`
-	Era    string `json:"era,omitempty"`
+	Tool   string                `json:"tool,omitempty"`
+	Redact capture.RedactionMode `json:"redact,omitempty"`
+	Era    string                `json:"era,omitempty"`
 	// Offered is the revision that the client requested first.
 	Offered string `json:"offered,omitempty"`
 	// Negotiated is the revision in force.

@@ -35,8 +35,8 @@ type Recording struct {
 	Modern bool
 	// Revision is the negotiated revision, or that of modern requests. Empty means unknown.
 	Revision string
-	// Redact is the kind of redaction: "default", "custom" or "off".
-	Redact string
+	// Redact is the redaction of the capture.
+	Redact capture.RedactionMode
 	// First is the number of the event with the first message.
 	First uint64
 	// Synthetic reports that the recording lacks the handshake, and that Run creates one.

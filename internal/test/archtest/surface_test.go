@@ -18,7 +18,7 @@ import (
 var surface = map[string]int{
 	"auth":                38,
 	"bridge":              10,
-	"capture":             88,
+	"capture":             101,
 	"check":               19,
 	"check/report":        14,
 	"client":              104,
@@ -31,7 +31,7 @@ var surface = map[string]int{
 	"mcpotel":             10,
 	"mcptest":             31,
 	"middleware":          6,
-	"oauth":               51,
+	"oauth":               56,
 	"schema":              19,
 	"schema/fullschema":   2,
 	"skills":              7,

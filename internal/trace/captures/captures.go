@@ -186,8 +186,8 @@ type Info struct {
 	Transport capture.Transport
 	// Tool is the tool that recorded the capture.
 	Tool string
-	// Redact is "default", "custom" or "off".
-	Redact string
+	// Redact is the redaction of the capture.
+	Redact capture.RedactionMode
 	// Started is the time in the head, or else the modification time.
 	Started time.Time
 	// Modified is the modification time of the file.

@@ -187,7 +187,7 @@ func (b *builder) anomaly(e *capture.Event) string {
 	case "empty", "cut", "":
 		return ""
 	}
-	return printable.Line(e.Why)
+	return printable.Line(string(e.Why))
 }
 
 func wireLen(e *capture.Event) int64 {

@@ -33,7 +33,7 @@ func glyph(r *Snapshot) string {
 // safeSession returns a copy with escaped texts.
 func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	for _, s := range []*string{
-		&c.Name, &c.Transport, &c.URL, &c.Tool, &c.Redact, &c.Era, &c.Offered, &c.Negotiated, &c.Client.Name, &c.Client.Version, &c.Server.Name, &c.Server.Version, &c.Signal,
+		&c.Name, &c.Transport, &c.URL, &c.Tool, (*string)(&c.Redact), &c.Era, &c.Offered, &c.Negotiated, &c.Client.Name, &c.Client.Version, &c.Server.Name, &c.Server.Version, &c.Signal,
 	} {
 		*s = printable.Line(*s)
 	}
