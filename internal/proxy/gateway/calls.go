@@ -116,7 +116,8 @@ func missingParam(name string) error {
 // isAudited reports if a method is a call for Options.Admit, Check and Audit.
 func isAudited(method string) bool {
 	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodComplete:
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodComplete,
+		mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
 		return true
 	}
 	return false
@@ -126,13 +127,19 @@ func isAudited(method string) bool {
 // sends the request with send, and appends the response to dst. send appends to dst, too. ok is
 // false if the gateway does not forward the method.
 func (g *Gateway) forward(ctx context.Context, modern bool, frame []byte, m *jsonrpc.Message, dst []byte, send forwardFunc) (_ []byte, ok bool, err error) {
-	st := g.state.Load()
-	method := string(m.Method)
-	n := len(dst)
 	c, ok, err := g.resolve(ctx, modern, frame, m)
 	if !ok {
 		return dst, false, nil
 	}
+	dst, err = g.perform(ctx, modern, c, err, m, dst, send)
+	return dst, true, err
+}
+
+// perform is forward for a call that resolve has returned, with its error or nil.
+func (g *Gateway) perform(ctx context.Context, modern bool, c call, err error, m *jsonrpc.Message, dst []byte, send forwardFunc) ([]byte, error) {
+	st := g.state.Load()
+	method := string(m.Method)
+	n := len(dst)
 	var record *CallRecord
 	if isAudited(method) && (st.opts.Audit != nil || st.opts.Check != nil) {
 		record = newRecord(ctx, m, c)
@@ -149,7 +156,7 @@ func (g *Gateway) forward(ctx context.Context, modern bool, frame []byte, m *jso
 		record.finish(outcome, dst[n:], err)
 		st.opts.Audit(record)
 	}
-	return dst, true, err
+	return dst, err
 }
 
 // forwardTo is forward for a call whose upstream is known.
@@ -220,6 +227,8 @@ func newRecord(ctx context.Context, m *jsonrpc.Message, c call) *CallRecord {
 		r.Name = name
 	} else if uri, ok := textParam(m, "uri"); ok {
 		r.Name = uri
+	} else if id, ok := textParam(m, "taskId"); ok {
+		r.Name = id
 	}
 	r.Arguments, _ = m.Param("arguments")
 	r.Meta, _ = m.Param("_meta")

@@ -42,6 +42,7 @@ type Gateway struct {
 	generation atomic.Uint64
 	worlds     worldCache
 	announcer  announcer
+	tasks      taskOwners
 
 	mu     sync.Mutex
 	closed bool

@@ -140,6 +140,9 @@ func cursorData(ctx context.Context, modern bool, kind Kind) []byte {
 // maxCursor limits the length of a cursor.
 const maxCursor = 16 << 10
 
+// errCursor is the error of a cursor that the gateway has not given to the caller for this list.
+var errCursor = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is invalid or has expired: begin again without one"}
+
 // pageStart returns the index of the first item of the page that a request is for: after the item
 // that its cursor names, or at the index in the cursor if that item is gone.
 func (g *Gateway) pageStart(ctx context.Context, modern bool, kind Kind, w *world, list *visibleList, m *jsonrpc.Message) (int, error) {
@@ -147,18 +150,17 @@ func (g *Gateway) pageStart(ctx context.Context, modern bool, kind Kind, w *worl
 	if !ok || string(text) == "null" {
 		return 0, nil
 	}
-	invalid := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is invalid or has expired: begin again without one"}
 	cursor, ok := jsonrpc.ID(text).Text()
 	if !ok {
-		return 0, invalid
+		return 0, errCursor
 	}
 	plain, _, err := g.ring.Open(cursor, maxCursor, purposeCursor, cursorData(ctx, modern, kind))
 	if err != nil {
-		return 0, invalid
+		return 0, errCursor
 	}
 	index, n := binary.Uvarint(plain)
 	if n <= 0 {
-		return 0, invalid
+		return 0, errCursor
 	}
 	name, own, _ := strings.Cut(string(plain[n:]), "\x00")
 	at := min(int(index), len(list.items)) // Seal protects it
@@ -201,7 +203,7 @@ func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byt
 	if f.Completions {
 		dst = append(dst, `,"completions":{}`...)
 	}
-	tasks := false
+	tasks, listed := false, ""
 	var extensions []byte
 	seen := map[string]bool{}
 	for i, snap := range w.snaps {
@@ -209,6 +211,9 @@ func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byt
 			continue
 		}
 		tasks = tasks || era.Lookup(snap.profile.Capabilities, "tasks", "requests", "tools", "call") != nil
+		if w.listsTasks(i) {
+			listed = `"list":{},`
+		}
 		all := era.Lookup(snap.profile.Capabilities, "extensions")
 		if !era.IsObject(all) {
 			continue
@@ -222,7 +227,7 @@ func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byt
 		}
 	}
 	if f.CoreTasks && tasks {
-		dst = append(dst, `,"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}`...)
+		dst = append(dst, `,"tasks":{`+listed+`"cancel":{},"requests":{"tools":{"call":{}}}}`...)
 	}
 	if extensions != nil {
 		dst = append(append(append(dst, `,"extensions":{`...), extensions[1:]...), '}')

@@ -153,13 +153,13 @@ type View interface {
 }
 
 // A CallInfo describes a call before it is sent: tools/call, prompts/get, resources/read,
-// resources/subscribe or completion/complete.
+// resources/subscribe, completion/complete, or a request about tasks.
 type CallInfo struct {
 	Method   string
 	Upstream string
 	Kind     Kind
-	// Name is the server's own name of the tool or prompt, or the URI or URI template of a
-	// resource.
+	// Name is the server's own name of the tool or prompt, the URI or URI template of a resource,
+	// or the server's own id of a task. It is "" for tasks/list, which is a call to each upstream.
 	Name string
 	// Arguments is the JSON text of params.arguments, or nil.
 	Arguments []byte

@@ -103,8 +103,11 @@ func taskMAC(key []byte, principal, upstream, id string) string {
 // exposedTask returns the gateway's id for a task of the server. It is the same each time, and
 // valid only for the principal.
 func (s *scope) exposedTask(id string) string {
-	key := s.g.state.Load().taskKeys[0]
-	return taskMAC(key, s.principal, s.be.u.name, id) + "." + s.be.u.name + "." + id
+	return exposedTask(s.g.state.Load().taskKeys[0], s.principal, s.be.u.name, id)
+}
+
+func exposedTask(key []byte, principal, upstream, id string) string {
+	return taskMAC(key, principal, upstream, id) + "." + upstream + "." + id
 }
 
 // ownTask returns the upstream and its own id for the gateway's task id. It returns nil if the id
@@ -174,6 +177,7 @@ func (s *scope) response(method string, frame []byte) []byte {
 		case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
 			frame = replaceText(frame, s.exposedTask, "result", "taskId")
 		case mcp.MethodToolsCall:
+			s.ownTasks(frame)
 			if string(era.Lookup(frame, "result", "resultType")) == `"task"` {
 				frame = replaceText(frame, s.exposedTask, "result", "taskId")
 			}

@@ -187,8 +187,11 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 	if kind, ok := kindOfList(method); ok {
 		return s.g.answerList(ctx, false, kind, m, dst)
 	}
-	if method == mcp.MethodSetLevel {
+	switch method {
+	case mcp.MethodSetLevel:
 		return s.setLevel(m, dst)
+	case mcp.MethodTasksList:
+		return s.listTasks(ctx, o, m, out, dst)
 	}
 	dst, ok, err := s.g.forward(ctx, false, frame, m, dst, func(sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, m, out, dst)

@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/relay"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Limits of tasks/list.
+const (
+	// maxOwnedTasks limits the tasks whose owners the gateway remembers. The oldest are forgotten,
+	// and no longer listed.
+	maxOwnedTasks = 10_000
+	// maxTaskPages limits the requests to servers for one request of a client.
+	maxTaskPages = 16
+	// maxTaskCursor limits the length of a server's own cursor.
+	maxTaskCursor = 8 << 10
+)
+
+// taskOwners remembers which principal has started a task. A server cannot tell the principals
+// apart if the gateway uses the same credentials for all of them, and lists the tasks of all. The
+// zero value is ready to use.
+type taskOwners struct {
+	mu sync.Mutex
+	// tasks holds the elements of recent.
+	tasks map[ownedTask]*list.Element
+	// recent holds the tasks, the latest first.
+	recent list.List
+}
+
+// An ownedTask is a task of a principal. id is the server's own.
+type ownedTask struct{ principal, upstream, id string }
+
+// add remembers a task.
+func (o *taskOwners) add(t ownedTask) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.tasks == nil {
+		o.tasks = map[ownedTask]*list.Element{}
+	}
+	if e := o.tasks[t]; e != nil {
+		o.recent.MoveToFront(e)
+		return
+	}
+	o.tasks[t] = o.recent.PushFront(t)
+	if len(o.tasks) > maxOwnedTasks {
+		delete(o.tasks, o.recent.Remove(o.recent.Back()).(ownedTask))
+	}
+}
+
+// has reports if the principal has started the task. Without login, everybody is the same user.
+func (o *taskOwners) has(t ownedTask) bool {
+	if t.principal == "" {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.tasks[t] != nil
+}
+
+// ownTasks remembers the task in the response to a call of a legacy client.
+func (s *scope) ownTasks(frame []byte) {
+	if s.modern || s.principal == "" {
+		return
+	}
+	if id := era.LookupString(frame, "result", "task", "taskId"); id != "" {
+		s.g.tasks.add(ownedTask{s.principal, s.be.u.name, id})
+	}
+}
+
+// listsTasks reports if an upstream lists tasks.
+func (w *world) listsTasks(upstream int) bool {
+	snap := w.snaps[upstream]
+	return snap != nil && era.Lookup(snap.profile.Capabilities, "tasks", "list") != nil
+}
+
+// listTasks answers tasks/list with the tasks of one upstream after the other. Its cursor names the
+// upstream and has the server's own cursor. An upstream that fails is left out.
+func (s *session) listTasks(ctx context.Context, o *bridge.Origin, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
+	w := s.g.world(ctx, false)
+	view := w.st.view(ctx)
+	listing := slices.DeleteFunc(slices.Clone(w.st.upstreams), func(u *upstream) bool {
+		i := slices.Index(w.st.upstreams, u)
+		return !w.listsTasks(i) || view != nil && !w.shows(i, view)
+	})
+	at, cursor, err := s.taskCursor(ctx, m, listing)
+	if err != nil {
+		return dst, err
+	}
+	var items, failed []byte
+	for n := 0; n < maxTaskPages && at < len(listing) && len(items) == 0; n++ {
+		u := listing[at]
+		page, err := s.taskPage(ctx, o, u, cursor, m, out)
+		if _, rejected := errors.AsType[*relay.RejectedError](err); rejected || ctx.Err() != nil {
+			return dst, err
+		}
+		if err != nil {
+			failed = jsonwire.AppendQuote(append(failed, ','), u.name)
+		}
+		items = page.items
+		if cursor = page.next; cursor == nil {
+			at++
+		}
+	}
+	result := []byte(`{"tasks":[`)
+	if len(items) > 0 {
+		result = append(result, items[1:]...)
+	}
+	result = append(result, ']')
+	if at < len(listing) {
+		plain := append(append([]byte(listing[at].name), 0), cursor...)
+		if result, _, err = s.g.ring.Seal(append(result, `,"nextCursor":"`...), purposeCursor, plain, cursorData(ctx, false, numKinds)); err != nil {
+			return dst, err
+		}
+		result = append(result, '"')
+	}
+	if failed != nil {
+		failed[0] = '['
+		result = append(append(append(result, `,"_meta":{"`+metaStale+`":`...), failed...), "]}"...)
+	}
+	return jsonrpc.AppendResult(dst, m.ID, append(result, '}')), nil
+}
+
+// taskCursor returns where the page that a request is for begins: the index of the upstream, and
+// the JSON text of the server's own cursor or nil.
+func (s *session) taskCursor(ctx context.Context, m *jsonrpc.Message, listing []*upstream) (at int, cursor []byte, err error) {
+	text, ok := m.Param("cursor")
+	if !ok || string(text) == "null" {
+		return 0, nil, nil
+	}
+	sealed, _ := jsonrpc.ID(text).Text()
+	plain, _, err := s.g.ring.Open(sealed, maxCursor, purposeCursor, cursorData(ctx, false, numKinds))
+	if err != nil {
+		return 0, nil, errCursor
+	}
+	name, cursor, _ := bytes.Cut(plain, []byte{0})
+	at = slices.IndexFunc(listing, func(u *upstream) bool { return u.name == string(name) })
+	if at < 0 {
+		return 0, nil, errCursor
+	}
+	if len(cursor) == 0 {
+		cursor = nil
+	}
+	return at, cursor, nil
+}
+
+// A tasksPage is a page of the tasks of an upstream.
+type tasksPage struct {
+	// items are those of the caller, each after a comma.
+	items []byte
+	// next is the JSON text of the server's own cursor, or nil after the last page.
+	next []byte
+}
+
+// taskPage requests a page of an upstream's tasks.
+func (s *session) taskPage(ctx context.Context, o *bridge.Origin, u *upstream, cursor []byte, m *jsonrpc.Message, out rpc.Sender) (page tasksPage, err error) {
+	params := []byte("{}")
+	if cursor != nil {
+		params = append(append([]byte(`{"cursor":`), cursor...), '}')
+	}
+	c := call{target: target{upstream: u, kind: KindTool}, frame: jsonrpc.AppendRequest(nil, m.ID, mcp.MethodTasksList, params)}
+	own := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(c.frame, own, 0); err != nil {
+		return page, err
+	}
+	response, err := s.g.perform(ctx, false, c, nil, own, nil, func(sc *scope, frame []byte) ([]byte, error) {
+		return s.forward(ctx, o, sc, frame, own, out, nil)
+	})
+	if err != nil {
+		return page, err
+	}
+	answer := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(response, answer, 0); err != nil {
+		return page, err
+	}
+	if answer.Kind == jsonrpc.KindError {
+		return page, answer.Err()
+	}
+	principal := principalID(ctx)
+	key := s.g.state.Load().taskKeys[0]
+	if array := era.Lookup(answer.Result, "tasks"); len(array) > 0 && array[0] == '[' {
+		for elements := jsonwire.ArrayElements(array); elements.Next(); {
+			id := era.LookupString(elements.Value(), "taskId")
+			if id == "" || !s.g.tasks.has(ownedTask{principal, u.name, id}) {
+				continue
+			}
+			exposed := jsonwire.AppendQuote(nil, exposedTask(key, principal, u.name, id))
+			page.items = append(append(page.items, ','), jsonedit.Splice(elements.Value(), jsonedit.Locate(elements.Value(), "taskId"), exposed)...)
+		}
+	}
+	next := era.Lookup(answer.Result, "nextCursor")
+	if len(next) > 0 && next[0] == '"' && len(next) <= maxTaskCursor && !bytes.Equal(next, cursor) {
+		page.next = next
+	}
+	return page, nil
+}
