@@ -235,9 +235,13 @@ func (g *generator) body(dst []byte, n *node, nullable bool) []byte {
 	case "object":
 		if n.fields != nil {
 			dst = g.properties(dst, n.fields)
-		} else {
-			dst = append(dst, `,"additionalProperties":`...)
-			dst = g.use(dst, n.elem, false, nil)
+			break
+		}
+		before := len(dst)
+		dst = append(dst, `,"additionalProperties":`...)
+		values := len(dst)
+		if dst = g.use(dst, n.elem, false, nil); string(dst[values:]) == "{}" {
+			dst = dst[:before] // any value; strict hosts warn of a schema without keywords
 		}
 	}
 	return append(dst, '}')
