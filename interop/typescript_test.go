@@ -76,8 +76,19 @@ func (s *witnessed) address() address {
 // runScript lets a script in ts walk through the session and returns its report.
 func runScript(t *testing.T, s *witnessed, script string, mode any, ping bool) report {
 	t.Helper()
+	return runJob(t, s, script, job{address: s.address(), Mode: mode, Ping: ping, Steps: session})
+}
+
+// runSteps is runScript for other steps.
+func runSteps(t *testing.T, s *witnessed, script string, mode any, steps []step) report {
+	t.Helper()
+	return runJob(t, s, script, job{address: s.address(), Mode: mode, Steps: steps})
+}
+
+func runJob(t *testing.T, s *witnessed, script string, j job) report {
+	t.Helper()
 	node := node(t, 20)
-	text, err := json.Marshal(job{address: s.address(), Mode: mode, Ping: ping, Steps: session})
+	text, err := json.Marshal(j)
 	if err != nil {
 		t.Fatal(err)
 	}
