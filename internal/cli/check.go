@@ -65,7 +65,7 @@ capture. live:NAME is always the server itself, and capture:NAME never is.
 Given a server (a URL, a name from a host's configuration, or a command after
 --), check sends valid and invalid requests itself, in all revisions or in that
 of --rev. It calls no existing tool. The rules probe/… are about the server's
-responses to these requests. If a command has responded, up to ten of its
+responses to these requests. If a command has responded, up to five of its
 processes run at a time, or one if they disturb each other.
 
 Rules have ids: --list lists them, and --explain describes one, with examples.

@@ -62,7 +62,7 @@ machine has configured, without checking the rules.
 
 A program must start and complete the handshake within --connect-timeout, and
 send other responses within --timeout. A server that is only slow is reported as
-slow. If a program has responded, up to ten of its processes run at a time, or
+slow. If a program has responded, up to five of its processes run at a time, or
 one if they disturb each other.
 
 Marks: ✓ passed, ✗ failed, ! unusual, · information. The exit status is 0 if the
@@ -244,8 +244,7 @@ func newestFirst() []mcp.Revision {
 }
 
 // rules checks the server against the rules, in all revisions that it speaks, like mcpwire check.
-// seen holds the times of its processes. It is nil over HTTP.
-func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe.Baseline) {
+func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision) {
 	if doc.quick || len(spoken) == 0 {
 		return
 	}
@@ -256,12 +255,17 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe
 	s := doc.report.section("Rules")
 	doc.report.status("checking the rules")
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
-		Revisions: ascending, Baseline: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
+		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
 		Progress: func(step probe.Step) { doc.report.status("checking the rules: %v", step) },
 	})
+	if ctx.Err() == nil {
+		doc.judge(s, report, err)
+	}
+}
+
+// judge reports the result of a probe.
+func (doc *doctor) judge(s *doctorSection, report *probe.Report, err error) {
 	switch {
-	case ctx.Err() != nil:
-		return
 	case errors.Is(err, context.DeadlineExceeded):
 		s.odd("not all rules could be checked in %s", shortTime(maxRules)).hint("mcpwire check has no such limit")
 	case err != nil:

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"mcpwire/internal/inspect/probe"
@@ -22,131 +21,93 @@ func (doc *doctor) process(ctx context.Context) {
 	if !doc.command() {
 		return
 	}
-	s := doc.report.section("Handshakes")
-	all := doc.handshakes(ctx, s)
+	x := &processExam{doc: doc, handshakes: doc.report.section("Handshakes"), mute: true}
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(time.Hour, func() { cancel(context.DeadlineExceeded) })
+	late.Stop()
+	defer late.Stop()
+	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
+		Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
+		Progress: x.progress, Handshake: x.handshake, HandshakesOnly: doc.quick,
+		Opened: func() {
+			x.opened()
+			// Handshakes have their own limits.
+			late.Reset(maxRules)
+		},
+	})
 	if ctx.Err() != nil {
 		return
 	}
-	var spoken []mcp.Revision
-	for i := range all {
-		if all[i].Outcome == probe.Negotiated {
-			if len(spoken) == 0 {
-				doc.report.speaks = fmt.Sprintf("%v in %s", all[i].Revision, shortTime(all[i].Took))
-			}
-			spoken = append(spoken, all[i].Revision)
-		}
-	}
-	doc.startup(s, all)
-	doc.output(all)
-	doc.stderr(all)
-	if len(spoken) == 0 {
-		doc.noHandshake(all)
+	if len(x.spoken) == 0 {
+		x.describe()
+		doc.noHandshake(x.all)
 		return
 	}
-	doc.rules(ctx, spoken, seenOf(all))
+	if x.rules != nil {
+		doc.judge(x.rules, report, cmp.Or(context.Cause(limited), err))
+	}
 }
 
-// seenOf returns how long the handshakes took: the second one, which no installation delays, and
-// the slowest of the concurrent ones.
-func seenOf(all []probe.Observation) *probe.Baseline {
-	var seen probe.Baseline
-	for i := range all {
-		switch o := &all[i]; {
-		case o.Outcome != probe.Negotiated && o.Outcome != probe.Refused && o.Outcome != probe.OtherVersion:
-		case i < 2:
-			seen.Solo = o.Took
-		default:
-			seen.Concurrent = max(seen.Concurrent, o.Took)
-		}
-	}
-	return &seen
+// A processExam collects the results of a probe while it runs.
+type processExam struct {
+	doc        *doctor
+	handshakes *doctorSection
+	// rules is nil if the rules are not checked.
+	rules *doctorSection
+	all   []probe.Observation
+	// spoken are the negotiated revisions.
+	spoken []mcp.Revision
+	// mute reports that the server has responded to no handshake.
+	mute bool
 }
 
-// handshakes tries the revisions, each with its own process, the newest first. The first two, the
-// newest of each era, run alone: that gives the startup time that hosts see, and package runners
-// install only once. The others run concurrently, unless the first two got no response.
-func (doc *doctor) handshakes(ctx context.Context, s *doctorSection) []probe.Observation {
-	revisions := newestFirst()
-	var all []probe.Observation
-	mute := 0
-	wait, slowest := doc.connect, time.Duration(0)
-	for i, rev := range revisions[:2] {
-		doc.report.status("handshake %d of %d, for %v", i+1, len(revisions), rev)
-		o := doc.observe(ctx, rev, wait)
-		if ctx.Err() != nil {
-			return all
-		}
-		all = append(all, o)
-		doc.handshake(s, &o, wait)
-		switch {
-		case o.Outcome == probe.NotStarted:
-			return all
-		case o.Outcome == probe.Ended:
-			mute++
-		case !o.Alive && (o.Outcome == probe.Silent || o.Outcome == probe.Buffered):
-			mute++
-			// The server had the time to start.
-			wait = min(wait, secondWait)
-		default:
-			slowest = max(slowest, o.Took)
-		}
+func (x *processExam) progress(step probe.Step) {
+	if x.rules == nil {
+		x.doc.report.status("%s", step.Text)
+		return
 	}
-	if mute == len(all) {
-		return all
-	}
-	// Concurrent processes start more slowly.
-	return append(all, doc.others(ctx, s, revisions[2:], max(doc.connect, 4*slowest))...)
+	x.doc.report.status("checking the rules: %v", step)
 }
 
-// secondWait limits the second wait for a server that did not respond to the first handshake.
-const secondWait = 10 * time.Second
-
-func (doc *doctor) observe(ctx context.Context, rev mcp.Revision, wait time.Duration) probe.Observation {
-	return probe.Observe(ctx, doc.d.probeTarget(), rev, &probe.Options{Connect: wait, Client: "mcpwire", Version: Version})
+// handshake reports a handshake. It returns false if no other one makes sense: the newest revision
+// of each era got no response.
+func (x *processExam) handshake(o *probe.Observation) bool {
+	x.all = append(x.all, *o)
+	x.doc.handshake(x.handshakes, o)
+	switch o.Outcome {
+	case probe.Negotiated:
+		if len(x.spoken) == 0 {
+			x.doc.report.speaks = fmt.Sprintf("%v in %s", o.Revision, shortTime(o.Took))
+		}
+		x.spoken = append(x.spoken, o.Revision)
+		x.mute = false
+	case probe.Refused, probe.OtherVersion:
+		x.mute = false
+	case probe.Silent, probe.Buffered:
+		x.mute = x.mute && !o.Alive
+	}
+	x.doc.report.flush()
+	return !x.mute || len(x.all) < 2
 }
 
-// others tries several revisions concurrently. Starting is mostly waiting, so the number of
-// processors does not matter.
-func (doc *doctor) others(ctx context.Context, s *doctorSection, revisions []mcp.Revision, wait time.Duration) []probe.Observation {
-	list := make([]probe.Observation, len(revisions))
-	done := make([]chan struct{}, len(revisions))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, probe.MaxProcesses)
-	for i, rev := range revisions {
-		done[i] = make(chan struct{})
-		wg.Go(func() {
-			defer close(done[i])
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			list[i] = doc.observe(ctx, rev, wait)
-		})
+// opened reports what the processes wrote, and begins with the rules.
+func (x *processExam) opened() {
+	x.describe()
+	if !x.doc.quick && len(x.spoken) > 0 {
+		x.rules = x.doc.report.section("Rules")
 	}
-	alone := false
-	for i := range list {
-		// status also shows the previous handshakes.
-		doc.report.status("handshake %d of %d, for %v", i+3, len(revisions)+2, revisions[i])
-		<-done[i]
-		if o := &list[i]; ctx.Err() == nil && (o.Outcome == probe.Ended || o.Outcome == probe.NotStarted) {
-			// Retry alone: the other processes may be the cause.
-			if !alone {
-				wg.Wait()
-				alone = true
-			}
-			*o = doc.observe(ctx, revisions[i], wait)
-		}
-		if ctx.Err() == nil {
-			doc.handshake(s, &list[i], wait)
-		}
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return list
+}
+
+// describe reports how the server started, and what it wrote.
+func (x *processExam) describe() {
+	x.doc.startup(x.handshakes, x.all)
+	x.doc.output(x.all)
+	x.doc.stderr(x.all)
 }
 
 // handshake reports the outcome of one handshake.
-func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.Duration) {
+func (doc *doctor) handshake(s *doctorSection, o *probe.Observation) {
 	method := mcp.MethodInitialize
 	if o.Revision.Modern() {
 		method = mcp.MethodDiscover
@@ -169,9 +130,9 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.D
 			s.note("%s: no response, except to initialize, in %s", head, took)
 			return
 		}
-		s.note("%s: no response in %s", head, shortTime(wait))
+		s.note("%s: no response in %s", head, took)
 	case probe.Buffered:
-		s.note("%s: no response in %s, except after standard input was closed", head, shortTime(wait))
+		s.note("%s: no response in %s, except after standard input was closed", head, took)
 	case probe.Ended:
 		s.note("%s: the server has exited: %s", head, exitWords(o))
 	case probe.NotStarted:
@@ -196,7 +157,7 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 	doc.report.worse(exitUnreachable)
 	s := doc.report.section("No revision could be negotiated")
 	last := &all[len(all)-1]
-	hasStderr := strings.TrimSpace(last.Stderr) != ""
+	hasStderr := strings.TrimSpace(last.Stderr()) != ""
 	switch last.Outcome {
 	case probe.NotStarted:
 		hint := "check that it is a program for this system"
@@ -348,7 +309,7 @@ func strayLines(stray [][]byte) []string {
 func (doc *doctor) stderr(all []probe.Observation) {
 	last := &all[len(all)-1]
 	tail := newTailWriter(nil)
-	_, _ = tail.Write([]byte(last.Stderr))
+	_, _ = tail.Write([]byte(last.Stderr()))
 	lines, everything := tail.lines(), tail.all()
 	if len(lines) == 0 {
 		return

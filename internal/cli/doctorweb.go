@@ -76,7 +76,7 @@ func (doc *doctor) web(ctx context.Context) {
 		return
 	}
 	doc.origins(ctx, spoken[0], u)
-	doc.rules(ctx, spoken, nil)
+	doc.rules(ctx, spoken)
 }
 
 // postHandshake posts a handshake and ends the session that it opens.

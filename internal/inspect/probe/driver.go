@@ -25,8 +25,7 @@ import (
 
 // A driver runs steps on a connection in one revision.
 type driver struct {
-	r *run
-	// job is nil for an observation.
+	r    *run
 	job  *job
 	conn conn
 	// stdio is nil over HTTP.
@@ -40,13 +39,25 @@ type driver struct {
 	silent bool
 	// answered reports that the handshake got a response.
 	answered bool
-	// took is the time until the response to the handshake, or 0 without one.
-	took time.Duration
+	// handshakeTime is the time from the start of the process to the reply to the handshake, or to
+	// the end of the wait for one.
+	handshakeTime time.Duration
 	// alive reports that initialize got a response although server/discover did not.
 	alive bool
 	// sentInitialize reports that initialize was also sent, before the response to server/discover.
 	sentInitialize bool
-	capabilities   []byte
+	// fallsBack reports that server/discover got an error after which a client sends initialize.
+	fallsBack bool
+	// first is the reply to the handshake.
+	first reply
+	// buffered reports that it came only after the server's input ended.
+	buffered bool
+	// stale reports that a request got no response in time, so that later steps need another
+	// connection.
+	stale bool
+	// offered is the version in the response to the unknown version.
+	offered      string
+	capabilities []byte
 	// firstEntries holds the first entry of each list.
 	firstEntries map[string][]byte
 	idCount      int
@@ -107,10 +118,20 @@ func (d *driver) handshake(ctx context.Context) error {
 		// The rule about failed handshakes reports it.
 		d.r.recorder.waive(a.requestEvent)
 	}
+	d.first = a
+	if d.stdio != nil {
+		d.handshakeTime = time.Since(d.stdio.started)
+		if a.state == timedOut && !d.alive {
+			d.handshakeTime = d.r.connectTimeout(d.job)
+		}
+	}
 	d.silent = a.state == timedOut && !d.alive
+	d.fallsBack = d.rev.Modern() && a.failed() && !a.failed(mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion)
+	if d.silent && d.stdio != nil && d.r.observes {
+		d.awaitEnd(ctx)
+	}
 	d.answered = a.state == answered || d.alive
 	if a.state == answered {
-		d.took = a.took
 		d.r.noteStart(a.took)
 	}
 	switch {
@@ -139,6 +160,14 @@ func (d *driver) handshake(ctx context.Context) error {
 	return nil
 }
 
+// awaitEnd closes the input of a server that does not respond, because buffered output comes then.
+func (d *driver) awaitEnd(ctx context.Context) {
+	d.stdio.closeInput()
+	response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
+	b := d.send(ctx, outgoing{receiveOnly: true, stopAt: response, wait: maxExitTime})
+	d.buffered = b.state == stoppedEarly
+}
+
 // firstLine returns an error's text without the lines of standard error that may follow.
 func firstLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "; last stderr lines:")
@@ -153,7 +182,7 @@ func (d *driver) discover(ctx context.Context) reply {
 	}
 	wait := d.r.connectTimeout(d.job)
 	soon := min(initializeDelay, wait)
-	if d.r.opts.Baseline != nil || d.r.supported() != nil {
+	if d.r.supported() != nil {
 		soon = wait
 	}
 	a := d.call(ctx, mcp.MethodDiscover, object{}, func(q *outgoing) { q.wait = soon })
@@ -277,7 +306,7 @@ func (d *driver) reportRule(rule *check.Rule, a *reply, format string, args ...a
 		// The probe itself has ended the connection.
 		return
 	}
-	if d.job != nil && slices.Contains(suspectRules, rule.ID) {
+	if slices.Contains(suspectRules, rule.ID) {
 		d.job.suspect = true
 	}
 	f := check.Finding{
@@ -370,6 +399,7 @@ func (d *driver) connectionEnded(a *reply, about string) bool {
 	case a.state == disconnected:
 		d.report("died", a, "%s: %s", about, d.describeReply(a))
 	case a.state == timedOut:
+		d.stale = true
 		d.report("unanswered", a, "%s: no response within %v", about, d.r.opts.Timeout)
 	}
 	return a.state == disconnected || a.state == timedOut

@@ -3,11 +3,11 @@ package probe
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -20,15 +20,13 @@ import (
 //	  ├ connect        opens the connections, with handshakes (driver)
 //	  ├ interfered     processes disturb each other: requeueSerial, try again
 //	  ├ noteOpened     adds the other jobs of a negotiated revision (expand)
+//	  ├ held           while revisions are still to be opened, the jobs wait
 //	  ├ runSteps       runs the steps of each job; steps report findings
 //	  └ rerunSuspects  repeats jobs with doubtful findings, alone
 
-// Limits on the processes of a server that run at the same time. More of them help only if the
-// server mostly waits while it starts, not if it uses a processor or waits for a lock, as npx does.
-const (
-	MaxProcesses     = 10
-	defaultProcesses = 4
-)
+// maxProcesses limits the processes of a server that run at the same time. It is the number that a
+// server of the legacy era needs in all: one for each revision, and one without a handshake.
+const maxProcesses = 5
 
 // A job is a group of steps in one revision. It has a connection, and opens another one when that
 // is lost.
@@ -37,8 +35,24 @@ type job struct {
 	group *group
 	// order is the position of the job in a sequential probe, and so the order of its findings.
 	order int
-	// opensRevision reports that the job determines whether the server supports the revision.
+	// opensRevision reports that the job determines whether the server supports the revision. It
+	// is cleared when that is known.
 	opensRevision bool
+	// whole reports that the revision is the newest of its era that the server supports, so that
+	// the job also runs the steps that one revision is enough for.
+	whole bool
+	// last is a step at the end, which ends the process. It may be nil.
+	last step
+	// discovers reports that server/discover comes before the handshake: a client of both eras
+	// sends it first, and initialize after the error.
+	discovers bool
+	// handed is the connection that has got this error, or nil.
+	handed *driver
+	// announced is the last step that was reported.
+	announced string
+	// completed reports that the job has done its own handshake, so that other connections of the
+	// job begin with one.
+	completed bool
 	// concurrent reports that other processes of the server run at the same time.
 	concurrent bool
 	// rerun reports that the job is repeated, alone.
@@ -56,6 +70,8 @@ type job struct {
 
 	// driver is the connection before the steps, or nil.
 	driver *driver
+	// observation is the result of the handshake that opened the revision.
+	observation Observation
 	// err is why the connection failed.
 	err error
 }
@@ -63,6 +79,10 @@ type job struct {
 // A plan holds the remaining jobs of a run, in order.
 type plan struct {
 	todo []*job
+	// held holds jobs with a connection, whose steps wait until all revisions are opened.
+	held []*job
+	// opened reports that all revisions are opened.
+	opened bool
 	// expandedRevisions holds the revisions with all jobs added.
 	expandedRevisions map[mcp.Revision]bool
 	// serial reports that processes of the server interfere, so that jobs run one at a time.
@@ -70,12 +90,6 @@ type plan struct {
 	// serverAnswered reports that the server has answered. Before that, jobs run one at a time: the
 	// first start may install the server, and a silent server is abandoned soon.
 	serverAnswered bool
-	// allNegotiated reports that the server is known to support all revisions.
-	allNegotiated bool
-	// limit is the maximum number of concurrent processes.
-	limit int
-	// soloStart is the time of a handshake while one job ran, or 0.
-	soloStart time.Duration
 	// allGroups reports that all groups were added for a legacy revision.
 	allGroups bool
 	// finished counts the jobs that are done.
@@ -85,19 +99,10 @@ type plan struct {
 }
 
 func (r *run) newPlan() {
-	r.plan = plan{expandedRevisions: map[mcp.Revision]bool{}, limit: defaultProcesses}
-	if seen := r.opts.Baseline; seen != nil && r.stdio() {
-		r.slowest = max(seen.Solo, seen.Concurrent)
-		r.plan.serverAnswered, r.plan.allNegotiated, r.plan.soloStart = true, true, seen.Solo
-		r.plan.adaptLimit(seen.Concurrent)
-	}
+	r.plan = plan{expandedRevisions: map[mcp.Revision]bool{}}
+	list := r.groups()
 	for i := range r.wanted {
-		r.plan.add(&job{rev: r.wanted[i], group: &groups()[0], order: i * len(groups()), opensRevision: true})
-	}
-	if r.plan.allNegotiated {
-		for _, rev := range r.wanted {
-			r.expand(rev)
-		}
+		r.plan.add(&job{rev: r.wanted[i], group: &list[0], order: i * len(list), opensRevision: true})
 	}
 }
 
@@ -106,102 +111,143 @@ func (p *plan) add(j *job) {
 	p.todo = slices.Insert(p.todo, i, j)
 }
 
-// expand adds the jobs of a supported revision, except the one that opened it.
-func (r *run) expand(rev mcp.Revision) {
-	p := &r.plan
+// expand adds the jobs of a supported revision to the one that opened it.
+func (r *run) expand(opener *job) {
+	p, rev := &r.plan, opener.rev
 	if p.expandedRevisions[rev] {
 		return
 	}
 	p.expandedRevisions[rev] = true
 	whole := rev.Modern() || !p.allGroups
 	p.allGroups = p.allGroups || !rev.Modern()
-	list := groups()
+	if opener.whole = whole; r.opts.HandshakesOnly {
+		return
+	}
+	list := r.groups()
 	for i := range list {
 		g := &list[i]
-		switch {
-		case i == 0, !whole && !g.everyRevision, g.httpOnly && r.stdio(), g.stdioOnly && !r.stdio(), g.modernOnly && !rev.Modern(), g.legacyOnly && rev.Modern():
+		if i == 0 || !whole && !g.everyRevision || g.modernOnly && !rev.Modern() || g.legacyOnly && rev.Modern() {
 			continue
 		}
 		p.add(&job{rev: rev, group: g, order: slices.Index(r.wanted, rev)*len(list) + i})
 	}
-}
-
-// adaptLimit sets the limit from the slowest of several concurrent handshakes. If a solo one took
-// much longer, it was a different kind of start, such as an installation.
-func (p *plan) adaptLimit(beside time.Duration) {
-	p.limit = defaultProcesses
-	if p.soloStart > 0 && beside >= p.soloStart*3/4 && beside <= p.soloStart*5/4 {
-		p.limit = MaxProcesses
+	if r.stdio() && !whole {
+		r.takeEnd(opener)
 	}
 }
 
+// takeEnd lets a job end its process as another job of the era would, which then needs none.
+func (r *run) takeEnd(j *job) {
+	p := &r.plan
+	i := slices.IndexFunc(p.todo, func(o *job) bool { return o.group.endsProcess && o.rev.Modern() == j.rev.Modern() })
+	if i >= 0 {
+		j.last = p.todo[i].group.steps[0]
+		p.todo = slices.Delete(p.todo, i, i+1)
+	}
+}
+
+// opens reports whether a job determines whether the server supports a revision.
+func opens(j *job) bool { return j.opensRevision }
+
 // nextWave removes the jobs to run next from the plan. Jobs that open revisions go first, because
-// they lead to others. Over HTTP it is one job, because servers limit sessions.
+// they lead to others. Over HTTP it is one job, because servers limit sessions. So is one that gets
+// a connection, because it starts no process.
 func (r *run) nextWave() []*job {
 	p := &r.plan
 	n := 1
-	if r.stdio() && p.serverAnswered && !p.serial {
-		n = min(p.limit, len(p.todo))
+	if r.stdio() && p.serverAnswered && !p.serial && !slices.ContainsFunc(p.todo, func(j *job) bool { return j.handed != nil }) {
+		n = maxProcesses - len(p.held)
 	}
-	var wave, rest []*job
-	if n == 1 {
-		wave, rest = p.todo[:1:1], p.todo[1:]
-	} else {
-		room := n
-		for _, j := range p.todo {
-			if j.opensRevision {
-				room--
-			}
-		}
-		for _, j := range p.todo {
+	wave := slices.Clone(p.todo)
+	if r.stdio() {
+		slices.SortStableFunc(wave, func(a, b *job) int {
 			switch {
-			case j.opensRevision && len(wave) < n:
-				wave = append(wave, j)
-			case !j.opensRevision && room > 0:
-				wave = append(wave, j)
-				room--
-			default:
-				rest = append(rest, j)
+			case a.opensRevision == b.opensRevision:
+				return 0
+			case a.opensRevision:
+				return -1
 			}
-		}
+			return 1
+		})
 	}
-	p.todo = rest
+	wave = wave[:min(n, len(wave))]
+	p.todo = slices.DeleteFunc(p.todo, func(j *job) bool { return slices.Contains(wave, j) })
+	slices.SortFunc(wave, compareJobs)
 	return wave
 }
 
+// settle waits for standard error that a server wrote before its response: it comes through another
+// pipe, and may be read later.
+func settle(ctx context.Context) { _ = wait.Sleep(ctx, settleTime) }
+
+const settleTime = 20 * time.Millisecond
+
+func compareJobs(a, b *job) int { return cmp.Compare(a.order, b.order) }
+
 // runWave runs jobs concurrently. It starts all processes and waits for the last one before the
-// steps begin, so that starts do not distort measurements.
+// steps begin, so that starts do not distort measurements. Over stdio, the steps also wait for the
+// handshakes of all revisions, unless processes disturb each other.
 func (r *run) runWave(ctx context.Context, wave []*job) error {
+	p := &r.plan
 	for _, j := range wave {
-		r.prepare(j, len(wave) > 1)
+		r.prepare(j, len(wave)+len(p.held) > 1)
 	}
-	head := wave[0]
-	if !head.opensRevision {
+	if len(wave) > 0 {
+		head := wave[max(0, slices.IndexFunc(wave, opens))]
 		r.noteProgress(head, len(wave))
+		head.stderr.release()
 	}
-	head.stderr.release()
 	forEachJob(wave, func(j *job) { r.connect(ctx, j) })
+	all := append(p.held, wave...)
+	p.held = nil
 	if err := ctx.Err(); err != nil {
-		closeAll(wave)
+		closeAll(all)
 		return err
 	}
-	if len(wave) > 1 && slices.ContainsFunc(wave, r.interfered) {
-		closeAll(wave)
-		r.requeueSerial(wave)
+	if len(all) > 1 && slices.ContainsFunc(all, r.interfered) {
+		closeAll(all)
+		r.requeueSerial(all)
 		return nil
 	}
-	r.noteStarts(wave)
 	for _, j := range wave {
-		if err := r.noteOpened(j); err != nil {
-			closeAll(wave)
+		goOn, err := r.noteOpened(j)
+		if err != nil || !goOn {
+			closeAll(all)
+			p.todo = nil
 			return err
 		}
 	}
-	r.runSteps(ctx, wave)
+	opening := slices.ContainsFunc(p.todo, opens)
+	if opening && r.stdio() && !p.serial {
+		for _, j := range all {
+			if j.ready() {
+				p.held = append(p.held, j)
+			} else {
+				j.close()
+			}
+		}
+		return nil
+	}
+	if r.opts.HandshakesOnly {
+		closeAll(all)
+		p.todo = slices.DeleteFunc(p.todo, func(j *job) bool { return !j.opensRevision })
+	}
+	if !opening && !p.opened {
+		p.opened = true
+		if r.observes {
+			settle(ctx)
+		}
+		r.opts.Opened()
+	}
+	if r.opts.HandshakesOnly {
+		return nil
+	}
+	slices.SortFunc(all, compareJobs)
+	r.runSteps(ctx, all)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return r.rerunSuspects(ctx, wave)
+	return r.rerunSuspects(ctx, all)
 }
 
 // forEachJob calls f concurrently for all jobs and waits.
@@ -217,15 +263,29 @@ func forEachJob(wave []*job, f func(*job)) {
 func (r *run) prepare(j *job, beside bool) {
 	j.concurrent, j.suspect, j.sessions, j.reserved = beside, false, nil, 0
 	j.driver, j.err, j.failing = nil, nil, map[string]*jsonrpc.Error{}
+	j.completed = false
 	if r.opts.Stderr != nil {
 		j.stderr = &stderrForwarder{w: r.opts.Stderr}
+	}
+	if j.handed != nil {
+		r.adoptSession(j, j.handed.stdio.session)
+		return
 	}
 	j.reserved = r.nextSession(j)
 }
 
 // connect opens the connection of a job.
 func (r *run) connect(ctx context.Context, j *job) {
-	v, err := r.open(ctx, j, j.rev, !j.group.noHandshake)
+	v, err := r.openAfterDiscover(ctx, j)
+	if v == nil && err == nil {
+		v, err = r.open(ctx, j, j.rev, !j.group.noHandshake)
+	}
+	if j.opensRevision && r.observes {
+		if v != nil && v.first.state != answered {
+			v.conn.close()
+		}
+		j.observation = observe(j.rev, v, err)
+	}
 	if err == nil && !j.group.noHandshake && !j.opensRevision && !v.negotiated {
 		// The handshake worked before; its findings report the failure.
 		v.conn.close()
@@ -256,7 +316,7 @@ func (r *run) interfered(j *job) bool {
 	switch {
 	case v == nil:
 		return true
-	case j.opensRevision && !v.negotiated && !r.plan.allNegotiated:
+	case j.opensRevision && !v.negotiated:
 		return !v.answered
 	case !j.group.noHandshake && !v.negotiated:
 		return true
@@ -269,23 +329,6 @@ func (r *run) interfered(j *job) bool {
 	}
 }
 
-// noteStarts records how long the handshakes of a wave took.
-func (r *run) noteStarts(wave []*job) {
-	slowest := time.Duration(0)
-	for _, j := range wave {
-		if j.driver != nil {
-			slowest = max(slowest, j.driver.took)
-		}
-	}
-	switch p := &r.plan; {
-	case slowest == 0:
-	case len(wave) > 1:
-		p.adaptLimit(slowest)
-	case p.soloStart == 0:
-		p.soloStart = slowest
-	}
-}
-
 // requeueSerial puts jobs back into the plan to run one at a time, and discards their results.
 func (r *run) requeueSerial(wave []*job) {
 	p := &r.plan
@@ -294,36 +337,77 @@ func (r *run) requeueSerial(wave []*job) {
 		r.recorder.discard(j.sessions, "started while other processes of the server ran, which it does not allow")
 		p.add(j)
 	}
-	known := func(rev mcp.Revision) bool { return slices.Contains(r.negotiated, rev) }
-	p.allNegotiated, p.serverAnswered = false, len(r.negotiated) > 0
-	p.allGroups = slices.ContainsFunc(r.negotiated, func(rev mcp.Revision) bool { return !rev.Modern() })
-	maps.DeleteFunc(p.expandedRevisions, func(rev mcp.Revision, _ bool) bool { return !known(rev) })
-	p.todo = slices.DeleteFunc(p.todo, func(j *job) bool { return !j.opensRevision && !known(j.rev) })
 }
 
-// noteOpened records whether the server supports the revision that a job has opened.
-func (r *run) noteOpened(j *job) error {
+// noteOpened records whether the server supports the revision that a job has opened, and reports
+// the handshake. It returns false if no other revision is to be tried.
+func (r *run) noteOpened(j *job) (goOn bool, err error) {
 	if !j.opensRevision {
-		return nil
+		return true, nil
 	}
-	if j.err != nil {
-		return j.err
+	j.opensRevision = false
+	if goOn = r.opts.Handshake(&j.observation); j.err != nil {
+		return false, j.err
 	}
 	v, p := j.driver, &r.plan
 	p.serverAnswered = p.serverAnswered || v.answered
 	if v.negotiated {
 		r.negotiated = append(r.negotiated, j.rev)
-		r.expand(j.rev)
-		return nil
+		r.expand(j)
+		return goOn, nil
 	}
 	r.lastErr, r.refused = v.failure, v.reportRefusal
 	if v.silent {
 		p.silentCount++
 	}
-	if len(r.negotiated) == 0 && p.silentCount == maxSilent {
-		p.todo = nil
+	if v.fallsBack && v.conn.alive() {
+		r.handOn(j)
 	}
-	return nil
+	return goOn && (len(r.negotiated) > 0 || p.silentCount < maxSilent), nil
+}
+
+// handOn hands the connection of a job whose server/discover got an error to the job that opens the
+// newest legacy revision, if that comes next.
+func (r *run) handOn(j *job) {
+	i := slices.IndexFunc(r.plan.todo, opens)
+	if i < 0 || r.plan.todo[i].rev.Modern() || !r.stdio() {
+		return
+	}
+	next := r.plan.todo[i]
+	next.discovers, next.handed, j.driver = true, j.driver, nil
+}
+
+// adoptSession makes a session one of a job.
+func (r *run) adoptSession(j *job, session uint64) {
+	j.sessions = append(j.sessions, session)
+	r.recorder.assign(session, j.order)
+}
+
+// openAfterDiscover opens the connection of a job on which server/discover comes first. It returns
+// nil if that is not wanted, or if the server does not continue with a handshake.
+func (r *run) openAfterDiscover(ctx context.Context, j *job) (*driver, error) {
+	if !j.discovers {
+		return nil, nil
+	}
+	old := j.handed
+	if j.handed = nil; old == nil {
+		var err error
+		if old, err = r.open(ctx, j, mcp.LatestRevision, false); err != nil {
+			return nil, err
+		}
+		old.discover(ctx)
+	}
+	old.stdio.job = j
+	v := &driver{r: r, job: j, conn: old.conn, stdio: old.stdio, rev: j.rev, firstEntries: map[string][]byte{}, idCount: old.idCount}
+	if err := v.handshake(ctx); err != nil {
+		v.conn.close()
+		return nil, err
+	}
+	if !v.answered {
+		v.conn.close()
+		return nil, nil
+	}
+	return v, nil
 }
 
 // maxSilent is the number of revisions without a response after which a server is abandoned.
@@ -345,7 +429,7 @@ func (r *run) runSteps(ctx context.Context, wave []*job) {
 		})
 	}
 	for i, j := range wave {
-		if ready[i] && (i > 0 || j.opensRevision) {
+		if ready[i] {
 			r.noteProgress(j, len(wave)-i)
 		}
 		j.stderr.release()
@@ -364,12 +448,19 @@ func (j *job) ready() bool { return j.driver != nil && (j.group.noHandshake || j
 // done.
 func (r *run) noteProgress(j *job, left int) {
 	p := &r.plan
+	left += len(p.held)
 	step := Step{Text: j.rev.String() + ": " + j.group.name, Session: p.finished + 1, Sessions: p.finished + left + len(p.todo)}
+	if j.opensRevision {
+		step.Text = j.rev.String() + ": handshake"
+	}
 	if j.rerun {
 		step.Text += ", again"
 		step.Session, step.Sessions = p.finished, p.finished+len(p.todo)
 	}
-	r.opts.Progress(step)
+	if j.announced != step.Text {
+		j.announced = step.Text
+		r.opts.Progress(step)
+	}
 }
 
 // suspectRules are the rules with findings that concurrent processes may cause: these may wait for
@@ -400,10 +491,11 @@ func (r *run) rerunSuspects(ctx context.Context, wave []*job) error {
 func (r *run) runJob(ctx context.Context, j *job) {
 	v, lost := j.driver, 0
 	j.driver = nil
-	for _, s := range j.group.steps {
+	for _, s := range j.steps() {
 		if v == nil {
+			handshake := !j.group.noHandshake || j.completed
 			var err error
-			if v, err = r.open(ctx, j, j.rev, !j.group.noHandshake); err != nil || !j.group.noHandshake && !v.negotiated {
+			if v, err = r.open(ctx, j, j.rev, handshake); err != nil || handshake && !v.negotiated {
 				if err == nil {
 					v.conn.close()
 				}
@@ -414,7 +506,7 @@ func (r *run) runJob(ctx context.Context, j *job) {
 		if ctx.Err() != nil {
 			break
 		}
-		if !v.conn.alive() {
+		if v.stale || !v.conn.alive() {
 			v.conn.close()
 			v = nil
 			if lost++; lost > maxReopen {
@@ -427,19 +519,42 @@ func (r *run) runJob(ctx context.Context, j *job) {
 	}
 }
 
-// maxReopen limits how often a group may lose its connection.
-const maxReopen = 5
+// maxReopen limits how often a job may lose its connection.
+const maxReopen = 20
+
+// steps returns the steps of a job.
+func (j *job) steps() []step {
+	list := slices.Clone(j.group.steps)
+	if j.whole {
+		for _, s := range j.group.more {
+			if !s.modernOnly && !s.legacyOnly || s.modernOnly && j.rev.Modern() || s.legacyOnly && !j.rev.Modern() {
+				list = append(list, s.run)
+			}
+		}
+	}
+	if j.last != nil {
+		list = append(list, j.last)
+	}
+	return list
+}
 
 // connectTimeout returns the timeout of a handshake. Concurrent processes start more slowly, and
 // one that fails is tried again, alone.
 func (r *run) connectTimeout(j *job) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if j == nil || !j.concurrent || r.slowest == 0 {
+	switch {
+	case r.slowest == 0 && r.plan.silentCount > 0:
+		return min(r.opts.Connect, secondWait)
+	case !j.concurrent || r.slowest == 0:
 		return r.opts.Connect
 	}
-	return MaxProcesses*r.slowest + minStartTimeout
+	return maxProcesses*r.slowest + minStartTimeout
 }
+
+// secondWait limits the wait for a server that did not respond to the first handshake: it has had
+// the time to start.
+const secondWait = 10 * time.Second
 
 // startTimeout returns how long a process may take from its start to its first output. After one
 // has answered, others should not take much longer.
@@ -449,8 +564,8 @@ func (r *run) startTimeout(j *job) time.Duration {
 	switch {
 	case r.slowest == 0:
 		return r.opts.Connect
-	case j != nil && j.concurrent:
-		return MaxProcesses*r.slowest + minStartTimeout
+	case j.concurrent:
+		return maxProcesses*r.slowest + minStartTimeout
 	}
 	return min(r.opts.Connect, 4*r.slowest+minStartTimeout)
 }

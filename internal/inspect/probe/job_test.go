@@ -113,74 +113,108 @@ func (y *yard) reportOf(t *testing.T, alone bool, opts *Options) *Report {
 // TestConcurrentJobs shows that processes run at the same time, up to the limit. These answer
 // nothing until so many are connected at once; only the first may be alone.
 func TestConcurrentJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		together := make(chan struct{})
+		y := &yard{t: t}
+		y.prepare = func(n int, p *tenant) flaw {
+			if n == 1 {
+				return flaw{}
+			}
+			if len(y.running)+1 == maxProcesses {
+				select {
+				case <-together:
+				default:
+					close(together)
+				}
+			}
+			return p.blocked(together)
+		}
+		report := y.reportOf(t, false, nil)
+		if len(report.Findings) > 0 {
+			t.Errorf("findings:%s", verbose(report.Findings))
+		}
+		if diff := cmp.Diff(mcp.Revisions(), report.Revisions); diff != "" {
+			t.Errorf("revisions (-want +got):\n%s", diff)
+		}
+		if _, _, most := y.counts(); most != maxProcesses {
+			t.Errorf("%d processes ran at the same time, want %d", most, maxProcesses)
+		}
+	})
+}
+
+// TestProcesses shows how many processes a probe starts: starting one takes most of the time.
+func TestProcesses(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		opts  Options
-		first int // processes that answer at once
-		want  int
+		name string
+		in   fault
+		opts Options
+		want int
 	}{
-		{"check", Options{}, 1, defaultProcesses},
-		{"seen to slow each other down", Options{Baseline: &Baseline{Solo: time.Second, Concurrent: 2 * time.Second}}, 0, defaultProcesses},
-		{"seen to install first", Options{Baseline: &Baseline{Solo: time.Minute, Concurrent: time.Second}}, 0, defaultProcesses},
-		{"seen alone only", Options{Baseline: &Baseline{Solo: time.Second}}, 0, defaultProcesses},
-		{"seen to be as quick", Options{Baseline: &Baseline{Solo: time.Second, Concurrent: time.Second}}, 0, MaxProcesses},
+		// One for each revision, one without a handshake. server/discover is sent to the first.
+		{"legacy", speaks(legacy...), Options{}, 5},
+		// SIGTERM needs another one.
+		{"one legacy revision", speaks(rev20251125), Options{}, 6},
+		// Over those of the legacy era: one for the revision, and two that are ended differently.
+		{"both eras", nil, Options{}, 8},
+		{"modern", nil, Options{Revisions: modern}, 3},
+		{"handshakes only", speaks(legacy...), Options{HandshakesOnly: true}, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				together := make(chan struct{})
-				y := &yard{t: t}
-				y.prepare = func(n int, p *tenant) flaw {
-					if n <= tt.first {
-						return flaw{}
-					}
-					if len(y.running)+1 == tt.want {
-						select {
-						case <-together:
-						default:
-							close(together)
-						}
-					}
-					return p.blocked(together)
-				}
+				y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: tt.in, start: time.Second} }}
+				begun := time.Now()
 				report := y.reportOf(t, false, &tt.opts)
-				if len(report.Findings) > 0 {
-					t.Errorf("findings:%s", verbose(report.Findings))
+				if got := severities(report.Findings); len(got) > 0 {
+					t.Errorf("findings: %v", got)
 				}
-				if diff := cmp.Diff(mcp.Revisions(), report.Revisions); diff != "" {
-					t.Errorf("revisions (-want +got):\n%s", diff)
+				if started, _, _ := y.counts(); started != tt.want {
+					t.Errorf("%d processes started, want %d", started, tt.want)
 				}
-				if _, _, most := y.counts(); most != tt.want {
-					t.Errorf("%d processes ran at the same time, want %d", most, tt.want)
+				if d := time.Since(begun); d > 6*time.Second {
+					t.Errorf("it took %v, want at most 6s", d)
 				}
 			})
 		})
 	}
 }
 
-// TestConcurrentJobsAdapt shows that more processes run at once if that does not slow them down.
-func TestConcurrentJobsAdapt(t *testing.T) {
+// TestHandshakes shows what a caller learns of the handshakes, and when.
+func TestHandshakes(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		took func(running int) time.Duration
-		want int
+		flaw flaw
+		goOn bool
+		want []string
 	}{
-		{"it waits", func(int) time.Duration { return time.Second }, MaxProcesses},
-		{"it computes", func(running int) time.Duration { return time.Duration(running) * time.Second }, defaultProcesses},
+		{"legacy", flaw{in: speaks(legacy...), start: time.Second}, true, []string{
+			"2026-07-28 refused 1s", "2025-11-25 agreed 1s", "2025-06-18 agreed 1s", "2025-03-26 agreed 1s", "2024-11-05 agreed 1s", "opened",
+		}},
+		{"both eras", flaw{}, true, []string{
+			"2026-07-28 agreed 0s", "2025-11-25 agreed 0s", "2025-06-18 agreed 0s", "2025-03-26 agreed 0s", "2024-11-05 agreed 0s", "opened",
+		}},
+		{"silent", flaw{in: lines(func(string) bool { return true })}, true, []string{"2026-07-28 silent 30s", "2025-11-25 silent 10s"}},
+		{"it exits", flaw{in: lines(func(string) bool { return true }, die)}, false, []string{"2026-07-28 ended 0s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := &yard{t: t}
-				y.prepare = func(int, *tenant) flaw { return flaw{start: tt.took(len(y.running) + 1)} }
-				begun := time.Now()
-				report := y.reportOf(t, false, nil)
-				if _, _, most := y.counts(); most != tt.want {
-					t.Errorf("%d processes ran at the same time, want %d", most, tt.want)
+				var got []string
+				y := &yard{t: t, prepare: func(int, *tenant) flaw { return tt.flaw }}
+				r := y.run(&Options{
+					Handshake: func(o *Observation) bool {
+						got = append(got, fmt.Sprintf("%v %s %v", o.Revision, o.Outcome, o.Took))
+						return tt.goOn
+					},
+					Opened: func() { got = append(got, "opened") },
+				})
+				err := r.probeAll(t.Context())
+				if failed := errors.Is(err, ErrNoAnswer); failed != (len(got) < 6) || err != nil && !failed {
+					t.Errorf("error %v", err)
 				}
-				if d := time.Since(begun); tt.want == MaxProcesses && d > 8*time.Second {
-					t.Errorf("it took %v, want at most 8s", d)
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("handshakes (-want +got):\n%s", diff)
 				}
-				if len(report.Findings) > 0 {
-					t.Errorf("findings:%s", verbose(report.Findings))
+				if _, running, _ := y.counts(); running != 0 {
+					t.Errorf("%d processes still run", running)
 				}
 			})
 		})
@@ -300,27 +334,24 @@ func TestDisturbed(t *testing.T) {
 			return func(int, *tenant) flaw { return flaw{deaf: len(y.running) > 0} }
 		}},
 	} {
-		for _, seen := range []*Baseline{nil, {Solo: time.Second, Concurrent: time.Second}} {
-			t.Run(fmt.Sprintf("%s, seen %v", tt.name, seen != nil), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					opts := Options{Revisions: []mcp.Revision{rev20251125, rev20260728}}
-					want := (&yard{t: t}).reportOf(t, true, &opts)
-					y := &yard{t: t}
-					y.prepare = tt.prepare(y)
-					opts.Baseline = seen
-					got := y.reportOf(t, false, &opts)
-					if _, _, most := y.counts(); most < 2 {
-						t.Error("it ran no processes beside each other")
-					}
-					if len(got.Findings) > 0 {
-						t.Errorf("findings:%s", verbose(got.Findings))
-					}
-					if diff := cmp.Diff(want.Revisions, got.Revisions); diff != "" || want.Events != got.Events {
-						t.Errorf("revisions (-want +got):\n%s%d events, want %d", diff, got.Events, want.Events)
-					}
-				})
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := Options{Revisions: []mcp.Revision{rev20251125, rev20260728}}
+				want := (&yard{t: t}).reportOf(t, true, &opts)
+				y := &yard{t: t}
+				y.prepare = tt.prepare(y)
+				got := y.reportOf(t, false, &opts)
+				if _, _, most := y.counts(); most < 2 {
+					t.Error("it ran no processes beside each other")
+				}
+				if len(got.Findings) > 0 {
+					t.Errorf("findings:%s", verbose(got.Findings))
+				}
+				if diff := cmp.Diff(want.Revisions, got.Revisions); diff != "" || want.Events != got.Events {
+					t.Errorf("revisions (-want +got):\n%s%d events, want %d", diff, got.Events, want.Events)
+				}
 			})
-		}
+		})
 	}
 }
 
@@ -361,7 +392,7 @@ func twoLibraries() fault {
 func TestConcurrentUnsupportedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: speaks(rev20251125)} }}
-		report := y.reportOf(t, false, &Options{Baseline: &Baseline{Solo: time.Second, Concurrent: time.Second}})
+		report := y.reportOf(t, false, nil)
 		if diff := cmp.Diff([]mcp.Revision{rev20251125}, report.Revisions); diff != "" {
 			t.Errorf("revisions (-want +got):\n%s", diff)
 		}
@@ -389,22 +420,24 @@ func TestShownInOrder(t *testing.T) {
 		return out.String()
 	}
 	synctest.Test(t, func(t *testing.T) {
-		var want strings.Builder
-		for _, rev := range []mcp.Revision{rev20260728, rev20251125} {
-			for _, g := range groups() {
-				if !g.httpOnly && (!g.modernOnly || rev.Modern()) && (!g.legacyOnly || !rev.Modern()) {
-					want.WriteString(rev.String() + ": " + g.name + "\nup\n")
-				}
-			}
-		}
-		// The first is shown while it happens, before it is known whether it speaks the revision.
-		first := rev20260728.String() + ": lists and requests\n"
-		sorted := "up\n" + first + strings.TrimPrefix(want.String(), first+"up\n")
+		const want = `2026-07-28: handshake
+up
+2025-11-25: handshake
+up
+2026-07-28: lists and requests
+2026-07-28: invalid lines
+up
+2026-07-28: SIGTERM
+up
+2025-11-25: lists and requests
+2025-11-25: before the handshake, and invalid lines
+up
+2025-11-25: SIGTERM
+up
+`
 		got := shown(t)
-		// Revisions are opened beside the first jobs of the newest one.
-		opened := rev20251125.String() + ": lists and requests\nup\n"
-		if strings.Count(got, opened) != 1 || strings.Replace(got, opened, "", 1) != strings.Replace(sorted, opened, "", 1) {
-			t.Errorf("shown:\n%s\nwant, but for where %q stands:\n%s", got, opened, sorted)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("shown (-want +got):\n%s", diff)
 		}
 		if again := shown(t); again != got {
 			t.Errorf("shown the second time:\n%s\nthe first time:\n%s", again, got)
@@ -472,7 +505,7 @@ func TestConcurrentJobsCanceled(t *testing.T) {
 					t.Errorf("the end took %v", d-5*time.Second)
 				}
 				started, running, most := y.counts()
-				if running != 0 || most != defaultProcesses {
+				if running != 0 || most != maxProcesses {
 					t.Errorf("%d of %d processes still run, %d ran at the same time", running, started, most)
 				}
 				if report := r.report(); len(report.Findings) > 0 {
@@ -532,8 +565,8 @@ func TestConcurrentJobsRecorded(t *testing.T) {
 			}
 			overlap = max(overlap, len(open))
 		}
-		if overlap < defaultProcesses {
-			t.Errorf("%d sessions were open at the same time, want at least %d", overlap, defaultProcesses)
+		if overlap < maxProcesses {
+			t.Errorf("%d sessions were open at the same time, want at least %d", overlap, maxProcesses)
 		}
 		for n, list := range sessions {
 			starts := 0

@@ -2,8 +2,8 @@ package probe
 
 import (
 	"bytes"
-	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"mcpwire/capture"
@@ -43,7 +43,7 @@ type Observation struct {
 	Version string
 	// Error is the error in the server's response, or nil.
 	Error *jsonrpc.Error
-	// Took is the time until the response or the end of the process.
+	// Took is the time from the start of the process to the response, or to its end.
 	Took time.Duration
 	// Alive reports that initialize got a response although server/discover did not.
 	Alive bool
@@ -59,50 +59,36 @@ type Observation struct {
 	Exit      *stdio.ExitError
 	// Err is why the process could not be started.
 	Err error
-	// Stderr is the beginning and the end of the standard error output.
-	Stderr string
 	// Result is the result of the handshake, as JSON text.
 	Result []byte
+
+	stderr *stderrKeeper
+}
+
+// Stderr returns the beginning and the end of the standard error output so far.
+func (o *Observation) Stderr() string {
+	if o.stderr == nil {
+		return ""
+	}
+	return o.stderr.text()
 }
 
 // maxStray limits Observation.Stray.
 const maxStray = 20
 
-// Observe starts the server and does a handshake: server/discover for a modern revision, initialize
-// for a legacy one. Then it ends the process. opts may be nil. Only its fields Connect and Capture
-// are used.
-func Observe(ctx context.Context, target *Target, rev mcp.Revision, opts *Options) Observation {
-	return observe(ctx, rev, newRun(target, opts))
-}
-
-func observe(ctx context.Context, rev mcp.Revision, r *run) Observation {
+// observe returns the observation of a handshake. v is nil if the process could not be started,
+// which err explains.
+func observe(rev mcp.Revision, v *driver, err error) Observation {
 	o := Observation{Revision: rev}
-	v, err := r.open(ctx, nil, rev, false)
-	if err != nil {
+	if v == nil {
 		o.Outcome, o.Err = NotStarted, err
 		return o
 	}
-	start := time.Now()
-	var a reply
-	if rev.Modern() {
-		a = v.discover(ctx)
-	} else {
-		a = v.send(ctx, outgoing{body: request(v.nextID(), mcp.MethodInitialize, r.initialize(rev.String())), id: v.lastID(), wait: r.opts.Connect})
-	}
-	o.Alive = v.alive
-	if a.state == timedOut && !v.alive {
-		v.stdio.closeInput()
-		response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
-		if b := v.send(ctx, outgoing{receiveOnly: true, stopAt: response, wait: maxExitTime}); b.state == stoppedEarly {
-			a = b
-		}
-	}
-	o.Took = time.Since(start)
-	v.conn.close()
-	o.Stray, o.Header, o.FirstByte = v.stdio.stray, v.stdio.headerFraming, v.stdio.firstByte
+	o.Alive, o.Took = v.alive, v.handshakeTime
+	o.Stray, o.Header, o.FirstByte = slices.Clone(v.stdio.stray), v.stdio.headerFraming, v.stdio.firstByte
 	o.Multiline = formOneMessage(o.Stray)
-	o.Stderr = v.stdio.stderr.text()
-	o.classify(&a, v)
+	o.stderr = v.stdio.stderr
+	o.classify(&v.first, v)
 	return o
 }
 
@@ -116,7 +102,7 @@ func (o *Observation) classify(a *reply, d *driver) {
 		}
 	}
 	switch {
-	case a.state == stoppedEarly:
+	case d.buffered:
 		o.Outcome = Buffered
 	case a.state == timedOut:
 		o.Outcome = Silent

@@ -52,9 +52,14 @@ type Options struct {
 	// Stderr, if not nil, receives the server's standard error, in the order of Progress. It must
 	// be safe for concurrent use. Its errors are ignored.
 	Stderr io.Writer
-	// Baseline describes recent handshakes with the process. With it, several processes start at
-	// once; with nil, only one runs until the server has answered.
-	Baseline *Baseline
+	// Handshake, if not nil, is called with the result of each first handshake in a revision over
+	// stdio. The Observation belongs to the caller. If it returns false, the probe ends.
+	Handshake func(*Observation) bool
+	// Opened, if not nil, is called when the handshakes in all revisions are done. Like Handshake,
+	// it must not block and runs on the goroutine that called Run.
+	Opened func()
+	// HandshakesOnly ends the probe then.
+	HandshakesOnly bool
 	// Progress, if not nil, is called before each step. It must not block. It runs on the goroutine
 	// that called Run.
 	Progress func(Step)
@@ -74,14 +79,6 @@ type Step struct {
 // String describes the step and how many there are.
 func (s Step) String() string {
 	return fmt.Sprintf("session %d of %d, %s", s.Session, s.Sessions, s.Text)
-}
-
-// Baseline states that a server supports all revisions to probe.
-type Baseline struct {
-	// Solo is the time of a handshake while no other process of the server ran.
-	Solo time.Duration
-	// Concurrent is the longest time of several concurrent handshakes, or 0 if there were none.
-	Concurrent time.Duration
 }
 
 // A Report is the result of a probe.
@@ -131,6 +128,9 @@ type run struct {
 	transport http.RoundTripper
 	start     wireclient.Starter
 
+	// observes reports that the caller gets the observations.
+	observes bool
+
 	// wanted lists the revisions to probe, newest first.
 	wanted []mcp.Revision
 	plan   plan
@@ -172,6 +172,14 @@ func newRun(target *Target, opts *Options) *run {
 	if o.Progress == nil {
 		o.Progress = func(Step) {}
 	}
+	if o.Handshake == nil {
+		o.Handshake = func(*Observation) bool { return true }
+	} else {
+		r.observes = r.stdio()
+	}
+	if o.Opened == nil {
+		o.Opened = func() {}
+	}
 	if len(o.Revisions) == 0 {
 		o.Revisions = mcp.Revisions()
 	}
@@ -193,14 +201,10 @@ func newRun(target *Target, opts *Options) *run {
 
 func (r *run) stdio() bool { return r.target.Command != nil }
 
-// nextSession returns the session number for a job, which is nil for an observation.
+// nextSession returns the session number for a job.
 func (r *run) nextSession(j *job) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if j == nil {
-		r.sessions++
-		return r.sessions
-	}
 	if n := j.reserved; n != 0 {
 		j.reserved = 0
 		return n
@@ -258,7 +262,7 @@ func (r *run) report() *Report {
 
 // probeAll probes the revisions, the newest first.
 func (r *run) probeAll(ctx context.Context) error {
-	for len(r.plan.todo) > 0 {
+	for len(r.plan.todo)+len(r.plan.held) > 0 {
 		if err := r.runWave(ctx, r.nextWave()); err != nil {
 			return err
 		}
@@ -286,36 +290,68 @@ type group struct {
 	noHandshake bool
 	// everyRevision runs the group in each revision, not only in the newest of its era.
 	everyRevision bool
-	httpOnly      bool
-	stdioOnly     bool
 	modernOnly    bool
 	legacyOnly    bool
-	steps         []step
+	// endsProcess reports that the only step ends the process, and may end that of another group.
+	endsProcess bool
+	steps       []step
+	// more are steps on the same connection in the newest revision of an era.
+	more []eraStep
 }
 
 // A step sends messages and judges the replies.
 type step func(ctx context.Context, v *driver)
 
-func groups() []group {
+// An eraStep is a step that may be for one era only.
+type eraStep struct {
+	run        step
+	modernOnly bool
+	legacyOnly bool
+}
+
+// groups returns the groups for the transport.
+func (r *run) groups() []group {
+	if r.stdio() {
+		return stdioGroups()
+	}
+	return httpGroups()
+}
+
+// stdioGroups returns the groups over stdio. Each needs a process, and starting one takes longer
+// than all its steps. So they are few: steps share a process unless one ends it or precedes the
+// handshake. Those that wait for responses that need not come are in two groups, which run at the
+// same time.
+func stdioGroups() []group {
+	return []group{
+		{name: "lists and requests", everyRevision: true, steps: []step{lists, unknownMethod, batch}, more: []eraStep{
+			{run: invalidParams}, {run: unknownTool}, {run: unknownResource}, {run: unknownPrompt}, {run: completion}, {run: invalidCursor},
+			{run: logLevel}, {run: unknownNotification}, {run: cancelUnknown}, {run: plainIDs}, {run: hugeID}, {run: escapedText}, {run: bigArgument},
+			{run: unknownVersion, modernOnly: true}, {run: missingMeta, modernOnly: true}, {run: missingInfo, modernOnly: true},
+			{run: removedMethods, modernOnly: true}, {run: subscribe, modernOnly: true}, {run: secondInitialize, legacyOnly: true}, {run: endOfInput},
+		}},
+		{name: "before the handshake, and invalid lines", noHandshake: true, legacyOnly: true, steps: []step{
+			pingFirst, listFirst, unknownOffer, completeHandshake, badJSON, wrongEnvelope, lineEnds, closeInputEarly,
+		}},
+		{name: "invalid lines", modernOnly: true, steps: []step{badJSON, wrongEnvelope, lineEnds, closeInputEarly}},
+		{name: "SIGTERM", endsProcess: true, steps: []step{terminate}},
+	}
+}
+
+// httpGroups returns the groups over HTTP.
+func httpGroups() []group {
 	return []group{
 		{name: "lists and requests", everyRevision: true, steps: []step{lists, unknownMethod, batch}},
 		{name: "invalid requests", steps: []step{lists, invalidParams, unknownTool, unknownResource, unknownPrompt, completion, invalidCursor, logLevel, unknownNotification, cancelUnknown}},
 		{name: "ids and texts", steps: []step{plainIDs, hugeID, escapedText, bigArgument}},
-		{name: "before the handshake", noHandshake: true, stdioOnly: true, legacyOnly: true, steps: []step{pingFirst, listFirst}},
 		{name: "an unknown version", noHandshake: true, legacyOnly: true, steps: []step{unknownOffer}},
-		{name: "a second handshake", legacyOnly: true, stdioOnly: true, steps: []step{secondInitialize}},
 		{name: "metadata and versions", modernOnly: true, steps: []step{unknownVersion, missingMeta, missingInfo, removedMethods}},
 		{name: "subscriptions", modernOnly: true, steps: []step{subscribe}},
-		{name: "lines that are not messages", stdioOnly: true, steps: []step{badJSON, wrongEnvelope, lineEnds}},
-		{name: "the end of the input", stdioOnly: true, steps: []step{endOfInput}},
-		{name: "responses at the end of the input", stdioOnly: true, steps: []step{closeInputEarly}},
-		{name: "SIGTERM", stdioOnly: true, steps: []step{terminate}},
-		{name: "headers that do not match", httpOnly: true, modernOnly: true, steps: []step{wrongHeaders, headerSpelling, otherMethods}},
-		{name: "bodies that are not messages", httpOnly: true, steps: []step{badBodies, badHeaders}},
-		{name: "sessions", httpOnly: true, legacyOnly: true, steps: []step{sessions}},
-		{name: "the version header", httpOnly: true, legacyOnly: true, steps: []step{versionHeader}},
-		{name: "other HTTP methods", httpOnly: true, legacyOnly: true, steps: []step{getStream}},
-		{name: "Origin and Host", httpOnly: true, everyRevision: false, steps: []step{origins}},
+		{name: "headers that do not match", modernOnly: true, steps: []step{wrongHeaders, headerSpelling, otherMethods}},
+		{name: "bodies that are not messages", steps: []step{badBodies, badHeaders}},
+		{name: "sessions", legacyOnly: true, steps: []step{sessions}},
+		{name: "the version header", legacyOnly: true, steps: []step{versionHeader}},
+		{name: "other HTTP methods", legacyOnly: true, steps: []step{getStream}},
+		{name: "Origin and Host", steps: []step{origins}},
 	}
 }
 

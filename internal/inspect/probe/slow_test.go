@@ -86,7 +86,14 @@ func TestObserveSlow(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := observe(t.Context(), tt.rev, fakeRun(t, tt.flaw, nil))
+				var o *Observation
+				r := fakeRun(t, tt.flaw, &Options{Revisions: []mcp.Revision{tt.rev}, HandshakesOnly: true, Handshake: func(got *Observation) bool {
+					o = got
+					return true
+				}})
+				if err := r.probeAll(t.Context()); err != nil && !errors.Is(err, ErrNoAnswer) {
+					t.Fatal(err)
+				}
 				if o.Outcome != tt.want || o.Alive != tt.alive {
 					t.Errorf("outcome %v, alive %v, want %v, %v", o.Outcome, o.Alive, tt.want, tt.alive)
 				}

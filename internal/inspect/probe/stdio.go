@@ -18,8 +18,7 @@ import (
 // A stdioConn is a conn to a process.
 type stdioConn struct {
 	*wireclient.Process
-	r *run
-	// job is nil for an observation.
+	r       *run
 	job     *job
 	session uint64
 	stderr  *stderrKeeper
@@ -44,10 +43,7 @@ type stdioConn struct {
 
 // openStdio starts the server.
 func openStdio(ctx context.Context, r *run, j *job) (*stdioConn, error) {
-	sc := &stdioConn{r: r, job: j, session: r.nextSession(j), stderr: new(stderrKeeper), started: time.Now()}
-	if j != nil {
-		sc.stderr.forward = j.stderr
-	}
+	sc := &stdioConn{r: r, job: j, session: r.nextSession(j), stderr: &stderrKeeper{forward: j.stderr}, started: time.Now()}
 	t := r.target
 	p, err := wireclient.StartProcess(ctx, r.start, &wireclient.ProcessOptions{
 		Start:   capture.Start{Command: slices.Clone(t.Command), Dir: t.Dir, Env: envNames(t.Env)},

@@ -65,13 +65,26 @@ func unknownOffer(ctx context.Context, d *driver) {
 	case d.connectionEnded(&a, "an unknown version"):
 	case a.failed(), a.status >= 400:
 		d.report("version-error", &a, "the version %s %s", noSuchVersion, d.outcomeText(&a))
-	case textOf(member(a.result, "protocolVersion")) == noSuchVersion:
+	case d.version(&a) == noSuchVersion:
 		d.report("version-echoed", &a, "the server accepted the unknown version %s", noSuchVersion)
 	}
+	d.offered = d.version(&a)
 	// The probe provoked it.
 	d.r.recorder.waive(a.event, "lifecycle/version-differs", "lifecycle/version-unknown")
 	if id := a.header.Get(wireclient.HeaderSession); d.http != nil && id != "" {
 		d.http.SetSessionHeader(wireclient.HeaderSession, id)
+	}
+}
+
+// version returns the version in the response to initialize.
+func (d *driver) version(a *reply) string { return textOf(member(a.result, "protocolVersion")) }
+
+// completeHandshake completes the handshake that unknownOffer began, so that the steps behind it
+// need no other process.
+func completeHandshake(ctx context.Context, d *driver) {
+	d.job.completed = true
+	if d.stale = d.offered != d.rev.String(); !d.stale {
+		d.notify(ctx, mcp.NotificationInitialized, nil)
 	}
 }
 

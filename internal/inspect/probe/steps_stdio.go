@@ -80,6 +80,7 @@ func badJSON(ctx context.Context, d *driver) {
 // reportFragile reports a server that stops working.
 func (d *driver) reportFragile(a *reply, about string) {
 	d.waiveEnd(a)
+	d.stale = true
 	d.report("fragile", a, "%s: %s", about, d.describeReply(a))
 }
 
