@@ -32,7 +32,7 @@ const maxBody = jsonrpc.DefaultMaxFrame
 // rawHTTP returns a raw client of the server.
 func (d *dialer) rawHTTP(maxMessage int) *wireclient.HTTP {
 	return &wireclient.HTTP{
-		Transport: d.http, UserAgent: "mcpwire/" + Version, Header: d.target.header, MaxMessage: maxMessage, Mirror: new(wireclient.Mirror),
+		Transport: d.http, UserAgent: "mcpwire/" + Version, Header: d.target.header, MaxMessage: maxMessage, HeaderMirror: new(wireclient.HeaderMirror),
 	}
 }
 
@@ -40,7 +40,7 @@ func (d *dialer) rawHTTP(maxMessage int) *wireclient.HTTP {
 func (v *sender) sendHTTP(ctx context.Context, d *dialer, r mcp.Revision) error {
 	p := &poster{HTTP: d.rawHTTP(maxBody), v: v, d: d, url: d.target.url}
 	if v.noInit || v.raw {
-		p.Mirror = nil
+		p.HeaderMirror = nil
 	}
 	if d.target.transport == transportSSE {
 		return p.sendSSE(ctx, r)

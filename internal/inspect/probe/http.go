@@ -27,7 +27,7 @@ func newHTTPConn(r *run, j *job, modern bool) *httpConn {
 		Record: r.recorder.record, Session: r.nextSession(j), NextExchange: r.nextExchange,
 	}
 	if modern {
-		c.Mirror = &wireclient.Mirror{Version: mcp.LatestRevision.String()}
+		c.HeaderMirror = &wireclient.HeaderMirror{Version: mcp.LatestRevision.String()}
 	}
 	return &httpConn{c, r}
 }
@@ -140,7 +140,7 @@ func (x *exchange) readBody(ctx context.Context, a *reply, q *outgoing) (why err
 
 func (x *exchange) take(ctx context.Context, a *reply, q *outgoing, in *wireclient.Received) (done bool) {
 	return a.take(q, in.Data, in.N, func(m *jsonrpc.Message) {
-		if x.conn.Mirror == nil { // modern servers send none
+		if x.conn.HeaderMirror == nil { // modern servers send none
 			x.conn.send(ctx, outgoing{body: clientResponse(m)})
 		}
 	})

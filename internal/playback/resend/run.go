@@ -179,13 +179,13 @@ func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*
 	t := &wireclient.Target{
 		Transport: o.Transport, Command: command, Dir: o.Dir, Env: all.Env, HeaderFraming: o.HeaderFraming, URL: address, Modern: o.Modern,
 	}
-	mirror := &wireclient.Mirror{Params: o.Params}
+	headers := &wireclient.HeaderMirror{Params: o.Params}
 	if o.Modern { // notifications need not name it
-		mirror.Version = o.Revision
+		headers.Version = o.Revision
 	}
 	name, _, _ := strings.Cut(all.Tool, " ")
 	return wireclient.Open(ctx, t, rec.Record, &wireclient.Options{
-		Header: all.Headers, UserAgent: name, Mirror: mirror, TLS: all.TLS, RoundTripper: all.Transport,
+		Header: all.Headers, UserAgent: name, HeaderMirror: headers, TLS: all.TLS, RoundTripper: all.Transport,
 		GracePeriod: all.GracePeriod, MaxMessage: all.MaxMessage, MaxCapture: all.MaxCapture,
 	})
 }

@@ -49,8 +49,8 @@ type HTTP struct {
 	// Header is sent with all requests and replaces default fields. A single empty value removes
 	// a field.
 	Header http.Header
-	// Mirror sets the headers that repeat messages. Nil sets none.
-	Mirror *Mirror
+	// HeaderMirror sets the headers that repeat messages. Nil sets none.
+	HeaderMirror *HeaderMirror
 	// MaxMessage limits a body or the data of an event, in bytes.
 	MaxMessage int
 	// MaxStream limits the bytes of an event stream. Zero means no limit.
@@ -152,8 +152,8 @@ func (c *HTTP) request(ctx context.Context, q *Request) (*http.Request, error) {
 		r.Header[name] = slices.Clone(values)
 	}
 	c.mu.Unlock()
-	if c.Mirror != nil && len(q.Body) > 0 {
-		c.Mirror.set(r.Header, q.Body)
+	if c.HeaderMirror != nil && len(q.Body) > 0 {
+		c.HeaderMirror.set(r.Header, q.Body)
 	}
 	setHeader(r, c.Header)
 	// http.Client does this.

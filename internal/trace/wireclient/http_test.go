@@ -30,7 +30,7 @@ func respond(status int, kind string, body io.Reader) roundTrip {
 
 func TestRequest(t *testing.T) {
 	c := &HTTP{
-		UserAgent: "test/1", Mirror: &Mirror{}, MaxMessage: 100,
+		UserAgent: "test/1", HeaderMirror: &HeaderMirror{}, MaxMessage: 100,
 		Header: http.Header{"accept": {""}, "Host": {"virtual.example"}, "X-Tenant": {"a", "b"}, "Mcp-Method": {"wrong"}},
 	}
 	c.SetSessionHeader(HeaderSession, "S1")
@@ -100,7 +100,7 @@ func TestMirror(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := http.Header{}
-			(&Mirror{Version: tt.version, Params: params}).set(got, []byte(tt.message))
+			(&HeaderMirror{Version: tt.version, Params: params}).set(got, []byte(tt.message))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("header (-want +got):\n%s", diff)
 			}

@@ -39,8 +39,8 @@ type Options struct {
 	// removes a field. UserAgent is the User-Agent.
 	Header    http.Header
 	UserAgent string
-	// Mirror sets the headers that repeat messages. Nil sets none.
-	Mirror *Mirror
+	// HeaderMirror sets the headers that repeat messages. Nil sets none.
+	HeaderMirror *HeaderMirror
 	// TLS configures TLS to the server; nil means the default of crypto/tls. RoundTripper replaces
 	// the session's HTTP transport; it must neither follow redirects nor add credentials.
 	TLS          *tls.Config

@@ -69,7 +69,7 @@ func newHTTPConn(s *Session) *httpConn {
 		MaxMessage: s.opts.MaxMessage, Record: s.record, Session: 1,
 	}
 	if s.target.Transport == capture.TransportHTTP {
-		hc.http.Mirror = s.opts.Mirror
+		hc.http.HeaderMirror = s.opts.HeaderMirror
 	}
 	if hc.http.Transport == nil {
 		hc.ownTransport = &http.Transport{

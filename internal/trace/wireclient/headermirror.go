@@ -9,10 +9,10 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Mirror sets the headers that repeat parts of a modern message
+// A HeaderMirror sets the headers that repeat parts of a modern message
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers).
 // It reads messages leniently. The zero value is ready to use.
-type Mirror struct {
+type HeaderMirror struct {
 	// Version is the revision of messages that name none. Empty means that these are not modern.
 	Version string
 	// Params has the arguments that headers repeat, by the tool's name.
@@ -20,7 +20,7 @@ type Mirror struct {
 }
 
 // set sets the headers for a message. Legacy messages and batches get none.
-func (mi *Mirror) set(h http.Header, message []byte) {
+func (hm *HeaderMirror) set(h http.Header, message []byte) {
 	message = bytes.TrimSpace(message)
 	if jsonwire.Valid(message, 0) != nil {
 		return
@@ -29,7 +29,7 @@ func (mi *Mirror) set(h http.Header, message []byte) {
 	params := jsonwire.Lookup(message, "params")
 	version := jsonwire.Text(jsonwire.Lookup(params, "_meta", mcp.MetaProtocolVersion))
 	if version == "" && method != "" {
-		version = mi.Version
+		version = hm.Version
 	}
 	if version == "" {
 		return
@@ -50,7 +50,7 @@ func (mi *Mirror) set(h http.Header, message []byte) {
 		return
 	}
 	arguments := jsonwire.Lookup(params, "arguments")
-	for _, p := range mi.Params[name] {
+	for _, p := range hm.Params[name] {
 		argument := jsonwire.Lookup(arguments, p.Path...)
 		if argument == nil {
 			continue
