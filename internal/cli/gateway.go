@@ -29,6 +29,7 @@ import (
 	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/proxy/gateway"
 	gatewayconfig "mcpwire/internal/proxy/gateway/config"
+	gatewaylogin "mcpwire/internal/proxy/gateway/login"
 	"mcpwire/internal/proxy/gateway/policy"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/trace/captures"
@@ -84,14 +85,14 @@ type gatewayFlags struct {
 func newGatewayCommand(e *env) *cobra.Command {
 	f := &gatewayFlags{}
 	c := &cobra.Command{
-		Use:         "gateway [FLAGS] FILE | check FILE | import [HOST...] | pins FILE | schema",
+		Use:         "gateway [FLAGS] FILE | check FILE | import [HOST...] | logins FILE | pins FILE | schema",
 		Short:       "serve many servers at one endpoint",
 		Long:        gatewayLong,
 		Example:     gatewayExample,
 		Annotations: map[string]string{ownSignals: "true"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !exists(args[0]) {
-				if hint := didYouMean(args[0], []string{"check", "import", "pins", "schema"}); hint != "" {
+				if hint := didYouMean(args[0], []string{"check", "import", "logins", "pins", "schema"}); hint != "" {
 					return usagef("gateway: no file or command %q%s", args[0], hint)
 				}
 			}
@@ -117,7 +118,7 @@ func newGatewayCommand(e *env) *cobra.Command {
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "log details, such as how connections open and close")
 	// It fails only for an unknown flag.
 	_ = c.RegisterFlagCompletionFunc("redact", cobra.FixedCompletions([]string{"default", "off"}, cobra.ShellCompDirectiveNoFileComp))
-	c.AddCommand(newGatewayCheckCommand(e), newGatewayImportCommand(e), newGatewayPinsCommand(e), newGatewaySchemaCommand(e))
+	c.AddCommand(newGatewayCheckCommand(e), newGatewayImportCommand(e), newGatewayLoginsCommand(e), newGatewayPinsCommand(e), newGatewaySchemaCommand(e))
 	return c
 }
 
@@ -160,7 +161,9 @@ type gatewayProcess struct {
 	// remote reports whether clients may belong to other users.
 	remote bool
 	// tokens has the tokens of callers. It is nil if callers have none.
-	tokens    *policy.CallerTokens
+	tokens *policy.CallerTokens
+	// logins is nil if callers log in to no upstream.
+	logins    *gatewayLogins
 	recording *tapRecording
 	// node is nil outside a cluster.
 	node *GatewayNode
@@ -197,6 +200,7 @@ func (p *gatewayProcess) serve(ctx context.Context) (err error) {
 		return configurationError(path, err)
 	}
 	defer func() { err = errors.Join(err, p.now().policy.release(nil)) }()
+	defer p.logins.close()
 	p.current, p.reloads.Loaded = c, time.Now()
 	if err := errors.Join(p.checkAddress(), p.checkNode()); err != nil {
 		return err
@@ -229,6 +233,7 @@ func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher
 	defer background.Wait()
 	defer end()
 	background.Go(func() { p.watch(others, watcher) })
+	p.serveLogins(others, &background)
 	started, err := p.serveAdmin(serving, others, &background)
 	if err != nil {
 		return err
@@ -298,7 +303,7 @@ func configurationError(path string, err error) error {
 
 // load reads the configuration and makes what the gateway needs. It keeps the state of old, which
 // may be nil. The caller must release the policy that it does not use.
-func (p *gatewayProcess) load(old *gatewayConfiguration) (*gatewayConfiguration, error) {
+func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguration, err error) {
 	conf, err := gatewayconfig.Load(p.path)
 	if err != nil {
 		return nil, err
@@ -310,9 +315,19 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (*gatewayConfiguration,
 		if conf.Auth != nil && len(conf.Auth.Issuers) > 0 {
 			p.tokens = &policy.CallerTokens{}
 		}
+		if conf.HasLogins() {
+			if err := p.openLogins(conf); err != nil {
+				return nil, err
+			}
+			defer func() {
+				if err != nil {
+					p.logins.close()
+				}
+			}()
+		}
 	}
 	c := &gatewayConfiguration{Config: conf}
-	builder := &upstreamBuilder{conf: conf, log: p.log, remote: p.remote, tokens: p.tokens, node: p.node}
+	builder := &upstreamBuilder{conf: conf, log: p.log, remote: p.remote, tokens: p.tokens, logins: p.logins, node: p.node}
 	c.options = gateway.Options{
 		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: Version}, Instructions: conf.Instructions, ListWait: conf.ListWait.Or(0),
 		DrainTimeout: conf.Drain.Or(gatewayconfig.DefaultDrain), MaxSessions: conf.Listen.MaxSessions(), Logger: p.log,
@@ -468,6 +483,9 @@ func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, start
 		for _, path := range guard.MetadataPaths() {
 			others[path] = guard.Metadata()
 		}
+	}
+	if p.logins != nil && p.logins.listener == nil {
+		others[gatewaylogin.Path] = p.logins
 	}
 	r, err := newRouter(l.Path, p.gateway.Recorded(h), others)
 	if err != nil {

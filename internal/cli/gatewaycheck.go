@@ -65,6 +65,17 @@ func checkGateway(path string) (found gatewayconfig.Errors, err error) {
 		return found, nil
 	}
 	builder := &upstreamBuilder{conf: c, log: slog.New(slog.DiscardHandler), tokens: &policy.CallerTokens{}}
+	if c.HasLogins() {
+		logins, err := loginsOf(c, "127.0.0.1:1", "", true, builder.log)
+		if one, ok := errors.AsType[*gatewayconfig.Error](err); ok {
+			return append(found, one), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer logins.close()
+		builder.logins = logins
+	}
 	if _, err := builder.build(); err != nil && !errors.As(err, &found) {
 		return nil, err
 	}

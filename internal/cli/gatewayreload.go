@@ -94,6 +94,11 @@ func (p *gatewayProcess) replace(old *gatewayConfiguration) error {
 		c.policy.pinModes.Store(oldModes)
 		return errors.Join(err, c.policy.release(old.policy))
 	}
+	if p.logins != nil && p.logins.ring != nil && c.Keys != nil {
+		if err := p.logins.ring.Replace(c.options.Secrets...); err != nil {
+			p.log.Error("stored logins stay sealed with the old keys", "error", err)
+		}
+	}
 	p.mu.Lock()
 	p.current = c
 	p.mu.Unlock()
@@ -110,7 +115,7 @@ func (p *gatewayProcess) needsRestart(old, c *gatewayConfiguration) error {
 		key      string
 		old, new any
 	}{
-		{"listen", old.Listen, c.Listen}, {"keys", old.Keys != nil, c.Keys != nil}, {"auth", old.Auth, c.Auth}, {"admin", old.Admin, c.Admin}, {"capture", old.Capture, c.Capture},
+		{"listen", old.Listen, c.Listen}, {"keys", old.Keys != nil, c.Keys != nil}, {"auth", old.Auth, c.Auth}, {"login", old.Login, c.Login}, {"admin", old.Admin, c.Admin}, {"capture", old.Capture, c.Capture},
 	} {
 		if !reflect.DeepEqual(part.old, part.new) {
 			return c.Errorf(part.key, "%s has changed, which needs a restart of the gateway: no change was applied", part.key)

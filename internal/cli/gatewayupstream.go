@@ -31,6 +31,8 @@ type upstreamBuilder struct {
 	remote bool
 	// tokens has the tokens of callers. It is nil if callers have none.
 	tokens *policy.CallerTokens
+	// logins is nil if callers log in to no upstream.
+	logins *gatewayLogins
 	// node is nil outside a cluster.
 	node *GatewayNode
 }
@@ -100,8 +102,8 @@ func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream,
 		out.Bridge.Connect = socketConnect(kind, where, framingOf(u.Framing), 0)
 	default:
 		out.Bridge.HTTP = true
-		out.PerPrincipal = u.Credentials != nil && u.Credentials.Exchange != nil
-		out.Bridge.Connect, err = b.remoteServer(u)
+		out.PerPrincipal = u.Credentials != nil && (u.Credentials.Exchange != nil || u.Credentials.Login != nil)
+		err = b.remoteServer(u, &out)
 	}
 	return out, err
 }
@@ -145,15 +147,15 @@ func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) bridgeConnect {
 	}
 }
 
-// remoteServer returns a function that connects to an upstream over HTTP. All connections share one
-// transport and its knowledge of the server's tools.
-func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream) (bridgeConnect, error) {
+// remoteServer sets how to connect to an upstream over HTTP, and how callers log in to it. All
+// connections share one transport and its knowledge of the server's tools.
+func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.Upstream) error {
 	address, err := u.URL.Resolve()
 	if err != nil {
-		return nil, fmt.Errorf("url: %w", err)
+		return fmt.Errorf("url: %w", err)
 	}
 	if _, err := urlTarget(address); err != nil || !isURL(address) {
-		return nil, errors.New("url: not the URL of a server (such as http://127.0.0.1:8080/mcp), or one with a user name")
+		return errors.New("url: not the URL of a server (such as http://127.0.0.1:8080/mcp), or one with a user name")
 	}
 	tls := gatewayconfig.ClientTLS{}
 	if u.TLS != nil {
@@ -161,7 +163,7 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream) (bridgeConnect
 	}
 	conf, err := clientTLS(string(tls.CA), tls.Insecure)
 	if err != nil {
-		return nil, fmt.Errorf("tls.ca: %w", err)
+		return fmt.Errorf("tls.ca: %w", err)
 	}
 	side := &httpSide{next: bridge.Transport(proxyTransport(conf, u.Timeouts.Connect.Or(defaultConnectTime)))}
 	if u.Transport == transportSSE {
@@ -174,23 +176,29 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream) (bridgeConnect
 			return auth.NewSecret(text), err
 		}
 	}
-	if err := b.credentials(&credentials, u.Credentials); err != nil {
-		return nil, err
-	}
+	b.credentials(&credentials, u.Credentials)
 	authenticated, err := credentials.Transport(address, side)
 	if err != nil {
-		return nil, fmt.Errorf("credentials: %w", err)
+		return fmt.Errorf("credentials: %w", err)
+	}
+	if u.Credentials != nil && u.Credentials.Login != nil {
+		login, err := b.login(u.Name, address, u.Credentials.Login)
+		if err != nil {
+			return err
+		}
+		out.Login, authenticated = login, login.Transport(authenticated)
 	}
 	transport := streamable.Dial(address, &streamable.DialOptions{
 		HTTPClient: &http.Client{Transport: bridge.OuterTransport(authenticated)}, NoSSE: u.Transport == transportHTTP, UnavailableTimeout: awayTimeout, Logger: b.log,
 	})
-	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }, nil
+	out.Bridge.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
+	return nil
 }
 
 // credentials adds the credentials of a configuration.
-func (b *upstreamBuilder) credentials(to *policy.Credentials, c *gatewayconfig.Credentials) error {
+func (b *upstreamBuilder) credentials(to *policy.Credentials, c *gatewayconfig.Credentials) {
 	switch {
-	case c == nil:
+	case c == nil, c.Login != nil:
 	case c.Client != nil:
 		to.Client = &policy.ClientCredentials{Issuer: c.Client.Issuer, ID: c.Client.ID, Secret: c.Client.Secret.Resolve, Scopes: c.Client.Scopes}
 	case c.Exchange != nil:
@@ -202,7 +210,6 @@ func (b *upstreamBuilder) credentials(to *policy.Credentials, c *gatewayconfig.C
 	default:
 		to.Token = c.Token.Resolve
 	}
-	return nil
 }
 
 // A stderrLog logs the lines that a server writes to standard error.

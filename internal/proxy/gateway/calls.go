@@ -178,6 +178,16 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 			}
 		}
 	}
+	login := c.upstream.conf.Load().Login
+	if login != nil {
+		var err error
+		if c.frame, err = g.passLogin(ctx, modern, &c, login); err != nil {
+			return dst, outcomeOfError(err), err
+		}
+		if c.login {
+			return g.appendLoggedIn(dst, modern, m.ID, c.upstream.name), OutcomeOK, nil
+		}
+	}
 	be, err := c.upstream.acquire(ctx)
 	if err != nil {
 		return dst, OutcomeRejected, err
@@ -195,6 +205,11 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	frame = s.ownRelated(frame, "params")
 	n := len(dst)
 	response, err := send(&s, frame)
+	if login != nil {
+		if required := g.afterLogin(ctx, c.upstream, response[n:], err); required != nil {
+			return dst, outcomeOfError(required), required
+		}
+	}
 	if err != nil {
 		return dst, outcomeOfError(err), err
 	}
@@ -213,6 +228,9 @@ func outcomeOfError(err error) Outcome {
 	}
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return OutcomeError
+	}
+	if _, ok := errors.AsType[*loginError](err); ok {
+		return OutcomeLogin
 	}
 	return OutcomeCanceled
 }
@@ -240,7 +258,7 @@ func (r *CallRecord) finish(outcome Outcome, response []byte, err error) {
 	r.Duration, r.Outcome, r.ResponseBytes = time.Since(r.Start), outcome, len(response)
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		r.Code = int(e.Code)
-	} else if err != nil && outcome != OutcomeCanceled {
+	} else if err != nil && outcome != OutcomeCanceled && outcome != OutcomeLogin {
 		r.Code = int(jsonrpc.CodeInternalError)
 	}
 	if outcome != OutcomeOK {
@@ -346,6 +364,9 @@ func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []b
 	})
 	if !ok {
 		err = jsonrpc.MethodNotFound(method)
+	}
+	if e, ok := errors.AsType[*loginError](err); ok {
+		return g.answerLogin(dst[:n], true, showsPages(m), m, e)
 	}
 	if err != nil {
 		return answerError(ctx, dst[:n], m.ID, err)

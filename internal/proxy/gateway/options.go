@@ -118,6 +118,9 @@ type Upstream struct {
 	// PerPrincipal says that the credentials depend on the caller. Each principal, or set of scopes
 	// of one, then has separate connections and catalogs.
 	PerPrincipal bool
+	// Login knows which callers have logged in to the server. It needs PerPrincipal. Nil means that
+	// callers need not log in.
+	Login Login
 	// Rename has the gateway's whole name for tools and prompts, by the server's own name.
 	Rename map[string]string
 	// Fingerprint identifies the configuration. [Gateway.Apply] keeps the connections of an
@@ -177,6 +180,8 @@ const (
 	OutcomeToolError Outcome = "tool_error"
 	// OutcomeInput is a result that asks the client for input.
 	OutcomeInput Outcome = "input_required"
+	// OutcomeLogin is a response that asks the caller to log in to the upstream.
+	OutcomeLogin Outcome = "login_required"
 	// OutcomeError is a JSON-RPC error of the server or of the connection to it.
 	OutcomeError Outcome = "error"
 	// OutcomeDenied is a call that View or Check did not allow, or that names nothing.
@@ -292,6 +297,9 @@ func (o *Options) check() error {
 		names[u.Name] = true
 		if u.Bridge.Connect == nil {
 			errs = append(errs, fmt.Errorf("upstream %q: Bridge.Connect is missing", u.Name))
+		}
+		if u.Login != nil && !u.PerPrincipal {
+			errs = append(errs, fmt.Errorf("upstream %q: Login needs PerPrincipal", u.Name))
 		}
 		if int(u.Isolation) >= len(isolationNames) {
 			errs = append(errs, fmt.Errorf("upstream %q: unknown isolation", u.Name))

@@ -53,7 +53,9 @@ type session struct {
 	asked   uint64
 	calls   map[string]*upstreamSession
 	watcher *watcher
-	closed  bool
+	// logins holds the ids of the login pages that the session waits for.
+	logins map[string]bool
+	closed bool
 }
 
 // An upstreamSession is the session of a client with one upstream.
@@ -198,6 +200,13 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 	})
 	if !ok {
 		return dst, jsonrpc.MethodNotFound(method)
+	}
+	if e, ok := errors.AsType[*loginError](err); ok {
+		byURL := s.showsPages()
+		if byURL {
+			s.announceLogin(e.page)
+		}
+		return s.g.answerLogin(dst, false, byURL, m, e)
 	}
 	return dst, err
 }

@@ -24,6 +24,8 @@ type world struct {
 	snaps []*snapshot
 	// stale says for which upstreams the last attempt to renew the snapshot failed.
 	stale []bool
+	// mustLogIn says to which upstreams the principal must log in first.
+	mustLogIn []bool
 	// owners holds the index of the upstream by the scheme of URIs, see schemeOf.
 	owners map[string]int
 	// names holds the items by the gateway's name, for tools and prompts.
@@ -139,7 +141,7 @@ func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge
 	}
 	var reads []read
 	for _, u := range st.upstreams {
-		if only != nil && u != only {
+		if only != nil && u != only || u.mustLogIn(ctx) {
 			continue
 		}
 		be, err := u.acquire(ctx)
@@ -168,13 +170,14 @@ func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge
 func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *world {
 	n := len(st.upstreams)
 	w := &world{
-		st: st, modern: modern, generation: generation, snaps: make([]*snapshot, n), stale: make([]bool, n), duplicates: make([]int, n),
+		st: st, modern: modern, generation: generation, snaps: make([]*snapshot, n), stale: make([]bool, n), mustLogIn: make([]bool, n), duplicates: make([]int, n),
 		owners: map[string]int{}, lists: map[listKey]*visibleList{},
 	}
 	for i := range w.names {
 		w.names[i] = map[string]place{}
 	}
 	for i, u := range st.upstreams {
+		w.mustLogIn[i] = u.mustLogIn(ctx)
 		if be := u.peek(u.keyOf(ctx)); be != nil {
 			w.snaps[i], w.stale[i] = be.catalog(modern).current()
 		}
@@ -292,6 +295,11 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 			l.ttl = 0
 		}
 		if snap == nil {
+			if w.mustLogIn[i] && kind == KindTool && allowsLogin(view, w.st.upstreams[i].name) {
+				it := w.loginItem(i)
+				l.items = append(l.items, it)
+				l.sum = (l.sum^uint64(i))*1_000_003 ^ maphash.Bytes(seed, it.raw)
+			}
 			continue
 		}
 		list := &snap.lists[kind]
@@ -329,6 +337,8 @@ type target struct {
 	kind     Kind
 	// own is the server's own name or URI.
 	own string
+	// login says that it is the gateway's own tool to log in.
+	login bool
 }
 
 // find returns the target of a tool or prompt that the caller may use.
@@ -338,7 +348,7 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 	view := st.view(ctx)
 	for again := true; ; again = false {
 		if p, ok := w.names[kind][name]; ok {
-			t := target{st.upstreams[p.upstream], kind, p.item.own}
+			t := target{upstream: st.upstreams[p.upstream], kind: kind, own: p.item.own}
 			if !p.item.hidden && (view == nil || view.Allows(kind, t.upstream.name, t.own)) {
 				return t, nil
 			}
@@ -349,10 +359,16 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 			break
 		}
 		i := slices.Index(st.upstreams, u)
+		if u.conf.Load().Login != nil && kind == KindTool && own == loginTool && allowsLogin(view, u.name) {
+			return target{upstream: u, kind: kind, own: own, login: true}, nil
+		}
+		if w.mustLogIn[i] && (view == nil || view.Allows(kind, u.name, own)) {
+			return target{upstream: u, kind: kind, own: own}, nil // the call asks for the login
+		}
 		if w.snaps[i] == nil && st.opts.Pin == nil && (view == nil || view.Allows(kind, u.name, own)) {
 			// Its catalog is missing, so the server itself knows.
 			u.wantCatalog(ctx, modern)
-			return target{u, kind, own}, nil
+			return target{upstream: u, kind: kind, own: own}, nil
 		}
 		if !again {
 			if w.snaps[i] == nil && (view == nil || view.Allows(kind, u.name, own)) {
@@ -426,7 +442,7 @@ func (g *Gateway) findResource(ctx context.Context, modern bool, kind Kind, uri 
 	}
 	view := w.st.view(ctx)
 	if u != nil && (view == nil || view.Allows(kind, u.name, own)) {
-		return target{u, kind, own}, nil
+		return target{upstream: u, kind: kind, own: own}, nil
 	}
 	return target{}, resourceNotFound(modern, uri)
 }

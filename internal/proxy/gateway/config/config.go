@@ -14,6 +14,8 @@ type Config struct {
 	// Auth says which callers are admitted. By default, callers need no token; other machines can
 	// then not connect unless listen.allowRemote is set.
 	Auth *Auth `yaml:"auth"`
+	// Login says how callers log in to upstreams that have credentials.login.
+	Login Login `yaml:"login"`
 	// Upstreams are the servers behind the gateway, by name. Their tools and prompts have the name
 	// of the upstream and two underscores in front: files__read_file. Lists are in the order of the
 	// upstreams here.
@@ -138,6 +140,39 @@ type Introspection struct {
 	ClientSecret Reference `yaml:"clientSecret,required"`
 }
 
+// A Login says where the pages are on which callers log in to upstreams, and how the gateway knows
+// who opens them.
+type Login struct {
+	// URL is the public URL of the gateway without a path, such as https://mcp.example.com.
+	// Authorization servers send browsers back to /oauth/ there. The default is that of
+	// auth.resource, or the address of the pages on this machine.
+	URL string `yaml:"url"`
+	// Address is HOST:PORT of a separate address for the pages. The default is that of the gateway
+	// over HTTP, and otherwise a free port of this machine.
+	Address string `yaml:"address"`
+	// Identity is how browsers log in to the gateway itself, so that nobody logs in for somebody
+	// else. It is required with auth.issuers.
+	Identity *LoginIdentity `yaml:"identity"`
+	// Store is the folder for the tokens that callers have got, or memory. The default is a folder
+	// in the folder for state (MCPWIRE_HOME). With keys, the tokens are encrypted.
+	Store string `yaml:"store"`
+}
+
+// A LoginIdentity is the gateway as a client of its own authorization server, by OpenID Connect.
+type LoginIdentity struct {
+	// Issuer is the URL of the authorization server, which is one of auth.issuers.
+	Issuer string `yaml:"issuer,required"`
+	// ID identifies the gateway there. Its redirect URI is /oauth/identity of login.url.
+	ID string `yaml:"id,required"`
+	// Secret authenticates the gateway, as env:NAME or file:PATH.
+	Secret Reference `yaml:"secret"`
+	// Claim identifies a user both in ID tokens and in the tokens of callers. The default is sub.
+	// It must neither change nor be given to another user.
+	Claim string `yaml:"claim"`
+	// Scopes are requested in addition to openid.
+	Scopes []string `yaml:"scopes"`
+}
+
 // Upstreams are upstreams in the order of the file.
 type Upstreams []*Upstream
 
@@ -239,7 +274,8 @@ type Filter struct {
 }
 
 // Credentials are how the gateway authenticates to a server: with a token, as a client of an
-// authorization server, or with a token that it gets in exchange for that of the caller.
+// authorization server, with a token that it gets in exchange for that of the caller, or with one
+// that the caller has logged in for.
 type Credentials struct {
 	// Token is sent as a bearer token, as env:NAME or file:PATH. A file is read again when it
 	// changes.
@@ -248,6 +284,9 @@ type Credentials struct {
 	Client *ClientCredentials `yaml:"client"`
 	// Exchange gets a token for the caller of each request (token exchange, RFC 8693).
 	Exchange *Exchange `yaml:"exchange"`
+	// Login has each caller log in with a browser (authorization code, RFC 6749). {} is enough for
+	// servers that say where.
+	Login *UpstreamLogin `yaml:"login"`
 }
 
 // ClientCredentials are those of the gateway at an authorization server.
@@ -277,6 +316,25 @@ type Exchange struct {
 	Resource string `yaml:"resource"`
 	// Scopes are requested. The default is what the server asks for.
 	Scopes []string `yaml:"scopes"`
+}
+
+// An UpstreamLogin is the gateway as a client of the authorization server of an upstream.
+type UpstreamLogin struct {
+	// Issuer is the URL of the only authorization server that is accepted. The default is the one
+	// that the server names.
+	Issuer string `yaml:"issuer"`
+	// ID identifies the gateway at the issuer. Its redirect URI is /oauth/callback/NAME of
+	// login.url, with the name of the upstream. By default, the gateway uses the URL of its
+	// metadata document if the issuer supports that, and otherwise registers itself.
+	ID string `yaml:"id"`
+	// Secret authenticates the gateway, as env:NAME or file:PATH.
+	Secret Reference `yaml:"secret"`
+	// Scopes are requested. The default is what the server asks for.
+	Scopes []string `yaml:"scopes"`
+	// AuthorizationEndpoint is the URL to send browsers to, for issuers without metadata.
+	AuthorizationEndpoint string `yaml:"authorizationEndpoint"`
+	// TokenEndpoint is the URL to get tokens from, for issuers without metadata.
+	TokenEndpoint string `yaml:"tokenEndpoint"`
 }
 
 // A View says what some callers see and may call.
@@ -356,6 +414,16 @@ func (c *Config) Upstream(name string) *Upstream {
 		}
 	}
 	return nil
+}
+
+// HasLogins reports whether callers log in to an upstream that is not disabled.
+func (c *Config) HasLogins() bool {
+	for _, u := range c.Upstreams {
+		if !u.Disabled && u.Credentials != nil && u.Credentials.Login != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // MaxSessions returns Sessions or its default.

@@ -51,6 +51,11 @@ func (c *Config) Fingerprint(u *Upstream) (string, error) {
 			return "", err
 		}
 	}
+	if cr := u.Credentials; cr != nil && cr.Login != nil {
+		if err := add("credentials.login.secret", cr.Login.Secret); err != nil {
+			return "", err
+		}
+	}
 	if u.TLS != nil && u.TLS.CA != "" {
 		text, err := readLimited(string(u.TLS.CA), maxCertificates)
 		if err != nil {

@@ -32,12 +32,15 @@ upstreams:
 	"everything": `
 listen: {address: "0.0.0.0:8443", path: /gw, sse: true, tls: {cert: file:tls.crt, key: tls.key}, hosts: [mcp.example.com], origins: ["https://app.example.com"], behind: [10.0.0.0/8, "::1"], sessions: 50, sessionTimeout: 1h, maxMessage: 16M}
 auth: {resource: "https://mcp.example.com/gw", scopes: [mcp], issuers: [{url: "https://idp.example.com", audience: mcp, jwks: "https://idp.example.com/keys"}, {url: "https://old.example.com", introspection: {endpoint: "https://old.example.com/introspect", clientId: gw, clientSecret: "env:SECRET"}}]}
+login: {url: "https://mcp.example.com/", address: "0.0.0.0:8444", identity: {issuer: "https://idp.example.com", id: gw, secret: "env:WEB_SECRET", claim: oid, scopes: [profile]}, store: logins}
 upstreams:
   files: {command: [mcp-files], args: [/data], env: {LOG_LEVEL: debug, API_KEY: "env:KEY"}, cwd: /data, framing: header, isolation: client, idle: 5m, rename: {read_file: read}, tools: {allow: ["read_*"], deny: ["delete_*"]}, prompts: {deny: ["*"]}, resources: {allow: ["file://*"]}, pin: hide, timeouts: {connect: 5s, call: 1m, restart: 2s}, limits: {rate: 5.5, burst: 10, concurrent: 4, processes: 3, processesPerCaller: 1}}
   github: {url: "https://api.example.com/mcp/", transport: http, era: modern, credentials: {exchange: {issuer: "https://idp.example.com", id: gw, secret: "file:secret", audience: github, resource: "https://api.example.com/", scopes: [read]}}}
   legacy: {url: "env:LEGACY_URL", transport: sse, headers: {X-Api-Key: "env:LEGACY_KEY", X-Tenant: blue}, tls: {ca: ca.pem}}
   client: {url: "https://c.example.com/mcp", credentials: {client: {issuer: "https://idp.example.com", id: gw, secret: "env:S"}}}
   token: {url: "https://t.example.com/mcp", credentials: {token: "env:T"}, disabled: true}
+  login: {url: "https://l.example.com/mcp", credentials: {login: {issuer: "https://as.example.com", id: gw, secret: "env:S", scopes: [read], authorizationEndpoint: "https://as.example.com/authorize", tokenEndpoint: "https://as.example.com/token"}}}
+  easy: {url: "https://e.example.com/mcp", credentials: {login: {}}}
   sock: {socket: "unix:/run/mcp.sock", framing: line, isolation: shared}
 views: [{match: {claims: {team: support, roles: [a, b]}, scopes: [read], principals: ["ada*"]}, allow: ["github__*"], deny: ["github__delete_*"]}, {allow: ["*"]}]
 limits: {perCaller: {rate: 20, burst: 40, concurrent: 16}, upstream: {concurrent: 256}}
@@ -149,9 +152,30 @@ var badFiles = []struct {
 	}, false},
 	{"credentials", "upstreams:\n  a: {url: \"http://x.example/mcp\", credentials: {token: \"env:T\"}}\n  b: {url: \"https://x.example/mcp\", credentials: {}}\n  c: {url: \"https://x.example/mcp\", credentials: {exchange: {issuer: \"https://i.example\", id: a}}}\n", []string{
 		"2:49: upstreams.a.credentials needs an https URL: over http anyone on the network path could read the token",
-		"3:50: upstreams.b.credentials needs a token, client or exchange",
+		"3:50: upstreams.b.credentials needs a token, client, exchange or login",
 		"4:51: upstreams.c.credentials.exchange needs auth.issuers: without them, callers have no token to exchange",
 		"4:61: upstreams.c.credentials.exchange: id and secret need each other",
+	}, false},
+	{"logins without an identity", "auth: {resource: \"https://x.example/mcp\", issuers: [{url: \"https://i.example\"}]}\nupstreams: {a: {url: \"https://x.example/mcp\", credentials: {login: {}}}}\n", []string{
+		"1:7: credentials.login needs login.identity with auth.issuers, so that nobody can log in for somebody else: add login: {identity: {issuer: ..., id: ...}}",
+	}, true},
+	{"logins of other machines", "listen: {address: \"0.0.0.0:80\", allowRemote: true}\nupstreams: {a: {url: \"https://x.example/mcp\", credentials: {login: {}}}}\n", []string{
+		"1:19: credentials.login needs auth.issuers and login.identity where other machines can connect, so that nobody can log in for somebody else",
+	}, true},
+	{"logins at a public URL with a shared token", "auth: {token: \"env:T\", resource: \"https://x.example/mcp\"}\nlogin: {store: memory}\nupstreams: {a: {url: \"https://x.example/mcp\", credentials: {login: {}}}}\n", []string{
+		"2:8: credentials.login needs auth.issuers and login.identity if the gateway has a public URL, so that nobody can log in for somebody else",
+	}, true},
+	{"an identity of another issuer", "auth: {resource: \"https://x.example/mcp\", issuers: [{url: \"https://i.example\"}]}\nlogin: {url: \"https://x.example/gw\", address: \"0.0.0.0:1\", identity: {issuer: \"https://j.example\", id: a}}\nupstreams: {a: {command: a}}\n", []string{
+		"2:14: login.url has a path or a query: want only the beginning, such as https://mcp.example.com",
+		"2:79: login.identity.issuer is none of auth.issuers: callers and browsers must log in at the same one",
+	}, true},
+	{"half a login", "login: {address: \"0.0.0.0:1\", url: \"http://x.example\"}\nupstreams:\n  a: {url: \"https://x.example/mcp\", credentials: {login: {id: a}}}\n  b: {url: \"https://x.example/mcp\", credentials: {login: {secret: \"env:S\", tokenEndpoint: \"https://i.example\"}}}\n  c: {command: c, credentials: {login: {}}}\n", []string{
+		"1:18: other machines can reach 0.0.0.0:1: add login.identity, or listen at 127.0.0.1",
+		"1:36: login.url needs https: over http anyone on the network path could read secrets",
+		"1:36: credentials.login needs auth.issuers and login.identity if the gateway has a public URL, so that nobody can log in for somebody else",
+		"3:59: upstreams.a.credentials.login.id needs issuer: an id belongs to one authorization server",
+		"4:59: upstreams.b.credentials.login.secret needs id",
+		"5:19: credentials does not apply to an upstream with a command",
 	}, false},
 	{"a command line as one text", "upstreams: {a: {command: npx -y server}}\n", []string{"1:26: upstreams.a.command is one program with a space in its name: write a list, such as [node, server.js]"}, true},
 }
@@ -225,7 +249,7 @@ func TestParse(t *testing.T) {
 	for _, u := range c.Upstreams {
 		names = append(names, u.Name)
 	}
-	if diff := cmp.Diff([]string{"files", "github", "legacy", "client", "token", "sock"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"files", "github", "legacy", "client", "token", "login", "easy", "sock"}, names); diff != "" {
 		t.Errorf("order of upstreams (-want +got):\n%s", diff)
 	}
 	files := c.Upstream("files")

@@ -41,6 +41,7 @@ func (c *Config) validate() {
 	v.listen()
 	v.auth()
 	v.admin()
+	v.login()
 	if _, ok := c.file.positions["upstreams"]; ok && c.Upstreams != nil && len(c.Upstreams) == 0 {
 		v.errorf("upstreams", "upstreams has no upstream: add one, such as files: {command: [npx, -y, \"@modelcontextprotocol/server-filesystem\", /data]}")
 	}
@@ -389,14 +390,14 @@ func (v *validator) remote(path string, u *Upstream) {
 
 func (v *validator) credentials(path string, c *Credentials, plain bool) {
 	var kinds []string
-	for _, kind := range []string{"token", "client", "exchange"} {
+	for _, kind := range []string{"token", "client", "exchange", "login"} {
 		if v.given(path + "." + kind) {
 			kinds = append(kinds, kind)
 		}
 	}
 	switch {
 	case len(kinds) == 0:
-		v.errorf(path, "%s needs a token, client or exchange", path)
+		v.errorf(path, "%s needs a token, client, exchange or login", path)
 	case len(kinds) > 1:
 		v.keyErrorf(path+"."+kinds[1], "%s has %s: want only one of them", path, strings.Join(kinds, " and "))
 	case plain:
@@ -404,6 +405,9 @@ func (v *validator) credentials(path string, c *Credentials, plain bool) {
 	}
 	if c.Client != nil {
 		v.url(path+".client.issuer", c.Client.Issuer)
+	}
+	if c.Login != nil {
+		v.upstreamLogin(path+".login", c.Login)
 	}
 	if c.Exchange != nil {
 		v.url(path+".exchange.issuer", c.Exchange.Issuer)
@@ -413,6 +417,74 @@ func (v *validator) credentials(path string, c *Credentials, plain bool) {
 		if v.c.Auth == nil || len(v.c.Auth.Issuers) == 0 {
 			v.keyErrorf(path+".exchange", "%s.exchange needs auth.issuers: without them, callers have no token to exchange", path)
 		}
+	}
+}
+
+// login reports who could log in for somebody else, and where the pages cannot be.
+func (v *validator) login() {
+	l, a := &v.c.Login, v.c.Auth
+	if l.Store != "" && l.Store != "memory" {
+		l.Store = below(v.file.dir, l.Store)
+	}
+	if l.Address != "" && v.address("login.address", l.Address) && !isLocal(l.Address) && l.Identity == nil {
+		v.errorf("login.address", "other machines can reach %s: add login.identity, or listen at 127.0.0.1", l.Address)
+	}
+	if l.Identity != nil {
+		v.url("login.identity.issuer", l.Identity.Issuer)
+		if l.Identity.Issuer != "" && (a == nil || !slices.ContainsFunc(a.Issuers, func(i Issuer) bool { return i.URL == l.Identity.Issuer })) {
+			v.errorf("login.identity.issuer", "login.identity.issuer is none of auth.issuers: callers and browsers must log in at the same one")
+		}
+	}
+	if l.URL != "" {
+		u, err := url.Parse(l.URL)
+		if err == nil && u.Path == "/" && u.RawQuery == "" {
+			l.URL = strings.TrimSuffix(l.URL, "/")
+			u.Path = ""
+		}
+		v.url("login.url", l.URL)
+		if err == nil && (u.Path != "" || u.RawQuery != "" || u.Fragment != "") {
+			v.errorf("login.url", "login.url has a path or a query: want only the beginning, such as https://mcp.example.com")
+		}
+	}
+	if !v.c.HasLogins() {
+		return
+	}
+	kind, where, socket := SocketAddress(v.c.Listen.Address)
+	if !socket {
+		where = v.c.Listen.Address
+	}
+	local := where == "stdio" || kind == "unix" && socket || isLocal(where)
+	switch {
+	case l.Identity != nil:
+	case a != nil && len(a.Issuers) > 0:
+		v.errorf("auth", "credentials.login needs login.identity with auth.issuers, so that nobody can log in for somebody else: add login: {identity: {issuer: ..., id: ...}}")
+	case !local:
+		v.errorf("listen.address", "credentials.login needs auth.issuers and login.identity where other machines can connect, so that nobody can log in for somebody else")
+	case !v.isLocalURL(l.URL) || a != nil && l.URL == "" && !v.isLocalURL(a.Resource):
+		v.errorf("login.url", "credentials.login needs auth.issuers and login.identity if the gateway has a public URL, so that nobody can log in for somebody else")
+	}
+}
+
+// isLocalURL reports whether a URL is that of this machine, or "".
+func (v *validator) isLocalURL(text string) bool {
+	u, err := url.Parse(text)
+	return text == "" || err == nil && loopback.IsHost(u.Hostname())
+}
+
+// upstreamLogin reports parts of credentials.login that need others.
+func (v *validator) upstreamLogin(path string, l *UpstreamLogin) {
+	v.url(path+".issuer", l.Issuer)
+	v.url(path+".authorizationEndpoint", l.AuthorizationEndpoint)
+	v.url(path+".tokenEndpoint", l.TokenEndpoint)
+	switch {
+	case l.ID != "" && l.Issuer == "":
+		v.keyErrorf(path+".id", "%s.id needs issuer: an id belongs to one authorization server", path)
+	case l.ID == "" && !l.Secret.IsZero():
+		v.keyErrorf(path+".secret", "%s.secret needs id", path)
+	case (l.AuthorizationEndpoint == "") != (l.TokenEndpoint == ""):
+		v.errorf(path, "%s: authorizationEndpoint and tokenEndpoint need each other", path)
+	case l.TokenEndpoint != "" && (l.Issuer == "" || l.ID == ""):
+		v.errorf(path, "%s: tokenEndpoint needs issuer and id", path)
 	}
 }
 

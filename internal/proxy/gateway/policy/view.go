@@ -195,6 +195,16 @@ func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
 	return kind != gateway.KindResource || w.allowsReadings(upstream, name)
 }
 
+// AllowsSome reports whether the view may show something of an upstream, so that its callers need
+// to log in. It does not know what the upstream has.
+func (w *View) AllowsSome(upstream string) bool {
+	prefix := []byte(upstream + gateway.Separator)
+	return w.everything || slices.ContainsFunc(w.allow, func(p pattern) bool {
+		literal := p.parts[0]
+		return bytes.HasPrefix(literal, prefix) || len(p.parts) > 1 && bytes.HasPrefix(prefix, literal)
+	})
+}
+
 func (w *View) allows(kind gateway.Kind, upstream, name string) bool {
 	f := w.filters[upstream]
 	if f != nil && !f[kind].allows(name) {

@@ -1,0 +1,157 @@
+package login
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// toolsOf returns the names of the tools that a client sees.
+func toolsOf(t *testing.T, c *client.Client) (names []string) {
+	t.Helper()
+	c.ForgetCached()
+	for tool, err := range c.Tools(t.Context()) {
+		must(t, err)
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestLogin checks between all eras that a caller is asked to log in, that its login is used for it
+// alone, and that no token of a caller reaches the upstream.
+func TestLogin(t *testing.T) {
+	for _, revision := range eras {
+		for _, upstream := range eras {
+			t.Run(fmt.Sprintf("%v to %v", revision, upstream), func(t *testing.T) { testLogin(t, revision, upstream) })
+		}
+	}
+}
+
+func testLogin(t *testing.T, revision, upstream mcp.Revision) {
+	w := newWorld(t, upstream)
+	tokens := []string{w.idp.callerToken("alice", nil), w.idp.callerToken("bob", nil)}
+	alice := newCaller(w, tokens[0], revision, w.browser("alice", "alice.up"))
+	bob := newCaller(w, tokens[1], revision, w.browser("bob", "bob.up"))
+	if diff := cmp.Diff([]string{"up__log_in"}, toolsOf(t, alice.Client)); diff != "" {
+		t.Errorf("tools before the login (-want +got):\n%s", diff)
+	}
+	if got := alice.call("up__whoami"); got != "alice.up" {
+		t.Errorf("alice is %q upstream", got)
+	}
+	if diff := cmp.Diff([]string{"up__delete", "up__whoami"}, toolsOf(t, alice.Client)); diff != "" {
+		t.Errorf("tools after the login (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"up__log_in"}, toolsOf(t, bob.Client)); diff != "" {
+		t.Errorf("bob's tools after alice's login (-want +got):\n%s", diff)
+	}
+	if got := bob.call("up__log_in"); !strings.Contains(got, "You are logged in to up") {
+		t.Errorf("log_in: got %q", got)
+	}
+	// Another client of alice's need not log in.
+	other := newCaller(w, w.idp.callerToken("alice", map[string]any{"client_id": "other"}), revision, nil)
+	for who, c := range map[string]*caller{"alice.up": alice, "bob.up": bob} {
+		if got := c.call("up__whoami"); got != who {
+			t.Errorf("%s is %q upstream", who, got)
+		}
+	}
+	if got := other.call("up__whoami"); got != "alice.up" {
+		t.Errorf("alice's other client is %q upstream", got)
+	}
+	if alice.pages != 1 || bob.pages != 1 || w.as.logins != 2 || w.as.registered != 1 {
+		t.Errorf("%d and %d pages, %d logins, %d registrations", alice.pages, bob.pages, w.as.logins, w.as.registered)
+	}
+	// The access tokens are renewed without the users.
+	w.as.revoke("alice.up", false)
+	if got := alice.call("up__whoami"); got != "alice.up" || alice.pages != 1 {
+		t.Errorf("alice is %q upstream after a refresh, %d pages", got, alice.pages)
+	}
+	// If that is not possible, they log in again.
+	w.as.revoke("bob.up", true)
+	if got := bob.call("up__whoami"); got != "bob.up" || bob.pages != 2 {
+		t.Errorf("bob is %q upstream after a second login, %d pages", got, bob.pages)
+	}
+	sent := w.upstream.String()
+	if !strings.Contains(sent, "Bearer access-alice.up") || !strings.Contains(sent, "whoami") {
+		t.Fatalf("the requests were not noted: %d bytes", len(sent))
+	}
+	for _, token := range tokens {
+		if strings.Contains(sent, token) || strings.Contains(sent, token[strings.LastIndex(token, ".")+1:]) {
+			t.Error("a caller's token was sent to the upstream")
+		}
+	}
+	records := w.noted()
+	for _, want := range []string{"alice app tools/call whoami login_required", "alice app login  ok", "alice app tools/call whoami ok", "bob app login  ok"} {
+		if revision == mcp.LatestRevision || !strings.Contains(want, "required") {
+			if !slices.Contains(records, want) {
+				t.Errorf("no record %q in %q", want, records)
+			}
+		}
+	}
+}
+
+// A caller is a client whose user logs in with a browser when asked.
+type caller struct {
+	*client.Client
+	w       *world
+	browser *browser
+	pages   int
+	done    chan string
+}
+
+func newCaller(w *world, token string, revision mcp.Revision, b *browser) *caller {
+	c := &caller{w: w, browser: b, done: make(chan string, 10)}
+	c.Client = w.dial(token, revision, c.show, func(method, params string) {
+		if method == mcp.NotificationElicitationComplete {
+			c.done <- params
+		}
+	})
+	return c
+}
+
+// show logs the user in.
+func (c *caller) show(url string) mcp.ElicitAction {
+	c.pages++
+	if status, page := c.browser.login(url); status != http.StatusOK || !strings.Contains(page, "You are logged in to up") {
+		c.w.t.Errorf("login: got %d, %s", status, page)
+	}
+	return mcp.ElicitActionAccept
+}
+
+// call calls a tool. A client of the legacy era logs in when an error says so.
+func (c *caller) call(name string) string {
+	c.w.t.Helper()
+	got, err := client.CallTool[string](c.w.t.Context(), c.Client, name, nil)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == mcp.CodeURLElicitationRequired {
+		var data mcp.URLElicitationRequiredData
+		must(c.w.t, data.UnmarshalJSON(e.Data))
+		page := data.Elicitations[0]
+		if !strings.Contains(e.Message, page.URL) || !strings.Contains(page.Message, "Log in to up (http://127.0.0.1:") {
+			c.w.t.Errorf("the error is %q, and the message %q", e.Message, page.Message)
+		}
+		c.show(page.URL)
+		select {
+		case params := <-c.done:
+			if want := `{"elicitationId":"` + page.ElicitationID + `"}`; params != want {
+				c.w.t.Errorf("completed %s, want %s", params, want)
+			}
+		case <-time.After(time.Minute):
+			c.w.t.Error("no notification of the end of the login")
+		}
+		got, err = client.CallTool[string](c.w.t.Context(), c.Client, name, nil)
+	}
+	if err != nil {
+		c.w.t.Errorf("call %s: %v", name, err)
+	}
+	return got
+}
