@@ -173,7 +173,7 @@ func TestCacheKeepsFresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Contents[0].Text = "mine"
-		r.Contents[0].Extra = append(r.Contents[0].Extra, "spoiled"...)
+		r.Contents[0].Extra = append(r.Contents[0].Extra, "changed"...)
 		if got := read(t, c, "x:a", WithFresh()); got != "2" {
 			t.Errorf("with WithFresh: got %q", got)
 		}

@@ -117,7 +117,7 @@ func CallTool[Out any](ctx context.Context, c *Client, name string, args any, op
 	}
 	out, err := toolOutput[Out](c, name, &tr)
 	if _, ok := any(out).(string); ok && err == nil && tr.pending != nil {
-		tr.pending.Recycle() // a string shares no memory with the result
+		tr.pending.Release() // a string shares no memory with the result
 	}
 	return out, err
 }

@@ -174,7 +174,7 @@ func TestTokenExchangeErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		caller string
-		spoil  func(*world, *worldIssuer)
+		change func(*world, *worldIssuer)
 		want   error
 		text   string
 	}{
@@ -198,8 +198,8 @@ func TestTokenExchangeErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, as, rt := exchangeWorld(t, nil)
-			if tt.spoil != nil {
-				tt.spoil(w, as)
+			if tt.change != nil {
+				tt.change(w, as)
 			}
 			_, err := post(callerWith(t.Context(), tt.caller), rt)
 			authErr, ok := errors.AsType[*oauth.AuthorizationError](err)

@@ -371,13 +371,13 @@ func (p *Pending) setResult(result []byte) {
 // finish wakes the caller, which owns p from then on.
 func (p *Pending) finish() { p.done <- struct{}{} }
 
-// maxKeptResult limits the memory of a result that Recycle keeps, in bytes.
+// maxKeptResult limits the memory of a result that Release keeps, in bytes.
 const maxKeptResult = 64 << 10
 
-// Recycle gives the memory of p and of its result to other calls of its connection. It may be
+// Release gives the memory of p and of its result to other calls of its connection. It may be
 // called once, after the value of Done was received, if nobody uses p or the result afterwards. It
 // saves allocations and is not required.
-func (p *Pending) Recycle() {
+func (p *Pending) Release() {
 	p.method, p.err = "", nil
 	p.answered.Store(nil)
 	p.sent.Store(false)

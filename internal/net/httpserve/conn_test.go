@@ -264,58 +264,58 @@ func TestBoundedConnTimeout(t *testing.T) {
 	}
 }
 
-// A spoiledConn fails for good once a write has met its deadline, as one of TLS does.
-type spoiledConn struct {
+// A brokenConn fails for good once a write has met its deadline, as one of TLS does.
+type brokenConn struct {
 	net.Conn
-	spoiled bool
+	broken bool
 }
 
-func (c *spoiledConn) Write(b []byte) (int, error) {
-	if c.spoiled {
+func (c *brokenConn) Write(b []byte) (int, error) {
+	if c.broken {
 		return 0, os.ErrDeadlineExceeded
 	}
 	n, err := c.Conn.Write(b)
-	c.spoiled = err != nil
+	c.broken = err != nil
 	return n, err
 }
 
-// A frankConn says that it is around another.
-type frankConn struct{ *spoiledConn }
+// A unwrappingConn says that it is around another.
+type unwrappingConn struct{ *brokenConn }
 
-func (c frankConn) NetConn() net.Conn { return c.Conn }
+func (c unwrappingConn) NetConn() net.Conn { return c.Conn }
 
-func TestBoundedConnSpoiled(t *testing.T) {
-	frank := func(c *spoiledConn) net.Conn { return frankConn{c} }
-	silent := func(c *spoiledConn) net.Conn { return c }
+func TestBoundedConnBroken(t *testing.T) {
+	unwrapping := func(c *brokenConn) net.Conn { return unwrappingConn{c} }
+	opaque := func(c *brokenConn) net.Conn { return c }
 	none := func(net.Conn) {}
 	within := func(d time.Duration) func(net.Conn) {
 		return func(c net.Conn) { c.SetWriteDeadline(time.Now().Add(d)) }
 	}
 	tests := []struct {
 		name  string
-		wrap  func(*spoiledConn) net.Conn
+		wrap  func(*brokenConn) net.Conn
 		every time.Duration    // that the other end takes for each write
 		wants []func(net.Conn) // what is done about deadlines before each
 		errs  int              // how many fail
 	}{
-		{"implied", frank, 2 * time.Second, []func(net.Conn){none, none, none}, 0},
-		{"implied, and it comes", frank, time.Hour, []func(net.Conn){none}, 1},
-		{"set anew", frank, 2 * time.Second, []func(net.Conn){within(3 * time.Second), within(3 * time.Second), func(c net.Conn) { c.SetWriteDeadline(time.Time{}) }}, 0},
-		{"put off meanwhile", frank, 2 * time.Second, []func(net.Conn){func(c net.Conn) {
+		{"implied", unwrapping, 2 * time.Second, []func(net.Conn){none, none, none}, 0},
+		{"implied, and it comes", unwrapping, time.Hour, []func(net.Conn){none}, 1},
+		{"set anew", unwrapping, 2 * time.Second, []func(net.Conn){within(3 * time.Second), within(3 * time.Second), func(c net.Conn) { c.SetWriteDeadline(time.Time{}) }}, 0},
+		{"put off meanwhile", unwrapping, 2 * time.Second, []func(net.Conn){func(c net.Conn) {
 			c.SetWriteDeadline(time.Now().Add(time.Second))
 			go func() {
 				pass(time.Second / 2)
 				c.SetWriteDeadline(time.Now().Add(time.Minute))
 			}()
 		}}, 0},
-		{"nobody says so: implied", silent, 2 * time.Second, []func(net.Conn){none, none, none}, 1},
-		{"nobody says so: set anew", silent, 2 * time.Second, []func(net.Conn){within(3 * time.Second), within(time.Hour)}, 1},
+		{"nobody says so: implied", opaque, 2 * time.Second, []func(net.Conn){none, none, none}, 1},
+		{"nobody says so: set anew", opaque, 2 * time.Second, []func(net.Conn){within(3 * time.Second), within(time.Hour)}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				local, remote := net.Pipe()
-				c := boundConn(tt.wrap(&spoiledConn{Conn: local}), 5*time.Second)
+				c := boundConn(tt.wrap(&brokenConn{Conn: local}), 5*time.Second)
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)

@@ -12,7 +12,7 @@
 //	  └ Exchange  one request and its response: a body, or the events of a stream
 //
 // A Session reads everything at once and merges it, so it suits a client that is played. With an
-// Exchange, the caller decides when to read, when to give up and which headers to spoil.
+// Exchange, the caller decides when to read, when to give up and which headers to make invalid.
 //
 // # Recording
 //
