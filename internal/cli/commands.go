@@ -29,6 +29,7 @@ func commandGroups(e *env) []commandGroup {
 			newSpecCommand(e),
 			newMCPCommand(e),
 			newInstallCommand(e),
+			newUninstallCommand(e),
 		}},
 		{groupHand, []*cobra.Command{
 			newInfoCommand(e),

@@ -64,6 +64,8 @@ type edit struct {
 	remote bool
 	// added is the command of an entry that Add has added. It is nil for other edits.
 	added []string
+	// removed says that the entry was removed.
+	removed bool
 }
 
 // Open reads a file for editing. It follows symbolic links. It returns a *ParseError or a file
@@ -613,6 +615,12 @@ func (d *Document) verify(out []byte) error {
 		return fmt.Errorf("rejected: the edited file is malformed: %w", withPath(err, d.path))
 	}
 	for _, e := range d.edits {
+		if e.removed {
+			if err := d.verifyRemoved(e, root); err != nil {
+				return err
+			}
+			continue
+		}
 		n := root.lookup(namesOf(e.pointer))
 		if n == nil {
 			return fmt.Errorf("rejected: the edit loses %s", printable.Line(e.pointer))
