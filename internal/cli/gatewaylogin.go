@@ -200,7 +200,7 @@ func newGatewayLoginsCommand(e *env) *cobra.Command {
 		Long: `Show who has logged in to which upstream with credentials.login in the
 configuration FILE, and when the tokens were last renewed. A user is the issuer
 and the subject of a caller's token, or local. Tokens are not shown.`,
-		Example:           "  mcpwire gateway logins gateway.yaml\n  mcpwire gateway logins revoke gateway.yaml \"https://login.example.com alice\"",
+		Example:           "  mcpwire gateway logins gateway.yaml\n  mcpwire gateway logins revoke gateway.yaml \"https://idp.example.com alice\"",
 		Args:              oneFile,
 		ValidArgsFunction: completeConfiguration,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -227,7 +227,7 @@ and the subject of a caller's token, or local. Tokens are not shown.`,
 removed. USER is as mcpwire gateway logins prints it, or the subject alone. A
 running gateway notices it within seconds. The authorization server is not told:
 to make the tokens invalid, end the session there.`,
-		Example: "  mcpwire gateway logins revoke gateway.yaml alice\n  mcpwire gateway logins revoke gateway.yaml \"https://login.example.com alice\" github",
+		Example: "  mcpwire gateway logins revoke gateway.yaml alice\n  mcpwire gateway logins revoke gw.yaml \"https://idp.example.com alice\" github",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
 				return usagef("gateway logins revoke: want the configuration, the user, and perhaps the name of an upstream")
