@@ -26,10 +26,12 @@ type operation struct {
 	kind   trace.SpanKind
 	method string
 	// target is the name of the tool or the prompt. On a server it is a registered one.
-	target   string
-	id       jsonrpc.ID
-	revision mcp.Revision
-	params   []byte
+	target string
+	// forwarded says that target is what the peer has sent.
+	forwarded bool
+	id        jsonrpc.ID
+	revision  mcp.Revision
+	params    []byte
 
 	span  trace.Span
 	start time.Time
@@ -92,6 +94,8 @@ func (o *operation) end(ctx context.Context, f failure) {
 	h := o.serverOperation
 	if o.kind == trace.SpanKindClient {
 		h = o.clientOperation
+	}
+	if o.kind == trace.SpanKindClient || o.forwarded {
 		if o.target != "" && !o.targets.allow(o.target, f.errorType == "" || f.errorType == errorTool) {
 			o.target = ""
 		}

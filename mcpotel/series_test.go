@@ -16,6 +16,7 @@ import (
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/mcpotel"
+	"mcpwire/middleware"
 	"mcpwire/server"
 )
 
@@ -134,5 +135,29 @@ func TestErrorsOfHandlers(t *testing.T) {
 				t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 			}
 		})
+	}
+}
+
+// TestForwardedNames shows that a proxy's metrics have the names of tools that were answered, on
+// both sides, and none that a model made up.
+func TestForwardedNames(t *testing.T) {
+	r := record(mcpotel.Options{})
+	chain := middleware.NewChain(r.Middleware)
+	for _, tt := range []struct {
+		name string
+		err  error
+	}{{"t", nil}, {"made up", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool"}}, {"t", &jsonrpc.Error{Code: 4711, Message: "made up"}}} {
+		m := middleware.Message{Direction: jsonrpc.Incoming, Method: mcp.MethodToolsCall, ID: jsonrpc.IntID(1), Params: []byte(`{"name":"` + tt.name + `"}`)}
+		chain.Run(t.Context(), m, func(context.Context, *middleware.Message) (json.RawMessage, error) {
+			return json.RawMessage(`{"content":[]}`), tt.err
+		})
+	}
+	want := []string{
+		"1: error.type=-32602 gen_ai.operation.name=execute_tool mcp.method.name=tools/call rpc.response.status_code=-32602",
+		"1: error.type=_OTHER gen_ai.operation.name=execute_tool gen_ai.tool.name=t mcp.method.name=tools/call",
+		"1: gen_ai.operation.name=execute_tool gen_ai.tool.name=t mcp.method.name=tools/call",
+	}
+	if diff := gocmp.Diff(want, r.metrics(t)["mcp.server.operation.duration s"]); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }

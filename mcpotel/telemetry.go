@@ -105,6 +105,9 @@ func histogram(m metric.Meter, name, description string, buckets ...float64) met
 // Middleware records the messages of a server or a client in both directions. It is a
 // [middleware.Func]. Add it before other middleware to include their time. A client's call is one
 // operation, including input requests and retries; [Telemetry.Dial] also records the session.
+//
+// A proxy can run its messages through a [middleware.Chain] with it. The metrics then have the
+// names of tools and prompts that have been answered without an error, as on a client.
 func (t *Telemetry) Middleware(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		o := &operation{Telemetry: t, method: m.Method, id: m.ID, revision: m.Revision, params: m.Params}
@@ -115,7 +118,11 @@ func (t *Telemetry) Middleware(next middleware.Handler) middleware.Handler {
 			return next(ctx, m) // the kinds of notifications from a server are unbounded
 		}
 		if !m.ClientSide && namesTarget(m.Method) {
-			o.target = server.CallOf(ctx).Name()
+			if c := server.CallOf(ctx); c != nil {
+				o.target = c.Name()
+			} else { // a proxy, which knows only what servers answer
+				o.target, o.forwarded = stringMember(m.Params, "name"), true
+			}
 		}
 		result, err := o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
 		if s, _ := ctx.Value(connectionKey{}).(*connection); s != nil && !m.ClientSide && o.revision != mcp.RevisionNone {

@@ -335,6 +335,9 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	if p.recording != nil {
 		c.options.Record = p.recording.writer
 	}
+	if p.node != nil {
+		c.options.Observe = p.node.Observe
+	}
 	if c.options.Secrets, err = conf.Secrets(); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// A GatewayNode connects a gateway to those of other processes. The functions must not be nil.
+// A GatewayNode connects a gateway to those of other processes. The functions other than Observe
+// must not be nil.
 type GatewayNode struct {
 	// Listen is the address for clients. Empty means that of the configuration.
 	Listen string
@@ -31,6 +32,8 @@ type GatewayNode struct {
 
 	// Share is called with each upstream that is a process.
 	Share func(*gateway.Upstream)
+	// Observe observes the requests. Nil observes nothing.
+	Observe gateway.ObserveFunc
 	// Options changes the options of the handler.
 	Options func(*streamable.Options)
 	// Started is called when the gateway serves h at an address. ownSecrets means that it has

@@ -25,7 +25,7 @@ type call struct {
 }
 
 // A forwardFunc sends a request to a backend and appends the response.
-type forwardFunc func(s *scope, frame []byte) ([]byte, error)
+type forwardFunc func(ctx context.Context, s *scope, frame []byte) ([]byte, error)
 
 // resolve returns the upstream and the text of a request with the server's own names. ok is false
 // if the gateway does not forward the method.
@@ -204,7 +204,7 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	}
 	frame = s.ownRelated(frame, "params")
 	n := len(dst)
-	response, err := send(&s, frame)
+	response, err := st.observeUpstream(ctx, &s, method, frame, n, send)
 	if login != nil {
 		if required := g.afterLogin(ctx, c.upstream, response[n:], err); required != nil {
 			return dst, outcomeOfError(required), required
@@ -333,7 +333,15 @@ func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Me
 	n := len(dst)
 	frame = frameOf(frame, m)
 	o := p.laneOf(ctx).Received(ctx, frame)
-	dst, err := p.request(bridge.WithOrigin(ctx, o), o, frame, m, out, dst)
+	ctx = bridge.WithOrigin(ctx, o)
+	var err error
+	if observe := p.g.state.Load().opts.Observe; observe == nil {
+		dst, err = p.request(ctx, o, frame, m, out, dst)
+	} else {
+		dst, err = observe.observeClient(ctx, mcp.LatestRevision, m, dst, func(ctx context.Context) ([]byte, error) {
+			return p.request(ctx, o, frame, m, out, dst)
+		})
+	}
 	recordAnswer(o, m, dst[n:], err)
 	return dst, err
 }
@@ -355,7 +363,7 @@ func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []b
 		return p.listen(ctx, o, frame, m, out, dst)
 	}
 	n := len(dst)
-	dst, ok, err := g.forward(ctx, true, frame, m, dst, func(s *scope, frame []byte) ([]byte, error) {
+	dst, ok, err := g.forward(ctx, true, frame, m, dst, func(ctx context.Context, s *scope, frame []byte) ([]byte, error) {
 		var box rpc.Sender
 		if out != nil {
 			box = scopeSender{s, out, o}

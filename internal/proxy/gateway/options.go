@@ -62,6 +62,11 @@ type Options struct {
 	// is its JSON object as the server sent it, and must not be kept or changed. Nil shows all.
 	Pin func(upstream string, kind Kind, name string, definition []byte) PinDecision
 
+	// Observe observes the requests of clients, and the requests to upstreams that they become. It
+	// sees neither notifications, nor requests of servers, nor the gateway's own. Nil observes
+	// nothing.
+	Observe ObserveFunc
+
 	// Record receives the traffic of both sides. The gateway does not close it. Nil records
 	// nothing.
 	Record *capture.Writer

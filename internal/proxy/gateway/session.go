@@ -43,6 +43,8 @@ type session struct {
 	mu sync.Mutex
 	// params are those of the client's initialize request; nil before it.
 	params []byte
+	// revision is the negotiated one.
+	revision mcp.Revision
 	// origin is the initialize request.
 	origin *bridge.Origin
 	// level is the params of the last logging/setLevel, or nil.
@@ -154,12 +156,27 @@ func (s *session) send(message []byte, from bridge.Provenance) error {
 func (s *session) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	n := len(dst)
 	o := s.lane.Received(ctx, frameOf(frame, m))
-	dst, err := s.request(bridge.WithOrigin(ctx, o), o, frame, m, out, dst)
+	ctx = bridge.WithOrigin(ctx, o)
+	var err error
+	if observe := s.g.state.Load().opts.Observe; observe == nil {
+		dst, err = s.request(ctx, o, frame, m, out, dst)
+	} else {
+		dst, err = observe.observeClient(ctx, s.negotiated(), m, dst, func(ctx context.Context) ([]byte, error) {
+			return s.request(ctx, o, frame, m, out, dst)
+		})
+	}
 	if err != nil {
 		dst, err = answerError(ctx, dst[:n], m.ID, err)
 	}
 	recordAnswer(o, m, dst[n:], err)
 	return dst, err
+}
+
+// negotiated returns the negotiated revision, or RevisionNone before the handshake.
+func (s *session) negotiated() mcp.Revision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision
 }
 
 // recordAnswer records the response to a request, which streamable makes of a RejectedError.
@@ -195,7 +212,7 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 	case mcp.MethodTasksList:
 		return s.listTasks(ctx, o, m, out, dst)
 	}
-	dst, ok, err := s.g.forward(ctx, false, frame, m, dst, func(sc *scope, frame []byte) ([]byte, error) {
+	dst, ok, err := s.g.forward(ctx, false, frame, m, dst, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, m, out, dst)
 	})
 	if !ok {
@@ -261,7 +278,7 @@ func (s *session) initialize(ctx context.Context, o *bridge.Origin, m *jsonrpc.M
 	if s.params != nil {
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize was already answered; it must be sent only once")
 	}
-	s.params, s.origin = params, o
+	s.params, s.origin, s.revision = params, o, revision
 	if !s.closed {
 		s.watcher = s.g.announcer.add(s.ctx, false, allKinds, func(notification string) {
 			s.send(jsonrpc.AppendNotification(nil, notification, nil), bridge.Provenance{})

@@ -175,7 +175,7 @@ func (s *session) taskPage(ctx context.Context, o *bridge.Origin, u *upstream, c
 	if err := jsonrpc.Parse(c.frame, own, 0); err != nil {
 		return page, err
 	}
-	response, err := s.g.perform(ctx, false, c, nil, own, nil, func(sc *scope, frame []byte) ([]byte, error) {
+	response, err := s.g.perform(ctx, false, c, nil, own, nil, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, own, out, nil)
 	})
 	if err != nil {

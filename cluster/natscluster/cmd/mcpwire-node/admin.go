@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"mcpwire/cluster"
 	"mcpwire/health"
@@ -19,21 +20,26 @@ import (
 	"mcpwire/streamable"
 )
 
-// metrics are what /metrics of the admin port shows.
+// metrics are what /metrics of the admin port shows, and the spans.
 type metrics struct {
 	telemetry *mcpotel.Telemetry
 	handler   http.Handler
 }
 
-func newMetrics() (*metrics, error) {
+// newMetrics returns metrics that also export spans to traces, which may be nil.
+func newMetrics(traces *sdktrace.TracerProvider) (*metrics, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+	o := &mcpotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Transport: "tcp", Attributes: upstreamAttribute}
+	if traces != nil {
+		o.TracerProvider = traces
+	}
 	return &metrics{
-		telemetry: mcpotel.New(&mcpotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Transport: "tcp"}),
+		telemetry: mcpotel.New(o),
 		handler:   promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}),
 	}, nil
 }

@@ -63,7 +63,7 @@ func (f *nodeFlags) serveGateway(ctx context.Context, node *cluster.Node, backen
 	current := secrets.current
 	secrets.mu.Unlock()
 	n := &cli.GatewayNode{
-		Name: f.name, Delay: f.drainDelay, Logger: log, Secrets: current, Share: children.Share,
+		Name: f.name, Delay: f.drainDelay, Logger: log, Secrets: current, Share: children.Share, Observe: observeGateway(m.telemetry),
 		Options: func(o *streamable.Options) {
 			o.Hosts = append(o.Hosts, f.hosts...)
 			o.Sessions, o.Events, o.Nodes = sessions, events, node.HandlerNodes(gatewayEndpoint)
