@@ -59,6 +59,10 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
+	err = server.AddTool(srv, "quick", "", func(context.Context, struct{}) (string, error) { return "done", nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	err = server.AddResource(srv, mcp.Resource{URI: "site://thing", Name: "thing"}, func(context.Context) (string, error) { return "thing", nil })
 	if err != nil {
 		t.Fatal(err)
@@ -216,6 +220,59 @@ func TestTakeOverWithoutBackend(t *testing.T) {
 		pass(5 * time.Second)
 		ping("the backend is back", late, http.StatusOK)
 		ping("a session that had ended", ended, http.StatusNotFound)
+	})
+}
+
+// TestCallsWithoutBackend has a backend that does not respond. Calls that need nothing of it take no
+// time, also the first one of a session of another node, and the response to an input request.
+func TestCallsWithoutBackend(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := new(cluster.Memory)
+		fa, fb := newFaulty(shared), newFaulty(shared)
+		a, b := newSite(t, fa), newSite(t, fb)
+		open := func() string {
+			return a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
+		}
+		session, asking := open(), open()
+		answered := make(chan *httptest.ResponseRecorder)
+		go func() {
+			answered <- a.do("POST", asking, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"roots"}}`)
+		}()
+		synctest.Wait()
+		fa.setDown(true)
+		fb.setDown(true)
+		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+		modern := func(method, name string) []string {
+			return []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name}
+		}
+		for _, tt := range []struct {
+			what          string
+			at            *site
+			session, body string
+			headers       []string
+			status        int
+		}{
+			{"a modern call", a, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"quick",` + meta + `}}`, modern("tools/call", "quick"), 200},
+			{"a modern resource", b, "", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"site://thing",` + meta + `}}`, modern("resources/read", "site://thing"), 200},
+			{"initialize", a, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil, 200},
+			{"a legacy call", a, session, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"quick"}}`, nil, 200},
+			{"a legacy call at another node", b, session, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"quick"}}`, nil, 200},
+			{"the response to an input request at another node", b, asking, fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s.2.1","result":{"roots":[{"uri":"file:///x","name":"x"}]}}`, a.node.ID()), nil, 202},
+		} {
+			began := time.Now()
+			if w := tt.at.do("POST", tt.session, tt.body, tt.headers...); w.Code != tt.status || strings.Contains(w.Body.String(), `"error":{`) {
+				t.Errorf("%s: %d %s", tt.what, w.Code, w.Body)
+			}
+			if d := time.Since(began); d > 0 {
+				t.Errorf("%s took %v", tt.what, d)
+			}
+		}
+		if w := <-answered; !strings.Contains(w.Body.String(), "root x") {
+			t.Errorf("a call whose input came from the other node: %s", w.Body)
+		}
+		fa.setDown(false)
+		fb.setDown(false)
+		pass(5 * time.Second)
 	})
 }
 

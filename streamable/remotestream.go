@@ -307,13 +307,13 @@ func (rm *remoteStream) supervise(ctx context.Context, gone <-chan struct{}, end
 	}
 }
 
-// find returns ErrEventGone if the store does not have the event. With another error it does not
-// respond.
-func (rm *remoteStream) find(ctx context.Context, id string) (err error) {
+// findEvent returns ErrEventGone if the store does not have the event. With another error it does
+// not respond.
+func (s *session) findEvent(ctx context.Context, id string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	defer recoverStore(&err)
-	_, _, err = rm.session.h.events.After(ctx, rm.session.key, id)
+	_, _, err = s.h.events.After(ctx, s.key, id)
 	return err
 }
 
@@ -329,7 +329,7 @@ func (ss *standingStream) serveRemote(ctx context.Context, rm *remoteStream, las
 		err = ErrEventGone
 	case state == streamEnded:
 		err = ss.passRest(ctx, rm, lastID)
-	case errors.Is(rm.find(ctx, lastID), ErrEventGone):
+	case errors.Is(rm.session.findEvent(ctx, lastID), ErrEventGone):
 		err = ErrEventGone
 	case rs.writeKeepAlive() == nil:
 		rs.startKeepAlive(nil)
@@ -458,58 +458,93 @@ func (st *stream) beginStrayCheckLocked() {
 			st.lastSentID = id
 		}
 	}
-	st.strays = &strayCheck{after: st.lastSentID, own: make(map[string]bool)}
+	st.strays = newStrayCheck(st.lastSentID)
+}
+
+func newStrayCheck(after string) *strayCheck {
+	return &strayCheck{after: after, own: make(map[string]bool)}
 }
 
 // endStrayCheckSoon makes sure that the response out gets what other nodes store in the next
-// moment.
+// moment. It tries again while the store does not respond.
 func (st *stream) endStrayCheckSoon(ctx context.Context, out *response) {
-	h := st.session.h
-	if st != &st.session.standalone || st.session.shared == nil || h.forwarder == nil {
+	st.mu.Lock()
+	check := st.strays
+	st.mu.Unlock()
+	if check == nil {
 		return
 	}
+	h := st.session.h
 	h.followers.start(func() {
-		if !wait.Sleep(ctx, strayTime) {
-			return
-		}
-		if err := st.sendStrays(ctx, out); err != nil {
+		began := time.Now()
+		for {
+			if !wait.Sleep(ctx, strayTime) {
+				return
+			}
+			found, err := st.findStrays(ctx, check)
+			switch {
+			case err == nil:
+				st.sendStrays(found, check, out)
+				return
+			case ctx.Err() != nil:
+				return
+			case !errors.Is(err, ErrEventGone) && time.Since(began) < followTime:
+				continue
+			}
 			h.opts.Logger.Warn("messages that other processes have stored may be missing in a stream", "error", err)
+			if conn, ok := st.session.peer.(serverConn); ok {
+				conn.missed()
+			}
+			return
 		}
 	})
 }
 
-// sendStrays ends the check.
-func (st *stream) sendStrays(ctx context.Context, out *response) (err error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	check := st.strays
-	if st.out != out || check == nil {
-		return nil
-	}
-	st.strays = nil
+// maxStrays limits the bytes of the events that one check sends.
+const maxStrays = 4 << 20
+
+// findStrays reads what is stored, without a lock: new messages do not wait for the store.
+func (st *stream) findStrays(ctx context.Context, check *strayCheck) (found []StoredEvent, err error) {
 	if check.after == "" {
-		return errGap
+		return nil, ErrEventGone
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	defer recoverStore(&err)
 	_, events, err := st.session.h.events.After(ctx, st.session.key, check.after)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	size := 0
 	for e, err := range events {
 		if err != nil {
-			return err
+			return nil, err
 		}
+		if size += len(e.Data); size > maxStrays {
+			return nil, ErrEventGone
+		}
+		found = append(found, e)
+	}
+	return found, nil
+}
+
+// sendStrays ends the check.
+func (st *stream) sendStrays(found []StoredEvent, check *strayCheck, out *response) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.out != out || st.strays != check {
+		return
+	}
+	st.strays = nil
+	for _, e := range found {
 		if !e.hasMessage() || check.own[e.ID] {
 			continue
 		}
 		// It has no id, because the client may have a later one.
-		if err := st.writeLocked("", e.Data, 0); err != nil {
-			return err
+		if st.writeLocked("", e.Data, 0) != nil {
+			return // the next write fails, too
 		}
 	}
-	return nil
 }
 
 // A listenerQueue has the messages that other nodes have sent to the standalone stream.
@@ -576,7 +611,12 @@ func (ss *sharedState) listen(ctx context.Context) {
 	h := ss.session.h
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if node := ss.listener.Load(); node != nil && *node == h.instance || ss.storeListenerLocked(ctx) {
+	if node := ss.listener.Load(); node != nil && *node == h.instance {
+		return
+	}
+	first, cancel := context.WithTimeout(ctx, findTime) // the response waits for it
+	defer cancel()
+	if ss.storeListenerLocked(first) {
 		return
 	}
 	// Whatever the record says, the client listens here.

@@ -386,3 +386,85 @@ func TestRemoteStreamIncomplete(t *testing.T) {
 		close(j.steps)
 	})
 }
+
+// TestLocalStreamUnavailable shows that a client that resumes a stream at the process that handles
+// its request gets a response while the store does not respond, and the rest when it does.
+func TestLocalStreamUnavailable(t *testing.T) {
+	forUnavailableStores(t, func(j *job, setDown func(bool), _ *network, all []*endpoint) {
+		v := all[0].visit("2025-11-25", "{}", nil)
+		last := j.start(all, v, 7)
+		j.steps <- 2
+		synctest.Wait() // it is stored
+		setDown(true)
+		began := time.Now()
+		f := v.listen(last)
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("the response begins after %v", d)
+		}
+		told := make(chan struct{})
+		go func() { // which reads the keep-alives
+			defer close(told)
+			f.wantMessage(`"progress":2`)
+			f.wantMessage(`"progress":3`)
+			f.wantMessage(`"text":"done"`)
+			f.want("EOF")
+		}()
+		pass(9 * time.Second)
+		setDown(false)
+		pass(time.Second)
+		j.steps <- 3
+		close(j.steps)
+		<-told
+		setDown(true)
+		complete := v.listen(last)
+		time.AfterFunc(5*time.Second, func() { setDown(false) })
+		for _, text := range []string{`"progress":2`, `"progress":3`, `"text":"done"`} {
+			complete.wantMessage(text)
+		}
+		complete.want("EOF")
+	})
+}
+
+// TestStandaloneUnavailable shows that a client that resumes the standalone stream while the store
+// does not respond gets what is new at once, and what is stored when the store responds.
+func TestStandaloneUnavailable(t *testing.T) {
+	forUnavailableStores(t, func(_ *job, setDown func(bool), _ *network, all []*endpoint) {
+		v := all[0].visit("2025-11-25", "{}", nil)
+		f := v.listen("")
+		last := ""
+		next := func(f *flow, text string) {
+			t.Helper()
+			for data := ""; !strings.Contains(data, text); {
+				var id string
+				if id, data = f.next(); id != "" {
+					last = id
+				}
+				if data == "EOF" {
+					t.Fatalf("the stream ends before %s", text)
+				}
+			}
+		}
+		all[0].announce()
+		next(f, "tools/list_changed")
+		f.resp.Body.Close()
+		synctest.Wait()
+		all[0].announce() // is stored
+		pass(time.Minute)
+		setDown(true)
+		began := time.Now()
+		f = v.listen(last)
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("the response begins after %v", d)
+		}
+		synctest.Wait()
+		all[0].announce()
+		next(f, "tools/list_changed")
+		if d := time.Since(began); d > 10*time.Second {
+			t.Errorf("a new message comes after %v", d)
+		}
+		setDown(false)
+		next(f, "tools/list_changed") // the stored one
+		f.resp.Body.Close()
+		synctest.Wait()
+	})
+}

@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/era"
+	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -785,6 +786,9 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID string) {
 	h, rs := ss.h, ss.response
 	detached, err := st.resume(ctx, rs, lastID)
+	if err != nil && !errors.Is(err, ErrEventGone) && !rs.isStreaming() {
+		detached, err = ss.resumeLater(ctx, st, lastID)
+	}
 	switch {
 	case err == nil && st.isComplete() && !rs.isStreaming():
 		rs.endEmpty()
@@ -814,6 +818,31 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 	case <-ctx.Done():
 	case <-h.closed.Done():
 	}
+}
+
+// resumeLater is stream.resume for a store that does not respond. The response begins, and goes on
+// when the store does, within followTime.
+func (ss *standingStream) resumeLater(ctx context.Context, st *stream, lastID string) (detached chan struct{}, err error) {
+	if err := ss.response.writeKeepAlive(); err != nil {
+		return nil, err
+	}
+	ss.response.startKeepAlive(nil)
+	ctx, cancel := context.WithTimeout(ctx, followTime)
+	defer cancel()
+	defer context.AfterFunc(ss.h.closed, cancel)()
+	for {
+		if !wait.Sleep(ctx, followRetry) {
+			ss.askToResume()
+			return nil, ctx.Err()
+		}
+		if err = st.session.findEvent(ctx, lastID); err == nil || errors.Is(err, ErrEventGone) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return st.resume(ctx, ss.response, lastID)
 }
 
 // writeNotResumable responds to a GET that cannot resume its stream.

@@ -496,7 +496,8 @@ func (st *stream) keepAlive(out *response) {
 
 // resume makes out carry the stream from after the event lastID, or from the first event that no
 // client has received if lastID is "". detached is closed when out must end. The error is the
-// store's; it changes nothing unless something was written.
+// store's; it changes nothing unless something was written. While the store does not respond, the
+// standalone stream of a session that others share goes on without what is stored, which follows.
 func (st *stream) resume(ctx context.Context, out *response, lastID string) (detached chan struct{}, err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -509,31 +510,59 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 		st.restarted = true
 	}
 	var events iter.Seq2[StoredEvent, error]
+	late := false
 	if lastSentID != "" && lastSentID != st.lastID {
-		_, events, err = st.session.h.events.After(ctx, st.session.key, lastSentID)
-		if errors.Is(err, ErrEventGone) && lastID == "" {
+		events, err = st.eventsAfter(ctx, lastSentID)
+		switch {
+		case errors.Is(err, ErrEventGone) && lastID == "":
 			lastSentID, err = "", nil // begin with what the store has
-		}
-		if err != nil {
+		case err != nil && !errors.Is(err, ErrEventGone) && st == &st.session.standalone && st.session.shared != nil:
+			late, err = true, nil
+		case err != nil:
 			return nil, err
 		}
 	}
 	detached = st.attachLocked(out)
 	st.streaming, st.backlog = true, 0
 	complete, final := true, false
-	if lastSentID == "" {
+	switch {
+	case late:
+		st.restarted, st.strays = true, newStrayCheck(lastSentID)
+	case lastSentID == "":
 		err = st.primeLocked()
-	} else if events != nil {
+	case events != nil:
 		complete, final, err = st.replayLocked(events)
 	}
 	if complete && err == nil {
 		st.setClientAway(false)
-		st.beginStrayCheckLocked()
+		if !late {
+			st.beginStrayCheckLocked()
+		}
 	}
 	if err != nil || st.done || final || out.writeKeepAlive() != nil {
 		st.detachLocked()
 	}
 	return detached, err
+}
+
+// eventsAfter calls the store, which must respond within findTime.
+func (st *stream) eventsAfter(ctx context.Context, id string) (events iter.Seq2[StoredEvent, error], err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	limit := time.AfterFunc(findTime, cancel) // of the call, not of the writes to the client
+	defer func() {
+		if !limit.Stop() && err == nil {
+			err = context.DeadlineExceeded
+		}
+		if err != nil {
+			cancel()
+		}
+	}()
+	defer recoverStore(&err)
+	_, found, err := st.session.h.events.After(ctx, st.session.key, id)
+	return func(yield func(StoredEvent, error) bool) {
+		defer cancel()
+		found(yield)
+	}, err
 }
 
 // replayLocked writes stored events, and reports whether the client has taken all of them. final
