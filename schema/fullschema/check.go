@@ -1,16 +1,12 @@
 package fullschema
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/text/clip"
 )
 
 // maxCheckBytes is how long a schema may be that is checked, in bytes.
@@ -21,8 +17,7 @@ const maxCheckBytes = 64 << 10
 // error is nil for a schema that is right, and for one that cannot be judged: of another dialect,
 // with a reference to another document, or of more than 64 KiB. Patterns are judged as those of
 // ECMA-262, also where Go's regexp does not know them.
-func Check(text []byte) (err error) {
-	defer recoverError(&err)
+func Check(text []byte) error {
 	if len(text) > maxCheckBytes {
 		return nil
 	}
@@ -32,58 +27,18 @@ func Check(text []byte) (err error) {
 	if err := jsonwire.Valid(text, 0); err != nil {
 		return err
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	v, err := decode(text)
 	if err != nil {
 		return err
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(anyPattern)
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(location, doc); err != nil {
-		return schemaError(err)
+	if _, err = newCompiler(anyPattern).compile(v); errors.Is(err, errOutside) {
+		return nil
 	}
-	_, err = c.Compile(location)
-	return schemaError(err)
-}
-
-// schemaError is the error of the library in few words, nil if it is not about the schema itself.
-func schemaError(err error) error {
-	var (
-		invalid *jsonschema.SchemaValidationError
-		pattern *jsonschema.InvalidRegexError
-		pointer *jsonschema.JSONPointerNotFoundError
-		anchor  *jsonschema.AnchorNotFoundError
-		twice   *jsonschema.DuplicateAnchorError
-	)
-	switch {
-	case errors.As(err, &invalid):
-		if problems, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
-			return firstError(problems)
-		}
-		return invalid.Err
-	case errors.As(err, &pattern):
-		return fmt.Errorf("pattern %q: %w", clip.String(pattern.Regex, maxShown), pattern.Err)
-	case errors.As(err, &pointer):
-		return fmt.Errorf("$ref to %s: not found", clip.String(strings.TrimPrefix(pointer.URL, location), maxShown))
-	case errors.As(err, &anchor):
-		return fmt.Errorf("$ref to %s: anchor not found", clip.String(strings.TrimPrefix(anchor.Reference, location), maxShown))
-	case errors.As(err, &twice):
-		return fmt.Errorf("$anchor %q is defined twice", clip.String(twice.Anchor, maxShown))
-	}
-	return nil
-}
-
-// firstError is the first problem of a schema, with its place.
-func firstError(v *jsonschema.ValidationError) error {
-	for len(v.Causes) > 0 {
-		v = v.Causes[0]
-	}
-	return fmt.Errorf("#%s: %s", pointer(v.InstanceLocation), leafMessage(v))
+	return err
 }
 
 // anyPattern takes the patterns of ECMA-262. Those that Go's regexp does not know match everything.
-func anyPattern(source string) (jsonschema.Regexp, error) {
+func anyPattern(source string) (matcher, error) {
 	if re, err := regexp.Compile(source); err == nil {
 		return re, nil
 	}

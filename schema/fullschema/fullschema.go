@@ -2,14 +2,12 @@ package fullschema
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-
-	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/schema"
@@ -22,136 +20,83 @@ const (
 
 	maxExponent = 1000
 	maxProblems = 8
-	maxShown    = 200 // bytes of a message that comes from the library
+	maxShown    = 200 // bytes of a text from a schema or a value in a message
 )
 
 var _ schema.Engine = Engine
 
 // Engine compiles a schema for [schema.Compile]. text is not kept. The error says
 // what is wrong with the schema.
-func Engine(text []byte) (validate func(instance []byte) error, err error) {
-	defer recoverError(&err)
+func Engine(text []byte) (func(instance []byte) error, error) {
 	if at, ok := hugeNumber(text); ok {
 		return nil, fmt.Errorf("number at byte %d: exponent beyond %d", at, maxExponent)
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	doc, err := decode(text)
 	if err != nil {
 		return nil, err
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(location, doc); err != nil {
-		return nil, err
-	}
-	compiled, err := c.Compile(location)
+	compiled, err := newCompiler(compilePattern).compile(doc)
 	if err != nil {
 		return nil, err
 	}
 	return func(instance []byte) error { return validateInstance(compiled, instance) }, nil
 }
 
-// noLoader is the loader: there is nothing to load.
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is not part of the schema, and nothing is fetched", url)
-}
-
-// recoverError turns a panic of the library into an error: a schema must not be
-// able to end the process.
-func recoverError(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("jsonschema failed: %v", p)
+// decode decodes a JSON text. Numbers are of type json.Number.
+func decode(text []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
 	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("text after the value")
+	}
+	return v, nil
 }
 
-func validateInstance(compiled *jsonschema.Schema, instance []byte) (err error) {
-	defer func() {
-		var known *schema.Error
-		if err != nil && !errors.As(err, &known) {
-			err = &schema.Error{Problems: []schema.Problem{{Message: clip.String(err.Error(), maxShown)}}}
-		}
-	}()
-	defer recoverError(&err)
+func validateInstance(compiled *node, instance []byte) error {
 	if at, ok := hugeNumber(instance); ok {
-		return fmt.Errorf("number at byte %d: expected an exponent of at most %d", at, maxExponent)
+		return failed(fmt.Sprintf("number at byte %d: expected an exponent of at most %d", at, maxExponent))
 	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(instance))
+	v, err := decode(instance)
 	if err != nil {
-		return err
+		return failed(clip.String(err.Error(), maxShown))
 	}
-	err = compiled.Validate(v)
-	var invalid *jsonschema.ValidationError
-	if !errors.As(err, &invalid) {
-		return err
+	problems := compiled.validate(v)
+	if len(problems) == 0 {
+		return nil
 	}
 	e := &schema.Error{}
-	collect(e, invalid)
+	for _, p := range problems[:min(len(problems), maxProblems)] {
+		e.Problems = append(e.Problems, schema.Problem{Pointer: p.pointer, Message: p.text()})
+	}
 	return e
 }
 
-// collect adds the problems at the leaves of the tree that the library reports.
-func collect(e *schema.Error, v *jsonschema.ValidationError) {
-	if len(e.Problems) >= maxProblems {
-		return
-	}
-	var msg string
-	switch k := v.ErrorKind.(type) {
-	case *kind.AnyOf:
-		msg = alternatives(v)
-	case *kind.OneOf:
-		if len(k.Subschemas) == 0 {
-			msg = alternatives(v)
-		}
-	case *kind.Type:
-		msg = "expected " + strings.Join(k.Want, " or ") + ", got " + k.Got
-	}
-	if msg == "" && len(v.Causes) > 0 {
-		for _, cause := range v.Causes {
-			collect(e, cause)
-		}
-		return
-	}
-	if msg == "" {
-		msg = leafMessage(v)
-	}
-	e.Problems = append(e.Problems, schema.Problem{Pointer: pointer(v.InstanceLocation), Message: msg})
+func failed(message string) error {
+	return &schema.Error{Problems: []schema.Problem{{Message: message}}}
 }
 
-// alternatives says why none of several schemas matches.
-func alternatives(v *jsonschema.ValidationError) string {
+// text returns the message of a problem: why none of several schemas matches, if there is a choice.
+func (p *problem) text() string {
+	if p.branches == nil {
+		return p.message
+	}
 	const shown = 4
-	msg := "matches none of the alternatives"
-	for i, cause := range v.Causes {
+	message := "matches none of the alternatives"
+	for i, branch := range p.branches {
 		if i == shown {
-			return fmt.Sprintf("%s; and %d more", msg, len(v.Causes)-shown)
+			return fmt.Sprintf("%s; and %d more", message, len(p.branches)-shown)
 		}
-		inner := &schema.Error{}
-		collect(inner, cause)
-		p := inner.Problems[0]
-		msg += fmt.Sprintf("; %d: ", i+1)
-		if rest := strings.TrimPrefix(p.Pointer, pointer(v.InstanceLocation)); rest != "" {
-			msg += rest + ": "
+		message += fmt.Sprintf("; %d: ", i+1)
+		if rest := strings.TrimPrefix(branch[0].pointer, p.pointer); rest != "" {
+			message += rest + ": "
 		}
-		msg += p.Message
+		message += branch[0].text()
 	}
-	return msg
-}
-
-// leafMessage is the library's own message for one problem.
-func leafMessage(v *jsonschema.ValidationError) string {
-	alone := &jsonschema.ValidationError{SchemaURL: v.SchemaURL, ErrorKind: v.ErrorKind}
-	return clip.String(strings.TrimPrefix(alone.Error(), "at '': "), maxShown)
-}
-
-func pointer(tokens []string) string {
-	var b strings.Builder
-	for _, t := range tokens {
-		b.WriteByte('/')
-		b.WriteString(jsonpointer.Escape(t))
-	}
-	return b.String()
+	return message
 }
 
 // hugeNumber finds a number that would be a burden to compute with.

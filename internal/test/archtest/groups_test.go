@@ -97,7 +97,6 @@ var modules = map[string][]string{
 	"mcptest":                       {"github.com/rogpeppe/go-internal/txtar", "go.uber.org/goleak"},
 	"mcpotel":                       {"go.opentelemetry.io/otel"},
 	"oauth":                         {"github.com/go-jose/go-jose/v4", "golang.org/x/sys"},
-	"schema/fullschema":             {"github.com/santhosh-tekuri/jsonschema/v6"},
 	"server":                        {"golang.org/x/time/rate"},
 	"skills":                        {"go.yaml.in/yaml/v3"},
 	"stdio":                         {"golang.org/x/sys"},
