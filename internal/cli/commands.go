@@ -1,59 +1,69 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"slices"
 
-// A commandGroup is a heading of the help and the commands below it.
-type commandGroup struct {
-	id       string
-	commands []*cobra.Command
+	"github.com/spf13/cobra"
+)
+
+// A command is a subcommand of mcpwire that is not built yet.
+type command struct {
+	name string
+	// group is the heading of the help that the command is below.
+	group string
+	build func(*env) *cobra.Command
 }
 
-// commandGroups returns all commands in the order of the help.
-func commandGroups(e *env) []commandGroup {
-	return []commandGroup{
-		{groupRead, []*cobra.Command{
-			newTapCommand(e),
-			newWatchCommand(e),
-			newShowCommand(e),
-			newGrepCommand(e),
-			newStatsCommand(e),
-			newCheckCommand(e),
-			newDoctorCommand(e),
-			newDiffCommand(e),
-			newCapturesCommand(e),
-			newExportCommand(e),
-			newImportCommand(e),
-			newServersCommand(e),
-			newWrapCommand(e),
-			newUnwrapCommand(e),
-			newSpecCommand(e),
-			newMCPCommand(e),
-			newInstallCommand(e),
-			newUninstallCommand(e),
-		}},
-		{groupHand, []*cobra.Command{
-			newInfoCommand(e),
-			newListCommand(e),
-			newCallCommand(e),
-			newReadCommand(e),
-			newPromptCommand(e),
-			newCompleteCommand(e),
-			newPingCommand(e),
-			newSendCommand(e),
-			newShellCommand(e),
-			newAuthCommand(e),
-		}},
-		{groupConnect, []*cobra.Command{
-			newBridgeCommand(e),
-			newGatewayCommand(e),
-			newMockCommand(e),
-			newReplayCommand(e),
-		}},
-		{groupBuild, []*cobra.Command{
-			newDemoCommand(e),
-			newServeCommand(e),
-			newConfigCommand(e),
-			newVersionCommand(e),
-		}},
+// commands returns all commands in the order of the help.
+func commands() []command {
+	return []command{
+		{"tap", groupRead, newTapCommand},
+		{"watch", groupRead, newWatchCommand},
+		{"show", groupRead, newShowCommand},
+		{"grep", groupRead, newGrepCommand},
+		{"stats", groupRead, newStatsCommand},
+		{"check", groupRead, newCheckCommand},
+		{"doctor", groupRead, newDoctorCommand},
+		{"diff", groupRead, newDiffCommand},
+		{"captures", groupRead, newCapturesCommand},
+		{"export", groupRead, newExportCommand},
+		{"import", groupRead, newImportCommand},
+		{"servers", groupRead, newServersCommand},
+		{"wrap", groupRead, newWrapCommand},
+		{"unwrap", groupRead, newUnwrapCommand},
+		{"spec", groupRead, newSpecCommand},
+		{"mcp", groupRead, newMCPCommand},
+		{"install", groupRead, newInstallCommand},
+		{"uninstall", groupRead, newUninstallCommand},
+		{"info", groupHand, newInfoCommand},
+		{"list", groupHand, newListCommand},
+		{"call", groupHand, newCallCommand},
+		{"read", groupHand, newReadCommand},
+		{"prompt", groupHand, newPromptCommand},
+		{"complete", groupHand, newCompleteCommand},
+		{"ping", groupHand, newPingCommand},
+		{"send", groupHand, newSendCommand},
+		{"shell", groupHand, newShellCommand},
+		{"auth", groupHand, newAuthCommand},
+		{"bridge", groupConnect, newBridgeCommand},
+		{"gateway", groupConnect, newGatewayCommand},
+		{"mock", groupConnect, newMockCommand},
+		{"replay", groupConnect, newReplayCommand},
+		{"demo", groupBuild, newDemoCommand},
+		{"serve", groupBuild, newServeCommand},
+		{"config", groupBuild, newConfigCommand},
+		{"version", groupBuild, newVersionCommand},
 	}
+}
+
+// commandsFor returns the commands that a command line needs: the one that it names, since building
+// all of them takes longer than most commands run, or all.
+func commandsFor(args []string) []command {
+	all := commands()
+	if len(args) > 0 {
+		if i := slices.IndexFunc(all, func(c command) bool { return c.name == args[0] }); i >= 0 {
+			return all[i : i+1]
+		}
+	}
+	return all
 }

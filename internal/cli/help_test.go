@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 )
 
@@ -42,7 +43,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: flags in the wrong group:\n%s", c.CommandPath(), b.String())
 		}
 	}
-	walk(newRoot(&env{}))
+	walk(newRoot(&env{}, nil))
 	var b bytes.Buffer
 	if err := writeTargetHelp(&b); err != nil {
 		t.Fatal(err)
@@ -52,8 +53,26 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestCommandsFor checks that a command line which begins with a command needs that command only.
+func TestCommandsFor(t *testing.T) {
+	for _, c := range commands() {
+		var got []string
+		for _, sub := range newRoot(&env{}, []string{c.name, "--json"}).Commands() {
+			got = append(got, sub.Name())
+		}
+		if diff := cmp.Diff([]string{c.name}, got); diff != "" {
+			t.Errorf("%s: commands (-want +got):\n%s", c.name, diff)
+		}
+	}
+	for _, args := range [][]string{nil, {"help", "tap"}, {"--errors", "json", "tap"}, {"tpa"}, {"__complete", "ta"}, {"man", "."}} {
+		if got := commandsFor(args); len(got) != len(commands()) {
+			t.Errorf("%q: got %d commands, want all %d", args, len(got), len(commands()))
+		}
+	}
+}
+
 func TestSimilarFlag(t *testing.T) {
-	c, _, err := newRoot(&env{}).Find([]string{"call"})
+	c, _, err := newRoot(&env{}, nil).Find([]string{"call"})
 	if err != nil {
 		t.Fatal(err)
 	}

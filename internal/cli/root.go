@@ -40,7 +40,7 @@ func (e *env) canAsk() bool {
 // Run runs the command line args, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	e := &env{stdin, stdout, stderr, &linePrompter{in: stdin, out: stderr}, errorFormatOf(args), asksForJSON(args)}
-	root := newRoot(e)
+	root := newRoot(e, args)
 	root.SetArgs(args)
 	help := &helpWriter{w: stdout}
 	root.SetOut(help)
@@ -77,8 +77,8 @@ const (
 	groupBuild   = "build"
 )
 
-// newRoot returns the root command with all its subcommands.
-func newRoot(e *env) *cobra.Command {
+// newRoot returns the root command with the subcommands that the command line args needs.
+func newRoot(e *env, args []string) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
 		Use:           "mcpwire",
@@ -103,15 +103,19 @@ func newRoot(e *env) *cobra.Command {
 		&cobra.Group{ID: groupConnect, Title: "Connect:"},
 		&cobra.Group{ID: groupBuild, Title: "Build:"},
 	)
-	for _, g := range commandGroups(e) {
-		for _, c := range g.commands {
-			c.GroupID = g.id
-			root.AddCommand(c)
-		}
+	needed := commandsFor(args)
+	for _, n := range needed {
+		c := n.build(e)
+		c.GroupID = n.group
+		root.AddCommand(c)
 	}
-	root.SetHelpCommand(newHelpCommand())
-	addCompletion(root)
-	root.AddCommand(newManCommand())
+	if len(needed) > 1 {
+		root.SetHelpCommand(newHelpCommand())
+		addCompletion(root)
+		root.AddCommand(newManCommand())
+	} else {
+		root.CompletionOptions.DisableDefaultCmd = true
+	}
 	for _, c := range root.Commands() {
 		finish(c)
 	}
