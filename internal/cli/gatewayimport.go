@@ -19,7 +19,8 @@ import (
 )
 
 func newGatewayImportCommand(e *env) *cobra.Command {
-	return &cobra.Command{
+	trusted := false
+	c := &cobra.Command{
 		Use:   "import [HOST...]",
 		Short: "write a configuration from the servers that hosts have configured",
 		Long: `Write a configuration with the servers of all hosts, or of some, on standard
@@ -28,7 +29,9 @@ output. mcpwire servers lists them. Nothing is started or changed.
 Secrets are not copied: variables, headers and URLs that look like secrets
 become env:NAME, with a comment that says where the value is. Set these variables
 for the gateway. A server with a secret in its arguments is left out, with a note
-on standard error, because other users can read arguments.`,
+on standard error, because other users can read arguments. So is a server that
+only a file of the project names, such as ./.mcp.json, unless you have allowed it
+before or give --trust-project: whoever wrote the project chose its command.`,
 		Example: `  mcpwire gateway import > gateway.yaml
   mcpwire gateway import claude-desktop cursor > gateway.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -40,11 +43,13 @@ on standard error, because other users can read arguments.`,
 			return nil
 		},
 		ValidArgsFunction: completeHosts,
-		RunE:              func(_ *cobra.Command, args []string) error { return runGatewayImport(e, args) },
+		RunE:              func(_ *cobra.Command, args []string) error { return runGatewayImport(e, args, trusted) },
 	}
+	c.Flags().BoolVar(&trusted, "trust-project", false, "also import servers from a project's own file, such as ./.mcp.json")
+	return c
 }
 
-func runGatewayImport(e *env, only []string) error {
+func runGatewayImport(e *env, only []string, trusted bool) error {
 	here, err := hosts.Current()
 	if err != nil {
 		return err
@@ -55,7 +60,7 @@ func runGatewayImport(e *env, only []string) error {
 	}
 	files = slices.DeleteFunc(files, func(f hosts.File) bool { return len(only) > 0 && !slices.Contains(only, f.Host) })
 	warnAbout(e.stderr, files)
-	im := &hostImport{here: here, redactor: capture.NewRedactor(nil), comments: map[string]string{"listWait": "for servers that have to be installed"}, byKey: map[string]*gatewayconfig.Upstream{}, secrets: map[string]string{}}
+	im := &hostImport{here: here, trusted: trusted, redactor: capture.NewRedactor(nil), comments: map[string]string{"listWait": "for servers that have to be installed"}, byKey: map[string]*gatewayconfig.Upstream{}, secrets: map[string]string{}}
 	for _, f := range files {
 		for _, s := range f.Servers {
 			if err := im.add(s); err != nil {
@@ -82,7 +87,9 @@ const importedListWait = gatewayconfig.Duration(30 * time.Second)
 
 // A hostImport makes upstreams of the servers of hosts.
 type hostImport struct {
-	here      *hosts.Env
+	here *hosts.Env
+	// trusted allows servers that only a file of the project names.
+	trusted   bool
 	redactor  *capture.Redactor
 	upstreams gatewayconfig.Upstreams
 	comments  map[string]string
@@ -98,6 +105,9 @@ type hostImport struct {
 // add adds a server, or returns why it cannot be added. The same server of several hosts is added
 // once.
 func (im *hostImport) add(s hosts.Server) error {
+	if s.Scope == hosts.ScopeProject && !im.trusted && !hosts.IsTrusted(im.here, s) {
+		return errors.New("only a file of the project names it: read it, and import with --trust-project if you trust the project")
+	}
 	plain := s
 	plain.Env, plain.Headers, plain.EnvFile = nil, nil, ""
 	expanded, err := plain.Expand(im.here)
