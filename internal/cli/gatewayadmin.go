@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
 	gatewayconfig "mcpwire/internal/proxy/gateway/config"
+	"mcpwire/internal/text/printable"
 )
 
 // serveAdmin serves operators, if the configuration has an address for them, until until ends. The
@@ -93,9 +94,13 @@ func onlyLocal(h http.Handler) http.Handler {
 func writeAdminJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	_ = enc.Encode(v) // a client that hung up needs none
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	// Servers choose some of the texts, and operators read them on terminals.
+	_, _ = w.Write(append(printable.JSON(text), '\n')) // a client that hung up needs none
 }
 
 // configz returns the present configuration. It has no secrets, since configurations have none.

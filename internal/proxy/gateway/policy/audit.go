@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/gateway"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/printable"
 )
 
 // Limits of the audit log.
@@ -278,7 +279,10 @@ func appendText(dst []byte, name, text string) []byte {
 		return dst
 	}
 	dst = append(append(append(dst, `,"`...), name...), `":`...)
-	return jsonwire.AppendQuote(dst, clip.String(text, maxAuditText))
+	n := len(dst)
+	dst = jsonwire.AppendQuote(dst, clip.String(text, maxAuditText))
+	// Operators read it on terminals.
+	return append(dst[:n], printable.JSON(dst[n:])...)
 }
 
 // traceID returns the trace id of the traceparent in a _meta object, or nil if it has none that is
