@@ -23,8 +23,11 @@ import (
 const (
 	// maxItems limits the items of one list of a server.
 	maxItems = 20_000
-	// maxCatalogBytes limits the bytes of one list of a server.
+	// maxCatalogBytes limits the bytes of the lists of a server in one catalog.
 	maxCatalogBytes = 64 << 20
+	// maxUpstreamBytes limits the bytes of all catalogs of an upstream, which has two for each
+	// principal with PerPrincipal.
+	maxUpstreamBytes = 256 << 20
 	// maxPages limits the pages of one list of a server.
 	maxPages = 1000
 	// loadTimeout limits the time to read a catalog.
@@ -52,7 +55,9 @@ type snapshot struct {
 	profile  *era.ServerProfile
 	revision string
 	loaded   time.Time
-	lists    [numKinds]itemList
+	// bytes is the length of the lists.
+	bytes int
+	lists [numKinds]itemList
 }
 
 // An itemList is a list of a server.
@@ -155,7 +160,10 @@ func (c *catalog) rest() {
 func (c *catalog) close() {
 	c.cancel()
 	c.mu.Lock()
-	c.closed = true
+	if !c.closed {
+		c.closed = true
+		c.be.u.catalogBytes.Add(-int64(c.heldLocked()))
+	}
 	c.idle.Stop()
 	session := c.session
 	c.session = nil
@@ -163,6 +171,14 @@ func (c *catalog) close() {
 	if session != nil {
 		session.Close()
 	}
+}
+
+// heldLocked returns the bytes of the last snapshot.
+func (c *catalog) heldLocked() int {
+	if c.snap == nil {
+		return 0
+	}
+	return c.snap.bytes
 }
 
 // current returns the last snapshot, or nil, and reports if the last attempt to renew it failed.
@@ -245,6 +261,13 @@ func (c *catalog) run(pause time.Duration) {
 func (c *catalog) finished(snap *snapshot, err error) (again bool) {
 	g := c.be.u.g
 	c.mu.Lock()
+	if err == nil && !c.closed {
+		more := int64(snap.bytes - c.heldLocked())
+		if c.be.u.catalogBytes.Add(more) > maxUpstreamBytes && more > 0 {
+			c.be.u.catalogBytes.Add(-more)
+			err = fmt.Errorf("the lists of all users of the upstream have more than %d bytes", maxUpstreamBytes)
+		}
+	}
 	changed := (err == nil) != (c.err == nil)
 	c.err = err
 	if err != nil {
@@ -320,6 +343,7 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 			return nil, fmt.Errorf("%s: %w", kindTexts[k].method, err)
 		}
 	}
+	snap.bytes = size
 	return snap, nil
 }
 

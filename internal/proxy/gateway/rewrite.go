@@ -240,7 +240,7 @@ func (s *scope) exposeURIs(frame []byte) []byte {
 		return frame
 	}
 	e := uriExposer{s: s}
-	result := e.result(at.Of(frame))
+	result := e.result(at.Of(frame), true)
 	if !e.changed {
 		return frame
 	}
@@ -253,8 +253,9 @@ type uriExposer struct {
 	changed bool
 }
 
-// result replaces the URIs in a result of tools/call, prompts/get or resources/read, or of a task.
-func (e *uriExposer) result(result []byte) []byte {
+// result replaces the URIs in a result of tools/call, prompts/get or resources/read. With task, it
+// may also be that of tasks/get, which contains the result of the task.
+func (e *uriExposer) result(result []byte, task bool) []byte {
 	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
 		v := m.Value()
 		switch {
@@ -264,8 +265,8 @@ func (e *uriExposer) result(result []byte) []byte {
 			return e.each(v, e.block)
 		case m.KeyIs("messages"):
 			return e.each(v, func(message []byte) []byte { return e.member(message, "content", e.blocks) })
-		case m.KeyIs("result") && v[0] == '{':
-			return e.result(v)
+		case task && m.KeyIs("result") && v[0] == '{':
+			return e.result(v, false)
 		}
 		return v
 	}, nil)

@@ -21,6 +21,8 @@ type upstream struct {
 	name string
 	// conf is the current configuration. Apply replaces it.
 	conf atomic.Pointer[Upstream]
+	// catalogBytes is the length of the lists in all catalogs.
+	catalogBytes atomic.Int64
 
 	mu sync.Mutex
 	// backends holds the backends by credentialID; without PerPrincipal, one with the key "".

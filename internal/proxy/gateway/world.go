@@ -67,6 +67,8 @@ type visibleItem struct {
 	// name is the gateway's name.
 	name string
 	raw  []byte
+	// sum identifies the content.
+	sum uint64
 }
 
 // A worldCache holds the latest worlds. The zero value is ready to use.
@@ -294,21 +296,37 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 		if snap == nil || w.stale[i] {
 			l.ttl = 0
 		}
-		if snap == nil {
-			if w.mustLogIn[i] && kind == KindTool && allowsLogin(view, w.st.upstreams[i].name) {
-				it := w.loginItem(i)
+		if snap != nil && len(snap.lists[kind].items) > 0 && (l.ttl < 0 || snap.lists[kind].ttl < l.ttl) {
+			l.ttl = snap.lists[kind].ttl
+		}
+	}
+	l.ttl = max(l.ttl, 0)
+	if view == nil {
+		l.items = w.allItems(kind)
+	} else {
+		// The lists of all views share the texts.
+		for _, it := range w.list(kind, nil).items {
+			if view.Allows(kind, w.st.upstreams[it.upstream].name, it.own) {
 				l.items = append(l.items, it)
-				l.sum = (l.sum^uint64(i))*1_000_003 ^ maphash.Bytes(seed, it.raw)
 			}
+		}
+	}
+	for i := range l.items {
+		l.sum = (l.sum^uint64(l.items[i].upstream))*1_000_003 ^ l.items[i].sum
+	}
+	return l
+}
+
+// allItems returns the items of a kind with the gateway's names.
+func (w *world) allItems(kind Kind) (items []visibleItem) {
+	for i, snap := range w.snaps {
+		if snap == nil {
 			continue
 		}
 		list := &snap.lists[kind]
-		if len(list.items) > 0 && (l.ttl < 0 || list.ttl < l.ttl) {
-			l.ttl = list.ttl
-		}
 		for j := range list.items {
 			it := &list.items[j]
-			if it.hidden || view != nil && !view.Allows(kind, w.st.upstreams[i].name, it.own) {
+			if it.hidden {
 				continue
 			}
 			visible := visibleItem{upstream: i, own: it.own, raw: it.raw}
@@ -323,12 +341,11 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 			if visible.name != it.own {
 				visible.raw = jsonedit.Splice(it.raw, it.name, jsonwire.AppendQuote(nil, visible.name))
 			}
-			l.items = append(l.items, visible)
-			l.sum = (l.sum^uint64(i))*1_000_003 ^ it.sum ^ maphash.String(seed, visible.name)
+			visible.sum = it.sum ^ maphash.String(seed, visible.name)
+			items = append(items, visible)
 		}
 	}
-	l.ttl = max(l.ttl, 0)
-	return l
+	return items
 }
 
 // A target is what a request of a client is for.

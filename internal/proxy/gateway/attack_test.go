@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/mcp"
+)
+
+// TestCatalogBytes checks that the catalogs of all users of an upstream have a limit, above which
+// users get what the gateway already has, and that closed catalogs do not count.
+func TestCatalogBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := toolServer("up", "a")
+		defer srv.Close(context.Background())
+		u := streamUpstream("up", srv)
+		u.PerPrincipal, u.Bridge.IdleTimeout = true, time.Minute
+		g := newGateway(t, &Options{ListWait: time.Second, Upstreams: []Upstream{u}})
+		defer g.Close()
+		p := g.Stateless()
+		list := func(user string) string {
+			return request(t, as(t.Context(), user), p, mcp.MethodToolsList, "{"+modernMeta+"}")
+		}
+		if got := list("ann"); !strings.Contains(got, `"up__a"`) {
+			t.Errorf("ann: got %s", got)
+		}
+		count := &g.state.Load().upstreams[0].catalogBytes
+		one := count.Load()
+		if one <= 0 {
+			t.Fatalf("one catalog has %d bytes", one)
+		}
+		count.Add(maxUpstreamBytes - 2*one + 1)
+		if got := list("bob"); strings.Contains(got, `"up__a"`) || !strings.Contains(got, metaStale) {
+			t.Errorf("bob above the limit: got %s", got)
+		}
+		if got := list("ann"); !strings.Contains(got, `"up__a"`) {
+			t.Errorf("ann above the limit: got %s", got)
+		}
+		count.Add(-(maxUpstreamBytes - 2*one + 1))
+		<-time.After(maxRetry + time.Second)
+		if got := list("bob"); !strings.Contains(got, `"up__a"`) {
+			t.Errorf("bob below the limit: got %s", got)
+		}
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if got := count.Load(); got != 0 {
+			t.Errorf("%d bytes are counted of users who went", got)
+		}
+	})
+}
+
+// TestViewsShareTexts checks that many views do not multiply the memory of a large catalog.
+func TestViewsShareTexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := toolServer("up", "a", "b")
+		defer srv.Close(context.Background())
+		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("up", srv)}})
+		defer g.Close()
+		w := g.fresh(t.Context(), true, nil, time.Minute, false)
+		all, some := w.list(KindTool, nil), w.list(KindTool, prefixView("up__b"))
+		if len(all.items) != 2 || len(some.items) != 1 || some.items[0].name != "up__b" || some.sum == all.sum {
+			t.Fatalf("got %d and %d items", len(all.items), len(some.items))
+		}
+		if &some.items[0].raw[0] != &all.items[1].raw[0] {
+			t.Error("the view has a copy of the text")
+		}
+	})
+}
+
+// TestNestedResults checks that only the result of a task within a result is searched for URIs: one
+// of many levels would be copied once for each.
+func TestNestedResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := house("first"), house("second")
+		defer first.Close(context.Background())
+		defer second.Close(context.Background())
+		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("first", first), streamUpstream("second", second)}})
+		defer g.Close()
+		g.fresh(t.Context(), true, nil, time.Minute, false)
+		be, err := g.state.Load().upstreams[1].acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer be.release()
+		s := g.scope(t.Context(), be, true)
+		const link = `"content":[{"type":"resource_link","uri":"x:a"}]`
+		for depth, want := range []string{"mcpw+second:x:a", "mcpw+second:x:a", "x:a", "x:a"} {
+			frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s{%s}%s}`, strings.Repeat(`{"result":`, depth), link, strings.Repeat("}", depth))
+			if got := string(s.exposeURIs([]byte(frame))); !strings.Contains(got, `"uri":"`+want+`"`) {
+				t.Errorf("%d levels: got %s, want %s in it", depth, got, want)
+			}
+		}
+	})
+}
