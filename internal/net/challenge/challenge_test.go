@@ -82,7 +82,7 @@ func ExampleParse() {
 	// bearer "files:read files:write"
 }
 
-// FuzzParse checks that what was read can be written, and is the same when it is read again.
+// FuzzParse checks that a parsed challenge can be written, and parses to the same value again.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`Bearer realm="a, b=\"c\"", scope=x`, "Negotiate YWJj==, Bearer a=b", "a,b c,d=e", `Bearer a="1`, "=", `x y="\\"`} {
 		f.Add(s)
@@ -104,7 +104,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := challenge.Parse(out)
 		if len(strings.Join(out, "")) > 16<<10 {
-			return // Quoting made it too long.
+			return // quoting made it longer than the limit
 		}
 		if diff := cmp.Diff(list, again); diff != "" || err != nil {
 			t.Errorf("%q: %v %s", in, err, diff)

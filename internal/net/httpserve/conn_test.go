@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// boundConn returns c as one that is accepted.
+// boundConn wraps c as the listener wraps an accepted connection.
 func boundConn(c net.Conn, writeTimeout time.Duration) *boundedConn {
 	slots := make(chan struct{}, 1)
 	slots <- struct{}{}
 	return newBoundedConn(c, &connLimits{slots: slots, epoch: time.Now(), writeTimeout: writeTimeout})
 }
 
-// pass lets time pass, in a bubble.
-func pass(d time.Duration) { <-time.After(d) }
+// advance advances the clock of the bubble by d.
+func advance(d time.Duration) { <-time.After(d) }
 
-// waited returns a log of a connection whose deadlines are set, and which is read from and written
-// to, at times that the seed chooses.
-func waited(c, remote net.Conn, seed uint64) (log []string) {
+// deadlineLog sets deadlines on c, reads from it and writes to remote at times that the seed
+// chooses, and returns the results of the reads.
+func deadlineLog(c, remote net.Conn, seed uint64) (log []string) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	began := time.Now()
 	results := make(chan string, 1)
@@ -45,7 +45,7 @@ func waited(c, remote net.Conn, seed uint64) (log []string) {
 			c.SetReadDeadline(time.Time{})
 		case 1:
 			c.SetReadDeadline(time.Unix(1, 0))
-		case 2: // never at a time at which something else happens
+		case 2: // the millisecond keeps the deadline from coinciding with another event
 			c.SetReadDeadline(time.Now().Add(time.Duration(random.IntN(60))*time.Second + time.Millisecond))
 		case 3:
 			if !reading {
@@ -63,7 +63,7 @@ func waited(c, remote net.Conn, seed uint64) (log []string) {
 			}
 		}
 		collect()
-		pass(time.Duration(random.IntN(20)) * time.Second)
+		advance(time.Duration(random.IntN(20)) * time.Second)
 		collect()
 	}
 	c.Close()
@@ -78,9 +78,9 @@ func TestBoundedConnDeadlines(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			c, remote := net.Pipe()
-			want := waited(c, remote, seed)
+			want := deadlineLog(c, remote, seed)
 			c, remote = net.Pipe()
-			got := waited(boundConn(c, 0), remote, seed)
+			got := deadlineLog(boundConn(c, 0), remote, seed)
 			if !slices.Equal(got, want) {
 				t.Errorf("seed %d:\n got %q\nwant %q", seed, got, want)
 			}
@@ -107,8 +107,8 @@ func (c *countingConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// TestBoundedConnFewDeadlines shows that deadlines in the future cost nothing while data is read
-// and written all the time.
+// TestBoundedConnFewDeadlines shows that a deadline in the future is not set again at each read and
+// write.
 func TestBoundedConnFewDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()
@@ -127,9 +127,9 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 			if _, err := io.ReadFull(c, b); err != nil {
 				t.Fatal(err)
 			}
-			c.SetReadDeadline(time.Unix(1, 0)) // as net/http does when nothing is being read
+			c.SetReadDeadline(time.Unix(1, 0)) // net/http does this when it stops reading
 			c.SetDeadline(time.Time{})
-			pass(50 * time.Millisecond)
+			advance(50 * time.Millisecond)
 		}
 		if counting.deadlines != 2 {
 			t.Errorf("the connection was given %d deadlines, want 2", counting.deadlines)
@@ -137,7 +137,7 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 	})
 }
 
-// TestBoundedConnWriteContinues shows that a deadline that was noted before a write, and passes
+// TestBoundedConnWriteContinues shows that a deadline that was set before a write, and passes
 // during it, does not apply: all of the data is written.
 func TestBoundedConnWriteContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestBoundedConnWriteContinues(t *testing.T) {
 			result <- err
 		}()
 		got += read(4)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		got += read(5)
 		if err := <-result; err != nil || got != "abcdefghij" {
 			t.Errorf("got %q, %v", got, err)
@@ -175,8 +175,8 @@ func TestBoundedConnWriteContinues(t *testing.T) {
 	})
 }
 
-// TestBoundedConnTimeout shows that without a deadline a slow peer that reads is waited for, and
-// one that does not read is not.
+// TestBoundedConnTimeout shows that, without a deadline, a write to a slow reader continues and a
+// write to a peer that does not read fails.
 func TestBoundedConnTimeout(t *testing.T) {
 	const writeTimeout = 10 * time.Second
 	ends := func(c net.Conn, b []byte) (time.Duration, error) {
@@ -187,59 +187,59 @@ func TestBoundedConnTimeout(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(c, remote net.Conn) (time.Duration, error)
-		want time.Duration // 0: it does not end with an error
+		want time.Duration // zero means that no error is expected
 	}{
-		{"the first write", func(c, _ net.Conn) (time.Duration, error) { return ends(c, []byte("a")) }, writeTimeout},
-		{"one after another", func(c, remote net.Conn) (time.Duration, error) {
+		{"first write", func(c, _ net.Conn) (time.Duration, error) { return ends(c, []byte("a")) }, writeTimeout},
+		{"second write within the timeout", func(c, remote net.Conn) (time.Duration, error) {
 			go io.ReadFull(remote, make([]byte, 1))
 			c.Write([]byte("a"))
-			pass(7 * time.Second)
+			advance(7 * time.Second)
 			return ends(c, []byte("b"))
 		}, 13 * time.Second},
-		{"long after another", func(c, remote net.Conn) (time.Duration, error) {
+		{"second write after the timeout", func(c, remote net.Conn) (time.Duration, error) {
 			go io.ReadFull(remote, make([]byte, 1))
 			c.Write([]byte("a"))
-			pass(time.Hour)
+			advance(time.Hour)
 			return ends(c, []byte("b"))
 		}, writeTimeout},
-		{"a slow reader", func(c, remote net.Conn) (time.Duration, error) {
+		{"slow reader", func(c, remote net.Conn) (time.Duration, error) {
 			go func() {
 				b := make([]byte, maxWrite)
 				for range 20 {
-					pass(writeTimeout - time.Second)
+					advance(writeTimeout - time.Second)
 					io.ReadFull(remote, b)
 				}
 			}()
 			return ends(c, make([]byte, 20*maxWrite))
 		}, 0},
-		{"a deadline that was set, and taken away", func(c, remote net.Conn) (time.Duration, error) {
+		{"deadline set and cleared", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Second))
 			c.SetWriteDeadline(time.Time{})
 			return ends(c, []byte("a"))
 		}, writeTimeout},
-		{"one that was set far off, and taken away", func(c, remote net.Conn) (time.Duration, error) {
+		{"distant deadline set and cleared", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Hour))
 			go io.ReadFull(remote, make([]byte, 1))
 			c.Write([]byte("a"))
 			c.SetWriteDeadline(time.Time{})
 			return ends(c, []byte("b"))
 		}, writeTimeout},
-		{"one that is taken away meanwhile", func(c, remote net.Conn) (time.Duration, error) {
+		{"deadline cleared during the write", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Hour))
 			go func() {
-				pass(time.Second)
+				advance(time.Second)
 				c.SetWriteDeadline(time.Time{})
 			}()
 			return ends(c, []byte("a"))
 		}, writeTimeout + time.Second + writeTimeout},
-		{"a deadline that was set", func(c, remote net.Conn) (time.Duration, error) {
+		{"deadline set", func(c, remote net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Minute))
 			return ends(c, []byte("a"))
 		}, time.Minute},
-		{"taken over", func(c, remote net.Conn) (time.Duration, error) {
+		{"implied deadline cleared for a hijacker", func(c, remote net.Conn) (time.Duration, error) {
 			clearImplied(c)
 			go func() {
-				pass(time.Hour)
+				advance(time.Hour)
 				io.ReadFull(remote, make([]byte, 1))
 			}()
 			return ends(c, []byte("a"))
@@ -255,22 +255,22 @@ func TestBoundedConnTimeout(t *testing.T) {
 				took, err := tt.do(c, remote)
 				switch {
 				case tt.want == 0 && err != nil:
-					t.Errorf("it ended after %v with %v", took, err)
+					t.Errorf("the write ended after %v with %v", took, err)
 				case tt.want != 0 && (took != tt.want || !errors.Is(err, os.ErrDeadlineExceeded)):
-					t.Errorf("it took %v, with %v, want %v", took, err, tt.want)
+					t.Errorf("the write took %v, with %v, want %v", took, err, tt.want)
 				}
 			})
 		})
 	}
 }
 
-// A brokenConn fails for good once a write has met its deadline, as one of TLS does.
-type brokenConn struct {
+// A stickyConn fails all writes after one has exceeded its deadline, like a tls.Conn.
+type stickyConn struct {
 	net.Conn
 	broken bool
 }
 
-func (c *brokenConn) Write(b []byte) (int, error) {
+func (c *stickyConn) Write(b []byte) (int, error) {
 	if c.broken {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -279,52 +279,52 @@ func (c *brokenConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A unwrappingConn says that it is around another.
-type unwrappingConn struct{ *brokenConn }
+// An unwrappingConn exposes the connection that it wraps.
+type unwrappingConn struct{ *stickyConn }
 
 func (c unwrappingConn) NetConn() net.Conn { return c.Conn }
 
 func TestBoundedConnBroken(t *testing.T) {
-	unwrapping := func(c *brokenConn) net.Conn { return unwrappingConn{c} }
-	opaque := func(c *brokenConn) net.Conn { return c }
+	unwrapping := func(c *stickyConn) net.Conn { return unwrappingConn{c} }
+	opaque := func(c *stickyConn) net.Conn { return c }
 	none := func(net.Conn) {}
-	within := func(d time.Duration) func(net.Conn) {
+	deadlineIn := func(d time.Duration) func(net.Conn) {
 		return func(c net.Conn) { c.SetWriteDeadline(time.Now().Add(d)) }
 	}
 	tests := []struct {
-		name  string
-		wrap  func(*brokenConn) net.Conn
-		every time.Duration    // that the other end takes for each write
-		wants []func(net.Conn) // what is done about deadlines before each
-		errs  int              // how many fail
+		name        string
+		wrap        func(*stickyConn) net.Conn
+		every       time.Duration    // how long the peer takes to read one write
+		setDeadline []func(net.Conn) // called before each write to change its deadline
+		errs        int              // number of writes that fail
 	}{
 		{"implied", unwrapping, 2 * time.Second, []func(net.Conn){none, none, none}, 0},
-		{"implied, and it comes", unwrapping, time.Hour, []func(net.Conn){none}, 1},
-		{"set anew", unwrapping, 2 * time.Second, []func(net.Conn){within(3 * time.Second), within(3 * time.Second), func(c net.Conn) { c.SetWriteDeadline(time.Time{}) }}, 0},
-		{"put off meanwhile", unwrapping, 2 * time.Second, []func(net.Conn){func(c net.Conn) {
+		{"implied deadline passes", unwrapping, time.Hour, []func(net.Conn){none}, 1},
+		{"deadline set before each write", unwrapping, 2 * time.Second, []func(net.Conn){deadlineIn(3 * time.Second), deadlineIn(3 * time.Second), func(c net.Conn) { c.SetWriteDeadline(time.Time{}) }}, 0},
+		{"deadline extended during the write", unwrapping, 2 * time.Second, []func(net.Conn){func(c net.Conn) {
 			c.SetWriteDeadline(time.Now().Add(time.Second))
 			go func() {
-				pass(time.Second / 2)
+				advance(time.Second / 2)
 				c.SetWriteDeadline(time.Now().Add(time.Minute))
 			}()
 		}}, 0},
-		{"nobody says so: implied", opaque, 2 * time.Second, []func(net.Conn){none, none, none}, 1},
-		{"nobody says so: set anew", opaque, 2 * time.Second, []func(net.Conn){within(3 * time.Second), within(time.Hour)}, 1},
+		{"no NetConn, implied deadline", opaque, 2 * time.Second, []func(net.Conn){none, none, none}, 1},
+		{"no NetConn, deadline set before each write", opaque, 2 * time.Second, []func(net.Conn){deadlineIn(3 * time.Second), deadlineIn(time.Hour)}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				local, remote := net.Pipe()
-				c := boundConn(tt.wrap(&brokenConn{Conn: local}), 5*time.Second)
+				c := boundConn(tt.wrap(&stickyConn{Conn: local}), 5*time.Second)
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
 					for err := error(nil); err == nil; _, err = remote.Read(make([]byte, 1)) {
-						pass(tt.every)
+						advance(tt.every)
 					}
 				}()
 				errs := 0
-				for _, want := range tt.wants {
+				for _, want := range tt.setDeadline {
 					want(c)
 					if _, err := c.Write([]byte("a")); err != nil {
 						errs++

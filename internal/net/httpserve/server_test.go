@@ -19,12 +19,12 @@ import (
 	"time"
 )
 
-// A served is a server at a real socket.
-type served struct {
+// A testServer is a server that listens on a TCP port of the loopback interface.
+type testServer struct {
 	t    *testing.T
 	addr string
 	log  *syncBuffer
-	stop func() error // ends the context and returns what Serve does
+	stop func() error // cancels the context and returns the error of Serve
 }
 
 type syncBuffer struct {
@@ -44,16 +44,16 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// backstop ends a test that hangs; none depends on how long it is.
-const backstop = time.Minute
+// testTimeout ends a test that hangs. No test depends on its value.
+const testTimeout = time.Minute
 
-func serve(t *testing.T, h http.Handler, o *Options) *served {
+func serve(t *testing.T, h http.Handler, o *Options) *testServer {
 	t.Helper()
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
-	s := &served{t: t, log: new(syncBuffer)}
+	s := &testServer{t: t, log: new(syncBuffer)}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 	}
@@ -77,23 +77,23 @@ func serve(t *testing.T, h http.Handler, o *Options) *served {
 	return s
 }
 
-// dial connects and sends something.
-func (s *served) dial(text string) (net.Conn, *bufio.Reader) {
+// dial opens a connection and writes the request.
+func (s *testServer) dial(text string) (net.Conn, *bufio.Reader) {
 	s.t.Helper()
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(backstop))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := io.WriteString(c, text); err != nil {
 		s.t.Fatal(err)
 	}
 	return c, bufio.NewReader(c)
 }
 
-// readAnswer reads one response.
-func readAnswer(t *testing.T, r *bufio.Reader) (*http.Response, string) {
+// readResponse reads one response.
+func readResponse(t *testing.T, r *bufio.Reader) (*http.Response, string) {
 	t.Helper()
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -106,7 +106,7 @@ func readAnswer(t *testing.T, r *bufio.Reader) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// checkEOF holds that the other end has closed the connection.
+// checkEOF checks that the server has closed the connection.
 func checkEOF(t *testing.T, r io.Reader) {
 	t.Helper()
 	rest, err := io.ReadAll(r)
@@ -118,7 +118,7 @@ func checkEOF(t *testing.T, r io.Reader) {
 
 const getHello = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-// hello answers, and counts.
+// hello returns a handler that responds with a greeting and counts its requests.
 func hello(n *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.Add(1)
@@ -143,18 +143,18 @@ func TestServeLargeHeader(t *testing.T) {
 	var n atomic.Int32
 	s := serve(t, hello(&n), nil)
 	_, r := s.dial("GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: " + strings.Repeat("x", 60<<10) + "\r\n\r\n")
-	if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusOK {
+	if resp, _ := readResponse(t, r); resp.StatusCode != http.StatusOK {
 		t.Errorf("a header of 60 KiB: status %d", resp.StatusCode)
 	}
 	_, r = s.dial("GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: " + strings.Repeat("x", 70<<10))
-	if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || n.Load() != 1 {
+	if resp, _ := readResponse(t, r); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || n.Load() != 1 {
 		t.Errorf("a header of 70 KiB: status %d, %d requests", resp.StatusCode, n.Load())
 	}
 }
 
-// TestServeLengthAndChunked shows that the server reads nothing more from a connection after a
-// request with a length and chunks, because one program's request body may be another's next
-// request.
+// TestServeLengthAndChunked shows that the server closes the connection after a request with both
+// Content-Length and chunked encoding: intermediaries may disagree about where the body ends
+// (request smuggling).
 func TestServeLengthAndChunked(t *testing.T) {
 	var n atomic.Int32
 	s := serve(t, hello(&n), nil)
@@ -165,13 +165,13 @@ func TestServeLengthAndChunked(t *testing.T) {
 	} {
 		n.Store(0)
 		_, r := s.dial("POST / HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n\r\n0\r\n\r\n" + getHello)
-		resp, _ := readAnswer(t, r)
+		resp, _ := readResponse(t, r)
 		if resp.StatusCode/100 == 2 && !resp.Close {
-			t.Errorf("%q: the response has no Connection: close", headers)
+			t.Errorf("%q: response without Connection: close", headers)
 		}
 		checkEOF(t, r)
 		if n.Load() > 1 {
-			t.Errorf("%q: the request behind was handled", headers)
+			t.Errorf("%q: the request after it was handled", headers)
 		}
 	}
 	for _, headers := range []string{
@@ -180,7 +180,7 @@ func TestServeLengthAndChunked(t *testing.T) {
 	} {
 		n.Store(0)
 		_, r := s.dial("POST / HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n\r\n0\r\n\r\n" + getHello)
-		if resp, _ := readAnswer(t, r); resp.StatusCode/100 == 2 || n.Load() != 0 {
+		if resp, _ := readResponse(t, r); resp.StatusCode/100 == 2 || n.Load() != 0 {
 			t.Errorf("%q: status %d, %d requests were handled", headers, resp.StatusCode, n.Load())
 		}
 		checkEOF(t, r)
@@ -192,7 +192,7 @@ func TestServeKeepsConnection(t *testing.T) {
 	s := serve(t, hello(&n), nil)
 	_, r := s.dial(strings.Repeat("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 3))
 	for range 3 {
-		if resp, body := readAnswer(t, r); resp.StatusCode != http.StatusOK || resp.Close || body != "hello" {
+		if resp, body := readResponse(t, r); resp.StatusCode != http.StatusOK || resp.Close || body != "hello" {
 			t.Errorf("status %d, close %v, %q", resp.StatusCode, resp.Close, body)
 		}
 	}
@@ -222,7 +222,7 @@ func TestServePanic(t *testing.T) {
 	for path, answered := range map[string]bool{"/early": true, "/informed": true, "/nil": true, "/late": false, "/flushed": false, "/abort": false} {
 		resp, err := http.Get("http://" + s.addr + path)
 		if err != nil {
-			if answered || path == "/flushed" { // of the others nothing has left yet
+			if answered || path == "/flushed" { // the others fail before anything is sent
 				t.Errorf("%s: %v", path, err)
 			}
 			continue
@@ -258,11 +258,11 @@ func TestServeWriter(t *testing.T) {
 		}
 	}), nil)
 	_, r := s.dial(getHello)
-	readAnswer(t, r)
+	readResponse(t, r)
 }
 
-// TestServeHalfOpen shows that a request ends if its client has closed its half of the connection,
-// or is gone.
+// TestServeHalfOpen shows that a request ends when its client closes the sending half of the
+// connection or the whole connection.
 func TestServeHalfOpen(t *testing.T) {
 	ended := make(chan error, 2)
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -270,7 +270,7 @@ func TestServeHalfOpen(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 		ended <- r.Context().Err()
-	}), &Options{MaxConns: 1}) // so that the second is served only if the first has been given back
+	}), &Options{MaxConns: 1}) // the second request needs the slot of the first
 	for _, end := range []func(*net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
 		c, r := s.dial(getHello)
 		if _, err := http.ReadResponse(r, nil); err != nil {
@@ -284,7 +284,7 @@ func TestServeHalfOpen(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-		case <-time.After(backstop):
+		case <-time.After(testTimeout):
 			t.Fatal("the request continues")
 		}
 		c.Close()
@@ -350,34 +350,36 @@ func TestServeListenerFails(t *testing.T) {
 	}
 }
 
-// h2Frame returns a frame of HTTP/2 (RFC 9113, section 4.1).
+// h2Frame returns an HTTP/2 frame (RFC 9113, section 4.1).
 func h2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	b := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
 	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
 }
 
-// Frames that the tests know of.
+// Types of HTTP/2 frames.
 const (
 	h2Headers  = 1
 	h2Reset    = 3
 	h2Settings = 4
 )
 
-// TestServeNoWindow shows that an HTTP/2 client that does not extend the flow-control window for
-// the end of a response loses its stream, whichever handler responded.
+// TestServeNoWindow shows that the server resets an HTTP/2 stream if the client does not open the
+// flow-control window, for any handler.
 func TestServeNoWindow(t *testing.T) {
 	for name, h := range map[string]http.Handler{
-		"any handler": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }),
-		"a refusal":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotAcceptable) }),
+		"successful response": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }),
+		"error response":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotAcceptable) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, h, &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
 				c, r := l.dial(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-				get := append([]byte{0x82, 0x86, 0x84, 0x41, 9}, "localhost"...) // GET, http, /, and the authority, by RFC 7541
-				noWindow := h2Frame(h2Settings, 0, 0, []byte{0, 4, 0, 0, 0, 0})  // SETTINGS_INITIAL_WINDOW_SIZE
-				go c.Write(append(noWindow, h2Frame(h2Headers, 5, 1, get)...))   // with all of the header, and no body
+				// GET, http, / and :authority (RFC 7541)
+				get := append([]byte{0x82, 0x86, 0x84, 0x41, 9}, "localhost"...)
+				noWindow := h2Frame(h2Settings, 0, 0, []byte{0, 4, 0, 0, 0, 0})
+				// END_HEADERS and END_STREAM
+				go c.Write(append(noWindow, h2Frame(h2Headers, 5, 1, get)...))
 				if got := elapsed(func() { untilReset(t, c, r) }); got != 10*time.Second {
-					t.Errorf("the client is waited for %v", got)
+					t.Errorf("the stream was reset after %v", got)
 				}
 				c.Close()
 				if err := stop(); err != nil {
@@ -388,7 +390,7 @@ func TestServeNoWindow(t *testing.T) {
 	}
 }
 
-// untilReset reads frames until the server gives a stream up.
+// untilReset reads frames until the server resets the stream.
 func untilReset(t *testing.T, c net.Conn, r *bufio.Reader) {
 	t.Helper()
 	for {
@@ -400,15 +402,15 @@ func untilReset(t *testing.T, c net.Conn, r *bufio.Reader) {
 		io.CopyN(io.Discard, r, int64(head[0])<<16|int64(head[1])<<8|int64(head[2]))
 		switch kind, flags := head[3], head[4]; {
 		case kind == h2Settings && flags == 0:
-			go c.Write(h2Frame(h2Settings, 1, 0, nil)) // is acknowledged
+			go c.Write(h2Frame(h2Settings, 1, 0, nil)) // acknowledge the settings
 		case kind == h2Reset:
 			return
 		}
 	}
 }
 
-// TestServeBodyReplaced shows that the server does not wait for the rest of a body that was
-// replaced by one that ends earlier.
+// TestServeBodyReplaced shows that the server does not wait for the rest of a body if a middleware
+// has replaced the body by a shorter one.
 func TestServeBodyReplaced(t *testing.T) {
 	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -423,11 +425,11 @@ func TestServeBodyReplaced(t *testing.T) {
 	inBubble(t, outer, nil, func(t *testing.T, l *pipeListener, stop func() error) {
 		_, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"+strings.Repeat("x", 40))
 		got := elapsed(func() {
-			readAnswer(t, r)
+			readResponse(t, r)
 			checkEOF(t, r)
 		})
 		if got > 6*time.Second {
-			t.Errorf("the rest is waited for %v", got)
+			t.Errorf("the server waited %v for the rest of the body", got)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -435,7 +437,7 @@ func TestServeBodyReplaced(t *testing.T) {
 	})
 }
 
-// A writeCounter is a listener whose connections record the sizes of their writes.
+// A writeCounter is a listener that records the size of each write to its connections.
 type writeCounter struct {
 	net.Listener
 	mu    sync.Mutex
@@ -449,7 +451,7 @@ func (l *writeCounter) Accept() (net.Conn, error) {
 	return countedWrites{c, l}, err
 }
 
-// take returns the sizes since the last call.
+// take returns the sizes recorded since the last call.
 func (l *writeCounter) take() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -473,15 +475,15 @@ func (c countedWrites) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestWriteAndFlush shows that a response of up to 64 KiB with its header is one write, that longer
-// ones arrive whole too, and that the error of a write reaches the handler.
+// TestWriteAndFlush shows that a response of up to 64 KiB is one write with its header, that a
+// longer one arrives complete, and that the handler gets the error of a failed write.
 func TestWriteAndFlush(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	counter := &writeCounter{Listener: l}
-	writeErrs := make(chan error, 16) // a client repeats some requests
+	writeErrs := make(chan error, 16) // buffered because the client may repeat a request
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("bytes"))
 		w.Header().Set("Content-Length", strconv.Itoa(2*n))
@@ -492,11 +494,11 @@ func TestWriteAndFlush(t *testing.T) {
 		writeErrs <- err
 	})
 	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, counter, h, nil) }()
+	testServer := make(chan error, 1)
+	go func() { testServer <- Serve(ctx, counter, h, nil) }()
 	defer func() {
 		stop()
-		if err := <-served; err != nil {
+		if err := <-testServer; err != nil {
 			t.Error(err)
 		}
 	}()
@@ -534,7 +536,7 @@ func TestWriteAndFlush(t *testing.T) {
 	}
 }
 
-// A gatedListener accepts nothing until its gate is open.
+// A gatedListener blocks Accept until gate is closed.
 type gatedListener struct {
 	*net.TCPListener
 	gate chan struct{}
@@ -545,8 +547,8 @@ func (l *gatedListener) Accept() (net.Conn, error) {
 	return l.TCPListener.Accept()
 }
 
-// TestServeShutdownQueue shows that a connection that waits to be accepted when the server shuts
-// down is served, and not reset.
+// TestServeShutdownQueue shows that a connection that is queued for Accept during shutdown is
+// served, not reset.
 func TestServeShutdownQueue(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A pipeListener hands out connections without a network, whose time is that of the test.
+// A pipeListener is a listener of in-memory pipes, which use the clock of a synctest bubble.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -37,7 +37,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// dial connects as soon as the server accepts, and sends something.
+// dial opens a connection, waits until the server accepts it, and writes the request.
 func (l *pipeListener) dial(t *testing.T, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c, remote := net.Pipe()
@@ -49,7 +49,7 @@ func (l *pipeListener) dial(t *testing.T, text string) (net.Conn, *bufio.Reader)
 	return c, bufio.NewReader(c)
 }
 
-// inBubble runs a server with the clock of a bubble.
+// inBubble runs a server and f in a synctest bubble.
 func inBubble(t *testing.T, h http.Handler, o *Options, test func(t *testing.T, l *pipeListener, stop func() error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func inBubble(t *testing.T, h http.Handler, o *Options, test func(t *testing.T, 
 	})
 }
 
-// elapsed returns how long something takes, to the second.
+// elapsed returns how long f takes, rounded to seconds.
 func elapsed(f func()) time.Duration {
 	start := time.Now()
 	f()
@@ -76,12 +76,12 @@ func TestServeTimeouts(t *testing.T) {
 	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
 		_, r := l.dial(t, "GET / HTTP/1.1\r\nHost: loc")
 		if got := elapsed(func() { checkEOF(t, r) }); got != 5*time.Second {
-			t.Errorf("half a header is waited for %v", got)
+			t.Errorf("an incomplete header timed out after %v", got)
 		}
 		_, r = l.dial(t, getHello)
-		readAnswer(t, r)
+		readResponse(t, r)
 		if got := elapsed(func() { checkEOF(t, r) }); got != 2*time.Minute {
-			t.Errorf("an idle connection stays %v", got)
+			t.Errorf("an idle connection was closed after %v", got)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -89,21 +89,21 @@ func TestServeTimeouts(t *testing.T) {
 	})
 }
 
-// TestServeSpreadHeader shows that the timeout of a request's header runs from its beginning,
-// however the header is divided, and wherever it begins.
+// TestServeSpreadHeader shows that the timeout of a request header starts at the header's first
+// byte, however the header is split.
 func TestServeSpreadHeader(t *testing.T) {
 	header := "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	tests := []struct {
-		name   string
-		first  string // with what the connection begins
-		later  string // what is sent after a minute, byte by byte, one in a second
-		within time.Duration
-		want   time.Duration
+		name  string
+		first string // sent at once
+		later string // sent after delay, one byte per second
+		delay time.Duration
+		want  time.Duration
 	}{
-		{"of the first request", "", header, 0, 5 * time.Second},
-		{"of the next", getHello, header, time.Minute, 5 * time.Second},
-		{"behind a request, and nothing more", getHello + header[:20], "", 0, 5 * time.Second},
-		{"behind a request, and too little for net/http to look at", getHello + header[:3], "", 0, 2 * time.Minute},
+		{"header of the first request", "", header, 0, 5 * time.Second},
+		{"header of the second request", getHello, header, time.Minute, 5 * time.Second},
+		{"start of a header in the first write, then nothing", getHello + header[:20], "", 0, 5 * time.Second},
+		{"three bytes of a header in the first write", getHello + header[:3], "", 0, 2 * time.Minute},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,9 +111,9 @@ func TestServeSpreadHeader(t *testing.T) {
 			inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
 				c, r := l.dial(t, tt.first)
 				if tt.first != "" {
-					readAnswer(t, r)
+					readResponse(t, r)
 				}
-				<-time.After(tt.within)
+				<-time.After(tt.delay)
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
@@ -124,8 +124,9 @@ func TestServeSpreadHeader(t *testing.T) {
 						<-time.After(time.Second)
 					}
 				}()
-				if got := elapsed(func() { io.Copy(io.Discard, r) }); got != tt.want { // it may be told why
-					t.Errorf("it is waited for %v, want %v", got, tt.want)
+				// the server may send 408
+				if got := elapsed(func() { io.Copy(io.Discard, r) }); got != tt.want {
+					t.Errorf("the connection was closed after %v, want %v", got, tt.want)
 				}
 				<-ended
 				if err := stop(); err != nil {
@@ -136,16 +137,16 @@ func TestServeSpreadHeader(t *testing.T) {
 	}
 }
 
-// TestServeLateHeader shows that a slow header limits nothing after it: neither the body, nor the
-// handler, nor the wait for the next request.
+// TestServeLateHeader shows that the deadline of a slow header does not limit the body, the
+// handler, or the wait for the next request.
 func TestServeLateHeader(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n, err := io.Copy(io.Discard, r.Body); n != 2 || err != nil {
-			t.Errorf("a body of %d bytes, with %v", n, err)
+			t.Errorf("read a body of %d bytes: %v", n, err)
 		}
 		<-time.After(time.Hour)
 		if r.Context().Err() != nil {
-			t.Error("the client is taken to be gone:", r.Context().Err())
+			t.Error("the request context ended:", r.Context().Err())
 		}
 		io.WriteString(w, "hello")
 	})
@@ -159,14 +160,14 @@ func TestServeLateHeader(t *testing.T) {
 				<-time.After(time.Minute)
 				io.WriteString(c, "{}")
 			}()
-			readAnswer(t, r)
+			readResponse(t, r)
 			<-time.After(100 * time.Second)
 			if _, err := io.WriteString(c, header[:10]); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got := elapsed(func() { io.Copy(io.Discard, r) }); got != 5*time.Second {
-			t.Errorf("half a header is waited for %v", got)
+			t.Errorf("an incomplete header timed out after %v", got)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -179,14 +180,14 @@ func TestServeIdleAgain(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
 		c, r := l.dial(t, getHello)
-		readAnswer(t, r)
+		readResponse(t, r)
 		for range 5 {
 			<-time.After(119 * time.Second)
 			go io.WriteString(c, getHello)
-			readAnswer(t, r)
+			readResponse(t, r)
 		}
 		if got := elapsed(func() { checkEOF(t, r) }); got < 2*time.Minute || got > 4*time.Minute {
-			t.Errorf("an idle connection stays %v", got)
+			t.Errorf("an idle connection was closed after %v", got)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -194,23 +195,23 @@ func TestServeIdleAgain(t *testing.T) {
 	})
 }
 
-// TestServePipelined shows that requests that arrive together are all answered, and that the idle
-// timeout starts after the last one.
+// TestServePipelined shows that all pipelined requests get a response, and that the idle timeout
+// starts after the last one.
 func TestServePipelined(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-time.After(time.Hour)
 		if r.Context().Err() != nil {
-			t.Error("the client is taken to be gone:", r.Context().Err())
+			t.Error("the request context ended:", r.Context().Err())
 		}
 		io.WriteString(w, "hello")
 	})
 	inBubble(t, slow, nil, func(t *testing.T, l *pipeListener, stop func() error) {
 		_, r := l.dial(t, getHello+getHello+getHello)
 		for range 3 {
-			readAnswer(t, r)
+			readResponse(t, r)
 		}
 		if got := elapsed(func() { checkEOF(t, r) }); got != 2*time.Minute {
-			t.Errorf("an idle connection stays %v", got)
+			t.Errorf("an idle connection was closed after %v", got)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -218,20 +219,20 @@ func TestServePipelined(t *testing.T) {
 	})
 }
 
-// TestServeUnreadBody shows that the connection does not wait for a body that the handler does not
-// read and the client does not send.
+// TestServeUnreadBody shows that the server does not wait for a body that the handler does not read
+// and the client does not send.
 func TestServeUnreadBody(t *testing.T) {
 	refusing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	inBubble(t, refusing, nil, func(t *testing.T, l *pipeListener, stop func() error) {
 		_, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
 		got := elapsed(func() {
-			if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusForbidden {
+			if resp, _ := readResponse(t, r); resp.StatusCode != http.StatusForbidden {
 				t.Errorf("status %d", resp.StatusCode)
 			}
 			checkEOF(t, r)
 		})
 		if got > 6*time.Second {
-			t.Errorf("a body that does not come is waited for %v", got)
+			t.Errorf("the server waited %v for an unread body", got)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -245,11 +246,11 @@ func TestServeSlowReader(t *testing.T) {
 	inBubble(t, hello(&n), &Options{MaxConns: 1}, func(t *testing.T, l *pipeListener, stop func() error) {
 		slow, _ := l.dial(t, getHello)
 		got := elapsed(func() {
-			_, r := l.dial(t, getHello) // accepted when the other has been given up
-			readAnswer(t, r)
+			_, r := l.dial(t, getHello) // accepted once the other connection is closed
+			readResponse(t, r)
 		})
 		if got != 10*time.Second || n.Load() != 2 {
-			t.Errorf("a client that does not read was waited for %v", got)
+			t.Errorf("a client that does not read was disconnected after %v", got)
 		}
 		slow.Close()
 		if err := stop(); err != nil {
@@ -258,8 +259,8 @@ func TestServeSlowReader(t *testing.T) {
 	})
 }
 
-// TestServeLongStream shows that the deadline for the end of one response does not apply to the
-// next, and an active stream continues.
+// TestServeLongStream shows that the write deadline of one response does not apply to the next one,
+// and that an active stream has no deadline.
 func TestServeLongStream(t *testing.T) {
 	stream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -275,13 +276,13 @@ func TestServeLongStream(t *testing.T) {
 	inBubble(t, stream, nil, func(t *testing.T, l *pipeListener, stop func() error) {
 		c, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
 		for range 2 {
-			if _, body := readAnswer(t, r); len(body) != 100 {
+			if _, body := readResponse(t, r); len(body) != 100 {
 				t.Errorf("%d bytes came", len(body))
 			}
 			<-time.After(time.Minute)
 			go io.WriteString(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
 		}
-		if _, body := readAnswer(t, r); len(body) != 100 {
+		if _, body := readResponse(t, r); len(body) != 100 {
 			t.Errorf("%d bytes came", len(body))
 		}
 		if err := stop(); err != nil {
@@ -296,9 +297,9 @@ func TestServeMaxConns(t *testing.T) {
 	o := &Options{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	inBubble(t, hello(&n), o, func(t *testing.T, l *pipeListener, stop func() error) {
 		first, r := l.dial(t, getHello)
-		readAnswer(t, r)
+		readResponse(t, r)
 		_, r = l.dial(t, getHello)
-		readAnswer(t, r)
+		readResponse(t, r)
 		third, remote := net.Pipe()
 		defer third.Close()
 		accepted := make(chan struct{})
@@ -309,32 +310,32 @@ func TestServeMaxConns(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-accepted:
-			t.Error("more connections are accepted than may be")
+			t.Error("accepted more connections than MaxConns")
 		default:
 		}
 		if got := strings.Count(log.String(), "limit=2"); got != 1 {
-			t.Errorf("it is logged %d times:\n%s", got, log)
+			t.Errorf("logged %d times:\n%s", got, log)
 		}
 		first.Close()
 		<-accepted
 		if _, err := io.WriteString(third, getHello); err != nil {
 			t.Fatal(err)
 		}
-		readAnswer(t, bufio.NewReader(third))
+		readResponse(t, bufio.NewReader(third))
 		synctest.Wait()
-		if err := stop(); err != nil { // while Accept waits for a place
+		if err := stop(); err != nil { // Accept is waiting for a slot
 			t.Error(err)
 		}
 	})
 }
 
-// standing is a handler whose streams stand until it is shut down.
-type standing struct {
+// streamHandler serves streams that last until Shutdown is called.
+type streamHandler struct {
 	end      chan struct{}
 	shutdown atomic.Int32
 }
 
-func (s *standing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "begun\n")
 	http.NewResponseController(w).Flush()
 	select {
@@ -344,7 +345,7 @@ func (s *standing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *standing) Shutdown(ctx context.Context) error {
+func (s *streamHandler) Shutdown(ctx context.Context) error {
 	s.shutdown.Add(1)
 	if deadline, ok := ctx.Deadline(); !ok || ctx.Err() != nil || time.Until(deadline) > 10*time.Second {
 		return errors.New("no deadline, or a bad one")
@@ -354,9 +355,9 @@ func (s *standing) Shutdown(ctx context.Context) error {
 }
 
 func TestServeShutdown(t *testing.T) {
-	s := new(standing)
+	s := new(streamHandler)
 	inBubble(t, s, nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		s.end = make(chan struct{}) // of the bubble
+		s.end = make(chan struct{}) // must belong to the bubble
 		_, r := l.dial(t, getHello)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -381,13 +382,14 @@ func TestServeShutdown(t *testing.T) {
 	})
 }
 
-// TestServeShutdownTimeout shows that what does not end in time is cut off, and that this is
-// reported.
+// TestServeShutdownTimeout shows that shutdown closes connections that do not end in time and
+// reports an error.
 func TestServeShutdownTimeout(t *testing.T) {
-	s := new(standing)
-	o := &Options{MaxConns: 1, OnShutdown: func(context.Context) error { return nil }} // in place of the method
+	s := new(streamHandler)
+	// used instead of the handler's Shutdown method
+	o := &Options{MaxConns: 1, OnShutdown: func(context.Context) error { return nil }}
 	inBubble(t, s, o, func(t *testing.T, l *pipeListener, stop func() error) {
-		s.end = make(chan struct{}) // of the bubble
+		s.end = make(chan struct{}) // must belong to the bubble
 		_, r := l.dial(t, getHello)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -409,8 +411,8 @@ func TestServeShutdownTimeout(t *testing.T) {
 	})
 }
 
-// TestServeDeadHTTP2 shows that an HTTP/2 client that does not answer is given up, though it has
-// closed nothing.
+// TestServeDeadHTTP2 shows that the server closes an HTTP/2 connection whose client does not
+// respond to pings.
 func TestServeDeadHTTP2(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
@@ -419,7 +421,7 @@ func TestServeDeadHTTP2(t *testing.T) {
 		go io.WriteString(c, settings)
 		got := elapsed(func() { io.Copy(io.Discard, r) })
 		if got < 45*time.Second || got > 60*time.Second {
-			t.Errorf("it is given up after %v", got)
+			t.Errorf("the connection was closed after %v", got)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -427,7 +429,7 @@ func TestServeDeadHTTP2(t *testing.T) {
 	})
 }
 
-// TestServeShutdownDelay shows that new connections are served until the delay has passed.
+// TestServeShutdownDelay shows that new connections are served until the shutdown delay has passed.
 func TestServeShutdownDelay(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), &Options{ShutdownDelay: 5 * time.Second}, func(t *testing.T, l *pipeListener, stop func() error) {
@@ -435,7 +437,7 @@ func TestServeShutdownDelay(t *testing.T) {
 		go func() { stopped <- stop() }()
 		<-time.After(4 * time.Second)
 		_, r := l.dial(t, getHello)
-		if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusOK {
+		if resp, _ := readResponse(t, r); resp.StatusCode != http.StatusOK {
 			t.Errorf("status %d before the delay has passed", resp.StatusCode)
 		}
 		if got := elapsed(func() {

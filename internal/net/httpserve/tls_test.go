@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// writeCert writes a certificate for this machine's loopback and its key, as at some time.
+// writeCert writes a certificate for the loopback address and its key, with the given modification
+// time.
 func writeCert(t *testing.T, certFile, keyFile string, serial int64, at time.Time) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,7 +61,7 @@ func writeFile(t *testing.T, name string, b []byte, at time.Time) {
 	}
 }
 
-// get sends one request and returns the version of HTTP.
+// get sends one request and returns the HTTP version of the response.
 func get(t *testing.T, url string, tr *http.Transport) (proto string) {
 	t.Helper()
 	defer tr.CloseIdleConnections()
@@ -102,7 +103,7 @@ func TestServeTLS(t *testing.T) {
 				t.Error("TLS 1.1 is spoken")
 			}
 			c, r := s.dial(getHello)
-			if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusBadRequest {
+			if resp, _ := readResponse(t, r); resp.StatusCode != http.StatusBadRequest {
 				t.Errorf("without TLS: status %d", resp.StatusCode)
 			}
 			c.Close()
@@ -162,7 +163,8 @@ func TestServeTLSReload(t *testing.T) {
 		}
 	}
 	check(1, 0)
-	writeCert(t, certFile, "", 2, at.Add(time.Minute)) // its key is not there yet
+	// the key file still belongs to the old certificate
+	writeCert(t, certFile, "", 2, at.Add(time.Minute))
 	check(1, 1)
 	writeCert(t, certFile, keyFile, 3, at.Add(2*time.Minute))
 	check(3, 1)
@@ -179,17 +181,17 @@ func TestServeH2C(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		s := serve(t, hello(&n), &Options{H2C: on})
 		if got := get(t, "http://"+s.addr, &http.Transport{}); got != "HTTP/1.1" {
-			t.Errorf("a client of HTTP/1.1 speaks %s", got)
+			t.Errorf("an HTTP/1.1 client got %s", got)
 		}
 		tr := &http.Transport{Protocols: new(http.Protocols)}
 		tr.Protocols.SetUnencryptedHTTP2(true)
 		if on {
 			if got := get(t, "http://"+s.addr, tr); got != "HTTP/2.0" {
-				t.Errorf("a client of HTTP/2 speaks %s", got)
+				t.Errorf("an HTTP/2 client got %s", got)
 			}
 		} else if resp, err := (&http.Client{Transport: tr}).Get("http://" + s.addr); err == nil {
 			resp.Body.Close()
-			t.Error("HTTP/2 is spoken without having been asked for")
+			t.Error("got HTTP/2 without H2C")
 		}
 		tr.CloseIdleConnections()
 		if err := s.stop(); err != nil {

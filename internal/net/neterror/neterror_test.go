@@ -11,7 +11,7 @@ import (
 	"mcpwire/internal/net/neterror"
 )
 
-// TestNumbers checks the numbers of Unix and those of Winsock, wrapped as package net does.
+// TestNumbers checks error numbers of Unix and of Winsock, wrapped as package net wraps them.
 func TestNumbers(t *testing.T) {
 	for _, test := range []struct {
 		err            error
@@ -23,7 +23,7 @@ func TestNumbers(t *testing.T) {
 		{syscall.Errno(10054), false, true},
 		{syscall.Errno(10053), false, true},
 		{syscall.EPIPE, false, false},
-		{syscall.Errno(10060), false, false}, // timed out
+		{syscall.Errno(10060), false, false}, // WSAETIMEDOUT
 		{io.EOF, false, false},
 		{errors.New("connection refused"), false, false},
 		{nil, false, false},
@@ -36,7 +36,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestReal checks the errors of calls on this system.
+// TestReal checks the errors of real system calls.
 func TestReal(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestReal(t *testing.T) {
 	}
 	l.Close()
 	if _, err := net.Dial("tcp", l.Addr().String()); !neterror.IsRefused(err) {
-		t.Errorf("to a port that nobody listens at: %v", err)
+		t.Errorf("dial a port without a listener: %v", err)
 	}
 	if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -62,6 +62,6 @@ func TestReal(t *testing.T) {
 	accepted.(*net.TCPConn).SetLinger(0)
 	accepted.Close()
 	if _, err := c.Read(make([]byte, 1)); !neterror.IsReset(err) {
-		t.Errorf("of a connection that was reset: %v", err)
+		t.Errorf("read from a reset connection: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"weak"
 )
 
-// loop is a reader that repeats the same bytes, at most chunk at a time.
+// loop is a reader that repeats the same bytes and returns at most chunk bytes per call.
 type loop struct {
 	data  string
 	chunk int
@@ -52,10 +52,11 @@ func TestAppendAllocations(t *testing.T) {
 	}
 }
 
-// TestAppendRoom shows that a new slice gets the right size, so that nothing is moved a second
-// time. The sizes are many because allocations are rounded up.
+// TestAppendRoom shows that a new slice is allocated once, with the right size. It tries many sizes
+// because the allocator rounds sizes up.
 func TestAppendRoom(t *testing.T) {
-	grow := testing.AllocsPerRun(10, func() { sink = slices.Grow([]byte(nil), 1000) }) // 1, or 2 with the race detector
+	// 2 with the race detector, else 1
+	grow := testing.AllocsPerRun(10, func() { sink = slices.Grow([]byte(nil), 1000) })
 	id := strings.Repeat("i", 1000)
 	for n := range 300 {
 		data := bytes.Repeat([]byte("x"), 1000+10*n)
@@ -75,7 +76,7 @@ func TestAppendRoom(t *testing.T) {
 	}
 }
 
-var sink []byte // so that nothing is optimized away
+var sink []byte // keeps the result from being optimized away
 
 func TestReadAllocations(t *testing.T) {
 	message := string(AppendMessage(nil, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)))
@@ -84,7 +85,7 @@ func TestReadAllocations(t *testing.T) {
 		chunk        int
 	}{
 		{"message", message, 1 << 20},
-		{"byte by byte", message, 1},
+		{"one byte per read", message, 1},
 		{"CRLF", strings.ReplaceAll(message, "\n", "\r\n"), 7},
 		{"comments", strings.Repeat(": ping\n\n", 10) + message, 100},
 		{"all fields", "event: endpoint\nid: 12\nretry: 3\n" + message, 1 << 20},
@@ -93,7 +94,7 @@ func TestReadAllocations(t *testing.T) {
 		{"lines", strings.Repeat("data: x\n", 1000) + "\n", 1 << 20},
 		{"20 KiB", "data: " + strings.Repeat("x", 20<<10) + "\n\n", 1000},
 		{"1 MiB", "data: " + strings.Repeat("x", 1<<20) + "\n\n", 1 << 20},
-		{"1 MiB and small ones", "data: " + strings.Repeat("x", 1<<20) + "\n\n" + message + message, 10000},
+		{"1 MiB and small events", "data: " + strings.Repeat("x", 1<<20) + "\n\n" + message + message, 10000},
 		{"at the limit", "data: " + strings.Repeat("x", DefaultMaxEvent) + "\nid: " + strings.Repeat("i", MaxField) + "\n\n", 1000},
 	} {
 		r := NewReader(&loop{data: test.stream, chunk: test.chunk}, 0)
@@ -111,26 +112,26 @@ func TestReadAllocations(t *testing.T) {
 	}
 }
 
-// watched calls f before each read.
-type watched struct {
+// hooked is a reader that calls f before each read.
+type hooked struct {
 	src io.Reader
 	f   func()
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *hooked) Read(p []byte) (int, error) {
 	w.f()
 	return w.src.Read(p)
 }
 
-// TestMemory shows that a Reader never holds more than its limit, and little while it waits between
-// events or skips data that its caller does not want.
+// TestMemory shows that the buffer of a Reader never exceeds its limit, and is small while the
+// Reader waits between events or skips unwanted data.
 func TestMemory(t *testing.T) {
 	const size = 8 << 20
 	big := strings.Repeat("x", size)
 	for _, test := range []struct {
 		name, stream string
 		max          int
-		idle         bool // all the time
+		idle         bool // whether the buffer must be small at every read
 		events       int
 	}{
 		{"large events", "data: " + big + "\n\nid: 1\n\ndata: " + big + "\n\n", size, false, 3},
@@ -142,18 +143,18 @@ func TestMemory(t *testing.T) {
 		{"unknown field", "x" + big + "\nxx: " + big + "\n\nid: 1\n\n", size, true, 1},
 		{"blank lines", strings.Repeat("\n", size) + "id: 1\n\n", size, true, 1},
 		{"too large", "data: " + big + "\n\nid: 1\n\n", 1000, true, 1},
-		{"too large after a while", "data: " + big[:90<<10] + "\ndata: " + big + "\ndata: " + big + "\n\nid: 1\n\n", 100 << 10, false, 1},
-		{"too large in lines", strings.Repeat("data: 0123456789\r\n", size/16) + "\r\nid: 1\n\n", 1000, true, 1},
+		{"too large after small events", "data: " + big[:90<<10] + "\ndata: " + big + "\ndata: " + big + "\n\nid: 1\n\n", 100 << 10, false, 1},
+		{"too large in many lines", strings.Repeat("data: 0123456789\r\n", size/16) + "\r\nid: 1\n\n", 1000, true, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var r *Reader
-			src := &watched{src: strings.NewReader(test.stream)}
+			src := &hooked{src: strings.NewReader(test.stream)}
 			src.f = func() {
 				if r.win.limit > test.max+16<<10 || len(r.win.buf) > r.win.limit {
-					t.Fatalf("buffer of %d bytes, limit %d", len(r.win.buf), r.win.limit)
+					t.Fatalf("buffer has %d bytes, limit %d", len(r.win.buf), r.win.limit)
 				}
 				if between := !r.hasFields && r.win.pos == r.win.end; (between || test.idle || r.tooLarge != nil) && (r.win.large != nil || len(r.win.buf) > maxIdleBuffer) {
-					t.Fatalf("buffer of %d bytes for nothing", len(r.win.buf))
+					t.Fatalf("buffer has %d bytes without an event in it", len(r.win.buf))
 				}
 			}
 			r = NewReader(src, test.max)
@@ -177,11 +178,11 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestSpare shows that a stream of large events uses one block, until the garbage collector takes
+// TestSpare shows that a stream of large events reuses one block until the garbage collector frees
 // it.
 func TestSpare(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	runtime.GC() // ends a cycle that may be under way
+	runtime.GC() // completes a cycle in progress
 	r := NewReader(&loop{data: "data: " + strings.Repeat("x", 100<<10) + "\n\n", chunk: 1000}, 0)
 	var first *block
 	for i := range 10 {
@@ -202,15 +203,15 @@ func TestSpare(t *testing.T) {
 func TestSpareIsCollected(t *testing.T) {
 	var r *Reader
 	waits := 0
-	src := &watched{src: &loop{data: "data: " + strings.Repeat("x", 100<<10) + "\n\n", chunk: 1 << 20}}
+	src := &hooked{src: &loop{data: "data: " + strings.Repeat("x", 100<<10) + "\n\n", chunk: 1 << 20}}
 	src.f = func() {
 		if r.win.large != nil || r.win.spare == (weak.Pointer[block]{}) {
-			return // not between events, or before the first
+			return // the reader is within an event, or before the first one
 		}
 		waits++
 		runtime.GC()
 		if r.win.spare.Value() != nil {
-			t.Error("a quiet stream holds on to a large block")
+			t.Error("an idle stream keeps a large block")
 		}
 	}
 	r = NewReader(src, 0)
@@ -220,6 +221,6 @@ func TestSpareIsCollected(t *testing.T) {
 		}
 	}
 	if waits == 0 {
-		t.Error("the stream was never quiet")
+		t.Error("the stream was never idle")
 	}
 }

@@ -21,13 +21,13 @@ var appendTests = []struct {
 	{"priming", sse.Event{ID: []byte("s1-0"), HasID: true}, "id: s1-0\ndata: \n\n"},
 	{"priming with retry", sse.Event{ID: []byte("s1-0"), HasID: true, Retry: 3 * time.Second, HasRetry: true}, "id: s1-0\nretry: 3000\ndata: \n\n"},
 	{"empty id", sse.Event{HasID: true}, "id: \ndata: \n\n"},
-	{"id that is not set", sse.Event{ID: []byte("a\nb"), Retry: -1}, "data: \n\n"},
-	{"retry alone", sse.Event{HasRetry: true}, "retry: 0\n\n"},
+	{"id not set", sse.Event{ID: []byte("a\nb"), Retry: -1}, "data: \n\n"},
+	{"retry without data", sse.Event{HasRetry: true}, "retry: 0\n\n"},
 	{"retry with empty data", sse.Event{HasRetry: true, Data: []byte{}}, "retry: 0\ndata: \n\n"},
 	{"retry is rounded up", sse.Event{HasRetry: true, Retry: time.Microsecond}, "retry: 1\n\n"},
 	{"longest retry", sse.Event{HasRetry: true, Retry: 1<<63 - 1}, "retry: 9223372036855\n\n"},
-	{"name alone", sse.Event{Name: "endpoint"}, "event: endpoint\ndata: \n\n"},
-	{"message is written out", sse.Event{Name: "message"}, "event: message\ndata: \n\n"},
+	{"name without data", sse.Event{Name: "endpoint"}, "event: endpoint\ndata: \n\n"},
+	{"name message is written", sse.Event{Name: "message"}, "event: message\ndata: \n\n"},
 	{"spaces are kept", sse.Event{Name: " n", ID: []byte(" i"), HasID: true, Data: []byte(" d")}, "event:  n\nid:  i\ndata:  d\n\n"},
 	{"LF", sse.Event{Data: []byte("a\nb\n")}, "data: a\ndata: b\ndata: \n\n"},
 	{"CR", sse.Event{Data: []byte("a\rb\r")}, "data: a\ndata: b\ndata: \n\n"},
@@ -47,7 +47,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendRefuses(t *testing.T) {
+func TestAppendRejects(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		event sse.Event
@@ -79,7 +79,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// TestAppendMessage shows that the short forms write what Append writes.
+// TestAppendMessage shows that the short forms write the same bytes as Append.
 func TestAppendMessage(t *testing.T) {
 	for _, test := range appendTests {
 		data, id := test.event.Data, string(test.event.ID)

@@ -11,7 +11,8 @@ import (
 	"mcpwire/internal/net/sse"
 )
 
-// FuzzReader compares a Reader with the naive parser, whole and in chunks of any sizes.
+// FuzzReader compares a Reader with the reference parser, for whole streams and for chunks of any
+// size.
 func FuzzReader(f *testing.F) {
 	for _, test := range streams {
 		if len(test.stream) < 1000 { // large seeds slow the fuzzer down
@@ -20,11 +21,11 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream, sizes []byte, maxEvent uint8) {
 		limit := int(maxEvent) + 1
-		want := naive(string(stream), limit)
+		want := parseReference(string(stream), limit)
 		if zeros := bytes.Count(sizes, []byte{0}); zeros > 50 || zeros == len(sizes) {
-			sizes = nil // a source that returns no bytes too often is broken
+			sizes = nil // a source that returns no bytes too often fails
 		}
-		for _, src := range []io.Reader{bytes.NewReader(stream), &cut{data: stream, sizes: sizes}, &cut{data: stream, sizes: sizes, joint: true}} {
+		for _, src := range []io.Reader{bytes.NewReader(stream), &chunkReader{data: stream, sizes: sizes}, &chunkReader{data: stream, sizes: sizes, eofWithData: true}} {
 			if got := readAll(t, src, limit); !equal(got, want) {
 				t.Fatalf("got %q\nwant %q", got, want)
 			}
@@ -34,8 +35,7 @@ func FuzzReader(f *testing.F) {
 
 var unifyLineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// FuzzAppend reads back what was written: each event is one event again, whatever is in its fields,
-// or was refused.
+// FuzzAppend reads what Append wrote. Append must reject the event or write exactly one event.
 func FuzzAppend(f *testing.F) {
 	for _, test := range appendTests {
 		e := test.event
@@ -60,9 +60,9 @@ func FuzzAppend(f *testing.F) {
 
 		var want []string
 		if err == nil {
-			want = append(want, describe(written(e)))
+			want = append(want, describe(normalized(e)))
 		}
-		want = append(want, describe(written(sse.Event{Data: data})))
+		want = append(want, describe(normalized(sse.Event{Data: data})))
 		lastID := ""
 		if err == nil && hasID {
 			lastID = string(id)
@@ -80,8 +80,8 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// written is what a reader sees of an event.
-func written(e sse.Event) sse.Event {
+// normalized returns the event that a reader gets for e.
+func normalized(e sse.Event) sse.Event {
 	if e.Data != nil || e.HasID || e.Name != "" || !e.HasRetry {
 		e.Data = []byte(unifyLineEnds.Replace(string(e.Data)))
 	}
@@ -89,7 +89,7 @@ func written(e sse.Event) sse.Event {
 		e.Name = ""
 	}
 	e.Retry = min((e.Retry + time.Millisecond - 1).Truncate(time.Millisecond), sse.MaxRetry)
-	if e.HasRetry && e.Retry < 0 { // the addition above ran over
+	if e.HasRetry && e.Retry < 0 { // the addition overflowed
 		e.Retry = sse.MaxRetry
 	}
 	return e

@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/net/sse"
 )
 
-// describe writes an event for comparison.
+// describe formats an event for comparison.
 func describe(e sse.Event) string {
 	s := "event"
 	if e.Name != "" {
@@ -32,9 +32,9 @@ func describe(e sse.Event) string {
 	return s
 }
 
-// naive reads a whole stream the way the standard words it, with no thought of speed or chunks, and
-// returns what a Reader should show: the events, the final error and the last id.
-func naive(stream string, maxEvent int) []string {
+// parseReference reads a whole stream in the words of the standard, without regard for speed or
+// chunks. It returns what a Reader must return: the events, the final error and the last id.
+func parseReference(stream string, maxEvent int) []string {
 	stream = strings.TrimPrefix(stream, "\ufeff")
 	stream = strings.ReplaceAll(stream, "\r\n", "\n")
 	stream = strings.ReplaceAll(stream, "\r", "\n")
@@ -66,12 +66,11 @@ func naive(stream string, maxEvent int) []string {
 			continue
 		}
 		begun = true
-		naiveField(line, maxEvent, &e, &data, &tooLarge)
+		parseReferenceField(line, maxEvent, &e, &data, &tooLarge)
 	}
-	// A field that is too large is found out before its line has ended, if its name is known to
-	// have.
+	// A field that is too large is reported before the end of its line if its name is known.
 	if strings.Contains(rest, ":") {
-		naiveField(rest, maxEvent, &e, &data, &tooLarge)
+		parseReferenceField(rest, maxEvent, &e, &data, &tooLarge)
 	}
 	if tooLarge != "" {
 		got = append(got, tooLarge)
@@ -83,7 +82,7 @@ func naive(stream string, maxEvent int) []string {
 	return append(got, final.Error()+", last id "+strconv.Quote(lastID))
 }
 
-func naiveField(line string, maxEvent int, e *sse.Event, data *[]string, tooLarge *string) {
+func parseReferenceField(line string, maxEvent int, e *sse.Event, data *[]string, tooLarge *string) {
 	name, value, _ := strings.Cut(line, ":")
 	value = strings.TrimPrefix(value, " ")
 	limit, size := sse.MaxField, len(value)
@@ -128,7 +127,7 @@ func naiveField(line string, maxEvent int, e *sse.Event, data *[]string, tooLarg
 	}
 }
 
-// readAll shows what a Reader makes of a source, in the words of naive.
+// readAll returns what a Reader returns for a source, in the format of parseReference.
 func readAll(t *testing.T, src io.Reader, maxEvent int) []string {
 	t.Helper()
 	r := sse.NewReader(src, maxEvent)
@@ -149,16 +148,16 @@ func readAll(t *testing.T, src io.Reader, maxEvent int) []string {
 	}
 }
 
-// cut returns a source that returns data in chunks of the given sizes, which it repeats; 0 returns
-// no bytes. Without sizes it returns all data.
-type cut struct {
-	data  []byte
-	sizes []byte
-	i     int
-	joint bool // the end comes with the last chunk
+// chunkReader returns data in chunks of the given sizes, which repeat. A size of zero returns no
+// bytes. Without sizes it returns all data at once.
+type chunkReader struct {
+	data        []byte
+	sizes       []byte
+	i           int
+	eofWithData bool // the last chunk and io.EOF are returned together
 }
 
-func (c *cut) Read(p []byte) (int, error) {
+func (c *chunkReader) Read(p []byte) (int, error) {
 	if len(c.data) == 0 {
 		return 0, io.EOF
 	}
@@ -169,19 +168,19 @@ func (c *cut) Read(p []byte) (int, error) {
 	}
 	n = copy(p, c.data[:min(n, len(c.data))])
 	c.data = c.data[n:]
-	if c.joint && len(c.data) == 0 {
+	if c.eofWithData && len(c.data) == 0 {
 		return n, io.EOF
 	}
 	return n, nil
 }
 
-// sources are ways to read a stream.
+// sources returns readers that split data in different ways.
 func sources(stream string) []io.Reader {
 	return []io.Reader{
 		strings.NewReader(stream),
 		iotest.OneByteReader(strings.NewReader(stream)),
 		iotest.DataErrReader(bytes.NewReader([]byte(stream))),
-		&cut{data: []byte(stream), sizes: []byte{5, 0, 1, 255}, joint: true},
-		&cut{data: []byte(stream), sizes: []byte{100, 7}},
+		&chunkReader{data: []byte(stream), sizes: []byte{5, 0, 1, 255}, eofWithData: true},
+		&chunkReader{data: []byte(stream), sizes: []byte{100, 7}},
 	}
 }
