@@ -20,7 +20,7 @@ func TestBatch(t *testing.T) {
 	tests := []struct {
 		name string
 		send string
-		want string // "" is nothing
+		want string // empty if no response is expected
 	}{
 		{"one", "[" + request(1, "ping!") + "]", "[" + result(1, "{}") + "]"},
 		{"white space", " \t[ " + request(1, "ping!") + " ] ", "[" + result(1, "{}") + "]"},
@@ -38,7 +38,7 @@ func TestBatch(t *testing.T) {
 			"[" + strings.Join([]string{result(1, "{}"), invalid("null", "not an object"), invalid(2, "member method is missing"), invalid("null", "id must be a string or an integer, not null")}, ",") + "]"},
 		{"not JSON", "[" + request(1, "ping!") + ",", "x"},
 		{"not JSON inside", "[" + request(1, "ping!") + ",{]", "x"},
-		{"as many as may be", many(jsonrpc.MaxBatch, notification("ping!")), ""},
+		{"as many as allowed", many(jsonrpc.MaxBatch, notification("ping!")), ""},
 		{"too many", many(jsonrpc.MaxBatch+1, notification("ping!")), invalid("null", "batch of 101 messages (limit 100)")},
 		{"in batch", "[" + request(1, "in batch!") + "]", "[" + result(1, "true") + "]"},
 	}
@@ -62,7 +62,7 @@ func TestBatch(t *testing.T) {
 	}, Options{}, m)
 }
 
-// batchOf returns the members of a batch answer, which may come in any order.
+// batchOf returns the members of a batch response, which may come in any order.
 func batchOf(t *testing.T, msg string) map[string]string {
 	t.Helper()
 	entries, err := jsonrpc.ParseBatch([]byte(msg), 0)
@@ -80,14 +80,14 @@ func batchOf(t *testing.T, msg string) map[string]string {
 	return answers
 }
 
-// TestBatchOfSlowRequests shows that the answer to a batch comes once, when the last of its
-// requests is done, whatever they do.
+// TestBatchOfSlowRequests shows that a batch gets one response, after the last of its requests has
+// ended, whatever the order.
 func TestBatchOfSlowRequests(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("["+strings.Join([]string{request(1, "slow"), request(2, "ping!"), request(3, "wait"), request(4, "echo", "[4]"), notification("slow"), request(5, "slow")}, ",")+"]", request(6, "ping!"))
 		elapse(2 * time.Second)
 		p.want(result(6, "{}"))
-		p.send("[" + request(7, "ping!") + "]") // one batch does not wait for another
+		p.send("[" + request(7, "ping!") + "]") // a batch does not wait for another batch
 		p.want("[" + result(7, "{}") + "]")
 		p.open()
 		got := p.received()
@@ -103,15 +103,17 @@ func TestBatchOfSlowRequests(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestBatchWithCancelledMembers shows that a canceled member is not answered, and the others are.
-func TestBatchWithCancelledMembers(t *testing.T) {
+// TestBatchWithCanceledMembers shows that a canceled member gets no response, and the other members
+// get theirs.
+func TestBatchWithCanceledMembers(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("[" + request(1, "wait") + "," + request(2, "wait") + "," + request(3, "deaf") + "]")
-		p.send("[" + request(4, "wait") + "," + cancelOf(1) + "]") // in a batch as well
+		// a batch may contain the cancellation
+		p.send("[" + request(4, "wait") + "," + cancelOf(1) + "]")
 		p.send("[" + request(5, "wait") + "," + request(6, "wait") + "," + cancelOf(5) + "]")
 		p.want()
 		p.send(cancelOf(4), cancelOf(3))
-		p.want() // of the second batch nothing is left to be sent
+		p.want() // all members of the second batch were canceled
 		p.send(cancelOf(6))
 		p.want()
 		p.open()
@@ -119,8 +121,8 @@ func TestBatchWithCancelledMembers(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestBatchInQueue shows that members wait for a slot like other requests, and can be canceled
-// meanwhile.
+// TestBatchInQueue shows that members of a batch wait for a slot like other requests, and can be
+// canceled while they wait.
 func TestBatchInQueue(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("[" + request(1, "deaf") + "," + request(2, "deaf") + "," + request(3, "echo", "[]") + "," + request(4, "echo", "[]") + "," + request(3, "echo", "[]") + "]")
@@ -134,8 +136,8 @@ func TestBatchInQueue(t *testing.T) {
 	}, Options{MaxInFlight: 2}, nil)
 }
 
-// TestLargeBatches shows that the memory of a large batch is shared by its members, and is not used
-// again until the last of them is done.
+// TestLargeBatches shows that the members of a large batch share its memory, which is not reused
+// until the last of them has ended.
 func TestLargeBatches(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var notes, bad atomic.Int32
@@ -158,7 +160,7 @@ func TestLargeBatches(t *testing.T) {
 				batch = append(batch, notification("check", text), request(fmt.Sprintf(`"%d %d"`, round, i), "check", text))
 			}
 			p.send("[" + strings.Join(batch, ",") + "]")
-			for range others { // meanwhile, large frames that want memory
+			for range others { // large frames that would reuse the memory
 				elapse(20 * time.Millisecond)
 				p.send(request(round, "echo", `["`+strings.Repeat("!", 100000)+`"]`))
 			}
@@ -166,7 +168,7 @@ func TestLargeBatches(t *testing.T) {
 		elapse(10 * time.Second)
 		answers := p.received()
 		if len(answers) != rounds*(1+others) || notes.Load() != rounds*members || bad.Load() != 0 {
-			t.Errorf("%d answers, %d notifications; %d saw their params change", len(answers), notes.Load(), bad.Load())
+			t.Errorf("%d responses, %d notifications; %d handlers saw their params change", len(answers), notes.Load(), bad.Load())
 		}
 		for _, msg := range answers {
 			if msg[0] == '[' && len(batchOf(t, msg)) != members {
@@ -176,7 +178,7 @@ func TestLargeBatches(t *testing.T) {
 	}, Options{}, nil)
 }
 
-func TestBatchesRefused(t *testing.T) {
+func TestBatchesRejected(t *testing.T) {
 	const refusal = "invalid request: this protocol revision has no batches; send each message on its own"
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("["+request(1, "ping!")+"]", "[]", "[1]", "["+notification("ping!")+"]")
@@ -195,7 +197,7 @@ func TestBatchesRefused(t *testing.T) {
 	}, Options{Policy: Policy{NoBatches: true}}, nil)
 }
 
-// TestResponsesInBatch shows that a batch may hold responses to calls of this side.
+// TestResponsesInBatch shows that a batch may contain responses to calls of this side.
 //
 // Spec: C9
 func TestResponsesInBatch(t *testing.T) {
@@ -212,8 +214,8 @@ func TestResponsesInBatch(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestWaitingRequestsKeepLittle shows that the memory of a waiting request is in proportion to the
-// size that counts for it.
+// TestWaitingRequestsKeepLittle shows that a waiting request keeps memory in proportion to its size
+// in the limits.
 func TestWaitingRequestsKeepLittle(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		huge := `["` + strings.Repeat("x", 8<<20) + `"]`
@@ -224,9 +226,10 @@ func TestWaitingRequestsKeepLittle(t *testing.T) {
 		table := &p.conn.inFlight
 		table.mu.Lock()
 		for r := range table.requests.all() {
-			want := 2*maxWaste*len(r.Params) + 4*maxCopy // pooled memory may be that large, and counts twice
+			// a pooled buffer may be that much larger, and there may be two
+			want := 2*maxWaste*len(r.Params) + 4*maxCopy
 			if r.turn != 0 {
-				want = 32 << 20 // it lost the lead, and the buffer of that time with it
+				want = 32 << 20 // a request that lost the lead keeps the read buffer of that time
 			}
 			if got := cap(r.frame) + cap(r.readBuf) + cap(r.Raw()); got > want {
 				t.Errorf("request %s with %d bytes of params keeps %d", r.ID, len(r.Params), got)

@@ -21,13 +21,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An outcome is what a call came to.
+// An outcome is the result of a call.
 type outcome struct {
 	result string
 	err    error
 }
 
-// call makes a call on its own goroutine.
+// call makes a call on its own goroutine and returns a channel for its outcome.
 func (p *peer) call(ctx context.Context, method string, params ...string) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
@@ -41,7 +41,7 @@ func (p *peer) call(ctx context.Context, method string, params ...string) <-chan
 	return done
 }
 
-// greet makes the connection know the peer's framing, so that it calls in it.
+// greet sends a message so that the connection knows the peer's framing.
 func (p *peer) greet() {
 	p.send(request(0, "ping!"))
 	p.want(result(0, "{}"))
@@ -84,7 +84,7 @@ func TestCallsAnsweredInAnyOrder(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestStrayResponses shows that responses without a pending call do no harm.
+// TestStrayResponses shows that responses without a pending call are ignored.
 func TestStrayResponses(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -143,14 +143,14 @@ func TestCallTimeout(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		began := time.Now()
-		done := p.call(t.Context(), "m") // has the default of the connection
+		done := p.call(t.Context(), "m") // uses the connection's CallTimeout
 		p.want(request(1, "m"))
 		got := <-done
 		if d := time.Since(began); !errors.Is(got.err, context.DeadlineExceeded) || d != time.Minute {
 			t.Errorf("after %v: %+v", d, got)
 		}
 		p.want(cancelOf(1))
-		p.send(result(1, "{}")) // too late
+		p.send(result(1, "{}")) // after the timeout
 		p.want()
 
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -158,7 +158,7 @@ func TestCallTimeout(t *testing.T) {
 		done = p.call(ctx, "m")
 		p.want(request(2, "m"))
 		if got := <-done; !errors.Is(got.err, context.DeadlineExceeded) || time.Since(began) != 3*time.Minute {
-			t.Errorf("own deadline, after %v: %+v", time.Since(began), got)
+			t.Errorf("deadline of the context, after %v: %+v", time.Since(began), got)
 		}
 		p.want(cancelOf(2))
 
@@ -179,10 +179,10 @@ func TestCallTimeout(t *testing.T) {
 	}, Options{CallTimeout: time.Minute}, nil)
 }
 
-// shyCancellation cancels by another notification, and some methods not at all.
-type shyCancellation struct{ CancelRequest }
+// altCancellation cancels with another notification, and does not cancel some methods.
+type altCancellation struct{ CancelRequest }
 
-func (shyCancellation) Notice(id jsonrpc.ID, method, reason string) (string, []byte) {
+func (altCancellation) Notice(id jsonrpc.ID, method, reason string) (string, []byte) {
 	if method == "never" {
 		return "", nil
 	}
@@ -202,11 +202,11 @@ func TestCancellationNotice(t *testing.T) {
 			}
 		}
 		p.want(notification("cancelled", `[2,"why"]`))
-	}, Options{Cancellation: shyCancellation{}}, nil)
+	}, Options{Cancellation: altCancellation{}}, nil)
 }
 
-// TestCallAnsweredAtTimeout shows that a call has one result if its answer comes when its context
-// ends.
+// TestCallAnsweredAtTimeout shows that a call has one result if its response arrives when its
+// context ends.
 //
 // Spec: C84
 func TestCallAnsweredAtTimeout(t *testing.T) {
@@ -226,8 +226,8 @@ func TestCallAnsweredAtTimeout(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestCallFromHandler shows that while a handler waits for the peer, the connection reads the
-// peer's response and other messages, whichever goroutine runs the handler.
+// TestCallFromHandler shows that the connection reads the peer's response and other messages while
+// a handler waits for the peer, whichever goroutine runs the handler.
 func TestCallFromHandler(t *testing.T) {
 	m := methods{
 		"ask": func(ctx context.Context, r *Request) (string, error) {
@@ -249,7 +249,7 @@ func TestCallFromHandler(t *testing.T) {
 		p.greet()
 		id := 0
 		for method := range m {
-			for range 6 { // the cost estimate takes the handler for a fast one by then
+			for range 6 { // enough runs for the cost estimate to consider the handler fast
 				id++
 				p.send(request(id, method, "[5]"), request(`"x"`, "ping!"))
 				p.pause()
@@ -258,7 +258,7 @@ func TestCallFromHandler(t *testing.T) {
 				p.wantAnyOrder(result(`"y"`, "{}"), result(id, `"answer"`))
 			}
 		}
-		// Several at once, answered the other way round.
+		// Several calls at once get their responses in reverse order.
 		for i := range 5 {
 			p.send(request(fmt.Sprintf(`"%d"`, i), "ask"))
 			p.pause()
@@ -268,7 +268,7 @@ func TestCallFromHandler(t *testing.T) {
 			p.send(result(id+1+i, strconv.Itoa(i)))
 		}
 		p.wantAnyOrder(result(`"0"`, "0"), result(`"1"`, "1"), result(`"2"`, "2"), result(`"3"`, "3"), result(`"4"`, "4"))
-		// And one that is cancelled: the question is given up.
+		// When a request is canceled, the call of its handler is canceled too.
 		p.send(request(`"z"`, "ask"))
 		p.pause()
 		p.want(request(id+6, "question"))
@@ -277,7 +277,7 @@ func TestCallFromHandler(t *testing.T) {
 	}, Options{}, m)
 }
 
-// A pair is two connections that talk to each other.
+// A pair is two connections to each other.
 type pair struct{ a, b *Conn }
 
 // newPair runs two connections with the same methods.
@@ -294,7 +294,7 @@ func newPair(t *testing.T, way runMode, o Options, m methods, limit int) *pair {
 	return p
 }
 
-// everyPair runs a test in a bubble in each way.
+// everyPair runs a test in a synctest bubble for each kind of pair.
 func everyPair(t *testing.T, test func(t *testing.T, way runMode)) {
 	for _, way := range runModes {
 		t.Run(way.name, func(t *testing.T) {
@@ -303,8 +303,8 @@ func everyPair(t *testing.T, test func(t *testing.T, way runMode)) {
 	}
 }
 
-// TestReentrancy shows that both sides can call each other from handlers, to any depth, many at
-// once.
+// TestReentrancy shows that both sides can call each other from handlers at any depth, with many
+// calls at once.
 func TestReentrancy(t *testing.T) {
 	bounce := func(ctx context.Context, r *Request) (string, error) {
 		n, err := strconv.Atoi(strings.Trim(string(r.Params), "[]"))
@@ -338,7 +338,7 @@ func TestReentrancy(t *testing.T) {
 }
 
 // TestCallAcrossConnections shows that a handler that the leader runs may wait for another
-// connection than its own, which may wait for the first.
+// connection, whose handler waits for the first connection.
 func TestCallAcrossConnections(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
@@ -352,7 +352,8 @@ func TestCallAcrossConnections(t *testing.T) {
 			},
 		}
 		front = newPair(t, way, Options{}, m2, 0)
-		m["ask"] = func(ctx context.Context, r *Request) (string, error) { // by way of the connection whose handler waits for this
+		// calls back over the connection whose handler waits for this one
+		m["ask"] = func(ctx context.Context, r *Request) (string, error) {
 			got, err := front.a.Call(ctx, "echo", r.Params)
 			return string(got), err
 		}
@@ -364,12 +365,12 @@ func TestCallAcrossConnections(t *testing.T) {
 			}
 		}
 		if d := time.Since(began); d != 0 {
-			t.Errorf("it took %v: somebody waited for a watchdog", d)
+			t.Errorf("took %v, so a call waited for a watchdog", d)
 		}
 	})
 }
 
-// TestTracePropagation shows that one trace follows the work from hop to hop.
+// TestTracePropagation shows that a trace is passed on over several connections.
 func TestTracePropagation(t *testing.T) {
 	m := methods{"hop": func(ctx context.Context, r *Request) (string, error) {
 		if TraceOf(r.Params).Parent != traceA || TraceFrom(ctx).Parent != traceA {
@@ -396,8 +397,8 @@ func TestTracePropagation(t *testing.T) {
 	})
 }
 
-// TestCallResultIsOwned shows that a call's result belongs to the caller: later frames do not
-// change it, and the caller does not change them.
+// TestCallResultIsOwned shows that the caller owns a call's result: later frames do not change it,
+// and changing it does not change later frames.
 func TestCallResultIsOwned(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		p := newPair(t, way, Options{}, methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}, 0)
@@ -418,8 +419,8 @@ func TestCallResultIsOwned(t *testing.T) {
 	})
 }
 
-// TestCallToPeerThatDoesNotRead shows that a peer that does not read cannot block a caller after
-// its context has ended.
+// TestCallToPeerThatDoesNotRead shows that a peer that does not read cannot block a caller beyond
+// the end of its context.
 func TestCallToPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := pipes.Memory(100)
@@ -444,19 +445,19 @@ func TestCallToPeerThatDoesNotRead(t *testing.T) {
 		if n := c.w.queued(); n > 10000 {
 			t.Errorf("%d bytes are pending", n)
 		}
-		// What was sent comes out whole once the peer reads.
+		// The messages are complete once the peer reads.
 		go io.Copy(io.Discard, remote)
 		elapse(time.Second)
 		if n := c.w.queued(); n != 0 {
-			t.Errorf("%d bytes are pending with a peer that reads", n)
+			t.Errorf("%d bytes are pending although the peer reads", n)
 		}
 		c.Close()
 		remote.Close()
 	})
 }
 
-// TestPending checks the steps of a call: it has its id before anything is sent, and can be given
-// up with and without a message.
+// TestPending checks the steps of a call: it has an id before it is sent, and can be abandoned with
+// and without a cancellation.
 func TestPending(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -484,7 +485,7 @@ func TestPending(t *testing.T) {
 			t.Errorf("got %s, %v", got, err)
 		}
 		if k.Cancel("too late") || k.Abandon() {
-			t.Error("an answered call was given up")
+			t.Error("a call with a response was abandoned")
 		}
 		p.want()
 
@@ -512,7 +513,7 @@ func TestPending(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestSharedIDs shows that connections that share their ids use no id twice.
+// TestSharedIDs shows that connections with a common id source use no id twice.
 func TestSharedIDs(t *testing.T) {
 	ids := new(atomic.Int64)
 	for _, want := range []string{"1", "3"} {
@@ -527,8 +528,8 @@ func TestSharedIDs(t *testing.T) {
 	}
 }
 
-// TestCallPrefix shows that the ids of calls are strings that match no answer to a call of another
-// connection.
+// TestCallPrefix shows that a prefix makes the ids of calls strings that match no response to
+// another connection's call.
 func TestCallPrefix(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -554,7 +555,7 @@ func TestCallPrefix(t *testing.T) {
 	}, Options{CallPrefix: `no"de`}, nil)
 }
 
-// TestCallPrefixOnTheWire shows that the request and its cancellation have the same id.
+// TestCallPrefixOnTheWire shows that a request and its cancellation have the same id.
 func TestCallPrefixOnTheWire(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -575,11 +576,11 @@ func TestCallPrefixOnTheWire(t *testing.T) {
 	}, Options{CallPrefix: "n"}, nil)
 }
 
-// TestQuiet shows that a quiet side only answers requests, and that one that may not answer sends
-// nothing.
+// TestQuiet shows that a quiet connection sends only responses, and that one without responses
+// sends nothing.
 func TestQuiet(t *testing.T) {
 	traffic := []string{
-		"a stray line", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"method":"ping!"}`, `{"jsonrpc":"2.0","id":1,"method":2}`, request(2, "ping!"), request(3, "nope"),
+		"a line that is no message", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"method":"ping!"}`, `{"jsonrpc":"2.0","id":1,"method":2}`, request(2, "ping!"), request(3, "nope"),
 		"[" + request(4, "ping!") + `,5,{"jsonrpc":"2.0","id":6,"method":7},` + request(8, "echo", "[]") + "]",
 	}
 	everyMode(t, func(t *testing.T, p *peer) {
@@ -612,8 +613,8 @@ func TestQuiet(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestWaitsForReader shows that a peer that does not read delays nobody for longer than their
-// context: neither a call, nor a notification, nor the wait foreverything to be written.
+// TestWaitsForReader shows that a peer that does not read delays nobody beyond the end of their
+// context: no call, no notification, no flush.
 func TestWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()
@@ -629,7 +630,7 @@ func TestWaitsForReader(t *testing.T) {
 				t.Errorf("%s took %v, want %v", name, d, want)
 			}
 		}
-		for range 2 { // one is being written, one fills the queue
+		for range 2 { // the first is being written, the second fills the queue
 			within("notification with room", 0, func(ctx context.Context) {
 				if err := c.Notify(ctx, "a", nil); err != nil {
 					t.Error(err)
@@ -663,9 +664,9 @@ func TestWaitsForReader(t *testing.T) {
 	})
 }
 
-// A scriptFramer reads the frames that a test puts into in.
+// A scriptFramer reads the frames and errors that a test sends to in.
 type scriptFramer struct {
-	in   chan any // a []byte or an error
+	in   chan any // []byte or error
 	out  chan []byte
 	done chan struct{}
 }
@@ -692,14 +693,14 @@ func (f *scriptFramer) Close() error {
 	return nil
 }
 
-// A nopTransport lets the reader keep its frames.
+// A nopTransport is a MessageTransport that leaves all messages to the framer.
 type nopTransport struct{ *scriptFramer }
 
 func (nopTransport) OnResponse(func([]byte) error) {}
 
 func (c nopTransport) Post(_ context.Context, msg []byte) error { return c.WriteFrame(msg) }
 
-// TestCallError shows that one call fails, and the others and the connection do not.
+// TestCallError shows that the error of one call does not affect the other calls or the connection.
 func TestCallError(t *testing.T) {
 	for _, gives := range []bool{false, true} {
 		s := &scriptFramer{in: make(chan any), out: make(chan []byte, 4), done: make(chan struct{})}
@@ -740,7 +741,7 @@ func TestCallError(t *testing.T) {
 	}
 }
 
-// A recordingTransport is a MessageTransport that a test looks into.
+// A recordingTransport is a MessageTransport that records messages.
 type recordingTransport struct {
 	*scriptFramer
 	answer func([]byte) error
@@ -762,9 +763,9 @@ func (c *recordingTransport) Post(ctx context.Context, msg []byte) error {
 	return nil
 }
 
-// TestMessageTransport shows that messages are sent one by one, in order, with the context of their
-// sender, on its goroutine; that answers may bypass ReadFrame; and that a message that cannot be
-// posted counts as not sent.
+// TestMessageTransport shows that messages are sent one at a time, in order, with the context of
+// the sender and on its goroutine; that responses may bypass ReadFrame; and that a message that
+// cannot be posted counts as unsent.
 func TestMessageTransport(t *testing.T) {
 	f := &recordingTransport{scriptFramer: &scriptFramer{in: make(chan any), done: make(chan struct{})}}
 	gaps := make(chan struct{}, 1)
@@ -790,7 +791,7 @@ func TestMessageTransport(t *testing.T) {
 	}
 	for _, bad := range []string{`{`, `{"jsonrpc":"2.0","id":1,"method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":[[[[[]]]]]}`} {
 		if f.answer([]byte(bad)) == nil {
-			t.Errorf("%s was taken for an answer", bad)
+			t.Errorf("%s was taken for a response", bad)
 		}
 	}
 	if err := f.answer([]byte(`{"jsonrpc":"2.0","id":1,"result":{"a":1}}`)); err != nil {
@@ -805,7 +806,7 @@ func TestMessageTransport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.Send(ctx, nil); !errors.Is(err, jsonrpc.ErrClosed) || !errors.Is(err, f.err) {
-		t.Errorf("Send: %v, want that the connection is closed", err)
+		t.Errorf("Send after Close: %v, want a closed connection", err)
 	}
 	if err := <-run; !errors.Is(err, f.err) {
 		t.Errorf("Run: %v", err)

@@ -32,18 +32,19 @@ func TestCancelRunning(t *testing.T) {
 		if n := ended.Load(); n != 2 {
 			t.Errorf("%d handlers saw the cancellation, want 2", n)
 		}
-		p.send(cancelOf(1), request(1, "echo", `["the id is free"]`)) // the second cancellation finds nothing
+		// the second cancellation has no effect
+		p.send(cancelOf(1), request(1, "echo", `["the id is free"]`))
 		p.pause()
 		p.want(result(1, `["the id is free"]`))
 		p.open()
 		p.want(result(3, `"waited"`))
-		p.send(cancelOf(3), request(3, "ping!")) // cancelling what is finished does nothing
+		p.send(cancelOf(3), request(3, "ping!")) // cancels a finished request
 		p.want(result(3, "{}"))
 	}, Options{}, m)
 }
 
-// TestCancelRacesWithEnd shows that a cancellation may come while the handler is about to end, and
-// that there is one answer or none then.
+// TestCancelRacesWithEnd shows that a request gets one response or none if it is canceled while its
+// handler ends.
 //
 // Spec: S51
 func TestCancelRacesWithEnd(t *testing.T) {
@@ -61,13 +62,14 @@ func TestCancelRacesWithEnd(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestCancelDeaf shows that a handler that ignores its cancellation keeps its slot, but is not
-// answered.
+// TestCancelDeaf shows that a handler that ignores its cancellation keeps its slot and sends no
+// response.
 func TestCancelDeaf(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))
 		p.pause()
-		p.send(cancelOf(1), request(1, "wait"), request(2, "ping!")) // the same id again, while the old request still runs
+		// reuses the id while the old request still runs
+		p.send(cancelOf(1), request(1, "wait"), request(2, "ping!"))
 		p.pause()
 		p.want(result(2, "{}"))
 		p.send(cancelOf(1), request(1, "deaf"))
@@ -90,10 +92,11 @@ func TestCancelQueued(t *testing.T) {
 		p.send(request(3, "count"), request(4, "count"), request(5, "count"), request(6, "ping!"), cancelOf(4), cancelOf(5), cancelOf(5))
 		p.pause()
 		if p.conn.handler.(*mux).way.name == "inline" {
-			return // a leader runs what is fast even though all places are taken
+			return // the leader runs fast handlers even if no slot is free
 		}
 		p.want(result(6, "{}"))
-		p.send(request(3, "echo", "[]"), request(5, "echo", "[]")) // 3 is still in flight, 5 is free
+		// id 3 is still in flight, id 5 is free
+		p.send(request(3, "echo", "[]"), request(5, "echo", "[]"))
 		p.want(failure(3, jsonrpc.CodeInvalidRequest, errDuplicateID.Message, ""))
 		p.open()
 		p.wantAnyOrder(result(1, `"deaf"`), result(2, `"deaf"`), result(3, "1"), result(5, "[]"))
@@ -109,7 +112,7 @@ func TestRequestTimeout(t *testing.T) {
 		"timer":    func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return "", ctx.Err() },
 		"too late": func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return `"but there"`, nil },
 		"tells": func(ctx context.Context, _ *Request) (string, error) {
-			<-ctx.Done() // the request is still pending, so it may still notify
+			<-ctx.Done() // the request is still pending, so its handler may send notifications
 			return "1", RequestContext(ctx).Notify("late", nil)
 		},
 		"deadline": func(ctx context.Context, _ *Request) (string, error) {
@@ -137,7 +140,7 @@ func TestRequestTimeout(t *testing.T) {
 	}, Options{RequestTimeout: time.Minute}, m)
 }
 
-// TestRequestTimeoutAtOnce checks a timeout that has passed before the context is ready.
+// TestRequestTimeoutAtOnce checks a timeout that has passed before the context is created.
 func TestRequestTimeoutAtOnce(t *testing.T) {
 	local, _ := pipes.Memory(0)
 	c := NewConn(jsonrpc.NewFramer(local, nil), &Options{RequestTimeout: 1})
@@ -157,7 +160,7 @@ func TestContext(t *testing.T) {
 		ctx := new(Context)
 		r.InitContext(ctx, Trace{Parent: traceA})
 		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil || ConnOf(ctx) != c || RequestContext(ctx) != ctx || RequestContext(context.Background()) != nil {
-			t.Error("a new context is not as it should be")
+			t.Error("a new context has a deadline, an error or a value")
 		}
 		var ran atomic.Int32
 		stop := ctx.AfterFunc(func() { ran.Add(1) })
@@ -184,7 +187,7 @@ func TestContext(t *testing.T) {
 		}
 
 		early := &Request{conn: c}
-		early.cancel() // before there is a context
+		early.cancel() // before the context is created
 		ctx = new(Context)
 		early.InitContext(ctx, Trace{})
 		if ctx.Err() != context.Canceled {

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCloseWhileAllIsUnderWay(t *testing.T) {
+func TestCloseWhileBusy(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var ended atomic.Int32
 		watch := func(ctx context.Context, _ *Request) (string, error) {
@@ -54,10 +54,10 @@ func TestCloseWhileAllIsUnderWay(t *testing.T) {
 			t.Errorf("call: %+v", got)
 		}
 		if n := ended.Load(); n != 5 {
-			t.Errorf("%d of 5 handlers were told", n)
+			t.Errorf("the contexts of %d of 5 handlers ended", n)
 		}
 		p.wantEnd(nil)
-		for _, msg := range p.received() { // the peer may get the cancellation of a handler's call
+		for _, msg := range p.received() { // a handler's call may have sent its cancellation
 			if msg != cancelOf(1) && msg != cancelOf(2) {
 				t.Errorf("got %s", msg)
 			}
@@ -80,7 +80,7 @@ func TestCloseBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, runModes[0], "line", Options{}, nil)
 		if p.conn.Err() != nil {
-			t.Error("it has ended before it began")
+			t.Error("the connection ended before Run")
 		}
 		call := p.call(t.Context(), "m")
 		synctest.Wait()
@@ -103,8 +103,8 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// TestCloseFromHandler shows that a handler that closes its connection waits for itself only for a
-// limited time.
+// TestCloseFromHandler shows that a handler that closes its own connection waits for itself only
+// for a limited time.
 func TestCloseFromHandler(t *testing.T) {
 	closing := func(_ context.Context, r *Request) (string, error) { return "1", r.Conn().Close() }
 	everyMode(t, func(t *testing.T, p *peer) {
@@ -123,7 +123,7 @@ func TestCloseFromHandler(t *testing.T) {
 }
 
 // TestCloseAtAnyMoment checks Close, the end of ctx and the end of input at any moment while
-// requests are being read.
+// requests are read.
 func TestCloseAtAnyMoment(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		way := p.conn.handler.(*mux).way
@@ -170,7 +170,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A stubborn transport waits for input after Close, as a blocking read of standard input does.
+// A stubborn transport does not interrupt a read when it is closed, like a blocking standard input.
 type stubborn struct{ idleTransport }
 
 func (s *stubborn) Close() error {
@@ -178,8 +178,8 @@ func (s *stubborn) Close() error {
 	return nil
 }
 
-// TestReaderThatDoesNotReturn shows that the connection abandons a reader that does not return when
-// it is closed, after a timeout, but not handlers. Such a transport breaks its contract.
+// TestReaderThatDoesNotReturn shows that Close abandons a reader that does not return within a
+// timeout, and still waits for handlers. Such a transport violates its contract.
 func TestReaderThatDoesNotReturn(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
@@ -200,16 +200,16 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 				if busy {
 					p.want(result(1, `"slow"`))
 				}
-				p.hangUp() // lets the reader go
+				p.hangUp() // unblocks the reader
 				synctest.Wait()
 			})
 		})
 	}
 }
 
-// TestCloseCallsOff shows that Close cancels each pending call at the peer, once, and does not wait
-// for a peer that does not read.
-func TestCloseCallsOff(t *testing.T) {
+// TestCloseCancelsCalls shows that Close sends one cancellation for each pending call, and does not
+// wait for a peer that does not read.
+func TestCloseCancelsCalls(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		one, two := p.call(t.Context(), "m"), p.call(t.Context(), "m")
@@ -233,8 +233,8 @@ func TestCloseCallsOff(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestDrainAtEndOfInput shows that everything that was accepted is answered at the end of input,
-// whether it runs, waits in the queue or has not been read yet.
+// TestDrainAtEndOfInput shows that every accepted request gets a response at the end of input,
+// whether it runs, is queued or has not been read yet.
 func TestDrainAtEndOfInput(t *testing.T) {
 	for _, limit := range []int{0, 2} {
 		everyMode(t, func(t *testing.T, p *peer) {
@@ -267,7 +267,7 @@ func TestDrainAtEndOfInput(t *testing.T) {
 	}
 }
 
-// TestLastLineWithoutEnd shows that the last message counts though its end is missing.
+// TestLastLineWithoutEnd shows that a last line without a newline is a message.
 func TestLastLineWithoutEnd(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.link.Write([]byte(strings.TrimSuffix(p.framed(request(1, "slow")), "\n")))
@@ -277,13 +277,13 @@ func TestLastLineWithoutEnd(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// cutOffAnswer is the answer to a request that was cut off after 5 s.
-func cutOffAnswer(id any) string {
+// cutOffResponse is the response to a request that the drain timeout canceled after 5 s.
+func cutOffResponse(id any) string {
 	return failure(id, jsonrpc.CodeInternalError, "shutting down: the request did not finish within 5s", "")
 }
 
-// TestDrainHandlesQueue shows that each request that the drain timeout cuts off gets one answer,
-// whether it runs or is queued, alone or in a batch, and whatever its handler says afterwards. A
+// TestDrainHandlesQueue shows that each request that the drain timeout cancels gets one response,
+// whether it runs or is queued, alone or in a batch, and whatever its handler returns later. A
 // request that the peer has canceled gets none.
 func TestDrainHandlesQueue(t *testing.T) {
 	for _, end := range []string{"input", "context"} {
@@ -303,7 +303,7 @@ func TestDrainHandlesQueue(t *testing.T) {
 							p.send("["+request(8, "deaf")+"]", cancelOf(8), cancelOf(7), "["+request(9, "ping!")+","+request(10, "wait")+"]")
 							for i := range 20 {
 								p.send(request(100+i, "wait"))
-								want = append(want, cutOffAnswer(100+i))
+								want = append(want, cutOffResponse(100+i))
 							}
 							p.pause()
 							if cut := 25; end == "input" {
@@ -333,7 +333,7 @@ func TestDrainHandlesQueue(t *testing.T) {
 									got = append(got, string(m))
 								}
 							}
-							want = append(want, cutOffAnswer(2), cutOffAnswer(3), result(4, "{}"), cutOffAnswer(5), cutOffAnswer(6), result(9, "{}"), cutOffAnswer(10))
+							want = append(want, cutOffResponse(2), cutOffResponse(3), result(4, "{}"), cutOffResponse(5), cutOffResponse(6), result(9, "{}"), cutOffResponse(10))
 							slices.Sort(got)
 							slices.Sort(want)
 							if diff := cmp.Diff(want, got); diff != "" {
@@ -347,7 +347,7 @@ func TestDrainHandlesQueue(t *testing.T) {
 	}
 }
 
-// TestDrainPeerDoesNotRead shows that the answers to requests that were cut off wait for no peer.
+// TestDrainPeerDoesNotRead shows that the responses to canceled requests do not wait for a peer.
 func TestDrainPeerDoesNotRead(t *testing.T) {
 	for _, way := range runModes {
 		synctest.Test(t, func(t *testing.T) {
@@ -390,15 +390,15 @@ func TestDrainTimeout(t *testing.T) {
 		if d := time.Since(began); d < 5*time.Second || d > 5*time.Second+10*tick {
 			t.Errorf("it took %v", d)
 		}
-		p.wantAnyOrder(result(3, `"slow"`), cutOffAnswer(1), cutOffAnswer(2))
+		p.wantAnyOrder(result(3, `"slow"`), cutOffResponse(1), cutOffResponse(2))
 		if n := ended.Load(); n != 1 {
-			t.Errorf("the context of %d notifications ended, want the one that is being handled", n)
+			t.Errorf("the context of %d notifications ended, want 1: the one in a handler", n)
 		}
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
-// TestDrainAbandonsStuckHandlers shows that handlers that ignore their context are abandoned, and
-// the error names them.
+// TestDrainAbandonsStuckHandlers shows that handlers that ignore their context are abandoned and
+// that the error names them.
 func TestDrainAbandonsStuckHandlers(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))
@@ -412,12 +412,12 @@ func TestDrainAbandonsStuckHandlers(t *testing.T) {
 		p.logged("goroutines leak")
 		p.logged("methods=[deaf]")
 		p.open()
-		p.want(cutOffAnswer(1))
+		p.want(cutOffResponse(1))
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
-// TestContextEnds shows that nothing more is read when ctx ends, and that what was accepted is
-// finished.
+// TestContextEnds shows that the connection stops reading when ctx ends, and finishes accepted
+// requests.
 func TestContextEnds(t *testing.T) {
 	stop := errors.New("told to stop")
 	for _, busy := range []bool{false, true} {
@@ -473,7 +473,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// TestContextEndsWhileReading ends ctx at any moment while frames are being read.
+// TestContextEndsWhileReading ends ctx at any moment while frames are read.
 func TestContextEndsWhileReading(t *testing.T) {
 	for _, way := range runModes {
 		synctest.Test(t, func(t *testing.T) {
@@ -504,8 +504,8 @@ func TestContextEndsWhileReading(t *testing.T) {
 	}
 }
 
-// TestReadErrorWhileHandlersRun shows that a handler that had the lead before may finish after the
-// input has failed, but only in its own time.
+// TestReadErrorWhileHandlersRun shows that a handler that had the lead may finish after the input
+// has failed, within the drain timeout.
 func TestReadErrorWhileHandlersRun(t *testing.T) {
 	broken := errors.New("cable cut")
 	everyMode(t, func(t *testing.T, p *peer) {
@@ -524,13 +524,13 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 		if d := time.Since(began); d != 5*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		p.wantAnyOrder(request(1, "m"), result(2, `"slow"`), cutOffAnswer(1))
+		p.wantAnyOrder(request(1, "m"), result(2, `"slow"`), cutOffResponse(1))
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
 // TestEndWithPeerThatDoesNotRead shows that a peer that does not read cannot delay the end of the
-// connection. (Where so much is pending that the connection stops reading, it does not notice a
-// closed peer; hence no limit then.)
+// connection. The test sets no limit on pending bytes, since a connection at that limit stops
+// reading and does not notice that the peer has closed.
 func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 	for _, how := range []string{"hang up", "context", "Close"} {
 		for _, way := range runModes {
@@ -573,8 +573,7 @@ func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestEndFlushesResponses shows that answers that are finished but not yet written at the end are
-// written.
+// TestEndFlushesResponses shows that responses in the queue are written before the connection ends.
 func TestEndFlushesResponses(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var msgs, want []string
@@ -589,7 +588,8 @@ func TestEndFlushesResponses(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestFramerClosedFromOutside shows that an input that this side closes ends like any other.
+// TestFramerClosedFromOutside shows that a framer that is closed by its owner ends the connection
+// normally.
 func TestFramerClosedFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, runModes[0], "line", Options{}, nil)
@@ -603,8 +603,8 @@ func TestFramerClosedFromOutside(t *testing.T) {
 
 // A failingFramer is connected to a peer that no longer reads but still writes.
 type failingFramer struct {
-	words  []string // each after a while; then, it says nothing
-	ends   bool     // after the last
+	inputs  []string // returned one by one after a delay
+	ends   bool     // whether io.EOF follows the last frame, else reads block
 	closed chan struct{}
 }
 
@@ -613,15 +613,15 @@ var errGone = errors.New("gone")
 func (f *failingFramer) WriteFrame([]byte) error { return errGone }
 
 func (f *failingFramer) ReadFrame() ([]byte, error) {
-	if len(f.words) == 0 {
+	if len(f.inputs) == 0 {
 		if !f.ends {
 			<-f.closed
 		}
 		return nil, io.EOF
 	}
 	<-time.After(drainInputTimeout / 4)
-	frame := []byte(f.words[0])
-	f.words = f.words[1:]
+	frame := []byte(f.inputs[0])
+	f.inputs = f.inputs[1:]
 	return frame, nil
 }
 
@@ -630,23 +630,22 @@ func (f *failingFramer) Close() error {
 	return nil
 }
 
-// TestHearOut shows that what a peer has written is read for a limited time after writing has
-// failed.
-func TestHearOut(t *testing.T) {
+// TestDrainInput shows that input is read for a limited time after a write has failed.
+func TestDrainInput(t *testing.T) {
 	word := `{"jsonrpc":"2.0","method":"farewell"}`
 	tests := []struct {
 		name string
 		ends bool
 		want time.Duration
 	}{
-		{"the peer has ended", true, drainInputTimeout / 2},
-		{"it goes on", false, drainInputTimeout},
+		{"input ends", true, drainInputTimeout / 2},
+		{"input stays open", false, drainInputTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				heard := 0
-				f := &failingFramer{words: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
+				f := &failingFramer{inputs: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
 				c := NewConn(f, &Options{Trace: func(dir jsonrpc.Direction, message []byte) {
 					if dir == jsonrpc.Incoming && string(message) == word {
 						heard++
@@ -655,13 +654,13 @@ func TestHearOut(t *testing.T) {
 				if err := c.Notify(t.Context(), "m", nil); err != nil {
 					t.Fatal(err)
 				}
-				synctest.Wait() // it could not be written
+				synctest.Wait() // the write fails
 				began := time.Now()
 				if err := c.Run(t.Context()); !errors.Is(err, errGone) {
 					t.Errorf("it ended with %v", err)
 				}
 				if took := time.Since(began); took != tt.want {
-					t.Errorf("it went on for %v, want %v", took, tt.want)
+					t.Errorf("Run took %v, want %v", took, tt.want)
 				}
 				if heard != 2 {
 					t.Errorf("%d of 2 messages were read", heard)
@@ -671,8 +670,8 @@ func TestHearOut(t *testing.T) {
 	}
 }
 
-// TestContextNotify shows that a handler's messages are on the wire before its response, in order,
-// and none follows it.
+// TestContextNotify shows that a handler's notifications are sent before its response, in order,
+// and none after it.
 func TestContextNotify(t *testing.T) {
 	var late error
 	var kept *Context
@@ -698,14 +697,15 @@ func TestContextNotify(t *testing.T) {
 				notification("progress", "[3]"), notification("progress", "[4]"), result(1, `"done"`),
 			)
 			if late = kept.Notify("progress", nil); !errors.Is(late, jsonrpc.ErrRequestEnded) {
-				t.Errorf("Notify after the answer: %v", late)
+				t.Errorf("Notify after the response: %v", late)
 			}
 		}
 		p.want()
 	}, Options{}, m)
 }
 
-// TestContextNotifyChecksParams shows that a handler's notifications cannot break the stream.
+// TestContextNotifyChecksParams shows that invalid params of a notification cannot break the
+// stream.
 func TestContextNotifyChecksParams(t *testing.T) {
 	m := methods{"talk": func(ctx context.Context, r *Request) (string, error) {
 		c := RequestContext(ctx)
@@ -722,7 +722,7 @@ func TestContextNotifyChecksParams(t *testing.T) {
 	}, Options{}, m)
 }
 
-// TestContextNotifyRace notifies from many goroutines of one handler while it ends.
+// TestContextNotifyRace sends notifications from many goroutines while the handler ends.
 func TestContextNotifyRace(t *testing.T) {
 	var wg sync.WaitGroup
 	m := methods{"talk": func(ctx context.Context, _ *Request) (string, error) {
@@ -781,9 +781,9 @@ func TestNotify(t *testing.T) {
 			t.Error(err)
 		}
 		if err := p.conn.Notify(ctx, "n", []byte("1")); err == nil {
-			t.Error("params 1 were let through")
+			t.Error("params 1 were accepted")
 		}
-		p.wire = "line" // nothing has been read, so the peer's framing is not known
+		p.wire = "line" // nothing has been read, so the framing is still unknown
 		p.want(notification("n", `{"a":1}`), notification("n", `{"_meta":{"traceparent":"`+traceA+`"}}`))
 		p.conn.Close()
 		if err := p.conn.Notify(ctx, "n", nil); !errors.Is(err, jsonrpc.ErrClosed) {
@@ -792,8 +792,8 @@ func TestNotify(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestNotificationsInOrder shows that notifications are handled one after the other, in order, and
-// do not delay requests.
+// TestNotificationsInOrder shows that notifications are handled one at a time, in order, and do not
+// delay requests.
 func TestNotificationsInOrder(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
@@ -811,10 +811,10 @@ func TestNotificationsInOrder(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(p.received()); n != 10 {
-			t.Errorf("%d of 10 pings were answered while notifications are handled", n)
+			t.Errorf("%d of 10 pings got a response while notifications were handled", n)
 		}
 		p.hangUp()
-		p.wantEnd(nil) // all are handled first
+		p.wantEnd(nil) // all notifications are handled before the end
 		if len(got) != 20 {
 			t.Fatalf("%d notifications were handled", len(got))
 		}
@@ -850,13 +850,12 @@ func TestNotificationFlood(t *testing.T) {
 		p.send(notification("note"))
 		p.pause()
 		if n.Load() != before+1 {
-			t.Error("nothing is handled after the flood")
+			t.Error("no notification is handled after the flood")
 		}
 	}, Options{MaxQueueBytes: 10 * requestCost}, nil)
 }
 
-// TestNotificationsReleaseSlots shows that requests can use the slots of notifications when those
-// are done.
+// TestNotificationsReleaseSlots shows that notifications release their slots for requests.
 func TestNotificationsReleaseSlots(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(notification("slow"), request(1, "slow"), request(2, "slow"))

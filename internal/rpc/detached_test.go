@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A recordingSender is a Sender that keeps the messages.
+// A recordingSender is a Sender that records messages.
 type recordingSender struct {
 	mu   sync.Mutex
 	got  []string
@@ -45,7 +45,7 @@ func (s *recordingSender) take() []string {
 	return got
 }
 
-// parsed returns the message of a text that is one.
+// parsed parses text as one message.
 func parsed(t *testing.T, text string) *jsonrpc.Message {
 	t.Helper()
 	m := new(jsonrpc.Message)
@@ -55,8 +55,8 @@ func parsed(t *testing.T, text string) *jsonrpc.Message {
 	return m
 }
 
-// detach returns a detached connection with a handler that is a function, and the Sender that gets
-// its messages that belong to no request.
+// detach returns a detached connection whose handler is f, and the Sender for its messages that
+// belong to no request.
 func detach(t *testing.T, f HandlerFunc) (*Conn, *recordingSender) {
 	t.Helper()
 	out := newRecordingSender()
@@ -84,12 +84,12 @@ func TestDeliver(t *testing.T) {
 		}
 		return r.Params, nil
 	})
-	ctx := context.WithValue(t.Context(), "k", "v") //lint:ignore SA1029 it is a test
+	ctx := context.WithValue(t.Context(), "k", "v")
 	var reused Delivery
 	for _, tt := range []struct {
 		text     string
 		batch    bool
-		own      []string // sent by the request's own sender
+		own      []string // sent by the Sender of the request
 		response string
 		err      string
 	}{
@@ -102,7 +102,7 @@ func TestDeliver(t *testing.T) {
 	} {
 		for i := range 4 {
 			own := newRecordingSender()
-			d := &reused // for one message after the other
+			d := &reused // reused for each message
 			if i&1 == 0 {
 				d = &Delivery{Message: parsed(t, tt.text)}
 			} else if err := d.Parse([]byte(tt.text), 0); err != nil {
@@ -119,12 +119,12 @@ func TestDeliver(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tt.own, own.take()); diff != "" {
-				t.Errorf("%s: by its sender (-want +got):\n%s", tt.text, diff)
+				t.Errorf("%s: sent by the request's Sender (-want +got):\n%s", tt.text, diff)
 			}
 		}
 	}
 	if got := out.take(); got != nil {
-		t.Errorf("by the connection's sender: %s", got)
+		t.Errorf("sent by the connection's Sender: %s", got)
 	}
 	if n := c.inFlight.count.Load(); n != 0 {
 		t.Errorf("%d requests are listed when none is in flight", n)
@@ -148,19 +148,19 @@ func TestDeliverCalls(t *testing.T) {
 		})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{request(1, "ask")}, own.take()); diff != "" {
-			t.Fatalf("by the request's sender (-want +got):\n%s", diff)
+			t.Fatalf("sent by the request's Sender (-want +got):\n%s", diff)
 		}
 		if _, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m"))}, nil); err != errDuplicateID {
-			t.Errorf("the same id at the same time: %v", err)
+			t.Errorf("a second request with the same id: %v", err)
 		}
 		if !c.DeliverResponse(parsed(t, result(1, `"answer"`))) || c.DeliverResponse(parsed(t, result(1, `"again"`))) {
-			t.Error("an answer is for one call, once")
+			t.Error("a response was accepted twice or for another call")
 		}
 		wg.Wait()
 		if err := RequestContext(kept).Notify("late", nil); !errors.Is(err, jsonrpc.ErrRequestEnded) {
-			t.Errorf("notification after the answer: %v", err)
+			t.Errorf("notification after the response: %v", err)
 		}
-		// What belongs to no request goes by the connection's sender.
+		// The connection's Sender sends messages that belong to no request.
 		if err := c.Notify(t.Context(), "changed", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -176,20 +176,20 @@ func TestDeliverCalls(t *testing.T) {
 		synctest.Wait()
 		want := []string{`{"jsonrpc":"2.0","method":"changed"}`, request(2, "roots"), `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":2}}`}
 		if diff := cmp.Diff(want, out.take()); diff != "" {
-			t.Errorf("by the connection's sender (-want +got):\n%s", diff)
+			t.Errorf("sent by the connection's Sender (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestDeliverEnds shows that a request ends by a cancellation, by its context, and by the end of
-// the connection.
+// TestDeliverEnds shows that a request ends when it is canceled, when its context ends and when the
+// connection ends.
 func TestDeliverEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		end  func(c *Conn, cancel func())
 		want error
 	}{
-		{"cancelled by the peer", func(c *Conn, _ func()) { c.DeliverNotification(t.Context(), parsed(t, cancelOf(1))) }, jsonrpc.ErrRequestEnded},
+		{"canceled by the peer", func(c *Conn, _ func()) { c.DeliverNotification(t.Context(), parsed(t, cancelOf(1))) }, jsonrpc.ErrRequestEnded},
 		{"context", func(_ *Conn, cancel func()) { cancel() }, context.Canceled},
 		{"connection", func(c *Conn, _ func()) { c.Close() }, jsonrpc.ErrRequestEnded},
 	} {
@@ -245,14 +245,14 @@ func TestDeliverAllocations(t *testing.T) {
 	}
 }
 
-// pong answers everything with {}.
+// pong returns {} for every request.
 type pong struct{}
 
 func (pong) Prepare(*Request) *CostEstimate                { return Immediate }
 func (pong) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
-// TestDeliverSenderFails shows that a message that cannot be sent does not end the connection. A
-// call fails that waits for the response to it.
+// TestDeliverSenderFails shows that a message that cannot be sent does not end the connection, but
+// fails the call that it belongs to.
 func TestDeliverSenderFails(t *testing.T) {
 	c, out := detach(t, func(context.Context, *Request) ([]byte, error) { return nil, nil })
 	out.err = errors.New("the store is down")
@@ -271,8 +271,8 @@ func TestDeliverSenderFails(t *testing.T) {
 	}
 }
 
-// TestDeliverNotificationWhileClosing shows that notifications that arrive during Close are handled
-// or dropped, without a race.
+// TestDeliverNotificationWhileClosing shows that notifications during Close are handled or dropped
+// without a race.
 func TestDeliverNotificationWhileClosing(t *testing.T) {
 	for range 200 {
 		c := NewDetached(newRecordingSender(), &Options{Handler: goroutineHandler{}})
@@ -285,18 +285,18 @@ func TestDeliverNotificationWhileClosing(t *testing.T) {
 	}
 }
 
-// goroutineHandler handles everything on another goroutine.
+// goroutineHandler handles every request on another goroutine.
 type goroutineHandler struct{}
 
 func (goroutineHandler) Prepare(*Request) *CostEstimate                { return nil }
 func (goroutineHandler) Handle(_ *Request, dst []byte) ([]byte, error) { return dst, nil }
 
-// TestOnUnsent shows that the handler is notified once of each response that is not sent.
+// TestOnUnsent shows that OnUnsent is called once for each response that is not sent.
 func TestOnUnsent(t *testing.T) {
 	var unsent atomic.Int32
 	m := methods{
-		"watched": func(_ context.Context, r *Request) (string, error) { // it notices nothing
-			r.OnUnsent(func() { t.Error("it is the last call that counts") })
+		"watched": func(_ context.Context, r *Request) (string, error) { // the last OnUnsent counts
+			r.OnUnsent(func() { t.Error("only the last OnUnsent may be called") })
 			r.OnUnsent(func() { unsent.Add(1) })
 			elapse(time.Second)
 			return `"done"`, nil
@@ -311,12 +311,12 @@ func TestOnUnsent(t *testing.T) {
 			elapse(2 * time.Second)
 			p.want(result(1, `"done"`))
 		}, 0},
-		{"cancelled", func(p *peer) {
+		{"canceled", func(p *peer) {
 			p.send(cancelOf(1), cancelOf(1))
 			elapse(2 * time.Second)
 			p.want()
 		}, 1},
-		{"cancelled when it was answered", func(p *peer) {
+		{"canceled after the response", func(p *peer) {
 			elapse(2 * time.Second)
 			p.send(cancelOf(1))
 			p.want(result(1, `"done"`))
@@ -326,7 +326,7 @@ func TestOnUnsent(t *testing.T) {
 			p.wantEnd(nil)
 			p.want(result(1, `"done"`))
 		}, 0},
-		{"cut off", func(p *peer) {
+		{"drain timeout", func(p *peer) {
 			p.conn.opts.DrainTimeout = time.Second / 2
 			p.hangUp()
 			p.ended()
@@ -336,14 +336,14 @@ func TestOnUnsent(t *testing.T) {
 			p.conn.Close()
 			elapse(time.Second)
 		}, 1},
-		{"cancelled in a batch", func(p *peer) {
+		{"canceled in a batch", func(p *peer) {
 			p.send("[" + request(2, "watched") + "," + request(3, "ping!") + "]")
 			p.pause()
 			p.send(cancelOf(2))
 			elapse(2 * time.Second)
 			p.wantAnyOrder(result(1, `"done"`), "["+result(3, "{}")+"]")
 		}, 1},
-		{"others, with the memory of one that was cancelled", func(p *peer) {
+		{"other requests that reuse the memory of a canceled one", func(p *peer) {
 			p.send(cancelOf(1))
 			elapse(2 * time.Second)
 			for i := range 10 {
@@ -370,26 +370,26 @@ func TestOnUnsent(t *testing.T) {
 	}
 }
 
-// TestDeliveryUnsent is TestOnUnsent where the transport sends the answers.
+// TestDeliveryUnsent is TestOnUnsent for a transport that sends the responses itself.
 func TestDeliveryUnsent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		method string
 		free   bool
 		cancel bool
-		sent   []bool // what the transport says
+		sent   []bool // values that the transport passes to ReportSent
 		want   int
 	}{
 		{"sent", "watched", true, false, []bool{true}, 0},
-		{"not sent", "watched", true, false, []bool{false}, 1},
-		{"not sent, said twice", "watched", true, false, []bool{false, false}, 1},
-		{"sent, and taken back", "watched", true, false, []bool{true, false}, 0},
-		{"nothing is said", "watched", true, false, nil, 0},
-		{"nobody wants to know", "other", true, false, []bool{false}, 0},
-		{"cancelled", "watched", false, true, nil, 1},
-		{"cancelled, and not sent", "watched", false, true, []bool{false}, 1},
+		{"unsent", "watched", true, false, []bool{false}, 1},
+		{"unsent, reported twice", "watched", true, false, []bool{false, false}, 1},
+		{"reported as sent, then unsent", "watched", true, false, []bool{true, false}, 0},
+		{"no report", "watched", true, false, nil, 0},
+		{"no OnUnsent", "other", true, false, []bool{false}, 0},
+		{"canceled", "watched", false, true, nil, 1},
+		{"canceled, unsent", "watched", false, true, []bool{false}, 1},
 		{"listed, sent", "watched", false, false, []bool{true}, 0},
-		{"listed, not sent", "watched", false, false, []bool{false}, 1},
+		{"listed, unsent", "watched", false, false, []bool{false}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			told := 0
@@ -404,7 +404,8 @@ func TestDeliveryUnsent(t *testing.T) {
 				return nil, nil
 			})
 			var d Delivery
-			for _, method := range []string{"watched", tt.method} { // of the first one it was said
+			// the reused Delivery has reported a response before
+			for _, method := range []string{"watched", tt.method} {
 				if err := d.Parse([]byte(request(1, method)), 0); err != nil {
 					t.Fatal(err)
 				}

@@ -13,8 +13,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// exitHandler ends its goroutine on "exit", waits for the end on "stand", and answers everything
-// else.
+// exitHandler ends its goroutine on "exit", waits until canceled on "stand", and echoes other
+// requests.
 type exitHandler struct {
 	cost rpc.CostEstimate
 	exit *rpc.CostEstimate
@@ -45,7 +45,7 @@ func (h *exitHandler) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	return append(dst, `"ok"`...), nil
 }
 
-// talk runs a connection over a pipe with h, and f with one that calls it.
+// talk calls f with a connection to a server that uses h.
 func talk(t *testing.T, h rpc.Handler, opts rpc.Options, f func(ctx context.Context, c *rpc.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,8 @@ func TestHandlerEndsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &exitHandler{exit: exit}
 			if exit != nil {
-				h.exit = &h.cost // quick by the other method's calls, so that the leader runs it
+				// the estimate of the other method is low, so the leader runs this one
+				h.exit = &h.cost
 			}
 			talk(t, h, rpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *rpc.Conn) {
 				for range 3 {
@@ -102,19 +103,19 @@ func TestLongRunningRequestsTakeNoSlot(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := c.Call(ctx, "slow", nil); err != nil {
-			t.Errorf("a call beside standing requests: %v", err)
+			t.Errorf("a call during long-running requests: %v", err)
 		}
 		stop()
 		for range 3 {
 			if err := <-ended; err == nil {
-				t.Error("a standing request was answered though it was cancelled")
+				t.Error("a canceled long-running request got a response")
 			}
 		}
 	})
 }
 
 // TestInFlightBytes shows that large requests wait for one another, and that small ones after them
-// regain their slots when a large one has finished.
+// get slots again when a large one has ended.
 func TestInFlightBytes(t *testing.T) {
 	release := make(chan struct{})
 	var most, now atomic.Int32
@@ -140,7 +141,7 @@ func TestInFlightBytes(t *testing.T) {
 			synctest.Wait()
 		}
 		if n := now.Load(); n != 1 {
-			t.Errorf("%d requests run beside a large one, want none", n-1)
+			t.Errorf("%d requests run during a large one, want none", n-1)
 		}
 		for range 5 {
 			release <- struct{}{}

@@ -12,8 +12,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// FuzzConn sends a connection any stream of bytes. It answers in complete frames with messages,
-// reaches the end of the input, and leaks nothing.
+// FuzzConn sends any bytes to a connection. It must respond in complete frames, reach the end of
+// the input and leak nothing.
 func FuzzConn(f *testing.F) {
 	var lines, blocks strings.Builder
 	for _, frame := range []string{
@@ -51,7 +51,7 @@ func FuzzConn(f *testing.F) {
 				return
 			}
 			if err != nil {
-				t.Fatalf("answers are not framed: %v", err)
+				t.Fatalf("responses are not framed: %v", err)
 			}
 			var m jsonrpc.Message
 			if jsonrpc.IsBatch(frame) {

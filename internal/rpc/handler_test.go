@@ -46,7 +46,7 @@ func TestAnswers(t *testing.T) {
 	tests := []struct {
 		name string
 		send string
-		want string // "" is no answer
+		want string // empty if there is no response
 	}{
 		{"result", request(1, "echo", `{"a": [1]}`), result(1, `{"a": [1]}`)},
 		{"id as sent", request(`"a\u0062"`, "echo", `[]`), result(`"a\u0062"`, `[]`)},
@@ -60,17 +60,17 @@ func TestAnswers(t *testing.T) {
 		{"long unknown method", request(1, strings.Repeat("x", 200)), failure(1, jsonrpc.CodeMethodNotFound, "method not found: "+strings.Repeat("x", 100)+"…", "")},
 		{"error", request(1, "fail"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("errors.errorString"))},
 		{"error, immediate", request(1, "fail!"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("errors.errorString"))},
-		{"error of its own", request(1, "own"), failure(1, 1, "own", "[1]")},
-		{"error with data that would break the stream", request(1, "bad data"), failure(1, 1, "bad", "")},
-		{"nil error that is no nil", request(1, "nil error"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("jsonrpc.Error"))},
+		{"custom error", request(1, "own"), failure(1, 1, "own", "[1]")},
+		{"error with invalid data", request(1, "bad data"), failure(1, 1, "bad", "")},
+		{"nil pointer in a non-nil error", request(1, "nil error"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("jsonrpc.Error"))},
 		{"panic", request(1, "panic"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("panic"))},
 		{"panic, immediate", request(1, "panic!"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("panic"))},
 		{"panic with an error", request(1, "panic type"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("rpc.customError"))},
-		{"panic of the runtime", request(1, "nil deref"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("runtime.errorString"))},
+		{"runtime panic", request(1, "nil deref"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("runtime.errorString"))},
 		{"panic with nil", request(1, "goexit nil"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("runtime.PanicNilError"))},
 		{"panic in Prepare", request(1, "panic in Prepare"), failure(1, jsonrpc.CodeInternalError, "internal error", exception("panic"))},
 		{"time out", request(1, "timeout"), failure(1, jsonrpc.CodeInternalError, "request timed out", exception("context.deadlineExceededError"))},
-		{"what a request knows", request(1, "conn"), result(1, `true false`)},
+		{"accessors of the request", request(1, "conn"), result(1, `true false`)},
 
 		{"notification", notification("echo"), ""},
 		{"notification, immediate", notification("ping!"), ""},
@@ -79,11 +79,11 @@ func TestAnswers(t *testing.T) {
 		{"notification that panics", notification("panic"), ""},
 		{"notification that panics, immediate", notification("panic!"), ""},
 		{"notification that panics in Prepare", notification("panic in Prepare"), ""},
-		{"cancellation of nothing", cancelOf(5), ""},
-		{"cancellation of no id", notification("$/cancelRequest"), ""},
-		{"cancellation of a strange id", cancelOf(`{"a":[]}`), ""},
-		{"result to nobody", result(1, "{}"), ""},
-		{"error to nobody", failure(1, 1, "x", ""), ""},
+		{"cancellation of an unknown id", cancelOf(5), ""},
+		{"cancellation without an id", notification("$/cancelRequest"), ""},
+		{"cancellation of an invalid id", cancelOf(`{"a":[]}`), ""},
+		{"result for an unknown id", result(1, "{}"), ""},
+		{"error for an unknown id", failure(1, 1, "x", ""), ""},
 		{"error without id", `{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`, ""},
 
 		{"not JSON", `{"jsonrpc":`, parseFailure(`{"jsonrpc":`)},
@@ -96,7 +96,7 @@ func TestAnswers(t *testing.T) {
 		{"invalid response without id", `{"jsonrpc":"2.0","result":1}`, ""},
 	}
 	everyMode(t, func(t *testing.T, p *peer) {
-		for range 3 { // a handler may become fast in the meantime
+		for range 3 { // the cost estimate may change after the first run
 			for _, test := range tests {
 				p.send(test.send)
 				got := strings.Join(p.received(), "\n")
@@ -159,8 +159,8 @@ func TestHandlerFunc(t *testing.T) {
 	})
 }
 
-// TestAnswersInAnyOrder shows that responses come in the order in which handlers end, each under
-// its own id.
+// TestAnswersInAnyOrder shows that each response is sent when its handler ends, with the id of its
+// request.
 //
 // Spec: S6
 func TestAnswersInAnyOrder(t *testing.T) {
@@ -197,12 +197,12 @@ func TestDuplicateIDs(t *testing.T) {
 		p.want(result(`"1"`, "{}"), result(7, "{}"))
 		p.open()
 		p.wantAnyOrder(result(1, `"waited"`), result(`"a\u0062"`, `"waited"`))
-		p.send(request(1, "ping!")) // free again
+		p.send(request(1, "ping!")) // the id is free again
 		p.want(result(1, "{}"))
 	}, Options{}, nil)
 }
 
-// TestLargeFrames shows that frames that are too large to copy are handed over to their requests.
+// TestLargeFrames shows that a frame that is too large to copy is handed over to its request.
 func TestLargeFrames(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var want []string
@@ -223,7 +223,7 @@ func TestLargeFrames(t *testing.T) {
 	}})
 }
 
-// TestPipeline sends ten thousand pings among slow calls.
+// TestPipeline sends ten thousand pings between slow calls.
 func TestPipeline(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		var want, frames []string
@@ -246,7 +246,7 @@ func TestPipeline(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestTraceOption shows that Options.Trace gets each message unchanged, without its framing.
+// TestTraceOption shows that Options.Trace gets each message unchanged and without framing.
 func TestTraceOption(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
@@ -296,7 +296,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// TestPingAllocatesNothing shows that a request that is done at once allocates nothing.
+// TestPingAllocatesNothing shows that a request that the leader handles allocates nothing.
 func TestPingAllocatesNothing(t *testing.T) {
 	local, remote := pipes.Memory(0)
 	c := NewConn(jsonrpc.NewFramer(local, nil), &Options{Handler: pingHandler{}})
@@ -328,7 +328,7 @@ func (pingHandler) Prepare(*Request) *CostEstimate { return Immediate }
 
 func (pingHandler) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
-// TestLogIsShort shows that what a peer sends does not fill the log.
+// TestLogIsShort shows that the log truncates texts of the peer.
 func TestLogIsShort(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		long := strings.Repeat("x", 100000)
@@ -341,7 +341,7 @@ func TestLogIsShort(t *testing.T) {
 	}, Options{}, methods{"fail": func(context.Context, *Request) (string, error) { return "", errors.New("x") }})
 }
 
-// TestBadFrames shows that an invalid frame gets an error, and the stream continues.
+// TestBadFrames shows that an invalid frame gets an error and that the connection continues.
 func TestBadFrames(t *testing.T) {
 	ping, pong := request(1, "ping"), result(1, "{}")
 	tooLarge := failure("null", jsonrpc.CodeInvalidRequest, skipped(100), "")
@@ -427,7 +427,7 @@ func TestWithParams(t *testing.T) {
 	}
 }
 
-// noFramer is for connections that do not run.
+// noFramer is a Framer for connections that do not run.
 type noFramer struct{}
 
 func (noFramer) ReadFrame() ([]byte, error) { return nil, nil }
@@ -442,13 +442,13 @@ func TestPresume(t *testing.T) {
 		p := new(CostEstimate)
 		p.Seed(tt.d)
 		if p.fast() != tt.fast {
-			t.Errorf("presuming %v: fast is %v", tt.d, p.fast())
+			t.Errorf("Presume(%v): fast is %v", tt.d, p.fast())
 		}
 		for range 2 {
 			p.recordOverrun()
 		}
 		if p.fast() {
-			t.Errorf("presuming %v: fast after it overran twice", tt.d)
+			t.Errorf("Presume(%v): fast after two overruns", tt.d)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// inlinePeer runs a test with handlers that the leader runs itself, over all wires.
+// inlinePeer runs a test, for each framing, with handlers that the leader runs.
 func inlinePeer(t *testing.T, test func(t *testing.T, p *peer), o Options) {
 	for _, wire := range wires {
 		t.Run(wire, func(t *testing.T) {
@@ -26,8 +26,8 @@ func inlinePeer(t *testing.T, test func(t *testing.T, p *peer), o Options) {
 	}
 }
 
-// TestLeaderRunsFastHandlers shows that the leader itself runs handlers that are known to be fast:
-// nothing else runs meanwhile, and nothing is in flight.
+// TestLeaderRunsFastHandlers shows that the leader runs handlers that are known to be fast: no
+// goroutine starts and no request is in flight.
 func TestLeaderRunsFastHandlers(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var onGoroutine atomic.Int32
@@ -40,20 +40,20 @@ func TestLeaderRunsFastHandlers(t *testing.T) {
 			p.want(result(i, "1"))
 		}
 		if n := onGoroutine.Load(); n != 0 {
-			t.Errorf("%d of 100 ran on goroutines of their own", n)
+			t.Errorf("%d of 100 handlers ran on other goroutines", n)
 		}
 	}, Options{})
 }
 
 // TestTakeOver shows that a slow handler loses the lead within two or three ticks, so that later
-// requests are answered.
+// requests get responses.
 func TestTakeOver(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for round := range 3 {
 			p.send(request(1, "wait"), request(2, "ping!"), request(3, "echo", "[]"))
 			elapse(3 * tick)
 			p.want(result(2, "{}"), result(3, "[]"))
-			p.send(request(1, "ping!")) // the slow one is listed by now
+			p.send(request(1, "ping!")) // the slow request is listed by now
 			p.want(failure(1, jsonrpc.CodeInvalidRequest, errDuplicateID.Message, ""))
 			p.send(cancelOf(1))
 			p.want()
@@ -72,9 +72,9 @@ func TestTakeOver(t *testing.T) {
 	}, Options{})
 }
 
-// TestTakeOverWritesEarlierAnswers shows that a slow handler does not delay responses to earlier
-// requests.
-func TestTakeOverWritesEarlierAnswers(t *testing.T) {
+// TestTakeOverWritesEarlierResponses shows that a slow handler does not delay the responses to
+// earlier requests.
+func TestTakeOverWritesEarlierResponses(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "ping!"), request(2, "echo", "[]"), request(3, "no such"), request(4, "wait"))
 		elapse(3 * tick)
@@ -82,8 +82,8 @@ func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 	}, Options{})
 }
 
-// TestTakeOverLeavesFrameAlone shows that the frame of a handler that lost the lead stays
-// unchanged, whatever is read afterwards.
+// TestTakeOverLeavesFrameAlone shows that the frame of a handler that lost the lead does not change
+// when later frames are read.
 func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["late echo"] = func(_ context.Context, r *Request) (string, error) {
@@ -108,8 +108,8 @@ func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	}, Options{})
 }
 
-// TestTakeOverRacesWithEnd shows that a handler that ends while it is about to lose the lead is
-// answered once, and so is each later request.
+// TestTakeOverRacesWithEnd shows that a handler that ends while it loses the lead sends one
+// response, and that later requests get one each.
 func TestTakeOverRacesWithEnd(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var d time.Duration
@@ -132,8 +132,8 @@ func TestTakeOverRacesWithEnd(t *testing.T) {
 	}, Options{})
 }
 
-// TestCostEstimateRises shows that a cost estimate is no longer trusted after it delayed the leader
-// twice.
+// TestCostEstimateRises shows that a cost estimate is not trusted after its method has delayed the
+// leader twice.
 func TestCostEstimateRises(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		cost := knowsNothing()
@@ -144,12 +144,12 @@ func TestCostEstimateRises(t *testing.T) {
 			p.want(result(i, "[]"))
 		}
 		if !cost.fast() {
-			t.Fatal("it is not known to be fast")
+			t.Fatal("the handler is not known to be fast")
 		}
 		for i := range 4 {
 			p.send(request(i, "slow"), request(9, "ping!"))
 			if got := len(p.received()); (got == 0) != (i < 2) {
-				t.Errorf("call %d: %d pings were answered at once", i, got)
+				t.Errorf("call %d: %d pings got a response at once", i, got)
 			}
 			elapse(2 * time.Second)
 			p.received()
@@ -175,7 +175,7 @@ func TestCostEstimate(t *testing.T) {
 		p.observe(time.Microsecond, 0)
 	}
 	if n < 30 || n == 100 {
-		t.Errorf("one run of a second is forgotten after %d", n)
+		t.Errorf("one run of a second is ignored after %d fast runs", n)
 	}
 	for want, i := 0, 0; i < 15; i++ {
 		p.recordOverrun()
@@ -201,8 +201,8 @@ func TestCostEstimate(t *testing.T) {
 	}
 }
 
-// TestWatchdogSleeps shows that an idle server has no running timer, and that the watchdog wakes up
-// when it is needed.
+// TestWatchdogSleeps shows that an idle server has no running timer, and that the watchdog starts
+// again when it is needed.
 func TestWatchdogSleeps(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for range 3 {
@@ -222,14 +222,14 @@ func TestWatchdogSleeps(t *testing.T) {
 			elapse((maxIdleTicks + 3) * tick)
 			synctest.Wait()
 			if p.conn.leader.armed.Load() {
-				t.Error("the watchdog is awake for a handler on a goroutine of its own")
+				t.Error("the watchdog is awake for a handler on another goroutine")
 			}
 			p.send(cancelOf(1))
 		}
 	}, Options{})
 }
 
-// TestWatchdogFallsAsleepTooSoon starts a handler just when the watchdog falls asleep.
+// TestWatchdogFallsAsleepTooSoon starts a handler at the moment when the watchdog stops.
 func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for i := range 60 {
@@ -245,8 +245,8 @@ func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
 	}, Options{})
 }
 
-// TestListAndComplete checks the bookkeeping of a request that loses the lead before, between and
-// after the steps of its end.
+// TestListAndComplete checks the tables for a request that loses the lead before, between and after
+// the steps of its end.
 func TestListAndComplete(t *testing.T) {
 	newRequest := func(c *Conn) *Request {
 		return &Request{conn: c, Message: jsonrpc.Message{Kind: jsonrpc.KindRequest, ID: jsonrpc.ID("1")}, reply: []byte("x\n")}
@@ -255,22 +255,22 @@ func TestListAndComplete(t *testing.T) {
 		name string
 		run  func(c *Conn, r *Request)
 	}{
-		{"listed before it is done", func(c *Conn, r *Request) {
+		{"listed before the handler ends", func(c *Conn, r *Request) {
 			c.inFlight.track(r)
 			if !c.inFlight.contains(r.ID) || c.inFlight.running.Load() != 1 {
 				t.Error("not in flight")
 			}
 			c.inFlight.complete(r)
 		}},
-		{"listed between its end and its answer", func(c *Conn, r *Request) {
+		{"listed between the handler's end and the response", func(c *Conn, r *Request) {
 			c.inFlight.untrack(r)
 			c.inFlight.track(r)
 			if c.inFlight.contains(r.ID) || c.inFlight.running.Load() != 1 {
-				t.Error("not waited for, or still in flight")
+				t.Error("the request is not waited for, or still in flight")
 			}
 			c.inFlight.complete(r)
 		}},
-		{"listed behind its answer", func(c *Conn, r *Request) {
+		{"listed after the response", func(c *Conn, r *Request) {
 			c.inFlight.complete(r)
 			c.inFlight.track(r)
 		}},
@@ -281,14 +281,14 @@ func TestListAndComplete(t *testing.T) {
 			}
 			c.inFlight.complete(r)
 		}},
-		{"its id used again", func(c *Conn, r *Request) {
+		{"id used again", func(c *Conn, r *Request) {
 			c.inFlight.track(r)
 			c.inFlight.cancel(r.ID)
 			again := newRequest(c)
 			c.inFlight.track(again)
 			c.inFlight.complete(r)
 			if !c.inFlight.contains(r.ID) {
-				t.Error("the end of one request took out another")
+				t.Error("the end of one request removed another")
 			}
 			c.inFlight.complete(again)
 		}},
@@ -308,7 +308,7 @@ func TestListAndComplete(t *testing.T) {
 	}
 }
 
-// An idleTransport counts which way it is read.
+// An idleTransport counts calls of Read and of ReadIdle.
 type idleTransport struct {
 	pipes.End
 	mu         sync.Mutex
@@ -337,8 +337,7 @@ func (c *idleTransport) take() (idle, busy int) {
 	return idle, busy
 }
 
-// TestIdleReading shows that the wait for input keeps a processor only while nothing here needs
-// one.
+// TestIdleReading shows that the reader uses ReadIdle unless the processor has other work.
 func TestIdleReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := pipes.Memory(0)
@@ -382,8 +381,8 @@ func TestIdleReading(t *testing.T) {
 	})
 }
 
-// TestGoexitOfFormerLeader shows that a handler may end the goroutine of a former leader that
-// handles queued requests. Its earlier responses are sent.
+// TestGoexitOfFormerLeader shows that a handler may end the goroutine of a former leader that runs
+// queued requests. Earlier responses are sent.
 func TestGoexitOfFormerLeader(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["exit"] = func(context.Context, *Request) (string, error) {

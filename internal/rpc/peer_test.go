@@ -21,14 +21,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A runMode is one of the modes in which a connection may run, all of which must behave the same.
+// A runMode is a way to run handlers. The connection must behave the same in every mode.
 type runMode struct {
 	name    string
-	cost    func() *CostEstimate // of handlers that are not for now
+	cost    func() *CostEstimate // cost estimate of handlers that are not Immediate
 	threads bool                 // Options.Goroutines
 }
 
-// knownFast is the cost estimate of handlers that the leader runs itself.
+// knownFast returns a cost estimate that lets the leader run the handler.
 func knownFast() *CostEstimate {
 	p := new(CostEstimate)
 	p.mean.Store(1)
@@ -43,15 +43,16 @@ var runModes = []runMode{
 	{"goroutines", knownFast, true},
 }
 
-// wires are the ways in which messages get to the connection and back.
+// wires are the ways to move messages between connection and peer: by either framing, or by a
+// Framer of another package.
 var wires = []string{"line", "header", "foreign"}
 
-// A method is how a test peer answers one. The result is JSON text.
+// A method is a handler of the test peer. It returns JSON text.
 type method func(ctx context.Context, r *Request) (string, error)
 
 type methods map[string]method
 
-// A mux is the Handler of the tests. Methods whose name ends in "!" are Immediate.
+// A mux is the Handler of the tests. Methods whose names end in "!" are Immediate.
 type mux struct {
 	way     runMode
 	methods methods
@@ -79,27 +80,27 @@ func (h *mux) Handle(r *Request, dst []byte) ([]byte, error) {
 	r.InitContext(ctx, TraceOf(r.Params))
 	result, err := m(ctx, r)
 	if err != nil {
-		return nil, err // as is natural in Go
+		return nil, err // a typed nil in the interface, as in much Go code
 	}
 	return append(dst, result...), nil
 }
 
-// A peer is the other end of a connection under test, played by the test itself. All of it is for
-// use in a synctest bubble.
+// A peer is the other end of the connection under test, operated by the test. It must be used in a
+// synctest bubble.
 type peer struct {
 	t    *testing.T
 	wire string
 	conn *Conn
-	link pipes.End // the peer's end
+	link pipes.End // the peer's end of the pipe
 	log  *logBuffer
 	run  chan error
-	left []byte // received, but not a whole message yet
+	left []byte // received bytes without the end of their message
 	gate chan struct{}
 
-	methods methods // may be added to before they are used
+	methods methods // the test may add methods before it uses the peer
 }
 
-// everyMode runs a test in all ways over all wires.
+// everyMode runs a test for every run mode and wire.
 func everyMode(t *testing.T, test func(t *testing.T, p *peer), o Options, m methods) {
 	for _, way := range runModes {
 		for _, wire := range wires {
@@ -110,9 +111,9 @@ func everyMode(t *testing.T, test func(t *testing.T, p *peer), o Options, m meth
 	}
 }
 
-// newPeer makes a connection and its peer. Methods that every test has are added: "echo" returns
-// its params, "ping!" {}, "wait" waits until the gate is opened or the context ends, "deaf" for the
-// gate alone, and "slow" for a second.
+// newPeer returns a peer of a new connection. It adds methods that every test has: "echo" returns
+// its params and "ping!" {}, "wait" waits until the gate is open or the context ends, "deaf" waits
+// for the gate alone, and "slow" takes a second.
 func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer {
 	local, remote := pipes.Memory(0)
 	p := &peer{t: t, wire: wire, link: remote, log: new(logBuffer), run: make(chan error, 1), gate: make(chan struct{})}
@@ -150,13 +151,13 @@ func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer
 	return p
 }
 
-// play runs the connection and the test, and sees that all comes to an end.
+// play runs the connection and the test, and checks that everything ends.
 func (p *peer) play(test func(t *testing.T, p *peer)) {
 	p.start(context.Background())
 	defer func() {
 		p.open()
 		p.conn.Close()
-		p.link.Out.Close() // a test that failed may still be sending
+		p.link.Out.Close() // a failed test may still be sending
 		synctest.Wait()
 		p.checkCounts()
 		if p.t.Failed() {
@@ -168,7 +169,7 @@ func (p *peer) play(test func(t *testing.T, p *peer)) {
 
 func (p *peer) start(ctx context.Context) { go func() { p.run <- p.conn.Run(ctx) }() }
 
-// open lets the methods that wait at the gate go on.
+// open opens the gate.
 func (p *peer) open() {
 	select {
 	case <-p.gate:
@@ -177,8 +178,7 @@ func (p *peer) open() {
 	}
 }
 
-// checkCounts checks that nothing is left in the connection's tables once all its goroutines have
-// come to an end.
+// checkCounts checks that the connection's tables are empty after all its goroutines have ended.
 func (p *peer) checkCounts() {
 	p.t.Helper()
 	t := &p.conn.inFlight
@@ -196,11 +196,11 @@ func (p *peer) checkCounts() {
 	p.conn.calls.mu.Lock()
 	defer p.conn.calls.mu.Unlock()
 	if n := p.conn.calls.count.Load(); n != 0 || len(p.conn.calls.pending) != 0 {
-		p.t.Errorf("%d calls are open after the end, %d counted", len(p.conn.calls.pending), n)
+		p.t.Errorf("%d calls are pending after the end, %d counted", len(p.conn.calls.pending), n)
 	}
 }
 
-// framed returns a message as it goes to the connection.
+// framed returns a message with the framing of the wire.
 func (p *peer) framed(msg string) string {
 	if p.wire == "header" {
 		return block(msg)
@@ -208,7 +208,7 @@ func (p *peer) framed(msg string) string {
 	return msg + "\n"
 }
 
-// send sends messages, in one piece.
+// send sends messages in one write.
 func (p *peer) send(msgs ...string) {
 	var b strings.Builder
 	for _, m := range msgs {
@@ -238,7 +238,7 @@ func result(id any, value string) string {
 
 func cancelOf(id any) string { return notification("$/cancelRequest", fmt.Sprintf(`{"id":%v}`, id)) }
 
-// failure is an error response. data may be empty.
+// failure returns an error response. data may be empty.
 func failure(id any, code jsonrpc.Code, message, data string) string {
 	if data != "" {
 		data = `,"data":` + data
@@ -246,7 +246,7 @@ func failure(id any, code jsonrpc.Code, message, data string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"error":{"code":%d,"message":%q%s}}`, id, code, message, data)
 }
 
-// parseFailure is the answer to what is not JSON.
+// parseFailure returns the response to a frame that is not JSON.
 func parseFailure(frame string) string {
 	var m jsonrpc.Message
 	return string(jsonrpc.AppendError(nil, nil, jsonrpc.Parse([]byte(frame), &m, 0).(*jsonrpc.Error), true))
@@ -254,7 +254,7 @@ func parseFailure(frame string) string {
 
 func block(msg string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(msg), msg) }
 
-// skipped is what a frame above the limit is answered with.
+// skipped returns the response to a frame above the limit.
 func skipped(limit int) string {
 	return fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)
 }
@@ -262,14 +262,14 @@ func skipped(limit int) string {
 // hangUp ends the connection's input.
 func (p *peer) hangUp() { p.link.Out.End(io.EOF) }
 
-// pause lets a quarter of a second go by and everything happen that does within it, take-overs
-// included.
+// pause advances the clock by 250 ms and waits for everything that happens within it, including
+// take-overs.
 func (p *peer) pause() {
 	elapse(250 * time.Millisecond)
 	synctest.Wait()
 }
 
-// received returns the messages that have come until now.
+// received returns the messages since the last call.
 func (p *peer) received() []string {
 	synctest.Wait()
 	p.left = append(p.left, p.link.In.Take()...)
@@ -303,7 +303,7 @@ func (p *peer) cut(b []byte) (msg string, rest []byte, ok bool) {
 	return string(body[:n]), body[n:], true
 }
 
-// want checks that exactly these messages have come since the last look.
+// want checks the messages since the last call, in order.
 func (p *peer) want(msgs ...string) {
 	p.t.Helper()
 	if diff := cmp.Diff(msgs, p.received()); diff != "" {
@@ -311,7 +311,7 @@ func (p *peer) want(msgs ...string) {
 	}
 }
 
-// wantAnyOrder is want for messages that may overtake each other.
+// wantAnyOrder checks the messages since the last call, in any order.
 func (p *peer) wantAnyOrder(msgs ...string) {
 	p.t.Helper()
 	got := p.received()
@@ -322,14 +322,14 @@ func (p *peer) wantAnyOrder(msgs ...string) {
 	}
 }
 
-// ended waits for Run to return and returns what it did.
+// ended waits for Run to return and returns its error.
 func (p *peer) ended() error {
 	err := <-p.run
 	p.run <- err
 	return err
 }
 
-// wantEnd waits for Run to return and checks what it did.
+// wantEnd waits for Run to return and checks its error.
 func (p *peer) wantEnd(want error) {
 	p.t.Helper()
 	if err := p.ended(); !errors.Is(err, want) {
@@ -337,7 +337,7 @@ func (p *peer) wantEnd(want error) {
 	}
 }
 
-// logged checks that the log has a text in it.
+// logged checks that the log contains text.
 func (p *peer) logged(text string) {
 	p.t.Helper()
 	if !strings.Contains(p.log.String(), text) {
@@ -345,7 +345,7 @@ func (p *peer) logged(text string) {
 	}
 }
 
-// A logBuffer is a log that many goroutines write.
+// A logBuffer is a log for concurrent writers.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -363,5 +363,5 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
-// elapse lets the clock of the test's synctest bubble go on by d: nothing really waits.
+// elapse advances the clock of the synctest bubble by d.
 func elapse(d time.Duration) { <-time.After(d) }

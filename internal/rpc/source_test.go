@@ -17,7 +17,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// overTransports runs f over each transport in each framing.
+// overTransports runs f for each transport and framing.
 func overTransports(t *testing.T, f func(t *testing.T, a, b jsonrpc.Framer)) {
 	for _, transport := range pipes.Transports {
 		for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
@@ -32,7 +32,7 @@ func overTransports(t *testing.T, f func(t *testing.T, a, b jsonrpc.Framer)) {
 func TestConnOverTransports(t *testing.T) {
 	overTransports(t, func(t *testing.T, fa, fb jsonrpc.Framer) {
 		echo := HandlerFunc(func(ctx context.Context, r *Request) ([]byte, error) {
-			if string(r.Method) == "back" { // by way of the caller
+			if string(r.Method) == "back" { // calls back the caller
 				return r.Conn().Call(ctx, "echo", r.Params)
 			}
 			return r.Params, nil
@@ -58,9 +58,9 @@ func TestConnOverTransports(t *testing.T) {
 	})
 }
 
-// TestAnswerTooLarge shows that an answer above the limit fails its call at once, though its end
-// has not come, and no other.
-func TestAnswerTooLarge(t *testing.T) {
+// TestResponseTooLarge shows that a response above the limit fails its call before its end has
+// arrived, and no other call.
+func TestResponseTooLarge(t *testing.T) {
 	head := func(id int) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"`, id) + strings.Repeat("x", 200)
 	}
@@ -71,18 +71,18 @@ func TestAnswerTooLarge(t *testing.T) {
 	tests := []struct {
 		name   string
 		calls  int
-		first  string // what comes of the answer
-		second string // and then
-		early  []int  // calls that fail when first has come
-		failed []int  // calls that have failed in the end
+		first  string // first part of the response
+		second string // rest of the response
+		early  []int  // calls that fail after the first part
+		failed []int  // calls that have failed after the rest
 	}{
 		{"id first", 3, head(2), rest, []int{2}, []int{2}},
 		{"id last", 3, tail(2)[:150], tail(2)[150:], nil, []int{2}},
-		{"of no call", 3, head(9), rest, nil, nil},
+		{"id of no call", 3, head(9), rest, nil, nil},
 		{"no id, one call", 1, `{"result":"` + strings.Repeat("x", 200), `"}`, nil, []int{1}},
 		{"no id, several calls", 2, `{"result":"` + strings.Repeat("x", 200), `"}`, nil, nil},
-		{"noise, one call", 1, strings.Repeat("x", 150), strings.Repeat("x", 150), nil, nil},
-		{"a notification, one call", 1, `{"method":"m","params":["` + strings.Repeat("x", 200), `"]}`, nil, nil},
+		{"not JSON, one call", 1, strings.Repeat("x", 150), strings.Repeat("x", 150), nil, nil},
+		{"notification, one call", 1, `{"method":"m","params":["` + strings.Repeat("x", 200), `"]}`, nil, nil},
 	}
 	for _, test := range tests {
 		for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
@@ -132,13 +132,13 @@ func TestAnswerTooLarge(t *testing.T) {
 					}
 					send(first)
 					if diff := cmp.Diff(test.early, failed()); diff != "" {
-						t.Errorf("failed before the end of the answer (-want +got):\n%s", diff)
+						t.Errorf("calls that failed before the end of the response (-want +got):\n%s", diff)
 					}
 					send(second)
 					if diff := cmp.Diff(test.failed, failed()); diff != "" {
 						t.Errorf("failed (-want +got):\n%s", diff)
 					}
-					// The connection goes on.
+					// The connection continues.
 					last := calls[len(calls)-1]
 					if len(test.failed) == test.calls {
 						last, _ = c.NewCall("m")
@@ -151,7 +151,7 @@ func TestAnswerTooLarge(t *testing.T) {
 						send(answer + "\n")
 					}
 					if text, err := last.Wait(t.Context()); string(text) != "{}" || err != nil {
-						t.Errorf("the next answer: %q, %v", text, err)
+						t.Errorf("the next response: %q, %v", text, err)
 					}
 				})
 			})
@@ -159,8 +159,9 @@ func TestAnswerTooLarge(t *testing.T) {
 	}
 }
 
-// TestRequestTooLarge shows that a request above the limit is refused under its own id, for peers
-// that take no answer without one, and that a notification is not answered.
+// TestRequestTooLarge shows that the error for a request above the limit has the request's id, for
+// peers that ignore responses without one, and that a notification above the limit gets no
+// response.
 func TestRequestTooLarge(t *testing.T) {
 	x := strings.Repeat("x", 200)
 	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
@@ -189,8 +190,8 @@ func TestRequestTooLarge(t *testing.T) {
 	}
 }
 
-// TestNewFramerIsSource shows that NewFramer returns a Source, which the fast path of a connection
-// needs: from another Framer, each frame is copied.
+// TestNewFramerIsSource shows that NewFramer returns a Source. The fast path of a connection needs
+// one: it copies each frame of another Framer.
 func TestNewFramerIsSource(t *testing.T) {
 	local, _ := pipes.Memory(0)
 	if _, ok := jsonrpc.NewFramer(local, nil).(Source); !ok {

@@ -16,11 +16,11 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A stressHandler answers both sides of a connection under stress. Its paces learn, so that each
-// method is run in different ways over time.
+// A stressHandler serves both sides of a connection under stress. Its cost estimates change, so
+// each method runs in different ways over time.
 type stressHandler struct {
 	costs map[string]*CostEstimate
-	ticks sync.Map // token: how many have come
+	ticks sync.Map // number of requests by token
 }
 
 func newStressHandler() *stressHandler {
@@ -76,7 +76,7 @@ func (h *stressHandler) Handle(r *Request, dst []byte) ([]byte, error) {
 	return append(dst, r.Params...), nil
 }
 
-// once makes one call of a random kind and checks what comes of it.
+// once makes a call of a random kind and checks its result.
 func (h *stressHandler) once(c *Conn, who, i int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -102,7 +102,7 @@ func (h *stressHandler) once(c *Conn, who, i int) error {
 	case method == "panic" && errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}):
 		return nil
 	case method == "no such":
-		return nil // no estimate: always its own goroutine
+		return nil // without an estimate, always on its own goroutine
 	case err != nil:
 		return fmt.Errorf("%s: %w", method, err)
 	case string(got) != params:
@@ -115,7 +115,8 @@ func (h *stressHandler) once(c *Conn, who, i int) error {
 	return nil
 }
 
-// TestStress runs everything at once, over real transports in real time, ended in different ways.
+// TestStress runs everything at once over real transports in real time, and ends the connections in
+// different ways.
 func TestStress(t *testing.T) {
 	length := 250 * time.Millisecond
 	if testing.Short() {
@@ -146,7 +147,7 @@ func stress(t *testing.T, fa, fb jsonrpc.Framer, threads bool, how int, length t
 	var wg, callers sync.WaitGroup
 	wg.Go(func() { a.Run(context.Background()) })
 	wg.Go(func() { b.Run(context.Background()) })
-	if _, err := a.Call(context.Background(), "ping", nil); err != nil { // so that b knows the framing
+	if _, err := a.Call(context.Background(), "ping", nil); err != nil { // tells b the framing
 		t.Fatal(err)
 	}
 	stop := time.Now().Add(length)
@@ -159,12 +160,12 @@ func stress(t *testing.T, fa, fb jsonrpc.Framer, threads bool, how int, length t
 				c, h = b, hb
 			}
 			for i := 0; ; i++ {
-				// The last callers go on while the connection ends.
+				// The last callers continue while the connection ends.
 				if time.Now().After(stop) && (who < 12 || ending.Load()) {
 					return
 				}
 				if err := h.once(c, who, i); err != nil {
-					// In the end calls fail, and with them handlers on the other side.
+					// At the end calls fail, and with them handlers of the other side.
 					if !ending.Load() || !errors.Is(err, jsonrpc.ErrClosed) && !errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}) && !strings.Contains(err.Error(), "send: ") {
 						t.Errorf("caller %d: %v", who, err)
 					}

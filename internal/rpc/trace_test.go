@@ -22,7 +22,7 @@ func TestTraceOf(t *testing.T) {
 		{"no _meta", `{"traceparent":"` + traceA + `"}`, Trace{}},
 		{"parent", `{"_meta":{"traceparent":"` + traceA + `"}}`, Trace{Parent: traceA}},
 		{"parent and state", `{"a":1,"_meta":{"tracestate":"k=v","x":{},"traceparent":"` + traceA + `"}}`, Trace{traceA, "k=v"}},
-		{"state alone", `{"_meta":{"tracestate":"traceparent"}}`, Trace{}},
+		{"state without a parent", `{"_meta":{"tracestate":"traceparent"}}`, Trace{}},
 		{"array", `["traceparent"]`, Trace{}},
 		{"_meta is no object", `{"_meta":"traceparent"}`, Trace{}},
 		{"not a string", `{"_meta":{"traceparent":5}}`, Trace{}},
@@ -32,14 +32,14 @@ func TestTraceOf(t *testing.T) {
 		{"trace id all zero", `{"_meta":{"traceparent":"00-00000000000000000000000000000000-00f067aa0ba902b7-01"}}`, Trace{}},
 		{"parent id all zero", `{"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01"}}`, Trace{}},
 		{"version ff", `{"_meta":{"traceparent":"ff` + traceA[2:] + `"}}`, Trace{}},
-		{"later version with more", `{"_meta":{"traceparent":"01` + traceA[2:] + `-more"}}`, Trace{Parent: "01" + traceA[2:] + "-more"}},
-		{"later version run on", `{"_meta":{"traceparent":"01` + traceA[2:] + `x"}}`, Trace{}},
+		{"later version with more fields", `{"_meta":{"traceparent":"01` + traceA[2:] + `-more"}}`, Trace{Parent: "01" + traceA[2:] + "-more"}},
+		{"later version with text after the flags", `{"_meta":{"traceparent":"01` + traceA[2:] + `x"}}`, Trace{}},
 		{"several states", `{"_meta":{"traceparent":"` + traceA + `","tracestate":" rojo=00f067,,\tt61@congo=a/b:c \t"}}`, Trace{traceA, " rojo=00f067,,\tt61@congo=a/b:c \t"}},
 		{"state without a value", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=b,c"}}`, Trace{Parent: traceA}},
 		{"state with an empty value", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a="}}`, Trace{Parent: traceA}},
 		{"state without a key", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"=b"}}`, Trace{Parent: traceA}},
 		{"state with two values", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=b=c"}}`, Trace{Parent: traceA}},
-		{"state of upper case", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"A=b"}}`, Trace{Parent: traceA}},
+		{"state in upper case", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"A=b"}}`, Trace{Parent: traceA}},
 		{"state on two lines", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=b\nc"}}`, Trace{Parent: traceA}},
 		{"state beyond ASCII", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=é"}}`, Trace{Parent: traceA}},
 		{"huge state", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"` + strings.Repeat("a", maxTraceText) + `"}}`, Trace{Parent: traceA}},
@@ -85,7 +85,7 @@ func TestOutgoing(t *testing.T) {
 		{"_meta is no object", Trace{Parent: traceA}, `{"_meta":1}`, `{"_meta":1}`},
 		{"array", Trace{Parent: traceA}, `[1]`, `[1]`},
 		{"lines", Trace{}, "{\n\"a\": 1\n}", `{"a":1}`},
-		{"lines with trace", Trace{Parent: traceA}, "\n{\n\"a\": 1\n}\n", `{"_meta":{` + own + `},"a":1}`},
+		{"params on several lines", Trace{Parent: traceA}, "\n{\n\"a\": 1\n}\n", `{"_meta":{` + own + `},"a":1}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,13 +98,13 @@ func TestOutgoing(t *testing.T) {
 				t.Errorf("got  %s, %v\nwant %s", got, err, test.want)
 			}
 			if string(params) != test.params {
-				t.Errorf("the caller's params became %s", params)
+				t.Errorf("the caller's params changed to %s", params)
 			}
 		})
 	}
 	for _, params := range []string{"", " ", "1", `"x"`, "true", "{", "{}{}", "[\xff]"} {
 		if got, err := prepareParams(context.Background(), []byte(params)); err == nil {
-			t.Errorf("params %q were let through as %s", params, got)
+			t.Errorf("params %q were accepted as %s", params, got)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestOutgoing(t *testing.T) {
 func TestTraceSize(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, tt := range []struct {
-		state int // bytes
+		state int // in bytes
 		want  bool
 	}{{8<<10 - 2, true}, {8<<10 - 1, false}} {
 		state := "s=" + strings.Repeat("s", tt.state-2)

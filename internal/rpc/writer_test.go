@@ -16,11 +16,11 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// onGoroutines are the ways in which slow handlers run on their own goroutines from the start.
+// onGoroutines are the run modes that run slow handlers on goroutines from the start.
 var onGoroutines = runModes[1:]
 
-// TestMaxInFlight shows that the number of running handlers is limited, others wait in order, and
-// they do not delay quick requests or notifications.
+// TestMaxInFlight shows that the number of running handlers is limited, that other requests wait in
+// order, and that waiting requests do not delay fast requests or notifications.
 func TestMaxInFlight(t *testing.T) {
 	const limit = 5
 	for _, way := range onGoroutines {
@@ -49,7 +49,7 @@ func TestMaxInFlight(t *testing.T) {
 							want = append(want, result(i, "1"))
 							wantOrder = append(wantOrder, fmt.Sprint(i))
 						}
-						synctest.Wait() // so that the first ones start in order
+						synctest.Wait() // fixes the order in which the first ones start
 					}
 					for i := 50; i < 60; i++ {
 						p.send(cancelOf(i))
@@ -60,7 +60,7 @@ func TestMaxInFlight(t *testing.T) {
 					p.want(request(1, "m"))
 					p.send(result(1, `"answer"`))
 					if got := <-call; got.result != `"answer"` {
-						t.Errorf("call while all places are taken: %+v", got)
+						t.Errorf("call while no slot is free: %+v", got)
 					}
 					elapse(18*time.Second + time.Millisecond)
 					p.wantAnyOrder(want...)
@@ -69,7 +69,7 @@ func TestMaxInFlight(t *testing.T) {
 					}
 					for i := range wantOrder {
 						if i%limit == 0 && wantOrder[i] > "" && !sameSet(order[i:i+limit], wantOrder[i:i+limit]) {
-							t.Errorf("requests %v ran when %v were due", order[i:i+limit], wantOrder[i:i+limit])
+							t.Errorf("requests %v ran, want %v", order[i:i+limit], wantOrder[i:i+limit])
 						}
 					}
 				})
@@ -92,8 +92,8 @@ func sameSet(a, b []string) bool {
 	return true
 }
 
-// TestOverload shows that requests above the queue's limit are rejected at once; accepted ones are
-// answered.
+// TestOverload shows that requests above the queue's limit are rejected at once, and accepted ones
+// get responses.
 func TestOverload(t *testing.T) {
 	for _, way := range onGoroutines {
 		t.Run(way.name, func(t *testing.T) {
@@ -113,7 +113,8 @@ func TestOverload(t *testing.T) {
 					p.want(result(11, "{}"), result(3, "{}"))
 					p.open()
 					p.wantAnyOrder(result(0, `"deaf"`), result(1, `"deaf"`), result(2, `"deaf"`), result(4, `"deaf"`), result(5, `"deaf"`))
-					p.send(request(1, "echo", `["`+strings.Repeat("x", 3000)+`"]`)) // one is always taken, however large
+					// one request is always accepted, however large
+					p.send(request(1, "echo", `["`+strings.Repeat("x", 3000)+`"]`))
 					p.want(result(1, `["`+strings.Repeat("x", 3000)+`"]`))
 				})
 			})
@@ -121,8 +122,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// TestPeerThatDoesNotRead shows that what is stored for a peer that sends requests but does not
-// read is limited, and that the peer gets everything once it reads.
+// TestPeerThatDoesNotRead shows that the memory for a peer that sends requests but does not read is
+// limited, and that the peer gets all responses once it reads.
 func TestPeerThatDoesNotRead(t *testing.T) {
 	const limit = 20000
 	for _, way := range runModes {
@@ -151,7 +152,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 							}
 						}
 						if p.link.Out.Len() != 1000 {
-							t.Fatal("the connection reads on all the same")
+							t.Fatal("the connection continues to read")
 						}
 						var got []string
 						for len(got) < n {
@@ -177,8 +178,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestBothSidesBusy shows that two sides that send each other more than fits keep reading: callers
-// block neither.
+// TestBothSidesBusy shows that callers block neither side if both send more than the buffers hold.
 func TestBothSidesBusy(t *testing.T) {
 	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
@@ -202,7 +202,7 @@ func TestBothSidesBusy(t *testing.T) {
 	})
 }
 
-// TestSlowWriter checks a slow writer, which gets everything written in the end.
+// TestSlowWriter shows that a slow writer gets all messages in the end.
 func TestSlowWriter(t *testing.T) {
 	for _, way := range runModes {
 		t.Run(way.name, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestWriterFails(t *testing.T) {
 		p.send(request(1, "wait"), request(2, "deaf"))
 		p.pause()
 		p.received()
-		p.link.In.Close() // the peer stops reading, and says so
+		p.link.In.Close() // the peer stops reading and reports it
 		p.send(request(3, "ping!"))
 		p.pause()
 		got := <-call
@@ -251,7 +251,7 @@ func TestWriterFails(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// failures notes what a writer has failed with.
+// failures records the errors of a writer.
 type failures []error
 
 func (f *failures) stop(cause error) { *f = append(*f, cause) }
@@ -287,7 +287,7 @@ func TestWriter(t *testing.T) {
 		refused := []byte("c")
 		go func() {
 			if err := w.send(&refused, func() bool { return false }); err != jsonrpc.ErrRequestEnded {
-				t.Errorf("send that is not allowed: %v", err)
+				t.Errorf("rejected send: %v", err)
 			}
 			done.Add(1)
 		}()
@@ -318,8 +318,8 @@ func TestWriter(t *testing.T) {
 	})
 }
 
-// TestMaxInFlightBytes shows that running requests also count by their size, and that others do not
-// overtake a large one that waits for its slot.
+// TestMaxInFlightBytes shows that the size of running requests is limited, and that no request
+// overtakes a large one that waits for its slot.
 func TestMaxInFlightBytes(t *testing.T) {
 	for _, way := range onGoroutines {
 		t.Run(way.name, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestMaxInFlightBytes(t *testing.T) {
 					p.want()
 					p.open()
 					p.wantAnyOrder(result(1, `"deaf"`), result(2, large), result(3, "[3]"), "["+result(6, large)+"]")
-					p.send(request(7, "echo", large)) // one runs, however large
+					p.send(request(7, "echo", large)) // one request runs, however large
 					p.want(result(7, large))
 				})
 			})
@@ -341,8 +341,8 @@ func TestMaxInFlightBytes(t *testing.T) {
 	}
 }
 
-// TestLeaderDoesNotWaitForSenders shows that the leader does not wait for queue space, however much
-// senders have queued: the peer may read on only once the leader has read what it says.
+// TestLeaderDoesNotWaitForSenders shows that the leader does not wait for queue space that senders
+// use: the peer may read again only after the leader has read the peer's messages.
 func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := pipes.Memory(10)
@@ -363,21 +363,22 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := w.queued(); n > 100+90 {
-			t.Errorf("%d bytes are queued: senders that waited together were let in together", n)
+			t.Errorf("%d bytes are queued: senders that waited together were admitted together", n)
 		}
-		b := []byte(strings.Repeat("y", 1000)) // the last that has room is as large as it likes
+		// the last message that finds space may be of any size
+		b := []byte(strings.Repeat("y", 1000))
 		if err := w.post(&b); err != nil {
 			t.Fatal(err)
 		}
 		if w.leaderBlocked() {
-			t.Error("the leader would wait for what senders have queued")
+			t.Error("the leader would wait for messages of senders")
 		}
 		answer := []byte(strings.Repeat("z", 201))
 		if err := w.put(&answer); err != nil {
 			t.Fatal(err)
 		}
 		if !w.leaderBlocked() {
-			t.Error("the leader would not wait though the peer takes none of its answers")
+			t.Error("the leader would not wait although the peer reads none of its responses")
 		}
 		for range 400 {
 			remote.In.Take()
@@ -391,25 +392,25 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 	})
 }
 
-// A stingy connection takes a few bytes of each message without a wait.
-type stingy struct {
+// A shortTryWriter is a connection whose TryWrite accepts a few bytes of each message.
+type shortTryWriter struct {
 	pipes.End
 	taken int
 }
 
-func (s *stingy) TryWrite(p []byte) int {
+func (s *shortTryWriter) TryWrite(p []byte) int {
 	n := min(len(p), 7)
 	s.End.Write(p[:n])
 	s.taken += n
 	return n
 }
 
-// TestTryWrite shows that a call without others writes what it can without a goroutine, and that
+// TestTryWrite shows that a single call writes as much as possible without a goroutine, and that
 // the rest follows in order.
 func TestTryWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := pipes.Memory(0)
-		rw := &stingy{End: here}
+		rw := &shortTryWriter{End: here}
 		c := NewConn(jsonrpc.NewFramer(rw, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), nil)
 		go c.Run(context.Background())
 		defer c.Close()
@@ -429,7 +430,7 @@ func TestTryWrite(t *testing.T) {
 			}
 			want = ""
 			if i == 1 {
-				taken = 0 // the first call still waits: their messages may share a write
+				taken = 0 // the first call still waits, so their messages may share a write
 			}
 			if rw.taken != taken {
 				t.Errorf("call %d: %d bytes without a wait, want %d", i, rw.taken, taken)

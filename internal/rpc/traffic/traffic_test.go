@@ -97,8 +97,8 @@ func TestPairerCalls(t *testing.T) {
 	}
 }
 
-// TestPairerBounds shows that requests without an answer do not take memory without end, and that
-// the oldest are evicted first.
+// TestPairerBounds shows that requests without a response use limited memory, and that the oldest
+// are evicted first.
 func TestPairerBounds(t *testing.T) {
 	p := NewPairer(100)
 	var evicted []uint64
