@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/json/jsondiff"
 )
 
-// text writes changes as lines: "replace /a 1 -> 2".
+// text formats changes as lines such as "replace /a 1 -> 2".
 func text(changes []jsondiff.Change) string {
 	var b strings.Builder
 	for _, c := range changes {
@@ -42,23 +42,23 @@ func TestDiff(t *testing.T) {
 	for _, tt := range []struct{ name, a, b, want string }{
 		{"same bytes", `{"a":1}`, `{"a":1}`, ""},
 		{"same value", `{"a":1,"b":[1,2.50,-0,"é/"]}`, ` { "b" : [1e0,25E-1,0,"\u00e9\/"], "a":10e-1 }`, ""},
-		{"numbers as floating point sees them", `[0.1,9007199254740993,1e400]`, `[0.10000000000000001,9007199254740992,1e401]`,
+		{"numbers that are equal as floating point", `[0.1,9007199254740993,1e400]`, `[0.10000000000000001,9007199254740992,1e401]`,
 			"replace /0 0.1 -> 0.10000000000000001\nreplace /1 9007199254740993 -> 9007199254740992\nreplace /2 1e400 -> 1e401\n"},
-		{"powers that no integer holds", `[1e99999999999999999999,1]`, `[1e99999999999999999998,1]`, "replace /0 1e99999999999999999999 -> 1e99999999999999999998\n"},
-		{"a number is no text", `1`, `"1"`, "replace  1 -> \"1\"\n"},
+		{"exponents beyond int64", `[1e99999999999999999999,1]`, `[1e99999999999999999998,1]`, "replace /0 1e99999999999999999999 -> 1e99999999999999999998\n"},
+		{"number and string", `1`, `"1"`, "replace  1 -> \"1\"\n"},
 		{"members", `{"a":1,"b":2,"c/~":{"x":true}}`, `{"b":3,"c/~":{"x":null},"d":[]}`,
 			"remove /a 1\nreplace /b 2 -> 3\nreplace /c~1~0/x true -> null\nadd /d []\n"},
 		{"names with escapes", `{"\u0061":1}`, `{"a":2}`, "replace /a 1 -> 2\n"},
 		{"an empty name", `{"":{"":1}}`, `{"":{"":2}}`, "replace // 1 -> 2\n"},
-		{"put in between", `[1,2,3]`, `[1,9,8,2,3]`, "add /1 9\nadd /2 8\n"},
-		{"taken out", `[1,2,3,4]`, `[1,4]`, "remove /1 2\nremove /1 (/2) 3\n"},
-		{"changed, behind one that was put in", `[{"a":1},{"b":1},{"c":1}]`, `[0,{"a":1},{"b":2},{"c":1}]`, "add /0 0\nreplace /2/b (/1/b) 1 -> 2\n"},
-		{"one more at the end", `{"l":[1,2]}`, `{"l":[1,2,3]}`, "add /l/2 3\n"},
+		{"elements inserted", `[1,2,3]`, `[1,9,8,2,3]`, "add /1 9\nadd /2 8\n"},
+		{"elements removed", `[1,2,3,4]`, `[1,4]`, "remove /1 2\nremove /1 (/2) 3\n"},
+		{"change after an inserted element", `[{"a":1},{"b":1},{"c":1}]`, `[0,{"a":1},{"b":2},{"c":1}]`, "add /0 0\nreplace /2/b (/1/b) 1 -> 2\n"},
+		{"element appended", `{"l":[1,2]}`, `{"l":[1,2,3]}`, "add /l/2 3\n"},
 		{"nothing in common", `[1,2]`, `[3]`, "replace /0 1 -> 3\nremove /1 2\n"},
-		{"another kind", `{"a":{}}`, `{"a":[]}`, "replace /a {} -> []\n"},
-		{"names that come up twice", `{"a":1,"a":2}`, `{"a":2,"a":1}`, "replace  {\"a\":1,\"a\":2} -> {\"a\":2,\"a\":1}\n"},
-		{"twice, but the same", `[{"a":1,"a":2}]`, `[{"a" : 1,"\u0061":2}]`, ""},
-		{"twice in one", `{"x":{"a":1}}`, `{"x":{"a":1,"a":1}}`, "replace /x {\"a\":1} -> {\"a\":1,\"a\":1}\n"},
+		{"other type", `{"a":{}}`, `{"a":[]}`, "replace /a {} -> []\n"},
+		{"duplicate names in other order", `{"a":1,"a":2}`, `{"a":2,"a":1}`, "replace  {\"a\":1,\"a\":2} -> {\"a\":2,\"a\":1}\n"},
+		{"duplicate names, equal values", `[{"a":1,"a":2}]`, `[{"a" : 1,"\u0061":2}]`, ""},
+		{"duplicate names in one text", `{"x":{"a":1}}`, `{"x":{"a":1,"a":1}}`, "replace /x {\"a\":1} -> {\"a\":1,\"a\":1}\n"},
 		{"no JSON", `{"a":1}`, `{"a":`, "replace  {\"a\":1} -> {\"a\":\n"},
 		{"nothing", ``, `1`, "replace   -> 1\n"},
 		{"halves of an emoji", `"\ud83d"`, `"\ufffd"`, ""},
@@ -89,7 +89,7 @@ func TestIgnore(t *testing.T) {
 		}
 	}
 	if got := jsondiff.Diff([]byte(`{"l":[1,2]}`), []byte(`{"l":[3]}`), &jsondiff.Options{Ignore: []string{"/l/*"}}); got != nil {
-		t.Errorf("elements that do not count: %v", got)
+		t.Errorf("changes of ignored elements: %v", got)
 	}
 }
 
@@ -107,18 +107,18 @@ func TestLimits(t *testing.T) {
 		a, b    []byte
 		opts    *jsondiff.Options
 		changes int
-		first   string // what its first change begins with
+		first   string // prefix of the first change
 	}{
 		{"deep", deep(10_000, "1"), deep(10_000, "2"), nil, 1, "replace " + strings.Repeat("/a/0", 50) + " {"},
 		{"deep and equal", deep(10_000, "1"), bytes.ReplaceAll(deep(10_000, "1"), []byte(`"a"`), []byte(` "a" `)), nil, 0, ""},
-		{"depth of the options", deep(6, "1"), deep(6, "2"), &jsondiff.Options{MaxDepth: 2}, 1, `replace /a/0 {"a":[{"a":[1]}]}`},
+		{"Options.MaxDepth", deep(6, "1"), deep(6, "2"), &jsondiff.Options{MaxDepth: 2}, 1, `replace /a/0 {"a":[{"a":[1]}]}`},
 		{"many changes", many("1"), many("2"), &jsondiff.Options{MaxChanges: 10}, 11, "replace /0 1 -> 2"},
-		{"the usual number of changes", many("1"), many("2"), nil, 1001, "replace /0 1 -> 2"},
+		{"default limit of changes", many("1"), many("2"), nil, 1001, "replace /0 1 -> 2"},
 		{"as many as allowed", []byte(`[1,2]`), []byte(`[3,4]`), &jsondiff.Options{MaxChanges: 2}, 2, "replace /0 1 -> 3"},
 		{"too large", many("1"), many("2"), &jsondiff.Options{MaxSize: 100}, 1, "replace  [1,1"},
 		{"too many values", many("1"), many("2"), &jsondiff.Options{MaxNodes: 100}, 1, "replace  [1,1"},
 		{"a long value", []byte(long), []byte("1"), nil, 1, "replace  \"" + strings.Repeat("é", 2047) + " -> 1 …"},
-		{"a long value in full", []byte(long), []byte("1"), &jsondiff.Options{MaxValue: -1}, 1, "replace  " + long + " -> 1\n"},
+		{"a long value without a limit", []byte(long), []byte("1"), &jsondiff.Options{MaxValue: -1}, 1, "replace  " + long + " -> 1\n"},
 		{"a long pointer", longName("1"), longName("2"), nil, 1, "replace /nnn"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestTableLimit shows that arrays that are too long to be aligned are compared by index, and that
-// the changes are right all the same.
+// TestTableLimit shows that arrays that are too long to be aligned are compared by index, with
+// correct changes.
 func TestTableLimit(t *testing.T) {
 	var a, b []string
 	for i := range 3000 {
@@ -144,8 +144,7 @@ func TestTableLimit(t *testing.T) {
 	checkApplies(t, []byte("["+strings.Join(a, ",")+"]"), []byte("["+strings.Join(b[10:], ",")+"]"))
 }
 
-// checkApplies checks that the changes make b of a, for JSON texts without names that come up
-// twice.
+// checkApplies checks that the changes turn a into b, for JSON texts without duplicate names.
 func checkApplies(t *testing.T, a, b []byte) {
 	t.Helper()
 	changes := jsondiff.Diff(a, b, &jsondiff.Options{MaxChanges: 1 << 30, MaxValue: -1})
@@ -157,7 +156,7 @@ func checkApplies(t *testing.T, a, b []byte) {
 				at = c.Pointer
 			}
 			if diff := cmp.Diff(decode(t, []byte(c.Old)), lookUp(t, decode(t, a), at), numbers); diff != "" {
-				t.Errorf("%+v: at First stands (-want +got):\n%s", c, diff)
+				t.Errorf("%+v: value at the old pointer (-want +got):\n%s", c, diff)
 			}
 		}
 		doc = apply(t, doc, strings.Split(c.Pointer, "/")[1:], c)
@@ -170,7 +169,7 @@ func checkApplies(t *testing.T, a, b []byte) {
 	}
 }
 
-// numbers compares numbers by their values.
+// numbers makes cmp compare numbers by value.
 var numbers = cmp.Comparer(func(a, b json.Number) bool {
 	x, ok1 := new(big.Rat).SetString(string(a))
 	y, ok2 := new(big.Rat).SetString(string(b))
@@ -208,7 +207,7 @@ func lookUp(t *testing.T, v any, pointer string) any {
 	return v
 }
 
-// apply makes a change as JSON Patch says.
+// apply makes a change as JSON Patch defines it.
 func apply(t *testing.T, v any, path []string, c jsondiff.Change) any {
 	t.Helper()
 	if len(path) == 0 {
@@ -246,7 +245,7 @@ func apply(t *testing.T, v any, path []string, c jsondiff.Change) any {
 	return nil
 }
 
-// FuzzDiff shows that applying the changes to one text results in the other.
+// FuzzDiff shows that applying the changes to one text gives the other.
 func FuzzDiff(f *testing.F) {
 	for _, s := range [][2]string{
 		{`{"a":[1,2,{"b":"x"}]}`, `{"a":[2,{"b":"y"},3],"c":1.0}`}, {`[1,2,3,4,5]`, `[5,1,3,9,9]`}, {`{"~/":{"":1}}`, `{"~/":{"":[]}}`},
@@ -259,7 +258,7 @@ func FuzzDiff(f *testing.F) {
 		for _, pair := range [][]byte{a, b} {
 			if !simple(pair) {
 				if bytes.Equal(a, b) && changes != nil {
-					t.Errorf("changes of what is the same: %v", changes)
+					t.Errorf("changes between equal texts: %v", changes)
 				}
 				return
 			}
@@ -268,10 +267,11 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-// simple reports whether a text is JSON that package encoding/json reads as this one does: it takes
-// bytes that are no UTF-8, and the last of several members.
+// simple reports whether encoding/json reads a text as this package does: without invalid UTF-8,
+// which encoding/json replaces, and without duplicate names, of which it takes the last.
 func simple(text []byte) bool {
-	if !json.Valid(text) || !bytes.Equal(bytes.ToValidUTF8(text, []byte("?")), text) || bytes.ContainsAny(text, "eE") { // 1e999999999 is no job for big.Rat
+	// big.Rat is too slow for 1e999999999
+	if !json.Valid(text) || !bytes.Equal(bytes.ToValidUTF8(text, []byte("?")), text) || bytes.ContainsAny(text, "eE") {
 		return false
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -334,7 +334,7 @@ func TestAround(t *testing.T) {
 		{"early", "a" + long, "b" + long, "a" + long, "b" + long},
 		{"short", tail + "x", tail + "y", tail + "x", tail + "y"},
 		{"late", long + "x" + long, long + "y", "…" + tail + "x" + long, "…" + tail + "y"},
-		{"a beginning", long, long + "y", "…" + tail, "…" + tail + "y"},
+		{"a common prefix", long, long + "y", "…" + tail, "…" + tail + "y"},
 		{"nothing", "", "b", "", "b"},
 		{"equal", long, long, long, long},
 		{"within a rune", wide + "ä", wide + "ö", "…" + wideTail + "ä", "…" + wideTail + "ö"},

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAllocations checks the exact number of allocations of everything on the hot path. A string
-// given to AppendQuote is not copied: that depends on the compiler and is why it is here.
+// TestAllocations checks the exact number of allocations on the hot path. It includes AppendQuote
+// of a string because the compiler decides whether the string is copied.
 func TestAllocations(t *testing.T) {
 	call, pretty, list := []byte(callText), []byte(indented(callText)), toolList()
 	deep := nested(DefaultMaxDepth, "[", "]")

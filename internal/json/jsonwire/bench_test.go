@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The texts the wire carries, and worst cases of each kind of string.
+// Texts that are usual on the wire, and the worst case of each kind of string.
 const (
 	pingText = `{"jsonrpc":"2.0","id":12345,"method":"ping"}`
 	callText = `{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"echo","arguments":{"text":"The quick brown fox jumps over the lazy dog, and then again.."}}}`
@@ -15,15 +15,15 @@ const (
 
 const big = 256 << 10
 
-// codeText is what tools return often: code, tables and markup, with a quote, a backslash, a
-// control character or a character that is not ASCII every few bytes.
+// codeText is typical output of a tool: code, tables and markup, with a quote, a backslash, a
+// control character or a non-ASCII character every few bytes.
 const codeText = `func main() {\n\tfmt.Println(\"café \\\\ naïve\")\n}\n\n| a | b |\n|---|---|\n` +
 	`<p class=\"x\">漢字 & 😀</p>\r\npath: C:\\temp\\x\n`
 
-// repeat is s again and again up to about n bytes, never cut inside s.
+// repeat returns s repeated up to about n bytes, without a partial s.
 func repeat(s string, n int) string { return strings.Repeat(s, n/len(s)) }
 
-// benchStrings are string contents between quotes, escaped where they must be.
+// benchStrings are string contents without the quotes, with the necessary escapes.
 var benchStrings = []struct{ name, raw string }{
 	{"ascii64", repeat("plain ASCII text", 64)},
 	{"ascii4K", repeat("plain ASCII text ", 4<<10)},
@@ -40,7 +40,7 @@ var benchStrings = []struct{ name, raw string }{
 	{"unicode256K", repeat(`\u6c49\u5b57\ud83d\ude00 ab`, big)},
 }
 
-// toolList is the size and shape of a tools/list result with 100 tools.
+// toolList returns a text of the size and shape of a tools/list result with 100 tools.
 func toolList() []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"jsonrpc":"2.0","id":7,"result":{"tools":[`)
@@ -79,10 +79,10 @@ func BenchmarkValid(b *testing.B) {
 	}
 }
 
-// envelope is what a JSON-RPC layer takes from a message.
+// envelope has the members of a message that a JSON-RPC implementation reads.
 type envelope struct{ version, id, method, params, name, args []byte }
 
-// split reads a message as a JSON-RPC layer does, two levels deep.
+// split reads a message as a JSON-RPC implementation does, two levels deep.
 func (e *envelope) split(s *Scanner, data []byte) error {
 	s.Reset(data, 0)
 	more, err := s.EnterObject()
@@ -277,7 +277,7 @@ func BenchmarkCompact(b *testing.B) {
 	})
 }
 
-// BenchmarkMemcpy is the floor the others are compared with.
+// BenchmarkMemcpy is the lower bound for the other benchmarks.
 func BenchmarkMemcpy(b *testing.B) {
 	src := []byte(benchStrings[2].raw)
 	dst := make([]byte, 0, len(src))

@@ -22,7 +22,7 @@ func TestDuplicate(t *testing.T) {
 	for _, test := range []struct {
 		text   string
 		folded int
-		want   string // "" means no duplicate
+		want   string // empty if there is no duplicate
 	}{
 		{`{}`, 0, ""},
 		{`[]`, 0, ""},
@@ -72,8 +72,7 @@ func TestDuplicate(t *testing.T) {
 	}
 }
 
-// TestDuplicateOfMany has objects of so many members that comparing each with each would take
-// hours.
+// TestDuplicateOfMany has objects with so many members that comparing all pairs would take hours.
 func TestDuplicateOfMany(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString(`{"a":{`)
@@ -114,7 +113,7 @@ func FuzzDuplicate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, folded int) {
 		if Valid(data, 0) != nil {
-			Duplicate(data, folded) // it ends
+			Duplicate(data, folded) // must return
 			return
 		}
 		_, got := Duplicate(data, folded)

@@ -6,7 +6,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// Members of an object, validated and sliced out of it in one pass.
+// The members of an object, validated and located in one pass.
 func ExampleScanner() {
 	data := []byte(`{"id": 7, "params": {"text": "a\nb"}}`)
 	members := func() error {

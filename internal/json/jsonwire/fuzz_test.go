@@ -39,7 +39,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// checkDrive lets a caller's loop read data and wants the error Skip gave.
+// checkDrive checks that a caller that steps through data gets the same error as from Skip.
 func checkDrive(t *testing.T, data []byte, maxDepth int, want error) {
 	t.Helper()
 	var s Scanner
@@ -49,12 +49,12 @@ func checkDrive(t *testing.T, data []byte, maxDepth int, want error) {
 		err = s.End()
 	}
 	if (err == nil) != (want == nil) || err != nil && *err.(*SyntaxError) != *want.(*SyntaxError) {
-		t.Fatalf("driven by hand: %v, by Skip: %v\n%q", err, want, data)
+		t.Fatalf("stepped through: %v, by Skip: %v\n%q", err, want, data)
 	}
 }
 
-// checkDefaultDepth wants the same verdict from the default limit, unless the
-// text reaches it.
+// checkDefaultDepth checks that the default depth limit gives the same error, unless the text
+// exceeds it.
 func checkDefaultDepth(t *testing.T, data []byte, wide error) {
 	t.Helper()
 	err := Valid(data, 0)
@@ -76,7 +76,7 @@ func checkDefaultDepth(t *testing.T, data []byte, wide error) {
 	}
 }
 
-// openAt counts the containers open at the end of a valid beginning of a text.
+// openAt counts the open containers at the end of a valid prefix of a text.
 func openAt(data []byte) int {
 	n := 0
 	for i := 0; i < len(data); i++ {
@@ -96,7 +96,7 @@ func openAt(data []byte) int {
 	return n
 }
 
-// checkTrusted compares the walkers and AppendCompact on a valid text.
+// checkTrusted compares the functions for valid JSON with the Scanner on a valid text.
 func checkTrusted(t *testing.T, data []byte) {
 	t.Helper()
 	var s Scanner
@@ -125,8 +125,7 @@ func checkTrusted(t *testing.T, data []byte) {
 	compareWalk(t, &s, data)
 }
 
-// compareWalk reads the value at the scanner and checks that the walkers see
-// the same members and elements.
+// compareWalk reads a value with the scanner and checks that Members and Elements return the same.
 func compareWalk(t *testing.T, s *Scanner, data []byte) {
 	t.Helper()
 	c := s.Peek()
@@ -155,7 +154,7 @@ func compareWalk(t *testing.T, s *Scanner, data []byte) {
 			}
 		}
 		if err != nil || m.Next() || m.Next() {
-			t.Fatalf("end of object: %v, Members goes on", err)
+			t.Fatalf("end of object: %v, Members continues", err)
 		}
 	case '[':
 		e := ArrayElements(data[start:end])
@@ -172,7 +171,7 @@ func compareWalk(t *testing.T, s *Scanner, data []byte) {
 			}
 		}
 		if err != nil || e.Next() || e.Next() {
-			t.Fatalf("end of array: %v, Elements goes on", err)
+			t.Fatalf("end of array: %v, Elements continues", err)
 		}
 	default:
 		if err := s.Skip(); err != nil {
@@ -184,7 +183,7 @@ func compareWalk(t *testing.T, s *Scanner, data []byte) {
 	}
 }
 
-// drive reads one value with the caller's methods, never Skip on a container.
+// drive reads one value step by step, with Skip for scalars only.
 func drive(s *Scanner) error {
 	var more bool
 	var err error
@@ -213,8 +212,8 @@ func drive(s *Scanner) error {
 	return s.Skip()
 }
 
-// walkGarbage gives the walkers what they never should get. They may say
-// anything, but must come back.
+// walkGarbage passes invalid text to the functions for valid JSON. They may return anything, but
+// must return.
 func walkGarbage(data []byte) {
 	for i := 0; i <= len(data); i = max(i+1, i+len(data)/16) {
 		if end := SkipValue(data, i); end < i || end > len(data) {
@@ -285,8 +284,8 @@ func checkQuote(t *testing.T, s string) {
 	}
 }
 
-// FuzzUnquote decodes any string content encoding/json accepts, and survives
-// the others.
+// FuzzUnquote compares UnquoteString with encoding/json. For string content that encoding/json
+// rejects, it must return.
 func FuzzUnquote(f *testing.F) {
 	for _, s := range oddStrings {
 		f.Add([]byte(referenceQuote(s)))
@@ -316,7 +315,7 @@ func checkUnquote(t *testing.T, raw []byte) {
 		t.Fatalf("AppendUnquote(%q)\n got %q\nwant %q", raw, got[3:], want)
 	}
 	if !RawEqual(raw, want) || RawEqual(raw, want+"x") || want != "" && RawEqual(raw, want[1:]) {
-		t.Fatalf("RawEqual(%q, %q) and neighbors", raw, want)
+		t.Fatalf("RawEqual(%q, %q) and AppendUnquote disagree", raw, want)
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestInlining shows that the compiler must inline what is called forevery byte, word or member.
+// TestInlining shows that the compiler inlines the functions that are called for every byte, word
+// or member.
 func TestInlining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("asks the compiler")

@@ -11,7 +11,7 @@ func TestLookup(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		path []string
-		want string // "" is nil
+		want string // empty for nil
 	}{
 		{text, nil, text},
 		{text, []string{"a", "b"}, `[1]`},

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// oddStrings are Go strings that are hard to quote.
+// oddStrings are strings with special cases of quoting.
 var oddStrings = []string{
 	"", "a", `"`, `\`, `\"`, "\n", "\x00", "\x1f", "\x7f", "\u0080", "\b\f\n\r\t", "a/b", "<script>&amp;</script>",
 	"\u2028\u2029\u0085", "\ufeff", "é", "汉", "😀", "\ufffd", "\ufffe\uffff\U0010ffff",
@@ -16,8 +16,7 @@ var oddStrings = []string{
 	"plain text long enough for a whole word or three", "tail of a rune at the end of sixteen by\xe6\xb1",
 }
 
-// referenceQuote is the specification of AppendQuote for valid UTF-8, one rune
-// at a time.
+// referenceQuote specifies AppendQuote for valid UTF-8, one rune at a time.
 func referenceQuote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -61,7 +60,7 @@ func TestAppendQuote(t *testing.T) {
 	}
 }
 
-// TestQuoteEverywhere checks every special piece at every place of plain text, short and long.
+// TestQuoteEverywhere checks every special piece at every position of short and long texts.
 func TestQuoteEverywhere(t *testing.T) {
 	plain := strings.Repeat("abcdefghijklmnopqrstuvwxyz", 12)
 	for _, odd := range oddStrings {
@@ -74,7 +73,7 @@ func TestQuoteEverywhere(t *testing.T) {
 	}
 }
 
-// TestQuoteRunes shows that every rune and every first byte survives.
+// TestQuoteRunes shows that every rune and every first byte is preserved.
 func TestQuoteRunes(t *testing.T) {
 	var all []byte
 	for r := rune(0); r <= utf8.MaxRune; r += 1 + r>>9 {
@@ -87,8 +86,8 @@ func TestQuoteRunes(t *testing.T) {
 	}
 }
 
-// TestQuoteCapacity shows that AppendQuote writes into free capacity and does not touch the rest of
-// it when there is nothing to escape.
+// TestQuoteCapacity shows that AppendQuote uses free capacity, and writes nothing beyond the result
+// if nothing is escaped.
 func TestQuoteCapacity(t *testing.T) {
 	for n := range 100 {
 		s := strings.Repeat("x", n)
@@ -126,7 +125,7 @@ func TestUnquote(t *testing.T) {
 	}
 }
 
-// TestUnquoteEverywhere checks escapes at every place, also across the boundaries of internal
+// TestUnquoteEverywhere checks escapes at every position, including the boundaries of internal
 // buffers.
 func TestUnquoteEverywhere(t *testing.T) {
 	plain := strings.Repeat("abcdefghijklmnopqrstuvwxyz", 60)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// trace drives a Scanner over text and writes down what it returns.
+// trace drives a Scanner over text and records what it returns.
 func trace(text string, maxDepth int) []string {
 	var s Scanner
 	s.Reset([]byte(text), maxDepth)
@@ -121,8 +121,8 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestOutOfOrder shows that calls that do not match the text are errors at the place of the
-// mismatch.
+// TestOutOfOrder shows that a call that does not match the text returns an error at the position of
+// the mismatch.
 func TestOutOfOrder(t *testing.T) {
 	calls := map[string]func(*Scanner) error{
 		"String":      func(s *Scanner) error { _, _, err := s.String(); return err },
@@ -152,8 +152,8 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestDepthIsShared shows that what the caller has entered counts toward the depth of Skip until it
-// is left.
+// TestDepthIsShared shows that containers that the caller has entered count toward the depth limit
+// of Skip.
 func TestDepthIsShared(t *testing.T) {
 	var s Scanner
 	s.Reset([]byte(`[[[]],[[0]],[[[]]]]`), 3)
@@ -193,8 +193,8 @@ func TestDepthIsShared(t *testing.T) {
 	}
 }
 
-// TestAliasing shows that the returned slices alias the input, and that their capacity ends with
-// their value.
+// TestAliasing shows that the returned slices alias the input and have no capacity beyond their
+// value.
 func TestAliasing(t *testing.T) {
 	data := []byte(`{"name":"value"}`)
 	var s Scanner
@@ -218,16 +218,14 @@ func TestAliasing(t *testing.T) {
 	}
 }
 
-// memberTexts returns objects, and values that are not objects, with various bytes between the
-// parts of their members.
+// memberTexts returns objects and other values, with various bytes between the parts of members.
 var memberTexts = []string{
 	`{}`, ` { } `, `{"a":1}`, ` { "a" : 1 , "b":"x"} `, `{"a":{"b":[1,2]},"\u0061":null,"":true}`, `{"é":"日本"}`, `{"a":"x\ny","b":-1.5e3}`,
 	`{"a"}`, `{"a" 1}`, `{"a":}`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a":1]`, `{"a":1 "b":2}`, `{a:1}`, `{"a`, `{"a"`, `{"a":"x`, `{"a":[1}`, `{"a":tru}`,
 	`{"a":01}`, "{\"a\xff\":1}", "{\"a\":\"\x01\"}", `{"a":[[[]]]}`, `{"a":[[[[]]]]}`, `{,"a":1}`, `{"a"::1}`, `{"a":1,,"b":2}`,
 }
 
-// TestMember shows that Member finds what Key, Skip and NextMember find, and the same mistakes at
-// the same places.
+// TestMember shows that Member finds the same members and errors as Key, Skip and NextMember.
 func TestMember(t *testing.T) {
 	for _, text := range memberTexts {
 		var one, all Scanner
@@ -254,7 +252,7 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// stepwise does what Member does, with the separate methods.
+// stepwise does the work of Member with the separate methods.
 func stepwise(s *Scanner, m *Member) (more bool, err error) {
 	raw, escaped, err := s.Key()
 	if err != nil {
@@ -271,7 +269,7 @@ func stepwise(s *Scanner, m *Member) (more bool, err error) {
 	return s.NextMember()
 }
 
-// faultOf returns what an error says and where, as one text.
+// faultOf returns an error's text with its position.
 func faultOf(err error) string {
 	var e *SyntaxError
 	if !errors.As(err, &e) {
@@ -283,7 +281,7 @@ func faultOf(err error) string {
 func TestTry(t *testing.T) {
 	for _, tt := range []struct {
 		text, quoted string
-		want         int // position after it; 0 if it is not there
+		want         int // position after it; zero if absent
 	}{
 		{`{"a":1}`, `"a":`, 5},
 		{`{ "a":1}`, `"a":`, 6},

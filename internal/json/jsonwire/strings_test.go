@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// refStringEnd is the specification of stringEnd, one character at a time.
+// refStringEnd specifies stringEnd, one character at a time.
 func refStringEnd(b []byte, i int) (end int, escaped bool) {
 	for i < len(b) {
 		r, n := utf8.DecodeRune(b[i:])
@@ -43,8 +43,8 @@ func checkStringEnd(t *testing.T, b []byte, i int) {
 	}
 }
 
-// TestStringEnd checks every special piece at every place of plain text, before every length of
-// following text: the word loops, the long runs and the tails.
+// TestStringEnd checks every special piece at every position, before every length of following
+// text, to reach the word loops, the long runs and the tails.
 func TestStringEnd(t *testing.T) {
 	pieces := []string{
 		`"`, `\`, `\"`, `\\"`, `\n`, `\u00e9`, `\u00g9`, `\u00`, "\n", "\x1f", "\x7f", "\x00",
@@ -65,7 +65,7 @@ func TestStringEnd(t *testing.T) {
 	}
 }
 
-// TestLongRuns checks escaped quotes between long runs: the stored positions must advance.
+// TestLongRuns checks escaped quotes between long runs, where the cached positions must advance.
 func TestLongRuns(t *testing.T) {
 	plain := strings.Repeat("x", 200)
 	for _, s := range []string{`\"`, `\\`, `\\\"`, "é", `é\"`, `\"é`, "汉\\n\\\""} {
@@ -80,7 +80,8 @@ func TestLongRuns(t *testing.T) {
 	}
 }
 
-// TestUTF8 checks all sequences of two bytes, and those of three and four around every boundary.
+// TestUTF8 checks all sequences of two bytes, and sequences of three and four around every
+// boundary.
 func TestUTF8(t *testing.T) {
 	edge := []byte{0x00, 0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xaf, 0xbf, 0xc0, 0xc2, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xff}
 	check := func(seq ...byte) {
@@ -116,7 +117,7 @@ func TestUTF8(t *testing.T) {
 	}
 }
 
-// TestEveryRune checks every rune, alone in its word and not.
+// TestEveryRune checks every rune, alone in its word and with neighbors.
 func TestEveryRune(t *testing.T) {
 	var b []byte
 	for r := rune(0x80); r <= utf8.MaxRune; r++ {
@@ -128,8 +129,7 @@ func TestEveryRune(t *testing.T) {
 	}
 }
 
-// TestMixtures checks mixtures that neither a table nor a fuzzer would find: many pieces, some of
-// them long, most of them valid.
+// TestMixtures checks long random texts of many pieces, most of them valid.
 func TestMixtures(t *testing.T) {
 	good := []string{
 		"a", "word ", "12345678", strings.Repeat("plain ", 30), strings.Repeat("x", 700), "é", "ж", "жж", "жжжж", "ё ",
@@ -148,7 +148,7 @@ func TestMixtures(t *testing.T) {
 		if r.IntN(2) == 0 {
 			kinds = append(kinds[:len(kinds):len(kinds)], escaped...)
 		}
-		few := kinds[r.IntN(len(kinds)):] // so that like often follows like
+		few := kinds[r.IntN(len(kinds)):] // makes equal pieces follow each other
 		for range r.IntN(60) {
 			b.WriteString(few[r.IntN(len(few))])
 			if r.IntN(100) == 0 {

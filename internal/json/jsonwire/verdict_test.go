@@ -9,17 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// nested is open n times, then closing n times.
+// nested returns open n times, then closing n times.
 func nested(n int, open, closing string) []byte {
 	return append(bytes.Repeat([]byte(open), n), bytes.Repeat([]byte(closing), n)...)
 }
 
-// results says of every text whether it is valid and, if not, where it goes
-// wrong.
+// results are texts with the position of their error, or valid.
 var results = []struct {
 	name string
 	text string
-	at   int // index of the error, or valid
+	at   int // byte offset of the error, or valid
 }{
 	{"number", `0`, valid},
 	{"negative zero", `-0`, valid},
@@ -81,18 +80,18 @@ var results = []struct {
 	{"tab in a string", "\"ab\tc\"", 3},
 	{"U+001F in a string", "\"\x1f\"", 1},
 	{"two values", `1 2`, 2},
-	{"value behind", `{}{}`, 2},
-	{"bracket behind", `[]]`, 2},
-	{"comma behind", `[],`, 2},
-	{"comment behind", `{}//`, 2},
+	{"value after an object", `{}{}`, 2},
+	{"bracket after an object", `[]]`, 2},
+	{"comma after an object", `[],`, 2},
+	{"comment after an object", `{}//`, 2},
 	{"comment before", `/**/{}`, 0},
-	{"semicolon behind", `1;`, 1},
+	{"semicolon after an object", `1;`, 1},
 
 	{"unknown word", `nil`, 1},
 	{"capital", `True`, 0},
 	{"upper case", `nULL`, 1},
-	{"word too long", `nulls`, 4},
-	{"words together", `[truefalse]`, 5},
+	{"letter after a word", `nulls`, 4},
+	{"words without separator", `[truefalse]`, 5},
 	{"NaN", `NaN`, 0},
 	{"Infinity", `-Infinity`, 1},
 	{"undefined", `[undefined]`, 1},
@@ -103,11 +102,11 @@ var results = []struct {
 	{"leading zero", `012`, 1},
 	{"negative leading zero", `-01`, 2},
 	{"hexadecimal", `0x10`, 1},
-	{"point first", `.5`, 0},
-	{"minus point", `-.5`, 1},
-	{"point last", `1.`, 2},
-	{"point before exponent", `1.e1`, 2},
-	{"two points", `1.2.3`, 3},
+	{"decimal point first", `.5`, 0},
+	{"minus and decimal point", `-.5`, 1},
+	{"decimal point last", `1.`, 2},
+	{"decimal point before exponent", `1.e1`, 2},
+	{"two decimal points", `1.2.3`, 3},
 	{"exponent without digits", `1e`, 2},
 	{"signed exponent without digits", `1e+`, 3},
 	{"two exponents", `1e2e3`, 3},
@@ -138,10 +137,10 @@ var results = []struct {
 	{"bad second escape of a pair", `"\ud83d\uzzzz"`, 7},
 	{"half of a second escape", `"\ud83d\"`, 9},
 
-	{"continuation alone", "\"\x80\"", 1},
-	{"continuation after text", "\"é\xbf\"", 3},
-	{"lead alone", "\"\xc3\"", 1},
-	{"lead before ASCII", "\"\xc3a\"", 1},
+	{"continuation byte alone", "\"\x80\"", 1},
+	{"continuation byte after text", "\"é\xbf\"", 3},
+	{"lead byte alone", "\"\xc3\"", 1},
+	{"lead byte before ASCII", "\"\xc3a\"", 1},
 	{"overlong NUL", "\"\xc0\x80\"", 1},
 	{"overlong slash", "\"\xc1\xaf\"", 1},
 	{"overlong of three", "\"\xe0\x9f\xbf\"", 1},
@@ -150,7 +149,7 @@ var results = []struct {
 	{"last surrogate encoded", "\"\xed\xbf\xbf\"", 1},
 	{"pair of surrogates encoded", "\"\xed\xa0\xbd\xed\xb8\x80\"", 1},
 	{"above U+10FFFF", "\"\xf4\x90\x80\x80\"", 1},
-	{"lead f5", "\"\xf5\x80\x80\x80\"", 1},
+	{"lead byte f5", "\"\xf5\x80\x80\x80\"", 1},
 	{"five bytes", "\"\xf8\x88\x80\x80\x80\"", 1},
 	{"six bytes", "\"\xfc\x84\x80\x80\x80\x80\"", 1},
 	{"fe and ff", "\"\xfe\xff\"", 1},
@@ -158,11 +157,11 @@ var results = []struct {
 	{"four bytes cut", "\"\xf0\x9f\x98\"", 1},
 	{"cut by the end", "\"\xf0\x9f\x98", 1},
 	{"Latin-1", "\"caf\xe9\"", 4},
-	{"bad after good", "\"汉字汉字\xe6\xb1\"", 13},
-	{"second of two bad", "\"汉\xed\xa0\x80汉\"", 4},
-	{"overlong second of two", "\"汉\xe0\x80\x80汉\"", 4},
-	{"bad in a name", "{\"\xff\":1}", 2},
-	{"bad after long ASCII", `"` + strings.Repeat("a", 500) + "\xff\"", 501},
+	{"invalid UTF-8 after valid", "\"汉字汉字\xe6\xb1\"", 13},
+	{"second of two sequences invalid", "\"汉\xed\xa0\x80汉\"", 4},
+	{"second of two sequences overlong", "\"汉\xe0\x80\x80汉\"", 4},
+	{"invalid UTF-8 in a name", "{\"\xff\":1}", 2},
+	{"invalid UTF-8 after long ASCII", `"` + strings.Repeat("a", 500) + "\xff\"", 501},
 	{"control after long ASCII", `"` + strings.Repeat("a", 500) + "\n\"", 501},
 	{"escape after long ASCII", `"` + strings.Repeat("a", 500) + `\q"`, 501},
 	{"end after long ASCII", `"` + strings.Repeat("a", 500), 501},
@@ -193,8 +192,8 @@ var results = []struct {
 	{"object comma first", `{,"a":1}`, 1},
 	{"object two commas", `{"a":1,,"b":2}`, 7},
 	{"object no comma", `{"a":1 "b":2}`, 7},
-	{"object open behind comma", `{"a":1,`, 7},
-	{"object open behind value", `{"a":1`, 6},
+	{"object open after comma", `{"a":1,`, 7},
+	{"object open after value", `{"a":1`, 6},
 	{"object closed as array", `{"a":1]`, 6},
 	{"empty object closed as array", `{]`, 1},
 	{"name without quotes", `{a:1}`, 1},
@@ -229,7 +228,7 @@ func TestReferenceResults(t *testing.T) {
 			} else {
 				walkGarbage(data)
 			}
-			// The same text inside others, and in a longer buffer.
+			// The text inside other texts, and in a longer buffer.
 			for _, frame := range [][2]string{{`{"params":`, `}`}, {`[0,`, ` ]`}, {`{"a":[`, `],"b":""}`}} {
 				whole := []byte(frame[0] + v.text + frame[1])
 				err := Valid(whole, 10000)
@@ -245,7 +244,7 @@ func TestReferenceResults(t *testing.T) {
 	}
 }
 
-// offset is where err says the text is wrong, or valid.
+// offset returns the position of err in the text, or valid.
 func offset(err error) int {
 	var se *SyntaxError
 	if errors.As(err, &se) {
@@ -259,8 +258,8 @@ func isDepth(err error) bool {
 	return errors.As(err, &se) && se.Depth
 }
 
-// TestTruncated shows that every prefix of a valid text is invalid at its end, and that the error
-// says so. (Numbers are the exception: they may end anywhere, so there are none at the top.)
+// TestTruncated shows that every proper prefix of a valid text is invalid, with the error at its
+// end. The texts contain no number at the top level, since a prefix of a number may be valid.
 func TestTruncated(t *testing.T) {
 	texts := []string{
 		callText,
@@ -275,7 +274,7 @@ func TestTruncated(t *testing.T) {
 			if !errors.As(err, &se) {
 				t.Fatalf("%q is valid", data)
 			}
-			// A cut escape or UTF-8 sequence is reported where it starts.
+			// The error of a truncated escape or UTF-8 sequence is at its start.
 			if se.Offset < n-5 || se.Offset > n {
 				t.Errorf("%v, want it at %d\n%q", err, n, data)
 			}
@@ -285,7 +284,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestMutated shows that texts with any byte replaced by any other get the same result as in
+// TestMutated replaces each byte of a text by every other byte, and compares the result with
 // encoding/json.
 func TestMutated(t *testing.T) {
 	text := []byte(`{"k\n":[-1.5e+3,tru` + `e,"é汉😀\u00ff"],"` + strings.Repeat("x", 20) + `":{}}`)
@@ -312,7 +311,7 @@ func TestDeep(t *testing.T) {
 		if err := Valid(data, 0); !isDepth(err) {
 			t.Errorf("%q...: %v, want a depth error", open, err)
 		}
-		// Without a limit it is only wrong at its end, and needs no stack.
+		// Without a limit, the text is invalid only at its end, and needs no stack.
 		if err := Valid(data, 1<<30); isDepth(err) || offset(err) != len(data) {
 			t.Errorf("%q... without limit: %v", open, err)
 		}
@@ -329,7 +328,7 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// TestBracketsMatch shows that the matching brackets are known at every depth.
+// TestBracketsMatch shows that a wrong closing bracket is found at every depth.
 func TestBracketsMatch(t *testing.T) {
 	for n := 1; n < 700; n = n*5/4 + 1 {
 		data := make([]byte, 0, 8*n)
@@ -360,7 +359,7 @@ func TestBracketsMatch(t *testing.T) {
 	}
 }
 
-// indented is s with white space between its tokens.
+// indented returns s with white space between its tokens.
 func indented(s string) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, []byte(s), "", "  "); err != nil {

@@ -39,7 +39,7 @@ func TestSkipValue(t *testing.T) {
 	}
 }
 
-// TestQuotedEnd checks backslashes before a quote, at every place and in every number.
+// TestQuotedEnd checks any number of backslashes before a quote, at every position.
 func TestQuotedEnd(t *testing.T) {
 	for before := range 40 {
 		for n := range 20 {

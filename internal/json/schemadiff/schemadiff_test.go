@@ -13,17 +13,17 @@ import (
 func TestCompare(t *testing.T) {
 	for _, tt := range []struct {
 		name, before, after string
-		input, output       string // POINTER VERDICT WHY, lines
+		input, output       string // lines of pointer, impact and reason
 	}{
 		{"equal", `{"type":"object"}`, `{ "type": "object" }`, "", ""},
 		{"words", `{"title":"a"}`, `{"title":"b","description":"c"}`, "/description words the description changed\n/title words the title changed", "/description words the description changed\n/title words the title changed"},
 		{"required argument", `{"properties":{"a":{}}}`, `{"properties":{"a":{},"b":{}},"required":["b"]}`, `/required breaking "b" is required now`, `/required compatible "b" is required now`},
 		{"optional argument", `{"properties":{"a":{}}}`, `{"properties":{"a":{},"b":{}}}`, `/properties/b compatible "b" was added, and is optional`, `/properties/b compatible "b" was added, and is optional`},
-		{"optional, was closed", `{"properties":{},"additionalProperties":false}`, `{"properties":{"b":{}},"additionalProperties":false}`, `/properties/b compatible "b" is allowed now`, `/properties/b breaking "b" is allowed now`},
+		{"optional, additional properties rejected before", `{"properties":{},"additionalProperties":false}`, `{"properties":{"b":{}},"additionalProperties":false}`, `/properties/b compatible "b" is allowed now`, `/properties/b breaking "b" is allowed now`},
 		{"not required", `{"required":["a"]}`, `{}`, `/required compatible "a" is optional now`, `/required breaking "a" is optional now`},
 		{"dropped", `{"properties":{"a":{}}}`, `{"properties":{}}`, `/properties/a unclear "a" was removed`, `/properties/a unclear "a" was removed`},
 		{"dropped, closed", `{"properties":{"a":{}},"additionalProperties":false}`, `{"additionalProperties":false}`, `/properties/a breaking "a" is no longer allowed`, `/properties/a compatible "a" is no longer allowed`},
-		{"closed now", `{}`, `{"additionalProperties":false}`, `/additionalProperties breaking other properties are no longer allowed`, `/additionalProperties compatible other properties are no longer allowed`},
+		{"additional properties rejected now", `{}`, `{"additionalProperties":false}`, `/additionalProperties breaking other properties are no longer allowed`, `/additionalProperties compatible other properties are no longer allowed`},
 		{"type", `{"properties":{"a":{"type":"string"}}}`, `{"properties":{"a":{"type":["string","null"]}}}`, `/properties/a/type compatible null is allowed now`, `/properties/a/type breaking null is allowed now`},
 		{"integer", `{"type":"number"}`, `{"type":"integer"}`, `/type breaking number is no longer allowed`, `/type compatible number is no longer allowed`},
 		{"enum", `{"enum":["a","b"]}`, `{"enum":["b","c"]}`, "/enum breaking \"a\" is no longer allowed\n/enum compatible \"c\" is allowed now", "/enum breaking \"c\" is allowed now\n/enum compatible \"a\" is no longer allowed"},
@@ -52,14 +52,13 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestHostile shows that the comparison ends for schemas that refer to themselves, and for deep
-// ones.
+// TestHostile shows that the comparison ends for recursive and for deep schemas.
 func TestHostile(t *testing.T) {
 	loop := `{"$ref":"#"}`
 	schemadiff.Compare([]byte(loop), []byte(`{"$ref":"#/a","a":{"$ref":"#/a"}}`), schemadiff.Input)
 	tree := `{"properties":{"a":{"$ref":"#"}}}`
 	if got := schemadiff.Compare([]byte(tree), []byte(tree), schemadiff.Input); len(got) != 0 {
-		t.Errorf("a tree is different from itself: %v", got)
+		t.Errorf("changes between equal recursive schemas: %v", got)
 	}
 	deep := strings.Repeat(`{"items":`, 5000) + `{}` + strings.Repeat(`}`, 5000)
 	deeper := strings.Repeat(`{"items":`, 5000) + `{"type":"string"}` + strings.Repeat(`}`, 5000)
@@ -68,11 +67,11 @@ func TestHostile(t *testing.T) {
 	}
 	wide := `{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"},"c":{"$ref":"#"}}}`
 	if got := schemadiff.Compare([]byte(wide), []byte(wide), schemadiff.Input); len(got) != 0 {
-		t.Errorf("a schema of three references to itself is different from itself: %v", got)
+		t.Errorf("changes between equal schemas with three self-references: %v", got)
 	}
 }
 
-// TestPairs compares two cycles of references of different lengths, which meet in very many pairs.
+// TestPairs compares two cycles of references of different lengths, which give very many pairs.
 func TestPairs(t *testing.T) {
 	circle := func(n int, leaf string) []byte {
 		var b strings.Builder
