@@ -29,7 +29,7 @@ func TestErrorOf(t *testing.T) {
 		{"joined wire error", errors.Join(errors.New("a"), own), own},
 		{"code 0", &Error{Message: "m"}, &Error{CodeInternalError, "m", nil}},
 		{"data on two lines", &Error{1, "m", []byte("{\n\"a\": 1}")}, &Error{1, "m", []byte(`{"a":1}`)}},
-		{"data that is no JSON", &Error{1, "m", []byte("oops\n")}, &Error{1, "m", nil}},
+		{"data that is not JSON", &Error{1, "m", []byte("oops\n")}, &Error{1, "m", nil}},
 		{"data of two values", &Error{1, "m", []byte("1}\n{")}, &Error{1, "m", nil}},
 		{"empty data", &Error{1, "m", []byte{}}, &Error{1, "m", []byte{}}},
 		{"nil wire error", (*Error)(nil), internal("jsonrpc.Error")},

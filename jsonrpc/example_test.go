@@ -8,7 +8,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// The peer's first bytes show its framing, and it is answered in the same.
+// The peer's first bytes show its framing, which is used for responses too.
 func ExampleNewFramer() {
 	stream := struct {
 		io.Reader
@@ -36,7 +36,7 @@ func ExampleNewFramer() {
 	// "Content-Length: 33\r\n\r\n{\"jsonrpc\":\"2.0\",\"method\":\"done\"}"
 }
 
-// stdout shows line breaks.
+// stdout prints the line breaks of frames visibly.
 type stdout struct{}
 
 func (stdout) Write(p []byte) (int, error) {

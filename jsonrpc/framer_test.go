@@ -25,19 +25,19 @@ func TestAutoFraming(t *testing.T) {
 		{streamTest{"white space", " \r\n\t", 0, []string{end}}, FramingAuto},
 		{streamTest{"line", "{}\n[]\n", 0, []string{"frame {}", "frame []", end}}, FramingLine},
 		{streamTest{"line without end", "{}", 0, []string{"frame {}", end}}, FramingLine},
-		{streamTest{"line behind blank ones", "\r\n \n {}\n", 0, []string{"frame {}", end}}, FramingLine},
+		{streamTest{"line after blank lines", "\r\n \n {}\n", 0, []string{"frame {}", end}}, FramingLine},
 		{streamTest{"batch", "[]\n", 0, []string{"frame []", end}}, FramingLine},
 		{streamTest{"header", block("{}") + block("[]"), 0, []string{"frame {}", "frame []", end}}, FramingHeader},
-		{streamTest{"header, other case", "CONTENT-length: 2\r\n\r\n{}", 0, []string{"frame {}", end}}, FramingHeader},
-		{streamTest{"header behind blank lines", "\r\n\n" + block("{}"), 0, []string{"frame {}", end}}, FramingHeader},
+		{streamTest{"header in upper case", "CONTENT-length: 2\r\n\r\n{}", 0, []string{"frame {}", end}}, FramingHeader},
+		{streamTest{"header after blank lines", "\r\n\n" + block("{}"), 0, []string{"frame {}", end}}, FramingHeader},
 		{streamTest{"Content-Type first", "content-type: x\r\n" + block("{}"), 0, []string{"frame {}", end}}, FramingHeader},
-		{streamTest{"nearly a header", "Content_Length: 2\n{}\n", 0, []string{"frame Content_Length: 2", "frame {}", end}}, FramingLine},
-		{streamTest{"a piece of a header", "Conten", 0, []string{"frame Conten", end}}, FramingLine},
-		{streamTest{"a header line alone", "Content-Length: 2", 0, []string{cutInHeader, end}}, FramingHeader},
+		{streamTest{"similar to a header", "Content_Length: 2\n{}\n", 0, []string{"frame Content_Length: 2", "frame {}", end}}, FramingLine},
+		{streamTest{"first bytes of a header", "Conten", 0, []string{"frame Conten", end}}, FramingLine},
+		{streamTest{"a header line without end", "Content-Length: 2", 0, []string{cutInHeader, end}}, FramingHeader},
 		{streamTest{"garbage", "\x00\xff\n{}\n", 0, []string{"frame \x00\xff", "frame {}", end}}, FramingLine},
 		{streamTest{"BOM", "\ufeff{}\n", 0, []string{"frame \ufeff{}", end}}, FramingLine},
 		{streamTest{"oversize first line", strings.Repeat("x", 30) + "\n{}\n", 20, []string{tooLarge20, "frame {}", end}}, FramingLine},
-		{streamTest{"white space before does not count", strings.Repeat(" \n", 30) + "{}\n", 20, []string{"frame {}", end}}, FramingLine},
+		{streamTest{"leading white space does not count", strings.Repeat(" \n", 30) + "{}\n", 20, []string{"frame {}", end}}, FramingLine},
 	}
 	for _, test := range tests {
 		testStreams(t, FramingAuto, []streamTest{test.streamTest})
@@ -83,13 +83,13 @@ func TestWriteFrame(t *testing.T) {
 	}
 	for f, want := range map[Framing]string{FramingAuto: "auto", FramingLine: "line", FramingHeader: "header"} {
 		if f.String() != want {
-			t.Errorf("Framing %d is called %q", f, f)
+			t.Errorf("Framing %d has the name %q", f, f)
 		}
 	}
 }
 
-// TestFramingFoundBetweenBeginAndFinish shows that a message may be framed while the peer's framing
-// becomes known.
+// TestFramingFoundBetweenBeginAndFinish shows that the peer's framing may become known between
+// BeginFrame and FinishFrame.
 func TestFramingFoundBetweenBeginAndFinish(t *testing.T) {
 	a, b := pipes.Memory(0)
 	f := newFramer(a, nil)
@@ -106,7 +106,7 @@ func TestFramingFoundBetweenBeginAndFinish(t *testing.T) {
 	}
 }
 
-// everyTransport runs f over each transport in each framing.
+// everyTransport runs f for each transport and framing.
 func everyTransport(t *testing.T, f func(t *testing.T, a, b *streamFramer)) {
 	for _, transport := range pipes.Transports {
 		for _, framing := range []Framing{FramingLine, FramingHeader} {
@@ -140,10 +140,10 @@ func TestFramesOverTransports(t *testing.T) {
 		defer wg.Wait()
 		wg.Go(func() { send(a) })
 		receive(b)
-		wg.Go(func() { send(b) }) // in a's framing
+		wg.Go(func() { send(b) }) // a uses its own framing
 		receive(a)
 		if a.Framing() != b.Framing() {
-			t.Errorf("framing %v was answered in %v", a.Framing(), b.Framing())
+			t.Errorf("framing %v got a response in %v", a.Framing(), b.Framing())
 		}
 		if err := a.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -155,7 +155,7 @@ func TestFramesOverTransports(t *testing.T) {
 	})
 }
 
-// failingReader yields data, then an error that is not io.EOF.
+// failingReader returns data, then err.
 type failingReader struct {
 	chunks
 	err error
@@ -171,19 +171,19 @@ func (r *failingReader) Read(p []byte) (int, error) {
 
 func TestReadError(t *testing.T) {
 	broken := errors.New("cable cut")
-	for _, joint := range []bool{false, true} {
-		got := readAll(t, &failingReader{chunks{data: []byte("{}\n[]"), joint: joint}, broken}, nil)
+	for _, eofWithData := range []bool{false, true} {
+		got := readAll(t, &failingReader{chunks{data: []byte("{}\n[]"), eofWithData: eofWithData}, broken}, nil)
 		if diff := cmp.Diff([]string{"frame {}", "frame []", "end cable cut"}, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		got = readAll(t, &failingReader{chunks{data: []byte(block("{}") + "Content-Length: 5\n\n["), joint: joint}, broken}, nil)
+		got = readAll(t, &failingReader{chunks{data: []byte(block("{}") + "Content-Length: 5\n\n["), eofWithData: eofWithData}, broken}, nil)
 		if diff := cmp.Diff([]string{"frame {}", cutInFrame, "end cable cut"}, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
 }
 
-// A stuckReader neither reads anything nor says why.
+// A stuckReader returns neither data nor an error.
 type stuckReader struct{ chunks }
 
 func (*stuckReader) Read([]byte) (int, error) { return 0, nil }
@@ -194,7 +194,7 @@ func TestReaderWithoutProgress(t *testing.T) {
 	}
 }
 
-// A shortWriter writes less than it is given.
+// A shortWriter accepts fewer bytes than it gets.
 type shortWriter struct{ chunks }
 
 func (*shortWriter) Write(p []byte) (int, error) { return len(p) - 1, nil }
@@ -205,7 +205,7 @@ func TestShortWrite(t *testing.T) {
 	}
 }
 
-// An endless reader yields the same bytes n times over.
+// An endless reader repeats text n times.
 type endless struct {
 	chunks
 	text string
@@ -228,7 +228,7 @@ func TestBufferIsBounded(t *testing.T) {
 		text  string
 		opts  FramerOptions
 	}{
-		{"white space before anything", "", strings.Repeat(" \n", 16<<10), FramerOptions{MaxFrame: limit}},
+		{"leading white space", "", strings.Repeat(" \n", 16<<10), FramerOptions{MaxFrame: limit}},
 		{"blank lines", "", "\n\n \n", FramerOptions{Framing: FramingLine, MaxFrame: limit}},
 		{"endless line", "", strings.Repeat("x", 32<<10), FramerOptions{MaxFrame: limit}},
 		{"endless blank line", "", strings.Repeat(" ", 32<<10), FramerOptions{Framing: FramingLine, MaxFrame: limit}},
@@ -254,7 +254,7 @@ func TestBufferIsBounded(t *testing.T) {
 	}
 }
 
-// A filler yields a text, n bytes, and the rest.
+// A filler returns before, n bytes, and rest.
 type filler struct {
 	chunks
 	before string
@@ -284,8 +284,8 @@ func (r *filler) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestLongLineCost checks that an endless frame allocates at most the limit and a tenth of it in
-// total, however long it gets. A frame within the limit is assembled from its parts once.
+// TestLongLineCost checks that a frame above the limit allocates at most 110% of the limit in
+// total, however long it is. A frame within the limit is assembled once.
 func TestLongLineCost(t *testing.T) {
 	const limit = 64 << 20
 	for _, tt := range []struct {
@@ -301,14 +301,14 @@ func TestLongLineCost(t *testing.T) {
 		{"too long by one", "", limit + 1, "\n{}\n", []string{"too large", "2"}, limit + limit/10},
 		{"at the limit", "", limit, "\n{}\n", []string{fmt.Sprint(limit), "2"}, 2*limit + limit/10},
 		{"cut off", "", limit, "", []string{fmt.Sprint(limit)}, 2*limit + limit/10},
-		{"behind another", "{}\n", 3 * limit, "\n{}\n", []string{"2", "too large", "2"}, limit + limit/10},
+		{"after another", "{}\n", 3 * limit, "\n{}\n", []string{"2", "too large", "2"}, limit + limit/10},
 		{"body too long", "Content-Length: 67108865\r\n\r\n", limit + 1, "Content-Length: 2\r\n\r\n{}", []string{"too large", "2"}, limit / 10},
 		{"body at the limit", "Content-Length: 67108864\r\n\r\n", limit, "Content-Length: 2\r\n\r\n{}", []string{fmt.Sprint(limit), "2"}, limit + limit/10},
 		{"body without an end", "Content-Length: 67108864\r\n\r\n", limit - 1, "", []string{"broken"}, limit + limit/10},
-		{"body of an odd length", "Content-Length: 40000001\r\n\r\n", 40_000_001, "", []string{"40000001"}, 44_000_000},
+		{"body with an odd length", "Content-Length: 40000001\r\n\r\n", 40_000_001, "", []string{"40000001"}, 44_000_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for range 4 { // the collector empties pools in steps
+			for range 4 { // the collector empties pools in two cycles
 				runtime.GC()
 			}
 			var before, after runtime.MemStats
@@ -361,11 +361,11 @@ func TestBufferShrinks(t *testing.T) {
 		read("{}")
 	}
 	if len(f.buf) != minBuffer || f.line != nil || f.chunks != nil {
-		t.Errorf("buffers of %d, %d and %d bytes long after a large frame", len(f.buf), cap(f.line), f.chunkBytes)
+		t.Errorf("buffers of %d, %d and %d bytes after a large frame", len(f.buf), cap(f.line), f.chunkBytes)
 	}
 }
 
-// lastWrite is a stream that keeps what was written last.
+// lastWrite is a stream that keeps the last write.
 type lastWrite struct {
 	chunks
 	last []byte
@@ -376,8 +376,8 @@ func (w *lastWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWriteFrameMemory shows that frames of any size are written with reused memory, and that none
-// contains data of another.
+// TestWriteFrameMemory shows that frames of any size are written with reused memory, and that no
+// frame contains bytes of another.
 func TestWriteFrameMemory(t *testing.T) {
 	for _, framing := range []Framing{FramingLine, FramingHeader} {
 		w := &lastWrite{}
@@ -408,13 +408,14 @@ func TestWriteFrameMemory(t *testing.T) {
 			f.WriteFrame(msg)
 		}
 		runtime.ReadMemStats(&after)
-		if got := (after.TotalAlloc - before.TotalAlloc) / times; got > uint64(len(msg)*9/10) { // the race detector has pools forget some
+		// with the race detector, pools drop some buffers
+		if got := (after.TotalAlloc - before.TotalAlloc) / times; got > uint64(len(msg)*9/10) {
 			t.Errorf("%v framing: writing %d bytes takes %d bytes of memory", framing, len(msg), got)
 		}
 	}
 }
 
-// A streamTest is a stream and the frames that a framer reads from it; see readAll.
+// A streamTest has a stream and the results of reading frames from it; see readAll.
 type streamTest struct {
 	name   string
 	stream string
@@ -439,7 +440,7 @@ var lineStreams = []streamTest{
 	{"NUL", "\x00\n", 0, []string{"frame \x00", end}},
 	{"BOM", "\ufeff{}\n", 0, []string{"frame \ufeff{}", end}},
 	{"form feed is not white space", "\f\n", 0, []string{"frame \f", end}},
-	{"header of the other framing, later", "{}\nContent-Length: 2\n\n{}\n", 0, []string{"frame {}", "frame Content-Length: 2", "frame {}", end}},
+	{"header line after the first frame", "{}\nContent-Length: 2\n\n{}\n", 0, []string{"frame {}", "frame Content-Length: 2", "frame {}", end}},
 
 	{"exactly at the limit", strings.Repeat("x", 20) + "\n{}\n", 20, []string{"frame " + strings.Repeat("x", 20), "frame {}", end}},
 	{"exactly at the limit at the end", strings.Repeat("x", 20), 20, []string{"frame " + strings.Repeat("x", 20), end}},
@@ -448,19 +449,19 @@ var lineStreams = []streamTest{
 	{"far above the limit", "[]\n" + strings.Repeat("x", 100000) + "\n{}\n", 20, []string{"frame []", tooLarge20, "frame {}", end}},
 	{"above the limit at the end", "{}\n" + strings.Repeat("x", 30), 20, []string{"frame {}", tooLarge20, end}},
 	{"two above the limit", strings.Repeat("x", 30) + "\n" + strings.Repeat("y", 100) + "\n{}", 20, []string{tooLarge20, tooLarge20, "frame {}", end}},
-	{"answers above the limit", `{"id":1,"result":"` + strings.Repeat("x", 20) + `"}` + "\n" + `{"result":"` + strings.Repeat("y", 20) + `","id":2}`, 20, []string{tooLarge20 + " of response 1", tooLarge20 + " of response 2", end}},
+	{"responses above the limit", `{"id":1,"result":"` + strings.Repeat("x", 20) + `"}` + "\n" + `{"result":"` + strings.Repeat("y", 20) + `","id":2}`, 20, []string{tooLarge20 + " of response 1", tooLarge20 + " of response 2", end}},
 	{"large", `"` + strings.Repeat("x", 300000) + "\"\n{}\n", 0, []string{`frame "` + strings.Repeat("x", 300000) + `"`, "frame {}", end}},
 }
 
-// testStreams reads each stream whole and cut up.
+// testStreams reads each stream whole and in chunks.
 func testStreams(t *testing.T, framing Framing, tests []streamTest) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for _, sizes := range [][]byte{nil, {1}, {5, 1}, {200, 255}} {
-				for _, joint := range []bool{false, true} {
-					got := readAll(t, &chunks{data: []byte(test.stream), sizes: sizes, joint: joint}, &FramerOptions{Framing: framing, MaxFrame: test.max})
+				for _, eofWithData := range []bool{false, true} {
+					got := readAll(t, &chunks{data: []byte(test.stream), sizes: sizes, eofWithData: eofWithData}, &FramerOptions{Framing: framing, MaxFrame: test.max})
 					if diff := cmp.Diff(test.want, got); diff != "" {
-						t.Fatalf("cut by %v (-want +got):\n%s", sizes, diff)
+						t.Fatalf("chunks of %v (-want +got):\n%s", sizes, diff)
 					}
 				}
 			}
@@ -470,7 +471,7 @@ func testStreams(t *testing.T, framing Framing, tests []streamTest) {
 
 func TestLineFraming(t *testing.T) { testStreams(t, FramingLine, lineStreams) }
 
-// block is a message with its header.
+// block returns a message with its header.
 func block(msg string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(msg), msg) }
 
 func badHeader(reason string) string { return "error -32700 bad frame header: " + reason }
@@ -486,15 +487,15 @@ var headerStreams = []streamTest{
 	{"one", block("{}"), 0, []string{"frame {}", end}},
 	{"several", block("{}") + block("[]") + block("1"), 0, []string{"frame {}", "frame []", "frame 1", end}},
 	{"LF alone", "Content-Length: 2\n\n{}", 0, []string{"frame {}", end}},
-	{"any case, any space", "cOnTeNt-LENGTH \t:\t 2 \r\n\r\n{}CONTENT-LENGTH:2\r\n\r\n[]", 0, []string{"frame {}", "frame []", end}},
+	{"any case and space in the header", "cOnTeNt-LENGTH \t:\t 2 \r\n\r\n{}CONTENT-LENGTH:2\r\n\r\n[]", 0, []string{"frame {}", "frame []", end}},
 	{"Content-Type before", "Content-Type: application/vscode-jsonrpc; charset=utf-8\r\n" + block("{}"), 0, []string{"frame {}", end}},
-	{"Content-Type behind", "Content-Length: 2\r\nContent-Type: x\r\nX: y:z\r\n\r\n{}", 0, []string{"frame {}", end}},
+	{"Content-Type after", "Content-Length: 2\r\nContent-Type: x\r\nX: y:z\r\n\r\n{}", 0, []string{"frame {}", end}},
 	{"bytes, not characters", "Content-Length: 6\r\n\r\n\"\u00e9\u00e9\"" + block("{}"), 0, []string{"frame \"\u00e9\u00e9\"", "frame {}", end}},
 	{"line breaks in the body", block("{\n\r\n}") + block("{}"), 0, []string{"frame {\n\r\n}", "frame {}", end}},
-	{"line breaks between", "\r\n\n" + block("{}") + "\r\n\r\n" + block("[]") + "\n", 0, []string{"frame {}", "frame []", end}},
+	{"line breaks between frames", "\r\n\n" + block("{}") + "\r\n\r\n" + block("[]") + "\n", 0, []string{"frame {}", "frame []", end}},
 	{"length 0", block("") + block("{}"), 0, []string{"frame ", "frame {}", end}},
 	{"leading zeros", "Content-Length: 0002\r\n\r\n{}", 0, []string{"frame {}", end}},
-	{"the same twice", "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 0, []string{"frame {}", end}},
+	{"the same length twice", "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 0, []string{"frame {}", end}},
 	{"header in the body", block(block("{}")) + block("[]"), 0, []string{"frame " + block("{}"), "frame []", end}},
 
 	{"length missing", "Content-Type: x\r\n\r\n{}" + block("[]"), 0, []string{badHeader(noLength), "frame []", end}},
@@ -504,28 +505,28 @@ var headerStreams = []streamTest{
 	{"length negative", "Content-Length: -2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "-2" is not a length in bytes`), "frame []", end}},
 	{"length with a sign", "Content-Length: +2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "+2" is not a length in bytes`), "frame []", end}},
 	{"length with a fraction", "Content-Length: 2.0\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "2.0" is not a length in bytes`), "frame []", end}},
-	{"two lengths in one", "Content-Length: 2, 2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "2, 2" is not a length in bytes`), "frame []", end}},
+	{"two lengths in one field", "Content-Length: 2, 2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "2, 2" is not a length in bytes`), "frame []", end}},
 	{"length of 2^64", "Content-Length: 18446744073709551616\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`Content-Length "18446744073709551616" is not a length in bytes`), "frame []", end}},
-	{"two that differ", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}" + block("[]"), 0, []string{badHeader("two different Content-Length headers"), "frame []", end}},
+	{"two different lengths", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}" + block("[]"), 0, []string{badHeader("two different Content-Length headers"), "frame []", end}},
 	{"no colon", "Content-Length 2\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`line "Content-Length 2" is not a header field`), "frame []", end}},
 	{"folded line", "Content-Length: 2\r\n folded\r\n\r\n{}" + block("[]"), 0, []string{badHeader(`line "folded" is not a header field`), "frame []", end}},
 
 	{"garbage before a header", "hello\nworld\n" + block("{}"), 0, []string{badHeader(`line "hello" is not a header field`), "frame {}", end}},
-	{"garbage run on", "xyz" + block("{}") + block("[]"), 0, []string{badHeader(noLength), "frame {}", "frame []", end}},
+	{"garbage in the header line", "xyz" + block("{}") + block("[]"), 0, []string{badHeader(noLength), "frame {}", "frame []", end}},
 	{"NULs", "\x00\x00" + block("{}") + block("[]"), 0, []string{badHeader(`line "\x00\x00Content-Length: 2" is not a header field`), "frame {}", "frame []", end}},
-	{"no name", ": 2\r\n" + block("{}"), 0, []string{badHeader(`line ": 2" is not a header field`), "frame {}", end}},
+	{"no field name", ": 2\r\n" + block("{}"), 0, []string{badHeader(`line ": 2" is not a header field`), "frame {}", end}},
 	{"a line of the other framing", block("{}") + "{\"a\":\"b\"}\n" + block("[]"), 0, []string{"frame {}", badHeader(`line "{\"a\":\"b\"}" is not a header field`), "frame []", end}},
 	{"endless header", strings.Repeat("X-Junk: 1\r\n", 2000) + block("{}"), 0, []string{badHeader("no end of the header within 8192 bytes"), "frame {}", end}},
 	{"endless line", strings.Repeat("x", 20000) + block("{}"), 0, []string{badHeader("no end of the header within 8192 bytes"), "frame {}", end}},
-	{"header of 8 KiB and a bit", "X: " + strings.Repeat("x", 8192) + "\r\nContent-Length: 2\r\n\r\n{}", 0, []string{badHeader("no end of the header within 8192 bytes"), "frame {}", end}},
-	{"header that is looked for has a long line", "bad\n\nContent-Length:" + strings.Repeat(" ", 40) + "2\n\n{}" + block("[]"), 0, []string{badHeader(`line "bad" is not a header field`), "frame []", end}},
-	{"looks like a header", "bad\n\ncontent-length\nContent-Length: x\nContent-Length:\n" + block("[]"), 0, []string{badHeader(`line "bad" is not a header field`), "frame []", end}},
+	{"header above 8 KiB", "X: " + strings.Repeat("x", 8192) + "\r\nContent-Length: 2\r\n\r\n{}", 0, []string{badHeader("no end of the header within 8192 bytes"), "frame {}", end}},
+	{"long line after a bad header", "bad\n\nContent-Length:" + strings.Repeat(" ", 40) + "2\n\n{}" + block("[]"), 0, []string{badHeader(`line "bad" is not a header field`), "frame []", end}},
+	{"incomplete headers after a bad header", "bad\n\ncontent-length\nContent-Length: x\nContent-Length:\n" + block("[]"), 0, []string{badHeader(`line "bad" is not a header field`), "frame []", end}},
 
 	{"length too small", "Content-Length: 3\r\n\r\n{}{}" + block("[]") + block("1"), 0, []string{"frame {}{", badHeader(`line "}Content-Length: 2" is not a header field`), "frame []", "frame 1", end}},
 	{"length too large", "Content-Length: 10\r\n\r\n{}" + block("[]") + block("1"), 0, []string{"frame {}Content-", badHeader(noLength), "frame 1", end}},
-	{"length larger than all there is", "Content-Length: 1000\r\n\r\n" + block("[]"), 0, []string{cutInFrame, end}},
+	{"length larger than the rest of the input", "Content-Length: 1000\r\n\r\n" + block("[]"), 0, []string{cutInFrame, end}},
 	{"cut off in the header", block("{}") + "Content-Len", 0, []string{"frame {}", cutInHeader, end}},
-	{"cut off behind the header", block("{}") + "Content-Length: 2\r\n\r\n", 0, []string{"frame {}", cutInFrame, end}},
+	{"cut off after the header", block("{}") + "Content-Length: 2\r\n\r\n", 0, []string{"frame {}", cutInFrame, end}},
 	{"cut off before the blank line", block("{}") + "Content-Length: 2\r\n", 0, []string{"frame {}", cutInHeader, end}},
 	{"cut off in the body", block("{}") + "Content-Length: 3\r\n\r\n{}", 0, []string{"frame {}", cutInFrame, end}},
 
@@ -533,10 +534,10 @@ var headerStreams = []streamTest{
 	{"one more than the limit", block(strings.Repeat("x", 21)) + block("{}"), 20, []string{tooLarge20, "frame {}", end}},
 	{"far above the limit", block(strings.Repeat("x", 200000)) + block("{}"), 20, []string{tooLarge20, "frame {}", end}},
 	{"two above the limit", block(strings.Repeat("x", 50)) + block(strings.Repeat("y", 21)) + block("{}"), 20, []string{tooLarge20, tooLarge20, "frame {}", end}},
-	{"answers above the limit", block(`{"id":1,"result":"`+strings.Repeat("x", 20)+`"}`) + block(`{"result":"`+strings.Repeat("y", 20)+`","id":2}`), 20, []string{tooLarge20 + " of response 1", tooLarge20 + " of response 2", end}},
+	{"responses above the limit", block(`{"id":1,"result":"`+strings.Repeat("x", 20)+`"}`) + block(`{"result":"`+strings.Repeat("y", 20)+`","id":2}`), 20, []string{tooLarge20 + " of response 1", tooLarge20 + " of response 2", end}},
 	{"above the limit and cut off", block("{}") + "Content-Length: 50\r\n\r\nxxx", 20, []string{"frame {}", tooLarge20, end}},
-	{"above the limit, and a lie", "Content-Length: 999999999999\r\n\r\n{}" + block("[]"), 20, []string{tooLarge20, "frame []", end}},
-	{"above the limit, with what is nearly a header", block("Content-Length: "+strings.Repeat("9", 50)+"\n\n") + block("{}"), 20, []string{tooLarge20, "frame {}", end}},
+	{"above the limit, length too large", "Content-Length: 999999999999\r\n\r\n{}" + block("[]"), 20, []string{tooLarge20, "frame []", end}},
+	{"above the limit, header in the body", block("Content-Length: "+strings.Repeat("9", 50)+"\n\n") + block("{}"), 20, []string{tooLarge20, "frame {}", end}},
 	{"large", block(strings.Repeat("x", 300000)) + block("{}"), 0, []string{"frame " + strings.Repeat("x", 300000), "frame {}", end}},
 }
 
@@ -554,7 +555,7 @@ func TestOversize(t *testing.T) {
 		{"id first", `{"jsonrpc":"2.0","id":7,"result":{"a":"` + x + `"}}`, KindResponse, ID("7")},
 		{"id last", `{"result":{"id":1,"a":["` + x + `",{"method":"m"}]},"jsonrpc":"2.0","id":7}`, KindResponse, ID("7")},
 		{"id in the middle", `{"result":` + many + ` , "id" : "a\"b" ,"jsonrpc":"2.0"}`, KindResponse, ID(`"a\"b"`)},
-		{"id between two that are long", `{"` + x + `":"` + x + `","id":-3,"error":{"code":1,"message":"` + x + `"}}`, KindError, ID("-3")},
+		{"id between two long members", `{"` + x + `":"` + x + `","id":-3,"error":{"code":1,"message":"` + x + `"}}`, KindError, ID("-3")},
 		{"escaped names", `{"\u0069d":7,"r\u0065sult":"` + x + `"}`, KindResponse, ID("7")},
 		{"request", `{"jsonrpc":"2.0","id":7,"method":"m","params":["` + x + `"]}`, KindRequest, ID("7")},
 		{"notification", `{"jsonrpc":"2.0","method":"m","params":["` + x + `"]}`, KindNotification, nil},
@@ -566,10 +567,10 @@ func TestOversize(t *testing.T) {
 		{"two ids", `{"id":1,"id":2,"result":"` + x + `"}`, KindResponse, nil},
 		{"id as a value", `{"a":"id","result":"` + x + `"}`, KindResponse, nil},
 		{"id in a string", `{"result":"` + x + `,\"id\":5}`, KindResponse, nil},
-		{"nothing of a message", `{"a":"` + x + `"}`, KindInvalid, nil},
+		{"no member of a message", `{"a":"` + x + `"}`, KindInvalid, nil},
 		{"batch", many, KindInvalid, nil},
 		{"noise", strings.Repeat("x", 200), KindInvalid, nil},
-		{"brackets that close nothing", strings.Repeat("}", 200), KindInvalid, nil},
+		{"unmatched closing brackets", strings.Repeat("}", 200), KindInvalid, nil},
 	}
 	for _, test := range tests {
 		for framing, stream := range map[Framing]string{
@@ -588,7 +589,7 @@ func TestOversize(t *testing.T) {
 				}
 				want := &TooLargeError{Limit: 100, Kind: test.kind, ID: test.id}
 				if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(TooLargeError{}, "Size")); diff != "" {
-					t.Errorf("%s, %v, cut by %v (-want +got):\n%s", test.name, framing, sizes, diff)
+					t.Errorf("%s, %v, chunks of %v (-want +got):\n%s", test.name, framing, sizes, diff)
 				}
 				if got.Size <= 100 || got.Size > int64(len(test.msg)) || framing == FramingHeader && got.Size != int64(len(test.msg)) {
 					t.Errorf("%s, %v: size %d of %d", test.name, framing, got.Size, len(test.msg))
@@ -605,8 +606,8 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// TestOversizeMemory checks that a skipped frame is not kept in memory, and that its id is found
-// even if the frame was buffered in parts until then.
+// TestOversizeMemory checks that the content of a skipped frame is not kept, and that its id is
+// found even in the part that was buffered before.
 func TestOversizeMemory(t *testing.T) {
 	const size = 16 << 20
 	for _, limit := range []int{256 << 10, 4 << 20} {
@@ -625,7 +626,7 @@ func TestOversizeMemory(t *testing.T) {
 					frame, err = f.NextFrame()
 					if large, ok := errors.AsType[*TooLargeError](err); ok {
 						if told != nil {
-							t.Errorf("%v, limit %d: told twice: %v", framing, limit, large)
+							t.Errorf("%v, limit %d: reported twice: %v", framing, limit, large)
 						}
 						told = large
 					}
@@ -638,7 +639,7 @@ func TestOversizeMemory(t *testing.T) {
 					t.Errorf("%v, limit %d: %v", framing, limit, told)
 				}
 				if most := limit + max(limit/10, maxIdleBuffer); held > most {
-					t.Errorf("%v, limit %d: %d bytes were held of a message of %d", framing, limit, held, size)
+					t.Errorf("%v, limit %d: buffered %d bytes of a message of %d", framing, limit, held, size)
 				}
 			}
 		}
@@ -659,7 +660,7 @@ type readOnly struct{ io.Reader }
 func (readOnly) Write(p []byte) (int, error) { return len(p), nil }
 func (readOnly) Close() error                { return nil }
 
-// BenchmarkOversize passes over a message above the limit whose id comes last.
+// BenchmarkOversize skips a message above the limit whose id is its last member.
 func BenchmarkOversize(b *testing.B) {
 	msg := []byte(`{"result":[` + strings.Repeat(`{"text":"twenty characters!","n":1},`, 100000) + `1],"jsonrpc":"2.0","id":7}`)
 	b.SetBytes(int64(len(msg)))
@@ -677,7 +678,7 @@ func BenchmarkOversize(b *testing.B) {
 }
 
 // TestLongLineReleased shows that a connection that waits for input keeps no buffer above
-// maxIdleBuffer, also after long lines, and that later lines use the memory again.
+// maxIdleBuffer, even after long lines, and that later lines reuse the memory.
 func TestLongLineReleased(t *testing.T) {
 	long := `"` + strings.Repeat("x", 5*maxIdleBuffer) + "\"\n"
 	f := newFramer(readOnly{strings.NewReader(strings.Repeat(long+"1\n", 5))}, &FramerOptions{Framing: FramingLine})
@@ -702,7 +703,7 @@ func TestLongLineReleased(t *testing.T) {
 	}
 }
 
-// linesReader repeats one line without end.
+// linesReader repeats one line forever.
 type linesReader struct {
 	line string
 	at   int

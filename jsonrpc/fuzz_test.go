@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzParse compares Parse with encoding/json, made as strict as Parse is: exact names, no
+// FuzzParse compares Parse with encoding/json, which is made as strict as Parse: exact names, no
 // duplicates, valid UTF-8.
 func FuzzParse(f *testing.F) {
 	for _, test := range goodFrames {
@@ -31,7 +31,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if depthOf(frame) > 100 {
-			return // the two libraries have different limits
+			return // the two libraries have different depth limits
 		}
 		before := bytes.Clone(frame)
 		var m Message
@@ -56,12 +56,12 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// depthOf is an upper bound of how deep a text nests.
+// depthOf returns an upper bound of the depth of a text.
 func depthOf(text []byte) int {
 	return bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{"))
 }
 
-// checkEnvelope compares m with what encoding/json finds in frame, which is valid JSON.
+// checkEnvelope compares m with the members that encoding/json finds in frame, which is valid JSON.
 func checkEnvelope(t *testing.T, frame []byte, m *Message, ok bool) {
 	members, twice := topLevel(t, frame)
 	var version, method string
@@ -102,12 +102,12 @@ func checkEnvelope(t *testing.T, frame []byte, m *Message, ok bool) {
 			t.Fatalf("%s: -want +got:\n%s", frame, diff)
 		}
 	} else if m.Kind != KindInvalid && !hasResult && !hasError {
-		t.Fatalf("%s: no message, no response, but of kind %v", frame, m.Kind)
+		t.Fatalf("%s: neither a message nor a response, but of kind %v", frame, m.Kind)
 	}
 }
 
-// topLevel returns the members of an object by name, or nil for another value, and whether a
-// member of the envelope appears twice.
+// topLevel returns the members of an object by name, or nil for another value, and whether a member
+// of the JSON-RPC envelope appears twice.
 func topLevel(t *testing.T, text []byte) (members map[string]json.RawMessage, twice bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -175,17 +175,17 @@ func checkMembers(t *testing.T, m *Message) {
 		t.Fatalf("DuplicateParam of %s = %v", m.Params, got)
 	}
 	if _, ok := m.Param("no such member of any object"); ok {
-		t.Fatal("found what is not there")
+		t.Fatal("found a member that is absent")
 	}
 }
 
-// chunks is a stream that yields data in pieces of the given sizes, over and over; a size of 0 is
-// as much as there is room for.
+// chunkReader returns data in chunks of the given sizes, which repeat. A size of zero fills the
+// buffer.
 type chunks struct {
-	data  []byte
-	sizes []byte
-	i     int
-	joint bool // the last piece comes together with io.EOF
+	data        []byte
+	sizes       []byte
+	i           int
+	eofWithData bool // the last chunk and io.EOF are returned together
 }
 
 func (c *chunks) Read(p []byte) (int, error) {
@@ -201,7 +201,7 @@ func (c *chunks) Read(p []byte) (int, error) {
 	}
 	n = copy(p[:n], c.data)
 	c.data = c.data[n:]
-	if c.joint && len(c.data) == 0 {
+	if c.eofWithData && len(c.data) == 0 {
 		return n, io.EOF
 	}
 	return n, nil
@@ -210,7 +210,7 @@ func (c *chunks) Read(p []byte) (int, error) {
 func (c *chunks) Write(p []byte) (int, error) { return len(p), nil }
 func (c *chunks) Close() error                { return nil }
 
-// readAll returns what a framer makes of a stream: frames and errors, in order, and how it ended.
+// readAll returns the frames and errors of a stream in order, and how it ended.
 func readAll(t testing.TB, rw io.ReadWriteCloser, opts *FramerOptions) []string {
 	f := NewFramer(rw, opts)
 	var got []string
@@ -230,26 +230,26 @@ func readAll(t testing.TB, rw io.ReadWriteCloser, opts *FramerOptions) []string 
 			return append(got, "end "+err.Error())
 		}
 	}
-	t.Fatal("the framer does not come to an end")
+	t.Fatal("the framer does not reach the end")
 	return nil
 }
 
-// FuzzFramers reads any stream of bytes cut up in any way, and wants the same of it as when it is
-// read whole.
+// FuzzFramers reads any stream in chunks of any sizes, and compares the result with that of the
+// whole stream.
 func FuzzFramers(f *testing.F) {
 	for i, test := range slices.Concat(lineStreams, headerStreams) {
-		if len(test.stream) < 10000 { // longer ones make the fuzzer slow
+		if len(test.stream) < 10000 { // longer seeds make the fuzzer slow
 			f.Add([]byte(test.stream), []byte{1, 3, 7}, uint8(test.max), i%2 == 0)
 		}
 	}
-	f.Fuzz(func(t *testing.T, stream, sizes []byte, limit uint8, joint bool) {
+	f.Fuzz(func(t *testing.T, stream, sizes []byte, limit uint8, eofWithData bool) {
 		for _, framing := range []Framing{FramingAuto, FramingLine, FramingHeader} {
 			opts := &FramerOptions{Framing: framing, MaxFrame: int(limit)}
 			want := readAll(t, &chunks{data: stream}, opts)
 			for _, cut := range [][]byte{{1}, sizes, {2, 0}} {
-				got := readAll(t, &chunks{data: stream, sizes: cut, joint: joint}, opts)
+				got := readAll(t, &chunks{data: stream, sizes: cut, eofWithData: eofWithData}, opts)
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Fatalf("%v framing, limit %d, %q cut by %v: -whole +cut:\n%s", framing, limit, stream, cut, diff)
+					t.Fatalf("%v framing, limit %d, %q chunks of %v: -whole +chunks:\n%s", framing, limit, stream, cut, diff)
 				}
 			}
 			for _, s := range want {
@@ -261,7 +261,7 @@ func FuzzFramers(f *testing.F) {
 	})
 }
 
-// FuzzID sends ids through Parse and Append.
+// FuzzID passes ids through Parse and Append.
 func FuzzID(f *testing.F) {
 	for _, class := range idClasses {
 		for _, id := range class {
@@ -300,7 +300,7 @@ func FuzzID(f *testing.F) {
 	})
 }
 
-// idOf returns the id that the text is, if it is one.
+// idOf returns the id that text contains, if it is valid.
 func idOf(text string) (ID, bool) {
 	var m Message
 	if Parse([]byte(`{"jsonrpc":"2.0","method":"m","id":`+text+`}`), &m, 0) != nil || m.Kind != KindRequest {
@@ -309,8 +309,7 @@ func idOf(text string) (ID, bool) {
 	return m.ID, true
 }
 
-// sameValue returns a text that is the same for ids of the same value, found by other means than
-// the code under test.
+// sameValue returns a text that is equal for ids of equal value, without the code under test.
 func sameValue(t *testing.T, id ID) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(id))
@@ -324,7 +323,7 @@ func sameValue(t *testing.T, id ID) string {
 	return fmt.Sprintf("%T %v", v, v)
 }
 
-// FuzzAppend reads what the Append functions wrote with Parse and with encoding/json.
+// FuzzAppend reads the results of the Append functions with Parse and with encoding/json.
 //
 // Spec: S9 S25 S63 C18 C37
 func FuzzAppend(f *testing.F) {
@@ -368,7 +367,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// clean returns the wire form of a Go string: each byte that is not UTF-8 is U+FFFD.
+// clean returns the wire form of a Go string, with U+FFFD for each invalid byte.
 func clean(s string) string { return string([]rune(s)) }
 
 func checkAppended(t *testing.T, frame []byte, want envelope) {

@@ -20,7 +20,7 @@ func parse(t testing.TB, frame string) *Message {
 var paramTests = []struct {
 	name   string
 	params string
-	want   map[string]string // value by name; "" is not found
+	want   map[string]string // value by name; empty if absent
 	twice  bool
 }{
 	{"none", ``, map[string]string{"a": "", "": ""}, false},
@@ -33,15 +33,15 @@ var paramTests = []struct {
 	{"seven", `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7}`, map[string]string{"a": "1", "f": "6", "g": "7", "h": ""}, false},
 	{"twenty", `{"` + strings.Join(strings.Split("abcdefghijklmnopqrst", ""), `":0,"`) + `":1}`, map[string]string{"a": "0", "s": "0", "t": "1"}, false},
 	{"escaped", `{"\u0061":1,"b":2}`, map[string]string{"a": "1", "b": "2", `\u0061`: ""}, false},
-	{"escaped behind others", `{"a":1,"b":2,"\u0063":3}`, map[string]string{"a": "1", "b": "2", "c": "3"}, false},
+	{"escaped after others", `{"a":1,"b":2,"\u0063":3}`, map[string]string{"a": "1", "b": "2", "c": "3"}, false},
 	{"twice", `{"a":1,"b":2,"a":3}`, map[string]string{"b": "2"}, true},
 	{"twice, escaped", `{"a":1,"\u0061":3}`, map[string]string{}, true},
-	{"both escaped", `{"\u0061":1,"b":0,"\u0061":3}`, map[string]string{"b": "0"}, true},
-	{"twice among many", `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"f":8}`, map[string]string{"g": "7"}, true},
-	{"twice among those behind the index", `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"g":8}`, map[string]string{"a": "1"}, true},
-	{"twice inside a member", `{"a":{"b":1,"b":2}}`, map[string]string{"a": `{"b":1,"b":2}`}, false},
-	{"names of like length", `{"ab":1,"cd":2,"` + strings.Repeat("x", 34) + `":3}`, map[string]string{"ab": "1", "cd": "2", "ef": "", strings.Repeat("x", 34): "3", strings.Repeat("y", 34): "", strings.Repeat("x", 66): ""}, false},
-	{"names that only look alike", `{"a":1,"A":2,"a ":3}`, map[string]string{"a": "1", "A": "2", "a ": "3"}, false},
+	{"duplicate, both escaped", `{"\u0061":1,"b":0,"\u0061":3}`, map[string]string{"b": "0"}, true},
+	{"duplicate among many", `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"f":8}`, map[string]string{"g": "7"}, true},
+	{"duplicate beyond the index", `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"g":8}`, map[string]string{"a": "1"}, true},
+	{"duplicate inside a member", `{"a":{"b":1,"b":2}}`, map[string]string{"a": `{"b":1,"b":2}`}, false},
+	{"names of equal length", `{"ab":1,"cd":2,"` + strings.Repeat("x", 34) + `":3}`, map[string]string{"ab": "1", "cd": "2", "ef": "", strings.Repeat("x", 34): "3", strings.Repeat("y", 34): "", strings.Repeat("x", 66): ""}, false},
+	{"names that look alike", `{"a":1,"A":2,"a ":3}`, map[string]string{"a": "1", "A": "2", "a ": "3"}, false},
 }
 
 func TestParam(t *testing.T) {
@@ -81,7 +81,7 @@ func TestParamAllocatesNothing(t *testing.T) {
 func TestClone(t *testing.T) {
 	for _, test := range goodFrames {
 		t.Run(test.name, func(t *testing.T) {
-			// A frame in the middle of a larger buffer, as the reader hands it out.
+			// A frame in the middle of a larger buffer, as a reader returns it.
 			buf := append(bytes.Repeat([]byte("x"), 10), test.frame...)
 			buf = append(buf, bytes.Repeat([]byte("y"), 10)...)
 			frame := buf[10 : 10+len(test.frame)]
@@ -101,7 +101,7 @@ func TestClone(t *testing.T) {
 				c.text[i] = '?'
 			}
 			if diff := cmp.Diff(test.want, envelopeOf(again)); diff != "" {
-				t.Errorf("clone of the clone depends on either (-want +got):\n%s", diff)
+				t.Errorf("clone of a clone depends on its source (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestKindString(t *testing.T) {
 	}
 }
 
-// idClasses are ids that stand for the same value, class by class.
+// idClasses are lists of ids of the same value.
 var idClasses = [][]string{
 	{`1`},
 	{`"1"`, `"\u0031"`},
@@ -147,7 +147,7 @@ var idClasses = [][]string{
 	{"\"e\u0301\"", `"e\u0301"`}, // not normalized
 	{"\"\u2028\"", `"\u2028"`},
 	{"\"\U0001f600\"", `"\ud83d\ude00"`, `"\uD83D\uDE00"`},
-	{"\"\ufffd\"", `"\ufffd"`, `"\ud83d"`, `"\udc00"`}, // an unpaired surrogate is no character
+	{"\"\ufffd\"", `"\ufffd"`, `"\ud83d"`, `"\udc00"`}, // an unpaired surrogate is not a character
 	{`"<>&"`, `"\u003c\u003e\u0026"`},
 	{`"null"`},
 	{`"true"`},
@@ -172,7 +172,7 @@ func TestIDEqual(t *testing.T) {
 		}
 	}
 	if !ID(nil).Equal(ID{}) {
-		t.Error("none does not equal none")
+		t.Error("zero ID does not equal zero ID")
 	}
 }
 
@@ -217,7 +217,7 @@ func TestIDClone(t *testing.T) {
 	c := ID(text).Clone()
 	text[1] = 'x'
 	if c.String() != `"abc"` {
-		t.Errorf("clone depends on the frame: %s", c)
+		t.Errorf("the clone depends on the frame: %s", c)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestAppend(t *testing.T) {
 		{"request", AppendRequest(nil, IntID(1), "m", []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`},
 		{"request without params", AppendRequest(nil, ID(`"a\u0062"`), "m", nil), `{"jsonrpc":"2.0","id":"a\u0062","method":"m"}`},
 		{"method to be quoted", AppendRequest(nil, IntID(1), "a\"\xff\n", nil), `{"jsonrpc":"2.0","id":1,"method":"a\"` + "\ufffd" + `\n"}`},
-		{"behind other bytes", AppendRequest([]byte("x"), IntID(1), "", nil), `x{"jsonrpc":"2.0","id":1,"method":""}`},
+		{"after other bytes", AppendRequest([]byte("x"), IntID(1), "", nil), `x{"jsonrpc":"2.0","id":1,"method":""}`},
 		{"notification", AppendNotification(nil, "m", []byte(`[1]`)), `{"jsonrpc":"2.0","method":"m","params":[1]}`},
 		{"notification without params", AppendNotification(nil, "m", nil), `{"jsonrpc":"2.0","method":"m"}`},
 		{"result", AppendResult(nil, IntID(1), []byte(`null`)), `{"jsonrpc":"2.0","id":1,"result":null}`},
@@ -240,7 +240,7 @@ func TestAppend(t *testing.T) {
 		{"error without data", AppendError(nil, IntID(1), &Error{Code: 5}, false), `{"jsonrpc":"2.0","id":1,"error":{"code":5,"message":""}}`},
 		{"error with id null", AppendError(nil, nil, &Error{Code: CodeParseError, Message: "x"}, true), `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}`},
 		{"error without id", AppendError(nil, nil, &Error{Code: CodeParseError, Message: "x"}, false), `{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`},
-		{"code 0 is never sent", AppendError(nil, IntID(1), &Error{Message: "x"}, false), `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x"}}`},
+		{"code 0", AppendError(nil, IntID(1), &Error{Message: "x"}, false), `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x"}}`},
 		{"one line already", OneLine([]byte(`{"a": "\n" }`)), `{"a": "\n" }`},
 		{"made one line", OneLine([]byte("{\r\n  \"a b\": \" \\n\"\n}")), `{"a b":" \n"}`},
 		{"nothing to be made one line", OneLine(nil), ``},

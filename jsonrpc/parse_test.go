@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An envelope is what a test wants to know of a parsed message.
+// An envelope has the parts of a parsed message that the tests compare.
 type envelope struct {
 	Kind                               Kind
 	ID, Method, Params, Result, ErrObj string
@@ -20,7 +20,7 @@ func envelopeOf(m *Message) envelope {
 
 func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// goodFrames are frames that hold a message.
+// goodFrames are frames with a valid message.
 var goodFrames = []struct {
 	name  string
 	frame string
@@ -35,16 +35,16 @@ var goodFrames = []struct {
 	{"error", `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m"}}`, envelope{KindError, "7", "", "", "", `{"code":-1,"message":"m"}`}},
 	{"error with id null", `{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"m"}}`, envelope{KindError, "null", "", "", "", `{"code":-1,"message":"m"}`}},
 	{"error without id", `{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`, envelope{KindError, "", "", "", "", `{"code":-1,"message":"m"}`}},
-	{"params with a blank before the colon", `{"jsonrpc":"2.0","id":1,"method":"m","params" :{"a":1}}`, envelope{KindRequest, "1", "m", `{"a":1}`, "", ""}},
+	{"space before the colon of params", `{"jsonrpc":"2.0","id":1,"method":"m","params" :{"a":1}}`, envelope{KindRequest, "1", "m", `{"a":1}`, "", ""}},
 	{"params escaped", `{"jsonrpc":"2.0","id":1,"method":"m","p\u0061rams":{"a":1}}`, envelope{KindRequest, "1", "m", `{"a":1}`, "", ""}},
-	{"params null, with a blank before the colon", `{"jsonrpc":"2.0","id":1,"method":"m","params" :null}`, envelope{KindRequest, "1", "m", "", "", ""}},
+	{"params null, space before the colon", `{"jsonrpc":"2.0","id":1,"method":"m","params" :null}`, envelope{KindRequest, "1", "m", "", "", ""}},
 	{"params null", `{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, envelope{KindRequest, "1", "m", "", "", ""}},
 	{"params array", `{"jsonrpc":"2.0","id":1,"method":"m","params":[1,2]}`, envelope{KindRequest, "1", "m", "[1,2]", "", ""}},
 	{"unknown members", `{"x":1,"jsonrpc":"2.0","y":{"id":2},"id":1,"z":[],"method":"m"}`, envelope{KindRequest, "1", "m", "", "", ""}},
-	{"unknown members twice", `{"x":1,"x":2,"jsonrpc":"2.0","method":"m"}`, envelope{KindNotification, "", "m", "", "", ""}},
-	{"other case is another member", `{"Jsonrpc":"1.0","jsonrpc":"2.0","ID":1,"Method":"n","method":"m","PARAMS":{}}`, envelope{KindNotification, "", "m", "", "", ""}},
-	{"long s is not s", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"param\u017f\":{}}", envelope{KindRequest, "1", "m", "", "", ""}},
-	{"name with a NUL behind", `{"jsonrpc":"2.0","method":"m","id\u0000":1}`, envelope{KindNotification, "", "m", "", "", ""}},
+	{"duplicate unknown members", `{"x":1,"x":2,"jsonrpc":"2.0","method":"m"}`, envelope{KindNotification, "", "m", "", "", ""}},
+	{"member names are case-sensitive", `{"Jsonrpc":"1.0","jsonrpc":"2.0","ID":1,"Method":"n","method":"m","PARAMS":{}}`, envelope{KindNotification, "", "m", "", "", ""}},
+	{"long s (U+017F) in a name", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"param\u017f\":{}}", envelope{KindRequest, "1", "m", "", "", ""}},
+	{"NUL at the end of a name", `{"jsonrpc":"2.0","method":"m","id\u0000":1}`, envelope{KindNotification, "", "m", "", "", ""}},
 	{"escaped names", `{"json\u0072pc":"2.\u0030","\u0069d":1,"m\u0065thod":"\u006d"}`, envelope{KindRequest, "1", "m", "", "", ""}},
 	{"escaped method", `{"jsonrpc":"2.0","id":1,"method":"tools\/\u0063all"}`, envelope{KindRequest, "1", "tools/call", "", "", ""}},
 	{"empty method", `{"jsonrpc":"2.0","id":1,"method":""}`, envelope{KindRequest, "1", "", "", "", ""}},
@@ -53,7 +53,7 @@ var goodFrames = []struct {
 	{"unpaired surrogate in the id", `{"jsonrpc":"2.0","id":"\ud83d","method":"m"}`, envelope{KindRequest, `"\ud83d"`, "m", "", "", ""}},
 	{"unpaired surrogate in params", `{"jsonrpc":"2.0","method":"m","params":["\ud83d"]}`, envelope{KindNotification, "", "m", `["\ud83d"]`, "", ""}},
 	{"lone CR is white space", "{\"jsonrpc\":\"2.0\",\r\"method\":\"m\"}\r", envelope{KindNotification, "", "m", "", "", ""}},
-	{"as deep as may be", `{"jsonrpc":"2.0","method":"m","params":` + nested(511) + `}`, envelope{KindNotification, "", "m", nested(511), "", ""}},
+	{"at the depth limit", `{"jsonrpc":"2.0","method":"m","params":` + nested(511) + `}`, envelope{KindNotification, "", "m", nested(511), "", ""}},
 
 	{"id 2^53+1", `{"jsonrpc":"2.0","id":9007199254740993,"method":"m"}`, envelope{KindRequest, "9007199254740993", "m", "", "", ""}},
 	{"id 2^63", `{"jsonrpc":"2.0","id":9223372036854775808,"method":"m"}`, envelope{KindRequest, "9223372036854775808", "m", "", "", ""}},
@@ -65,18 +65,18 @@ var goodFrames = []struct {
 	{"id empty string", `{"jsonrpc":"2.0","id":"","method":"m"}`, envelope{KindRequest, `""`, "m", "", "", ""}},
 	{"id string of a number", `{"jsonrpc":"2.0","id":"1","method":"m"}`, envelope{KindRequest, `"1"`, "m", "", "", ""}},
 
-	// What an error object holds is for the caller who waits for it; see TestMessageErr.
+	// The caller that waits for a response checks its error object; see TestMessageErr.
 	{"error null", `{"jsonrpc":"2.0","id":1,"error":null}`, envelope{KindError, "1", "", "", "", "null"}},
 	{"error string", `{"jsonrpc":"2.0","id":1,"error":"x"}`, envelope{KindError, "1", "", "", "", `"x"`}},
 	{"error empty", `{"jsonrpc":"2.0","id":1,"error":{}}`, envelope{KindError, "1", "", "", "", `{}`}},
 }
 
-// badFrames are JSON, but no message.
+// badFrames are valid JSON, but not a message.
 var badFrames = []struct {
 	name   string
 	frame  string
-	id     string // to answer under
-	kind   Kind   // KindInvalid is answered; responses are not
+	id     string // id of the error response
+	kind   Kind   // KindInvalid gets an error response, a response does not
 	reason string
 }{
 	{"number", `1`, "", KindInvalid, "not an object"},
@@ -89,7 +89,7 @@ var badFrames = []struct {
 	{"jsonrpc 1.0", `{"jsonrpc":"1.0","id":1,"method":"m"}`, "1", KindInvalid, `jsonrpc must be "2.0"`},
 	{"jsonrpc a number", `{"jsonrpc":2.0,"id":1,"method":"m"}`, "1", KindInvalid, `jsonrpc must be "2.0"`},
 	{"jsonrpc null", `{"jsonrpc":null,"id":1,"method":"m"}`, "1", KindInvalid, `jsonrpc must be "2.0"`},
-	{"jsonrpc with a blank", `{"jsonrpc":"2.0 ","id":1,"method":"m"}`, "1", KindInvalid, `jsonrpc must be "2.0"`},
+	{"jsonrpc with a space", `{"jsonrpc":"2.0 ","id":1,"method":"m"}`, "1", KindInvalid, `jsonrpc must be "2.0"`},
 	{"method missing", `{"jsonrpc":"2.0","id":1}`, "1", KindInvalid, "method is missing"},
 	{"method of the wrong case", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, "1", KindInvalid, "method is missing"},
 	{"method a number", `{"jsonrpc":"2.0","id":1,"method":1}`, "1", KindInvalid, "method must be a string"},
@@ -143,15 +143,15 @@ var brokenFrames = []struct {
 	{"cut off", `{"jsonrpc":"2.0","id":1,"method":"m"`},
 	{"cut off in a string", `{"jsonrpc":"2.0","id":1,"method":"m`},
 	{"two messages", `{"jsonrpc":"2.0","method":"m"}{"jsonrpc":"2.0","method":"m"}`},
-	{"members behind an empty object", `{}"jsonrpc":"2.0",`},
-	{"members behind an empty object, and more", `{}"jsonrpc":"2.0","method":"m"}`},
-	{"no member behind the version", `{"jsonrpc":"2.0",}`},
-	{"nothing behind the version", `{"jsonrpc":"2.0",`},
-	{"nothing behind the name of params", `{"jsonrpc":"2.0","params":`},
-	{"no comma behind params", `{"jsonrpc":"2.0","params":{}"method":"m"}`},
+	{"members after an empty object", `{}"jsonrpc":"2.0",`},
+	{"members after an empty object, with a brace", `{}"jsonrpc":"2.0","method":"m"}`},
+	{"no member after the version", `{"jsonrpc":"2.0",}`},
+	{"end after the version", `{"jsonrpc":"2.0",`},
+	{"end after the name params", `{"jsonrpc":"2.0","params":`},
+	{"no comma after params", `{"jsonrpc":"2.0","params":{}"method":"m"}`},
 	{"no comma in params", `{"jsonrpc":"2.0","params":{"a":1 "b":2},"method":"m"}`},
 	{"comma at the end of params", `{"jsonrpc":"2.0","params":{"a":1,},"method":"m"}`},
-	{"params that an array's bracket closes", `{"jsonrpc":"2.0","params":{"a":1],"method":"m"}`},
+	{"params closed by a square bracket", `{"jsonrpc":"2.0","params":{"a":1],"method":"m"}`},
 	{"trailing text", `{"jsonrpc":"2.0","method":"m"} x`},
 	{"trailing NUL", "{\"jsonrpc\":\"2.0\",\"method\":\"m\"}\x00"},
 	{"BOM", "\ufeff{\"jsonrpc\":\"2.0\",\"method\":\"m\"}"},
@@ -168,12 +168,12 @@ var brokenFrames = []struct {
 	{"NaN", `{"jsonrpc":"2.0","id":NaN,"method":"m"}`},
 	{"bad escape", `{"jsonrpc":"2.0","method":"\x41"}`},
 	{"too deep", `{"jsonrpc":"2.0","method":"m","params":` + nested(512) + `}`},
-	{"broken behind what is no message", `{"jsonrpc":"1.0","id":true,"method":1,"params":1,}`},
-	{"broken params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,}}`},
-	{"broken params name", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"\q":2}}`},
-	{"broken behind many params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h"}}`},
-	{"broken result", `{"jsonrpc":"2.0","id":1,"result":tru}`},
-	{"broken error", `{"jsonrpc":"2.0","id":1,"error":{"code":}}`},
+	{"invalid JSON after an invalid envelope", `{"jsonrpc":"1.0","id":true,"method":1,"params":1,}`},
+	{"invalid params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,}}`},
+	{"invalid name in params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"\q":2}}`},
+	{"invalid JSON after many params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h"}}`},
+	{"invalid result", `{"jsonrpc":"2.0","id":1,"result":tru}`},
+	{"invalid error", `{"jsonrpc":"2.0","id":1,"error":{"code":}}`},
 }
 
 func TestParseGood(t *testing.T) {
@@ -196,7 +196,7 @@ func TestParseBad(t *testing.T) {
 			var m Message
 			e := wireError(t, Parse([]byte(test.frame), &m, 0), CodeInvalidRequest)
 			if !strings.Contains(e.Message, test.reason) {
-				t.Errorf("message %q does not say %q", e.Message, test.reason)
+				t.Errorf("message %q does not contain %q", e.Message, test.reason)
 			}
 			if string(m.ID) != test.id || m.Kind != test.kind {
 				t.Errorf("got id %q, kind %v; want id %q, kind %v", m.ID, m.Kind, test.id, test.kind)
@@ -217,7 +217,7 @@ func TestParseBroken(t *testing.T) {
 	}
 }
 
-// wireError checks that err is a *Error with the code.
+// wireError checks that err is an *Error with the code.
 func wireError(t *testing.T, err error, code Code) *Error {
 	t.Helper()
 	var e *Error
@@ -258,9 +258,9 @@ func TestParseBatch(t *testing.T) {
 	tests := []struct {
 		name  string
 		frame string
-		code  Code // of the whole; 0 if there are entries
+		code  Code // code of the whole batch; zero if there are entries
 		want  []envelope
-		bad   []string // by entry: what its error says
+		bad   []string // text of the error of each entry
 	}{
 		{"empty", `[]`, CodeInvalidRequest, nil, nil},
 		{"empty with space", " [ ] ", CodeInvalidRequest, nil, nil},
@@ -304,7 +304,7 @@ func TestParseBatch(t *testing.T) {
 					reason = e.Message
 				}
 				if want := test.bad[i]; (want == "") != (reason == "") || !strings.Contains(reason, want) {
-					t.Errorf("entry %d: got error %q, want one that says %q", i, reason, want)
+					t.Errorf("entry %d: got error %q, want one that contains %q", i, reason, want)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -331,7 +331,7 @@ func TestParseAllocatesNothing(t *testing.T) {
 	var m Message
 	for _, test := range goodFrames {
 		if strings.Contains(test.frame, `\`) {
-			continue // what is spelled with escapes needs memory to be decoded into
+			continue // escaped names need memory for decoding
 		}
 		frame := []byte(test.frame)
 		if n := testing.AllocsPerRun(100, func() {

@@ -603,7 +603,7 @@ func TestFramerClosedFromOutside(t *testing.T) {
 
 // A failingFramer is connected to a peer that no longer reads but still writes.
 type failingFramer struct {
-	inputs  []string // returned one by one after a delay
+	inputs []string // returned one by one after a delay
 	ends   bool     // whether io.EOF follows the last frame, else reads block
 	closed chan struct{}
 }

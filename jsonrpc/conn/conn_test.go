@@ -24,11 +24,11 @@ type peer struct {
 	t    *testing.T
 	conn *Conn
 	end  pipes.End
-	// run receives the result of Run.
+	// receives the error of Run
 	run chan error
 }
 
-// newPeer runs a connection with a peer, in a synctest bubble, until the test ends.
+// newPeer runs a connection with a peer in a synctest bubble until the test ends.
 func newPeer(t *testing.T, h Handler, opts *Options) *peer {
 	local, remote := pipes.Memory(0)
 	p := &peer{t: t, conn: New(jsonrpc.NewFramer(local, nil), h, opts), end: remote, run: make(chan error, 1)}
@@ -37,12 +37,12 @@ func newPeer(t *testing.T, h Handler, opts *Options) *peer {
 	return p
 }
 
-// send sends the connection messages.
+// send sends messages to the connection.
 func (p *peer) send(messages ...string) {
 	io.WriteString(p.end, strings.Join(messages, "\n")+"\n")
 }
 
-// want checks the messages that the connection has sent until it waits.
+// want waits until the connection is idle, and checks the messages that it has sent.
 func (p *peer) want(messages ...string) {
 	p.t.Helper()
 	synctest.Wait()
@@ -52,7 +52,7 @@ func (p *peer) want(messages ...string) {
 	}
 }
 
-// methods handles messages by their method.
+// methods is a Handler that calls a function by method name.
 func methods(m map[string]Handler) Handler {
 	return func(ctx context.Context, c *Conn, msg *jsonrpc.Message) ([]byte, error) {
 		if h := m[string(msg.Method)]; h != nil {
@@ -87,7 +87,7 @@ func TestAnswers(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, goroutines=%v", tt.method, goroutines), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := newPeer(t, h, &Options{Goroutines: goroutines})
-					for range 10 { // also when the method is known to be quick
+					for range 10 { // repeats until the method is known to be fast
 						p.send(`{"jsonrpc":"2.0","id":"a","method":"` + tt.method + `","params":[7]}`)
 						p.want(`{"jsonrpc":"2.0","id":"a",` + tt.want + `}`)
 					}
@@ -105,8 +105,8 @@ func TestNilHandler(t *testing.T) {
 	})
 }
 
-// TestNotify shows that a notification that is sent with the context of a request precedes the
-// response, and cannot follow it.
+// TestNotify shows that a notification with the context of a request is sent before the response,
+// and rejected after it.
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kept context.Context
@@ -127,7 +127,7 @@ func TestNotify(t *testing.T) {
 		}
 		p.want(`{"jsonrpc":"2.0","method":"news"}`)
 
-		// The context of another connection's request does not matter.
+		// The context of another connection's request has no effect.
 		q := newPeer(t, nil, nil)
 		if err := q.conn.Notify(kept, "news", nil); err != nil {
 			t.Error(err)
@@ -140,7 +140,7 @@ func TestCancel(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		opts   Options
-		notice string // with the id 1
+		notice string // the params, for id 1
 	}{
 		{"default", Options{}, `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`},
 		{"method", Options{CancelMethod: "stop"}, `{"jsonrpc":"2.0","method":"stop","params":{"id":1}}`},
@@ -267,7 +267,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// TestMethodsAreBounded shows that a peer that invents methods does not fill the memory.
+// TestMethodsAreBounded shows that a peer that invents methods does not use unlimited memory.
 func TestMethodsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, methods(nil), nil)
@@ -282,7 +282,8 @@ func TestMethodsAreBounded(t *testing.T) {
 	})
 }
 
-// direct is a Handler of the engine that does what a Conn does for the Handler below.
+// direct is a Handler of internal/rpc that does the same work as Conn with the Handler of this
+// test.
 type direct struct{ cost rpc.CostEstimate }
 
 func (d *direct) Prepare(*rpc.Request) *rpc.CostEstimate { return &d.cost }
@@ -295,7 +296,7 @@ func (d *direct) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 
 func echo(_ context.Context, _ *Conn, m *jsonrpc.Message) ([]byte, error) { return m.Params, nil }
 
-// TestRequestAllocations shows that each request costs as much memory as with the engine alone.
+// TestRequestAllocations shows that a request allocates no more than with internal/rpc alone.
 func TestRequestAllocations(t *testing.T) {
 	measure := func(run func(context.Context, jsonrpc.Framer) error) float64 {
 		local, remote := pipes.Memory(0)
@@ -321,11 +322,11 @@ func TestRequestAllocations(t *testing.T) {
 		}
 		return float64(after.Mallocs-before.Mallocs) / rounds
 	}
-	// Pooled memory is lost now and then, more often on a busy machine. More memory for each
-	// request would show in every measurement.
+	// The garbage collector empties pools at times, more often on a busy machine. A request that
+	// allocates more would do so in every measurement.
 	var got, want float64
 	for range 3 {
-		// Whether the reading goroutine runs a request depends on the machine, so it runs none.
+		// No request is run by the reading goroutine, since the decision depends on timing.
 		want = measure(func(ctx context.Context, f jsonrpc.Framer) error {
 			return rpc.NewConn(f, &rpc.Options{Handler: new(direct), Goroutines: true}).Run(ctx)
 		})
@@ -336,10 +337,10 @@ func TestRequestAllocations(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%.2f allocations, the engine alone %.2f", got, want)
+	t.Errorf("%.2f allocations, internal/rpc alone %.2f", got, want)
 }
 
-// BenchmarkRequest sends one request after the other, in memory.
+// BenchmarkRequest sends one request after the other over a pipe in memory.
 func BenchmarkRequest(b *testing.B) {
 	for _, goroutines := range []bool{false, true} {
 		b.Run(fmt.Sprintf("goroutines=%v", goroutines), func(b *testing.B) {

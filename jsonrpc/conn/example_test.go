@@ -10,8 +10,7 @@ import (
 	"mcpwire/jsonrpc/conn"
 )
 
-// Two connections over a pipe in memory: either side may call the other, also from within a
-// handler.
+// Two connections over a pipe in memory. Both sides may call each other, also within a handler.
 func ExampleConn() {
 	ctx := context.Background()
 	local, remote := net.Pipe()
