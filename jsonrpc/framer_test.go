@@ -41,7 +41,7 @@ func TestAutoFraming(t *testing.T) {
 	}
 	for _, test := range tests {
 		testStreams(t, FramingAuto, []streamTest{test.streamTest})
-		f := newFramer(&chunks{data: []byte(test.stream)}, &FramerOptions{MaxFrame: test.max})
+		f := newFramer(&chunkReader{data: []byte(test.stream)}, &FramerOptions{MaxFrame: test.max})
 		if got := f.Framing(); got != FramingAuto {
 			t.Errorf("%s: framing %v before anything was read", test.name, got)
 		}
@@ -157,12 +157,12 @@ func TestFramesOverTransports(t *testing.T) {
 
 // failingReader returns data, then err.
 type failingReader struct {
-	chunks
+	chunkReader
 	err error
 }
 
 func (r *failingReader) Read(p []byte) (int, error) {
-	n, err := r.chunks.Read(p)
+	n, err := r.chunkReader.Read(p)
 	if err == io.EOF {
 		err = r.err
 	}
@@ -172,11 +172,11 @@ func (r *failingReader) Read(p []byte) (int, error) {
 func TestReadError(t *testing.T) {
 	broken := errors.New("cable cut")
 	for _, eofWithData := range []bool{false, true} {
-		got := readAll(t, &failingReader{chunks{data: []byte("{}\n[]"), eofWithData: eofWithData}, broken}, nil)
+		got := readAll(t, &failingReader{chunkReader{data: []byte("{}\n[]"), eofWithData: eofWithData}, broken}, nil)
 		if diff := cmp.Diff([]string{"frame {}", "frame []", "end cable cut"}, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		got = readAll(t, &failingReader{chunks{data: []byte(block("{}") + "Content-Length: 5\n\n["), eofWithData: eofWithData}, broken}, nil)
+		got = readAll(t, &failingReader{chunkReader{data: []byte(block("{}") + "Content-Length: 5\n\n["), eofWithData: eofWithData}, broken}, nil)
 		if diff := cmp.Diff([]string{"frame {}", cutInFrame, "end cable cut"}, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
@@ -184,7 +184,7 @@ func TestReadError(t *testing.T) {
 }
 
 // A stuckReader returns neither data nor an error.
-type stuckReader struct{ chunks }
+type stuckReader struct{ chunkReader }
 
 func (*stuckReader) Read([]byte) (int, error) { return 0, nil }
 
@@ -195,7 +195,7 @@ func TestReaderWithoutProgress(t *testing.T) {
 }
 
 // A shortWriter accepts fewer bytes than it gets.
-type shortWriter struct{ chunks }
+type shortWriter struct{ chunkReader }
 
 func (*shortWriter) Write(p []byte) (int, error) { return len(p) - 1, nil }
 
@@ -207,14 +207,14 @@ func TestShortWrite(t *testing.T) {
 
 // An endless reader repeats text n times.
 type endless struct {
-	chunks
+	chunkReader
 	text string
 	n    int
 }
 
 func (r *endless) Read(p []byte) (int, error) {
 	if r.n == 0 {
-		return r.chunks.Read(p)
+		return r.chunkReader.Read(p)
 	}
 	r.n--
 	return copy(p, r.text), nil
@@ -256,7 +256,7 @@ func TestBufferIsBounded(t *testing.T) {
 
 // A filler returns before, n bytes, and rest.
 type filler struct {
-	chunks
+	chunkReader
 	before string
 	n      int
 	rest   string
@@ -367,7 +367,7 @@ func TestBufferShrinks(t *testing.T) {
 
 // lastWrite is a stream that keeps the last write.
 type lastWrite struct {
-	chunks
+	chunkReader
 	last []byte
 }
 
@@ -459,7 +459,7 @@ func testStreams(t *testing.T, framing Framing, tests []streamTest) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, sizes := range [][]byte{nil, {1}, {5, 1}, {200, 255}} {
 				for _, eofWithData := range []bool{false, true} {
-					got := readAll(t, &chunks{data: []byte(test.stream), sizes: sizes, eofWithData: eofWithData}, &FramerOptions{Framing: framing, MaxFrame: test.max})
+					got := readAll(t, &chunkReader{data: []byte(test.stream), sizes: sizes, eofWithData: eofWithData}, &FramerOptions{Framing: framing, MaxFrame: test.max})
 					if diff := cmp.Diff(test.want, got); diff != "" {
 						t.Fatalf("chunks of %v (-want +got):\n%s", sizes, diff)
 					}
@@ -578,7 +578,7 @@ func TestOversize(t *testing.T) {
 			FramingHeader: block("{}") + block(test.msg) + block("[]"),
 		} {
 			for _, sizes := range [][]byte{nil, {1}, {3, 50}} {
-				f := newFramer(&chunks{data: []byte(stream), sizes: sizes}, &FramerOptions{Framing: framing, MaxFrame: 100})
+				f := newFramer(&chunkReader{data: []byte(stream), sizes: sizes}, &FramerOptions{Framing: framing, MaxFrame: 100})
 				if frame, err := f.ReadFrame(); string(frame) != "{}" || err != nil {
 					t.Fatalf("%s, %v: %q, %v before it", test.name, framing, frame, err)
 				}

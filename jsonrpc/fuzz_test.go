@@ -181,14 +181,14 @@ func checkMembers(t *testing.T, m *Message) {
 
 // chunkReader returns data in chunks of the given sizes, which repeat. A size of zero fills the
 // buffer.
-type chunks struct {
+type chunkReader struct {
 	data        []byte
 	sizes       []byte
 	i           int
 	eofWithData bool // the last chunk and io.EOF are returned together
 }
 
-func (c *chunks) Read(p []byte) (int, error) {
+func (c *chunkReader) Read(p []byte) (int, error) {
 	if len(c.data) == 0 {
 		return 0, io.EOF
 	}
@@ -207,8 +207,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *chunks) Write(p []byte) (int, error) { return len(p), nil }
-func (c *chunks) Close() error                { return nil }
+func (c *chunkReader) Write(p []byte) (int, error) { return len(p), nil }
+func (c *chunkReader) Close() error                { return nil }
 
 // readAll returns the frames and errors of a stream in order, and how it ended.
 func readAll(t testing.TB, rw io.ReadWriteCloser, opts *FramerOptions) []string {
@@ -245,9 +245,9 @@ func FuzzFramers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream, sizes []byte, limit uint8, eofWithData bool) {
 		for _, framing := range []Framing{FramingAuto, FramingLine, FramingHeader} {
 			opts := &FramerOptions{Framing: framing, MaxFrame: int(limit)}
-			want := readAll(t, &chunks{data: stream}, opts)
+			want := readAll(t, &chunkReader{data: stream}, opts)
 			for _, cut := range [][]byte{{1}, sizes, {2, 0}} {
-				got := readAll(t, &chunks{data: stream, sizes: cut, eofWithData: eofWithData}, opts)
+				got := readAll(t, &chunkReader{data: stream, sizes: cut, eofWithData: eofWithData}, opts)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Fatalf("%v framing, limit %d, %q chunks of %v: -whole +chunks:\n%s", framing, limit, stream, cut, diff)
 				}
