@@ -49,14 +49,21 @@ func mcpwireGateway(name, more string) gateway {
 		}}
 }
 
+// standIn returns a program that forwards requests without reading them.
+func standIn(name string, args ...string) gateway {
+	return gateway{name: name, tool: "echo", modern: true, command: func(p *bridgeEnd) []string {
+		return append([]string{p.proxy, "-http", addrMark, "-to", urlMark}, args...)
+	}}
+}
+
 // gateways are the programs to compare, ours first.
 var gateways = []gateway{
 	mcpwireGateway(ours, ""),
 	mcpwireGateway("mcpwire, with view, limits and audit", "views: [{allow: [\"bench__*\"]}]\nlimits: {perCaller: {rate: 1000000, burst: 1000000, concurrent: 1000}}\naudit: {dir}/audit.jsonl\n"),
 	mcpwireGateway("mcpwire, recording", "capture: {dir}/captures\n"),
-	{name: "net/http ReverseProxy", tool: "echo", modern: true, command: func(p *bridgeEnd) []string {
-		return []string{p.proxy, "-http", addrMark, "-to", urlMark}
-	}},
+	standIn("net/http ReverseProxy"),
+	standIn("handler with net/http's client", "-post", "net/http"),
+	standIn("handler with httppost", "-post", "httppost"),
 	{name: "vmcp", tool: "bench_echo", config: vmcpConfig, command: func(p *bridgeEnd) []string {
 		if p.vmcp == "" {
 			return nil
@@ -171,7 +178,7 @@ func (p *bridgeEnd) measureGatewaysIn(c crossing) (rows [][]string, err error) {
 // that.
 func (g gateway) start(p *bridgeEnd, c crossing, url, name string) ([]string, error) {
 	command := g.command(p)
-	if command == nil || !g.modern && (c.client.modern() || c.server.modern()) || g.name == "net/http ReverseProxy" && c.client.name != c.server.name {
+	if command == nil || !g.modern && (c.client.modern() || c.server.modern()) || g.tool == "echo" && c.client.name != c.server.name {
 		return nil, nil
 	}
 	dir := filepath.Join(p.dir, name)

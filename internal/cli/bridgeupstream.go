@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"time"
 
+	"mcpwire/internal/net/httppost"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
@@ -93,14 +94,14 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 }
 
 // proxyTransport returns the transport of a proxy to a server that many clients share.
-func proxyTransport(conf *tls.Config, connectTimeout time.Duration) *http.Transport {
+func proxyTransport(conf *tls.Config, connectTimeout time.Duration) http.RoundTripper {
 	dial := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second}
-	return &http.Transport{
+	return httppost.New(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
 		// An idle connection can be dead without notice.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-	}
+	})
 }
 
 // socketSide connects to a unix or TCP socket.

@@ -26,11 +26,15 @@ import (
 //	                                                     era, choose passthrough or translator
 //	passthrough.request, notification, response          replaces ids if the upstream is shared
 //	 or translator.request, …: machine.FromDownstream    converts it; says what to send where
-//	upstream.trySend, upstream.write                     queues it, connects, sends it
+//	upstream.trySend, upstream.write                     sends it over HTTP if nothing is queued,
+//	                                                     or queues it, connects, sends it
+//	client.roundTrip: call.run                           sends a modern request over HTTP, reads a
+//	                                                     JSON response
 //
 // and from the server to the client:
 //
-//	upstream.read, deliver, accept, dispatch             splits batches, refuses duplicate names
+//	connection.read or received, deliver, accept, upstream.dispatch
+//	                                                     splits batches, refuses duplicate names
 //	upstream.takeResponse                                takes the responses to the bridge itself;
 //	                                                     repeats a call that lacked headers
 //	upstream.route, router.codecOf                       chooses the codec by the request id, if
@@ -120,6 +124,11 @@ type call struct {
 	// tokenKey is the key of the upstream's progress token, or "" without one.
 	tokenKey string
 	timer    atomic.Pointer[time.Timer]
+	// waits says that the goroutine that calls startRequest waits for the response, and calls run.
+	waits bool
+	// run sends the request in that goroutine; nil if another one does. cancelRun makes it return.
+	run       func()
+	cancelRun atomic.Pointer[context.CancelFunc]
 	// cancelSend ends the wait for room in the queue; nil if nothing waits.
 	cancelSend atomic.Pointer[context.CancelFunc]
 	// timeout belongs to timer, and is set before it.
@@ -276,7 +285,13 @@ func (cl *client) closeSubscriptions() {
 // request takes a request. The client owns frame and m from then on. It calls answer once, from any
 // goroutine, with the response, or with nil without one.
 func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, answer func([]byte)) *call {
-	c := &call{client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: time.Now(), seq: cl.b.callCount.Add(1)}
+	return cl.startRequest(ctx, frame, m, out, answer, false)
+}
+
+// startRequest is request. If wait is set, the caller waits for the response, and must call run of
+// the call if it is not nil.
+func (cl *client) startRequest(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, answer func([]byte), wait bool) *call {
+	c := &call{waits: wait, client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: time.Now(), seq: cl.b.callCount.Add(1)}
 	cl.b.metrics.requests.Add(1)
 	cl.mu.Lock()
 	full := len(cl.calls) >= cl.b.opts.MaxCalls
@@ -385,6 +400,9 @@ func (cl *client) dispatch(o clientMessage, f func(forwarder)) error {
 		f(uninitialized)
 		return nil
 	}
+	if o.call != nil {
+		o.call.waits = false // another goroutine sends it
+	}
 	cl.backlog = append(cl.backlog, f)
 	cl.backlogBytes += len(o.frame)
 	if cl.detecting {
@@ -464,8 +482,10 @@ func (c *call) finish(response []byte, from provenance) {
 		if t := c.timer.Load(); t != nil {
 			t.Stop()
 		}
-		if give := c.cancelSend.Load(); give != nil {
-			(*give)()
+		for _, cancel := range []*context.CancelFunc{c.cancelSend.Load(), c.cancelRun.Load()} {
+			if cancel != nil {
+				(*cancel)()
+			}
 		}
 		switch {
 		case c.client.b.hasFront():

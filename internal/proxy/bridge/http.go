@@ -130,7 +130,12 @@ func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Messag
 		box = o
 	}
 	defer o.take(true)
-	c := cl.request(ctx, frame, m, box, func(response []byte) { answer <- response })
+	c := cl.startRequest(ctx, frame, m, box, func(response []byte) { answer <- response }, true)
+	if c.run != nil {
+		stop := context.AfterFunc(ctx, func() { cl.abandon(c) })
+		c.run()
+		stop()
+	}
 	for {
 		select {
 		case <-o.notify:
@@ -138,6 +143,9 @@ func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Messag
 		case response := <-answer:
 			if out != nil {
 				cl.flush(o, out, true)
+			}
+			if response == nil && ctx.Err() != nil {
+				return dst, context.Cause(ctx)
 			}
 			if response == nil {
 				return dst, jsonrpc.ErrRequestEnded

@@ -158,7 +158,16 @@ func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
 		p.upstream.queue.setPaused(true)
 		err = p.upstream.sendUrgent(it)
 	} else {
-		err = p.upstream.trySend(it)
+		var run func()
+		var cancel context.CancelFunc
+		run, cancel, err = p.upstream.trySendAndWait(it, c.waits && c.method != mcp.MethodSubscriptionsListen)
+		if run != nil { // so this is the goroutine that waits
+			c.run = run
+			c.cancelRun.Store(&cancel)
+			if c.done.Load() {
+				cancel()
+			}
+		}
 	}
 	c.queued = err == nil
 	return err

@@ -279,7 +279,13 @@ type staged struct{ jsonrpc.Framer }
 
 func (s staged) OnResponse(func([]byte) error) {}
 
+func (s staged) OnReceive(func([]byte, context.Context)) {}
+
 func (s staged) Post(_ context.Context, frame []byte) error { return s.WriteFrame(frame) }
+
+func (s staged) PostAndWait(ctx context.Context, frame []byte) (func(), context.CancelFunc, error) {
+	return nil, nil, s.Post(ctx, frame)
+}
 
 func (s staged) Receive() ([]byte, context.Context, error) {
 	frame, err := s.ReadFrame()

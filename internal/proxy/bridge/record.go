@@ -181,12 +181,16 @@ func (c *connection) transmit(it queuedMessage) error {
 		c.u.rec.recordSent(toServer, it.frame, it.from)
 		return c.f.WriteFrame(it.frame)
 	}
+	return transport.Post(c.postContext(it), it.frame)
+}
+
+// postContext returns the context of the HTTP requests for a message.
+func (c *connection) postContext(it queuedMessage) context.Context {
 	ctx := context.WithoutCancel(c.u.ctx) // for the values
 	if it.noLogin {
 		ctx = oauth.WithoutLogin(ctx)
 	}
-	ctx = context.WithValue(context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: it}), recorderKey{}, c.u.rec)
-	return transport.Post(ctx, it.frame)
+	return context.WithValue(context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: it}), recorderKey{}, c.u.rec)
 }
 
 // A postedMessage is a message that is sent over HTTP. If its stream breaks off, it needs several
@@ -218,8 +222,15 @@ func (o origin) answered() {
 // context of the HTTP request whose response contained the frame, or that failed the call. The
 // context is nil with other errors. It has the values of the context that the request was posted
 // with, or of Connect's for the connection's own requests, and those that the round tripper added.
+//
+// OnReceive sets a function that gets responses in place of Receive. PostAndWait is Post for a
+// modern request: if it returns functions, run sends the request and reads the response in the
+// goroutine of its caller, and cancel ends run.
 type receiver interface {
+	rpc.MessageTransport
 	Receive() (frame []byte, from context.Context, err error)
+	OnReceive(deliver func(frame []byte, from context.Context))
+	PostAndWait(ctx context.Context, frame []byte) (run func(), cancel context.CancelFunc, err error)
 }
 
 // receive reads the next message and its origin, which may be known for an error too.
@@ -234,13 +245,24 @@ func (c *connection) receive() ([]byte, origin, error) {
 	if from == nil {
 		return frame, o, err
 	}
-	if t, ok := from.Value(requestKey{}).(*upstreamRequest); ok {
+	return frame, c.originIn(from), err
+}
+
+// originIn returns the origin of a message from the context of its HTTP request.
+func (c *connection) originIn(ctx context.Context) origin {
+	o := origin{rec: c.u.rec}
+	if t, ok := ctx.Value(requestKey{}).(*upstreamRequest); ok {
 		o.request, o.rec = t, t.recorderOr(c.u.rec)
 	}
-	if p, ok := from.Value(postKey{}).(*postedMessage); ok {
+	if p, ok := ctx.Value(postKey{}).(*postedMessage); ok {
 		o.callID = p.id
 	}
-	return frame, o, err
+	return o
+}
+
+// received handles a response that does not come through receive.
+func (c *connection) received(frame []byte, from context.Context) {
+	c.deliver(jsonrpc.OneLine(frame), c.originIn(from))
 }
 
 // OuterTransport returns a round tripper that uses next. Wrap it around the round trippers that
