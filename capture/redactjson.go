@@ -571,7 +571,7 @@ func (r *Redactor) scanString(e *edits, text []byte, hit bool, how textMode) {
 	if !hit && len(text) < 12 && !mayHaveName(text) {
 		return // too short for a shape, and without a name
 	}
-	r.scan(e, text, how)
+	r.scanRepeated(e, text, how)
 }
 
 // mayHaveName reports whether a text may contain a name with a value.

@@ -58,6 +58,7 @@ type Redactor struct {
 
 	// nameClasses caches the classes of names.
 	nameClasses map[string]nameClass
+	clean       cleanTexts
 }
 
 // NewRedactor returns a Redactor. r may be nil.
@@ -204,6 +205,8 @@ type knownSecrets struct {
 	// recent has secrets from headers. A new one replaces the oldest.
 	recent []string
 	next   int
+	// changes counts the secrets that were added.
+	changes uint64
 }
 
 const (
@@ -226,6 +229,7 @@ func (ks *knownSecrets) addText(s string, atLeast int, fixed bool) {
 	if isPlaceholder(s) {
 		return
 	}
+	ks.changes++
 	switch {
 	case fixed && len(ks.fixed) < maxFixed:
 		ks.fixed = append(ks.fixed, s)
@@ -244,6 +248,96 @@ func (ks *knownSecrets) all(yield func(string) bool) {
 				return
 			}
 		}
+	}
+}
+
+// cleanTexts remembers texts and headers in which nothing was hidden, because traffic repeats most
+// of them: a proxy records each message on both sides. A new known secret empties it. The zero
+// value is ready to use.
+type cleanTexts struct {
+	// changes is that of the known secrets.
+	changes uint64
+	texts   [cleanKinds]map[string]struct{}
+	// bytes counts those of texts.
+	bytes   int
+	headers map[Header]struct{}
+}
+
+// The kinds of cleanTexts, which are redacted differently.
+const (
+	cleanText = iota
+	cleanProse
+	cleanURL
+	cleanKinds
+)
+
+// Limits of cleanTexts, which is emptied when it is full.
+const (
+	// maxCleanText is the length of the longest text, in bytes.
+	maxCleanText = 8 << 10
+	// maxCleanBytes limits all texts, each of which counts for some bytes more.
+	maxCleanBytes   = 256 << 10
+	cleanOverhead   = 64
+	maxCleanHeaders = 512
+	// maxCleanValue is the length of the longest name and value of a header, in bytes.
+	maxCleanValue = 512
+)
+
+// has reports whether a text is known to be clean.
+func (ct *cleanTexts) has(kind int, text []byte, ks *knownSecrets) bool {
+	if ct.changes != ks.changes {
+		*ct = cleanTexts{changes: ks.changes}
+	}
+	_, ok := ct.texts[kind][string(text)]
+	return ok
+}
+
+// add remembers a clean text, after has.
+func (ct *cleanTexts) add(kind int, text []byte, ks *knownSecrets) {
+	if len(text) > maxCleanText || ct.changes != ks.changes {
+		return
+	}
+	if ct.bytes += len(text) + cleanOverhead; ct.bytes > maxCleanBytes {
+		ct.texts, ct.bytes = [cleanKinds]map[string]struct{}{}, len(text)+cleanOverhead
+	}
+	if ct.texts[kind] == nil {
+		ct.texts[kind] = map[string]struct{}{}
+	}
+	ct.texts[kind][string(text)] = struct{}{}
+}
+
+// hasHeader reports whether a header is known to be clean.
+func (ct *cleanTexts) hasHeader(h Header, ks *knownSecrets) bool {
+	if ct.changes != ks.changes {
+		*ct = cleanTexts{changes: ks.changes}
+	}
+	_, ok := ct.headers[h]
+	return ok
+}
+
+// addHeader remembers a clean header, after hasHeader.
+func (ct *cleanTexts) addHeader(h Header, ks *knownSecrets) {
+	if len(h.Name)+len(h.Value) > maxCleanValue || ct.changes != ks.changes {
+		return
+	}
+	if ct.headers == nil || len(ct.headers) >= maxCleanHeaders {
+		ct.headers = map[Header]struct{}{}
+	}
+	ct.headers[Header{strings.Clone(h.Name), strings.Clone(h.Value)}] = struct{}{}
+}
+
+// scanRepeated is scan for a text that may occur often.
+func (r *Redactor) scanRepeated(e *edits, text []byte, how textMode) {
+	kind := cleanText
+	if how.prose {
+		kind = cleanProse
+	}
+	if r.clean.has(kind, text, &r.known) {
+		return
+	}
+	from := len(e.list)
+	if r.scan(e, text, how); len(e.list) == from {
+		r.clean.add(kind, text, &r.known)
 	}
 }
 
@@ -280,7 +374,7 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 		redact(&h.Name, "/name")
 		redact(&h.Tool, "/tool")
 		redact((*string)(&h.Transport), "/transport")
-		if u := r.URL(h.URL); u != h.URL {
+		if u := r.repeatedURL(h.URL); u != h.URL {
 			h.URL = u
 			p.add("/url")
 		}
@@ -295,7 +389,7 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 		redact(&q.Method, "/req/method")
 		redact(&q.Proto, "/req/proto")
 		redact(&q.Remote, "/req/remote")
-		if u := r.URL(q.URL); u != q.URL {
+		if u := r.repeatedURL(q.URL); u != q.URL {
 			q.URL = u
 			p.add("/req/url")
 		}
@@ -337,7 +431,7 @@ func (r *Redactor) redactText(text string) string {
 	}
 	var e edits
 	b := []byte(text)
-	if r.scanText(&e, b); len(e.list) == 0 {
+	if r.scanRepeated(&e, b, textMode{}); len(e.list) == 0 {
 		return text
 	}
 	return string(appendEdited(nil, b, e.list, e.arena))
@@ -456,6 +550,19 @@ func (r *Redactor) URL(u string) string {
 	}
 	if hasFragment {
 		out += "#" + r.query(fragment)
+	}
+	return out
+}
+
+// repeatedURL is URL for one that may occur often.
+func (r *Redactor) repeatedURL(u string) string {
+	text := []byte(u)
+	if r.clean.has(cleanURL, text, &r.known) {
+		return u
+	}
+	out := r.URL(u)
+	if out == u {
+		r.clean.add(cleanURL, text, &r.known)
 	}
 	return out
 }
@@ -670,13 +777,20 @@ var shownHeaders = []string{
 func (r *Redactor) redactHeaders(list []Header, at string, p *pointers) []Header {
 	list = slices.Clone(list)
 	for i, h := range list {
-		if name := r.redactText(h.Name); name != h.Name {
+		if r.clean.hasHeader(h, &r.known) {
+			continue
+		}
+		name, value := r.redactText(h.Name), r.Header(h.Name, h.Value)
+		if name != h.Name {
 			list[i].Name = name
 			p.add(at + strconv.Itoa(i) + "/0")
 		}
-		if value := r.Header(h.Name, h.Value); value != h.Value {
+		if value != h.Value {
 			list[i].Value = value
 			p.add(at + strconv.Itoa(i) + "/1")
+		}
+		if name == h.Name && value == h.Value {
+			r.clean.addHeader(h, &r.known)
 		}
 	}
 	return list

@@ -272,7 +272,7 @@ func (w *Writer) reserve(cost int) bool {
 // wanted reports whether to record an event.
 func (w *Writer) wanted(e *Event) bool {
 	switch e.Kind {
-	case KindMessage, KindRequest, KindResponse, KindBody, KindSSE, KindEnd, KindStderr:
+	case KindMessage, KindRequest, KindResponse, KindBody, KindSSE, KindEnd, KindStderr, KindTranslate:
 		return w.wants(len(e.Data))
 	}
 	return true
