@@ -40,7 +40,10 @@ type kind struct {
 func newLedger() *ledger { return &ledger{kinds: make(map[string]*kind)} }
 
 // done records the end of a call.
-func (l *ledger) done(what string, began time.Time, err error) {
+func (l *ledger) done(what string, began time.Time, err error) { l.took(what, time.Since(began), err) }
+
+// took records a call that has taken d.
+func (l *ledger) took(what string, d time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kinds[what]
@@ -50,14 +53,14 @@ func (l *ledger) done(what string, began time.Time, err error) {
 	}
 	if err != nil {
 		k.failed++
-		k.last = fmt.Sprintf("%s %s after %v: %v", time.Now().Format("05.000"), what, time.Since(began).Round(time.Millisecond), err)
+		k.last = fmt.Sprintf("%s %s after %v: %v", time.Now().Format("05.000"), what, d.Round(time.Millisecond), err)
 		if k.failed <= maxErrors {
 			l.errors = append(l.errors, k.last)
 		}
 		return
 	}
 	k.succeeded++
-	k.times = append(k.times, time.Since(began))
+	k.times = append(k.times, d)
 }
 
 // violation records what must never happen.
@@ -107,7 +110,7 @@ func (l *ledger) String() string {
 	for _, what := range slices.Sorted(maps.Keys(l.kinds)) {
 		k := l.kinds[what]
 		t := times(slices.Clone(k.times))
-		fmt.Fprintf(&b, "    %-18s %6d succeeded, %4d failed, p50 %v, p99 %v, most %v\n", what, k.succeeded, k.failed, t.percentile(50), t.percentile(99), t.percentile(100))
+		fmt.Fprintf(&b, "    %-30s %6d succeeded, %4d failed, p50 %v, p99 %v, most %v\n", what, k.succeeded, k.failed, t.percentile(50), t.percentile(99), t.percentile(100))
 	}
 	for _, e := range l.errors {
 		fmt.Fprintf(&b, "    error: %s\n", e)

@@ -130,7 +130,15 @@ func noFault(ctx context.Context, r *result) error {
 	defer b.close()
 	d := r.pick(r.opts.duration, 10*time.Second)
 	return r.under(ctx, b, false, false, func(l *load) error {
-		if err := sleep(ctx, d); err != nil {
+		var peers []*peer
+		if r.opts.peers != "" {
+			if peers, err = l.startPeers(ctx, r.opts.peers, r.dir); err != nil {
+				return err
+			}
+			r.figure("with clients on the SDKs of TypeScript, 1 and 2, and of Go")
+		}
+		err := sleep(ctx, d)
+		if err := errors.Join(err, stopPeers(peers)); err != nil {
 			return err
 		}
 		if _, failed := l.led.counts(); failed > 0 {
