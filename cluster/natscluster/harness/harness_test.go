@@ -11,13 +11,21 @@ import (
 	"time"
 )
 
+// TestMain makes the test's program be an upstream, too.
+func TestMain(m *testing.M) {
+	if os.Getenv(upstreamVariable) != "" {
+		serveUpstream()
+	}
+	os.Exit(m.Run())
+}
+
 // TestShort runs the scenarios of the short run. Invariants that are broken fail it. Bars of time
 // do not: other tests use the machine.
 func TestShort(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it starts and kills processes for about two minutes")
+		t.Skip("it starts and kills processes for about three minutes")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	o := &options{seed: 1, dir: dir}

@@ -4,7 +4,7 @@
 // not know MCP, while clients of all kinds make calls and faults happen. It checks that nothing is
 // lost, duplicated or confused, and measures.
 //
-//	go run ./harness        # the short run, about two minutes
+//	go run ./harness        # the short run, about three minutes
 //	go run ./harness -long  # all scenarios, about an hour
 //	go run ./harness -run 'kill|pause' -v
 //	go run ./harness -run no-fault -long -peers ../../interop # with clients on the SDKs of others
@@ -53,6 +53,9 @@ type options struct {
 }
 
 func main() {
+	if os.Getenv(upstreamVariable) != "" {
+		serveUpstream()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {

@@ -39,6 +39,7 @@ var scenarios = []scenario{
 	{"input-elsewhere", "answered; p99 5 ms more", inputElsewhere, false},
 	{"overhead", "a call answered in JSON: 3 µs of processor time; an event: p50 0.6 ms, p99 5 ms", overhead, false},
 	{"notify-elsewhere", "a legacy client is told of each change, whatever nodes it reaches", notifyElsewhere, true},
+	{"gateway", "the node of an upstream is killed: its calls end with node lost, the upstream is back elsewhere with the next epoch, no epoch has two owners", gatewayOwner, true},
 	{"pause", "SIGSTOP 15 s: invariants hold", pause, false},
 	{"partition-1-2", "invariants hold", partition12, true},
 	{"partition-1-1-1", "invariants hold", partition111, false},
@@ -72,11 +73,15 @@ func (r *result) bar(what string, got, limit time.Duration) {
 
 // testbed starts three nodes.
 func (r *result) testbed(ctx context.Context, flags ...string) (*testbed, error) {
-	program := append([]string{r.opts.program, "--token", r.opts.token}, flags...)
 	if !r.opts.plain {
-		program = append(program, "--test-tools")
+		flags = append(flags, "--test-tools")
 	}
-	return newTestbed(ctx, r.dir, program)
+	return r.testbedWith(ctx, flags...)
+}
+
+// testbedWith starts three nodes with these flags.
+func (r *result) testbedWith(ctx context.Context, flags ...string) (*testbed, error) {
+	return newTestbed(ctx, r.dir, append([]string{r.opts.program, "--token", r.opts.token, "--log-format", "json"}, flags...))
 }
 
 // pick returns the duration of the long run or that of the short one.
