@@ -113,6 +113,10 @@ func (c *Call) Method() string { return c.method }
 // other requests.
 func (c *Call) Name() string { return c.name }
 
+// Shows reports whether [Options.View] shows an item to the caller, so that a custom method can
+// hide what the server's lists hide. name is that of [NewView].
+func (c *Call) Shows(kind Kind, name string) bool { return c.view.shows(kind, name) }
+
 // Principal returns the principal of the request. It is never nil. It is shared and must not be
 // modified.
 func (c *Call) Principal() *Principal { return c.identity().principal }

@@ -45,8 +45,8 @@ const cacheTTL = 60_000
 // the specification does not allow, for more than 512 files or 16 MiB in a skill, for more than
 // 1,000 skills or 256 MiB in all, and for a second call with the same server.
 //
-// [server.Options.View] hides the resources of skills, but not their entries, which have the names,
-// the descriptions and the digests.
+// If [server.Options.View] hides the resource of a skill's SKILL.md, it hides the skill. Let it
+// hide the other files of the skill too: it decides about each of them.
 func Add(srv *server.Server, files fs.FS) error {
 	c, err := load(files)
 	if err != nil {
@@ -346,9 +346,11 @@ func (c *catalog) list(call *server.Call, text json.RawMessage) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	keys, texts := make([]string, len(c.entries)), make([]json.RawMessage, len(c.entries))
-	for i, e := range c.entries {
-		keys[i], texts[i] = e.uri, e.text
+	keys, texts := make([]string, 0, len(c.entries)), make([]json.RawMessage, 0, len(c.entries))
+	for _, e := range c.entries {
+		if call.Shows(server.KindResource, e.uri) {
+			keys, texts = append(keys, e.uri), append(texts, e.text)
+		}
 	}
 	page, next, err := pageOf(keys, texts, p.Cursor)
 	if err != nil {
@@ -363,7 +365,7 @@ func (c *catalog) get(call *server.Call, text json.RawMessage) (json.RawMessage,
 		return nil, err
 	}
 	i, ok := slices.BinarySearchFunc(c.entries, p.URI, func(e served, uri string) int { return cmp.Compare(e.uri, uri) })
-	if !ok {
+	if !ok || !call.Shows(server.KindResource, p.URI) {
 		return nil, invalidParams("no skill has the URI %.200q", p.URI)
 	}
 	return (&result{Skill: c.entries[i].text}).encode(call)
@@ -374,18 +376,27 @@ func (c *catalog) readDir(call *server.Call, text json.RawMessage) (json.RawMess
 	if err != nil {
 		return nil, err
 	}
-	children, ok := c.folders[p.URI]
-	if !ok {
-		return nil, invalidParams("%.200q is not a folder of a skill", p.URI)
-	}
-	keys, texts := make([]string, len(children)), make([]json.RawMessage, len(children))
+	children := c.folders[p.URI]
+	keys, texts := make([]string, 0, len(children)), make([]json.RawMessage, 0, len(children))
 	for i := range children {
-		keys[i] = children[i].URI
-		texts[i] = mcp.Append(nil, &children[i], call.Revision())
+		if uri := children[i].URI; c.shows(call, uri) {
+			keys, texts = append(keys, uri), append(texts, mcp.Append(nil, &children[i], call.Revision()))
+		}
+	}
+	if len(keys) == 0 {
+		return nil, invalidParams("%.200q is not a folder of a skill", p.URI)
 	}
 	page, next, err := pageOf(keys, texts, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	return (&result{Resources: &page, NextCursor: next}).encode(call)
+}
+
+// shows reports whether the caller sees a file, or something in a folder.
+func (c *catalog) shows(call *server.Call, uri string) bool {
+	if c.files[uri] != nil {
+		return call.Shows(server.KindResource, uri)
+	}
+	return slices.ContainsFunc(c.folders[uri], func(child mcp.Resource) bool { return c.shows(call, child.URI) })
 }

@@ -154,6 +154,55 @@ func TestSkills(t *testing.T) {
 	}
 }
 
+// TestView hides a skill from some callers, and a folder of another skill.
+func TestView(t *testing.T) {
+	hidden := server.NewView(func(kind server.Kind, name string) bool {
+		return kind != server.KindResource || !strings.HasPrefix(name, "skill://acme/") && !strings.Contains(name, "/references/")
+	})
+	for _, r := range revisions {
+		t.Run(r.String(), func(t *testing.T) {
+			mcptest.CheckLeaks(t)
+			srv := server.MustNew("docs", "1.0.0", &server.Options{View: func(context.Context, *server.Principal) *server.View { return hidden }})
+			if err := skills.Add(srv, library()); err != nil {
+				t.Fatal(err)
+			}
+			c := mcptest.Connect(t, srv, &client.Options{Revisions: []mcp.Revision{r}})
+			var names []string
+			for _, s := range list(t, c) {
+				names = append(names, s.Name)
+			}
+			if diff := cmp.Diff([]string{"pdf-processing", "extract"}, names); diff != "" {
+				t.Errorf("skills (-want +got):\n%s", diff)
+			}
+			if _, err := skills.Get(t.Context(), c, "skill://acme/billing/refunds/SKILL.md"); !client.IsPeer(err) || !strings.Contains(err.Error(), "no skill has the URI") {
+				t.Errorf("Get: got %v, want that there is no such skill", err)
+			}
+			resources, err := skills.ReadFolder(t.Context(), c, "skill://pdf-processing")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var uris []string
+			for _, resource := range resources {
+				uris = append(uris, resource.URI)
+			}
+			want := []string{"skill://pdf-processing/SKILL.md", "skill://pdf-processing/logo%20image.png", "skill://pdf-processing/nested"}
+			if diff := cmp.Diff(want, uris); diff != "" {
+				t.Errorf("folder (-want +got):\n%s", diff)
+			}
+			for _, uri := range []string{"skill://acme/billing/refunds", "skill://pdf-processing/references"} {
+				if _, err := skills.ReadFolder(t.Context(), c, uri); !client.IsPeer(err) || !strings.Contains(err.Error(), "is not a folder") {
+					t.Errorf("folder %s: got %v, want that there is no such folder", uri, err)
+				}
+			}
+			for _, uri := range []string{"skill://acme/billing/refunds/SKILL.md", "skill://pdf-processing/references/FORMS.md"} {
+				if _, err := c.ReadResource(t.Context(), uri); !client.IsPeer(err) {
+					t.Errorf("read %s: got %v, want an error of the server", uri, err)
+				}
+			}
+		})
+	}
+}
+
 // TestPages lists more skills than fit on a page.
 func TestPages(t *testing.T) {
 	files := fstest.MapFS{}

@@ -35,7 +35,7 @@ var surface = map[string]int{
 	"schema":              19,
 	"schema/fullschema":   2,
 	"skills":              7,
-	"server":              121,
+	"server":              122,
 	"stdio":               21,
 	"streamable":          38,
 }
