@@ -163,6 +163,12 @@ func TestForgedCallback(t *testing.T) {
 			own.open(real)
 			return own, real
 		}, 404, "no longer valid", true},
+		{"a second response after one that failed", "callback/up", func(w *world, own *browser, real string) (*browser, string) {
+			if status, _ := own.open(strings.Replace(real, "code=", "code=x", 1)); status != http.StatusBadGateway {
+				w.t.Errorf("a wrong code: status %d", status)
+			}
+			return own, real
+		}, 404, "no longer valid", false},
 		{"a replay of the identity", "identity", func(_ *world, own *browser, real string) (*browser, string) {
 			own.open(real)
 			return own, real

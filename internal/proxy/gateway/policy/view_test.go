@@ -298,3 +298,22 @@ func slowMatch(pattern, name string) bool {
 	}
 	return reachable[len(name)]
 }
+
+// TestAllowsSome checks which upstreams a view has anything of.
+func TestAllowsSome(t *testing.T) {
+	for _, tt := range []struct {
+		allow []string
+		want  bool
+	}{
+		{[]string{"github__search_*"}, true}, {[]string{"tool:github__read"}, true}, {[]string{"*"}, true}, {[]string{"git*"}, true}, {[]string{"github__"}, true},
+		{[]string{"*__search"}, true}, {[]string{"git"}, false}, {[]string{"gitlab__*", "github_x__*"}, false}, {[]string{"a", "github__x"}, true},
+	} {
+		views, err := NewViews([]Rule{{Allow: tt.allow}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := views.of(t.Context()).AllowsSome("github"); got != tt.want {
+			t.Errorf("%q: got %v, want %v", tt.allow, got, tt.want)
+		}
+	}
+}
