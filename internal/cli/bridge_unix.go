@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,14 +25,23 @@ func whileRead(ctx context.Context, f *os.File) (watched context.Context, stop f
 	go func() {
 		defer close(done)
 		defer unix.Close(fd)
-		for watched.Err() == nil {
-			fds := []unix.PollFd{{Fd: int32(fd)}}
-			n, err := unix.Poll(fds, pollEvery)
-			switch {
-			case err != nil && !errors.Is(err, unix.EINTR), n > 0 && fds[0].Revents&unix.POLLNVAL != 0:
+		tick := time.NewTicker(pollEvery)
+		defer tick.Stop()
+		for {
+			// macOS reports a hangup only together with whether the file is writable, which it
+			// mostly is: so poll does not wait.
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+			_, err := unix.Poll(fds, 0)
+			switch revents := fds[0].Revents; {
+			case err != nil && !errors.Is(err, unix.EINTR), revents&unix.POLLNVAL != 0:
 				return
-			case n > 0:
+			case revents&(unix.POLLHUP|unix.POLLERR) != 0:
 				cancel()
+			}
+			select {
+			case <-watched.Done():
+				return
+			case <-tick.C:
 			}
 		}
 	}()
@@ -41,8 +51,8 @@ func whileRead(ctx context.Context, f *os.File) (watched context.Context, stop f
 	}
 }
 
-// pollEvery is how often whileRead checks whether its context has ended, in milliseconds.
-const pollEvery = 250
+// pollEvery is how often whileRead looks for a reader.
+const pollEvery = 250 * time.Millisecond
 
 // privately limits new files and sockets of the whole process to their owner until over is called.
 func privately() (over func()) {

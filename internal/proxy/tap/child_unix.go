@@ -99,16 +99,31 @@ func waitReady(f *os.File, write bool) bool {
 // waitHangup waits until a pipe has no writer, or d has passed. It reports whether the pipe has no
 // writer.
 func waitHangup(f *os.File, d time.Duration) bool {
-	return pollFile(f, 0, d)&(unix.POLLHUP|unix.POLLNVAL|unix.POLLERR) != 0
+	// macOS reports a hangup only if the events contain POLLHUP, and not to a poll that has seen
+	// input before. So poll is called again.
+	const again = 20 * time.Millisecond
+	for limit := time.Now().Add(d); ; {
+		began := time.Now()
+		wait := min(limit.Sub(began), again)
+		if pollFile(f, unix.POLLHUP, wait)&ended != 0 {
+			return true
+		}
+		if !time.Now().Before(limit) {
+			return false
+		}
+		time.Sleep(wait - time.Since(began)) // if poll has not waited
+	}
 }
+
+// ended are the events of a file whose other end is closed.
+const ended = unix.POLLHUP | unix.POLLNVAL | unix.POLLERR
 
 // pipeEmpty reports whether a pipe is empty.
 func pipeEmpty(f *os.File) bool { return pollFile(f, unix.POLLIN, 0)&unix.POLLIN == 0 }
 
-// readerGone reports whether the other end of an output file is closed.
-func readerGone(f *os.File) bool {
-	return pollFile(f, 0, 0)&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0
-}
+// readerGone reports whether the other end of an output file is closed. macOS reports that only
+// together with whether the file is writable.
+func readerGone(f *os.File) bool { return pollFile(f, unix.POLLOUT, 0)&ended != 0 }
 
 // A parent is the process that started the tap.
 type parent struct{ pid int }
