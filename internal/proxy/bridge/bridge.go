@@ -167,6 +167,9 @@ type Options struct {
 	// Name is the name of the server in log messages. It must not contain secrets. Empty means "the
 	// server".
 	Name string
+	// NameErrors begins the internal errors that the bridge makes for clients with Name, for
+	// clients that use several servers.
+	NameErrors bool
 
 	// ClientEra and ServerEra are the eras of the clients and of the server. Zero means EraAuto.
 	ClientEra, ServerEra Era

@@ -184,7 +184,7 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 	}
 	if err != nil {
 		b.metrics.rejected.Add(1)
-		return nil, err
+		return nil, b.namedRejection(err)
 	}
 	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{}), evict: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
@@ -321,7 +321,7 @@ func (cl *client) startRequest(ctx context.Context, frame []byte, m *jsonrpc.Mes
 
 // reject answers a call that exceeds a limit. Over HTTP the status shows that the client may retry.
 func (c *call) reject(e *relay.RejectedError) {
-	c.rejected = e
+	c.rejected = c.client.b.namedRejection(e)
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason))
 }
 
@@ -508,7 +508,7 @@ func (c *call) rewritten() bool { return !c.serverID.Equal(c.id) }
 
 // fail answers the call with an error.
 func (c *call) fail(e *jsonrpc.Error) {
-	c.finish(jsonrpc.AppendError(nil, c.id, e, false), c.bridgeProvenance())
+	c.finish(jsonrpc.AppendError(nil, c.id, c.client.b.named(e), false), c.bridgeProvenance())
 }
 
 // bridgeProvenance returns the provenance of a response that the bridge made.

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
 	"mcpwire/stdio"
@@ -89,6 +90,26 @@ func clientError(err error) *jsonrpc.Error {
 		e.Data = with.ErrorData()
 	}
 	return e
+}
+
+// named returns an error for a client, with the name of the server if Options.NameErrors is set.
+func (b *Bridge) named(e *jsonrpc.Error) *jsonrpc.Error {
+	if !b.opts.NameErrors || e.Code != jsonrpc.CodeInternalError {
+		return e
+	}
+	own := *e
+	own.Message = b.opts.Name + ": " + e.Message
+	return &own
+}
+
+// namedRejection is named for a client or a request above a limit.
+func (b *Bridge) namedRejection(e *relay.RejectedError) *relay.RejectedError {
+	if !b.opts.NameErrors {
+		return e
+	}
+	own := *e
+	own.Reason = b.opts.Name + ": " + e.Reason
+	return &own
 }
 
 // A dataError is an error of Options.Connect, or of its connection, that has data for clients.

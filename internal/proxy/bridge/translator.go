@@ -139,7 +139,7 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 		t.upstream.logDropped(err)
 	}
 	if err != nil && it.id != nil {
-		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, clientError(err)))
+		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, t.b.named(clientError(err))))
 	}
 }
 
@@ -321,7 +321,7 @@ func (t *translator) shutdown() bool {
 	if t.closed {
 		return false
 	}
-	t.applyLocked(t.upstream.rec, 0, t.machine.Close(time.Now(), jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended")))
+	t.applyLocked(t.upstream.rec, 0, t.machine.Close(time.Now(), t.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))))
 	t.closed = true
 	t.timer.Stop()
 	return true
@@ -336,7 +336,7 @@ func (t *translator) received(frame []byte, _ *jsonrpc.Message, on jsonrpc.ID, e
 // callFailed implements codec.
 func (t *translator) callFailed(id jsonrpc.ID, err error) {
 	if n, ok := intOf(id); ok {
-		t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.CallFailed(now, n, clientError(err)) })
+		t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.CallFailed(now, n, t.b.named(clientError(err))) })
 	}
 }
 
@@ -376,7 +376,7 @@ func (t *translator) disconnected(err error, unsent []queuedMessage) {
 	}
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
 		t.down = true
-		return t.machine.UpstreamLost(now, clientError(err), calls...)
+		return t.machine.UpstreamLost(now, t.b.named(clientError(err)), calls...)
 	})
 }
 

@@ -681,7 +681,7 @@ func (c *connection) accept(frame []byte, m *jsonrpc.Message, from origin) {
 	from.rec.recordMessage(capture.ToClient, frame)
 	switch {
 	case len(m.Method) == 0 && len(m.ID) > 0:
-		refusal := errorMessage(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message))
+		refusal := errorMessage(m.ID, c.u.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message)))
 		c.u.dispatch(encodeMessage(refusal), refusal, from)
 	case m.Kind == jsonrpc.KindRequest:
 		c.u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, m.ID, e, false)})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -211,7 +212,7 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 		}
 	}
 	if err != nil {
-		return dst, outcomeOfError(err), err
+		return dst, outcomeOfError(err), fmt.Errorf("%s: %w", c.upstream.name, err)
 	}
 	if own := response[n:]; len(own) > 0 {
 		if seen := s.response(method, own); len(seen) != len(own) || &seen[0] != &own[0] {

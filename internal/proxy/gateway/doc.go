@@ -29,7 +29,8 @@
 //
 // # Errors
 //
-// A server that fails costs only its own tools: calls get an error with code -32603 that says why.
+// A server that fails costs only its own tools: calls get an error with code -32603 that names the
+// upstream and says why.
 //
 // # Concurrency
 //

@@ -215,7 +215,7 @@ func (u *upstream) reload() {
 func (u *upstream) newBackend(ctx context.Context, key string) (*backend, error) {
 	conf := u.conf.Load()
 	o := conf.Bridge
-	o.Name, o.ClientEra = u.name, bridge.EraAuto
+	o.Name, o.NameErrors, o.ClientEra = u.name, true, bridge.EraAuto
 	o.Shared = conf.Isolation != IsolateClients
 	o.Record, o.Recording, o.Logger = nil, u.g.recording, u.g.state.Load().opts.Logger
 	base := context.Background()
