@@ -122,7 +122,7 @@ func (c *Children) connect(ctx context.Context, conf *config) (jsonrpc.Framer, e
 			return nil, err
 		}
 		avoid = ""
-		rw, err := c.open(ctx, found, key)
+		rw, err := c.open(ctx, found, conf, key)
 		switch {
 		case err == nil:
 			return jsonrpc.NewFramer(rw, nil), nil
@@ -164,26 +164,42 @@ func (c *Children) find(ctx context.Context, conf *config, key, avoid string) (p
 		c.mu.Unlock()
 		return place{child: ch}, nil
 	}
-	s := c.searches[key]
-	if s == nil {
-		s = &search{done: make(chan struct{})}
-		c.searches[key] = s
-		c.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(c.ctx, searchTime)
-			defer cancel()
-			s.place, s.err = c.search(ctx, conf, key, avoid)
-			c.mu.Lock()
-			delete(c.searches, key)
-			c.mu.Unlock()
-			close(s.done)
-		})
-	}
+	s := c.startSearchLocked(conf, key, avoid)
 	c.mu.Unlock()
 	select {
 	case <-s.done:
 		return s.place, s.err
 	case <-ctx.Done():
 		return place{}, context.Cause(ctx)
+	}
+}
+
+// startSearchLocked returns the running search for a process, or starts one.
+func (c *Children) startSearchLocked(conf *config, key, avoid string) *search {
+	if s := c.searches[key]; s != nil {
+		return s
+	}
+	s := &search{done: make(chan struct{})}
+	c.searches[key] = s
+	c.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, searchTime)
+		defer cancel()
+		s.place, s.err = c.search(ctx, conf, key, avoid)
+		c.mu.Lock()
+		delete(c.searches, key)
+		c.mu.Unlock()
+		close(s.done)
+	})
+	return s
+}
+
+// suspect begins to wait for the lease of a process whose node does not answer. When the tunnel to
+// it fails, the lease is free sooner. A node that is there after all keeps its lease.
+func (c *Children) suspect(conf *config, key, node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed && c.children[key] == nil {
+		c.startSearchLocked(conf, key, node)
 	}
 }
 
@@ -232,7 +248,7 @@ func (c *Children) waitForLease(ctx context.Context, key, holder string) (*clust
 }
 
 // open connects to a process at its place.
-func (c *Children) open(ctx context.Context, at place, key string) (io.ReadWriteCloser, error) {
+func (c *Children) open(ctx context.Context, at place, conf *config, key string) (io.ReadWriteCloser, error) {
 	if at.child != nil {
 		ours, theirs := newLocal(c.node.ID())
 		if err := at.child.serve(theirs); err != nil {
@@ -246,6 +262,7 @@ func (c *Children) open(ctx context.Context, at place, key string) (io.ReadWrite
 	if err != nil {
 		return nil, err
 	}
+	t.suspect = func() { c.suspect(conf, key, at.node) }
 	request, err := json.Marshal(&openRequest{Key: key, Connection: t.id, Node: c.node.ID()})
 	if err == nil {
 		_, err = c.node.Request(ctx, at.node, topic, append([]byte{messageOpen}, request...))

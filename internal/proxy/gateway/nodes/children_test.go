@@ -33,7 +33,9 @@ type line struct {
 	*cluster.Memory
 	down atomic.Bool
 	// lossy drops the replies of every other request.
-	lossy    atomic.Bool
+	lossy atomic.Bool
+	// gone holds the id of a node whose process does not exist.
+	gone     *sync.Map
 	requests atomic.Int64
 }
 
@@ -92,6 +94,9 @@ func (b *lineBus) Publish(ctx context.Context, topic string, data []byte) error 
 func (b *lineBus) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
 	if err := b.l.fault(); err != nil {
 		return nil, err
+	}
+	if _, gone := b.l.gone.Load(node); gone {
+		return nil, cluster.ErrNoNode
 	}
 	reply, err := b.Bus.Request(ctx, node, topic, data)
 	if b.l.lossy.Load() && b.l.requests.Add(1)%2 == 0 {
@@ -201,6 +206,7 @@ func (m *member) leave(t *testing.T) {
 type testCluster struct {
 	t       *testing.T
 	backend cluster.Memory
+	gone    sync.Map
 	program *program
 	members []*member
 }
@@ -212,7 +218,7 @@ func newCluster(t *testing.T, n int, isolation gateway.Isolation, revisions ...m
 		if testing.Verbose() {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", i)
 		}
-		m := &member{line: &line{Memory: &tc.backend}}
+		m := &member{line: &line{Memory: &tc.backend, gone: &tc.gone}}
 		var err error
 		if m.node, err = cluster.Join(t.Context(), m.line, &cluster.NodeOptions{Name: fmt.Sprint(i), Logger: log}); err != nil {
 			t.Fatal(err)
@@ -321,9 +327,18 @@ func TestShare(t *testing.T) {
 // TestNodeLost loses the node that runs the process. Its pending calls fail, further ones get
 // another process at another node, and the old one has ended by then.
 func TestNodeLost(t *testing.T) {
-	for name, lose := range map[string]func(m *member){
-		"closed": func(m *member) { m.node.Close() },
-		"cut":    func(m *member) { m.line.down.Store(true) },
+	for name, tt := range map[string]struct {
+		lose func(*testCluster, *member)
+		// within is when another node must run the process.
+		within time.Duration
+	}{
+		"closed": {func(_ *testCluster, m *member) { m.node.Close() }, 2 * time.Second},
+		"cut":    {func(_ *testCluster, m *member) { m.line.down.Store(true) }, 10 * time.Second},
+		// The bus says at once that nobody is there.
+		"killed": {func(tc *testCluster, m *member) {
+			m.line.down.Store(true)
+			tc.gone.Store(m.node.ID(), true)
+		}, 6 * time.Second},
 	} {
 		for _, era := range eras {
 			t.Run(fmt.Sprint(name, " ", era), func(t *testing.T) {
@@ -345,7 +360,7 @@ func TestNodeLost(t *testing.T) {
 					}
 					synctest.Wait()
 					began := time.Now()
-					lose(tc.members[0])
+					tt.lose(tc, tc.members[0])
 					for range clients {
 						err := <-failed
 						if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(e.Message, "node lost") || !strings.Contains(string(e.Data), `"reason":"node lost","mayHaveRun":true`) {
@@ -359,8 +374,9 @@ func TestNodeLost(t *testing.T) {
 					if other := tc.where(clients[1]); at == "0" || other != at {
 						t.Errorf("the process is at nodes %s and %s", at, other)
 					}
-					if d := time.Since(began); d > 20*time.Second {
-						t.Errorf("the process runs elsewhere after %v", d)
+					d := time.Since(began)
+					if d > tt.within {
+						t.Errorf("the process runs elsewhere after %v, want %v at most", d, tt.within)
 					}
 					if n := tc.program.live[0]; n != 0 {
 						t.Errorf("%d processes run at the lost node", n)

@@ -44,6 +44,8 @@ type tunnel struct {
 	node string
 	// dialed means that this node has opened the tunnel.
 	dialed bool
+	// suspect is called once when the other node may be lost. It is nil at the node of the process.
+	suspect func()
 	// wake has an element if there is something to send, or to end.
 	wake chan struct{}
 	// broken ends when the tunnel fails.
@@ -284,7 +286,7 @@ func (t *tunnel) next() (chunk []byte, end byte) {
 // deliver sends a message until the other node has taken it, or is lost.
 func (t *tunnel) deliver(message []byte) error {
 	ctx := t.broken
-	began := time.Now()
+	began, suspected := time.Now(), false
 	for delay := minRetry; ; delay = min(2*delay, maxRetry) {
 		reply, err := t.c.node.Request(ctx, t.node, topic, message)
 		silent := time.Since(began)
@@ -300,6 +302,9 @@ func (t *tunnel) deliver(message []byte) error {
 		case errors.Is(err, cluster.ErrNoNode) && silent >= absentTime, !t.c.node.HasMember(t.node) && silent >= absentTime, silent >= unreachableTime:
 			t.c.log.Warn("a node is lost", "node", t.node, "error", err)
 			return &lostError{t.node, err}
+		case t.suspect != nil && !suspected && (errors.Is(err, cluster.ErrNoNode) || !t.c.node.HasMember(t.node)):
+			suspected = true
+			t.suspect()
 		}
 		if !wait.Sleep(ctx, delay) {
 			return errClosed
