@@ -577,6 +577,18 @@ type serverConn struct {
 	missed func()
 }
 
+// notifyMissed notifies the client of a session of everything that it may have missed.
+func notifyMissed(p peer) {
+	switch p := p.(type) {
+	case serverConn:
+		p.missed()
+	case *relayConn:
+		if n, ok := p.Peer.(relay.Notifier); ok {
+			n.Missed()
+		}
+	}
+}
+
 func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
 	return c.Deliver(ctx, d, dst)
 }

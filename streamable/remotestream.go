@@ -492,9 +492,7 @@ func (st *stream) endStrayCheckSoon(ctx context.Context, out *response) {
 				continue
 			}
 			h.opts.Logger.Warn("messages that other processes have stored may be missing in a stream", "error", err)
-			if conn, ok := st.session.peer.(serverConn); ok {
-				conn.missed()
-			}
+			notifyMissed(st.session.peer)
 			return
 		}
 	})
@@ -664,8 +662,8 @@ func (ss *sharedState) storeListenerLocked(ctx context.Context) bool {
 			s.h.opts.Logger.Debug("the process where a client listened does not respond", "error", err)
 		}
 		// If that process has ended, nobody has stored the notifications since then.
-		if conn, ok := s.peer.(serverConn); ok && (err != nil || answer.State == streamEnded) {
-			conn.missed()
+		if err != nil || answer.State == streamEnded {
+			notifyMissed(s.peer)
 		}
 	}
 	return true

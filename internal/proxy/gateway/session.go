@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"mcpwire/internal/era"
@@ -51,10 +52,12 @@ type session struct {
 	level     []byte
 	upstreams map[*upstream]*upstreamSession
 	// asks holds the pending requests of servers by their id for the client.
-	asks    map[string]*ask
-	asked   uint64
-	calls   map[string]*upstreamSession
-	watcher *watcher
+	asks  map[string]*ask
+	asked uint64
+	calls map[string]*upstreamSession
+	// subscribed has the client's URIs of the resources that it is subscribed to.
+	subscribed map[string]bool
+	watcher    *watcher
 	// logins holds the ids of the login pages that the session waits for.
 	logins map[string]bool
 	closed bool
@@ -212,6 +215,7 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 	case mcp.MethodTasksList:
 		return s.listTasks(ctx, o, m, out, dst)
 	}
+	n := len(dst)
 	dst, ok, err := s.g.forward(ctx, false, frame, m, dst, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, m, out, dst)
 	})
@@ -225,7 +229,45 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 		}
 		return s.g.answerLogin(dst, false, byURL, m, e)
 	}
+	if err == nil {
+		s.noteSubscription(m, dst[n:])
+	}
 	return dst, err
+}
+
+// noteSubscription notes what the response to resources/subscribe or resources/unsubscribe changes.
+func (s *session) noteSubscription(m *jsonrpc.Message, response []byte) {
+	method := string(m.Method)
+	if method != mcp.MethodResourcesSubscribe && method != mcp.MethodResourcesUnsubscribe || era.Lookup(response, "result") == nil {
+		return
+	}
+	uri, _ := textParam(m, "uri")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if method == mcp.MethodResourcesUnsubscribe {
+		delete(s.subscribed, uri)
+	} else if len(s.subscribed) < maxSubscribed {
+		if s.subscribed == nil {
+			s.subscribed = map[string]bool{}
+		}
+		s.subscribed[uri] = true
+	}
+}
+
+// Missed implements relay.Notifier.
+func (s *session) Missed() {
+	s.mu.Lock()
+	uris := slices.Sorted(maps.Keys(s.subscribed))
+	s.mu.Unlock()
+	s.g.spawn(func() {
+		for _, n := range allKinds {
+			s.send(jsonrpc.AppendNotification(nil, n, nil), bridge.Provenance{})
+		}
+		for _, uri := range uris {
+			params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
+			s.send(jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, params), bridge.Provenance{})
+		}
+	})
 }
 
 // forward sends a request to the upstream of sc, and appends the response to dst.

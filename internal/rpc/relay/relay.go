@@ -65,6 +65,14 @@ type Peer interface {
 	Close()
 }
 
+// A Notifier is a [Peer] that knows what its client wants to be notified of.
+type Notifier interface {
+	Peer
+	// Missed notifies the client of everything that it may have missed, because the process where
+	// it listened before is lost. It does not block.
+	Missed()
+}
+
 // StatusUnavailable is http.StatusServiceUnavailable, without a dependency on net/http.
 const StatusUnavailable = 503
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpwire/cluster"
 	"mcpwire/internal/proxy/bridge"
@@ -23,8 +24,8 @@ import (
 )
 
 // newHandlers returns the URLs of two gateways whose handlers share sessions as nodes of a cluster,
-// with an upstream "up" of the legacy era that asks for a name.
-func newHandlers(t *testing.T) (urls [2]string) {
+// with an upstream "up" of the legacy era that asks for a name and has a resource "x:a".
+func newHandlers(t *testing.T) (urls [2]string, members [2]*cluster.Node) {
 	var backend cluster.Memory
 	for i := range urls {
 		node, err := cluster.Join(t.Context(), &backend, nil)
@@ -32,6 +33,7 @@ func newHandlers(t *testing.T) (urls [2]string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(node.Close)
+		members[i] = node
 		sessions, err := node.SessionStore(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
@@ -49,6 +51,7 @@ func newHandlers(t *testing.T) (urls [2]string) {
 			}
 			return string(res.Content), nil
 		}))
+		must(server.AddResource(srv, mcp.Resource{URI: "x:a", Name: "a"}, server.Static("a")))
 		up := gateway.Upstream{Name: "up", Bridge: bridge.Options{Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 			ours, theirs := net.Pipe()
 			go srv.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
@@ -73,19 +76,21 @@ func newHandlers(t *testing.T) (urls [2]string) {
 		})
 		urls[i] = web.URL
 	}
-	return urls
+	return urls, members
 }
 
-// TestHandlers checks what a legacy client does at another node than that of its call or session:
-// it answers a request of the server, and ends the session.
-func TestHandlers(t *testing.T) {
-	urls := newHandlers(t)
+// newSession opens a session of a legacy client at the first node. It returns a function that makes
+// a request of the session at a node.
+func newSession(t *testing.T, urls [2]string) (do func(node int, method, body string) *http.Response) {
+	t.Helper()
 	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
+	t.Cleanup(transport.CloseIdleConnections)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
 	session := ""
-	do := func(node int, method, body string) *http.Response {
+	do = func(node int, method, body string) *http.Response {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, urls[node], strings.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, method, urls[node], strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,6 +108,56 @@ func TestHandlers(t *testing.T) {
 		return resp
 	}
 	session = do(0, "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}`).Header.Get("Mcp-Session-Id")
+	return do
+}
+
+// TestListenerLost loses the node where a legacy client listens. When the client listens elsewhere,
+// it is notified of everything that it may have missed.
+func TestListenerLost(t *testing.T) {
+	urls, members := newHandlers(t)
+	do := newSession(t, urls)
+	do(0, "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	for id, uri := range []string{"x:a", "x:b"} {
+		do(0, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":"%s"}}`, id+2, uri))
+	}
+	do(0, "POST", `{"jsonrpc":"2.0","id":4,"method":"resources/unsubscribe","params":{"uri":"x:b"}}`)
+	if resp := do(0, "GET", ""); resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET: status %d", resp.StatusCode)
+	}
+	members[0].Close()
+	want := map[string]bool{
+		"notifications/tools/list_changed": true, "notifications/prompts/list_changed": true, "notifications/resources/list_changed": true,
+		"notifications/resources/updated x:a": true,
+	}
+	lines := bufio.NewScanner(do(1, "GET", "").Body)
+	for len(want) > 0 && lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		var m struct {
+			Method string
+			Params struct{ URI string }
+		}
+		if !ok || data == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(data), &m); err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+		text := strings.TrimSpace(m.Method + " " + m.Params.URI)
+		if !want[text] {
+			t.Errorf("got %s", data)
+		}
+		delete(want, text)
+	}
+	if len(want) > 0 {
+		t.Errorf("the stream has ended before %v: %v", want, lines.Err())
+	}
+}
+
+// TestHandlers checks what a legacy client does at another node than that of its call or session:
+// it answers a request of the server, and ends the session.
+func TestHandlers(t *testing.T) {
+	urls, _ := newHandlers(t)
+	do := newSession(t, urls)
 	for node := range urls {
 		lines := bufio.NewScanner(do(node, "POST", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"up__form","arguments":{}}}`).Body)
 		until := func(text string) string {
