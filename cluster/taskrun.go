@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// reapInterval is the interval of searches for lost tasks. A task is lost if its node was gone
-	// in two of them in a row.
+	// reapInterval is the interval of searches for lost tasks. There is one more when a node is
+	// gone. A task is lost if its node was gone in all of them for that time: a node that connects
+	// to the backend again may count as gone for a moment.
 	reapInterval = 5 * time.Second
 	// maxRuns limits the tasks of all nodes that one search looks at.
 	maxRuns = 100_000
@@ -23,8 +24,8 @@ const (
 type taskRuns struct {
 	store   *taskStore
 	records *records
-	// suspects has the keys of runs whose node was gone in the last search.
-	suspects map[string]bool
+	// suspects has the tasks whose node was gone in the last search, and when that was first seen.
+	suspects map[string]time.Time
 }
 
 // taskRun is the record of a task that runs.
@@ -57,7 +58,10 @@ func (tr *taskRuns) reap(ctx context.Context) {
 	ticker := time.NewTicker(reapInterval)
 	defer ticker.Stop()
 	for {
+		_, changed := tr.store.n.Members()
 		select {
+		case <-changed:
+			ticker.Reset(reapInterval)
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
@@ -75,13 +79,13 @@ func (tr *taskRuns) search(ctx context.Context) error {
 		clear(tr.suspects)
 		return nil
 	}
+	suspects, now := make(map[string]time.Time), time.Now()
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	values, err := tr.records.list(ctx, n.tenant, maxRuns)
 	if err != nil {
 		return err
 	}
-	suspects := make(map[string]bool)
 	for _, value := range values {
 		var run taskRun
 		if err := decode(value, &run); err != nil {
@@ -90,8 +94,12 @@ func (tr *taskRuns) search(ctx context.Context) error {
 		if n.HasMember(run.Node) {
 			continue
 		}
-		if !tr.suspects[run.Task] { // its node may have joined just now
-			suspects[run.Task] = true
+		since, ok := tr.suspects[run.Task]
+		if !ok {
+			since = now
+		}
+		if now.Sub(since) < reapInterval {
+			suspects[run.Task] = since
 			continue
 		}
 		if err := tr.fail(ctx, run.Task); err != nil {

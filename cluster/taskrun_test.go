@@ -44,7 +44,7 @@ func TestLostTasks(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go c.Bus().Subscribe(ctx, func(e server.Event) { told[e.Name] += string(e.Kind) + " " + e.Owner })
-			pass(time.Minute)
+			pass(time.Minute + 2*time.Second) // not in step with the searches
 			status := func(id string) mcp.TaskStatus {
 				t.Helper()
 				task, err := stores[1].Task(t.Context(), id)
@@ -63,7 +63,7 @@ func TestLostTasks(t *testing.T) {
 			} else {
 				a.Close()
 			}
-			pass(20 * time.Second)
+			pass(11 * time.Second)
 			for id, want := range map[string]mcp.TaskStatus{
 				"working": mcp.TaskStatusFailed, "asking": mcp.TaskStatusFailed, "done": mcp.TaskStatusCompleted, "other": mcp.TaskStatusWorking,
 			} {
