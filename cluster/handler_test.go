@@ -270,6 +270,9 @@ func TestCallsWithoutBackend(t *testing.T) {
 		if w := <-answered; !strings.Contains(w.Body.String(), "root x") {
 			t.Errorf("a call whose input came from the other node: %s", w.Body)
 		}
+		if got := b.handler.Stats().Sessions; got != 1 {
+			t.Errorf("the other node has %d sessions, want 1: it has opened one to forward a response", got)
+		}
 		fa.setDown(false)
 		fb.setDown(false)
 		pass(5 * time.Second)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -137,7 +138,7 @@ func (f *forwarder) forward(ctx context.Context, s *session, m *jsonrpc.Message)
 		if node == "" || node == f.h.instance {
 			return false
 		}
-		f.sendResponse(ctx, s, m, node)
+		f.sendResponse(ctx, s.key, s.principalID, m, node)
 		return true
 	}
 }
@@ -171,8 +172,8 @@ const responseTime = 20 * time.Second
 // sendResponse sends a response to a node. A node that does not take it may be suspended, or have
 // no connection for a while. The call that waits for the response would then hang, so sendResponse
 // tries again for a while, without blocking.
-func (f *forwarder) sendResponse(ctx context.Context, s *session, m *jsonrpc.Message, node string) {
-	message := &nodeMessage{Session: s.key, Principal: s.principalID, Message: bytes.Clone(m.Raw())}
+func (f *forwarder) sendResponse(ctx context.Context, key, principalID string, m *jsonrpc.Message, node string) {
+	message := &nodeMessage{Session: key, Principal: principalID, Message: bytes.Clone(m.Raw())}
 	_, err := f.request(ctx, node, message)
 	if err == nil {
 		f.h.forwarded.Add(1)
@@ -200,6 +201,33 @@ func (f *forwarder) sendResponse(ctx context.Context, s *session, m *jsonrpc.Mes
 		<-f.handling
 		f.lost("", err)
 	}
+}
+
+// forwardUnopened sends the response of a client to the node that it is for, if this node has not
+// opened the session and need not look up its record: opening it would take longer. It reports
+// whether it did.
+func (h *Handler) forwardUnopened(r *http.Request, from requester, m *jsonrpc.Message) bool {
+	viewer, ok := h.opts.Sessions.(SessionViewer)
+	node, ids := nodeOf(m.ID), r.Header[headerSession]
+	if !ok || h.legacy == nil || h.forwarder == nil || h.sealer == nil || node == "" || node == h.instance || len(ids) != 1 || !h.supportsLegacy(from.versions) {
+		return false
+	}
+	key, principalID := sessionKey(ids[0]), from.principal.ID()
+	if key == "" {
+		return false
+	}
+	if s := h.sessions.acquire(key); s != nil {
+		s.release()
+		return false
+	}
+	if h.sealer.open(ids[0], principalID, h.clock.now()) == nil {
+		return false
+	}
+	if saved, ok := viewer.View(key); !ok || saved != nil && saved.Ended {
+		return false
+	}
+	h.forwarder.sendResponse(r.Context(), key, principalID, m, node)
+	return true
 }
 
 // lost counts a message that does not reach the node that it is for.

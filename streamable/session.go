@@ -512,6 +512,10 @@ func (pr *postRequest) serveLegacy() {
 		pr.serveInitialize()
 		return
 	}
+	if (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) && h.forwardUnopened(pr.r, pr.requester, m) {
+		pr.w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	s := h.acquireSession(pr.w, pr.r, pr.requester, pr.slot.callerID)
 	if s == nil {
 		return
@@ -635,15 +639,22 @@ func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from re
 // accepts one that differs from the negotiated version: some clients send that, and it has no
 // effect.
 func (h *Handler) checkLegacyVersion(w http.ResponseWriter, versions []string) bool {
+	if h.supportsLegacy(versions) {
+		return true
+	}
+	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("unsupported MCP-Protocol-Version: this server has sessions of %v", h.legacy))
+	return false
+}
+
+// supportsLegacy reports whether a request that names these versions is acceptable.
+func (h *Handler) supportsLegacy(versions []string) bool {
 	switch len(versions) {
 	case 0:
 		return true
 	case 1:
-		if revision, ok := mcp.ParseRevision(versions[0]); ok && slices.Contains(h.legacy, revision) {
-			return true
-		}
+		revision, ok := mcp.ParseRevision(versions[0])
+		return ok && slices.Contains(h.legacy, revision)
 	}
-	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("unsupported MCP-Protocol-Version: this server has sessions of %v", h.legacy))
 	return false
 }
 
