@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -86,7 +87,7 @@ func (w *world) loginItem(i int) visibleItem {
 	raw = jsonwire.AppendQuote(append(raw, `,"description":`...),
 		"Returns the page where the user logs in to "+u.name+". Its other tools are listed after the login.")
 	raw = append(raw, `,"inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true}}`...)
-	return visibleItem{upstream: i, own: loginTool, name: name, raw: raw}
+	return visibleItem{upstream: i, own: loginTool, name: name, raw: raw, sum: maphash.Bytes(seed, raw), login: true}
 }
 
 // LoginChanged says that users have logged in to an upstream, or out of it. It ends the connections

@@ -69,6 +69,8 @@ type visibleItem struct {
 	raw  []byte
 	// sum identifies the content.
 	sum uint64
+	// login says that it is the gateway's own tool to log in.
+	login bool
 }
 
 // A worldCache holds the latest worlds. The zero value is ready to use.
@@ -306,7 +308,8 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 	} else {
 		// The lists of all views share the texts.
 		for _, it := range w.list(kind, nil).items {
-			if view.Allows(kind, w.st.upstreams[it.upstream].name, it.own) {
+			upstream := w.st.upstreams[it.upstream].name
+			if view.Allows(kind, upstream, it.own) || it.login && allowsLogin(view, upstream) {
 				l.items = append(l.items, it)
 			}
 		}
@@ -321,6 +324,9 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 func (w *world) allItems(kind Kind) (items []visibleItem) {
 	for i, snap := range w.snaps {
 		if snap == nil {
+			if w.mustLogIn[i] && kind == KindTool {
+				items = append(items, w.loginItem(i))
+			}
 			continue
 		}
 		list := &snap.lists[kind]

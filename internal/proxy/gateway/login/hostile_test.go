@@ -54,6 +54,8 @@ func (w *world) checkNothing(token string) {
 
 // TestStolenLink checks that a link does not log in anybody but the caller that it was made for,
 // whoever opens it.
+//
+// Spec: S182 S189 S192 S193
 func TestStolenLink(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision)
 	token := w.idp.callerToken("mallory", nil)
@@ -273,6 +275,8 @@ func TestClaim(t *testing.T) {
 }
 
 // TestWithoutPages checks what clients get that cannot show pages.
+//
+// Spec: S172
 func TestWithoutPages(t *testing.T) {
 	for _, revision := range eras {
 		w := newWorld(t, mcp.LatestRevision)

@@ -30,6 +30,8 @@ func toolsOf(t *testing.T, c *client.Client) (names []string) {
 
 // TestLogin checks between all eras that a caller is asked to log in, that its login is used for it
 // alone, and that no token of a caller reaches the upstream.
+//
+// Spec: S195 S196 S197 S199 S214
 func TestLogin(t *testing.T) {
 	for _, revision := range eras {
 		for _, upstream := range eras {
