@@ -2,7 +2,8 @@
 // loads for its model when they are needed.
 //
 //	go run ./examples/skills 127.0.0.1:8080
-//	mcpwire read http://127.0.0.1:8080/mcp skill://commit-messages/SKILL.md
+//	mcpwire skills http://127.0.0.1:8080/mcp
+//	mcpwire skills http://127.0.0.1:8080/mcp commit-messages
 package main
 
 import (

@@ -41,6 +41,7 @@ func commands() []command {
 		{"read", groupHand, newReadCommand},
 		{"prompt", groupHand, newPromptCommand},
 		{"complete", groupHand, newCompleteCommand},
+		{"skills", groupHand, newSkillsCommand},
 		{"ping", groupHand, newPingCommand},
 		{"send", groupHand, newSendCommand},
 		{"shell", groupHand, newShellCommand},
