@@ -103,10 +103,10 @@ func (s *session) listTasks(ctx context.Context, o *bridge.Origin, m *jsonrpc.Me
 	for n := 0; n < maxTaskPages && at < len(listing) && len(items) == 0; n++ {
 		u := listing[at]
 		page, err := s.taskPage(ctx, o, u, cursor, m, out)
-		if _, rejected := errors.AsType[*relay.RejectedError](err); rejected || ctx.Err() != nil {
-			return dst, err
-		}
 		if err != nil {
+			if _, rejected := errors.AsType[*relay.RejectedError](err); rejected || ctx.Err() != nil {
+				return dst, err
+			}
 			failed = jsonwire.AppendQuote(append(failed, ','), u.name)
 		}
 		items = page.items
