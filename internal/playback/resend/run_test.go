@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -348,7 +349,8 @@ func TestRunBadServers(t *testing.T) {
 		o := helper(t, "echo")
 		o.Command = []string{"/nowhere/to/be/found"}
 		res, events, err := run(t, o, message, nil)
-		if !errors.Is(err, os.ErrNotExist) || res == nil || len(events) != 3 {
+		missing := errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) // the latter on Windows
+		if !missing || res == nil || len(events) != 3 {
 			t.Errorf("result %+v, %v, %d events", res, err, len(events))
 		}
 	})
