@@ -62,11 +62,8 @@ type client struct {
 	cancel context.CancelFunc
 	// closeDone is closed when close returns.
 	closeDone chan struct{}
-	// evict is closed to cut off a client that does not read.
-	evict     chan struct{}
-	evictOnce sync.Once
-	// flushed is closed when the outbox was sent after the end. It is nil without an outbox.
-	flushed chan struct{}
+	// outbox holds the messages for out. It is nil without Options.Shared.
+	outbox *outbox
 
 	mu        sync.Mutex
 	forwarder forwarder
@@ -186,7 +183,7 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 		b.metrics.rejected.Add(1)
 		return nil, b.namedRejection(err)
 	}
-	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{}), evict: make(chan struct{})}
+	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
 	if b.opts.Shared && out != nil {
 		c.out = c.withOutbox(out) // a client that does not read must not delay others
@@ -223,6 +220,9 @@ func (cl *client) close() {
 		p.removeClient(cl)
 	}
 	cl.failAll(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))
+	if cl.outbox != nil {
+		cl.outbox.close()
+	}
 	if !cl.b.hasFront() {
 		cl.rec.recordEOF(capture.ToServer)
 	}
@@ -525,7 +525,8 @@ func isModern(m *jsonrpc.Message) bool {
 // An outbox buffers messages until its owner sends them, so that a slow client delays nobody else.
 // Its methods may be called by many goroutines at once.
 type outbox struct {
-	// notify has an element if there are messages or the outbox was closed.
+	// notify has an element if there are messages or the outbox was closed. It is nil in a
+	// clientOutbox.
 	notify chan struct{}
 	// rec is the recorder of the request.
 	rec recorder
@@ -534,6 +535,12 @@ type outbox struct {
 	queue  []outgoing
 	bytes  int
 	closed bool
+	// start starts a goroutine that sends the messages, and is called with the lock. Nil means that
+	// the owner sends them.
+	start func()
+	// sending says that this goroutine runs. sent, if not nil, is closed when it ends.
+	sending bool
+	sent    chan struct{}
 }
 
 // An outgoing is a message in an outbox. from is its provenance, for a front that records it.
@@ -565,6 +572,10 @@ func (o *outbox) put(message []byte, from provenance) error {
 	}
 	o.queue = append(o.queue, outgoing{append(make([]byte, 0, len(message)), message...), from})
 	o.bytes += len(message) + 1
+	if o.start != nil && !o.sending {
+		o.sending = true
+		o.start()
+	}
 	signal(o.notify)
 	return nil
 }
@@ -577,6 +588,43 @@ func (o *outbox) take(last bool) []outgoing {
 	o.queue, o.bytes = nil, 0
 	o.closed = o.closed || last
 	return queue
+}
+
+// close makes the outbox take no more messages.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+}
+
+// endSending reports if the goroutine must end, because there are no messages.
+func (o *outbox) endSending() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) > 0 {
+		return false
+	}
+	o.sending = false
+	if o.sent != nil {
+		close(o.sent)
+		o.sent = nil
+	}
+	return true
+}
+
+// wait waits until the goroutine has ended.
+func (o *outbox) wait() {
+	o.mu.Lock()
+	if !o.sending {
+		o.mu.Unlock()
+		return
+	}
+	if o.sent == nil {
+		o.sent = make(chan struct{})
+	}
+	sent := o.sent
+	o.mu.Unlock()
+	<-sent
 }
 
 // flush sends the messages to out. It gives messages that fail to undelivered.
@@ -605,45 +653,43 @@ func (cl *client) undelivered(message []byte, err error) {
 	}
 }
 
-// withOutbox returns a sender that never blocks, and starts a goroutine that sends to out until the
-// client ends. A full outbox ends the client.
+// withOutbox returns a sender that never blocks.
 func (cl *client) withOutbox(out rpc.Sender) rpc.Sender {
-	o := newOutbox()
-	cl.flushed = make(chan struct{})
-	cl.b.wg.Go(func() {
-		defer close(cl.flushed)
-		for {
-			select {
-			case <-o.notify:
-				cl.flush(o, out, false)
-			case <-cl.closeDone:
-				cl.flush(o, out, true)
-				return
-			case <-cl.evict:
-				o.take(true)
-				return
-			}
-		}
-	})
-	return evictingOutbox{o, cl}
+	o := clientOutbox{new(outbox), cl, out}
+	// It starts before Bridge.Close waits for it, because that closes the outbox first.
+	o.start = func() { cl.b.wg.Go(o.sendAll) }
+	cl.outbox = o.outbox
+	return o
 }
 
-// An evictingOutbox ends the client when it is full.
-type evictingOutbox struct {
+// A clientOutbox is the outbox of a client. A goroutine sends its messages to out, and ends when
+// there are no more, because most clients have none for long. A full outbox ends the client.
+type clientOutbox struct {
 	*outbox
-	cl *client
+	cl  *client
+	out rpc.Sender
 }
 
 // Send implements rpc.Sender.
-func (o evictingOutbox) Send(message []byte) error { return o.put(message, provenance{}) }
+func (o clientOutbox) Send(message []byte) error { return o.put(message, provenance{}) }
 
 // put is Send for a message with its provenance.
-func (o evictingOutbox) put(message []byte, from provenance) error {
+func (o clientOutbox) put(message []byte, from provenance) error {
 	err := o.outbox.put(message, from)
 	if errors.Is(err, errSlowClient) {
+		o.take(true)
 		o.cl.b.opts.Logger.Warn("disconnecting a client that does not read")
-		o.cl.evictOnce.Do(func() { close(o.cl.evict) })
 		o.cl.cancel()
 	}
 	return err
+}
+
+// sendAll sends messages until there are no more.
+func (o clientOutbox) sendAll() {
+	for {
+		o.cl.flush(o.outbox, o.out, false)
+		if o.endSending() {
+			return
+		}
+	}
 }

@@ -204,7 +204,7 @@ func TestSharedEnd(t *testing.T) {
 			cl.out.Send([]byte("a"))
 			cl.out.Send([]byte("b"))
 			cl.close()
-			<-cl.flushed
+			cl.outbox.wait()
 			if strings.Join(got, "") != "ab" {
 				t.Errorf("got %q", got)
 			}

@@ -947,7 +947,7 @@ func sendFrom(out rpc.Sender, frame []byte, from provenance) error {
 	switch s := out.(type) {
 	case *outbox:
 		return s.put(frame, from)
-	case evictingOutbox:
+	case clientOutbox:
 		return s.put(frame, from)
 	case ProvenanceSender:
 		return s.SendFrom(frame, Provenance{from})

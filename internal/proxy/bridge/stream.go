@@ -92,8 +92,8 @@ func (s *streamClient) serve(ctx context.Context) error {
 		cl.failAll(rpc.ShuttingDown(s.b.opts.DrainTimeout))
 	}
 	cl.close()
-	if cl.flushed != nil {
-		<-cl.flushed
+	if cl.outbox != nil {
+		cl.outbox.wait()
 	}
 	unread.Stop()
 	s.f.Close()

@@ -1,0 +1,52 @@
+package bridge
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+)
+
+// TestIdleOutbox checks that an idle client needs no goroutine, and that messages keep their order
+// and are all sent before the end.
+func TestIdleOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFarm(t).bridge(&Options{Shared: true, ClientEra: EraLegacy})
+		blocked := make(chan struct{})
+		var got []string
+		cl := b.newClient(senderFunc(func(m []byte) error {
+			<-blocked
+			got = append(got, string(m))
+			return nil
+		}), "", false)
+		defer cl.close()
+		sending := func() bool {
+			cl.outbox.mu.Lock()
+			defer cl.outbox.mu.Unlock()
+			return cl.outbox.sending
+		}
+		if sending() {
+			t.Error("a goroutine runs without a message")
+		}
+		var want []string
+		for i := range 3 {
+			want = append(want, fmt.Sprint(i))
+			if err := cl.out.Send([]byte(want[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if !sending() {
+			t.Error("no goroutine sends the messages")
+		}
+		close(blocked)
+		synctest.Wait()
+		if sending() || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %q, want %q, and that the goroutine has ended", got, want)
+		}
+		cl.close()
+		if err := cl.out.Send([]byte("late")); err == nil {
+			t.Error("a closed outbox took a message")
+		}
+		cl.outbox.wait()
+	})
+}
