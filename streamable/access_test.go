@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// visit is a request as an access sees it.
-func visit(host string, header http.Header) *http.Request {
+// accessRequest returns a request with the given Host and Origin headers.
+func accessRequest(host string, header http.Header) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "http://placeholder/mcp", strings.NewReader("{}"))
 	r.Host = host
 	if header != nil {
@@ -30,8 +30,9 @@ func mustAccess(t testing.TB, hosts, origins []string) *accessPolicy {
 	return a
 }
 
-// checkRefused holds that a refusal is a JSON-RPC error without an id, and has no CORS headers.
-func checkRefused(t *testing.T, w *httptest.ResponseRecorder, fix string) {
+// checkRejected checks that the response is a JSON-RPC error without an id and without CORS
+// headers.
+func checkRejected(t *testing.T, w *httptest.ResponseRecorder, fix string) {
 	t.Helper()
 	var body struct {
 		JSONRPC string
@@ -49,7 +50,7 @@ func checkRefused(t *testing.T, w *httptest.ResponseRecorder, fix string) {
 	}
 	for name := range w.Header() {
 		if strings.HasPrefix(name, "Access-Control-") {
-			t.Errorf("a refusal has the header %s", name)
+			t.Errorf("the response has the header %s", name)
 		}
 	}
 }
@@ -77,10 +78,10 @@ func TestAccessHost(t *testing.T) {
 		strings.Repeat("a.", 200) + "example": false,
 	} {
 		w := httptest.NewRecorder()
-		if got := a.check(w, visit(host, nil)); got != want {
+		if got := a.check(w, accessRequest(host, nil)); got != want {
 			t.Errorf("with the Host header %q: %v, want %v", host, got, want)
 		} else if !want {
-			checkRefused(t, w, "Options.Hosts")
+			checkRejected(t, w, "Options.Hosts")
 			if host = strings.TrimSpace(host); strings.Contains(host, "evil") && strings.Contains(w.Body.String(), host) {
 				t.Errorf("the refusal repeats %q", host)
 			}
@@ -95,9 +96,9 @@ func TestAccessOrigin(t *testing.T) {
 		host, origin string
 		want         bool
 	}{
-		{"localhost:8080", "http://localhost:8080", true}, // its own pages
+		{"localhost:8080", "http://localhost:8080", true}, // pages of the server itself
 		{"localhost:8080", "http://LOCALHOST:8080", true},
-		{"127.0.0.1:8080", "https://127.0.0.1:8080", true}, // TLS may end before this process
+		{"127.0.0.1:8080", "https://127.0.0.1:8080", true}, // TLS may be terminated by a proxy
 		{"[::1]:8080", "http://[::1]:8080", true},
 		{"mcp.example.com", "https://mcp.example.com", true},
 		{"mcp.example.com", "https://mcp.example.com:443", true},
@@ -109,7 +110,8 @@ func TestAccessOrigin(t *testing.T) {
 		{"localhost:8080", "http://localhost", false},
 		{"localhost:8080", "http://127.0.0.1:8080", false}, // another origin for browsers too
 		{"localhost:8080", "ftp://localhost:8080", false},
-		{"mcp.example.com", "https://plain.example.com", false}, // a host of the server, but not this one
+		// a host of the server, but another one
+		{"mcp.example.com", "https://plain.example.com", false},
 
 		{"localhost:8080", "https://app.example.com", true},
 		{"localhost:8080", "https://app.example.com:443", true},
@@ -142,10 +144,10 @@ func TestAccessOrigin(t *testing.T) {
 		{"localhost:8080", "http://localhost:8080\x00", false},
 	} {
 		w := httptest.NewRecorder()
-		if got := a.check(w, visit(test.host, http.Header{"Origin": {test.origin}})); got != test.want {
+		if got := a.check(w, accessRequest(test.host, http.Header{"Origin": {test.origin}})); got != test.want {
 			t.Errorf("origin %q at %s: %v, want %v", test.origin, test.host, got, test.want)
 		} else if !test.want {
-			checkRefused(t, w, "Options.Origins")
+			checkRejected(t, w, "Options.Origins")
 		}
 		if got := w.Header()["Vary"]; len(got) != 1 || got[0] != "Origin" {
 			t.Errorf("origin %q: Vary is %q", test.origin, got)
@@ -153,19 +155,19 @@ func TestAccessOrigin(t *testing.T) {
 	}
 	for _, values := range [][]string{{"https://app.example.com", "https://app.example.com"}, {"https://app.example.com", "https://evil.example"}} {
 		w := httptest.NewRecorder()
-		if a.check(w, visit("localhost", http.Header{"Origin": values})) {
-			t.Errorf("several origins, %q, were let in", values)
+		if a.check(w, accessRequest("localhost", http.Header{"Origin": values})) {
+			t.Errorf("several origins, %q, were accepted", values)
 		}
-		checkRefused(t, w, "Options.Origins")
+		checkRejected(t, w, "Options.Origins")
 	}
 }
 
-// TestAccessOriginSecure shows that pages over plain HTTP are rejected where TLS ends in this
-// server: anybody on the way could have changed them.
+// TestAccessOriginSecure shows that pages over plain HTTP are rejected if this server terminates
+// TLS, since anyone on the network path could have changed them.
 func TestAccessOriginSecure(t *testing.T) {
 	a := mustAccess(t, []string{"mcp.example.com"}, nil)
 	for origin, want := range map[string]bool{"http://mcp.example.com": false, "http://mcp.example.com:443": false, "https://mcp.example.com": true} {
-		r := visit("mcp.example.com", http.Header{"Origin": {origin}})
+		r := accessRequest("mcp.example.com", http.Header{"Origin": {origin}})
 		r.TLS = new(tls.ConnectionState)
 		if got := a.check(httptest.NewRecorder(), r); got != want {
 			t.Errorf("%s: %v, want %v", origin, got, want)
@@ -183,7 +185,7 @@ func TestAccessFetchMetadata(t *testing.T) {
 	}{
 		{"", []string{"same-origin"}, true},
 		{"", []string{"none"}, true},
-		{"", []string{"same-site"}, false}, // localhost on another port is the same site
+		{"", []string{"same-site"}, false}, // a different port on localhost is the same site
 		{"", []string{"cross-site"}, false},
 		{"", []string{"new-value"}, false},
 		{"", []string{""}, false},
@@ -200,10 +202,10 @@ func TestAccessFetchMetadata(t *testing.T) {
 			header["Origin"] = []string{test.origin}
 		}
 		w := httptest.NewRecorder()
-		if got := a.check(w, visit("localhost:8080", header)); got != test.want {
+		if got := a.check(w, accessRequest("localhost:8080", header)); got != test.want {
 			t.Errorf("origin %q, site %q: %v, want %v", test.origin, test.site, got, test.want)
 		} else if !test.want {
-			checkRefused(t, w, "Options.Origins")
+			checkRejected(t, w, "Options.Origins")
 		}
 	}
 }
@@ -228,8 +230,8 @@ func TestCORS(t *testing.T) {
 	const asked = "content-type, mcp-method,MCP-Param-Region , x-evil, mcp-, mcp-a b, mcp-ü, mcp-param-\x00, Mcp-Param-Täg, authorization"
 
 	w := httptest.NewRecorder()
-	if !a.check(w, visit("localhost", http.Header{"Origin": {"https://app.example.com"}})) {
-		t.Fatal("an allowed origin was refused")
+	if !a.check(w, accessRequest("localhost", http.Header{"Origin": {"https://app.example.com"}})) {
+		t.Fatal("an allowed origin was rejected")
 	}
 	h := w.Header()
 	if got := h["Access-Control-Allow-Origin"]; len(got) != 1 || got[0] != "https://app.example.com" {
@@ -242,11 +244,11 @@ func TestCORS(t *testing.T) {
 	}
 
 	w = httptest.NewRecorder()
-	r := visit("localhost", http.Header{"Origin": {"https://app.example.com"}, "Access-Control-Request-Method": {"POST"},
+	r := accessRequest("localhost", http.Header{"Origin": {"https://app.example.com"}, "Access-Control-Request-Method": {"POST"},
 		"Access-Control-Request-Headers": {asked, "mcp-name,mcp-param-x"}})
 	r.Method = http.MethodOptions
 	if a.check(w, r) {
-		t.Error("a preflight request is to be handled by others")
+		t.Error("a preflight request was passed to the handler")
 	}
 	h = w.Header()
 	if w.Code != http.StatusNoContent || h.Get("Access-Control-Allow-Methods") != "POST, GET, DELETE" || h.Get("Access-Control-Max-Age") == "" ||
@@ -258,21 +260,21 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-func TestCORSRefused(t *testing.T) {
+func TestCORSRejected(t *testing.T) {
 	for _, origins := range [][]string{nil, {"https://app.example.com"}} {
 		a := mustAccess(t, nil, origins)
 		for _, origin := range []string{"https://evil.example", "null"} {
 			w := httptest.NewRecorder()
-			r := visit("localhost", http.Header{"Origin": {origin}, "Access-Control-Request-Method": {"POST"}})
+			r := accessRequest("localhost", http.Header{"Origin": {origin}, "Access-Control-Request-Method": {"POST"}})
 			r.Method = http.MethodOptions
 			if a.check(w, r) {
-				t.Errorf("a preflight request of %s was let in", origin)
+				t.Errorf("a preflight request of %s was accepted", origin)
 			}
-			checkRefused(t, w, "Options.Origins")
+			checkRejected(t, w, "Options.Origins")
 		}
 		w := httptest.NewRecorder()
-		if !a.check(w, visit("localhost", http.Header{"Origin": {"http://localhost"}})) {
-			t.Error("the server's own page was refused")
+		if !a.check(w, accessRequest("localhost", http.Header{"Origin": {"http://localhost"}})) {
+			t.Error("the server's own page was rejected")
 		}
 		if got := w.Header().Get("Access-Control-Allow-Origin"); got != "" {
 			t.Errorf("the server's own page got Access-Control-Allow-Origin %q, which it does not need", got)
@@ -280,7 +282,7 @@ func TestCORSRefused(t *testing.T) {
 	}
 }
 
-// TestCORSBounds shows that the headers that the answer to a preflight allows are bounded.
+// TestCORSBounds shows that the headers allowed by the response to a preflight request are limited.
 func TestCORSBounds(t *testing.T) {
 	got := allowedHeaders([]string{strings.Repeat("mcp-param-"+strings.Repeat("x", 200)+",", 1000), "mcp-" + strings.Repeat("y", 1000)})
 	if len(got) > maxCORSHeaders+maxCORSHeader || strings.Contains(got, "yyy") {
@@ -288,16 +290,16 @@ func TestCORSBounds(t *testing.T) {
 	}
 }
 
-// TestCORSVary shows that the Vary header of one response does not change that of another.
+// TestCORSVary shows that responses do not share the value of the Vary header.
 func TestCORSVary(t *testing.T) {
 	a := mustAccess(t, nil, []string{"https://app.example.com"})
 	first, second := httptest.NewRecorder(), httptest.NewRecorder()
 	second.Header().Set("Vary", "Accept")
-	a.check(first, visit("localhost", nil))
+	a.check(first, accessRequest("localhost", nil))
 	first.Header().Add("Vary", "Cookie")
-	a.check(second, visit("localhost", nil))
+	a.check(second, accessRequest("localhost", nil))
 	third := httptest.NewRecorder()
-	a.check(third, visit("localhost", nil))
+	a.check(third, accessRequest("localhost", nil))
 	if got := second.Header()["Vary"]; len(got) != 2 || got[0] != "Accept" || got[1] != "Origin" {
 		t.Errorf("Vary is %q", got)
 	}
@@ -312,9 +314,9 @@ func TestAccessAllocs(t *testing.T) {
 		"configured": mustAccess(t, []string{"mcp.example.com"}, []string{"https://app.example.com"}),
 	} {
 		for _, host := range []string{"localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "mcp.example.com:443"} {
-			w, r := httptest.NewRecorder(), visit(host, nil)
+			w, r := httptest.NewRecorder(), accessRequest(host, nil)
 			if a.check(w, r) != (host[0] != 'm' || name == "configured") {
-				t.Errorf("%s: %s is not decided as it should be", name, host)
+				t.Errorf("%s: %s wrong decision", name, host)
 			}
 			if host[0] == 'm' && name == "defaults" {
 				continue
@@ -330,15 +332,15 @@ func TestAccessAllocs(t *testing.T) {
 	}
 }
 
-// FuzzAccessHost shows that without configuration only loopback hosts are accepted, as the standard
-// library parses the host.
+// FuzzAccessHost shows that the default configuration accepts only loopback hosts, as parsed by the
+// standard library.
 func FuzzAccessHost(f *testing.F) {
 	for _, s := range []string{"localhost:8080", "127.0.0.1", "[::1]:1", "evil.example", "[::ffff:127.0.0.1%25x]", "localhost.", "127.1"} {
 		f.Add(s, "http://"+s)
 	}
 	a := mustAccess(f, nil, nil)
 	f.Fuzz(func(t *testing.T, host, origin string) {
-		if !a.check(httptest.NewRecorder(), visit(host, http.Header{"Origin": {origin}})) {
+		if !a.check(httptest.NewRecorder(), accessRequest(host, http.Header{"Origin": {origin}})) {
 			return
 		}
 		name, _, err := net.SplitHostPort(host)
@@ -348,10 +350,10 @@ func FuzzAccessHost(f *testing.F) {
 		name = strings.TrimSuffix(strings.ToLower(name), ".")
 		addr, err := netip.ParseAddr(name)
 		if name != "localhost" && (err != nil || !addr.WithZone("").Unmap().IsLoopback()) {
-			t.Errorf("the Host header %q was let in", host)
+			t.Errorf("the Host header %q was accepted", host)
 		}
 		if i := strings.Index(origin, "://"); i < 0 || !strings.EqualFold(origin[:i], "http") && !strings.EqualFold(origin[:i], "https") {
-			t.Errorf("the origin %q was let in at %q", origin, host)
+			t.Errorf("the origin %q was accepted at %q", origin, host)
 		}
 	})
 }

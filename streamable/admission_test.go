@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestJudge shows that a caller gets its share, and that what remains is for others.
-func TestJudge(t *testing.T) {
+// TestDecide shows that a caller gets its share and leaves the rest to others.
+func TestDecide(t *testing.T) {
 	const perCaller, max = 512, 64
 	for _, tt := range []struct {
 		name        string
@@ -16,17 +16,17 @@ func TestJudge(t *testing.T) {
 		max         int64
 		want        *rejection
 	}{
-		{"first of all", 1, 1, max, nil},
-		{"alone, below its share", 43, 43, max, nil},
-		{"alone, over its share", 44, 44, max, rateLimitedRequests},
-		{"newcomer beside it", 1, 44, max, nil},
-		{"second of the newcomer", 2, 45, max, nil},
-		{"newcomer, last place", 1, 64, max, nil},
-		{"nothing left", 1, 65, max, overloadedRequests},
-		{"over the limit by caller", 513, 600, 4096, rateLimitedRequests},
-		{"over both", 513, 5000, 4096, rateLimitedRequests},
-		{"one place", 1, 1, 1, nil},
-		{"one place, second", 2, 2, 1, overloadedRequests},
+		{"first request", 1, 1, max, nil},
+		{"one caller, below its share", 43, 43, max, nil},
+		{"one caller, above its share", 44, 44, max, rateLimitedRequests},
+		{"first request of a second caller", 1, 44, max, nil},
+		{"second request of a second caller", 2, 45, max, nil},
+		{"second caller, last slot", 1, 64, max, nil},
+		{"second caller, no slot left", 1, 65, max, overloadedRequests},
+		{"above MaxInFlightPerCaller", 513, 600, 4096, rateLimitedRequests},
+		{"above both limits", 513, 5000, 4096, rateLimitedRequests},
+		{"one slot", 1, 1, 1, nil},
+		{"one slot, second request", 2, 2, 1, overloadedRequests},
 	} {
 		if got := decide(tt.n, perCaller, tt.inFlight, tt.max); got != tt.want {
 			t.Errorf("%s: decide(%d of %d, %d of %d) = %v, want %v", tt.name, tt.n, perCaller, tt.inFlight, tt.max, got, tt.want)
@@ -34,8 +34,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestShares shows that callers that want everything get equal shares, and that another one is
-// still admitted.
+// TestShares shows that callers that send as many requests as possible get equal shares, and that
+// another caller is still admitted.
 func TestShares(t *testing.T) {
 	const places = 4096
 	for _, hogs := range []int{1, 2, 10, 100, 800} {
@@ -55,13 +55,13 @@ func TestShares(t *testing.T) {
 			least, most = min(least, n), max(most, n)
 		}
 		if most-least > 1 || decide(1, places, inFlight+1, places) != nil {
-			t.Errorf("%d hogs have %d to %d in flight, and %d are free", hogs, least, most, places-inFlight)
+			t.Errorf("%d callers have %d to %d in flight, and %d slots are free", hogs, least, most, places-inFlight)
 		}
 	}
 }
 
-// TestSlot shows that a slot is counted once in each of its states, and no longer when it is free,
-// and that a caller without slots is forgotten.
+// TestSlot shows that a slot is counted once in each of its states and not after its release, and
+// that a caller without slots is removed.
 func TestSlot(t *testing.T) {
 	var a admission
 	o := &Options{Limits: Limits{MaxPerCaller: 2}}
@@ -106,11 +106,12 @@ func TestSlot(t *testing.T) {
 	standing := slots[1].detach()
 	note("one of them detached")
 	if n := len(a.markAborted()); n != 4 {
-		t.Errorf("%d requests are aborted, want the 4 that are no streams", n)
+		t.Errorf("%d requests are aborted, want 4: all but the streams", n)
 	}
 	var reusable []bool
 	for i := range slots {
-		reusable = append(reusable, slots[i].release(), slots[i].release()) // only the first does anything
+		// the second release has no effect
+		reusable = append(reusable, slots[i].release(), slots[i].release())
 	}
 	// Streams are not aborted, and slots[0] was detached before.
 	if diff := cmp.Diff([]bool{true, true, true, true, false, false, true, true, false, false, false, false}, reusable); diff != "" {
@@ -123,7 +124,7 @@ func TestSlot(t *testing.T) {
 	note("all released")
 	admit(&slots[5], "caller 0")
 	if !slots[5].release() {
-		t.Error("an abort outlasts its request")
+		t.Error("a new request in a reused slot is aborted")
 	}
 	want := []string{
 		"six admitted: 6 active, 0 requests, 0 streams of 0 callers, 6 in flight of 2 callers, 6 listed",
@@ -141,7 +142,7 @@ func TestSlot(t *testing.T) {
 	}
 	select {
 	case <-a.idle:
-		t.Error("it is idle before it is closed")
+		t.Error("idle before it is closed")
 	default:
 	}
 	admit(&slots[0], "caller 0")
@@ -154,7 +155,7 @@ func TestSlot(t *testing.T) {
 	a.close()
 }
 
-// inUse returns all that is counted.
+// inUse formats all counters.
 func (a *admission) inUse() string {
 	callers, inFlight, listed := 0, 0, 0
 	for i := range a.shards {
@@ -175,7 +176,7 @@ func (a *admission) inUse() string {
 		a.active.Load(), a.requests.Load(), a.streams.Load(), len(a.streamsPerCaller.byID), inFlight, callers, listed)
 }
 
-// InUse returns all that h counts of its requests and streams, and reports whether that is nothing.
+// InUse formats all counters of h's requests and streams, and reports whether all are zero.
 func InUse(h *Handler) (text string, nothing bool) {
 	text = h.admission.inUse()
 	return text, text == new(admission).inUse() && h.admission.unread.bytes.Load() == 0

@@ -19,20 +19,20 @@ import (
 	"mcpwire/streamable"
 )
 
-// A sink is a ResponseWriter without a connection.
-type sink struct {
+// A discardWriter is a ResponseWriter that discards the body.
+type discardWriter struct {
 	header http.Header
 	status int
 	n      int
 }
 
-func (s *sink) Header() http.Header               { return s.header }
-func (s *sink) WriteHeader(status int)            { s.status = status }
-func (s *sink) Write(p []byte) (int, error)       { s.n += len(p); return len(p), nil }
-func (s *sink) Flush()                            {}
-func (s *sink) SetReadDeadline(t time.Time) error { return nil }
+func (s *discardWriter) Header() http.Header               { return s.header }
+func (s *discardWriter) WriteHeader(status int)            { s.status = status }
+func (s *discardWriter) Write(p []byte) (int, error)       { s.n += len(p); return len(p), nil }
+func (s *discardWriter) Flush()                            {}
+func (s *discardWriter) SetReadDeadline(t time.Time) error { return nil }
 
-// BenchmarkPost is what this package adds to net/http, for an echo of 64 bytes.
+// BenchmarkPost measures what this package adds to net/http, for an echo of 64 bytes.
 func BenchmarkPost(b *testing.B) {
 	srv := server.MustNew("bench", "1", nil)
 	if err := server.AddTool(srv, "echo", "", func(_ context.Context, in echoIn) (string, error) { return in.Text, nil }); err != nil {
@@ -42,7 +42,7 @@ func BenchmarkPost(b *testing.B) {
 	defer h.Shutdown(context.Background())
 	const text = `{"text":"0123456789012345678901234567890123456789012345678901234567890123"}`
 	modern, modernHeaders := callPost(1, "echo", text)
-	w := &sink{header: make(http.Header)}
+	w := &discardWriter{header: make(http.Header)}
 	r, _ := http.NewRequest("POST", "http://127.0.0.1:1", bytes.NewReader([]byte(initialize("2025-06-18", "{}"))))
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = "127.0.0.1:2"
@@ -86,7 +86,7 @@ func BenchmarkPost(b *testing.B) {
 	})
 }
 
-// benchURL starts the server that TestMain has for benchmarks, and returns its URL.
+// benchURL starts the server process of TestMain and returns its URL.
 func benchURL(b *testing.B) string {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "MCPWIRE_BENCH_SERVER=1")
@@ -112,7 +112,7 @@ func benchURL(b *testing.B) string {
 	return "http://" + strings.TrimSpace(line) + "/mcp"
 }
 
-// benchCall returns a function that calls a quick tool.
+// benchCall returns a function that calls a fast tool.
 func benchCall(b *testing.B, url string) func() {
 	c, err := client.Dial(b.Context(), streamable.Dial(url, nil), nil)
 	if err != nil {
@@ -126,7 +126,7 @@ func benchCall(b *testing.B, url string) func() {
 	}
 }
 
-// benchBare returns a function that posts the same bytes by net/http alone.
+// benchBare returns a function that posts the same bytes with net/http alone.
 func benchBare(b *testing.B, url string) func() {
 	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
 	hc := &http.Client{Transport: tr}
@@ -165,9 +165,9 @@ func BenchmarkBarePost(b *testing.B) {
 	}
 }
 
-// BenchmarkClientRatio is how many times as long a call takes as a bare POST, with one and with 64
-// under way: the median of the ratios of many short rounds, in which both take turns, so that it
-// means something on a noisy machine.
+// BenchmarkClientRatio measures the duration of a call relative to a bare POST, with one and with
+// 64 in flight: the median of the ratios of many short alternating rounds, which is meaningful on a
+// noisy machine too.
 func BenchmarkClientRatio(b *testing.B) {
 	for _, test := range []struct {
 		name    string

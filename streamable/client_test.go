@@ -22,8 +22,8 @@ const (
 	legacyDate = "2025-11-25"
 )
 
-// A sent is one HTTP request that a fake server got.
-type sent struct {
+// A sentRequest is an HTTP request that a fakeServer got.
+type sentRequest struct {
 	HTTP   string // the method
 	Header http.Header
 	Body   string
@@ -32,30 +32,30 @@ type sent struct {
 	Params json.RawMessage
 }
 
-// A fake is an HTTP server that answers as a test says, by JSON-RPC method, or by HTTP method for
-// requests without a body.
-type fake struct {
+// A fakeServer is an HTTP server whose handlers are set by the test, by JSON-RPC method, or by HTTP
+// method for requests without a body.
+type fakeServer struct {
 	*httptest.Server
 	t         testing.TB
 	answers   map[string]http.HandlerFunc
-	transport *http.Transport // of a network in memory; else nil
+	transport *http.Transport // for an in-memory network, else nil
 
 	mu   sync.Mutex
-	seen []sent
+	seen []sentRequest
 }
 
 type sentKey struct{}
 
-func newFake(t testing.TB, answers map[string]http.HandlerFunc) *fake {
-	f := &fake{t: t, answers: answers}
+func newFakeServer(t testing.TB, answers map[string]http.HandlerFunc) *fakeServer {
+	f := &fakeServer{t: t, answers: answers}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Server.Close)
 	return f
 }
 
-// newPiped returns a fake whose network is in memory, for tests with a fake clock.
-func newPiped(t testing.TB, answers map[string]http.HandlerFunc) *fake {
-	f := &fake{t: t, answers: answers}
+// newPiped returns a fakeServer with an in-memory network, for tests in a synctest bubble.
+func newPiped(t testing.TB, answers map[string]http.HandlerFunc) *fakeServer {
+	f := &fakeServer{t: t, answers: answers}
 	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	f.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: f}}
 	f.Server.Start()
@@ -63,14 +63,14 @@ func newPiped(t testing.TB, answers map[string]http.HandlerFunc) *fake {
 	return f
 }
 
-// end ends a client and a piped server, within the bubble of the test.
-func (f *fake) end(c *client.Client) {
+// end closes a client and a piped server within the bubble of the test.
+func (f *fakeServer) end(c *client.Client) {
 	c.Close()
 	f.transport.CloseIdleConnections()
 	f.Server.Config.Close()
 }
 
-// pipes are a network in memory.
+// pipes is an in-memory network.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -105,9 +105,9 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	s := sent{HTTP: r.Method, Header: r.Header.Clone(), Body: string(body)}
+	s := sentRequest{HTTP: r.Method, Header: r.Header.Clone(), Body: string(body)}
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &s); err != nil {
 			f.t.Errorf("the client sent %q: %v", body, err)
@@ -131,9 +131,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// name is what a request counts as: its JSON-RPC method, answer, or its HTTP method if it has no
-// body.
-func (s *sent) name() string {
+// name returns the JSON-RPC method of the request, "answer" for a response, or the HTTP method if
+// there is no body.
+func (s *sentRequest) name() string {
 	switch {
 	case s.Body == "":
 		return s.HTTP
@@ -143,8 +143,8 @@ func (s *sent) name() string {
 	return s.Method
 }
 
-// requests returns what came by a name.
-func (f *fake) requests(name string) (all []sent) {
+// requests returns the requests with the given name.
+func (f *fakeServer) requests(name string) (all []sentRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.seen {
@@ -155,8 +155,8 @@ func (f *fake) requests(name string) (all []sent) {
 	return all
 }
 
-// methods returns the names of what came, in order.
-func (f *fake) methods() (all []string) {
+// methods returns the names of all requests, in order.
+func (f *fakeServer) methods() (all []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.seen {
@@ -165,9 +165,9 @@ func (f *fake) methods() (all []string) {
 	return all
 }
 
-func message(r *http.Request) sent { return r.Context().Value(sentKey{}).(sent) }
+func message(r *http.Request) sentRequest { return r.Context().Value(sentKey{}).(sentRequest) }
 
-// reply answers with a result.
+// reply returns a handler that responds with a result.
 func reply(result string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -175,7 +175,7 @@ func reply(result string) http.HandlerFunc {
 	}
 }
 
-// raw answers with a body.
+// raw returns a handler that responds with the given body, in which $ID is the request's id.
 func raw(status int, kind, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -184,7 +184,8 @@ func raw(status int, kind, body string) http.HandlerFunc {
 	}
 }
 
-// inTurn answers each request with the next of some answers, and the last one from then on.
+// inTurn returns a handler that calls each of the given handlers once, in order, and the last one
+// from then on.
 func inTurn(answers ...http.HandlerFunc) http.HandlerFunc {
 	var mu sync.Mutex
 	n := 0
@@ -204,7 +205,7 @@ const (
 	oldDone    = `{"content":[{"type":"text","text":"done"}]}`
 )
 
-// modern returns the answers of a modern server, with more.
+// modern returns the handlers of a modern server, and more.
 func modern(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{"server/discover": reply(discovered), "tools/call": reply(done)}
 	for name, answer := range more {
@@ -213,7 +214,7 @@ func modern(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 	return all
 }
 
-// legacy returns the answers of a legacy server with sessions, with more.
+// legacy returns the handlers of a legacy server with sessions, and more.
 func legacy(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 	var mu sync.Mutex
 	sessions := 0
@@ -222,7 +223,8 @@ func legacy(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 		"initialize": func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			sessions++
-			w.Header()["mcp-session-id"] = []string{fmt.Sprintf("session-%d", sessions)} // in small letters
+			// in lower case
+			w.Header()["mcp-session-id"] = []string{fmt.Sprintf("session-%d", sessions)}
 			mu.Unlock()
 			reply(initialzd)(w, r)
 		},
@@ -235,8 +237,8 @@ func legacy(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 	return all
 }
 
-// dial connects a client, which ends with the test.
-func (f *fake) dial(dial *streamable.DialOptions, opts *client.Options) *client.Client {
+// dial connects a client, which is closed when the test ends.
+func (f *fakeServer) dial(dial *streamable.DialOptions, opts *client.Options) *client.Client {
 	f.t.Helper()
 	c, err := f.tryDial(dial, opts)
 	if err != nil {
@@ -245,7 +247,7 @@ func (f *fake) dial(dial *streamable.DialOptions, opts *client.Options) *client.
 	return c
 }
 
-func (f *fake) tryDial(dial *streamable.DialOptions, opts *client.Options) (*client.Client, error) {
+func (f *fakeServer) tryDial(dial *streamable.DialOptions, opts *client.Options) (*client.Client, error) {
 	f.t.Helper()
 	if f.transport != nil {
 		var own streamable.DialOptions
@@ -268,7 +270,7 @@ func (f *fake) tryDial(dial *streamable.DialOptions, opts *client.Options) (*cli
 
 // Spec: C43 C44 C46 C53 C54 C55 C61
 func TestClientModern(t *testing.T) {
-	f := newFake(t, modern(nil))
+	f := newFakeServer(t, modern(nil))
 	c := f.dial(nil, nil)
 	text, err := client.CallTool[string](t.Context(), c, "tést", map[string]any{"a": 1})
 	if err != nil || text != "done" {
@@ -293,7 +295,7 @@ func TestClientModern(t *testing.T) {
 
 // Spec: C48 C51 C67
 func TestClientLegacy(t *testing.T) {
-	f := newFake(t, legacy(nil))
+	f := newFakeServer(t, legacy(nil))
 	c := f.dial(nil, nil)
 	text, err := client.CallTool[string](t.Context(), c, "test", nil)
 	if err != nil || text != "done" {

@@ -24,7 +24,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// onlyResumed answers a GET that resumes a stream, and refuses others.
+// onlyResumed calls f for a GET that resumes a stream, and responds with 405 to other requests.
 func onlyResumed(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Last-Event-Id") == "" {
@@ -35,21 +35,21 @@ func onlyResumed(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// TestClientResumeRefused shows that the error says how the stream ended, and why it could not be
+// TestClientResumeRejected shows that the error says how the stream ended and why it could not be
 // resumed.
-func TestClientResumeRefused(t *testing.T) {
+func TestClientResumeRejected(t *testing.T) {
 	const cut = "id: a\ndata:\n\ndata: {"
 	for _, test := range []struct {
 		name, stream string
 		get          http.HandlerFunc
-		status       int    // of the reason
-		want         string // of the error's text
+		status       int    // HTTP status in the error, or zero
+		want         string // text of the error
 	}{
 		{"gone", cut, raw(400, "text/plain", "its events were deleted"), 400, `the stream ended before the response: unexpected EOF; it could not be resumed: refused: HTTP status 400 Bad Request: "its events were deleted"`},
 		{"denied", cut, raw(403, "", ""), 403, "403 Forbidden"},
 		{"fails", cut, raw(500, "text/plain", "out of order"), 500, "out of order"},
 		{"no ids", "data: {", nil, 0, "its events have no ids"},
-		{"nothing comes", cut, events(": nothing\n\n"), 0, "ended repeatedly"},
+		{"streams without messages", cut, events(": nothing\n\n"), 0, "ended repeatedly"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -68,18 +68,18 @@ func TestClientResumeRefused(t *testing.T) {
 					t.Errorf("reason %v, want HTTP status %d", resume.Reason, test.status)
 				}
 				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnknown {
-					t.Errorf("CallTool: %v, want a CallError that it is lost", err)
+					t.Errorf("CallTool: %v, want a CallError with outcome lost", err)
 				}
 				if status, ok := errors.AsType[*streamable.StatusError](err); ok {
-					t.Errorf("%v is taken for the answer to the call", status)
+					t.Errorf("%v counts as the response to the call", status)
 				}
 			})
 		})
 	}
 }
 
-// TestClientStreamTooLarge shows that the client does not resume a stream because its answer is too
-// large.
+// TestClientStreamTooLarge shows that the client does not resume a stream after a response above
+// the size limit.
 func TestClientStreamTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newPiped(t, legacy(map[string]http.HandlerFunc{
@@ -96,8 +96,8 @@ func TestClientStreamTooLarge(t *testing.T) {
 	})
 }
 
-// An aborter is a proxy that ends streams somewhere after their first event with an id.
-type aborter struct {
+// A streamCutter is a proxy that cuts streams at random after their first event with an id.
+type streamCutter struct {
 	to   http.Handler
 	cuts atomic.Int32
 
@@ -105,7 +105,7 @@ type aborter struct {
 	rand *rand.Rand
 }
 
-func (c *aborter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *streamCutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	after := c.rand.IntN(1500)
 	c.mu.Unlock()
@@ -115,11 +115,11 @@ func (c *aborter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.to.ServeHTTP(&cutStream{ResponseWriter: w, cutter: c, after: after}, r)
 }
 
-// A cutStream forwards a number of bytes after the first event with an id.
+// A cutStream forwards a limited number of bytes after the first event with an id.
 type cutStream struct {
 	http.ResponseWriter
-	cutter *aborter
-	after  int // bytes; -1 is all of them
+	cutter *streamCutter
+	after  int // in bytes; -1 means all
 	head   []byte
 	begun  bool
 }
@@ -152,8 +152,8 @@ func (s *cutStream) Write(p []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestClientCut makes 500 calls of one session, 16 at a time, through a proxy that cuts streams,
-// and shows that they lose neither an answer nor progress.
+// TestClientCut makes 500 calls in one session, 16 at a time, through a proxy that cuts streams,
+// and shows that no response and no progress is lost.
 func TestClientCut(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20251125} {
 		t.Run(revision.String(), func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestClientCut(t *testing.T) {
 			h := streamable.MustHandler(srv, &streamable.Options{
 				Events: streamable.NewMemoryEvents(&streamable.MemoryEventsOptions{MaxSessionEvents: 1 << 20, MaxSessionBytes: 1 << 30, MaxBytes: 1 << 30}),
 			})
-			proxy := &aborter{to: h, rand: rand.New(rand.NewPCG(1, 2))}
+			proxy := &streamCutter{to: h, rand: rand.New(rand.NewPCG(1, 2))}
 			web := httptest.NewServer(proxy)
 			defer web.Close()
 			c, err := client.Dial(t.Context(), streamable.Dial(web.URL, nil), &client.Options{Revisions: []mcp.Revision{revision}})
@@ -196,7 +196,7 @@ func TestClientCut(t *testing.T) {
 			}
 			wg.Wait()
 			if n := proxy.cuts.Load(); n < 200 {
-				t.Errorf("%d streams were cut, which proves little", n)
+				t.Errorf("only %d streams were cut", n)
 			}
 		})
 	}

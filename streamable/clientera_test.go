@@ -19,8 +19,9 @@ import (
 
 const jsonType = "application/json"
 
-// TestClientEra checks which era the client infers from each answer to the probe
+// TestClientEra checks which era the client infers from each response to the probe
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility).
+//
 // Spec: C45
 func TestClientEra(t *testing.T) {
 	quick := client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}
@@ -28,10 +29,10 @@ func TestClientEra(t *testing.T) {
 		name   string
 		probe  http.HandlerFunc
 		modern bool
-		fails  bool // Dial does, and initialize is never sent
+		fails  bool // whether Dial fails without sending initialize
 	}{
 		{name: "DiscoverResult", probe: reply(discovered), modern: true},
-		{name: "as a stream", probe: raw(200, "text/event-stream; charset=utf-8", "data: {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":"+discovered+"}\n\n"), modern: true},
+		{name: "DiscoverResult in a stream", probe: raw(200, "text/event-stream; charset=utf-8", "data: {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":"+discovered+"}\n\n"), modern: true},
 		{name: "400 with an unsupported version", probe: inTurn(
 			raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`),
 			reply(discovered)), modern: true},
@@ -41,30 +42,30 @@ func TestClientEra(t *testing.T) {
 		{name: "400 with legacy versions", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"],"requested":"2026-07-28"}}}`)},
 		{name: "400 with header mismatch", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32020,"message":"no"}}`), fails: true},
 		{name: "400 with another error", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}`)},
-		{name: "400 with an error of another id", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no session"}}`)},
-		{name: "400 with nothing", probe: raw(400, jsonType, "")},
+		{name: "400 with an error for another id", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no session"}}`)},
+		{name: "400 without a body", probe: raw(400, jsonType, "")},
 		{name: "404 in HTML", probe: raw(404, "text/html", "<h1>Not found</h1>")},
 		{name: "404 method not found", probe: raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no"}}`)},
 		{name: "405", probe: raw(405, "text/plain", "no")},
 		{name: "406", probe: raw(406, "text/plain", "no")},
 		{name: "200 method not found", probe: raw(200, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no"}}`)},
-		{name: "200 with something else", probe: reply(`{}`)},
+		{name: "200 with another result", probe: reply(`{}`)},
 		{name: "200 in HTML", probe: raw(200, "text/html", "<h1>Hello</h1>")},
-		{name: "200 with an answer to nobody", probe: raw(200, jsonType, `{"jsonrpc":"2.0","id":"x","result":{}}`)},
+		{name: "200 with an unknown id", probe: raw(200, jsonType, `{"jsonrpc":"2.0","id":"x","result":{}}`)},
 		{name: "202", probe: raw(202, "", "")},
 		{name: "401", probe: raw(401, "text/plain", "no"), fails: true},
 		{name: "403", probe: raw(403, jsonType, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad origin"}}`), fails: true},
 		{name: "500", probe: raw(500, "text/plain", "no"), fails: true},
 		{name: "502", probe: raw(502, "text/html", "no"), fails: true},
-		{name: "503, and then it works", probe: inTurn(raw(503, "text/html", "no"), reply(discovered)), modern: true},
-		{name: "429, and then it works", probe: inTurn(raw(429, "text/html", "no"), reply(discovered)), modern: true},
-		{name: "503 for hours", probe: func(w http.ResponseWriter, r *http.Request) {
+		{name: "503, then DiscoverResult", probe: inTurn(raw(503, "text/html", "no"), reply(discovered)), modern: true},
+		{name: "429, then DiscoverResult", probe: inTurn(raw(429, "text/html", "no"), reply(discovered)), modern: true},
+		{name: "503 with Retry-After of two hours", probe: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "7200")
 			w.WriteHeader(503)
 		}, fails: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, legacy(map[string]http.HandlerFunc{"server/discover": test.probe}))
+			f := newFakeServer(t, legacy(map[string]http.HandlerFunc{"server/discover": test.probe}))
 			c, err := f.tryDial(nil, &client.Options{Retry: quick})
 			if test.fails {
 				if err == nil || slices.Contains(f.methods(), "initialize") {
@@ -95,7 +96,7 @@ func TestClientStatus(t *testing.T) {
 		status     int
 		answer     http.HandlerFunc
 		outcome    jsonrpc.Outcome
-		once, many int // how often a call with a side effect is sent, and one that can be repeated
+		once, many int // how often a call with a side effect is sent, and one that may be repeated
 	}{
 		{400, nil, jsonrpc.OutcomeRejected, 1, 1},
 		{401, nil, jsonrpc.OutcomeDenied, 1, 1},
@@ -119,7 +120,7 @@ func TestClientStatus(t *testing.T) {
 			if answer == nil {
 				answer = raw(test.status, "text/html", "<h1>secret</h1>")
 			}
-			f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": answer, "tools/list": answer}))
+			f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/call": answer, "tools/list": answer}))
 			c := f.dial(nil, &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
 			_, err := c.CallTool(t.Context(), "x", nil)
 			e, ok := errors.AsType[*jsonrpc.CallError](err)
@@ -130,7 +131,7 @@ func TestClientStatus(t *testing.T) {
 				t.Errorf("CallTool: %v, want a StatusError %d", err, test.status)
 			}
 			if client.IsPeer(err) {
-				t.Errorf("%v counts as the server's answer", err)
+				t.Errorf("%v counts as the server's response", err)
 			}
 			if n := len(f.requests("tools/call")); n != test.once {
 				t.Errorf("tools/call was sent %d times, want %d", n, test.once)
@@ -145,10 +146,10 @@ func TestClientStatus(t *testing.T) {
 	}
 }
 
-// TestClientErrorAnswers shows that errors in bodies are answers whatever their status, and that
-// the connection continues.
-func TestClientErrorAnswers(t *testing.T) {
-	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(
+// TestClientErrorResponses shows that an error in the body is the response, whatever the HTTP
+// status, and that the connection continues.
+func TestClientErrorResponses(t *testing.T) {
+	f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(
 		raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no such thing"}}`),
 		raw(400, jsonType, `{"jsonrpc":"2.0","error":{"code":-32602,"message":"no id"}}`),
 		raw(500, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"broken"}}`),
@@ -194,15 +195,15 @@ func TestClientOptions(t *testing.T) {
 }
 
 func TestClientUnreachable(t *testing.T) {
-	f := newFake(t, nil)
+	f := newFakeServer(t, nil)
 	f.Server.Close()
 	_, err := client.Dial(t.Context(), streamable.Dial(f.URL+"/?key=secret", nil), &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
 	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnprocessed || strings.Contains(err.Error(), "secret") {
-		t.Errorf("Dial: %v, want a CallError that the request was not sent", err)
+		t.Errorf("Dial: %v, want a CallError with outcome not sent", err)
 	}
 }
 
-// TestClientOfOurServer checks that Dial and Handler work together in each revision.
+// TestClientOfOurServer checks Dial with Handler in each revision.
 func TestClientOfOurServer(t *testing.T) {
 	s := server.MustNew("test", "1", nil)
 	type in struct {

@@ -19,7 +19,7 @@ func toolList(tools string) string {
 	return `{"resultType":"complete","tools":[` + tools + `],"ttlMs":0,"cacheScope":"private"}`
 }
 
-// annotated is a tool with one argument of each type in a header.
+// annotated is a tool with one argument of each type that is mirrored in a header.
 const annotated = `{"name":"t","inputSchema":{"type":"object","properties":{
 	"region":{"type":"string","x-mcp-header":"Region"},
 	"n":{"type":"integer","x-mcp-header":"N"},
@@ -27,10 +27,11 @@ const annotated = `{"name":"t","inputSchema":{"type":"object","properties":{
 	"in":{"type":"object","properties":{"side":{"type":"string","x-mcp-header":"Side"}}},
 	"query":{"type":"string"}}}}`
 
-// TestClientParams checks the headers that repeat arguments.
+// TestClientParams checks the headers that mirror arguments.
+//
 // Spec: C57 C58 C59 C60 C64 C65
 func TestClientParams(t *testing.T) {
-	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/list": reply(toolList(annotated))}))
+	f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/list": reply(toolList(annotated))}))
 	c := f.dial(nil, nil)
 	call := func(args string) map[string]string {
 		t.Helper()
@@ -47,7 +48,7 @@ func TestClientParams(t *testing.T) {
 		return got
 	}
 	if got := call(`{"region":"eu"}`); len(got) > 0 {
-		t.Errorf("before the tools were listed: %v", got)
+		t.Errorf("call before tools/list: %v", got)
 	}
 	if _, err := c.ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -71,12 +72,12 @@ func TestClientParams(t *testing.T) {
 		}
 	}
 	if _, err := c.CallTool(t.Context(), "t", json.RawMessage(`{"n":9007199254740992}`)); err == nil {
-		t.Error("an integer that no header can hold was sent")
+		t.Error("an integer above 2^53 was sent")
 	}
 }
 
-// TestClientRelists shows that the client learns the headers that a call lacks from the list of
-// tools, once.
+// TestClientRelists shows that the client lists the tools once to learn the headers that a call
+// lacks.
 func TestClientRelists(t *testing.T) {
 	mismatch := raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32020,"message":"header mismatch"}}`)
 	strict := func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +88,7 @@ func TestClientRelists(t *testing.T) {
 		mismatch(w, r)
 	}
 	first := strings.Replace(toolList(`{"name":"other","inputSchema":{"type":"object"}}`), `"tools"`, `"nextCursor":"2","tools"`, 1)
-	f := newFake(t, modern(map[string]http.HandlerFunc{
+	f := newFakeServer(t, modern(map[string]http.HandlerFunc{
 		"tools/call": strict, "tools/list": inTurn(reply(first), reply(toolList(annotated)), reply(toolList(annotated)), reply(toolList(""))),
 	}))
 	c := f.dial(nil, nil)
@@ -104,6 +105,7 @@ func TestClientRelists(t *testing.T) {
 }
 
 // TestClientDropsTools shows that tools that cannot be called over HTTP are not listed.
+//
 // Spec: C66
 func TestClientDropsTools(t *testing.T) {
 	bad := func(name, property string) string {
@@ -120,7 +122,7 @@ func TestClientDropsTools(t *testing.T) {
 		`{"name":"plain","inputSchema":{"type":"object"}}`,
 	}, ", ")
 	var log bytes.Buffer
-	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/list": inTurn(reply(toolList(list)), reply(toolList(`{"name":"t","inputSchema":{"type":"object"}}`)))}))
+	f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/list": inTurn(reply(toolList(list)), reply(toolList(`{"name":"t","inputSchema":{"type":"object"}}`)))}))
 	c := f.dial(&streamable.DialOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	page, err := c.ListTools(t.Context(), nil)
 	if err != nil {
@@ -136,21 +138,23 @@ func TestClientDropsTools(t *testing.T) {
 	if n := strings.Count(log.String(), "tool omitted"); n != 6 {
 		t.Errorf("%d warnings, want 6", n)
 	}
-	if _, err := c.ListTools(t.Context(), nil, client.WithFresh()); err != nil { // this list has no annotations
+	// this list has no header annotations
+	if _, err := c.ListTools(t.Context(), nil, client.WithFresh()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.CallTool(t.Context(), "t", map[string]string{"region": "eu"}); err != nil {
 		t.Fatal(err)
 	}
 	if h := f.requests("tools/call")[0].Header; h.Get("Mcp-Param-Region") != "" {
-		t.Errorf("an older schema was used: %v", h)
+		t.Errorf("the old schema was used: %v", h)
 	}
 }
 
-// TestClientNames checks Mcp-Name for each method that has one.
+// TestClientNames checks the Mcp-Name header for each method that has one.
+//
 // Spec: C56 C61 C63
 func TestClientNames(t *testing.T) {
-	f := newFake(t, modern(map[string]http.HandlerFunc{
+	f := newFakeServer(t, modern(map[string]http.HandlerFunc{
 		"resources/read": reply(`{"resultType":"complete","contents":[],"ttlMs":0,"cacheScope":"private"}`),
 		"prompts/get":    reply(`{"resultType":"complete","messages":[]}`),
 		"tasks/get":      reply(`{"resultType":"complete"}`),

@@ -24,9 +24,9 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestClientBadAnswers shows that a call with an invalid answer fails and is not repeated, and that
-// the next one works.
-func TestClientBadAnswers(t *testing.T) {
+// TestClientBadResponses shows that a call with an invalid response fails and is not repeated, and
+// that the next call succeeds.
+func TestClientBadResponses(t *testing.T) {
 	const answer = `{"jsonrpc":"2.0","id":$ID,"result":` + done + `}`
 	zip := func(text string) string {
 		var b bytes.Buffer
@@ -38,19 +38,20 @@ func TestClientBadAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		answer http.HandlerFunc
-		want   string // in the error; "" if the call succeeds
-		lost   bool   // it is a CallError that is lost, else a ProtocolError
+		want   string // text of the error; empty if the call succeeds
+		// whether the error is a CallError with outcome lost, else it is a ProtocolError
+		lost bool
 	}{
 		{"no content type", raw(200, "", answer), "content type", false},
 		{"HTML", raw(200, "text/html", answer), "content type", false},
 		{"JSON with a parameter", raw(200, `Application/JSON; charset="utf-8"`, answer), "", false},
-		{"a byte order mark", raw(200, jsonType, "\xef\xbb\xbf"+answer), "", false},
+		{"byte order mark", raw(200, jsonType, "\xef\xbb\xbf"+answer), "", false},
 		{"nothing", raw(200, jsonType, ""), "", false},
 		{"no JSON", raw(200, jsonType, "{"), "parse", false},
-		{"more than one", raw(200, jsonType, answer+answer), "parse", false},
+		{"two responses", raw(200, jsonType, answer+answer), "parse", false},
 		{"an array", raw(200, jsonType, "["+answer+"]"), "object", false},
 		{"null", raw(200, jsonType, "null"), "object", false},
-		{"no envelope", raw(200, jsonType, `{"result":{}}`), "jsonrpc", false},
+		{"no jsonrpc member", raw(200, jsonType, `{"result":{}}`), "jsonrpc", false},
 		{"another id", raw(200, jsonType, `{"jsonrpc":"2.0","id":777,"result":{}}`), "another request", false},
 		{"the id as a string", raw(200, jsonType, `{"jsonrpc":"2.0","id":"$ID","result":{}}`), "another request", false},
 		{"a request", raw(200, jsonType, `{"jsonrpc":"2.0","id":$ID,"method":"x"}`), "another request", false},
@@ -62,33 +63,33 @@ func TestClientBadAnswers(t *testing.T) {
 				io.WriteString(w, strings.Repeat(" ", 1<<14))
 			}
 		}, "larger", true},
-		{"compressed without being asked", func(w http.ResponseWriter, r *http.Request) {
+		{"compressed without Accept-Encoding", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			raw(200, jsonType, zip(answer))(w, r)
 		}, "coding", false},
 		{"202", raw(202, "", ""), "notification", false},
 		{"204", raw(204, "", ""), "notification", false},
 		{"an empty stream", events(""), "ended before", true},
-		{"a stream with something else", events("data: {}\n\nevent: x\ndata: " + answer + "\n\n: " + answer + "\n\n"), "ended before", true},
-		{"a stream that breaks", events("data: " + answer + "\n"), "ended before", true},
-		{"a stream with too much", events("data: " + strings.Repeat(" ", 1<<20) + answer + "\n\n"), "larger", true},
-		{"a stream with too much before the answer", events("data: " + strings.Repeat(" ", 1<<20) + "\n\ndata: " + answer + "\n\n"), "", false},
-		{"a stream with others before the answer", events("data: {}\n\ndata:x\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":777,\"result\":{}}\n\n" +
+		{"a stream without a response", events("data: {}\n\nevent: x\ndata: " + answer + "\n\n: " + answer + "\n\n"), "ended before", true},
+		{"a stream that ends within an event", events("data: " + answer + "\n"), "ended before", true},
+		{"a stream with a response above the limit", events("data: " + strings.Repeat(" ", 1<<20) + answer + "\n\n"), "larger", true},
+		{"a stream with an event above the limit before the response", events("data: " + strings.Repeat(" ", 1<<20) + "\n\ndata: " + answer + "\n\n"), "", false},
+		{"a stream with other messages before the response", events("data: {}\n\ndata:x\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":777,\"result\":{}}\n\n" +
 			"data: {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"sampling/createMessage\"}\n\ndata: " + answer + "\n\n"), "", false},
-		{"a stream with resumption, which there is none of", events("id: 1\nretry: 1\n\n"), "ended before", true},
-		{"half of it", func(w http.ResponseWriter, r *http.Request) {
+		{"a stream with an event id, which modern streams cannot use", events("id: 1\nretry: 1\n\n"), "ended before", true},
+		{"truncated body", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			raw(200, jsonType, answer)(w, r)
 		}, "EOF", true},
-		{"an end", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, "EOF", true},
-		{"1xx without end", func(w http.ResponseWriter, r *http.Request) {
+		{"connection closed", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, "EOF", true},
+		{"endless informational responses", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", 1<<10))
 			for range 1000 {
 				w.WriteHeader(http.StatusEarlyHints)
 			}
 			raw(200, jsonType, answer)(w, r)
 		}, "headers exceeded", true},
-		{"a header without end", func(w http.ResponseWriter, r *http.Request) {
+		{"header above the limit", func(w http.ResponseWriter, r *http.Request) {
 			for i := range 10 {
 				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1<<17))
 			}
@@ -97,7 +98,7 @@ func TestClientBadAnswers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var log bytes.Buffer
-			f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(test.answer, reply(done))}))
+			f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(test.answer, reply(done))}))
 			f.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(&log, nil), slog.LevelInfo)
 			c := f.dial(&streamable.DialOptions{MaxFrame: 1 << 19}, nil)
 			_, err := c.CallTool(t.Context(), "x", nil)
@@ -116,7 +117,7 @@ func TestClientBadAnswers(t *testing.T) {
 					t.Error(err)
 				}
 			case err == nil || !strings.Contains(err.Error(), test.want):
-				t.Errorf("CallTool: %v, want something about %q", err, test.want)
+				t.Errorf("CallTool: %v, want an error with %q", err, test.want)
 			case test.lost && (!ok || odd || lost.Outcome != jsonrpc.OutcomeUnknown):
 				t.Errorf("CallTool: %v, want a CallError", err)
 			case !test.lost && !odd:
@@ -132,11 +133,12 @@ func TestClientBadAnswers(t *testing.T) {
 	}
 }
 
-// TestClientBadSession shows that a session id that must not be in a header is an error.
+// TestClientBadSession shows that a session id that is not allowed in a header is an error.
+//
 // Spec: C50
 func TestClientBadSession(t *testing.T) {
 	for _, id := range []string{"a b", "caf\xe9", "a\tb", strings.Repeat("x", 5000)} {
-		f := newFake(t, legacy(map[string]http.HandlerFunc{"initialize": func(w http.ResponseWriter, r *http.Request) {
+		f := newFakeServer(t, legacy(map[string]http.HandlerFunc{"initialize": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Mcp-Session-Id", id)
 			reply(initialzd)(w, r)
 		}}))
@@ -161,7 +163,7 @@ func TestClientRedirects(t *testing.T) {
 		{301, "/other", false}, {302, "/other", false}, {303, "/other", false},
 		{307, other.URL, false}, {308, other.URL, false}, {302, other.URL, false},
 		{307, "file:///etc/passwd", false}, {307, "http://169.254.169.254/", false}, {307, "", false},
-		{307, "/mcp", false}, // endlessly
+		{307, "/mcp", false}, // endless
 		{307, "//user:password@HOST/other", false},
 	} {
 		t.Run(fmt.Sprint(test.status, test.to), func(t *testing.T) {
@@ -175,7 +177,7 @@ func TestClientRedirects(t *testing.T) {
 				}
 				w.WriteHeader(test.status)
 			}
-			f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": call}))
+			f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/call": call}))
 			c := f.dial(&streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer secret"}}}, nil)
 			_, err := c.CallTool(t.Context(), "x", nil)
 			if (err == nil) != test.ok {
@@ -185,7 +187,7 @@ func TestClientRedirects(t *testing.T) {
 				t.Errorf("CallTool: %v", err)
 			}
 			if e, ok := errors.AsType[*jsonrpc.CallError](err); !test.ok && (!ok || e.Outcome != jsonrpc.OutcomeRejected) {
-				t.Errorf("CallTool: %v, want it refused", err)
+				t.Errorf("CallTool: %v, want an error", err)
 			}
 			calls := f.requests("tools/call")
 			if last := calls[len(calls)-1]; test.ok && (last.Header.Get("Authorization") == "" || last.Header.Get("Mcp-Name") != "x") {
@@ -200,7 +202,7 @@ func TestClientRedirects(t *testing.T) {
 
 func TestClientTLS(t *testing.T) {
 	for _, two := range []bool{false, true} {
-		f := &fake{t: t, answers: modern(nil)}
+		f := &fakeServer{t: t, answers: modern(nil)}
 		var proto atomic.Value
 		f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			proto.Store(r.Proto)
@@ -228,13 +230,13 @@ func TestClientTLS(t *testing.T) {
 
 		_, err := f.tryDial(nil, nil)
 		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeDenied {
-			t.Errorf("without the root: %v, want it denied", err)
+			t.Errorf("without the root certificate: %v, want an error", err)
 		}
 	}
 }
 
-// TestClientCancels shows that a modern server sees a closed request, and that a legacy server gets
-// a notification.
+// TestClientCancels shows how a call is canceled: the client closes the request to a modern server,
+// and sends a notification to a legacy server.
 func TestClientCancels(t *testing.T) {
 	for _, isModern := range []bool{true, false} {
 		for _, streams := range []bool{true, false} {
@@ -267,14 +269,14 @@ func TestClientCancels(t *testing.T) {
 					}
 					synctest.Wait()
 					if ended.Load() != isModern {
-						t.Errorf("the response was closed: %v", ended.Load())
+						t.Errorf("the request was closed: %v", ended.Load())
 					}
 					if n := len(f.requests("notifications/cancelled")); (n == 1) == isModern {
 						t.Errorf("%d notifications/cancelled", n)
 					}
 					<-time.After(time.Minute)
 					if !ended.Load() {
-						t.Error("the response was not closed in a minute")
+						t.Error("the request was not closed within a minute")
 					}
 				})
 			})
@@ -282,7 +284,8 @@ func TestClientCancels(t *testing.T) {
 	}
 }
 
-// TestClientListen shows that a subscription that is lost is made again.
+// TestClientListen shows that the client repeats subscriptions/listen when its stream is lost.
+//
 // Spec: C34
 func TestClientListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -314,27 +317,27 @@ func TestClientListen(t *testing.T) {
 	})
 }
 
-type refuses struct{ err error }
+type failingTransport struct{ err error }
 
-func (r refuses) RoundTrip(*http.Request) (*http.Response, error) { return nil, r.err }
+func (r failingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, r.err }
 
 type deniedError struct{}
 
 func (deniedError) Error() string { return "log in first" }
 func (deniedError) Denied() bool  { return true }
 
-// TestClientTransportDenies shows that an error of an OAuth client says nothing about the era, and
+// TestClientTransportDenies shows that an error of an OAuth client is not evidence of the era, and
 // is not retried.
 func TestClientTransportDenies(t *testing.T) {
-	hc := &http.Client{Transport: refuses{deniedError{}}, Timeout: 1}
+	hc := &http.Client{Transport: failingTransport{deniedError{}}, Timeout: 1}
 	_, err := client.Dial(t.Context(), streamable.Dial("http://x/", &streamable.DialOptions{HTTPClient: hc}), nil)
 	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeDenied || !errors.As(err, new(deniedError)) {
 		t.Errorf("Dial: %v", err)
 	}
 }
 
-// TestClientManyCalls sends more calls at once than the transport's limit, and checks that they do
-// not block cancellations and responses.
+// TestClientManyCalls makes more concurrent calls than the transport's limit, and checks that they
+// do not block cancellations and responses.
 func TestClientManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -373,7 +376,7 @@ func TestClientManyCalls(t *testing.T) {
 			t.Errorf("%d calls, want 10", len(calls))
 		}
 		if n := len(f.requests("notifications/cancelled")); n != 0 {
-			t.Errorf("%d cancellations of what was not sent", n)
+			t.Errorf("%d cancellations of unsent calls", n)
 		}
 	})
 }

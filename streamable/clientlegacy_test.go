@@ -23,8 +23,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestClientStandingStream shows that calls of a client that answers input requests wait, for a
-// limited time, until the server has the standing stream. Other requests do not wait.
+// TestClientStandingStream shows that calls of a client that handles input requests wait, for a
+// limited time, until the standing stream is open. Other requests do not wait.
 func TestClientStandingStream(t *testing.T) {
 	for _, canAnswer := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestClientStandingStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := time.Since(began); d != 0 {
-				t.Errorf("with answers %v: ListTools took %v", canAnswer, d)
+				t.Errorf("with input handlers %v: ListTools took %v", canAnswer, d)
 			}
 			for range 2 {
 				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
@@ -53,14 +53,14 @@ func TestClientStandingStream(t *testing.T) {
 				}
 			}
 			if d := time.Since(began); d != want {
-				t.Errorf("with answers %v: two calls took %v, want %v", canAnswer, d, want)
+				t.Errorf("with input handlers %v: two calls took %v, want %v", canAnswer, d, want)
 			}
 		})
 	}
 }
 
-// TestClientNotificationStream checks that a server that answers a notification with an open stream
-// does not block later messages.
+// TestClientNotificationStream checks that a server that responds to a notification with an open
+// stream does not block later messages.
 func TestClientNotificationStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newPiped(t, legacy(map[string]http.HandlerFunc{"notifications/initialized": func(w http.ResponseWriter, r *http.Request) {
@@ -80,8 +80,8 @@ func TestClientNotificationStream(t *testing.T) {
 	})
 }
 
-// TestClientMissed shows that subscribers hear that something may have been missed when the stream
-// of notifications breaks and cannot be resumed.
+// TestClientMissed shows that subscribers are notified that they may have missed something when the
+// stream of notifications breaks and cannot be resumed.
 func TestClientMissed(t *testing.T) {
 	const initializeMessage = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n"
 	for _, test := range []struct {
@@ -89,10 +89,10 @@ func TestClientMissed(t *testing.T) {
 		gets   []http.HandlerFunc
 		missed int
 	}{
-		{"without ids", []http.HandlerFunc{events(initializeMessage), events(initializeMessage), held(initializeMessage)}, 2},
-		{"with ids", []http.HandlerFunc{events("id: 1\n" + initializeMessage), held(initializeMessage)}, 0},
-		{"with ids that are not known later", []http.HandlerFunc{events("id: 1\n" + initializeMessage), raw(400, "", ""), held(initializeMessage)}, 1},
-		{"with too much", []http.HandlerFunc{events("id: 1\n" + initializeMessage), held("id: 2\ndata: " + strings.Repeat("x", 2000) + "\n\n" + initializeMessage)}, 1},
+		{"events without ids", []http.HandlerFunc{events(initializeMessage), events(initializeMessage), held(initializeMessage)}, 2},
+		{"events with ids", []http.HandlerFunc{events("id: 1\n" + initializeMessage), held(initializeMessage)}, 0},
+		{"event ids unknown to the server later", []http.HandlerFunc{events("id: 1\n" + initializeMessage), raw(400, "", ""), held(initializeMessage)}, 1},
+		{"event above the limit", []http.HandlerFunc{events("id: 1\n" + initializeMessage), held("id: 2\ndata: " + strings.Repeat("x", 2000) + "\n\n" + initializeMessage)}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,17 +113,17 @@ func TestClientMissed(t *testing.T) {
 				}
 				<-time.After(time.Minute)
 				if n := int(missed.Load()); n != test.missed {
-					t.Errorf("%d events that something may have been missed, want %d", n, test.missed)
+					t.Errorf("%d notifications of possible gaps, want %d", n, test.missed)
 				}
 			})
 		})
 	}
 }
 
-// TestClientNoSuchMethod shows that 404 with a JSON-RPC error is an answer to a method that the
-// server does not have, and does not end the session.
+// TestClientNoSuchMethod shows that 404 with a JSON-RPC error is the response to an unknown method
+// and does not end the session.
 func TestClientNoSuchMethod(t *testing.T) {
-	f := newFake(t, legacy(map[string]http.HandlerFunc{
+	f := newFakeServer(t, legacy(map[string]http.HandlerFunc{
 		"tools/call": raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no tools here"}}`),
 	}))
 	c := f.dial(nil, nil)
@@ -136,10 +136,10 @@ func TestClientNoSuchMethod(t *testing.T) {
 	}
 }
 
-// TestClientAnotherInitialize shows that the session of a failed handshake is not used in the next
+// TestClientAnotherInitialize shows that the next handshake does not use the session of a failed
 // one.
 func TestClientAnotherInitialize(t *testing.T) {
-	f := newFake(t, legacy(map[string]http.HandlerFunc{"initialize": inTurn(
+	f := newFakeServer(t, legacy(map[string]http.HandlerFunc{"initialize": inTurn(
 		func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Mcp-Session-Id", "first")
 			raw(200, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32602,"message":"no","data":{"supported":["2025-03-26"],"requested":"2025-11-25"}}}`)(w, r)
@@ -152,16 +152,16 @@ func TestClientAnotherInitialize(t *testing.T) {
 	}
 	for i, s := range f.requests("initialize") {
 		if got := s.Header.Get("Mcp-Session-Id"); got != "" {
-			t.Errorf("initialize %d is of the session %q", i, got)
+			t.Errorf("initialize %d has the session %q", i, got)
 		}
 	}
 	if got := f.requests("tools/call")[0].Header.Get("Mcp-Session-Id"); got != "" {
-		t.Errorf("the call is of the session %q", got)
+		t.Errorf("the call has the session %q", got)
 	}
 }
 
-// TestClientIsPinged checks that a server that sends endless requests, and does not read the
-// responses, has a bounded cost.
+// TestClientIsPinged checks that a server that sends endless requests and reads no responses has a
+// limited cost.
 func TestClientIsPinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -180,49 +180,49 @@ func TestClientIsPinged(t *testing.T) {
 		defer f.end(c)
 		<-time.After(25 * time.Second)
 		if n := len(f.requests("answer")); n != 64 {
-			t.Errorf("%d answers are under way, want 64", n)
+			t.Errorf("%d responses are in flight, want 64", n)
 		}
 		if n := strings.Count(log.String(), "dropped"); n != 1 {
-			t.Errorf("it was said %d times that some are dropped, want once", n)
+			t.Errorf("%d log entries about dropped responses, want 1", n)
 		}
 		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 			t.Error(err)
 		}
 		<-time.After(time.Hour)
 		if n := len(f.requests("answer")); n > 1024 {
-			t.Errorf("%d answers were sent, want at most 1024", n)
+			t.Errorf("%d responses were sent, want at most 1024", n)
 		}
 	})
 }
 
-// A counter counts responses that are open.
-type counter struct {
+// A bodyCounter is a RoundTripper that counts open response bodies.
+type bodyCounter struct {
 	http.RoundTripper
 	open, most atomic.Int32
 }
 
-type counted struct {
+type countedBody struct {
 	io.ReadCloser
 	once sync.Once
-	c    *counter
+	c    *bodyCounter
 }
 
-func (b *counted) Close() error {
+func (b *countedBody) Close() error {
 	b.once.Do(func() { b.c.open.Add(-1) })
 	return b.ReadCloser.Close()
 }
 
-func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *bodyCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.RoundTripper.RoundTrip(r)
 	if err == nil {
 		c.most.Store(max(c.most.Load(), c.open.Add(1)))
-		resp.Body = &counted{ReadCloser: resp.Body, c: c}
+		resp.Body = &countedBody{ReadCloser: resp.Body, c: c}
 	}
 	return resp, err
 }
 
-// TestClientClosesBodies shows that all bodies are closed, and that each body of a stream that is
-// resumed again and again is closed before the next.
+// TestClientClosesBodies shows that the client closes every body, and that it closes each body of a
+// resumed stream before it opens the next.
 func TestClientClosesBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gets atomic.Int32
@@ -240,7 +240,7 @@ func TestClientClosesBodies(t *testing.T) {
 				}
 			},
 		}))
-		count := &counter{RoundTripper: f.transport}
+		count := &bodyCounter{RoundTripper: f.transport}
 		c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: count}}, nil)
 		if _, err := c.CallTool(t.Context(), "x", nil); err == nil {
 			t.Error("CallTool succeeded")
@@ -260,25 +260,25 @@ func TestClientClosesBodies(t *testing.T) {
 
 type key struct{}
 
-// A seer notes the value of a key in the contexts of requests.
-type seer struct {
+// A contextRecorder is a RoundTripper that records the value of a key in each request's context.
+type contextRecorder struct {
 	http.RoundTripper
 	mu   sync.Mutex
 	seen map[string]any // by Mcp-Method
 }
 
-func (s *seer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *contextRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.seen[r.Header.Get("Mcp-Method")] = r.Context().Value(key{})
 	s.mu.Unlock()
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// TestClientContext shows that the Transport gets the values of the caller's context, as one that
-// logs in needs them.
+// TestClientContext shows that the RoundTripper gets the values of the caller's context, which one
+// that logs in needs.
 func TestClientContext(t *testing.T) {
-	f := newFake(t, modern(nil))
-	s := &seer{RoundTripper: http.DefaultTransport, seen: make(map[string]any)}
+	f := newFakeServer(t, modern(nil))
+	s := &contextRecorder{RoundTripper: http.DefaultTransport, seen: make(map[string]any)}
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: s}}, nil)
 	ctx := context.WithValue(t.Context(), key{}, "mine")
@@ -296,10 +296,10 @@ func TestClientContext(t *testing.T) {
 	}
 }
 
-// TestClientCookies shows that the cookies of the Jar are sent, and that those that the server sets
-// are kept, also over a redirect.
+// TestClientCookies shows that the client sends the cookies of the Jar and keeps those that the
+// server sets, also in a redirect.
 func TestClientCookies(t *testing.T) {
-	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": func(w http.ResponseWriter, r *http.Request) {
+	f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/call": func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/other" {
 			http.SetCookie(w, &http.Cookie{Name: "from", Value: "mcp", Path: "/"})
 			w.Header().Set("Location", "/other")
@@ -329,12 +329,12 @@ func TestClientCookies(t *testing.T) {
 	}
 }
 
-// TestClientOldSessionGone shows that a call goes to the next session if a server of HTTP+SSE has
-// forgotten a session whose stream is still open.
+// TestClientOldSessionGone shows that a call uses a new session if an HTTP+SSE server has lost the
+// session while its stream is still open.
 func TestClientOldSessionGone(t *testing.T) {
 	var streams atomic.Int32
 	answers := make(chan string, 1)
-	f := newFake(t, nil)
+	f := newFakeServer(t, nil)
 	answer := func(result string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			switch {

@@ -25,7 +25,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// busy refuses a request with a status and Retry-After in seconds, and a body.
+// busy returns a handler that responds with a status, Retry-After in seconds, and a body.
 func busy(status, after int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if after >= 0 {
@@ -35,37 +35,38 @@ func busy(status, after int, body string) http.HandlerFunc {
 	}
 }
 
-// rateLimited is what a server with limits on its callers answers, also as the body of a 429.
+// rateLimited is the JSON-RPC error of a server that limits its callers, which may also be the body
+// of a 429.
 const rateLimited = `{"jsonrpc":"2.0","id":$ID,"error":{"code":429,"message":"too many requests","data":{"limit":"rate","retryAfterMs":2000}}}`
 
-// TestClientObeysRetryAfter shows that a call that was certainly not carried out is sent again when
-// the server wants it, within the time that the call has, and not without end.
+// TestClientObeysRetryAfter shows that a call that was certainly not carried out is repeated when
+// the server allows it, within the time limits of the call and a limited number of times.
 func TestClientObeysRetryAfter(t *testing.T) {
 	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
 		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
 	}
 	for _, test := range []struct {
 		name    string
-		answers []http.HandlerFunc // before the result
+		answers []http.HandlerFunc // responses before the result
 		ctx     func(context.Context) (context.Context, context.CancelFunc)
 		opts    []client.CallOption
-		sent    int           // how often
-		wait    time.Duration // at least, and less than a second more
-		status  int           // of the error; 0 means no error
+		sent    int           // number of requests
+		wait    time.Duration // minimum; the maximum is a second longer
+		status  int           // HTTP status in the error, or zero for success
 	}{
 		{name: "429", answers: []http.HandlerFunc{busy(429, 2, "")}, sent: 2, wait: 2 * time.Second},
-		{name: "429 with an error in it", answers: []http.HandlerFunc{busy(429, 2, rateLimited)}, sent: 2, wait: 2 * time.Second},
+		{name: "429 with a JSON-RPC error", answers: []http.HandlerFunc{busy(429, 2, rateLimited)}, sent: 2, wait: 2 * time.Second},
 		{name: "503", answers: []http.HandlerFunc{busy(503, 3, "")}, sent: 2, wait: 3 * time.Second},
-		{name: "503 with an error in it", answers: []http.HandlerFunc{busy(503, 3, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"overloaded"}}`)}, sent: 2, wait: 3 * time.Second},
+		{name: "503 with a JSON-RPC error", answers: []http.HandlerFunc{busy(503, 3, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"overloaded"}}`)}, sent: 2, wait: 3 * time.Second},
 		{name: "both", answers: []http.HandlerFunc{busy(503, 3, ""), busy(429, 2, rateLimited)}, sent: 3, wait: 5 * time.Second},
-		{name: "too many", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, rateLimited)}, sent: 3, wait: 2 * time.Second, status: 429},
-		{name: "too long", answers: []http.HandlerFunc{busy(429, 31, rateLimited)}, sent: 1, status: 429},
+		{name: "three rejections", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, rateLimited)}, sent: 3, wait: 2 * time.Second, status: 429},
+		{name: "longer than the maximum", answers: []http.HandlerFunc{busy(429, 31, rateLimited)}, sent: 1, status: 429},
 		{name: "longer than the context", answers: []http.HandlerFunc{busy(429, 10, rateLimited)}, ctx: deadline(9 * time.Second), sent: 1, status: 429},
-		{name: "longer than the call may take", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithMaxTimeout(9 * time.Second)}, sent: 1, status: 503},
-		{name: "longer than the call waits for an answer", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithTimeout(9 * time.Second)}, sent: 1, status: 503},
+		{name: "longer than WithMaxTimeout", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithMaxTimeout(9 * time.Second)}, sent: 1, status: 503},
+		{name: "longer than WithTimeout", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithTimeout(9 * time.Second)}, sent: 1, status: 503},
 		{name: "within the context", answers: []http.HandlerFunc{busy(429, 8, rateLimited)}, ctx: deadline(9 * time.Second), sent: 2, wait: 8 * time.Second},
-		{name: "not wanted", answers: []http.HandlerFunc{busy(429, 1, "")}, opts: []client.CallOption{client.WithRetry(false)}, sent: 1, status: 429},
-		{name: "503 that may have been carried out", answers: []http.HandlerFunc{busy(503, -1, "")}, sent: 1, status: 503},
+		{name: "WithRetry(false)", answers: []http.HandlerFunc{busy(429, 1, "")}, opts: []client.CallOption{client.WithRetry(false)}, sent: 1, status: 429},
+		{name: "503 without Retry-After", answers: []http.HandlerFunc{busy(503, -1, "")}, sent: 1, status: 503},
 	} {
 		for _, era := range []struct {
 			name   string
@@ -104,8 +105,8 @@ func TestClientObeysRetryAfter(t *testing.T) {
 	}
 }
 
-// TestClientOpeningObeysRetryAfter shows that the client also obeys Retry-After for requests that
-// open a connection, and for initialized.
+// TestClientOpeningObeysRetryAfter shows that the client also obeys Retry-After for the requests
+// that open a connection, and for notifications/initialized.
 func TestClientOpeningObeysRetryAfter(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -124,7 +125,8 @@ func TestClientOpeningObeysRetryAfter(t *testing.T) {
 				began := time.Now()
 				c := f.dial(nil, nil)
 				defer f.end(c)
-				if _, err := c.CallTool(t.Context(), "x", nil); err != nil { // which initialized comes before
+				// waits for notifications/initialized
+				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 					t.Error(err)
 				}
 				if d := time.Since(began); d < 2*time.Second || d > 4*time.Second {
@@ -135,8 +137,8 @@ func TestClientOpeningObeysRetryAfter(t *testing.T) {
 	}
 }
 
-// TestClientListenObeysRetryAfter shows that a subscription that the server rejects for a time is
-// made later.
+// TestClientListenObeysRetryAfter shows that a subscription that the server rejects temporarily is
+// repeated later.
 func TestClientListenObeysRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ack = `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":$ID}}}` + "\n\n"
@@ -158,27 +160,27 @@ func TestClientListenObeysRetryAfter(t *testing.T) {
 	})
 }
 
-// TestClientSessionRefused shows that a call is made on a new session if the server refuses the old
-// one with 400 instead of 404, as many do. Other bad requests are not repeated.
-func TestClientSessionRefused(t *testing.T) {
+// TestClientSessionRejected shows that a call is repeated in a new session if the server rejects
+// the old session with 400 instead of 404, as many servers do. Other bad requests are not repeated.
+func TestClientSessionRejected(t *testing.T) {
 	const noSession = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`
 	ping := func(w http.ResponseWriter, r *http.Request) { reply("{}")(w, r) }
 	for _, test := range []struct {
 		name     string
-		first    bool             // a call was answered before
-		refusal  http.HandlerFunc // of calls in the first session
-		ping     http.HandlerFunc // the same of pings
-		sessions int              // in the end
+		first    bool             // whether a call succeeded before
+		refusal  http.HandlerFunc // response to calls in the first session
+		ping     http.HandlerFunc // response to pings in the first session
+		sessions int              // number of sessions at the end
 		ok       bool
 	}{
 		{"TypeScript", true, raw(400, jsonType, noSession), raw(400, jsonType, noSession), 2, true},
 		{"Python", true, raw(400, jsonType, strings.Replace(noSession, "null", `"server-error"`, 1)), raw(400, jsonType, strings.Replace(noSession, "null", `"server-error"`, 1)), 2, true},
 		{"text", true, raw(400, "text/plain", "no such session"), raw(400, "text/plain", "no such session"), 2, true},
-		{"found by asking", true, raw(400, "text/plain", "what?"), raw(404, "", ""), 2, true},
-		{"a bad request", true, raw(400, jsonType, noSession), ping, 1, false},
-		{"an error of its own", true, raw(400, jsonType, strings.Replace(noSession, "null", "$ID", 1)), raw(400, jsonType, noSession), 1, false},
-		{"pings are bad requests", true, raw(400, jsonType, noSession), raw(400, jsonType, strings.Replace(noSession, "null", "$ID", 1)), 1, false},
-		{"a session that never worked", false, raw(400, jsonType, noSession), raw(400, jsonType, noSession), 1, false},
+		{"404 for ping", true, raw(400, "text/plain", "what?"), raw(404, "", ""), 2, true},
+		{"ping succeeds", true, raw(400, jsonType, noSession), ping, 1, false},
+		{"JSON-RPC error with the id of the call", true, raw(400, jsonType, strings.Replace(noSession, "null", "$ID", 1)), raw(400, jsonType, noSession), 1, false},
+		{"JSON-RPC error with the id of the ping", true, raw(400, jsonType, noSession), raw(400, jsonType, strings.Replace(noSession, "null", "$ID", 1)), 1, false},
+		{"no earlier success", false, raw(400, jsonType, noSession), raw(400, jsonType, noSession), 1, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -212,9 +214,9 @@ func TestClientSessionRefused(t *testing.T) {
 	}
 }
 
-// TestClientIdleSessionRefused shows that an idle client, too, opens a new session if the server
-// refuses its standing stream with 400.
-func TestClientIdleSessionRefused(t *testing.T) {
+// TestClientIdleSessionRejected shows that an idle client also opens a new session if the server
+// rejects its standing stream with 400.
+func TestClientIdleSessionRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := raw(400, "text/plain", "no such session")
 		listens := inTurn(events("id: a\ndata:\n\n"), refuse, refuse, held(": here\n\n"))
@@ -231,8 +233,8 @@ func TestClientIdleSessionRefused(t *testing.T) {
 	})
 }
 
-// TestClientOldTooLarge shows that a response over HTTP+SSE that is too large fails the only call,
-// and the stream continues.
+// TestClientOldTooLarge shows that a response above the limit over HTTP+SSE fails the only pending
+// call, and that the stream continues.
 func TestClientOldTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stream := make(chan string, 1)
@@ -272,21 +274,21 @@ func TestClientOldTooLarge(t *testing.T) {
 			t.Errorf("CallTool: %v", err)
 		}
 		if _, err := c.CallTool(t.Context(), "x", nil); err != nil || time.Since(began) != 0 {
-			t.Errorf("the call after it: %v, after %v", err, time.Since(began))
+			t.Errorf("the next call: %v, after %v", err, time.Since(began))
 		}
 	})
 }
 
-// A bareHTTP2 is a server of HTTP/2 that does what net/http's would not: it answers the first
-// request, and refuses each further one as a test says. It knows so much of HPACK that it can say
-// "200".
+// A bareHTTP2 is a server that sends HTTP/2 frames that net/http would not send: it responds to the
+// first request, and rejects each further one as the test says. Of HPACK it encodes only what the
+// response needs.
 type bareHTTP2 struct {
 	net.Listener
 	t      *testing.T
-	refuse func(w io.Writer, stream uint32) // nil answers
+	refuse func(w io.Writer, stream uint32) // nil responds
 
 	mu       sync.Mutex
-	requests int // with a whole body
+	requests int // complete requests
 }
 
 const (
@@ -363,12 +365,14 @@ func (s *bareHTTP2) request(w io.Writer, stream uint32, body string) {
 	}
 	_, id, _ := strings.Cut(body, `"id":`)
 	id, _, _ = strings.Cut(id, ",")
-	writeFrame(w, frameHeaders, flagEndHeaders, stream, append([]byte{0x88, 0x0f, 0x10, byte(len(jsonType))}, jsonType...)) // :status 200, content-type
+	// :status 200, content-type
+	writeFrame(w, frameHeaders, flagEndHeaders, stream, append([]byte{0x88, 0x0f, 0x10, byte(len(jsonType))}, jsonType...))
 	writeFrame(w, frameData, flagEnd, stream, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 }
 
-// TestClientHTTP2Repeats shows which requests are repeated over HTTP/2: a side effect happens once,
-// and a request that the server certainly has not looked at is sent again.
+// TestClientHTTP2Repeats shows which requests are repeated over HTTP/2: a request with a side
+// effect is carried out at most once, and a request that the server certainly has not processed is
+// sent again.
 func TestClientHTTP2Repeats(t *testing.T) {
 	reset := func(code uint32) func(io.Writer, uint32) {
 		return func(w io.Writer, stream uint32) {
@@ -378,14 +382,14 @@ func TestClientHTTP2Repeats(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		refuse func(io.Writer, uint32)
-		calls  int // that arrive
+		calls  int // number of calls that arrive
 	}{
 		{"nothing", nil, 1},
 		{"PROTOCOL_ERROR", reset(1), 1},
 		{"INTERNAL_ERROR", reset(2), 1},
 		{"CANCEL", reset(8), 1},
 		{"REFUSED_STREAM", reset(7), 2},
-		{"GOAWAY before it", func(w io.Writer, stream uint32) {
+		{"GOAWAY with a lower stream id", func(w io.Writer, stream uint32) {
 			writeFrame(w, frameGoAway, 0, 0, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, stream-2), 0))
 		}, 2},
 	} {
@@ -412,7 +416,7 @@ func TestClientHTTP2Repeats(t *testing.T) {
 			_, err = c.CallTool(t.Context(), "x", nil)
 			if lost := test.refuse != nil && test.calls == 1; lost {
 				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnknown {
-					t.Errorf("CallTool: %v, want it lost", err)
+					t.Errorf("CallTool: %v, want outcome lost", err)
 				}
 			} else if err != nil {
 				t.Errorf("CallTool: %v", err)

@@ -24,12 +24,13 @@ import (
 
 func flush(w http.ResponseWriter) { http.NewResponseController(w).Flush() }
 
-// events answers with a stream of some text, in which $ID is the request's.
+// events returns a handler that responds with a stream of the given text, in which $ID is the
+// request's id.
 func events(text string) http.HandlerFunc {
 	return raw(http.StatusOK, "text/event-stream", text)
 }
 
-// held answers with a stream that stays open.
+// held returns a handler that responds with the given text and keeps the stream open.
 func held(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		events(text)(w, r)
@@ -96,25 +97,26 @@ func TestClientSessionAlwaysGone(t *testing.T) {
 }
 
 // TestClientResume checks the rules of 2025-11-25 for streams that end early.
+//
 // Spec: C52
 func TestClientResume(t *testing.T) {
 	const answer = "data: {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":" + oldDone + "}\n\n"
 	for _, test := range []struct {
 		name  string
-		first string        // of the response to the POST
-		again []string      // of those to GETs
+		first string        // body of the response to the POST
+		again []string      // bodies of the responses to GETs
 		want  string        // Last-Event-ID of the last GET
-		wait  time.Duration // all in all
+		wait  time.Duration // in total
 	}{
-		{"not broken", "id: a\nretry: 3000\ndata:\n\n" + answer, nil, "", 0},
+		{"not interrupted", "id: a\nretry: 3000\ndata:\n\n" + answer, nil, "", 0},
 		{"after the priming event", "id: a\nretry: 3000\ndata:\n\n", []string{"id: b\n" + answer}, "a", 3 * time.Second},
 		{"without retry", "id: a\ndata:\n\n", []string{answer}, "a", time.Second},
 		{"within an event", "id: a\nretry: 3000\ndata:\n\nid: b\ndata: {\"jsonrpc\"", []string{answer}, "a", 0},
-		{"within an event, and refused then", "id: a\nretry: 3000\ndata:\n\nid: b\ndata: {\"jsonrpc\"", []string{"502", "502", answer}, "a", (0 + 3 + 6) * time.Second},
-		{"within an event, and not at once", "id: a\nretry: 3000\ndata:\n\nid: b\ndata: {\"jsonrpc\"", []string{"503", answer}, "a", 7 * time.Second},
-		{"within an event, again and again", "id: a\nretry: 3000\ndata:\n\nid: b\ndata: {", []string{"id: b\ndata:\n\nid: c\ndata: {", "id: c\ndata:\n\nid: d\ndata: {", answer}, "c", 200 * time.Millisecond},
-		{"again and again", "id: a\nretry: 100\n\n", []string{"id: b\ndata:\n\n", "id: c\ndata:\n\n", answer}, "c", 300 * time.Millisecond},
-		{"retry of nothing", "id: a\nretry: 0\n\n", []string{answer}, "a", 100 * time.Millisecond},
+		{"within an event, then 502", "id: a\nretry: 3000\ndata:\n\nid: b\ndata: {\"jsonrpc\"", []string{"502", "502", answer}, "a", (0 + 3 + 6) * time.Second},
+		{"within an event, then 503", "id: a\nretry: 3000\ndata:\n\nid: b\ndata: {\"jsonrpc\"", []string{"503", answer}, "a", 7 * time.Second},
+		{"within an event, several times", "id: a\nretry: 3000\ndata:\n\nid: b\ndata: {", []string{"id: b\ndata:\n\nid: c\ndata: {", "id: c\ndata:\n\nid: d\ndata: {", answer}, "c", 200 * time.Millisecond},
+		{"several times", "id: a\nretry: 100\n\n", []string{"id: b\ndata:\n\n", "id: c\ndata:\n\n", answer}, "c", 300 * time.Millisecond},
+		{"retry of zero", "id: a\nretry: 0\n\n", []string{answer}, "a", 100 * time.Millisecond},
 		{"retry of a year", "id: a\nretry: 31536000000\n\n", []string{answer}, "a", time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -152,10 +154,12 @@ func TestClientResume(t *testing.T) {
 				began := time.Now()
 				text, err := client.CallTool[string](t.Context(), c, "x", nil)
 				if text != "done" || time.Since(began) != test.wait {
-					t.Errorf("CallTool = %q, %v after %v, want it after %v", text, err, time.Since(began), test.wait)
+					t.Errorf("CallTool = %q, %v after %v, want success after %v", text, err, time.Since(began), test.wait)
 				}
 				synctest.Wait()
-				got := "" // of the last that resumes: the GET of the standing stream may come at any time
+				// Last-Event-ID of the last GET that resumes; the GET of the standing stream may
+				// come at any time
+				got := ""
 				for _, r := range f.requests("GET") {
 					got = cmp.Or(r.Header.Get("Last-Event-Id"), got)
 				}
@@ -170,7 +174,7 @@ func TestClientResume(t *testing.T) {
 	}
 }
 
-// TestClientStreamLost checks streams that cannot be resumed, or not without end.
+// TestClientStreamLost checks streams that cannot be resumed, or fail too often.
 func TestClientStreamLost(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -179,10 +183,10 @@ func TestClientStreamLost(t *testing.T) {
 		wantGET int
 	}{
 		{"without ids", "data:\n\n", nil, 1},
-		{"with an id that fits no header", "id: \x01\ndata:\n\n", nil, 1},
-		{"and GET is refused", "id: a\n\n", raw(405, "", ""), 2},
-		{"and GET is of no use", "id: a\nretry: 100\n\n", events(": nothing\n\n"), 9},
-		{"and the server fails", "id: a\nretry: 100\n\n", raw(500, "", ""), 9},
+		{"id not allowed in a header", "id: \x01\ndata:\n\n", nil, 1},
+		{"GET rejected", "id: a\n\n", raw(405, "", ""), 2},
+		{"GET returns no message", "id: a\nretry: 100\n\n", events(": nothing\n\n"), 9},
+		{"GET fails", "id: a\nretry: 100\n\n", raw(500, "", ""), 9},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,7 +198,7 @@ func TestClientStreamLost(t *testing.T) {
 				defer f.end(c)
 				_, err := c.CallTool(t.Context(), "x", nil)
 				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnknown {
-					t.Errorf("CallTool: %v, want a CallError that it is lost", err)
+					t.Errorf("CallTool: %v, want a CallError with outcome lost", err)
 				}
 				synctest.Wait()
 				if n := len(f.requests("GET")); n != test.wantGET {
@@ -208,7 +212,8 @@ func TestClientStreamLost(t *testing.T) {
 	}
 }
 
-// TestClientListens checks the standalone stream that a client opens at a legacy server.
+// TestClientListens checks the standing stream that a client opens at a legacy server.
+//
 // Spec: C47
 func TestClientListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -236,12 +241,13 @@ func TestClientListens(t *testing.T) {
 			t.Errorf("GET: %v", gets)
 		}
 		if answers := f.requests("answer"); len(answers) != 1 || !strings.Contains(answers[0].Body, `"id":"q","result"`) {
-			t.Errorf("ping was answered so: %v", answers)
+			t.Errorf("response to ping: %v", answers)
 		}
 	})
 }
 
-// TestClientListenUnsupported shows that the client stops opening a stream that never has events.
+// TestClientListenUnsupported shows that the client stops opening a standing stream that never has
+// events.
 func TestClientListenUnsupported(t *testing.T) {
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
@@ -255,13 +261,13 @@ func TestClientListenUnsupported(t *testing.T) {
 			w.Header().Set("Content-Encoding", "br")
 			events("data: {}\n\n")(w, r)
 		}, 1},
-		"it ends at once":   {events(""), 70},
-		"it fails":          {raw(502, "", ""), 70},
-		"it asks for haste": {events("retry: 0\n\n"), 70},
+		"ends at once":  {events(""), 70},
+		"502":           {raw(502, "", ""), 70},
+		"retry of zero": {events("retry: 0\n\n"), 70},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// A 404 could also mean that the session is gone, so the client checks.
+				// A 404 may also mean that the session has ended, so the client checks.
 				f := newPiped(t, legacy(map[string]http.HandlerFunc{"GET": test.get, "ping": reply("{}")}))
 				c := f.dial(nil, nil)
 				defer f.end(c)
@@ -277,13 +283,14 @@ func TestClientListenUnsupported(t *testing.T) {
 	}
 }
 
-// TestClientOld checks the client's side of the transport of 2024-11-05.
+// TestClientOld checks the client side of HTTP+SSE (2024-11-05).
+//
 // Spec: C42
 func TestClientOld(t *testing.T) {
 	for _, refusal := range []int{400, 404, 405} {
 		t.Run(fmt.Sprint(refusal), func(t *testing.T) {
 			stream := make(chan string)
-			var f *fake
+			var f *fakeServer
 			answer := func(result string) http.HandlerFunc {
 				return func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path != "/messages" || r.URL.RawQuery != "session=1" {
@@ -294,7 +301,7 @@ func TestClientOld(t *testing.T) {
 					stream <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, message(r).ID, result)
 				}
 			}
-			f = newFake(t, map[string]http.HandlerFunc{
+			f = newFakeServer(t, map[string]http.HandlerFunc{
 				"server/discover": raw(refusal, "text/html", "no"),
 				"initialize":      answer(strings.ReplaceAll(initialzd, legacyDate, "2024-11-05")),
 				"tools/call":      answer(oldDone),
@@ -327,18 +334,18 @@ func TestClientOld(t *testing.T) {
 	}
 }
 
-// TestClientNotOld shows that answers to GET that are not HTTP+SSE are ignored, and that the answer
-// to initialize counts then.
+// TestClientNotOld shows that responses to GET that are not HTTP+SSE are ignored, so that the
+// response to initialize decides.
 func TestClientNotOld(t *testing.T) {
 	for name, get := range map[string]http.HandlerFunc{
-		"405":                       raw(405, "", ""),
-		"another event":             held("data: {}\n\n"),
-		"nothing":                   held(""),
-		"an endpoint elsewhere":     held("event: endpoint\ndata: http://169.254.169.254/x\n\n"),
-		"an endpoint in a file":     held("event: endpoint\ndata: file:///etc/passwd\n\n"),
-		"an endpoint on other port": held("event: endpoint\ndata: //127.0.0.1:2/x\n\n"),
-		"no URL":                    held("event: endpoint\ndata: http://[\n\n"),
-		"an end":                    events(""),
+		"405":                      raw(405, "", ""),
+		"another event":            held("data: {}\n\n"),
+		"nothing":                  held(""),
+		"endpoint on another host": held("event: endpoint\ndata: http://169.254.169.254/x\n\n"),
+		"endpoint with a file URL": held("event: endpoint\ndata: file:///etc/passwd\n\n"),
+		"endpoint on another port": held("event: endpoint\ndata: //127.0.0.1:2/x\n\n"),
+		"no URL":                   held("event: endpoint\ndata: http://[\n\n"),
+		"empty stream":             events(""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -361,7 +368,7 @@ func TestClientNotOld(t *testing.T) {
 	}
 }
 
-// TestClientCloses shows that Close is quick, whatever the server does.
+// TestClientCloses shows that Close returns soon, whatever the server does.
 func TestClientCloses(t *testing.T) {
 	hang := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	synctest.Test(t, func(t *testing.T) {
@@ -391,8 +398,8 @@ func TestClientCloses(t *testing.T) {
 	})
 }
 
-// TestClientForgottenEarly shows that a GET that fails because the server has forgotten the session
-// does not mean that the server has no standalone stream.
+// TestClientForgottenEarly shows that a GET that fails because the server has lost the session does
+// not mean that the server has no standing stream.
 func TestClientForgottenEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := raw(http.StatusNotFound, "text/plain", "session not found")
@@ -422,19 +429,19 @@ func TestClientForgottenEarly(t *testing.T) {
 	})
 }
 
-// TestClientAway shows that calls to an unreachable server fail after UnavailableTimeout, and not
-// before the server's retry.
+// TestClientAway shows that calls to an unreachable server fail after UnavailableTimeout, and that
+// the client obeys the server's retry delay.
 func TestClientAway(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		first string // of the response to the POST
+		first string // body of the response to the POST
 		away  time.Duration
-		want  time.Duration // all in all
+		want  time.Duration // in total
 	}{
-		{"a moment", "id: a\ndata:\n\n", 2 * time.Second, time.Second},
-		{"some attempts", "id: a\ndata:\n\n", 4 * time.Second, 3 * time.Second},
-		{"the server's wish", "id: a\nretry: 7000\ndata:\n\n", 2 * time.Second, 7 * time.Second},
-		{"not told", "id: a\ndata:\n\n", 0, (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60) * time.Second},
+		{"for two seconds", "id: a\ndata:\n\n", 2 * time.Second, time.Second},
+		{"for several attempts", "id: a\ndata:\n\n", 4 * time.Second, 3 * time.Second},
+		{"with the server's retry delay", "id: a\nretry: 7000\ndata:\n\n", 2 * time.Second, 7 * time.Second},
+		{"forever", "id: a\ndata:\n\n", 0, (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60) * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

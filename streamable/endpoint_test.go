@@ -24,24 +24,24 @@ import (
 	"mcpwire/streamable"
 )
 
-// An endpoint is a Handler on a real socket.
+// An endpoint is a Handler that is served over HTTP.
 type endpoint struct {
 	t   *testing.T
 	srv *server.Server
 	h   *streamable.Handler
 	url string
-	web *httptest.Server // nil in a bubble
+	web *httptest.Server // nil in a synctest bubble
 
 	client    *http.Client
 	dial      func() (net.Conn, error)
-	announced int // tools that were added to cause a notification
+	announced int // number of tools added by announce
 }
 
 type echoIn struct {
 	Text string `json:"text"`
 }
 
-// newEndpoint serves a server with a few tools.
+// newEndpoint serves a server with a few tools on a TCP port.
 func newEndpoint(t *testing.T, so *server.Options, o *streamable.Options) *endpoint {
 	t.Helper()
 	srv := server.MustNew("test", "1", so)
@@ -76,14 +76,14 @@ func (e *endpoint) serveTLS(h http.Handler, http2 bool) {
 	e.t.Cleanup(e.web.Close)
 }
 
-// inBubble runs a test with an endpoint whose time is that of the test. Its connections are pipes;
-// where h2 is set, they speak HTTP/2.
+// inBubble runs a test with an endpoint in a synctest bubble. Its connections are pipes, and use
+// HTTP/2 if h2 is set.
 func inBubble(t *testing.T, h2 bool, o *streamable.Options, test func(e *endpoint)) {
 	t.Helper()
 	inBubbleOf(t, h2, o, nil, test)
 }
 
-// inBubbleOf is inBubble with a handler around the one that is tested.
+// inBubbleOf is inBubble with a middleware around the handler.
 func inBubbleOf(t *testing.T, h2 bool, o *streamable.Options, around func(e *endpoint) http.Handler, test func(e *endpoint)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func inBubbleOf(t *testing.T, h2 bool, o *streamable.Options, around func(e *end
 	})
 }
 
-// inBubbleWith is inBubble for a handler that was made in the bubble.
+// inBubbleWith is inBubble for a handler that was created in the bubble.
 func inBubbleWith(t *testing.T, srv *server.Server, h *streamable.Handler, test func(e *endpoint)) {
 	t.Helper()
 	serveInBubble(&endpoint{t: t, srv: srv, h: h}, false, nil, test)
@@ -125,12 +125,12 @@ func serveInBubble(e *endpoint, h2 bool, around func(e *endpoint) http.Handler, 
 	test(e)
 	transport.CloseIdleConnections()
 	cancel()
-	<-served // nil, or an error about connections that Serve cut off
+	<-served // an error about connections that Serve closed is expected
 	synctest.Wait()
 	e.checkNothingInUse("after the shutdown")
 }
 
-// checkNothingInUse holds that each slot was released, once.
+// checkNothingInUse checks that every slot was released once.
 func (e *endpoint) checkNothingInUse(when string) {
 	e.t.Helper()
 	if text, nothing := streamable.InUse(e.h); !nothing {
@@ -138,7 +138,7 @@ func (e *endpoint) checkNothingInUse(when string) {
 	}
 }
 
-// A bubbleListener is a listener without a network.
+// A bubbleListener is a listener of in-memory pipes.
 type bubbleListener struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -157,17 +157,17 @@ func (l *bubbleListener) Accept() (net.Conn, error) {
 func (l *bubbleListener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
 func (l *bubbleListener) Addr() net.Addr { return &net.UnixAddr{Name: "bubbleListener", Net: "unix"} }
 
-// pass lets time pass in a bubble.
-func pass(d time.Duration) { <-time.After(d) }
+// advance advances the clock of the bubble by d.
+func advance(d time.Duration) { <-time.After(d) }
 
-// took returns how long something takes in a bubble.
+// took returns how long f takes in a bubble.
 func took(f func()) time.Duration {
 	start := time.Now()
 	f()
 	return time.Since(start)
 }
 
-// raw sends a text on a new connection.
+// raw writes text to a new connection.
 func (e *endpoint) raw(text string) (net.Conn, *bufio.Reader) {
 	e.t.Helper()
 	c, err := e.dial()
@@ -190,7 +190,7 @@ func rawPost(body string, headers ...string) string {
 	return head + fmt.Sprintf("Content-Length: %d\n\n%s", len(body), body)
 }
 
-// response reads a response with its body.
+// response reads a response and its body.
 func (e *endpoint) response(r *bufio.Reader) answer {
 	e.t.Helper()
 	resp, err := http.ReadResponse(r, nil)
@@ -239,14 +239,14 @@ func addTools(t *testing.T, srv *server.Server) {
 	}
 }
 
-// An answer is what came back.
+// An answer is an HTTP response.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// do makes a request. headers may override the usual ones; an empty value takes one away.
+// do sends a request. headers override the usual ones; an empty value removes one.
 func (e *endpoint) do(method, body string, headers map[string]string) answer {
 	e.t.Helper()
 	resp := e.start(method, body, headers)
@@ -258,7 +258,7 @@ func (e *endpoint) do(method, body string, headers map[string]string) answer {
 	return answer{resp.StatusCode, resp.Header, strings.TrimSuffix(string(text), "\n")}
 }
 
-// start is do without reading the answer.
+// start is do without reading the response.
 func (e *endpoint) start(method, body string, headers map[string]string) *http.Response {
 	e.t.Helper()
 	r, err := http.NewRequestWithContext(e.t.Context(), method, e.url, strings.NewReader(body))
@@ -287,7 +287,7 @@ func (e *endpoint) start(method, body string, headers map[string]string) *http.R
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// modernPost makes a modern request, with the headers that it needs.
+// modernPost returns the body and the headers of a modern request.
 func modernPost(id any, method, params string) (body string, headers map[string]string) {
 	if params != "" {
 		params = "," + params
@@ -302,7 +302,7 @@ func callPost(id any, tool, arguments string) (body string, headers map[string]s
 	return body, headers
 }
 
-// with returns the headers with others.
+// with returns a copy of the headers with some replaced.
 func with(headers map[string]string, pairs ...string) map[string]string {
 	h := maps.Clone(headers)
 	if h == nil {
@@ -314,25 +314,25 @@ func with(headers map[string]string, pairs ...string) map[string]string {
 	return h
 }
 
-// A flow reads the events of a response.
-type flow struct {
+// An eventReader reads the events of a response.
+type eventReader struct {
 	t    *testing.T
 	resp *http.Response
 	r    *sse.Reader
 }
 
-func (e *endpoint) flow(resp *http.Response) *flow {
+func (e *endpoint) flow(resp *http.Response) *eventReader {
 	e.t.Helper()
 	if ct := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || ct != "text/event-stream" {
 		body, _ := bufio.NewReader(resp.Body).ReadString('\n')
 		e.t.Fatalf("no stream: status %d, %s: %s", resp.StatusCode, ct, body)
 	}
 	e.t.Cleanup(func() { resp.Body.Close() })
-	return &flow{e.t, resp, sse.NewReader(resp.Body, 0)}
+	return &eventReader{e.t, resp, sse.NewReader(resp.Body, 0)}
 }
 
-// next returns the next event, as its id and its data; "EOF" at the end.
-func (f *flow) next() (id, data string) {
+// next returns the id and the data of the next event, or "EOF" as data at the end.
+func (f *eventReader) next() (id, data string) {
 	f.t.Helper()
 	ev, err := f.r.Read()
 	if err == io.EOF {
@@ -345,7 +345,7 @@ func (f *flow) next() (id, data string) {
 }
 
 // want reads events and compares their data.
-func (f *flow) want(data ...string) {
+func (f *eventReader) want(data ...string) {
 	f.t.Helper()
 	for _, w := range data {
 		if _, got := f.next(); got != w {
@@ -364,7 +364,7 @@ func modernRevisions() []mcp.Revision {
 	return list
 }
 
-// addWaiter adds a tool that waits until its context ends, and says so.
+// addWaiter adds a tool that waits until its context ends, and reports it.
 func addWaiter(t *testing.T, srv *server.Server, started chan<- struct{}, ended chan<- error) {
 	t.Helper()
 	err := server.AddTool(srv, "wait", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -378,14 +378,14 @@ func addWaiter(t *testing.T, srv *server.Server, started chan<- struct{}, ended 
 	}
 }
 
-// A ride is a request that may be given up.
-type ride struct {
+// A cancelableRequest is a request whose client may disconnect.
+type cancelableRequest struct {
 	e      *endpoint
 	r      *http.Request
 	cancel context.CancelFunc
 }
 
-func newRequest(t *testing.T, e *endpoint, body string, headers map[string]string) *ride {
+func newRequest(t *testing.T, e *endpoint, body string, headers map[string]string) *cancelableRequest {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -397,12 +397,12 @@ func newRequest(t *testing.T, e *endpoint, body string, headers map[string]strin
 	for k, v := range headers {
 		r.Header.Set(k, v)
 	}
-	return &ride{e, r, cancel}
+	return &cancelableRequest{e, r, cancel}
 }
 
-func (r *ride) do() (*http.Response, error) { return r.e.client.Do(r.r) }
+func (r *cancelableRequest) do() (*http.Response, error) { return r.e.client.Do(r.r) }
 
-// direct is a transport without a connection: the handler has answered when the request returns.
+// direct is a RoundTripper without a connection: it calls the handler and returns its response.
 type direct struct{ h http.Handler }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -426,7 +426,7 @@ func withHeaders(h http.Handler, headers map[string]string) http.Handler {
 	})
 }
 
-// A wrapper is a server that delegates to another.
+// A wrapper is a server that embeds another server.
 type wrapper struct {
 	*server.Server
 	served int
@@ -438,7 +438,7 @@ func (w *wrapper) Serve(ctx context.Context, f jsonrpc.Framer) error {
 }
 
 // TestServerTypes shows that a Handler serves types that embed a server, and calls their Serve for
-// plain lines.
+// NDJSON.
 func TestServerTypes(t *testing.T) {
 	w := &wrapper{Server: server.MustNew("test", "1", nil)}
 	h, err := streamable.NewHandler(w, &streamable.Options{NDJSON: true})

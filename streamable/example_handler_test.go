@@ -33,7 +33,7 @@ func greeting() *server.Server {
 func ExampleNewHandler() {
 	h := streamable.MustHandler(greeting(), nil)
 	defer h.Shutdown(context.Background())
-	web := httptest.NewServer(h) // in real life streamable.ListenAndServe
+	web := httptest.NewServer(h) // a real program calls streamable.ListenAndServe
 	defer web.Close()
 
 	ctx := context.Background()
@@ -47,7 +47,7 @@ func ExampleNewHandler() {
 	// Output: Hello, Ann! <nil>
 }
 
-// A server that requires a token, and a scope for calling tools.
+// A server that requires a token, and a scope for tool calls.
 func ExampleNewHandler_auth() {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: "a-long-and-random-text", Subject: "ann", Scopes: []string{"read"}})
 	if err != nil {
@@ -87,7 +87,7 @@ func ExampleNewHandler_auth() {
 	// 403 Bearer error="insufficient_scope", error_description="The operation needs more scopes.", scope="write"
 }
 
-// Clients of revision 2024-11-05 open a stream, which has the URL for their requests.
+// Clients of revision 2024-11-05 open a stream, whose first event has the URL for their requests.
 func ExampleHandler_SSE() {
 	h := streamable.MustHandler(greeting(), nil)
 	mux := http.NewServeMux()
@@ -97,7 +97,7 @@ func ExampleHandler_SSE() {
 	mux.Handle("/messages", old)
 	web := httptest.NewServer(mux)
 	defer web.Close()
-	defer h.Shutdown(context.Background()) // before the server, because it ends the streams
+	defer h.Shutdown(context.Background()) // before the server's, because it ends the streams
 
 	resp, err := http.Get(web.URL + "/sse")
 	if err != nil {

@@ -20,7 +20,7 @@ func ExampleNewMemoryEvents() {
 	for e, err := range events {
 		fmt.Printf("%s %s %v\n", e.ID, e.Data, err)
 	}
-	store.Append(ctx, "session", "stream", []byte(`{}`)) // evicts the first one
+	store.Append(ctx, "session", "stream", []byte(`{}`)) // evicts the first event
 	_, _, err = store.After(ctx, "session", first)
 	fmt.Println(err)
 	// Output:

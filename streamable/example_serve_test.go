@@ -14,7 +14,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// A whole main function. It ends when ctx does, or on Ctrl-C.
+// A complete main function. It ends when ctx ends or on Ctrl-C.
 func ExampleServe() {
 	ctx, stop := context.WithCancel(context.Background())
 	srv := server.MustNew("demo", "1.0.0", nil)
@@ -24,7 +24,7 @@ func ExampleServe() {
 				if a.Key != slog.MessageKey { // the time, and the address with a free port
 					return slog.Attr{}
 				}
-				stop() // here, to end the example
+				stop() // ends the example
 				return a
 			},
 		})),
@@ -35,10 +35,11 @@ func ExampleServe() {
 	// Output: msg=listening
 }
 
-// An address without a host is on this machine's loopback. The server runs until the context ends.
+// An address without a host is on the loopback interface. The server runs until the context ends.
 func ExampleListenAndServe() {
 	ctx, stop := context.WithCancel(context.Background())
-	initializeMessage := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }) // in real life streamable.NewHandler
+	// a real program uses streamable.NewHandler
+	initializeMessage := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })
 	err := streamable.ListenAndServe(ctx, ":0", initializeMessage, &streamable.ServeOptions{
 		OnListen: func(at net.Addr) {
 			fmt.Println("only local:", at.(*net.TCPAddr).IP.IsLoopback())

@@ -15,7 +15,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// greeter is a server that greets.
+// greeter returns a server with one tool.
 func greeter() *streamable.Handler {
 	s := server.MustNew("greeter", "1", nil)
 	server.AddTool(s, "greet", "greets", func(ctx context.Context, in struct {
@@ -26,7 +26,7 @@ func greeter() *streamable.Handler {
 	return streamable.MustHandler(s, nil)
 }
 
-// A client finds out what the server speaks.
+// A client detects which era the server supports.
 func ExampleDial() {
 	web := httptest.NewServer(greeter())
 	defer web.Close()
@@ -43,7 +43,7 @@ func ExampleDial() {
 	// Output: hello you <nil>
 }
 
-// behindLogin is a greeter that wants a token, and the authorization server that gives it.
+// behindLogin returns a greeter that requires a token, and the authorization server that issues it.
 func behindLogin() *httptest.Server {
 	mux, greet := http.NewServeMux(), greeter()
 	web := httptest.NewServer(mux)
@@ -69,7 +69,7 @@ func behindLogin() *httptest.Server {
 	return web
 }
 
-// A server that OAuth protects: the transport logs in when the server requires it.
+// A server that requires OAuth: the transport logs in when the server asks for a token.
 func ExampleDial_oauth() {
 	web := behindLogin()
 	defer web.Close()
@@ -77,7 +77,7 @@ func ExampleDial_oauth() {
 	oauth, err := oauth.NewClient(&oauth.ClientOptions{
 		Grant:    oauth.ClientCredentials{},
 		ClientID: "robot", ClientSecret: auth.NewSecret("open"), ClientIssuer: web.URL,
-		AllowLoopbackHTTP: true, // for this example only
+		AllowLoopbackHTTP: true, // only for this example
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -104,7 +104,7 @@ func ExampleDial_oauth() {
 	// Output: hello robot <nil>
 }
 
-// An error says whether the request was carried out, and what the server answered.
+// The error of a call says whether the request was carried out and how the server responded.
 func ExampleStatusError() {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "who are you?", http.StatusForbidden)

@@ -18,8 +18,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// An exchanger is a transport with an authorization server that exchanges the token T for
-// "for-other-T", and another server that echoes the token that it gets.
+// An exchanger is a transport to two servers: an authorization server that exchanges the token T
+// for "for-other-T", and a server that returns the token that it gets.
 type exchanger struct{}
 
 // RoundTrip implements http.RoundTripper.
@@ -39,8 +39,8 @@ func (exchanger) RoundTrip(req *http.Request) (*http.Response, error) {
 	return out.Result(), nil
 }
 
-// TestTokenExchange has a tool call another server for its callers, in both eras and in sessions
-// that several requests share.
+// TestTokenExchange makes a tool call another server on behalf of its callers, in both eras and in
+// sessions that several requests share.
 func TestTokenExchange(t *testing.T) {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: tokenAlice, Subject: "alice"}, auth.StaticToken{Token: tokenBob, Subject: "bob"})
 	if err != nil {

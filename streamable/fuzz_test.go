@@ -14,8 +14,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// FuzzPost posts anything. Nothing panics, the status is one that is documented, and the response
-// has one JSON-RPC answer at most, or is a stream of messages.
+// FuzzPost posts any body and headers. Nothing panics, the status is a documented one, and the
+// response has at most one JSON-RPC response, or is a stream of messages.
 func FuzzPost(f *testing.F) {
 	modern, headers := callPost(1, "echo", `{"text":"x"}`)
 	var lines []string
@@ -38,7 +38,7 @@ func FuzzPost(f *testing.F) {
 	post(h, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id: "+session)
 	f.Fuzz(func(t *testing.T, body, headers string) {
 		if strings.Contains(body, "subscriptions") || strings.Contains(body, `\`) {
-			return // it would wait for somebody to end it
+			return // it would not end
 		}
 		w := post(h, body, strings.ReplaceAll(headers, "SESSION", session))
 		text := w.Body.Bytes()
@@ -90,8 +90,8 @@ func post(h http.Handler, body, headers string) *httptest.ResponseRecorder {
 	return w
 }
 
-// checkAnswer checks a message, or the array of answers to a batch, and reports whether it answers
-// something.
+// checkAnswer checks a message, or the array of responses to a batch, and reports whether it
+// contains a response.
 func checkAnswer(t *testing.T, text []byte) (answers bool) {
 	t.Helper()
 	if jsonrpc.IsBatch(text) {
@@ -101,7 +101,7 @@ func checkAnswer(t *testing.T, text []byte) (answers bool) {
 		}
 		for _, e := range entries {
 			if e.Invalid != nil || e.Kind != jsonrpc.KindResponse && e.Kind != jsonrpc.KindError {
-				t.Errorf("in a batch of answers: %s", text)
+				t.Errorf("in a batch of responses: %s", text)
 			}
 		}
 		return true

@@ -9,7 +9,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestVersionOf shows that the version is found in any position and spelling.
+// TestVersionOf shows that the version is found at any position and in any spelling.
 func TestVersionOf(t *testing.T) {
 	const name = `"io.modelcontextprotocol/protocolVersion":`
 	for _, tt := range []struct {
@@ -39,8 +39,8 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope shows that the transport reads the same in a message as a parser, and that nothing
-// in it breaks out of a header.
+// FuzzEnvelope shows that the transport reads a message as a JSON parser does, and that no value of
+// it breaks out of a header.
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"a\r\nb","arguments":{"region":"\u0000","n":1e400}}}`,

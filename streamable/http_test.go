@@ -14,11 +14,11 @@ import (
 	"mcpwire/streamable"
 )
 
-// addSlow adds a tool that takes a while.
+// addSlow adds a tool that takes some time.
 func (e *endpoint) addSlow(d time.Duration) {
 	e.t.Helper()
 	err := server.AddTool(e.srv, "slow", "", func(context.Context, struct{}) (string, error) {
-		pass(d)
+		advance(d)
 		return "done", nil
 	})
 	if err != nil {
@@ -26,7 +26,7 @@ func (e *endpoint) addSlow(d time.Duration) {
 	}
 }
 
-// TestRawRequests checks raw requests to net/http.
+// TestRawRequests sends raw requests to net/http.
 //
 // Spec: S90 S91 S92 S94 S99
 func TestRawRequests(t *testing.T) {
@@ -41,23 +41,23 @@ func TestRawRequests(t *testing.T) {
 		status int
 		has    string
 	}{
-		{"names in any case", rawPost(list, "mcp-PROTOCOL-version: 2026-07-28", "MCP-METHOD: tools/list"), 200, `"tools"`},
-		{"a method twice", rawPost(list, version, "Mcp-Method: tools/list", "Mcp-Method: tools/list"), 400, "-32020"},
-		{"a version twice", rawPost(list, version, version, "Mcp-Method: tools/list"), 400, "-32020"},
-		{"a name twice", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: test://é", "Mcp-Name: test://é"), 400, "-32020"},
-		{"a name beyond ASCII", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: test://é"), 400, "-32020"},
-		{"the same name encoded", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: =?base64?dGVzdDovL8OpPT0=?="), 400, "-32020"},
-		{"the same name encoded well", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: =?base64?dGVzdDovL8Op?="), 200, "-32602"},
-		{"an argument beyond ASCII", rawPost(region, version, "Mcp-Method: tools/call", "Mcp-Name: region", "Mcp-Param-Region: hé"), 400, "-32020"},
-		{"an argument twice", rawPost(region, version, "Mcp-Method: tools/call", "Mcp-Name: region", "Mcp-Param-Region: =?base64?aMOp?=", "Mcp-Param-Region: =?base64?aMOp?="), 400, "-32020"},
-		{"an argument", rawPost(region, version, "Mcp-Method: tools/call", "Mcp-Name: region", "mcp-param-region: =?base64?aMOp?="), 200, "hé"},
+		{"header names in any case", rawPost(list, "mcp-PROTOCOL-version: 2026-07-28", "MCP-METHOD: tools/list"), 200, `"tools"`},
+		{"duplicate method header", rawPost(list, version, "Mcp-Method: tools/list", "Mcp-Method: tools/list"), 400, "-32020"},
+		{"duplicate version header", rawPost(list, version, version, "Mcp-Method: tools/list"), 400, "-32020"},
+		{"duplicate name header", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: test://é", "Mcp-Name: test://é"), 400, "-32020"},
+		{"name header beyond ASCII", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: test://é"), 400, "-32020"},
+		{"name header in wrong Base64", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: =?base64?dGVzdDovL8OpPT0=?="), 400, "-32020"},
+		{"name header in Base64", rawPost(read, version, "Mcp-Method: resources/read", "Mcp-Name: =?base64?dGVzdDovL8Op?="), 200, "-32602"},
+		{"argument header beyond ASCII", rawPost(region, version, "Mcp-Method: tools/call", "Mcp-Name: region", "Mcp-Param-Region: hé"), 400, "-32020"},
+		{"duplicate argument header", rawPost(region, version, "Mcp-Method: tools/call", "Mcp-Name: region", "Mcp-Param-Region: =?base64?aMOp?=", "Mcp-Param-Region: =?base64?aMOp?="), 400, "-32020"},
+		{"argument header in Base64", rawPost(region, version, "Mcp-Method: tools/call", "Mcp-Name: region", "mcp-param-region: =?base64?aMOp?="), 200, "hé"},
 		{"two content types", rawPost(list, version, "Mcp-Method: tools/list", "Content-Type: text/plain"), 415, ""},
 		{"two session ids", rawPost(request(1, "ping", "{}"), "Mcp-Session-Id: a", "Mcp-Session-Id: b"), 400, "Mcp-Session-Id"},
 		{"too large", rawPost(list + strings.Repeat(" ", 2000)), 413, "2000 bytes"},
-		{"too large in parts", strings.Replace(rawPost("", "Transfer-Encoding: chunked"), "Content-Length: 0\n", "", 1) + "fff\n" + strings.Repeat(" ", 0xfff) + "\n0\n\n", 413, "2000 bytes"},
-		{"more than it says", rawPost(list+"   ", version, "Mcp-Method: tools/list"), 200, `"tools"`},
+		{"too large, chunked", strings.Replace(rawPost("", "Transfer-Encoding: chunked"), "Content-Length: 0\n", "", 1) + "fff\n" + strings.Repeat(" ", 0xfff) + "\n0\n\n", 413, "2000 bytes"},
+		{"body longer than Content-Length", rawPost(list+"   ", version, "Mcp-Method: tools/list"), 200, `"tools"`},
 		{"HEAD", "HEAD / HTTP/1.1\nHost: localhost\nConnection: close\n\n", 405, ""},
-		{"several events", "GET / HTTP/1.1\nHost: localhost\nAccept: text/event-stream\nLast-Event-ID: 1\nLast-Event-ID: 2\n\n", 400, "Last-Event-ID"},
+		{"duplicate Last-Event-ID", "GET / HTTP/1.1\nHost: localhost\nAccept: text/event-stream\nLast-Event-ID: 1\nLast-Event-ID: 2\n\n", 400, "Last-Event-ID"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := *e
@@ -86,8 +86,8 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// TestKeepAlive shows that a slow answer becomes a stream with keep-alive comments, and that a
-// client that accepts no stream gets the answer when it is ready.
+// TestKeepAlive shows that a slow response becomes a stream with keep-alive comments, and that a
+// client that accepts no stream gets the response when it is ready.
 //
 // Spec: S73
 func TestKeepAlive(t *testing.T) {
@@ -114,8 +114,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// TestWriteTimeout shows that the write timeout of a user's server runs from the beginning of a
-// request, and cuts neither slow handlers nor streams.
+// TestWriteTimeout shows that the WriteTimeout of the user's http.Server cuts off neither slow
+// handlers nor streams, although it starts with the request.
 func TestWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", nil)
@@ -146,7 +146,7 @@ func TestWriteTimeout(t *testing.T) {
 	})
 }
 
-// TestSlowBody shows that the wait for a body is limited.
+// TestSlowBody shows that reading a body has a time limit.
 func TestSlowBody(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		_, r := e.raw("POST / HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 100\n\n{")
@@ -158,7 +158,7 @@ func TestSlowBody(t *testing.T) {
 }
 
 // TestSlowReader shows that a client that does not read, or is gone without closing the connection,
-// is given up: its request is canceled, or its stream ends.
+// is disconnected: its request is canceled, or its stream ends.
 func TestSlowReader(t *testing.T) {
 	for name, text := range map[string]string{
 		"request": func() string {
@@ -179,7 +179,7 @@ func TestSlowReader(t *testing.T) {
 					if err := server.CallOf(ctx).Progress(float64(i), 0, ""); err != nil || ctx.Err() != nil {
 						return "", err
 					}
-					pass(time.Second)
+					advance(time.Second)
 				}
 			})
 			if err != nil {
@@ -188,21 +188,21 @@ func TestSlowReader(t *testing.T) {
 			if text == "" {
 				text = "GET / HTTP/1.1\nHost: localhost\nAccept: text/event-stream\nMcp-Session-Id: " + e.visit("2025-06-18", "{}", nil).headers["Mcp-Session-Id"] + "\n\n"
 			}
-			e.raw(text) // and no more
+			e.raw(text) // the client sends nothing more
 			synctest.Wait()
-			pass(30 * time.Second)
+			advance(30 * time.Second)
 			synctest.Wait()
 			body, headers := modernPost(1, "subscriptions/listen", `"notifications":{}`)
 			resp := e.start("POST", body, headers)
 			defer resp.Body.Close()
 			if resp.StatusCode != 200 {
-				e.t.Errorf("%s: 30 s later, the one place for it is taken: %d", name, resp.StatusCode)
+				e.t.Errorf("%s: the slot is still in use 30 s later: %d", name, resp.StatusCode)
 			}
 		})
 	}
 }
 
-// TestGoexit shows that a request is answered though its handler ends its goroutine, as t.FailNow
+// TestGoexit shows that a request gets a response if its handler ends its goroutine, as t.FailNow
 // does.
 func TestGoexit(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
@@ -220,7 +220,7 @@ func TestGoexit(t *testing.T) {
 			t.Errorf("%s: %s", name, body)
 		}
 	}
-	// The connection ends with the goroutine, before the body is whole.
+	// The connection ends with the goroutine, before the body is complete.
 	start := func(name string, e *endpoint, body string, headers map[string]string) {
 		t.Helper()
 		resp := e.start("POST", body, headers)
@@ -245,8 +245,8 @@ func TestGoexit(t *testing.T) {
 	check("SSE", data)
 }
 
-// TestSessionEndsMeanwhile shows that the answer to a request of a session that ended meanwhile
-// does not invite the client to send it again: it may have been carried out.
+// TestSessionEndsMeanwhile shows that the response to a request whose session ended during the call
+// does not invite the client to repeat the request, which may have been carried out.
 func TestSessionEndsMeanwhile(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		e := newEndpoint(t, nil, nil)

@@ -15,8 +15,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// A visitor is a legacy client with a session.
-type visitor struct {
+// A legacySession is a session of a legacy client.
+type legacySession struct {
 	*endpoint
 	headers map[string]string
 }
@@ -26,7 +26,7 @@ func initialize(version, capabilities string) string {
 }
 
 // visit opens a session.
-func (e *endpoint) visit(version, capabilities string, headers map[string]string) *visitor {
+func (e *endpoint) visit(version, capabilities string, headers map[string]string) *legacySession {
 	e.t.Helper()
 	got := e.do("POST", initialize(version, capabilities), headers)
 	id := got.header.Get("Mcp-Session-Id")
@@ -36,27 +36,27 @@ func (e *endpoint) visit(version, capabilities string, headers map[string]string
 	if got.status != 200 || id == "" || !strings.Contains(got.body, `"protocolVersion":"`+version+`"`) {
 		e.t.Fatalf("initialize: %d %s, session %q", got.status, got.body, id)
 	}
-	v := &visitor{e, with(headers, "Mcp-Session-Id", id, "Mcp-Protocol-Version", version)}
+	v := &legacySession{e, with(headers, "Mcp-Session-Id", id, "Mcp-Protocol-Version", version)}
 	if got := v.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 || got.body != "" {
 		e.t.Fatalf("initialized: %d %s", got.status, got.body)
 	}
 	return v
 }
 
-func (v *visitor) post(body string) answer { v.t.Helper(); return v.do("POST", body, v.headers) }
+func (v *legacySession) post(body string) answer { v.t.Helper(); return v.do("POST", body, v.headers) }
 
 func request(id any, method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"method":%q,"params":%s}`, id, method, params)
 }
 
-// open starts a POST whose answer is a stream.
-func (v *visitor) open(body string) *flow {
+// open sends a POST whose response is a stream.
+func (v *legacySession) open(body string) *eventReader {
 	v.t.Helper()
 	return v.flow(v.start("POST", body, v.headers))
 }
 
 // listen opens the GET stream. last may be empty.
-func (v *visitor) listen(last string) *flow {
+func (v *legacySession) listen(last string) *eventReader {
 	v.t.Helper()
 	return v.flow(v.start("GET", "", with(v.headers, "Last-Event-ID", last)))
 }
@@ -80,14 +80,14 @@ func TestLegacy(t *testing.T) {
 				{"list", request(3, "tools/list", "{}"), nil, 200, `"name":"echo"`},
 				{"unknown method", request(4, "nope", "{}"), nil, 200, `-32601`},
 				{"panic", request(5, "tools/call", `{"name":"panic","arguments":{}}`), nil, 200, `-32603`},
-				{"response to nothing", `{"jsonrpc":"2.0","id":99,"result":{}}`, nil, 202, ""},
+				{"response with an unknown id", `{"jsonrpc":"2.0","id":99,"result":{}}`, nil, 202, ""},
 				{"notification", `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`, nil, 202, ""},
-				{"another version that is spoken", request(6, "ping", "{}"), []string{"Mcp-Protocol-Version", "2025-06-18"}, 200, `{}`},
+				{"another supported version", request(6, "ping", "{}"), []string{"Mcp-Protocol-Version", "2025-06-18"}, 200, `{}`},
 				{"no version", request(7, "ping", "{}"), []string{"Mcp-Protocol-Version", ""}, 200, `{}`},
 				{"bad version", request(8, "ping", "{}"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, `MCP-Protocol-Version`},
 				{"no session", request(9, "ping", "{}"), []string{"Mcp-Session-Id", ""}, 400, `Mcp-Session-Id`},
 				{"unknown session", request(10, "ping", "{}"), []string{"Mcp-Session-Id", "nope"}, 404, `session not found`},
-				{"initialize again", initialize(version, "{}"), nil, 200, `already answered`},
+				{"second initialize", initialize(version, "{}"), nil, 200, `already answered`},
 				{"no JSON", `{`, nil, 400, `-32700`},
 			} {
 				got := v.do("POST", tt.body, with(v.headers, tt.set...))
@@ -132,7 +132,8 @@ func TestLegacyBatch(t *testing.T) {
 	}
 }
 
-// TestLegacyBatchOrder shows that each message of a batch is judged by those before it.
+// TestLegacyBatchOrder shows that each message of a batch is checked in the state that the messages
+// before it left.
 func TestLegacyBatchOrder(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	err := server.AddTool(e.srv, "forever", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -146,7 +147,7 @@ func TestLegacyBatchOrder(t *testing.T) {
 	echo := func(id int) string { return request(id, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`) }
 	for range 20 {
 		got := e.do("POST", initialize(version, "{}"), nil)
-		v := &visitor{e, with(nil, "Mcp-Session-Id", got.header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", version)}
+		v := &legacySession{e, with(nil, "Mcp-Session-Id", got.header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", version)}
 		got = v.post("[" + echo(1) + `,{"jsonrpc":"2.0","method":"notifications/initialized"},` + echo(2) + "]")
 		var answers []struct {
 			ID     int
@@ -167,8 +168,8 @@ func TestLegacyBatchOrder(t *testing.T) {
 	}
 }
 
-// TestLegacyInput shows that a handler's input request uses the stream of its request, and the
-// response a separate POST.
+// TestLegacyInput shows that a handler's input request is sent on the stream of its call, and the
+// response comes as a separate POST.
 func TestLegacyInput(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -197,8 +198,8 @@ func TestLegacyInput(t *testing.T) {
 	}
 }
 
-// TestStandingStream shows that messages that belong to no request come on the GET stream, even if
-// it is opened later.
+// TestStandingStream shows that messages that belong to no request are sent on the GET stream, even
+// if it is opened later.
 //
 // Spec: S74 S75
 func TestStandingStream(t *testing.T) {
@@ -225,7 +226,8 @@ func TestStandingStream(t *testing.T) {
 			t.Fatalf("%s: event %q %s", version, id, data)
 		}
 		last = id
-		// Another takes the place of a stream, which the server may not know to be dead.
+		// A new stream replaces the old one, whose connection may be dead without the server's
+		// knowledge.
 		g := v.listen(last)
 		for {
 			if _, data := f.next(); data == "EOF" {
@@ -244,12 +246,12 @@ func TestStandingStream(t *testing.T) {
 			t.Errorf("bad Last-Event-ID: %d %s", got.status, got.body)
 		}
 		if got := v.do("GET", "", with(v.headers, "Accept", "application/json")); got.status != 406 {
-			t.Errorf("GET that takes no stream: %d %s", got.status, got.body)
+			t.Errorf("GET that accepts no stream: %d %s", got.status, got.body)
 		}
 	}
 }
 
-// waitFor tries until it is so.
+// waitFor polls until ok returns true.
 func waitFor(t *testing.T, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -261,7 +263,7 @@ func waitFor(t *testing.T, so func() bool) {
 	}
 }
 
-// TestResume shows that a stream that breaks is resumed, and that the handler does not notice.
+// TestResume shows that an interrupted stream is resumed, and that the handler does not notice.
 //
 // Spec: S75 S78 S79
 func TestResume(t *testing.T) {
@@ -298,12 +300,12 @@ func TestResume(t *testing.T) {
 			t.Fatalf("event %s", data)
 		}
 		g.want("EOF")
-		h := v.listen(id) // again, as long as the store has it
+		h := v.listen(id) // the store still has the events
 		h.next()
 		h.next()
 		h.want("EOF")
 		if got := v.do("GET", "", with(v.headers, "Last-Event-ID", last)); got.status != http.StatusNoContent || got.header.Get("Content-Type") != "text/event-stream" || got.body != "" {
-			t.Errorf("behind the end: %d %q %q", got.status, got.header, got.body)
+			t.Errorf("after the end: %d %q %q", got.status, got.header, got.body)
 		}
 	}
 }
@@ -338,11 +340,11 @@ func TestCloseStream(t *testing.T) {
 
 	old := e.visit("2025-06-18", "{}", nil)
 	if got := old.post(request(1, "tools/call", `{"name":"later"}`)); !strings.Contains(got.body, streamable.ErrNotResumable.Error()) {
-		t.Errorf("where clients do not come back: %s", got.body)
+		t.Errorf("with clients that do not resume: %s", got.body)
 	}
 }
 
-// TestLegacyDisconnect shows that a client that disconnects does not cancel its request, and that a
+// TestLegacyDisconnect shows that a disconnect does not cancel a legacy request, and that a
 // notification does.
 func TestLegacyDisconnect(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
@@ -360,12 +362,12 @@ func TestLegacyDisconnect(t *testing.T) {
 	}
 	select {
 	case <-ended:
-		t.Fatal("the request was cancelled")
+		t.Fatal("the request was canceled")
 	default:
 	}
 	v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	if err := <-ended; err == nil {
-		t.Error("the request was not cancelled")
+		t.Error("the request was not canceled")
 	}
 }
 
@@ -397,7 +399,7 @@ func TestTakeOver(t *testing.T) {
 	first := newEndpoint(t, nil, &streamable.Options{Sessions: sessions, Events: events})
 	second := newEndpoint(t, nil, &streamable.Options{Sessions: sessions, Events: events})
 	v := first.visit("2025-06-18", "{}", nil)
-	w := &visitor{second, v.headers}
+	w := &legacySession{second, v.headers}
 	if got := w.post(request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`)); got.status != 200 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -405,12 +407,12 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	third := newEndpoint(t, nil, &streamable.Options{Sessions: sessions})
-	if got := (&visitor{third, v.headers}).post(request(1, "ping", "{}")); got.status != 404 {
+	if got := (&legacySession{third, v.headers}).post(request(1, "ping", "{}")); got.status != 404 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 
-// TestTakeOverRequests checks that of two processes that serve one session, each accepts only
+// TestTakeOverRequests checks that each of two processes that serve one session accepts only
 // responses to its own requests.
 func TestTakeOverRequests(t *testing.T) {
 	o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Events: streamable.NewMemoryEvents(nil)}
@@ -428,8 +430,8 @@ func TestTakeOverRequests(t *testing.T) {
 		}
 	}
 	v := first.visit("2025-06-18", `{"roots":{}}`, nil)
-	w := &visitor{second, v.headers}
-	asked := func(f *flow) string {
+	w := &legacySession{second, v.headers}
+	asked := func(f *eventReader) string {
 		t.Helper()
 		for {
 			_, data := f.next()
@@ -450,9 +452,9 @@ func TestTakeOverRequests(t *testing.T) {
 	g := w.open(request("2", "tools/call", `{"name":"roots"}`))
 	one, two := asked(f), asked(g)
 	if one == two {
-		t.Fatalf("both ask with the id %s", one)
+		t.Fatalf("both processes used the request id %s", one)
 	}
-	answer := func(v *visitor, id, name string) {
+	answer := func(v *legacySession, id, name string) {
 		t.Helper()
 		if got := v.post(`{"jsonrpc":"2.0","id":` + id + `,"result":{"roots":[{"uri":"file:///x","name":"` + name + `"}]}}`); got.status != 202 {
 			t.Errorf("%d %s", got.status, got.body)
@@ -462,7 +464,7 @@ func TestTakeOverRequests(t *testing.T) {
 	answer(w, one, "wrong")
 	answer(v, one, "one")
 	answer(w, two, "two")
-	for want, f := range map[string]*flow{"one": f, "two": g} {
+	for want, f := range map[string]*eventReader{"one": f, "two": g} {
 		if _, data := f.next(); !strings.Contains(data, `"text":"`+want+`"`) {
 			t.Errorf("want %s: %s", want, data)
 		}
@@ -470,7 +472,7 @@ func TestTakeOverRequests(t *testing.T) {
 }
 
 // TestOneStreamForEach shows that each of two concurrent requests has its own stream, and that each
-// message comes on one stream, that of its request.
+// message is sent on the stream of its request only.
 //
 // Spec: S76 S77 S78 S82
 func TestOneStreamForEach(t *testing.T) {
@@ -486,7 +488,7 @@ func TestOneStreamForEach(t *testing.T) {
 			for n := 0; n < 4; {
 				id, data := f.next()
 				if ids[id] {
-					t.Errorf("%s: the id %q comes twice", version, id)
+					t.Errorf("%s: the id %q appears twice", version, id)
 				}
 				ids[id] = true
 				if data == "" {
@@ -503,19 +505,19 @@ func TestOneStreamForEach(t *testing.T) {
 		for {
 			id, data := news.next()
 			if ids[id] {
-				t.Errorf("%s: the id %q comes twice", version, id)
+				t.Errorf("%s: the id %q appears twice", version, id)
 			}
 			if data == listChanged {
 				break
 			}
 			if data != "" {
-				t.Errorf("%s: what belongs to requests comes by the stream of what does not: %s", version, data)
+				t.Errorf("%s: a message of a request is on the standing stream: %s", version, data)
 			}
 		}
 	}
 	for id := range sessions {
 		if len(id) < 26 || len(sessions) != len(legacyVersions) {
-			t.Errorf("session %q of %d", id, len(sessions)) // 128 bits, in Base32
+			t.Errorf("session %q of %d", id, len(sessions)) // 128 bits in Base32
 		}
 	}
 }

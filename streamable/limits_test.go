@@ -18,7 +18,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// byHeader lets a test come from any address.
+// byHeader sets the remote address of a request from a header.
 func byHeader(r *http.Request) netip.Addr {
 	addr, _ := netip.ParseAddr(r.Header.Get("Test-Address"))
 	return addr
@@ -28,15 +28,15 @@ func from(headers map[string]string, address string) map[string]string {
 	return with(headers, "Test-Address", address)
 }
 
-// TestInFlightByCaller shows that a caller that has its share in flight gets 429, and that others
-// are admitted until everything is taken. Requests of a legacy session count for as long as they
-// run, also after their client is gone.
+// TestInFlightByCaller shows that a caller that has used its share gets 429, and that others are
+// admitted until no slot is free. A request of a legacy session counts as long as it runs, even
+// after its client is gone.
 func TestInFlightByCaller(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubble(t, h2, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 6, MaxInFlightPerCaller: 4}, ClientAddr: byHeader}, func(e *endpoint) {
 			started, ended := make(chan struct{}), make(chan error, 8)
 			addWaiter(e.t, e.srv, started, ended)
-			park := func(address string, n int) *visitor {
+			park := func(address string, n int) *legacySession {
 				v := e.visit("2025-06-18", "{}", from(nil, address))
 				for id := range n {
 					r := newRequest(e.t, e, request(id+1, "tools/call", `{"name":"wait"}`), v.headers)
@@ -79,7 +79,7 @@ func TestInFlightByCaller(t *testing.T) {
 	}
 }
 
-// TestStreamsAreNotInFlight shows that standing streams are not in flight.
+// TestStreamsAreNotInFlight shows that standing streams do not count as in flight.
 func TestStreamsAreNotInFlight(t *testing.T) {
 	inBubble(t, false, &streamable.Options{Limits: streamable.Limits{MaxInFlightPerCaller: 1}}, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
@@ -94,7 +94,7 @@ func TestStreamsAreNotInFlight(t *testing.T) {
 	})
 }
 
-// TestLimitsOfServer shows that requests that the server's limits reject get an HTTP status with
+// TestLimitsOfServer shows that requests that exceed the server's limits get an HTTP status with
 // Retry-After in each revision.
 func TestLimitsOfServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestLimitsOfServer(t *testing.T) {
 	})
 }
 
-// TestMaxInFlightPerCaller shows that the limit for each caller applies however much is free.
+// TestMaxInFlightPerCaller shows that the limit per caller applies even if slots are free.
 func TestMaxInFlightPerCaller(t *testing.T) {
 	inBubble(t, false, &streamable.Options{Limits: streamable.Limits{MaxInFlightPerCaller: 2}, ClientAddr: byHeader}, func(e *endpoint) {
 		goOn := make(chan struct{})
@@ -160,7 +160,8 @@ func TestMaxInFlightPerCaller(t *testing.T) {
 		}
 		synctest.Wait()
 		var got []int
-		for _, address := range []string{"2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1"} { // the second is of the same network
+		// the second is in the network of the first
+		for _, address := range []string{"2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1"} {
 			body, headers := callPost(1, "echo", `{"text":"x"}`)
 			got = append(got, e.do("POST", body, from(headers, address)).status)
 		}
@@ -174,14 +175,14 @@ func TestMaxInFlightPerCaller(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := e.h.Stats().InFlight; n != 0 {
-			e.t.Errorf("%d requests are in flight afterwards", n)
+			e.t.Errorf("%d requests are in flight at the end", n)
 		}
 	})
 }
 
-// TestUnreadAnswers shows that responses that clients do not read are bounded, by caller and in
+// TestUnreadResponses shows that responses that clients do not read are limited, by caller and in
 // total.
-func TestUnreadAnswers(t *testing.T) {
+func TestUnreadResponses(t *testing.T) {
 	const dropped = `"error":{"code":-32603,"message":"the response was dropped: the client has too many unread responses; the request was executed"}}`
 	for _, kind := range []string{"modern", "legacy"} {
 		o := &streamable.Options{Limits: streamable.Limits{MaxUnread: 1 << 20}, ClientAddr: byHeader}
@@ -194,8 +195,8 @@ func TestUnreadAnswers(t *testing.T) {
 			if err := server.AddTool(e.srv, "large", "", large); err != nil {
 				e.t.Fatal(err)
 			}
-			visitors := map[string]*visitor{}
-			visit := func(address string) *visitor {
+			visitors := map[string]*legacySession{}
+			visit := func(address string) *legacySession {
 				if visitors[address] == nil {
 					visitors[address] = e.visit("2025-06-18", "{}", from(nil, address))
 				}
@@ -236,11 +237,11 @@ func TestUnreadAnswers(t *testing.T) {
 			unread(4, 200, a) // waits
 			try("while it waits", 5, 1, a)
 			try("other", 6, 200, b)
-			pass(2 * time.Second)
+			advance(2 * time.Second)
 			unread(7, 600, b)
 			try("little room", 8, 200, c)
 			try("no room", 9, 300, c)
-			pass(20 * time.Second) // those that do not read are cut
+			advance(20 * time.Second) // the connections of clients that do not read are closed
 			try("afterwards", 10, 200, a)
 			want := []string{
 				"small 200 0s 1 KiB\n",
@@ -258,8 +259,8 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestSlotsReleased checks that each kind of request releases what it counted for, once, however it
-// ends: everything is zero when it is over, before the shutdown and after it.
+// TestSlotsReleased checks that each kind of request releases its slots once, however it ends: all
+// counters are zero after it, before and after the shutdown.
 func TestSlotsReleased(t *testing.T) {
 	const text = "application/x-ndjson"
 	echo, echoHeaders := callPost(1, "echo", `{"text":"x"}`)
@@ -267,7 +268,7 @@ func TestSlotsReleased(t *testing.T) {
 	listen, listenHeaders := modernPost(1, "subscriptions/listen", `"notifications":{}`)
 	legacyWait := request(1, "tools/call", `{"name":"wait"}`)
 	started, ended := make(chan struct{}), make(chan error)
-	// answered makes a request, and reads the answer.
+	// answered sends a request and checks the status of the response.
 	answered := func(status int, method, body string, headers map[string]string) func(e *endpoint) {
 		return func(e *endpoint) {
 			if got := e.do(method, body, headers); got.status != status {
@@ -275,7 +276,7 @@ func TestSlotsReleased(t *testing.T) {
 			}
 		}
 	}
-	// posted posts in a session.
+	// posted sends a POST in a session.
 	posted := func(status int, revision, body string) func(e *endpoint) {
 		return func(e *endpoint) {
 			if got := e.visit(revision, "{}", nil).post(body); got.status != status {
@@ -283,7 +284,7 @@ func TestSlotsReleased(t *testing.T) {
 			}
 		}
 	}
-	// abandon makes a request whose client hangs up when the handler has begun.
+	// abandon sends a request and disconnects when the handler has started.
 	abandon := func(e *endpoint, body string, headers map[string]string) {
 		r := newRequest(e.t, e, body, headers)
 		go func() {
@@ -295,8 +296,8 @@ func TestSlotsReleased(t *testing.T) {
 			e.t.Errorf("status %d", resp.StatusCode)
 		}
 	}
-	// cancel ends the requests that a client abandoned.
-	cancel := func(v *visitor) {
+	// cancel cancels the requests of a client that has disconnected.
+	cancel := func(v *legacySession) {
 		v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		<-ended
 	}
@@ -312,7 +313,7 @@ func TestSlotsReleased(t *testing.T) {
 			body, headers := callPost(1, "panic", "{}")
 			answered(200, "POST", body, headers)(e)
 		}},
-		{"headers disagree", answered(400, "POST", echo, with(echoHeaders, "Mcp-Name", "other"))},
+		{"headers differ", answered(400, "POST", echo, with(echoHeaders, "Mcp-Name", "other"))},
 		{"unknown type", answered(415, "POST", echo, with(echoHeaders, "Content-Type", "text/plain"))},
 		{"encoded", answered(415, "POST", echo, with(echoHeaders, "Content-Encoding", "gzip"))},
 		{"not acceptable", answered(406, "POST", echo, with(echoHeaders, "Accept", "text/html"))},
@@ -355,7 +356,7 @@ func TestSlotsReleased(t *testing.T) {
 			r := newRequest(e.t, e, legacyWait, v.headers)
 			go func() {
 				<-started
-				pass(20 * time.Second) // a keep-alive makes it a stream
+				advance(20 * time.Second) // a keep-alive turns the response into a stream
 				r.cancel()
 			}()
 			if resp, err := r.do(); err == nil {
@@ -409,7 +410,7 @@ func TestSlotsReleased(t *testing.T) {
 		{"streams above MaxPerCaller", func(e *endpoint) {
 			v := e.visit("2025-06-18", "{}", nil)
 			f := v.listen("")
-			var flows []*flow
+			var flows []*eventReader
 			for range 3 {
 				flows = append(flows, e.flow(e.start("POST", listen, listenHeaders)))
 			}
@@ -475,7 +476,8 @@ func TestSlotsReleased(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", tt.name, h2), func(t *testing.T) {
 				o := &streamable.Options{Limits: streamable.Limits{MaxInFlight: 8, MaxInFlightPerCaller: 3, MaxPerCaller: 4}, NDJSON: true}
 				inBubbleOf(t, h2, nil, withSSE(o), func(e *endpoint) {
-					started, ended = make(chan struct{}), make(chan error) // of the bubble
+					// must belong to the bubble
+					started, ended = make(chan struct{}), make(chan error)
 					addWaiter(e.t, e.srv, started, ended)
 					tt.do(e)
 					synctest.Wait()

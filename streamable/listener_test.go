@@ -12,8 +12,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestSubscribeElsewhere shows that a client that has got the response to resources/subscribe is
-// notified of all changes, whichever process got the request.
+// TestSubscribeElsewhere shows that a client that has the response to resources/subscribe is
+// notified of all later changes, whichever node got the request.
 func TestSubscribeElsewhere(t *testing.T) {
 	const uri = "test://x"
 	add := func(srv *server.Server) {
@@ -24,9 +24,9 @@ func TestSubscribeElsewhere(t *testing.T) {
 	inNetwork(t, 2, add, func(net *network, all []*endpoint) {
 		net.storeLate.Store(true)
 		v := all[0].visit("2025-11-25", "{}", nil)
-		f := (&visitor{all[1], v.headers}).listen("")
+		f := (&legacySession{all[1], v.headers}).listen("")
 		synctest.Wait()
-		pass(time.Second)
+		advance(time.Second)
 		if got := v.post(request(1, "resources/subscribe", `{"uri":"`+uri+`"}`)); got.status != 200 || strings.Contains(got.body, "error") {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
@@ -36,11 +36,11 @@ func TestSubscribeElsewhere(t *testing.T) {
 			defer close(told)
 			f.wantMessage("resources/updated")
 		}()
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		select {
 		case <-told:
 		default:
-			t.Error("the client is not told of a change")
+			t.Error("the client is not notified of a change")
 		}
 		f.resp.Body.Close()
 		<-told
@@ -48,7 +48,7 @@ func TestSubscribeElsewhere(t *testing.T) {
 }
 
 // TestListenerElsewhere shows that a client gets each message that belongs to no request once, at
-// the process where it has listened last, whichever process sends it.
+// the node where it last opened a stream, whichever node sends it.
 func TestListenerElsewhere(t *testing.T) {
 	for name, bus := range map[string]server.Bus{"with a bus": server.NewMemoryBus(), "without": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestListenerElsewhere(t *testing.T) {
 				}
 			}, func(net *network, all []*endpoint) {
 				v := all[0].visit("2025-11-25", "{}", nil)
-				at := func(i int) *visitor { return &visitor{all[i], v.headers} }
+				at := func(i int) *legacySession { return &legacySession{all[i], v.headers} }
 				if got := v.post(request(1, "tools/call", `{"name":"job","task":{}}`)); got.status != 200 || !strings.Contains(got.body, `"taskId"`) {
 					t.Fatalf("%d %s", got.status, got.body)
 				}
@@ -117,7 +117,7 @@ func TestListenerElsewhere(t *testing.T) {
 				for _, text := range []string{"five", "six"} {
 					h.wantMessage(`"data":"` + text + `"`)
 				}
-				h.wantMessage("tools/list_changed") // since node3 is gone, and what it was told
+				h.wantMessage("tools/list_changed") // node3 is gone, with its messages
 				h.wantMessage("resources/list_changed")
 				log("seven")
 				h.wantMessage(`"data":"seven"`)
@@ -129,8 +129,8 @@ func TestListenerElsewhere(t *testing.T) {
 	}
 }
 
-// TestListenerGone shows that a client whose listening process is gone, or stops, is told of all
-// that may have changed until it listens at another.
+// TestListenerGone shows that a client whose stream was at a node that is gone or stops is notified
+// of all possible changes until it opens a stream at another node.
 func TestListenerGone(t *testing.T) {
 	const uri = "test://x"
 	add := func(srv *server.Server) {
@@ -148,16 +148,16 @@ func TestListenerGone(t *testing.T) {
 				if got := v.post(request(1, "resources/subscribe", `{"uri":"`+uri+`"}`)); got.status != 200 || strings.Contains(got.body, "error") {
 					t.Fatalf("%d %s", got.status, got.body)
 				}
-				f := (&visitor{all[1], v.headers}).listen("")
+				f := (&legacySession{all[1], v.headers}).listen("")
 				synctest.Wait()
-				pass(time.Minute)
+				advance(time.Minute)
 				end(net, all[1])
 				f.resp.Body.Close()
 				synctest.Wait()
 				all[0].srv.ResourceUpdated(uri)
 				all[0].announce()
-				pass(time.Second)
-				g := (&visitor{all[2], v.headers}).listen("")
+				advance(time.Second)
+				g := (&legacySession{all[2], v.headers}).listen("")
 				told := make(chan string)
 				go func() {
 					defer close(told)
@@ -167,13 +167,13 @@ func TestListenerGone(t *testing.T) {
 					}
 					told <- strings.Join(texts, "\n")
 				}()
-				pass(time.Minute)
+				advance(time.Minute)
 				v.do("DELETE", "", v.headers)
 				texts := <-told
 				g.resp.Body.Close()
 				for _, want := range []string{"tools/list_changed", "resources/updated"} {
 					if n := strings.Count(texts, want); n != 1 {
-						t.Errorf("told %d times of %s: %s", n, want, texts)
+						t.Errorf("notified %d times of %s: %s", n, want, texts)
 					}
 				}
 			})
@@ -181,8 +181,8 @@ func TestListenerGone(t *testing.T) {
 	}
 }
 
-// TestListenerWithoutStore shows that a client that listens at another process gets what that
-// process sends, even if the store of sessions fails or has lost the session's record.
+// TestListenerWithoutStore shows that a client that opens a stream at another node gets the
+// messages of that node, even if the store of sessions fails or has lost the session's record.
 func TestListenerWithoutStore(t *testing.T) {
 	for name, fail := range map[string]func(n *network){
 		"fails": func(n *network) { n.storeDown.Store(true) },
@@ -191,8 +191,8 @@ func TestListenerWithoutStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inNetworkOf(t, &server.Options{Bus: server.NewMemoryBus()}, streamable.NewMemoryEvents(nil), 2, func(*server.Server) {}, func(net *network, all []*endpoint) {
 				v := all[0].visit("2025-11-25", "{}", nil)
-				at := &visitor{all[1], v.headers}
-				for range 3 { // so that the record has changed often
+				at := &legacySession{all[1], v.headers}
+				for range 3 { // changes the record several times
 					v.listen("").resp.Body.Close()
 					synctest.Wait()
 					at.listen("").resp.Body.Close()
@@ -202,7 +202,7 @@ func TestListenerWithoutStore(t *testing.T) {
 				synctest.Wait()
 				fail(net)
 				f := at.listen("")
-				pass(3 * time.Second) // when it no longer looks for what others have stored
+				advance(3 * time.Second) // it has stopped watching the store
 				all[0].announce()
 				told := make(chan string, 1)
 				go func() {
@@ -222,7 +222,7 @@ func TestListenerWithoutStore(t *testing.T) {
 					t.Error("the client is not told")
 				}
 				net.storeDown.Store(false)
-				pass(2 * time.Second)
+				advance(2 * time.Second)
 				f.resp.Body.Close()
 				synctest.Wait()
 			})

@@ -13,7 +13,7 @@ import (
 )
 
 // benchServerVariable makes the test binary a server for benchmarks of the client, in a separate
-// process, so that the server's cost does not count.
+// process, so that the benchmark does not include the server's work.
 const benchServerVariable = "MCPWIRE_BENCH_SERVER"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// benchServe answers any request at once, until standard input ends.
+// benchServe responds to any request at once until standard input ends.
 func benchServe() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

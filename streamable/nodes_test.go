@@ -22,16 +22,16 @@ type network struct {
 	mu    sync.Mutex
 	nodes map[string]func([]byte) []byte
 	down  bool
-	// silent is the time until which requests to nodes that do not exist are not answered.
+	// silent is the time until which requests to unknown nodes get no response.
 	silent time.Time
-	// storeDown makes changes of sessions fail.
+	// storeDown makes updates of sessions fail.
 	storeDown atomic.Bool
-	// storeLost makes the next change find no record.
+	// storeLost makes the next update find no record.
 	storeLost atomic.Bool
 	storeLate atomic.Bool
 }
 
-// A networkNode is one of them.
+// A networkNode is a node of a network.
 type networkNode struct {
 	*network
 	name string
@@ -89,7 +89,8 @@ func (n *network) leave(name string) {
 	delete(n.nodes, name)
 }
 
-// networkSessions fail as storeDown and storeLost say. With storeLate they report changes late.
+// networkSessions is a session store that fails according to storeDown and storeLost, and reports
+// changes late with storeLate.
 type networkSessions struct {
 	streamable.SessionWatcher
 	*network
@@ -124,7 +125,7 @@ func (n *networkSessions) Watch(ctx context.Context, ready func(), changed func(
 	})
 }
 
-// inNetwork runs a test with n handlers that share sessions and are connected.
+// inNetwork runs a test with n connected handlers that share sessions.
 func inNetwork(t *testing.T, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
 	t.Helper()
 	inNetworkWith(t, streamable.NewMemoryEvents(nil), n, add, test)
@@ -156,8 +157,8 @@ func inNetworkOf(t *testing.T, so *server.Options, events streamable.EventStore,
 	inBubbleWithAll(t, n, start, func(all []*endpoint) { test(net, all) })
 }
 
-// TestResponseElsewhere shows that the response to an input request reaches the process that has
-// sent the request, wherever the client sends it. If that process is gone, it is dropped and
+// TestResponseElsewhere shows that the response to an input request reaches the node that has sent
+// the request, whichever node the client sends it to. If that node is gone, it is dropped and
 // counted.
 func TestResponseElsewhere(t *testing.T) {
 	add := func(srv *server.Server) {
@@ -175,7 +176,7 @@ func TestResponseElsewhere(t *testing.T) {
 	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		inNetwork(t, 3, add, func(net *network, all []*endpoint) {
 			v := all[0].visit(version, `{"roots":{}}`, nil)
-			asked := func(f *flow) string {
+			asked := func(f *eventReader) string {
 				for {
 					_, data := f.next()
 					var m struct {
@@ -193,7 +194,7 @@ func TestResponseElsewhere(t *testing.T) {
 			}
 			post := func(e *endpoint, body string) {
 				t.Helper()
-				if got := (&visitor{e, v.headers}).post(body); got.status != 202 {
+				if got := (&legacySession{e, v.headers}).post(body); got.status != 202 {
 					t.Errorf("%s: %d %s", version, got.status, got.body)
 				}
 				synctest.Wait()
@@ -203,7 +204,7 @@ func TestResponseElsewhere(t *testing.T) {
 			}
 			f := v.open(request(1, "tools/call", `{"name":"roots"}`))
 			id := asked(f)
-			post(all[2], response(`"node9.1.1"`)) // a node that does not exist
+			post(all[2], response(`"node9.1.1"`)) // an unknown node
 			body := response(id)
 			if version == "2025-03-26" {
 				body = "[" + body + "]"
@@ -212,29 +213,29 @@ func TestResponseElsewhere(t *testing.T) {
 			if _, data := f.next(); !strings.Contains(data, `"text":"mine"`) {
 				t.Errorf("%s: %s", version, data)
 			}
-			post(all[1], response(id)) // again, which has no effect
+			post(all[1], response(id)) // the second response has no effect
 			g := v.open(request(2, "tools/call", `{"name":"roots"}`))
 			id = asked(g)
 			net.mu.Lock()
 			net.down = true
 			net.mu.Unlock()
 			post(all[1], response(id))
-			post(all[0], response(id)) // here, which needs no network
+			post(all[0], response(id)) // the node itself, without the network
 			if _, data := g.next(); !strings.Contains(data, `"text":"mine"`) {
 				t.Errorf("%s: %s", version, data)
 			}
-			pass(time.Minute)
+			advance(time.Minute)
 			for i, want := range []struct{ forwarded, dropped uint64 }{{0, 0}, {2, 1}, {0, 1}} {
 				if got := all[i].h.Stats(); got.Forwarded != want.forwarded || got.Unforwarded != want.dropped {
-					t.Errorf("%s: process %d has forwarded %d messages and dropped %d, want %+v", version, i, got.Forwarded, got.Unforwarded, want)
+					t.Errorf("%s: node %d has forwarded %d messages and dropped %d, want %+v", version, i, got.Forwarded, got.Unforwarded, want)
 				}
 			}
 		})
 	}
 }
 
-// TestResponseLater shows that the response to an input request reaches a process that the network
-// connects again.
+// TestResponseLater shows that the response to an input request reaches a node after the network
+// has reconnected it.
 func TestResponseLater(t *testing.T) {
 	add := func(srv *server.Server) {
 		err := server.AddTool(srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -263,10 +264,10 @@ func TestResponseLater(t *testing.T) {
 		}
 		split(true)
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, m.ID)
-		if got := (&visitor{all[1], v.headers}).post(body); got.status != 202 {
+		if got := (&legacySession{all[1], v.headers}).post(body); got.status != 202 {
 			t.Errorf("%d %s", got.status, got.body)
 		}
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		split(false)
 		f.wantMessage(`"text":"answered"`)
 		if got := all[1].h.Stats().Unforwarded; got != 0 {
@@ -275,14 +276,14 @@ func TestResponseLater(t *testing.T) {
 	})
 }
 
-// TestCancellationElsewhere shows that a cancellation reaches the process that handles the call,
-// and no call of another session.
+// TestCancellationElsewhere shows that a cancellation reaches the node that handles the call, and
+// no call of another session.
 func TestCancellationElsewhere(t *testing.T) {
 	canceled := make(map[string]int)
 	var mu sync.Mutex
 	add := func(srv *server.Server) {
 		err := server.AddTool(srv, "hang", "", func(ctx context.Context, in echoIn) (string, error) {
-			server.CallOf(ctx).Progress(1, 0, "") // the client sees that it runs
+			server.CallOf(ctx).Progress(1, 0, "") // tells the client that the call runs
 			<-ctx.Done()
 			mu.Lock()
 			defer mu.Unlock()
@@ -295,13 +296,13 @@ func TestCancellationElsewhere(t *testing.T) {
 	}
 	inNetwork(t, 2, add, func(_ *network, all []*endpoint) {
 		one, two := all[0].visit("2025-06-18", "{}", nil), all[0].visit("2025-06-18", "{}", nil)
-		for name, v := range map[string]*visitor{"one": one, "two": two} {
+		for name, v := range map[string]*legacySession{"one": one, "two": two} {
 			f := v.open(request(7, "tools/call", `{"name":"hang","arguments":{"text":"`+name+`"},"_meta":{"progressToken":1}}`))
 			if _, data := f.next(); !strings.Contains(data, "notifications/progress") {
 				t.Fatal(data)
 			}
 		}
-		got := (&visitor{all[1], one.headers}).post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		got := (&legacySession{all[1], one.headers}).post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
 		if got.status != 202 {
 			t.Errorf("%d %s", got.status, got.body)
 		}
@@ -316,7 +317,7 @@ func TestCancellationElsewhere(t *testing.T) {
 	})
 }
 
-// TestNodeNames checks which names of nodes are valid, since they are parts of ids.
+// TestNodeNames checks which node names are valid, since they are parts of ids.
 func TestNodeNames(t *testing.T) {
 	for name, want := range map[string]bool{"a": true, "A7": true, strings.Repeat("x", 16): true, "": false, "a.b": false, "a b": false, strings.Repeat("x", 17): false} {
 		o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Nodes: &networkNode{&network{nodes: make(map[string]func([]byte) []byte)}, name}}
@@ -332,15 +333,15 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// TestInitializedQuietly shows that there is no warning if a client confirms its session at a
-// process that has not opened it, as is normal with several processes.
+// TestInitializedQuietly shows that there is no warning if a client confirms its session at another
+// node than the one that opened it, which is normal with several nodes.
 func TestInitializedQuietly(t *testing.T) {
 	log := new(textLog)
 	so := &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}
 	inNetworkOf(t, so, streamable.NewMemoryEvents(nil), 2, func(*server.Server) {}, func(_ *network, all []*endpoint) {
 		v := all[0].visit("2025-11-25", "{}", nil)
 		for range 2 {
-			got := (&visitor{all[1], v.headers}).post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			got := (&legacySession{all[1], v.headers}).post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			if got.status != 202 {
 				t.Errorf("%d %s", got.status, got.body)
 			}
@@ -351,7 +352,7 @@ func TestInitializedQuietly(t *testing.T) {
 	}
 }
 
-// A textLog is a log in memory.
+// A textLog is an in-memory log.
 type textLog struct {
 	mu   sync.Mutex
 	text strings.Builder

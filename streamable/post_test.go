@@ -17,7 +17,7 @@ import (
 
 const modernInfo = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}`
 
-// TestModern shows what a modern request is answered with, status and all.
+// TestModern checks the responses to modern requests.
 //
 // Spec: S30 S33 S35 S68 S69 S70 S71 S72 S73 S86 S87 S90 S91 S92 S93 S94 S95 S96 S97 S98 T56
 func TestModern(t *testing.T) {
@@ -42,28 +42,28 @@ func TestModern(t *testing.T) {
 		body    string
 		headers map[string]string
 		status  int
-		has     string // what the body contains; "" is an empty body
+		has     string // part of the body; empty for an empty body
 	}{
 		{"call", echo, echoHeaders, 200, `"text":"x"`},
-		{"id of a string", discover, discoverHeaders, 200, `"id":"a"`},
-		{"tool that fails by a panic", strings.Replace(strings.Replace(echo, "echo", "panic", 1), `"text":"x"`, "", 1), with(echoHeaders, "Mcp-Name", "panic"), 200, `-32603`},
+		{"string id", discover, discoverHeaders, 200, `"id":"a"`},
+		{"tool that panics", strings.Replace(strings.Replace(echo, "echo", "panic", 1), `"text":"x"`, "", 1), with(echoHeaders, "Mcp-Name", "panic"), 200, `-32603`},
 		{"unknown tool", strings.Replace(echo, "echo", "nope", 1), with(echoHeaders, "Mcp-Name", "nope"), 200, `-32602`},
 		{"no such resource", read, readHeaders, 200, `-32602`},
 		{"capability missing", sample, sampleHeaders, 400, `"code":-32021,`},
-		{"method of a task, with another name", task, with(taskHeaders, "Mcp-Name", "2"), 400, `-32020`},
-		{"method of a task, without a name", task, taskHeaders, 400, `-32020`},
-		{"unknown method for who takes streams only", unknown, with(unknownHeaders, "Accept", "text/event-stream"), 404, `-32601`},
+		{"task method with another name", task, with(taskHeaders, "Mcp-Name", "2"), 400, `-32020`},
+		{"task method without a name", task, taskHeaders, 400, `-32020`},
+		{"unknown method, only streams accepted", unknown, with(unknownHeaders, "Accept", "text/event-stream"), 404, `-32601`},
 		{"argument null", regionNull, regionHeaders, 200, `"result"`},
 		{"argument absent", regionNone, regionHeaders, 200, `"result"`},
-		{"argument null, and a header", regionNull, with(regionHeaders, "Mcp-Param-Region", "x"), 400, `-32020`},
+		{"argument null, with a header", regionNull, with(regionHeaders, "Mcp-Param-Region", "x"), 400, `-32020`},
 		{"unknown method", unknown, unknownHeaders, 404, `{"jsonrpc":"2.0","id":7,"error":{"code":-32601,`},
 		{"initialize with modern metadata", initialize, initializeHeaders, 404, `-32601`},
 		{"no metadata", noMeta, listHeaders, 400, `-32602`},
-		{"no version in it", strings.Replace(noCaps, "protocolVersion", "x", 1), listHeaders, 400, `-32602`},
-		{"no capabilities in it", noCaps, listHeaders, 400, `-32602`},
+		{"metadata without a version", strings.Replace(noCaps, "protocolVersion", "x", 1), listHeaders, 400, `-32602`},
+		{"metadata without capabilities", noCaps, listHeaders, 400, `-32602`},
 		{"unsupported version", v999, with(listHeaders, "MCP-Protocol-Version", "v999"), 400, `"code":-32022,`},
 		{"unsupported version in the body only", v999, listHeaders, 400, `-32020`},
-		{"version in the header only differs", list, with(listHeaders, "MCP-Protocol-Version", "2025-11-25"), 400, `-32020`},
+		{"other version in the header only", list, with(listHeaders, "MCP-Protocol-Version", "2025-11-25"), 400, `-32020`},
 		{"no version header", list, with(listHeaders, "MCP-Protocol-Version", ""), 400, `-32020`},
 		{"no method header", list, with(listHeaders, "Mcp-Method", ""), 400, `-32020`},
 		{"another method", list, with(listHeaders, "Mcp-Method", "prompts/list"), 400, `-32020`},
@@ -79,15 +79,15 @@ func TestModern(t *testing.T) {
 		{"parameter with bad characters", region, with(regionHeaders, "Mcp-Param-Region", "=?base64?SGVs!!!bG8=?="), 400, `-32020`},
 		{"parameter missing", region, regionHeaders, 400, `-32020`},
 		{"parameter differs", region, with(regionHeaders, "Mcp-Param-Region", "hello"), 400, `-32020`},
-		{"parameter that nobody knows", echo, with(echoHeaders, "Mcp-Param-Other", "x"), 200, `"text":"x"`},
+		{"unknown parameter", echo, with(echoHeaders, "Mcp-Param-Other", "x"), 200, `"text":"x"`},
 		{"a response", `{"jsonrpc":"2.0","id":1,"result":{}}`, discoverHeaders, 400, `-32600`},
 		{"a batch", "[" + list + "]", listHeaders, 400, `-32600`},
 		{"no JSON", `{"jsonrpc":`, listHeaders, 400, `"code":-32700,`},
 		{"two values", list + list, listHeaders, 400, `-32700`},
-		{"no message", `{}`, listHeaders, 400, `-32600`},
+		{"not a message", `{}`, listHeaders, 400, `-32600`},
 		{"notification", `{"jsonrpc":"2.0","method":"notifications/x","params":{` + modernMeta + `}}`, map[string]string{"MCP-Protocol-Version": "2026-07-28"}, 202, ""},
-		{"session and last event are ignored", list, with(listHeaders, "Mcp-Session-Id", "nope", "Last-Event-ID", "1"), 200, `"tools"`},
-		{"content type", list, with(listHeaders, "Content-Type", "text/plain"), 415, `application/json`},
+		{"session and last event id ignored", list, with(listHeaders, "Mcp-Session-Id", "nope", "Last-Event-ID", "1"), 200, `"tools"`},
+		{"other content type", list, with(listHeaders, "Content-Type", "text/plain"), 415, `application/json`},
 		{"content type with a charset", list, with(listHeaders, "Content-Type", "application/json; charset=UTF-8"), 200, `"tools"`},
 		{"content type that contains another", list, with(listHeaders, "Content-Type", "text/plain; a=application/json"), 415, `application/json`},
 		{"compressed", list, with(listHeaders, "Content-Encoding", "gzip"), 415, `compressed`},
@@ -122,7 +122,7 @@ func TestModern(t *testing.T) {
 	}
 }
 
-// TestModernStream shows that a message before the result makes the response a stream.
+// TestModernStream shows that a message before the result turns the response into a stream.
 //
 // Spec: S73 S88 S89
 func TestModernStream(t *testing.T) {
@@ -139,12 +139,12 @@ func TestModernStream(t *testing.T) {
 	if got := f.resp.Header.Get("X-Accel-Buffering"); got != "no" {
 		t.Errorf("X-Accel-Buffering: %q", got)
 	}
-	// A client that takes no stream gets the result.
+	// A client that does not accept streams gets the result.
 	got := e.do("POST", body, with(headers, "Accept", "application/json"))
 	if got.status != 200 || got.body != result {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	// One that takes nothing else gets a stream.
+	// A client that accepts only streams gets a stream.
 	list, headers := modernPost(1, "server/discover", "")
 	f = e.flow(e.start("POST", list, with(headers, "Accept", "text/event-stream")))
 	if _, data := f.next(); !strings.Contains(data, "supportedVersions") {
@@ -170,7 +170,7 @@ func TestModernOnly(t *testing.T) {
 	if got.status != 400 || !strings.Contains(got.body, "2026-07-28") {
 		t.Errorf("initialize: %d %s", got.status, got.body)
 	}
-	// Where sessions name their version in each request, what names none is of no revision.
+	// If sessions require a version in each request, a request without one belongs to no revision.
 	newer := append(modernRevisions(), mcp.Revision20250618, mcp.Revision20251125)
 	e = newEndpoint(t, &server.Options{Revisions: newer}, nil)
 	if got := e.do("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil); got.status != 400 || !strings.Contains(got.body, `"code":-32020,`) {
@@ -179,8 +179,8 @@ func TestModernOnly(t *testing.T) {
 	e.visit("2025-06-18", "{}", nil)
 }
 
-// TestListen shows that streams of subscriptions begin with an acknowledgment, and end with a
-// result when the server does.
+// TestListen shows that subscription streams begin with an acknowledgment, and end with a result
+// when the server shuts down.
 func TestListen(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	body, headers := modernPost(1700000000000, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
@@ -200,7 +200,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestDisconnectCancels shows that a client that disconnects cancels its request.
+// TestDisconnectCancels shows that a request is canceled when its client disconnects.
 //
 // Spec: S54
 func TestDisconnectCancels(t *testing.T) {
@@ -233,8 +233,8 @@ func TestStreamAlways(t *testing.T) {
 	}
 }
 
-// TestBodyTimeoutEnds shows that the body timeout does not cancel a handler that takes longer,
-// though the connection is read meanwhile.
+// TestBodyTimeoutEnds shows that the body timeout does not cancel a handler that runs longer,
+// although the connection is read to detect a disconnect.
 func TestBodyTimeoutEnds(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, nil, func(e *endpoint) {
@@ -249,7 +249,7 @@ func TestBodyTimeoutEnds(t *testing.T) {
 			if err != nil {
 				e.t.Fatal(err)
 			}
-			for range 2 { // on the same connection, which nothing may be left on
+			for range 2 { // on one connection, so that a left-over deadline would matter
 				body, headers := callPost(1, "long", "{}")
 				if got := e.do("POST", body, headers); !strings.Contains(got.body, "done") {
 					e.t.Errorf("h2 %v, modern: %d %s", h2, got.status, got.body)
@@ -263,8 +263,8 @@ func TestBodyTimeoutEnds(t *testing.T) {
 	}
 }
 
-// TestLongBodies shows that bodies arrive whole with and without a known length, and responses have
-// a length.
+// TestLongBodies shows that bodies with and without a known length arrive complete, and that
+// responses have a length.
 func TestLongBodies(t *testing.T) {
 	inBubbleOf(t, false, nil, nil, func(e *endpoint) {
 		for _, n := range []int{1 << 10, 3 << 10, 60 << 10, 64 << 10, 100_000, 700_000} {
@@ -276,17 +276,17 @@ func TestLongBodies(t *testing.T) {
 					got = e.unmeasured(body, headers)
 				}
 				if got.status != 200 || strings.Count(got.body, text) != 1 || strings.Count(got.body, "x") < n {
-					t.Errorf("%d bytes, length known %v: %d, %d bytes came back", n, known, got.status, len(got.body))
+					t.Errorf("%d bytes, length known %v: status %d, %d bytes returned", n, known, got.status, len(got.body))
 				}
 				if length := got.header.Get("Content-Length"); length != strconv.Itoa(len(got.body)) {
-					t.Errorf("%d bytes: the length of the answer is %q, want %d", n, length, len(got.body))
+					t.Errorf("%d bytes: the length of the response is %q, want %d", n, length, len(got.body))
 				}
 			}
 		}
 	})
 }
 
-// unmeasured posts a body without its length.
+// unmeasured posts a chunked body.
 func (e *endpoint) unmeasured(body string, headers map[string]string) answer {
 	e.t.Helper()
 	r, err := http.NewRequestWithContext(e.t.Context(), http.MethodPost, e.url, io.MultiReader(strings.NewReader(body)))
@@ -310,8 +310,8 @@ func (e *endpoint) unmeasured(body string, headers map[string]string) answer {
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }
 
-// TestBadChunks shows that a body with invalid chunks is refused at once, and one that does not
-// arrive after a time.
+// TestBadChunks shows that a body with invalid chunks is rejected at once, and an incomplete one
+// after a timeout.
 func TestBadChunks(t *testing.T) {
 	text, headers := callPost(1, "echo", `{"text":"x"}`)
 	head := "POST / HTTP/1.1\nHost: localhost\nContent-Type: application/json\nAccept: application/json, text/event-stream\nTransfer-Encoding: chunked\n"
@@ -325,7 +325,7 @@ func TestBadChunks(t *testing.T) {
 		after      time.Duration
 	}{
 		{"good", chunk + "0\n\n", 200, 0},
-		{"size of no digits", "zz\n" + text + "\n0\n\n", 400, 0},
+		{"size without digits", "zz\n" + text + "\n0\n\n", 400, 0},
 		{"empty size", "\n" + text + "\n0\n\n", 400, 0},
 		{"negative size", "-5\n" + text + "\n0\n\n", 400, 0},
 		{"size of 17 digits", "fffffffffffffffff\n" + text + "\n0\n\n", 400, 0},
@@ -371,8 +371,8 @@ func TestModernMethods(t *testing.T) {
 	}
 }
 
-// TestBodyReplaced checks that a handler which has read the whole of a body that a middleware put
-// in the place of the real one does not make the server wait for the rest of that.
+// TestBodyReplaced checks that the server does not wait for the rest of a body if a middleware has
+// replaced the body by a shorter one.
 func TestBodyReplaced(t *testing.T) {
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	around := func(e *endpoint) http.Handler {
@@ -393,7 +393,7 @@ func TestBodyReplaced(t *testing.T) {
 			}
 		})
 		if got > 6*time.Second {
-			e.t.Errorf("the rest is waited for %v", got)
+			e.t.Errorf("the server waited %v for the rest of the body", got)
 		}
 	})
 }

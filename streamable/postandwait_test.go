@@ -26,7 +26,7 @@ const waitedAnswer = `{"jsonrpc":"2.0","id":"a","result":{"resultType":"complete
 
 // dialWaiter connects to a server, and returns the frames that come by OnReceive.
 func dialWaiter(t *testing.T, answer http.HandlerFunc) (waiter, *[]string) {
-	f := newFake(t, map[string]http.HandlerFunc{"tools/call": answer})
+	f := newFakeServer(t, map[string]http.HandlerFunc{"tools/call": answer})
 	conn, err := streamable.Dial(f.URL, nil).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ const (
 	tokenBob   = "bob-0123456789abcdef"
 )
 
-// serverHandler accepts alice, who may do everything, until expires unless that is zero, and
-// bob, who may only read.
+// serverHandler accepts two callers: alice, who has every scope, until expires unless that is zero,
+// and bob, who has only the read scope.
 func serverHandler(t *testing.T, expires time.Time) *auth.Guard {
 	t.Helper()
 	tokens, err := auth.NewStatic(
@@ -39,8 +39,8 @@ func serverHandler(t *testing.T, expires time.Time) *auth.Guard {
 
 func as(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
 
-// TestPrincipals shows that a session does not exist for others than its principal, whatever they
-// know about it.
+// TestPrincipals shows that a session is visible only to its principal, even to callers who know
+// its id.
 //
 // Spec: S81 S83 S218
 func TestPrincipals(t *testing.T) {
@@ -65,13 +65,13 @@ func TestPrincipals(t *testing.T) {
 			}
 		}
 	}
-	// Neither does an event of one.
+	// The same applies to its events.
 	w := e.visit("2025-11-25", "{}", as(tokenBob))
 	if got := w.do("GET", "", with(w.headers, "Last-Event-ID", id)); got.status != 400 {
 		t.Errorf("the event of another session: %d %s", got.status, got.body)
 	}
 	if got := v.post(request(1, "ping", "{}")); got.status != 200 {
-		t.Errorf("its own principal: %d %s", got.status, got.body)
+		t.Errorf("with its own principal: %d %s", got.status, got.body)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestSSEPrincipals(t *testing.T) {
 	}
 }
 
-// needs is [streamable.Options.Scopes].
+// needs is an [streamable.Options.Scopes].
 func needs(method, name string) []string {
 	switch {
 	case method == "tools/call" && name != "echo", method == "resources/subscribe" && name == "test://a", method == "tasks/result" && name == "7":
@@ -101,7 +101,7 @@ func needs(method, name string) []string {
 	return []string{"read"}
 }
 
-// TestScopes shows that scopes are required in every revision and over every kind of request.
+// TestScopes shows that scopes are required in every revision and for every kind of request.
 func TestScopes(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{}), Scopes: needs, NDJSON: true})
 	denied := func(name string, got answer) {
@@ -113,11 +113,11 @@ func TestScopes(t *testing.T) {
 	body, headers := callPost(1, "steps", "{}")
 	denied("modern", e.do("POST", body, with(headers, "Authorization", "Bearer "+tokenBob)))
 	if got := e.do("POST", body, with(headers, "Authorization", "Bearer "+tokenAlice)); got.status != 200 {
-		t.Errorf("who has the scope: %d %s", got.status, got.body)
+		t.Errorf("with the scope: %d %s", got.status, got.body)
 	}
 	body, headers = callPost(1, "echo", `{"text":"x"}`)
 	if got := e.do("POST", body, with(headers, "Authorization", "Bearer "+tokenBob)); got.status != 200 {
-		t.Errorf("what needs no such scope: %d %s", got.status, got.body)
+		t.Errorf("a method without a scope: %d %s", got.status, got.body)
 	}
 	steps := request(1, "tools/call", `{"name":"steps"}`)
 	for _, version := range legacyVersions {
@@ -135,7 +135,7 @@ func TestScopes(t *testing.T) {
 	lines := initialize("2025-03-26", "{}") + "\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + steps + "\n[" + request(2, "ping", "{}") + "," + steps + "]\n" + request(3, "ping", "{}") + "\n"
 	got := e.do("POST", lines, with(as(tokenBob), "Content-Type", "application/x-ndjson"))
 	answers := strings.Split(got.body, "\n")
-	slices.Sort(answers) // which come when they are ready
+	slices.Sort(answers) // in any order
 	want := []string{`{"jsonrpc":"2.0","error":{"code":-32600,"message":"forbidden`, `"id":1,"error":{"code":-32600`, `"id":2,"error":{"code":-32600`, `"id":3,"result":{}`}
 	if n := strings.Count(got.body, "forbidden"); n != 2 || strings.Contains(got.body, "done") || !strings.Contains(got.body, want[3]) || !strings.Contains(got.body, want[2]) {
 		t.Errorf("lines: %s", got.body)
@@ -161,7 +161,7 @@ func TestExpiry(t *testing.T) {
 			old := e.flow(e.start("GET", "", as(tokenAlice)))
 			old.next()
 			e.url = strings.TrimSuffix(e.url, "/sse")
-			flows := map[string]*flow{"listen": listen, "GET": news, "SSE": old}
+			flows := map[string]*eventReader{"listen": listen, "GET": news, "SSE": old}
 			var all sync.WaitGroup
 			for name, f := range flows {
 				all.Go(func() {
@@ -178,8 +178,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestMaxPerCaller shows that the sessions and streams of a caller are limited, and that those that
-// failed or ended do not count.
+// TestMaxPerCaller shows that the sessions and streams of a caller are limited, and that failed and
+// ended ones do not count.
 func TestMaxPerCaller(t *testing.T) {
 	const version = "2025-11-25"
 	e := newEndpoint(t, &server.Options{}, &streamable.Options{Limits: streamable.Limits{MaxPerCaller: 1}})
@@ -193,8 +193,9 @@ func TestMaxPerCaller(t *testing.T) {
 		if got := e.do("POST", initialize(version, "{}"), nil); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
 			t.Errorf("a second session: %d %s", got.status, got.body)
 		}
-		var f *flow
-		waitFor(t, func() bool { // the one before is counted until the server has noticed that the client is gone
+		var f *eventReader
+		// the earlier one counts until the server has noticed the disconnect
+		waitFor(t, func() bool {
 			resp := e.start("GET", "", v.headers)
 			if resp.StatusCode == 200 {
 				f = e.flow(resp)
@@ -223,7 +224,7 @@ func TestMaxPerCaller(t *testing.T) {
 	}
 }
 
-// TestCallPrincipal shows that a handler gets the caller's identity only from the token.
+// TestCallPrincipal shows that a handler gets the caller's identity from the token only.
 //
 // Spec: S192
 func TestCallPrincipal(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestRevocableSender shows that a request's sender is invalid once the request has its response,
-// even if its memory serves another request.
+// TestRevocableSender shows that a request's Sender is invalid after the response, even if its
+// memory is reused for another request.
 func TestRevocableSender(t *testing.T) {
 	var sent bytes.Buffer
 	w := httptest.NewRecorder()
@@ -23,11 +23,11 @@ func TestRevocableSender(t *testing.T) {
 	}
 	end()
 	if err := out.Send([]byte(`{"jsonrpc":"2.0","method":"late"}`)); err == nil || bytes.Contains(sent.Bytes(), []byte("late")) || !bytes.Contains(sent.Bytes(), []byte("in time")) {
-		t.Errorf("it was sent %q, with %v", sent.String(), err)
+		t.Errorf("sent %q, with %v", sent.String(), err)
 	}
 	p.stop()
 	if out, end := newRevocableSender(nil); out != nil {
-		t.Error("nothing became something")
+		t.Error("a revoked Sender became valid")
 	} else {
 		end()
 	}

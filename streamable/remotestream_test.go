@@ -51,17 +51,17 @@ func (s followedStore) Follow(ctx context.Context, session, id string) (stream s
 	}, err
 }
 
-// A job is the tool "job" of each node: it reports a step for each item of steps, until that is
-// closed.
+// A job is the tool "job" of each node. It reports progress for each item of steps until the
+// channel is closed.
 type job struct {
 	steps chan int
-	// canceled has an item for each call that was canceled.
+	// canceled has an item for each canceled call.
 	canceled chan struct{}
 }
 
 func (j *job) addTo(t *testing.T) func(*server.Server) {
 	return func(srv *server.Server) {
-		if j.steps == nil { // in the bubble
+		if j.steps == nil { // must belong to the bubble
 			j.steps, j.canceled = make(chan int), make(chan struct{}, 8)
 		}
 		err := server.AddTool(srv, "job", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -86,9 +86,9 @@ func (j *job) addTo(t *testing.T) func(*server.Server) {
 	}
 }
 
-// start calls the tool at the first node with that id, and returns the id of the event of its first
-// step. The client then hangs up.
-func (j *job) start(all []*endpoint, v *visitor, id any) (lastID string) {
+// start calls the tool at the first node and returns the id of the first progress event. The client
+// then disconnects.
+func (j *job) start(all []*endpoint, v *legacySession, id any) (lastID string) {
 	f := v.open(request(id, "tools/call", `{"name":"job","_meta":{"progressToken":1}}`))
 	j.steps <- 1
 	for data := ""; !strings.Contains(data, `"progress":1`); {
@@ -99,8 +99,8 @@ func (j *job) start(all []*endpoint, v *visitor, id any) (lastID string) {
 	return lastID
 }
 
-// wantMessage reads events until one with a message, and checks that it has the text.
-func (f *flow) wantMessage(text string) {
+// wantMessage reads events until one with a message, and checks that it contains text.
+func (f *eventReader) wantMessage(text string) {
 	f.t.Helper()
 	data := ""
 	for data == "" {
@@ -111,7 +111,7 @@ func (f *flow) wantMessage(text string) {
 	}
 }
 
-// forFollowedStores runs a test with two nodes, for stores of events that follow and that do not.
+// forFollowedStores runs a test with two nodes, with and without an EventFollower.
 func forFollowedStores(t *testing.T, test func(version string, j *job, store *faultyStore, net *network, all []*endpoint)) {
 	for _, version := range legacyVersions {
 		for _, follows := range []bool{true, false} {
@@ -127,12 +127,12 @@ func forFollowedStores(t *testing.T, test func(version string, j *job, store *fa
 	}
 }
 
-// TestRemoteStream shows that a client that resumes a stream at another process than that of its
-// request gets what follows, once and in order, up to the response.
+// TestRemoteStream shows that a client that resumes a stream at another node than that of its
+// request gets the remaining events, once and in order, including the response.
 func TestRemoteStream(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		last := j.start(all, v, 7)
 		j.steps <- 2
 		synctest.Wait()
@@ -141,11 +141,12 @@ func TestRemoteStream(t *testing.T) {
 		j.steps <- 3
 		f.wantMessage(`"progress":3`)
 		fourth := make(chan string)
-		go func() { // which reads the keep-alives
+		go func() { // reads the keep-alives
 			_, data := f.next()
 			fourth <- data
 		}()
-		pass(20 * time.Minute) // longer than Timeouts.Abandon: the client waits elsewhere
+		// Longer than Timeouts.Abandon: the client waits at the other node.
+		advance(20 * time.Minute)
 		j.steps <- 4
 		if data := <-fourth; !strings.Contains(data, `"progress":4`) {
 			t.Errorf("event %s", data)
@@ -161,8 +162,8 @@ func TestRemoteStream(t *testing.T) {
 	})
 }
 
-// TestRemoteStreamLost shows that a client that resumes the stream of a process that is gone soon
-// gets an error elsewhere, and the same on each further attempt, even if the process comes back.
+// TestRemoteStreamLost shows that a client that resumes the stream of a node that is gone soon gets
+// an error, and the same error on each further attempt, even if the node comes back.
 func TestRemoteStreamLost(t *testing.T) {
 	for id, want := range map[any]string{
 		7:                                        `"id":7,`,
@@ -173,7 +174,7 @@ func TestRemoteStreamLost(t *testing.T) {
 	} {
 		forFollowedStores(t, func(version string, j *job, _ *faultyStore, net *network, all []*endpoint) {
 			v := all[0].visit(version, "{}", nil)
-			w := &visitor{all[1], v.headers}
+			w := &legacySession{all[1], v.headers}
 			last := j.start(all, v, id)
 			net.mu.Lock()
 			back := net.nodes["node1"]
@@ -198,7 +199,7 @@ func TestRemoteStreamLost(t *testing.T) {
 			net.mu.Unlock()
 			close(j.steps) // the node sends its response
 			synctest.Wait()
-			for _, at := range []*visitor{v, w} {
+			for _, at := range []*legacySession{v, w} {
 				g := at.listen(last)
 				g.wantMessage("node lost")
 				g.want("EOF")
@@ -209,12 +210,12 @@ func TestRemoteStreamLost(t *testing.T) {
 	}
 }
 
-// TestRemoteStreamLostSilently shows that a request to a process that was killed just now, and is
-// never answered, does not delay the error for long.
+// TestRemoteStreamLostSilently shows that the error is not delayed for long by a request to a node
+// that was just killed and does not respond.
 func TestRemoteStreamLostSilently(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, _ *faultyStore, net *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		last := j.start(all, v, 7)
 		net.leave("node1")
 		net.mu.Lock()
@@ -231,21 +232,21 @@ func TestRemoteStreamLostSilently(t *testing.T) {
 	})
 }
 
-// TestRemoteStreamLostLater shows that a client that follows a stream detects that its process
-// ended meanwhile.
+// TestRemoteStreamLostLater shows that a client that follows a stream is notified when the node of
+// the stream ends.
 func TestRemoteStreamLostLater(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, store *faultyStore, net *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		f := w.listen(j.start(all, v, 7))
 		ended := make(chan string)
-		go func() { // which reads the keep-alives
+		go func() { // reads the keep-alives
 			_, data := f.next()
 			ended <- data
 		}()
-		pass(time.Minute)
+		advance(time.Minute)
 		net.leave("node1")
-		store.fails.Store(true) // nobody can end the stream for all clients
+		store.fails.Store(true) // no node can end the stream for all clients
 		if data := <-ended; !strings.Contains(data, `"data":{"reason":"node lost","mayHaveRun":true}`) {
 			t.Errorf("event %s", data)
 		}
@@ -254,8 +255,8 @@ func TestRemoteStreamLostLater(t *testing.T) {
 	})
 }
 
-// forUnavailableStores runs a test with a store that follows, and a function that makes it fail or
-// hang, or work again.
+// forUnavailableStores runs a test with an EventFollower, and a function that makes it fail, hang
+// or work again.
 func forUnavailableStores(t *testing.T, test func(j *job, setDown func(bool), net *network, all []*endpoint)) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hangs %v", hangs), func(t *testing.T) {
@@ -269,12 +270,12 @@ func forUnavailableStores(t *testing.T, test func(j *job, setDown func(bool), ne
 	}
 }
 
-// TestRemoteStreamLostWithoutStore shows that a client that resumes the stream of a process that is
-// gone gets an error soon, also while the store of events is unavailable.
+// TestRemoteStreamLostWithoutStore shows that a client that resumes the stream of a node that is
+// gone soon gets an error, even while the store of events is unavailable.
 func TestRemoteStreamLostWithoutStore(t *testing.T) {
 	forUnavailableStores(t, func(j *job, setDown func(bool), net *network, all []*endpoint) {
 		v := all[0].visit("2025-11-25", "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		last := j.start(all, v, 7)
 		net.leave("node1")
 		setDown(true)
@@ -290,23 +291,23 @@ func TestRemoteStreamLostWithoutStore(t *testing.T) {
 	})
 }
 
-// TestRemoteStreamUnavailable shows that a client that resumes a stream at another process while
-// the store of events is unavailable gets what follows when the store is back.
+// TestRemoteStreamUnavailable shows that a client that resumes a stream at another node while the
+// store of events is unavailable gets the remaining events when the store is available again.
 func TestRemoteStreamUnavailable(t *testing.T) {
 	forUnavailableStores(t, func(j *job, setDown func(bool), _ *network, all []*endpoint) {
 		v := all[0].visit("2025-11-25", "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		last := j.start(all, v, 7)
 		setDown(true)
 		f := w.listen(last)
 		told := make(chan struct{})
-		go func() { // which reads the keep-alives
+		go func() { // reads the keep-alives
 			defer close(told)
 			f.wantMessage(`"progress":2`)
 			f.wantMessage(`"text":"done"`)
 			f.want("EOF")
 		}()
-		pass(9 * time.Second)
+		advance(9 * time.Second)
 		setDown(false)
 		j.steps <- 2
 		close(j.steps)
@@ -322,12 +323,12 @@ func TestRemoteStreamUnavailable(t *testing.T) {
 	})
 }
 
-// TestRemoteStreamShutdown shows that a process that shuts down ends the streams of the requests
-// that it cuts off.
+// TestRemoteStreamShutdown shows that a node ends the streams of the requests that it cancels at
+// shutdown.
 func TestRemoteStreamShutdown(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		last := j.start(all, v, 7)
 		f := w.listen(last)
 		ctx, cancel := context.WithTimeout(all[0].t.Context(), time.Second)
@@ -346,7 +347,7 @@ func TestRemoteStreamShutdown(t *testing.T) {
 func TestRemoteStreamCanceled(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, _ *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		last := j.start(all, v, 7)
 		f := w.listen(last)
 		if got := w.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`); got.status != 202 {
@@ -360,12 +361,11 @@ func TestRemoteStreamCanceled(t *testing.T) {
 	})
 }
 
-// TestRemoteStreamIncomplete shows that a stream that lacks an event cannot be resumed, at any
-// process.
+// TestRemoteStreamIncomplete shows that a stream that lacks an event cannot be resumed at any node.
 func TestRemoteStreamIncomplete(t *testing.T) {
 	forFollowedStores(t, func(version string, j *job, store *faultyStore, _ *network, all []*endpoint) {
 		v := all[0].visit(version, "{}", nil)
-		w := &visitor{all[1], v.headers}
+		w := &legacySession{all[1], v.headers}
 		last := j.start(all, v, 7)
 		f := w.listen(last)
 		store.fails.Store(true)
@@ -409,9 +409,9 @@ func TestLocalStreamUnavailable(t *testing.T) {
 			f.wantMessage(`"text":"done"`)
 			f.want("EOF")
 		}()
-		pass(9 * time.Second)
+		advance(9 * time.Second)
 		setDown(false)
-		pass(time.Second)
+		advance(time.Second)
 		j.steps <- 3
 		close(j.steps)
 		<-told
@@ -432,7 +432,7 @@ func TestStandaloneUnavailable(t *testing.T) {
 		v := all[0].visit("2025-11-25", "{}", nil)
 		f := v.listen("")
 		last := ""
-		next := func(f *flow, text string) {
+		next := func(f *eventReader, text string) {
 			t.Helper()
 			for data := ""; !strings.Contains(data, text); {
 				var id string
@@ -449,7 +449,7 @@ func TestStandaloneUnavailable(t *testing.T) {
 		f.resp.Body.Close()
 		synctest.Wait()
 		all[0].announce() // is stored
-		pass(time.Minute)
+		advance(time.Minute)
 		setDown(true)
 		began := time.Now()
 		f = v.listen(last)

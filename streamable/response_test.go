@@ -10,7 +10,7 @@ import (
 	"mcpwire/server"
 )
 
-// A timedWriter notes when something was written.
+// A timedWriter records the time of each write.
 type timedWriter struct {
 	*httptest.ResponseRecorder
 	at []time.Time
@@ -21,8 +21,8 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// TestKeepAliveTimerReused shows that keep-alive comments come in time, even if the memory served
-// other responses before, and that none comes after the end.
+// TestKeepAliveTimerReused shows that keep-alive comments are sent in time if the response reuses
+// memory, and that none is sent after the end.
 func TestKeepAliveTimerReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := MustHandler(server.MustNew("test", "1", nil), &Options{Timeouts: Timeouts{KeepAlive: 15 * time.Second}})
@@ -45,16 +45,16 @@ func TestKeepAliveTimerReused(t *testing.T) {
 		}
 		for _, d := range []time.Duration{0, 10 * time.Second, time.Second} {
 			if got := serve(d); got != nil {
-				t.Errorf("a response of %v had signs of life after %v", d, got)
+				t.Errorf("a response of %v had keep-alives after %v", d, got)
 			}
 		}
 		const second = time.Second
 		if got, want := serve(50*second), []time.Duration{15 * second, 30 * second, 45 * second}; !slices.Equal(got, want) {
-			t.Errorf("signs of life after %v, want %v", got, want)
+			t.Errorf("keep-alives after %v, want %v", got, want)
 		}
-		<-time.After(time.Minute) // the timer fires without a response, and stays idle
+		<-time.After(time.Minute) // the timer fires without a response and has no effect
 		if got, want := serve(20*second), []time.Duration{15 * second}; !slices.Equal(got, want) {
-			t.Errorf("signs of life after %v, want %v", got, want)
+			t.Errorf("keep-alives after %v, want %v", got, want)
 		}
 	})
 }

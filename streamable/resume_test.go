@@ -18,7 +18,7 @@ import (
 
 const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
-// announce makes the list of tools change.
+// announce changes the list of tools.
 func (e *endpoint) announce() {
 	e.t.Helper()
 	e.announced++
@@ -28,8 +28,8 @@ func (e *endpoint) announce() {
 	}
 }
 
-// TestResumeQuietStream shows that nothing was missed on a stream that was quiet for longer than
-// events are kept.
+// TestResumeQuietStream shows that a stream that was idle for longer than events are kept can be
+// resumed without a gap.
 func TestResumeQuietStream(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
@@ -44,8 +44,8 @@ func TestResumeQuietStream(t *testing.T) {
 			_, data := f.next()
 			quiet <- data
 		}()
-		pass(3 * time.Hour)
-		g := v.listen(id) // takes the place of the other
+		advance(3 * time.Hour)
+		g := v.listen(id) // replaces the other stream
 		if data := <-quiet; data != "EOF" {
 			e.t.Errorf("the stream that was replaced has event %s", data)
 		}
@@ -60,17 +60,17 @@ func TestResumeQuietStream(t *testing.T) {
 		if _, data := v.listen(next).next(); data != listChanged {
 			e.t.Errorf("event %s", data)
 		}
-		// What lies between is gone by now, and that must not go unnoticed.
-		pass(20 * time.Minute)
+		// The events between have been evicted, so resuming from before them must fail.
+		advance(20 * time.Minute)
 		v.post(request(1, "ping", "{}"))
 		if got := v.do("GET", "", with(v.headers, "Last-Event-ID", id)); got.status != 400 {
-			e.t.Errorf("behind an event that is forgotten: %d", got.status)
+			e.t.Errorf("after an evicted event: %d", got.status)
 		}
 	})
 }
 
 // TestStandingStreamEventsKept shows that a limited number of messages that belong to no request is
-// kept, in order, for a client that does not listen.
+// kept, in order, for a client without a standing stream.
 func TestStandingStreamEventsKept(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		v := e.visit("2025-06-18", "{}", nil)
@@ -95,18 +95,18 @@ func TestStandingStreamEventsKept(t *testing.T) {
 	})
 }
 
-// A badStore fails.
-type badStore struct{ streamable.EventStore }
+// A panickingStore panics in Append.
+type panickingStore struct{ streamable.EventStore }
 
-func (badStore) Append(context.Context, string, string, []byte) (string, error) {
+func (panickingStore) Append(context.Context, string, string, []byte) (string, error) {
 	panic("no store today")
 }
 
-// TestStorePanics shows that a store that panics fails only the operation that needs it, on
-// whatever goroutine.
+// TestStorePanics shows that a panic of a store fails only the operation that needs it, on any
+// goroutine.
 func TestStorePanics(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
-		inBubble(t, h2, &streamable.Options{Events: badStore{streamable.NewMemoryEvents(nil)}}, func(e *endpoint) {
+		inBubble(t, h2, &streamable.Options{Events: panickingStore{streamable.NewMemoryEvents(nil)}}, func(e *endpoint) {
 			v := e.visit("2025-11-25", "{}", nil)
 			got := v.post(request(1, "tools/call", `{"name":"steps","_meta":{"progressToken":1}}`))
 			if got.status != 200 {
@@ -120,7 +120,7 @@ func TestStorePanics(t *testing.T) {
 }
 
 // TestTakeOverStreams shows that two processes with the same stores keep the events of their
-// streams apart, and a stream that ends in one continues in the other.
+// streams apart, and that a stream that ends in one continues in the other.
 //
 // Spec: S78 S79
 func TestTakeOverStreams(t *testing.T) {
@@ -142,11 +142,11 @@ func TestTakeOverStreams(t *testing.T) {
 		}
 	}
 	v := first.visit("2025-06-18", "{}", nil)
-	w := &visitor{second, v.headers}
+	w := &legacySession{second, v.headers}
 	f := v.open(request("1", "tools/call", `{"name":"slow","_meta":{"progressToken":"first"}}`))
 	id, _ := f.next()
 	var all sync.WaitGroup
-	for range 10 { // at once, to a process that does not have the session yet
+	for range 10 { // at once, to a process that has not loaded the session
 		all.Go(func() {
 			if got := w.post(request(1, "nope", "{}")); got.status != 200 && !strings.Contains(got.body, "in flight") {
 				t.Errorf("%d %s", got.status, got.body)
@@ -158,7 +158,7 @@ func TestTakeOverStreams(t *testing.T) {
 	if _, data := g.next(); !strings.Contains(data, "second") {
 		t.Fatalf("event %s", data)
 	}
-	h := w.listen(id) // which is of the first's stream
+	h := w.listen(id) // an event of the first process's stream
 	close(goOn)
 	for {
 		_, data := h.next()
@@ -207,8 +207,8 @@ func TestInputWithoutStream(t *testing.T) {
 	})
 }
 
-// TestCloseStreamAnyway shows that CloseStream ends the response early forevery kind of client; one
-// of HTTP/1.0 sees it by the end of the connection.
+// TestCloseStreamAnyway shows that CloseStream ends the response early for every kind of client. An
+// HTTP/1.0 client detects it by the end of the connection.
 func TestCloseStreamAnyway(t *testing.T) {
 	e := newEndpoint(t, nil, nil)
 	goOn := make(chan struct{})
@@ -222,7 +222,7 @@ func TestCloseStreamAnyway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(t *testing.T, v *visitor, body io.Reader) {
+	check := func(t *testing.T, v *legacySession, body io.Reader) {
 		t.Helper()
 		text, err := io.ReadAll(body)
 		rest, ok := strings.CutPrefix(string(text), "id: ")
@@ -292,7 +292,7 @@ func TestAbandonedRequestsCount(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := v.post(request(3, "ping", "{}")); got.status != 503 || got.header.Get("Retry-After") == "" {
-				e.t.Errorf("h2 %v: with two under way: %d %s", h2, got.status, got.body)
+				e.t.Errorf("h2 %v: with two in flight: %d %s", h2, got.status, got.body)
 			}
 			if got := v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`); got.status != 202 {
 				e.t.Errorf("h2 %v: a cancellation: %d %s", h2, got.status, got.body)
@@ -300,14 +300,14 @@ func TestAbandonedRequestsCount(t *testing.T) {
 			<-ended
 			synctest.Wait()
 			if got := v.post(request(3, "ping", "{}")); got.status != 200 {
-				e.t.Errorf("h2 %v: with one under way: %d %s", h2, got.status, got.body)
+				e.t.Errorf("h2 %v: with one in flight: %d %s", h2, got.status, got.body)
 			}
 		})
 	}
 }
 
-// TestMaxInFlight shows that streams do not count as requests in flight, and that the requests of a
-// batch do.
+// TestMaxInFlight shows that streams do not count as requests in flight, and that each request of a
+// batch does.
 func TestMaxInFlight(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{Limits: streamable.Limits{MaxInFlight: 2, MaxStreams: 4}, NDJSON: true})
 	v := e.visit("2025-03-26", "{}", nil)

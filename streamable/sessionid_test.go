@@ -15,8 +15,8 @@ func newIDSealer(server string) *idSealer {
 	return &idSealer{ring: new(seal.Ring), server: server, lifetime: time.Hour}
 }
 
-// TestSealedID shows that a sealed id opens with its content only for its principal and its server,
-// and until it expires.
+// TestSealedID shows that a sealed id can be opened only for its principal, by its server and
+// before it expires.
 func TestSealedID(t *testing.T) {
 	sealer, key := newIDSealer("test"), newSessionKey()
 	expires := time.Unix(1_800_000_000, 0)
@@ -57,7 +57,7 @@ func TestSealedID(t *testing.T) {
 			"other keys":        newIDSealer("test").open(id, "alice", before),
 			"another key":       sealer.open(newSessionKey()+id[keyLength:], "alice", before),
 			"cut":               sealer.open(id[:len(id)-1], "alice", before),
-			"no text":           sealer.open(key+".", "alice", before),
+			"empty content":     sealer.open(key+".", "alice", before),
 			"no dot":            sealer.open(key, "alice", before),
 		} {
 			if got != nil {
@@ -67,7 +67,7 @@ func TestSealedID(t *testing.T) {
 	}
 }
 
-// newNoise returns text that cannot be compressed.
+// newNoise returns a text that cannot be compressed.
 func newNoise(n int) string {
 	var b strings.Builder
 	for b.Len() < n {
@@ -98,8 +98,8 @@ func TestSessionKey(t *testing.T) {
 	}
 }
 
-// FuzzReadSealedSession shows that the content of an id is read safely: it comes from a process
-// with the keys, which may run another version.
+// FuzzReadSealedSession shows that reading the content of an id is safe: it may come from a process
+// of another version with the same keys.
 func FuzzReadSealedSession(f *testing.F) {
 	sealer, key := newIDSealer("test"), newSessionKey()
 	for _, params := range []string{`{"protocolVersion":"2025-11-25"}`, `{"a":"` + strings.Repeat("ab", 2000) + `"}`} {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testSessionStore holds that a store does what [SessionStore] says.
+// testSessionStore checks that a store satisfies the contract of [SessionStore].
 func testSessionStore(t *testing.T, s SessionStore) {
 	if got := load(t, s, "nobody"); got != nil {
 		t.Errorf("a session that was not saved is %v", got)
@@ -26,13 +26,13 @@ func testSessionStore(t *testing.T, s SessionStore) {
 		*saved = *given
 	})
 	update(t, s, "b", func(saved *SavedSession) { saved.Initialize = []byte("{}") })
-	clear(given.Initialize) // what was saved is not changed by that
+	clear(given.Initialize) // the stored record must not alias the argument
 	clear(given.Subscriptions)
 	got := load(t, s, "a")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	clear(got.Initialize) // nor by this
+	clear(got.Initialize) // the stored record must not alias the result
 	clear(got.Subscriptions)
 	update(t, s, "a", func(saved *SavedSession) {
 		if diff := cmp.Diff(want, saved); diff != "" {
@@ -132,7 +132,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 			}
 		}
 		for range 100 {
-			save(t, m, "s3", text) // again, which takes no more
+			save(t, m, "s3", text) // replaces the record
 		}
 		if load(t, m, "s0") == nil || m.queue.Len() != 3 || m.bytes != 3*(sessionOverhead+2+100) {
 			t.Errorf("%s: %d sessions of %d bytes", name, m.queue.Len(), m.bytes)
@@ -141,7 +141,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 	m := NewMemorySessions(&MemorySessionsOptions{MaxBytes: 1000}).(*memorySessions)
 	save(t, m, "small", "{}")
 	if err := m.Update(t.Context(), "large", func(s *SavedSession) { s.Initialize = make([]byte, 1000) }); err == nil {
-		t.Error("a session larger than the store is taken")
+		t.Error("a session larger than the store is stored")
 	}
 	if load(t, m, "small") == nil {
 		t.Error("and has made others go")
@@ -160,23 +160,23 @@ func TestMemorySessionsIdle(t *testing.T) {
 		update(t, m, "ended", func(s *SavedSession) { s.end(expires) })
 		<-time.After(time.Minute - 1)
 		if load(t, m, "used") == nil {
-			t.Error("a session is gone too early")
+			t.Error("a session expired too early")
 		}
 		<-time.After(1)
 		if load(t, m, "last") != nil {
-			t.Error("a session is there that nobody used")
+			t.Error("an unused session has not expired")
 		}
 		for range 3 {
 			if load(t, m, "used") == nil {
-				t.Error("a session is gone that was used")
+				t.Error("a used session has expired")
 			}
 		}
 		if load(t, m, "ended") == nil {
-			t.Error("a session is gone before it expires")
+			t.Error("a session expired too early")
 		}
 		<-time.After(time.Hour - time.Minute)
 		if load(t, m, "ended") != nil {
-			t.Error("a session is there that has expired")
+			t.Error("an expired session was returned")
 		}
 		save(t, m, "used", "{}")
 		if m.queue.Len() != 1 || len(m.byKey) != 1 || m.bytes != m.queue.Front().Value.(*storedSession).size() {

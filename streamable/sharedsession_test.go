@@ -21,7 +21,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// newStateKeys returns keys that several servers of a test share.
+// newStateKeys returns keys that the servers of a test share.
 func newStateKeys(t *testing.T) *server.StateKeys {
 	t.Helper()
 	keys, err := server.NewStateKeys([]byte("0123456789abcdef0123456789abcdef"))
@@ -31,9 +31,9 @@ func newStateKeys(t *testing.T) *server.StateKeys {
 	return keys
 }
 
-// TestSealedSession shows that any process with the same keys serves a session, also after a
-// restart of all. For others than its principal, and once it has changed or ended, the session does
-// not exist.
+// TestSealedSession shows that any process with the same keys serves a session, also after all
+// processes have restarted. It is unknown to other principals, and to everyone once it has changed
+// or ended.
 func TestSealedSession(t *testing.T) {
 	keys := newStateKeys(t)
 	o := &streamable.Options{Guard: serverHandler(t, time.Time{})}
@@ -45,8 +45,8 @@ func TestSealedSession(t *testing.T) {
 		if !strings.Contains(id, ".") {
 			t.Errorf("%s: id %q", version, id)
 		}
-		w := &visitor{second, v.headers}
-		for _, at := range []*visitor{w, v, w, v} {
+		w := &legacySession{second, v.headers}
+		for _, at := range []*legacySession{w, v, w, v} {
 			if got := at.post(request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`)); got.status != 200 || !strings.Contains(got.body, `"text":"x"`) {
 				t.Errorf("%s: %d %s", version, got.status, got.body)
 			}
@@ -55,7 +55,7 @@ func TestSealedSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		first = start()
-		v = &visitor{first, v.headers}
+		v = &legacySession{first, v.headers}
 		if got := v.post(request(1, "ping", "{}")); got.status != 200 {
 			t.Errorf("%s: after a restart: %d %s", version, got.status, got.body)
 		}
@@ -65,7 +65,7 @@ func TestSealedSession(t *testing.T) {
 		}
 		raw[len(raw)-20] ^= 1
 		forged := id[:27] + base64.RawURLEncoding.EncodeToString(raw)
-		third := start() // which has no session
+		third := start() // has no session in memory
 		for _, e := range []*endpoint{second, third} {
 			for what, headers := range map[string]map[string]string{
 				"forged":      with(v.headers, "Mcp-Session-Id", forged),
@@ -74,7 +74,7 @@ func TestSealedSession(t *testing.T) {
 				"another key": with(v.headers, "Mcp-Session-Id", strings.Repeat("A", 26)+id[26:]),
 				"long":        with(v.headers, "Mcp-Session-Id", id+strings.Repeat("A", 1024)),
 			} {
-				got := (&visitor{e, headers}).post(request(1, "ping", "{}"))
+				got := (&legacySession{e, headers}).post(request(1, "ping", "{}"))
 				if got.status != 404 || !strings.Contains(got.body, "session not found") {
 					t.Errorf("%s: %s: %d %s", version, what, got.status, got.body)
 				}
@@ -89,8 +89,8 @@ func TestSealedSession(t *testing.T) {
 	}
 }
 
-// TestInitializedElsewhere shows that a process that did not get notifications/initialized serves
-// the client if another process got it.
+// TestInitializedElsewhere shows that a process serves a client whose notifications/initialized
+// another process got.
 func TestInitializedElsewhere(t *testing.T) {
 	keys := newStateKeys(t)
 	start := func() *endpoint { return newEndpoint(t, &server.Options{StateKeys: keys}, nil) }
@@ -98,11 +98,11 @@ func TestInitializedElsewhere(t *testing.T) {
 	for _, version := range legacyVersions {
 		got := first.do("POST", initialize(version, "{}"), nil)
 		headers := map[string]string{"Mcp-Session-Id": got.header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": version}
-		v, w := &visitor{first, headers}, &visitor{second, headers}
+		v, w := &legacySession{first, headers}, &legacySession{second, headers}
 		if got := w.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 {
 			t.Errorf("%s: %d %s", version, got.status, got.body)
 		}
-		for _, at := range []*visitor{v, w} {
+		for _, at := range []*legacySession{v, w} {
 			if got := at.post(request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`)); got.status != 200 || !strings.Contains(got.body, `"text":"x"`) {
 				t.Errorf("%s: %d %s", version, got.status, got.body)
 			}
@@ -130,7 +130,7 @@ func TestSealedSessionTooLong(t *testing.T) {
 		if id := v.headers["Mcp-Session-Id"]; len(id) != 26 {
 			t.Errorf("id %q", id)
 		}
-		if got := (&visitor{second, v.headers}).post(request(1, "ping", "{}")); got.status != tt.want {
+		if got := (&legacySession{second, v.headers}).post(request(1, "ping", "{}")); got.status != tt.want {
 			t.Errorf("store %v: %d %s, want %d", tt.store != nil, got.status, got.body, tt.want)
 		}
 		if got := v.post(request(1, "ping", "{}")); got.status != 200 {
@@ -139,8 +139,8 @@ func TestSealedSessionTooLong(t *testing.T) {
 	}
 }
 
-// TestSealedSessionLifetime shows that a sealed session outlives its idle time, and ends with its
-// lifetime, even while it is used.
+// TestSealedSessionLifetime shows that a sealed session survives the idle timeout, and ends with
+// its lifetime even while it is used.
 func TestSealedSessionLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", &server.Options{StateKeys: newStateKeys(t)})
@@ -149,7 +149,7 @@ func TestSealedSessionLifetime(t *testing.T) {
 		inBubbleWith(t, srv, h, func(e *endpoint) {
 			v := e.visit("2025-11-25", "{}", nil)
 			for i := range 2 {
-				pass(time.Hour)
+				advance(time.Hour)
 				if n := h.Stats().Sessions; n != 0 {
 					t.Errorf("after %d idle hours there are %d sessions", i+1, n)
 				}
@@ -165,11 +165,11 @@ func TestSealedSessionLifetime(t *testing.T) {
 					}
 				}
 			}()
-			pass(time.Hour + time.Second)
+			advance(time.Hour + time.Second)
 			if got := v.post(request(1, "ping", "{}")); got.status != 404 {
 				t.Errorf("after its lifetime: %d %s", got.status, got.body)
 			}
-			pass(20 * time.Minute)
+			advance(20 * time.Minute)
 			if n := h.Stats().Sessions; n != 0 {
 				t.Errorf("%d sessions are left", n)
 			}
@@ -177,7 +177,7 @@ func TestSealedSessionLifetime(t *testing.T) {
 	})
 }
 
-// inBubbleWithAll is inBubbleWith for several handlers, which start makes.
+// inBubbleWithAll is inBubbleWith for several handlers, which start creates.
 func inBubbleWithAll(t *testing.T, n int, start func(t *testing.T) (*server.Server, *streamable.Handler), test func(all []*endpoint)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,8 +194,9 @@ func inBubbleWithAll(t *testing.T, n int, start func(t *testing.T) (*server.Serv
 	})
 }
 
-// TestSharedState shows that what a client sets at one process applies at the others, those that
-// have the session and those that take it over. A DELETE at one ends it at all.
+// TestSharedState shows that the settings of a client at one process apply at the others, both at
+// those that have the session and at those that load it later. A DELETE at one process ends it at
+// all.
 func TestSharedState(t *testing.T) {
 	keys := newStateKeys(t)
 	for name, so := range map[string]*server.Options{"sealed": {StateKeys: keys}, "stored": nil} {
@@ -227,7 +228,7 @@ func TestSharedState(t *testing.T) {
 func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 	first, second, third, fourth := all[0], all[1], all[2], all[3]
 	v := first.visit("2025-11-25", "{}", nil)
-	at := func(e *endpoint) *visitor { return &visitor{e, v.headers} }
+	at := func(e *endpoint) *legacySession { return &legacySession{e, v.headers} }
 	told := func(e *endpoint) bool {
 		got := at(e).post(request(1, "tools/call", `{"name":"log"}`))
 		if got.status != 200 {
@@ -255,12 +256,12 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 			t.Errorf("%s: watched %v: the level has no effect at process %d", name, watched, i)
 		}
 		if i == 0 && !watched {
-			continue // it gets the subscription later
+			continue // this process gets the subscription later
 		}
 		news := at(e).listen("")
 		synctest.Wait()
 		e.srv.ResourceUpdated("file:///a")
-		news.next() // an id alone
+		news.next() // an event without data
 		if _, data := news.next(); !strings.Contains(data, "resources/updated") {
 			t.Errorf("%s: watched %v: process %d has no subscription: %s", name, watched, i, data)
 		}
@@ -274,7 +275,7 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 	for i, e := range []*endpoint{first, second, third, fourth} {
 		want := 404
 		if !watched && (e == first || e == third) {
-			want = 200 // it gets the end later
+			want = 200 // this process learns of the end later
 		}
 		if got := at(e).post(request(1, "ping", "{}")).status; got != want {
 			t.Errorf("%s: watched %v: process %d after the DELETE: %d, want %d", name, watched, i, got, want)
@@ -282,8 +283,8 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 	}
 }
 
-// TestSharedStateUnwatched shows that without a watcher a session reads its record when it renews
-// it in the store.
+// TestSharedStateUnwatched shows that without a watcher a process reads the record of a session
+// when it renews it in the store.
 func TestSharedStateUnwatched(t *testing.T) {
 	memory := streamable.NewMemorySessions(nil)
 	var level atomic.Value
@@ -309,7 +310,7 @@ func TestSharedStateUnwatched(t *testing.T) {
 			change(func(s *streamable.SavedSession) { s.LogLevel, s.Version = "error", s.Version+1 })
 			use := func() int {
 				for range 3 {
-					pass(4 * time.Minute)
+					advance(4 * time.Minute)
 					v.post(request(1, "ping", "{}"))
 				}
 				return v.post(request(1, "ping", "{}")).status
@@ -325,7 +326,8 @@ func TestSharedStateUnwatched(t *testing.T) {
 	})
 }
 
-// TestStateNotStored shows that a change that cannot be stored for others returns an error.
+// TestStateNotStored shows that a change that cannot be stored for other processes returns an
+// error.
 func TestStateNotStored(t *testing.T) {
 	store := newFaultyStore()
 	inBubble(t, false, &streamable.Options{Sessions: store}, func(e *endpoint) {
@@ -336,7 +338,7 @@ func TestStateNotStored(t *testing.T) {
 			e.t.Errorf("%d %s", got.status, got.body)
 		}
 		if got := v.post(request(1, "logging/setLevel", `{"level":"nonsense"}`)); !strings.Contains(got.body, "-32602") {
-			e.t.Errorf("what the server rejects: %d %s", got.status, got.body)
+			e.t.Errorf("a rejected request: %d %s", got.status, got.body)
 		}
 		store.fails.Store(false)
 		if got := v.post(request(1, "logging/setLevel", `{"level":"error"}`)); got.status != 200 || strings.Contains(got.body, "error") {

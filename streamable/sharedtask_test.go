@@ -37,7 +37,7 @@ func TestSharedTasks(t *testing.T) {
 	}
 	get := request(2, "tasks/result", `{"taskId":"`+created.Result.Task.TaskID+`"}`)
 	for _, e := range []*endpoint{second, first} {
-		if got := (&visitor{e, v.headers}).post(get); !strings.Contains(got.body, `"text":"done"`) {
+		if got := (&legacySession{e, v.headers}).post(get); !strings.Contains(got.body, `"text":"done"`) {
 			t.Errorf("%d %s", got.status, got.body)
 		}
 	}
@@ -47,15 +47,15 @@ func TestSharedTasks(t *testing.T) {
 	if err := first.h.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := &visitor{second, v.headers}
+	w := &legacySession{second, v.headers}
 	if got := w.post(get); !strings.Contains(got.body, `"text":"done"`) {
-		t.Errorf("after the process that ran it: %d %s", got.status, got.body)
+		t.Errorf("after the end of the process that ran it: %d %s", got.status, got.body)
 	}
 	if got := w.do("DELETE", "", w.headers); got.status != http.StatusNoContent {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if _, err := tasks.Task(t.Context(), created.Result.Task.TaskID); err == nil {
-		t.Error("the task is still there after its session")
+		t.Error("the task exists after the end of its session")
 	}
 }
 
@@ -65,8 +65,8 @@ func (failingStates) Once(context.Context, string, string, time.Duration) (bool,
 	return false, context.DeadlineExceeded
 }
 
-// TestSingleUseUnavailable shows that a request that cannot be checked for single use is not
-// carried out, and gets status 503.
+// TestSingleUseUnavailable shows that a request whose single use cannot be checked is not carried
+// out, and gets status 503.
 func TestSingleUseUnavailable(t *testing.T) {
 	o := &server.Options{Input: server.InputOptions{SingleUseState: true, UsedStates: failingStates{}}}
 	e := newEndpoint(t, o, &streamable.Options{})

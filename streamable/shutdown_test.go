@@ -21,7 +21,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// addGate adds a tool that waits for goOn, and not for anything else.
+// addGate adds a tool that waits for goOn and ignores its context.
 func (e *endpoint) addGate(goOn <-chan struct{}) {
 	e.t.Helper()
 	err := server.AddTool(e.srv, "gate", "", func(context.Context, struct{}) (string, error) {
@@ -43,7 +43,7 @@ func (e *endpoint) addGate(goOn <-chan struct{}) {
 	}
 }
 
-// withSSE serves the transport of 2024-11-05 at /sse beside the endpoint.
+// withSSE serves the HTTP+SSE transport at /sse next to the endpoint.
 func withSSE(o *streamable.Options) func(e *endpoint) http.Handler {
 	return func(e *endpoint) http.Handler {
 		e.h = streamable.MustHandler(e.srv, o)
@@ -54,8 +54,8 @@ func withSSE(o *streamable.Options) func(e *endpoint) http.Handler {
 	}
 }
 
-// visitSSE opens a session of 2024-11-05, and returns where to post to, and its stream.
-func (e *endpoint) visitSSE() (old *endpoint, f *flow) {
+// visitSSE opens an HTTP+SSE session, and returns the URL for POST requests and the stream.
+func (e *endpoint) visitSSE() (old *endpoint, f *eventReader) {
 	e.t.Helper()
 	old = &endpoint{t: e.t, url: e.url + "/sse", client: e.client}
 	f = old.flow(old.start("GET", "", nil))
@@ -67,7 +67,8 @@ func (e *endpoint) visitSSE() (old *endpoint, f *flow) {
 	return old, f
 }
 
-// TestShutdown shows that Shutdown ends streams, and lets all requests in flight be answered.
+// TestShutdown shows that Shutdown ends streams and waits until all requests in flight have got
+// their responses.
 func TestShutdown(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, withSSE(&streamable.Options{NDJSON: true}), func(e *endpoint) {
@@ -88,27 +89,27 @@ func TestShutdown(t *testing.T) {
 
 			down := make(chan error)
 			go func() { down <- e.h.Shutdown(context.Background()) }()
-			news.want("", "EOF") // the delay before it resumes
+			news.want("", "EOF") // the delay before the client resumes
 			for _, method := range []string{"POST", "GET"} {
 				if got := e.do(method, gate, gateHeaders); got.status != 503 || got.header.Get("Retry-After") == "" {
 					e.t.Errorf("%s meanwhile: %d %s", method, got.status, got.body)
 				}
 			}
 			if got := v.post(request(2, "ping", "{}")); got.status != 503 {
-				e.t.Errorf("a request of a session meanwhile: %d %s", got.status, got.body)
+				e.t.Errorf("a request of a session during shutdown: %d %s", got.status, got.body)
 			}
 			if got := v.post(`{"jsonrpc":"2.0","id":7,"result":{}}`); got.status != 202 {
-				e.t.Errorf("an answer of a session meanwhile: %d %s", got.status, got.body)
+				e.t.Errorf("a response of a session during shutdown: %d %s", got.status, got.body)
 			}
 			select {
 			case err := <-down:
-				e.t.Errorf("Shutdown has returned (%v), while requests are under way", err)
+				e.t.Errorf("Shutdown has returned (%v), while requests are in flight", err)
 			default:
 			}
 			close(goOn)
 			for range 3 {
 				if got := <-answers; got.status != 200 || !strings.Contains(got.body, "through") {
-					e.t.Errorf("h2 %v: under way: %d %s", h2, got.status, got.body)
+					e.t.Errorf("h2 %v: in flight: %d %s", h2, got.status, got.body)
 				}
 			}
 			if _, data := sse.next(); !strings.Contains(data, "through") {
@@ -125,9 +126,9 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownStreams shows that standing streams end so that their clients know what to do: a
-// subscription with its result, and the stream of a session with the delay after which to resume
-// it.
+// TestShutdownStreams shows that the end of a standing stream tells the client what to do: a
+// subscription ends with its result, and the stream of a session with the delay before the client
+// resumes.
 func TestShutdownStreams(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubble(t, h2, &streamable.Options{Retry: 3 * time.Second}, func(e *endpoint) {
@@ -164,9 +165,9 @@ func TestShutdownStreams(t *testing.T) {
 	}
 }
 
-// TestShutdownAnswersSSE shows that while Shutdown waits, a client of HTTP+SSE can respond to an
-// input request. Its session ends with the last request.
-func TestShutdownAnswersSSE(t *testing.T) {
+// TestShutdownInputSSE shows that an HTTP+SSE client can respond to an input request while Shutdown
+// waits. Its session ends with its last request.
+func TestShutdownInputSSE(t *testing.T) {
 	inBubbleOf(t, false, nil, withSSE(nil), func(e *endpoint) {
 		if err := server.AddTool(e.srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
 			res, err := server.CallOf(ctx).Roots(ctx, "roots")
@@ -194,10 +195,10 @@ func TestShutdownAnswersSSE(t *testing.T) {
 		go func() { down <- e.h.Shutdown(context.Background()) }()
 		synctest.Wait()
 		if got := old.do("POST", request(2, "ping", "{}"), nil); got.status != 503 {
-			e.t.Errorf("a request meanwhile: %d %s", got.status, got.body)
+			e.t.Errorf("a request during shutdown: %d %s", got.status, got.body)
 		}
 		if got := old.do("POST", `{"jsonrpc":"2.0","id":`+string(ask.ID)+`,"result":{"roots":[]}}`, nil); got.status != 202 {
-			e.t.Fatalf("an answer meanwhile: %d %s", got.status, got.body)
+			e.t.Fatalf("a response during shutdown: %d %s", got.status, got.body)
 		}
 		if _, data := f.next(); !strings.Contains(data, `0 roots`) {
 			e.t.Errorf("event %s", data)
@@ -207,13 +208,13 @@ func TestShutdownAnswersSSE(t *testing.T) {
 			e.t.Error(err)
 		}
 		if got := old.do("POST", `{"jsonrpc":"2.0","id":7,"result":{}}`, nil); got.status != 404 {
-			e.t.Errorf("an answer afterwards: %d %s", got.status, got.body)
+			e.t.Errorf("a response after shutdown: %d %s", got.status, got.body)
 		}
 	})
 }
 
-// TestShutdownTooLate shows that Shutdown waits only until its context ends, and answers the
-// requests that it does not wait for.
+// TestShutdownTooLate shows that Shutdown waits only until its context ends, and then responds to
+// the remaining requests with an error.
 func TestShutdownTooLate(t *testing.T) {
 	inBubbleOf(t, false, nil, withSSE(nil), func(e *endpoint) {
 		stubborn := make(chan struct{})
@@ -222,7 +223,7 @@ func TestShutdownTooLate(t *testing.T) {
 		addWaiter(e.t, e.srv, started, ended)
 		v := e.visit("2025-06-18", "{}", nil)
 		answers := make(chan string, 10)
-		post := func(v *visitor, body string, headers map[string]string) {
+		post := func(v *legacySession, body string, headers map[string]string) {
 			got := v.do("POST", body, headers)
 			answers <- fmt.Sprintln(got.status, got.header["Retry-After"], got.body)
 		}
@@ -235,7 +236,7 @@ func TestShutdownTooLate(t *testing.T) {
 		go post(batches, "["+request(4, "tools/call", `{"name":"gate"}`)+`,{"jsonrpc":"2.0","method":"notifications/x"},`+request(5, "tools/call", `{"name":"gate"}`)+"]", batches.headers)
 		streams := e.visit("2025-11-25", "{}", nil)
 		streamed := streams.open(request(6, "tools/call", `{"name":"steps-and-gate"}`))
-		streamed.next() // which has only an id
+		streamed.next() // has only an id
 		streamed.next()
 		old, f := e.visitSSE()
 		old.do("POST", request(7, "tools/call", `{"name":"wait"}`), nil)
@@ -255,7 +256,7 @@ func TestShutdownTooLate(t *testing.T) {
 		}
 		for range 2 {
 			if err := <-ended; err == nil {
-				e.t.Error("a legacy handler was not cancelled")
+				e.t.Error("a legacy handler was not canceled")
 			}
 		}
 		const e1 = `,"error":{"code":-32603,"message":"the server is shutting down and no longer waits for this request; it may have been executed"}}`
@@ -276,15 +277,15 @@ func TestShutdownTooLate(t *testing.T) {
 	})
 }
 
-// TestIdleSessions shows that an idle session ends, and that one with a stream, or with requests
-// from time to time, does not.
+// TestIdleSessions shows that an idle session ends, and a session with a stream or with occasional
+// requests does not.
 func TestIdleSessions(t *testing.T) {
 	inBubble(t, false, nil, func(e *endpoint) {
 		idle, pinged, listens := e.visit("2025-06-18", "{}", nil), e.visit("2025-06-18", "{}", nil), e.visit("2025-06-18", "{}", nil)
 		f := listens.listen("")
 		go io.Copy(io.Discard, f.resp.Body)
 		for range 3 {
-			pass(20 * time.Minute)
+			advance(20 * time.Minute)
 			if got := pinged.post(request(1, "ping", "{}")); got.status != 200 {
 				e.t.Errorf("a session that is used: %d %s", got.status, got.body)
 			}
@@ -298,7 +299,7 @@ func TestIdleSessions(t *testing.T) {
 	})
 }
 
-// TestSessionMemory shows that an idle session costs no more than 4 KiB.
+// TestSessionMemory shows that an idle session takes no more than 4 KiB.
 func TestSessionMemory(t *testing.T) {
 	const n = 500
 	e := newEndpoint(t, nil, nil)
@@ -324,9 +325,9 @@ func TestSessionMemory(t *testing.T) {
 	}
 }
 
-// TestShutdownTooLateHTTP2 shows that a stream that is cut off at shutdown gets an event over
-// HTTP/2, where the end of a body comes when its handler has returned. Requests of sessions have
-// handlers elsewhere.
+// TestShutdownTooLateHTTP2 shows that a stream that is ended by shutdown gets a last event over
+// HTTP/2, where the body ends when its handler returns. The handlers of session requests run on
+// other goroutines.
 func TestShutdownTooLateHTTP2(t *testing.T) {
 	inBubble(t, true, nil, func(e *endpoint) {
 		stubborn := make(chan struct{})
@@ -350,7 +351,7 @@ func TestShutdownTooLateHTTP2(t *testing.T) {
 		if got := <-modern; got != `{"jsonrpc":"2.0","id":1,`+cut {
 			e.t.Errorf("modern: %s", got)
 		}
-		// The same as for HTTP/1, but that it is an event.
+		// The same as for HTTP/1, but as an event.
 		if got := <-legacy; !strings.Contains(got.body, `{"jsonrpc":"2.0","id":2,`+cut) {
 			e.t.Errorf("legacy: %d %s", got.status, got.body)
 		}

@@ -59,7 +59,8 @@ func TestSSETransport(t *testing.T) {
 	waitFor(t, func() bool { return e.do("POST", request(2, "ping", "{}"), nil).status == 404 })
 }
 
-// TestNDJSON shows that several messages in one body are answered as they come, in both eras.
+// TestNDJSON shows that several messages in one body get their responses as they are ready, in both
+// eras.
 func TestNDJSON(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{NDJSON: true})
 	modern, _ := modernPost(2, "tools/list", "")

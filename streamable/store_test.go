@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testEventStore holds that a store does what [EventStore] says. newStore returns an empty one that
-// has room for everything in here.
+// testEventStore checks that a store satisfies the contract of [EventStore]. newStore returns an
+// empty store with room for all events of the tests.
 func testEventStore(t *testing.T, newStore func() EventStore) {
 	for _, test := range []struct {
 		name string
@@ -45,7 +45,7 @@ func mustAppend(t testing.TB, s EventStore, session, stream, data string) string
 	return id
 }
 
-// after returns the stream, and the texts of the events after one.
+// after returns the stream of an id, and the texts of the later events.
 func after(t testing.TB, s EventStore, session, id string) (stream string, texts []string) {
 	t.Helper()
 	stream, events, err := s.After(t.Context(), session, id)
@@ -96,9 +96,9 @@ func testEventOrder(t *testing.T, s EventStore) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for e := range events { // breaking off is allowed, and so is going on from there
+	for e := range events { // the caller may stop and continue the iteration
 		if e.ID != ids[4] {
-			t.Errorf("the event behind %q is %q, want %q", ids[3], e.ID, ids[4])
+			t.Errorf("the event after %q is %q, want %q", ids[3], e.ID, ids[4])
 		}
 		break
 	}
@@ -144,7 +144,7 @@ func testEventUnknown(t *testing.T, s EventStore) {
 
 func testEventDrop(t *testing.T, s EventStore) {
 	id, other := mustAppend(t, s, "s", "a", "x"), mustAppend(t, s, "s2", "a", "x")
-	for range 2 { // what is not there can be dropped
+	for range 2 { // dropping twice is allowed
 		if err := s.Drop(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func testEventDrop(t *testing.T, s EventStore) {
 	checkGone(t, s, "s", id)
 	after(t, s, "s2", other)
 	mustAppend(t, s, "s", "a", "y")
-	checkGone(t, s, "s", id) // the ids of one that was forgotten do not come again
+	checkGone(t, s, "s", id) // the ids of a dropped session are not reused
 }
 
 func testEventData(t *testing.T, s EventStore) {
@@ -162,7 +162,7 @@ func testEventData(t *testing.T, s EventStore) {
 	if _, err := s.Append(t.Context(), "s", "a", data); err != nil {
 		t.Fatal(err)
 	}
-	clear(data) // it was the store's until Append returned
+	clear(data) // the store must not alias data after Append
 	if _, err := s.Append(t.Context(), "s", "a", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,8 @@ func testEventData(t *testing.T, s EventStore) {
 	}
 }
 
-// testEventSnapshot checks that the caller of After may take its time, and use the store meanwhile.
+// testEventSnapshot checks that the caller of After may iterate slowly and use the store at the
+// same time.
 func testEventSnapshot(t *testing.T, s EventStore) {
 	id := mustAppend(t, s, "s", "a", "0")
 	mustAppend(t, s, "s", "a", "1")
@@ -185,7 +186,7 @@ func testEventSnapshot(t *testing.T, s EventStore) {
 			t.Fatal(err)
 		}
 		if n++; n > 10 {
-			t.Fatal("it goes on as long as there is more")
+			t.Fatal("the iteration includes events that were appended after its start")
 		}
 		after(t, s, "s", e.ID)
 		mustAppend(t, s, "s", "a", "more")
@@ -246,7 +247,7 @@ func TestMemoryEventsSession(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		after(t, m, "s2", other)
-		checkBooks(t, m)
+		checkCounters(t, m)
 	})
 	t.Run("bytes", func(t *testing.T) {
 		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionBytes: 3 * (eventOverhead + 101)}).(*memoryEvents)
@@ -258,7 +259,7 @@ func TestMemoryEventsSession(t *testing.T) {
 		if _, got := after(t, m, "s", ids[1]); len(got) != 2 {
 			t.Errorf("%d events are left", len(got))
 		}
-		checkBooks(t, m)
+		checkCounters(t, m)
 	})
 }
 
@@ -274,7 +275,7 @@ func TestMemoryEventsTooLarge(t *testing.T) {
 		behind := mustAppend(t, m, "s", "a", "behind")
 		checkGone(t, m, "s", before)
 		after(t, m, "s", behind)
-		checkBooks(t, m)
+		checkCounters(t, m)
 	}
 }
 
@@ -290,7 +291,7 @@ func TestMemoryEventsTotal(t *testing.T) {
 		after(t, m, fmt.Sprint("t", i), last)
 	}
 	checkGone(t, m, "quiet", first)
-	checkBooks(t, m)
+	checkCounters(t, m)
 	if len(m.sessions) != 100 {
 		t.Errorf("%d sessions are remembered, want those of 100 events", len(m.sessions))
 	}
@@ -310,7 +311,7 @@ func TestMemoryEventsAge(t *testing.T) {
 			t.Errorf("after %d events, want 1", len(got))
 		}
 		<-time.After(1)
-		checkGone(t, m, "late", late) // though there are others to get rid of first
+		checkGone(t, m, "late", late) // although other sessions have older events
 		checkGone(t, m, "s", old)
 		after(t, m, "s", fresh)
 		for range 3 {
@@ -319,7 +320,7 @@ func TestMemoryEventsAge(t *testing.T) {
 		if m.queue.Len() != 1 || len(m.sessions) != 1 {
 			t.Errorf("%d events of %d sessions are kept, want 1 of 1", m.queue.Len(), len(m.sessions))
 		}
-		checkBooks(t, m)
+		checkCounters(t, m)
 	})
 }
 
@@ -333,7 +334,7 @@ func TestMemoryEventsDrop(t *testing.T) {
 		if err := m.Drop(t.Context(), fmt.Sprint("s", i)); err != nil {
 			t.Fatal(err)
 		}
-		checkBooks(t, m)
+		checkCounters(t, m)
 	}
 	if m.bytes != 0 || m.queue.Len() != 0 || len(m.sessions) != 0 {
 		t.Errorf("%d bytes, %d events, %d sessions are left", m.bytes, m.queue.Len(), len(m.sessions))
@@ -349,8 +350,8 @@ func TestMemoryEventsName(t *testing.T) {
 	}
 }
 
-// checkBooks holds what is counted against what is there.
-func checkBooks(t *testing.T, m *memoryEvents) {
+// checkCounters compares the counters of the store with its contents.
+func checkCounters(t *testing.T, m *memoryEvents) {
 	t.Helper()
 	bytes, events := 0, 0
 	owners := make(map[string]int)
@@ -393,7 +394,7 @@ func checkBooks(t *testing.T, m *memoryEvents) {
 	}
 }
 
-// TestMemoryEventsOwners shows that events of the caller with the most are evicted first.
+// TestMemoryEventsOwners shows that events of the caller with the most bytes are evicted first.
 func TestMemoryEventsOwners(t *testing.T) {
 	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)}).(*memoryEvents)
 	put := func(owner, session string, away bool) string {
@@ -411,10 +412,10 @@ func TestMemoryEventsOwners(t *testing.T) {
 	}
 	after(t, m, "quiet", victim)
 	after(t, m, "s19", last)
-	for i := range 45 { // another that has less than half
+	for i := range 45 { // another owner, with less than half
 		put("other", fmt.Sprint("o", i), false)
 	}
-	checkBooks(t, m)
+	checkCounters(t, m)
 	got := map[string]int{}
 	for id, o := range m.owners {
 		got[id] = o.bytes / (eventOverhead + 1)
@@ -425,7 +426,7 @@ func TestMemoryEventsOwners(t *testing.T) {
 }
 
 // TestMemoryEventsHeld shows that the store keeps the events of a stream whose client is
-// disconnected while it evicts others, as long as the limits allow and the client returns soon.
+// disconnected while it evicts others, within its limits and for a limited time.
 func TestMemoryEventsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventOverhead + 2)}).(*memoryEvents)
@@ -449,13 +450,13 @@ func TestMemoryEventsHeld(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s: events of a, b, c (-want +got):\n%s", what, diff)
 			}
-			checkBooks(t, m)
+			checkCounters(t, m)
 		}
 		for range 3 {
 			put("a", false)
 			put("b", false)
 		}
-		m.setAway("s", "a", true) // with what was sent before
+		m.setAway("s", "a", true) // including earlier events
 		for range 20 {
 			put("a", true)
 			put("b", false)

@@ -18,7 +18,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// A faultyStore is a store of events and sessions that can be made to fail, or to hang.
+// A faultyStore is a store of events and sessions that can be made to fail or to hang.
 type faultyStore struct {
 	streamable.EventStore
 	sessions streamable.SessionWatcher
@@ -80,8 +80,8 @@ func (e *endpoint) addTwice(goOn <-chan struct{}) {
 	}
 }
 
-// TestEventStoreFails shows that a failing store of events costs a connected client no event. Only
-// the stream of the event can no longer be resumed.
+// TestEventStoreFails shows that a connected client loses no event when the store of events fails.
+// Only the stream of the event can no longer be resumed.
 func TestEventStoreFails(t *testing.T) {
 	const before = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"before"}}`
 	const after = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"after"}}`
@@ -99,32 +99,32 @@ func TestEventStoreFails(t *testing.T) {
 				if hangs {
 					fault = &store.hangs
 				}
-				open := func(id int) *flow { return v.open(request(id, "tools/call", `{"name":"twice"}`)) }
-				primed := func(f *flow) {
+				open := func(id int) *eventReader { return v.open(request(id, "tools/call", `{"name":"twice"}`)) }
+				primed := func(f *eventReader) {
 					if revision == "2025-11-25" {
 						f.next()
 					}
 				}
-				whole := open(1) // is resumed
-				primed(whole)
-				wholeID, _ := whole.next()
-				whole.resp.Body.Close()
+				complete := open(1) // resumed later
+				primed(complete)
+				wholeID, _ := complete.next()
+				complete.resp.Body.Close()
 				goOn <- struct{}{}
-				synctest.Wait() // all of it is kept
-				torn := open(2) // lacks events
-				primed(torn)
-				tornID, _ := torn.next()
+				synctest.Wait()       // all of its events are stored
+				incomplete := open(2) // loses events
+				primed(incomplete)
+				tornID, _ := incomplete.next()
 				fault.Store(true)
-				without := open(3) // has no id at all
+				without := open(3) // has no stored event
 				if id, data := without.next(); id != "" || data != before {
 					e.t.Errorf("%s: without a store: %q %s", revision, id, data)
 				}
 				if got := e.h.Stats().Degraded; got != 1 {
-					e.t.Errorf("%s: %d streams go on and cannot be resumed, want 1", revision, got)
+					e.t.Errorf("%s: %d open streams cannot be resumed, want 1", revision, got)
 				}
 				goOn <- struct{}{}
 				goOn <- struct{}{}
-				for i, f := range []*flow{torn, without} {
+				for i, f := range []*eventReader{incomplete, without} {
 					for _, want := range []string{after, through(i + 2), "EOF"} {
 						if id, data := f.next(); id != "" || data != want {
 							e.t.Errorf("%s: got %q %s, want %s without an id", revision, id, data, want)
@@ -137,14 +137,14 @@ func TestEventStoreFails(t *testing.T) {
 				}
 				v.listen(wholeID).want(after, through(1), "EOF")
 				if got := e.h.Stats(); got.Unresumable != 2 || got.Degraded != 0 {
-					e.t.Errorf("%s: %d streams cannot be resumed, %d of them go on, want 2 and 0", revision, got.Unresumable, got.Degraded)
+					e.t.Errorf("%s: %d streams cannot be resumed, %d of them open, want 2 and 0", revision, got.Unresumable, got.Degraded)
 				}
 			})
 		}
 	}
 }
 
-// TestStandingStreamGap shows that the standalone stream can be resumed again after the client has
+// TestStandingStreamGap shows that the standing stream can be resumed again after the client has
 // opened it anew, but not from before the gap.
 func TestStandingStreamGap(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
@@ -155,7 +155,7 @@ func TestStandingStreamGap(t *testing.T) {
 			if revision == "2025-11-25" {
 				f.next()
 			}
-			news := func(f *flow) string {
+			news := func(f *eventReader) string {
 				e.announce()
 				id, data := f.next()
 				if !strings.Contains(data, "list_changed") {
@@ -170,7 +170,7 @@ func TestStandingStreamGap(t *testing.T) {
 			}
 			store.fails.Store(false)
 			if id := news(f); id != "" {
-				e.t.Errorf("%s: behind the gap: id %q", revision, id)
+				e.t.Errorf("%s: after the gap: id %q", revision, id)
 			}
 			refused := func(what, id string) {
 				e.t.Helper()
@@ -206,8 +206,8 @@ func TestStandingStreamGap(t *testing.T) {
 	}
 }
 
-// TestSessionStoreFails shows that the error of a failing store of sessions differs from that of an
-// unknown session.
+// TestSessionStoreFails shows that the error for a failing store of sessions differs from that for
+// an unknown session.
 func TestSessionStoreFails(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		store := newFaultyStore()
@@ -250,7 +250,7 @@ func TestSessionStoreFails(t *testing.T) {
 }
 
 // TestSavedSessionIsTouched shows that the record of a session does not expire while the session is
-// in use, and does when it is not.
+// used, and expires otherwise.
 func TestSavedSessionIsTouched(t *testing.T) {
 	store := newFaultyStore()
 	o := &streamable.Options{Events: store, Sessions: store}
@@ -265,19 +265,19 @@ func TestSavedSessionIsTouched(t *testing.T) {
 			}
 		}()
 		for i := range 30 {
-			pass(5 * time.Minute)
-			store.fails.Store(i%4 == 0) // an outage is made up for
+			advance(5 * time.Minute)
+			store.fails.Store(i%4 == 0) // an outage that ends in time
 			if got := used.post(request(1, "ping", "{}")); got.status != 200 {
 				e.t.Fatalf("a session that is used: %d %s", got.status, got.body)
 			}
 		}
 		store.fails.Store(false)
 		if n := store.loads.Load(); n > 250 { // 40 in time, and those of the outages
-			e.t.Errorf("the store was asked %d times", n)
+			e.t.Errorf("the record was loaded %d times", n)
 		}
 		for _, tt := range []struct {
 			name string
-			v    *visitor
+			v    *legacySession
 			want bool
 		}{{"used", used, true}, {"listens", listens, true}, {"idle", idle, false}} {
 			saved, err := store.sessions.Load(e.t.Context(), tt.v.headers["Mcp-Session-Id"])
@@ -288,15 +288,15 @@ func TestSavedSessionIsTouched(t *testing.T) {
 	})
 }
 
-// TestAbandonedSessions shows that what a session does for a client that is gone ends, and nothing
-// else.
+// TestAbandonedSessions shows that the requests of a session whose client is gone are canceled, and
+// no others.
 func TestAbandonedSessions(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, accept := range []string{"application/json", "application/json, text/event-stream"} {
 			inBubble(t, h2, nil, func(e *endpoint) {
 				started, ended := make(chan struct{}), make(chan error, 8)
 				addWaiter(e.t, e.srv, started, ended)
-				begin := func(v *visitor, gone bool) *ride {
+				begin := func(v *legacySession, gone bool) *cancelableRequest {
 					r := newRequest(e.t, e, request(1, "tools/call", `{"name":"wait"}`), with(v.headers, "Accept", accept))
 					go func() {
 						if resp, err := r.do(); err == nil {
@@ -328,13 +328,13 @@ func TestAbandonedSessions(t *testing.T) {
 					}
 				}()
 				status := func() (all []int) {
-					for _, v := range []*visitor{parked, pings, waits, comes} {
+					for _, v := range []*legacySession{parked, pings, waits, comes} {
 						all = append(all, v.post(`{"jsonrpc":"2.0","id":7,"result":{}}`).status)
 					}
 					return all
 				}
 				for range 4 {
-					pass(4 * time.Minute)
+					advance(4 * time.Minute)
 					pings.post(request(2, "ping", "{}"))
 				}
 				if n := len(ended); n != 1 {
@@ -361,11 +361,11 @@ func TestUnconfirmedSessions(t *testing.T) {
 		if got := e.do("POST", request(1, "tools/list", "{}"), detached); !strings.Contains(got.body, `"error"`) {
 			e.t.Errorf("a request of an unconfirmed session: %d %s", got.status, got.body)
 		}
-		pass(25 * time.Second)
+		advance(25 * time.Second)
 		if got := e.do("POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, late); got.status != 202 {
 			e.t.Errorf("confirmed late: %d %s", got.status, got.body)
 		}
-		pass(40 * time.Second)
+		advance(40 * time.Second)
 		if got := e.do("POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, detached); got.status != 404 {
 			e.t.Errorf("not confirmed: %d %s", got.status, got.body)
 		}
@@ -380,8 +380,8 @@ func TestUnconfirmedSessions(t *testing.T) {
 	})
 }
 
-// TestBusySessionResumes shows that a stream whose client is away is resumed whole, whatever else
-// the session sends meanwhile.
+// TestBusySessionResumes shows that a stream whose client is disconnected is resumed completely,
+// whatever else the session sends at the same time.
 func TestBusySessionResumes(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		inBubble(t, false, nil, func(e *endpoint) {
@@ -400,7 +400,7 @@ func TestBusySessionResumes(t *testing.T) {
 				e.t.Fatal(err)
 			}
 			v := e.visit(revision, "{}", nil)
-			read := func(f *flow) (n int, last string) {
+			read := func(f *eventReader) (n int, last string) {
 				for {
 					_, data := f.next()
 					if data == "EOF" {
@@ -423,7 +423,7 @@ func TestBusySessionResumes(t *testing.T) {
 					e.t.Errorf("%s: a flood of %d events", revision, n)
 				}
 				if i == 0 {
-					goOn <- struct{}{} // what it sends now, nobody takes
+					goOn <- struct{}{} // no client reads this message now
 				}
 			}
 			n, last := read(v.listen(id))
@@ -434,7 +434,7 @@ func TestBusySessionResumes(t *testing.T) {
 	}
 }
 
-// TestLenientSessions shows that any request confirms the session if requests are accepted before
+// TestLenientSessions shows that any request confirms a session if requests are accepted before
 // notifications/initialized.
 func TestLenientSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -448,7 +448,7 @@ func TestLenientSessions(t *testing.T) {
 			if got := e.do("POST", request(1, "tools/list", "{}"), session); got.status != 200 {
 				t.Errorf("%d %s", got.status, got.body)
 			}
-			pass(5 * time.Minute)
+			advance(5 * time.Minute)
 		}
 		if err := h.Shutdown(t.Context()); err != nil {
 			t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"mcpwire/server"
 )
 
-// A spyStore calls a function before it keeps an event.
+// A spyStore calls a function before it stores an event.
 type spyStore struct {
 	EventStore
 	before func(data []byte)
@@ -22,9 +22,9 @@ func (s *spyStore) Append(ctx context.Context, session, stream string, data []by
 	return s.EventStore.Append(ctx, session, stream, data)
 }
 
-// TestStreamFoundUntilKept shows that a stream is found until all of it is in the store, so that a
-// client that resumes it while the answer is sent gets the answer.
-func TestStreamFoundUntilKept(t *testing.T) {
+// TestStreamFoundUntilStored shows that a stream is found until all of its events are in the store,
+// so that a client that resumes it at that moment gets the response.
+func TestStreamFoundUntilStored(t *testing.T) {
 	store := &spyStore{EventStore: NewMemoryEvents(nil).(*memoryEvents)}
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
@@ -44,16 +44,16 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	}
 	st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
 	if found != 2 || s.findStream("1") != nil {
-		t.Errorf("it was found for %d events of 2, and %v afterwards", found, s.findStream("1"))
+		t.Errorf("found for %d events of 2, and %v after the end", found, s.findStream("1"))
 	}
 	if err := st.Send([]byte(`{"jsonrpc":"2.0","method":"late"}`)); err == nil {
-		t.Error("something was sent behind the answer")
+		t.Error("a message was sent after the response")
 	}
 }
 
-// TestLoneAnswerKept shows that an answer that is a stream's only event is kept only for clients
-// that have an earlier id to resume from.
-func TestLoneAnswerKept(t *testing.T) {
+// TestLoneResponseStored shows that a response that is the only event of a stream is stored only
+// for clients that have an earlier id to resume from.
+func TestLoneResponseStored(t *testing.T) {
 	for revision, want := range map[mcp.Revision]int{mcp.Revision20250618: 0, mcp.Revision20251125: 2} {
 		kept := 0
 		store := &spyStore{NewMemoryEvents(nil).(*memoryEvents), func([]byte) { kept++ }}
@@ -66,16 +66,15 @@ func TestLoneAnswerKept(t *testing.T) {
 		st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
 		body := w.Body.String()
 		if kept != want || strings.Contains(body, "id: ") != (want > 0) || !strings.Contains(body, "data: {\"jsonrpc") {
-			t.Errorf("%v: %d events were kept, want %d; the client got %q", revision, kept, want, body)
+			t.Errorf("%v: %d events were stored, want %d; the client got %q", revision, kept, want, body)
 		}
 		s.close(true)
 		h.Shutdown(t.Context())
 	}
 }
 
-// TestNothingKeptAfterTheEnd shows that the events of a session that has ended are never given
-// back.
-func TestNothingKeptAfterTheEnd(t *testing.T) {
+// TestNothingStoredAfterTheEnd shows that no event of a session that has ended is returned.
+func TestNothingStoredAfterTheEnd(t *testing.T) {
 	store := NewMemoryEvents(nil).(*memoryEvents)
 	h := MustHandler(server.MustNew("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
@@ -85,7 +84,7 @@ func TestNothingKeptAfterTheEnd(t *testing.T) {
 	s.close(true)
 	for _, st := range []*stream{&s.standalone, st} {
 		if err := st.Send([]byte(`{}`)); err == nil {
-			t.Errorf("stream %q takes a message", st.name)
+			t.Errorf("stream %q accepts a message", st.name)
 		}
 	}
 	if store.bytes != 0 || len(store.sessions) != 0 {

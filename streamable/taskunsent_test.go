@@ -19,15 +19,15 @@ import (
 	"mcpwire/streamable"
 )
 
-// A taskSite is a server whose only tool becomes a task, with a delayed response.
-type taskSite struct {
+// A taskServer is a server whose only tool becomes a task, with a delayed response.
+type taskServer struct {
 	*endpoint
 	store server.TaskStore
 	hold  chan struct{}
 }
 
 // request returns a call of the tool.
-func (s *taskSite) request(ctx context.Context) *http.Request {
+func (s *taskServer) request(ctx context.Context) *http.Request {
 	body, headers := callPost(1, "waits", "{}")
 	body = strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
 	r := httptest.NewRequestWithContext(ctx, "POST", s.url, strings.NewReader(body))
@@ -39,8 +39,8 @@ func (s *taskSite) request(ctx context.Context) *http.Request {
 	return r
 }
 
-// call sends the request, and returns the response.
-func (s *taskSite) call(ctx context.Context) (status int, body string) {
+// call sends the request and returns the response.
+func (s *taskServer) call(ctx context.Context) (status int, body string) {
 	resp, err := s.client.Do(s.request(ctx))
 	if err != nil {
 		return 0, err.Error()
@@ -53,27 +53,27 @@ func (s *taskSite) call(ctx context.Context) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// A brokenWriter is a response to a client that is gone.
+// A brokenWriter is a ResponseWriter whose client is gone.
 type brokenWriter struct{ http.ResponseWriter }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken") }
 
 // TestTaskUnsent shows that a task is canceled if its client cannot learn of it, because the client
-// closed the request before the answer was written. A task whose answer was written stays.
+// disconnected before the response was written. A task whose response was written remains.
 func TestTaskUnsent(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		test func(s *taskSite, ctx context.Context, cancel func())
+		test func(s *taskServer, ctx context.Context, cancel func())
 		want mcp.TaskStatus
 	}{
-		{"closed", func(s *taskSite, ctx context.Context, cancel func()) {
+		{"closed", func(s *taskServer, ctx context.Context, cancel func()) {
 			go s.call(ctx)
 			synctest.Wait()
 			cancel()
 			synctest.Wait()
 			close(s.hold)
 		}, mcp.TaskStatusCancelled},
-		{"answered", func(s *taskSite, ctx context.Context, cancel func()) {
+		{"answered", func(s *taskServer, ctx context.Context, cancel func()) {
 			close(s.hold)
 			if status, body := s.call(ctx); status != 200 || !strings.Contains(body, `"resultType":"task"`) {
 				s.t.Errorf("got %d, %s", status, body)
@@ -81,7 +81,7 @@ func TestTaskUnsent(t *testing.T) {
 			cancel()
 			s.client.CloseIdleConnections()
 		}, mcp.TaskStatusWorking},
-		{"cut off", func(s *taskSite, ctx context.Context, _ func()) {
+		{"canceled by shutdown", func(s *taskServer, ctx context.Context, _ func()) {
 			answered := make(chan string, 1)
 			go func() {
 				status, body := s.call(ctx)
@@ -98,7 +98,7 @@ func TestTaskUnsent(t *testing.T) {
 				s.t.Errorf("got %s", got)
 			}
 		}, mcp.TaskStatusCancelled},
-		{"not to be written", func(s *taskSite, ctx context.Context, _ func()) {
+		{"write error", func(s *taskServer, ctx context.Context, _ func()) {
 			close(s.hold)
 			s.h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, s.request(ctx))
 		}, mcp.TaskStatusCancelled},
@@ -106,7 +106,7 @@ func TestTaskUnsent(t *testing.T) {
 		for _, h2 := range []bool{false, true} {
 			for _, stream := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, HTTP/2 %t, stream %t", tt.name, h2, stream), func(t *testing.T) {
-					s := &taskSite{store: server.NewTaskStore()}
+					s := &taskServer{store: server.NewTaskStore()}
 					inBubbleOf(t, h2, nil, func(e *endpoint) http.Handler {
 						s.endpoint, s.hold = e, make(chan struct{})
 						e.srv = server.MustNew("test", "1", &server.Options{Tasks: &server.TaskOptions{Store: s.store}})

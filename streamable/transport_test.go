@@ -17,7 +17,7 @@ import (
 	"mcpwire/oauth"
 )
 
-// TestSendError shows that only an error that proves that nothing was sent counts as such.
+// TestSendError shows which errors prove that nothing was sent.
 func TestSendError(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -47,8 +47,8 @@ func TestSendError(t *testing.T) {
 	}
 }
 
-// TestClientProxy shows that a proxy's answer is not one of the server, and that the server has got
-// nothing.
+// TestClientProxy shows that the response of a proxy does not count as the server's, and that the
+// request counts as not sent.
 func TestClientProxy(t *testing.T) {
 	for status, want := range map[int]jsonrpc.Outcome{407: jsonrpc.OutcomeDenied, 403: jsonrpc.OutcomeDenied, 502: jsonrpc.OutcomeUnprocessed, 200: jsonrpc.OutcomeUnprocessed} {
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,15 +95,15 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-type silent struct{ resp *http.Response }
+type fixedTransport struct{ resp *http.Response }
 
-func (s silent) RoundTrip(*http.Request) (*http.Response, error) { return s.resp, nil }
+func (s fixedTransport) RoundTrip(*http.Request) (*http.Response, error) { return s.resp, nil }
 
-// TestClientSilentTransport shows that a round tripper that breaks its contract only makes its call
-// fail.
+// TestClientSilentTransport shows that a RoundTripper that violates its contract fails only its own
+// call.
 func TestClientSilentTransport(t *testing.T) {
 	for _, resp := range []*http.Response{nil, {StatusCode: 200}} {
-		c := Dial("http://x/", &DialOptions{HTTPClient: &http.Client{Transport: silent{resp}}})
+		c := Dial("http://x/", &DialOptions{HTTPClient: &http.Client{Transport: fixedTransport{resp}}})
 		if _, err := c.send(t.Context(), http.MethodGet, c.url, http.Header{}, nil); !errors.Is(err, errNoResponse) {
 			t.Errorf("send: %v", err)
 		}
@@ -117,14 +117,14 @@ func TestStatusErrorText(t *testing.T) {
 	}
 }
 
-// TestIsAway checks that the errors of an unreachable server are recognized forevery system.
+// TestIsAway checks that the errors of an unreachable server are recognized on every system.
 func TestIsAway(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want bool
 	}{
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
-		{&net.OpError{Op: "dial", Err: syscall.Errno(10061)}, true}, // of Windows
+		{&net.OpError{Op: "dial", Err: syscall.Errno(10061)}, true}, // Windows
 		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, false},
 		{&StatusError{StatusCode: 502}, true},
 		{&StatusError{StatusCode: 404}, false},
