@@ -9,8 +9,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// TestConnect shows that each connection has its own process, and that reading returns how it
-// ended.
+// TestConnect shows that each connection has its own process, and that a read returns how it ended.
 func TestConnect(t *testing.T) {
 	cmd := helperCommand(t, "exit", "3", "last output")
 	cmd.Framing = jsonrpc.FramingAuto
@@ -32,7 +31,7 @@ func TestConnect(t *testing.T) {
 				t.Errorf("at the end: %v", err)
 			}
 			if err := f.Close(); err == nil {
-				t.Error("closing does not say how it ended")
+				t.Error("Close does not return how the process ended")
 			}
 			if _, err := f.ReadFrame(); err == nil {
 				t.Error("reading goes on")
@@ -44,7 +43,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestConnectFraming shows that the framing and its limit are those of the Cmd.
+// TestConnectFraming shows that the Framing and MaxFrame of the Cmd apply.
 func TestConnectFraming(t *testing.T) {
 	cmd := helperCommand(t, "cat")
 	cmd.Framing, cmd.MaxFrame = jsonrpc.FramingHeader, 10

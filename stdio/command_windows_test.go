@@ -20,8 +20,8 @@ func init() {
 	}
 }
 
-// TestBatchFile checks that the program that a batch file starts gets the arguments unchanged, and
-// that its output and the end of its input are those of the process.
+// TestBatchFile checks that the program started by a batch file gets the arguments unchanged, and
+// that it uses the process's input and output.
 func TestBatchFile(t *testing.T) {
 	args := []string{"-y", "https://h/mcp?a=1&b=2", `x"y`, "p&echo INJECTED", `{"a": "b c"}`, `C:\dir\`, ""}
 	c := helperCommand(t, "arguments", args...)

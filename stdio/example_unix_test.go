@@ -14,7 +14,7 @@ import (
 	"mcpwire/stdio"
 )
 
-// An echoServer answers each message with itself.
+// An echoServer returns each message unchanged.
 type echoServer struct{}
 
 func (echoServer) Serve(_ context.Context, f jsonrpc.Framer) error {
@@ -44,7 +44,7 @@ func ExampleServe() {
 }
 
 func ExampleConfig_Serve() {
-	// Files take the place of standard input and output.
+	// Files replace standard input and output.
 	inR, inW, _ := os.Pipe()
 	outR, outW, _ := os.Pipe()
 	io.WriteString(inW, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")
@@ -77,7 +77,8 @@ func ExampleCommand() {
 }
 
 func ExampleLogHandler() {
-	h := stdio.NewLogHandler(os.Stdout, &stdio.LogOptions{Level: stdio.LevelTrace}) // os.Stderr in a server
+	// a server uses os.Stderr
+	h := stdio.NewLogHandler(os.Stdout, &stdio.LogOptions{Level: stdio.LevelTrace})
 	defer h.Close()
 	log := slog.New(h)
 	log.Log(context.Background(), stdio.LevelTrace, `<-- {"jsonrpc":"2.0","id":1,"method":"ping"}`)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// transports make a pair of connected files, r and w, of a kind.
+// transports create a pair of connected files, r and w.
 var transports = map[string]func(t testing.TB) (r, w *os.File){
 	"pipe": func(t testing.TB) (r, w *os.File) {
 		var p [2]int
@@ -98,7 +98,7 @@ func eachInput(t *testing.T, f func(t *testing.T, in input, read func([]byte) (i
 					}
 					f(t, in, read, w)
 					in.Close()
-					w.Close() // lets a pump go
+					w.Close() // unblocks a pump
 				})
 			}
 		}
@@ -130,7 +130,7 @@ func TestInputReads(t *testing.T) {
 	})
 }
 
-// TestInputMixesReads checks that the two ways of reading see one stream.
+// TestInputMixesReads checks that Read and ReadIdle read from one stream.
 func TestInputMixesReads(t *testing.T) {
 	for transport, open := range transports {
 		t.Run(transport, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestInputStop(t *testing.T) {
 		in.stop()
 		within(t, "read", func() {
 			if err := <-ended; err != io.EOF {
-				t.Errorf("the read under way returned %v, want io.EOF", err)
+				t.Errorf("the pending read returned %v, want io.EOF", err)
 			}
 		})
 		if n, err := read(make([]byte, 10)); n != 0 || err != io.EOF {
@@ -181,12 +181,12 @@ func TestInputStop(t *testing.T) {
 	})
 }
 
-// blocked reports whether the thread waits in a system call, which must be read or poll if it is to
-// be an idle read.
+// blocked reports whether the thread waits in a system call, which must be read or poll for an idle
+// read.
 func blocked(tid int64, idle bool) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
 	if err != nil || !idle {
-		return err == nil && tid != 0 // waits in the poller then: nothing to see
+		return err == nil && tid != 0 // the runtime's poller waits, so there is no thread to check
 	}
 	call, _, _ := strings.Cut(string(b), " ")
 	return call == fmt.Sprint(unix.SYS_READ) || call == fmt.Sprint(unix.SYS_PPOLL)
@@ -232,8 +232,8 @@ func TestInputStopRace(t *testing.T) {
 	}
 }
 
-// TestFlagsUntouched checks that no open file that others may share changes its flags, while it is
-// in use and after.
+// TestFlagsUntouched checks that the flags of an open file, which other processes may share, do not
+// change while it is used or after.
 func TestFlagsUntouched(t *testing.T) {
 	for transport, open := range transports {
 		t.Run(transport, func(t *testing.T) {
@@ -268,8 +268,8 @@ func flags(t *testing.T, f *os.File) (flags int) {
 	return flags
 }
 
-// TestDescriptorsReturned checks that inputs and outputs give back every descriptor, also when they
-// are closed under a user.
+// TestDescriptorsReturned checks that inputs and outputs release every descriptor, even if they are
+// closed during use.
 func TestDescriptorsReturned(t *testing.T) {
 	before := openFDs(t)
 	t.Run("use", func(t *testing.T) {
@@ -303,7 +303,7 @@ func openFDs(t *testing.T) int {
 	return len(entries)
 }
 
-// TestReadWriteAllocations checks that reads and writes go around everything that allocates.
+// TestReadWriteAllocations checks that reads and writes do not allocate.
 func TestReadWriteAllocations(t *testing.T) {
 	for transport, open := range transports {
 		t.Run(transport, func(t *testing.T) {
@@ -325,9 +325,8 @@ func TestReadWriteAllocations(t *testing.T) {
 	}
 }
 
-// TestIdleIsNotPolled checks that neither the runtime's poller nor our own watches the descriptors
-// of an input while it is read idly, nor those of an output that has room: a thread in the poller
-// would be woken by each message, for nothing.
+// TestIdleIsNotPolled checks that no poller watches the descriptors of an input during ReadIdle, or
+// those of an output with free space: each message would wake a thread in the poller for nothing.
 func TestIdleIsNotPolled(t *testing.T) {
 	for transport, open := range transports {
 		t.Run(transport, func(t *testing.T) {
@@ -354,7 +353,7 @@ func TestIdleIsNotPolled(t *testing.T) {
 				}
 			}
 			step(in.ReadIdle)
-			step(in.Read) // there is something to read, so nobody waits
+			step(in.Read) // data is available, so the read does not wait
 			check("at first", false)
 			var wg sync.WaitGroup
 			wg.Go(func() { in.Read(buf) })

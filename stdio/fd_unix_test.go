@@ -14,12 +14,12 @@ func TestGate(t *testing.T) {
 	g := gate{release: func() { released++ }}
 	wake := func() { woken++ }
 	if !g.enter() {
-		t.Fatal("a new gate let nobody in")
+		t.Fatal("a new gate does not admit")
 	}
 	g.stop(wake)
 	g.stop(wake)
 	if g.enter() {
-		t.Error("a stopped gate let somebody in")
+		t.Error("a stopped gate admits")
 	}
 	g.shut()
 	if released != 0 {
@@ -35,7 +35,7 @@ func TestGate(t *testing.T) {
 	idle.stop(func() { t.Error("woke nobody") })
 	idle.shut()
 	if released != 2 {
-		t.Error("a gate with nobody inside was not released")
+		t.Error("an empty gate was not released")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// logged returns what a handler with the options writes.
+// logged returns the output of a handler with the given options.
 func logged(t *testing.T, opts *LogOptions, f func(*slog.Logger)) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -46,7 +46,7 @@ func TestLogText(t *testing.T) {
 		{"debug", func(l *slog.Logger) { l.Debug("x") }, "Debug: x\n"},
 		{"trace", func(l *slog.Logger) { l.Log(ctx, LevelTrace, `--> {"id":1,"text":"a\nb"}`) }, "[TRACE] --> {\"id\":1,\"text\":\"a\\nb\"}\n"},
 		{"below trace", func(l *slog.Logger) { l.Log(ctx, LevelTrace-1, "x") }, ""},
-		{"line ends", func(l *slog.Logger) { l.Info("a\nError: b\r\u2028c\u0085") }, `Info: a\nError: b\r\u2028c\u0085` + "\n"},
+		{"line breaks", func(l *slog.Logger) { l.Info("a\nError: b\r\u2028c\u0085") }, `Info: a\nError: b\r\u2028c\u0085` + "\n"},
 		{"terminal controls", func(l *slog.Logger) { l.Info("\x1b[31mred", "k", "\x1b[0m\u202e") }, `Info: \x1b[31mred k="\x1b[0m\u202e"` + "\n"},
 		{"not UTF-8", func(l *slog.Logger) { l.Info("a\xffb", "k", "\xff") }, `Info: a\xffb k="\xff"` + "\n"},
 		{"text", func(l *slog.Logger) { l.Info("größe 日本 �") }, "Info: größe 日本 �\n"},
@@ -98,13 +98,13 @@ func TestLogBoundsLines(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
 		for name, log := range map[string]func(*slog.Logger){
-			"message":           func(l *slog.Logger) { l.Info(strings.Repeat("ä", 1<<20)) },
-			"attribute":         func(l *slog.Logger) { l.Info("x", "a", strings.Repeat("ä", 1<<20)) },
-			"bytes":             func(l *slog.Logger) { l.Info("x", "a", make([]byte, 1<<20)) },
-			"key":               func(l *slog.Logger) { l.Info("x", strings.Repeat("ä", 1<<20), 1) },
-			"many":              func(l *slog.Logger) { l.Info("x", manyAttrs()...) },
-			"many in WithAttrs": func(l *slog.Logger) { l.With(manyAttrs()...).Info("x") },
-			"control":           func(l *slog.Logger) { l.Info(strings.Repeat("\x01", 1<<20)) },
+			"message":                      func(l *slog.Logger) { l.Info(strings.Repeat("ä", 1<<20)) },
+			"attribute":                    func(l *slog.Logger) { l.Info("x", "a", strings.Repeat("ä", 1<<20)) },
+			"bytes":                        func(l *slog.Logger) { l.Info("x", "a", make([]byte, 1<<20)) },
+			"key":                          func(l *slog.Logger) { l.Info("x", strings.Repeat("ä", 1<<20), 1) },
+			"many":                         func(l *slog.Logger) { l.Info("x", manyAttrs()...) },
+			"many attributes in WithAttrs": func(l *slog.Logger) { l.With(manyAttrs()...).Info("x") },
+			"control":                      func(l *slog.Logger) { l.Info(strings.Repeat("\x01", 1<<20)) },
 		} {
 			got := logged(t, &LogOptions{JSON: asJSON, MaxLine: 1000}, log)
 			if len(got) > 1000 || !strings.HasSuffix(got, "\n") || strings.Count(got, "\n") != 1 || !strings.Contains(got, "cut") || !utf8.ValidString(got) {
@@ -161,7 +161,7 @@ func TestLogReportsDropped(t *testing.T) {
 	}
 }
 
-// FuzzLogLine checks that whatever is logged comes out as one printable line of bounded length.
+// FuzzLogLine checks that any record is written as one printable line of limited length.
 func FuzzLogLine(f *testing.F) {
 	for _, s := range []string{"", "plain", "a\nb", "\x1b[31m", "\xff", "\u2028\u202e", "a=b \"c\"", strings.Repeat("é", 300), "\x00"} {
 		f.Add(s, s, s, 300)

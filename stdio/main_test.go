@@ -15,7 +15,7 @@ import (
 // helpers.
 const helperVar = "STDIO_TEST_HELPER"
 
-// helpers are the child processes. Other files add theirs.
+// helpers are the child processes. Other files add their own.
 var helpers = map[string]func(){}
 
 func TestMain(m *testing.M) {
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testTimeout is how long tests wait for what should happen at once.
+// testTimeout is how long tests wait for events that should happen at once.
 const testTimeout = 20 * time.Second
 
-// within fails the test if f does not return in time.
+// within fails the test if f does not return within testTimeout.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -50,7 +50,7 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// helperCommand returns the Cmd that runs a helper.
+// helperCommand returns the Cmd of a helper.
 func helperCommand(t *testing.T, name string, args ...string) *Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -58,7 +58,7 @@ func helperCommand(t *testing.T, name string, args ...string) *Cmd {
 		t.Fatal(err)
 	}
 	c := Command(self, args...)
-	// The race detector has a program sleep for a second when it exits.
+	// With the race detector a program sleeps for a second when it exits.
 	c.Env = []string{helperVar + "=" + name, "GORACE=atexit_sleep_ms=0"}
 	return c
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// eventually waits for a condition that nothing announces.
+// eventually polls until the condition is true.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	limit := time.Now().Add(testTimeout)

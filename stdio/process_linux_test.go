@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestParentDeath checks that a server whose parent is killed does not live on.
+// TestParentDeath checks that a server ends when its parent is killed.
 func TestParentDeath(t *testing.T) {
 	t.Parallel()
 	c := helperCommand(t, "parent")

@@ -22,7 +22,7 @@ func TestTail(t *testing.T) {
 		{"split", []string{"a", "b\nc", "", "\n"}, "ab\nc\n", "ab\nc\n"},
 		{"blank", []string{"\n\na\n"}, "\n\na\n", "\n\na\n"},
 		{"unfinished", []string{"a\nb"}, "a\nb", "a\n"},
-		{"as long as may be", []string{long + "\n"}, long + "\n", long + "\n"},
+		{"at the limit", []string{long + "\n"}, long + "\n", long + "\n"},
 		{"too long", []string{long, "yyy", "y\nz\n"}, long + tailCutMark + "z\n", long + tailCutMark + "z\n"},
 	}
 	for _, tt := range tests {
@@ -63,7 +63,7 @@ func TestTailIsBounded(t *testing.T) {
 	}
 	tail.flush()
 	if got := tail.String(); !strings.HasSuffix(got, "zzz"+tailCutMark) {
-		t.Errorf("the unfinished line is not there: …%q", got[len(got)-20:])
+		t.Errorf("the unfinished line is missing: …%q", got[len(got)-20:])
 	}
 }
 

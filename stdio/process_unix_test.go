@@ -43,10 +43,11 @@ func init() {
 	}
 }
 
-// forever lasts until a signal ends the process. An empty select would be taken for a deadlock.
+// forever blocks until a signal ends the process. The runtime would report an empty select as a
+// deadlock.
 func forever() { <-time.After(time.Hour) }
 
-// helperExit answers one line and exits with the status that is its argument.
+// helperExit responds to one line and exits with the status in its argument.
 func helperExit() {
 	status, _ := strconv.Atoi(os.Args[1])
 	if len(os.Args) > 2 {
@@ -57,7 +58,7 @@ func helperExit() {
 	os.Exit(status)
 }
 
-// helperNoise writes 8 MiB to stderr before it answers.
+// helperNoise writes 8 MiB to stderr before it responds.
 func helperNoise() {
 	line := []byte(strings.Repeat("noise ", 100) + "\n")
 	for n := 0; n < 8<<20; n += len(line) {
@@ -75,8 +76,8 @@ func helperStubborn() {
 	forever()
 }
 
-// helperLauncher starts a process that inherits everything and ignores SIGTERM, says its pid, and
-// does not look after it.
+// helperLauncher starts a process that inherits its files and ignores SIGTERM, prints its pid, and
+// abandons it.
 func helperLauncher() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperVar+"=stubborn")
@@ -88,7 +89,7 @@ func helperLauncher() {
 	eachLine(func(string) {})
 }
 
-// helperLate writes more than a pipe holds when its input has ended, and then more to stderr.
+// helperLate writes more than a pipe holds after the end of its input, and then more to stderr.
 func helperLate() {
 	eachLine(func(string) {})
 	for range 100 {
@@ -97,7 +98,7 @@ func helperLate() {
 	fmt.Fprintln(os.Stderr, "all written")
 }
 
-// helperDetach leaves a process of another session that holds the pipes, and dies.
+// helperDetach starts a process in another session that holds the pipes, and exits.
 func helperDetach() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperVar+"=stubborn")
@@ -111,7 +112,7 @@ func helperDetach() {
 	})
 }
 
-// helperParent starts a server that ignores the end of its input, and says its pid.
+// helperParent starts a server that ignores the end of its input, and prints its pid.
 func helperParent() {
 	c := Command(os.Args[0])
 	c.Env = []string{helperVar + "=ignoreEOF"}
@@ -143,7 +144,7 @@ func wantLine(t *testing.T, r *bufio.Reader, want string) {
 	})
 }
 
-// alive reports whether a process exists that is not a zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	if unix.Kill(pid, 0) != nil {
 		return false
@@ -197,7 +198,7 @@ func TestProcessExit(t *testing.T) {
 				}
 			})
 			if _, err := p.Write([]byte("x")); err == nil {
-				t.Error("writing to a dead server succeeded")
+				t.Error("writing to an ended server succeeded")
 			}
 		})
 	}
@@ -226,7 +227,8 @@ func TestProcessKilledDuringCall(t *testing.T) {
 	if d := time.Since(begin); d > time.Second {
 		t.Errorf("the read failed after %v", d)
 	}
-	eventually(t, "failing write", func() bool { // a process that another test is just starting may hold the pipe for a moment
+	// a process that another test is starting may hold the pipe for a moment
+	eventually(t, "failing write", func() bool {
 		_, err := p.Write([]byte("x"))
 		return errors.As(err, new(*ExitError))
 	})
@@ -273,7 +275,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestProcessStuckForward checks that a writer that blocks does not hold up the server.
+// TestProcessStuckForward checks that a blocked Stderr writer does not block the server.
 func TestProcessStuckForward(t *testing.T) {
 	t.Parallel()
 	w := &stuckWriter{free: make(chan struct{})}
@@ -339,7 +341,7 @@ func TestProcessCloseDrains(t *testing.T) {
 	}
 }
 
-// TestProcessCloseWriteThenRead checks that closing the input loses none of the output.
+// TestProcessCloseWriteThenRead checks that closing the input loses no output.
 func TestProcessCloseWriteThenRead(t *testing.T) {
 	t.Parallel()
 	p := startHelper(t, "late")
@@ -384,7 +386,7 @@ func TestProcessGrandchildIsKilled(t *testing.T) {
 	}
 }
 
-// childPid returns the pid that a helper says its child has.
+// childPid returns the pid that a helper prints for its child.
 func childPid(t *testing.T, p *Process) (pid int) {
 	eventually(t, "pid", func() bool {
 		n, _ := fmt.Sscanf(p.Stderr(), "child %d\n", &pid)
@@ -393,8 +395,8 @@ func childPid(t *testing.T, p *Process) (pid int) {
 	return pid
 }
 
-// TestProcessPipeHeldElsewhere checks that what has left the group, and is not ours to kill, cannot
-// keep reads waiting.
+// TestProcessPipeHeldElsewhere checks that a process that has left the group, and is not killed,
+// cannot block reads.
 func TestProcessPipeHeldElsewhere(t *testing.T) {
 	t.Parallel()
 	p := startHelper(t, "detach")
@@ -440,7 +442,7 @@ func TestProcessCannotBeKilled(t *testing.T) {
 	}
 	p.mu.Lock()
 	ours := p.group
-	p.group = procgroup.Group{} // as if signals had no effect
+	p.group = procgroup.Group{} // so that signals have no effect
 	p.mu.Unlock()
 	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "cannot be killed") {
 		t.Errorf("Close: %v", err)

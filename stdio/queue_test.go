@@ -37,7 +37,7 @@ func TestQueueDropsAndCounts(t *testing.T) {
 			if n, err := q.Write(line); n != len(line) || err != nil {
 				t.Fatalf("Write: %d, %v", n, err)
 			}
-			synctest.Wait() // the first one is with the writer, two wait
+			synctest.Wait() // the writer has the first one, two wait
 		}
 		if got := q.dropCount(); got != 7 {
 			t.Errorf("%d writes were dropped, want 7", got)
@@ -59,11 +59,11 @@ func TestQueueDropsAndCounts(t *testing.T) {
 			t.Errorf("close: %v", err)
 		}
 		if got := strings.Count(w.buf.String(), string(line)); got != 4 {
-			t.Errorf("%d lines in the end, want 4", got)
+			t.Errorf("%d lines at the end, want 4", got)
 		}
 		q.Write(line)
 		if got := q.dropCount(); got != 8 {
-			t.Errorf("%d writes were dropped in all, want 8", got)
+			t.Errorf("%d writes were dropped in total, want 8", got)
 		}
 	})
 }

@@ -10,25 +10,25 @@ import (
 )
 
 func init() {
-	// As Node starts its children.
-	childTransports["socket"] = func(t *testing.T, args ...string) *served {
+	// Node starts its children with sockets.
+	childTransports["socket"] = func(t *testing.T, args ...string) *servedChild {
 		return serveOn(t, transports["socket"], args...)
 	}
-	childTransports["nonblocking socket"] = func(t *testing.T, args ...string) *served {
+	childTransports["nonblocking socket"] = func(t *testing.T, args ...string) *servedChild {
 		return serveOn(t, transports["nonblocking socket"], args...)
 	}
-	childTransports["nonblocking pipe"] = func(t *testing.T, args ...string) *served {
+	childTransports["nonblocking pipe"] = func(t *testing.T, args ...string) *servedChild {
 		return serveOn(t, transports["nonblocking pipe"], args...)
 	}
-	// One socket for both, as inetd and sshd do.
-	childTransports["one socket"] = func(t *testing.T, args ...string) *served {
+	// inetd and sshd use one socket for both.
+	childTransports["one socket"] = func(t *testing.T, args ...string) *servedChild {
 		ours, theirs := transports["socket"](t)
 		return startOn(t, theirs, theirs, ours, ours, args...)
 	}
 	childTransports["terminal"] = serveOnTerminal
 }
 
-func serveOn(t *testing.T, open func(testing.TB) (r, w *os.File), args ...string) *served {
+func serveOn(t *testing.T, open func(testing.TB) (r, w *os.File), args ...string) *servedChild {
 	inR, inW := open(t)
 	outR, outW := open(t)
 	return startOn(t, inR, outW, inW, outR, args...)
@@ -36,7 +36,7 @@ func serveOn(t *testing.T, open func(testing.TB) (r, w *os.File), args ...string
 
 // startOn starts helperServe on the given files. Its Process has no pipes; Pid, Wait and Stderr
 // work.
-func startOn(t *testing.T, stdin, stdout, w, r *os.File, args ...string) *served {
+func startOn(t *testing.T, stdin, stdout, w, r *os.File, args ...string) *servedChild {
 	t.Helper()
 	c := helperCommand(t, "serve", args...)
 	cmd := exec.Command(c.Path, c.Args...)
@@ -53,10 +53,10 @@ func startOn(t *testing.T, stdin, stdout, w, r *os.File, args ...string) *served
 		p.exit = newExitError(cmd, p.name, 0, "")
 		close(p.done)
 	}()
-	return &served{newPeer(t, w, r), p}
+	return &servedChild{newPeer(t, w, r), p}
 }
 
-func serveOnTerminal(t *testing.T, args ...string) *served {
+func serveOnTerminal(t *testing.T, args ...string) *servedChild {
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip(err)

@@ -16,7 +16,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A scriptServer does what each line of its input says, {"do": …}, and answers with {"done": …}.
+// A scriptServer executes the lines of its input, {"do": …}, and responds with {"done": …}.
 type scriptServer struct {
 	ended    chan struct{} // closed at the end of input
 	ctx      context.Context
@@ -58,7 +58,7 @@ func (s *scriptServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
 		case line.Do == "fail":
 			return errors.New(line.Text)
 		case line.Do == "hold":
-			// The request is answered after the input has ended: a drain must wait for it.
+			// The response is sent after the end of input, so a drain must wait for it.
 			s.reply(f, "holding")
 			wg.Go(func() {
 				<-s.ended
@@ -79,7 +79,7 @@ func (s *scriptServer) reply(f jsonrpc.Framer, text string) {
 	f.WriteFrame(b)
 }
 
-// A peer is the client's end of a script.
+// A peer is the client's end of a scriptServer.
 type peer struct {
 	t *testing.T
 	w io.WriteCloser
@@ -98,7 +98,7 @@ func (p *peer) send(do, text string) {
 	}
 }
 
-// want checks the next reply. "" wants the end of output.
+// want checks the next reply. An empty reply stands for the end of output.
 func (p *peer) want(done string) {
 	p.t.Helper()
 	within(p.t, "reply "+done, func() {

@@ -24,7 +24,7 @@ func init() {
 	helpers["cat"] = func() { io.Copy(os.Stdout, os.Stdin) }
 }
 
-// helperServe serves a script on the real descriptors. Its arguments are switches.
+// helperServe runs a scriptServer on the process's descriptors. Its arguments are switches.
 func helperServe() {
 	srv := &scriptServer{do: map[string]func(*scriptServer, string) string{
 		"println": func(_ *scriptServer, text string) string {
@@ -93,28 +93,28 @@ func helperServe() {
 	}
 }
 
-// A served is a helperServe with its stderr.
-type served struct {
+// A servedChild is a helperServe with its stderr.
+type servedChild struct {
 	*peer
 	p *Process
 }
 
-func serveChild(t *testing.T, args ...string) *served {
+func serveChild(t *testing.T, args ...string) *servedChild {
 	t.Helper()
 	p, err := helperCommand(t, "serve", args...).Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	return &served{newPeer(t, writeEnd{p}, p), p}
+	return &servedChild{newPeer(t, writeEnd{p}, p), p}
 }
 
 type writeEnd struct{ *Process }
 
 func (w writeEnd) Close() error { return w.CloseWrite() }
 
-// end closes the input and wants status 0. It returns what was written to stderr.
-func (s *served) end() string {
+// end closes the input and checks for exit status 0. It returns the text on stderr.
+func (s *servedChild) end() string {
 	s.t.Helper()
 	s.w.Close()
 	s.want("")
@@ -152,7 +152,7 @@ func TestServeGuardsStdout(t *testing.T) {
 func TestServeGuardsStdin(t *testing.T) {
 	t.Parallel()
 	s := serveChild(t)
-	s.send("run", "cat") // would never return, or would read the next line
+	s.send("run", "cat") // cat would never return, or read the next line
 	s.want("<nil>")
 	s.send("read stdin", "")
 	s.want(`"" <nil>`)
@@ -210,7 +210,7 @@ func TestServeSignal(t *testing.T) {
 		s := serveChild(t)
 		s.send("hold", "")
 		s.want("holding")
-		syscall.Kill(s.p.Pid(), sig) // with stdin open
+		syscall.Kill(s.p.Pid(), sig) // with an open stdin
 		s.want("drained")
 		s.want("")
 		within(t, "exit", func() { s.p.Wait() })
@@ -220,8 +220,8 @@ func TestServeSignal(t *testing.T) {
 	}
 }
 
-// TestServeSignalWhileIdle sends the signal to a server that waits in a read which nothing else
-// would end.
+// TestServeSignalWhileIdle sends the signal to a server that waits in a read that nothing else
+// would interrupt.
 func TestServeSignalWhileIdle(t *testing.T) {
 	t.Parallel()
 	for transport, open := range childTransports {
@@ -237,7 +237,7 @@ func TestServeSignalWhileIdle(t *testing.T) {
 				t.Errorf("status %d: %v", got, s.p.exit)
 			}
 		})
-		// A Conn with nothing in flight reads with ReadIdle.
+		// A Conn without requests in flight reads with ReadIdle.
 		t.Run(transport+"/conn", func(t *testing.T) {
 			t.Parallel()
 			s := open(t, "conn")
@@ -264,7 +264,7 @@ func TestServeSignalWhileIdle(t *testing.T) {
 }
 
 // childTransports are the kinds of files that a server is started with.
-var childTransports = map[string]func(t *testing.T, args ...string) *served{
+var childTransports = map[string]func(t *testing.T, args ...string) *servedChild{
 	"pipe": serveChild,
 }
 
@@ -300,8 +300,8 @@ func TestServeSignalTimeout(t *testing.T) {
 	wantContains(t, "stderr", s.p.Stderr(), "Error: the server did not stop in time")
 }
 
-// TestServeDrainTimeout shows that each request that was accepted and is not finished in time is
-// answered with an error, and the status says so, after a signal and after the end of input.
+// TestServeDrainTimeout shows that each accepted request that has not finished in time gets an
+// error, and that the exit status reports it, after a signal and after the end of input.
 func TestServeDrainTimeout(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"signal", "end of input"} {
@@ -312,7 +312,7 @@ func TestServeDrainTimeout(t *testing.T) {
 			for _, id := range ids {
 				io.WriteString(s.w, `{"jsonrpc":"2.0","id":`+id+`,"method":"m"}`+"\n")
 			}
-			// Its answer says that the requests above have been read.
+			// Its response shows that the requests above have been read.
 			io.WriteString(s.w, "{}\n")
 			read := func() string {
 				line, err := s.r.ReadString('\n')
@@ -351,7 +351,8 @@ func TestServeSurvivesSIGPIPE(t *testing.T) {
 	t.Parallel()
 	c := helperCommand(t, "serve")
 	cmd := exec.Command(c.Path)
-	cmd.Env = append(c.Env, "GOCOVERDIR="+t.TempDir()) // or the exit of a program built with -cover writes to stderr
+	// else a program built with -cover writes to stderr at its exit
+	cmd.Env = append(c.Env, "GOCOVERDIR="+t.TempDir())
 	in, _ := cmd.StdinPipe()
 	out, _ := cmd.StdoutPipe()
 	stderr, err := cmd.StderrPipe()
@@ -369,13 +370,13 @@ func TestServeSurvivesSIGPIPE(t *testing.T) {
 	s.want("written")
 	s.send("println", "a warning that nobody reads")
 	s.want("printed")
-	// The same for the protocol's stdout: the server ends quietly.
+	// The same for the protocol's stdout: the server ends without a message.
 	out.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	eventually(t, "exit", func() bool {
-		// A process that another test is just starting may have out open for a moment, so one reply
-		// is not enough.
+		// A process that another test is starting may hold out open for a moment, so one reply is
+		// not enough.
 		io.WriteString(in, "{}\n")
 		select {
 		case err := <-ended:
@@ -404,7 +405,7 @@ func TestServeStderrUnread(t *testing.T) {
 	}
 	s := newPeer(t, in, out)
 	for range 30 {
-		s.send("run", "head -c 65536 /dev/zero | tr '\\0' '\\001'") // each byte becomes six
+		s.send("run", "head -c 65536 /dev/zero | tr '\\0' '\\001'") // each byte is escaped to six
 		s.want("<nil>")
 	}
 	in.Close()
