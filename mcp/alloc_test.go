@@ -2,8 +2,8 @@ package mcp
 
 import "testing"
 
-// TestAllocations shows that writing allocates nothing, except for the order of maps, and that
-// reading allocates what the value needs.
+// TestAllocations shows that encoding allocates only to sort maps, and that decoding allocates what
+// the value needs.
 func TestAllocations(t *testing.T) {
 	dst := make([]byte, 0, 64<<10)
 	for typ := range codecs {

@@ -56,7 +56,7 @@ func TestCheckContent(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   ContentBlock
-		want ContentBlock // nil if it is refused
+		want ContentBlock // nil for an error
 	}{
 		{"text", TextContent{Text: "a"}, TextContent{Text: "a"}},
 		{"pointer", &TextContent{Text: "a"}, TextContent{Text: "a"}},
@@ -64,20 +64,20 @@ func TestCheckContent(t *testing.T) {
 		{"pointer to audio", &AudioContent{}, AudioContent{}},
 		{"pointer to a link", &ResourceLink{}, ResourceLink{}},
 		{"pointer to a resource", &EmbeddedResource{}, EmbeddedResource{}},
-		{"pointer to a tool's use", &ToolUseContent{ID: "1"}, ToolUseContent{ID: "1"}},
-		{"pointer to a tool's result", &ToolResultContent{}, ToolResultContent{}},
-		{"pointer to what is unknown", &UnknownContent{Raw: json.RawMessage("{}")}, UnknownContent{Raw: json.RawMessage("{}")}},
+		{"pointer to a tool use", &ToolUseContent{ID: "1"}, ToolUseContent{ID: "1"}},
+		{"pointer to a tool result", &ToolResultContent{}, ToolResultContent{}},
+		{"pointer to an unknown block", &UnknownContent{Raw: json.RawMessage("{}")}, UnknownContent{Raw: json.RawMessage("{}")}},
 		{"unknown, empty", UnknownContent{}, nil},
 		{"unknown, no object", UnknownContent{Raw: bad}, nil},
-		{"input of a tool's use", ToolUseContent{Input: bad}, nil},
-		{"meta of a tool's use", ToolUseContent{Meta: bad}, nil},
-		{"content of a tool's result", ToolResultContent{Content: []ContentBlock{nil}}, nil},
-		{"structured content of a tool's result", ToolResultContent{StructuredContent: json.RawMessage("{")}, nil},
-		{"meta of a tool's result", ToolResultContent{Meta: bad}, nil},
+		{"input of a tool use", ToolUseContent{Input: bad}, nil},
+		{"meta of a tool use", ToolUseContent{Meta: bad}, nil},
+		{"content of a tool result", ToolResultContent{Content: []ContentBlock{nil}}, nil},
+		{"structured content of a tool result", ToolResultContent{StructuredContent: json.RawMessage("{")}, nil},
+		{"meta of a tool result", ToolResultContent{Meta: bad}, nil},
 		{"extra", TextContent{Extra: bad}, nil},
 		{"extra of annotations", TextContent{Annotations: &Annotations{Extra: bad}}, nil},
-		{"extra of a tool's use", ToolUseContent{Extra: bad}, nil},
-		{"extra of a tool's result", ToolResultContent{Extra: bad}, nil},
+		{"extra of a tool use", ToolUseContent{Extra: bad}, nil},
+		{"extra of a tool result", ToolResultContent{Extra: bad}, nil},
 		{"extra in a resource", EmbeddedResource{Resource: ResourceContents{Extra: bad}}, nil},
 		{"nil", nil, nil},
 		{"nil text", (*TextContent)(nil), nil},
@@ -108,7 +108,7 @@ func TestCheckContent(t *testing.T) {
 	}
 }
 
-// FuzzContent shows that the text of a block that CheckContent accepts is one line of valid JSON.
+// FuzzContent shows that a block that CheckContent accepts is encoded as one line of valid JSON.
 func FuzzContent(f *testing.F) {
 	f.Add("text", "image/png", []byte(`{"a":1}`), []byte("data"), 0.5, int64(3))
 	f.Add("\xff\x00\n\u2028", "\"", []byte("{\n}"), []byte{0xff}, 1.0, int64(-1))

@@ -13,7 +13,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// TestExamples shows that each example of the specification is read into its type and written as
+// TestExamples shows that each example of the specification is decoded into its type and encoded as
 // the same JSON value.
 func TestExamples(t *testing.T) {
 	needSpec(t)
@@ -37,7 +37,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// recode reads and writes an example of a definition.
+// recode decodes and encodes an example of a definition.
 func recode(t *testing.T, kind string, text []byte, params map[string]string) []byte {
 	switch {
 	case codecs[renamedDefs[kind]] != nil:
@@ -53,7 +53,7 @@ func recode(t *testing.T, kind string, text []byte, params map[string]string) []
 			equalJSON(t, response, again(t, map[string]string{"github_login": "ElicitResult", "capital_of_france": "CreateMessageResult"}[key], response))
 		}
 		return member(t, wrapped, "inputResponses")
-	case members(t, text)["code"] != nil: // an error alone
+	case members(t, text)["code"] != nil: // an error object
 		m := jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}
 		return member(t, jsonrpc.AppendError(nil, nil, m.Err(), false), "error")
 	case members(t, text)["jsonrpc"] == nil: // a request within a result
@@ -96,7 +96,7 @@ func envelope(t *testing.T, kind string, text []byte, params map[string]string) 
 	return nil
 }
 
-// again reads a text into a type and writes it.
+// again decodes a text into a type and encodes it.
 func again(t *testing.T, typ string, text []byte) []byte {
 	t.Helper()
 	if codecs[typ] == nil {
@@ -131,7 +131,7 @@ func equalJSON(t testing.TB, want, got []byte) {
 	}
 }
 
-// decodeJSON keeps the text of numbers.
+// decodeJSON preserves the text of numbers.
 func decodeJSON(t testing.TB, text []byte) (v any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(string(text)))

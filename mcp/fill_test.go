@@ -9,7 +9,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// variants is how many values of a type are needed to have everything.
+// variants is the number of values of a type that together have every member.
 func variants(typ string) int {
 	switch typ {
 	case "ElicitRequestParams", "ResourceContents", "CompleteRequestParams":
@@ -22,10 +22,10 @@ func variants(typ string) int {
 	return 1
 }
 
-// of reports whether the variant is one that the schema at path describes.
+// of reports whether the schema at path describes the variant.
 func of(path string, variant int) bool {
 	switch {
-	case path == "ResourceContents": // a base
+	case path == "ResourceContents": // an abstract base
 		return false
 	case strings.HasPrefix(path, "ElicitRequestURL"), strings.HasPrefix(path, "Blob"):
 		return variant == 1
@@ -35,25 +35,24 @@ func of(path string, variant int) bool {
 	return true
 }
 
-// metaText is a _meta for everything.
+// metaText is a valid _meta.
 const metaText = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"t",` +
 	`"io.modelcontextprotocol/subscriptionId":7,"io.modelcontextprotocol/serverInfo":{"name":"n","version":"v"},"com.example/x":"y"}`
 
-// texts are the values of fields that not any value will do for, by type and field, or by field.
+// texts are the values of fields with restricted values, by type and field, or by field.
 var texts = map[string]string{
 	"Role": "user", "Audience": "assistant", "URI": "a:b", "URL": "https://example.com/", "Src": "data:,", "WebsiteURL": "https://example.com/", "URITemplate": "a:{b}", "Status": "working", "Theme": "dark", "CacheScope": "private", "Action": "accept", "IncludeContext": "none",
 	"ToolChoice.Mode": "auto", "TaskSupport": "optional", "Mode": "form", "ResultType": "complete",
 	"DetailedTask.ResultType": "complete", "InputRequest.Method": "roots/list",
 }
 
-// raws are those of JSON text.
+// raws are the values of fields of JSON text.
 var raws = map[string]string{
 	"Meta": metaText, "Params": `{}`, "InputSchema": `{"type":"object","properties":{}}`, "OutputSchema": `{"type":"object","required":["a"]}`,
 	"RequestedSchema": `{"type":"object","properties":{"a":{"type":"string"}}}`, "ElicitResult.Content": `{"a":"b","c":true}`,
 }
 
-// filled returns a value in which every field is set. Fields of a variant that exclude one another
-// are not.
+// filled returns a value in which every field is set, except fields that exclude one another.
 func filled(t testing.TB, typ string, variant int) codec {
 	v := codecs[typ]()
 	(&filler{t, variant}).value(reflect.ValueOf(v).Elem(), typ, "")
@@ -119,7 +118,7 @@ func (f *filler) value(v reflect.Value, typ, field string) {
 		if f.variant == 6 {
 			one = SamplingContent{f.block(0), f.block(5), f.block(6)}
 		}
-		if f.variant == 3 || f.variant == 4 { // not of sampling
+		if f.variant == 3 || f.variant == 4 { // not allowed in sampling
 			one = SamplingContent{f.block(5)}
 		}
 		v.Set(reflect.ValueOf(one))
@@ -180,7 +179,7 @@ func (f *filler) kind(v reflect.Value, typ, field, text string) {
 	}
 }
 
-// block returns a content block of one of seven kinds.
+// block returns one of seven kinds of content blocks.
 func (f *filler) block(kind int) ContentBlock {
 	typ := []string{"TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource", "ToolUseContent", "ToolResultContent"}[kind]
 	return reflect.ValueOf(filled(f.t, typ, 0)).Elem().Interface().(ContentBlock)

@@ -10,8 +10,8 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// FuzzRead shows that what is read from any text is written as the same JSON value, in one line,
-// and so is what is read from that.
+// FuzzRead shows that any decoded text is encoded as the same JSON value on one line, and that this
+// is true of the encoded text too.
 func FuzzRead(f *testing.F) {
 	for _, tt := range exact {
 		f.Add(tt.typ, []byte(tt.text))
@@ -59,10 +59,10 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// forgive changes a value in what reading is known not to keep.
+// forgive removes differences that decoding is known to make.
 func forgive(typ string, value any) {
 	top, _ := value.(map[string]any)
-	if typ == "CallToolResult" && top["content"] == nil { // missing, or null
+	if typ == "CallToolResult" && top["content"] == nil { // missing or null
 		top["content"] = []any{}
 	}
 	if e, ok := top["error"].(map[string]any); typ == "DetailedTask" && ok {

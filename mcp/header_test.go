@@ -27,7 +27,7 @@ func TestHeaderParams(t *testing.T) {
 		{"nested", `{"properties":{"a":{"type":"object","properties":{"b/c":{"type":"string","x-mcp-header":"Method"},"d":{"properties":{"e":{"type":"string","x-mcp-header":"E"}}}}}}}`,
 			[]mcp.HeaderParam{{"Method", []string{"a", "b/c"}, "string"}, {"E", []string{"a", "d", "e"}, "string"}}, ""},
 		{"white space and escapes", "{ \"properties\" : {\n\"\\u0061\": { \"type\" : \"str\\u0069ng\" , \"x-mcp-he\\u0061der\" : \"\\u0041\" } } }", []mcp.HeaderParam{{"A", []string{"a"}, "string"}}, ""},
-		{"a property of that name", `{"properties":{"x-mcp-header":{"type":"array"},"a":{"properties":{"x-mcp-header":{"type":"string","x-mcp-header":"H"}}}}}`, []mcp.HeaderParam{{"H", []string{"a", "x-mcp-header"}, "string"}}, ""},
+		{"a property named x-mcp-header", `{"properties":{"x-mcp-header":{"type":"array"},"a":{"properties":{"x-mcp-header":{"type":"string","x-mcp-header":"H"}}}}}`, []mcp.HeaderParam{{"H", []string{"a", "x-mcp-header"}, "string"}}, ""},
 		{"values are not schemas", `{"properties":{"a":{"enum":[{"x-mcp-header":""}],"default":{"x-mcp-header":1},"const":{"x-mcp-header":1},"examples":[{"x-mcp-header":1}]}},"required":["x-mcp-header"]}`, nil, ""},
 		{"integers in range", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","enum":[-9007199254740991,9007199254740991],"default":1e3,"maximum":9223372036854775807}}}`, []mcp.HeaderParam{{"A", []string{"a"}, "integer"}}, ""},
 		{"deep", deep(40), []mcp.HeaderParam{{"A", strings.Split(strings.Repeat("a", 40), ""), "string"}}, ""},
@@ -41,13 +41,13 @@ func TestHeaderParams(t *testing.T) {
 		{"not ASCII", `{"properties":{"a":{"type":"string","x-mcp-header":"é"}}}`, nil, where + "is \"é\": it must be an HTTP token, of letters, digits and !#$%&'*+-.^_`|~"},
 		{"no string", `{"properties":{"a":{"type":"string","x-mcp-header":true}}}`, nil, where + "must be a string"},
 		{"null", `{"properties":{"a":{"type":"string","x-mcp-header":null}}}`, nil, where + "must be a string"},
-		{"twice in one", `{"properties":{"a":{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}}}`, nil, where + "appears twice"},
+		{"duplicate in one schema", `{"properties":{"a":{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}}}`, nil, where + "appears twice"},
 		{"not unique", `{"properties":{"b":{"properties":{"c":{"type":"string","x-mcp-header":"Foo"}}},"a":{"type":"string","x-mcp-header":"fOO"}}}`, nil, where + `is "fOO", like that of b.c: header names are case-insensitive`},
 		{"number", `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
 		{"array", `{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
 		{"object", `{"properties":{"a":{"type":"object","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
 		{"type null", `{"properties":{"a":{"type":"null","x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
-		{"or null", `{"properties":{"a":{"type":["string","null"],"x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
+		{"string or null", `{"properties":{"a":{"type":["string","null"],"x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
 		{"no type", `{"properties":{"a":{"enum":["x"],"x-mcp-header":"A"}}}`, nil, where + `needs "type":"string", "integer" or "boolean" next to it`},
 		{"large enum", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","enum":[1,9007199254740992]}}}`, nil, where + "is not allowed here: 9007199254740992 is not exact in a header; only integers between ±(2^53-1) are"},
 		{"large const", `{"properties":{"a":{"type":"integer","x-mcp-header":"A","const":-9007199254740992}}}`, nil, where + "is not allowed here: -9007199254740992 is not exact in a header; only integers between ±(2^53-1) are"},
@@ -106,7 +106,7 @@ func FuzzHeaderParams(f *testing.F) {
 		if json.Unmarshal(schema, &doc) != nil {
 			return
 		}
-		schema, err := json.Marshal(doc) // without names that stand twice
+		schema, err := json.Marshal(doc) // without duplicate names
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func TestRevision(t *testing.T) {
 			t.Errorf("Unmarshal: got %v, %v", back, err)
 		}
 	}
-	all[0] = RevisionNone // the slice is the caller's
+	all[0] = RevisionNone // the caller owns the slice
 	if Revisions()[0] != Revision20241105 {
 		t.Error("Revisions shares its slice")
 	}
@@ -77,7 +77,7 @@ func TestLoggingLevel(t *testing.T) {
 		t.Error("loud is a level")
 	}
 	if LevelNone.String() != "" || LoggingLevel(9).String() != "" || LoggingLevel(255).String() != "" {
-		t.Error("a level that does not exist has a name")
+		t.Error("an invalid level has a name")
 	}
 }
 

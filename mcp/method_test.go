@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestMethods shows that method.go has a constant for each method of each schema, and says
-// correctly which revisions have it.
+// TestMethods shows that method.go has a constant for each method of each schema, with a correct
+// comment about its revisions.
 func TestMethods(t *testing.T) {
 	specs := openSpecs(t)
 	f, err := parser.ParseFile(token.NewFileSet(), "method.go", nil, parser.ParseComments)

@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// exact are texts that are written as they were read.
+// exact are texts that are encoded as they were decoded.
 var exact = []struct {
 	typ, text string
-	extra     string // what no field expresses
+	extra     string // JSON text of Extra: members without a field
 }{
 	{"ListToolsResult", `{"tools":[],"ttlMs":0,"cacheScope":"public","resultType":"complete"}`, ""},
 	{"ListToolsResult", `{"tools":[],"nextCursor":""}`, ""},
@@ -26,7 +26,8 @@ var exact = []struct {
 	{"CallToolResult", `{"content":[],"structuredContent":{"a":[1.50,"x"]},"isError":true}`, ""},
 	{"CallToolResult", `{"content":[],"isError":false,"_meta":{}}`, `{"isError":false}`},
 	{"CallToolResult", `{"content":[{"type":"hologram","at":[1]},{"type":"text","text":"","x":1}],"y":{"z":null}}`, `{"y":{"z":null}}`},
-	{"CallToolResult", `{"content":[{"type":"tool_use","id":1}]}`, ""}, // of sampling alone
+	// sampling alone has tool_use
+	{"CallToolResult", `{"content":[{"type":"tool_use","id":1}]}`, ""},
 	{"SamplingMessage", `{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"tool_result"}],"structuredContent":null}}`, ""},
 	{"Tool", `{"name":"","title":"","inputSchema":{},"icons":[]}`, `{"title":""}`},
 	{"Tool", `{"name":"n","description":null,"inputSchema":{},"annotations":{},"_meta":null}`, `{"description":null,"_meta":null}`},
@@ -80,7 +81,7 @@ func TestPresence(t *testing.T) {
 	}
 }
 
-// TestAbsence checks how a zero value is written where a member is required.
+// TestAbsence checks how a zero value is encoded where a member is required.
 func TestAbsence(t *testing.T) {
 	for typ, want := range map[string]string{
 		"ListToolsResult":                  `{"tools":[]}`,
@@ -110,7 +111,7 @@ func TestAbsence(t *testing.T) {
 func TestExtra(t *testing.T) {
 	var tool Tool
 	if err := tool.UnmarshalJSON([]byte(`{"name":"n","title":"","inputSchema":{},"x":1,"x":2,"\u0074itl\u0065":""}`)); err == nil {
-		t.Error("a title that appears twice was read")
+		t.Error("a duplicate title was accepted")
 	}
 	if err := tool.UnmarshalJSON([]byte("{\"name\":\"n\",\"t\\u0069tle\":\"\",\"inputSchema\":{},\"x\": [1,\n2]}")); err != nil {
 		t.Fatal(err)
@@ -128,8 +129,8 @@ func TestExtra(t *testing.T) {
 	}
 }
 
-// TestMissingContent shows that the result of a tool may lack its content, or have null, as from
-// some servers that have only structured content.
+// TestMissingContent shows that the content of a tool's result may be missing or null, as in the
+// results of some servers with structured content only.
 func TestMissingContent(t *testing.T) {
 	for _, text := range []string{`{"structuredContent":{"a":1}}`, `{"content":null,"structuredContent":{"a":1}}`} {
 		var v CallToolResult
@@ -142,7 +143,7 @@ func TestMissingContent(t *testing.T) {
 	}
 }
 
-// TestRoundTrip shows that a value of each type, with all members, is read as it was written.
+// TestRoundTrip shows that a value of each type, with all members, is decoded as it was encoded.
 func TestRoundTrip(t *testing.T) {
 	for typ := range codecs {
 		for variant := range variants(typ) {
@@ -255,7 +256,7 @@ func TestParseContent(t *testing.T) {
 	}
 }
 
-// TestOwnMemory shows that a value does not change with the text that it was read from.
+// TestOwnMemory shows that a value does not alias the text that it was decoded from.
 func TestOwnMemory(t *testing.T) {
 	for typ := range codecs {
 		text := append([]byte(nil), filled(t, typ, 0).appendRevision(nil, RevisionNone)...)

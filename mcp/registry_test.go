@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// A codec is what each type of the vocabulary is, by pointer.
+// A codec is the interface of all types of this package, by pointer.
 type codec interface {
 	appendRevision(dst []byte, r Revision) []byte
 	MarshalJSON() ([]byte, error)
 	UnmarshalJSON(data []byte) error
 }
 
-// codecs makes a value of each type. It is for tests alone, so that programs link only what they
-// use.
+// codecs has a constructor for each type. It is in a test so that programs link only the types that
+// they use.
 var codecs = map[string]func() codec{
 	"Annotations":                                 func() codec { return new(Annotations) },
 	"AudioContent":                                func() codec { return new(AudioContent) },

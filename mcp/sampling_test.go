@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestContentOfRevision shows that content that a revision does not have is written as text.
+// TestContentOfRevision shows that content that a revision does not define is encoded as text.
 func TestContentOfRevision(t *testing.T) {
 	use := ToolUseContent{ID: "1", Name: "add", Input: json.RawMessage(`{"a": 1}`)}
 	result := ToolResultContent{ToolUseID: "1", Content: []ContentBlock{TextContent{Text: "2"}, AudioContent{MIMEType: "audio/wav"}, &TextContent{Text: "3"}, nil, (*TextContent)(nil),
@@ -15,8 +15,8 @@ func TestContentOfRevision(t *testing.T) {
 	note := func(text string) string { return string(TextContent{Text: text}.appendRevision(nil, RevisionNone)) }
 	for _, tt := range []struct {
 		c     ContentBlock
-		first Revision // that has it
-		want  string   // before
+		first Revision // first revision with it
+		want  string   // encoding in earlier revisions
 	}{
 		{TextContent{Text: "t"}, Revision20241105, ""},
 		{AudioContent{Data: []byte("abc"), MIMEType: "audio/wav"}, Revision20250326, note("[audio/wav, 3 bytes: revision 2024-11-05 has no audio content]")},
@@ -38,7 +38,7 @@ func TestContentOfRevision(t *testing.T) {
 }
 
 // TestSamplingContent shows that several blocks become several messages in revisions that allow one
-// block for each message, and one text where there can be only one message.
+// block per message, and one text if there can be only one message.
 func TestSamplingContent(t *testing.T) {
 	a, b := TextContent{Text: "a"}, TextContent{Text: "b"}
 	both := SamplingContent{a, ImageContent{MIMEType: "m"}, b}
@@ -68,8 +68,8 @@ func TestSamplingContent(t *testing.T) {
 	}
 }
 
-// TestObjectsOnly checks that a member that older revisions restrict to objects is omitted there if
-// it is another value.
+// TestObjectsOnly checks that a member that older revisions restrict to objects is omitted for
+// other values.
 func TestObjectsOnly(t *testing.T) {
 	for text, object := range map[string]bool{`{"type":"object"}`: true, `[]`: false, `null`: false, `{"type":"array"}`: false} {
 		tool := Tool{Name: "n", OutputSchema: json.RawMessage(text)}

@@ -14,11 +14,11 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// specDir holds the specification's schema.json of each revision, beside the repository. It is not
-// part of it.
+// specDir has the specification's schema.json of each revision, next to the repository but not part
+// of it.
 const specDir = "../../shared/spec"
 
-// needSpec skips the test if the specification is not there.
+// needSpec skips the test if the specification is missing.
 func needSpec(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +29,7 @@ func needSpec(t *testing.T) {
 // A spec is the schema.json of one revision.
 type spec struct {
 	revision Revision
-	root     string // where the definitions are
+	root     string // name of the member with the definitions
 	defs     map[string]any
 	compiler *jsonschema.Compiler
 }
@@ -61,7 +61,7 @@ func openSpecs(t *testing.T) []*spec {
 	return all
 }
 
-// validate holds a text against what is at path below the definitions, such as Tool or
+// validate validates a text against the schema at path below the definitions, such as Tool or
 // CallToolRequest/properties/params.
 func (s *spec) validate(t *testing.T, path string, text []byte) {
 	t.Helper()
@@ -79,7 +79,7 @@ func (s *spec) validate(t *testing.T, path string, text []byte) {
 	}
 }
 
-// at walks down from a schema by keys; nil if there is nothing.
+// at returns the schema below a schema by keys, or nil.
 func at(schema any, keys ...string) any {
 	for _, key := range keys {
 		m, _ := schema.(map[string]any)
@@ -88,7 +88,7 @@ func at(schema any, keys ...string) any {
 	return schema
 }
 
-// properties returns the names of all properties of a schema, those of what it refers to included.
+// properties returns the names of all properties of a schema, including those of its references.
 func (s *spec) properties(schema any) map[string]any {
 	all := map[string]any{}
 	add := func(more map[string]any) {
@@ -110,7 +110,7 @@ func (s *spec) properties(schema any) map[string]any {
 	return all
 }
 
-// union reports whether one of several schemas is enough.
+// union reports whether a value must match only one of several schemas.
 func (s *spec) union(schema any) bool {
 	if ref, ok := at(schema, "$ref").(string); ok {
 		return s.union(s.defs[ref[strings.LastIndexByte(ref, '/')+1:]])
@@ -125,8 +125,8 @@ var renamedDefs = map[string]string{
 	"TextResourceContents": "ResourceContents", "BlobResourceContents": "ResourceContents",
 }
 
-// paramsTypes are the types of params by the envelope's definition. Some revisions give them in
-// place.
+// paramsTypes are the types of params by definition of the request. Some revisions define them
+// inline.
 func paramsTypes(specs []*spec) map[string]string {
 	types := map[string]string{}
 	for _, s := range specs {
@@ -144,7 +144,7 @@ func paramsTypes(specs []*spec) map[string]string {
 	return types
 }
 
-// goTypes returns where the schema describes types: the type by the path.
+// goTypes returns the types that the schema describes, by path.
 func (s *spec) goTypes(params map[string]string) map[string]string {
 	types := map[string]string{}
 	for name, def := range s.defs {
@@ -177,11 +177,11 @@ func (s *spec) find(path string) any {
 	return schema
 }
 
-// baseMembers may stand in all params and results: their definitions in place leave them out.
+// baseMembers are allowed in all params and results, but are omitted in inline definitions.
 var baseMembers = []string{"_meta"}
 
-// TestAppendRevision shows that appendRevision writes of a full value exactly the members in the
-// schema of each revision.
+// TestAppendRevision shows that appendRevision encodes exactly the members in the schema of each
+// revision for a full value.
 func TestAppendRevision(t *testing.T) {
 	specs := openSpecs(t)
 	params := paramsTypes(specs)
@@ -243,7 +243,7 @@ func (s *spec) compareMembers(t *testing.T, path string, schema, value any) {
 	for name, member := range object {
 		sub, ok := properties[name]
 		if !ok && !slices.Contains(baseMembers, name) && !slices.Contains(beyondSchema, name) {
-			t.Errorf("%v, %s: member %s is not of this revision", s.revision, path, name)
+			t.Errorf("%v, %s: member %s is not defined in this revision", s.revision, path, name)
 			continue
 		}
 		if name != "_meta" {
@@ -252,6 +252,6 @@ func (s *spec) compareMembers(t *testing.T, path string, schema, value any) {
 	}
 }
 
-// beyondSchema are members that are written though the schema does not have them: extensions to all
-// revisions, and the filter of the tasks extension.
+// beyondSchema are members that are encoded although the schema does not define them: extensions to
+// all revisions, and the filter of the tasks extension.
 var beyondSchema = []string{"extensions", "taskIds"}

@@ -10,7 +10,7 @@ import (
 	"mcpwire/middleware"
 )
 
-// limit gives each tool call of a client, or of a server, a minute.
+// limit gives each tool call of a client or a server a timeout of one minute.
 func limit(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		if m.Method != "tools/call" {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tag is middleware that puts its name around the params and the result.
+// tag is a middleware that puts its name around the params and the result.
 func tag(name string) Func {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, m *Message) (json.RawMessage, error) {
@@ -59,7 +59,7 @@ func TestChain(t *testing.T) {
 		{"order", []Func{tag("a"), tag("b")}, "m", "(p>a>b)<b<a", ""},
 		{"an error", []Func{tag("a")}, "fail", "<a", "no"},
 		{"twice", []Func{twice, tag("b")}, "m", "(p>b)<b(p>b)<b", ""},
-		{"a Message of its own", []Func{own}, "m", "", "passed a new Message"},
+		{"a new Message", []Func{own}, "m", "", "passed a new Message"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := Message{Direction: jsonrpc.Outgoing, Method: tt.method, Params: json.RawMessage("p")}
@@ -74,8 +74,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainWaits shows that Run does not return while end runs, concurrent calls of next run one
-// after another, and a call after the return fails, also after a panic.
+// TestChainWaits shows that Run does not return while end runs, that concurrent calls of next run
+// one after another, and that a call after the return fails, also after a panic.
 func TestChainWaits(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestChainWaits(t *testing.T) {
 						go next(ctx, m)
 					}
 					synctest.Wait()
-					<-time.After(1500 * time.Millisecond) // the second one runs
+					<-time.After(1500 * time.Millisecond) // runs during the second call
 					if panics {
 						panic("told to")
 					}
