@@ -6,7 +6,7 @@ import (
 	"mcpwire/schema"
 )
 
-// TestAllocs gates what the hot path may allocate.
+// TestAllocs limits the allocations of the hot path.
 func TestAllocs(t *testing.T) {
 	measure := func(name string, want float64, f func() error) {
 		t.Helper()
@@ -24,7 +24,7 @@ func TestAllocs(t *testing.T) {
 
 	var search searchArgs
 	searchType := of[searchArgs](t, nil)
-	// The query, the slice of tags and three tags; sort is the enum's own.
+	// The query, the slice of tags and three tags; sort is a constant of the enum.
 	measure("decode five fields", 5, func() error { return searchType.Decode(searchIn, &search) })
 
 	type flat struct {

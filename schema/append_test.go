@@ -12,7 +12,7 @@ import (
 	"mcpwire/schema"
 )
 
-// appended is what v is appended as, or the error's text.
+// appended returns the encoding of v, or the error's text.
 func appended[T any](t testing.TB, v T, opts *schema.Options) string {
 	t.Helper()
 	out, err := of[T](t, opts).Append([]byte("x"), &v)
@@ -28,7 +28,7 @@ func appended[T any](t testing.TB, v T, opts *schema.Options) string {
 type (
 	// failing cannot be encoded.
 	failing struct{}
-	// multiline has a method that breaks lines, and one that is no JSON.
+	// multiline has a method that returns JSON with line breaks, or invalid JSON.
 	multiline struct{ bad bool }
 	never     struct{}
 	someZero  struct{ n int }
@@ -104,7 +104,7 @@ func TestAppend(t *testing.T) {
 		{"marshaler", appended(t, []multiline{{}}, nil), `[{"a":[1,2]}]`},
 		{"pointer receiver in a map", appended(t, map[string]celsius{"a": 3.5}, nil), `{"a":3.5}`},
 		{"text", appended(t, hex(31), nil), `"0x1f"`},
-		{"only out", appended(t, onlyOut{}, nil), `"out"`},
+		{"encodes but does not decode", appended(t, onlyOut{}, nil), `"out"`},
 		{"embedded nil", appended(t, derived{base: base{1, "hidden"}, Name: "n"}, nil), `{"id":1,"name":"n"}`},
 		{"embedded", appended(t, derived{Opts: &Opts{true}}, nil), `{"id":0,"deep":true,"name":""}`},
 		{"omit all", appended(t, zeroes{A: someZero{7}, G: [0]int{}}, nil), `{"j":{"x":0,"y":0}}`},
@@ -135,9 +135,9 @@ func TestAppend(t *testing.T) {
 			`error: result.a: expected integer of at least 1, got 0; result.b: expected at most 2 characters, got 3; result.c: expected one of "low", "high", got string "mid"; ` +
 				`result.d: expected unique items, but items 0 and 1 are equal; result.e: expected one of 1, 2, 500, got number 3; result.f: expected integer between 0 and 9, got 10; ` +
 				`result.g: expected a number greater than 0, got 0`},
-		{"own broken", appended(t, []celsius{-300}, nil), `error: result[0]: expected a number of at least -273.15, got -300`},
+		{"invalid MarshalJSON", appended(t, []celsius{-300}, nil), `error: result[0]: expected a number of at least -273.15, got -300`},
 		{"nil root", appended(t, (*point)(nil), nil), `error: result: expected a value, got a nil *schema_test.point`},
-		{"names meet", appended(t, map[string]int{"\xff": 1, "\xfe": 2}, nil), `error: result: duplicate property "` + "\ufffd" + `"`},
+		{"equal member names", appended(t, map[string]int{"\xff": 1, "\xfe": 2}, nil), `error: result: duplicate property "` + "\ufffd" + `"`},
 		{"year", appended(t, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), nil), `error: schema: result: AppendText of time.Time: Time.AppendText: year outside of range [0,9999]`},
 		{"cycle of maps", appended(t, loopMap, &schema.Options{MaxDepth: 4}), `error: result.a[0].a[0]: nested more than 4 levels deep`},
 		{"cycle of nodes", appended(t, loopNode, &schema.Options{MaxDepth: 2}), `error: result.next.next: nested more than 2 levels deep`},

@@ -9,8 +9,8 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// TestCompileUnsupported covers what needs an engine: without one the error
-// names keyword and place, with one it works.
+// TestCompileUnsupported checks schemas that need an engine: without one the error names the
+// keyword and its position, with one they compile.
 //
 // Spec: S45 S46 S48 C21 C22
 func TestCompileUnsupported(t *testing.T) {
@@ -105,7 +105,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileEngineErrors covers what an engine may answer.
+// TestCompileEngineErrors checks the errors of an engine.
 func TestCompileEngineErrors(t *testing.T) {
 	text := []byte(`{"unevaluatedItems":false}`)
 	oops := errors.New("oops")
@@ -121,7 +121,7 @@ func TestCompileEngineErrors(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if _, err := schema.Compile([]byte(`{"type":1}`), func([]byte) (func([]byte) error, error) {
-		t.Error("the engine is asked about a schema that is wrong")
+		t.Error("the engine got an invalid schema")
 		return nil, nil
 	}); err == nil {
 		t.Error("no error")

@@ -16,7 +16,7 @@ import (
 	"mcpwire/schema"
 )
 
-// decode returns what text decodes to, or the error's text.
+// decode returns the decoded value of text, or the error's text.
 func decode[T any](t testing.TB, text string, opts *schema.Options) any {
 	t.Helper()
 	if !validJSON([]byte(text)) {
@@ -27,7 +27,7 @@ func decode[T any](t testing.TB, text string, opts *schema.Options) any {
 	var v T
 	err := typed.Decode(in, &v)
 	for i := range in {
-		in[i] = '#' // nothing of the text may be kept
+		in[i] = '#' // the value must not alias the text
 	}
 	if err != nil {
 		return err.Error()
@@ -268,7 +268,7 @@ func TestErrorProblems(t *testing.T) {
 	}
 }
 
-// TestDecodeReuse makes sure that nothing of an earlier value shines through.
+// TestDecodeReuse shows that decoding replaces an earlier value completely.
 func TestDecodeReuse(t *testing.T) {
 	typed := of[everything](t, nil)
 	v := everything{Plain: 3, Map: map[string]int{"old": 1}, Ptr: &point{9, 9}, Skip: 4, hidden: 5}
@@ -278,7 +278,7 @@ func TestDecodeReuse(t *testing.T) {
 	}
 }
 
-// FuzzDecodeBroken gives the decoder invalid JSON, which its callers must not pass.
+// FuzzDecodeBroken decodes invalid JSON, which callers must not pass: it must not panic.
 func FuzzDecodeBroken(f *testing.F) {
 	f.Add([]byte(everythingText))
 	for _, s := range []string{``, `{`, `{"a"`, `{"a":`, `[`, `"`, `"\`, `"\u12`, `{"x":1,`, `[1,`, `[,]`, `{,}`, `}`, `]`, `-`, `{"any":{"a":[1,{`, `nul`, `{"raw":{"a":1,"a"`} {

@@ -11,8 +11,8 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// disagree compares our validator with the full engine on one schema and
-// instance. It returns "" if they agree or one of them cannot tell.
+// disagree compares the validator with the full engine for one schema and instance. It returns an
+// empty string if they agree or if one of them cannot decide.
 func disagree(schemaText, instance []byte) string {
 	full, err := fullschema.Engine(schemaText)
 	if err != nil {
@@ -21,7 +21,7 @@ func disagree(schemaText, instance []byte) string {
 	v, err := schema.Compile(schemaText, nil)
 	if err != nil {
 		if strings.Contains(err.Error(), "endlessly") || strings.Contains(err.Error(), "nothing found at") {
-			return "" // the other finds out while validating, if it gets there
+			return "" // the other reports it during validation, if it gets that far
 		}
 		return "Compile: " + err.Error()
 	}
@@ -66,7 +66,7 @@ func TestDifferentialRandom(t *testing.T) {
 		}
 	}
 	if valid < rounds/2 || valid > 4*rounds-rounds/2 {
-		t.Errorf("%d of %d pairs are valid; the generator is of no use", valid, 4*rounds)
+		t.Errorf("%d of %d pairs are valid; the generator is too one-sided", valid, 4*rounds)
 	}
 }
 
@@ -88,8 +88,8 @@ func FuzzValidate(f *testing.F) {
 	})
 }
 
-// FuzzCompile gives Compile any text: it must not panic, and where it and the
-// full engine accept a schema they must agree on instances.
+// FuzzCompile compiles any text: Compile must not panic, and for a schema that both accept, it and
+// the full engine must agree about instances.
 func FuzzCompile(f *testing.F) {
 	for _, c := range keywordCases {
 		for _, in := range append(c.valid, c.invalid...) {
@@ -107,7 +107,7 @@ func FuzzCompile(f *testing.F) {
 		full, err := fullschema.Engine(s)
 		if err != nil {
 			v.WithLimits(schema.Limits{MaxSteps: 10_000}).Validate(in)
-			return // it checks the form of annotations too
+			return // it also checks the form of annotations
 		}
 		got := v.WithLimits(schema.Limits{MaxSteps: 10_000}).Validate(in)
 		if errors.Is(got, schema.ErrLimit) || got != nil && strings.Contains(got.Error(), "duplicate property") {

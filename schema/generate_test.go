@@ -6,12 +6,12 @@ import (
 )
 
 // entropy makes choices from the bytes of a fuzz input, so that every input determines one schema
-// and one instance, and small changes of the input make small changes of both.
+// and one instance, and small changes of the input cause small changes of both.
 type entropy struct {
 	data []byte
 }
 
-// pick returns a number from 0 to n-1; 0 when the input is used up.
+// pick returns a number from 0 to n-1, or 0 when the input is used up.
 func (e *entropy) pick(n int) int {
 	if len(e.data) == 0 {
 		return 0
@@ -23,7 +23,7 @@ func (e *entropy) pick(n int) int {
 
 func (e *entropy) of(choices ...string) string { return choices[e.pick(len(choices))] }
 
-// list joins up to n things made by each.
+// list joins up to n values of f.
 func (e *entropy) list(n int, each func(i int) string) string {
 	var parts []string
 	for i := range e.pick(n + 1) {
@@ -96,7 +96,7 @@ func (e *entropy) schemas(depth int) string {
 	return "[" + e.schema(depth) + "," + e.list(2, func(int) string { return e.schema(depth) }) + "]"
 }
 
-// distinct is a list of distinct texts.
+// distinct returns a list of distinct texts.
 func (e *entropy) distinct(n int, each func() string) string {
 	seen := map[string]bool{}
 	var parts []string

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestManyFields covers a struct with more fields than the sets on the stack
-// have bits.
+// TestManyFields checks a struct with more fields than the bit sets on the stack hold.
 func TestManyFields(t *testing.T) {
 	const n = 300
 	var fields []reflect.StructField
@@ -52,7 +51,7 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-// TestNames covers names in tags that are unusual.
+// TestNames checks unusual names in tags.
 func TestNames(t *testing.T) {
 	field := func(name string, tag reflect.StructTag) reflect.StructField {
 		return reflect.StructField{Name: name, Type: reflect.TypeFor[bool](), Tag: tag}

@@ -50,7 +50,7 @@ func TestAppendPath(t *testing.T) {
 	}
 }
 
-// FuzzPointerAt makes sure that no offset in no text is too much.
+// FuzzPointerAt shows that no offset in any text causes a panic.
 func FuzzPointerAt(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":"c"}]}`), 12)
 	f.Add([]byte(`[[[`), 3)

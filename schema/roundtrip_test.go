@@ -41,8 +41,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// agreeing is the part of everything on which encoding/json and this package do
-// not differ by design. They do in nil slices and maps, for example.
+// agreeing is the part of everything that encoding/json and this package treat alike by design.
+// They differ in nil slices and maps, for example.
 type agreeing struct {
 	Bool   bool            `json:"bool,omitempty"`
 	Int8   int8            `json:"int8,omitempty"`
@@ -69,10 +69,9 @@ type agreeing struct {
 	*Opts
 }
 
-// FuzzDecode compares with encoding/json. What both accept must come out the
-// same, and what only encoding/json accepts must be for a reason we know. It
-// also holds Decode against the schema that it claims to implement, and against
-// what Append makes of the result.
+// FuzzDecode compares Decode with encoding/json. Values that both accept must be equal, and texts
+// that only encoding/json accepts must have a known reason. It also compares Decode with the schema
+// that it implements, and with the encoding of its result.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		everythingText, `{}`, `{"id":1,"name":"n"}`, `{"id":1,"name":"n","next":{"id":2,"name":""},"list":[{"id":3,"name":"x","deep":false}]}`,
@@ -117,7 +116,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// beyondSchema reports whether an error is about what a schema does not say.
+// beyondSchema reports whether an error is about a rule that no schema expresses.
 func beyondSchema(err error) bool {
 	if err == nil {
 		return false
@@ -131,7 +130,7 @@ func beyondSchema(err error) bool {
 	return false
 }
 
-// sameNumbers undoes what differs by design in an any: exact integers.
+// sameNumbers removes a difference by design in values of type any: exact integers.
 func sameNumbers(v *agreeing) {
 	v.Any = plainNumbers(v.Any)
 	if v.Next != nil {
@@ -159,8 +158,8 @@ func plainNumbers(v any) any {
 	return v
 }
 
-// checkAppend compares Append with encoding/json by value and makes sure that
-// what was appended decodes to the same again.
+// checkAppend compares Append with encoding/json by value, and checks that its output decodes to
+// the same value.
 func checkAppend[T any](t *testing.T, typed *schema.Typed[T], v *T) {
 	t.Helper()
 	out, err := typed.Append(nil, v)
@@ -200,7 +199,7 @@ func generic(text []byte) (v any) {
 	return v
 }
 
-// FuzzAppend compares with encoding/json for values that no text decodes to.
+// FuzzAppend compares Append with encoding/json for values that decoding does not produce.
 func FuzzAppend(f *testing.F) {
 	f.Add("a<b>&\u2028\xff\x00", int64(-5), uint64(7), 1.5, float32(1e-7), []byte{0, 255}, true)
 	f.Add("", int64(math.MinInt64), uint64(math.MaxUint64), 1e21, float32(3.4e38), []byte{}, false)
@@ -228,7 +227,7 @@ func FuzzAppend(f *testing.F) {
 		}
 		if math.IsNaN(x) || math.IsInf(x, 0) || math.IsNaN(float64(y)) || math.IsInf(float64(y), 0) {
 			if _, err := typed.Append(nil, &v); err == nil {
-				t.Fatal("no error for a number that is none")
+				t.Fatal("no error for an invalid number")
 			}
 			return
 		}

@@ -18,7 +18,7 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// The types that the tests of this package share.
+// Types that the tests of this package share.
 
 type (
 	level  string
@@ -48,9 +48,9 @@ type (
 	paint struct{ r, g, b uint8 }
 	// hex is a number written as text.
 	hex uint32
-	// celsius gives its own schema.
+	// celsius defines its own schema.
 	celsius float64
-	// nameRange gives its own schema and decodes as the struct it is.
+	// nameRange defines its own schema and decodes as a struct.
 	nameRange struct {
 		From int `json:"from"`
 		To   int `json:"to"`
@@ -135,7 +135,7 @@ func of[T any](t testing.TB, opts *schema.Options) *schema.Typed[T] {
 	return typed
 }
 
-// schemaOf is the schema of T, or the error.
+// schemaOf returns the schema of T, or the error.
 func schemaOf[T any](opts *schema.Options) string {
 	typed, err := schema.Of[T](opts)
 	if err != nil {
@@ -209,7 +209,7 @@ func TestOf(t *testing.T) {
 			`"w":{"type":"array","items":{"type":"integer","enum":[2]}},` +
 			`"d":{"type":"object","additionalProperties":{"type":"string"},"default":{"a":"b"}}},` +
 			`"required":["i","f","s","l","m","w"],"additionalProperties":false}`},
-		{"own inside", schemaOf[struct {
+		{"custom schema inside", schemaOf[struct {
 			A celsius  `json:"a"`
 			B *celsius `json:"b"`
 			C celsius  `json:"c" jsonschema:"hot"`
@@ -246,8 +246,8 @@ type (
 	w4 struct{ A, B, C w3 }
 )
 
-// TestOfSize makes sure that a schema grows with the types, not with the number
-// of ways through them.
+// TestOfSize shows that a schema grows with the number of types, not with the number of paths
+// through them.
 func TestOfSize(t *testing.T) {
 	text := schemaOf[w4](nil)
 	if len(text) > 5000 {
@@ -302,7 +302,7 @@ func TestOfErrors(t *testing.T) {
 	}
 }
 
-// tagError is the end of the error that a field with the tag gives.
+// tagError returns the end of the error for a field with the tag.
 func tagError(text string) string {
 	_, after, _ := strings.Cut(text, "tag schema:\"")
 	_, after, _ = strings.Cut(after, "\": ")
@@ -437,7 +437,7 @@ func TestIsObject(t *testing.T) {
 	}
 }
 
-// sealed gives a schema that only a full engine can hold.
+// sealed has a schema that only a full engine supports.
 type sealed struct {
 	A int `json:"a,omitempty"`
 	B int `json:"b,omitempty"`
@@ -497,7 +497,7 @@ func TestEmbeddedEnum(t *testing.T) {
 	}
 }
 
-// TestManyMembers covers more members than fit the sets on the stack.
+// TestManyMembers checks more members than the bit sets on the stack hold.
 func TestManyMembers(t *testing.T) {
 	const n = 300
 	var members, props []string
@@ -517,8 +517,8 @@ func TestManyMembers(t *testing.T) {
 	}
 }
 
-// TestConcurrent uses one plan from several goroutines, also for types that it
-// learns of only while encoding.
+// TestConcurrent uses one plan from several goroutines, including types that it learns of only
+// while encoding.
 func TestConcurrent(t *testing.T) {
 	typed := of[any](t, nil)
 	v, err := schema.Compile([]byte(`{"items":{"properties":{"x":{"pattern":"^1"},"y":{"enum":[1,2]}},"uniqueItems":true}}`), nil)

@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 	dialects := []string{"", draft4, draft6, draft7, d2019, d2020}
 	for _, tt := range []struct {
 		members string
-		want    string // in the error; "" means no error
+		want    string // text of the error; empty for no error
 	}{
 		{`"type":"object"`, ""},
 		{`"type":"strnig"`, "#/type: "},

@@ -73,7 +73,7 @@ func (g generator) schema(depth int) any {
 	return s
 }
 
-// keyword returns a member of a schema, which drafts without the keyword ignore.
+// keyword returns a member of a schema. Drafts without the keyword ignore it.
 func (g generator) keyword(depth int) (string, any) {
 	sub := func() any { return g.schema(depth) }
 	count := func() any { return g.IntN(4) }
@@ -174,7 +174,7 @@ func (g generator) document(url string) any {
 	return s
 }
 
-// TestDifferential compares with a library that passes the official test suite.
+// TestDifferential compares this package with a library that passes the official test suite.
 func TestDifferential(t *testing.T) {
 	for url, d := range map[string]draft{
 		"http://json-schema.org/draft-04/schema#": draft4, "http://json-schema.org/draft-06/schema#": draft6, "http://json-schema.org/draft-07/schema#": draft7,
@@ -206,7 +206,7 @@ func TestDifferential(t *testing.T) {
 					err = validate(instance)
 					want := other(instance)
 					if want != nil && strings.Contains(want.Error(), "reference cycle") {
-						continue // also for the name of a property, which is not the same value
+						continue // also for names of properties, which are not the same value
 					}
 					if (err == nil) != (want == nil) {
 						t.Fatalf("%s\n%s\ngot %v, the library says %v", text, instance, err, want)

@@ -53,7 +53,7 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestNothingIsFetched covers every kind of reference that a loader might follow.
+// TestNothingIsFetched checks every kind of reference that a loader might fetch.
 //
 // Spec: S48 C22
 func TestNothingIsFetched(t *testing.T) {
@@ -79,7 +79,7 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// TestThroughCompile uses the package in the way that is meant.
+// TestThroughCompile uses the package as an engine of schema.Compile.
 func TestThroughCompile(t *testing.T) {
 	v, err := schema.Compile([]byte(`{ "allOf": [ {"properties": {"a": true}} ], "unevaluatedProperties": false }`), fullschema.Engine)
 	if err != nil {

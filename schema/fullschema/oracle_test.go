@@ -10,9 +10,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// An oracle compiles schemas with a library, to compare with.
+// An oracle compiles schemas with another library for comparison.
 type oracle struct {
-	// documents are other documents by URL.
+	// documents are the other documents by URL.
 	documents map[string][]byte
 }
 
