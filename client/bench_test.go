@@ -13,8 +13,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// A constant is a server that costs as little as can be: it answers all calls alike, where it reads
-// them.
+// A constant is a server of minimal cost: it sends the same response to each call, on its reading
+// goroutine.
 type constant struct{ result string }
 
 func (constant) Prepare(*rpc.Request) *rpc.CostEstimate { return rpc.Immediate }
@@ -29,7 +29,7 @@ func (h constant) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	return append(dst, h.result...), nil
 }
 
-// benchPipes are what the benchmarks run over.
+// benchPipes are the pipes that the benchmarks use.
 var benchPipes = []struct {
 	name string
 	open func() (a, b io.ReadWriteCloser)
@@ -46,8 +46,8 @@ var benchPipes = []struct {
 
 const benchResult = `{"content":[{"type":"text","text":"hello, world"}],"resultType":"complete"}`
 
-// BenchmarkCall is a call, with what a server costs that does nothing. The connection alone is what
-// package rpc takes for it.
+// BenchmarkCall measures a call to a server that does no work. The case connection measures package
+// rpc alone.
 func BenchmarkCall(b *testing.B) {
 	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)
 	for _, pipe := range benchPipes {

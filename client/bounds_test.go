@@ -14,8 +14,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestServerDoesNotRead shows that calls to a server that reads nothing take no longer than their
-// callers allow.
+// TestServerDoesNotRead shows that calls to a server that does not read end when their time limits
+// pass.
 func TestServerDoesNotRead(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
@@ -27,11 +27,12 @@ func TestServerDoesNotRead(t *testing.T) {
 		check := func(name string, want time.Duration, err error, ok bool) {
 			t.Helper()
 			if d := time.Since(began); d != want || !ok {
-				t.Errorf("%s: %v after %v, want it after %v", name, err, d, want)
+				t.Errorf("%s: %v after %v, want an end after %v", name, err, d, want)
 			}
 			began = time.Now()
 		}
-		err := c.Call(t.Context(), "first", params, nil, WithTimeout(time.Second)) // fills the queue
+		// fills the queue
+		err := c.Call(t.Context(), "first", params, nil, WithTimeout(time.Second))
 		check("first call", time.Second, err, is[*TimeoutError](err))
 		err = c.Call(t.Context(), "second", params, nil, WithTimeout(-1), WithMaxTimeout(2*time.Second))
 		e, ok := errors.AsType[*TimeoutError](err)
@@ -72,16 +73,16 @@ func TestCallbackPanics(t *testing.T) {
 			t.Error(err)
 		}
 		if n := len(c.callbacks.byToken); n != 0 {
-			t.Errorf("%d calls are still watching", n)
+			t.Errorf("%d calls are still registered for progress", n)
 		}
 	})
 }
 
-// TestTaskCallIsGivenUp checks that a call that requests a task from a legacy server is never
+// TestAbandonedTaskCall checks that a call that requests a task from a legacy server is never
 // canceled by notifications/cancelled, whatever ends it.
 //
 // Spec: T33
-func TestTaskCallIsGivenUp(t *testing.T) {
+func TestAbandonedTaskCall(t *testing.T) {
 	const task = `"taskId":"t","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null`
 	called, over := make(chan struct{}), make(chan struct{})
 	open := func(s *script) (call message) {
@@ -129,7 +130,7 @@ func TestTaskCallIsGivenUp(t *testing.T) {
 }
 
 // TestCallAllocations shows that a call allocates no more than package rpc does for it, in either
-// era. A call of a tool reuses that memory, and allocates for its texts instead.
+// era. A tool call reuses that memory, and allocates for its texts instead.
 func TestCallAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -162,7 +163,7 @@ func TestCallAllocations(t *testing.T) {
 			}
 		})
 		if n > alone || alone > 3 {
-			t.Errorf("%v: %v allocations, %v of them package rpc's", r, n, alone)
+			t.Errorf("%v: %v allocations, package rpc alone has %v", r, n, alone)
 		}
 		type args struct {
 			Text string `json:"text"`
@@ -180,6 +181,7 @@ func TestCallAllocations(t *testing.T) {
 
 // TestTraceContext checks that the client sends a context's trace with its own metadata, and omits
 // an invalid trace.
+//
 // Spec: C17
 func TestTraceContext(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -207,7 +209,7 @@ func TestTraceContext(t *testing.T) {
 	})
 }
 
-// FuzzServer shows that a call ends whatever the server answers, and that the client continues.
+// FuzzServer shows that a call ends whatever the server sends, and that the client continues.
 func FuzzServer(f *testing.F) {
 	for _, seed := range []string{
 		`{"resultType":"complete","content":[]}`, `{}`, `[]`, `null`, `1`, `{"resultType":5}`,

@@ -35,10 +35,14 @@ func TestCacheEvicts(t *testing.T) {
 		{func() { c.put(key("b"), 0, make([]byte, 100), later) }, "ab"},
 		{func() { c.put(key("c"), 0, make([]byte, 100), later) }, "abc"},
 		{func() { c.get(key("a")) }, "abc"},
-		{func() { c.put(key("d"), 0, make([]byte, 100), later) }, "acd"},    // b was not used for longest
-		{func() { c.put(key("c"), 0, make([]byte, 101), later) }, "cd"},     // replaced, and then there is one byte too many
-		{func() { c.put(key("big"), 0, make([]byte, 3*one), later) }, "cd"}, // it would push out all others
-		{func() { c.put(key("c"), 0, make([]byte, 3*one), later) }, "d"},    // what it replaces is no longer valid
+		// b was unused for longest
+		{func() { c.put(key("d"), 0, make([]byte, 100), later) }, "acd"},
+		// one byte too many after the replacement
+		{func() { c.put(key("c"), 0, make([]byte, 101), later) }, "cd"},
+		// larger than the cache
+		{func() { c.put(key("big"), 0, make([]byte, 3*one), later) }, "cd"},
+		// the replaced entry is invalid
+		{func() { c.put(key("c"), 0, make([]byte, 3*one), later) }, "d"},
 		{func() { c.invalidate("m", func(params string) bool { return params == "x" }) }, "d"},
 		{func() { c.put(key("a"), 0, nil, later) }, "d"}, // requested before the drop
 		{func() { c.put(key("a"), c.generation("m"), nil, later) }, "ad"},
@@ -110,7 +114,7 @@ func resource(text, more string) string {
 	return fmt.Sprintf(`{"resultType":"complete","contents":[{"uri":"x:a","text":%q}]%s}`, text, more)
 }
 
-// numbered answers with the number of the request, and more members.
+// numbered returns an answerer that responds with the number of the request, and more members.
 func numbered(more string) answerer {
 	n := 0
 	return func(context.Context, string) (string, error) {
@@ -134,7 +138,9 @@ func TestCacheFresh(t *testing.T) {
 	for _, tt := range []struct {
 		name, revision, more string
 		opts                 Options
-		want                 string // what is read at once, then after 999 ms, another resource, with WithFresh, with WithMeta, and after 1 s more
+		// what is read at once; after 999 ms; for another resource; with WithFresh; with WithMeta;
+		// after 1 s more
+		want string
 	}{
 		{"private", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{}, "1 1 2 3 4 5"},
 		{"public", modernDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{}, "1 1 2 3 4 5"},
@@ -142,9 +148,9 @@ func TestCacheFresh(t *testing.T) {
 		{"public, in a store", modernDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{Cache: CacheOptions{Shared: NewCache(0)}}, "1 1 2 3 4 5"},
 		{"stale at once", modernDate, `,"ttlMs":0,"cacheScope":"public"`, Options{}, "1 2 3 4 5 6"},
 		{"negative", modernDate, `,"ttlMs":-5,"cacheScope":"public"`, Options{}, "1 2 3 4 5 6"},
-		{"no time", modernDate, `,"cacheScope":"public"`, Options{}, "1 2 3 4 5 6"},
-		{"no room", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{Cache: CacheOptions{MaxBytes: 10}}, "1 2 3 4 5 6"},
-		{"not wanted", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{Cache: CacheOptions{MaxBytes: -1}}, "1 2 3 4 5 6"},
+		{"no ttlMs", modernDate, `,"cacheScope":"public"`, Options{}, "1 2 3 4 5 6"},
+		{"cache too small", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{Cache: CacheOptions{MaxBytes: 10}}, "1 2 3 4 5 6"},
+		{"cache disabled", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{Cache: CacheOptions{MaxBytes: -1}}, "1 2 3 4 5 6"},
 		{"legacy", legacyDate, `,"ttlMs":1000,"cacheScope":"public"`, Options{Cache: CacheOptions{Shared: NewCache(0)}}, "1 2 3 4 5 6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,7 +184,7 @@ func TestCacheKeepsFresh(t *testing.T) {
 			t.Errorf("with WithFresh: got %q", got)
 		}
 		if got := read(t, c, "x:a"); got != "2" {
-			t.Errorf("after WithFresh: got %q, want what that has brought", got)
+			t.Errorf("after WithFresh: got %q, want its result", got)
 		}
 	})
 }
@@ -247,7 +253,7 @@ func TestCacheExpires(t *testing.T) {
 		{"a resource", "notifications/resources/updated", `{"uri":"x:a"}`, map[string]bool{"resources/read": true}},
 		{"a part of it", "notifications/resources/updated", `{"uri":"x:a#1"}`, map[string]bool{"resources/read": true}},
 		{"another resource", "notifications/resources/updated", `{"uri":"x:b"}`, nil},
-		{"something else", "notifications/x", `{}`, nil},
+		{"another scheme", "notifications/x", `{}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -306,7 +312,7 @@ func TestCacheExpiresDuringRequest(t *testing.T) {
 		old := make(chan struct{})
 		s := newFake(t, modernDate, `{}`, map[string]answerer{"resources/read": inTurn(
 			func(context.Context, string) (string, error) {
-				<-old // the response is made before the change, and sent after its notification
+				<-old // the response is read before the change, and sent after its notification
 				return resource("old", `,"ttlMs":1000,"cacheScope":"private"`), nil
 			},
 			says(resource("new", `,"ttlMs":1000,"cacheScope":"private"`)),
@@ -321,7 +327,7 @@ func TestCacheExpiresDuringRequest(t *testing.T) {
 			t.Errorf("first: got %q", text)
 		}
 		if text := read(t, c, "x:a"); text != "new" {
-			t.Errorf("then: got %q, want the cache not to have kept what was stale when it came", text)
+			t.Errorf("got %q, want a response that was stale on arrival not to be cached", text)
 		}
 	})
 }
@@ -333,7 +339,7 @@ func TestCacheIsNotThatOfTheNextServer(t *testing.T) {
 		read(t, c, "x:a")
 		s.crash()
 		synctest.Wait()
-		elapse(10 * time.Second) // it is connected again
+		elapse(10 * time.Second) // the client has reconnected
 		if got := read(t, c, "x:a"); got != "2" {
 			t.Errorf("after a reconnect: got %q", got)
 		}
@@ -349,19 +355,19 @@ func TestCacheStaleIfError(t *testing.T) {
 		want   string
 		call   []CallOption
 	}{
-		{"not asked for", Options{}, nil, 2 * time.Second, "error", nil},
+		{"StaleIfError not set", Options{}, nil, 2 * time.Second, "error", nil},
 		{"unreachable", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "old", nil},
-		{"unreachable, but the caller wants it fresh", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "error", []CallOption{WithFresh()}},
-		{"too long", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 62 * time.Second, "error", nil},
-		{"the server says no", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, fails(jsonrpc.CodeInvalidParams), 2 * time.Second, "error", nil},
-		{"the server says something else", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, says(resource("new", "")), 2 * time.Second, "new", nil},
+		{"unreachable, with WithFresh", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "error", []CallOption{WithFresh()}},
+		{"expired for too long", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 62 * time.Second, "error", nil},
+		{"the server responds with an error", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, fails(jsonrpc.CodeInvalidParams), 2 * time.Second, "error", nil},
+		{"the server responds with a new value", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, says(resource("new", "")), 2 * time.Second, "new", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFake(t, modernDate, `{}`, map[string]answerer{
 					"resources/read": inTurn(says(resource("old", `,"ttlMs":1000,"cacheScope":"private"`)), tt.second),
 				})
-				if tt.second == nil { // it never answers
+				if tt.second == nil { // never responds
 					s.answers["resources/read"] = inTurn(says(resource("old", `,"ttlMs":1000,"cacheScope":"private"`)),
 						func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() })
 				}

@@ -19,7 +19,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// opening plays how a server of the revision opens.
+// opening performs the server side of the opening of a connection.
 func (s *script) opening(r mcp.Revision) {
 	s.t.Helper()
 	if r.Modern() {
@@ -29,7 +29,7 @@ func (s *script) opening(r mcp.Revision) {
 	s.handshake(r.String())
 }
 
-// everyRevision runs a test in a bubble for each revision, with a client that speaks only this
+// everyRevision runs a test in a bubble for each revision, with a client that supports only that
 // one.
 func everyRevision(t *testing.T, opts Options, serve func(*script, mcp.Revision), test func(t *testing.T, c *Client, r mcp.Revision)) {
 	for _, r := range mcp.Revisions() {
@@ -48,8 +48,9 @@ func everyRevision(t *testing.T, opts Options, serve func(*script, mcp.Revision)
 
 const ourMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"}`
 
-// TestCallParams checks what a call puts on the wire: a line is a message, the id is a number, and
-// no id is used twice.
+// TestCallParams checks the messages of a call: each is one line with a numeric id that is used
+// once.
+//
 // Spec: C1 C2 C3 C4 C10 C11 C36 C37
 func TestCallParams(t *testing.T) {
 	for _, tt := range []struct {
@@ -65,7 +66,7 @@ func TestCallParams(t *testing.T) {
 		{"marshalled", map[string]any{"a": []int{1}}, nil, `{"a":[1]}`, `{"_meta":{` + ourMeta + `},"a":[1]}`},
 		{"of package mcp", &mcp.SetLevelRequestParams{Level: mcp.LevelInfo}, nil, `{"level":"info"}`, `{"_meta":{` + ourMeta + `},"level":"info"}`},
 		{"with _meta", json.RawMessage(`{"_meta":{"a.b/c":1,"d":{}},"e":2}`), nil, `{"_meta":{"a.b/c":1,"d":{}},"e":2}`, `{"_meta":{` + ourMeta + `,"a.b/c":1,"d":{}},"e":2}`},
-		{"with _meta, spelled oddly", json.RawMessage(`{"e":2,"\u005fmeta":{"a":1}}`), nil, `{"_meta":{"a":1},"e":2}`, `{"_meta":{` + ourMeta + `,"a":1},"e":2}`},
+		{"with _meta, escaped", json.RawMessage(`{"e":2,"\u005fmeta":{"a":1}}`), nil, `{"_meta":{"a":1},"e":2}`, `{"_meta":{` + ourMeta + `,"a":1},"e":2}`},
 		{"WithMeta", nil, []CallOption{WithMeta("x", "y"), WithMeta("n", nil)}, `{"_meta":{"x":"y","n":null}}`, `{"_meta":{` + ourMeta + `,"x":"y","n":null}}`},
 		{"WithProgress", json.RawMessage(`{"a":1}`), []CallOption{WithProgress(func(*mcp.ProgressNotificationParams) {})}, `{"_meta":{"progressToken":1},"a":1}`, `{"_meta":{` + ourMeta + `,"progressToken":1},"a":1}`},
 		{"WithLog", nil, []CallOption{WithLog(mcp.LevelWarning, func(*mcp.LoggingMessageNotificationParams) {})}, `{}`, `{"_meta":{` + ourMeta + `,"io.modelcontextprotocol/logLevel":"warning"}}`},
@@ -100,7 +101,8 @@ func TestCallParams(t *testing.T) {
 	}
 }
 
-// TestBadCalls shows that invalid calls are not sent, and that their error is not one of the peer.
+// TestBadCalls shows that invalid calls are not sent, and that their error is not a peer's.
+//
 // Spec: C16
 func TestBadCalls(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) { s.expectEnd() }, func(t *testing.T, c *Client, _ mcp.Revision) {
@@ -137,13 +139,14 @@ func TestBadCalls(t *testing.T) {
 	})
 }
 
-// TestAnswers checks the results and errors that the client makes of answers.
+// TestAnswers checks the results and errors that the client derives from responses.
+//
 // Spec: C12 C13 C14 C15
 func TestAnswers(t *testing.T) {
 	type result struct{ A int }
 	for _, tt := range []struct {
 		method, answer string
-		modern, legacy string // what the error has in it; "" is success
+		modern, legacy string // text of the error; empty for success
 	}{
 		{"m", `"result":{"a":1}`, "", ""},
 		{"m", `"result":{"a":1,"resultType":"complete"}`, "", ""},
@@ -190,7 +193,7 @@ func TestAnswers(t *testing.T) {
 				case is[*ProtocolError](err) == IsPeer(err):
 					t.Errorf("%T: %v", err, err)
 				case errors.Is(err, context.DeadlineExceeded):
-					t.Errorf("a peer's error is taken for a timeout: %v", err)
+					t.Errorf("a peer's error counts as a timeout: %v", err)
 				}
 				if strings.HasPrefix(want, "odd") {
 					e, _ := errors.AsType[*jsonrpc.Error](err)
@@ -203,8 +206,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestCancel shows that a call whose context ends is canceled once, and that an answer that is on
-// its way is dropped.
+// TestCancel shows that a call whose context ends is canceled once, and that a response on its way
+// is dropped.
+//
 // Spec: C5 C40 C83 C84
 func TestCancel(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -244,21 +248,21 @@ func TestTimeouts(t *testing.T) {
 		name  string
 		opts  Options
 		call  []CallOption
-		every time.Duration // progress is made
-		want  time.Duration // 0 is an answer after an hour
+		every time.Duration // interval of progress notifications
+		want  time.Duration // zero means a response after an hour
 		max   bool
 	}{
 		{name: "default", want: 5 * time.Minute},
 		{name: "option", opts: Options{Timeouts: Timeouts{Call: time.Second}}, want: time.Second},
 		{name: "none", opts: Options{Timeouts: Timeouts{Call: -1}}},
-		{name: "of the call", call: []CallOption{WithTimeout(time.Minute)}, want: time.Minute},
-		{name: "none for the call", opts: Options{Timeouts: Timeouts{Call: time.Second}}, call: []CallOption{WithTimeout(-1)}},
+		{name: "WithTimeout", call: []CallOption{WithTimeout(time.Minute)}, want: time.Minute},
+		{name: "WithTimeout(-1)", opts: Options{Timeouts: Timeouts{Call: time.Second}}, call: []CallOption{WithTimeout(-1)}},
 		{name: "progress", call: []CallOption{WithTimeout(time.Minute), progress}, every: 59 * time.Second},
-		{name: "progress that nobody asked for", call: []CallOption{WithTimeout(time.Minute)}, every: 59 * time.Second, want: time.Minute},
-		{name: "progress and a cap", call: []CallOption{WithTimeout(time.Minute), progress, WithMaxTimeout(10 * time.Minute)}, every: 59 * time.Second, want: 10 * time.Minute, max: true},
-		{name: "cap by option", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1)}, want: 10 * time.Minute, max: true},
-		{name: "cap lifted", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1), WithMaxTimeout(-1)}},
-		{name: "the shorter one", call: []CallOption{WithTimeout(time.Second), WithMaxTimeout(time.Minute)}, want: time.Second},
+		{name: "progress that the call has not requested", call: []CallOption{WithTimeout(time.Minute)}, every: 59 * time.Second, want: time.Minute},
+		{name: "progress and WithMaxTimeout", call: []CallOption{WithTimeout(time.Minute), progress, WithMaxTimeout(10 * time.Minute)}, every: 59 * time.Second, want: 10 * time.Minute, max: true},
+		{name: "Timeouts.MaxCall", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1)}, want: 10 * time.Minute, max: true},
+		{name: "WithMaxTimeout(-1)", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1), WithMaxTimeout(-1)}},
+		{name: "timeout below the maximum", call: []CallOption{WithTimeout(time.Second), WithMaxTimeout(time.Minute)}, want: time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			everyRevision(t, tt.opts, func(s *script, _ mcp.Revision) {
@@ -299,6 +303,7 @@ func TestTimeouts(t *testing.T) {
 
 // TestCallbacks shows that progress and log messages reach only the call that requested them, in
 // order and before it returns.
+//
 // Spec: C85
 func TestCallbacks(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -355,8 +360,8 @@ func TestCallbacks(t *testing.T) {
 	})
 }
 
-// TestSlowCallback checks that a callback may be slow, and may make calls. The client keeps the
-// newest notifications that arrive meanwhile, up to a limit.
+// TestSlowCallback checks that a callback may be slow, and may make calls. Meanwhile the client
+// keeps the newest notifications, up to a limit.
 func TestSlowCallback(t *testing.T) {
 	const many = 3 * maxPendingNotifications
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -438,8 +443,9 @@ func TestNotifications(t *testing.T) {
 	})
 }
 
-// TestBatchesFromServer shows that batches are read in every revision: to refuse one would only
-// lose the answers in it.
+// TestBatchesFromServer shows that batches are read in every revision, since to reject one would
+// lose the responses in it.
+//
 // Spec: C9
 func TestBatchesFromServer(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -465,8 +471,8 @@ func TestBatchesFromServer(t *testing.T) {
 	})
 }
 
-// TestBackoff shows that waits double up to a bound, and that each is shortened at random by up to
-// half.
+// TestBackoff shows that the wait doubles up to a maximum, and that each wait is shortened at
+// random by up to half.
 func TestBackoff(t *testing.T) {
 	p := RetryPolicy{MinBackoff: time.Second, MaxBackoff: 30 * time.Second}
 	for _, failures := range []int{1, 2, 3, 10, 1000} {
@@ -485,7 +491,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestRetryWaits shows that a call that is repeated waits longer each time.
+// TestRetryWaits shows that the waits of a repeated call increase.
 func TestRetryWaits(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		var times []time.Time
@@ -516,12 +522,12 @@ func TestRetryWaits(t *testing.T) {
 	})
 }
 
-// TestPeerErrors shows that an error of the server is returned in full, and distinct from local
+// TestPeerErrors shows that an error of the server is returned in full, and is distinct from local
 // errors.
 func TestPeerErrors(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		for range 2 {
-			s.refuse(s.expect("tools/call"), -32000, `{"why":["a",null]}`)
+			s.reject(s.expect("tools/call"), -32000, `{"why":["a",null]}`)
 		}
 		s.answer(s.expect("tools/call"), "[]")
 		s.expect("tools/call")
@@ -549,14 +555,14 @@ func TestPeerErrors(t *testing.T) {
 	})
 }
 
-// A limitedFramer fails the first requests for a method as a transport does whose server did not
-// take them in, with the server's own error in it.
+// A limitedFramer fails the first requests of a method, as a transport does whose server has
+// rejected them, with the server's error in its own.
 type limitedFramer struct {
 	jsonrpc.Framer
 	method string
 	left   int
 	times  []time.Time
-	in     chan any // a []byte or an error
+	in     chan any // []byte or error
 	done   chan struct{}
 }
 
@@ -606,9 +612,8 @@ func (l *limitedFramer) Close() error {
 	return l.Framer.Close()
 }
 
-// TestErrorWithinCallError shows that a request that was not carried out is sent again when the
-// server wants it, though the transport's error wraps one of the server: that error is not an
-// answer.
+// TestErrorWithinCallError shows that a request that was not carried out is repeated when the
+// server allows it, even if the transport's error wraps an error of the server.
 func TestErrorWithinCallError(t *testing.T) {
 	for _, tt := range []struct {
 		method   string

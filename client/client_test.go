@@ -17,7 +17,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestRequests checks what each method sends, and its result for the answer.
+// TestRequests checks what each method sends, and its result for a response.
 func TestRequests(t *testing.T) {
 	hints := `"ttlMs":0,"cacheScope":"private"`
 	for _, tt := range []struct {
@@ -93,7 +93,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestCompleteBeforeContext shows that members that a revision does not have are not sent.
+// TestCompleteBeforeContext shows that members that a revision does not define are not sent.
 func TestCompleteBeforeContext(t *testing.T) {
 	s := newFake(t, "2024-11-05", `{}`, map[string]answerer{"completion/complete": says(`{"completion":{"values":[]}}`)})
 	_, err := s.dial(nil).Complete(t.Context(), mcp.PromptReference{Name: "p"}, mcp.CompleteArgument{Name: "n"}, map[string]string{"k": "v"})
@@ -106,7 +106,7 @@ func TestCompleteBeforeContext(t *testing.T) {
 	}
 }
 
-// TestEras checks methods that only one era has.
+// TestEras checks methods of only one era.
 func TestEras(t *testing.T) {
 	unsupported := func(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
 	fine := func(err error) bool { return err == nil }
@@ -118,7 +118,7 @@ func TestEras(t *testing.T) {
 	}{
 		{"SetLevel", legacyDate, func(ctx context.Context, c *Client) error { return c.SetLevel(ctx, mcp.LevelWarning) }, fine,
 			[]string{`logging/setLevel {"level":"warning"}`}},
-		{"SetLevel without one", legacyDate, func(ctx context.Context, c *Client) error { return c.SetLevel(ctx, mcp.LevelNone) },
+		{"SetLevel with an empty level", legacyDate, func(ctx context.Context, c *Client) error { return c.SetLevel(ctx, mcp.LevelNone) },
 			func(err error) bool { return err != nil && !IsPeer(err) }, nil},
 		{"SetLevel", modernDate, func(ctx context.Context, c *Client) error { return c.SetLevel(ctx, mcp.LevelWarning) }, unsupported, nil},
 		{"Call with nil params of a type", legacyDate, func(ctx context.Context, c *Client) error { return c.Call(ctx, "ping", json.RawMessage(nil), nil) }, fine,
@@ -153,13 +153,14 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// TestSetLevelAgain shows that a new session gets the level of log messages again.
+// TestSetLevelAgain shows that the client sets the level of log messages again in a new session.
 func TestSetLevelAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake(t, legacyDate, `{"logging":{}}`, map[string]answerer{"logging/setLevel": inTurn(says("{}"), fails(-32603), says("{}")), "ping": says("{}")})
 		c := s.dial(nil)
 		want := []string{}
-		for _, level := range []mcp.LoggingLevel{mcp.LevelWarning, mcp.LevelDebug} { // the second one is refused
+		// the second one is rejected
+		for _, level := range []mcp.LoggingLevel{mcp.LevelWarning, mcp.LevelDebug} {
 			err := c.SetLevel(t.Context(), level)
 			if (err == nil) != (level == mcp.LevelWarning) {
 				t.Error(err)
@@ -195,7 +196,7 @@ func TestIsNotFound(t *testing.T) {
 	}
 }
 
-func TestCancelledBeforeItBegins(t *testing.T) {
+func TestCanceledBeforeItBegins(t *testing.T) {
 	s := newFake(t, modernDate, `{}`, map[string]answerer{"tools/list": says(tools())})
 	c := s.dial(nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,8 +212,7 @@ func TestCancelledBeforeItBegins(t *testing.T) {
 	}
 }
 
-// FuzzResult reads what a server may answer, which is JSON but may be any JSON: nothing panics, and
-// what comes out is within bounds.
+// FuzzResult reads any JSON as a result: nothing panics, and the values are within limits.
 func FuzzResult(f *testing.F) {
 	for _, text := range []string{
 		done, taskText(modernDate, "working"), taskText(legacyDate, "completed"), `{"task":` + taskText(legacyDate, "working") + `}`,

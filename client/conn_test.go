@@ -18,7 +18,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// again plays how a server of the revision opens to a client that knows it.
+// again performs the server side of an opening by a client that knows the server.
 func (s *script) again(r mcp.Revision) {
 	s.t.Helper()
 	if !r.Modern() {
@@ -36,8 +36,9 @@ func everyEra(t *testing.T, test func(t *testing.T, r mcp.Revision)) {
 }
 
 // TestReconnect shows that a server that ends is started again, and is not probed again. Calls that
-// can be repeated are sent again with new ids, and others fail. An answer meant for the old
+// can be repeated are sent again with new ids, and others fail. A response meant for the old
 // connection matches no call on the new one.
+//
 // Spec: C4 C34
 func TestReconnect(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -77,7 +78,7 @@ func TestReconnect(t *testing.T) {
 		})
 		wg.Wait()
 		if !hooked.Load() {
-			t.Error("nobody was told of the new connection")
+			t.Error("the callback for the new connection was not called")
 		}
 		if err := c.Call(t.Context(), "after", nil, nil); err != nil {
 			t.Error(err)
@@ -88,8 +89,8 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// TestUnsentCalls shows that a call that could not be sent waits for the next connection, no longer
-// than its time limit, and does not count as a repetition when it is sent.
+// TestUnsentCalls shows that a call that could not be sent waits for the next connection within its
+// time limit, and that sending it does not count as a repetition.
 func TestUnsentCalls(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		gate := make(chan struct{})
@@ -147,16 +148,16 @@ func TestRetries(t *testing.T) {
 		name   string
 		policy RetryPolicy
 		opt    CallOption
-		deaths int // before the answer
+		deaths int // lost connections before the response
 		want   string
 	}{
-		{"twice is enough", RetryPolicy{}, WithRetry(true), 2, ""},
-		{"not more", RetryPolicy{}, WithRetry(true), 3, "connection closed"},
+		{"two lost connections", RetryPolicy{}, WithRetry(true), 2, ""},
+		{"three lost connections", RetryPolicy{}, WithRetry(true), 3, "connection closed"},
 		{"never", RetryPolicy{MaxAttempts: 1}, WithRetry(true), 1, "connection closed"},
-		{"never by a negative number", RetryPolicy{MaxAttempts: -1}, WithRetry(true), 1, "connection closed"},
+		{"negative number of attempts", RetryPolicy{MaxAttempts: -1}, WithRetry(true), 1, "connection closed"},
 		{"often", RetryPolicy{MaxAttempts: 6}, WithRetry(true), 5, ""},
-		{"not this call", RetryPolicy{}, WithRetry(false), 1, "connection closed"},
-		{"not a call of unknown nature", RetryPolicy{}, WithTimeout(0), 1, "connection closed"},
+		{"WithRetry(false)", RetryPolicy{}, WithRetry(false), 1, "connection closed"},
+		{"call not known to be repeatable", RetryPolicy{}, WithTimeout(0), 1, "connection closed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -185,12 +186,11 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestPeerErrorsAreFinal checks that a request that the server answered with an error is not
-// retried.
+// TestPeerErrorsAreFinal checks that a request is not repeated after an error response.
 func TestPeerErrorsAreFinal(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		for _, code := range []jsonrpc.Code{-32603, -32000, -32601, 503} {
-			s.refuse(s.expect("m"), code, "")
+			s.reject(s.expect("m"), code, "")
 		}
 		s.expectEnd()
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
@@ -202,25 +202,26 @@ func TestPeerErrorsAreFinal(t *testing.T) {
 	})
 }
 
-// TestGivingUp checks when, and with which error, a client gives up on a server that ends.
+// TestGivingUp checks when, and with which error, a client stops reconnecting to a server that
+// ends.
 func TestGivingUp(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		policy ReconnectPolicy
-		deaths int           // of connections that agreed on terms
-		live   time.Duration // of each
-		then   error         // of connecting
-		dials  int           // attempts in all
+		deaths int           // lost connections after a negotiation
+		live   time.Duration // lifetime of each
+		then   error         // error of Connect
+		dials  int           // total number of attempts
 		want   string
 		check  func(error) bool
 	}{
 		{name: "disabled", policy: ReconnectPolicy{Disabled: true}, deaths: 1, dials: 1, want: "connection lost: the server closed the connection"},
-		{name: "transport cannot", deaths: 1, then: fmt.Errorf("%w: once only", ErrNoReconnect), dials: 2, want: "once only", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
+		{name: "transport cannot reconnect", deaths: 1, then: fmt.Errorf("%w: once only", ErrNoReconnect), dials: 2, want: "once only", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
 		{name: "transport fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 7, want: "8 times in a row, giving up: no such program"},
 		{name: "transport fails, fewer times", policy: ReconnectPolicy{MaxFailures: 2}, deaths: 1, then: errors.New("no such program"), dials: 1 + 1, want: "2 times in a row"},
 		{name: "one failure", policy: ReconnectPolicy{MaxFailures: 1}, deaths: 100, dials: 1, want: "1 times in a row"},
-		{name: "dies at once", deaths: 100, dials: 1 + 7, want: "8 times in a row"},
-		{name: "dies after a while", deaths: 100, live: 9 * time.Second, dials: 1 + 7, want: "8 times in a row"},
+		{name: "ends at once", deaths: 100, dials: 1 + 7, want: "8 times in a row"},
+		{name: "ends after some seconds", deaths: 100, live: 9 * time.Second, dials: 1 + 7, want: "8 times in a row"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			everyEra(t, func(t *testing.T, r mcp.Revision) {
@@ -262,15 +263,15 @@ func TestGivingUp(t *testing.T) {
 					t.Errorf("a notification after the end: %v", err)
 				}
 				if c.Revision() != r {
-					t.Error("the client has forgotten what it spoke")
+					t.Error("the client has lost the negotiated revision")
 				}
 			})
 		})
 	}
 }
 
-// TestServingResetsFailures shows that a server that answers calls and crashes between them is
-// always restarted after the least backoff. The handshake and the client's own requests do not
+// TestServingResetsFailures shows that a server that responds to calls and crashes between them is
+// always restarted after the smallest backoff. The handshake and the client's own requests do not
 // count.
 func TestServingResetsFailures(t *testing.T) {
 	for _, calls := range []bool{true, false} {
@@ -288,9 +289,10 @@ func TestServingResetsFailures(t *testing.T) {
 						if i%2 == 0 {
 							s.answer(s.expect("m"), "{}")
 						} else {
-							s.refuse(s.expect("m"), jsonrpc.CodeInvalidParams, "")
+							s.reject(s.expect("m"), jsonrpc.CodeInvalidParams, "")
 							if r.Modern() {
-								s.discovers() // the client wants to know whether it still is
+								// the client checks whether the server is still modern
+								s.discovers()
 							}
 						}
 					}
@@ -329,8 +331,8 @@ func TestServingResetsFailures(t *testing.T) {
 	}
 }
 
-// TestKeepAliveIsNotActivity shows that a server that dies again and again is not taken for one
-// that works because it has answered the client's subscription in between.
+// TestKeepAliveIsNotActivity shows that a response to the client's own subscription does not count
+// as activity that resets the failures of a crashing server.
 func TestKeepAliveIsNotActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var scripts []func(*script)
@@ -358,7 +360,7 @@ func TestKeepAliveIsNotActivity(t *testing.T) {
 }
 
 // TestMaxWait shows that calls and notifications wait for a connection as long as the policy
-// allows, and report why there is no connection.
+// allows, and return the reason why there is no connection.
 func TestMaxWait(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -370,7 +372,7 @@ func TestMaxWait(t *testing.T) {
 		{"default", 0, nil, time.Minute, "ReconnectPolicy.MaxWait"},
 		{"shorter", time.Second, nil, time.Second, "ReconnectPolicy.MaxWait"},
 		{"calls without a timeout", 0, []CallOption{WithTimeout(-1)}, time.Minute, "ReconnectPolicy.MaxWait"},
-		{"the call's own is shorter", 0, []CallOption{WithTimeout(2 * time.Second)}, 2 * time.Second, "WithTimeout"},
+		{"shorter timeout of the call", 0, []CallOption{WithTimeout(2 * time.Second)}, 2 * time.Second, "WithTimeout"},
 		{"none", -1, nil, 5 * time.Minute, "WithTimeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -391,7 +393,7 @@ func TestMaxWait(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				elapse(10 * time.Second) // it hangs in the third attempt
+				elapse(10 * time.Second) // the third attempt hangs
 				began := time.Now()
 				check := func(what string, err error, want time.Duration) {
 					t.Helper()
@@ -413,7 +415,7 @@ func TestMaxWait(t *testing.T) {
 	}
 }
 
-// TestOver shows that a client has only the one connection that was given to Over.
+// TestOver shows that a client has only the connection that Over got.
 func TestOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientEnd, serverEnd := net.Pipe()
@@ -442,7 +444,8 @@ func TestOver(t *testing.T) {
 	})
 }
 
-// checkBackoff checks that the gaps double up to 30 s, each up to half shorter at random.
+// checkBackoff checks that the gaps double up to 30 s, and that each is shortened at random by up
+// to half.
 func checkBackoff(t *testing.T, times []time.Time, live time.Duration) {
 	t.Helper()
 	most := 200 * time.Millisecond
@@ -485,7 +488,7 @@ func TestStable(t *testing.T) {
 	})
 }
 
-// TestServerUpgraded shows that the client negotiates again with a server that has another revision
+// TestServerUpgraded shows that the client negotiates again when the server has another revision
 // after a restart.
 func TestServerUpgraded(t *testing.T) {
 	for _, tt := range []struct {
@@ -494,19 +497,19 @@ func TestServerUpgraded(t *testing.T) {
 		opening       func(*script)
 	}{
 		{"legacy to modern", mcp.Revision20251125, mcp.Revision20260728, func(s *script) {
-			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
+			s.reject(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
 			s.discovers()
 		}},
-		{"legacy to modern that does not say so", mcp.Revision20251125, mcp.Revision20260728, func(s *script) {
-			s.refuse(s.expect("initialize"), -32601, "")
+		{"legacy to modern, without an error that says so", mcp.Revision20251125, mcp.Revision20260728, func(s *script) {
+			s.reject(s.expect("initialize"), -32601, "")
 			s.discovers()
 		}},
-		{"to an older one", mcp.Revision20251125, mcp.Revision20250326, func(s *script) { s.handshake("2025-03-26") }},
+		{"to an older revision", mcp.Revision20251125, mcp.Revision20250326, func(s *script) { s.handshake("2025-03-26") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := dial(t, nil, func(s *script) {
-					s.refuse(s.expect("server/discover"), -32601, "")
+					s.reject(s.expect("server/discover"), -32601, "")
 					s.handshake(tt.before.String())
 				}, func(s *script) {
 					tt.opening(s)
@@ -527,19 +530,19 @@ func TestServerUpgraded(t *testing.T) {
 	}
 }
 
-// TestVersionRefusedLater shows that a modern server may refuse the version of any request, and
-// that the request is then made in another one, if there is one.
-func TestVersionRefusedLater(t *testing.T) {
+// TestVersionRejectedLater shows that a modern server may reject the version of any request, and
+// that the client then repeats the request in another version, if there is one.
+func TestVersionRejectedLater(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		scripts []func(*script)
 		want    string
 		after   mcp.Revision
 	}{
-		{"the same is wanted", []func(*script){func(s *script) {
+		{"the server wants the rejected version", []func(*script){func(s *script) {
 			s.discovers()
 			a := s.expect("m")
-			s.refuse(a, -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+			s.reject(a, -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
 			b := s.expect("m")
 			if string(a.ID) == string(b.ID) {
 				s.fail("id %s again", a.ID)
@@ -550,23 +553,23 @@ func TestVersionRefusedLater(t *testing.T) {
 		{"always", []func(*script){func(s *script) {
 			s.discovers()
 			for range maxRevisionSwitches + 1 {
-				s.refuse(s.expect("m"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+				s.reject(s.expect("m"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
 			}
 			s.expectEnd()
 		}}, "(-32022)", mcp.Revision20260728},
-		{"none that we speak", []func(*script){func(s *script) {
+		{"no common version", []func(*script){func(s *script) {
 			s.discovers()
-			s.refuse(s.expect("m"), -32022, `{"supported":["2030-01-01"],"requested":"2026-07-28"}`)
+			s.reject(s.expect("m"), -32022, `{"supported":["2030-01-01"],"requested":"2026-07-28"}`)
 			s.expectEnd()
 		}}, "no common revision", mcp.Revision20260728},
-		{"no data", []func(*script){func(s *script) {
+		{"error without data", []func(*script){func(s *script) {
 			s.discovers()
-			s.refuse(s.expect("m"), -32022, "")
+			s.reject(s.expect("m"), -32022, "")
 			s.expectEnd()
 		}}, "no common revision", mcp.Revision20260728},
-		{"a legacy one", []func(*script){func(s *script) {
+		{"a legacy version", []func(*script){func(s *script) {
 			s.discovers()
-			s.refuse(s.expect("m"), -32022, `{"supported":["2025-06-18"],"requested":"2026-07-28"}`)
+			s.reject(s.expect("m"), -32022, `{"supported":["2025-06-18"],"requested":"2026-07-28"}`)
 			s.expectEnd()
 		}, func(s *script) {
 			s.handshake("2025-06-18")
@@ -586,14 +589,15 @@ func TestVersionRefusedLater(t *testing.T) {
 	}
 }
 
-// TestClose shows that Close ends what is in flight, in any state, and may be called by several
-// goroutines.
+// TestClose shows that Close ends everything in flight, in any state, and may be called
+// concurrently.
 func TestClose(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
 			s.opening(r)
 			s.expect("m")
-			s.expect("notifications/cancelled") // else a server that drains would go on with it
+			// otherwise a draining server would continue the request
+			s.expect("notifications/cancelled")
 			s.expectEnd()
 		})
 		var wg sync.WaitGroup
@@ -621,8 +625,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseWhileConnecting shows that closing does not wait for a connection that is being made,
-// nor for the next attempt.
+// TestCloseWhileConnecting shows that Close waits neither for a connection attempt nor for the next
+// one.
 func TestCloseWhileConnecting(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -650,9 +654,9 @@ func TestCloseWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestAnswerTooLarge shows that a call whose response is above the frame limit fails at once,
+// TestResponseTooLarge shows that a call whose response exceeds the frame limit fails at once,
 // before the end of the response, and is not repeated. The connection continues.
-func TestAnswerTooLarge(t *testing.T) {
+func TestResponseTooLarge(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		const limit = 4000
 		clientEnd, serverEnd := net.Pipe()

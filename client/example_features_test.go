@@ -14,7 +14,7 @@ import (
 	"mcpwire/server"
 )
 
-// inMemory connects a client to a server in the same process. Closing the client ends both.
+// inMemory connects a client to a server in the same process. Closing the client closes both.
 func inMemory(srv *server.Server) *client.Client {
 	clientEnd, serverEnd := net.Pipe()
 	go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
@@ -25,7 +25,7 @@ func inMemory(srv *server.Server) *client.Client {
 	return c
 }
 
-// library is a server to talk to.
+// library returns a server for the examples.
 func library() *server.Server {
 	srv := server.MustNew("library", "1.0.0", nil)
 	type book struct {
@@ -74,7 +74,7 @@ func ExampleCallTool() {
 	}
 
 	_, err = client.CallTool[book](ctx, c, "lend", nil)
-	fmt.Println(client.IsPeer(err)) // the server answered with an error: there is no such tool
+	fmt.Println(client.IsPeer(err)) // the server responded with an error: unknown tool
 	// Output:
 	// 3 <nil>
 	// Emma 1815 <nil>
@@ -86,7 +86,7 @@ func ExampleClient_CallTool() {
 	c := inMemory(library())
 	defer c.Close()
 
-	// As an agent does it: whatever the tool says goes to the model, also that it failed.
+	// An agent passes everything that the tool returns to the model, including failures.
 	result, err := c.CallTool(context.Background(), "find", map[string]any{"title": "Ulysses"})
 	if err != nil {
 		log.Fatal(err)
@@ -126,7 +126,7 @@ func ExampleClient_Listen() {
 		if err != nil {
 			log.Fatal(err) // the connection is lost for good
 		}
-		// Also true of what was missed while the connection was away: see Event.Missed.
+		// This also covers changes missed while the connection was lost: see Event.Missed.
 		fmt.Println(event.Kind)
 		break
 	}

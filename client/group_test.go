@@ -18,8 +18,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// named is a server that lists tools, in pages of one, and answers calls with its own name and the
-// tool's.
+// named returns a server that lists tools in pages of one, and responds to calls with its own name
+// and the tool's.
 func named(t testing.TB, name string, names ...string) *fakeServer {
 	return newFake(t, modernDate, `{}`, map[string]answerer{
 		"tools/list": func(_ context.Context, params string) (string, error) {
@@ -37,7 +37,7 @@ func named(t testing.TB, name string, names ...string) *fakeServer {
 	})
 }
 
-// add makes a client of a server a member.
+// add adds a client of a server to a group.
 func add(t *testing.T, g *Group, name string, s *fakeServer) *Client {
 	t.Helper()
 	c := s.dial(nil)
@@ -77,7 +77,7 @@ func TestGroupTools(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := r.Content[0].(mcp.TextContent).Text; got != answers[i] {
-			t.Errorf("%s: got the answer %q, want %q", name, got, answers[i])
+			t.Errorf("%s: got the text %q, want %q", name, got, answers[i])
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestGroupNames(t *testing.T) {
 	} {
 		g := NewGroup(&GroupOptions{Separator: tt.separator})
 		if !tt.ok && tt.name == "a" {
-			if err := g.Add("a", c); err != nil { // the name is taken
+			if err := g.Add("a", c); err != nil { // the name is in use
 				t.Fatal(err)
 			}
 		}
@@ -106,7 +106,7 @@ func TestGroupNames(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		// Whatever the tool is called, its member is found.
+		// The member is found for every tool name.
 		for _, tool := range []string{"t", "_t", "__t", ".", "-", "", "x-", "ba"} {
 			full := tt.name + g.opts.Separator + tool
 			if got, name, err := g.Route(full); got != c || name != tool || err != nil {
@@ -125,16 +125,16 @@ func TestGroupRoute(t *testing.T) {
 	}
 	c := add(t, g, "web", named(t, "w"))
 	if g.Member("web") != c || g.Member("other") != nil {
-		t.Error("Member does not find who is there, and nobody else")
+		t.Error("Member does not find exactly the members")
 	}
 	if g.Remove("web") != c || g.Remove("web") != nil || g.Member("web") != nil {
-		t.Error("Remove does not return who was there, once")
+		t.Error("Remove does not return a member exactly once")
 	}
 	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
-		t.Errorf("who was removed works no longer: %v", err)
+		t.Errorf("a removed client does not work: %v", err)
 	}
 	if err := g.Add("web", c); err != nil {
-		t.Errorf("the name is not free again: %v", err)
+		t.Errorf("the name of a removed member is not free: %v", err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestGroupOddMembers(t *testing.T) {
 	}
 	add(t, g, "broken", newFake(t, modernDate, `{"tools":{}}`, nil))
 	if _, err := g.Tools(t.Context()); !errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound}) {
-		t.Errorf("a server that has tools, and no list of them: %v", err)
+		t.Errorf("a server with tools whose list fails: %v", err)
 	}
 	g.Remove("broken")
 	large := tool("large", `,"description":"`+strings.Repeat("x", maxGroupTools/100)+`"`)
@@ -221,7 +221,7 @@ func TestGroupIsBounded(t *testing.T) {
 			t.Errorf("got %d tools, %v", len(list), err)
 		}
 		if most.Load() != 3 {
-			t.Errorf("%d were asked at once, want 3", most.Load())
+			t.Errorf("%d members had requests at once, want 3", most.Load())
 		}
 	})
 }
@@ -245,6 +245,6 @@ func TestGroupClose(t *testing.T) {
 		t.Errorf("Add: got %v", err)
 	}
 	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
-		t.Errorf("who was not added was closed: %v", err)
+		t.Errorf("a client that was not added was closed: %v", err)
 	}
 }

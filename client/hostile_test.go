@@ -48,7 +48,7 @@ func TestNoticesAreBounded(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// heapGrowth returns how many bytes are in use after f that were not before.
+// heapGrowth returns by how many bytes f grows the heap.
 func heapGrowth(f func()) int {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -86,8 +86,8 @@ func TestWalkIsBounded(t *testing.T) {
 	}
 }
 
-// TestEndlessInputRounds shows that a server gets no more time by sending input requests that are
-// not answered, or by repeating ones that are answered at once.
+// TestEndlessInputRounds shows that a server gets no extra time with input requests that get no
+// response, or with repeated ones.
 func TestEndlessInputRounds(t *testing.T) {
 	for _, request := range []string{askRoots, askSample, `{"method":"unheard/of"}`, `{"method":"ping"}`} {
 		t.Run(request, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestEndlessInputRounds(t *testing.T) {
 	}
 }
 
-// TestLimitWhileLost shows that a call without enough time left to wait for its repetition fails at
-// once, with the error that it would have been repeated for.
+// TestLimitWhileLost shows that a call without enough time for its repetition fails at once, with
+// the error that caused the repetition.
 func TestLimitWhileLost(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MinBackoff: time.Minute, MaxBackoff: time.Minute}}, func(s *script) {
@@ -160,10 +160,10 @@ func TestListenUnanswered(t *testing.T) {
 		<-s.open
 		elapse(time.Hour / 2)
 		if drain(sub.queue) != nil || s.times("subscriptions/listen") != 2 {
-			t.Error("it was made again although it was acknowledged")
+			t.Error("the subscription was repeated although it was acknowledged")
 		}
 		s.crash()
-		<-s.open // of the second attempt
+		<-s.open // the second attempt
 		if got := next(t, sub); got.Kind != Resubscribed {
 			t.Errorf("got %v", got)
 		}
@@ -173,8 +173,8 @@ func TestListenUnanswered(t *testing.T) {
 	})
 }
 
-// TestHostileTools shows that the memory for a server's tools is bounded, and that a schema that
-// takes too much memory is not used.
+// TestHostileTools shows that the memory for a server's tools is limited, and that a schema that
+// needs too much memory is not used.
 func TestHostileTools(t *testing.T) {
 	var tiny []mcp.Tool
 	for i := range 200_000 {
@@ -214,6 +214,7 @@ func TestHostileTools(t *testing.T) {
 
 // TestHandlerGivesNoJSON shows that raw JSON from a handler is sent on one line, or not at all if
 // it is invalid.
+//
 // Spec: C36 C37
 func TestHandlerGivesNoJSON(t *testing.T) {
 	for _, tt := range []struct {
@@ -254,7 +255,7 @@ func TestHandlerGivesNoJSON(t *testing.T) {
 	}
 }
 
-// TestHandshakeNotRead shows that Dial returns though the server does not read on after its answer
+// TestHandshakeNotRead shows that Dial returns although the server stops reading after its response
 // to initialize.
 func TestHandshakeNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -270,13 +271,13 @@ func TestHandshakeNotRead(t *testing.T) {
 	})
 }
 
-// TestManyVersions shows that the text of the client's error stays short though the server's error
+// TestManyVersions shows that the text of the client's error is short although the server's error
 // lists many versions.
 func TestManyVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := strings.Repeat(`"`+strings.Repeat("9", 1000)+`",`, 1000) + `"1999-01-01"`
 		transport := scriptTransport(t, func(s *script) {
-			s.refuse(s.expect("server/discover"), mcp.CodeUnsupportedProtocolVersion, `{"requested":"2026-07-28","supported":[`+names+`]}`)
+			s.reject(s.expect("server/discover"), mcp.CodeUnsupportedProtocolVersion, `{"requested":"2026-07-28","supported":[`+names+`]}`)
 			s.expectEnd()
 		})
 		_, err := Dial(t.Context(), transport, nil)
@@ -286,7 +287,9 @@ func TestManyVersions(t *testing.T) {
 	})
 }
 
-// TestForeignAnswers shows that a call gets only the answer to its own id, whatever else arrives.
+// TestForeignAnswers shows that a call gets only the response with its own id, whatever else
+// arrives.
+//
 // Spec: C84
 func TestForeignAnswers(t *testing.T) {
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
@@ -332,6 +335,6 @@ func TestLookUpIsBounded(t *testing.T) {
 		if d := time.Since(began); err != nil || task.ID() != "" || d > findToolTimeout {
 			t.Errorf("got %v after %v", err, d)
 		}
-		elapse(time.Second) // for the last page, which no caller awaits
+		elapse(time.Second) // waits for the last page, which no caller needs
 	})
 }

@@ -35,8 +35,9 @@ func legacyRevision(t *testing.T, r mcp.Revision, opts Options, serve func(*scri
 	})
 }
 
-// TestServerRequests shows that requests of a legacy server go to the handlers, and that requests
-// for what the client has not declared are refused.
+// TestServerRequests shows that requests of a legacy server reach the handlers, and that requests
+// that need an undeclared capability are rejected.
+//
 // Spec: C5 C32 C87 C98 C105 C114
 func TestServerRequests(t *testing.T) {
 	const tools = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}`
@@ -45,10 +46,10 @@ func TestServerRequests(t *testing.T) {
 		name    string
 		request string
 		opts    func(*Options)
-		want    string // the result
+		want    string // expected result
 		code    jsonrpc.Code
-		since   mcp.Revision // before it, the method is unknown
-		bad     bool         // before it, it is -32602 instead
+		since   mcp.Revision // revisions before it do not define the method
+		bad     bool         // revisions before it return -32602 instead
 	}{
 		{name: "ping", request: `{"method":"ping"}`, opts: none, want: `{}`},
 		{name: "form", request: askForm, want: isForm, since: mcp.Revision20250618},
@@ -65,7 +66,7 @@ func TestServerRequests(t *testing.T) {
 		{name: "sampling without params", request: `{"method":"sampling/createMessage"}`, code: -32602},
 		{name: "sampling with tools", request: tools, want: isSample, since: mcp.Revision20251125, bad: true},
 		{name: "sampling with tools undeclared", request: tools, opts: func(o *Options) { o.Input.SampleTools = false }, code: -32602},
-		{name: "sampling refused", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"refuse","messages`, 1), code: -1},
+		{name: "sampling rejected", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"refuse","messages`, 1), code: -1},
 		{name: "sampling failed", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"fail","messages`, 1), code: -32603},
 		{name: "sampling with an error", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"error","messages`, 1), code: -5},
 		{name: "sampling panics", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"panic","messages`, 1), code: -32603},
@@ -102,9 +103,9 @@ func TestServerRequests(t *testing.T) {
 	}
 }
 
-// TestServerRequestCancelled shows that the handler's context ends when the server cancels its
-// request, which is then not answered. A ping is answered meanwhile.
-func TestServerRequestCancelled(t *testing.T) {
+// TestServerRequestCanceled shows that the handler's context ends when the server cancels its
+// request, which gets no response. A ping gets its response meanwhile.
+func TestServerRequestCanceled(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 		close(began)
@@ -116,7 +117,7 @@ func TestServerRequestCancelled(t *testing.T) {
 		s.ask("1", askRoots)
 		s.ask("2", `{"method":"ping"}`)
 		s.expectResult("2")
-		<-began // one that is cancelled before that is not handled at all
+		<-began // a request that is canceled earlier is not handled
 		s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			s.t.Errorf("got %v", err)
@@ -151,8 +152,8 @@ func TestServerRequestsEnd(t *testing.T) {
 	})
 }
 
-// TestManyServerRequests shows that handlers run at the same time, up to the limit, and that all
-// requests are answered.
+// TestManyServerRequests shows that handlers run concurrently, up to the limit, and that all
+// requests get responses.
 func TestManyServerRequests(t *testing.T) {
 	var handlers gauge
 	opts := Options{Limits: Limits{MaxRequests: 3}, Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) {
@@ -175,7 +176,9 @@ func TestManyServerRequests(t *testing.T) {
 	}
 }
 
-// TestModernSilence shows that the client answers nothing to a modern server, whatever it sends.
+// TestModernSilence shows that the client sends no response to a modern server, whatever it
+// receives.
+//
 // Spec: C6 C38
 func TestModernSilence(t *testing.T) {
 	opts := answering()
@@ -200,7 +203,7 @@ func TestModernSilence(t *testing.T) {
 	})
 }
 
-// TestStrayLines shows that text that a legacy server prints by mistake is not answered.
+// TestStrayLines shows that text that a legacy server prints by mistake gets no response.
 func TestStrayLines(t *testing.T) {
 	legacyRevision(t, mcp.Revision20241105, Options{}, func(s *script) {
 		s.send("Listening on stdin ...")
@@ -216,6 +219,7 @@ func TestStrayLines(t *testing.T) {
 
 // TestRootsChanged shows that legacy servers are notified of changes if the client has declared
 // roots.
+//
 // Spec: C90
 func TestRootsChanged(t *testing.T) {
 	for _, declared := range []bool{true, false} {
@@ -240,7 +244,9 @@ func TestRootsChanged(t *testing.T) {
 	}
 }
 
-// TestRoots shows that only file URIs are sent to a server, and none that leads to another folder.
+// TestRoots shows that only file URIs are sent to a server, and none with a path that leads to
+// another folder.
+//
 // Spec: C91 C93
 func TestRoots(t *testing.T) {
 	for uri, ok := range map[string]bool{
@@ -263,17 +269,17 @@ func TestElicitContent(t *testing.T) {
 	const form = `{"type":"object","properties":{"city":{"type":"string","minLength":2},"n":{"type":"integer"}},"required":["city"]}`
 	for _, tt := range []struct {
 		name, schema, content string
-		err                   string // "" if it is right
+		err                   string // empty for valid content
 	}{
 		{"right", form, `{"city":"Oslo","n":1}`, ""},
-		{"with more than was asked for", form, `{"city":"Oslo","more":null}`, ""},
+		{"with an unknown property", form, `{"city":"Oslo","more":null}`, ""},
 		{"too short", form, `{"city":"O"}`, "content.city"},
-		{"of another type", form, `{"city":"Oslo","n":"one"}`, "content.n"},
+		{"of the wrong type", form, `{"city":"Oslo","n":"one"}`, "content.n"},
 		{"incomplete", form, `{"n":1}`, `missing required property "city"`},
 		{"missing", form, "", `missing required property "city"`},
-		{"missing where nothing is required", `{"type":"object","properties":{}}`, "", ""},
+		{"missing optional content", `{"type":"object","properties":{}}`, "", ""},
 		{"no object", form, `["Oslo"]`, "JSON object"},
-		{"a form that makes no sense", `{"type":"object","properties":{"city":{"minLength":-1}}}`, `{"city":"O"}`, ""},
+		{"a form with an invalid schema", `{"type":"object","properties":{"city":{"minLength":-1}}}`, `{"city":"O"}`, ""},
 		{"a form that is too large", `{"type":"object","properties":{"n":{"type":"string"}},"title":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, `{"n":1}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -353,8 +359,9 @@ func TestElicitPage(t *testing.T) {
 	}
 }
 
-// TestRelatedTask shows that the answer of a handler names the task of the server's request in
+// TestRelatedTask shows that the response of a handler names the task of the server's request in
 // revisions that have tasks.
+//
 // Spec: T14 T22
 func TestRelatedTask(t *testing.T) {
 	const related = `"io.modelcontextprotocol/related-task":{"taskId":"t"}`
@@ -385,7 +392,7 @@ func TestRelatedTask(t *testing.T) {
 	}
 }
 
-// answering returns options whose handlers answer everything.
+// answering returns options with handlers for all input requests.
 func answering() Options {
 	return Options{
 		Input: InputOptions{
@@ -436,28 +443,29 @@ const (
 	isRoots  = `{"roots":[{"uri":"file:///a","name":"A"}]}`
 )
 
-// required is an InputRequiredResult.
+// required returns an InputRequiredResult.
 func required(members string) string { return `{"resultType":"input_required",` + members + `}` }
 
 // TestInputRounds shows that the request of the next round differs from the first only in its id,
-// the responses, and the state, which is echoed byte for byte and for one round.
+// the responses, and the state, which is returned byte for byte and for one round.
+//
 // Spec: C69 C70 C71 C72 C73 C74 C75
 func TestInputRounds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		result string // of the first request
-		want   string // members that the second adds
+		result string // result of the first request
+		want   string // members that the second request adds
 	}{
 		{"form", required(`"inputRequests":{"k":` + askForm + `}`), `"inputResponses":{"k":` + isForm + `}`},
 		{"url", required(`"inputRequests":{"k":` + askURL + `}`), `"inputResponses":{"k":` + isURL + `}`},
 		{"sampling", required(`"inputRequests":{"k":` + askSample + `}`), `"inputResponses":{"k":` + isSample + `}`},
 		{"roots", required(`"inputRequests":{"k":` + askRoots + `}`), `"inputResponses":{"k":` + isRoots + `}`},
 		{"with state", required(`"inputRequests":{"k":` + askRoots + `},"requestState":"a\u0062\/\ud83d \"<"`), `"inputResponses":{"k":` + isRoots + `},"requestState":"a\u0062\/\ud83d \"<"`},
-		{"several, odd keys", required(`"inputRequests":{"b":` + askURL + `,"":` + askForm + `,"a\u0062\"":` + askRoots + `,"1":` + askSample + `}`),
+		{"several, unusual keys", required(`"inputRequests":{"b":` + askURL + `,"":` + askForm + `,"a\u0062\"":` + askRoots + `,"1":` + askSample + `}`),
 			`"inputResponses":{"b":` + isURL + `,"":` + isForm + `,"a\u0062\"":` + isRoots + `,"1":` + isSample + `}`},
-		{"state alone", required(`"requestState":""`), `"requestState":""`},
-		{"state and no questions", required(`"inputRequests":{ },"requestState":"x"`), `"requestState":"x"`},
-		{"state and null", required(`"inputRequests":null,"requestState":"x"`), `"requestState":"x"`},
+		{"state without input requests", required(`"requestState":""`), `"requestState":""`},
+		{"state and empty input requests", required(`"inputRequests":{ },"requestState":"x"`), `"requestState":"x"`},
+		{"state and null input requests", required(`"inputRequests":null,"requestState":"x"`), `"requestState":"x"`},
 		{"declined", required(`"inputRequests":{"k":` + strings.Replace(askForm, "name?", "decline", 1) + `}`), `"inputResponses":{"k":{"action":"decline"}}`},
 		{"failed", required(`"inputRequests":{"k":` + strings.Replace(askForm, "name?", "fail", 1) + `}`), `"inputResponses":{"k":{"action":"cancel"}}`},
 		{"nothing", required(`"inputRequests":{"k":` + strings.Replace(askForm, "name?", "nothing", 1) + `}`), `"inputResponses":{"k":{"action":"cancel"}}`},
@@ -482,7 +490,7 @@ func TestInputRounds(t *testing.T) {
 							}
 						}
 						if after := s.expect(method); memberOf(s.t, string(after.Params), "inputResponses") != "" || memberOf(s.t, string(after.Params), "requestState") != "" {
-							s.t.Errorf("answers of one call went into another: %s", after.line)
+							s.t.Errorf("responses of one call were sent in another: %s", after.line)
 						} else {
 							s.answer(after, `{"resultType":"complete","done":true}`)
 						}
@@ -501,8 +509,9 @@ func TestInputRounds(t *testing.T) {
 	}
 }
 
-// TestInputErrors shows that input requests that the client cannot, or must not, answer end the
+// TestInputErrors shows that input requests that the client cannot, or must not, handle end the
 // call.
+//
 // Spec: C114 C98
 func TestInputErrors(t *testing.T) {
 	for _, tt := range []struct {
@@ -512,7 +521,7 @@ func TestInputErrors(t *testing.T) {
 		want   string
 		check  func(error) bool
 	}{
-		{name: "nothing to do", result: required(`"x":1`), want: "without inputRequests and requestState", check: is[*ProtocolError]},
+		{name: "neither state nor input requests", result: required(`"x":1`), want: "without inputRequests and requestState", check: is[*ProtocolError]},
 		{name: "no object", result: required(`"inputRequests":[]`), want: "inputRequests is not an object", check: is[*ProtocolError]},
 		{name: "no string", result: required(`"requestState":{}`), want: "requestState is not a string", check: is[*ProtocolError]},
 		{name: "no request", result: required(`"inputRequests":{"k":1}`), want: `"k" is not an object`, check: is[*ProtocolError]},
@@ -520,7 +529,7 @@ func TestInputErrors(t *testing.T) {
 		{name: "params no object", result: required(`"inputRequests":{"k":{"method":"roots/list","params":[]}}`), want: `"k" is not an object`, check: is[*ProtocolError]},
 		{name: "unknown", result: required(`"inputRequests":{"k":{"method":"ping"}}`), want: "method not found: ping", check: is[*ProtocolError]},
 		{name: "params", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"message":1}}}`), want: "message", check: is[*ProtocolError]},
-		{name: "odd mode", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"smell","message":"x"}}}`), want: `mode "smell"`, check: is[*ProtocolError]},
+		{name: "unknown mode", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"smell","message":"x"}}}`), want: `mode "smell"`, check: is[*ProtocolError]},
 		{name: "too many", result: required(`"inputRequests":{"k":` + askRoots + strings.Repeat(`,"k":`+askRoots, maxInputRequests) + `}`), want: "more than 100", check: is[*ProtocolError]},
 		{name: "no elicitation", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Input.Elicit = nil }, want: "client.Options.Input.Elicit", check: is[*ProtocolError]},
 		{name: "no form", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Input.ElicitModes = []mcp.ElicitMode{mcp.ElicitModeURL} }, want: "client.Options.Input.ElicitModes", check: is[*ProtocolError]},
@@ -533,7 +542,7 @@ func TestInputErrors(t *testing.T) {
 		{name: "no roots", result: required(`"inputRequests":{"k":` + askRoots + `}`), opts: func(o *Options) { o.Input.Roots = nil }, want: "client.Options.Input.Roots", check: is[*ProtocolError]},
 		{name: "refused", result: asksSample("refuse"), want: "sampling/createMessage: rejected by the user", check: func(err error) bool { return is[*InputError](err) && errors.Is(err, ErrRefused) }},
 		{name: "failed", result: asksSample("fail"), want: "a secret", check: is[*InputError]},
-		{name: "failed like a peer", result: asksSample("error"), want: "model is down", check: is[*InputError]},
+		{name: "handler returns a JSON-RPC error", result: asksSample("error"), want: "model is down", check: is[*InputError]},
 		{name: "nothing", result: asksSample("nothing"), want: "returned nothing", check: is[*InputError]},
 		{name: "panic", result: asksSample("panic"), want: "panicked: oh", check: func(err error) bool { return is[*InputError](err) && is[*jsonrpc.PanicError](err) }},
 	} {
@@ -565,8 +574,8 @@ func asksSample(system string) string {
 	return required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"systemPrompt":"` + system + `"}}}`)
 }
 
-// TestInputBounds shows that rounds are bounded, that the wait before a round without input
-// requests grows each time, and that the limits of the call apply to handlers.
+// TestInputBounds shows that rounds are limited, that the wait before a round without input
+// requests increases, and that the limits of the call apply to handlers.
 func TestInputBounds(t *testing.T) {
 	bubble := func(name string, test func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
@@ -612,8 +621,8 @@ func TestInputBounds(t *testing.T) {
 		opt  CallOption
 		ends time.Duration
 	}{
-		{"a handler may take longer than an answer", WithTimeout(time.Second), 0},
-		{"but not than the call", WithMaxTimeout(time.Minute), time.Minute},
+		{"WithTimeout does not limit a handler", WithTimeout(time.Second), 0},
+		{"WithMaxTimeout limits a handler", WithMaxTimeout(time.Minute), time.Minute},
 	} {
 		bubble(tt.name, func(t *testing.T) {
 			opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
@@ -644,12 +653,12 @@ func TestInputBounds(t *testing.T) {
 		name   string
 		opt    CallOption
 		handle time.Duration
-		answer time.Duration // after that
-		want   time.Duration // 0 is success
+		answer time.Duration // delay of the response after the handler has ended
+		want   time.Duration // zero for success
 	}{
-		{"a legacy server does not answer while it waits for a handler", WithTimeout(time.Second), time.Hour, 900 * time.Millisecond, 0},
-		{"but then it has to", WithTimeout(time.Second), time.Hour, 2 * time.Second, time.Hour + time.Second},
-		{"and the bound of the call holds", WithMaxTimeout(time.Minute), time.Hour, 0, time.Minute},
+		{"legacy: the timeout stops during a handler", WithTimeout(time.Second), time.Hour, 900 * time.Millisecond, 0},
+		{"legacy: the timeout continues after a handler", WithTimeout(time.Second), time.Hour, 2 * time.Second, time.Hour + time.Second},
+		{"legacy: WithMaxTimeout includes handlers", WithMaxTimeout(time.Minute), time.Hour, 0, time.Minute},
 	} {
 		bubble(tt.name, func(t *testing.T) {
 			opts := Options{Revisions: onlyLegacy, Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
@@ -686,7 +695,7 @@ func TestInputBounds(t *testing.T) {
 		opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
 			defer handlers.enter()()
 			if FromContext(ctx) == nil {
-				t.Error("the handler does not know its client")
+				t.Error("the handler's context has another client")
 			}
 			elapse(time.Second)
 			return nil, nil
@@ -733,7 +742,7 @@ func TestAccept(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		content any
-		want    string // empty for an error
+		want    string // empty for no error
 	}{
 		{person{"Ada"}, `{"action":"accept","content":{"name":"Ada"}}`},
 		{&person{"Ada"}, `{"action":"accept","content":{"name":"Ada"}}`},

@@ -11,7 +11,7 @@ import (
 // children.
 const childVar = "CLIENT_TEST_CHILD"
 
-// children are the child processes. Other files add theirs.
+// children are the child processes. Other files add their own.
 var children = map[string]func(){}
 
 func TestMain(m *testing.M) {

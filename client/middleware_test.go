@@ -23,7 +23,7 @@ import (
 	"mcpwire/server"
 )
 
-// A witness is a middleware that notes what it sees: "> " goes out, "< " comes in.
+// A witness is a middleware that records messages: "> " is outgoing, "< " incoming.
 type witness struct {
 	mu    sync.Mutex
 	lines []string
@@ -61,7 +61,7 @@ func (w *witness) take() []string {
 	return lines
 }
 
-// curious is a server whose tool t requests the roots, reports progress and returns the number
+// curious returns a server whose tool t requests the roots, reports progress and returns the number
 // of roots.
 func curious(t *testing.T) *server.Server {
 	t.Helper()
@@ -121,7 +121,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 				must(server.AddTool(srv, "u", "", func(context.Context, struct{}) (string, error) { return "", nil }))
 				synctest.Wait()
 				got := w.take()
-				if len(got) > 0 { // the params of the first are a matter of other tests
+				if len(got) > 0 { // other tests check the params of the first message
 					got[0], _, _ = strings.Cut(got[0], " {")
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -156,7 +156,8 @@ func TestMiddlewareChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		middleware middleware.Func
-		want       string // the params that the server saw, but for what the client itself puts into _meta, or the error
+		// the params that the server got, without the client's own _meta, or the error
+		want string
 	}{
 		{"nothing", func(next middleware.Handler) middleware.Handler { return next }, `{"_meta":{"b":2},"a":1}`},
 		{"params", params(`{"a":2}`), `{"a":2}`},
@@ -168,7 +169,7 @@ func TestMiddlewareChanges(t *testing.T) {
 		{"a bad result", replace(`{"own"`, nil), "result of a middleware"},
 		{"an array for a result", replace(`[]`, nil), "result of a middleware"},
 		{"an error", replace("", errors.New("no way")), "no way"},
-		{"a Message of its own", func(next middleware.Handler) middleware.Handler {
+		{"a new Message", func(next middleware.Handler) middleware.Handler {
 			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if m.Method != "com.example/echo" {
 					return next(ctx, m)
@@ -176,7 +177,7 @@ func TestMiddlewareChanges(t *testing.T) {
 				return next(ctx, &middleware.Message{Method: m.Method})
 			}
 		}, "passed a new Message"},
-		{"a copy, twice", func(next middleware.Handler) middleware.Handler {
+		{"a copy, next called twice", func(next middleware.Handler) middleware.Handler {
 			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if m.Method != "com.example/echo" {
 					return next(ctx, m)
@@ -213,8 +214,8 @@ func TestMiddlewareChanges(t *testing.T) {
 	}
 }
 
-// bare returns an object without what the two sides put into each _meta and result; members are in
-// the order of their names.
+// bare returns an object without the _meta members and result members that the two sides add, with
+// sorted members.
 func bare(t *testing.T, object []byte) string {
 	t.Helper()
 	var members map[string]any
@@ -265,7 +266,7 @@ func TestMiddlewareIncoming(t *testing.T) {
 		}}
 		c := wire(t, curious(t), mcp.Revision20250618, opts)
 		if inContext.Load() != c {
-			t.Error("the context of the opening has another client")
+			t.Error("the context of the handshake has another client")
 		}
 		for _, tt := range []struct{ answer, want string }{
 			{"", "2 roots"},
@@ -290,7 +291,7 @@ func TestMiddlewareIncoming(t *testing.T) {
 	})
 }
 
-// TestMiddlewareOncePerCall checks that a call that the cache answers skips middleware, and that a
+// TestMiddlewareOncePerCall checks that a call that the cache handles skips middleware, and that a
 // call with input rounds or retries passes through it once.
 func TestMiddlewareOncePerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -344,7 +345,7 @@ func TestOnEnd(t *testing.T) {
 	}
 }
 
-// TestMiddlewareGivesUp shows that the answer of a middleware is not sent before the handler has
+// TestMiddlewareGivesUp shows that the response of a middleware is not sent before the handler has
 // returned, and that next fails afterwards.
 func TestMiddlewareGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -382,7 +383,7 @@ func TestMiddlewareGivesUp(t *testing.T) {
 				t.Errorf("got %d", got)
 			}
 			if !ended {
-				t.Error("the server was answered while the handler ran")
+				t.Error("the response was sent while the handler ran")
 			}
 		})
 		elapse(time.Minute)

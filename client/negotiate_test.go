@@ -22,17 +22,17 @@ var (
 	onlyModern = []mcp.Revision{mcp.Revision20260728}
 )
 
-// probeFails makes a server that rejects the probe with an error and then accepts the handshake.
+// probeFails returns a server that rejects the probe with an error and then accepts the handshake.
 func probeFails(code jsonrpc.Code, data string) func(*script) {
 	return func(s *script) {
-		s.refuse(s.expect("server/discover"), code, data)
+		s.reject(s.expect("server/discover"), code, data)
 		s.handshake(legacyDate)
 		s.expectEnd()
 	}
 }
 
-// TestAgreement checks which revision is negotiated for each way in which a server opens.
-func TestAgreement(t *testing.T) {
+// TestNegotiation checks which revision is negotiated for each way in which a server opens.
+func TestNegotiation(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		opts    Options
@@ -58,9 +58,9 @@ func TestAgreement(t *testing.T) {
 		{name: "invalid request", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32600, "")}},
 		{name: "internal error", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32603, "")}},
 		{name: "server error", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32000, `"not initialized"`)}},
-		{name: "draft's number", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32004, `{"supported":["2026-07-28"],"requested":"x"}`)}},
-		{name: "application's number", want: mcp.Revision20251125, scripts: []func(*script){probeFails(1, "")}},
-		{name: "a result that is none", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
+		{name: "error code of a draft", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32004, `{"supported":["2026-07-28"],"requested":"x"}`)}},
+		{name: "application's error code", want: mcp.Revision20251125, scripts: []func(*script){probeFails(1, "")}},
+		{name: "a result without versions", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("server/discover"), "{}")
 			s.handshake(legacyDate)
 			s.expectEnd()
@@ -94,29 +94,29 @@ func TestAgreement(t *testing.T) {
 			late := s.expect("server/discover")
 			i := s.expect("initialize")
 			s.answer(late, discovered(modernDate))
-			s.refuse(i, -32601, "")
+			s.reject(i, -32601, "")
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "killed by the probe", want: mcp.Revision20251125, scripts: []func(*script){
+		{name: "the probe ends the server", want: mcp.Revision20251125, scripts: []func(*script){
 			func(s *script) { s.expect("server/discover") },
 			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
 		}},
-		{name: "killed by the probe after an answer", want: mcp.Revision20251125, scripts: []func(*script){
-			func(s *script) { s.refuse(s.expect("server/discover"), -32600, "") },
+		{name: "the probe ends the server after a response", want: mcp.Revision20251125, scripts: []func(*script){
+			func(s *script) { s.reject(s.expect("server/discover"), -32600, "") },
 			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
 		}},
-		{name: "made dumb by the probe", want: mcp.Revision20251125, takes: 35 * time.Second, scripts: []func(*script){
+		{name: "no response after the probe", want: mcp.Revision20251125, takes: 35 * time.Second, scripts: []func(*script){
 			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
 			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
 		}},
-		{name: "another modern version is wanted", want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+		{name: "another modern version required", want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.reject(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "unsupported version, legacy ones are", want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2025-06-18","2024-11-05","2099-01-01"],"requested":"2026-07-28"}`)
+		{name: "unsupported version, legacy versions supported", want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
+			s.reject(s.expect("server/discover"), -32022, `{"supported":["2025-06-18","2024-11-05","2099-01-01"],"requested":"2026-07-28"}`)
 			if got := memberOf(s.t, s.handshake("2025-06-18"), "protocolVersion"); got != `"2025-06-18"` {
 				s.fail("initialize with %s", got)
 			}
@@ -134,34 +134,34 @@ func TestAgreement(t *testing.T) {
 			}
 			s.expectEnd()
 		}}},
-		{name: "the server chooses an older one", opts: Options{Revisions: onlyLegacy}, want: mcp.Revision20241105, scripts: []func(*script){func(s *script) {
+		{name: "the server chooses an older version", opts: Options{Revisions: onlyLegacy}, want: mcp.Revision20241105, scripts: []func(*script){func(s *script) {
 			s.handshake("2024-11-05")
 			s.expectEnd()
 		}}},
 		{name: "versions in an error", opts: Options{Revisions: onlyLegacy}, want: mcp.Revision20250326, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-11-25"}`)
+			s.reject(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-11-25"}`)
 			s.handshake("2025-03-26")
 			s.expectEnd()
 		}}},
-		{name: "known to be legacy", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
+		{name: "profile: legacy", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
 			s.handshake("2025-06-18")
 			s.expectEnd()
 		}}},
-		{name: "wrongly known to be legacy", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("initialize"), -32601, "")
+		{name: "profile: legacy, server: modern only", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.reject(s.expect("initialize"), -32601, "")
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "known to be legacy, modern now", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-06-18"}`)
+		{name: "profile: legacy, server: both eras", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.reject(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-06-18"}`)
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "known to be modern, and nothing else", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+		{name: "profile: modern only", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "known to be modern", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728, Server: mcp.Implementation{Name: "script", Version: "7"}, Instructions: "be nice"}},
+		{name: "profile: modern", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728, Server: mcp.Implementation{Name: "script", Version: "7"}, Instructions: "be nice"}},
 			want: mcp.Revision20260728, scripts: []func(*script){func(s *script) { s.expectEnd() }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,8 +186,8 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// TestNoAgreement checks the errors of Dial.
-func TestNoAgreement(t *testing.T) {
+// TestNegotiationFails checks the errors of Dial.
+func TestNegotiationFails(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		opts    Options
@@ -196,10 +196,10 @@ func TestNoAgreement(t *testing.T) {
 		check   func(error) bool
 	}{
 		{name: "modern client, legacy server", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("server/discover"), -32601, "")
+			s.reject(s.expect("server/discover"), -32601, "")
 			s.expectEnd()
 		}}, want: "client speaks [2026-07-28], the server an older one", check: is[*IncompatibleError]},
-		{name: "modern client, server that answers anything", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
+		{name: "modern client, server with a result for every method", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("server/discover"), "{}")
 			s.expectEnd()
 		}}, want: "supportedVersions is missing", check: is[*IncompatibleError]},
@@ -208,43 +208,43 @@ func TestNoAgreement(t *testing.T) {
 			s.expectEnd()
 		}}, want: "call server/discover: no response within 30s (see Options.Timeouts.Handshake)", check: is[*TimeoutError]},
 		{name: "legacy client, modern server", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
+			s.reject(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
 			s.expectEnd()
 		}}, want: "the server [2026-07-28]", check: is[*IncompatibleError]},
-		{name: "legacy client, modern server that does not say so", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("initialize"), -32601, "")
+		{name: "legacy client, modern server with an unspecific error", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
+			s.reject(s.expect("initialize"), -32601, "")
 			s.expectEnd()
 		}}, want: "call initialize: no (-32601)", check: IsPeer},
-		{name: "versions of the future", scripts: []func(*script){func(s *script) {
+		{name: "future versions", scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("server/discover"), discovered("2030-01-01", "2031-01-01"))
 			s.expectEnd()
 		}}, want: "the server [2030-01-01 2031-01-01]", check: is[*IncompatibleError]},
-		{name: "versions of the future in an error", scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2030-01-01"],"requested":"2026-07-28"}`)
+		{name: "future versions in an error", scripts: []func(*script){func(s *script) {
+			s.reject(s.expect("server/discover"), -32022, `{"supported":["2030-01-01"],"requested":"2026-07-28"}`)
 			s.expectEnd()
 		}}, want: "the server [2030-01-01]", check: is[*IncompatibleError]},
-		{name: "never satisfied", scripts: []func(*script){func(s *script) {
+		{name: "every version rejected", scripts: []func(*script){func(s *script) {
 			for range maxOpeningAttempts {
-				s.refuse(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+				s.reject(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
 			}
 			s.expectEnd()
 		}}, want: "no revision negotiated after 3 attempts", check: is[*ProtocolError]},
-		{name: "never satisfied, legacy", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
+		{name: "every version rejected, legacy", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
 			for range maxOpeningAttempts {
-				s.refuse(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-03-26"}`)
+				s.reject(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-03-26"}`)
 			}
 			s.expectEnd()
 		}}, want: "no revision negotiated after 3 attempts", check: is[*ProtocolError]},
 		{name: "modern error", scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("server/discover"), -32021, `{"requiredCapabilities":{"sampling":{}}}`)
+			s.reject(s.expect("server/discover"), -32021, `{"requiredCapabilities":{"sampling":{}}}`)
 			s.expectEnd()
 		}}, want: "-32021", check: IsPeer},
 		{name: "another modern error", scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("server/discover"), -32020, "")
+			s.reject(s.expect("server/discover"), -32020, "")
 			s.expectEnd()
 		}}, want: "-32020", check: IsPeer},
 		// Spec: C28
-		{name: "the server chooses what the client does not speak", opts: Options{Revisions: onlyLegacy[1:]}, scripts: []func(*script){func(s *script) {
+		{name: "the server chooses an unsupported version", opts: Options{Revisions: onlyLegacy[1:]}, scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("initialize"), initialized("2024-11-05"))
 			s.expectEnd()
 		}}, want: "the server [2024-11-05]", check: is[*IncompatibleError]},
@@ -260,22 +260,22 @@ func TestNoAgreement(t *testing.T) {
 			s.answer(s.expect("server/discover"), `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":"yes"}}}`)
 			s.expectEnd()
 		}}, want: "tools.listChanged", check: is[*ProtocolError]},
-		{name: "neither era", scripts: []func(*script){func(s *script) {
-			s.refuse(s.expect("server/discover"), -32601, "")
-			s.refuse(s.expect("initialize"), -32601, "")
+		{name: "server of neither era", scripts: []func(*script){func(s *script) {
+			s.reject(s.expect("server/discover"), -32601, "")
+			s.reject(s.expect("initialize"), -32601, "")
 			s.expectEnd()
 		}}, want: "call initialize: no (-32601)", check: IsPeer},
-		{name: "silent throughout", scripts: []func(*script){
+		{name: "no response at all", scripts: []func(*script){
 			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
 			func(s *script) { s.expect("initialize"); s.expectEnd() },
 		}, want: "call initialize: no response within 30s", check: is[*TimeoutError]},
-		{name: "killed by the probe, and there is no other", scripts: []func(*script){func(s *script) { s.expect("server/discover") }},
+		{name: "the probe ends the server, which cannot be restarted", scripts: []func(*script){func(s *script) { s.expect("server/discover") }},
 			want: "failed after a probe", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
-		{name: "killed by everything", scripts: []func(*script){
+		{name: "every request ends the server", scripts: []func(*script){
 			func(s *script) { s.expect("server/discover") },
 			func(s *script) { s.expect("initialize") },
 		}, want: "call initialize: connection closed", check: isConnectionLost},
-		{name: "nobody there", want: "there is no script", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
+		{name: "connection fails", want: "no script is left", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestNoAgreement(t *testing.T) {
 					t.Fatalf("connected, speaking %v", c.Revision())
 				}
 				if !strings.HasPrefix(err.Error(), "dial: ") || !strings.Contains(err.Error(), tt.want) || !tt.check(err) {
-					t.Errorf("got %v, want something with %q", err, tt.want)
+					t.Errorf("got %v, want an error with %q", err, tt.want)
 				}
 			})
 		})
@@ -297,7 +297,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// TestOpening checks what the client says about itself in each revision.
+// TestOpening checks what the client sends about itself in each revision.
+//
 // Spec: C10 C11 C26 C29 C30 C89 C96 C97 C103 C104
 func TestOpening(t *testing.T) {
 	const (
@@ -365,10 +366,11 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-// TestInitializeNotCancelled shows that a Dial that is given up closes the connection and sends no
+// TestInitializeNotCanceled shows that a canceled Dial closes the connection and sends no
 // cancellation.
+//
 // Spec: C31
-func TestInitializeNotCancelled(t *testing.T) {
+func TestInitializeNotCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -382,8 +384,8 @@ func TestInitializeNotCancelled(t *testing.T) {
 	})
 }
 
-// TestProfile shows that the profile that one client found saves the next client the probe, also as
-// JSON. A profile that no client has verified is verified when it seems to be wrong.
+// TestProfile shows that the profile found by one client saves the next client the probe, also
+// after JSON encoding. A profile that was not verified is verified when it seems to be wrong.
 func TestProfile(t *testing.T) {
 	found := func(t *testing.T) *Profile {
 		c := dial(t, nil, func(s *script) { s.discovers(); s.expectEnd() })
@@ -402,27 +404,27 @@ func TestProfile(t *testing.T) {
 		name    string
 		scripts []func(*script)
 		retry   CallOption
-		want    string // of the call; "" is success
+		want    string // error of the call; empty for success
 		after   mcp.Revision
 	}{
 		{"right", []func(*script){func(s *script) {
 			s.answer(list(s), `{"resultType":"complete"}`)
-			s.refuse(list(s), -32601, "") // the era is known by now
+			s.reject(list(s), -32601, "") // the era is known by now
 			s.expectEnd()
 		}}, WithRetry(true), "", mcp.Revision20260728},
-		{"right, though the first answer is an error", []func(*script){func(s *script) {
-			s.refuse(list(s), -32602, "")
+		{"right, although the first response is an error", []func(*script){func(s *script) {
+			s.reject(list(s), -32602, "")
 			s.discovers()
 			s.expectEnd()
 		}}, WithRetry(true), "(-32602)", mcp.Revision20260728},
 		{"wrong, and the call can be repeated", []func(*script){
 			func(s *script) {
-				s.refuse(list(s), -32602, "")
-				s.refuse(s.expect("server/discover"), -32602, "")
+				s.reject(list(s), -32602, "")
+				s.reject(s.expect("server/discover"), -32602, "")
 				s.expectEnd()
 			},
 			func(s *script) {
-				s.refuse(s.expect("server/discover"), -32602, "")
+				s.reject(s.expect("server/discover"), -32602, "")
 				s.handshake(legacyDate)
 				s.answer(list(s), "{}")
 				s.expectEnd()
@@ -430,20 +432,20 @@ func TestProfile(t *testing.T) {
 		}, WithRetry(true), "", mcp.Revision20251125},
 		{"wrong, and the call cannot be repeated", []func(*script){
 			func(s *script) {
-				s.refuse(list(s), -32602, "")
-				s.refuse(s.expect("server/discover"), -32602, "")
+				s.reject(list(s), -32602, "")
+				s.reject(s.expect("server/discover"), -32602, "")
 				s.expectEnd()
 			},
 			func(s *script) {
-				s.refuse(s.expect("server/discover"), -32602, "")
+				s.reject(s.expect("server/discover"), -32602, "")
 				s.handshake(legacyDate)
 				s.expectEnd()
 			},
 		}, WithRetry(false), "does not speak 2026-07-28", mcp.Revision20251125},
-		{"wrong, and the server died of it", []func(*script){
+		{"wrong, and the server ended", []func(*script){
 			func(s *script) { list(s) },
 			func(s *script) {
-				s.refuse(s.expect("server/discover"), -32602, "")
+				s.reject(s.expect("server/discover"), -32602, "")
 				s.handshake(legacyDate)
 				s.answer(list(s), "{}")
 				s.expectEnd()
@@ -457,7 +459,7 @@ func TestProfile(t *testing.T) {
 				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got %v, want %q", err, tt.want)
 				}
-				elapse(time.Minute) // for it to connect again
+				elapse(time.Minute) // the client has reconnected
 				if c.Revision() != tt.after {
 					t.Errorf("speaks %v, want %v", c.Revision(), tt.after)
 				}

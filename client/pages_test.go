@@ -13,7 +13,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A book is a list in pages, by cursor. The first page has the cursor "".
+// A book is a list in pages, by cursor. The first page has the empty cursor.
 type book struct {
 	pages map[string]page
 	asked []string
@@ -73,7 +73,7 @@ func TestPages(t *testing.T) {
 			"2":     {next: new("3")},
 			"3":     {items: []string{"b", "c", "d"}},
 		}, []string{"a", "b", "c", "d"}, []string{"first", "2", "3"}, nil},
-		{"an empty cursor is one", map[string]page{
+		{"an empty cursor is a cursor", map[string]page{
 			"first": {items: []string{"a"}, next: new("")},
 			"":      {items: []string{"b"}},
 		}, []string{"a", "b"}, []string{"first", ""}, nil},
@@ -89,15 +89,15 @@ func TestPages(t *testing.T) {
 		{"too many", map[string]page{
 			"first": {next: new("2")}, "2": {next: new("3")}, "3": {next: new("4")}, "4": {next: new("5")}, "5": {next: new("6")}, "6": {},
 		}, nil, []string{"first", "2", "3", "4", "5"}, ErrEndlessList},
-		{"as many as there may be", map[string]page{
+		{"as many as allowed", map[string]page{
 			"first": {next: new("2")}, "2": {next: new("3")}, "3": {next: new("4")}, "4": {next: new("5")}, "5": {items: []string{"e"}},
 		}, []string{"e"}, []string{"first", "2", "3", "4", "5"}, nil},
 		{"error", map[string]page{
 			"first": {items: []string{"a"}, next: new("2")},
 			"2":     {err: context.Canceled},
 		}, []string{"a"}, []string{"first", "2"}, context.Canceled},
-		{"the first page is refused", nil, nil, []string{"first"}, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams}},
-		{"a cursor is refused again and again", map[string]page{
+		{"the first page is rejected", nil, nil, []string{"first"}, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams}},
+		{"a cursor is always rejected", map[string]page{
 			"first": {items: []string{"a"}, next: new("2")},
 		}, []string{"a"}, []string{"first", "2", "first", "2"}, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams}},
 	} {
@@ -114,7 +114,7 @@ func TestPages(t *testing.T) {
 					t.Errorf("items (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(tt.asked, b.asked); diff != "" {
-					t.Errorf("pages asked for (-want +got):\n%s", diff)
+					t.Errorf("requested pages (-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -127,7 +127,8 @@ func TestPagesRestart(t *testing.T) {
 		"old 2": {items: []string{"c"}, next: new("old 3")},
 	}}
 	forgot := 0
-	items := b.pager(func() { // the server has another list by then, with one of the cursors it had
+	// the server's list has changed by then, and has a new cursor equal to an old one
+	items := b.pager(func() {
 		forgot++
 		b.pages = map[string]page{
 			"first": {items: []string{"new", "a"}, next: new("old 2")},
@@ -136,17 +137,17 @@ func TestPagesRestart(t *testing.T) {
 	}).items(t.Context())
 	got, err := collectAll(items)
 	if err != nil || forgot != 1 {
-		t.Errorf("got error %v, forgot %d times, want none and once", err, forgot)
+		t.Errorf("got error %v, restarted %d times, want none and once", err, forgot)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c", "new", "d"}, got); diff != "" {
 		t.Errorf("items (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"first", "old 2", "old 3", "first", "old 2"}, b.asked); diff != "" {
-		t.Errorf("pages asked for (-want +got):\n%s", diff)
+		t.Errorf("requested pages (-want +got):\n%s", diff)
 	}
 }
 
-func TestPagesAsTheyAreWanted(t *testing.T) {
+func TestPagesOnDemand(t *testing.T) {
 	b := &book{pages: map[string]page{"first": {items: []string{"a", "b"}, next: new("2")}, "2": {items: []string{"c"}}}}
 	var got []string
 	for item, err := range b.pager(nil).items(t.Context()) {
@@ -158,7 +159,7 @@ func TestPagesAsTheyAreWanted(t *testing.T) {
 		}
 	}
 	if want := []string{"first"}; !slices.Equal(b.asked, want) {
-		t.Errorf("pages asked for: got %q, want %q", b.asked, want)
+		t.Errorf("requested pages: got %q, want %q", b.asked, want)
 	}
 	if want := []string{"a", "b"}; !slices.Equal(got, want) {
 		t.Errorf("items: got %q, want %q", got, want)

@@ -16,8 +16,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A script is a server that is played line by line. One that does not get what it expects fails the
-// test and hangs up.
+// A script is a server that is programmed line by line. If it gets an unexpected message, it fails
+// the test and closes the connection.
 type script struct {
 	t    *testing.T
 	conn net.Conn
@@ -34,14 +34,14 @@ type message struct {
 	line   string
 }
 
-// scriptTransport returns the Transport to servers that play the scripts, one for each connection
-// in turn. They must be at their end when the test is.
+// scriptTransport returns the Transport to servers that run the scripts, one for each connection.
+// All of them must have ended when the test ends.
 func scriptTransport(t *testing.T, scripts ...func(*script)) Transport {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	return TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
 		if len(scripts) == 0 {
-			return nil, fmt.Errorf("%w: there is no script for it", ErrNoReconnect)
+			return nil, fmt.Errorf("%w: no script is left", ErrNoReconnect)
 		}
 		clientEnd, serverEnd := net.Pipe()
 		serve := scripts[0]
@@ -56,7 +56,7 @@ func scriptTransport(t *testing.T, scripts ...func(*script)) Transport {
 
 func newScript(t *testing.T, conn net.Conn) *script { return &script{t, conn, bufio.NewReader(conn)} }
 
-// fail ends the script.
+// fail fails the test and ends the script.
 func (s *script) fail(format string, args ...any) {
 	s.t.Helper()
 	s.t.Errorf("script: "+format, args...)
@@ -78,7 +78,7 @@ func (s *script) next() message {
 	return m
 }
 
-// expect returns the next message, which must be of a method.
+// expect returns the next message, which must have the given method.
 func (s *script) expect(method string) message {
 	s.t.Helper()
 	m := s.next()
@@ -88,7 +88,7 @@ func (s *script) expect(method string) message {
 	return m
 }
 
-// expectEnd waits for the client to hang up.
+// expectEnd waits until the client closes the connection.
 func (s *script) expectEnd() {
 	s.t.Helper()
 	if line, err := s.in.ReadString('\n'); !errors.Is(err, io.EOF) {
@@ -96,7 +96,7 @@ func (s *script) expectEnd() {
 	}
 }
 
-// expectResult returns the result that the client answers a request with.
+// expectResult returns the result of the client's response.
 func (s *script) expectResult(id string) string {
 	s.t.Helper()
 	m := s.next()
@@ -106,7 +106,7 @@ func (s *script) expectResult(id string) string {
 	return string(m.Result)
 }
 
-// expectError returns the code of the error that the client answers a request with.
+// expectError returns the code of the client's error response.
 func (s *script) expectError(id string) jsonrpc.Code {
 	s.t.Helper()
 	m := s.next()
@@ -125,14 +125,14 @@ func (s *script) send(format string, args ...any) {
 	}
 }
 
-// answer sends the result for a request.
+// answer sends a result.
 func (s *script) answer(m message, result string) {
 	s.t.Helper()
 	s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// refuse sends an error for a request. data may be empty.
-func (s *script) refuse(m message, code jsonrpc.Code, data string) {
+// reject sends an error. data may be empty.
+func (s *script) reject(m message, code jsonrpc.Code, data string) {
 	s.t.Helper()
 	if data != "" {
 		data = `,"data":` + data
@@ -140,20 +140,20 @@ func (s *script) refuse(m message, code jsonrpc.Code, data string) {
 	s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"%s}}`, m.ID, code, data)
 }
 
-// discovers plays the opening of a modern server.
+// discovers performs the opening of a modern server.
 func (s *script) discovers() {
 	s.t.Helper()
 	s.answer(s.expect("server/discover"), discovered(modernDate))
 }
 
-// discovered is a DiscoverResult.
+// discovered returns a DiscoverResult.
 func discovered(versions ...string) string {
 	list, _ := json.Marshal(versions)
 	return fmt.Sprintf(`{"resultType":"complete","supportedVersions":%s,"capabilities":{"tools":{}},"instructions":"be nice","ttlMs":0,"cacheScope":"private",`+
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"7"}}}`, list)
 }
 
-// handshake plays the opening of a legacy server, without a probe, and returns the params of
+// handshake performs the opening of a legacy server, without a probe, and returns the params of
 // initialize.
 func (s *script) handshake(version string) string {
 	s.t.Helper()
@@ -163,12 +163,12 @@ func (s *script) handshake(version string) string {
 	return string(m.Params)
 }
 
-// initialized is an InitializeResult.
+// initialized returns an InitializeResult.
 func initialized(version string) string {
 	return fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"instructions":"be nice","serverInfo":{"name":"script","version":"7"}}`, version)
 }
 
-// dial connects to a server that plays the scripts, and closes the client in the end.
+// dial connects to a server that runs the scripts, and closes the client when the test ends.
 func dial(t *testing.T, opts *Options, scripts ...func(*script)) *Client {
 	t.Helper()
 	transport := scriptTransport(t, scripts...)
@@ -180,7 +180,7 @@ func dial(t *testing.T, opts *Options, scripts ...func(*script)) *Client {
 	return c
 }
 
-// memberOf returns the text of a member of an object, found by a path of names.
+// memberOf returns the text of a member of an object, by a path of names.
 func memberOf(t testing.TB, text string, path ...string) string {
 	t.Helper()
 	for _, name := range path {

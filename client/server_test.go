@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// newServer returns a server of package server with tools for tests. die is what its crash does.
+// newServer returns a server of package server with tools for tests. Its tool crash calls die.
 func newServer(die func(int)) *server.Server {
 	srv := server.MustNew("real", "2", &server.Options{Instructions: "be nice"})
 	type text struct {
@@ -77,7 +77,7 @@ func must(err error) {
 	}
 }
 
-// transports are the ways to a real server.
+// transports are transports to real servers.
 var transports = []struct {
 	name string
 	open func(t *testing.T, f jsonrpc.Framing) Transport
@@ -109,7 +109,7 @@ func child(t *testing.T, f jsonrpc.Framing) Transport {
 	return cmd
 }
 
-// A twoWay is two one-way streams.
+// A twoWay joins two one-way streams.
 type twoWay struct {
 	io.ReadCloser
 	w io.WriteCloser
@@ -122,7 +122,7 @@ func (d *twoWay) Close() error {
 	return d.ReadCloser.Close()
 }
 
-// serving returns a transport each of whose connections is served in this process.
+// serving returns a transport whose connections are served in this process.
 func serving(t *testing.T, f jsonrpc.Framing, pipe func() (client, server io.ReadWriteCloser)) Transport {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
@@ -137,7 +137,7 @@ func serving(t *testing.T, f jsonrpc.Framing, pipe func() (client, server io.Rea
 	})
 }
 
-// everyTransport runs a test against a real server of each revision over each transport in both
+// everyTransport runs a test against a real server of each revision, over each transport in both
 // framings.
 func everyTransport(t *testing.T, test func(t *testing.T, c *Client, r mcp.Revision)) {
 	for _, transport := range transports {
@@ -183,7 +183,8 @@ func callTool(ctx context.Context, c *Client, name, args string, opts ...CallOpt
 	return text, nil
 }
 
-// TestServer shows that the client and a real server understand each other.
+// TestServer runs the client with a real server.
+//
 // Spec: C1 C18 C26 C29 C40 C68 C69
 func TestServer(t *testing.T) {
 	everyTransport(t, func(t *testing.T, c *Client, r mcp.Revision) {

@@ -14,10 +14,10 @@ import (
 	"mcpwire/mcp"
 )
 
-// A mortal is a server that answers with the arguments of the call, and dies after many requests.
+// A mortal is a server that returns the arguments of the call, and ends after a number of requests.
 type mortal struct {
 	mu   sync.Mutex
-	ids  map[string]int // of requests, on all connections
+	ids  map[string]int // requests on all connections
 	left int
 }
 
@@ -47,8 +47,9 @@ func (m *mortal) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	return append(append(append(dst, `{"n":`...), n...), '}'), nil
 }
 
-// TestStress makes many calls while the server dies again and again. Each call that may be repeated
-// gets its own answer, and no id is used twice.
+// TestStress makes many calls while the server ends again and again. Each call that may be repeated
+// gets its own response, and no id is used twice.
+//
 // Spec: C4 C34
 func TestStress(t *testing.T) {
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {

@@ -18,13 +18,13 @@ import (
 
 var errTest = errors.New("a test wants it so")
 
-// A listenServer is what a fakeServer answers to subscriptions/listen: it acknowledges, and then
+// A listenServer is the response of a fakeServer to subscriptions/listen: it acknowledges, and then
 // waits for the end.
 type listenServer struct {
 	*fakeServer
-	accepted string                      // filter to acknowledge; "" means the requested one
+	accepted string                      // filter to acknowledge; empty for the requested one
 	open     chan string                 // gets the id of each listen request
-	end      chan func() (string, error) // what the next one to end is answered with; with nil, nothing comes
+	end      chan func() (string, error) // response to the next one that ends; nil for none
 }
 
 func newListenServer(t testing.TB) *listenServer {
@@ -100,7 +100,8 @@ func TestListen(t *testing.T) {
 		s.tell(`"`+first+`"`, "prompts/list_changed", "") // an id of another type is another id
 		s.tell("99", "prompts/list_changed", "")
 		s.notify("notifications/prompts/list_changed", "")
-		s.tell(first, "subscriptions/acknowledged", `,"notifications":{}`) // there was one
+		// a second acknowledgment
+		s.tell(first, "subscriptions/acknowledged", `,"notifications":{}`)
 		s.tell(first, "resources/list_changed", "")
 		synctest.Wait()
 		for _, want := range []Event{{Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:b/part"}, {Kind: ResourcesListChanged}} {
@@ -156,7 +157,7 @@ func TestListenCrash(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := s.times("subscriptions/listen"); n != 1 {
-			t.Errorf("it was tried %d times, which is the caller's to decide", n)
+			t.Errorf("sent %d times, want 1: the caller decides about a repetition", n)
 		}
 	})
 }
@@ -176,7 +177,7 @@ func TestListenEnds(t *testing.T) {
 			s.notify("notifications/cancelled", `{"requestId":`+id+`}`)
 			s.end <- graceful
 		}, nil},
-		{"by both, the other way", func(s *listenServer, _ *Client, _ *Subscription, id string) {
+		{"by both, in reverse order", func(s *listenServer, _ *Client, _ *Subscription, id string) {
 			s.end <- graceful
 			s.notify("notifications/cancelled", `{"requestId":`+id+`}`)
 		}, nil},
@@ -235,7 +236,7 @@ func TestListenAgain(t *testing.T) {
 		if old == again {
 			t.Errorf("both requests have the id %s", old)
 		}
-		s.tell(old, "prompts/list_changed", "") // as from a server that remembers
+		s.tell(old, "prompts/list_changed", "") // a server with the state of the old connection
 		s.tell(again, "tools/list_changed", "")
 		synctest.Wait()
 		for _, want := range []Event{{Kind: Resubscribed}, {Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:a", Missed: true}} {
@@ -268,7 +269,7 @@ func TestListenLost(t *testing.T) {
 			t.Errorf("got %v, Err is %v, want that the connection is lost", err, sub.Err())
 		}
 		if _, err := c.Listen(t.Context(), everything); err == nil {
-			t.Error("a client that has ended listens")
+			t.Error("a closed client accepts a subscription")
 		}
 	})
 }
@@ -292,7 +293,7 @@ func TestEventsLoop(t *testing.T) {
 			}
 			break
 		}
-		for e, err := range sub.Events(ctx) { // the loop that was left has ended nothing
+		for e, err := range sub.Events(ctx) { // leaving the loop has not ended the subscription
 			if e.Kind == PromptsListChanged && err == nil {
 				cancel(errTest)
 				continue
@@ -318,7 +319,7 @@ func TestListenFunc(t *testing.T) {
 				var sub *Subscription
 				sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e Event) {
 					got = append(got, e)
-					sub.Close() // may be called from here
+					sub.Close() // may be called from the function
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -345,7 +346,7 @@ func TestListenFunc(t *testing.T) {
 	}
 }
 
-// legacyListens is a legacy server that notifies of changes as its capabilities allow.
+// legacyListens returns a legacy server that sends notifications as its capabilities allow.
 func legacyListens(t testing.TB, capabilities string) *fakeServer {
 	return newFake(t, legacyDate, capabilities, map[string]answerer{
 		"resources/subscribe": func(_ context.Context, params string) (string, error) {
@@ -363,7 +364,7 @@ func TestListenLegacy(t *testing.T) {
 		name, capabilities string
 		filter, accepted   mcp.SubscriptionFilter
 		asked              []string
-		events             []Event // of all notifications of the server
+		events             []Event // for all notifications of the server
 	}{
 		{"everything", `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true}}`,
 			mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: []string{"x:a", "x:refused"}},
@@ -377,7 +378,8 @@ func TestListenLegacy(t *testing.T) {
 			[]Event{{Kind: PromptsListChanged}, {Kind: ResourcesListChanged}, {Kind: ResourceUpdated, URI: "x:b"}}},
 		{"nothing", `{"tools":{},"resources":{}}`,
 			mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:a"}}, mcp.SubscriptionFilter{}, nil,
-			[]Event{{Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:a"}, {Kind: ResourceUpdated, URI: "x:a/1"}}}, // the server sends it nevertheless
+			// the server sends it nevertheless
+			[]Event{{Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:a"}, {Kind: ResourceUpdated, URI: "x:a/1"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -409,7 +411,7 @@ func TestListenLegacy(t *testing.T) {
 					ended = append(ended, fmt.Sprintf(`resources/unsubscribe {"uri":%q}`, uri))
 				}
 				if diff := cmp.Diff(ended, s.takeSeen()); diff != "" {
-					t.Errorf("asked at the end (-want +got):\n%s", diff)
+					t.Errorf("requests at the end (-want +got):\n%s", diff)
 				}
 				s.notify("notifications/tools/list_changed", "")
 				synctest.Wait()
@@ -436,14 +438,14 @@ func TestListenLegacyTogether(t *testing.T) {
 		s.takeSeen()
 		subs[0].Close()
 		if diff := cmp.Diff([]string{`resources/unsubscribe {"uri":"x:a"}`}, s.takeSeen()); diff != "" {
-			t.Errorf("the other one wants x:b (-want +got):\n%s", diff)
+			t.Errorf("the other subscription needs x:b (-want +got):\n%s", diff)
 		}
 		subs[1].Close()
 		if diff := cmp.Diff([]string{`resources/unsubscribe {"uri":"x:b"}`}, s.takeSeen()); diff != "" {
-			t.Errorf("nobody wants x:b (-want +got):\n%s", diff)
+			t.Errorf("no subscription needs x:b (-want +got):\n%s", diff)
 		}
 		if len(c.subs.uriCounts) != 0 || len(c.subs.legacy) != 0 {
-			t.Errorf("something is left: %v, %v", c.subs.uriCounts, c.subs.legacy)
+			t.Errorf("state is left: %v, %v", c.subs.uriCounts, c.subs.legacy)
 		}
 	})
 }
@@ -468,7 +470,7 @@ func TestListenLegacyAgain(t *testing.T) {
 			t.Errorf("asked (-want +got):\n%s", diff)
 		}
 		if took := time.Since(began); took > 2*time.Millisecond {
-			t.Errorf("it took %v, though the connection was there sooner", took)
+			t.Errorf("took %v, although the connection was restored earlier", took)
 		}
 		if c.subs.uriCounts["x:a"] != 1 {
 			t.Errorf("x:a is counted %d times", c.subs.uriCounts["x:a"])
@@ -494,12 +496,12 @@ func TestListenLegacyFails(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := s.times("resources/unsubscribe"); n != 1 {
-			t.Errorf("unsubscribed from %d resources, want the one that was subscribed to", n)
+			t.Errorf("unsubscribed from %d resources, want 1: the subscribed one", n)
 		}
 	})
 }
 
-// drain takes what is in a queue.
+// drain returns the events in a queue.
 func drain(q *eventQueue) (events []Event) {
 	for {
 		e, ok, _ := q.tryNext()
@@ -518,11 +520,11 @@ func TestEventsCoalesce(t *testing.T) {
 		name      string
 		put, want []Event
 	}{
-		{"the same", []Event{a, tools, a, b, tools, a}, []Event{a, tools, b}},
-		{"missed and told", []Event{missed, a, tools}, []Event{tools, a}},
-		{"told and missed", []Event{tools, missed}, []Event{tools}},
+		{"equal events", []Event{a, tools, a, b, tools, a}, []Event{a, tools, b}},
+		{"missed, then announced", []Event{missed, a, tools}, []Event{tools, a}},
+		{"announced, then missed", []Event{tools, missed}, []Event{tools}},
 		{"missed twice", []Event{missed, missed}, []Event{missed}},
-		{"after it was taken", []Event{a}, []Event{a}},
+		{"after a read", []Event{a}, []Event{a}},
 	} {
 		q.put(tt.put...)
 		if diff := cmp.Diff(tt.want, drain(q)); diff != "" {
@@ -555,7 +557,7 @@ func TestEventsEnd(t *testing.T) {
 				q := newEventQueue(10, nil)
 				q.put(Event{Kind: ToolsListChanged})
 				q.close(drop)
-				q.put(Event{Kind: PromptsListChanged}) // too late
+				q.put(Event{Kind: PromptsListChanged}) // after the end
 				left := 1
 				if drop {
 					left = 0
@@ -565,7 +567,7 @@ func TestEventsEnd(t *testing.T) {
 						t.Errorf("what was there: got %t, %v", ok, err)
 					}
 				}
-				for range 3 { // all who wait see the end
+				for range 3 { // every reader sees the end
 					go func() {
 						if e, ok, err := q.next(t.Context()); ok || err != nil {
 							t.Errorf("at the end: got %v, %t, %v", e, ok, err)
@@ -609,8 +611,9 @@ func TestEventKindString(t *testing.T) {
 	}
 }
 
-// TestStream shows that a request without an end has its id before anything arrives for it, and has
-// no timeout. It ends in the ways of the specification.
+// TestStream shows that the id of a request without an end is known before any message for it
+// arrives, that it has no timeout, and that it ends in the ways of the specification.
+//
 // Spec: C39 C40
 func TestStream(t *testing.T) {
 	for _, tt := range []struct {
@@ -620,15 +623,15 @@ func TestStream(t *testing.T) {
 		err  func(error) bool
 	}{
 		{"result", func(s *script, m message) { s.answer(m, `{"resultType":"complete"}`) }, `{"resultType":"complete"}`, nil},
-		{"cancelled by the server", func(s *script, m message) {
+		{"canceled by the server", func(s *script, m message) {
 			s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`)
 			s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`)
 			s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, m.ID)
 			s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, m.ID)
-			elapse(time.Millisecond) // else either may be seen first
+			elapse(time.Millisecond) // fixes the order of the two
 			s.answer(m, `{}`)
 		}, "", nil},
-		{"error", func(s *script, m message) { s.refuse(m, -32602, "") }, "", IsPeer},
+		{"error", func(s *script, m message) { s.reject(m, -32602, "") }, "", IsPeer},
 		{"wrong result", func(s *script, m message) { s.answer(m, `{"resultType":"odd"}`) }, "", is[*ProtocolError]},
 		{"connection lost", func(s *script, m message) { s.conn.Close() }, "", isConnectionLost},
 		{"cancelled", func(s *script, m message) {
@@ -665,7 +668,7 @@ func TestStream(t *testing.T) {
 				if string(got) != tt.want || (err == nil) != (tt.err == nil) || err != nil && !tt.err(err) || acked == "" {
 					t.Errorf("got %s, %v; acknowledged %s", got, err, acked)
 				}
-				elapse(time.Second) // for what the script has still to send
+				elapse(time.Second) // waits for the rest of the script
 			})
 		})
 	}

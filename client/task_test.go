@@ -21,7 +21,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// taskStates answers tasks/get with the states of one task in turn, in either design.
+// taskStates returns an answerer for tasks/get with the given states of one task, in either design.
 func taskStates(revision string, states ...string) answerer {
 	var answers []answerer
 	for _, state := range states {
@@ -30,7 +30,7 @@ func taskStates(revision string, states ...string) answerer {
 	return inTurn(answers...)
 }
 
-// taskText is the text of a task result: the status and, after a space, more members.
+// taskText returns the JSON text of a task: the status and, after a space, more members.
 func taskText(revision, state string) string {
 	status, more, _ := strings.Cut(state, " ")
 	if revision == modernDate {
@@ -39,7 +39,7 @@ func taskText(revision, state string) string {
 	return fmt.Sprintf(`{"taskId":"t","status":%q,"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:06Z","ttl":60000,"pollInterval":1000%s}`, status, more)
 }
 
-// created is what a tool call is answered with that becomes a task.
+// created returns the response to a tool call that becomes a task.
 func created(revision string) answerer {
 	if revision == modernDate {
 		return says(strings.Replace(taskText(revision, "working"), `"complete"`, `"task"`, 1))
@@ -50,14 +50,14 @@ func created(revision string) answerer {
 // coreTasks are the capabilities of a legacy server with tasks.
 const coreTasks = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
-// slowTool is the only tool of the servers here.
+// slowTool returns the only tool of these servers.
 func slowTool(support string) answerer {
 	return says(tools(tool("slow", `,"execution":{"taskSupport":"`+support+`"}`)))
 }
 
 const done = `{"content":[{"type":"text","text":"done"}],"structuredContent":42}`
 
-// taskServer makes a task of each call, with the states given.
+// taskServer returns a server that makes a task of each call, with the given states.
 func taskServer(t testing.TB, revision string, states ...string) *fakeServer {
 	return newFake(t, revision, coreTasks, map[string]answerer{
 		"tools/list":   slowTool("required"),
@@ -69,7 +69,7 @@ func taskServer(t testing.TB, revision string, states ...string) *fakeServer {
 	})
 }
 
-// known has the client list the tools, if that is how it gets to know which of them can be tasks.
+// known has the client list the tools, if it learns only from the list which tools can be tasks.
 func known(t *testing.T, c *Client) {
 	t.Helper()
 	if _, err := c.ListTools(t.Context(), nil); err != nil {
@@ -89,16 +89,17 @@ func TestTaskAugmentation(t *testing.T) {
 		{"required", legacyDate, coreTasks, "required", true, augmented, augmented},
 		{"optional", legacyDate, coreTasks, "optional", true, plain, augmented},
 		{"forbidden", legacyDate, coreTasks, "forbidden", true, plain, plain},
-		{"says nothing", legacyDate, coreTasks, "", true, plain, plain},
-		{"not known", legacyDate, coreTasks, "required", false, plain, augmented},
+		{"no taskSupport", legacyDate, coreTasks, "", true, plain, plain},
+		{"tools not listed", legacyDate, coreTasks, "required", false, plain, augmented},
 		{"no capability", legacyDate, withoutCalls, "required", true, plain, plain},
-		{"before tasks", "2025-06-18", coreTasks, "required", true, plain, plain},
+		{"revision without tasks", "2025-06-18", coreTasks, "required", true, plain, plain},
 		{"modern", modernDate, coreTasks, "required", true, plain, plain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, start := range []bool{false, true} {
 				s := newFake(t, tt.revision, tt.capabilities, map[string]answerer{
-					"tools/list": slowTool(tt.support), "tools/call": says(done), // it makes no task after all
+					// no task is created
+					"tools/list": slowTool(tt.support), "tools/call": says(done),
 				})
 				c := s.dial(&Options{Tasks: true})
 				if tt.list {
@@ -116,7 +117,7 @@ func TestTaskAugmentation(t *testing.T) {
 						t.Errorf("got %+v, %v, id %q", result, err, task.ID())
 					}
 					if err := task.Cancel(t.Context()); err != nil {
-						t.Errorf("Cancel of what has ended: %v", err)
+						t.Errorf("Cancel of an ended task: %v", err)
 					}
 				} else if n, err := CallTool[int](t.Context(), c, "slow", nil); n != 42 || err != nil {
 					t.Errorf("got %d, %v", n, err)
@@ -130,7 +131,7 @@ func TestTaskAugmentation(t *testing.T) {
 	}
 }
 
-// TestCallToolFindsOutAboutTask checks a call of a tool that was never listed and must be a task.
+// TestCallToolFindsOutAboutTask checks a call of a tool that was never listed and requires a task.
 func TestCallToolFindsOutAboutTask(t *testing.T) {
 	for _, tt := range []struct {
 		support string
@@ -208,7 +209,7 @@ func TestTaskState(t *testing.T) {
 	})
 }
 
-// TestTaskCancelOnce shows that a cancellation is not repeated, because a legacy server refuses the
+// TestTaskCancelOnce shows that a cancellation is not repeated, because a legacy server rejects the
 // second one.
 func TestTaskCancelOnce(t *testing.T) {
 	for revision, want := range map[string]int{modernDate: 2, legacyDate: 1} {
@@ -258,10 +259,10 @@ func TestTaskHandle(t *testing.T) {
 		var states []mcp.TaskStatus
 		task := c.Task("t", WithTaskStatus(func(s TaskState) { states = append(states, s.Status) }))
 		if task.State() != (TaskState{ID: "t"}) {
-			t.Errorf("before anything was heard: %+v", task.State())
+			t.Errorf("before the first notification: %+v", task.State())
 		}
 		results := make(chan int)
-		for range 3 { // who waits second is not asking, too
+		for range 3 { // a second waiter does not poll
 			go func() {
 				n, err := WaitTask[int](t.Context(), task)
 				if err != nil {
@@ -281,7 +282,7 @@ func TestTaskHandle(t *testing.T) {
 		if n := s.times("tasks/get"); n != 3 {
 			t.Errorf("asked %d times", n)
 		}
-		// A handle whose turn does not come.
+		// The handle never gets its turn to poll.
 		other := c.Task("t")
 		other.waitSlot <- struct{}{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -300,14 +301,14 @@ func TestTaskElsewhere(t *testing.T) {
 		opts Options
 		call func(context.Context, *Client) error
 	}{
-		{"not declared", Options{}, func(ctx context.Context, c *Client) error { _, err := c.CallTool(ctx, "slow", nil); return err }},
-		{"a prompt", Options{Tasks: true}, func(ctx context.Context, c *Client) error { _, err := c.GetPrompt(ctx, "x", nil); return err }},
-		{"a list", Options{Tasks: true}, func(ctx context.Context, c *Client) error { _, err := c.ListTools(ctx, nil); return err }},
+		{"tasks not declared", Options{}, func(ctx context.Context, c *Client) error { _, err := c.CallTool(ctx, "slow", nil); return err }},
+		{"task for a prompt", Options{Tasks: true}, func(ctx context.Context, c *Client) error { _, err := c.GetPrompt(ctx, "x", nil); return err }},
+		{"task for a list", Options{Tasks: true}, func(ctx context.Context, c *Client) error { _, err := c.ListTools(ctx, nil); return err }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newFake(t, modernDate, `{}`, map[string]answerer{"tools/call": task, "prompts/get": task, "tools/list": task}).dial(&tt.opts)
 			if _, ok := errors.AsType[*ProtocolError](tt.call(t.Context(), c)); !ok {
-				t.Error("it is taken for a result")
+				t.Error("the task counts as a result")
 			}
 		})
 	}
@@ -338,7 +339,7 @@ func TestTasksList(t *testing.T) {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 	if _, err := collectAll(c.Tasks(t.Context())); err == nil {
-		t.Error("something that is no task is taken for one")
+		t.Error("a malformed task was accepted")
 	}
 	for _, revision := range []string{modernDate, "2025-06-18"} {
 		if _, err := collectAll(newFake(t, revision, `{}`, nil).dial(nil).Tasks(t.Context())); !errors.Is(err, errors.ErrUnsupported) {
@@ -357,7 +358,8 @@ func TestCallToolWaitsForTask(t *testing.T) {
 		{modernDate, []string{"working", "working", `completed ,"result":` + done}, []string{"get", "get", "get"}},
 		{modernDate, []string{`completed ,"result":` + done}, []string{"get"}},
 		{legacyDate, []string{"working", "working", "completed"}, []string{"get", "get", "get", "result"}},
-		{legacyDate, []string{"input_required", "completed"}, []string{"get", "result", "get"}}, // the last has the result
+		// the last response has the result
+		{legacyDate, []string{"input_required", "completed"}, []string{"get", "result", "get"}},
 	} {
 		t.Run(tt.revision+" "+strings.Join(tt.states, " "), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -395,7 +397,7 @@ func TestTaskEnds(t *testing.T) {
 	broken := func(err error) bool { _, ok := errors.AsType[*ProtocolError](err); return ok }
 	for _, tt := range []struct {
 		name, revision, state string
-		result                answerer // of tasks/result
+		result                answerer // for tasks/result
 		isError               bool
 		err                   func(error) bool
 		ended                 bool
@@ -406,8 +408,8 @@ func TestTaskEnds(t *testing.T) {
 		{"cancelled", modernDate, `cancelled`, nil, false, func(err error) bool { return errors.Is(err, ErrTaskCanceled) }, true},
 		{"without a result", modernDate, `completed`, nil, false, broken, false},
 		{"without an error", modernDate, `failed ,"error":7`, nil, false, broken, false},
-		{"unheard of", modernDate, `sleeping`, nil, false, broken, false},
-		{"no task", modernDate, ` ,"x":1`, nil, false, broken, false},
+		{"unknown task", modernDate, `sleeping`, nil, false, broken, false},
+		{"malformed task", modernDate, ` ,"x":1`, nil, false, broken, false},
 
 		{"completed", legacyDate, `completed`, says(done), false, nil, true},
 		{"the tool failed", legacyDate, `failed`, says(`{"content":[],"isError":true}`), true, nil, true},
@@ -424,13 +426,13 @@ func TestTaskEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				asked := 0
-				for range 2 { // what has ended has ended
+				for range 2 { // the result stays the same
 					result, err := task.Wait(t.Context())
 					if tt.err == nil && (err != nil || result.IsError != tt.isError) || tt.err != nil && !tt.err(err) {
 						t.Errorf("got %+v, %v", result, err)
 					}
 					if n := s.times("tasks/get"); tt.ended && asked > 0 && n != asked {
-						t.Errorf("asked %d times, and again after the end: %d", asked, n)
+						t.Errorf("%d requests, %d after the end", asked, n)
 					}
 					asked = s.times("tasks/get")
 				}
@@ -463,7 +465,7 @@ func TestTaskInputRequests(t *testing.T) {
 		}
 		slices.Sort(asked[:2])
 		if want := []string{"a", "b", "c"}; !slices.Equal(asked, want) {
-			t.Errorf("the user was asked %q, want %q", asked, want)
+			t.Errorf("the handler got %q, want %q", asked, want)
 		}
 		var updates []string
 		for _, line := range s.takeSeen() {
@@ -483,9 +485,9 @@ func TestTaskInputRequests(t *testing.T) {
 func TestTaskInputRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, modernDate, `input_required ,"inputRequests":{"a":{"method":"roots/list"}}`)
-		refuse := true
+		reject := true
 		c := s.dial(&Options{Tasks: true, Input: InputOptions{Roots: func(context.Context) ([]mcp.Root, error) {
-			if refuse {
+			if reject {
 				return nil, errTest
 			}
 			return nil, nil
@@ -497,30 +499,30 @@ func TestTaskInputRejected(t *testing.T) {
 		if _, err := task.Wait(t.Context()); !errors.Is(err, errTest) {
 			t.Errorf("got %v, want the handler's error", err)
 		}
-		refuse = false
+		reject = false
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := task.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		if n := s.times("tasks/update"); n != 1 {
-			t.Errorf("answered %d times, want the question to be asked again, once", n)
+			t.Errorf("%d responses, want 2: the input request is repeated once", n)
 		}
 		if n := s.times("tasks/cancel"); n != 0 {
-			t.Error("a task with a handle was cancelled")
+			t.Error("a task with a handle was canceled")
 		}
 		if _, err := c.CallTool(t.Context(), "slow", nil, WithMaxTimeout(10*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
 		if n := s.times("tasks/cancel"); n != 1 {
-			t.Errorf("a task without a handle was cancelled %d times", n)
+			t.Errorf("a task without a handle was canceled %d times", n)
 		}
 	})
 }
 
 // Spec: T33 T51
-func TestTaskIsGivenUp(t *testing.T) {
+func TestAbandonedTask(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ctx  func(context.Context) (context.Context, context.CancelFunc)
@@ -531,7 +533,7 @@ func TestTaskIsGivenUp(t *testing.T) {
 			return context.WithTimeout(ctx, time.Minute)
 		}, nil,
 			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
-		{"longest time", context.WithCancel, []CallOption{WithMaxTimeout(time.Minute)},
+		{"WithMaxTimeout", context.WithCancel, []CallOption{WithMaxTimeout(time.Minute)},
 			func(err error) bool {
 				e, ok := errors.AsType[*TimeoutError](err)
 				return ok && e.Max && e.After == time.Minute
@@ -567,9 +569,9 @@ func TestTaskIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestCallThatFindsOutAboutTaskIsGivenUp shows that the calls that find out that a tool must be a
-// task, and the list between them, share the timeout of one call.
-func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
+// TestSlowCallThatFindsOutAboutTask shows that the calls that detect that a tool requires a task,
+// and the list between them, share the timeout of one call.
+func TestSlowCallThatFindsOutAboutTask(t *testing.T) {
 	const step = 40 * time.Second
 	start := func(ctx context.Context, c *Client, opts ...CallOption) error {
 		_, err := c.StartTool(ctx, "slow", nil, opts...)
@@ -580,9 +582,10 @@ func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 		return err
 	}
 	for _, tt := range []struct {
-		name              string
-		do                func(context.Context, *Client, ...CallOption) error
-		call, list, asked time.Duration // how long the server takes for a call, a list, and a call for a task
+		name string
+		do   func(context.Context, *Client, ...CallOption) error
+		// how long the server takes for a call, a list, and a call for a task
+		call, list, asked time.Duration
 		limit             time.Duration
 		want              []string
 	}{
@@ -590,8 +593,8 @@ func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 		{"the list", call, step, 25 * time.Second, 0, time.Minute, []string{"tools/call", "tools/list", "ended"}},
 		{"the call for a task", call, step, 10 * time.Second, 12 * time.Second, time.Minute, []string{"tools/call", "tools/list", "tools/call", "tasks/cancel"}},
 		{"the task", call, step, 10 * time.Second, 0, time.Minute, []string{"tools/call", "tools/list", "tools/call", "tasks/get", "tasks/cancel"}},
-		{"the list of a start", start, 0, step, 0, 20 * time.Second, []string{"tools/list", "ended"}},
-		{"the call of a start", start, 0, 25 * time.Second, 37 * time.Second, time.Minute, []string{"tools/list", "tools/call", "tasks/cancel"}},
+		{"the list of StartTool", start, 0, step, 0, 20 * time.Second, []string{"tools/list", "ended"}},
+		{"the call of StartTool", start, 0, 25 * time.Second, 37 * time.Second, time.Minute, []string{"tools/list", "tools/call", "tasks/cancel"}},
 	} {
 		for _, byContext := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, by context %t", tt.name, byContext), func(t *testing.T) {
@@ -669,7 +672,7 @@ func TestTaskNotifications(t *testing.T) {
 						}
 						finished <- time.Since(began)
 					}()
-					elapse(10 * time.Second) // it is in the long wait now
+					elapse(10 * time.Second) // the poller is in its long wait
 					switch {
 					case !heard:
 					case revision == modernDate:
@@ -677,7 +680,7 @@ func TestTaskNotifications(t *testing.T) {
 						l.tell(id, "tasks", `,"taskId":"another","status":"working"`)
 						synctest.Wait()
 						if n := s.times("tasks/get"); n != 2 {
-							t.Errorf("news of another task has it asked: %d times", n)
+							t.Errorf("a notification for another task caused %d polls", n)
 						}
 						l.tell(id, "tasks", `,"taskId":"t","status":"completed"`)
 					default:
@@ -723,7 +726,7 @@ func TestTaskNotificationsMissing(t *testing.T) {
 					}
 				}
 				if n := s.times("subscriptions/listen"); n != tt.want {
-					t.Errorf("listened %d times, want that it is given up", n)
+					t.Errorf("listened %d times, want no further attempts", n)
 				}
 			})
 		})
@@ -734,7 +737,7 @@ func TestTaskNotificationsMissing(t *testing.T) {
 func TestTaskPollInterval(t *testing.T) {
 	for _, tt := range []struct {
 		wish        time.Duration
-		first, last time.Duration // bounds without chance
+		first, last time.Duration // bounds without jitter
 	}{
 		{0, initialTaskPoll, maxDefaultTaskPoll},
 		{time.Nanosecond, minTaskPoll, minTaskPoll},
@@ -754,8 +757,8 @@ func TestTaskPollInterval(t *testing.T) {
 	}
 }
 
-// TestTaskPollBackoffResets shows that a server without a poll interval is polled less and less
-// often, until something changes.
+// TestTaskPollBackoffResets shows that the polling interval of a server without a poll interval
+// increases until the task changes.
 func TestTaskPollBackoffResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time
@@ -784,7 +787,7 @@ func TestTaskPollBackoffResets(t *testing.T) {
 	})
 }
 
-// lateTask is what a modern server answers that has made a task of a call.
+// lateTask returns a modern server's response to a call that became a task.
 func lateTask(id string) string {
 	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":"working","createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:05Z","ttlMs":null}`, id)
 }
@@ -795,16 +798,16 @@ func TestLateTask(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		opts   Options
-		call   []CallOption // instead of the end of the context
+		call   []CallOption // used instead of canceling the context
 		after  time.Duration
-		answer string // "" is an error
-		want   bool   // the task is cancelled
+		answer string // empty for an error
+		want   bool   // whether the task is canceled
 	}{
 		{name: "task", opts: Options{Tasks: true}, answer: lateTask("t"), want: true},
-		{name: "task, after a timeout", opts: Options{Tasks: true}, call: []CallOption{WithTimeout(time.Second)}, answer: lateTask("t"), want: true},
-		{name: "task, at the last moment", opts: Options{Tasks: true}, after: cancelTimeout - 1, answer: lateTask("t"), want: true},
-		{name: "task, too late", opts: Options{Tasks: true}, after: cancelTimeout + 1, answer: lateTask("t")},
-		{name: "task that was not wanted", answer: lateTask("t")},
+		{name: "task after WithTimeout", opts: Options{Tasks: true}, call: []CallOption{WithTimeout(time.Second)}, answer: lateTask("t"), want: true},
+		{name: "task just within cancelTimeout", opts: Options{Tasks: true}, after: cancelTimeout - 1, answer: lateTask("t"), want: true},
+		{name: "task after cancelTimeout", opts: Options{Tasks: true}, after: cancelTimeout + 1, answer: lateTask("t")},
+		{name: "task, although tasks are not declared", answer: lateTask("t")},
 		{name: "result", opts: Options{Tasks: true}, answer: complete},
 		{name: "task without an id", opts: Options{Tasks: true}, answer: lateTask("")},
 		{name: "error", opts: Options{Tasks: true}},
@@ -823,9 +826,9 @@ func TestLateTask(t *testing.T) {
 						s.fail("cancelled %s, want %s", got, m.ID)
 					}
 					elapse(tt.after)
-					for range 2 { // the second is one too many
+					for range 2 { // the second response is one too many
 						if tt.answer == "" {
-							s.refuse(m, -1, "")
+							s.reject(m, -1, "")
 						} else {
 							s.answer(m, tt.answer)
 						}
@@ -839,7 +842,7 @@ func TestLateTask(t *testing.T) {
 						}
 					}
 					s.answer(s.expect("tools/call"), complete)
-					s.expectEnd() // without another cancellation
+					s.expectEnd() // no further cancellation
 				})
 				_, err := c.CallTool(ctx, "slow", nil, tt.call...)
 				if _, late := errors.AsType[*TimeoutError](err); tt.call != nil && !late || tt.call == nil && !errors.Is(err, context.Canceled) {
@@ -851,15 +854,15 @@ func TestLateTask(t *testing.T) {
 					t.Error(err)
 				}
 				if n := len(c.tasks.withdrawn.calls); n != 0 {
-					t.Errorf("%d calls are still known", n)
+					t.Errorf("%d calls are still registered", n)
 				}
 			})
 		})
 	}
 }
 
-// TestLateTaskAtClose checks that a client that is closed meanwhile sends a silent server only one
-// cancellation.
+// TestLateTaskAtClose checks that a client sends a silent server only one cancellation for a call,
+// even if it is closed meanwhile.
 func TestLateTaskAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
@@ -882,8 +885,8 @@ func TestLateTaskAtClose(t *testing.T) {
 	})
 }
 
-// TestLateTasks shows that the client waits for the late answers to a limited number of calls, the
-// last ones, and drops others. All calls are canceled.
+// TestLateTasks shows that the client waits for the late responses to a limited number of calls,
+// the most recent ones. All calls are canceled.
 func TestLateTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const more = 3

@@ -18,6 +18,7 @@ import (
 
 // TestTaskProgress shows that progress and log messages of a legacy server reach the call's
 // callbacks until the task has ended, whichever goroutine waits for it.
+//
 // Spec: T34 T35
 func TestTaskProgress(t *testing.T) {
 	for _, start := range []bool{false, true} {
@@ -85,7 +86,7 @@ func TestTaskProgress(t *testing.T) {
 	}
 }
 
-// TestTaskProgressDropped shows that callbacks end with a task that has no handle, or that was
+// TestTaskProgressDropped shows that the callbacks of a call end if its task has no handle or was
 // never created.
 func TestTaskProgressDropped(t *testing.T) {
 	s := taskServer(t, legacyDate, "working")
@@ -100,7 +101,7 @@ func TestTaskProgressDropped(t *testing.T) {
 	if _, err := c.StartTool(t.Context(), "slow", nil, progress); err != nil || watched() != 1 {
 		t.Fatalf("%v, %d are watched", err, watched())
 	}
-	for watched() > 0 { // a task that is never collected hangs the test
+	for watched() > 0 { // a task that is never collected would hang the test
 		runtime.GC()
 		runtime.Gosched()
 	}
@@ -138,10 +139,11 @@ func TestWiredTaskProgress(t *testing.T) {
 	})
 }
 
-// TestTaskCalledOff shows that a call that requests a task is canceled once the task has an id. The
-// call does not wait for a server that never sends one.
+// TestTaskCallCanceled shows that a call that requests a task is canceled once the task has an id.
+// The call does not wait for a server that never sends one.
+//
 // Spec: T33
-func TestTaskCalledOff(t *testing.T) {
+func TestTaskCallCanceled(t *testing.T) {
 	for _, named := range []bool{true, false} {
 		t.Run(fmt.Sprintf("named %t", named), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,10 +179,10 @@ func TestTaskCalledOff(t *testing.T) {
 					}
 					elapse(time.Minute)
 					if n := s.times("notifications/cancelled"); n != 0 {
-						t.Errorf("%d: the call was cancelled", i)
+						t.Errorf("%d: the call was canceled", i)
 					}
 					if n := s.times("tasks/cancel"); (n == 1) != named {
-						t.Errorf("%d: the task was cancelled %d times", i, n)
+						t.Errorf("%d: the task was canceled %d times", i, n)
 					}
 					if n := len(c.callbacks.byToken); n != 0 {
 						t.Errorf("%d: %d are watched", i, n)
@@ -191,7 +193,7 @@ func TestTaskCalledOff(t *testing.T) {
 	}
 }
 
-// TestForeignTask shows that the client does not wait for another task than the requested one.
+// TestForeignTask shows that the client rejects the state of another task than the requested one.
 func TestForeignTask(t *testing.T) {
 	for _, revision := range []string{modernDate, legacyDate} {
 		synctest.Test(t, func(t *testing.T) {
@@ -205,7 +207,7 @@ func TestForeignTask(t *testing.T) {
 	}
 }
 
-// TestTaskEndlessInput shows that a task that keeps asking questions is given up.
+// TestTaskEndlessInput shows that a task with endless input requests is canceled.
 func TestTaskEndlessInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, modernDate)
@@ -226,7 +228,7 @@ func TestTaskEndlessInput(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := s.times("tasks/cancel"); n != 1 {
-			t.Errorf("the task was cancelled %d times", n)
+			t.Errorf("the task was canceled %d times", n)
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// waitFor waits like a call, and returns how long that took. An answer comes after answer; zero
+// waitFor waits as a call does, and returns how long it took. A response comes after answer; zero
 // means never.
 func (t *callTimer) waitFor(limit, answer time.Duration) (took time.Duration, expired bool) {
 	began := now()
@@ -41,8 +41,8 @@ func TestCallTimer(t *testing.T) {
 		waits []wait
 	}{
 		{"expires", []wait{{time.Second, 0, true}}},
-		{"is answered", []wait{{time.Second, time.Millisecond, false}}},
-		{"longer than it is armed", []wait{{3*maxArmed + 1, 0, true}}},
+		{"gets a response", []wait{{time.Second, time.Millisecond, false}}},
+		{"longer than the running timer", []wait{{3*maxArmed + 1, 0, true}}},
 		{"expires twice", []wait{{time.Second, 0, true}, {time.Second, 0, true}}},
 		{"fires for an earlier wait", []wait{{time.Second, 999 * time.Millisecond, false}, {time.Second, 0, true}}},
 		{"has fired between waits", []wait{{time.Second, time.Millisecond, false}, {0, 2 * time.Second, false}, {time.Second, 0, true}}},

@@ -17,7 +17,7 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// text is the JSON text of a text block.
+// text returns the JSON text of a text block.
 func text(s string) string { return `{"type":"text","text":` + quoted(s) + `}` }
 
 func quoted(s string) string {
@@ -35,7 +35,7 @@ type point struct {
 	Name string `json:"name,omitempty"`
 }
 
-// call makes a call of CallTool into a comparable outcome.
+// call returns the outcome of CallTool in a comparable form.
 func call[Out any](ctx context.Context, c *Client) (any, error) {
 	return CallTool[Out](ctx, c, "tool", nil)
 }
@@ -50,7 +50,7 @@ func TestCallToolOutput(t *testing.T) {
 		result string
 		call   caller
 		want   any
-		err    string // a part of it
+		err    string // part of the error's text
 	}{
 		{"int", structured(`3`), call[int], 3, ""},
 		{"struct", structured(`{"x":1,"y":-2}`), call[point], point{X: 1, Y: -2}, ""},
@@ -67,7 +67,7 @@ func TestCallToolOutput(t *testing.T) {
 
 		{"int in text", content(text(" 3\n")), call[int], 3, ""},
 		{"struct in text", content(text(`{"x":1,"y":2,"z":3}`)), call[point], point{X: 1, Y: 2}, ""},
-		{"the structured content goes first", `{"content":[` + text("4") + `],"structuredContent":3}`, call[int], 3, ""},
+		{"structured content has precedence", `{"content":[` + text("4") + `],"structuredContent":3}`, call[int], 3, ""},
 		{"prose", content(text("three")), call[int], 0, "neither structured content"},
 		{"nothing", content(), call[int], 0, "neither structured content"},
 		{"two texts", content(text("1"), text("2")), call[int], 0, "neither structured content"},
@@ -78,7 +78,7 @@ func TestCallToolOutput(t *testing.T) {
 		{"structured string", structured(`"a\u0062"`), call[string], "ab", ""},
 		{"raw", structured(`{"x": 1e400}`), call[json.RawMessage], json.RawMessage(`{"x": 1e400}`), ""},
 		{"raw text", content(text(`[1]`)), call[json.RawMessage], json.RawMessage(`[1]`), ""},
-		{"raw prose", content(text(`hm`)), call[json.RawMessage], json.RawMessage(nil), "neither structured content"},
+		{"raw text that is not JSON", content(text(`hm`)), call[json.RawMessage], json.RawMessage(nil), "neither structured content"},
 		{"blocks", content(text("a"), text("b")), call[[]mcp.ContentBlock], []mcp.ContentBlock{mcp.TextContent{Text: "a"}, mcp.TextContent{Text: "b"}}, ""},
 		{"result", structured(`3`), call[mcp.CallToolResult], mcp.CallToolResult{Content: []mcp.ContentBlock{}, StructuredContent: json.RawMessage("3")}, ""},
 		{"pointer to a result", content(text("a")), call[*mcp.CallToolResult], &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "a"}}}, ""},
@@ -156,7 +156,7 @@ func TestToolError(t *testing.T) {
 		c := newFake(t, modernDate, `{}`, map[string]answerer{"tools/call": says(`{"content":` + tt.content + `,"isError":true,"structuredContent":1}`)}).dial(nil)
 		result, err := c.CallTool(t.Context(), "tool", nil)
 		if err != nil || !result.IsError {
-			t.Errorf("method: got %+v, %v, want the result as it is", result, err)
+			t.Errorf("method: got %+v, %v, want the unchanged result", result, err)
 		}
 		n, err := CallTool[int](t.Context(), c, "tool", nil)
 		failed, ok := errors.AsType[*ToolError](err)
@@ -167,12 +167,12 @@ func TestToolError(t *testing.T) {
 			t.Errorf("got %.100q, want %.100q", failed.Error(), tt.want)
 		}
 		if IsPeer(err) {
-			t.Error("it is taken for a JSON-RPC error")
+			t.Error("the tool's failure counts as a JSON-RPC error")
 		}
 	}
 }
 
-// tools is a ListToolsResult.
+// tools returns a ListToolsResult.
 func tools(list ...string) string {
 	return `{"resultType":"complete","tools":[` + strings.Join(list, ",") + `],"ttlMs":0,"cacheScope":"private"}`
 }
@@ -181,23 +181,24 @@ func tool(name, more string) string {
 	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}%s}`, name, more)
 }
 
-// TestCallToolAgain shows that a tool's annotations decide whether it is called again.
+// TestCallToolAgain shows that a tool's annotations decide whether a call is repeated.
+//
 // Spec: C88
 func TestCallToolAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name, tool string
 		list       bool
 		opts       []CallOption
-		want       int // calls of a server that is trusted
+		want       int // number of calls if the server is trusted
 	}{
 		{"unknown", tool("tool", `,"annotations":{"readOnlyHint":true}`), false, nil, 1},
-		{"says nothing", tool("tool", ""), true, nil, 1},
-		{"says no", tool("tool", `,"annotations":{"readOnlyHint":false,"idempotentHint":false,"destructiveHint":false}`), true, nil, 1},
+		{"no annotations", tool("tool", ""), true, nil, 1},
+		{"annotations are false", tool("tool", `,"annotations":{"readOnlyHint":false,"idempotentHint":false,"destructiveHint":false}`), true, nil, 1},
 		{"read-only", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, nil, 2},
 		{"idempotent", tool("tool", `,"annotations":{"idempotentHint":true}`), true, nil, 2},
-		{"another one", tool("other", `,"annotations":{"readOnlyHint":true}`), true, nil, 1},
-		{"the caller knows better", tool("tool", ""), false, []CallOption{WithRetry(true)}, 2},
-		{"the caller doesn't want it", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, []CallOption{WithRetry(false)}, 1},
+		{"annotations of another tool", tool("other", `,"annotations":{"readOnlyHint":true}`), true, nil, 1},
+		{"WithRetry(true)", tool("tool", ""), false, []CallOption{WithRetry(true)}, 2},
+		{"WithRetry(false)", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, []CallOption{WithRetry(false)}, 1},
 	} {
 		for _, trusted := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, trusted %t", tt.name, trusted), func(t *testing.T) {
@@ -248,16 +249,16 @@ func TestOutputValidation(t *testing.T) {
 			`the result of tool "tool" does not match its output schema: structuredContent: expected integer, got null`},
 		{"is missing", tool("tool", positive), `{"content":[]}`, true, Options{}, "the result has no structured content"},
 		{"is missing, but the tool failed", tool("tool", positive), `{"content":[],"isError":true}`, true, Options{}, ""},
-		{"not known", tool("tool", positive), `{"content":[],"structuredContent":0}`, false, Options{}, ""},
+		{"tools not listed", tool("tool", positive), `{"content":[],"structuredContent":0}`, false, Options{}, ""},
 		{"no schema", tool("tool", ""), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
-		{"switched off", tool("tool", positive), `{"content":[],"structuredContent":0}`, true, Options{NoOutputValidation: true}, ""},
-		{"a newer keyword", tool("tool", `,"outputSchema":{"prefixItems":[{"const":1}],"items":false}`), `{"content":[],"structuredContent":[1,2]}`, true, Options{}, "does not match its output schema"},
-		{"a schema elsewhere", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
+		{"validation disabled", tool("tool", positive), `{"content":[],"structuredContent":0}`, true, Options{NoOutputValidation: true}, ""},
+		{"an unknown keyword", tool("tool", `,"outputSchema":{"prefixItems":[{"const":1}],"items":false}`), `{"content":[],"structuredContent":[1,2]}`, true, Options{}, "does not match its output schema"},
+		{"a remote reference", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
 		{"another dialect", tool("tool", `,"outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","type":"string"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
-		{"another dialect, and an engine for it", tool("tool", `,"outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","minimum":0,"exclusiveMinimum":true}`),
+		{"another dialect, with an engine", tool("tool", `,"outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","minimum":0,"exclusiveMinimum":true}`),
 			`{"content":[],"structuredContent":0}`, true, Options{SchemaEngine: fullschema.Engine}, "does not match its output schema"},
-		{"no schema at all", tool("tool", `,"outputSchema":{"type":"no such type"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
-		{"an engine for it", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true,
+		{"an invalid schema", tool("tool", `,"outputSchema":{"type":"no such type"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
+		{"an unknown keyword, with an engine", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true,
 			Options{SchemaEngine: func([]byte) (func([]byte) error, error) {
 				return func(text []byte) error { return fmt.Errorf("the engine has seen %s", text) }, nil
 			}}, "the engine has seen 0"},
@@ -270,7 +271,7 @@ func TestOutputValidation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for range 2 { // the compiled schema is used again
+			for range 2 { // the compiled schema is reused
 				result, err := c.CallTool(t.Context(), "tool", nil)
 				if fmt.Sprint(err) != "<nil>" && tt.err == "" || !strings.Contains(fmt.Sprint(err), tt.err) {
 					t.Errorf("got %v, %v, want %q", result, err, tt.err)
@@ -295,12 +296,12 @@ func TestOutputSchemaChanges(t *testing.T) {
 		err    bool
 		listed int
 	}{
-		{"told", []answerer{says(tools(text)), says(tools(number))}, func(s *fakeServer) { s.notify("notifications/tools/list_changed", "") }, false, 1},
-		{"not told, long ago", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) { elapse(2 * maxToolAge) }, false, 2},
-		{"not told, just now", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) {}, true, 1},
-		{"not changed", []answerer{says(tools(text))}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
-		{"gone", []answerer{says(tools(text)), says(tools())}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
-		{"not listed any more", []answerer{says(tools(text)), fails(jsonrpc.CodeInternalError)}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
+		{"notification", []answerer{says(tools(text)), says(tools(number))}, func(s *fakeServer) { s.notify("notifications/tools/list_changed", "") }, false, 1},
+		{"no notification, old list", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) { elapse(2 * maxToolAge) }, false, 2},
+		{"no notification, recent list", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) {}, true, 1},
+		{"unchanged", []answerer{says(tools(text))}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
+		{"tool removed", []answerer{says(tools(text)), says(tools())}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
+		{"list fails", []answerer{says(tools(text)), fails(jsonrpc.CodeInternalError)}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, revision := range []string{modernDate, legacyDate} {
@@ -319,7 +320,8 @@ func TestOutputSchemaChanges(t *testing.T) {
 					if _, broken := errors.AsType[*OutputError](err); broken != tt.err || !broken && err != nil {
 						t.Errorf("%s: got %v", revision, err)
 					}
-					c.CallTool(t.Context(), "tool", nil) // fails or not, but does not list again so soon
+					// may fail, but must not list again so soon
+					c.CallTool(t.Context(), "tool", nil)
 					if n := s.times("tools/list"); n != tt.listed {
 						t.Errorf("%s: listed %d times, want %d", revision, n, tt.listed)
 					}
@@ -333,7 +335,7 @@ func TestToolsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		held := func(context.Context, string) (string, error) {
-			<-hold // the list is made before the change, and sent after its notification
+			<-hold // the list is read before the change, and sent after its notification
 			return tools(tool("old", "")), nil
 		}
 		s := newFake(t, legacyDate, `{}`, map[string]answerer{"tools/list": inTurn(says(tools(tool("first", ""))), held, says(tools(tool("new", ""))))})
@@ -381,7 +383,7 @@ func TestToolBook(t *testing.T) {
 	kept := b.lookup("a")
 	b.add(b.currentGeneration(), []mcp.Tool{def("a", 10), def("b", 10)})
 	if b.lookup("a") != kept {
-		t.Error("what has not changed was compiled for nothing")
+		t.Error("an unchanged schema was compiled again")
 	}
 	if want := 3 * (toolOverhead + len("a") + len(def("", 10).OutputSchema)); b.bytes != want {
 		t.Errorf("bytes: got %d, want %d", b.bytes, want)
@@ -390,13 +392,13 @@ func TestToolBook(t *testing.T) {
 	b.clear()
 	b.add(old, []mcp.Tool{def("a", 10)})
 	if b.lookup("a") != nil || b.bytes != 0 {
-		t.Error("a list that was asked for before the tools changed was learned")
+		t.Error("a list requested before the tools changed was used")
 	}
 }
 
 func TestOutputValidationIsBounded(t *testing.T) {
 	var defs []string
-	for i := range 60 { // each one is checked twice as often as the one before
+	for i := range 60 { // each array has twice as many checks as the one before
 		defs = append(defs, fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%[2]d"}]}`, i, i+1))
 	}
 	c := newFake(t, modernDate, `{}`, map[string]answerer{
@@ -408,6 +410,6 @@ func TestOutputValidationIsBounded(t *testing.T) {
 	}
 	_, err := c.CallTool(t.Context(), "tool", nil)
 	if !errors.Is(err, schema.ErrLimit) {
-		t.Errorf("got %v, want that it was too much work", err)
+		t.Errorf("got %v, want a limit error", err)
 	}
 }

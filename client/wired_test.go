@@ -38,7 +38,7 @@ func wire(t *testing.T, srv *server.Server, revision mcp.Revision, opts Options)
 	return c
 }
 
-// shop is a server with some of everything.
+// shop returns a server with some of each primitive.
 func shop() *server.Server {
 	srv := server.MustNew("shop", "1", &server.Options{Limits: server.Limits{PageSize: 2}, Cache: server.CacheOptions{ListTTL: time.Minute, ReadTTL: time.Minute}})
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -81,7 +81,7 @@ func TestWired(t *testing.T) {
 				before := sent.Load()
 				wiredLists(t, c)
 				if asked := sent.Load() != before; asked == c.Revision().Modern() {
-					t.Errorf("the lists were asked for again: %t", asked)
+					t.Errorf("the lists were requested again: %t", asked)
 				}
 				wiredCalls(t, c)
 				wiredChanges(t, c, srv)
@@ -167,7 +167,7 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 	if len(tools) != 5 || err != nil {
 		t.Errorf("after a tool is gone: %d tools, %v", len(tools), err)
 	}
-	srv.RemovePrompts("e") // not requested
+	srv.RemovePrompts("e") // no subscription has requested it
 	srv.ResourceUpdated("x:b")
 	srv.ResourceUpdated("x:a")
 	if e := next(t, sub); e != (Event{Kind: ResourceUpdated, URI: "x:a"}) {
@@ -182,8 +182,8 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 	}
 }
 
-// TestWiredEnds shows that subscribers learn that a server ends its connections, and that a client
-// ends if its transport has no other connection.
+// TestWiredEnds shows that subscribers are notified when a server closes its connections, and that
+// a client ends if its transport has no other connection.
 func TestWiredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := shop()
@@ -251,7 +251,7 @@ func TestWiredTasks(t *testing.T) {
 					t.Errorf("got %q, %v", got, err)
 				}
 				if got, err := CallTool[string](t.Context(), c, "slow", map[string]bool{"ask": true}); got != "the root" || err != nil {
-					t.Errorf("with a question: got %q, %v", got, err)
+					t.Errorf("with an input request: got %q, %v", got, err)
 				}
 				_, err := CallTool[string](t.Context(), c, "slow", map[string]bool{"fail": true})
 				if failed, ok := errors.AsType[*ToolError](err); !ok || !strings.Contains(failed.Error(), "it went wrong") {

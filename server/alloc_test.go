@@ -13,7 +13,8 @@ import (
 	"mcpwire/server"
 )
 
-// A lockstep is a stream in memory on which one frame is answered at a time. It allocates nothing.
+// A lockstep is an in-memory stream that sends one frame at a time and waits for the response. It
+// allocates nothing.
 type lockstep struct {
 	in  chan []byte
 	out chan []byte
@@ -34,7 +35,7 @@ func (l *lockstep) Write(p []byte) (int, error) {
 
 func (l *lockstep) Close() error { return nil }
 
-// do sends a frame and returns the answer, which is valid until the next call.
+// do sends a frame and returns the response, which is valid until the next call.
 func (l *lockstep) do(frame []byte) []byte {
 	l.in <- frame
 	return <-l.out
@@ -75,8 +76,7 @@ var allocRequests = []struct {
 	{"bad method", `{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `-32601`, 10},
 }
 
-// TestAllocations checks that a request keeps to its budget, from the bytes that are read to those
-// that are written.
+// TestAllocations checks the allocations of a request, from the bytes read to the bytes written.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -86,7 +86,7 @@ func TestAllocations(t *testing.T) {
 		for _, tt := range allocRequests {
 			frame := []byte(tt.frame + "\n")
 			var answer []byte
-			for range 200 { // until the server knows that it is quick
+			for range 200 { // until the handler is known to be fast
 				answer = l.do(frame)
 			}
 			if !bytes.Contains(answer, []byte(tt.want)) || strings.Count(string(answer), "\n") != 1 {

@@ -10,37 +10,38 @@ import (
 	"mcpwire/mcp"
 )
 
-// An auditor follows one connection and holds what the server says against rules that hold whatever
-// is said. It is played the transcripts of all features, and knows none of them.
+// An auditor observes one connection and checks the server's messages against rules of the protocol
+// that apply to any traffic. It checks the transcripts of all features, and has no knowledge of
+// them.
 type auditor struct {
-	errorf func(format string, args ...any)
-	legacy bool // the server speaks nothing else
-	hands  bool // initialize has been answered
-	raw    bool // there is input that the auditor does not see
+	errorf      func(format string, args ...any)
+	legacy      bool // the server supports no modern revision
+	initialized bool // initialize has a response
+	raw         bool // there is input that the auditor does not see
 
-	open map[string][]*exchange // what the client has sent with an id, by the id's text, in order
-	own  map[string]bool        // ids of the server's requests; true while there is no answer
-	subs map[string]*exchange   // subscriptions that are open, by id
+	open map[string][]*clientRequest // in order, by id
+	own  map[string]bool             // true while there is no response
+	subs map[string]*clientRequest   // pending subscriptions by id
 	said int
 }
 
 func newAuditor(errorf func(format string, args ...any)) *auditor {
-	return &auditor{errorf: errorf, open: map[string][]*exchange{}, own: map[string]bool{}, subs: map[string]*exchange{}}
+	return &auditor{errorf: errorf, open: map[string][]*clientRequest{}, own: map[string]bool{}, subs: map[string]*clientRequest{}}
 }
 
-// An exchange is something that the client has sent, with an id.
-type exchange struct {
+// A clientRequest is a request of the client.
+type clientRequest struct {
 	method   string
 	modern   bool
-	token    string // of progress
+	token    string // progress token
 	progress float64
-	level    string // of log messages
+	level    string // log level
 	asked    map[string]json.RawMessage
 	acked    bool
 }
 
-// A said is a message.
-type said struct {
+// A wireMessage is a JSON-RPC message.
+type wireMessage struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Method  *string         `json:"method"`
@@ -49,7 +50,7 @@ type said struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// params are those that the auditor cares about.
+// params are the members that the rules need.
 type params struct {
 	Meta          map[string]json.RawMessage `json:"_meta"`
 	Notifications map[string]json.RawMessage `json:"notifications"`
@@ -59,9 +60,9 @@ type params struct {
 	Level         string                     `json:"level"`
 }
 
-func (s *said) params() params {
+func (s *wireMessage) params() params {
 	var p params
-	json.Unmarshal(s.Params, &p) // what is malformed says nothing
+	json.Unmarshal(s.Params, &p) // rules do not apply to malformed params
 	return p
 }
 
@@ -70,7 +71,7 @@ const (
 	subscribed = metaPrefix + "subscriptionId"
 )
 
-// observe takes a message, or a batch of them.
+// observe checks a message, or each message of a batch.
 func (a *auditor) observe(sent bool, text string) {
 	members := []json.RawMessage{json.RawMessage(text)}
 	if strings.HasPrefix(strings.TrimLeft(text, " "), "[") {
@@ -79,7 +80,7 @@ func (a *auditor) observe(sent bool, text string) {
 		}
 	}
 	for _, member := range members {
-		m := new(said)
+		m := new(wireMessage)
 		err := json.Unmarshal(member, m) // continues after a member of the wrong type
 		switch {
 		case sent: // the client may send anything
@@ -93,14 +94,15 @@ func (a *auditor) observe(sent bool, text string) {
 	}
 }
 
-func (a *auditor) sent(m *said) {
+func (a *auditor) sent(m *wireMessage) {
 	method := ""
 	if m.Method != nil {
 		method = *m.Method
 	}
 	p := m.params()
 	switch {
-	case m.ID == nil && method == mcp.NotificationCancelled: // what comes for it later is wrong
+	// later messages for it violate the rules
+	case m.ID == nil && method == mcp.NotificationCancelled:
 		if list := a.open[string(p.RequestID)]; len(list) > 0 {
 			a.open[string(p.RequestID)] = list[1:]
 			delete(a.subs, string(p.RequestID))
@@ -109,7 +111,7 @@ func (a *auditor) sent(m *said) {
 	case a.own[string(m.ID)] && (m.Result != nil || m.Error != nil):
 		a.own[string(m.ID)] = false
 	default:
-		sess := &exchange{method: method, token: string(p.Meta["progressToken"]), asked: p.Notifications}
+		sess := &clientRequest{method: method, token: string(p.Meta["progressToken"]), asked: p.Notifications}
 		sess.modern = !a.legacy && p.Meta[metaPrefix+"protocolVersion"] != nil
 		json.Unmarshal(p.Meta[metaPrefix+"logLevel"], &sess.level)
 		a.open[string(m.ID)] = append(a.open[string(m.ID)], sess)
@@ -119,8 +121,8 @@ func (a *auditor) sent(m *said) {
 	}
 }
 
-// received judges a message of the server.
-func (a *auditor) received(m *said, text string) {
+// received checks a message of the server.
+func (a *auditor) received(m *wireMessage, text string) {
 	kinds := 0
 	for _, there := range []bool{m.Method != nil, m.Result != nil, m.Error != nil} {
 		if there {
@@ -140,9 +142,9 @@ func (a *auditor) received(m *said, text string) {
 	}
 }
 
-// requested judges a request of the server's own.
-func (a *auditor) requested(m *said, text string) {
-	if !a.hands {
+// requested checks a request of the server.
+func (a *auditor) requested(m *wireMessage, text string) {
+	if !a.initialized {
 		a.errorf("a request, though there was no handshake: %s", text)
 	}
 	if _, twice := a.own[string(m.ID)]; twice || !isIDOrToken(m.ID) {
@@ -156,20 +158,21 @@ var idOrToken = regexp.MustCompile(`^(".*"|-?\d+)$`)
 
 func isIDOrToken(text []byte) bool { return idOrToken.Match(text) }
 
-// answered judges an answer.
-func (a *auditor) answered(m *said, text string) {
+// answered checks a response.
+func (a *auditor) answered(m *wireMessage, text string) {
 	list := a.open[string(m.ID)]
 	if string(m.ID) == "null" {
 		m.ID = nil
 	}
-	sess := &exchange{}
+	sess := &clientRequest{}
 	switch {
 	case m.ID == nil && m.Error == nil:
 		a.errorf("a result for nobody: %s", text)
 	case m.ID != nil && len(list) == 0 && !a.raw:
 		a.errorf("an answer to nothing, or to what was cancelled: %s", text)
 	case len(list) > 0:
-		// If the client uses an id twice, the second is refused while the first goes on.
+		// If the client uses an id twice, the second request is rejected while the first is
+		// pending.
 		i := 0
 		if m.Error != nil {
 			i = len(list) - 1
@@ -183,15 +186,15 @@ func (a *auditor) answered(m *said, text string) {
 		return
 	}
 	if sess.method == mcp.MethodInitialize {
-		a.hands = true
+		a.initialized = true
 	}
 	a.checkResult(sess, m.Result, text)
 }
 
-// cacheable are the methods whose results say how long they are good.
+// cacheable are the methods whose results have caching hints.
 var cacheable = []string{"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 
-func (a *auditor) checkResult(sess *exchange, result json.RawMessage, text string) {
+func (a *auditor) checkResult(sess *clientRequest, result json.RawMessage, text string) {
 	var members map[string]json.RawMessage
 	var known struct {
 		Meta       map[string]json.RawMessage `json:"_meta"`
@@ -219,8 +222,8 @@ func (a *auditor) checkResult(sess *exchange, result json.RawMessage, text strin
 	}
 }
 
-// failed judges an error.
-func (a *auditor) failed(sess *exchange, text json.RawMessage, all string) {
+// failed checks an error.
+func (a *auditor) failed(sess *clientRequest, text json.RawMessage, all string) {
 	var e struct {
 		Code    *jsonrpc.Code
 		Message *string
@@ -243,9 +246,9 @@ func (a *auditor) failed(sess *exchange, text json.RawMessage, all string) {
 		if len(e.Data.RequiredCapabilities) == 0 {
 			a.errorf("%d, but not for a missing capability: %s", code, all)
 		}
-	case -32099 <= code && code <= -32020 && (sess.modern || !a.hands):
+	case -32099 <= code && code <= -32020 && (sess.modern || !a.initialized):
 		a.errorf("a reserved code: %s", all)
-	case -32019 <= code && code <= -32000 && (sess.modern || !a.hands):
+	case -32019 <= code && code <= -32000 && (sess.modern || !a.initialized):
 		a.errorf("a code that is not to be used: %s", all)
 	}
 }
@@ -260,7 +263,7 @@ func (a *auditor) checkMeta(meta map[string]json.RawMessage, text string) {
 	}
 }
 
-// filters has the member of a subscription's filter that each notification requires.
+// filters maps each notification to the member of a subscription's filter that requests it.
 var filters = map[string]string{
 	"notifications/tools/list_changed":     "toolsListChanged",
 	"notifications/prompts/list_changed":   "promptsListChanged",
@@ -269,8 +272,8 @@ var filters = map[string]string{
 	"notifications/tasks":                  "taskIds",
 }
 
-// notified judges a notification.
-func (a *auditor) notified(m *said, text string) {
+// notified checks a notification.
+func (a *auditor) notified(m *wireMessage, text string) {
 	p := m.params()
 	a.checkMeta(p.Meta, text)
 	sub, of := a.subs[string(p.Meta[subscribed])], p.Meta[subscribed] != nil
@@ -293,18 +296,18 @@ func (a *auditor) notified(m *said, text string) {
 		}
 	case of && (!change || !sub.acked || sub.asked[filter] == nil || string(sub.asked[filter]) == "false"):
 		a.errorf("not acknowledged, or not asked for: %s", text)
-	case change && !of && !a.hands:
+	case change && !of && !a.initialized:
 		a.errorf("tells a client of changes that did not ask: %s", text)
 	case method == mcp.NotificationProgress:
 		a.progressed(p, text)
-	case method == mcp.NotificationMessage && !a.hands && !a.logs(p.Level):
+	case method == mcp.NotificationMessage && !a.initialized && !a.logs(p.Level):
 		a.errorf("no request asked for this: %s", text)
-	case method == mcp.NotificationCancelled && !a.own[string(p.RequestID)] && (a.hands || a.subs[string(p.RequestID)] == nil):
+	case method == mcp.NotificationCancelled && !a.own[string(p.RequestID)] && (a.initialized || a.subs[string(p.RequestID)] == nil):
 		a.errorf("cancels something else than an own request or a subscription: %s", text)
 	}
 }
 
-// progressed judges progress: a request that is open must have brought the token.
+// progressed checks progress: a pending request must have the token.
 func (a *auditor) progressed(p params, text string) {
 	for _, list := range a.open {
 		for _, sess := range list {
@@ -321,7 +324,7 @@ func (a *auditor) progressed(p params, text string) {
 	a.errorf("progress of nothing that is under way: %s", text)
 }
 
-// logs reports whether an open request wants log messages of the level.
+// logs reports whether a pending request wants log messages of the level.
 func (a *auditor) logs(level string) bool {
 	l, _ := mcp.ParseLoggingLevel(level)
 	for _, list := range a.open {

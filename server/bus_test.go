@@ -20,7 +20,7 @@ import (
 	"mcpwire/server"
 )
 
-// busServer returns a server on a bus, with one of everything. It is closed in the end.
+// busServer returns a server on a bus, with one of each primitive. It is closed when the test ends.
 func busServer(t *testing.T, bus server.Bus, change func(*server.Options)) *server.Server {
 	t.Helper()
 	o := &server.Options{Bus: bus}
@@ -52,18 +52,18 @@ func TestBus(t *testing.T) {
 		do   func(srv *server.Server) error
 		want []string
 	}{
-		"a tool":   {func(srv *server.Server) error { return server.AddTool(srv, "new", "", noTool) }, []string{"tools/list_changed"}},
-		"no tool":  {func(srv *server.Server) error { srv.RemoveTools("t"); return nil }, []string{"tools/list_changed"}},
-		"a prompt": {func(srv *server.Server) error { return server.AddPrompt(srv, mcp.Prompt{Name: "new"}, noTool) }, []string{"prompts/list_changed"}},
+		"a tool":       {func(srv *server.Server) error { return server.AddTool(srv, "new", "", noTool) }, []string{"tools/list_changed"}},
+		"tool removed": {func(srv *server.Server) error { srv.RemoveTools("t"); return nil }, []string{"tools/list_changed"}},
+		"a prompt":     {func(srv *server.Server) error { return server.AddPrompt(srv, mcp.Prompt{Name: "new"}, noTool) }, []string{"prompts/list_changed"}},
 		"a resource": {func(srv *server.Server) error {
 			return server.AddResource(srv, mcp.Resource{URI: "lib://n", Name: "n"}, server.Static(""))
 		}, []string{"resources/list_changed"}},
 		"a template": {func(srv *server.Server) error {
 			return server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "n://{x}", Name: "n"}, noTemplate)
 		}, []string{"resources/list_changed"}},
-		"an update":               {func(srv *server.Server) error { srv.ResourceUpdated("lib://a"); return nil }, []string{"resources/updated lib://a"}},
-		"an update of a part":     {func(srv *server.Server) error { srv.ResourceUpdated("lib://a/b"); return nil }, []string{"resources/updated lib://a/b"}},
-		"an update of no concern": {func(srv *server.Server) error { srv.ResourceUpdated("lib://b"); return nil }, nil},
+		"an update":                     {func(srv *server.Server) error { srv.ResourceUpdated("lib://a"); return nil }, []string{"resources/updated lib://a"}},
+		"an update of a part":           {func(srv *server.Server) error { srv.ResourceUpdated("lib://a/b"); return nil }, []string{"resources/updated lib://a/b"}},
+		"an update without subscribers": {func(srv *server.Server) error { srv.ResourceUpdated("lib://b"); return nil }, nil},
 		"other views": {func(srv *server.Server) error { srv.ListsChanged(); return nil },
 			[]string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"}},
 		"another view of this user": {func(srv *server.Server) error { srv.ListsChanged("nobody", "u"); return nil },
@@ -71,7 +71,8 @@ func TestBus(t *testing.T) {
 		"another view of others": {func(srv *server.Server) error { srv.ListsChanged("nobody"); return nil }, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			bus := &recordingBus{Bus: server.NewMemoryBus(), publish: func(context.Context) error { elapse(time.Second); return nil }} // late, so that nothing is heard as one
+			// the delay keeps events from being merged
+			bus := &recordingBus{Bus: server.NewMemoryBus(), publish: func(context.Context) error { elapse(time.Second); return nil }}
 			as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})
 			here, there := busServer(t, bus, nil), busServer(t, bus, nil)
 			var clients []*client
@@ -96,7 +97,7 @@ func TestBus(t *testing.T) {
 	}
 }
 
-// heard returns what the client was notified of, in short.
+// heard returns the notifications of the client in short form.
 func (c *client) heard() (all []string) {
 	for _, note := range c.takeNotes() {
 		method, params, _ := strings.Cut(strings.TrimPrefix(note, "notifications/"), " ")
@@ -108,7 +109,7 @@ func (c *client) heard() (all []string) {
 	return all
 }
 
-// A lossyBus loses the next events of each kind in lose, and counts down.
+// A lossyBus loses events: lose has the number of events to lose by kind.
 type lossyBus struct {
 	server.Bus
 	mu   sync.Mutex
@@ -128,8 +129,8 @@ func (b *lossyBus) Publish(ctx context.Context, e server.Event) error {
 	return b.Bus.Publish(ctx, e)
 }
 
-// TestBusLosesEvents shows that the clients of other servers are told of a change within 10 seconds
-// if the bus loses the event and the next number of events, and not again after that.
+// TestBusLosesEvents shows that the clients of other servers are notified of a change within 10
+// seconds if the bus loses the event and some of the next ones, and not again after that.
 func TestBusLosesEvents(t *testing.T) {
 	tool := func(context.Context, struct{}) (string, error) { return "", nil }
 	for what, tt := range map[string]struct {
@@ -167,7 +168,7 @@ func TestBusLosesEvents(t *testing.T) {
 			for _, c := range clients {
 				c.takeNotes()
 			}
-			for range 2 { // the first event of the server, and a later one
+			for range 2 { // the server's first event, and a later one
 				bus.mu.Lock()
 				bus.lose[tt.kind], bus.lose["sent"] = 1, 1
 				bus.mu.Unlock()
@@ -189,8 +190,8 @@ func TestBusLosesEvents(t *testing.T) {
 	}
 }
 
-// TestBusLate shows that a client is told of events that its server has missed because its
-// subscription began late, and that a server which begins later than the events tells nobody.
+// TestBusLate shows that a client is notified of events that its server missed because its
+// subscription began late, and that a server that starts after the events sends no notifications.
 func TestBusLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := server.NewMemoryBus()
@@ -264,7 +265,8 @@ func TestBusTasks(t *testing.T) {
 		named := dialTasks(t, there, modern, "u")
 		core := dialTasks(t, here, coreTasks, "u").start("work", "").TaskID
 		extension := dialTasks(t, here, modern, "u").start("work", "").TaskID
-		nobodys := dialTasks(t, here, coreTasks, "").start("work", "").TaskID // whose session nobody else can have
+		// a task of a session without a principal
+		nobodys := dialTasks(t, here, coreTasks, "").start("work", "").TaskID
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go named.conn.Call(ctx, "subscriptions/listen", []byte(`{`+extensionMeta+`,"notifications":{"taskIds":["`+extension+`"]}}`))
@@ -280,7 +282,7 @@ func TestBusTasks(t *testing.T) {
 			}
 			for _, id := range []string{core, extension, nobodys} {
 				if id != tt.want && strings.Contains(notes, id) {
-					t.Errorf("%s heard of another task: %s", who, notes)
+					t.Errorf("%s was notified of another task: %s", who, notes)
 				}
 			}
 		}
@@ -292,12 +294,12 @@ func TestBusTasks(t *testing.T) {
 	})
 }
 
-// A recordingBus is a Bus in memory that remembers what was published, and can do less well. It
-// always delivers events that only count others.
+// A recordingBus is an in-memory Bus that records events and can fail. It always delivers events
+// that only announce counts.
 type recordingBus struct {
 	server.Bus
-	publish   func(ctx context.Context) error // instead, if it is not nil and does not return nil
-	subscribe func(attempt int) error         // before, and fails if this does
+	publish   func(ctx context.Context) error // called first, if not nil; an error is returned
+	subscribe func(attempt int) error         // called first; an error is returned
 	attempts  atomic.Int32
 
 	mu  sync.Mutex
@@ -339,8 +341,8 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestSlowBus shows that a slow bus delays nobody, that repeated events are published once, and
-// that the queue is bounded.
+// TestSlowBus shows that a slow bus delays no request, that equal events are published once, and
+// that the queue is limited.
 func TestSlowBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -349,7 +351,7 @@ func TestSlowBus(t *testing.T) {
 		connect(t, srv, modern)
 		synctest.Wait()
 		srv.ResourceUpdated("lib://first")
-		synctest.Wait() // the goroutine has it
+		synctest.Wait() // the publishing goroutine has taken the event
 		srv.ResourceUpdated("lib://" + strings.Repeat("x", 8<<10))
 		began := time.Now()
 		for i := range 10_000 {
@@ -378,8 +380,8 @@ func TestSlowBus(t *testing.T) {
 	})
 }
 
-// TestBusFails shows that a bus that fails or panics loses only the events that it was given, and
-// that a subscription that ends is made again.
+// TestBusFails shows that a bus that fails or panics loses only the events passed to it, and that a
+// failed subscription is repeated.
 func TestBusFails(t *testing.T) {
 	for _, fail := range []func() error{
 		func() error { return errors.New("bus is down") },
@@ -433,7 +435,7 @@ func TestBusFails(t *testing.T) {
 	}
 }
 
-// TestBusResubscribes shows that the server retries a failing bus less and less often.
+// TestBusResubscribes shows that the server uses a backoff for a failing bus.
 func TestBusResubscribes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waits []time.Duration
@@ -461,7 +463,7 @@ func TestBusResubscribes(t *testing.T) {
 }
 
 // TestBusBeginAndEnd shows that nothing is published before the server serves or after it is
-// closed. Events that are queued at the close are published if there is time.
+// closed. Events that are queued at Close are published if there is time.
 func TestBusBeginAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -469,7 +471,7 @@ func TestBusBeginAndEnd(t *testing.T) {
 		srv := busServer(t, bus, nil)
 		srv.ResourceUpdated("lib://early")
 		if n := bus.attempts.Load(); n != 0 {
-			t.Errorf("subscribed %d times before there is anybody to tell", n)
+			t.Errorf("subscribed %d times before there is a client", n)
 		}
 		c := connect(t, srv, modern)
 		synctest.Wait()
@@ -485,7 +487,8 @@ func TestBusBeginAndEnd(t *testing.T) {
 		connect(t, srv, modern)
 		synctest.Wait()
 		srv.ResourceUpdated("lib://later")
-		must(t, c.conn.Notify(t.Context(), "notifications/x", nil)) // connections go on
+		// connections continue after Close
+		must(t, c.conn.Notify(t.Context(), "notifications/x", nil))
 		synctest.Wait()
 		var names []string
 		for _, e := range bus.events() {
@@ -526,8 +529,8 @@ func TestBusHangs(t *testing.T) {
 	})
 }
 
-// TestBusStrangers shows that the server ignores events that it does not understand, and events
-// about what its clients must not see.
+// TestBusStrangers shows that the server ignores unknown events, and events about items that its
+// clients must not see.
 func TestBusStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := server.NewMemoryBus()
@@ -565,7 +568,7 @@ func TestEventJSON(t *testing.T) {
 	}
 }
 
-// BenchmarkNoBus is what Options.Bus costs those who have none.
+// BenchmarkNoBus measures the cost of announcements without Options.Bus.
 func BenchmarkNoBus(b *testing.B) {
 	srv := server.MustNew("x", "1", nil)
 	b.ReportAllocs()

@@ -50,7 +50,7 @@ func TestProgress(t *testing.T) {
 	c.must("tools/call", `{"_meta":{"progressToken":"p"},"name":"t"}`)
 	fails := func(err error) bool { return err != nil }
 	if diff := cmp.Diff([]bool{false, true, true, true, true, true, true, false, false, false, false}, collect(got, fails)); diff != "" {
-		t.Errorf("which fail (-want +got):\n%s", diff)
+		t.Errorf("steps that fail (-want +got):\n%s", diff)
 	}
 	want := []string{
 		`notifications/progress {"progressToken":"p","progress":-1}`,
@@ -72,7 +72,8 @@ func collect[T, U any](list []T, f func(T) U) []U {
 	return out
 }
 
-// TestProgressInOrder has many goroutines report at once: what is sent grows all the same.
+// TestProgressInOrder reports progress from many goroutines at once: the values sent must still
+// grow.
 //
 // Spec: S58
 func TestProgressInOrder(t *testing.T) {
@@ -103,7 +104,7 @@ func TestProgressInOrder(t *testing.T) {
 	}
 }
 
-// TestAfterTheEnd shows that a call that was answered or canceled sends nothing more.
+// TestAfterTheEnd shows that a call sends no messages after its response or cancellation.
 //
 // Spec: S60 S61
 func TestAfterTheEnd(t *testing.T) {
@@ -169,7 +170,7 @@ func TestLogData(t *testing.T) {
 	c.must("tools/call", `{"name":"t"}`)
 	failed := collect(got, func(err error) bool { return err != nil })
 	if diff := cmp.Diff([]bool{false, false, false, false, true, true, true, true, true, true, true}, failed); diff != "" {
-		t.Errorf("which fail (-want +got):\n%s\n%v", diff, got)
+		t.Errorf("values that fail (-want +got):\n%s\n%v", diff, got)
 	}
 	want := []string{
 		`notifications/message {"level":"info","logger":"lo\"g","data":null}`,
@@ -182,7 +183,7 @@ func TestLogData(t *testing.T) {
 	}
 }
 
-// records is a log that can be looked at.
+// records is a log whose records can be searched.
 type records struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -248,14 +249,14 @@ func TestLogger(t *testing.T) {
 				t.Error("no/such was answered")
 			}
 			if bytes.Contains(log.buf.Bytes(), []byte(`"level":"ERROR"`)) {
-				t.Errorf("a failure that is not the server's is logged as one:\n%s", log.buf.Bytes())
+				t.Errorf("the failure of a tool is logged as a failure of the server:\n%s", log.buf.Bytes())
 			}
 		})
 	}
 }
 
-// TestCancelledContext checks each way in which a handler can notice that its call was canceled.
-func TestCancelledContext(t *testing.T) {
+// TestCanceledContext checks each way in which a handler can notice that its call was canceled.
+func TestCanceledContext(t *testing.T) {
 	for _, goroutines := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var seen []error
@@ -269,7 +270,7 @@ func TestCancelledContext(t *testing.T) {
 				<-fired
 				seen = append(seen, ctx.Err(), call.Err(), derived.Err(), call.Log(mcp.LevelError, "", ""))
 				if server.CallOf(derived) != call || rpc.RequestContext(derived) == nil {
-					t.Error("the call is not to be found from a derived context")
+					t.Error("CallOf does not find the call in a derived context")
 				}
 				if _, ok := ctx.Deadline(); ok {
 					t.Error("there is a deadline")
@@ -309,7 +310,7 @@ func TestHandlerTimeout(t *testing.T) {
 				<-derived.Done()
 				<-fired
 				if err := call.Progress(1, 0, "late"); err != nil {
-					t.Errorf("progress after the timeout, before the answer: %v", err)
+					t.Errorf("progress after the timeout, before the response: %v", err)
 				}
 				if time.Since(began) != time.Second || ctx.Err() != context.DeadlineExceeded {
 					t.Errorf("after %v: %v", time.Since(began), ctx.Err())
@@ -330,7 +331,7 @@ func TestHandlerTimeout(t *testing.T) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			}
-			// A subscription is no tool: it goes on.
+			// The timeout does not apply to subscriptions.
 			listening, stop := context.WithCancel(context.Background())
 			ended := make(chan error, 1)
 			go func() {
@@ -356,7 +357,7 @@ type secretError struct{ path string }
 
 func (e *secretError) Error() string { return "open " + e.path }
 
-// badJSON is an output that fails while it is encoded.
+// badJSON is an output whose encoding fails.
 type badJSON struct{}
 
 func (badJSON) MarshalJSON() ([]byte, error) { return nil, &secretError{"/home/me/.secret"} }
@@ -375,7 +376,7 @@ func TestFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		add  func(*server.Server) error
-		want string // the error, or the tool's failure
+		want string // the error, or the text of the tool's failure
 	}{
 		{"error", returns(nil, errors.New("no\nluck\xff")), "failure: no\nluck\ufffd"},
 		{"empty error", returns(nil, errors.New("")), "failure: "},
@@ -413,7 +414,7 @@ func TestFailures(t *testing.T) {
 				return &mcp.CallToolResult{StructuredContent: json.RawMessage(`{}`)}, nil
 			})
 		}, `-32603 tool t returned invalid output: result: missing required property "b" `},
-		{"own schema, nothing structured", func(srv *server.Server) error {
+		{"own schema, no structured content", func(srv *server.Server) error {
 			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object"}`)}
 			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
 		}, "-32603 tool t returned invalid output: structured content is missing, but the tool has an output schema "},
@@ -431,7 +432,7 @@ func TestFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := connect(t, srv, modern)
-			for range 8 { // the first on their own goroutines, the last where they are read
+			for range 8 { // first on other goroutines, later on the reading goroutine
 				got := ""
 				res, err := c.result("t", "{}")
 				if e, ok := errors.AsType[*jsonrpc.Error](err); ok {

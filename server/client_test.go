@@ -20,7 +20,7 @@ import (
 
 const modern = "2026-07-28"
 
-// A client is one that speaks a revision to a server, over a net.Pipe.
+// A client is a test client of one revision that is connected to a server by net.Pipe.
 type client struct {
 	t        testing.TB
 	revision string
@@ -31,8 +31,8 @@ type client struct {
 	notes []string
 }
 
-// connect starts serving, and makes the handshake if the revision has one. The connection ends
-// with the test.
+// connect serves srv, and performs the handshake if the revision has one. The connection is closed
+// when the test ends.
 func connect(t testing.TB, srv *server.Server, revision string) *client {
 	t.Helper()
 	return connectIn(context.Background(), t, srv, revision)
@@ -63,7 +63,7 @@ func (c *client) close() {
 	}
 }
 
-// cancellation is MCP's, as far as a client needs it.
+// cancellation implements MCP's cancellation for a client.
 type cancellation struct{}
 
 func (cancellation) Target(*jsonrpc.Message) (jsonrpc.ID, string, bool) { return nil, "", false }
@@ -74,7 +74,7 @@ func (cancellation) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
 // Prepare implements rpc.Handler.
 func (c *client) Prepare(*rpc.Request) *rpc.CostEstimate { return rpc.Immediate }
 
-// Handle implements rpc.Handler: it remembers notifications.
+// Handle implements rpc.Handler: it records notifications.
 func (c *client) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *client) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	return dst, jsonrpc.MethodNotFound(string(r.Method))
 }
 
-// takeNotes returns the notifications so far, and forgets them.
+// takeNotes returns the notifications since the last call.
 func (c *client) takeNotes() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,8 @@ func (c *client) takeNotes() []string {
 	return notes
 }
 
-// call sends a request; params are the members of the object, and get the metadata of a modern one.
+// call sends a request. params are the members of its params object; a modern request also gets
+// metadata.
 func (c *client) call(ctx context.Context, method, params string) (string, error) {
 	if c.revision == modern {
 		meta, ok := strings.CutPrefix(params, `{"_meta":{`)
@@ -122,9 +123,9 @@ func (c *client) tool(name, args string) (string, error) {
 	return c.call(context.Background(), "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
 }
 
-// A result is a CallToolResult as tests look at it.
+// A result is a CallToolResult in a form that tests compare.
 type result struct {
-	Text       string // of all text blocks
+	Text       string // all text blocks
 	Structured string
 	IsError    bool
 }
@@ -181,7 +182,7 @@ func code(err error) jsonrpc.Code {
 	return 0
 }
 
-// counted returns how often each note occurs, sorted.
+// counted returns each notification with its count, sorted.
 func counted(notes []string) []string {
 	count := map[string]int{}
 	for _, n := range notes {
@@ -195,7 +196,7 @@ func counted(notes []string) []string {
 	return lines
 }
 
-// elapse lets the clock of the test's synctest bubble go on by d: nothing really waits.
+// elapse advances the clock of the synctest bubble by d.
 func elapse(d time.Duration) { <-time.After(d) }
 
 var allRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", modern}
@@ -203,34 +204,34 @@ var allRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-2
 // everything declares all capabilities that allow input requests.
 const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
 
-// A respondent is a client that answers input requests in the form of each era.
-type respondent struct {
+// An inputClient is a client that responds to input requests in the form of each era.
+type inputClient struct {
 	t              testing.TB
 	revision, caps string
 	conn           *rpc.Conn
 	served         chan error
 
-	// answer returns the text of a result. It may be called by many goroutines at once.
+	// answer returns the JSON text of a result. It may be called concurrently.
 	answer func(ctx context.Context, method, params string) (string, error)
 
 	mu       sync.Mutex
 	asked    []string // methods and params, in the order of arrival
 	notes    []string
-	requests int // that the server sent
-	rounds   int // that were answered with input_required
+	requests int // requests of the server
+	rounds   int // results with input_required
 }
 
-// respond connects a client of the revision. The connection ends with the test.
-func respond(t testing.TB, srv *server.Server, revision, caps string) *respondent {
+// respond connects an inputClient. The connection is closed when the test ends.
+func respond(t testing.TB, srv *server.Server, revision, caps string) *inputClient {
 	t.Helper()
 	return respondAs(t, context.Background(), srv, revision, caps)
 }
 
 // respondAs is respond with a context for Serve.
-func respondAs(t testing.TB, ctx context.Context, srv *server.Server, revision, caps string) *respondent {
+func respondAs(t testing.TB, ctx context.Context, srv *server.Server, revision, caps string) *inputClient {
 	t.Helper()
 	local, remote := net.Pipe()
-	c := &respondent{t: t, revision: revision, caps: caps, served: make(chan error, 1)}
+	c := &inputClient{t: t, revision: revision, caps: caps, served: make(chan error, 1)}
 	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(remote, nil)) }()
 	c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: c, Cancellation: cancellationBoth{}})
 	go c.conn.Run(context.Background())
@@ -247,7 +248,7 @@ func respondAs(t testing.TB, ctx context.Context, srv *server.Server, revision, 
 	return c
 }
 
-func (c *respondent) close() {
+func (c *inputClient) close() {
 	c.conn.Close()
 	if err := <-c.served; err != nil {
 		c.t.Errorf("Serve: %v", err)
@@ -257,7 +258,7 @@ func (c *respondent) close() {
 	}
 }
 
-// cancellationBoth is MCP's, also for what the server cancels.
+// cancellationBoth implements MCP's cancellation, including that of the server's requests.
 type cancellationBoth struct{ cancellation }
 
 func (cancellationBoth) Target(m *jsonrpc.Message) (jsonrpc.ID, string, bool) {
@@ -269,10 +270,10 @@ func (cancellationBoth) Target(m *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 }
 
 // Prepare implements rpc.Handler.
-func (c *respondent) Prepare(*rpc.Request) *rpc.CostEstimate { return nil }
+func (c *inputClient) Prepare(*rpc.Request) *rpc.CostEstimate { return nil }
 
 // Handle implements rpc.Handler.
-func (c *respondent) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
+func (c *inputClient) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindNotification {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -288,9 +289,9 @@ func (c *respondent) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-func (c *respondent) ask(ctx context.Context, method, params string) (string, error) {
+func (c *inputClient) ask(ctx context.Context, method, params string) (string, error) {
 	c.mu.Lock()
-	if params != "" && params != "{}" { // roots/list has them in one era
+	if params != "" && params != "{}" { // roots/list has params in one era only
 		c.asked = append(c.asked, method+" "+canonical(c.t, params))
 	} else {
 		c.asked = append(c.asked, method)
@@ -302,7 +303,7 @@ func (c *respondent) ask(ctx context.Context, method, params string) (string, er
 	return c.answer(ctx, method, params)
 }
 
-// canonical returns a JSON text with the members of objects in order.
+// canonical returns a JSON text with the members of objects sorted.
 func canonical(t testing.TB, text string) string {
 	t.Helper()
 	var v any
@@ -317,7 +318,7 @@ func canonical(t testing.TB, text string) string {
 }
 
 // takeAsked returns the input requests so far, sorted, and clears them.
-func (c *respondent) takeAsked() []string {
+func (c *inputClient) takeAsked() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	asked := c.asked
@@ -328,7 +329,7 @@ func (c *respondent) takeAsked() []string {
 
 // A reply is the result of one modern request.
 type reply struct {
-	Text          string `json:"-"` // all of it
+	Text          string `json:"-"` // the complete result
 	ResultType    string
 	InputRequests map[string]struct {
 		Method string
@@ -351,9 +352,9 @@ func (r *reply) state() string {
 	return *r.RequestState
 }
 
-// request sends one request. params are the members of the object, and get the metadata of a modern
-// one.
-func (c *respondent) request(ctx context.Context, method, params string) (*reply, error) {
+// request sends one request. params are the members of its params object; a modern request also
+// gets metadata.
+func (c *inputClient) request(ctx context.Context, method, params string) (*reply, error) {
 	if c.revision == modern {
 		meta := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":` + c.caps + `}`
 		if params != "{}" {
@@ -372,8 +373,8 @@ func (c *respondent) request(ctx context.Context, method, params string) (*reply
 	return r, nil
 }
 
-// retry returns the params of the next round: answers is the inputResponses object or "", state the
-// request state or "".
+// retry returns the params of the next round: answers is the inputResponses object or empty, state
+// is the request state or empty.
 func retry(params, answers, state string) string {
 	p := strings.TrimSuffix(params, "}")
 	if answers != "" {
@@ -385,8 +386,8 @@ func retry(params, answers, state string) string {
 	return p + "}"
 }
 
-// call sends a request and answers input requests until there is a result.
-func (c *respondent) call(method, params string) (*reply, error) {
+// call sends a request and handles input requests until there is a result.
+func (c *inputClient) call(method, params string) (*reply, error) {
 	now := params
 	for range 100 {
 		r, err := c.request(context.Background(), method, now)
@@ -411,7 +412,7 @@ func (c *respondent) call(method, params string) (*reply, error) {
 const callT = `{"name":"t","arguments":{}}`
 
 // tool calls the tool t and returns its text, with "error: " before it if it failed.
-func (c *respondent) tool() (string, error) {
+func (c *inputClient) tool() (string, error) {
 	r, err := c.call("tools/call", callT)
 	if err != nil {
 		return "", err
@@ -431,7 +432,7 @@ func (r *reply) text() string {
 	return text
 }
 
-// withTool returns a server whose tool t is fn.
+// withTool returns a server with one tool, t, that calls fn.
 func withTool(t testing.TB, opts *server.Options, fn func(c *server.Call) (string, error)) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", opts)
@@ -447,7 +448,7 @@ func addTool(t testing.TB, srv *server.Server, name string, fn func(c *server.Ca
 	}
 }
 
-// fixed returns an answer function that answers by method.
+// fixed returns an answer function with one answer per method.
 func fixed(byMethod map[string]string) func(context.Context, string, string) (string, error) {
 	return func(_ context.Context, method, _ string) (string, error) {
 		text, ok := byMethod[method]

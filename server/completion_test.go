@@ -30,7 +30,7 @@ func TestCompletionAppears(t *testing.T) {
 		}]))
 		srv.RemovePrompts("q")
 		if got, err := c.call(t.Context(), "completion/complete", completeA); !strings.HasPrefix(got, `{"completion":{"values":[],"total":0}`) {
-			t.Errorf("%s, with one that is gone: %s, %v", revision, got, err)
+			t.Errorf("%s, after its completer was removed: %s, %v", revision, got, err)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"mcpwire/server"
 )
 
-// TestAllMessages has an auditor listen to all transcripts.
+// TestAllMessages has an auditor check all transcripts.
 //
 // Spec: S1 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S14 S15 S16 S17 S18 S19 S20 S21 S22 S50 S53 S55 S58
 // Spec: S59 S60 S61 S63 S65 S112 S113 S114 S115 S116 S117 S161 S162
@@ -34,27 +34,27 @@ func TestAllMessages(t *testing.T) {
 		spoken := s.options.Revisions
 		legacy := s.speaksOne || spoken != nil && !slices.Contains(spoken, mcp.LatestRevision)
 		raw := slices.ContainsFunc(s.steps, func(s step) bool { return slices.ContainsFunc(s.send, func(f frame) bool { return f.raw }) })
-		runScripts(t, s, func(t *testing.T, revision string) *play {
+		runScripts(t, s, func(t *testing.T, revision string) *scriptRun {
 			a := newAuditor(t.Errorf)
 			a.legacy, a.raw = legacy, raw
 			t.Cleanup(func() { total += a.said })
-			return &play{script: s, revision: revision, framing: framing, open: openNetPipe, bubble: true, observe: a.observe}
+			return &scriptRun{script: s, revision: revision, framing: framing, open: openNetPipe, bubble: true, observe: a.observe}
 		})
 	}
 	if total < 500 {
-		t.Errorf("only %d messages were heard", total)
+		t.Errorf("only %d messages were checked", total)
 	}
 }
 
-// TestAuditor shows that the auditor hears what it is there for: each row is a conversation with
-// something wrong at its end.
+// TestAuditor shows that the auditor finds violations: each row is a conversation that ends with
+// one.
 func TestAuditor(t *testing.T) {
 	const (
-		call   = `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"p"}}}`
-		listen = `> {"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"notifications":{"toolsListChanged":true}}}`
-		ack    = `< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1},"notifications":{"toolsListChanged":true}}}`
-		hands  = `> {"jsonrpc":"2.0","id":0,"method":"initialize"}` + "\n" + `< {"jsonrpc":"2.0","id":0,"result":{}}`
-		// A part of a notification.
+		call        = `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"p"}}}`
+		listen      = `> {"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"notifications":{"toolsListChanged":true}}}`
+		ack         = `< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1},"notifications":{"toolsListChanged":true}}}`
+		initialized = `> {"jsonrpc":"2.0","id":0,"method":"initialize"}` + "\n" + `< {"jsonrpc":"2.0","id":0,"result":{}}`
+		// Part of a notification.
 		progress = `< {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":`
 		changed  = `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
 		done     = `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`
@@ -62,58 +62,58 @@ func TestAuditor(t *testing.T) {
 		modern   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
 	)
 	for name, lines := range map[string][]string{
-		"no JSON-RPC":                       {call, `< {"jsonrpc":"1.0","id":1,"result":{"resultType":"complete"}}`},
-		"not JSON":                          {`< {`},
-		"batch that is not JSON":            {`< [{]`},
-		"two lines":                         {call, "< {\"jsonrpc\":\"2.0\",\r\"id\":1,\"result\":{\"resultType\":\"complete\"}}"},
-		"result and error":                  {call, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"},"error":{"code":1,"message":""}}`},
-		"nothing":                           {call, `< {"jsonrpc":"2.0","id":1}`},
-		"another id":                        {call, `< {"jsonrpc":"2.0","id":"1","result":{"resultType":"complete"}}`},
-		"result without an id":              {call, `< {"jsonrpc":"2.0","result":{"resultType":"complete"}}`},
-		"second answer":                     {call, done, done},
-		"answer to a notification":          {`> {"jsonrpc":"2.0","method":"tools/call"}`, done},
-		"answer after a cancellation":       {call, `> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, done},
-		"result that is no object":          {call, `< {"jsonrpc":"2.0","id":1,"result":1}`},
-		"no resultType":                     {call, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
-		"no resultType in a batch":          {call, `< [{"jsonrpc":"2.0","id":1,"result":{}}]`},
-		"no hints":                          {`> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, done},
-		"negative ttlMs":                    {`> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":-1,"cacheScope":"private"}}`},
-		"hints where there are none":        {call, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":1,"cacheScope":"private"}}`},
-		"wrong key of _meta":                {call, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"9/x":1}}}`},
-		"wrong key of a notification":       {`< {"jsonrpc":"2.0","method":"m","params":{"_meta":{"-x":1}}}`},
-		"no code":                           {call, `< {"jsonrpc":"2.0","id":1,"error":{"message":"m"}}`},
-		"no message":                        {call, `< {"jsonrpc":"2.0","id":1,"error":{"code":1}}`},
-		"code that is no integer":           {call, failed + `1.5}}`},
-		"reserved code":                     {call, failed + `-32050}}`},
-		"HeaderMismatch":                    {call, failed + `-32020}}`},
-		"old resource not found":            {call, failed + `-32002}}`},
-		"old URL elicitation":               {call, failed + `-32042}}`},
-		"supported version":                 {call, failed + `-32022,"data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`},
-		"no versions":                       {call, failed + `-32022,"data":{"requested":"x"}}}`},
-		"no capabilities":                   {call, failed + `-32021}}`},
-		"request":                           {`< {"jsonrpc":"2.0","id":1,"method":"ping"}`},
-		"request with id null":              {hands, `< {"jsonrpc":"2.0","id":1.5,"method":"ping"}`},
-		"request with an id twice":          {hands, `< {"jsonrpc":"2.0","id":1,"method":"ping"}`, `> {"jsonrpc":"2.0","id":1,"result":{}}`, `< {"jsonrpc":"2.0","id":1,"method":"ping"}`},
-		"progress of nothing":               {progress + `1}}`},
-		"progress after the end":            {call, progress + `1}}`, done, progress + `2}}`},
-		"progress that does not grow":       {call, progress + `1}}`, progress + `1}}`},
-		"progress under another token":      {call, strings.Replace(progress, `"p"`, `"q"`, 1) + `1}}`},
-		"log message that nobody asked for": {call, `< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}`},
+		"no JSON-RPC":                           {call, `< {"jsonrpc":"1.0","id":1,"result":{"resultType":"complete"}}`},
+		"not JSON":                              {`< {`},
+		"batch that is not JSON":                {`< [{]`},
+		"two lines":                             {call, "< {\"jsonrpc\":\"2.0\",\r\"id\":1,\"result\":{\"resultType\":\"complete\"}}"},
+		"result and error":                      {call, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"},"error":{"code":1,"message":""}}`},
+		"nothing":                               {call, `< {"jsonrpc":"2.0","id":1}`},
+		"another id":                            {call, `< {"jsonrpc":"2.0","id":"1","result":{"resultType":"complete"}}`},
+		"result without an id":                  {call, `< {"jsonrpc":"2.0","result":{"resultType":"complete"}}`},
+		"second response":                       {call, done, done},
+		"response to a notification":            {`> {"jsonrpc":"2.0","method":"tools/call"}`, done},
+		"response after a cancellation":         {call, `> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, done},
+		"result that is no object":              {call, `< {"jsonrpc":"2.0","id":1,"result":1}`},
+		"no resultType":                         {call, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
+		"no resultType in a batch":              {call, `< [{"jsonrpc":"2.0","id":1,"result":{}}]`},
+		"no caching hints":                      {`> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, done},
+		"negative ttlMs":                        {`> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":-1,"cacheScope":"private"}}`},
+		"caching hints in a result without any": {call, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":1,"cacheScope":"private"}}`},
+		"wrong key of _meta":                    {call, `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"9/x":1}}}`},
+		"wrong key of a notification":           {`< {"jsonrpc":"2.0","method":"m","params":{"_meta":{"-x":1}}}`},
+		"no code":                               {call, `< {"jsonrpc":"2.0","id":1,"error":{"message":"m"}}`},
+		"no message":                            {call, `< {"jsonrpc":"2.0","id":1,"error":{"code":1}}`},
+		"code that is no integer":               {call, failed + `1.5}}`},
+		"reserved code":                         {call, failed + `-32050}}`},
+		"HeaderMismatch":                        {call, failed + `-32020}}`},
+		"old resource not found":                {call, failed + `-32002}}`},
+		"old URL elicitation":                   {call, failed + `-32042}}`},
+		"supported version":                     {call, failed + `-32022,"data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`},
+		"no versions":                           {call, failed + `-32022,"data":{"requested":"x"}}}`},
+		"no capabilities":                       {call, failed + `-32021}}`},
+		"request":                               {`< {"jsonrpc":"2.0","id":1,"method":"ping"}`},
+		"request with id null":                  {initialized, `< {"jsonrpc":"2.0","id":1.5,"method":"ping"}`},
+		"request with an id twice":              {initialized, `< {"jsonrpc":"2.0","id":1,"method":"ping"}`, `> {"jsonrpc":"2.0","id":1,"result":{}}`, `< {"jsonrpc":"2.0","id":1,"method":"ping"}`},
+		"progress without a request":            {progress + `1}}`},
+		"progress after the end":                {call, progress + `1}}`, done, progress + `2}}`},
+		"progress that does not increase":       {call, progress + `1}}`, progress + `1}}`},
+		"progress under another token":          {call, strings.Replace(progress, `"p"`, `"q"`, 1) + `1}}`},
+		"log message without a level":           {call, `< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}`},
 		"log message below the level": {`> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/logLevel":"error"}}}`,
 			`< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`},
-		"log message of a subscription":   {listen, ack, strings.Replace(changed, "tools/list_changed", "message", 1)},
-		"cancellation of a request":       {call, `< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`},
-		"change before acknowledgement":   {listen, changed},
-		"change of another kind":          {listen, ack, strings.Replace(changed, "tools", "prompts", 1)},
-		"change without a subscription":   {listen, ack, `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`},
-		"change of another subscription":  {listen, ack, strings.Replace(changed, `:1}`, `:"1"}`, 1)},
-		"change after the end":            {listen, ack, done, changed},
-		"change after cancellation":       {listen, ack, `> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, changed},
-		"acknowledgement of nothing":      {ack},
-		"second acknowledgement":          {listen, ack, ack},
-		"acknowledgement of something":    {listen, strings.Replace(ack, `"toolsListChanged":true`, `"promptsListChanged":true`, 1)},
-		"acknowledgement without an id":   {listen, `< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{}}}`},
-		"legacy request with a bad token": {hands, progress + `1}}`},
+		"log message of a subscription":         {listen, ack, strings.Replace(changed, "tools/list_changed", "message", 1)},
+		"cancellation of a request":             {call, `< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`},
+		"change before acknowledgment":          {listen, changed},
+		"change outside the filter":             {listen, ack, strings.Replace(changed, "tools", "prompts", 1)},
+		"change without a subscription":         {listen, ack, `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`},
+		"change of another subscription":        {listen, ack, strings.Replace(changed, `:1}`, `:"1"}`, 1)},
+		"change after the end":                  {listen, ack, done, changed},
+		"change after cancellation":             {listen, ack, `> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, changed},
+		"acknowledgment without a subscription": {ack},
+		"second acknowledgment":                 {listen, ack, ack},
+		"acknowledgment of another request":     {listen, strings.Replace(ack, `"toolsListChanged":true`, `"promptsListChanged":true`, 1)},
+		"acknowledgment without an id":          {listen, `< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{}}}`},
+		"legacy request with a bad token":       {initialized, progress + `1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var heard []string
@@ -133,7 +133,7 @@ func TestAuditor(t *testing.T) {
 	}
 }
 
-// TestPagesShareTheirScope checks the hints of every page.
+// TestPagesShareTheirScope checks the caching hints of every page.
 //
 // Spec: S118
 func TestPagesShareTheirScope(t *testing.T) {
@@ -167,20 +167,20 @@ func TestPagesShareTheirScope(t *testing.T) {
 	}
 }
 
-// TestListForEveryone shows that the list does not depend on the client, the connection, or earlier
+// TestListForEveryone shows that a list does not depend on the client, the connection, or earlier
 // requests.
 //
 // Spec: S130
 func TestListForEveryone(t *testing.T) {
 	srv := newWireServer(t, nil, nil)
-	srv.RemoveTools("grow", "shrink") // which change the list, and not in passing
+	srv.RemoveTools("grow", "shrink") // these tools change the list on purpose
 	first := connect(t, srv, modern)
 	want := first.must("tools/list", "{}")
 	other := connect(t, srv, "2025-06-18")
 	for _, c := range []*client{first, other} {
 		for range 2 {
 			for _, call := range warmCalls {
-				if !strings.HasPrefix(call, `"name":"gate"`) { // which waits
+				if !strings.HasPrefix(call, `"name":"gate"`) { // gate waits
 					c.must("tools/call", "{"+call+"}")
 				}
 			}
@@ -201,7 +201,7 @@ func TestListForEveryone(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementFirst subscribes over and over while tools come and go.
+// TestAcknowledgementFirst subscribes repeatedly while tools are added and removed.
 //
 // Spec: S112 S113
 func TestAcknowledgementFirst(t *testing.T) {
@@ -216,7 +216,8 @@ func TestAcknowledgementFirst(t *testing.T) {
 		close(send)
 		local.Close()
 		wg.Wait()
-		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) { // a notification may be under way
+		// a notification may be in flight
+		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Error(err)
 		}
 	})
@@ -244,17 +245,16 @@ func TestAcknowledgementFirst(t *testing.T) {
 	})
 	lines := bufio.NewScanner(local)
 	acked := map[string]bool{}
-	// next returns the subscription that the next notification is about, and whether it
-	// acknowledges it.
+	// next returns the subscription of the next notification, and whether it is an acknowledgment.
 	next := func() (id string, ack bool) {
 		if !lines.Scan() {
 			t.Fatal(lines.Err())
 		}
-		m := new(said)
+		m := new(wireMessage)
 		if err := json.Unmarshal(lines.Bytes(), m); err != nil {
 			t.Fatal(err)
 		}
-		if m.Method == nil { // there was one too many
+		if m.Method == nil { // a surplus notification was sent
 			t.Fatalf("got %s", lines.Text())
 		}
 		id, ack = string(m.params().Meta[subscribed]), *m.Method == mcp.NotificationAcknowledged

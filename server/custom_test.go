@@ -43,8 +43,8 @@ func addSum(_ context.Context, in sumArgs) (total, error) {
 	return s, nil
 }
 
-// withMethods returns a server with the methods com.example/sum and com.example/raw, which answers
-// its params in a member.
+// withMethods returns a server with the methods com.example/sum and com.example/raw. The latter
+// returns its params.
 func withMethods(t *testing.T) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", nil)
@@ -114,7 +114,7 @@ func TestCustomMethods(t *testing.T) {
 	}
 }
 
-// TestForeignMeta shows that a bridge forwards the metadata of others, though its keys may break
+// TestForeignMeta shows that a bridge forwards metadata of other parties even if its keys violate
 // the rules.
 func TestForeignMeta(t *testing.T) {
 	const foreign = `"_fastmcp":{"tags":["a"]}`
@@ -215,8 +215,8 @@ func TestMethodNames(t *testing.T) {
 	}
 }
 
-// TestOnNotification shows that functions get their notifications in order, with a Call that says
-// who sent them.
+// TestOnNotification shows that functions get their notifications in order, with a Call that
+// identifies the sender.
 func TestOnNotification(t *testing.T) {
 	for _, middleware := range []bool{false, true} {
 		t.Run(fmt.Sprintf("middleware %t", middleware), func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestExtensions(t *testing.T) {
 		Experimental: map[string]json.RawMessage{"thing": json.RawMessage(`{"x":1}`)},
 	}
 	srv := server.MustNew("test", "1", opts)
-	opts.Extensions["com.example/a"] = json.RawMessage("[]") // it was copied
+	opts.Extensions["com.example/a"] = json.RawMessage("[]") // New has copied the options
 	if err := server.AddTool(srv, "t", "", func(ctx context.Context, _ empty) (string, error) {
 		settings, ok := server.CallOf(ctx).ClientExtension("com.example/a")
 		if !ok {
@@ -383,8 +383,8 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
-// TestExtensionRequired shows that a handler can refuse a client without an extension with the
-// error of the protocol.
+// TestExtensionRequired shows that a handler can reject a client without an extension with the
+// protocol's error.
 //
 // Spec: S38
 func TestExtensionRequired(t *testing.T) {
@@ -401,7 +401,8 @@ func TestExtensionRequired(t *testing.T) {
 	}
 }
 
-// TestAddExtension declares an extension after New, which must not change the options of others.
+// TestAddExtension declares an extension after New, which must not change the options of other
+// servers.
 func TestAddExtension(t *testing.T) {
 	opts := &server.Options{Extensions: map[string]json.RawMessage{"com.example/a": json.RawMessage(`{"n":1}`)}}
 	srv, other := server.MustNew("test", "1", opts), server.MustNew("test", "1", opts)

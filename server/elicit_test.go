@@ -20,7 +20,7 @@ type size string
 
 func (size) JSONSchemaEnum() []string { return []string{"S", "M", "L"} }
 
-// An order has a field of each kind that forms have.
+// An order has a field of each type that forms allow.
 type order struct {
 	Name  string    `json:"name" jsonschema:"who it is for" schema:"title=Your name,minLength=2,maxLength=20,pattern=^[A-Z]"`
 	Mail  *string   `json:"mail,omitempty" schema:"format=email"`
@@ -57,7 +57,7 @@ func TestElicitForm(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
 		var got server.Answer[order]
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
-			ctx, cancel := context.WithCancel(c) // any context that stems from the call will do
+			ctx, cancel := context.WithCancel(c) // any derived context works
 			defer cancel()
 			var err error
 			got, err = server.Elicit[order](ctx, "order", "What?")
@@ -85,7 +85,7 @@ func TestElicitForm(t *testing.T) {
 	}
 }
 
-// TestElicitFormAnswers sends what does not fit the form.
+// TestElicitFormAnswers sends content that does not match the form.
 func TestElicitFormAnswers(t *testing.T) {
 	base := map[string]string{"name": `"Alice"`, "when": `"2026-11-21T10:00:00Z"`, "price": `1`, "gift": `true`, "size": `"M"`}
 	content := func(key, value string) string {
@@ -152,7 +152,7 @@ func TestElicitFormAnswers(t *testing.T) {
 	}
 }
 
-// TestMultiSelect lets users choose several values, where they can.
+// TestMultiSelect lets users choose several values, in revisions that allow it.
 func TestMultiSelect(t *testing.T) {
 	type sizes struct {
 		Sizes []size `json:"sizes" schema:"minItems=1,uniqueItems"`
@@ -180,7 +180,7 @@ var (
 	pageB = mcp.ElicitRequestParams{Mode: "url", ElicitationID: "b", Message: "Pay.", URL: "https://example.com/b"}
 )
 
-// TestURLElicitationRequired returns the error in all revisions, one of which has it.
+// TestURLElicitationRequired returns the error in all revisions; one of them defines it.
 //
 // Spec: S194 S195 S196 S197
 func TestURLElicitationRequired(t *testing.T) {
@@ -232,7 +232,7 @@ func TestURLElicitationRequired(t *testing.T) {
 }
 
 // TestURLElicitationRequiredElsewhere returns the error for a resource, with wrong data, and in a
-// request that may not ask.
+// request that allows no input requests.
 func TestURLElicitationRequiredElsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		revision string
@@ -261,7 +261,7 @@ func TestURLElicitationRequiredElsewhere(t *testing.T) {
 }
 
 // TestRequiredPageWithFreshID makes a new elicitation id and URL in each run, as handlers of
-// 2025-11-25 do: the user's no counts all the same.
+// 2025-11-25 do: the user's rejection of an earlier one applies to it.
 func TestRequiredPageWithFreshID(t *testing.T) {
 	for action, want := range map[string]struct {
 		rounds int
@@ -296,7 +296,7 @@ func TestElicitationComplete(t *testing.T) {
 		})
 		addTool(t, srv, "required", func(*server.Call) (string, error) { return "", mcp.URLElicitationRequired(pageB) })
 		asked, other, old := respond(t, srv, "2025-11-25", everything), respond(t, srv, "2025-11-25", everything), respond(t, srv, modern, everything)
-		for _, c := range []*respondent{asked, old} {
+		for _, c := range []*inputClient{asked, old} {
 			c.answer = fixed(map[string]string{"elicitation/create": `{"action":"accept"}`})
 			if got, err := c.tool(); err != nil || got != "done" {
 				t.Fatalf("%q, %v", got, err)
@@ -310,7 +310,7 @@ func TestElicitationComplete(t *testing.T) {
 		}
 		synctest.Wait()
 		for name, tt := range map[string]struct {
-			c    *respondent
+			c    *inputClient
 			want []string
 		}{
 			"asked": {asked, []string{`notifications/elicitation/complete {"elicitationId":"test5"}`}},
@@ -326,8 +326,7 @@ func TestElicitationComplete(t *testing.T) {
 	})
 }
 
-// TestElicitationIDs shows that ids are made up, all different, and forgotten when there are too
-// many.
+// TestElicitationIDs shows that ids are generated, unique, and evicted when there are too many.
 func TestElicitationIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := withTool(t, nil, func(c *server.Call) (string, error) {

@@ -12,8 +12,8 @@ import (
 	"mcpwire/server"
 )
 
-// Two servers run behind a load balancer. A client that listens to one of them gets notifications
-// of changes at the other.
+// Two servers run behind a load balancer. A client that is connected to one of them gets
+// notifications of changes at the other.
 func ExampleBus() {
 	bus := &hub{ready: make(chan struct{}), subs: make(map[*func(server.Event)]bool)}
 	nodes := make([]*server.Server, 2)
@@ -35,7 +35,7 @@ func ExampleBus() {
 			log.Fatal(err)
 		}
 		defer c.Close()
-		<-bus.ready // in reality nobody waits for that
+		<-bus.ready // only this example waits for it
 		clients = append(clients, c)
 	}
 	sub, err := clients[0].Listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"lib://shelf"}})
@@ -50,8 +50,7 @@ func ExampleBus() {
 	// Output: resource updated lib://shelf
 }
 
-// A hub is a Bus that is as simple as can be: one of a message broker's differs in what takes an
-// event, as JSON, from one process to another.
+// A hub is a minimal Bus. One that uses a message broker moves events, as JSON, between processes.
 type hub struct {
 	ready chan struct{}
 

@@ -60,8 +60,8 @@ func ExampleElicit() {
 	// A hat goes to 1 Main St, normal.
 }
 
-// What a handler does before a question would be done again in its next run, unless Once remembers
-// it.
+// A handler runs again from its beginning after each input request. Once keeps the effect of the
+// first run.
 func ExampleOnce() {
 	srv := server.MustNew("shop", "1.0.0", nil)
 	type order struct {
@@ -71,7 +71,7 @@ func ExampleOnce() {
 	orders := 0
 	err := server.AddTool(srv, "buy", "Buy a thing.", func(ctx context.Context, _ struct{}) (string, error) {
 		made, err := server.Once(ctx, "order", func(context.Context) (order, error) {
-			orders++ // in earnest, this calls the shop
+			orders++ // a real handler calls the shop
 			return order{Number: orders, Price: 9.5}, nil
 		})
 		if err != nil {
@@ -98,7 +98,7 @@ func ExampleOnce() {
 	// orders: 1
 }
 
-// Several questions go to the client in one round.
+// Several input requests are sent to the client in one round.
 func ExampleCall_InputRequests() {
 	srv := server.MustNew("assistant", "1.0.0", nil)
 	type name struct {
@@ -107,7 +107,7 @@ func ExampleCall_InputRequests() {
 	err := server.AddTool(srv, "greet", "Greet the user.", func(ctx context.Context, _ struct{}) (string, error) {
 		call := server.CallOf(ctx)
 		if err := call.Require(server.FormElicitation, server.Sampling, server.Roots); err != nil {
-			return "", err // before anything is done
+			return "", err // before anything has an effect
 		}
 		q := call.InputRequests()
 		user := server.Form[name](q, "user", "What is your name?")
@@ -138,8 +138,8 @@ func ExampleCall_InputRequests() {
 	// Ada, at work on the engine: Less is more.
 }
 
-// A model that may use a tool. Each answer in which it does takes another question, under another
-// key.
+// A model that may use a tool. Each response with a tool use leads to another input request, with
+// another key.
 func ExampleCall_Sample() {
 	srv := server.MustNew("assistant", "1.0.0", nil)
 	err := server.AddTool(srv, "ask", "Ask the model.", func(ctx context.Context, in struct {
@@ -190,11 +190,12 @@ func ExampleCall_Sample() {
 	// Ada is 36.
 }
 
-// A web page that the user must visit. The random part of its URL comes from Once, so that the
-// page is the same when the handler runs again.
+// A web page that the user must visit. Once keeps the random part of its URL, so that the page is
+// the same when the handler runs again.
 func ExampleCall_ElicitURL() {
 	srv := server.MustNew("shop", "1.0.0", nil)
-	connected := func(ctx context.Context, token string) error { // in earnest, this waits until the page says that the user is done there
+	// a real one waits until the page reports that the user is done
+	connected := func(ctx context.Context, token string) error {
 		return ctx.Err()
 	}
 	err := server.AddTool(srv, "connect", "Connect an account.", func(ctx context.Context, _ struct{}) (string, error) {
@@ -209,7 +210,8 @@ func ExampleCall_ElicitURL() {
 		if visit.Action != mcp.ElicitActionAccept {
 			return "Nothing was connected.", nil
 		}
-		if err := connected(ctx, token); err != nil { // to accept is to agree to go there, and no more
+		// accepting means only that the user opens the page
+		if err := connected(ctx, token); err != nil {
 			return "", err
 		}
 		return "The account is connected.", nil
@@ -224,15 +226,15 @@ func ExampleCall_ElicitURL() {
 	// The account is connected.
 }
 
-// A person is a client that gives the same answer to each request of a method, or its lines one
-// after the other.
+// A person is a client that gives the same answer to each request of a method, or several answers
+// one after the other.
 type person struct {
 	conn     *conn.Conn
 	revision string
 	answers  map[string]string
 }
 
-// answer returns what to say to a question.
+// answer returns the answer to an input request.
 func (c *person) answer(method string) []byte {
 	fmt.Println("  the client is asked:", method)
 	now, later, more := strings.Cut(c.answers[method], "\n")
@@ -257,7 +259,7 @@ func startPerson(srv *server.Server, revision string, answers map[string]string)
 	return c
 }
 
-// asked answers a request of the server.
+// asked handles a request of the server.
 func (c *person) asked(_ context.Context, _ *conn.Conn, m *jsonrpc.Message) ([]byte, error) {
 	if m.Kind == jsonrpc.KindNotification {
 		return nil, nil
@@ -273,7 +275,7 @@ func (c *person) request(method, params string) []byte {
 	return result
 }
 
-// call calls a tool, as often as the server wants, and prints the text of the result.
+// call calls a tool, with retries for input requests, and prints the text of the result.
 func (c *person) call(tool, args string) {
 	defer c.conn.Close()
 	more := ""

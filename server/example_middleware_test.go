@@ -12,7 +12,7 @@ import (
 	"mcpwire/server"
 )
 
-// A middleware that keeps an audit log of tool calls, and lets only administrators erase anything.
+// A middleware that keeps an audit log of tool calls, and allows only administrators to erase data.
 func ExampleServer_Use() {
 	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	for _, name := range []string{"search", "erase"} {

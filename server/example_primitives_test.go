@@ -20,7 +20,7 @@ func ExampleAddResource() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// What is read anew each time: a []byte is sent as a blob.
+	// A resource that is read each time. A []byte is sent as a blob.
 	logo := []byte("\x89PNG")
 	err = server.AddResource(srv, mcp.Resource{URI: "logo://small", Name: "logo", MIMEType: "image/png"}, func(context.Context) ([]byte, error) {
 		if logo == nil {
@@ -70,7 +70,8 @@ func ExampleAddResourceTemplate() {
 	// {"jsonrpc":"2.0","id":3,"result":{"completion":{"values":["users"],"total":1}}}
 }
 
-// Files below a folder. For those on a disk, use the FS of an os.Root, which nothing leads out of.
+// Files in a folder. For files on a disk, use the FS of an os.Root, which prevents access outside
+// of it.
 func ExampleFiles() {
 	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	docs := fstest.MapFS{"guide/start.html": {Data: []byte("<h1>Start</h1>")}}
@@ -94,7 +95,7 @@ func ExampleServer_ResourceUpdated() {
 		log.Fatal(err)
 	}
 	count++
-	srv.ResourceUpdated("counter://hits") // notifies subscribed clients, of which there are none here
+	srv.ResourceUpdated("counter://hits") // notifies subscribed clients; this example has none
 	serve(srv, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"counter://hits"}}`)
 	// Output:
 	// {"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"counter://hits","text":"1"}]}}
@@ -126,7 +127,7 @@ func ExampleAddPrompt() {
 	// {"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"invalid params: params.arguments: missing required property \"language\""}}
 }
 
-// Arguments that are not known before the server runs, and several messages.
+// Arguments that are known only at run time, and several messages.
 func ExampleAddPrompt_map() {
 	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	def := mcp.Prompt{Name: "greet", Arguments: []mcp.PromptArgument{{Name: "name", Required: true}}}

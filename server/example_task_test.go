@@ -11,9 +11,9 @@ import (
 	"mcpwire/server"
 )
 
-// A tool that takes long answers with a task, and the client comes back for the result. The handler
-// knows nothing of that, but it should end when its context does: when the task is cancelled, or
-// when it has taken longer than its TTL.
+// A tool that takes long gets a task as its response, and the client comes back for the result. The
+// handler needs no code for tasks, but it should end when its context does: when the task is
+// canceled, or when it has taken longer than its TTL.
 func ExampleTaskOptions() {
 	srv := server.MustNew("bakery", "1.0.0", &server.Options{Tasks: &server.TaskOptions{TTL: 10 * time.Minute, PollInterval: time.Second}})
 	defer srv.Close(context.Background())
@@ -45,14 +45,15 @@ func ExampleTaskOptions() {
 	fmt.Printf("%s, come back every %d ms\n", created.Status, *created.PollIntervalMs)
 	oven <- "a loaf"
 	var task mcp.DetailedTask
-	for ended := false; !ended; ended = task.Status != mcp.TaskStatusWorking { // a patient client pauses here
+	// a real client pauses here
+	for ended := false; !ended; ended = task.Status != mcp.TaskStatusWorking {
 		read(c.request("tasks/get", `{"taskId":"`+created.TaskID+`",`+declared+`}`), &task)
 	}
 	var result mcp.CallToolResult
 	read(task.Result, &result)
 	fmt.Printf("%s: %s\n", task.Status, result.Content[0].(mcp.TextContent).Text)
 
-	// A client of 2025-11-25 says that it wants a task, and may wait for its result.
+	// A client of 2025-11-25 requests a task, and may wait for its result.
 	c = startPerson(srv, "2025-11-25", nil)
 	defer c.conn.Close()
 	var legacy mcp.CreateTaskResult

@@ -16,8 +16,8 @@ import (
 	"mcpwire/stdio"
 )
 
-// A whole server. Here its standard input is a pipe that holds one request; in a main function,
-// call stdio.Serve.
+// A complete server. Here its standard input is a pipe that holds one request; a main function
+// calls stdio.Serve.
 func Example() {
 	srv := server.MustNew("demo", "1.0.0", &server.Options{Lenient: true})
 	err := server.AddTool(srv, "word_count", "Count words in the input string.",
@@ -56,7 +56,7 @@ type requestState struct{ *strings.Reader }
 func (requestState) Write(p []byte) (int, error) { return os.Stdout.Write(p) }
 func (requestState) Close() error                { return nil }
 
-// serve has srv answer the requests, one to a line, on standard output.
+// serve has srv respond to the requests, one per line, on standard output.
 func serve(srv *server.Server, requests ...string) {
 	for _, r := range requests {
 		if err := srv.Serve(context.Background(), jsonrpc.NewFramer(requestState{strings.NewReader(r)}, nil)); err != nil {
@@ -152,7 +152,7 @@ func ExampleCall_Progress() {
 		call := server.CallOf(ctx)
 		for i, file := range in.Files {
 			if err := ctx.Err(); err != nil {
-				return "", err // the client has cancelled the call
+				return "", err // the client has canceled the call
 			}
 			if err := call.Progress(float64(i+1), float64(len(in.Files)), file); err != nil {
 				return "", err

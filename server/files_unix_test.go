@@ -13,7 +13,7 @@ import (
 	"mcpwire/server"
 )
 
-// TestInvalidFiles shows that only regular files are read: opening a pipe would block until
+// TestInvalidFiles shows that only regular files are read: opening a named pipe would block until
 // something writes to it.
 //
 // Spec: S149

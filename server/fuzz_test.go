@@ -16,7 +16,7 @@ import (
 	"mcpwire/server"
 )
 
-// buffers is a stream in memory: input that is there, and output that is kept.
+// buffers is an in-memory stream with fixed input and recorded output.
 type buffers struct {
 	io.Reader
 	out bytes.Buffer
@@ -25,8 +25,8 @@ type buffers struct {
 func (b *buffers) Write(p []byte) (int, error) { return b.out.Write(p) }
 func (b *buffers) Close() error                { return nil }
 
-// FuzzServer feeds any bytes to a server. Whatever they are, it must come to an end without a
-// panic, and all that it writes must be JSON-RPC.
+// FuzzServer sends any bytes to a server. It must end without a panic, and write only JSON-RPC
+// messages.
 //
 // Spec: S1 S9 S11 S25 S63 S65
 func FuzzServer(f *testing.F) {
@@ -34,7 +34,7 @@ func FuzzServer(f *testing.F) {
 		f.Add([]byte(s), false)
 		f.Add([]byte(s), true)
 	}
-	// Nothing that waits for another call, or changes what later inputs meet.
+	// Excludes tools that wait for another call or change the state for later inputs.
 	srv := newWireServer(f, &server.Options{Limits: server.Limits{DrainTimeout: 5 * time.Second, PageSize: 3}}, []string{"echo", "word_count", "add", "weather", "range", "progress", "fail", "crash", "refuse", "content", "log", "whoami", "raw"})
 	lenient := newWireServer(f, &server.Options{Limits: server.Limits{DrainTimeout: 5 * time.Second}, Lenient: true, Goroutines: true}, []string{"echo", "add", "progress", "crash", "content", "log"})
 	lenient.Use(passOn)
@@ -88,8 +88,8 @@ func fuzzSeeds(f *testing.F) []string {
 	return seeds
 }
 
-// checkOutput sees that all of it is framed messages, which a reader that knows nothing of package
-// jsonrpc understands.
+// checkOutput checks that the output consists of framed messages, with a parser that does not use
+// package jsonrpc.
 func checkOutput(t *testing.T, out []byte) {
 	t.Helper()
 	framing := "line"
@@ -136,6 +136,6 @@ func checkResponse(t *testing.T, text []byte) {
 		return 0
 	}
 	if string(m["jsonrpc"]) != `"2.0"` || has("result")+has("error")+has("method") != 1 || has("method")+has("id") > 1 || has("result") > has("id") {
-		t.Errorf("no message, or one that a server must not send: %s", text)
+		t.Errorf("not a message, or one that a server must not send: %s", text)
 	}
 }

@@ -55,9 +55,9 @@ func TestInput(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		fn     func(c *server.Call) (string, error)
-		asked  []string // by revision; "" is the error below
+		asked  []string // input requests by revision; empty for the error below
 		want   string
-		lacked string // what the client is said to lack in older revisions
+		lacked string // capability in the error of older revisions
 	}{
 		{"form", elicit, []string{"", "",
 			`elicitation/create {` + nameFormText + `}`,
@@ -165,8 +165,8 @@ func askAll(c *server.Call) (string, error) {
 	return fmt.Sprint(string(who.Value().Content), sum.Value().Model, len(where.Value())), nil
 }
 
-// TestInputConcurrently shows that questions that are put together are there together, and are
-// answered by the keys they have.
+// TestInputConcurrently shows that concurrent input requests are sent in one result, and that
+// responses are matched by key.
 func TestInputConcurrently(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
 		t.Run(revision, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestInputConcurrently(t *testing.T) {
 				c.answer = func(_ context.Context, method, _ string) (string, error) {
 					if revision != modern {
 						all.Done()
-						all.Wait() // until all three are there
+						all.Wait() // until all three are pending
 					}
 					return answers[method], nil
 				}
@@ -193,8 +193,8 @@ func TestInputConcurrently(t *testing.T) {
 	}
 }
 
-// TestInputInSequence sends input requests one after the other, each in its own round; the handler
-// runs once more each time.
+// TestInputInSequence sends input requests one after the other. Each takes a round, and a further
+// run of the handler.
 //
 // Spec: S107
 func TestInputInSequence(t *testing.T) {
@@ -223,8 +223,8 @@ func TestInputInSequence(t *testing.T) {
 	}
 }
 
-// TestInputIgnoringErrors shows that a handler that continues after ErrInputRequired still leads to
-// input requests.
+// TestInputIgnoringErrors shows that input requests are sent even if the handler ignores
+// ErrInputRequired.
 func TestInputIgnoringErrors(t *testing.T) {
 	for name, returned := range map[string]error{
 		"a result": nil, "an error": errors.New("x"), "a protocol error": jsonrpc.Errorf(-32000, "x"), "the error, wrapped": fmt.Errorf("x: %w", server.ErrInputRequired),
@@ -254,7 +254,8 @@ func TestInputIgnoringErrors(t *testing.T) {
 	}
 }
 
-// TestDeclineIsAnAnswer shows that users who say no, or nothing, do not make a call fail.
+// TestDeclineIsAnAnswer shows that a call does not fail if the user declines or dismisses an
+// elicitation.
 //
 // Spec: S193
 func TestDeclineIsAnAnswer(t *testing.T) {
@@ -280,8 +281,7 @@ func TestDeclineIsAnAnswer(t *testing.T) {
 	}
 }
 
-// TestInputCanceled cancels a call whose client has yet to answer: the client hears that it need
-// not.
+// TestInputCanceled cancels a call with a pending input request: the input request is canceled too.
 func TestInputCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed atomic.Pointer[error]
@@ -314,8 +314,8 @@ func TestInputCanceled(t *testing.T) {
 	})
 }
 
-// TestInputWithOwnContext ends the wait by a context that the handler made, whether it stems from
-// the call or not.
+// TestInputWithOwnContext ends the wait with a context of the handler, derived from the call's
+// context or not.
 func TestInputWithOwnContext(t *testing.T) {
 	for _, base := range []func(c *server.Call) context.Context{
 		func(c *server.Call) context.Context { return c },
@@ -350,9 +350,9 @@ func TestInputWithOwnContext(t *testing.T) {
 	}
 }
 
-// TestInputRefused shows that an error of a legacy client reaches the handler, and is not one of
-// this server.
-func TestInputRefused(t *testing.T) {
+// TestInputRejected shows that an error of a legacy client reaches the handler, and is not returned
+// as the server's own.
+func TestInputRejected(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		_, err := c.Sample(c, "sum", sum)
 		if e, ok := errors.AsType[*server.InputError](err); !ok || !e.Refused || !errors.Is(e.Err, &jsonrpc.Error{Code: -1}) || e.Key != "sum" {
@@ -444,7 +444,7 @@ func TestInputAfterResponse(t *testing.T) {
 	}
 }
 
-// TestPanicAfterInput shows that a panic counts for more than questions.
+// TestPanicAfterInput shows that a panic takes precedence over input requests.
 func TestPanicAfterInput(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		if _, err := c.Elicit(c, "who", nameForm); err == nil {
@@ -484,7 +484,7 @@ func TestInputUndeclared(t *testing.T) {
 	for _, tt := range []struct {
 		name, caps string
 		ask        func(c *server.Call) error
-		required   string // the data of the modern error; "" means no error
+		required   string // data of the modern error; empty for no error
 		lacked     string
 	}{
 		{"form", `{}`, form, `{"elicitation":{"form":{}}}`, "elicitation by form"},
@@ -501,7 +501,7 @@ func TestInputUndeclared(t *testing.T) {
 		{"tools, declared", `{"sampling":{"tools":{}}}`, withTools, "", ""},
 		{"roots", `{}`, func(c *server.Call) error { _, err := c.Roots(c, "k"); return err }, `{"roots":{}}`, "roots"},
 		{"several", `{"sampling":{}}`, all, `{"elicitation":{"form":{},"url":{}},"roots":{}}`, "elicitation by form, elicitation by URL, roots"},
-		{"required before", `{"sampling":{}}`, func(c *server.Call) error {
+		{"required input first", `{"sampling":{}}`, func(c *server.Call) error {
 			return c.Require(server.Roots, server.Sampling, server.SamplingTools)
 		}, `{"roots":{},"sampling":{"tools":{}}}`, "roots, sampling with tools"},
 	} {
@@ -550,7 +550,8 @@ func dataOf(e *jsonrpc.Error) string {
 	return string(e.Data)
 }
 
-// TestOptionalInput shows that a handler may do without what the client lacks.
+// TestOptionalInput shows that a handler can continue without an input that the client does not
+// support.
 func TestOptionalInput(t *testing.T) {
 	for _, revision := range allRevisions {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -570,8 +571,8 @@ func TestOptionalInput(t *testing.T) {
 	}
 }
 
-// TestInvalidInputRequests makes invalid input requests. The server sends neither these nor others
-// of the same round.
+// TestInvalidInputRequests makes invalid input requests. The server sends none of the input
+// requests of that round.
 //
 // Spec: S173 S174 S176 S183 S184
 func TestInvalidInputRequests(t *testing.T) {
@@ -588,7 +589,7 @@ func TestInvalidInputRequests(t *testing.T) {
 		add        func(q *server.InputRequests)
 	}{
 		{"no key", "needs a key", func(q *server.InputRequests) { q.Roots("") }},
-		{"a key of no UTF-8", "needs a key", func(q *server.InputRequests) { q.Roots("\xff") }},
+		{"a key with invalid UTF-8", "needs a key", func(q *server.InputRequests) { q.Roots("\xff") }},
 		{"a key twice", "duplicate key", func(q *server.InputRequests) { q.Roots("x"); q.Roots("x") }},
 		{"no params", "needs params", func(q *server.InputRequests) { q.Elicit("k", nil) }},
 		{"no message", "needs a message", func(q *server.InputRequests) { q.ElicitURL("k", "", "https://example.com") }},
@@ -616,12 +617,12 @@ func TestInvalidInputRequests(t *testing.T) {
 		{"no host", "https", page("https:///x")},
 		{"no host but a port", "https", page("https://:80/x")},
 		{"http over a network", "this machine", page("http://example.com")},
-		{"http to a name like this machine's", "this machine", page("http://localhost.example.com")},
+		{"http to a name that begins with localhost", "this machine", page("http://localhost.example.com")},
 		{"malformed URL", "url", page("https://exa mple.com/%zz")},
-		{"URL with a blank", "percent-encoded", page("https://example.com/a b")},
-		{"URL of more than ASCII", "percent-encoded", page("https://example.com/é")},
+		{"URL with a space", "percent-encoded", page("https://example.com/a b")},
+		{"URL beyond ASCII", "percent-encoded", page("https://example.com/é")},
 		{"credentials", "password", page("https://user:pass@example.com")},
-		{"form of no struct", "struct", func(q *server.InputRequests) { server.Form[int](q, "k", "m") }},
+		{"form of a non-struct", "struct", func(q *server.InputRequests) { server.Form[int](q, "k", "m") }},
 		{"form with a nested struct", "only fields for", func(q *server.InputRequests) { server.Form[struct{ A struct{ B int } }](q, "k", "m") }},
 		{"form with a channel", "chan", func(q *server.InputRequests) { server.Form[struct{ A chan int }](q, "k", "m") }},
 		{"no sampling params", "needs params", func(q *server.InputRequests) { q.Sample("k", nil) }},
@@ -705,7 +706,7 @@ func TestInputResponseMissing(t *testing.T) {
 }
 
 // TestInputWithForeignDeadline sends an input request with a context that is not derived from the
-// call's: the error is that of this context.
+// call's, and expects the error of this context.
 func TestInputWithForeignDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -730,8 +731,8 @@ func TestInputWithForeignDeadline(t *testing.T) {
 // response.
 func TestConnectionEndsDuringInput(t *testing.T) {
 	for name, ask := range map[string]func(*server.Call) (string, error){
-		"one question": func(c *server.Call) (string, error) { return "", errorOf(c.Elicit(c, "who", nameForm)) },
-		"several":      askAll,
+		"one input request": func(c *server.Call) (string, error) { return "", errorOf(c.Elicit(c, "who", nameForm)) },
+		"several":           askAll,
 	} {
 		failed := make(chan error, 1)
 		srv := withTool(t, nil, func(c *server.Call) (string, error) {
@@ -750,7 +751,7 @@ func TestConnectionEndsDuringInput(t *testing.T) {
 	}
 }
 
-// brittle cannot read what begins with an x.
+// brittle panics when it decodes a text that begins with x.
 type brittle string
 
 func (b *brittle) UnmarshalText(text []byte) error {
@@ -763,8 +764,8 @@ func (b *brittle) UnmarshalText(text []byte) error {
 
 func (b brittle) MarshalText() ([]byte, error) { return []byte(b), nil }
 
-// TestPanicInAnswer has a type panic that reads an answer: that fails the one request, whichever
-// way and however many things were asked.
+// TestPanicInAnswer has a type that panics when it decodes an answer: only the request fails,
+// however it was asked and with any number of input requests.
 func TestPanicInAnswer(t *testing.T) {
 	type form struct{ Name brittle }
 	for _, revision := range []string{"2025-11-25", modern} {
@@ -783,7 +784,7 @@ func TestPanicInAnswer(t *testing.T) {
 			for value, want := range map[string]jsonrpc.Code{"good": 0, "xbad": jsonrpc.CodeInternalError} {
 				c.answer = fixed(map[string]string{"elicitation/create": `{"action":"accept","content":{"Name":"` + value + `"}}`, "roots/list": home})
 				if got, err := c.tool(); code(err) != want || want == 0 && (err != nil || got != value) {
-					t.Errorf("%s, %d questions, %s: got %q, %v", revision, n, value, got, err)
+					t.Errorf("%s, %d input requests, %s: got %q, %v", revision, n, value, got, err)
 				}
 			}
 		}

@@ -17,12 +17,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// callBy returns a call of a principal's.
+// callBy returns a call of a principal.
 func callBy(id string) *Call {
 	return &Call{session: &session{}, sessionIdentity: &identity{principal: &Principal{ID: id}}}
 }
 
-// callersOf returns limits and a function that admits a request of a principal.
+// callersOf returns limits, and a function that admits a request of a principal.
 func callersOf(t *testing.T, o *Options) (l *limits, admit func(id string) *caller) {
 	t.Helper()
 	l = newLimits(o)
@@ -44,9 +44,9 @@ func (l *limits) size(t *testing.T) int {
 	return len(l.byID)
 }
 
-// TestCallersAreForgotten shows that a caller with a full bucket is evicted, one with requests in
+// TestCallersAreEvicted shows that a caller with a full bucket is evicted, and one with requests in
 // flight is not.
-func TestCallersAreForgotten(t *testing.T) {
+func TestCallersAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1}})
 		busy := admit("busy")
@@ -70,15 +70,15 @@ func TestCallersAreForgotten(t *testing.T) {
 			t.Errorf("%d callers, want 2", n)
 		}
 		if _, err := l.admit(callBy("busy")); err == nil {
-			t.Error("the busy one was forgotten")
+			t.Error("the caller with requests in flight was evicted")
 		}
 		l.release(busy)
 		l.release(admit("busy"))
 	})
 }
 
-// TestCallersAreBounded shows that the number of callers is bounded: the ones that were idle
-// longest are evicted, unless they have requests in flight.
+// TestCallersAreBounded shows that the number of callers is limited: those that were idle longest
+// are evicted, unless they have requests in flight.
 func TestCallersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
@@ -90,10 +90,10 @@ func TestCallersAreBounded(t *testing.T) {
 			}
 		}
 		if _, err := l.admit(callBy("busy")); err == nil {
-			t.Error("the busy one was forgotten")
+			t.Error("the caller with requests in flight was evicted")
 		}
 		if _, err := l.admit(callBy(fmt.Sprint(2*maxCallers - 1))); err == nil {
-			t.Error("the last one was forgotten")
+			t.Error("the most recent caller was evicted")
 		}
 		l.release(admit("0"))
 		l.release(busy)
@@ -109,14 +109,14 @@ func TestCallerKeepsSlot(t *testing.T) {
 			l.release(admit(fmt.Sprint(i)))
 		}
 		if _, err := l.admit(callBy("0")); err == nil {
-			t.Error("the one that asked was forgotten")
+			t.Error("the caller of the request was evicted")
 		}
 	})
 }
 
-// TestCallerIsNotForgottenWhileItRuns shows that callers are evicted at once if the rate is not
+// TestCallerIsNotEvictedWhileItRuns shows that callers are evicted at once if the rate is not
 // limited, except those with requests in flight.
-func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
+func TestCallerIsNotEvictedWhileItRuns(t *testing.T) {
 	l, admit := callersOf(t, &Options{Callers: CallerLimits{MaxConcurrent: 2}})
 	for _, id := range []string{"a", "b", "a", "b"} {
 		defer l.release(admit(id))
@@ -148,7 +148,7 @@ func TestCallersOfSeveralServers(t *testing.T) {
 		}
 		for _, tt := range []struct{ n, concurrent, burst, perSecond int }{{1, 4, 12, 6}, {3, 2, 4, 2}, {2, 2, 6, 3}, {100, 1, 1, 0}, {0, 4, 12, 6}} {
 			n = tt.n
-			if cl, err := l.admit(callBy("a")); err == nil { // which notices n
+			if cl, err := l.admit(callBy("a")); err == nil { // this request notices the change of n
 				l.release(cl)
 			}
 			<-time.After(time.Minute) // the bucket is full
@@ -182,7 +182,7 @@ func TestCallersOfSeveralServers(t *testing.T) {
 	})
 }
 
-// TestUsedStates fills the memory of states that may be used once.
+// TestUsedStates fills the memory of single-use states.
 func TestUsedStates(t *testing.T) {
 	const ttl = 100_000
 	var u usedStates
@@ -218,8 +218,8 @@ func TestUsedStates(t *testing.T) {
 	}
 }
 
-// TestUsedStatesOfCaller shows that a caller that has used too many states is rejected, and no
-// other caller is while there is capacity.
+// TestUsedStatesOfCaller shows that a caller that has used too many states is rejected, and that
+// others are not while there is capacity.
 func TestUsedStatesOfCaller(t *testing.T) {
 	const ttl = 100_000
 	var u usedStates
@@ -261,7 +261,7 @@ func TestUsedStatesOfCaller(t *testing.T) {
 	}
 }
 
-// TestCallerID checks which callers share one count of states.
+// TestCallerID checks which callers share a count of states.
 func TestCallerID(t *testing.T) {
 	srv := MustNew("s", "1", &Options{Input: InputOptions{SingleUseState: true}})
 	ids := make(map[string]bool)
@@ -315,7 +315,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestArgumentsKept shows that arguments that a handler keeps do not change when others are called.
+// TestArgumentsKept shows that arguments that a handler keeps are not changed by later calls.
 func TestArgumentsKept(t *testing.T) {
 	type args struct {
 		Text shortText `json:"text"`
@@ -385,8 +385,8 @@ func TestStatelessTaskOwners(t *testing.T) {
 	}
 }
 
-// TestCheckMeta checks that metadata passes whatever its keys are: a bridge must not lose the tools
-// of servers that break the rules for keys.
+// TestCheckMeta checks that metadata passes whatever its keys are: a bridge must forward servers
+// that violate the rules for keys.
 func TestCheckMeta(t *testing.T) {
 	for _, tt := range []struct {
 		meta string
@@ -410,7 +410,7 @@ func TestCheckMeta(t *testing.T) {
 	}
 }
 
-// TestResourceNotFound checks the code that each era has for an unknown resource.
+// TestResourceNotFound checks each era's code for an unknown resource.
 func TestResourceNotFound(t *testing.T) {
 	for _, tt := range []struct {
 		revision mcp.Revision

@@ -24,8 +24,8 @@ func clientOf(t testing.TB, srv *server.Server, revision, principal string) *cli
 	return connectIn(server.WithPrincipal(context.Background(), &server.Principal{ID: principal}), t, srv, revision)
 }
 
-// refusal describes an error of a limit. It returns "" for nil, and other errors unchanged.
-func refusal(err error) string {
+// rejectionOf describes the error of a limit. It returns "" for nil, and other errors unchanged.
+func rejectionOf(err error) string {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case err == nil:
@@ -48,7 +48,7 @@ func TestRateLimit(t *testing.T) {
 		call := func(c *client) string {
 			t.Helper()
 			_, err := c.tool("t", "{}")
-			return refusal(err)
+			return rejectionOf(err)
 		}
 		check := func(what string, got, want string) {
 			t.Helper()
@@ -113,7 +113,7 @@ func TestMaxConcurrent(t *testing.T) {
 			start(ctx, a)
 			start(t.Context(), again)
 			start(t.Context(), a)
-			if got := refusal(<-done); got != `{"limit":"concurrency"}` {
+			if got := rejectionOf(<-done); got != `{"limit":"concurrency"}` {
 				t.Errorf("the third: %s", got)
 			}
 			start(t.Context(), b)
@@ -171,7 +171,7 @@ func TestLimitedMethods(t *testing.T) {
 			if p == "" {
 				p = "{}"
 			}
-			c.call(t.Context(), method, p) // what is counted counts if it fails, too
+			c.call(t.Context(), method, p) // a failed request counts too
 			if _, err := c.call(t.Context(), method, p); code(err) == server.CodeTooManyRequests {
 				got = append(got, method)
 			}
@@ -182,23 +182,23 @@ func TestLimitedMethods(t *testing.T) {
 	}
 }
 
-// TestLimitedHandshake shows that requests that run no handler can be limited too, with middleware
-// and without.
+// TestLimitedHandshake shows that requests without a handler can be limited too, with and without
+// middleware.
 func TestLimitedHandshake(t *testing.T) {
 	for _, middleware := range []middleware.Func{nil, passOn} {
 		srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.001}, Methods: []string{"ping", "initialize"}}})
 		if middleware != nil {
 			srv.Use(middleware)
 		}
-		c := clientOf(t, srv, "2025-06-18", "a") // initialize takes what there is
+		c := clientOf(t, srv, "2025-06-18", "a") // initialize uses the whole limit
 		if _, err := c.call(t.Context(), "ping", "{}"); code(err) != server.CodeTooManyRequests {
 			t.Errorf("middleware %t: got %v", middleware != nil, err)
 		}
 	}
 }
 
-// TestLimitMessage shows that the error of a rate-limited request says what is allowed and when to
-// try again.
+// TestLimitMessage shows that the error of a rate-limited request has the limit and the time to
+// retry.
 func TestLimitMessage(t *testing.T) {
 	srv := with(t, &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.5}}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, nil })
 	c := connect(t, srv, modern)

@@ -15,7 +15,7 @@ import (
 	"mcpwire/server"
 )
 
-// numbered returns a server with tools 0 to n-1, in pages of the given size.
+// numbered returns a server with tools 0 to n-1 and the given page size.
 func numbered(t *testing.T, n, page int) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: page}, AdvertiseKinds: []server.Kind{server.KindTool}})
@@ -65,7 +65,7 @@ func TestListPages(t *testing.T) {
 }
 
 // TestListWhileChanging checks that changes between two pages neither repeat nor skip a tool that
-// was there throughout.
+// exists throughout.
 func TestListWhileChanging(t *testing.T) {
 	srv := numbered(t, 6, 2)
 	c := connect(t, srv, modern)
@@ -73,9 +73,9 @@ func TestListWhileChanging(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv.RemoveTools("0", "1", "3") // the one the cursor names among them
+	srv.RemoveTools("0", "1", "3") // including the one that the cursor names
 	addNumber(t, srv, 6)
-	addNumber(t, srv, 1) // it comes back, as a new one
+	addNumber(t, srv, 1) // registered again as a new tool
 	second, cursor, err := c.list(cursor)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestCursors(t *testing.T) {
 		"another server's": foreign,
 		"padded":           cursor + "=",
 		"doubled":          cursor + cursor,
-		"blank behind":     cursor + " ",
+		"trailing space":   cursor + " ",
 		"line break":       cursor[:4] + "\n" + cursor[4:],
 		"only a number":    base64.RawURLEncoding.EncodeToString([]byte{200, 1}),
 		"zeros":            base64.RawURLEncoding.EncodeToString(make([]byte, 13)),
@@ -130,7 +130,7 @@ func TestCursors(t *testing.T) {
 	for i := range cursor {
 		forged[fmt.Sprintf("cut to %d", i)] = cursor[:i]
 	}
-	delete(forged, "cut to 0") // that is no cursor in this test
+	delete(forged, "cut to 0") // not a cursor in this test
 	for i := range raw {
 		for bit := range 8 {
 			b := slices.Clone(raw)
@@ -145,9 +145,9 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// TestCursorsElsewhere shows that a cursor of one server works at another that shares the keys. The
-// list continues after the item of the same name, whatever the order of registration, even if
-// nothing follows.
+// TestCursorsElsewhere shows that a cursor of one server works at another server with the same
+// keys. The list continues after the item of that name, in any order of registration, even if it is
+// the last one.
 func TestCursorsElsewhere(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	open := func(t *testing.T, name string, keys *server.StateKeys, tools ...string) *client {
@@ -238,7 +238,7 @@ func TestCursorKeysRotate(t *testing.T) {
 	}
 }
 
-// TestListConcurrently has sessions of all revisions list while tools come and go.
+// TestListConcurrently lists tools in sessions of all revisions while tools are added and removed.
 func TestListConcurrently(t *testing.T) {
 	srv := numbered(t, 10, 3)
 	var wg sync.WaitGroup

@@ -24,7 +24,7 @@ import (
 	"mcpwire/server"
 )
 
-// A witness is a middleware that notes what it sees: "> " is incoming, "< " outgoing.
+// A witness is a middleware that records messages: "> " is incoming, "< " outgoing.
 type witness struct {
 	mu    sync.Mutex
 	lines []string
@@ -68,7 +68,7 @@ func (w *witness) middleware(next middleware.Handler) middleware.Handler {
 	}
 }
 
-// talkative returns a server whose tool t reports progress and logs, and which has middleware.
+// talkative returns a server with middleware, whose tool t reports progress and logs.
 func talkative(t *testing.T, middleware ...middleware.Func) *server.Server {
 	t.Helper()
 	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
@@ -85,7 +85,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 		ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: "p"})
 
 		c := connectIn(ctx, t, srv, "2025-06-18")
-		synctest.Wait() // until the notification is through
+		synctest.Wait() // until the notification has passed the middleware
 		c.must("ping", "{}")
 		c.must("tools/list", "{}")
 		c.must("tools/call", `{"name":"t","_meta":{"progressToken":1}}`)
@@ -141,7 +141,8 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 			"< notifications/subscriptions/acknowledged note [2026-07-28 ] by p",
 			"< notifications/tools/list_changed note [2026-07-28 ] by p",
 		}
-		got := slices.DeleteFunc(w.take(), func(line string) bool { return line == "< notifications/tools/list_changed note by p" }) // for the legacy client
+		// for the legacy client
+		got := slices.DeleteFunc(w.take(), func(line string) bool { return line == "< notifications/tools/list_changed note by p" })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("modern (-want +got):\n%s", diff)
 		}
@@ -208,7 +209,7 @@ func TestMiddlewareSeesInputRequests(t *testing.T) {
 	}
 }
 
-// echoing returns a server whose raw tools echo and other say their name and arguments, and Call,
+// echoing returns a server whose raw tools echo and other return their name, arguments, Call,
 // context and deadline.
 func echoing(t *testing.T, middleware middleware.Func) *server.Server {
 	t.Helper()
@@ -258,7 +259,7 @@ func TestMiddlewareChanges(t *testing.T) {
 		name           string
 		method         string
 		middleware     func(next middleware.Handler) middleware.Handler
-		legacy, modern string // a result, or a code and what the message says
+		legacy, modern string // a result, or an error's code and text
 	}{
 		{"nothing", "tools/call", passOn, echo("echo{}") + "}", echo("echo{}") + "," + tail},
 		{"arguments", "tools/call", params("{\"name\":\"echo\",\n\"arguments\":{\"a\":1}}"), echo(`echo{\"a\":1}`) + "}", echo(`echo{\"a\":1}`) + "," + tail},
@@ -274,7 +275,7 @@ func TestMiddlewareChanges(t *testing.T) {
 				return next(ctx, &other)
 			}
 		}, echo("other{}") + "}", echo("other{}") + "," + tail},
-		{"a Message of its own", "tools/call", func(next middleware.Handler) middleware.Handler {
+		{"a new Message", "tools/call", func(next middleware.Handler) middleware.Handler {
 			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				return next(ctx, &middleware.Message{Method: m.Method, Params: m.Params})
 			}
@@ -311,7 +312,7 @@ func TestMiddlewareChanges(t *testing.T) {
 				return first, nil
 			}
 		}, echo("echo{}") + "}", echo("echo{}") + "," + tail},
-		{"second thoughts", "tools/call", func(next middleware.Handler) middleware.Handler {
+		{"result replaced by an error", "tools/call", func(next middleware.Handler) middleware.Handler {
 			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if _, err := next(ctx, m); err != nil {
 					return nil, err
@@ -336,7 +337,7 @@ func TestMiddlewareChanges(t *testing.T) {
 			}
 			for revision, want := range map[string]string{"2025-06-18": tt.legacy, modern: tt.modern} {
 				c := connect(t, echoing(t, mw), revision)
-				for range 8 { // first on goroutines, then where the connection is read
+				for range 8 { // first on other goroutines, later on the reading goroutine
 					got, err := c.call(t.Context(), tt.method, `{"name":"echo"}`)
 					if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 						got = strings.Replace(fmt.Sprint(int(e.Code), " ", e.Message), "invalid params: ", "", 1)
@@ -352,7 +353,7 @@ func TestMiddlewareChanges(t *testing.T) {
 
 type contextKey struct{}
 
-// TestMiddlewareContext shows that a handler runs in the context that the middleware passed on.
+// TestMiddlewareContext shows that a handler gets the context that the middleware passes to next.
 func TestMiddlewareContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var problems []string
@@ -483,7 +484,7 @@ func TestMiddlewarePanic(t *testing.T) {
 	})
 }
 
-// A lockedBuffer is a log that many write.
+// A lockedBuffer is a log for concurrent writers.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -531,8 +532,8 @@ func TestMiddlewareOutgoing(t *testing.T) {
 	})
 }
 
-// TestMiddlewarePipelined shows that a client that sends everything at once is handled as without
-// middleware, also if the middleware is slow at the handshake.
+// TestMiddlewarePipelined shows that pipelined messages are handled as without middleware, even if
+// the middleware delays the handshake.
 func TestMiddlewarePipelined(t *testing.T) {
 	want := []string{`"id":1,"result"`, `"id":2,"result"`, `"id":3,"result"`}
 	for _, tt := range []struct {
@@ -595,8 +596,8 @@ func onTools(f func(ctx context.Context, m *middleware.Message, next middleware.
 	}
 }
 
-// TestMiddlewareGivesUp shows that the answer of a middleware is not sent before the handler has
-// returned, as the memory of the request is used again.
+// TestMiddlewareGivesUp shows that the response of a middleware is not sent before the handler has
+// returned, because the request's memory is reused.
 func TestMiddlewareGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), false
@@ -618,7 +619,7 @@ func TestMiddlewareGivesUp(t *testing.T) {
 		go func() {
 			_, err := c.tool("t", "{}")
 			if !ended {
-				t.Error("the request was answered while its handler ran")
+				t.Error("the response was sent while the handler ran")
 			}
 			answered <- err
 		}()
@@ -662,7 +663,7 @@ func TestMiddlewareTooLate(t *testing.T) {
 		}
 		for range 2 {
 			if err := <-late; err == nil {
-				t.Error("next was called too late and did not fail")
+				t.Error("next did not fail after the middleware had returned")
 			}
 		}
 		if ran+heard > 0 {
@@ -671,8 +672,8 @@ func TestMiddlewareTooLate(t *testing.T) {
 	})
 }
 
-// TestMiddlewareHeartbeat shows that a middleware may use the Call while the handler runs, also if
-// that becomes a task.
+// TestMiddlewareHeartbeat shows that a middleware may use the Call while the handler runs, even if
+// the call becomes a task.
 func TestMiddlewareHeartbeat(t *testing.T) {
 	for name, opts := range map[string]*server.Options{
 		"request": {Limits: server.Limits{HandlerTimeout: time.Hour}},

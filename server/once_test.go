@@ -17,7 +17,7 @@ import (
 	"mcpwire/server"
 )
 
-// TestOnce does something between questions, once, in both eras.
+// TestOnce has a side effect between two input requests, which happens once in both eras.
 func TestOnce(t *testing.T) {
 	type receipt struct {
 		Number int       `json:"number"`
@@ -39,7 +39,7 @@ func TestOnce(t *testing.T) {
 				return "", err
 			}
 			if got.hidden != "" {
-				t.Error("the first run sees what the next one cannot")
+				t.Error("the first run returns an unexported field, which later runs cannot return")
 			}
 			if _, err := c.Roots(c, "between"); err != nil {
 				return "", err
@@ -63,7 +63,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestOnceFails shows that what failed is tried again.
+// TestOnceFails shows that a failed function is called again.
 func TestOnceFails(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", modern} {
 		tries := 0
@@ -83,12 +83,13 @@ func TestOnceFails(t *testing.T) {
 		}), revision, everything)
 		c.answer = fixed(answers)
 		if got, err := c.tool(); err != nil || got != "2" || tries != 2 {
-			t.Errorf("%s: got %q, %v after %d tries", revision, got, err, tries)
+			t.Errorf("%s: got %q, %v after %d calls", revision, got, err, tries)
 		}
 	}
 }
 
-// TestOnceWithInput has the function ask: it is run again with the answer, and then no more.
+// TestOnceWithInput has an input request in the function: it is called again with the answer, and
+// not after that.
 func TestOnceWithInput(t *testing.T) {
 	done := 0
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -137,8 +138,8 @@ func TestOnceConcurrently(t *testing.T) {
 	})
 }
 
-// TestOnceWaits shows that waiting for another goroutine ends when the context ends, and when the
-// function panics there.
+// TestOnceWaits shows that the wait for another goroutine's function ends when the context ends or
+// the function panics.
 func TestOnceWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -181,7 +182,7 @@ type notUTF8 struct{}
 
 func (notUTF8) MarshalJSON() ([]byte, error) { return []byte("\"\xff\""), nil }
 
-// TestOnceCannotRemember returns what has no JSON text.
+// TestOnceCannotRemember returns values that cannot be encoded as JSON.
 func TestOnceCannotRemember(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		for i, err := range []error{
@@ -195,7 +196,7 @@ func TestOnceCannotRemember(t *testing.T) {
 			}
 		}
 		if err := errorOf(server.Once(c, "\xff", askOne)); err == nil {
-			t.Error("a key that is no UTF-8 was taken")
+			t.Error("a key with invalid UTF-8 was accepted")
 		}
 		if err := errorOf(server.Once(c, "e", askOne)); err != nil {
 			t.Error(err)
@@ -210,7 +211,7 @@ func TestOnceCannotRemember(t *testing.T) {
 	}
 }
 
-// TestOnceOutsideOfCalls just runs.
+// TestOnceOutsideOfCalls shows that the function is called without a Call.
 func TestOnceOutsideOfCalls(t *testing.T) {
 	if n, err := server.Once(t.Context(), "k", askOne); n != 1 || err != nil {
 		t.Error(n, err)
@@ -281,7 +282,7 @@ func TestInputInOtherMethods(t *testing.T) {
 }
 
 // TestResourceWithInputIsNotCached checks that a result with input requests has no caching hints,
-// and that one that depends on an answer is stale at once.
+// and that a result that depends on an answer has a TTL of zero.
 func TestResourceWithInputIsNotCached(t *testing.T) {
 	runs := 0
 	c := respond(t, careful(t, nil, &runs), modern, everything)

@@ -46,7 +46,7 @@ func TestPromptRegistrationErrors(t *testing.T) {
 		{"meta", add(mcp.Prompt{Meta: json.RawMessage("1")}), `prompt "p": _meta must be a JSON object`},
 		{"extra", add(mcp.Prompt{Extra: json.RawMessage("1")}), `prompt "p": members in Extra: it must be a JSON object`},
 		{"extra of an argument", add(mcp.Prompt{Arguments: []mcp.PromptArgument{{Name: "a", Extra: json.RawMessage("{")}}}), `prompt "p": members in Extra: invalid JSON`},
-		{"a completer for nothing", add(mcp.Prompt{Arguments: args}, server.CompleteFrom("b")), `prompt "p": arguments: no "b" for a completer`},
+		{"a completer for an unknown argument", add(mcp.Prompt{Arguments: args}, server.CompleteFrom("b")), `prompt "p": arguments: no "b" for a completer`},
 		{"two completers", add(mcp.Prompt{Arguments: args}, server.CompleteFrom("a"), server.CompleteFrom("a")), `prompt "p": arguments: "a" has two completers`},
 		{"no completer", add(mcp.Prompt{Arguments: args}, server.Complete[[]string]("a", nil)), `prompt "p": arguments: "a": its completer needs a function`},
 	} {
@@ -55,7 +55,7 @@ func TestPromptRegistrationErrors(t *testing.T) {
 		}
 	}
 	if got := names(t, connect(t, srv, modern).must("prompts/list", "{}"), "prompts", "name"); len(got) != 1 {
-		t.Errorf("%q are listed, though only one registration was good", got)
+		t.Errorf("%q are listed, although only one registration is valid", got)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestPromptOutput(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		out  *mcp.GetPromptResult
-		want string // what is wrong with it
+		want string // the invalid part
 	}{
 		{"fine", message(mcp.ImageContent{Data: png, MIMEType: "image/svg+xml; charset=utf-8"}), ""},
 		{"nil content", message(nil), "messages[1]: content block is nil"},
@@ -77,7 +77,7 @@ func TestPromptOutput(t *testing.T) {
 		{"image without a type", message(mcp.ImageContent{Data: png}), `messages[1]: "" is not a MIME type, such as image/png`},
 		{"image with a bad type", message(&mcp.ImageContent{Data: png, MIMEType: "png"}), `messages[1]: "png" is not a MIME type, such as image/png`},
 		{"sound with a bad type", message(mcp.AudioContent{Data: png, MIMEType: "audio/ wav"}), `messages[1]: "audio/ wav" is not a MIME type, such as image/png`},
-		{"link to nowhere", message(mcp.ResourceLink{URI: "x", Name: "n"}), "messages[1]: it must be a URI that begins with a scheme"},
+		{"link without a URI", message(mcp.ResourceLink{URI: "x", Name: "n"}), "messages[1]: it must be a URI that begins with a scheme"},
 		{"resource without a URI", resource(mcp.ResourceContents{Text: "x"}), "messages[1]: it must be a URI that begins with a scheme"},
 		{"resource with a bad type", resource(mcp.ResourceContents{URI: "a:b", Text: "x", MIMEType: "x"}), `messages[1]: "x" is not a MIME type, such as image/png`},
 		{"bad metadata", resource(mcp.ResourceContents{URI: "a:b", Meta: json.RawMessage("1")}), "messages[1]: _meta must be a JSON object"},
@@ -102,8 +102,8 @@ func TestPromptOutput(t *testing.T) {
 	}
 }
 
-// TestPromptOutputIsNotChanged shows that the members that the server fills in for the client do
-// not change the handler's result.
+// TestPromptOutputIsNotChanged shows that the server does not modify the handler's result when it
+// adds members.
 func TestPromptOutputIsNotChanged(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	kept := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: &mcp.EmbeddedResource{Resource: mcp.ResourceContents{URI: "a:b", Blob: []byte("x")}}}}}

@@ -116,8 +116,8 @@ func TestResourceRegistrationErrors(t *testing.T) {
 	must(t, server.AddResource(srv, mcp.Resource{URI: "c:d", Name: "n", Annotations: &mcp.Annotations{Priority: &half}}, server.Static("x")))
 }
 
-// TestResourceDefinitionIsCopied shows that the server does not send what the caller changes in a
-// definition later.
+// TestResourceDefinitionIsCopied shows that later changes to a definition by the caller have no
+// effect.
 func TestResourceDefinitionIsCopied(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	half, size := 0.5, int64(1)
@@ -141,7 +141,7 @@ func TestResourceDefinitionIsCopied(t *testing.T) {
 	}
 }
 
-// viewed returns a server whose callers see what their principal's scopes name.
+// viewed returns a server with a View that depends on the scopes of the principal.
 func viewed(t *testing.T) (*server.Server, func(scopes ...string) *client) {
 	t.Helper()
 	srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
@@ -174,13 +174,13 @@ func TestResourceViews(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		scopes []string
-		want   map[string]string // by URI; "" is not found
+		want   map[string]string // by URI; empty for not found
 	}{
 		{"everything", all, map[string]string{"a:secret": "static", "a:z": "wide", "a:bz": "narrow"}},
 		{"nothing", nil, map[string]string{"a:secret": "", "a:z": "", "a:bz": ""}},
-		{"what is hidden is not shown by what is wider", all[1:2], map[string]string{"a:secret": "", "a:z": "wide", "a:bz": ""}},
-		{"the narrow one", all[2:], map[string]string{"a:secret": "", "a:z": "", "a:bz": "narrow"}},
-		{"the static one", all[:1], map[string]string{"a:secret": "static", "a:z": "", "a:bz": ""}},
+		{"a hidden resource is not shown by a wider template", all[1:2], map[string]string{"a:secret": "", "a:z": "wide", "a:bz": ""}},
+		{"the narrow template", all[2:], map[string]string{"a:secret": "", "a:z": "", "a:bz": "narrow"}},
+		{"the static resource", all[:1], map[string]string{"a:secret": "static", "a:z": "", "a:bz": ""}},
 	} {
 		c := as(tt.scopes...)
 		for uri, want := range tt.want {
@@ -215,14 +215,14 @@ func TestViewsAndSpelling(t *testing.T) {
 		"a:bz": "narrow z", "a:%62z": "narrow z", "a:%62%7A": "narrow z",
 	} {
 		if got, err := few.read(uri); code(err) != jsonrpc.CodeInvalidParams {
-			t.Errorf("%s is hidden, but it is %q, %v", uri, got, err)
+			t.Errorf("%s is hidden, got %q, %v", uri, got, err)
 		}
 		if got, err := all.read(uri); got != want {
 			t.Errorf("%s is %q, %v; want %q", uri, got, err, want)
 		}
 	}
 	if got, err := few.read("a:%73ecre%2Ft"); got != "wide secre/t" {
-		t.Errorf("what belongs to no other: %q, %v", got, err)
+		t.Errorf("a resource of one template only: %q, %v", got, err)
 	}
 }
 
@@ -341,7 +341,7 @@ func TestFilesOnDisk(t *testing.T) {
 	}
 }
 
-// endless is a file system with a file that never ends.
+// endless is a file system with an endless file.
 type endless struct{ fstest.MapFS }
 
 type endlessFile struct{ fs.File }
@@ -361,7 +361,7 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 }
 
-// TestResourcesWhileChanging reads, lists and watches while resources come and go.
+// TestResourcesWhileChanging reads, lists and watches resources while they are added and removed.
 func TestResourcesWhileChanging(t *testing.T) {
 	srv := server.MustNew("test", "1", &server.Options{AdvertiseKinds: []server.Kind{server.KindResource, server.KindPrompt}})
 	must(t, server.AddResource(srv, mcp.Resource{URI: "a:stays", Name: "n"}, server.Static("here")))
@@ -422,7 +422,7 @@ func TestTemplateRegistrationErrors(t *testing.T) {
 		t.Errorf("no function: %v", err)
 	}
 	if err := server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "b:{x}", Name: "n"}, noTemplate, server.CompleteFrom("y")); err == nil || !strings.Contains(err.Error(), `variables: no "y" for a completer`) {
-		t.Errorf("a completer for nothing: %v", err)
+		t.Errorf("a completer for an unknown variable: %v", err)
 	}
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "{+anything}", Name: "n"}, noTemplate))
 }
@@ -447,7 +447,7 @@ func TestTemplateOrder(t *testing.T) {
 	}
 }
 
-// FuzzRead shows that no URI reads a file outside of the root, or breaks the server.
+// FuzzRead shows that no URI reads a file outside of the root or causes a panic.
 func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	must(f, os.Mkdir(filepath.Join(dir, "docs"), 0o755), os.WriteFile(filepath.Join(dir, "docs", "a"), []byte("inside"), 0o644), os.WriteFile(filepath.Join(dir, "a"), []byte("outside"), 0o644))

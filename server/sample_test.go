@@ -40,12 +40,12 @@ func TestSamplingRules(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		p    *mcp.CreateMessageRequestParams
-		want string // "" is that it is sent
+		want string // empty if the request is sent
 	}{
 		{"text", conversation(hello), ""},
 		{"all kinds", conversation(says(user, mcp.TextContent{Text: "a"}, mcp.ImageContent{Data: []byte("i"), MIMEType: "image/png"}, &mcp.AudioContent{Data: []byte("a"), MIMEType: "audio/wav"})), ""},
-		{"a use that is answered", conversation(hello, says(assistant, use("1")), says(user, toolResult("1"))), ""},
-		{"uses with a text", conversation(hello, says(assistant, mcp.TextContent{Text: "wait"}, use("1"), use("2")), says(user, toolResult("2"), toolResult("1")), hello), ""},
+		{"a tool use with its result", conversation(hello, says(assistant, use("1")), says(user, toolResult("1"))), ""},
+		{"tool uses with text", conversation(hello, says(assistant, mcp.TextContent{Text: "wait"}, use("1"), use("2")), says(user, toolResult("2"), toolResult("1")), hello), ""},
 		{"the same id later", conversation(says(assistant, use("1")), says(user, toolResult("1")), says(assistant, use("1")), says(user, toolResult("1"))), ""},
 		{"everything set", with(func(p *mcp.CreateMessageRequestParams) {
 			p.IncludeContext, p.Temperature, p.SystemPrompt = "thisServer", new(0.5), "be brief"
@@ -65,8 +65,8 @@ func TestSamplingRules(t *testing.T) {
 		{"no result", conversation(says(assistant, use("1"))), "messages[0]: the tool use \"1\" has no result"},
 		{"another message first", conversation(says(assistant, use("1")), hello, says(user, toolResult("1"))), "messages[1]: the tool use \"1\""},
 		{"one result of two", conversation(says(assistant, use("1"), use("2")), says(user, toolResult("1"))), "messages[1]: the tool use \"2\""},
-		{"a result of nothing", conversation(says(user, toolResult("1"))), "messages[0]: the tool result"},
-		{"a result of another", conversation(says(assistant, use("1")), says(user, toolResult("2"))), "messages[1]: the tool result"},
+		{"a result without a use", conversation(says(user, toolResult("1"))), "messages[0]: the tool result"},
+		{"a result of another use", conversation(says(assistant, use("1")), says(user, toolResult("2"))), "messages[1]: the tool result"},
 		{"a result twice", conversation(says(assistant, use("1")), says(user, toolResult("1"), toolResult("1"))), "messages[1]: the tool result"},
 		{"an id twice", conversation(says(assistant, use("1"), use("1"))), "messages[0]: each tool use needs an id"},
 		{"no id", conversation(says(assistant, use("")), says(user, toolResult(""))), "messages[0]: each tool use needs an id"},
@@ -93,11 +93,11 @@ func TestSamplingRules(t *testing.T) {
 			p.Tools = []mcp.Tool{{InputSchema: json.RawMessage(`{"type":"object"}`)}}
 		}), "tools[0]: it needs a name"},
 		{"a tool without a schema", with(func(p *mcp.CreateMessageRequestParams) { p.Tools = []mcp.Tool{{Name: "x"}} }), "tools[0]: input schema"},
-		{"a tool of an array", with(func(p *mcp.CreateMessageRequestParams) {
+		{"an array schema of a tool", with(func(p *mcp.CreateMessageRequestParams) {
 			p.Tools = []mcp.Tool{{Name: "x", InputSchema: json.RawMessage(`{"type":"array"}`)}}
 		}), "tools[0]: input schema"},
 		{"metadata", with(func(p *mcp.CreateMessageRequestParams) { p.Metadata = json.RawMessage(`{`) }), "metadata"},
-		{"metadata of an array", with(func(p *mcp.CreateMessageRequestParams) { p.Metadata = json.RawMessage(`[]`) }), "metadata"},
+		{"metadata that is an array", with(func(p *mcp.CreateMessageRequestParams) { p.Metadata = json.RawMessage(`[]`) }), "metadata"},
 	} {
 		for _, revision := range []string{"2025-11-25", modern} {
 			c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
@@ -118,13 +118,13 @@ func TestSamplingRules(t *testing.T) {
 	}
 }
 
-// TestSamplingContext leaves out what the client has not declared.
+// TestSamplingContext omits what the client has not declared.
 func TestSamplingContext(t *testing.T) {
 	for _, tt := range []struct {
 		revision, caps string
 		sent           bool
 	}{
-		{"2025-06-18", `{"sampling":{}}`, true}, // clients of that time declare nothing of it
+		{"2025-06-18", `{"sampling":{}}`, true}, // clients of this revision declare no details
 		{"2025-11-25", `{"sampling":{}}`, false},
 		{"2025-11-25", `{"sampling":{"context":{}}}`, true},
 		{modern, `{"sampling":{}}`, false},
@@ -146,7 +146,7 @@ func TestSamplingContext(t *testing.T) {
 	}
 }
 
-// TestSamplingAnswers reads what clients answer.
+// TestSamplingAnswers reads clients' responses to sampling requests.
 func TestSamplingAnswers(t *testing.T) {
 	for answer, want := range map[string]string{
 		four: "4 endTurn",
@@ -187,7 +187,7 @@ func TestSamplingAnswers(t *testing.T) {
 	}
 }
 
-// TestRootsAnswers reads what clients answer.
+// TestRootsAnswers reads clients' responses to roots/list.
 func TestRootsAnswers(t *testing.T) {
 	for answer, want := range map[string]string{
 		home:               "1",

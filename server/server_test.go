@@ -18,7 +18,7 @@ import (
 func TestRevisionOptions(t *testing.T) {
 	opts := &server.Options{Revisions: []mcp.Revision{mcp.Revision20260728, mcp.Revision20241105, mcp.Revision20260728}}
 	srv := server.MustNew("test", "1", opts)
-	opts.Revisions[1] = mcp.Revision20250618 // it was copied
+	opts.Revisions[1] = mcp.Revision20250618 // New has copied the options
 	got := connect(t, srv, modern).must("server/discover", "{}")
 	if want := `"supportedVersions":["2026-07-28","2024-11-05"]`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s in it", got, want)
@@ -60,14 +60,14 @@ func TestCacheHints(t *testing.T) {
 	}
 }
 
-// TestIdentity shows that each revision gets the members of Implementation that it has.
+// TestIdentity shows that each revision gets the members of Implementation that it defines.
 func TestIdentity(t *testing.T) {
 	srv := server.MustNew("n", "v", &server.Options{Info: server.Info{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}}, AdvertiseKinds: []server.Kind{server.KindTool}})
 	short := `{"name":"n","version":"v"}`
 	titled := `{"name":"n","version":"v","title":"T"}`
 	full := `{"name":"n","version":"v","title":"T","description":"D","websiteUrl":"https://example.com","icons":[{"src":"data:,"}]}`
 	for revision, want := range map[string]string{"2024-11-05": short, "2025-03-26": short, "2025-06-18": titled, "2025-11-25": full} {
-		c := connect(t, srv, modern) // which performs no handshake itself
+		c := connect(t, srv, modern) // connect performs no handshake for a modern client
 		c.revision = revision
 		got := c.must("initialize", `{"protocolVersion":"`+revision+`"}`)
 		if !strings.Contains(got, `"serverInfo":`+want) {
@@ -80,7 +80,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestOwnServerInfo shows that a tool that answers for another server may name that server.
+// TestOwnServerInfo shows that a tool that acts for another server may name that server.
 func TestOwnServerInfo(t *testing.T) {
 	for meta, want := range map[string]string{
 		`{}`:          `{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}`,
@@ -127,7 +127,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A recorder is a feed that keeps the answers.
+// A recorder is a feed that records the responses.
 type recorder struct {
 	feed
 	got []string
@@ -178,12 +178,12 @@ func TestMaxInFlightBytes(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := len(running); n != 1 { // one is handled however large it is
+		if n := len(running); n != 1 { // one request is handled, however large
 			t.Errorf("%d are being handled", n)
 		}
 		cancel()
 		<-ended
 		<-ended
-		synctest.Wait() // the server has heard of it
+		synctest.Wait() // the server has read the request
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"mcpwire/server"
 )
 
-// secret returns a fixed secret in place of a random one.
+// secret returns a fixed secret instead of a random one.
 func secret(n byte) []byte {
 	s := make([]byte, 32)
 	for i := range s {
@@ -36,7 +36,7 @@ func stateKeys(t testing.TB, secrets ...[]byte) *server.StateKeys {
 }
 
 // A careful server counts the runs of its handlers. Its tools t and u, its prompt p and its
-// resource test:r ask for a name.
+// resource test:r request a name.
 func careful(t testing.TB, opts *server.Options, runs *int) *server.Server {
 	t.Helper()
 	ask := func(ctx context.Context) (string, error) {
@@ -60,9 +60,9 @@ const who = `{"who":` + alice + `}`
 
 const startOver = "invalid params: params.requestState is not valid for this request, or has expired: start over without requestState and inputResponses"
 
-// refused reports an error unless the request is refused as one with a state that is not the
-// server's, before a handler ran.
-func refused(t *testing.T, what string, c *respondent, runs *int, method, params string) {
+// rejected checks that the request is rejected before a handler runs, with the error for an invalid
+// state.
+func rejected(t *testing.T, what string, c *inputClient, runs *int, method, params string) {
 	t.Helper()
 	before := *runs
 	r, err := c.request(t.Context(), method, params)
@@ -74,14 +74,14 @@ func refused(t *testing.T, what string, c *respondent, runs *int, method, params
 	}
 }
 
-// TestForeignState sends states that were not issued for the request.
+// TestForeignState sends states that were issued for other requests.
 //
 // Spec: S108 S109 S110 S182 S189
 func TestForeignState(t *testing.T) {
 	runs := 0
 	keys := stateKeys(t, secret(1))
 	srv := careful(t, &server.Options{StateKeys: keys}, &runs)
-	as := func(srv *server.Server, id string) *respondent {
+	as := func(srv *server.Server, id string) *inputClient {
 		return respondAs(t, server.WithPrincipal(context.Background(), &server.Principal{ID: id}), srv, modern, everything)
 	}
 	c := as(srv, "alice")
@@ -92,22 +92,22 @@ func TestForeignState(t *testing.T) {
 	}
 	state := first.state()
 
-	refused(t, "another principal", as(srv, "bob"), &runs, "tools/call", retry(with, who, state))
-	refused(t, "nobody", as(srv, ""), &runs, "tools/call", retry(with, who, state))
-	refused(t, "another tool", c, &runs, "tools/call", retry(strings.Replace(with, `"t"`, `"u"`, 1), who, state))
-	refused(t, "another method", c, &runs, "resources/read", retry(`{"uri":"test:r"}`, who, state))
+	rejected(t, "another principal", as(srv, "bob"), &runs, "tools/call", retry(with, who, state))
+	rejected(t, "nobody", as(srv, ""), &runs, "tools/call", retry(with, who, state))
+	rejected(t, "another tool", c, &runs, "tools/call", retry(strings.Replace(with, `"t"`, `"u"`, 1), who, state))
+	rejected(t, "another method", c, &runs, "resources/read", retry(`{"uri":"test:r"}`, who, state))
 	for _, args := range []string{`{}`, `{"a":[1,{"b":"C"}]}`, `{"a":[1,{"b":"c"}],"d":1}`, `{"a":[1,{"b":"c","d":0}]}`, `{"a":["1",{"b":"c"}]}`} {
-		refused(t, "arguments "+args, c, &runs, "tools/call", retry(`{"name":"t","arguments":`+args+`}`, who, state))
+		rejected(t, "arguments "+args, c, &runs, "tools/call", retry(`{"name":"t","arguments":`+args+`}`, who, state))
 	}
-	refused(t, "no arguments", c, &runs, "tools/call", retry(`{"name":"t"}`, who, state))
-	refused(t, "one more parameter", c, &runs, "tools/call", retry(strings.Replace(with, `{`, `{"x":1,`, 1), who, state))
-	refused(t, "another server with the same keys", as(careful(t, &server.Options{StateKeys: keys, Info: server.Info{Title: "x"}}, &runs), "bob"), &runs, "tools/call", retry(with, who, state))
+	rejected(t, "no arguments", c, &runs, "tools/call", retry(`{"name":"t"}`, who, state))
+	rejected(t, "one more parameter", c, &runs, "tools/call", retry(strings.Replace(with, `{`, `{"x":1,`, 1), who, state))
+	rejected(t, "another server with the same keys", as(careful(t, &server.Options{StateKeys: keys, Info: server.Info{Title: "x"}}, &runs), "bob"), &runs, "tools/call", retry(with, who, state))
 	other := server.MustNew("other", "1", &server.Options{StateKeys: keys})
 	addTool(t, other, "t", func(*server.Call) (string, error) { runs++; return "", nil })
-	refused(t, "a server with another name", as(other, "alice"), &runs, "tools/call", retry(with, who, state))
-	refused(t, "a server with its own keys", as(careful(t, nil, &runs), "alice"), &runs, "tools/call", retry(with, who, state))
+	rejected(t, "a server with another name", as(other, "alice"), &runs, "tools/call", retry(with, who, state))
+	rejected(t, "a server with its own keys", as(careful(t, nil, &runs), "alice"), &runs, "tools/call", retry(with, who, state))
 
-	// It is still valid for its own request, however the client spells that.
+	// The state is still valid for its own request, in any spelling.
 	for _, same := range []string{with, `{"arguments": {"a" : [1, {"b":"c"}]}, "name":"t"}`} {
 		if r, err := c.request(t.Context(), "tools/call", retry(same, who, state)); err != nil || r.text() != `{"name":"Alice"}` {
 			t.Errorf("%s: %+v, %v", same, r, err)
@@ -115,7 +115,7 @@ func TestForeignState(t *testing.T) {
 	}
 }
 
-// TestTamperedState changes a state.
+// TestTamperedState modifies a state.
 //
 // Spec: S108 S109 S110 S191
 func TestTamperedState(t *testing.T) {
@@ -135,20 +135,20 @@ func TestTamperedState(t *testing.T) {
 		for bit := range 8 {
 			flipped := append([]byte{}, box...)
 			flipped[i] ^= 1 << bit
-			refused(t, fmt.Sprintf("bit %d of byte %d", bit, i), c, &runs, "tools/call", retry(callT, who, again(flipped)))
+			rejected(t, fmt.Sprintf("bit %d of byte %d", bit, i), c, &runs, "tools/call", retry(callT, who, again(flipped)))
 		}
 	}
 	unknown := append([]byte{}, box...)
 	copy(unknown[1:9], "12345678")
 	for what, text := range map[string]string{
-		"an unknown key": again(unknown), "cut": state[:len(state)-1], "cut in half": state[:len(state)/2], "cut to a letter": state[:1], "longer": state + "A",
+		"an unknown key": again(unknown), "cut": state[:len(state)-1], "cut in half": state[:len(state)/2], "cut to one letter": state[:1], "longer": state + "A",
 		"a suffix": state + "-TAMPERED", "padded": state + "=", "plain JSON": `{\"Rounds\":0}`, "blank": " ", "a line break": state + `\n`, "too long": strings.Repeat("A", 300_000),
-		"nothing but base64": strings.Repeat("A", 200), "twice": state + state, "another alphabet": strings.Repeat("+/", 50),
+		"random base64": strings.Repeat("A", 200), "twice": state + state, "another alphabet": strings.Repeat("+/", 50),
 	} {
-		refused(t, what, c, &runs, "tools/call", strings.TrimSuffix(callT, "}")+`,"inputResponses":`+who+`,"requestState":"`+text+`"}`)
+		rejected(t, what, c, &runs, "tools/call", strings.TrimSuffix(callT, "}")+`,"inputResponses":`+who+`,"requestState":"`+text+`"}`)
 	}
-	refused(t, "empty", c, &runs, "tools/call", strings.TrimSuffix(callT, "}")+`,"inputResponses":`+who+`,"requestState":""}`)
-	refused(t, "without answers", c, &runs, "tools/call", retry(callT, "", state[:len(state)-2]))
+	rejected(t, "empty", c, &runs, "tools/call", strings.TrimSuffix(callT, "}")+`,"inputResponses":`+who+`,"requestState":""}`)
+	rejected(t, "without answers", c, &runs, "tools/call", retry(callT, "", state[:len(state)-2]))
 	for _, kind := range []string{"1", "{}", "true", "[]"} {
 		_, err := c.request(t.Context(), "tools/call", strings.TrimSuffix(callT, "}")+`,"requestState":`+kind+`}`)
 		if code(err) != jsonrpc.CodeInvalidParams || !strings.Contains(err.Error(), "must be a string") {
@@ -156,11 +156,11 @@ func TestTamperedState(t *testing.T) {
 		}
 	}
 	if r, err := c.request(t.Context(), "tools/call", retry(callT, who, state)); err != nil || r.text() != `{"name":"Alice"}` {
-		t.Errorf("the state itself: %+v, %v", r, err)
+		t.Errorf("the unmodified state: %+v, %v", r, err)
 	}
 }
 
-// TestStateExpires lets the time of a state run out.
+// TestStateExpires shows that a state expires.
 //
 // Spec: S110
 func TestStateExpires(t *testing.T) {
@@ -179,7 +179,7 @@ func TestStateExpires(t *testing.T) {
 				t.Errorf("%v: %+v, %v", tt.option, r, err)
 			}
 			elapse(time.Millisecond)
-			refused(t, "expired", c, &runs, "tools/call", retry(callT, who, first.state()))
+			rejected(t, "expired", c, &runs, "tools/call", retry(callT, who, first.state()))
 		})
 	}
 }
@@ -192,14 +192,14 @@ func TestStateRotation(t *testing.T) {
 	local, remote := stateKeys(t, old), stateKeys(t, old)
 	a := respond(t, careful(t, &server.Options{StateKeys: local}, &runs), modern, everything)
 	b := respond(t, careful(t, &server.Options{StateKeys: remote}, &runs), modern, everything)
-	ask := func(c *respondent) string {
+	ask := func(c *inputClient) string {
 		r, err := c.request(t.Context(), "tools/call", callT)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r.state()
 	}
-	finish := func(step string, c *respondent, state string) {
+	finish := func(step string, c *inputClient, state string) {
 		t.Helper()
 		if r, err := c.request(t.Context(), "tools/call", retry(callT, who, state)); err != nil || r.text() != `{"name":"Alice"}` {
 			t.Errorf("%s: %+v, %v", step, r, err)
@@ -222,7 +222,7 @@ func TestStateRotation(t *testing.T) {
 	replace(local, fresh)
 	replace(remote, fresh)
 	finish("new, when the old one is gone", b, second)
-	refused(t, "old, when it is gone", b, &runs, "tools/call", retry(callT, who, first))
+	rejected(t, "old, when it is gone", b, &runs, "tools/call", retry(callT, who, first))
 
 	for _, bad := range [][][]byte{nil, {old[:31]}, {old, old}} {
 		if err := local.Replace(bad...); err == nil {
@@ -235,7 +235,7 @@ func TestStateRotation(t *testing.T) {
 	finish("after what failed", a, second)
 }
 
-// TestMaxRounds has a handler that is never content.
+// TestMaxRounds has a handler that always requests more input.
 func TestMaxRounds(t *testing.T) {
 	for _, tt := range []struct{ option, rounds int }{{0, 8}, {1, 1}, {3, 3}} {
 		asks := 0
@@ -255,8 +255,8 @@ func TestMaxRounds(t *testing.T) {
 	}
 }
 
-// TestRepeatedRound comes back without a response: that repeats the input round, which does not
-// count toward MaxRounds and does not extend the time for the response.
+// TestRepeatedRound sends a retry without a response: it repeats the input round, does not count
+// toward MaxRounds and does not extend the time for the response.
 func TestRepeatedRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -280,11 +280,11 @@ func TestRepeatedRound(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		elapse(time.Millisecond)
-		refused(t, "expired", c, &runs, "tools/call", retry(callT, who, last.state()))
+		rejected(t, "expired", c, &runs, "tools/call", retry(callT, who, last.state()))
 	})
 }
 
-// TestMaxStateBytes has handlers that remember more than a state may hold.
+// TestMaxStateBytes has handlers that need more than the limit of a state.
 func TestMaxStateBytes(t *testing.T) {
 	for _, tt := range []struct {
 		option, size int
@@ -316,10 +316,11 @@ func TestInputResponses(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, answers string
-		want          string // result; "ask" and the keys of the input requests; or part of an error
+		// result; "ask" and the keys of the input requests; or part of an error
+		want string
 	}{
 		{"the answer", who, `{"name":"Alice"}`},
-		{"others besides", `{"x":1,"who":` + alice + `,"y":null}`, `{"name":"Alice"}`},
+		{"additional keys", `{"x":1,"who":` + alice + `,"y":null}`, `{"name":"Alice"}`},
 		{"another key", `{"wrong_key":` + alice + `}`, "ask who"},
 		{"none", `{}`, "ask who"},
 		{"absent", ``, "ask who"},
@@ -335,7 +336,7 @@ func TestInputResponses(t *testing.T) {
 		{"no content", `{"who":{"action":"accept"}}`, "the content is missing"},
 		{"content that does not fit", `{"who":{"action":"accept","content":{"name":1}}}`, "content.name: expected string"},
 		{"content that lacks something", `{"who":{"action":"accept","content":{}}}`, "content: missing required property"},
-		{"an answer to another question", `{"who":` + home + `}`, "action"},
+		{"an answer to another input request", `{"who":` + home + `}`, "action"},
 		{"twice", `{"who":` + alice + `,"who":{"action":"decline"}}`, "appears twice"},
 		{"wrapped in a response", `{"who":{"jsonrpc":"2.0","id":1,"result":` + alice + `}}`, "action"},
 	} {
@@ -361,8 +362,7 @@ func TestInputResponses(t *testing.T) {
 	}
 }
 
-// TestMalformedAnswersComeFirst shows that a handler does not run if an answer can be seen to be
-// none before.
+// TestMalformedAnswersComeFirst shows that a malformed answer is rejected before the handler runs.
 func TestMalformedAnswersComeFirst(t *testing.T) {
 	for key, answer := range map[string]string{"who": `{"action":"no"}`, "sum": `{"role":"assistant"}`, "where": `{"roots":[{}]}`} {
 		runs := 0
@@ -378,7 +378,7 @@ func TestMalformedAnswersComeFirst(t *testing.T) {
 	}
 }
 
-// TestPartialAnswers answers one of three questions, then the others: the server remembers earlier
+// TestPartialAnswers answers one of three input requests, then the others: the server keeps earlier
 // answers, and does not request them again.
 //
 // Spec: S107
@@ -388,7 +388,8 @@ func TestPartialAnswers(t *testing.T) {
 	for i, step := range []struct{ answers, asks string }{
 		{"", "sum where who"},
 		{`{"sum":` + four + `}`, "where who"},
-		{`{"sum":` + strings.Replace(four, `"m"`, `"other"`, 1) + `,"where":` + home + `}`, "who"}, // sum is already answered
+		// sum is already answered
+		{`{"sum":` + strings.Replace(four, `"m"`, `"other"`, 1) + `,"where":` + home + `}`, "who"},
 		{who, ""},
 	} {
 		r, err := c.request(t.Context(), "tools/call", retry(callT, step.answers, state))
@@ -483,13 +484,13 @@ func TestSingleUse(t *testing.T) {
 		if r, err := c.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` {
 			t.Errorf("%+v, %v", r, err)
 		}
-		refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
+		rejected(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
 		elapse(20 * time.Minute)
-		refused(t, "twice, and expired", c, &runs, "tools/call", retry(callT, who, first.state()))
+		rejected(t, "twice, and expired", c, &runs, "tools/call", retry(callT, who, first.state()))
 	})
 }
 
-// A sharedStates remembers used states for several servers, like a store.
+// A sharedStates stores used states for several servers, like a database.
 type sharedStates struct {
 	seen map[string]time.Duration
 	err  error
@@ -506,12 +507,12 @@ func (s *sharedStates) Once(_ context.Context, owner, key string, ttl time.Durat
 	return true, nil
 }
 
-// TestSingleUseShared uses a state at two servers that share what was used.
+// TestSingleUseShared uses a state at two servers with a common store.
 func TestSingleUseShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		shared := &sharedStates{seen: make(map[string]time.Duration)}
-		open := func() *respondent {
+		open := func() *inputClient {
 			o := &server.Options{StateKeys: stateKeys(t, secret(1)), Input: server.InputOptions{SingleUseState: true, UsedStates: shared}}
 			return respondAs(t, server.WithPrincipal(context.Background(), &server.Principal{ID: "alice"}), careful(t, o, &runs), modern, everything)
 		}
@@ -530,18 +531,18 @@ func TestSingleUseShared(t *testing.T) {
 		if r, err := two.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` {
 			t.Errorf("%+v, %v", r, err)
 		}
-		for _, c := range []*respondent{one, two} {
-			refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
+		for _, c := range []*inputClient{one, two} {
+			rejected(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
 		}
 		for _, ttl := range shared.seen {
 			if ttl != 9*time.Minute {
-				t.Errorf("the use is remembered for %v, want the rest of the state's life", ttl)
+				t.Errorf("the use is stored for %v, want the rest of the state's lifetime", ttl)
 			}
 		}
 	})
 }
 
-// TestSingleUseWithMiddleware has a middleware try twice, which is one use.
+// TestSingleUseWithMiddleware has a middleware call next twice, which counts as one use.
 func TestSingleUseWithMiddleware(t *testing.T) {
 	runs := 0
 	srv := careful(t, &server.Options{Input: server.InputOptions{SingleUseState: true}}, &runs)
@@ -561,11 +562,11 @@ func TestSingleUseWithMiddleware(t *testing.T) {
 	if r, err := c.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` || runs != 4 {
 		t.Errorf("%+v, %v after %d runs", r, err, runs)
 	}
-	refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
+	rejected(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
 }
 
-// TestSingleUseOfLongLivedState has another process, with the same keys, give states a longer life:
-// they are used up for all of it.
+// TestSingleUseOfLongLivedState has another process with the same keys issue states with a longer
+// lifetime: their use is stored for all of it.
 //
 // Spec: S111
 func TestSingleUseOfLongLivedState(t *testing.T) {
@@ -583,13 +584,13 @@ func TestSingleUseOfLongLivedState(t *testing.T) {
 		}
 		for range 59 {
 			elapse(time.Minute)
-			refused(t, "twice", short, &runs, "tools/call", retry(callT, who, first.state()))
+			rejected(t, "twice", short, &runs, "tools/call", retry(callT, who, first.state()))
 		}
 	})
 }
 
-// FuzzResume sends arbitrary states and answers. Only the server can make a state, so the handler
-// never gets past its first input request with a forged one.
+// FuzzResume sends arbitrary states and answers. A handler never gets past its first input request
+// with a forged state.
 func FuzzResume(f *testing.F) {
 	f.Add(`"AAAA"`, who)
 	f.Add(`null`, `{"who":{"action":"accept","content":{"name":1}}}`)
@@ -612,15 +613,15 @@ func FuzzResume(f *testing.F) {
 		params := strings.TrimSuffix(callT, "}") + `,"inputResponses":` + answers + `,"requestState":` + state + `}`
 		r, err := c.request(context.Background(), "tools/call", params)
 		if err != nil {
-			if c := code(err); c != jsonrpc.CodeInvalidParams && c != 0 { // 0: it was not sent
+			if c := code(err); c != jsonrpc.CodeInvalidParams && c != 0 { // zero: it was not sent
 				t.Errorf("%v", err)
 			}
 			return
 		}
 		if !unseen {
-			t.Errorf("a state that nobody made was taken: %s", state)
+			t.Errorf("a forged state was accepted: %s", state)
 		}
-		if r.ResultType == "complete" && !strings.ContainsAny(answers, `\w`) { // as in who
+		if r.ResultType == "complete" && !strings.ContainsAny(answers, `\w`) { // as in the name who
 			t.Errorf("completed by %s", answers)
 		}
 	})

@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	listenTools = `{"notifications":{"toolsListChanged":true,"promptsListChanged":null,"resourceSubscriptions":null,"taskIds":null}}` // null is absent
+	// null means absent
+	listenTools = `{"notifications":{"toolsListChanged":true,"promptsListChanged":null,"resourceSubscriptions":null,"taskIds":null}}`
 	listenNone  = `{"notifications":{"promptsListChanged":true}}`
 )
 
-// listen opens a subscription in the background. What comes of it is sent to the channel.
+// listen opens a subscription in the background, and sends its outcome to the channel.
 func (c *client) listen(ctx context.Context, params string) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -44,18 +45,18 @@ func TestListChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)
 		clients := map[string]*client{
-			"legacy":               connect(t, srv, "2024-11-05"),
-			"legacy and listening": connect(t, srv, "2025-11-25"),
-			"modern":               connect(t, srv, modern),
-			"modern, listening":    connect(t, srv, modern),
-			"listening for others": connect(t, srv, modern),
+			"legacy":                    connect(t, srv, "2024-11-05"),
+			"legacy and subscribed":     connect(t, srv, "2025-11-25"),
+			"modern":                    connect(t, srv, modern),
+			"modern, listening":         connect(t, srv, modern),
+			"subscribed to other lists": connect(t, srv, modern),
 		}
-		both := clients["legacy and listening"]
-		both.revision = modern // from here on
+		both := clients["legacy and subscribed"]
+		both.revision = modern // modern from here on
 		both.listen(t.Context(), listenTools)
 		clients["modern, listening"].listen(t.Context(), listenTools)
 		clients["modern, listening"].listen(t.Context(), listenTools)
-		clients["listening for others"].listen(t.Context(), listenNone)
+		clients["subscribed to other lists"].listen(t.Context(), listenNone)
 		for _, c := range clients {
 			c.takeNotes()
 		}
@@ -63,7 +64,7 @@ func TestListChanged(t *testing.T) {
 		synctest.Wait()
 		want := map[string][]string{
 			"legacy": {"1 × notifications/tools/list_changed "},
-			"legacy and listening": {
+			"legacy and subscribed": {
 				"1 × notifications/tools/list_changed ",
 				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":2}}`,
 			},
@@ -72,14 +73,14 @@ func TestListChanged(t *testing.T) {
 				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`,
 				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":2}}`,
 			},
-			"listening for others": nil,
+			"subscribed to other lists": nil,
 		}
 		for name, c := range clients {
 			if diff := cmp.Diff(want[name], counted(c.takeNotes())); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}
-		srv.RemoveTools("none") // which changes nothing
+		srv.RemoveTools("none") // changes nothing
 		synctest.Wait()
 		for name, c := range clients {
 			if got := c.takeNotes(); got != nil {
@@ -117,8 +118,8 @@ func TestTooManySubscriptions(t *testing.T) {
 	})
 }
 
-// TestChangesWithoutAReader shows that a peer that does not read costs one goroutine, however many
-// changes there are, and gets one notification of them when it reads.
+// TestChangesWithoutAReader shows that a peer that does not read costs one goroutine, for any
+// number of changes, and gets one notification of them when it reads.
 func TestChangesWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)
@@ -156,7 +157,7 @@ func TestChangesWithoutAReader(t *testing.T) {
 			heard += strings.Count(string(buf[:n]), "list_changed")
 		}
 		if heard != 2 {
-			t.Errorf("heard of %d changes, want the first, and the others together", heard)
+			t.Errorf("got %d notifications, want one for the first change and one for all others", heard)
 		}
 		local.Close()
 		if err := <-c.served; err != nil {
@@ -182,7 +183,7 @@ func TestSubscriptionEnds(t *testing.T) {
 		ends := c.listen(t.Context(), listenTools)
 		giveUp()
 		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("the one that was given up: %v", err)
+			t.Errorf("the canceled subscription: %v", err)
 		}
 		synctest.Wait()
 		why := errors.New("maintenance")
@@ -220,8 +221,8 @@ func TestServeMany(t *testing.T) {
 	}
 }
 
-// A stuck is a Framer on which a write of a list_changed does not come back until release is
-// closed, not even when it is closed.
+// A stuck is a Framer on which a write of list_changed blocks until release is closed, even after
+// Close.
 type stuck struct {
 	in      chan string
 	release chan struct{}
@@ -244,8 +245,7 @@ func (s *stuck) WriteFrame(msg []byte) error {
 
 func (s *stuck) Close() error { return nil }
 
-// TestStuckWrite shows that a write that nothing can interrupt blocks neither Serve nor the
-// server's end.
+// TestStuckWrite shows that a write that cannot be interrupted blocks neither Serve nor Close.
 func TestStuckWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)
@@ -268,7 +268,7 @@ func TestStuckWrite(t *testing.T) {
 	})
 }
 
-// watchable returns a server with a resource for each number.
+// watchable returns a server with n resources.
 func watchable(t *testing.T) *server.Server {
 	srv := server.MustNew("test", "1", nil)
 	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "n:{x}", Name: "numbers"},
@@ -276,8 +276,8 @@ func watchable(t *testing.T) *server.Server {
 	return srv
 }
 
-// TestTooManyWatched shows that a connection can watch 1024 resources, in whichever way it
-// subscribes.
+// TestTooManyWatched shows that a connection can watch 1024 resources, by either kind of
+// subscription.
 func TestTooManyWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := watchable(t)
@@ -302,7 +302,7 @@ func TestTooManyWatched(t *testing.T) {
 		c.revision = "2025-06-18"
 		_, err := c.call(t.Context(), "resources/subscribe", `{"uri":"n:x"}`)
 		refused("one more", err)
-		c.must("resources/subscribe", `{"uri":"n:1"}`) // which it watches
+		c.must("resources/subscribe", `{"uri":"n:1"}`) // already watched
 		c.must("resources/unsubscribe", `{"uri":"n:1"}`)
 		c.must("resources/subscribe", `{"uri":"n:x"}`)
 		cancel()
@@ -311,8 +311,8 @@ func TestTooManyWatched(t *testing.T) {
 	})
 }
 
-// TestHiddenPartsHoweverSpelled shows that a client that watches a folder is not notified of what
-// is hidden in it, however the URI is spelled.
+// TestHiddenPartsHoweverSpelled shows that a client that watches a folder is not notified of hidden
+// resources in it, in any spelling of the URI.
 //
 // Spec: S120
 func TestHiddenPartsHoweverSpelled(t *testing.T) {
@@ -335,8 +335,8 @@ func TestHiddenPartsHoweverSpelled(t *testing.T) {
 	})
 }
 
-// TestPanicInViewOfAnUpdate checks that a view that panics on an update hides it, without other
-// effects.
+// TestPanicInViewOfAnUpdate checks that a View that panics on an update hides the update, without
+// other effects.
 func TestPanicInViewOfAnUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := server.NewView(func(_ server.Kind, name string) bool {
@@ -373,10 +373,10 @@ func TestWatchEndsWithTheSession(t *testing.T) {
 		srv.ResourceUpdated("n:1")
 		synctest.Wait()
 		if got := gone.takeNotes(); got != nil {
-			t.Errorf("the one that is gone heard %q", got)
+			t.Errorf("the ended session got %q", got)
 		}
 		if diff := cmp.Diff([]string{`notifications/resources/updated {"uri":"n:1"}`}, stays.takeNotes()); diff != "" {
-			t.Errorf("the other one (-want +got):\n%s", diff)
+			t.Errorf("the other session (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -21,7 +21,7 @@ import (
 	"mcpwire/server"
 )
 
-// inBubble runs a test in a bubble of synctest, so that time passes by itself.
+// inBubble runs a test in a synctest bubble.
 func inBubble(t *testing.T, fn func(t *testing.T)) { synctest.Test(t, fn) }
 
 // Spec: T8 T9 T10 T11 T15 T16 T17 T18 T40 T45 T46 T50
@@ -123,7 +123,7 @@ func TestTaskFailures(t *testing.T) {
 }
 
 // Spec: T5 T7 T41 T42 T54 T58 T59 T32 T53
-func TestTaskRefusals(t *testing.T) {
+func TestTaskRejections(t *testing.T) {
 	srv := newTaskServer(t, server.TaskOptions{})
 	plain := server.MustNew("test", "1", nil)
 	if err := server.AddTool(plain, "plain", "", func(context.Context, struct{}) (string, error) { return "plain", nil }); err != nil {
@@ -132,7 +132,7 @@ func TestTaskRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name, revision, method, params string
 		srv                            *server.Server
-		want                           jsonrpc.Code // 0 is success
+		want                           jsonrpc.Code // zero for success
 	}{
 		{"required, without", coreTasks, "tools/call", `"name":"required"`, srv, jsonrpc.CodeMethodNotFound},
 		{"forbidden, with", coreTasks, "tools/call", `"name":"plain","task":{}`, srv, jsonrpc.CodeMethodNotFound},
@@ -143,7 +143,7 @@ func TestTaskRefusals(t *testing.T) {
 		{"no capability, get", coreTasks, "tasks/get", `"taskId":"x"`, plain, jsonrpc.CodeMethodNotFound},
 		{"older, required", "2025-06-18", "tools/call", `"name":"required","task":{}`, srv, 0},
 		{"older, get", "2025-06-18", "tasks/get", `"taskId":"x"`, srv, jsonrpc.CodeMethodNotFound},
-		{"params.task is nothing", modern, "tools/call", `"name":"plain","task":{}`, srv, 0},
+		{"params.task is null", modern, "tools/call", `"name":"plain","task":{}`, srv, 0},
 		{"result", modern, "tasks/result", `"taskId":"x"`, srv, jsonrpc.CodeMethodNotFound},
 		{"list", modern, "tasks/list", ``, srv, jsonrpc.CodeMethodNotFound},
 		{"update", coreTasks, "tasks/update", `"taskId":"x","inputResponses":{}`, srv, jsonrpc.CodeInvalidParams},
@@ -196,7 +196,7 @@ func TestTaskCancel(t *testing.T) {
 				t.Errorf("%s: got %+v", revision, got)
 			}
 			if _, err := c.call("tasks/cancel", id); (code(err) == jsonrpc.CodeInvalidParams) != (revision == coreTasks) {
-				t.Errorf("%s: cancelled twice: %v", revision, err)
+				t.Errorf("%s: canceled twice: %v", revision, err)
 			}
 		})
 	}
@@ -212,8 +212,8 @@ func (s finishingStore) Update(ctx context.Context, id string, change func(*serv
 	return s.TaskStore.Update(ctx, id, change)
 }
 
-// TestTaskCancelTooLate checks that the error for a task that ended meanwhile has the status in
-// which it ended.
+// TestTaskCancelTooLate checks that the error for a task that has ended has the status in which it
+// ended.
 func TestTaskCancelTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: finishingStore{server.NewTaskStore()}}), coreTasks, "")
@@ -252,7 +252,7 @@ func TestTaskOwners(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 		}
-		// Nobody in particular: the session owns the tasks.
+		// Without a principal, the session owns the tasks.
 		one, two := dialTasks(t, srv, coreTasks, ""), dialTasks(t, srv, coreTasks, "")
 		id := one.start("quick", "").TaskID
 		synctest.Wait()
@@ -304,8 +304,8 @@ func TestTaskInputExtension(t *testing.T) {
 	})
 }
 
-// TestTaskAfter checks that a quick tool is answered directly, that a slow one becomes a task, and
-// that questions come first.
+// TestTaskAfter checks that a fast tool returns its result, that a slow one becomes a task, and
+// that input requests come first.
 func TestTaskAfter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{After: time.Second}), modern, "")
@@ -361,8 +361,8 @@ func TestTaskSubscription(t *testing.T) {
 	})
 }
 
-// TestTaskSubscriptionLimit checks that a subscription to too many tasks is rejected, and not cut
-// short.
+// TestTaskSubscriptionLimit checks that a subscription to too many tasks is rejected, not
+// truncated.
 func TestTaskSubscriptionLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{}), modern, "")
@@ -374,14 +374,14 @@ func TestTaskSubscriptionLimit(t *testing.T) {
 			listened <- err
 		}()
 		synctest.Wait()
-		cancel() // a subscription would last until now
+		cancel() // a subscription would wait for this
 		if err := <-listened; code(err) != jsonrpc.CodeInternalError {
 			t.Errorf("got error %v, want one for too many tasks", err)
 		}
 	})
 }
 
-// TestTaskExpires checks that a task is gone when its time is up, and its handler with it.
+// TestTaskExpires checks that a task and its handler end when the TTL has passed.
 func TestTaskExpires(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{TTL: 5 * time.Second}), coreTasks, "")
@@ -395,7 +395,7 @@ func TestTaskExpires(t *testing.T) {
 	})
 }
 
-// TestTaskLimits checks that a caller, and all of them, can have only so many tasks.
+// TestTaskLimits checks the limits of tasks per caller and in total.
 func TestTaskLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{MaxTasks: 2}), coreTasks, "")
@@ -413,7 +413,7 @@ func TestTaskLimits(t *testing.T) {
 	})
 }
 
-// A deadStore is a TaskStore that has lost its database.
+// A deadStore is a TaskStore that always fails.
 type deadStore struct{ server.TaskStore }
 
 var errNoQuorum = errors.New("no quorum")
@@ -424,8 +424,8 @@ func (deadStore) Tasks(context.Context, string, string, int) ([]*server.Task, er
 	return nil, errNoQuorum
 }
 
-// TestTasksUnavailable checks that the client's error says that it can retry, and hides the store's
-// error.
+// TestTasksUnavailable checks that the error for the client says that a retry is possible, and
+// hides the store's error.
 func TestTasksUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: deadStore{server.NewTaskStore()}}), coreTasks, "")
@@ -438,7 +438,7 @@ func TestTasksUnavailable(t *testing.T) {
 	})
 }
 
-// A slowStore is a TaskStore whose lists are out of date when they arrive.
+// A slowStore is a TaskStore whose lists are outdated when they arrive.
 type slowStore struct{ server.TaskStore }
 
 func (s slowStore) Tasks(ctx context.Context, owner, after string, limit int) ([]*server.Task, error) {
@@ -447,7 +447,7 @@ func (s slowStore) Tasks(ctx context.Context, owner, after string, limit int) ([
 	return list, err
 }
 
-// TestTaskLimitAtOnce checks that calls at once do not exceed MaxTasks.
+// TestTaskLimitAtOnce checks that concurrent calls do not exceed MaxTasks.
 func TestTaskLimitAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: slowStore{server.NewTaskStore()}, MaxTasks: 3}), coreTasks, "")
@@ -522,8 +522,7 @@ func addTaskTool(t testing.TB, srv *server.Server, name string, fn taskFunc) {
 	}
 }
 
-// TestTaskExits checks that a handler which ends its goroutine fails its task, or its request, and
-// nothing else.
+// TestTaskExits checks that a handler that ends its goroutine fails only its task or its request.
 func TestTaskExits(t *testing.T) {
 	for _, revision := range []string{coreTasks, modern} {
 		inBubble(t, func(t *testing.T) {
@@ -547,9 +546,9 @@ func TestTaskExits(t *testing.T) {
 	})
 }
 
-// TestTaskOfCancelledRequest shows that a canceled request creates no task, though the handler
+// TestTaskOfCanceledRequest shows that a canceled request creates no task, though the handler
 // continues.
-func TestTaskOfCancelledRequest(t *testing.T) {
+func TestTaskOfCanceledRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
 		srv := newTaskServer(t, server.TaskOptions{After: time.Second, Store: store})
@@ -571,7 +570,7 @@ func TestTaskOfCancelledRequest(t *testing.T) {
 	})
 }
 
-// TestTaskOverLimit checks that a tool which cannot become a task is waited for.
+// TestTaskOverLimit checks that the server waits for a tool that cannot become a task.
 func TestTaskOverLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := dialTasks(t, newTaskServer(t, server.TaskOptions{After: time.Second, MaxTasks: 1}), modern, "")
@@ -582,7 +581,8 @@ func TestTaskOverLimit(t *testing.T) {
 	})
 }
 
-// TestTaskMiddlewareEndsFirst checks that the context of a middleware counts until there is a task.
+// TestTaskMiddlewareEndsFirst checks that the context of a middleware applies until there is a
+// task.
 func TestTaskMiddlewareEndsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{After: time.Minute})
@@ -602,8 +602,8 @@ func TestTaskMiddlewareEndsFirst(t *testing.T) {
 	})
 }
 
-// TestTaskMiddlewareRepeats checks that a call which has become a task is not made again: its
-// handler is running.
+// TestTaskMiddlewareRepeats checks that a call that has become a task is not repeated while its
+// handler runs.
 func TestTaskMiddlewareRepeats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
@@ -630,8 +630,8 @@ func TestTaskMiddlewareRepeats(t *testing.T) {
 	})
 }
 
-// TestTaskClose checks that Close waits for a call that is about to become a task, and that its
-// handler's context has ended.
+// TestTaskClose checks that Close waits for a call that is becoming a task, and that the context of
+// its handler has ended.
 func TestTaskClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore(), creating: make(chan struct{})}
@@ -655,7 +655,7 @@ func TestTaskClose(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-closed:
-			t.Errorf("closed before the task was made: %v", err)
+			t.Errorf("closed before the task was created: %v", err)
 		default:
 			close(store.creating)
 			if err := <-closed; err != nil {
@@ -664,7 +664,7 @@ func TestTaskClose(t *testing.T) {
 		}
 		err := <-answered
 		if err == nil && !ended.Load() {
-			t.Error("the handler is still there")
+			t.Error("the handler still runs")
 		}
 		if _, err := c.call("tools/call", `"name":"waits"`); code(err) != jsonrpc.CodeInternalError {
 			t.Errorf("after Close: got %v", err)
@@ -706,7 +706,8 @@ func TestWaitForTasks(t *testing.T) {
 	})
 }
 
-// TestTaskOfSessionForgotten shows that nothing is kept of a session whose tasks are unreachable.
+// TestTaskOfSessionForgotten shows that a session whose tasks are unreachable leaves nothing in
+// memory.
 func TestTaskOfSessionForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -740,7 +741,7 @@ func askBoth(ctx context.Context, call *server.Call) (string, error) {
 	return fmt.Sprintf("%s %s", a.Value().Content, b.Value().Content), nil
 }
 
-// open returns which questions of a task are open, and its status.
+// open returns the pending input requests of a task, and its status.
 func (c *taskClient) open(id string) (keys []string, status string) {
 	c.t.Helper()
 	got := c.get(id)
@@ -765,7 +766,7 @@ func TestTaskPartialAnswers(t *testing.T) {
 			_, err := c.call("tasks/update", `"taskId":"`+id+`","inputResponses":`+responses)
 			return err
 		}
-		// An invalid answer to the question is rejected as a whole, and the question stays pending.
+		// An invalid answer is rejected as a whole, and its input request stays pending.
 		for _, bad := range []string{
 			`{"a":7}`, `{"a":{}}`, `{"a":{"action":"maybe"}}`, `{"b":{"action":"decline"},"a":{"action":"accept","content":[]}}`, `[]`, `null`,
 		} {
@@ -781,7 +782,7 @@ func TestTaskPartialAnswers(t *testing.T) {
 			t.Error(err)
 		}
 		if after, _ := store.Task(context.Background(), id); after.Version != before.Version {
-			t.Error("an answer to no question changed the task")
+			t.Error("an answer to an unknown input request changed the task")
 		}
 		if err := update(`{"a":{"action":"accept","content":{"name":"1"}}}`); err != nil {
 			t.Error(err)
@@ -790,7 +791,7 @@ func TestTaskPartialAnswers(t *testing.T) {
 		if keys, status := c.open(id); !cmp.Equal(keys, []string{"b"}) || status != "input_required" {
 			t.Errorf("got %q, %s", keys, status)
 		}
-		// The first answer counts.
+		// The first answer is used.
 		if err := update(`{"a":{"action":"accept","content":{"name":"2"}},"b":{"action":"accept","content":{"name":"3"}}}`); err != nil {
 			t.Error(err)
 		}
@@ -820,8 +821,8 @@ func TestTaskAnswerIsTakenOnce(t *testing.T) {
 	})
 }
 
-// TestTaskInputGivesUp shows that a task whose tool stopped waiting continues without the input
-// request.
+// TestTaskInputGivesUp shows that a task continues without the input request when its tool has
+// stopped waiting.
 func TestTaskInputGivesUp(t *testing.T) {
 	for _, revision := range []string{coreTasks, modern} {
 		inBubble(t, func(t *testing.T) {
@@ -849,7 +850,7 @@ func TestTaskInputGivesUp(t *testing.T) {
 }
 
 // TestTaskInputCoreAtOnce checks that a task needs input until all of its concurrent input requests
-// are answered.
+// have answers.
 func TestTaskInputCoreAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
@@ -889,7 +890,7 @@ func TestTaskTakesEarlierAnswers(t *testing.T) {
 		runs := 0
 		addTaskTool(t, srv, "slower", func(ctx context.Context, call *server.Call) (string, error) {
 			if runs++; runs > 1 {
-				elapse(5 * time.Second) // by now it is a task
+				elapse(5 * time.Second) // it is a task by now
 			}
 			res, err := call.Elicit(ctx, "name", whoForm)
 			if err != nil {
@@ -911,8 +912,8 @@ func TestTaskTakesEarlierAnswers(t *testing.T) {
 	})
 }
 
-// TestTaskRequiresURL checks that an error which sends the user to a web page becomes a question as
-// long as there is no task.
+// TestTaskRequiresURL checks that an error that sends the user to a web page becomes an input
+// request until there is a task.
 func TestTaskRequiresURL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{After: time.Second})

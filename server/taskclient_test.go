@@ -24,7 +24,7 @@ const coreTasks = "2025-11-25"
 const extensionMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` +
 	`{"extensions":{"io.modelcontextprotocol/tasks":{}},"elicitation":{}}}`
 
-// A taskClient is a client that deals with tasks, in either design.
+// A taskClient is a client that uses tasks, in either design (2025-11-25 or the extension).
 type taskClient struct {
 	t        testing.TB
 	revision string
@@ -34,10 +34,10 @@ type taskClient struct {
 	notes []string
 	asked []string // params of elicitation/create
 
-	hold chan struct{} // if it is not nil, input requests are answered when it is closed
+	hold chan struct{} // if not nil, input requests wait until it is closed
 }
 
-// dialTasks connects a client of the revision, on behalf of a principal if it is not "".
+// dialTasks connects a client of the revision, for a principal unless it is empty.
 func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *taskClient {
 	t.Helper()
 	local, remote := net.Pipe()
@@ -53,7 +53,8 @@ func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *ta
 	go c.conn.Run(context.Background())
 	t.Cleanup(func() {
 		c.conn.Close()
-		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) { // there may be more notifications
+		// notifications may follow
+		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -96,7 +97,7 @@ func (c *taskClient) takeNotes() []string {
 	return notes
 }
 
-// call sends a request with these members of params.
+// call sends a request with the given members of params.
 func (c *taskClient) call(method, params string) (string, error) {
 	if c.revision == modern {
 		params = strings.TrimSuffix(extensionMeta+","+params, ",")
@@ -114,7 +115,7 @@ func (c *taskClient) must(method, params string) string {
 	return result
 }
 
-// A task is one as clients see it, in either design.
+// A task is a task as clients see it, in either design.
 type task struct {
 	TaskID         string
 	Status         string
@@ -141,7 +142,7 @@ func parseTask(t testing.TB, text string) task {
 	return v
 }
 
-// start calls a tool as a task and returns that.
+// start calls a tool as a task and returns the task.
 func (c *taskClient) start(tool, more string) task {
 	c.t.Helper()
 	if c.revision == coreTasks {

@@ -25,8 +25,8 @@ func newTask(t *testing.T, srv *server.Server, name string, fn func(call *server
 	}
 }
 
-// TestTaskIsQuiet shows that a task that has ended sends no notifications, though its handler
-// continues. A task of the extension sends none before.
+// TestTaskIsQuiet shows that a task that has ended sends no notifications, although its handler
+// continues. A task of the extension sends none at any time.
 //
 // Spec: T35 T55
 func TestTaskIsQuiet(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTaskIsQuiet(t *testing.T) {
 		var kept *server.Call
 		newTask(t, srv, "chatty", func(call *server.Call) (string, error) {
 			kept = call
-			for i := range 10 { // whatever becomes of the task
+			for i := range 10 { // continues after the end of the task
 				call.Progress(float64(i+1), 0, "")
 				call.Log(mcp.LevelError, "", i)
 				elapse(time.Second)
@@ -61,11 +61,11 @@ func TestTaskIsQuiet(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := core.get(id).Status; got != ends || told(core) == 0 {
-				t.Errorf("%s: the task is %s, or was silent", ends, got)
+				t.Errorf("%s: the task is %s, or sent no progress", ends, got)
 			}
 			elapse(20 * time.Second)
 			if err := kept.Progress(100, 0, ""); err == nil {
-				t.Errorf("%s: progress is taken after the end", ends)
+				t.Errorf("%s: progress is accepted after the end", ends)
 			}
 			synctest.Wait()
 			if n := told(core); n > 0 {
@@ -150,24 +150,24 @@ func TestTaskKeys(t *testing.T) {
 	})
 }
 
-// A lateCall is a call that becomes a task whose response the store or a middleware delays while
-// something happens to its request.
+// A lateCall is a call that becomes a task, whose response is delayed by the store or a middleware
+// while something happens to the request.
 type lateCall struct {
 	t     *testing.T
 	srv   *server.Server
 	store *testStore
 	c     *taskClient
 
-	hold   chan struct{} // of the middleware
-	fails  bool          // the middleware returns an error
+	hold   chan struct{} // delays the middleware
+	fails  bool          // whether the middleware returns an error
 	panics bool
-	cause  atomic.Value // text of what ended the handler
+	cause  atomic.Value // why the handler ended
 
 	cancel context.CancelFunc
-	done   chan error // of the call
+	done   chan error // result of the call
 }
 
-// status returns what has become of the task.
+// status returns the status of the task.
 func (l *lateCall) status() mcp.TaskStatus {
 	all, err := l.store.TaskStore.Tasks(context.Background(), "", "", 10)
 	if l.c.revision == coreTasks {
@@ -184,7 +184,7 @@ func TestTaskUnsent(t *testing.T) {
 	inMiddleware := func(l *lateCall) { l.hold = make(chan struct{}) }
 	inStore := func(l *lateCall) { l.store.creating = make(chan struct{}) }
 	answer := func(l *lateCall) {
-		synctest.Wait() // whatever happened before is known to the server
+		synctest.Wait() // the server has handled all earlier messages
 		if l.hold != nil {
 			close(l.hold)
 		}
@@ -197,11 +197,11 @@ func TestTaskUnsent(t *testing.T) {
 		name     string
 		held     func(l *lateCall)
 		happens  func(l *lateCall)
-		revision string // "" is modern
+		revision string // empty for modern
 		want     mcp.TaskStatus
 	}{
-		{"cancelled while middleware has the answer", inMiddleware, func(l *lateCall) { l.cancel(); answer(l) }, "", mcp.TaskStatusCancelled},
-		{"cancelled while the task is stored", inStore, func(l *lateCall) { l.cancel(); answer(l) }, "", mcp.TaskStatusCancelled},
+		{"canceled while middleware delays the response", inMiddleware, func(l *lateCall) { l.cancel(); answer(l) }, "", mcp.TaskStatusCancelled},
+		{"canceled while the task is stored", inStore, func(l *lateCall) { l.cancel(); answer(l) }, "", mcp.TaskStatusCancelled},
 		{"connection closed", inMiddleware, func(l *lateCall) { l.c.conn.Close(); answer(l) }, "", mcp.TaskStatusCancelled},
 		{"middleware fails", inMiddleware, func(l *lateCall) { l.fails = true; answer(l) }, "", mcp.TaskStatusCancelled},
 		{"middleware panics", inMiddleware, func(l *lateCall) { l.panics = true; answer(l) }, "", mcp.TaskStatusCancelled},
@@ -214,14 +214,14 @@ func TestTaskUnsent(t *testing.T) {
 			elapse(2 * time.Second)
 		}, "", mcp.TaskStatusCancelled},
 		{"answered", inMiddleware, answer, "", mcp.TaskStatusWorking},
-		{"answered, then cancelled", inMiddleware, func(l *lateCall) {
+		{"response sent, then canceled", inMiddleware, func(l *lateCall) {
 			answer(l)
 			if err := l.c.conn.Notify(context.Background(), mcp.NotificationCancelled, []byte(`{"requestId":1}`)); err != nil {
 				l.t.Error(err)
 			}
 		}, "", mcp.TaskStatusWorking},
-		{"answered, then connection closed", inMiddleware, func(l *lateCall) { answer(l); l.c.conn.Close() }, "", mcp.TaskStatusWorking},
-		// Its owner finds it in the list, and cancels it by name.
+		{"response sent, then connection closed", inMiddleware, func(l *lateCall) { answer(l); l.c.conn.Close() }, "", mcp.TaskStatusWorking},
+		// Its owner finds it in the list and cancels it by id.
 		{"core, cancelled", inMiddleware, func(l *lateCall) { l.cancel(); answer(l) }, coreTasks, mcp.TaskStatusWorking},
 		{"core, connection closed", inMiddleware, func(l *lateCall) { l.c.conn.Close(); answer(l) }, coreTasks, mcp.TaskStatusWorking},
 	} {
@@ -278,7 +278,7 @@ func TestTaskUnsent(t *testing.T) {
 	}
 }
 
-// TestTaskUnsentAtClose shows that Close does not end before the cancellation of a task does.
+// TestTaskUnsentAtClose shows that Close waits for the cancellation of a task.
 func TestTaskUnsentAtClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore(), creating: make(chan struct{})}
@@ -296,7 +296,7 @@ func TestTaskUnsentAtClose(t *testing.T) {
 		synctest.Wait()
 		store.down.Store(true)
 		close(store.creating)
-		synctest.Wait() // the store is tried in vain
+		synctest.Wait() // the store fails
 		began := time.Now()
 		if err := srv.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -14,17 +14,17 @@ import (
 	"mcpwire/server"
 )
 
-// A testStore is a TaskStore that has its bad moments.
+// A testStore is a TaskStore that can be made to fail.
 type testStore struct {
 	server.TaskStore
 	created  atomic.Int32
-	creating chan struct{} // if it is not nil, Create waits until it is closed
-	panics   atomic.Bool   // Create panics, once
-	down     atomic.Bool   // everything else fails
-	loud     bool          // it does so by panicking
+	creating chan struct{} // if not nil, Create waits until it is closed
+	panics   atomic.Bool   // Create panics once
+	down     atomic.Bool   // all other methods fail
+	loud     bool          // they panic instead of returning an error
 }
 
-// state returns what a method fails with.
+// state returns the error of a method.
 func (s *testStore) state() error {
 	switch {
 	case !s.down.Load():
@@ -74,8 +74,8 @@ func (s *testStore) Tasks(ctx context.Context, owner, after string, limit int) (
 	return s.TaskStore.Tasks(ctx, owner, after, limit)
 }
 
-// TestTaskStoreRecovers checks that a store which fails for a while costs neither the result of a
-// task nor the way to cancel one.
+// TestTaskStoreRecovers checks that a temporary failure of the store loses neither the result of a
+// task nor the ability to cancel one.
 func TestTaskStoreRecovers(t *testing.T) {
 	for _, loud := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) { testStoreComesBack(t, &testStore{TaskStore: server.NewTaskStore(), loud: loud}) })
@@ -93,7 +93,8 @@ func testStoreComesBack(t *testing.T, store *testStore) {
 	c := dialTasks(t, srv, modern, "")
 	slow, waits := c.start("slow", "").TaskID, c.start("waits", "").TaskID
 	store.down.Store(true)
-	if _, err := store.TaskStore.Update(context.Background(), waits, func(*server.Task) error { return nil }); err != nil { // a waiting client retries
+	// a waiting client retries
+	if _, err := store.TaskStore.Update(context.Background(), waits, func(*server.Task) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.call("tasks/get", `"taskId":"`+slow+`"`); code(err) != jsonrpc.CodeInternalError {
@@ -116,7 +117,7 @@ func testStoreComesBack(t *testing.T, store *testStore) {
 	}
 }
 
-// TestTaskStorePanics checks that a store which panics fails the request alone.
+// TestTaskStorePanics checks that a panic of the store fails only the request.
 func TestTaskStorePanics(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &testStore{TaskStore: server.NewTaskStore()}
@@ -129,8 +130,8 @@ func TestTaskStorePanics(t *testing.T) {
 	})
 }
 
-// TestTaskStoreKeepsCopies checks that what the memory store returns can be changed without
-// changing what it has.
+// TestTaskStoreKeepsCopies checks that changes to the values returned by the memory store do not
+// change its contents.
 func TestTaskStoreKeepsCopies(t *testing.T) {
 	ctx, store := context.Background(), server.NewTaskStore()
 	made := &server.Task{

@@ -56,7 +56,7 @@ func shown[T any](srv *server.Server) error {
 	return server.AddTool(srv, "t", "", func(_ context.Context, in T) (string, error) { return fmt.Sprintf("%+v", in), nil })
 }
 
-// given registers a tool that takes nothing and returns out.
+// given registers a tool without input that returns out.
 func given[T any](out T) func(srv *server.Server) error {
 	return func(srv *server.Server) error {
 		return server.AddTool(srv, "t", "", func(context.Context, empty) (T, error) { return out, nil })
@@ -112,9 +112,9 @@ func TestOutputs(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		add    func(*server.Server) error
-		schema string // advertised to modern clients; "" for none
-		want   result // of a modern client
-		old    result // of one of 2025-06-18
+		schema string // for modern clients; empty for none
+		want   result // for a modern client
+		old    result // for a client of 2025-06-18
 	}{
 		{"string", given("hi"), "", result{Text: "hi"}, result{Text: "hi"}},
 		{"invalid UTF-8", given("\xff"), "", result{Text: "\ufffd"}, result{Text: "\ufffd"}},
@@ -193,7 +193,7 @@ func TestAddToolErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		add  func(*server.Server) error
-		want string // in the error's text
+		want string // part of the error's text
 	}{
 		{"no name", with(mcp.Tool{}), `tool "": it needs a name`},
 		{"name not UTF-8", with(mcp.Tool{Name: "\xff"}), "valid UTF-8"},
@@ -214,7 +214,7 @@ func TestAddToolErrors(t *testing.T) {
 		{"schema true", with(mcp.Tool{Name: "t", InputSchema: json.RawMessage(`true`)}), `"type":"object" at its root`},
 		{"schema null", with(mcp.Tool{Name: "t", InputSchema: json.RawMessage(`null`)}), "input schema"},
 		{"schema wrong", with(mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","minProperties":-1}`)}), "minProperties"},
-		{"schema elsewhere", raw(mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","$ref":"https://example.com/s"}`)}), "input schema"},
+		{"schema with a remote reference", raw(mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","$ref":"https://example.com/s"}`)}), "input schema"},
 		{"raw schema without type", raw(mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{}`)}), `"type":"object" at its root`},
 		{"output schema not JSON", raw(mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`nope`)}), "output schema"},
 		{"output schema for text", with(mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"string"}`)}), "no structured content"},
@@ -241,12 +241,12 @@ func TestAddToolErrors(t *testing.T) {
 	}
 }
 
-// TestEngine checks that hand-written schemas, and those of types, reach the engine of the options.
+// TestEngine checks that the engine of the options compiles hand-written and generated schemas.
 func TestEngine(t *testing.T) {
 	def := mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":true},"unevaluatedProperties":false}`)}
 	handler := func(_ context.Context, in map[string]any) (string, error) { return fmt.Sprint(in), nil }
 	if err := server.AddToolWith(server.MustNew("test", "1", nil), def, handler); err == nil {
-		t.Error("a schema was taken that cannot be checked")
+		t.Error("a schema was accepted that cannot be checked")
 	}
 	srv := server.MustNew("test", "1", &server.Options{SchemaEngine: fullschema.Engine})
 	if err := server.AddToolWith(srv, def, handler); err != nil {
@@ -269,7 +269,7 @@ type own string
 
 func (own) JSONSchema() []byte { return []byte(`{"type":"string","unevaluatedItems":false}`) }
 
-// TestDefinitionIsCopied changes what a caller still has after it was registered.
+// TestDefinitionIsCopied changes a definition after its registration.
 func TestDefinitionIsCopied(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	yes := true
@@ -294,8 +294,8 @@ func TestDefinitionIsCopied(t *testing.T) {
 	}
 }
 
-// TestOddNames shows that any text can be a tool's name, and that the tool is found under each
-// spelling of it, and no other.
+// TestOddNames shows that any text can be a tool's name, and that the tool is found by every JSON
+// spelling of it and by no other name.
 func TestOddNames(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	names := []string{"a b", "é☃😀", `a\u0062`, "ab", `quote"`, "\u2028", "</script>", "line\nbreak"}

@@ -18,7 +18,7 @@ import (
 	"mcpwire/server"
 )
 
-// furnished returns a server that has an open and a secret one of each kind.
+// furnished returns a server with a public and a secret item of each kind.
 func furnished(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()
 	srv := server.MustNew("test", "1", opts)
@@ -42,10 +42,10 @@ func furnished(t *testing.T, opts *server.Options) *server.Server {
 	return srv
 }
 
-// notSecret hides what has secret in its name.
+// notSecret hides items with secret in their name.
 var notSecret = server.NewView(func(_ server.Kind, name string) bool { return !strings.Contains(name, "secret") })
 
-// insidersSee hides secrets from all but insiders.
+// insidersSee hides secrets from everyone but insiders.
 func insidersSee(_ context.Context, p *server.Principal) *server.View {
 	if p.ID == "insider" {
 		return nil
@@ -60,7 +60,7 @@ func TestViews(t *testing.T) {
 		outsider, insider := clientOf(t, srv, revision, "outsider"), clientOf(t, srv, revision, "insider")
 		nobody := connect(t, srv, revision)
 		for _, list := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
-			for range 2 { // from the cache the second time
+			for range 2 { // the second time from the cache
 				if got := insider.must(list, "{}"); !strings.Contains(got, "secret") || !strings.Contains(got, "open") {
 					t.Errorf("%s, insider: %s", list, got)
 				}
@@ -86,14 +86,14 @@ func TestViews(t *testing.T) {
 			if _, err := insider.call(t.Context(), use.method, use.params); err != nil {
 				t.Errorf("%s %s, insider: %v", use.method, use.params, err)
 			}
-			// It is answered as what does not exist is.
+			// A hidden item gets the same response as an unknown one.
 			_, hidden := outsider.call(t.Context(), use.method, use.params)
 			_, absent := outsider.call(t.Context(), use.method, strings.ReplaceAll(use.params, "secret", "absent"))
 			if hidden == nil || absent == nil || strings.ReplaceAll(hidden.Error(), "secret", "absent") != absent.Error() {
-				t.Errorf("%s %s: %v; and what does not exist: %v", use.method, use.params, hidden, absent)
+				t.Errorf("%s %s: %v; and an unknown item: %v", use.method, use.params, hidden, absent)
 			}
 			if _, err := outsider.call(t.Context(), use.method, strings.ReplaceAll(use.params, "secret", "open")); err != nil {
-				t.Errorf("%s %s, with what is open: %v", use.method, use.params, err)
+				t.Errorf("%s %s, for a public item: %v", use.method, use.params, err)
 			}
 		}
 	}
@@ -124,8 +124,8 @@ func TestViewOfSubscriptions(t *testing.T) {
 	})
 }
 
-// TestViewOfParts checks that who watches a resource does not learn of those below it that are
-// hidden.
+// TestViewOfParts checks that a client that watches a resource is not notified of hidden resources
+// below it.
 func TestViewOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", &server.Options{View: insidersSee})
@@ -158,7 +158,7 @@ func TestViewOfParts(t *testing.T) {
 	})
 }
 
-// TestViewIsNotPublic shows that results that not all callers see are never offered to shared
+// TestViewIsNotPublic shows that results that not all callers see are never marked for shared
 // caches.
 //
 // Spec: S119
@@ -182,7 +182,7 @@ func TestViewIsNotPublic(t *testing.T) {
 	}
 }
 
-// TestViewPages shows that hidden items take no place in a page.
+// TestViewPages shows that hidden items do not count in the size of a page.
 func TestViewPages(t *testing.T) {
 	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: 2}, View: func(context.Context, *server.Principal) *server.View {
 		return notSecret
@@ -288,7 +288,7 @@ func TestListsChanged(t *testing.T) {
 	})
 }
 
-// TestViewsAreEncodedOnce shows that a list is prepared once for each view, until the lists change.
+// TestViewsAreEncodedOnce shows that a list is encoded once for each view until the list changes.
 func TestViewsAreEncodedOnce(t *testing.T) {
 	asked := 0
 	views := map[string]*server.View{}
@@ -327,7 +327,7 @@ func TestViewsAreEncodedOnce(t *testing.T) {
 	}
 }
 
-// What a caller does not see is refused, whatever it knows of it.
+// An item that a caller does not see is rejected, whatever the caller knows of it.
 //
 // Spec: S120 S132
 func ExampleOptions_view() {

@@ -20,9 +20,9 @@ import (
 	"mcpwire/server"
 )
 
-// A mode is a way of running handlers. Warm means that the server has learned of its tools that
-// they are quick, so that it runs them on the goroutine that reads. With middleware, all messages
-// go through a chain that changes nothing.
+// A mode is a way to run handlers. Warm means that the server knows that its tools are fast, so it
+// runs them on the reading goroutine. With middleware, all messages pass a chain that changes
+// nothing.
 type mode struct {
 	name                         string
 	goroutines, warm, middleware bool
@@ -32,7 +32,7 @@ var modes = []mode{{name: "adaptive"}, {name: "warm", warm: true}, {name: "gorou
 
 const testTimeout = 20 * time.Second
 
-// TestTranscripts plays each script over every transport, in both framings and all modes.
+// TestTranscripts runs each script over every transport, in both framings and all modes.
 //
 // Spec: testdata/*.txtar S63 S100
 func TestTranscripts(t *testing.T) {
@@ -49,8 +49,8 @@ func TestTranscripts(t *testing.T) {
 				t.Run(transport.name+"/"+framing+"/"+m.name, func(t *testing.T) {
 					for _, s := range all {
 						if s.framing == "" || s.framing == framing {
-							runScripts(t, s, func(t *testing.T, revision string) *play {
-								return &play{script: s, revision: revision, framing: framing, mode: m, open: transport.open, bubble: transport.bubble}
+							runScripts(t, s, func(t *testing.T, revision string) *scriptRun {
+								return &scriptRun{script: s, revision: revision, framing: framing, mode: m, open: transport.open, bubble: transport.bubble}
 							})
 						}
 					}
@@ -60,8 +60,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// runScripts plays a script in each of its revisions.
-func runScripts(t *testing.T, s *script, newScript func(t *testing.T, revision string) *play) {
+// runScripts runs a script in each of its revisions.
+func runScripts(t *testing.T, s *script, newScript func(t *testing.T, revision string) *scriptRun) {
 	file := strings.TrimSuffix(filepath.Base(s.file), ".txtar")
 	for _, revision := range s.revisions {
 		t.Run(strings.TrimSuffix(file+"/"+s.name+"/"+revision, "/"), func(t *testing.T) {
@@ -80,15 +80,15 @@ func updateScript(t *testing.T, s *script) {
 	if framing == "" {
 		framing = "line"
 	}
-	p := &play{script: s, revision: s.revisions[0], framing: framing, mode: modes[0], open: openNetPipe, bubble: true}
+	p := &scriptRun{script: s, revision: s.revisions[0], framing: framing, mode: modes[0], open: openNetPipe, bubble: true}
 	synctest.Test(t, p.run)
 	if err := s.update(p.got); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A play is one run of a script.
-type play struct {
+// A scriptRun is one run of a script.
+type scriptRun struct {
 	*script
 	revision, framing string
 	mode              mode
@@ -104,7 +104,7 @@ type play struct {
 	got    [][]string
 }
 
-func (p *play) run(t *testing.T) {
+func (p *scriptRun) run(t *testing.T) {
 	p.vars = maps.Clone(standing)
 	if p.revision != "" {
 		p.vars["$REVISION"] = p.revision
@@ -119,8 +119,8 @@ func (p *play) run(t *testing.T) {
 	p.finish(t)
 }
 
-// start starts the server, and a goroutine that reads what it sends.
-func (p *play) start(t *testing.T) {
+// start starts the server, and a goroutine that reads its output.
+func (p *scriptRun) start(t *testing.T) {
 	opts := p.options
 	opts.Goroutines = p.mode.goroutines
 	if r, ok := mcp.ParseRevision(p.revision); ok && p.speaksOne {
@@ -166,7 +166,7 @@ func passOn(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) { return next(ctx, m) }
 }
 
-func (p *play) doHandshake(t *testing.T) {
+func (p *scriptRun) doHandshake(t *testing.T) {
 	p.send(t, frame{text: `{"jsonrpc":"2.0","id":"shake","method":"initialize","params":{"protocolVersion":"` + p.handshake + `","capabilities":{},"clientInfo":{"name":"script","version":"1"}}}`})
 	if got := p.receive(t, 1); len(got) != 1 || !strings.Contains(got[0], p.vars.expand(`"protocolVersion":"`+p.handshake+`"`)) {
 		t.Fatalf("handshake: got %q", got)
@@ -175,7 +175,7 @@ func (p *play) doHandshake(t *testing.T) {
 }
 
 // send writes the frames in one piece.
-func (p *play) send(t *testing.T, frames ...frame) {
+func (p *scriptRun) send(t *testing.T, frames ...frame) {
 	t.Helper()
 	var piece strings.Builder
 	for _, f := range frames {
@@ -202,7 +202,7 @@ func (p *play) send(t *testing.T, frames ...frame) {
 	}
 }
 
-func (p *play) step(t *testing.T, s *step) {
+func (p *scriptRun) step(t *testing.T, s *step) {
 	p.send(t, s.send...)
 	got := p.receive(t, len(s.want))
 	for i, text := range got {
@@ -224,7 +224,7 @@ func (p *play) step(t *testing.T, s *step) {
 	}
 }
 
-// members returns the messages, those of batches each by itself.
+// members returns the messages, with each message of a batch on its own.
 func members(t *testing.T, messages []string) []string {
 	t.Helper()
 	var all []string
@@ -244,8 +244,9 @@ func members(t *testing.T, messages []string) []string {
 	return all
 }
 
-// receive returns the answers so far. In a bubble these are all there will be; else it waits for n.
-func (p *play) receive(t *testing.T, n int) []string {
+// receive returns the messages so far. In a bubble it waits until the server is idle, else for n
+// messages.
+func (p *scriptRun) receive(t *testing.T, n int) []string {
 	var got []string
 	take := func(text string) {
 		if p.observe != nil {
@@ -280,13 +281,13 @@ func (p *play) receive(t *testing.T, n int) []string {
 				return got
 			}
 			waited = true
-			<-time.After(time.Second) // of the bubble: another goroutine may first need to take the lead
+			<-time.After(time.Second) // another goroutine may first need to take the lead
 		}
 	}
 }
 
 // finish ends the input, and fails the test if unexpected messages arrive.
-func (p *play) finish(t *testing.T) {
+func (p *scriptRun) finish(t *testing.T) {
 	if !p.closed {
 		p.send(t, frame{eof: true})
 	}
@@ -307,7 +308,7 @@ func (p *play) finish(t *testing.T) {
 	p.wire.close()
 }
 
-// warm has the server learn that its tools are quick.
+// warm runs tools until the server knows that they are fast.
 func warm(t *testing.T, srv *server.Server) {
 	t.Helper()
 	f := &feed{}
@@ -321,7 +322,7 @@ func warm(t *testing.T, srv *server.Server) {
 	}
 }
 
-// A feed is a Framer that hands out frames, then ends.
+// A feed is a Framer that returns frames, then io.EOF.
 type feed struct{ frames []string }
 
 func (f *feed) ReadFrame() ([]byte, error) {

@@ -17,11 +17,11 @@ import (
 	"mcpwire/mcp"
 )
 
-// specDir holds the specification's schema.json of each revision, beside the repository. It is not
-// part of it.
+// specDir has the specification's schema.json of each revision, next to the repository but not part
+// of it.
 const specDir = "../../shared/spec"
 
-// resultTypes are the definitions of results by method. The schemas' own unions match anything.
+// resultTypes are the definitions of results by method. The unions of the schemas match any result.
 var resultTypes = map[string]string{
 	"initialize":           "InitializeResult",
 	"server/discover":      "DiscoverResult",
@@ -63,7 +63,7 @@ var requestTypes = map[string]string{
 // A schemaSet is the schema.json of one revision.
 type schemaSet struct {
 	compiler *jsonschema.Compiler
-	defs     string // where the definitions are
+	defs     string // name of the member with the definitions
 	names    map[string]any
 }
 
@@ -78,7 +78,8 @@ func openSchemas(t *testing.T, revision string) *schemaSet {
 		t.Fatal(err)
 	}
 	s := &schemaSet{compiler: jsonschema.NewCompiler()}
-	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: checkTemplate}) // the module's own knows no operators
+	// the module's own format has no operators
+	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: checkTemplate})
 	if err := s.compiler.AddResource("urn:mcp", doc); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func checkTemplate(v any) error {
 	return err
 }
 
-// check holds a value against the first of the definitions that the revision has.
+// check validates a value against the first of the definitions that the revision has.
 func (s *schemaSet) check(t *testing.T, value any, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -120,20 +121,20 @@ func (s *schemaSet) check(t *testing.T, value any, names ...string) {
 	t.Errorf("none of %v is defined", names)
 }
 
-// A checker follows one connection, and holds what the server says against the schema of the
-// revision it says it in.
+// A checker observes one connection, and validates the server's messages against the schema of
+// their revision.
 type checker struct {
 	t          *testing.T
 	sets       map[string]*schemaSet
-	legacy     bool // the server speaks nothing else
+	legacy     bool // the server supports no modern revision
 	negotiated string
-	asked      map[string]asked // by the id's text
+	asked      map[string]asked // by id
 	checked    int
 }
 
 type asked struct{ method, revision string }
 
-// envelope is a message as the checker sees it.
+// envelope is a JSON-RPC message.
 type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -183,7 +184,7 @@ func (c *checker) received(text string) {
 		request.method = "ping" // the only request that scripts send without framing
 	}
 	revision := request.revision
-	if c.legacy || c.sets[revision] == nil { // a legacy request, or one of a revision that does not exist
+	if c.legacy || c.sets[revision] == nil { // a legacy request, or an unknown revision
 		revision = c.negotiated
 	}
 	if request.method == "initialize" && e.Result != nil {
@@ -209,7 +210,7 @@ func (c *checker) received(text string) {
 			break
 		}
 		c.check(revision, string(e.Result), resultTypes[request.method])
-	case string(e.ID) == "null": // as JSON-RPC has it, and no schema of MCP does
+	case string(e.ID) == "null": // valid JSON-RPC, but in no MCP schema
 	case e.Error != nil:
 		if revision == "" {
 			revision = "2025-11-25"
@@ -219,7 +220,7 @@ func (c *checker) received(text string) {
 			c.check("2026-07-28", text, "UnsupportedProtocolVersionError")
 		}
 	default:
-		c.t.Errorf("neither a notification nor an answer: %s", text)
+		c.t.Errorf("neither a notification nor a response: %s", text)
 	}
 }
 
@@ -237,7 +238,7 @@ func (c *checker) check(revision, text string, names ...string) {
 	c.sets[revision].check(c.t, value, names...)
 }
 
-// TestSchemas checks everything that the server says in the transcripts against the specification's
+// TestSchemas validates all of the server's messages in the transcripts against the specification's
 // schemas.
 func TestSchemas(t *testing.T) {
 	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
@@ -253,11 +254,11 @@ func TestSchemas(t *testing.T) {
 		if framing == "" {
 			framing = "line"
 		}
-		runScripts(t, s, func(t *testing.T, revision string) *play {
+		runScripts(t, s, func(t *testing.T, revision string) *scriptRun {
 			spoken := s.options.Revisions
 			c := &checker{t: t, sets: sets, asked: map[string]asked{}, legacy: s.speaksOne || spoken != nil && !slices.Contains(spoken, mcp.LatestRevision)}
 			t.Cleanup(func() { total += c.checked })
-			return &play{script: s, revision: revision, framing: framing, open: openNetPipe, bubble: true, observe: c.observe}
+			return &scriptRun{script: s, revision: revision, framing: framing, open: openNetPipe, bubble: true, observe: c.observe}
 		})
 	}
 	if total < 500 {

@@ -52,29 +52,29 @@ import (
 // -update, the answers are written into the files.
 type script struct {
 	file, name string
-	revisions  []string // at least one, may be ""
-	handshake  string   // "" for none
+	revisions  []string // at least one, may be empty
+	handshake  string   // empty for none
 	unordered  bool
-	speaksOne  bool // the server speaks nothing but $REVISION
+	speaksOne  bool // the server supports only $REVISION
 	framing    string
 	tools      []string
 	primitives bool // with resources and prompts
 	asking     bool // with tools that ask the client
 	options    server.Options
 	steps      []step
-	lines      []string // of the file
+	lines      []string // lines of the file
 }
 
-// A step is one or more frames and what comes back.
+// A step has one or more frames and the responses to them.
 type step struct {
 	send []frame
 	want []string
-	at   int // the line in script.lines that answers follow
+	at   int // index in script.lines after which the responses are inserted
 }
 
 type frame struct {
 	text string
-	raw  bool // not to be framed
+	raw  bool // sent without framing
 	eof  bool
 }
 
@@ -83,7 +83,7 @@ const (
 	serverMeta = `"io.modelcontextprotocol/serverInfo":{"name":"wire","version":"1.0"}`
 )
 
-// standing are the vars that all scripts have.
+// standing are the variables of all scripts.
 var standing = vars{
 	"$MODERN":  modernMeta,
 	"$SERVER":  serverMeta,
@@ -129,7 +129,7 @@ func scripts(t testing.TB) []*script {
 
 func parseScript(file, name, text string) (*script, error) {
 	s := &script{file: file, name: name, revisions: []string{""}, lines: strings.Split(strings.TrimRight(text, "\n"), "\n")}
-	open := false // the last step takes more frames
+	open := false // the last step accepts more frames
 	add := func(f frame, at int) {
 		if !open {
 			s.steps = append(s.steps, step{})
@@ -156,7 +156,7 @@ func parseScript(file, name, text string) (*script, error) {
 			open = false
 		case word == "<":
 			if len(s.steps) == 0 {
-				return nil, fmt.Errorf("line %d: an answer to nothing", i+1)
+				return nil, fmt.Errorf("line %d: a response without a request", i+1)
 			}
 			last := &s.steps[len(s.steps)-1]
 			last.want = append(last.want, rest)
@@ -218,12 +218,12 @@ func (s *script) directive(name string, args []string) (err error) {
 	return err
 }
 
-// update writes the answers that got holds for each step into the file.
+// update writes the responses that got has for each step into the file.
 func (s *script) update(got [][]string) error {
 	byLine := map[int][]string{}
 	for i, answers := range got {
 		if was := s.steps[i].want; s.unordered && slices.Equal(sorted(was), sorted(answers)) {
-			answers = was // in whichever order they came this time
+			answers = was // keeps the order of the file
 		}
 		byLine[s.steps[i].at] = answers
 	}
@@ -261,7 +261,7 @@ func (v vars) expand(text string) string {
 	return text
 }
 
-// fold is the reverse, for answers.
+// fold replaces the values in responses by their variables.
 func (v vars) fold(text string) string {
 	if _, after, ok := strings.Cut(text, `"nextCursor":"`); ok {
 		v["$CURSOR"], _, _ = strings.Cut(after, `"`)
@@ -277,18 +277,18 @@ func (v vars) fold(text string) string {
 	return text
 }
 
-// A wire is the client's end of a connection, and the server's.
+// A wire is the client's end of a connection.
 type wire struct {
 	r      io.Reader
-	w      io.WriteCloser // closing it is the end of input
+	w      io.WriteCloser // closing it ends the input
 	server io.ReadWriteCloser
 	close  func()
 }
 
-// transports are what transcripts are played over.
+// transports are the transports that transcripts run over.
 var transports = []struct {
 	name   string
-	bubble bool // it works in a synctest bubble
+	bubble bool // whether it works in a synctest bubble
 	open   func(t *testing.T) *wire
 }{
 	{"net.Pipe", true, openNetPipe},
@@ -296,7 +296,7 @@ var transports = []struct {
 	{"unix", false, openUnix},
 }
 
-// A duplex is two one-way streams.
+// A duplex joins two one-way streams.
 type duplex struct {
 	io.Reader
 	io.Writer
@@ -334,7 +334,7 @@ func openOSPipe(t *testing.T) *wire {
 }
 
 func openUnix(t *testing.T) *wire {
-	dir, err := os.MkdirTemp("", "wire") // t.TempDir is too long for an address
+	dir, err := os.MkdirTemp("", "wire") // t.TempDir is too long for a socket address
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ type closeWriter struct{ *net.UnixConn }
 
 func (c closeWriter) Close() error { return c.CloseWrite() }
 
-// frameText puts the framing around a message.
+// frameText adds the framing to a message.
 func frameText(framing, message string) string {
 	if framing == "header" {
 		return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(message), message)
@@ -367,8 +367,7 @@ func frameText(framing, message string) string {
 	return message + "\n"
 }
 
-// readFrame reads one message of the framing. It knows nothing of package jsonrpc, and takes
-// nothing but what the framing says.
+// readFrame reads one message of the framing, strictly and without package jsonrpc.
 func readFrame(r *bufio.Reader, framing string) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

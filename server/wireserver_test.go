@@ -17,7 +17,7 @@ import (
 	"mcpwire/server"
 )
 
-// warmCalls are the calls that warm makes, of tools that neither wait nor send messages.
+// warmCalls are the calls of warm, to tools that neither wait nor send messages.
 var warmCalls = []string{
 	`"name":"echo","arguments":{"text":"x"}`,
 	`"name":"word_count","arguments":{"text":"x"}`,
@@ -30,7 +30,7 @@ var warmCalls = []string{
 	`"name":"open","arguments":{"key":"warm"}`,
 }
 
-// gates are what the tool gate waits at.
+// gates are the gates that the tool gate waits at.
 type gates struct {
 	mu sync.Mutex
 	m  map[string]chan struct{}
@@ -77,8 +77,8 @@ type (
 	empty struct{}
 )
 
-// newWireServer returns the server that transcripts are played against, with the named tools or, if
-// there are none, all.
+// newWireServer returns the server for transcripts, with the named tools, or all tools if none are
+// named.
 func newWireServer(t testing.TB, opts *server.Options, names []string) *server.Server {
 	t.Helper()
 	srv := server.MustNew("wire", "1.0", opts)
@@ -207,7 +207,7 @@ func contentResult() *mcp.CallToolResult {
 	}
 }
 
-// addAsking adds tools that ask the client.
+// addAsking adds tools that send input requests.
 func addAsking(t testing.TB, srv *server.Server) {
 	t.Helper()
 	addTool(t, srv, "ask_form", func(c *server.Call) (string, error) {
@@ -261,7 +261,7 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// addPrimitives gives the server of transcripts resources, prompts, and tools that change them.
+// addPrimitives adds resources, prompts, and tools that change them.
 func addPrimitives(t testing.TB, srv *server.Server) {
 	t.Helper()
 	addWireResources(t, srv)
@@ -362,7 +362,7 @@ func addWireTemplates(t testing.TB, srv *server.Server) {
 		server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "file:///docs/{+path}", Name: "docs", MIMEType: "text/x-docs"}, server.Files(fstest.MapFS{
 			"a.html": {Data: []byte("<p>")}, "b/c": {Data: []byte{0xff}}, "b/d e": {Data: []byte("deep")},
 		})),
-		// It would fit, but a registered resource comes first.
+		// This template matches too, but a registered resource has precedence.
 		server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "config:{+x}", Name: "other"},
 			func(context.Context, server.Vars) (string, error) { return "from the template", nil }),
 	)
@@ -430,7 +430,7 @@ func addWirePrompts(t testing.TB, srv *server.Server) {
 	)
 }
 
-// gallery has a message of each kind.
+// gallery returns a message of each kind.
 func gallery() []mcp.PromptMessage {
 	size := int64(3)
 	var list []mcp.PromptMessage
@@ -447,7 +447,7 @@ func gallery() []mcp.PromptMessage {
 	return list
 }
 
-// warmPrimitives has the server learn that its resources and prompts are quick.
+// warmPrimitives reads resources and prompts until the server knows that they are fast.
 func warmPrimitives(t *testing.T, srv *server.Server) {
 	t.Helper()
 	f := &feed{}
@@ -462,7 +462,7 @@ func warmPrimitives(t *testing.T, srv *server.Server) {
 	must(t, srv.Serve(context.Background(), f))
 }
 
-// names returns the members of that name in a list.
+// names returns the names of the items in a list.
 func names(t testing.TB, result, list, member string) []string {
 	t.Helper()
 	var page map[string]json.RawMessage
