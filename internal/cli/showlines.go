@@ -300,7 +300,7 @@ func (l *lister) text(r *trace.Row, depth int, summary string) error {
 		name = fmt.Sprintf("%-4s ", trace.SideLabel(side)) + name
 	}
 	if l.server {
-		name = trace.Truncate(trace.Escape(r.Capture.Name), 12) + " " + name
+		name = trace.Truncate(trace.Escape(r.Session.ServerName()), 12) + " " + name
 	}
 	glyph := strings.Repeat("  ", depth) + trace.Glyph(r)
 	if !narrow {

@@ -47,8 +47,9 @@ waterfall, findings of the rules, and all details of the selected exchange.
 Press ? for the keys.
 
 FILE is a capture, and NAME is a server that has one (mcpwire captures lists
-them): watch then shows only these. Without any, it also shows the newest past
-captures.
+them): watch then shows only these. Without any, it also shows the three newest
+past captures (--past N: more of them; L in the terminal opens older ones), but
+not those of checks and of requests that were sent again.
 
 --web serves the same view as a page to browsers on this machine. ADDR is its
 address, such as 127.0.0.1:8123. The URL to open, which contains a token, is

@@ -340,8 +340,7 @@ var _ filter.Subject = (*Row)(nil)
 // it.
 func (r *Row) MatchField(f filter.Field, match func(string) bool) bool {
 	if f == filter.Server {
-		name, label := r.Capture.Name, r.Session.Label()
-		return name != "" && match(name) || label != "" && match(label)
+		return slices.ContainsFunc([]string{r.Capture.Name, r.Session.Label(), r.Session.ServerName()}, func(s string) bool { return s != "" && match(s) })
 	}
 	if one, ok := r.sharedValue(f); ok {
 		return one != "" && match(one)

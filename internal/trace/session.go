@@ -32,6 +32,8 @@ type Capture struct {
 
 	model    *Model
 	hasSides bool
+	// upstreams has the names of the first servers on the upstream side: a gateway has several.
+	upstreams []string
 	// newestProcess is the session whose process started last.
 	newestProcess *Session
 	sessions      map[uint64]*Session
@@ -228,6 +230,15 @@ func (s *Session) Label() string {
 	return joinNonEmpty(" ", s.Capture.Name, string(s.Side))
 }
 
+// ServerName returns the name of the server of the session. For the upstream side of a gateway,
+// which has several servers, it is the name that the server itself has given.
+func (s *Session) ServerName() string {
+	if s.Side == capture.Upstream && len(s.Capture.upstreams) > 1 && s.Server.Name != "" {
+		return s.Server.Name
+	}
+	return s.Capture.Name
+}
+
 // onlyInFlight returns the client's request in flight if there is exactly one, or nil.
 func (s *Session) onlyInFlight() *Row {
 	if len(s.inFlight) == 1 {
@@ -260,6 +271,9 @@ func (s *Session) setServer(method string, result []byte, m *Model) {
 		s.Server.setImplementation(jsonwire.Lookup(result, "serverInfo"), m)
 	}
 	s.Server.Capabilities = m.capabilityNames(jsonwire.Lookup(result, "capabilities"))
+	if c := s.Capture; s.Side == capture.Upstream && s.Server.Name != "" && len(c.upstreams) < 2 && !slices.Contains(c.upstreams, s.Server.Name) {
+		c.upstreams = append(c.upstreams, s.Server.Name)
+	}
 	s.setSupported(jsonwire.Lookup(result, "supportedVersions"), m)
 }
 

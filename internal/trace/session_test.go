@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/capture"
 	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/filter"
 )
 
 func TestCard(t *testing.T) {
@@ -30,6 +32,50 @@ func TestCard(t *testing.T) {
 	}
 	if got := m.Captures()[0].Sessions()[0].StartN; got != 1 {
 		t.Errorf("started by event %d", got)
+	}
+}
+
+// TestServerName shows that sessions behind a gateway have the names of their servers.
+func TestServerName(t *testing.T) {
+	m := trace.New(nil)
+	head := &capture.Head{ID: "c", Name: "gate"}
+	n := uint64(0)
+	handshake := func(session uint64, side capture.Side, server string) *trace.Session {
+		for _, x := range []struct {
+			dir  capture.Dir
+			data string
+		}{
+			{capture.ToServer, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`},
+			{capture.ToClient, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"` + server + `","version":"1"}}}`},
+		} {
+			n++
+			m.Add(head, &capture.Event{Kind: capture.KindMessage, N: n, Capture: "c", Session: session, Side: side, Dir: x.dir, Data: []byte(x.data)})
+		}
+		rows := m.Rows()
+		return rows[len(rows)-1].Session
+	}
+	down, shop := handshake(1, capture.Downstream, "gate"), handshake(2, capture.Upstream, "shop")
+	if got := shop.ServerName(); got != "gate" {
+		t.Errorf("the server of a bridge is %q, want the name of the capture", got)
+	}
+	mail := handshake(3, capture.Upstream, "mail")
+	for s, want := range map[*trace.Session]string{down: "gate", shop: "shop", mail: "mail"} {
+		if got := s.ServerName(); got != want {
+			t.Errorf("the server is %q, want %q", got, want)
+		}
+	}
+	f, err := filter.Parse("server:=mail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	matched := 0
+	for _, r := range m.Rows() {
+		if f.Match(t.Context(), r) {
+			matched++
+		}
+	}
+	if matched != 1 {
+		t.Errorf("%d rows match server:=mail, want 1", matched)
 	}
 }
 

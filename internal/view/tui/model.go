@@ -20,6 +20,7 @@ type source interface {
 	Read(f func(m *trace.Model))
 	selectRows(f *filter.Filter) selection
 	Sources() []watch.Source
+	Older() []string
 	Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error)
 	Head(captureID string) *capture.Head
 	Open(path string) error
@@ -46,7 +47,9 @@ type shared struct {
 	width, height int
 	// sources is the newest list of sources.
 	sources []watch.Source
-	flash   flash
+	// older is the number of captures that are not read.
+	older int
+	flash flash
 }
 
 // A flash is a message shown in the last line for a while.
@@ -186,11 +189,11 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case changedMsg:
 		if msg.sources || m.sources == nil {
-			m.sources = m.src.Sources()
+			m.sources, m.older = m.src.Sources(), len(m.src.Older())
 		}
 		return m.updateTable(msg)
 	case selectedMsg:
-		m.sources = m.src.Sources()
+		m.sources, m.older = m.src.Sources(), len(m.src.Older())
 		return m.updateTable(msg)
 	case framesMsg, sortedMsg:
 		return m.updateTable(msg)

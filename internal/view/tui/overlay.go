@@ -333,7 +333,7 @@ func (t *theme) helpSigns() []line {
 		{t.request, "→", "a request with a response"}, {t.serverRequest, "⇠", "a request of the server"}, {t.failure, "✖", "an error, or no response"},
 		{t.toolFail, "!", "the tool failed"}, {t.pending, "…", "no response yet; ? it waits for the user"}, {t.notification, "•", "a notification; something else that happened"},
 		{t.finding, "▲", "a finding of the rules; what is not a message"}, {t.stderr, "~", "what the process wrote to standard error"}, {t.finding, "▒", "events are missing; ⊘ cancelled"},
-		{t.bar, "█", "in the waterfall: the server works, ▒ waits for the client, ━ a task, ─ a stream, › continues"},
+		{t.bar, "█", "in the waterfall: the server works, ▒ waits for the client, ━ a task, ─ a stream, › continues, ┊ idle time"},
 	} {
 		out = append(out, line{{s.st, "  " + pad(s.sign, 11)}, {t.text, s.text}})
 	}

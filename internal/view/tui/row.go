@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -173,15 +174,16 @@ func (t *table) newRow(s position, e entry) rowView {
 func letters(r *trace.Row) string { return strings.TrimSuffix(r.Number(), number(r.N)) }
 
 // serverLabel returns the name of the server and the side of a bridge, or only the side if there
-// is one bridge.
+// is one bridge. Behind a gateway, the name is that of the upstream server.
 func (v *tableView) serverLabel(r *trace.Row) string {
-	if v.singleBridge && r.Session.Side != "" {
-		return trace.SideLabel(r.Session.Side)
+	side, name := r.Session.Side, r.Session.ServerName()
+	switch {
+	case side == "":
+		return name
+	case v.singleBridge && name == r.Capture.Name:
+		return trace.SideLabel(side)
 	}
-	if r.Session.Side != "" { // side first: a long name is cut
-		return trace.SideLabel(r.Session.Side) + " " + r.Capture.Name
-	}
-	return r.Capture.Name
+	return trace.SideLabel(side) + " " + name // side first: a long name is cut
 }
 
 // countFindings counts the findings of a row and the rows inside it.
@@ -407,10 +409,13 @@ func (v *tableView) isNarrow() bool {
 
 // serverWidth returns the width of server names.
 func (v *tableView) serverWidth() int {
-	if v.isNarrow() {
+	switch {
+	case v.isNarrow():
 		return 8
+	case v.width < 180:
+		return 10
 	}
-	return 10
+	return 16
 }
 
 // The modes of showing times.
@@ -605,35 +610,130 @@ func cellFindings(v *tableView, rv *rowView) line {
 	return line{{st, "▲" + strconv.Itoa(rv.findings)}}
 }
 
-// A timeScale is the range of time of the waterfall, from the first visible row to the end of the
-// last one.
+// A timeScale is the scale of the waterfall, from the first visible row to the end of the last one.
+// It leaves out idle time: a stretch of more than maxIdle in which nothing begins or ends and no
+// call is being worked on counts like a short one.
 type timeScale struct {
-	from, to time.Time
+	// parts are the stretches of time, in order, without idle time inside.
+	parts []scalePart
+	// length is the end of the last part on the scale.
+	length time.Duration
 }
+
+// A scalePart is a stretch of time, and where it begins on the scale.
+type scalePart struct {
+	from, to time.Time
+	at       time.Duration
+}
+
+// maxIdle is the longest time without activity that is drawn in proportion.
+const maxIdle = 5 * time.Second
 
 // newTimeScale returns the scale for rows.
 func newTimeScale(rows []rowView, now time.Time) timeScale {
-	var s timeScale
+	var busy []scalePart
 	for i := range rows {
-		x := &rows[i]
-		if s.from.IsZero() || x.at.Before(s.from) {
-			s.from = x.at
+		busy = rows[i].appendBusy(busy, now)
+	}
+	slices.SortFunc(busy, func(a, b scalePart) int { return a.from.Compare(b.from) })
+	var s timeScale
+	total := time.Duration(0)
+	for _, p := range busy {
+		if n := len(s.parts); n > 0 && p.from.Sub(s.parts[n-1].to) <= maxIdle {
+			if last := &s.parts[n-1]; p.to.After(last.to) {
+				total += p.to.Sub(last.to)
+				last.to = p.to
+			}
+			continue
 		}
-		if end := x.at.Add(x.elapsed(now)); end.After(s.to) {
-			s.to = end
-		}
+		total += p.to.Sub(p.from)
+		s.parts = append(s.parts, p)
+	}
+	// A gap is wide enough for a mark. All of them get at most a third of the scale.
+	gap := time.Duration(0)
+	if n := len(s.parts) - 1; n > 0 {
+		gap = max(total/6, time.Microsecond)
+		gap = max(min(gap, total/2/time.Duration(n)), 1)
+	}
+	at := time.Duration(0)
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.at = at
+		s.length = at + p.to.Sub(p.from)
+		at = s.length + gap
 	}
 	return s
 }
 
+// appendBusy appends the times in which a row was worked on. A row that waits for something else,
+// or has no end yet, counts only by its ends; a pending one also by its first seconds.
+func (rv *rowView) appendBusy(busy []scalePart, now time.Time) []scalePart {
+	end := rv.at.Add(rv.elapsed(now))
+	ends := func() []scalePart {
+		return append(busy, scalePart{from: rv.at, to: rv.at}, scalePart{from: end, to: end})
+	}
+	switch {
+	case rv.pending:
+		busy = append(busy, scalePart{from: rv.at, to: rv.at.Add(min(maxIdle, end.Sub(rv.at)))})
+		return ends()
+	case rv.status == trace.Unanswered:
+		return ends()
+	}
+	begun, from := rv.at.Add(-rv.since), rv.at
+	for _, sp := range rv.spans {
+		if sp.Kind == trace.SegmentServer {
+			continue
+		}
+		if at := begun.Add(sp.From); at.After(from) {
+			busy = append(busy, scalePart{from: from, to: at})
+		}
+		if to := begun.Add(sp.To); to.After(from) {
+			from = to
+		}
+	}
+	if from.After(end) {
+		from = end
+	}
+	return append(busy, scalePart{from: rv.at, to: rv.at}, scalePart{from: from, to: end})
+}
+
+// place returns the place of a time on the scale.
+func (s timeScale) place(at time.Time) time.Duration {
+	for i, p := range s.parts {
+		switch {
+		case at.Before(p.from) && i == 0:
+			return 0
+		case at.Before(p.from): // in a gap
+			before := s.parts[i-1]
+			begin, width := before.at+before.to.Sub(before.from), p.from.Sub(before.to)
+			return begin + time.Duration(float64(p.at-begin)*float64(at.Sub(before.to))/float64(width))
+		case !at.After(p.to):
+			return p.at + at.Sub(p.from)
+		}
+	}
+	return s.length
+}
+
 // column returns the column of a time among n columns.
 func (s timeScale) column(at time.Time, n int) int {
-	whole := s.to.Sub(s.from)
-	if whole <= 0 {
+	if s.length <= 0 {
 		return 0
 	}
-	c := int(float64(at.Sub(s.from)) / float64(whole) * float64(n))
+	c := int(float64(s.place(at)) / float64(s.length) * float64(n))
 	return min(max(c, 0), n-1)
+}
+
+// gaps returns the columns in which idle time is left out.
+func (s timeScale) gaps(n int) []int {
+	var list []int
+	for i, p := range s.parts {
+		if i > 0 {
+			before := s.parts[i-1]
+			middle := before.to.Add(p.from.Sub(before.to) / 2)
+			list = append(list, s.column(middle, n))
+		}
+	}
+	return list
 }
 
 func cellWaterfall(v *tableView, rv *rowView) line {
@@ -645,6 +745,9 @@ func cellWaterfall(v *tableView, rv *rowView) line {
 	return nil
 }
 
+// idleMark stands where idle time is left out.
+const idleMark = '┊'
+
 // bar draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or
 // stream runs, "›" no end yet, "·" a moment.
 func (s timeScale) bar(v *tableView, rv *rowView, n int) line {
@@ -652,6 +755,9 @@ func (s timeScale) bar(v *tableView, rv *rowView, n int) line {
 	cells := make([]rune, n)
 	for i := range cells {
 		cells[i] = ' '
+	}
+	for _, i := range s.gaps(n) {
+		cells[i] = idleMark
 	}
 	if rv.frame || !rv.hasDuration {
 		cells[s.column(rv.at, n)] = '·'
@@ -676,7 +782,7 @@ func (s timeScale) bar(v *tableView, rv *rowView, n int) line {
 			cells[i] = fill
 		}
 	}
-	if rv.elapsed(v.now) < s.to.Sub(s.from)/time.Duration(4*n) && first == last {
+	if s.place(end)-s.place(rv.at) < s.length/time.Duration(4*n) && first == last {
 		cells[first] = '▏'
 	}
 	if rv.pending || rv.status == trace.Unanswered { // no end was seen
@@ -694,22 +800,27 @@ func (s timeScale) bar(v *tableView, rv *rowView, n int) line {
 	if rv.pending {
 		st = t.pending
 	}
-	return paintBar(cells, st, t.waiting)
+	return paintBar(cells, st, t.waiting, t.dim)
 }
 
 // paintBar converts the cells of a bar to spans.
-func paintBar(cells []rune, st, wait style) line {
+func paintBar(cells []rune, st, wait, idle style) line {
+	of := func(c rune) style {
+		switch c {
+		case '▒':
+			return wait
+		case idleMark:
+			return idle
+		}
+		return st
+	}
 	var l line
 	for i := 0; i < len(cells); {
 		j := i
-		for j < len(cells) && (cells[j] == '▒') == (cells[i] == '▒') {
+		for j < len(cells) && of(cells[j]) == of(cells[i]) {
 			j++
 		}
-		s := st
-		if cells[i] == '▒' {
-			s = wait
-		}
-		l = append(l, span{s, string(cells[i:j])})
+		l = append(l, span{of(cells[i]), string(cells[i:j])})
 		i = j
 	}
 	return l

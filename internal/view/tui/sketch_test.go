@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ type fake struct {
 	events  map[string]*capture.Event // by capture and number
 	last    map[string]uint64
 	sources []watch.Source
+	older   []string
 	chosen  []*fakeSelection
 	restart string
 	// decided are the decisions about held messages.
@@ -51,6 +53,8 @@ func (f *fake) selectRows(x *filter.Filter) selection {
 
 func (f *fake) Sources() []watch.Source { return f.sources }
 
+func (f *fake) Older() []string { return f.older }
+
 func (f *fake) Event(_ context.Context, id string, n uint64) (*capture.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +66,10 @@ func (f *fake) Event(_ context.Context, id string, n uint64) (*capture.Event, er
 
 func (f *fake) Head(id string) *capture.Head { return f.heads[id] }
 
-func (f *fake) Open(string) error { return nil }
+func (f *fake) Open(path string) error {
+	f.older = slices.DeleteFunc(f.older, func(p string) bool { return p == path })
+	return nil
+}
 
 func (f *fake) Decide(_ context.Context, _ string, d *live.Decision) error {
 	f.decided = append(f.decided, *d)

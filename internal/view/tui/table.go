@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/view/watch"
 )
@@ -554,6 +555,9 @@ func (t *table) countText() string {
 	}
 	if t.view.dropped > 0 && t.width >= 100 {
 		what += fmt.Sprintf(", %d older ones removed", t.view.dropped)
+	}
+	if t.older > 0 && t.width >= 100 {
+		what += ", L: " + plural.Of(t.older, "older capture")
 	}
 	return text + what
 }

@@ -148,8 +148,30 @@ func (m *model) sourcesView() {
 			}
 			list = append(list, choice{sign: sign, label: safe(cmp.Or(s.Name, s.ID) + "  " + s.Path), hint: hint, run: func() tea.Cmd { return m.goToRow(first[s.ID]) }})
 		}
+		if older := m.src.Older(); len(older) > 0 {
+			list = append(list, choice{heading: true, label: plural.Of(len(older), "older capture")})
+			list = append(list, choice{label: "open all of them", hint: "as with --past -1", run: func() tea.Cmd { return m.openAll(older) }})
+			for _, path := range older[:min(len(older), maxOlder)] {
+				list = append(list, choice{sign: span{m.theme.dim, "  "}, label: safe(path), hint: "open", run: func() tea.Cmd { return m.openAll([]string{path}) }})
+			}
+		}
 		return list
 	})
+}
+
+// maxOlder limits the older captures that are listed one by one.
+const maxOlder = 50
+
+// openAll reads more captures.
+func (m *model) openAll(paths []string) tea.Cmd {
+	for _, path := range paths {
+		if err := m.src.Open(path); err != nil {
+			m.showFlash(true, "%s: %s", safe(path), safe(err.Error()))
+			return nil
+		}
+	}
+	m.showFlash(false, "opened %s", plural.Of(len(paths), "capture"))
+	return nil
 }
 
 // goToRow moves the cursor to a row of the timeline.

@@ -7,6 +7,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/capture"
+	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
@@ -96,6 +98,89 @@ func TestQuickEscape(t *testing.T) {
 	bubble(t, "escape", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).keys("enter").has("[1 Summary]")
 		d.send(tea.KeyPressMsg{Code: '?', Mod: tea.ModAlt}).has("Moving").keys("esc").lacks("[1 Summary]")
+	})
+}
+
+// TestOlder opens captures that are not read at the start.
+func TestOlder(t *testing.T) {
+	bubble(t, "older", func(t *testing.T) {
+		f := both(t)
+		f.older = []string{"/captures/b", "/captures/a"}
+		d := drive(t, f, &Options{Colors: NoColor}).size(120, 40)
+		d.send(changedMsg{sources: true}).has("L: 2 older captures")
+		d.keys("L").has("2 older captures", "open all of them", "/captures/a").types("captures/a").keys("enter").has("opened 1 capture")
+		if diff := cmp.Diff([]string{"/captures/b"}, f.older); diff != "" {
+			t.Errorf("older captures (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestIdleTime leaves idle time out of the waterfall.
+func TestIdleTime(t *testing.T) {
+	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	row := func(after, wall time.Duration) rowView {
+		return rowView{at: at.Add(after), wall: wall, hasDuration: true, status: trace.OK}
+	}
+	pending := rowView{at: at.Add(30 * time.Minute), pending: true, hasDuration: true, status: trace.Pending}
+	for _, tt := range []struct {
+		name string
+		rows []rowView
+		now  time.Duration
+		want []string
+	}{
+		{"none", []rowView{row(0, time.Second), row(time.Second, time.Second)}, time.Hour, []string{
+			"███████████         ", "          ██████████",
+		}},
+		{"half an hour", []rowView{row(0, time.Second), row(30*time.Minute, time.Second)}, time.Hour, []string{
+			"█████████┊          ", "         ┊ █████████",
+		}},
+		{"a pending call", []rowView{row(0, time.Second), pending}, 31 * time.Minute, []string{
+			"███┊              ┊ ", "   ┊ ██████████████›",
+		}},
+		{"a moment", []rowView{{at: at}}, time.Hour, []string{"·                   "}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := &tableView{now: at.Add(tt.now), rows: tt.rows, theme: new(theme)}
+			v.scale = newTimeScale(tt.rows, v.now)
+			var got []string
+			for i := range tt.rows {
+				text := ""
+				for _, s := range v.scale.bar(v, &tt.rows[i], 20) {
+					text += s.text
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("bars (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUpstreamName shows the servers behind a gateway by name, in one capture.
+func TestUpstreamName(t *testing.T) {
+	bubble(t, "upstream", func(t *testing.T) {
+		m := trace.New(nil)
+		v := &tableView{singleBridge: true}
+		head := &capture.Head{ID: "g", Name: "gate"}
+		for i, name := range []string{"shop", "mail"} {
+			for k, x := range []struct {
+				dir  capture.Dir
+				data string
+			}{
+				{capture.ToServer, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`},
+				{capture.ToClient, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"` + name + `","version":"1"}}}`},
+			} {
+				m.Add(head, &capture.Event{Kind: capture.KindMessage, N: uint64(2*i + k + 1), Capture: "g", Session: uint64(i + 2), Side: capture.Upstream, Dir: x.dir, Data: []byte(x.data)})
+			}
+			want := []string{"up", "up mail"}[i]
+			if got := v.serverLabel(m.Rows()[i]); got != want {
+				t.Errorf("the server is %q, want %q", got, want)
+			}
+		}
+		if got := v.serverLabel(m.Rows()[0]); got != "up shop" {
+			t.Errorf("the first server is %q, want up shop", got)
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ type Options struct {
 	// Files are further captures to follow.
 	Files []string
 	// MaxFinished limits the finished captures of Dir that are read, newest first. Zero means
-	// none, -1 means all.
+	// none, -1 means all. Captures of probes and of resent requests are only read with -1.
 	MaxFinished int
 	// NoRules turns the rules off.
 	NoRules bool
@@ -68,8 +69,10 @@ type Hub struct {
 	wg  sync.WaitGroup
 
 	// sourcesMu guards the sources. It may be taken while mu is held, but not the reverse.
-	sourcesMu    sync.Mutex
-	sources      []*source
+	sourcesMu sync.Mutex
+	sources   []*source
+	// older are the paths of finished captures that are not read.
+	older        []string
 	segments     map[string]*segment
 	captureOrder []string
 	// sourcesVersion counts the changes of the sources.
@@ -202,6 +205,17 @@ func (h *Hub) OpenLimited(path string, maxUnpacked int64) error {
 	return nil // Run starts it
 }
 
+// Older returns the paths of the finished captures that are not read because of
+// Options.MaxFinished, newest first. [Hub.Open] reads one. It returns nil before [Hub.Run] has
+// found them.
+func (h *Hub) Older() []string {
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.older), func(path string) bool {
+		return slices.ContainsFunc(h.sources, func(s *source) bool { return s.info.Path == path })
+	})
+}
+
 // Restart asks the tap of a capture to restart its server. It does not wait for the restart. The
 // error may wrap [ErrNoRestart].
 func (h *Hub) Restart(_ context.Context, captureID string) error {
@@ -293,12 +307,17 @@ func (ds *dirScanner) initial() (list []*source) {
 		s.finish(err)
 	}
 	past := 0
+	var older []string
 	for _, info := range infos { // newest first
 		ds.seen[filepath.Base(info.Path)] = true
 		// A capture that has just been created may not be locked yet.
 		writing := info.State == captures.Writing || info.State == captures.Truncated && time.Since(info.Modified).Abs() < mtimeSlack
-		if !writing {
-			if past++; h.opts.MaxFinished >= 0 && past > h.opts.MaxFinished {
+		if !writing && h.opts.MaxFinished >= 0 {
+			if !info.Observed() {
+				continue
+			}
+			if past++; past > h.opts.MaxFinished {
+				older = append(older, info.Path)
 				continue
 			}
 		}
@@ -307,6 +326,10 @@ func (ds *dirScanner) initial() (list []*source) {
 			list = append(list, s)
 		}
 	}
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
+	h.older = older
+	h.sourcesVersion++
 	return list
 }
 

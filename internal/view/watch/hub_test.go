@@ -34,14 +34,17 @@ func TestPast(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "b"+suffix), time.Time{}, time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
+	// Neither counts nor is shown by default.
+	write(t, filepath.Join(dir, "r"+suffix), "b resent", begun.Add(time.Hour), 1, tail())
 	a := []string{"a/1 request a ok", "b/1 request b ok", "a/3 request a ok", "b/3 request open unanswered"}
 	for _, tt := range []struct {
-		past int
-		want []string
+		past  int
+		want  []string
+		older []string
 	}{
-		{0, nil},
-		{2, a},
-		{-1, append([]string{"older/1 request older ok"}, a...)},
+		{0, nil, []string{"b", "a", "older"}},
+		{2, a, []string{"older"}},
+		{-1, append(append([]string{"older/1 request older ok"}, a...), "b resent/1 request b resent ok"), nil},
 	} {
 		t.Run(fmt.Sprint(tt.past), func(t *testing.T) {
 			h := running(t, &watch.Options{Dir: dir, MaxFinished: tt.past, NoRules: true})
@@ -55,6 +58,22 @@ func TestPast(t *testing.T) {
 			})
 			if diff := cmp.Diff(tt.want, rows(h)); diff != "" {
 				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+			await(t, h, "the older captures", func(*trace.Model) bool { return len(h.Older()) == len(tt.older) })
+			var older []string
+			for _, path := range h.Older() {
+				older = append(older, strings.TrimSuffix(filepath.Base(path), suffix))
+			}
+			if diff := cmp.Diff(tt.older, older); diff != "" {
+				t.Errorf("older captures (-want +got):\n%s", diff)
+			}
+			if len(older) > 0 {
+				if err := h.Open(h.Older()[0]); err != nil {
+					t.Fatal(err)
+				}
+				if got := len(h.Older()); got != len(older)-1 {
+					t.Errorf("%d older captures after one was opened, want %d", got, len(older)-1)
+				}
 			}
 		})
 	}

@@ -73,6 +73,7 @@
 //	          "finding":…}. At most once a second.
 //	gone      [SEQ…] at most 5000 rows to drop. Some may never have come.
 //	sources   [SOURCE…] all sources
+//	older     N finished captures that are not read, if there are any
 //	sessions  [CARD…] added or changed. A CARD replaces the one with the
 //	          same capture and session. First all (the newest 500), then
 //	          at most once a second.

@@ -54,6 +54,8 @@ type stream struct {
 	reset bool
 	// sources tells that the sources must be sent.
 	sources bool
+	// older is the sent number of captures that are not read.
+	older int
 	// caughtUp tells that everything that existed at the beginning is in the queue or sent.
 	caughtUp bool
 	// synced tells that the event synced has been sent.
@@ -312,6 +314,12 @@ func (st *stream) sendOther() error {
 		}
 		if err := st.event("sources", data); err != nil {
 			return err
+		}
+		if n := len(st.s.hub.Older()); n > 0 || st.older > 0 {
+			st.older = n
+			if err := st.event("older", strconv.AppendInt(nil, int64(n), 10)); err != nil {
+				return err
+			}
 		}
 	}
 	if !st.cardsDue.IsZero() && !time.Now().Before(st.cardsDue) {

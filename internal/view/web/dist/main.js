@@ -673,6 +673,8 @@ var store = {
   // changes since the pause began
   sessions: [],
   sources: [],
+  older: 0,
+  // captures that are not read
   first: 0,
   // time of the first row
   expected: 0,
@@ -3411,6 +3413,7 @@ function redrawSessions() {
   else parts.push(list);
   if (store.sessions.length > cards.length) parts.push(h("p", { class: "hint", text: plural(store.sessions.length - cards.length, "older session") + " not shown" }));
   if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());
+  if (store.older) parts.push(h("p", { class: "hint" }, plural(store.older, "older capture") + " not shown. ", h("code", { text: "mcpwire watch --web --past -1" }), " shows all of them, and ", h("code", { text: "mcpwire watch --web FILE" }), " one."));
   body2.replaceChildren(...parts);
 }
 function parseTime(text) {
@@ -4388,6 +4391,10 @@ function open3() {
   on2("rows", putRows);
   on2("gone", dropRows);
   on2("sources", (list) => emit("sources", store.sources = list));
+  on2("older", (n) => {
+    store.older = n;
+    emit("sources", store.sources);
+  });
   on2("sessions", sessions);
   on2("total", (n) => store.total = n);
   on2("facets", (f) => emit("facets", store.facets = f));
@@ -4454,6 +4461,7 @@ function drawStatus(shown) {
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
   if (exported) add("exported page");
   else add(servers ? "● " + plural(servers, "server") + " live" : "○ no live server", servers ? "livetext" : "");
+  if (store.older && !view.frames) parts.push(h("span", { text: plural(store.older, "older capture"), title: "mcpwire watch --web --past -1 shows all captures; mcpwire captures lists them" }));
   const broken = store.sources.filter((s) => s.err).length;
   if (broken) add("✖ " + plural(broken, "capture") + " with an error", "bad");
   if (store.paused) add("Paused" + (store.waiting ? ", " + plural(store.waiting, "change") + " waiting" : ""), "paused");

@@ -31,6 +31,7 @@ function redrawSessions() {
   else parts.push(list);
   if (store.sessions.length > cards.length) parts.push(h("p", { class: "hint", text: plural(store.sessions.length - cards.length, "older session") + " not shown" }));
   if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());
+  if (store.older) parts.push(h("p", { class: "hint" }, plural(store.older, "older capture") + " not shown. ", h("code", { text: "mcpwire watch --web --past -1" }), " shows all of them, and ", h("code", { text: "mcpwire watch --web FILE" }), " one."));
   body.replaceChildren(...parts);
 }
 

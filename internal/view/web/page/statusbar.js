@@ -33,6 +33,7 @@ export function drawStatus(shown) {
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
   if (exported) add("exported page");
   else add(servers ? "● " + plural(servers, "server") + " live" : "○ no live server", servers ? "livetext" : "");
+  if (store.older && !view.frames) parts.push(h("span", { text: plural(store.older, "older capture"), title: "mcpwire watch --web --past -1 shows all captures; mcpwire captures lists them" }));
   const broken = store.sources.filter((s) => s.err).length;
   if (broken) add("✖ " + plural(broken, "capture") + " with an error", "bad");
   if (store.paused) add("Paused" + (store.waiting ? ", " + plural(store.waiting, "change") + " waiting" : ""), "paused");

@@ -17,6 +17,7 @@ export const store = {
   waiting: 0, // changes since the pause began
   sessions: [],
   sources: [],
+  older: 0, // captures that are not read
   first: 0, // time of the first row
   expected: 0, // rows of the model, about
   total: 0, // rows that the timeline has had, regardless of the filter

@@ -37,6 +37,10 @@ function open() {
   on("rows", putRows);
   on("gone", dropRows);
   on("sources", (list) => emit("sources", (store.sources = list)));
+  on("older", (n) => {
+    store.older = n;
+    emit("sources", store.sources);
+  });
   on("sessions", sessions);
   on("total", (n) => (store.total = n));
   on("facets", (f) => emit("facets", (store.facets = f)));
