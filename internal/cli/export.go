@@ -29,6 +29,7 @@ const exportLong = `Convert captures to the formats of other tools. --to selects
            batch per line, as collectors read it from files
   html     the page of mcpwire watch --web as one file that needs no server
   curl     a shell script with a curl command for each HTTP request
+  call     a shell script with a mcpwire command for each request, also of stdio
   text     a line for each event, for people, mail and issues
   sequence a picture of the messages between host, bridge and servers, in SVG
            with colors for light and dark pages
@@ -67,7 +68,7 @@ func formatNames() []string {
 	for name := range exporters() {
 		names = append(names, name)
 	}
-	names = append(names, "html")
+	names = append(names, "html", "call")
 	slices.Sort(names)
 	return names
 }
@@ -76,7 +77,7 @@ func newExportCommand(e *env) *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
 		Use:               "export [FILE | NAME]... --to FORMAT [-o FILE] [FLAGS]",
-		Short:             "convert captures to HAR, pcapng, OpenTelemetry, HTML, curl or text",
+		Short:             "convert captures to HAR, pcapng, OTLP, HTML, commands or text",
 		Long:              exportLong,
 		Example:           exportExample,
 		ValidArgsFunction: completeCaptures,
@@ -98,7 +99,7 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	switch {
 	case f.to == "":
 		return usagef("export: --to is required: %s", strings.Join(formatNames(), ", "))
-	case write == nil && f.to != "html":
+	case write == nil && f.to != "html" && f.to != "call":
 		return usagef("export: unknown format %q: want one of %s", f.to, strings.Join(formatNames(), ", "))
 	case f.redact != "default" && f.redact != "off":
 		return usagef("export: invalid value %q for flag --redact: want default or off", f.redact)
@@ -121,6 +122,13 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 		return usagef("export: --to html needs files")
 	case f.to == "html":
 		return exportTo(e, f, func(w io.Writer) error { return exportHTML(ctx, w, paths, parsed) })
+	case f.to == "call":
+		// Rows need all events, such as the start of the process, and are filtered later.
+		events, err := exported(ctx, s, nil, f.redact == "default")
+		if err != nil {
+			return err
+		}
+		return exportTo(e, f, func(w io.Writer) error { return exportCall(ctx, w, events, parsed, s.side) })
 	case parsed != nil && s.stdin():
 		return usagef("export: a filter reads the input twice, and standard input can only be read once: give a file")
 	}
@@ -131,7 +139,7 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	return exportTo(e, f, func(w io.Writer) error {
 		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: Version})
 		if errors.Is(err, export.ErrNoHTTP) {
-			return fail(exitUnexpected, "no_http", "--to pcapng, otlp and text can represent stdio traffic; Y in mcpwire watch copies a request as a mcpwire call", err)
+			return fail(exitUnexpected, "no_http", "--to call writes the requests as mcpwire commands; --to pcapng, otlp and text can represent stdio traffic", err)
 		}
 		if err == nil && left.Events > 0 {
 			fmt.Fprintf(e.stderr, "%d events cannot be represented in %s, and are omitted\n", left.Events, f.to)

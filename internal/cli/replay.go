@@ -293,7 +293,7 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	for _, r := range recordings {
 		out.requests += r.Requests()
 	}
-	defer out.status.clear()
+	defer out.flush()
 	out.step()
 	for i, r := range recordings {
 		if r.Synthetic {

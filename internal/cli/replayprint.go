@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -10,7 +11,8 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A replayPrinter prints the results of replayed requests.
+// A replayPrinter prints the results of replayed requests: the counts first, then each result. If
+// there are very many, the counts come last.
 type replayPrinter struct {
 	e     *env
 	json  bool
@@ -21,6 +23,10 @@ type replayPrinter struct {
 	requests, results int
 	// status shows them. It may be nil.
 	status *statusLine
+	// held is the text of the results until the counts are known.
+	held bytes.Buffer
+	// overflowed reports that it became too long, and that results are printed at once.
+	overflowed bool
 	// err is the first write error.
 	err error
 }
@@ -40,11 +46,23 @@ func (p *replayPrinter) session(r *replay.Recording) {
 	}
 }
 
+// maxHeldResults limits replayPrinter.held, in bytes.
+const maxHeldResults = 1 << 20
+
 func (p *replayPrinter) printf(format string, args ...any) {
+	fmt.Fprintf(&p.held, format, args...)
+	if p.overflowed = p.overflowed || p.held.Len() > maxHeldResults; p.overflowed {
+		p.flush()
+	}
+}
+
+// flush prints what is held.
+func (p *replayPrinter) flush() {
 	p.status.clear()
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.e.stdout, format, args...)
+		_, p.err = p.held.WriteTo(p.e.stdout)
 	}
+	p.held.Reset()
 }
 
 // result prints a result.
@@ -158,8 +176,17 @@ func (p *replayPrinter) summary(s *replay.Summary) {
 	if len(parts) == 0 {
 		parts = []string{"nothing to send"}
 	}
-	p.printf("\n%s\n", strings.Join(parts, ", "))
+	text := strings.Join(parts, ", ") + "\n"
 	if s.Stray > 0 {
-		p.printf("%d messages of the server were not expected or not valid\n", s.Stray)
+		text += fmt.Sprintf("%d messages of the server were not expected or not valid\n", s.Stray)
 	}
+	switch details := p.held.String(); {
+	case p.overflowed:
+		text = "\n" + text
+	case details != "":
+		p.held.Reset()
+		text += "\n" + details
+	}
+	p.held.WriteString(text)
+	p.flush()
 }
