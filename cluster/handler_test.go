@@ -224,7 +224,8 @@ func TestTakeOverWithoutBackend(t *testing.T) {
 }
 
 // TestCallsWithoutBackend has a backend that does not respond. Calls that need nothing of it take no
-// time, also the first one of a session of another node, and the response to an input request.
+// time, also the first one of a session of another node, and the response to an input request. Those
+// that need it fail with status 503.
 func TestCallsWithoutBackend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := new(cluster.Memory)
@@ -239,6 +240,14 @@ func TestCallsWithoutBackend(t *testing.T) {
 			answered <- a.do("POST", asking, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"roots"}}`)
 		}()
 		synctest.Wait()
+		const rootsMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}`
+		const tasksMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
+		w := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"roots",`+rootsMeta+`}}`, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "roots")
+		_, state, _ := strings.Cut(w.Body.String(), `"requestState":"`)
+		state, _, _ = strings.Cut(state, `"`)
+		if state == "" {
+			t.Fatalf("no request state: %d %s", w.Code, w.Body)
+		}
 		fa.setDown(true)
 		fb.setDown(true)
 		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
@@ -273,9 +282,24 @@ func TestCallsWithoutBackend(t *testing.T) {
 		if got := b.handler.Stats().Sessions; got != 1 {
 			t.Errorf("the other node has %d sessions, want 1: it has opened one to forward a response", got)
 		}
+		for _, tt := range []struct {
+			what, method, session, body string
+			headers                     []string
+		}{
+			{"a task", "POST", "", `{"jsonrpc":"2.0","id":4,"method":"tasks/get","params":{"taskId":"t",` + tasksMeta + `}}`, modern("tasks/get", "t")},
+			{"a request state", "POST", "", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"roots","requestState":"` + state + `","inputResponses":{"roots":{"roots":[{"uri":"file:///x","name":"x"}]}},` + rootsMeta + `}}`, modern("tools/call", "roots")},
+			{"DELETE", "DELETE", session, "", nil},
+		} {
+			if w := a.do(tt.method, tt.session, tt.body, tt.headers...); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+				t.Errorf("%s: %d %v %s, want status 503 with Retry-After", tt.what, w.Code, w.Header(), w.Body)
+			}
+		}
 		fa.setDown(false)
 		fb.setDown(false)
 		pass(5 * time.Second)
+		if w := a.do("DELETE", session, ""); w.Code != http.StatusNoContent {
+			t.Errorf("DELETE, again: %d %s", w.Code, w.Body)
+		}
 	})
 }
 
@@ -359,6 +383,7 @@ func TestAllStop(t *testing.T) {
 			return one.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
 		}
 		quiet, ended, subscribed, unsubscribed := open(), open(), open(), open()
+		stream := eventIDs(one.do("POST", quiet, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count"}}`))
 		set := func(s *site, session, method, params string) {
 			t.Helper()
 			if w := s.do("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":%q,"params":%s}`, method, params)); w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"error":{`) {
@@ -396,6 +421,9 @@ func TestAllStop(t *testing.T) {
 		}
 		if w := two.do("POST", quiet, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"count"}}`); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "notifications/message") {
 			t.Errorf("a session has lost its log level: %d %s", w.Code, w.Body)
+		}
+		if w := two.do("GET", quiet, "", "Last-Event-ID", stream[0]); w.Code != http.StatusBadRequest {
+			t.Errorf("a stream whose events are gone: %d %s", w.Code, w.Body)
 		}
 		const updated = `"method":"notifications/resources/updated"`
 		for session, want := range map[string]int{subscribed: 2, unsubscribed: 0} {
