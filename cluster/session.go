@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"mcpwire/streamable"
@@ -94,12 +93,12 @@ func mustKeep(before, after *streamable.SavedSession) bool {
 	return isNew || listens || mustHold(before, after)
 }
 
-// Update implements [streamable.SessionStore].
+// Update implements [streamable.SessionStore]. It writes the durable copy first: if that fails,
+// nothing has changed, and the client tries again.
 func (s *sessionStore) Update(ctx context.Context, key string, change func(*streamable.SavedSession)) error {
-	announced, kept := false, false
-	var rec sessionRecord
-	value, rev, err := s.records.update(ctx, s.key(key), func(old []byte) (_ []byte, err error) {
-		rec = sessionRecord{Key: key}
+	announced := false
+	value, rev, err := s.records.update(ctx, s.key(key), func(old []byte) (value []byte, err error) {
+		rec := sessionRecord{Key: key}
 		if old == nil {
 			old, err = s.readKept(ctx, key)
 		}
@@ -115,12 +114,16 @@ func (s *sessionStore) Update(ctx context.Context, key string, change func(*stre
 		before := rec.Session
 		before.Subscriptions = slices.Clone(before.Subscriptions)
 		change(&rec.Session)
-		announced, kept = mustHold(&before, &rec.Session), mustKeep(&before, &rec.Session)
+		announced = mustHold(&before, &rec.Session)
 		rec.Written = time.Now()
 		if d := rec.Session.Expires.Sub(rec.Written); d > s.maxAge {
 			return nil, fmt.Errorf("cluster: a session expires after %v, and the store keeps sessions for %v", d.Round(time.Second), s.maxAge)
 		}
-		return encode(&rec)
+		value, err = encode(&rec)
+		if err == nil && mustKeep(&before, &rec.Session) {
+			err = s.keep(ctx, &rec, value)
+		}
+		return value, err
 	})
 	if err != nil {
 		return err
@@ -128,15 +131,10 @@ func (s *sessionStore) Update(ctx context.Context, key string, change func(*stre
 	if err := s.views.live.put(s.key(key), value, rev); err != nil {
 		return err
 	}
-	var announcing sync.WaitGroup
 	if announced {
-		announcing.Go(func() { s.views.live.announce(ctx, s.key(key), value, rev) })
+		s.views.live.announce(ctx, s.key(key), value, rev)
 	}
-	if kept {
-		err = s.keep(ctx, &rec, value)
-	}
-	announcing.Wait()
-	return err
+	return nil
 }
 
 // readKept returns the durable copy of a record, or nil if there is none.
