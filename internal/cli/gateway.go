@@ -275,6 +275,8 @@ func (p *gatewayProcess) checkAddress() error {
 	switch {
 	case err != nil:
 		return usagef("gateway: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH, tcp:HOST:PORT or stdio", p.flags.listen)
+	case host != "" && !loopback.IsHost(host) && c.HasLogins() && c.Login.Identity == nil:
+		return usagef("gateway: --listen %s: other machines can reach it, and anybody could use the logins of credentials.login: add auth.issuers and login.identity", safeLine(p.flags.listen))
 	case socket && c.Auth != nil:
 		return usagef("gateway: --listen %s: a socket has no authentication, and the configuration has auth", safeLine(p.flags.listen))
 	case socket && host != "" && !loopback.IsHost(host) && !c.Listen.AllowRemote:

@@ -143,7 +143,7 @@ func TestForgedCallback(t *testing.T) {
 		{"a foreign code", "callback/up", edited("code", "x"), 502, "invalid_grant", false},
 		{"a foreign code of the identity", "identity", edited("code", "x"), 502, "no ID token", false},
 		{"an error", "callback/up", func(_ *world, own *browser, real string) (*browser, string) {
-			u := mustParse(real)
+			u := parseURL(real)
 			q := u.Query()
 			q.Del("code")
 			q.Set("error", "access_denied")
@@ -211,7 +211,7 @@ func TestForgedCallback(t *testing.T) {
 // edited returns an edit that replaces a parameter of the URL, or removes it.
 func edited(name, value string) func(*world, *browser, string) (*browser, string) {
 	return func(_ *world, own *browser, real string) (*browser, string) {
-		u := mustParse(real)
+		u := parseURL(real)
 		q := u.Query()
 		q.Del(name)
 		if value != "" {

@@ -430,7 +430,7 @@ func (a *attempt) Authorize(ctx context.Context, address string) (string, error)
 }
 
 // stateOf returns the state in the URL of an authorization request.
-func stateOf(address string) string { return mustParse(address).Query().Get("state") }
+func stateOf(address string) string { return parseURL(address).Query().Get("state") }
 
 // Close implements oauth.Prompt.
 func (a *attempt) Close() error { return nil }

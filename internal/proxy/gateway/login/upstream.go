@@ -240,7 +240,7 @@ type endpoints struct {
 // RoundTrip implements http.RoundTripper.
 func (e *endpoints) RoundTrip(req *http.Request) (*http.Response, error) {
 	var doc map[string]any
-	server, issuer := mustParse(e.opts.Server), mustParse(e.opts.Issuer)
+	server, issuer := parseURL(e.opts.Server), parseURL(e.opts.Issuer)
 	switch at := req.URL.Path; {
 	case req.Method != http.MethodGet:
 	case strings.HasPrefix(at, "/.well-known/oauth-protected-resource") && originOf(req.URL) == originOf(server):
@@ -261,8 +261,8 @@ func (e *endpoints) RoundTrip(req *http.Request) (*http.Response, error) {
 	return respond(req, http.StatusOK, http.Header{"Content-Type": {"application/json"}}, string(text)), nil
 }
 
-// mustParse parses a URL that was checked.
-func mustParse(text string) *url.URL {
+// parseURL returns a URL that was checked, or an empty one.
+func parseURL(text string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil {
 		return &url.URL{}
