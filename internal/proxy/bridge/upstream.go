@@ -227,7 +227,8 @@ func (u *upstream) sendDirectly(it queuedMessage, wait bool) (run func(), cancel
 		return nil, nil, false
 	}
 	u.backoff.sent(it)
-	ctx, err := c.postContext(it), error(nil)
+	ctx := c.postContext(it)
+	var err error
 	if wait {
 		run, cancel, err = r.PostAndWait(ctx, it.frame)
 	} else {
