@@ -37,6 +37,7 @@ func TestAddRemove(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		for _, host := range Names() {
 			t.Run(goos+" "+host, func(t *testing.T) {
+				t.Parallel() // most of the time, the disk writes
 				home := t.TempDir()
 				e := &Env{GOOS: goos, Home: home, Dir: home, Lookup: func(name string) (string, bool) {
 					if name == "APPDATA" {
