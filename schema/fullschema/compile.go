@@ -25,6 +25,8 @@ type document struct {
 	root any
 	// resources are the resources that begin in the document, by the JSON pointer to them.
 	resources map[string]*resource
+	// known are the JSON pointers of the schemas that keywords have.
+	known map[string]bool
 }
 
 // A resource is a schema with a URL.
@@ -110,7 +112,7 @@ func (c *compiler) compileDynamic() error {
 
 // add registers the resources of a document, and validates it against its metaschema.
 func (c *compiler) add(root any, base string, d draft) error {
-	doc := &document{root, map[string]*resource{}}
+	doc := &document{root, map[string]*resource{}, map[string]bool{}}
 	res, err := c.newResource(doc, "", base, root, d)
 	if err != nil {
 		return err
@@ -173,6 +175,7 @@ func resolve(base, ref string) (string, error) {
 
 // walk registers the anchors of the schemas within v, and the resources.
 func (c *compiler) walk(doc *document, res *resource, at string, v any) error {
+	doc.known[at] = true
 	object, ok := v.(map[string]any)
 	if !ok {
 		return nil
@@ -232,6 +235,10 @@ func (c *compiler) reference(target string) (*node, error) {
 	base, fragment, _ := strings.Cut(target, "#")
 	res := c.resources[base]
 	if res == nil {
+		base = canonicalURL(base)
+		res = c.resources[base]
+	}
+	if res == nil {
 		text, root, ok := metaschema(base)
 		if !ok {
 			return nil, errOutside
@@ -275,11 +282,11 @@ func (c *compiler) at(doc *document, pointer string) (*node, error) {
 	if n := c.nodes[key]; n != nil {
 		return n, nil
 	}
-	v, res, known, err := c.find(doc, pointer)
+	v, res, err := doc.find(pointer)
 	if err != nil {
 		return nil, err
 	}
-	if !known {
+	if !doc.known[pointer] {
 		if err := c.validate(res.draft, v, pointer); err != nil {
 			return nil, err
 		}
@@ -301,10 +308,9 @@ func (c *compiler) at(doc *document, pointer string) (*node, error) {
 	return n, nil
 }
 
-// find returns the value at a JSON pointer, and the resource that it belongs to. known reports
-// whether the value is where a schema is expected.
-func (c *compiler) find(doc *document, at string) (v any, res *resource, known bool, err error) {
-	v, res = doc.root, doc.resources[""]
+// find returns the schema at a JSON pointer, and the resource that it belongs to.
+func (d *document) find(at string) (v any, res *resource, err error) {
+	v, res = d.root, d.resources[""]
 	path := ""
 	if at != "" {
 		for token := range strings.SplitSeq(at[1:], "/") {
@@ -320,41 +326,17 @@ func (c *compiler) find(doc *document, at string) (v any, res *resource, known b
 				}
 			}
 			if !ok {
-				return nil, nil, false, errors.New("not found")
+				return nil, nil, errors.New("not found")
 			}
-			if inner := doc.resources[path]; inner != nil {
+			if inner := d.resources[path]; inner != nil {
 				res = inner
 			}
 		}
 	}
 	if !isSchema(v) {
-		return nil, nil, false, errors.New("not a schema")
+		return nil, nil, errors.New("not a schema")
 	}
-	return v, res, doc.isKnown(at), nil
-}
-
-// isKnown reports whether a pointer leads through keywords with schemas only.
-func (d *document) isKnown(at string) bool {
-	v, res, rest := d.root, d.resources[""], at
-	path := ""
-	for rest != "" {
-		object, _ := v.(map[string]any)
-		found := ""
-		_ = res.draft.children(object, func(pointer string, child any) error {
-			if rest == pointer || strings.HasPrefix(rest, pointer+"/") {
-				found, v = pointer, child
-			}
-			return nil
-		})
-		if found == "" {
-			return false
-		}
-		path, rest = path+found, rest[len(found):]
-		if inner := d.resources[path]; inner != nil {
-			res = inner
-		}
-	}
-	return true
+	return v, res, nil
 }
 
 // validate validates a schema, which is at a pointer, against the metaschema of its draft.

@@ -42,6 +42,18 @@ func withoutScheme(url string) string {
 	return strings.TrimPrefix(url, "https://")
 }
 
+// canonicalURL returns the URL that a metaschema has in its document, where the scheme of url may
+// differ.
+func canonicalURL(url string) string {
+	switch name := withoutScheme(url); {
+	case strings.HasPrefix(name, "json-schema.org/draft-"):
+		return "http://" + name
+	case strings.HasPrefix(name, "json-schema.org/draft/"):
+		return "https://" + name
+	}
+	return url
+}
+
 // idKeyword returns the keyword that gives a schema its URL.
 func (d draft) idKeyword() string {
 	if d == draft4 {

@@ -1,7 +1,9 @@
 package fullschema_test
 
 import (
+	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,6 +77,52 @@ func TestEngineErrors(t *testing.T) {
 	for _, s := range []string{`{"type":"nonsense"}`, `{"pattern":"("}`, `{"$ref":"#/nowhere"}`, `{`, `{"minimum":1e2000}`, `1`} {
 		if _, err := fullschema.Engine([]byte(s)); err == nil {
 			t.Errorf("%s: no error", s)
+		}
+	}
+}
+
+// TestManyProperties compiles a schema with so many properties and references that the work for each
+// must not depend on their number.
+func TestManyProperties(t *testing.T) {
+	const n = 20_000
+	properties, definitions := map[string]any{}, map[string]any{}
+	for i := range n {
+		name := strconv.Itoa(i)
+		properties[name] = map[string]any{"$ref": "#/$defs/" + name}
+		definitions[name] = map[string]any{"type": "integer"}
+	}
+	text, err := json.Marshal(map[string]any{"properties": properties, "$defs": definitions, "unevaluatedProperties": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	validate, err := fullschema.Engine(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate([]byte(`{"0":1,"19999":2}`)); err != nil {
+		t.Error(err)
+	}
+	if err := validate([]byte(`{"20000":1}`)); err == nil {
+		t.Error("an unevaluated property is accepted")
+	}
+}
+
+// TestMetaschemas refers to metaschemas with both schemes.
+func TestMetaschemas(t *testing.T) {
+	for _, url := range []string{
+		"json-schema.org/draft-04/schema#", "json-schema.org/draft-06/schema#", "json-schema.org/draft-07/schema#",
+		"json-schema.org/draft/2019-09/schema", "json-schema.org/draft/2020-12/schema", "json-schema.org/draft/2020-12/meta/validation",
+	} {
+		validate, err := fullschema.Engine([]byte(`{"allOf":[{"$ref":"http://` + url + `"},{"$ref":"https://` + url + `"}]}`))
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if err := validate([]byte(`{"minLength":1}`)); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err := validate([]byte(`{"minLength":-1}`)); err == nil {
+			t.Errorf("%s: an invalid schema is accepted", url)
 		}
 	}
 }
