@@ -9,8 +9,7 @@ import (
 
 var frame = []byte(`{"jsonrpc":"2.0","id":123456,"method":"tools/call","params":{"name":"search_documents","arguments":{"query":"a typical argument of a tool","limit":20},"_meta":{"progressToken":7,"trace":"0af7651916cd43dd"}}}`)
 
-// TestRecordAllocs shows that recording takes a place in the queue, and nothing else, once the
-// queue has grown.
+// TestRecordAllocs shows that recording an event allocates only to grow the queue.
 func TestRecordAllocs(t *testing.T) {
 	b := new(eventBuffer)
 	e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
@@ -37,8 +36,7 @@ func TestEncodeAllocs(t *testing.T) {
 	}
 }
 
-// TestEncodeLarge shows that a frame of 32 MiB goes to the file in pieces, without being copied as
-// a whole.
+// TestEncodeLarge shows that a frame of 32 MiB is written in pieces and not copied as a whole.
 func TestEncodeLarge(t *testing.T) {
 	text := append(append([]byte(`{"password":"hunter2","blob":"`), bytes.Repeat([]byte("QUJD"), 2<<20)...), `"}`...)
 	enc := NewEncoder(io.Discard, nil)
@@ -59,7 +57,7 @@ func TestEncodeLarge(t *testing.T) {
 	}
 }
 
-// TestBatchShrinks shows that memory for a burst is released later.
+// TestBatchShrinks shows that the memory for a burst is released later.
 func TestBatchShrinks(t *testing.T) {
 	b := new(eventBuffer)
 	e := &Event{Kind: KindMessage, Data: frame}
@@ -133,8 +131,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// TestQueueMemory shows that a full queue takes the memory that it reports: small events are not
-// copied while it grows.
+// TestQueueMemory shows that a full queue takes the memory that it reports: its growth does not
+// copy small events.
 func TestQueueMemory(t *testing.T) {
 	block := make(chan struct{})
 	const limit = 64 << 20
@@ -147,7 +145,7 @@ func TestQueueMemory(t *testing.T) {
 		recorded++
 	}
 	if grown := heapTotal() - before; grown > limit+limit/4 {
-		t.Errorf("%d MiB allocated for a queue of %d MiB", grown>>20, limit>>20)
+		t.Errorf("allocated %d MiB for a queue of %d MiB", grown>>20, limit>>20)
 	}
 	if least := uint64(limit / 2 / e.cost()); recorded < least {
 		t.Errorf("%d events fit in, want at least %d", recorded, least)
@@ -161,7 +159,7 @@ func TestQueueMemory(t *testing.T) {
 	}
 }
 
-// blocked is a disk that hangs until the channel is closed.
+// blocked is a disk whose writes block until the channel is closed.
 type blocked chan struct{}
 
 func (b blocked) Write(p []byte) (int, error) {

@@ -17,8 +17,7 @@ import (
 	"mcpwire/schema"
 )
 
-// everyKind is an event of each kind, in the variants that look different in a file. None has a
-// secret.
+// everyKind returns events of each kind, in all variants of their encoding. None has a secret.
 func everyKind() []capture.Event {
 	return []capture.Event{
 		{Kind: capture.KindStart, Start: &capture.Start{Command: []string{"node", "server.js"}, Dir: "/srv", Env: []string{"HOME", "PATH"}, PID: 4711}},
@@ -111,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 				w.Len = max(w.Len, int64(len(w.Data)))
 			}
 			if redaction == nil && (w.Part > 0 || w.Encoding != "" || w.Cut || w.Response != nil) {
-				continue // what cannot be judged is hidden, see TestPieces
+				continue // a payload that cannot be checked is redacted, see TestPieces
 			}
 			if diff := cmp.Diff(&w, g, cmpopts.IgnoreUnexported(capture.Event{})); diff != "" {
 				t.Errorf("event %d, redaction %s (-want +got):\n%s", i+1, redact, diff)
@@ -128,7 +127,7 @@ func TestEncoderIsIdempotent(t *testing.T) {
 		capture.Event{Kind: capture.KindRequest, Request: &capture.Request{Method: "GET", URL: "/a?token=abcdefghijkl", Headers: []capture.Header{{Name: "Authorization", Value: "Bearer abcdef"}, {Name: "Cookie", Value: "a=b; c=d"}}}},
 	)...)
 	strip := func(text []byte) string {
-		_, rest, _ := strings.Cut(string(text), "\n") // the head says whose redaction it was
+		_, rest, _ := strings.Cut(string(text), "\n") // the head names the redaction
 		return rest
 	}
 	var again bytes.Buffer
@@ -188,8 +187,8 @@ func formatSchema(t *testing.T) (*schema.Validator, []byte) {
 	return v, text
 }
 
-// TestSchema checks everything that is written against the documented schema, which must name each
-// member of it.
+// TestSchema validates all written events against the documented schema, which must name each
+// member.
 func TestSchema(t *testing.T) {
 	v, text := formatSchema(t)
 	secret, _ := planted()
@@ -215,7 +214,7 @@ func TestSchema(t *testing.T) {
 	many := capture.Event{Kind: capture.KindMessage, Data: []byte(`[` + strings.Repeat(`{"password":"x"},`, 100) + `1]`)}
 	check(record(t, nil, many))
 	if !seen["redmore"] || !seen["lost"] {
-		t.Errorf("the events do not have what they are there for: %v", seen)
+		t.Errorf("the events lack members: %v", seen)
 	}
 	for name := range seen {
 		if !strings.Contains(string(text), `"`+name+`": {`) {
@@ -224,8 +223,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaRefuses shows that the schema says something.
-func TestSchemaRefuses(t *testing.T) {
+// TestSchemaRejects shows that the schema rejects invalid events.
+func TestSchemaRejects(t *testing.T) {
 	v, _ := formatSchema(t)
 	for _, line := range []string{
 		`{}`, `[]`, `{"k":""}`, `{"k":"eof","dir":"c2s"}`, `{"k":"eof","n":1,"t":0}`, `{"k":"eof","n":0,"t":0,"dir":"c2s"}`, `{"k":"eof","n":1,"t":-1,"dir":"c2s"}`,

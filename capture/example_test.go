@@ -9,11 +9,11 @@ import (
 	"mcpwire/capture"
 )
 
-// Record a session, and print who answered whom.
+// Record a session, and print which response belongs to which request.
 func Example() {
 	var file bytes.Buffer // capture.Create makes a file
 	w := capture.NewWriter(&file, &capture.Options{Tool: "example 1.0", Transport: "stdio", Name: "demo"})
-	// In a tap, Record comes before the bytes go on.
+	// In a tap, Record is called before the bytes are forwarded.
 	w.Record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Framing: capture.FramingLF, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)})
 	w.Record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`)})
 	if err := w.Close(); err != nil {
@@ -31,7 +31,7 @@ func Example() {
 	// 1 tools/list: event 1, answered by event 2
 }
 
-// Hide the secrets of a message.
+// Redact the secrets of a message.
 func ExampleRedactor_Message() {
 	r := capture.NewRedactor(nil)
 	out, hidden := r.Message(nil, []byte(`{"method":"tools/call","params":{"arguments":{"query":"x","api_key":"abcdef"}}}`))

@@ -18,13 +18,13 @@ import (
 )
 
 // TestRemovedFile shows that a capture that is removed while it is written is created again, and
-// says what is missing.
+// reports the missing events.
 func TestRemovedFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")
 	}
 	for _, ending := range []string{"", ".gz", ".zst"} {
-		for _, late := range []bool{false, true} { // only the end notices
+		for _, late := range []bool{false, true} { // with late, only Close notices the removal
 			t.Run(ending, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					dir := filepath.Join(t.TempDir(), "captures", "deep")
@@ -90,7 +90,7 @@ func TestRemovedFile(t *testing.T) {
 }
 
 // TestRemovedForGood shows that a capture that cannot be created again is reported once, and that
-// what was lost is counted.
+// lost events are counted.
 func TestRemovedForGood(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")
@@ -108,7 +108,7 @@ func TestRemovedForGood(t *testing.T) {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(dir, nil, 0o600); err != nil { // where the folder was
+		if err := os.WriteFile(dir, nil, 0o600); err != nil { // replaces the folder
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -167,7 +167,7 @@ func TestFlushWhenQuiet(t *testing.T) {
 		if n.Load() != before+1 {
 			t.Errorf("%d flushes when nothing was recorded, want 1", n.Load()-before)
 		}
-		for range 100 { // busy: twice a second
+		for range 100 { // twice a second
 			w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("x")})
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -44,7 +44,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip shows that any bytes come out as they went in, whatever the kind.
+// FuzzRoundTrip shows that any bytes are read as they were written, in an event of any kind.
 func FuzzRoundTrip(f *testing.F) {
 	for i, e := range everyKind() {
 		f.Add(e.Data, uint8(i), e.Prefix, int64(12345))

@@ -10,9 +10,9 @@ import (
 	"mcpwire/capture"
 )
 
-// played makes events of lines like "c2s 1/4 {…}": direction, session and exchange, message. They
-// have numbers and times of 1, 2, 3 …
-func played(lines string) iter.Seq2[*capture.Event, error] {
+// eventsOf makes events from lines like "c2s 1/4 {…}": direction, session and exchange, message.
+// Their numbers and times are 1, 2, 3 …
+func eventsOf(lines string) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		n := 0
 		for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
@@ -36,7 +36,8 @@ func bad(id string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":1,"message":"x"}}`
 }
 
-// TestPairs checks who answers whom: "1-2" is request 1 with response 2, "1-" a request without.
+// TestPairs checks which response belongs to which request: "1-2" is request 1 with response 2,
+// "1-" a request without one.
 func TestPairs(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"plain", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + res("1"), "1-2"},
@@ -47,7 +48,7 @@ func TestPairs(t *testing.T) {
 		{"types of id", "c2s 0/0 " + req("1") + "\nc2s 0/0 " + req(`"1"`) + "\ns2c 0/0 " + res(`"\u0031"`), "2-3 1-"},
 		{"big ids", "c2s 0/0 " + req("9007199254740993") + "\nc2s 0/0 " + req("9007199254740992") + "\ns2c 0/0 " + res("9007199254740992"), "2-3 1-"},
 		{"no answer", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + bad("null"), "1-"},
-		{"answer to nothing", "s2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1"), "2-"},
+		{"stray response", "s2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1"), "2-"},
 		{"answered twice", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + res("1") + "\ns2c 0/0 " + res("1"), "1-2"},
 		{"exchanges with one id", "c2s 0/1 " + req("1") + "\nc2s 0/2 " + req("1") + "\ns2c 0/2 " + res("1") + "\ns2c 0/1 " + res("1"), "2-3 1-4"},
 		{"answer in another exchange", "s2c 0/1 " + req("1") + "\nc2s 0/2 " + res("1"), "1-2"},
@@ -59,7 +60,7 @@ func TestPairs(t *testing.T) {
 		{"long id", "c2s 0/0 " + req(`"`+strings.Repeat("x", 2000)+`"`), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := pairsOf(t, played(tt.in), nil); got != tt.want {
+			if got := pairsOf(t, eventsOf(tt.in), nil); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
@@ -95,17 +96,17 @@ func pairsOf(t *testing.T, events iter.Seq2[*capture.Event, error], opts *captur
 // converted.
 func TestPairsReorder(t *testing.T) {
 	in := "s2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1") + "\nc2s 0/0 " + req("2") + "\ns2c 0/0 " + res("2")
-	if got, want := pairsOf(t, played(in), &capture.PairOptions{Reorder: 1}), "2-1 3-4"; got != want {
+	if got, want := pairsOf(t, eventsOf(in), &capture.PairOptions{Reorder: 1}), "2-1 3-4"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	far := "s2c 0/0 " + res("1") + strings.Repeat(`
 		c2s 0/0 {"jsonrpc":"2.0","method":"n"}`, 5) + "\nc2s 0/0 " + req("1")
-	if got, want := pairsOf(t, played(far), &capture.PairOptions{Reorder: 5}), "7-"; got != want {
+	if got, want := pairsOf(t, eventsOf(far), &capture.PairOptions{Reorder: 5}), "7-"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// TestPairsBounds shows that requests without an answer do not take memory without end.
+// TestPairsBounds shows that requests without a response use limited memory.
 func TestPairsBounds(t *testing.T) {
 	many := func(yield func(*capture.Event, error) bool) {
 		for n := range 1000 {

@@ -24,7 +24,7 @@ import (
 
 const headLine = `{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00.5Z"}` + "\n"
 
-// brief says what was read, an event a word.
+// brief describes each event in a word.
 func brief(e *capture.Event) string {
 	s := string(e.Kind)
 	if e.Gap != nil {
@@ -121,7 +121,7 @@ func TestReaderErrors(t *testing.T) {
 	}
 }
 
-// endless is a source whose only line has no end.
+// endless is a source with a single endless line.
 type endless byte
 
 func (b endless) Read(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func (b endless) Read(p []byte) (int, error) {
 }
 
 // TestNotCapture shows that in a file that is not a capture, the reader does not search for the end
-// of a line, which may never come.
+// of an endless line.
 func TestNotCapture(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -198,7 +198,7 @@ func TestReaderCompressed(t *testing.T) {
 	}
 }
 
-// A growing is a source that says it has ended, until more is written to it.
+// A growing is a source that returns io.EOF until more is written to it.
 type growing struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"mcpwire/capture"
 )
 
-// Keys that look real are concatenated here, so that no secret scanner reports this file.
+// Keys that look real are concatenated here so that no secret scanner reports this file.
 var (
 	fakeGitHub = "ghp" + "_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	fakeAWS    = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -30,8 +30,8 @@ var placeholder = regexp.MustCompile(`~redacted:([a-z]+):[0-9a-f]{12}:(\d+)~`)
 // legible makes placeholders short: <kind:size>.
 func legible(s string) string { return placeholder.ReplaceAllString(s, "<$1:$2>") }
 
-// TestRedactMessage checks which secrets are found in JSON: by name, by form, in strings that are
-// JSON, and in strings with escapes; and what is not a secret.
+// TestRedactMessage checks which secrets are found in JSON: by name, by form, in strings of JSON,
+// and in strings with escapes; and which values are not secrets.
 func TestRedactMessage(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"nothing", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"q":"tokens per key"}}}`, ""},
@@ -179,15 +179,15 @@ func TestRedactLearns(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if a, b := capture.NewRedactor(nil).Header("X", "abc"), capture.NewRedactor(nil).Header("X", "abc"); a == b {
-		t.Errorf("two captures hide a secret as %s", a)
+		t.Errorf("two captures redact a secret as %s", a)
 	}
 	key := &capture.Redaction{Key: bytes.Repeat([]byte("k"), 16)}
 	if a, b := capture.NewRedactor(key).Header("X", "abc"), capture.NewRedactor(key).Header("X", "abc"); a != b {
-		t.Errorf("two captures with one key hide a secret as %s and %s", a, b)
+		t.Errorf("two captures with one key redact a secret as %s and %s", a, b)
 	}
 }
 
-// planted are secrets in every place that an event has.
+// planted returns events with secrets in every place.
 func planted() (events []capture.Event, secrets []string) {
 	env := "environment-secret-value"
 	secrets = []string{fakeGitHub, fakeAWS, fakeOpenAI, fakeSlack, fakeJWT, fakeBasic, "MIIEowIBAAKCAQEA1234567890", "abcdefghijklmnop=", "opensesame", "hunter2",
@@ -224,7 +224,8 @@ func planted() (events []capture.Event, secrets []string) {
 		{Kind: capture.KindEnd, Data: []byte("dial https://aladdin:opensesame@h: refused")},
 		{Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, Rule: "token=hunter2"}},
 	}
-	for line := range strings.SplitSeq(fakePEM, "\n") { // a key, line by line, with another line in between
+	// a key, line by line, with another line between
+	for line := range strings.SplitSeq(fakePEM, "\n") {
 		events = append(events, capture.Event{Kind: capture.KindStderr, Data: []byte(line)})
 		if strings.HasPrefix(line, "---") {
 			events = append(events, capture.Event{Kind: capture.KindStderr, Data: []byte("[info] hello")})
@@ -255,22 +256,22 @@ func TestPlantedSecrets(t *testing.T) {
 	for i, e := range events {
 		g := got[i+1]
 		if e.Kind == capture.KindMessage && json.Valid(e.Data) != json.Valid(g.Data) {
-			t.Errorf("event %d is JSON no longer, or only now: %s", i+1, g.Data)
+			t.Errorf("event %d is JSON only before or only after redaction: %s", i+1, g.Data)
 		}
 		if e.Data != nil && g.Len != max(e.Len, int64(len(e.Data))) {
 			t.Errorf("event %d: length %d, want %d", i+1, g.Len, len(e.Data))
 		}
 		if string(g.Data) != string(e.Data) && len(g.Redacted) == 0 {
-			t.Errorf("event %d was changed without a word: %s", i+1, g.Data)
+			t.Errorf("event %d was changed without a record of it: %s", i+1, g.Data)
 		}
 	}
 	if n := strings.Count(text, "[info] hello"); n != 2 {
-		t.Errorf("the lines around the key are there %d times, want 2", n)
+		t.Errorf("got %d lines around the key, want 2", n)
 	}
 }
 
-// TestRedactHostileText shows that texts that invite quadratic work are scanned in linear time:
-// each has many starts of something that never ends. The test would time out otherwise.
+// TestRedactHostileText shows that texts that could take quadratic time are scanned in linear time:
+// each has many beginnings without an end. The test would time out otherwise.
 func TestRedactHostileText(t *testing.T) {
 	for _, unit := range []string{"eyJ-", "eyJ.", "sk-", "-----BEGIN ", "token={", "token=\"{", "token=${", "\\", "\\\"", "password='", "://", "http://a@", "<password>", "auth:", "--token ", "key ", "basic ", "{\"", "[", "{\"name\":\"token\",\"value\":\"", "~redacted:", "%41", "%25", "&#38;", "<a name=\"password\" value=\"", "<", "é", "é:", "machine a password ", "machine ", "curl -u ", "-u a:", "password:\n  ", "password: |\n  a\n", "data: a\ndata:",
 		"form-data; name=\"password\"\n\n", "form-data; ", "identified by ", "password '", "data:;base64,", "QUJD", "\u00a0", "token=~redacted:a:0123456789ab:8~"} {

@@ -98,7 +98,7 @@ func TestRedactNotations(t *testing.T) {
 				t.Errorf("in JSON (-want +got):\n%s", diff)
 			}
 			if again, _ := r.Message(nil, out); string(again) != string(out) {
-				t.Errorf("hidden twice: %s, then %s", out, again)
+				t.Errorf("redacted twice: %s, then %s", out, again)
 			}
 		})
 	}
@@ -139,8 +139,8 @@ func TestRedactBase64(t *testing.T) {
 	}
 }
 
-// TestRedactDescriptions shows that descriptions in a list are not taken for secrets, but that a
-// key in one is.
+// TestRedactDescriptions shows that descriptions in a list are not secrets, but that a key in one
+// is.
 func TestRedactDescriptions(t *testing.T) {
 	hook := "Create a monitor. `webhookUrl`: **optional** webhook URL, `https://example.com/webhooks/firecrawl`. " +
 		`Example: {"Authorization": "Bearer token"}, --token abc, postgres://user:password@localhost/db`

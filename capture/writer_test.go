@@ -25,8 +25,8 @@ import (
 type disk struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer
-	slow chan struct{} // if not nil, a write waits until it is closed
-	fail int           // so many writes fail, half of what they should write done
+	slow chan struct{} // if not nil, writes wait until it is closed
+	fail int           // number of writes that fail halfway
 }
 
 var errFull = errors.New("disk full")
@@ -54,8 +54,8 @@ func (d *disk) set(fail int, slow chan struct{}) {
 	d.mu.Unlock()
 }
 
-// TestSlowDisk shows that Record does not wait for a disk that hangs: events are lost, and the
-// capture says which.
+// TestSlowDisk shows that Record does not wait for a blocked disk: events are lost, and the capture
+// says which.
 func TestSlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(disk)
@@ -138,7 +138,7 @@ func TestFullDisk(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := new(disk)
 			if first {
-				d.fail = 1 // the head is lost, too
+				d.fail = 1 // the head is lost too
 			}
 			w := capture.NewWriter(d, nil)
 			ctx := context.Background()
@@ -170,7 +170,8 @@ func TestFullDisk(t *testing.T) {
 				}
 			}
 			got := strings.Join(kinds, ", ")
-			want := "head, note a, gap, gap, note d, tail" // a line cut in half, then what the writer says of it
+			// half of a line, then the records of the writer
+			want := "head, note a, gap, gap, note d, tail"
 			if first {
 				want = "gap, head, note b, which is long enough to be cut, note c, note d, tail"
 			}
@@ -181,7 +182,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestCloseTimeout shows that Close waits only a limited time for a disk that hangs.
+// TestCloseTimeout shows that Close waits only a limited time for a blocked disk.
 func TestCloseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -308,8 +309,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestAppend shows that appending to a file whose writer has died loses no more than its last line,
-// and that a file that others may read, or a link, is refused.
+// TestAppend shows that appending to a file whose writer was killed loses at most its last line,
+// and that a link or a file that others may read is rejected.
 func TestAppend(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "a.ndjson")
@@ -376,8 +377,8 @@ func TestEmptyPayload(t *testing.T) {
 	}
 }
 
-// TestHand hands payloads over: each is in the capture as it was, or counted as lost, and given
-// back once.
+// TestHand hands payloads over: each is in the capture unchanged or counted as lost, and returned
+// once.
 func TestHand(t *testing.T) {
 	var (
 		mu    sync.Mutex
@@ -389,7 +390,7 @@ func TestHand(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			freed[name]++
-			for i := range data { // a reader now finds nothing
+			for i := range data { // a reader would now get zeros
 				data[i] = 0
 			}
 		})
@@ -401,7 +402,7 @@ func TestHand(t *testing.T) {
 	hand("small", payload(100))
 	hand("large", payload(1<<20))
 	hand("above the limit", payload(3<<20)) // recorded in part
-	hand("no room", payload(2<<20))         // lost, unless the disk was quick
+	hand("no room", payload(2<<20))         // lost, unless the disk was fast
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +411,7 @@ func TestHand(t *testing.T) {
 	}
 	for _, name := range []string{"small", "large", "above the limit", "no room", "closed"} {
 		if freed[name] != 1 {
-			t.Errorf("%s: given back %d times", name, freed[name])
+			t.Errorf("%s: returned %d times", name, freed[name])
 		}
 	}
 	var seen, lost uint64
@@ -422,7 +423,7 @@ func TestHand(t *testing.T) {
 		case capture.KindMessage:
 			seen++
 			if rest := bytes.Trim(e.Data, `x"`); len(rest) > 0 {
-				t.Errorf("event %d is not what was handed over", e.N)
+				t.Errorf("event %d has another payload", e.N)
 			}
 		case capture.KindGap:
 			lost += e.Gap.Lost
@@ -433,11 +434,11 @@ func TestHand(t *testing.T) {
 	}
 }
 
-// A teeLog keeps the output that a Writer shows it.
+// A teeLog records what a Writer passes to its Tee.
 type teeLog struct {
 	bytes.Buffer
 	next  uint64
-	whole []int // how much there was at each EndLine
+	whole []int // lengths at each EndLine
 }
 
 func (l *teeLog) Write(p []byte) { l.Buffer.Write(p) }
@@ -451,8 +452,7 @@ func message(text string) *capture.Event {
 	return &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(text)}
 }
 
-// TestTee compares what the Tee is shown with what is in the file, and with what a reader makes of
-// it.
+// TestTee compares the output of the Tee with the file, and with the events that a reader gets.
 func TestTee(t *testing.T) {
 	for _, name := range []string{"a.mcpcap.ndjson", "a.mcpcap.ndjson.gz", "a.mcpcap.ndjson.zst"} {
 		t.Run(name, func(t *testing.T) {
