@@ -37,7 +37,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// newServer has something of everything.
+// newServer returns a server with some of each primitive.
 func newServer(t *testing.T, rev mcp.Revision) *server.Server {
 	srv := server.MustNew("everything", "1", &server.Options{Revisions: []mcp.Revision{rev}, Limits: server.Limits{PageSize: 3}, Tasks: &server.TaskOptions{PollInterval: time.Millisecond}})
 	must(t,
@@ -87,7 +87,7 @@ func newServer(t *testing.T, rev mcp.Revision) *server.Server {
 	return srv
 }
 
-// addAsking adds the tools that ask the client.
+// addAsking adds tools that send input requests.
 func addAsking(srv *server.Server) error {
 	text := func(s string) mcp.SamplingContent { return mcp.SamplingContent{mcp.TextContent{Text: s}} }
 	tools := map[string]func(c *server.Call) (string, error){
@@ -139,7 +139,7 @@ func addAsking(srv *server.Server) error {
 	return nil
 }
 
-// features are what a client of a revision can do.
+// features are the capabilities of a client of a revision.
 func features(rev mcp.Revision) *client.Options {
 	opts := &client.Options{
 		Revisions: []mcp.Revision{rev}, Input: client.InputOptions{
@@ -160,7 +160,7 @@ func features(rev mcp.Revision) *client.Options {
 	return opts
 }
 
-// converse uses all that a client has.
+// converse uses all features of a client.
 func converse(t *testing.T, recording *recording, srv *server.Server, transport client.Transport, rev mcp.Revision) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -200,7 +200,7 @@ func converse(t *testing.T, recording *recording, srv *server.Server, transport 
 	waiting, stop := context.WithCancel(ctx)
 	_, _ = c.CallTool(waiting, "wait", nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { stop() }))
 	stop()
-	recording.await(cancelled)
+	recording.await(canceledCall)
 	recording.later(10 * time.Minute)
 	resources(ctx, t, c)
 	listen(ctx, t, srv, c)
@@ -277,7 +277,7 @@ func (p *recording) record(e capture.Event) {
 	p.changed.Broadcast()
 }
 
-// await waits until there are events of which ok is true.
+// await waits until ok is true of the events.
 func (p *recording) await(ok func([]capture.Event) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +286,7 @@ func (p *recording) await(ok func([]capture.Event) bool) {
 	}
 }
 
-// idle reports whether no exchange is open.
+// idle reports whether no exchange is pending.
 func idle(events []capture.Event) bool {
 	open := 0
 	for _, e := range events {
@@ -300,8 +300,8 @@ func idle(events []capture.Event) bool {
 	return open == 0
 }
 
-// cancelled reports whether a call of the tool wait was given up.
-func cancelled(events []capture.Event) bool {
+// canceledCall reports whether a call of the tool wait was canceled.
+func canceledCall(events []capture.Event) bool {
 	called := slices.IndexFunc(events, func(e capture.Event) bool {
 		return e.Dir == capture.ToServer && bytes.Contains(e.Data, []byte(`"name":"wait","arguments"`))
 	})
@@ -317,7 +317,7 @@ func (p *recording) later(d time.Duration) {
 	p.began = p.began.Add(-d)
 }
 
-// check returns what is found in events, which get their numbers.
+// check numbers the events and returns the findings.
 func (p *recording) check(events []capture.Event) []check.Finding {
 	k := check.New(nil)
 	var all []check.Finding
@@ -338,8 +338,8 @@ func (p *recording) wantClean(t *testing.T) {
 	}
 }
 
-// wantCleanRedacted holds that what a capture hides is not complained of: the same events, written
-// and read.
+// wantCleanRedacted checks that redaction causes no findings: it writes the events, reads them and
+// checks them.
 func (p *recording) wantCleanRedacted(t *testing.T) {
 	t.Helper()
 	var file bytes.Buffer

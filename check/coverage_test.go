@@ -95,6 +95,6 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	if slices.Sort(rest); len(rest) > 0 {
-		t.Errorf("coverage.txt: these rules stand nowhere: %s", strings.Join(rest, " "))
+		t.Errorf("coverage.txt: these rules are missing: %s", strings.Join(rest, " "))
 	}
 }

@@ -35,7 +35,7 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// TestExpansion shows that references that multiply, or do not end, do not reach the engine.
+// TestExpansion shows that references that multiply or recurse are not passed to the engine.
 func TestExpansion(t *testing.T) {
 	const draft7 = `{"$schema":"http://json-schema.org/draft-07/schema#",`
 	var double strings.Builder
@@ -57,7 +57,7 @@ func TestExpansion(t *testing.T) {
 		{"a reference", draft7 + `"definitions":{"a/b":{"type":"null"}},"$ref":"#/definitions/a~1b"}`, true},
 		{"one into an array", draft7 + `"items":[{"type":"null"},{"$ref":"#/items/0"}]}`, true},
 		{"to itself", draft7 + `"properties":{"a":{"$ref":"#"}}}`, false},
-		{"to elsewhere", draft7 + `"$ref":"https://example.com/x"}`, false},
+		{"to another document", draft7 + `"$ref":"https://example.com/x"}`, false},
 		{"doubling", double.String(), false},
 	} {
 		if got := compile([]byte(tt.text)).engine; got != tt.engine {

@@ -32,7 +32,7 @@ func TestEvictOldCaptures(t *testing.T) {
 			t.Fatalf("%d captures", len(ck.captures))
 		}
 	}
-	// Something may have come before, when it was evicted.
+	// Events may have come before the eviction.
 	if found := message("0", 2, stray); len(found) > 0 {
 		t.Errorf("a response in an evicted capture is a finding: %s", found[0].Message)
 	}
@@ -47,7 +47,7 @@ func TestEvictOldSharedHTTP(t *testing.T) {
 	for n := range uint64(100) {
 		ck.sharedHTTPOf(key(n + 1))
 		if ck.sharedHTTPOf(key(0)) != known {
-			t.Fatalf("after %d others, it is forgotten", n+1)
+			t.Fatalf("after %d others, the session is evicted", n+1)
 		}
 		if len(ck.sharedHTTP) > 8 {
 			t.Fatalf("%d are kept", len(ck.sharedHTTP))

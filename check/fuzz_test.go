@@ -37,7 +37,7 @@ func written(tb testing.TB, x check.Example) []byte {
 	return b.Bytes()
 }
 
-// FuzzCheck shows that no capture causes a panic, and that what is shown of it is safe for a
+// FuzzCheck shows that no capture causes a panic, and that the texts of findings are safe for a
 // terminal.
 func FuzzCheck(f *testing.F) {
 	for _, r := range check.Rules() {
@@ -59,7 +59,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// TestMangled shows that captures with lines swapped, lost, cut and doubled never panic.
+// TestMangled shows that captures with lines swapped, lost, truncated and repeated cause no panic.
 func TestMangled(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var lines [][]byte
@@ -90,7 +90,7 @@ func TestMangled(t *testing.T) {
 	}
 }
 
-// TestMemory checks that the state of an endless session is bounded.
+// TestMemory checks that an endless session uses limited memory.
 func TestMemory(t *testing.T) {
 	k := check.New(&check.Options{Limits: check.Limits{MaxSessions: 64, MaxExchanges: 64, MaxPending: 256, MaxParamBytes: 1 << 20}})
 	head := &capture.Head{ID: "m", Transport: "stdio"}
@@ -109,8 +109,7 @@ func TestMemory(t *testing.T) {
 			if s == 0 {
 				session = 0
 			}
-			// Requests without an answer, with tokens and ids that are all different, and methods
-			// that are unknown.
+			// Requests without a response, with unique tokens and ids, and unknown methods.
 			add(capture.Event{Dir: capture.ToServer, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"m` + id + `","params":{"_meta":{"progressToken":` + quoted[:900] + `"},"a":` + quoted + `}}`)})
 			add(capture.Event{Dir: capture.ToServer, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + quoted[:500] + `","method":"tools/list"}`)})
 			add(capture.Event{Dir: capture.ToClient, Session: session, Data: []byte(`{"jsonrpc":"2.0","id":` + quoted[:500] + `","result":{"tools":[{"name":` + quoted[:600] + `","inputSchema":{"type":"object"}}],"nextCursor":` + quoted + `}}`)})

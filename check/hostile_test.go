@@ -96,12 +96,12 @@ func TestHostile(t *testing.T) {
 				f.call(i, `{"name":"a","arguments":{}}`, `{"content":[],"structuredContent":{}}`)
 			}
 		},
-		"a schema that turns in a circle": func(f *feed) {
+		"a recursive schema": func(f *feed) {
 			f.tools(`{"name":"a","inputSchema":{"type":"object","$ref":"#"}},{"name":"b","inputSchema":{"type":"object","properties":{"x":{"anyOf":[{"$ref":"#/properties/x"},{"$ref":"#/properties/x"}]}}}}`)
 			f.call(1, `{"name":"a","arguments":{}}`, `{"content":[]}`)
 			f.call(2, `{"name":"b","arguments":{"x":1}}`, `{"content":[]}`)
 		},
-		"a schema for arguments that are large": func(f *feed) {
+		"a schema for large arguments": func(f *feed) {
 			f.tools(`{"name":"a","inputSchema":{"type":"object","properties":{"l":{"type":"array","uniqueItems":true,"contains":{"const":{}},"items":{"anyOf":[{"type":"string"},{"type":"object"}]}}}}}`)
 			f.call(1, `{"name":"a","arguments":{"l":[`+strings.Repeat(`{"a":[1]},`, 6000)+`1]}}`, `{"content":[]}`)
 			f.call(2, `{"name":"a","arguments":{"l":[`+strings.Repeat(`{"a":[1]},`, 50_000)+`1]}}`, `{"content":[]}`)
@@ -121,7 +121,7 @@ func TestHostile(t *testing.T) {
 			f.msg(capture.ToClient, `{"jsonrpc":"2.0","id":"`+long+`","error":{"code":-1,"message":"`+long+`"}}`)
 			f.msg(capture.ToClient, long)
 		},
-		"lines of a message that does not end": func(f *feed) {
+		"lines of an endless message": func(f *feed) {
 			f.handshake()
 			f.add(capture.Event{Kind: capture.KindInvalid, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("{")})
 			for range 3_000 {
@@ -160,7 +160,7 @@ func TestHostile(t *testing.T) {
 			f.handshake()
 			f.msg(capture.ToServer, "["+strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 20_000)+"1]")
 		},
-		"requests that wait, and news": func(f *feed) {
+		"pending requests and notifications": func(f *feed) {
 			f.handshake()
 			for i := range 4_000 {
 				f.msg(capture.ToServer, `{"jsonrpc":"2.0","id":`+strconv.Itoa(i)+`,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":`+strconv.Itoa(i)+`}}}`)

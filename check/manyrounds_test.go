@@ -27,8 +27,8 @@ func sameAsked(n int, retry func(i int) string) Example {
 	return Example{rev20260728, b.String()}
 }
 
-// TestManyRounds runs more equal calls at once than the checker remembers. Each retry is compared
-// with the round whose state it has, and there is no finding where the round is unknown.
+// TestManyRounds makes more equal concurrent calls than the checker stores. Each retry is compared
+// with the round of its state, and an unknown round causes no finding.
 func TestManyRounds(t *testing.T) {
 	good := func(i int) string {
 		return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"s%d"`, i, i)
@@ -40,12 +40,12 @@ func TestManyRounds(t *testing.T) {
 		want  map[string]int
 	}{
 		{"two", 2, good, map[string]int{}},
-		{"as many as are remembered", maxPerRequest, good, map[string]int{}},
+		{"as many as are stored", maxPerRequest, good, map[string]int{}},
 		{"more", 5 * maxPerRequest, good, map[string]int{}},
-		{"an answer for another round", 2, func(i int) string {
+		{"a response for another round", 2, func(i int) string {
 			return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"s%d"`, 1-i, i)
 		}, map[string]int{"mrtr/answer-missing": 2}},
-		{"states of nobody", 2, func(i int) string {
+		{"unknown states", 2, func(i int) string {
 			return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"x"`, i)
 		}, map[string]int{"mrtr/state-changed": 2}},
 	} {

@@ -7,7 +7,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// FuzzMessageOf shows that the lenient parser finds the same in a message as jsonrpc.Parse.
+// FuzzMessageOf shows that the lenient parser finds the same parts of a message as jsonrpc.Parse.
 func FuzzMessageOf(f *testing.F) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`, `{"id":"a","params":null,"method":"m","jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","method":"n"}`,

@@ -13,8 +13,8 @@ import (
 
 // A mutation breaks one thing in one event of recorded sessions.
 type mutation struct {
-	rule string // that must find it
-	on   string // patterns of the names of sessions, see recordings
+	rule string // rule that must find it
+	on   string // patterns of names of sessions, see recordings
 	// from finds the first event with it, in the form that line writes. What it matches is replaced
 	// by to, unless that is one of these:
 	//
@@ -24,7 +24,7 @@ type mutation struct {
 	//
 	// «regexp» is replaced by the first group of the first event that matches.
 	from, to string
-	also     string // rules that the same break, too: ids, or groups with a slash at the end
+	also     string // other rules that find it: ids, or groups with a slash at the end
 }
 
 // notByMutation are rules that no single change to a clean session breaks, with the reason.
@@ -49,7 +49,7 @@ func expand(t *testing.T, s string, lines []string) string {
 	})
 }
 
-// apply returns the events with one thing broken; nil if there is nothing to break.
+// apply returns the events with the mutation, or nil if it does not apply.
 func (m *mutation) apply(t *testing.T, events []capture.Event) []capture.Event {
 	lines := make([]string, len(events))
 	for i := range events {
@@ -101,7 +101,7 @@ func (m *mutation) run(t *testing.T, recording *recording) (applies bool) {
 	for _, f := range recording.check(broken) {
 		found = found || f.Rule.ID == m.rule
 		if f.Rule.ID != m.rule && !names(m.also, f.Rule.ID) {
-			t.Errorf("%s besides, at event %d: %s", f.Rule.ID, f.Event, f.Message)
+			t.Errorf("unexpected finding of %s at event %d: %s", f.Rule.ID, f.Event, f.Message)
 		}
 	}
 	if !found {
@@ -110,8 +110,8 @@ func (m *mutation) run(t *testing.T, recording *recording) (applies bool) {
 	return true
 }
 
-// TestMutations takes clean sessions, breaks one thing, and wants the rule for it and no findings
-// other than its consequences. Every rule has a mutation.
+// TestMutations applies one mutation to clean sessions, and expects a finding of its rule and no
+// others but its consequences. Every rule has a mutation.
 func TestMutations(t *testing.T) {
 	all := map[string]*recording{}
 	for name, recording := range recordings(t) {
@@ -135,7 +135,7 @@ func TestMutations(t *testing.T) {
 	}
 	for _, r := range check.Rules() {
 		if reason := notByMutation[r.ID]; (reason != "") == mutated[r.ID] {
-			t.Errorf("%s: want a mutation, or a reason in notByMutation: there is one: %v, reason: %q", r.ID, mutated[r.ID], reason)
+			t.Errorf("%s: want either a mutation or a reason in notByMutation: mutation %v, reason %q", r.ID, mutated[r.ID], reason)
 		}
 		delete(mutated, r.ID)
 	}

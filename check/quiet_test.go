@@ -24,10 +24,10 @@ func TestQuiet(t *testing.T) {
 		{"a legacy server is probed for its era", rev20251125, probe + `< {"jsonrpc":"2.0","id":"p"` + notFound + "init\n" + ping + pong},
 		{"a legacy server answers the probe with another code", rev20251125, probe + `< {"jsonrpc":"2.0","id":"p","error":{"code":-32000,"message":"not initialized"}}` + "\ninit\n" + ping + pong},
 		{"a legacy server exits at the probe", rev20251125, "start server\n" + probe + "eof >\nexit 0\nstart server\ninit\n" + ping + pong},
-		{"a legacy server says nothing to the probe", rev20251125, probe + "wait 5s\ninit\n" + ping + pong},
-		{"a modern server is asked for the handshake", rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` +
+		{"a legacy server does not respond to the probe", rev20251125, probe + "wait 5s\ninit\n" + ping + pong},
+		{"a modern server gets initialize", rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` +
 			"\n" + `< {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no handshake","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}}` + "\n" + discovered},
-		{"a legacy server carries out a modern call", rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"content":[]}}`},
+		{"a legacy server handles a modern call", rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"content":[]}}`},
 		{"both eras on one pipe", rev20251125, "init\n" + probe + `< {"jsonrpc":"2.0","id":"p","result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"public"}}` +
 			"\n" + ping + pong},
 
@@ -38,7 +38,7 @@ func TestQuiet(t *testing.T) {
 		{"arguments are redacted", rev20251125, toolsList(`{"tools":[{"name":"add","inputSchema":{"type":"object","properties":{"token":{"type":"string","maxLength":5}}}}]}`) +
 			"\n>(red=/msg/params/arguments/token) " + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":{"token":"~redacted:token:9c0d11aa34ef:32~"}}}` + "\n< {\"jsonrpc\":\"2.0\",\"id\":2," + exDone + "}"},
 		{"a number is redacted", rev20251125, "init\n>(red=/msg/params/_meta/-x) " + `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"-x":0}}}` + "\n" + pong},
-		{"a server is started again", rev20251125, "start server\ninit\n" + ping + pong + "exit signal killed\nstart server\ninit\n> {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"},
+		{"a server is restarted", rev20251125, "start server\ninit\n" + ping + pong + "exit signal killed\nstart server\ninit\n> {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"},
 
 		{"clients without sessions use the same ids", rev20250618, "http\n" + postPing + postPing + "reply(x=2) 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nreply(x=1) 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n" + postPing + okPing},
 		{"a session that began before the tap", rev20251125, "http\nsession S9\n" + postPing + okPing + "post {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"roots\":[]}}\nreply 202"},
@@ -70,8 +70,8 @@ func TestVerboseServer(t *testing.T) {
 		at   uint64
 	}{
 		{"a stray line that begins like JSON", rev20251125, "init\n< {not json", "stdio/stray-output", 4},
-		{"a beginning that is never ended", rev20251125, "init\n< {\n< \"a\": 1,", "stdio/stray-output", 4},
-		{"an answer of the client to nothing", rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}", "jsonrpc/unknown-id", 4},
+		{"an incomplete message", rev20251125, "init\n< {\n< \"a\": 1,", "stdio/stray-output", 4},
+		{"a stray response of the client", rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}", "jsonrpc/unknown-id", 4},
 		{"a nested session", rev20251125, "init\n>(s=2) {\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tools/list\"}", "lifecycle/no-handshake", 4},
 		{"the whole line in a batch", rev20250326, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"},{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", "jsonrpc/id-reused", 4},
 		{"a form in a result", rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","_meta":{$version,$client:{"elicitation":{}}}}}` + "\n" +
@@ -79,7 +79,7 @@ func TestVerboseServer(t *testing.T) {
 			"elicitation/secret", 4},
 		{"a root in a request", rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","inputResponses":{"k":{"roots":[{"uri":"https://a/"}]}},"_meta":{$version,$client:{"roots":{}}}}}`,
 			"roots/uri", 3},
-		{"a message whose sender dies in it", rev20251125, "init\n<(eof) {\"jsonrpc\":\"2.0\",\"id\"", "stdio/unterminated", 4},
+		{"a message whose sender ends within it", rev20251125, "init\n<(eof) {\"jsonrpc\":\"2.0\",\"id\"", "stdio/unterminated", 4},
 		{"an id over HTTP", rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":\"init\",\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":\"init\",\"result\":{}}", "jsonrpc/id-reused", 11},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

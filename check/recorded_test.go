@@ -25,14 +25,14 @@ import (
 	"mcpwire/streamable"
 )
 
-// short is how the tests call a revision: r1 is the oldest.
+// short returns the tests' name of a revision: r1 is the oldest.
 func short(rev mcp.Revision) string {
 	return "r" + string(rune('1'+slices.Index(mcp.Revisions(), rev)))
 }
 
 // recordings records clean sessions: of the packages client and server in each revision, over
-// stdio-r1 … and http-r2 …, over sse-r1, and raw-r1 … and web-r2 …, in which a client says what
-// that client never would.
+// stdio-r1 … and http-r2 …, over sse-r1, and raw-r1 … and web-r2 …, in which a client sends
+// messages that package client does not send.
 func recordings(t *testing.T) iter.Seq2[string, *recording] {
 	all := map[string]*recording{}
 	for _, rev := range mcp.Revisions() {
@@ -100,7 +100,8 @@ const (
 	rawMeta  = `"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{}}`
 )
 
-// rawLines are what the raw client of a revision says, each with how many lines come back.
+// rawLines are the lines that the raw client of a revision sends, each with the number of lines of
+// the response.
 func rawLines(rev mcp.Revision) (lines []string) {
 	if rev == mcp.Revision20260728 {
 		return []string{
@@ -119,7 +120,7 @@ func rawLines(rev mcp.Revision) (lines []string) {
 	return lines
 }
 
-// recordRaw talks to the server line by line.
+// recordRaw sends lines to the server one by one.
 func recordRaw(t *testing.T, rev mcp.Revision) *recording {
 	recording := newRecording("stdio")
 	local, remote := net.Pipe()
@@ -180,8 +181,8 @@ func (c *webClient) do(method, body string, headers ...string) *http.Response {
 	return res
 }
 
-// recordWeb records what packages client and streamable never do: a 401, a resumed stream, a
-// session that is used after its end.
+// recordWeb records what packages client and streamable never do: a 401, a resumed stream, the use
+// of a session after its end.
 func recordWeb(t *testing.T, rev mcp.Revision) *recording {
 	recording := newRecording("http")
 	h := streamable.MustHandler(newServer(t, rev), &streamable.Options{Retry: 1})
@@ -272,7 +273,7 @@ func line(e *capture.Event) string {
 	return b.String() + "\n" + string(e.Data)
 }
 
-// parseLine is the way back: it returns e with what the text says.
+// parseLine is the inverse of line: it returns e with the values of the text.
 func parseLine(text string, e capture.Event) capture.Event {
 	top, data, _ := strings.Cut(text, "\n\n")
 	first, rest, _ := strings.Cut(top, "\n")

@@ -20,13 +20,13 @@ func TestDescriptions(t *testing.T) {
 	for _, r := range check.Rules() {
 		switch {
 		case !id.MatchString(r.ID) || seen[r.ID]:
-			t.Errorf("%s: the id is spelled wrong, or appears twice", r.ID)
+			t.Errorf("%s: the id is invalid or appears twice", r.ID)
 		case r.Title == "" || r.Why == "" || r.Fix == "" || !strings.HasPrefix(r.URL, "https://"):
-			t.Errorf("%s: something is not said", r.ID)
+			t.Errorf("%s: a text is missing", r.ID)
 		case strings.HasSuffix(r.Title, ".") || !strings.HasSuffix(r.Why, ".") || !strings.HasSuffix(r.Fix, "."):
 			t.Errorf("%s: a title has no full stop, sentences have", r.ID)
 		case placeholder.MatchString(r.Title + r.Why + r.Fix + r.URL + r.Good.Transcript() + r.Bad.Transcript()):
-			t.Errorf("%s: a placeholder is left", r.ID)
+			t.Errorf("%s: a placeholder was not replaced", r.ID)
 		}
 		seen[r.ID] = true
 	}

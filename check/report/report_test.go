@@ -17,7 +17,7 @@ import (
 	"mcpwire/check/report"
 )
 
-// reportOf checks the bad example of a rule, as if it were in a file.
+// reportOf checks the bad example of a rule, as if it came from a file.
 func reportOf(tb testing.TB, id string) *report.Report {
 	r, ok := check.Lookup(id)
 	if !ok {
