@@ -97,7 +97,7 @@ func TestDPoP(t *testing.T) {
 			noted := 0
 			cache := replayFunc(func(_ context.Context, _ string, ttl time.Duration) (bool, error) {
 				if noted++; ttl < 130*time.Second {
-					t.Errorf("a proof is remembered for %v", ttl)
+					t.Errorf("a proof is stored for %v", ttl)
 				}
 				return true, nil
 			})
@@ -167,7 +167,7 @@ func TestDPoPReplay(t *testing.T) {
 		send := func(p string) int {
 			return serve(h, "POST", "/mcp", "Authorization", "dpop "+token, "DPoP", p).Code
 		}
-		// A client whose clock is ahead: its proof is good for two minutes.
+		// The proof of a client whose clock is ahead is valid for two minutes.
 		p := key.proof(t, "POST", rsResource, token, nil, map[string]any{"iat": time.Now().Unix() + 60})
 		if got := send(p); got != 200 {
 			t.Errorf("first: status %d", got)
@@ -214,7 +214,7 @@ func TestDPoPNonces(t *testing.T) {
 		if w.Code != 401 || nonce == "" || !strings.HasPrefix(firstChallenge(w), `DPoP error="use_dpop_nonce"`) {
 			t.Fatalf("status %d, %v, want 401 with use_dpop_nonce and a nonce", w.Code, w.Header())
 		}
-		// With a nonce the client's clock does not count.
+		// With a nonce the client's clock does not matter.
 		if w := send(one, map[string]any{"nonce": nonce, "iat": 1}); w.Code != 200 || w.Header().Get("DPoP-Nonce") != "" {
 			t.Errorf("with the nonce: status %d, %v", w.Code, w.Header())
 		}
@@ -291,7 +291,7 @@ func TestDPoPPublicURL(t *testing.T) {
 	}
 }
 
-// FuzzDPoP shows that a proof is refused unless its key signed exactly this text.
+// FuzzDPoP shows that a proof is rejected unless its key signed exactly this text.
 func FuzzDPoP(f *testing.F) {
 	key := fixedRSKey("")
 	const token = "the-token-of-alice"
@@ -306,13 +306,13 @@ func FuzzDPoP(f *testing.F) {
 		w := serve(h, "POST", "/mcp", "Authorization", "DPoP "+token, "DPoP", proof)
 		switch w.Code {
 		case 401:
-		case 200: // one of this run's or of another's
+		case 200: // a valid proof of this run or of another one
 			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(proof, ".")[1])
 			if err != nil {
 				t.Fatal(err)
 			}
 			head := map[string]any{"typ": "dpop+jwt", "jwk": jose.JSONWebKey{Key: key.private.Public()}}
-			if key.sign(t, head, payload) != proof { // the signature is the same each time
+			if key.sign(t, head, payload) != proof { // signatures are deterministic
 				t.Errorf("%q is accepted", proof)
 			}
 		default:
@@ -321,8 +321,8 @@ func FuzzDPoP(f *testing.F) {
 	})
 }
 
-// TestDPoPReplayQuota shows that a key that has used up its part of the replay cache gets 429;
-// others are let in.
+// TestDPoPReplayQuota shows that a key that has used its share of the replay cache gets 429, and
+// that others are admitted.
 func TestDPoPReplayQuota(t *testing.T) {
 	hog, other := newRSKey(t, ""), newRSKey(t, "")
 	owners := map[string]string{"token-of-hog": hog.thumbprint(t), "token-of-other": other.thumbprint(t)}

@@ -19,8 +19,8 @@ import (
 
 const rsMetadataURL = "https://api.example.com/.well-known/oauth-protected-resource/mcp"
 
-// rsUsers knows tokens by what follows from them: "down" is unavailable, "expired-late" expired
-// without the verifier noticing, others that begin with "user-" are good and have the scopes that
+// rsUsers maps tokens to results: "down" is unavailable, "expired-late" has expired without an
+// error of the verifier, and tokens that begin with "user-" are valid and have the scopes that
 // follow, separated by dots.
 var rsUsers = verifierFunc(func(_ context.Context, token string) (*auth.Principal, error) {
 	switch {
@@ -215,7 +215,7 @@ func TestGuardOptions(t *testing.T) {
 		{"resource by http", func(o *auth.GuardOptions) { o.Resource = "http://api.example.com" }, false},
 		{"server by http", func(o *auth.GuardOptions) { o.AuthorizationServers = []string{"http://login.example.com"} }, false},
 		{"server with a query", func(o *auth.GuardOptions) { o.AuthorizationServers = []string{rsIssuer + "?a"} }, false},
-		{"a scope that is two", func(o *auth.GuardOptions) { o.RequiredScopes = []string{"a b"} }, false},
+		{"a scope with a space", func(o *auth.GuardOptions) { o.RequiredScopes = []string{"a b"} }, false},
 		{"a scope with a quote", func(o *auth.GuardOptions) { o.ScopesSupported = []string{`a"`} }, false},
 		{"a scope in the tree", func(o *auth.GuardOptions) { o.ScopeIncludes = map[string][]string{"a": {"\n"}} }, false},
 		{"offline_access supported", func(o *auth.GuardOptions) { o.ScopesSupported = []string{"offline_access"} }, false},
@@ -225,10 +225,10 @@ func TestGuardOptions(t *testing.T) {
 		{"metadata elsewhere", func(o *auth.GuardOptions) { o.MetadataURL = "https://api.example.com/prm" }, true},
 		{"metadata of nothing", func(o *auth.GuardOptions) { o.MetadataURL, o.AuthorizationServers = "https://x.example/", nil }, false},
 		{"DPoP", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{} }, true},
-		{"DPoP of nothing", func(o *auth.GuardOptions) { o.DPoP, o.Resource, o.AuthorizationServers = &auth.DPoPOptions{}, "", nil }, false},
+		{"DPoP without algorithms", func(o *auth.GuardOptions) { o.DPoP, o.Resource, o.AuthorizationServers = &auth.DPoPOptions{}, "", nil }, false},
 		{"DPoP, symmetric", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Algorithms: []string{"HS256"}} }, false},
 		{"DPoP, short key", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Nonces: true, NonceKeys: [][]byte{{1}}} }, false},
-		{"DPoP, key for nothing", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{NonceKeys: [][]byte{make([]byte, 32)}} }, false},
+		{"DPoP off, with a key", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{NonceKeys: [][]byte{make([]byte, 32)}} }, false},
 	} {
 		o := good
 		tt.change(&o)
@@ -273,7 +273,7 @@ func TestCanonicalResource(t *testing.T) {
 }
 
 // FuzzBearerHeader shows that only the one token in the header is accepted, and that every other
-// header gets an answer for clients' mistakes.
+// header gets a client error.
 func FuzzBearerHeader(f *testing.F) {
 	const good = "user-a"
 	for _, s := range []string{"Bearer user-a", "bearer   user-a", "Bearer user-a=", "Bearer user-a,Bearer b", "Bearer\tuser-a", "DPoP user-a", "", "Bearer"} {
@@ -291,7 +291,7 @@ func FuzzBearerHeader(f *testing.F) {
 		scheme, rest, _ := strings.Cut(header, " ")
 		want := strings.EqualFold(scheme, "bearer") && strings.TrimLeft(rest, " ") == good
 		if (w.Code == 200) != want || w.Code != 200 && w.Code != 400 && w.Code != 401 {
-			t.Errorf("%q: status %d, want let through %v", header, w.Code, want)
+			t.Errorf("%q: status %d, want accepted %v", header, w.Code, want)
 		}
 	})
 }

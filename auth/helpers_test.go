@@ -30,7 +30,8 @@ const (
 	rsKeysURL  = "https://login.example.com/keys"
 )
 
-// rsRoutes is an HTTP client's other side: what each URL answers. It counts the requests.
+// rsRoutes is the RoundTripper of an HTTP client, with a response for each URL. It counts the
+// requests.
 type rsRoutes struct {
 	mu      sync.Mutex
 	answers map[string]func(*http.Request) (status int, header http.Header, body string)
@@ -79,7 +80,7 @@ func (r *rsRoutes) on(url string, answer func(*http.Request) (int, http.Header, 
 	r.answers[url] = answer
 }
 
-// say makes a URL answer with the JSON of a value; a nil value makes it fail.
+// say sets the response of a URL to the JSON of a value; a nil value makes the request fail.
 func (r *rsRoutes) say(url string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -109,7 +110,7 @@ func newRSKey(t testing.TB, id string) rsKey {
 	return rsKey{id, jose.ES256, k}
 }
 
-// fixedRSKey is the same in all runs, and so are its signatures.
+// fixedRSKey returns a key that is the same in all runs, and so are its signatures.
 func fixedRSKey(id string) rsKey {
 	return rsKey{id, jose.EdDSA, ed25519.NewKeyFromSeed([]byte("a seed that has 32 bytes exactly"))}
 }
@@ -158,7 +159,7 @@ func (k rsKey) sign(t testing.TB, head map[string]any, payload []byte) string {
 	return text
 }
 
-// with returns m with changes; nil takes a member out.
+// with returns a copy of m with changes; nil removes a member.
 func with(m, changes map[string]any) map[string]any {
 	m = maps.Clone(m)
 	for k, v := range changes {
@@ -179,7 +180,7 @@ func rsClaims() map[string]any {
 	}
 }
 
-// token returns a good token with changes of its claims.
+// token returns a valid token with changes of its claims.
 func (k rsKey) token(t testing.TB, changes map[string]any) string {
 	t.Helper()
 	payload, err := json.Marshal(with(rsClaims(), changes))
@@ -209,7 +210,7 @@ func (f verifierFunc) Verify(ctx context.Context, token string) (*auth.Principal
 	return f(ctx, token)
 }
 
-// proof returns a good proof for a request, with changes.
+// proof returns a valid proof for a request, with changes.
 func (k rsKey) proof(t testing.TB, method, url, token string, head, changes map[string]any) string {
 	t.Helper()
 	hash := sha256.Sum256([]byte(token))
@@ -237,7 +238,7 @@ func rsGuard(t testing.TB, v auth.Verifier, o auth.GuardOptions) *auth.Guard {
 	return g
 }
 
-// serve sends a request with headers, given as name and value in turn, and returns the answer.
+// serve sends a request with headers, given as name and value in turn, and returns the response.
 func serve(h http.Handler, method, target string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -248,7 +249,7 @@ func serve(h http.Handler, method, target string, headers ...string) *httptest.R
 	return w
 }
 
-// hello answers with the principal's ID.
+// hello responds with the principal's ID.
 var hello = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, auth.PrincipalOf(r.Context()).ID())
 })

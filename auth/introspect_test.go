@@ -63,10 +63,10 @@ func TestIntrospection(t *testing.T) {
 		{"no issuer", map[string]any{"iss": nil}, auth.ErrInvalidToken},
 		{"expired", map[string]any{"exp": time.Now().Add(-time.Second).Unix()}, auth.ErrInvalidToken},
 		{"expiry is null", map[string]any{"exp": null}, auth.ErrInvalidToken},
-		{"not yet", map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}, auth.ErrInvalidToken},
+		{"not valid yet", map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}, auth.ErrInvalidToken},
 		{"nobody's", map[string]any{"sub": nil, "client_id": nil}, auth.ErrInvalidToken},
-		{"bound otherwise", map[string]any{"cnf": map[string]any{"x5t#S256": jkt}}, auth.ErrInvalidToken},
-		{"bound, but to what", map[string]any{"token_type": "DPoP"}, auth.ErrInvalidToken},
+		{"bound in another way", map[string]any{"cnf": map[string]any{"x5t#S256": jkt}}, auth.ErrInvalidToken},
+		{"bound without a thumbprint", map[string]any{"token_type": "DPoP"}, auth.ErrInvalidToken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			routes := &rsRoutes{}
@@ -128,7 +128,7 @@ func TestIntrospectionUnavailable(t *testing.T) {
 		body        string
 	}{
 		{"no answer", 0, "", ""},
-		{"our secret is wrong", 401, "application/json", `{"active":true}`},
+		{"client secret rejected", 401, "application/json", `{"active":true}`},
 		{"redirect", 307, "application/json", string(good)},
 		{"no JSON type", 200, "text/plain", string(good)},
 		{"no JSON", 200, "application/json", "{"},
@@ -154,7 +154,7 @@ func TestIntrospectionCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			name     string
-			expires  time.Duration // 0: never
+			expires  time.Duration // zero means never
 			ttl      time.Duration
 			lifetime time.Duration
 		}{
@@ -208,7 +208,7 @@ func TestIntrospectionOnce(t *testing.T) {
 			wg.Go(func() { wantVerify(t, v, "one", nil) })
 		}
 		synctest.Wait()
-		cancel() // of the caller
+		cancel() // the context of the caller
 		close(release)
 		wg.Wait()
 		wantHits(t, routes, rsIntrospect, 1)

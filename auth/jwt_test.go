@@ -41,7 +41,7 @@ func TestJWTPrincipal(t *testing.T) {
 		{"scp array", map[string]any{"scope": nil, "scp": []string{"a", "b", "a"}}, auth.Principal{Scopes: []string{"a", "b"}}},
 		{"scp text", map[string]any{"scope": nil, "scp": "a  b"}, auth.Principal{Scopes: []string{"a", "b"}}},
 		{"scope first", map[string]any{"scp": "admin"}, auth.Principal{Scopes: []string{"read", "write"}}},
-		{"scopes that are none", map[string]any{"scope": "a \"b\" c\u00e9 \t"}, auth.Principal{Scopes: []string{"a"}}},
+		{"invalid scopes", map[string]any{"scope": "a \"b\" c\u00e9 \t"}, auth.Principal{Scopes: []string{"a"}}},
 		{"azp", map[string]any{"client_id": nil, "azp": "app"}, auth.Principal{Scopes: []string{"read", "write"}}},
 		{"bound", map[string]any{"cnf": map[string]any{"jkt": thumbprint}}, auth.Principal{Scopes: []string{"read", "write"}, KeyThumbprint: thumbprint}},
 	} {
@@ -66,7 +66,7 @@ func TestJWTPrincipal(t *testing.T) {
 }
 
 // Spec: S203 S208 S210 S211
-func TestJWTRefused(t *testing.T) {
+func TestJWTRejected(t *testing.T) {
 	key, other := newRSKey(t, "k1"), newRSKey(t, "k1")
 	now := time.Now()
 	for _, tt := range []struct {
@@ -86,19 +86,19 @@ func TestJWTRefused(t *testing.T) {
 		{"expiry is null", nil, map[string]any{"exp": json.RawMessage("null")}, "exp is not a date"},
 		{"expiry is a text", nil, map[string]any{"exp": "4000000000"}, "exp is not a date"},
 		{"expiry is huge", nil, map[string]any{"exp": json.RawMessage("1e300")}, "exp is not a date"},
-		{"not yet", nil, map[string]any{"nbf": now.Add(45 * time.Second).Unix()}, "nbf"},
+		{"not valid yet", nil, map[string]any{"nbf": now.Add(45 * time.Second).Unix()}, "nbf"},
 		{"issued later", nil, map[string]any{"iat": now.Add(45 * time.Second).Unix()}, "iat"},
 		{"no subject", nil, map[string]any{"sub": nil}, "sub or client id is missing"},
 		{"no client", nil, map[string]any{"client_id": nil}, "sub or client id is missing"},
 		{"client is a number", nil, map[string]any{"client_id": 5, "azp": "app"}, "sub or client id is missing"},
 		{"bound to a certificate", nil, map[string]any{"cnf": map[string]any{"x5t#S256": key.thumbprint(t)}}, "unsupported binding"},
 		{"bound twice", nil, map[string]any{"cnf": map[string]any{"x5t#S256": "x", "jkt": key.thumbprint(t)}}, "unsupported binding"},
-		{"bound to nothing", nil, map[string]any{"cnf": map[string]any{"jkt": "x"}}, "unsupported binding"},
+		{"bound without a key", nil, map[string]any{"cnf": map[string]any{"jkt": "x"}}, "unsupported binding"},
 		{"type of a proof", map[string]any{"typ": "dpop+jwt"}, nil, "typ is not"},
 		{"type is null", map[string]any{"typ": json.RawMessage("null")}, nil, "typ is not"},
 		{"critical extension", map[string]any{"crit": []string{"exp"}}, nil, "crit"},
 		{"unencoded", map[string]any{"b64": true}, nil, "b64"},
-		{"brings its key", map[string]any{"jwk": other.jwk()}, nil, "jwk"},
+		{"contains its key", map[string]any{"jwk": other.jwk()}, nil, "jwk"},
 		{"unknown key", map[string]any{"kid": "k2"}, nil, "unknown key"},
 		{"key id is a number", map[string]any{"kid": 1}, nil, "kid"},
 	} {
@@ -291,7 +291,7 @@ func TestJWTOptions(t *testing.T) {
 	}
 }
 
-// FuzzJWT shows that a token is refused unless it is the one that was signed.
+// FuzzJWT shows that a token is rejected unless it is the one that was signed.
 func FuzzJWT(f *testing.F) {
 	key := fixedRSKey("k1")
 	payload := []byte(`{"iss":"` + rsIssuer + `","aud":"` + rsResource + `","sub":"alice","client_id":"app","exp":7258118400}`)
@@ -305,7 +305,7 @@ func FuzzJWT(f *testing.F) {
 		case err == nil && token != good:
 			t.Errorf("%q is accepted as %v's", token, p)
 		case err != nil && token == good:
-			t.Errorf("the good token is refused: %v", err)
+			t.Errorf("the valid token is rejected: %v", err)
 		case err != nil && !errors.Is(err, auth.ErrInvalidToken):
 			t.Errorf("Verify: %v, want ErrInvalidToken", err)
 		}
@@ -351,14 +351,15 @@ func TestKeysRotate(t *testing.T) {
 		wantVerify(t, v, tokens["1"], nil)
 		routes.say(rsKeysURL, rsKeySet(one, two))
 		<-time.After(29 * time.Second)
-		wantVerify(t, v, tokens["2"], auth.ErrInvalidToken) // too soon for another look
+		wantVerify(t, v, tokens["2"], auth.ErrInvalidToken) // too soon for another fetch
 		wantHits(t, routes, rsKeysURL, 1)
 		<-time.After(time.Second)
 		wantVerify(t, v, tokens["2"], nil)
 		wantHits(t, routes, rsKeysURL, 2)
 
 		for range 50 {
-			wantVerify(t, v, tokens["3"], auth.ErrInvalidToken) // an unknown key costs a fetch in 30 s
+			// one fetch per 30 s for an unknown key
+			wantVerify(t, v, tokens["3"], auth.ErrInvalidToken)
 		}
 		wantHits(t, routes, rsKeysURL, 2)
 		<-time.After(30 * time.Second)
@@ -371,7 +372,7 @@ func TestKeysRotate(t *testing.T) {
 		<-time.After(15*time.Minute - time.Second)
 		wantVerify(t, v, tokens["1"], nil)
 		<-time.After(time.Second)
-		wantVerify(t, v, tokens["1"], auth.ErrInvalidToken) // withdrawn
+		wantVerify(t, v, tokens["1"], auth.ErrInvalidToken) // the key was withdrawn
 		wantVerify(t, v, tokens["2"], nil)
 		wantHits(t, routes, rsKeysURL, 4)
 	})
@@ -399,7 +400,7 @@ func TestKeysStale(t *testing.T) {
 		wantVerify(t, v, token, auth.ErrUnavailable)
 
 		routes.say(rsKeysURL, rsKeySet(key))
-		<-time.After(5 * time.Second) // without keys it is tried again sooner
+		<-time.After(5 * time.Second) // without keys it retries sooner
 		wantVerify(t, v, token, nil)
 	})
 }
@@ -425,7 +426,7 @@ func TestKeysFetchedOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := v.Verify(first, token); err != nil {
-				t.Errorf("the first, whose request was cancelled: %v", err)
+				t.Errorf("the first, whose request was canceled: %v", err)
 			}
 		})
 		synctest.Wait()
@@ -435,9 +436,9 @@ func TestKeysFetchedOnce(t *testing.T) {
 			wg.Go(func() { wantVerify(t, v, token, nil) })
 		}
 		if _, err := v.Verify(impatient, token); !errors.Is(err, auth.ErrUnavailable) {
-			t.Errorf("one that waits no longer: %v, want ErrUnavailable", err)
+			t.Errorf("a canceled wait: %v, want ErrUnavailable", err)
 		}
-		cancel() // must not keep the others from getting the keys
+		cancel() // must not prevent the others from getting the keys
 		synctest.Wait()
 		close(release)
 		wg.Wait()
@@ -549,7 +550,7 @@ func TestDiscovery(t *testing.T) {
 			routes := &rsRoutes{}
 			routes.say(rsKeysURL, rsKeySet(key))
 			routes.say(urls[0], tt.doc)
-			// What answers with something wrong is not passed over for the next.
+			// An invalid response ends the search; the next URL is not tried.
 			routes.say(urls[1], map[string]any{"issuer": rsIssuer, "jwks_uri": rsKeysURL})
 			wantVerify(t, newJWT(t, routes, ""), token, auth.ErrUnavailable)
 		})
@@ -557,8 +558,8 @@ func TestDiscovery(t *testing.T) {
 	t.Run("nowhere", func(t *testing.T) { wantVerify(t, newJWT(t, &rsRoutes{}, ""), token, auth.ErrUnavailable) })
 }
 
-// TestForeignTokensFetchNothing shows that a token that would not be good if it were genuine does
-// not cause any request.
+// TestForeignTokensFetchNothing shows that a token that would be rejected even with a valid
+// signature causes no request.
 func TestForeignTokensFetchNothing(t *testing.T) {
 	key := newRSKey(t, "1")
 	routes := &rsRoutes{}
@@ -610,7 +611,7 @@ func TestVerifiedTokens(t *testing.T) {
 		wantVerify(t, v, short, auth.ErrInvalidToken)
 		wantVerify(t, v, long, nil)
 
-		// Another key has the same id.
+		// Another key with the same id.
 		routes.say(rsKeysURL, rsKeySet(forged))
 		<-time.After(15 * time.Minute)
 		wantVerify(t, v, long, auth.ErrInvalidToken)

@@ -42,7 +42,8 @@ func TestFailuresOfAddress(t *testing.T) {
 			if i >= 5 {
 				want = 429
 			} else {
-				wantStatus(t, "unavailable", from(h, "192.0.2.1:1000", "down"), 503) // nor does this
+				// does not count either
+				wantStatus(t, "unavailable", from(h, "192.0.2.1:1000", "down"), 503)
 			}
 			wantStatus(t, fmt.Sprintf("failure %d", i), from(h, fmt.Sprintf("192.0.2.1:%d", i), fmt.Sprintf("bad-%d", i)), want)
 		}
@@ -58,7 +59,7 @@ func TestFailuresOfAddress(t *testing.T) {
 
 		for i := range 5 {
 			wantStatus(t, "IPv6", from(h, fmt.Sprintf("[2001:db8:1:2::%d]:1", i), fmt.Sprintf("bad-v6-%d", i)), 401)
-			if i < 4 { // that is no other guess
+			if i < 4 { // the same guess again
 				wantStatus(t, "IPv6, the same again", from(h, fmt.Sprintf("[2001:db8:1:2::%d]:1", i), "bad-v6-0"), 401)
 			}
 		}
@@ -79,7 +80,7 @@ func TestFailuresOfToken(t *testing.T) {
 			return rsUsers(ctx, token)
 		})
 		h := rsGuard(t, v, auth.GuardOptions{FailureLimit: &auth.FailureLimit{PerToken: 3}}).Protect(hello)
-		for i := range 10 { // its owner is to get another one, not to wait
+		for i := range 10 { // its owner should get a new one instead of waiting
 			wantStatus(t, fmt.Sprintf("failure %d", i), from(h, fmt.Sprintf("192.0.2.%d:1", i), "bad"), 401)
 		}
 		if asked != 3 {
@@ -96,8 +97,8 @@ func TestFailuresOfToken(t *testing.T) {
 	})
 }
 
-// TestFailuresOfProof shows that an attacker who has a token, but not its key, cannot lock its
-// owner out.
+// TestFailuresOfProof shows that an attacker with a token, but without its key, cannot block its
+// owner.
 func TestFailuresOfProof(t *testing.T) {
 	key := newRSKey(t, "")
 	const token = "the-token-of-alice"

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestVerifiedTokensAreBounded checks that a token that is used stays among many others, and that
-// the others are forgotten, by their number or by their length.
+// TestVerifiedTokensAreBounded checks that a token in use stays in the cache, and that others are
+// evicted by number or length.
 func TestVerifiedTokensAreBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -30,14 +30,14 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 			for i := range tt.tokens {
 				add(fmt.Sprint(i))
 				if !known("busy") {
-					t.Fatalf("a busy token is forgotten after %d others", i)
+					t.Fatalf("a token in use is evicted after %d others", i)
 				}
 			}
 			if known("rare") {
-				t.Error("a token is never forgotten")
+				t.Error("a token is never evicted")
 			}
 			if n := len(tokens.recent) + len(tokens.older); n > tt.maxRemembered {
-				t.Errorf("%d tokens are remembered, want at most %d", n, tt.maxRemembered)
+				t.Errorf("%d tokens are stored, want at most %d", n, tt.maxRemembered)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ func TestAnyOf(t *testing.T) {
 		{"last", []auth.Verifier{no, down, broken, nothing, ok}, nil},
 		{"one is down", []auth.Verifier{no, down, no}, auth.ErrUnavailable},
 		{"one is broken", []auth.Verifier{broken, no}, auth.ErrUnavailable},
-		{"one says nothing", []auth.Verifier{nothing, no}, auth.ErrUnavailable},
+		{"one returns neither a principal nor an error", []auth.Verifier{nothing, no}, auth.ErrUnavailable},
 	} {
 		p, err := auth.AnyOf(tt.verifiers...).Verify(t.Context(), "x")
 		if !errors.Is(err, tt.want) || (err == nil) != (p != nil) || tt.want == auth.ErrUnavailable && errors.Is(err, auth.ErrInvalidToken) {
@@ -55,7 +55,7 @@ func TestAnyOfFinal(t *testing.T) {
 	v := auth.AnyOf(rsJWT(t, auth.JWTOptions{}, key), other)
 	wantVerify(t, v, key.token(t, map[string]any{"aud": "https://other.example"}), auth.ErrInvalidToken)
 	if asked != 0 {
-		t.Error("the token was shown to another verifier")
+		t.Error("the token was passed to another verifier")
 	}
 	wantVerify(t, v, key.token(t, map[string]any{"iss": "https://other.example"}), auth.ErrInvalidToken)
 	wantVerify(t, v, "opaque", auth.ErrInvalidToken)

@@ -25,8 +25,8 @@ func TestCallback(t *testing.T) {
 		edit func(u *url.URL, q url.Values)
 		want error
 	}{
-		{"as it should be", func(*url.URL, url.Values) {}, nil},
-		{"more than it should have", func(_ *url.URL, q url.Values) { q.Set("session_state", "x") }, nil},
+		{"valid", func(*url.URL, url.Values) {}, nil},
+		{"additional parameters", func(_ *url.URL, q url.Values) { q.Set("session_state", "x") }, nil},
 		{"no state", func(_ *url.URL, q url.Values) { q.Del("state") }, oauth.ErrUntrusted},
 		{"another state", func(_ *url.URL, q url.Values) { q.Set("state", "x") }, oauth.ErrUntrusted},
 		{"two states", func(_ *url.URL, q url.Values) { q.Add("state", "x") }, oauth.ErrUntrusted},
@@ -130,7 +130,7 @@ func browse(t *testing.T, method, address, host string) (int, string) {
 
 const authorizeURL = "https://as.example.com/authorize?state=right"
 
-// A clumsyPrompter gives prompts that fail to close.
+// A clumsyPrompter returns prompts whose Close fails.
 type clumsyPrompter struct{ oauth.Prompter }
 
 type clumsyPrompt struct{ oauth.Prompt }
@@ -168,7 +168,7 @@ func TestPromptNotClosed(t *testing.T) {
 			t.Errorf("got %v, error %v", resp, err)
 		}
 		if !strings.Contains(log.String(), errClumsy.Error()) {
-			t.Errorf("the log has nothing of it: %s", log.String())
+			t.Errorf("the log has no entry about it: %s", log.String())
 		}
 	}
 }
@@ -270,7 +270,7 @@ func TestLoopbackKnown(t *testing.T) {
 	}
 }
 
-// TestLoopbackAsks has a user open the URL instead of agreeing that it is opened.
+// TestLoopbackAsks has a user open the URL before the browser is redirected.
 func TestLoopbackAsks(t *testing.T) {
 	shown := make(chan string, 1)
 	var asked error
@@ -339,8 +339,7 @@ func TestLoopbackEnds(t *testing.T) {
 	}
 }
 
-// TestLoopbackLogin runs a whole login with a listener; the registration is used again, with
-// another port.
+// TestLoopbackLogin performs a login with a listener. The registration is reused with another port.
 func TestLoopbackLogin(t *testing.T) {
 	w := newWorld(t)
 	w.as[worldAS].iss = worldAS

@@ -87,7 +87,7 @@ func TestDiscoveryOrder(t *testing.T) {
 			w.resource = map[string]any{"/here": doc(w)}
 		}, []string{
 			"GET https://MCP.example.com:443/here", as + "/.well-known/oauth-authorization-server"}},
-		{"a front page for everything", func(w *world) {
+		{"HTML for every URL", func(w *world) {
 			w.challenge = "Bearer"
 			w.resource = map[string]any{"/.well-known/oauth-protected-resource": doc(w)}
 			w.odd["https://mcp.example.com/.well-known/oauth-protected-resource/mcp"] = func(w http.ResponseWriter, _ *http.Request) {
@@ -162,8 +162,8 @@ func TestLegacyServer(t *testing.T) {
 	}
 }
 
-// TestClientFaults has a row for each thing that may be wrong with a server. In each, no
-// party may get a secret of another.
+// TestClientFaults has a row for each possible fault of a server. In each, no party may get a
+// secret of another.
 //
 // Spec: C124 C125 C129 C146 C155 C156 C157 C161
 func TestClientFaults(t *testing.T) {
@@ -191,7 +191,7 @@ func TestClientFaults(t *testing.T) {
 		name   string
 		change func(*world)
 		want   error
-		// last is the end of the last request that there must be.
+		// last is the suffix of the last expected request.
 		last string
 	}{
 		{"metadata on another host", func(w *world) {
@@ -204,7 +204,7 @@ func TestClientFaults(t *testing.T) {
 		{"metadata of something within", prm(func(m map[string]any) { m["resource"] = worldServer + "/x" }), oauth.ErrUntrusted, wellKnown},
 		{"metadata of something with dots", prm(func(m map[string]any) { m["resource"] = worldServer + "/.." }), oauth.ErrUntrusted, wellKnown},
 		{"metadata with a fragment", prm(func(m map[string]any) { m["resource"] = worldServer + "#x" }), oauth.ErrUntrusted, wellKnown},
-		{"metadata by http for https", prm(func(m map[string]any) { m["resource"] = "http://mcp.example.com/mcp" }), oauth.ErrUntrusted, wellKnown},
+		{"http metadata for https", prm(func(m map[string]any) { m["resource"] = "http://mcp.example.com/mcp" }), oauth.ErrUntrusted, wellKnown},
 		{"metadata without resource", prm(func(m map[string]any) { delete(m, "resource") }), oauth.ErrUntrusted, wellKnown},
 		{"no authorization server", prm(func(m map[string]any) { delete(m, "authorization_servers") }), oauth.ErrUntrusted, wellKnown},
 		{"authorization server by http", prm(func(m map[string]any) { m["authorization_servers"] = []string{"http://as.example.com"} }), oauth.ErrUntrusted, wellKnown},
@@ -229,7 +229,7 @@ func TestClientFaults(t *testing.T) {
 		{"authorization endpoint is an option", meta("authorization_endpoint", "--help"), oauth.ErrUntrusted, asWellKnown},
 		{"no authorization endpoint", meta("authorization_endpoint", nil), oauth.ErrUntrusted, asWellKnown},
 		{"no registration", meta("registration_endpoint", nil), oauth.ErrUnregistered, asWellKnown},
-		{"registration refused", raw(worldAS+"/register", 400, `{"error":"invalid_client_metadata"}`), oauth.ErrRefused, "/register"},
+		{"registration rejected", raw(worldAS+"/register", 400, `{"error":"invalid_client_metadata"}`), oauth.ErrRefused, "/register"},
 		{"registration without an id", raw(worldAS+"/register", 201, `{}`), oauth.ErrUntrusted, "/register"},
 		{"registration redirects", raw(worldAS+"/register", 308, ""), oauth.ErrUntrusted, "/register"},
 		{"registration wants mTLS", raw(worldAS+"/register", 201, `{"client_id":"x","token_endpoint_auth_method":"tls_client_auth"}`), oauth.ErrRefused, "/register"},
@@ -243,16 +243,16 @@ func TestClientFaults(t *testing.T) {
 			s.iss = "https://evil.example.com"
 		}), oauth.ErrUntrusted, "/authorize"},
 		{"denied", answer(func(s *worldIssuer) { s.deny = "access_denied" }), oauth.ErrDenied, "/authorize"},
-		{"denied by somebody else", answer(func(s *worldIssuer) { s.deny, s.iss = "access_denied", "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
+		{"denied by another issuer", answer(func(s *worldIssuer) { s.deny, s.iss = "access_denied", "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
 		{"invalid scope", answer(func(s *worldIssuer) { s.deny = "invalid_scope" }), oauth.ErrRefused, "/authorize"},
 		{"login required", answer(func(s *worldIssuer) { s.deny = "login_required" }), oauth.ErrConsentRequired, "/authorize"},
 
-		{"code refused", answer(func(s *worldIssuer) { s.tokenError = func(url.Values) string { return "invalid_grant" } }), oauth.ErrRefused, "/token"},
+		{"code rejected", answer(func(s *worldIssuer) { s.tokenError = func(url.Values) string { return "invalid_grant" } }), oauth.ErrRefused, "/token"},
 		{"token endpoint redirects", raw(worldAS+"/token", 307, ""), oauth.ErrUntrusted, "/token"},
 		{"token endpoint down", raw(worldAS+"/token", 502, ""), oauth.ErrUnreachable, "/token"},
 		{"token with a line break", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["access_token"] = "a\r\nX: y" } }), oauth.ErrUntrusted, "/token"},
 		{"token without a type", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { delete(m, "token_type") } }), oauth.ErrUntrusted, "/token"},
-		{"token bound unasked", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["token_type"] = "DPoP" } }), oauth.ErrUntrusted, "/token"},
+		{"token bound without a request", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["token_type"] = "DPoP" } }), oauth.ErrUntrusted, "/token"},
 		{"huge token", answer(func(s *worldIssuer) {
 			s.change = func(m map[string]any) { m["access_token"] = strings.Repeat("a", 16<<10+1) }
 		}), oauth.ErrUntrusted, "/token"},
@@ -351,8 +351,8 @@ func TestNotReplayable(t *testing.T) {
 	}
 }
 
-// TestUnauthorizedForEver shows that a server that accepts no token gets one new attempt for each
-// request, and that the caller gets its answer.
+// TestUnauthorizedForEver shows that a server that accepts no token gets one more attempt for each
+// request, and that the caller gets its response.
 func TestUnauthorizedForEver(t *testing.T) {
 	w := newWorld(t)
 	w.accept = "https://nobody.example.com"

@@ -21,15 +21,15 @@ func TestDPoPClient(t *testing.T) {
 		want      string
 		err       error
 	}{
-		{"auto, not wanted", oauth.DPoPAuto, "Bearer", false, []string{"ES256"}, false, "Bearer", nil},
+		{"auto, not required", oauth.DPoPAuto, "Bearer", false, []string{"ES256"}, false, "Bearer", nil},
 		{"auto, wanted", oauth.DPoPAuto, `DPoP algs="ES256"`, false, []string{"ES256"}, false, "DPoP", nil},
 		{"auto, one of two", oauth.DPoPAuto, `Bearer, DPoP algs="ES256"`, false, []string{"ES256"}, false, "DPoP", nil},
 		{"auto, required by metadata", oauth.DPoPAuto, "Bearer", true, []string{"ES256", "EdDSA"}, false, "DPoP", nil},
 		{"auto, not supported", oauth.DPoPAuto, "Bearer, DPoP", false, []string{"EdDSA"}, false, "Bearer", nil},
-		{"auto, not bound in the end", oauth.DPoPAuto, "Bearer, DPoP", false, []string{"ES256"}, true, "", nil},
+		{"auto, token not bound", oauth.DPoPAuto, "Bearer, DPoP", false, []string{"ES256"}, true, "", nil},
 		{"on", oauth.DPoPOn, "Bearer", false, nil, false, "DPoP", nil},
 		{"on, not supported", oauth.DPoPOn, "Bearer", false, []string{"EdDSA"}, false, "", oauth.ErrRefused},
-		{"on, not bound in the end", oauth.DPoPOn, "Bearer", false, nil, true, "", oauth.ErrUntrusted},
+		{"on, token not bound", oauth.DPoPOn, "Bearer", false, nil, true, "", oauth.ErrUntrusted},
 		{"off", oauth.DPoPOff, "Bearer, DPoP", false, []string{"ES256"}, false, "Bearer", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestDPoPClientNonces(t *testing.T) {
 	}
 }
 
-// TestDPoPClientNonceForEver shows that a server that wants another nonce each time gets one more
-// attempt.
+// TestDPoPClientNonceForEver shows that a server that requires another nonce each time gets one
+// more attempt.
 func TestDPoPClientNonceForEver(t *testing.T) {
 	w := newWorld(t)
 	w.challenge = "DPoP"

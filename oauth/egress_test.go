@@ -139,14 +139,14 @@ func TestGuardedTransport(t *testing.T) {
 		{"http", open, plain.URL, "hello"},
 		{"http by name", open, named, "hello"},
 		{"https", open, secure.URL, "hello"},
-		{"as large as may be", open, plain.URL + "/full", strings.Repeat("x", 100)},
+		{"at the size limit", open, plain.URL + "/full", strings.Repeat("x", 100)},
 		{"network allowed", &EgressOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TLS: open.TLS}, secure.URL, "hello"},
 		{"too large", open, plain.URL + "/large", ""},
 		{"redirect", open, plain.URL + "/redirect", ""},
 		{"http not allowed", nil, plain.URL, ""},
 		{"http by name not allowed", nil, named, ""},
 		{"https to loopback not allowed", &EgressOptions{TLS: open.TLS}, secure.URL, ""},
-		{"http elsewhere", open, "http://8.8.8.8/", ""},
+		{"http to a remote host", open, "http://8.8.8.8/", ""},
 		{"http to a private address", open, "http://10.0.0.1/", ""},
 		{"private address", open, "https://10.0.0.1/", ""},
 		{"metadata service", open, "https://169.254.169.254/", ""},
@@ -163,7 +163,7 @@ func TestGuardedTransport(t *testing.T) {
 			t.Errorf("%s: got %q, %v", tt.name, got, err)
 		}
 	}
-	// The timeout is for the body too. However long the machine takes, the server never answers.
+	// The timeout includes the body: the server never responds.
 	slow := *open
 	slow.Timeout = time.Millisecond
 	if _, err := guarded(t, &slow, plain.URL+"/slow"); !errors.Is(err, context.DeadlineExceeded) {

@@ -34,7 +34,7 @@ func subjectOf(ctx context.Context) (auth.Secret, error) {
 }
 
 // exchangeWorld returns a world whose authorization server exchanges tokens, and a transport of a
-// client that asks for it.
+// client that requests it.
 func exchangeWorld(t *testing.T, change func(*oauth.ClientOptions, *oauth.TokenExchange)) (*world, *worldIssuer, http.RoundTripper) {
 	w := newWorld(t)
 	as := w.as[worldAS]
@@ -91,7 +91,7 @@ func TestTokenExchange(t *testing.T) {
 			if want := []string{"SECRET-alice", "SECRET-bob", "SECRET-alice-2"}; !slices.Equal(subjects, want) {
 				t.Errorf("exchanged %q, want %q", subjects, want)
 			}
-			// Alice's two requests have one token, and nobody has the token of another.
+			// Alice's two requests have one token, and no other caller has it.
 			var sent []string
 			for _, h := range w.sent {
 				sent = append(sent, h.Get("Authorization"))
@@ -111,8 +111,8 @@ func TestTokenExchange(t *testing.T) {
 	}
 }
 
-// TestTokenExchangeExpiry checks that a token is exchanged again before it expires, also if the
-// server does not complain, and that it is used until then if the authorization server is down.
+// TestTokenExchangeExpiry checks that a token is exchanged again before it expires, even if the
+// server still accepts it, and that it is used until then if the authorization server is down.
 func TestTokenExchangeExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, as, rt := exchangeWorld(t, nil)
@@ -219,9 +219,8 @@ func TestTokenExchangeErrors(t *testing.T) {
 	}
 }
 
-// TestTokenExchangeOfOne checks that one caller whose token is refused neither blocks the others
-// nor asks the authorization server with each request, and that requests of one caller share an
-// exchange.
+// TestTokenExchangeOfOne checks that one caller whose token is rejected neither blocks the others
+// nor causes a token request for each request, and that requests of one caller share an exchange.
 func TestTokenExchangeOfOne(t *testing.T) {
 	_, as, rt := exchangeWorld(t, nil)
 	as.tokenError = func(form url.Values) string {
@@ -257,7 +256,7 @@ func TestTokenExchangeMemory(t *testing.T) {
 	mustPostAs(t, callerWith(t.Context(), "4095"), rt)
 	mustPostAs(t, first, rt)
 	if n := len(as.asked); n != 4098 {
-		t.Errorf("%d exchanges, want 4098: the first token is forgotten, the last is not", n)
+		t.Errorf("%d exchanges, want 4098: the first token is evicted, the last is not", n)
 	}
 }
 

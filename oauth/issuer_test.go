@@ -25,31 +25,31 @@ type worldIssuer struct {
 	origin string
 	// meta is its metadata by path.
 	meta map[string]map[string]any
-	// clients has the secret of each client id; "" for public clients. Registration adds to it.
+	// clients has the secret of each client id; empty for public clients. Registration adds to it.
 	clients map[string]string
 	// key verifies assertions of clients.
 	key *ecdsa.PublicKey
-	// iss is what answers have as iss; "-" for none.
+	// iss is the iss of authorization responses; "-" omits it.
 	iss string
-	// deny, if set, is the error that answers have.
+	// deny, if set, is the error of authorization responses.
 	deny string
-	// nonce, if set, is what the token endpoint wants in proofs.
+	// nonce, if set, is the nonce that the token endpoint requires in proofs.
 	nonce string
-	// expiresIn and refresh say what tokens are like.
+	// expiresIn and refresh are properties of new tokens.
 	expiresIn any
 	refresh   bool
 	// grant, if set, returns the granted scopes for the requested ones.
 	grant func([]string) []string
-	// tokenError, if set, is what the token endpoint answers with instead.
+	// tokenError, if set, is the error of the token endpoint.
 	tokenError func(form url.Values) string
-	// change, if set, changes answers of the token endpoint.
+	// change, if set, modifies responses of the token endpoint.
 	change func(map[string]any)
 
 	mu            sync.Mutex
 	n             int
 	codes         map[string]url.Values
 	refreshTokens map[string]url.Values
-	// authorized and asked have the queries and forms that came in.
+	// authorized and asked have the queries and forms of the requests.
 	authorized, asked []url.Values
 	registrations     []map[string]any
 }
@@ -184,7 +184,7 @@ func (s *worldIssuer) serveToken(w http.ResponseWriter, req *http.Request) {
 	say(w, http.StatusOK, s.issue(form, about, client, jkt))
 }
 
-// about returns what the tokens are for, or an error's code.
+// about returns the grant of a token request, or an error's code.
 func (s *worldIssuer) about(form url.Values, client string) (url.Values, string) {
 	switch form.Get("grant_type") {
 	case "authorization_code":

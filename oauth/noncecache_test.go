@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestNonceCache shows that a full cache forgets the nonce that was set first, and no other.
+// TestNonceCache shows that a full cache evicts the nonce that was set first, and no other.
 func TestNonceCache(t *testing.T) {
 	var c nonceCache
 	store := func(owner, nonce string) bool {

@@ -24,7 +24,7 @@ func TestRegistrationOrder(t *testing.T) {
 		want   string
 		method string
 	}{
-		{"by hand", func(s *worldIssuer) {
+		{"configured", func(s *worldIssuer) {
 			s.document()["client_id_metadata_document_supported"] = true
 			s.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_post", "client_secret_basic"}
 			s.clients["mine"] = "s"
@@ -43,7 +43,7 @@ func TestRegistrationOrder(t *testing.T) {
 		{"with post", func(s *worldIssuer) {
 			s.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
 		}, func(*oauth.ClientOptions) {}, "client-1-of-as.example.com", "client_secret_post"},
-		{"methods not said", func(s *worldIssuer) { delete(s.document(), "token_endpoint_auth_methods_supported") },
+		{"methods not in the metadata", func(s *worldIssuer) { delete(s.document(), "token_endpoint_auth_methods_supported") },
 			func(*oauth.ClientOptions) {}, "client-1-of-as.example.com", "none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestServerMoves(t *testing.T) {
 			t.Errorf("got %v", q)
 		}
 	}
-	// And back: the registration there is still good.
+	// Back at the first server, the registration there is still valid.
 	w.accept = worldAS
 	w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)["authorization_servers"] = []string{worldAS}
 	mustPost(t, rt)
@@ -101,8 +101,8 @@ func TestServerMoves(t *testing.T) {
 	}
 }
 
-// TestRegistrationForgotten shows that a registration that the authorization server has forgotten
-// is made again at the next attempt.
+// TestRegistrationForgotten shows that the client registers again if the authorization server has
+// lost its registration.
 func TestRegistrationForgotten(t *testing.T) {
 	w := newWorld(t)
 	as := w.as[worldAS]

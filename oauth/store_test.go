@@ -59,7 +59,7 @@ func TestStores(t *testing.T) {
 			}
 			got.Tokens.Granted[0], got.Client.ID = "changed", "changed"
 			if again, err := s.Load(ctx, key); err != nil || again.Tokens.Granted[0] != "y" || again.Client.ID != "c" {
-				t.Errorf("what Load returns is not the caller's: %v", err)
+				t.Errorf("the caller does not own the result of Load: %v", err)
 			}
 			for _, other := range []oauth.RecordKey{{}, {Issuer: "i"}, {Issuer: "i", Resource: "r", ClientID: "c"}, {Issuer: "ir", ClientID: "c", Account: "a"}} {
 				if _, err := s.Load(ctx, other); !errors.Is(err, oauth.ErrNotStored) {
@@ -149,8 +149,8 @@ func TestFileStoreOdd(t *testing.T) {
 	}
 }
 
-// TestFileStoreTogether shows that stores that change one file at once, as several processes do,
-// lose nothing.
+// TestFileStoreTogether shows that concurrent changes of one file by several stores, as of several
+// processes, are not lost.
 func TestFileStoreTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var wg sync.WaitGroup

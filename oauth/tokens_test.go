@@ -41,7 +41,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("refreshed too early: %d token requests", got)
 		}
 		<-time.After(time.Second)
-		// Whatever the metadata says by now, the refresh token goes to where it is from.
+		// The refresh token is sent to its own issuer, whatever the metadata says now.
 		w.as[worldAS].document()["token_endpoint"] = "https://evil.example.com/token"
 		var wg sync.WaitGroup
 		for range 20 {
@@ -75,18 +75,19 @@ func TestRefreshAtUnauthorized(t *testing.T) {
 func TestRefreshFails(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		// code is the error, or "down" for none.
+		// code is the error, or "down" for no response.
 		code string
-		// wait is how long after the first token the second request is sent.
+		// wait is the time between the first token and the second request.
 		wait time.Duration
 		want error
-		// authorized and, after the failure is over, more requests.
+		// authorized is the number of authorizations; more, that of requests after the failure is
+		// over.
 		authorized, asked int
 	}{
-		{"down, token still good", "down", time.Hour - 20*time.Second, nil, 1, 1},
+		{"down, token still valid", "down", time.Hour - 20*time.Second, nil, 1, 1},
 		{"down, token expired", "down", 2 * time.Hour, oauth.ErrUnreachable, 1, 1},
-		{"grant is void", "invalid_grant", time.Hour - 20*time.Second, nil, 1, 2},
-		{"refused for now", "invalid_request", time.Hour - 20*time.Second, nil, 1, 2},
+		{"grant is invalid", "invalid_grant", time.Hour - 20*time.Second, nil, 1, 2},
+		{"rejected temporarily", "invalid_request", time.Hour - 20*time.Second, nil, 1, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestRefreshFails(t *testing.T) {
 				if len(as.authorized) != tt.authorized || len(as.asked) != tt.asked {
 					t.Errorf("got %d authorizations and %d token requests", len(as.authorized), len(as.asked))
 				}
-				// When it is over the old refresh token still works, unless it is void.
+				// After that the old refresh token still works, unless it is invalid.
 				as.tokenError = nil
 				delete(w.odd, worldAS+"/token")
 				<-time.After(time.Minute)
@@ -172,8 +173,8 @@ func TestPersistFirst(t *testing.T) {
 	}
 }
 
-// TestStoreIsShared checks that a second process uses the first one's tokens, and finds those that
-// the first refreshed.
+// TestStoreIsShared checks that a second process uses the first one's tokens, including refreshed
+// ones.
 func TestStoreIsShared(t *testing.T) {
 	w := refreshing(t)
 	path := filepath.Join(t.TempDir(), "tokens.json")
@@ -225,7 +226,7 @@ func TestNoPrompter(t *testing.T) {
 type promptedUser struct {
 	oauth.ManualPrompter
 	asked  chan struct{} // gets an element for each prompt
-	answer chan error    // what is answered: nil is a login
+	answer chan error    // result of the prompt: nil for a login
 }
 
 func newPromptedUser(w *world) *promptedUser {
@@ -247,7 +248,7 @@ func newPromptedUser(w *world) *promptedUser {
 }
 
 // process returns a transport of another process with the same store. waits gets an element when it
-// waits for another to ask.
+// waits for another process's prompt.
 func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.RoundTripper, waits chan struct{}) {
 	t.Helper()
 	waits = make(chan struct{}, 10)
@@ -273,14 +274,14 @@ func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.Rou
 	}), waits
 }
 
-// TestLoginInTurn has two processes that need a login at once: one starts it. Both use its result,
-// unless the process that started it is gone.
+// TestLoginInTurn has two processes that need a login at the same time: one prompts the user. Both
+// use its result, unless that process ends.
 func TestLoginInTurn(t *testing.T) {
 	errLeft := errors.New("left")
 	for _, tt := range []struct {
 		name         string
-		answer       error // nil is a login
-		first        bool  // ends well
+		answer       error // nil for a login
+		first        bool  // whether the first process succeeds
 		second       bool
 		asked, codes int
 	}{
@@ -342,10 +343,10 @@ func TestLoginMeanwhile(t *testing.T) {
 		{false, first, 1},
 		{false, second, 1},
 		{true, first, 2},   // the second still has the first token
-		{false, second, 2}, // and takes the second
+		{false, second, 2}, // and uses the second
 		{false, third, 2},
 		{true, first, 3},
-		{true, second, 4}, // takes the third token, which is invalid too, and starts a login
+		{true, second, 4}, // uses the third token, which is invalid too, and starts a login
 	} {
 		if step.lose {
 			w.forget()
@@ -361,7 +362,7 @@ func TestLoginMeanwhile(t *testing.T) {
 	}
 }
 
-// forget makes all tokens that were issued no good.
+// forget invalidates all issued tokens.
 func (w *world) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -58,14 +58,14 @@ func TestScopes(t *testing.T) {
 		want                string
 	}{
 		{"none", "", nil, nil, nil, false, ""},
-		{"of the challenge", "a b", []string{"c"}, nil, nil, false, "a b"},
-		{"of the metadata", "", []string{"c", "d"}, nil, nil, false, "c d"},
-		{"of the options", "", []string{"c"}, nil, []string{"e"}, false, "e"},
-		{"of the challenge and the options", "a", []string{"c"}, nil, []string{"e", "a"}, false, "a e"},
+		{"from the challenge", "a b", []string{"c"}, nil, nil, false, "a b"},
+		{"from the metadata", "", []string{"c", "d"}, nil, nil, false, "c d"},
+		{"from the options", "", []string{"c"}, nil, []string{"e"}, false, "e"},
+		{"from the challenge and the options", "a", []string{"c"}, nil, []string{"e", "a"}, false, "a e"},
 		{"offline access", "a", nil, []string{"offline_access"}, nil, false, "a offline_access"},
-		{"offline access unwanted", "a", nil, []string{"offline_access"}, nil, true, "a"},
+		{"offline access disabled", "a", nil, []string{"offline_access"}, nil, true, "a"},
 		{"offline access alone", "", nil, []string{"offline_access"}, nil, false, ""},
-		{"offline access not there", "", []string{"c", "offline_access"}, []string{"c"}, nil, false, "c"},
+		{"offline access not supported", "", []string{"c", "offline_access"}, []string{"c"}, nil, false, "c"},
 		{"nonsense", `a\"b c`, nil, nil, nil, false, "c"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestScopes(t *testing.T) {
 			if got := w.as[worldAS].scopesAsked(); !slices.Equal(got, []string{tt.want}) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			// OpenID providers leave offline_access out without it.
+			// OpenID providers omit offline_access without consent.
 			consent := w.as[worldAS].authorized[0].Get("prompt") == "consent"
 			if want := strings.Contains(tt.want, "offline_access"); consent != want {
 				t.Errorf("asks for consent: %v, want %v", consent, want)
@@ -108,7 +108,7 @@ func TestStepUp(t *testing.T) {
 	}
 }
 
-// TestStepUpLimit has a server that is never content.
+// TestStepUpLimit has a server that always requires more scopes.
 func TestStepUpLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -148,7 +148,8 @@ func TestStepUpOperations(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"a:b"}}`, 2},
 		{`{"jsonrpc":"2.0","id":6,"method":"tools/list"}`, 2},
 		{`{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"2"}}`, 0},
-		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"c"}}`, 0}, // that is enough for all together
+		// the limit for all operations together
+		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"c"}}`, 0},
 		{`hello`, 0},
 	} {
 		if got := stepUpState(t, w, rt, tt.body); got != tt.want {
@@ -219,7 +220,7 @@ func TestWithoutLogin(t *testing.T) {
 	}
 	refused("at first", rt, "", 0)
 	refused("at first", other, "", 0)
-	mustPost(t, rt) // which has not heard of it
+	mustPost(t, rt) // this transport has not used the token yet
 	for name, rt := range map[string]http.RoundTripper{"the token that there is": rt, "one of another process": other} {
 		if status, err := postNeeding(quiet, rt, ""); status != http.StatusOK {
 			t.Errorf("%s: got %d, %v", name, status, err)
@@ -313,7 +314,7 @@ func TestDenialIsRemembered(t *testing.T) {
 		as.deny = ""
 		<-time.After(10 * time.Minute)
 		mustPost(t, rt)
-		// More scopes, for one operation: others go on.
+		// A login for more scopes for one operation: other operations continue.
 		as.deny = "access_denied"
 		if _, err := postNeeding(t.Context(), rt, "write"); !errors.Is(err, oauth.ErrDenied) {
 			t.Errorf("got %v", err)
@@ -335,7 +336,7 @@ func TestDenialIsRemembered(t *testing.T) {
 	})
 }
 
-// TestOneLogin has many requests at once, of which the first gives up.
+// TestOneLogin has many concurrent requests, of which the first is canceled.
 func TestOneLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -371,7 +372,7 @@ func TestOneLogin(t *testing.T) {
 	})
 }
 
-// TestOneFailure checks that a failure is that of all who waited for it.
+// TestOneFailure checks that a failed login fails all requests that waited for it.
 func TestOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -27,8 +27,8 @@ const (
 	worldCallback = "http://127.0.0.1:3118/callback"
 )
 
-// A world has an MCP server, its authorization servers and an identity provider. It is a transport:
-// nothing goes over a network. What is wrong with it is set before the first request.
+// A world has an MCP server, its authorization servers and an identity provider. It is an in-memory
+// RoundTripper. Tests set its faults before the first request.
 type world struct {
 	t *testing.T
 
@@ -40,9 +40,9 @@ type world struct {
 	as map[string]*worldIssuer
 	// need returns the scopes that a request to the MCP server needs.
 	need func(*http.Request) []string
-	// accept is the issuer whose tokens the MCP server takes.
+	// accept is the issuer whose tokens the MCP server accepts.
 	accept string
-	// rsNonce, if set, is what the MCP server wants in proofs.
+	// rsNonce, if set, is the nonce that the MCP server requires in proofs.
 	rsNonce string
 	// odd replaces the handlers of URLs.
 	odd map[string]http.HandlerFunc
@@ -62,7 +62,7 @@ type worldToken struct {
 	jkt              string
 }
 
-// newWorld returns one with which nothing is wrong.
+// newWorld returns a world without faults.
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, challenge: "default", accept: worldAS, tokens: map[string]worldToken{}, odd: map[string]http.HandlerFunc{}}
 	w.resource = map[string]any{
@@ -100,7 +100,7 @@ func (w *world) transport(change func(*oauth.ClientOptions)) http.RoundTripper {
 	return rt
 }
 
-// user is somebody who says yes to everything; edit may change where the browser is sent back to.
+// user returns a user who approves every request; edit may modify the redirect.
 func (w *world) user(edit func(*url.URL)) oauth.ManualPrompter {
 	return oauth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, address string) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -147,7 +147,7 @@ func mustPost(t *testing.T, rt http.RoundTripper) {
 	}
 }
 
-// count returns how many requests there were whose "METHOD URL" ends like this.
+// count returns the number of requests whose "METHOD URL" ends with suffix.
 func (w *world) count(suffix string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
