@@ -230,6 +230,8 @@ type interrupted struct {
 	// resumes means that the client resumes it.
 	resumes bool
 	run     func(ctx context.Context, work string, began chan struct{}) error
+	// client is what run has connected, or nil. It is closed later: DELETE may wait for a leader.
+	client *client.Client
 }
 
 // interruptedCalls returns the calls of a node that is killed: of clients at the node and behind
@@ -282,17 +284,17 @@ func (k *kills) interruptedCalls(ctx context.Context, victim *node) ([]*interrup
 			if steps > 0 && revision == mcp.Revision20250326 {
 				continue // that client resumes it
 			}
-			calls = append(calls, &interrupted{what: fmt.Sprintf("our client, %s, %d events", revision, steps), run: func(ctx context.Context, work string, began chan struct{}) error {
-				c, err := k.l.dialWith(behind, "interrupted", []mcp.Revision{revision})
-				if err != nil {
+			call := &interrupted{what: fmt.Sprintf("our client, %s, %d events", revision, steps)}
+			call.run = func(ctx context.Context, work string, began chan struct{}) (err error) {
+				if call.client, err = k.l.dialWith(behind, "interrupted", []mcp.Revision{revision}); err != nil {
 					return err
 				}
-				defer c.Close()
 				once := onFirst(began)
-				_, err = client.CallTool[workOutput](ctx, c, "work", map[string]any{"id": work, "ms": 40_000, "steps": steps},
+				_, err = client.CallTool[workOutput](ctx, call.client, "work", map[string]any{"id": work, "ms": 40_000, "steps": steps},
 					client.WithProgress(func(*mcp.ProgressNotificationParams) { once(nil) }))
 				return err
-			}})
+			}
+			calls = append(calls, call)
 		}
 	}
 	for _, c := range calls {
@@ -335,11 +337,12 @@ func (k *kills) kill(ctx context.Context, victim *node, rnd *rand.Rand) error {
 			began = make(chan struct{})
 		}
 		wg.Go(func() {
-			if err := c.run(ctx2, works[i], began); err == nil {
+			err := c.run(ctx2, works[i], began)
+			at := time.Now()
+			if err == nil {
 				k.l.led.violation("a call of a killed node (%s) has a result", c.what)
 				return
 			}
-			at := time.Now()
 			<-ended
 			d := max(0, at.Sub(endedAt))
 			k.mu.Lock()
@@ -385,6 +388,11 @@ func (k *kills) kill(ctx context.Context, victim *node, rnd *rand.Rand) error {
 	k.degraded = append(k.degraded, k.l.degradedSince(killedAt))
 	k.refused += k.l.led.failed("probe") - failures
 	wg.Wait()
+	for _, c := range calls {
+		if c.client != nil {
+			_ = c.client.Close() // the session may be gone
+		}
+	}
 	for _, work := range works {
 		if n, err := k.l.runs(ctx, work); err != nil || n != 0 {
 			k.l.led.violation("the call of a killed node ran %d times at others, %v", n, err)
