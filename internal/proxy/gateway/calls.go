@@ -207,7 +207,7 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	n := len(dst)
 	response, err := st.observeUpstream(ctx, &s, method, frame, n, send)
 	if login != nil {
-		if required := g.afterLogin(ctx, c.upstream, response[n:], err); required != nil {
+		if required := g.afterLogin(ctx, c.upstream, frame, response[min(n, len(response)):], err); required != nil {
 			return dst, outcomeOfError(required), required
 		}
 	}

@@ -22,6 +22,11 @@
 // Options.CatalogTTL. If a server does not answer in Options.ListWait, or fails, lists have its
 // last known catalog, or nothing of it.
 //
+// # Logins
+//
+// An upstream with a [Login] asks the caller to log in before a call is sent. Until then, it has
+// one tool, "NAME__log_in".
+//
 // # Bytes
 //
 // The gateway forwards messages unchanged, except for names, URIs, ids of tasks, request states,

@@ -148,27 +148,24 @@ func (g *Gateway) passLogin(ctx context.Context, modern bool, c *call, login Log
 	if page == nil && login.LoggedIn(ctx) {
 		return frame, nil
 	}
-	e, err := g.newLoginError(ctx, c.upstream, login)
-	if err != nil {
-		return nil, err
-	}
-	// An input round of the upstream cannot be continued.
-	e.final = modern && jsonedit.Locate(frame, "params", "requestState").Found()
-	return nil, e
+	return nil, loginRequired(ctx, c.upstream, login, frame)
 }
 
-// newLoginError returns the *loginError of the caller of ctx.
-func (g *Gateway) newLoginError(ctx context.Context, u *upstream, login Login) (*loginError, error) {
+// loginRequired returns the *loginError for a call of the caller of ctx, or the error if there is
+// no page.
+func loginRequired(ctx context.Context, u *upstream, login Login, frame []byte) error {
 	page, err := login.Page(ctx)
 	if err != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: u.name + ": " + err.Error()}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: u.name + ": " + err.Error()}
 	}
-	return &loginError{upstream: u.name, principal: principalID(ctx), page: page}, nil
+	// An input round of the upstream cannot be continued after the login.
+	inRound := jsonedit.Locate(frame, "params", "requestState").Found()
+	return &loginError{upstream: u.name, principal: principalID(ctx), page: page, final: inRound}
 }
 
-// afterLogin returns the *loginError for a call that has failed because the caller must log in
-// again, or nil. response is the response, if there is one.
-func (g *Gateway) afterLogin(ctx context.Context, u *upstream, response []byte, failed error) error {
+// afterLogin returns the error for a call that has failed because the caller must log in again, or
+// nil. response is the response to frame, if there is one.
+func (g *Gateway) afterLogin(ctx context.Context, u *upstream, frame, response []byte, failed error) error {
 	login := u.conf.Load().Login
 	if login == nil || failed == nil && !jsonedit.Locate(response, "error").Found() || ctx.Err() != nil {
 		return nil
@@ -176,11 +173,7 @@ func (g *Gateway) afterLogin(ctx context.Context, u *upstream, response []byte, 
 	if refused := login.Refused(ctx); !refused && login.LoggedIn(ctx) {
 		return nil
 	}
-	e, err := g.newLoginError(ctx, u, login)
-	if err != nil {
-		return err
-	}
-	return e
+	return loginRequired(ctx, u, login, frame)
 }
 
 // waitForLogin waits for a limited time until the user has logged in at a page. Without a page, it
