@@ -9,11 +9,12 @@ import (
 	"net/url"
 	"path"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"mcpwire/internal/text/lazyregexp"
 )
 
 const (
@@ -86,13 +87,13 @@ type fileEntry struct {
 }
 
 var (
-	namePattern   = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	namePattern   = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	digestPattern = lazyregexp.New(`^sha256:[0-9a-f]{64}$`)
 )
 
 // checkName returns an error for names that the specification of skills does not allow.
 func checkName(name string) error {
-	if len(name) > 64 || !namePattern.MatchString(name) {
+	if len(name) > 64 || !namePattern().MatchString(name) {
 		return fmt.Errorf("name %.100q: want 1 to 64 lowercase letters, digits and single hyphens", name)
 	}
 	return nil
@@ -147,7 +148,7 @@ func (s *Skill) addFiles(root string, list []fileEntry) error {
 			return fmt.Errorf("%.200q is not in the folder of the skill", f.URI)
 		case seen[relative]:
 			return fmt.Errorf("%.200q is there twice", f.URI)
-		case !digestPattern.MatchString(f.Digest):
+		case !digestPattern().MatchString(f.Digest):
 			return fmt.Errorf("%.200q: digest %.100q: want sha256: and 64 hexadecimal digits", f.URI, f.Digest)
 		case f.Size == nil || *f.Size < 0 || *f.Size > maxTotalBytes:
 			return fmt.Errorf("%.200q: want a size from 0 to %d", f.URI, maxTotalBytes)

@@ -42,7 +42,7 @@ var groups = []group{
 	{"cluster", []string{"cluster", "cluster/clustertest"}, []string{"base", "jsonrpc, mcp", "auth", "stdio, streamable", "server, client"}},
 	{"mcptest, mcpotel", []string{"mcptest", "mcpotel"}, []string{"base", "jsonrpc, mcp", "server, client"}},
 	// Extensions of the protocol that need more than the standard library.
-	{"skills", []string{"skills"}, []string{"jsonrpc, mcp", "server, client"}},
+	{"skills", []string{"skills"}, []string{"base", "jsonrpc, mcp", "server, client"}},
 	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
 	{"check", []string{"check", "check/report"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
 	// Recorded traffic as exchanges, and where it comes from.
