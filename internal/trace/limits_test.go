@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// exchanges makes the events of n calls, two each, in one event that is used again.
+// exchanges makes the events of n calls, two each. It reuses one event.
 func exchanges(n int, add func(e *capture.Event)) {
 	e := &capture.Event{Kind: capture.KindMessage, Capture: "c"}
 	for i := range n {
@@ -44,18 +44,17 @@ func TestOldRowsEvicted(t *testing.T) {
 		t.Errorf("%d dropped, %d counted", dropped, m.EvictedRows())
 	}
 	if m.Find("c", 1) != nil || m.Find("c", 9999) == nil {
-		t.Error("what is gone can be found, or what is there cannot")
+		t.Error("an evicted row is found, or a kept one is not")
 	}
 	if s := m.Tools()[0]; s.Calls != 5000 || s.OK != 5000 {
 		t.Errorf("the counts are %d and %d", s.Calls, s.OK)
 	}
 }
 
-// TestBounded feeds the model what would grow without limits: everything that it keeps, in
-// different ways.
+// TestBounded adds events of each kind that could grow the model without limit.
 func TestBounded(t *testing.T) {
 	kinds := map[string]func(i int, e *capture.Event){
-		"requests that are never answered": func(i int, e *capture.Event) {
+		"requests without a response": func(i int, e *capture.Event) {
 			e.Kind, e.Dir, e.Data = capture.KindMessage, capture.ToServer, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t%d","_meta":{"progressToken":%d}}}`, i, i, i)
 		},
 		"children of one": func(i int, e *capture.Event) {
@@ -244,8 +243,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// FuzzAdd feeds anything as messages and facts of HTTP; the model must hold, and what it prints
-// must be safe.
+// FuzzAdd adds any messages and HTTP data: the model must stay consistent, and its texts must be
+// safe to print.
 func FuzzAdd(f *testing.F) {
 	seeds := []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{},"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
@@ -314,7 +313,7 @@ func ExampleModel() {
 	// Output: 1 called search: 0 contents, 48 B, 43 ms
 }
 
-// BenchmarkRow reports what a row costs in memory: a call with its response, while rows are kept.
+// BenchmarkRow reports the memory of a row: a call with its response.
 func BenchmarkRow(b *testing.B) {
 	const rows = 100_000
 	heap := func() uint64 {

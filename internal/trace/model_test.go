@@ -15,8 +15,8 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// events makes events of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session
-// and exchange, kind, and what the kind needs.
+// events makes events from lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session
+// and exchange, kind, and the members of the kind.
 func events(t *testing.T, lines string) []*capture.Event {
 	t.Helper()
 	var list []*capture.Event
@@ -73,7 +73,7 @@ var start = time.Date(2026, 11, 22, 1, 45, 30, 0, time.UTC)
 
 var head = &capture.Head{ID: "c", Name: "srv", Transport: "stdio", At: start}
 
-// tree returns the rows as text, one a line, those inside others indented.
+// tree returns the rows as text, one per line, with nested rows indented.
 func tree(rows []*trace.Row) string {
 	var b strings.Builder
 	var write func(r *trace.Row, depth int)
@@ -164,7 +164,7 @@ func TestModel(t *testing.T) {
   7 progress: progress 2
 8 notification: tools/list_changed
 `},
-		{"cancelled, and answered all the same", `
+		{"canceled, with a response", `
 0 c2s 0/0 msg {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"slow"}}
 30 c2s 0/0 msg {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"bored"}}
 40 s2c 0/0 msg {"jsonrpc":"2.0","id":5,"result":{}}
@@ -348,7 +348,7 @@ func TestHTTP(t *testing.T) {
 	}
 	m.Finish()
 	if got := m.Rows()[1].Status; got != trace.OK && got != trace.Pending {
-		t.Errorf("the stream is %s in the end", got)
+		t.Errorf("the stream is %s at the end", got)
 	}
 }
 
@@ -389,7 +389,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestKindsAndStatuses checks that filters know all that rows can be.
+// TestKindsAndStatuses checks that filters know all kinds and statuses of rows.
 func TestKindsAndStatuses(t *testing.T) {
 	for _, k := range []trace.Kind{
 		trace.Request, trace.Notification, trace.Response, trace.Invalid, trace.Progress, trace.Log, trace.Stdout, trace.Stderr,
@@ -470,12 +470,12 @@ func TestFinishCapture(t *testing.T) {
 		t.Errorf("%d changes the second time", len(again))
 	}
 	if none := m.FinishCapture("no such"); len(none) != 0 {
-		t.Errorf("%d changes of a capture that there is not", len(none))
+		t.Errorf("%d changes of an unknown capture", len(none))
 	}
 }
 
-// TestUnansweredWaits shows that a request without an answer lasts until the last event of its
-// session, and is shown as unanswered. A later answer counts instead.
+// TestUnansweredWaits shows that a request without a response lasts until the last event of its
+// session, and is shown as unanswered. A later response replaces that.
 func TestUnansweredWaits(t *testing.T) {
 	m := trace.New(nil)
 	head := &capture.Head{ID: "a"}
@@ -530,8 +530,8 @@ func TestCapturedRows(t *testing.T) {
 	}
 }
 
-// TestSettled shows that an event is settled once its row is evicted, and that a request over HTTP
-// is not settled before it has a row.
+// TestSettled shows that an event is settled when its row is evicted, and that an HTTP request is
+// not settled before it has a row.
 func TestSettled(t *testing.T) {
 	m := trace.New(&trace.Options{MaxRows: 2})
 	n := uint64(0)
@@ -548,11 +548,11 @@ func TestSettled(t *testing.T) {
 		notification()
 	}
 	if m.Settled(1) {
-		t.Error("the row of the request may still come")
+		t.Error("settled before the row of the request was created")
 	}
 	add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Exchange: 1, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`)})
 	if m.Settled(1) {
-		t.Error("the row of the request is there")
+		t.Error("not settled although the row of the request exists")
 	}
 	for range 5 {
 		notification()

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// TestEventIndex shows that the index does what a map with an entry for each event does.
+// TestEventIndex compares the index with a map that has an entry for each event.
 func TestEventIndex(t *testing.T) {
 	var x eventIndex
 	want := map[uint64]*Row{}

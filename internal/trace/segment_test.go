@@ -45,10 +45,10 @@ func TestSpans(t *testing.T) {
 30 s2c 0/0 msg {"jsonrpc":"2.0","id":"c","method":"roots/list"}
 40 c2s 0/0 msg {"jsonrpc":"2.0","id":"c","result":{}}
 50 s2c 0/0 msg {"jsonrpc":"2.0","id":1,"result":{}}`, "server 0-10, client 10-25, server 25-30, client 30-40, server 40-50"},
-		{"a question that waits", "0 " + call + `
+		{"a pending input request", "0 " + call + `
 10 s2c 0/0 msg {"jsonrpc":"2.0","id":"a","method":"roots/list"}
 99 - 0/0 err x`, "server 0-10, client 10-99…"},
-		{"answered before its question", "0 " + call + `
+		{"response before its request", "0 " + call + `
 10 s2c 0/0 msg {"jsonrpc":"2.0","id":"a","method":"roots/list"}
 20 s2c 0/0 msg {"jsonrpc":"2.0","id":1,"result":{}}
 99 c2s 0/0 msg {"jsonrpc":"2.0","id":"a","result":{}}`, "server 0-10, client 10-20"},
@@ -61,7 +61,7 @@ func TestSpans(t *testing.T) {
 5 s2c 0/0 msg {"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t","status":"working"}}
 50 s2c 0/0 msg {"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"completed"}}
 60 - 0/0 err x`, "server 0-5, task 5-50"},
-		{"task that goes on", "0 " + call + `
+		{"running task", "0 " + call + `
 5 s2c 0/0 msg {"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t","status":"working"}}
 60 - 0/0 err x`, "server 0-5, task 5-60…"},
 		{"listen", `0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + modernMeta + `}}
@@ -70,7 +70,7 @@ func TestSpans(t *testing.T) {
 5 s2c 0/1 res 200 text/event-stream
 9 s2c 0/1 msg {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
 80 s2c 0/1 end`, "stream 0-80"},
-		{"stream that is open", `0 c2s 0/1 req GET /mcp
+		{"open stream", `0 c2s 0/1 req GET /mcp
 9 - 0/0 err x`, "stream 0-9…"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestSpans(t *testing.T) {
 			before := trace.Segment{Kind: "other", To: time.Hour}
 			got := m.Rows()[0].AppendSegments([]trace.Segment{before})
 			if got[0] != before {
-				t.Errorf("what was there is %+v now", got[0])
+				t.Errorf("an earlier span became %+v", got[0])
 			}
 			if text := spans(got[1:]); text != tt.want {
 				t.Errorf("got  %s\nwant %s", text, tt.want)
@@ -102,9 +102,10 @@ func TestStream(t *testing.T) {
 	}
 	r := m.Rows()[0]
 	if !r.IsStream() || m.Rows()[1].IsStream() {
-		t.Error("which of both is a stream?")
+		t.Error("the row of the stream is not marked as one")
 	}
-	if diff := cmp.Diff([]uint64{5, 6, 7}, r.HTTP.RecentEvents); diff != "" { // also the request inside the call
+	// includes the request of the server within the call
+	if diff := cmp.Diff([]uint64{5, 6, 7}, r.HTTP.RecentEvents); diff != "" {
 		t.Errorf("events of the stream (-want +got):\n%s", diff)
 	}
 	for i := range 2000 {
@@ -135,7 +136,7 @@ func TestBuckets(t *testing.T) {
 		for i, b := range list {
 			n += b.Count
 			if b.Lower >= b.Upper || i > 0 && b.Lower != list[i-1].Upper {
-				t.Errorf("limit %d: bucket %d is %+v behind %+v", limit, i, b, list[max(0, i-1)])
+				t.Errorf("limit %d: bucket %d is %+v after %+v", limit, i, b, list[max(0, i-1)])
 			}
 			if b.Lower <= time.Millisecond && time.Millisecond < b.Upper && b.Count < 2 {
 				t.Errorf("limit %d: %+v, want at least two", limit, b)

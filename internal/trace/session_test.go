@@ -79,7 +79,7 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestExcerptOfParams leaves out what is in each message.
+// TestExcerptOfParams omits members that every message has.
 func TestExcerptOfParams(t *testing.T) {
 	for _, tt := range []struct{ params, want string }{
 		{`{"a":1}`, `{"a":1}`},
@@ -98,8 +98,8 @@ func TestExcerptOfParams(t *testing.T) {
 	}
 }
 
-// TestRestarted shows that a tap answers for a process that has ended and starts another one, and
-// that the card of the first says so.
+// TestRestarted shows that a tap responds for a process that has ended and starts another one, and
+// that the card of the first one shows it.
 func TestRestarted(t *testing.T) {
 	m := build(t, nil, `
 0 - 0/0 note x
@@ -137,9 +137,9 @@ func TestRestarted(t *testing.T) {
 	}
 }
 
-// TestRefusedRevision shows that the error of a server that does not speak the revision names those
-// that it speaks.
-func TestRefusedRevision(t *testing.T) {
+// TestRejectedRevision shows that the error of a server that does not support the revision names
+// the supported ones.
+func TestRejectedRevision(t *testing.T) {
 	m := build(t, nil, `
 1 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"tools/list","params":{`+modernMeta+`}}
 2 s2c 0/0 msg {"jsonrpc":"2.0","id":0,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25",1,"x"],"requested":"2026-07-28"}}}`)
@@ -148,11 +148,11 @@ func TestRefusedRevision(t *testing.T) {
 	}
 }
 
-// TestRoundTooDeepInside shows that a round is not nested in the round before if that one already
-// has the largest depth of rows.
+// TestRoundTooDeepInside shows that a round is not nested in the previous round if that one has the
+// maximum depth of rows.
 func TestRoundTooDeepInside(t *testing.T) {
 	var in string
-	for i := range 9 { // each is caused by the task that the one before became
+	for i := range 9 { // each is caused by the task of the previous one
 		in += fmt.Sprintf(`%d s2c 0/0 msg {"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t%d"}}}}
 %d c2s 0/0 msg {"jsonrpc":"2.0","id":%d,"result":{"resultType":"task","taskId":"t%d","status":"working"}}
 `, i, i, i-1, i, i, i)
@@ -181,6 +181,6 @@ func TestManyFindings(t *testing.T) {
 	}
 	r := m.Rows()[0]
 	if got := r.WorstSeverity(); len(r.Findings) != 32 || r.OmittedFindings != 8 || r.CountFindings() != 40 || got != "warning" {
-		t.Errorf("%d kept, %d gone, %d in all, the worst is %q", len(r.Findings), r.OmittedFindings, r.CountFindings(), got)
+		t.Errorf("%d kept, %d evicted, %d in total, the worst is %q", len(r.Findings), r.OmittedFindings, r.CountFindings(), got)
 	}
 }

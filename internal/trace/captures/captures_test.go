@@ -60,7 +60,7 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// record makes a capture of n messages and leaves it open.
+// record creates a capture of n messages and leaves it open.
 func record(t *testing.T, dir, name string, n int) *capture.File {
 	t.Helper()
 	f, err := captures.Create(dir, name, &capture.Options{Tool: "test", Transport: "stdio"})
@@ -80,7 +80,7 @@ func TestCreate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "captures")
 	f := record(t, dir, "my/server", 3)
 	defer f.Close()
-	g := record(t, dir, "my/server", 0) // most likely in the same second: its name is unique in any case
+	g := record(t, dir, "my/server", 0) // most likely in the same second: its name must be unique
 	defer g.Close()
 	if f.Name() == g.Name() {
 		t.Errorf("both are %s", f.Name())
@@ -101,7 +101,7 @@ func TestCreate(t *testing.T) {
 func TestList(t *testing.T) {
 	dir := t.TempDir()
 	if list, err := captures.List(filepath.Join(dir, "none")); len(list) != 0 || err != nil {
-		t.Errorf("a folder that is not there: %v, %v", list, err)
+		t.Errorf("a missing folder: %v, %v", list, err)
 	}
 	closed := record(t, dir, "one", 3)
 	if err := closed.Close(); err != nil {
@@ -113,8 +113,9 @@ func TestList(t *testing.T) {
 		return `{"k":"head","v":1,"id":"` + name + `","at":"2020-01-0` + name + `T00:00:00Z","tool":"t","transport":"http","name":"old` + name + `","redact":"default"}` + "\n"
 	}
 	for name, text := range map[string]string{
-		"dead.mcpcap.ndjson":     head("2") + `{"n":1,"t":0.1,"k":"note","len":1,"raw":"x"}` + "\n",
-		"cut.mcpcap.ndjson":      head("1") + `{"n":1,"t":0.1,"k":"tail","events":1,"lost":0}`, // the line has no end
+		"dead.mcpcap.ndjson": head("2") + `{"n":1,"t":0.1,"k":"note","len":1,"raw":"x"}` + "\n",
+		// the last line is incomplete
+		"cut.mcpcap.ndjson":      head("1") + `{"n":1,"t":0.1,"k":"tail","events":1,"lost":0}`,
 		"other.txt":              "",
 		"endless.mcpcap.ndjson":  strings.Repeat("x", 1<<20),
 		"squeezed.mcpcap.ndjson": "",
@@ -126,7 +127,8 @@ func TestList(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "dir.mcpcap.ndjson"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_ = os.Symlink(closed.Name(), filepath.Join(dir, "link.mcpcap.ndjson")) // not everywhere
+	// not supported on every system
+	_ = os.Symlink(closed.Name(), filepath.Join(dir, "link.mcpcap.ndjson"))
 
 	list, err := captures.List(dir)
 	if err != nil {
@@ -175,7 +177,7 @@ func TestFind(t *testing.T) {
 
 func TestNewest(t *testing.T) {
 	day := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
-	// A file is a capture that was recorded from an hour to another one.
+	// A file is a capture with its times of beginning and end, in hours.
 	type file struct {
 		name, tool string
 		from, to   int
@@ -219,8 +221,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestNewestWritten shows that captures that are being written come before those that others have
-// finished.
+// TestNewestWritten shows that captures that are being written precede complete ones.
 func TestNewestWritten(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
@@ -271,16 +272,16 @@ func TestPrune(t *testing.T) {
 		prune captures.Pruner
 		left  string
 	}{
-		{"nothing asked", captures.Pruner{}, "1 2 3 4"},
+		{"no options", captures.Pruner{}, "1 2 3 4"},
 		{"by age", captures.Pruner{MaxAge: 60 * time.Hour}, "1 2"},
 		{"by size", captures.Pruner{MaxBytes: 2500}, "1 2"},
-		{"by size, the next does not fit, one behind it would", captures.Pruner{MaxBytes: 3100}, "1 2"},
+		{"by size, a smaller one after one that does not fit", captures.Pruner{MaxBytes: 3100}, "1 2"},
 		{"dry run", captures.Pruner{MaxAge: time.Hour, DryRun: true}, "1 2 3 4"},
 		{"everything", captures.Pruner{MaxBytes: 1}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			for i, size := range []int{1000, 1000, 2000, 100} { // of 1, 2, 3, 4 days ago
+			for i, size := range []int{1000, 1000, 2000, 100} { // of 1, 2, 3 and 4 days ago
 				path := filepath.Join(dir, fmt.Sprintf("%d.mcpcap.ndjson", i+1))
 				if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
 					t.Fatal(err)
@@ -322,11 +323,11 @@ func TestPruneSparesWriting(t *testing.T) {
 	}
 	removed, err = captures.Pruner{MaxBytes: 1}.Run(dir)
 	if len(removed) != 1 || err != nil {
-		t.Errorf("when it is closed: removed %v, %v", removed, err)
+		t.Errorf("after it was closed: removed %v, %v", removed, err)
 	}
 }
 
-// Begin a capture, and find it.
+// Create a capture, and find it.
 func Example() {
 	dir, err := os.MkdirTemp("", "captures")
 	if err != nil {
@@ -368,7 +369,8 @@ func TestCloseUnlocks(t *testing.T) {
 	if got := state(); got != captures.Complete {
 		t.Errorf("after: %s, want %s", got, captures.Complete)
 	}
-	if err := os.Truncate(f.Name(), 10); err != nil { // without its last line, only the lock shows it
+	// without its last line, only the lock shows that it is complete
+	if err := os.Truncate(f.Name(), 10); err != nil {
 		t.Fatal(err)
 	}
 	if got := state(); got != captures.Truncated {

@@ -13,11 +13,11 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// A subject is what the tests match.
+// A subject is an item that filters match.
 type subject struct {
 	fields   map[filter.Field][]string
 	from, to uint64
-	took     time.Duration // -1: unknown
+	took     time.Duration // -1 if unknown
 	bytes    int64
 	payloads []string
 }
@@ -142,7 +142,7 @@ func TestMatch(t *testing.T) {
 		{"jq:(.params.arguments.n == 3)", true},
 		{"jq:(.params.arguments.n == 4)", false},
 		{"jq:(.result.isError) jq:(.id == 7)", true},
-		{"jq:(.result.isError and .params.name == \"Search\")", false}, // they are two messages
+		{"jq:(.result.isError and .params.name == \"Search\")", false}, // two different messages
 		{`jq:(.result.content[]? | select(.type=="image") | true)`, true},
 		{`jq:(.params.arguments.q | test("a)"; "i")?)`, false},
 		{`jq:("\("a" + ")")" == "a)")`, true},
@@ -182,7 +182,7 @@ func TestUnknownDuration(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.Match(t.Context(), subject{took: -1}) {
-			t.Errorf("%s matches what has not ended", text)
+			t.Errorf("%s matches an exchange without an end", text)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestJQEnds runs programs that do not end by themselves, or want more than there is.
+// TestJQEnds runs programs that do not end by themselves, or need too much memory.
 func TestJQEnds(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -252,12 +252,12 @@ func TestJQEnds(t *testing.T) {
 			t.Errorf("%s holds", program)
 		}
 	}
-	f, err := filter.Parse("jq:(last(repeat(1)))") // ends by the limit alone
+	f, err := filter.Parse("jq:(last(repeat(1)))") // only the limit ends it
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f.Scan(t.Context(), []byte("{}")) != 0 {
-		t.Error("what does not end holds")
+		t.Error("an endless program matches")
 	}
 	f, err = filter.Parse("jq:(true)")
 	if err != nil {
@@ -268,12 +268,12 @@ func TestJQEnds(t *testing.T) {
 	}
 	for _, payload := range []string{"[" + strings.Repeat(" ", 5<<20) + "]", strings.Repeat("[", 1000), `{"a":1}{}`, "", "x"} {
 		if f.Scan(t.Context(), []byte(payload)) != 0 {
-			t.Errorf("%.20q of %d bytes holds", payload, len(payload))
+			t.Errorf("%.20q of %d bytes matches", payload, len(payload))
 		}
 	}
 }
 
-// TestLongText finds words across the borders of what is looked at in one go.
+// TestLongText finds words across the boundaries of the chunks that are searched.
 func TestLongText(t *testing.T) {
 	f, err := filter.Parse("NeeDle")
 	if err != nil {
@@ -290,7 +290,7 @@ func TestLongText(t *testing.T) {
 func TestNil(t *testing.T) {
 	var f *filter.Filter
 	if !f.Match(t.Context(), subject{}) || f.NeedsPayload() || f.String() != "" || f.Scan(t.Context(), []byte("x")) != 0 {
-		t.Error("nil is not the filter that shows all")
+		t.Error("a nil filter does not match everything")
 	}
 }
 
@@ -318,7 +318,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: String %q, again %q", s, a, b)
 		}
 		if strings.Contains(s, "jq:") {
-			return // may take its time
+			return // may be slow
 		}
 		if got, want := b.Match(t.Context(), call), a.Match(t.Context(), call); got != want {
 			t.Fatalf("%q matches: %v, but %q: %v", s, want, b, got)

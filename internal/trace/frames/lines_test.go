@@ -11,7 +11,7 @@ import (
 	"mcpwire/capture"
 )
 
-// TestLines shows that text is recorded by line, whatever pieces it comes in.
+// TestLines shows that text is recorded by line, however it is split into writes.
 func TestLines(t *testing.T) {
 	text := "one\ntwo\r\n\n" + strings.Repeat("x", 150<<10) + "\nlast"
 	var want []string
@@ -42,7 +42,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestLinesRedact shows that a secret that comes in two writes is hidden.
+// TestLinesRedact shows that a secret that is split between two writes is redacted.
 func TestLinesRedact(t *testing.T) {
 	secret := "ghp" + "_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	var buf bytes.Buffer

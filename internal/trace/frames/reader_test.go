@@ -14,9 +14,9 @@ import (
 	"mcpwire/capture"
 )
 
-const kept = 64 // bytes of a frame
+const kept = 64 // maximum number of bytes of a frame
 
-// read is what comes of a frame.
+// read is the result of reading a frame.
 type read struct {
 	Text    string
 	Framing capture.Framing
@@ -57,7 +57,7 @@ func TestReader(t *testing.T) {
 			{"a\nb", header, "Content-Length: 3\r\nX: y\r\n\r\n", 0}, {"c", lf, "", 0}, {"null", header, "Content-Length:4\n\n", 0},
 		}},
 		{"a block that ends early", "content-length:9\n\nab", []read{{"ab", header, "content-length:9\n\n", 0}}},
-		{"a block of which nothing comes", "content-length:9\n\n", []read{{"content-length:9\n\n", none, "", 0}}},
+		{"a block without content", "content-length:9\n\n", []read{{"content-length:9\n\n", none, "", 0}}},
 		{"a header that ends early", "Content-Length: 5\nX", []read{{"Content-Length: 5\nX", none, "", 0}}},
 		{"a header alone", "Content-Length: 5\r\n", []read{{"Content-Length: 5\r\n", none, "", 0}}},
 		{"no length", "Content-Length: x\nContent-Length: -1\nContent-Length: 0\n", []read{
@@ -89,8 +89,7 @@ func TestReader(t *testing.T) {
 	})
 }
 
-// TestReaderFails shows that what came before an error is not lost, and the error is the reader's
-// own.
+// TestReaderFails shows that data before an error is not lost, and that the error is the reader's.
 func TestReaderFails(t *testing.T) {
 	enough := errors.New("enough")
 	for _, in := range []string{"ab", "Content-Length: 9\n", "Content-Length: 9\n\nab", "Content-Length: 100\n\n" + strings.Repeat("x", 99)} {
@@ -109,7 +108,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// FuzzReader shows that no input is lost or made up, however it is split.
+// FuzzReader shows that no input is lost or added, however it is split.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{"{}\n", "a\r\nb", "Content-Length: 2\r\n\r\n{}\n", "Content-Length: 9\n", "\n\r\n\r", "content-length: 9\n\n"} {
 		f.Add([]byte(s))
@@ -134,7 +133,7 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 		if !bytes.Equal(back.Bytes(), data) {
-			t.Fatalf("put together again: %q, want %q", back.Bytes(), data)
+			t.Fatalf("joined: %q, want %q", back.Bytes(), data)
 		}
 		if cut, _ := readAll(bytes.NewReader(data), kept); len(cut) > 0 {
 			var n int64

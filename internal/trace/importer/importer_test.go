@@ -18,7 +18,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// lines returns what an imported capture has, line by line.
+// lines returns the lines of an imported capture.
 func lines(t *testing.T, file []byte) (list []string) {
 	t.Helper()
 	for e, err := range capture.NewReader(bytes.NewReader(file), nil).Events() {
@@ -119,7 +119,7 @@ Traceback (most recent call last):
 	}
 }
 
-// TestDropped shows that lines in front of the first one with a timestamp are counted.
+// TestDropped shows that lines before the first one with a timestamp are counted.
 func TestDropped(t *testing.T) {
 	for _, tt := range []struct {
 		name, source string
@@ -159,7 +159,7 @@ func TestRedacts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(out.String(), "hunter2"); got != open {
-			t.Errorf("unredacted %v: the secret is there: %v", open, got)
+			t.Errorf("unredacted %v: the capture has the secret: %v", open, got)
 		}
 	}
 }
@@ -226,13 +226,13 @@ func FuzzRun(f *testing.F) {
 				t.Fatal(err)
 			}
 			if e.Kind == capture.KindGap && e.Gap.Why == capture.GapMalformed {
-				t.Fatal("a line of the capture is none")
+				t.Fatal("a line of the capture is invalid")
 			}
 		}
 	})
 }
 
-// TestHARFacts checks what an archive says about the server and the session.
+// TestHARFacts checks what an archive contains about the server and the session.
 func TestHARFacts(t *testing.T) {
 	const archive = "\ufeff" + `{"log":{"entries":[
 {"startedDateTime":"2026-11-20T12:00:00Z","request":{"method":"POST","url":"https://a.example/mcp?x=1","headers":null,"postData":{"text":"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"}},"response":{"status":200},"_mcp":{"server":"files","session":4}},

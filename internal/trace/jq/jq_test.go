@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// never are programs that a step of the library's own cannot end in time, or in memory.
-var never = []string{
+// endless are programs that cannot be ended by a limit of the library within one step, or that need
+// too much memory.
+var endless = []string{
 	`"\("x"*100000000)"|test("(x*)*y")`,
 	`reduce range(1e9) as $i ("a"; .+.) | length > 0`,
 	`"x"*1e10 | length > 0`,
@@ -22,10 +23,10 @@ var never = []string{
 	`until(false; .)`,
 }
 
-// TestLimits runs programs that would take minutes or gigabytes: each is not true, and the worker
-// that ran it has ended or can be used again.
+// TestLimits runs programs that would take minutes or gigabytes: each is false, and its worker has
+// ended or can be used again.
 func TestLimits(t *testing.T) {
-	for _, source := range never {
+	for _, source := range endless {
 		w, err := start()
 		if err != nil {
 			t.Fatal(err)
@@ -87,21 +88,21 @@ func TestTrue(t *testing.T) {
 	}
 }
 
-// TestCanceled shows that a filter is not true for a call after the end of its context or during
-// it, and that a worker that runs is free at once.
+// TestCanceled shows that a filter is false if its context ends before or during the call, and that
+// the worker is available at once.
 func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if mustCompile(t, "true").True(ctx, []byte("{}")) {
-		t.Error("after its context's end, it is true")
+		t.Error("true after the end of its context")
 	}
 	ctx, cancel = context.WithCancel(t.Context())
-	slow := mustCompile(t, never[0])
+	slow := mustCompile(t, endless[0])
 	var calls sync.WaitGroup
 	for range 2 * maxWorkers {
 		calls.Go(func() {
 			if slow.True(ctx, []byte("{}")) {
-				t.Error("what was canceled is true")
+				t.Error("a canceled filter is true")
 			}
 		})
 	}
@@ -135,7 +136,7 @@ func TestKilledWorkers(t *testing.T) {
 	}
 }
 
-// TestConcurrent has more goroutines than workers.
+// TestConcurrent uses more goroutines than there are workers.
 func TestConcurrent(t *testing.T) {
 	var calls sync.WaitGroup
 	for i := range 16 {

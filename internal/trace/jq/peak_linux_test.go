@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// peak returns the largest memory in bytes that a process which has ended had.
+// peak returns the peak memory in bytes of a process that has ended.
 func peak(p *os.ProcessState) int64 { return p.SysUsage().(*syscall.Rusage).Maxrss << 10 }

@@ -4,5 +4,5 @@ package jq
 
 import "os"
 
-// peak returns 0: other systems say it in other ways, or not at all.
+// peak returns zero: other systems report the peak in other ways, or not at all.
 func peak(*os.ProcessState) int64 { return 0 }

@@ -18,7 +18,7 @@ import (
 	"mcpwire/internal/trace/live"
 )
 
-// begin starts a tap's side: what is recorded with the Writer goes to viewers.
+// begin starts the side of the tap: events recorded with the Writer are sent to viewers.
 func begin(t *testing.T, dir string, opts *live.Options) (*capture.Writer, *live.Server) {
 	t.Helper()
 	s := live.NewServer(opts)
@@ -88,7 +88,7 @@ func TestWatchTap(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if paths, err := live.List(dir); err != nil || len(paths) > 0 {
-		t.Errorf("left behind: %v, error %v", paths, err)
+		t.Errorf("files left: %v, error %v", paths, err)
 	}
 }
 
@@ -136,15 +136,15 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// TestWake shows that a viewer that only wants to be woken gets no lines, and one wake-up however
-// many events are new.
+// TestWake shows that a viewer that only waits for wake-ups gets no lines, and one wake-up for any
+// number of new events.
 func TestWake(t *testing.T) {
 	w, s := begin(t, folder(t), nil)
 	c := dial(t, s.Path())
 	if err := c.Wake(); err != nil {
 		t.Fatal(err)
 	}
-	// Lines come until the tap has read that they shall not.
+	// The tap sends lines until it has read the viewer's request.
 	buf := make([]byte, 64<<10)
 	for i := range 1000 {
 		w.Record(ping(i))
@@ -195,9 +195,9 @@ func TestLaggingViewer(t *testing.T) {
 			t.Fatalf("the other viewer has seen %d, want %d", got, i+1)
 		}
 	}
-	got, _ := io.Copy(io.Discard, lazy) // it ends, though the tap goes on
+	got, _ := io.Copy(io.Discard, lazy) // it ends, although the tap continues
 	if got >= n*20_000 {
-		t.Errorf("the one who did not read was sent all %d bytes", got)
+		t.Errorf("the viewer that did not read got all %d bytes", got)
 	}
 	go w.Close()
 	<-seen // the tail
@@ -216,7 +216,7 @@ func TestTooManyViewers(t *testing.T) {
 	}
 }
 
-// stale makes a socket of a tap that was killed.
+// stale creates a socket of a tap that was killed.
 func stale(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "dead.sock")
@@ -243,18 +243,18 @@ func TestStaleSockets(t *testing.T) {
 			t.Errorf("it is still there: %v", err)
 		}
 		if _, err := live.Dial(t.Context(), path); !errors.Is(err, live.ErrStale) {
-			t.Errorf("one that is gone: error %v", err)
+			t.Errorf("a tap that has ended: error %v", err)
 		}
 	})
 	t.Run("next tap", func(t *testing.T) {
 		path := stale(t, dir)
 		_, other := begin(t, dir, nil)
 		_, s := begin(t, dir, nil)
-		s.Close() // waits for the cleaning
+		s.Close() // waits for the removal of stale sockets
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			t.Errorf("it is still there: %v", err)
 		}
-		dial(t, other.Path()) // the living one's was left alone
+		dial(t, other.Path()) // the socket of a running tap still exists
 	})
 }
 
@@ -281,22 +281,22 @@ func TestNotPrivate(t *testing.T) {
 		})
 	}
 	if list, err := live.List(filepath.Join(open, "none")); list != nil || err != nil {
-		t.Errorf("a folder that there is not: %v, %v", list, err)
+		t.Errorf("a missing folder: %v, %v", list, err)
 	}
 	if err := live.NewServer(nil).Start(filepath.Join(folder(t), strings.Repeat("x", 120)), live.Greeting{}); err == nil {
 		t.Error("a path that is too long is no error")
 	}
 }
 
-// TestHostileGreeting shows that a message from a program that is not a tap is ignored.
+// TestHostileGreeting shows that a greeting of a program that is not a tap is ignored.
 func TestHostileGreeting(t *testing.T) {
 	dir := folder(t)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "no JSON": "hello\n", "newer": `{"mcpwire":99,"capture":"x"}` + "\n", "no capture": `{"mcpwire":1}` + "\n",
-		"no end": strings.Repeat("x", 1<<20),
+		"nothing": "", "no JSON": "hello\n", "newer": `{"mcpwire":99,"capture":"x"}` + "\n", "not a capture": `{"mcpwire":1}` + "\n",
+		"no line end": strings.Repeat("x", 1<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("unix", filepath.Join(dir, "x.sock"))
@@ -335,8 +335,8 @@ func TestDialEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestUnwatched shows that a tap without a file records only its beginning while no viewer is
-// connected, and everything from the first viewer on.
+// TestUnwatched shows that a tap without a file records only its beginning until the first viewer
+// connects, and everything from then on.
 func TestUnwatched(t *testing.T) {
 	s := live.NewServer(nil)
 	w := capture.NewWriter(io.Discard, &capture.Options{Hooks: &hooks.Writer[capture.Event]{Tee: s, Want: s.Wants}})
@@ -354,11 +354,11 @@ func TestUnwatched(t *testing.T) {
 	w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("always")})
 	flush(t, w)
 	if s.Wants(600 << 10) {
-		t.Error("more than 1 MiB is wanted though nobody watches")
+		t.Error("more than 1 MiB is wanted without a viewer")
 	}
 	c := dial(t, s.Path())
 	if !s.Wants(50 << 20) {
-		t.Error("a large event is not wanted though somebody watches")
+		t.Error("a large event is not wanted with a viewer")
 	}
 	w.Record(large)
 	if err := w.Close(); err != nil {

@@ -21,7 +21,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// respond returns a transport whose responses are all the same.
+// respond returns a RoundTripper with a fixed response.
 func respond(status int, kind string, body io.Reader) roundTrip {
 	return func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Proto: "HTTP/1.1", Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(body), Request: r}, nil
@@ -96,7 +96,7 @@ func TestMirror(t *testing.T) {
 			header(HeaderVersion, "2026-07-28", HeaderMethod, "tools/call", HeaderName, "t", "Mcp-Param-Region", "eu", "Mcp-Param-Count", "42")},
 		{"batch", "2026-07-28", `[{"jsonrpc":"2.0","method":"n"}]`, header()},
 		{"no JSON", "2026-07-28", `{"method":"n"`, header()},
-		{"a number", "2026-07-28", `42`, header()},
+		{"a numeric argument", "2026-07-28", `42`, header()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := http.Header{}
@@ -171,7 +171,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestExchangeCause shows that the cause of the context is the error of what it ends.
+// TestExchangeCause shows that the error of an interrupted exchange is the cause of its context.
 func TestExchangeCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A log keeps recorded events.
+// A log records events.
 type log struct {
 	events chan capture.Event
 	n      chan uint64
@@ -22,7 +22,7 @@ func newLog() *log {
 	return l
 }
 
-// record keeps an event; its number is its position, from 1.
+// record appends an event; its number is its position, from 1.
 func (l *log) record(e *capture.Event) uint64 {
 	n := <-l.n + 1
 	c := *e
@@ -32,7 +32,7 @@ func (l *log) record(e *capture.Event) uint64 {
 	return n
 }
 
-// lines describes the events so far, and forgets them.
+// lines describes the events since the last call.
 func (l *log) lines() []string {
 	var list []string
 	for {

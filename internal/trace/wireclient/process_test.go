@@ -16,7 +16,7 @@ import (
 	"mcpwire/stdio"
 )
 
-// A fakeChild is a server in memory.
+// A fakeChild is an in-memory server.
 type fakeChild struct {
 	stdin, stdout         *io.PipeReader
 	stdinWriter, toStdout *io.PipeWriter
@@ -25,7 +25,7 @@ type fakeChild struct {
 	stderr                io.Writer
 }
 
-// fake returns a server that does f, and a function that starts it. It ends when f has returned.
+// fake returns a server that runs f, and a function that starts it. It ends when f has returned.
 func fake(f func(*fakeChild)) Starter {
 	return func(_ context.Context, stderr io.Writer) (Child, error) {
 		c := &fakeChild{done: make(chan struct{}), stderr: stderr}
@@ -59,7 +59,7 @@ func (c *fakeChild) Close() error {
 	return c.Wait()
 }
 
-// echo writes each line that it reads.
+// echo writes back each line that it reads.
 func echo(c *fakeChild) {
 	in := bufio.NewReader(c.stdin)
 	for {
@@ -100,7 +100,7 @@ func TestProcess(t *testing.T) {
 			{capture.FramingCRLF, "b", []string{"b"}},
 			{capture.FramingNone, "c\nd", []string{"c"}},
 			{capture.FramingNone, "\n", []string{"d"}},
-			{capture.FramingHeader, "{\n}", nil}, // comes whole after the next line
+			{capture.FramingHeader, "{\n}", nil}, // arrives complete after the next line
 			{capture.FramingLF, "", []string{"{\n}", ""}},
 		} {
 			written := make(chan error, 1)
@@ -134,7 +134,7 @@ func TestProcess(t *testing.T) {
 	})
 }
 
-// TestProcessEnds shows that the last frame says why the output has ended.
+// TestProcessEnds shows that the last frame has the reason why the output has ended.
 func TestProcessEnds(t *testing.T) {
 	exit := &stdio.ExitError{Code: 3}
 	for _, tt := range []struct {
@@ -144,7 +144,7 @@ func TestProcessEnds(t *testing.T) {
 		want  error
 	}{
 		{"by itself", func(*fakeChild) {}, ProcessOptions{}, io.EOF},
-		{"too much", func(c *fakeChild) { io.WriteString(c.toStdout, strings.Repeat("x", 10)) }, ProcessOptions{MaxOutput: 5}, ErrTooLarge},
+		{"frame above the limit", func(c *fakeChild) { io.WriteString(c.toStdout, strings.Repeat("x", 10)) }, ProcessOptions{MaxOutput: 5}, ErrTooLarge},
 		{"with a status", func(c *fakeChild) { c.exit = exit }, ProcessOptions{}, exit},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestProcessEnds(t *testing.T) {
 	}
 }
 
-// TestProcessGrace shows that a server that continues is ended after the grace period, and that its
-// output until then is recorded.
+// TestProcessGrace shows that a server that continues is killed after the grace period, and that
+// its output until then is recorded.
 func TestProcessGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := start(t, func(c *fakeChild) {
@@ -192,8 +192,7 @@ func TestProcessGrace(t *testing.T) {
 	})
 }
 
-// TestProcessQueue shows that Send waits for a server that does not read, at most until its context
-// ends.
+// TestProcessQueue shows that Send waits for a server that does not read until its context ends.
 func TestProcessQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
