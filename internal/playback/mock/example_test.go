@@ -11,7 +11,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// duplex is what a client writes, and where it reads.
+// duplex joins the client's input and output.
 type duplex struct {
 	io.Reader
 	io.Writer

@@ -58,12 +58,12 @@ func TestParseFault(t *testing.T) {
 	}
 }
 
-// one is a recording of one call.
+// one returns a recording of one call.
 func one(t *testing.T) *mock.Recording {
 	return recordingOf(t, after(hello, line{10, "→" + call("1", "a", `{}`, ``)}, line{11, "←" + result("1", "ok")})...)
 }
 
-func TestWhichRequestsMeetAFault(t *testing.T) {
+func TestFaultSelection(t *testing.T) {
 	for _, x := range []struct {
 		text, want string
 		seed       uint64
@@ -139,7 +139,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// post posts a message and returns the status, the content and how reading it failed.
+// post posts a message, and returns the status, the body and the error of reading it.
 func post(t *testing.T, url, text string, headers ...string) (status int, body string, err error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(text))

@@ -15,14 +15,14 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A line is one event of a capture: "→" is from the client, "←" from the server, at so many
-// milliseconds. What begins otherwise is the event's text.
+// A line is one event of a capture: a message that begins with "→" is from the client, one with "←"
+// from the server; another text is the event itself. Its time is in milliseconds.
 type line struct {
 	at   int
 	text string
 }
 
-// recordingOf makes a recording of the messages of one connection on a pipe.
+// recordingOf returns a recording of the messages of one connection over stdio.
 func recordingOf(t *testing.T, lines ...line) *mock.Recording {
 	t.Helper()
 	recording, err := mock.Read(capture.NewReader(strings.NewReader(captureOf(lines...)), nil).Events(), nil)
@@ -57,17 +57,17 @@ var hello = []line{
 
 func after(first []line, more ...line) []line { return append(append([]line(nil), first...), more...) }
 
-// A client is one on a pipe to a mock.
+// A client is connected to a mock by a pipe.
 type client struct {
 	t     *testing.T
 	conn  net.Conn
 	in    jsonrpc.Framer
 	done  chan error
-	log   *bytes.Buffer // to be read when it has hung up
+	log   *bytes.Buffer // may be read after hangUp
 	close func()
 }
 
-// dial starts a server on a pipe. It must be hung up.
+// dial starts a server and connects to it by a pipe. The test must call hangUp.
 func dial(t *testing.T, recording *mock.Recording, o *mock.Options) *client {
 	t.Helper()
 	if o == nil {
@@ -85,7 +85,7 @@ func dial(t *testing.T, recording *mock.Recording, o *mock.Options) *client {
 	return c
 }
 
-// pipeTo connects to a server. It must be hung up.
+// pipeTo connects to a server by a pipe. The test must call hangUp.
 func pipeTo(t *testing.T, srv *mock.Server) *client {
 	local, remote := net.Pipe()
 	c := &client{t: t, done: make(chan error, 1), log: &bytes.Buffer{}, close: func() {}}
@@ -113,7 +113,7 @@ func (c *client) next() string {
 	return string(frame)
 }
 
-// want fails if the next message is another.
+// want fails unless the next message is text.
 func (c *client) want(text string) {
 	c.t.Helper()
 	if got := c.next(); got != text {
@@ -121,7 +121,7 @@ func (c *client) want(text string) {
 	}
 }
 
-// has fails if the next message has not got a text in it.
+// has fails unless the next message contains text.
 func (c *client) has(text string) {
 	c.t.Helper()
 	if got := c.next(); !strings.Contains(got, text) {

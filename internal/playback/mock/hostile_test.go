@@ -14,7 +14,7 @@ import (
 // TestHostile reads forged captures, and sends every request in them. Nothing may panic or hang.
 func TestHostile(t *testing.T) {
 	for name, lines := range map[string][]line{
-		"params are no objects": after(hello,
+		"params that are not objects": after(hello,
 			line{10, `→{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1,{"_meta":{}}]}`},
 			line{11, `←{"jsonrpc":"2.0","id":1,"result":[]}`},
 			line{12, `←{"jsonrpc":"2.0","method":"notifications/progress","params":[1]}`},
@@ -24,16 +24,16 @@ func TestHostile(t *testing.T) {
 		"names and metadata of other kinds": after(hello,
 			line{10, `→{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":{},"_meta":[],"inputResponses":1,"requestState":{"a":1e999999999999}}}`},
 			line{11, `←{"jsonrpc":"2.0","id":1,"result":7}`}),
-		"answers to nothing": after(hello,
+		"stray responses": after(hello,
 			line{10, `←{"jsonrpc":"2.0","id":77,"result":{}}`},
 			line{11, `→{"jsonrpc":"2.0","id":78,"result":{}}`},
 			line{12, `←[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"x"}]`},
 			line{13, `→[{"jsonrpc":"2.0","id":5,"method":"a"},{"jsonrpc":"2.0","id":5,"method":"a"},5]`},
 			line{14, `←[{"jsonrpc":"2.0","id":5,"result":{}}]`}),
-		"pointers to nowhere": after(hello,
+		"pointers to missing values": after(hello,
 			line{10, `→{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}} ⋯ ,"red":["","/","/msg","/msg/params","/msg/params//","/msg/params/~9/0/x","/msg/paramsx"]`},
 			line{11, `←{"jsonrpc":"2.0","id":1,"result":{}}`}),
-		"time runs backwards": after(hello,
+		"decreasing times": after(hello,
 			line{-5, `→{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`},
 			line{-9, `←{"jsonrpc":"2.0","id":1,"result":{}}`}),
 	} {
@@ -54,7 +54,8 @@ func TestHostile(t *testing.T) {
 				}
 			}
 			sent := make(chan struct{})
-			go func() { // a pipe holds nothing: what is sent waits until the server has been read
+			// A pipe has no buffer: a send waits until the server's output has been read
+			go func() {
 				defer close(sent)
 				io.WriteString(c.conn, all.String()+`{"jsonrpc":"2.0","id":"end","method":"ping"}`+"\n")
 			}()
@@ -69,7 +70,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead ends the server while it waits for a client.
+// TestClientThatDoesNotRead closes the server while it waits for a client.
 func TestClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := mock.New(one(t), nil)

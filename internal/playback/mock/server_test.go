@@ -37,13 +37,13 @@ func TestMatching(t *testing.T) {
 	c.greet(`{}`)
 	for _, x := range []struct{ name, send, want string }{
 		{"order, spelling and metadata do not count", call(`"p"`, "a", `{"y":"\u007a","x":10e-1}`, `,"_meta":{"traceparent":"x"}`), result(`"p"`, "first")},
-		{"the next one", call("9007199254740993", "a", `{"x":1,"y":"z"}`, ``), result("9007199254740993", "second")},
-		{"the last one again", call("8", "a", `{"x":1,"y":"z"}`, ``), result("8", "second")},
-		{"what was hidden matches anything", call("9", "b", `{"q":1,"token":"sk-real"}`, ``), result("9", "hidden")},
-		{"metadata decide where all else is equal", call("10", "m", `{}`, `,"_meta":{"k":2}`), result("10", "two")},
-		{"unknown metadata are no obstacle", call("11", "m", `{}`, `,"_meta":{"k":3}`), result("11", "one")},
+		{"the next recorded response", call("9007199254740993", "a", `{"x":1,"y":"z"}`, ``), result("9007199254740993", "second")},
+		{"the last response is repeated", call("8", "a", `{"x":1,"y":"z"}`, ``), result("8", "second")},
+		{"a redacted value matches any value", call("9", "b", `{"q":1,"token":"sk-real"}`, ``), result("9", "hidden")},
+		{"metadata decides between equal requests", call("10", "m", `{}`, `,"_meta":{"k":2}`), result("10", "two")},
+		{"unknown metadata is ignored", call("11", "m", `{}`, `,"_meta":{"k":3}`), result("11", "one")},
 		{"other arguments", call("12", "a", `{"x":2,"y":"z"}`, ``), `{"jsonrpc":"2.0","id":12,"error":{"code":-32603,"message":"not recorded with these params"}}`},
-		{"what was hidden does not hide the rest", call("13", "b", `{"q":2,"token":"x"}`, ``), `{"jsonrpc":"2.0","id":13,"error":{"code":-32603,"message":"not recorded with these params"}}`},
+		{"values next to a redacted one must match", call("13", "b", `{"q":2,"token":"x"}`, ``), `{"jsonrpc":"2.0","id":13,"error":{"code":-32603,"message":"not recorded with these params"}}`},
 		{"another tool", call("14", "c", `{}`, ``), `{"jsonrpc":"2.0","id":14,"error":{"code":-32602,"message":"unknown tool: not recorded"}}`},
 		{"ping", `{"jsonrpc":"2.0","id":15,"method":"ping"}`, `{"jsonrpc":"2.0","id":15,"result":{}}`},
 		{"level", `{"jsonrpc":"2.0","id":16,"method":"logging/setLevel","params":{"level":"info"}}`, `{"jsonrpc":"2.0","id":16,"result":{}}`},
@@ -55,7 +55,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// asking is a recording of a call with an input request and progress.
+// asking returns a recording of a call with an input request and progress.
 func asking(t *testing.T) *mock.Recording {
 	return recordingOf(t, after(hello,
 		line{10, "→" + call("1", "ask", `{}`, `,"_meta":{"progressToken":"t"}`)},
@@ -68,7 +68,7 @@ func asking(t *testing.T) *mock.Recording {
 	)...)
 }
 
-// What it sends.
+// The messages that it sends.
 const (
 	progress     = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99,"progress":1}}`
 	inputRequest = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"name?","requestedSchema":{"type":"object","properties":{}}}}`
@@ -92,7 +92,7 @@ func TestInputRequestsAndProgress(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("a client that wants no progress and cannot be asked", func(t *testing.T) {
+	t.Run("a client without a progress token and input capabilities", func(t *testing.T) {
 		c := dial(t, recording, nil)
 		c.greet(`{}`)
 		c.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`)
@@ -109,7 +109,7 @@ func TestInputRequestsAndProgress(t *testing.T) {
 
 func TestInputRequestsWithoutResponse(t *testing.T) {
 	recording := asking(t)
-	t.Run("a client that does not answer", func(t *testing.T) {
+	t.Run("a client that does not respond", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := dial(t, recording, &mock.Options{ClientTimeout: time.Minute})
 			c.greet(`{"elicitation":{}}`)
@@ -125,7 +125,7 @@ func TestInputRequestsWithoutResponse(t *testing.T) {
 			c.hangUp()
 		})
 	})
-	t.Run("cancelled", func(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
 		c := dial(t, recording, nil)
 		c.greet(`{"elicitation":{}}`)
 		c.send(call("5", "ask", `{}`, ``))
@@ -165,7 +165,7 @@ func TestLatency(t *testing.T) {
 				progress := time.Since(begun)
 				c.want(result("1", "done"))
 				if answer := time.Since(begun); progress != x.progress || answer != x.answer {
-					t.Errorf("progress after %v, answer after %v, want %v and %v", progress, answer, x.progress, x.answer)
+					t.Errorf("progress after %v, response after %v, want %v and %v", progress, answer, x.progress, x.answer)
 				}
 				c.hangUp()
 			})
@@ -222,7 +222,7 @@ func TestListen(t *testing.T) {
 		c.want(tagged("notifications/subscriptions/acknowledged", "77"))
 		c.want(tagged("notifications/tools/list_changed", "77"))
 		if got := time.Since(begun); got < 1900*time.Millisecond || got > 2*time.Second {
-			t.Errorf("the change came after %v", got)
+			t.Errorf("the notification came after %v", got)
 		}
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`)
 		c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{` + meta + `}}`)

@@ -20,10 +20,10 @@ import (
 	"mcpwire/server"
 )
 
-// slowTool is the greeting of a server that has the tools of addWaiting, too.
+// slowTool is the greeting of a server that also has the tools of addWaiting.
 const slowTool = "patient"
 
-// addWaiting adds a tool that waits to be cancelled, and one that waits until it was.
+// addWaiting adds a tool that waits until it is canceled, and one that waits for that.
 func addWaiting(srv *server.Server, check func(error)) {
 	gone := make(chan struct{}, 100)
 	check(server.AddTool(srv, "wait", "Waits.", func(ctx context.Context, _ struct{}) (string, error) {
@@ -46,9 +46,10 @@ func addWaiting(srv *server.Server, check func(error)) {
 
 const callWaiting = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// TestGivenUp replays over each transport a client that cancels a request over another one. The
-// server gets the cancellation in the transport's own form, before the client's next message.
-func TestGivenUp(t *testing.T) {
+// TestCanceledRequest replays, over each transport, a client that cancels a request during another
+// one. The server gets the cancellation in the transport's own form, before the client's next
+// message.
+func TestCanceledRequest(t *testing.T) {
 	web := func(rev mcp.Revision) []byte {
 		return recordClient(t, rev, slowTool, func(c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +73,7 @@ func TestGivenUp(t *testing.T) {
 		for to, o := range targets(t, slowTool, from == "legacy HTTP") {
 			t.Run(from+" to "+to, func(t *testing.T) {
 				file := file
-				for range 2 { // what was played is a recording, too
+				for range 2 { // the capture of a replay can be replayed too
 					var got logLines
 					sum, again := play(t, read(t, bytes.NewBuffer(file)), o, slowTool, &got)
 					want := logLines{"tools/call wait: open", "tools/call given_up: same"}
@@ -89,7 +90,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// recordWeb makes a capture of modern clients over HTTP.
+// recordWeb returns a capture of modern clients over HTTP.
 func recordWeb(events ...*capture.Event) *bytes.Buffer {
 	var file bytes.Buffer
 	enc := capture.NewEncoder(&file, &capture.Redaction{Off: true})
@@ -127,30 +128,31 @@ func webEnds(exchange uint64, why string) *capture.Event {
 	return &capture.Event{Kind: capture.KindEnd, Exchange: exchange, Data: []byte(why)}
 }
 
-// TestHungUp plays what clients over HTTP have hung up over a pipe, in memory: when is what sent?
-func TestHungUp(t *testing.T) {
+// TestDisconnected replays requests whose HTTP clients have disconnected, over an in-memory pipe,
+// and checks the times of the messages.
+func TestDisconnected(t *testing.T) {
 	const gaveUp = "client closed"
 	for _, tt := range []struct {
 		name     string
 		file     *bytes.Buffer
-		want     []string // when, and what was sent
+		want     []string // times and messages
 		notified logLines
 	}{
 		{
-			name: "what was answered before is waited for, by what comes behind",
+			name: "a message waits for the responses that preceded it",
 			file: recordWeb(webAsks(1), webCalls(1, 1, "slow"), webAsks(2), webCalls(2, 2, "wait"), webAnswers(1, 1, "slow"), webEnds(1, ""), webEnds(2, gaveUp),
 				webAsks(3), webCalls(3, 3, "c"), webAnswers(3, 3, "c"), webEnds(3, "")),
 			want:     []string{"0s tools/call 1", "0s tools/call 2", "300ms notifications/cancelled 2", "2s tools/call 3"},
 			notified: logLines{"2 tools/call slow: same", "4 tools/call wait: open", "9 tools/call c: same"},
 		},
 		{
-			name:     "another client has the same id",
+			name:     "another client uses the same id",
 			file:     recordWeb(webAsks(1), webCalls(1, 1, "wait"), webEnds(1, gaveUp), webAsks(2), webCalls(2, 1, "c"), webAnswers(2, 1, "c"), webEnds(2, "")),
 			want:     []string{"0s tools/call 1", "0s notifications/cancelled 1", "300ms tools/call 1"},
 			notified: logLines{"2 tools/call wait: open", "5 tools/call c: same"},
 		},
 		{
-			name:     "the server ends it",
+			name:     "the server ends the exchange",
 			file:     recordWeb(webAsks(1), webCalls(1, 1, "wait"), webEnds(1, "server closed"), webAsks(2), webCalls(2, 2, "c"), webAnswers(2, 2, "c"), webEnds(2, "")),
 			want:     []string{"0s tools/call 1", "0s tools/call 2"},
 			notified: logLines{"2 tools/call wait: open", "5 tools/call c: same"},
@@ -159,7 +161,7 @@ func TestHungUp(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			rec := read(t, tt.file)
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(func(f *fake, m *jsonrpc.Message) {
+				f := newFakeServer(func(f *fakeServer, m *jsonrpc.Message) {
 					switch name, _ := m.Param("name"); string(name) {
 					case `"slow"`:
 						f.later(2*time.Second, m, content(m))
@@ -196,8 +198,9 @@ func TestHungUp(t *testing.T) {
 	}
 }
 
-// TestHungUpElsewhere shows that an exchange of one session that ends in another one adds no step.
-func TestHungUpElsewhere(t *testing.T) {
+// TestDisconnectedElsewhere shows that an exchange of one session that ends in another one adds no
+// step.
+func TestDisconnectedElsewhere(t *testing.T) {
 	other, end := webCalls(0, 9, "c"), webEnds(2, "client closed")
 	other.Session, end.Session = 2, 2
 	file := recordWeb(webAsks(1), webCalls(1, 1, "a"), webAsks(2), webCalls(2, 2, "wait"), &capture.Event{Kind: capture.KindStart, Session: 2}, other, end)
@@ -207,7 +210,7 @@ func TestHungUpElsewhere(t *testing.T) {
 	}
 	for _, rec := range list {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(func(f *fake, m *jsonrpc.Message) {})
+			f := newFakeServer(func(f *fakeServer, m *jsonrpc.Message) {})
 			if _, err := replay.Play(t.Context(), rec, capture.TransportStdio, f, nil); err != nil || len(f.sent) != rec.Requests() {
 				t.Errorf("%d messages for %d requests, %v", len(f.sent), rec.Requests(), err)
 			}
@@ -215,12 +218,12 @@ func TestHungUpElsewhere(t *testing.T) {
 	}
 }
 
-// TestCancelledAtOnce checks that the replay does not wait for messages after a cancellation.
-func TestCancelledAtOnce(t *testing.T) {
+// TestCanceledAtOnce checks that the replay does not wait for messages after a cancellation.
+func TestCanceledAtOnce(t *testing.T) {
 	const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	rec := read(t, session(c2s(3, callA), c2s(4, cancelled), s2c(5, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"stopping"}}`)))
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(func(f *fake, m *jsonrpc.Message) {
+		f := newFakeServer(func(f *fakeServer, m *jsonrpc.Message) {
 			if m.Kind == jsonrpc.KindRequest {
 				f.later(200*time.Millisecond, m, content(m))
 			}

@@ -28,7 +28,7 @@ func TestCompare(t *testing.T) {
 		{name: "another value", old: `{"a":1}`, now: `{"a":2}`, want: "replace /result/a", strict: "replace /result/a"},
 		{name: "ignored", old: `{"l":[{"a":1},{"a":2}]}`, now: `{"l":[{"a":3},{"a":4}]}`, ignore: []string{"/result/l/*/a"}},
 		{name: "times", old: text("at 2026-11-20T12:00:00Z"), now: text("at 2027-02-18T12:00:00.123+01:00"), strict: "replace /result/content/0/text"},
-		{name: "a time and none", old: text("at 2026-11-20T12:00:00Z"), now: text("at noon"), want: "replace /result/content/0/text", strict: "replace /result/content/0/text"},
+		{name: "a time and no time", old: text("at 2026-11-20T12:00:00Z"), now: text("at noon"), want: "replace /result/content/0/text", strict: "replace /result/content/0/text"},
 		{name: "uuids", old: `{"a":"` + uuid1 + `"}`, now: `{"a":"` + uuid2 + `"}`, strict: "replace /result/a"},
 		{name: "a uuid and a ulid", old: `{"a":"` + uuid1 + `"}`, now: `{"a":"` + ulid2 + `"}`, want: "replace /result/a", strict: "replace /result/a"},
 		{name: "ulids", old: `{"a":"x ` + ulid1 + `"}`, now: `{"a":"x ` + ulid2 + `"}`, strict: "replace /result/a"},
@@ -41,17 +41,17 @@ func TestCompare(t *testing.T) {
 		{name: "chosen by the server", old: `{"nextCursor":"a","taskId":"b"}`, now: `{"nextCursor":"c","taskId":"d"}`, strict: "replace /result/nextCursor replace /result/taskId"},
 		{name: "of an application", old: `{"structuredContent":{"taskId":"b","ttlMs":1,"sessionId":"q"}}`, now: `{"structuredContent":{"taskId":"d","ttlMs":2,"sessionId":"r"}}`,
 			want: "replace /result/structuredContent/taskId replace /result/structuredContent/ttlMs", strict: "replace /result/structuredContent/taskId replace /result/structuredContent/ttlMs replace /result/structuredContent/sessionId"},
-		{name: "no next page any more", old: `{"nextCursor":"a"}`, now: `{}`, want: "remove /result/nextCursor", strict: "remove /result/nextCursor"},
+		{name: "no next page", old: `{"nextCursor":"a"}`, now: `{}`, want: "remove /result/nextCursor", strict: "remove /result/nextCursor"},
 		{name: "a version", old: `{"serverInfo":{"name":"a","version":"1"}}`, now: `{"serverInfo":{"name":"a","version":"2"}}`, want: "note /result/serverInfo/version", strict: "replace /result/serverInfo/version"},
 		{name: "hidden", old: `{"a":"x ` + placeholder + ` y","n":0}`, now: `{"a":"x open y","n":7}`, hidden: []string{"/result/n"}},
-		{name: "hidden, and something else", old: `{"a":"x ` + placeholder + ` y"}`, now: `{"a":"x open z"}`, want: "replace /result/a", strict: "replace /result/a"},
-		{name: "a tool more, in another order", old: `{"tools":[{"name":"a","x":1},{"name":"b","x":1},{"name":"c/d","x":1}]}`, now: `{"tools":[{"name":"new"},{"name":"c/d","x":2},{"name":"a","x":1},{"name":"b","x":1}]}`,
+		{name: "redacted value and another difference", old: `{"a":"x ` + placeholder + ` y"}`, now: `{"a":"x open z"}`, want: "replace /result/a", strict: "replace /result/a"},
+		{name: "an added tool, in another order", old: `{"tools":[{"name":"a","x":1},{"name":"b","x":1},{"name":"c/d","x":1}]}`, now: `{"tools":[{"name":"new"},{"name":"c/d","x":2},{"name":"a","x":1},{"name":"b","x":1}]}`,
 			want: "replace /result/tools/1/x add /result/tools/0", strict: "replace /result/tools/1/x add /result/tools/0"},
-		{name: "a tool less", old: `{"tools":[{"name":"a"},{"name":"b"},{"name":"c"}]}`, now: `{"tools":[{"name":"a"},{"name":"c"}]}`, want: "remove /result/tools/1", strict: "remove /result/tools/1"},
+		{name: "a removed tool", old: `{"tools":[{"name":"a"},{"name":"b"},{"name":"c"}]}`, now: `{"tools":[{"name":"a"},{"name":"c"}]}`, want: "remove /result/tools/1", strict: "remove /result/tools/1"},
 		{name: "a resource by its URI", old: `{"resources":[{"uri":"a:1","name":"n"},{"uri":"a:2","name":"n"}]}`, now: `{"resources":[{"uri":"a:2","name":"n"},{"uri":"a:1","name":"m"}]}`, want: "replace /result/resources/1/name", strict: "replace /result/resources/1/name"},
-		{name: "a name twice", old: `{"tools":[{"name":"a","x":1},{"name":"a","x":2}]}`, now: `{"tools":[{"name":"a","x":1},{"name":"a","x":3}]}`, want: "replace /result/tools/1/x", strict: "replace /result/tools/1/x"},
+		{name: "a duplicate name", old: `{"tools":[{"name":"a","x":1},{"name":"a","x":2}]}`, now: `{"tools":[{"name":"a","x":1},{"name":"a","x":3}]}`, want: "replace /result/tools/1/x", strict: "replace /result/tools/1/x"},
 		{name: "ignored by index and by name", old: `{"tools":[{"name":"a","x":1},{"name":"b","x":1}]}`, now: `{"tools":[{"name":"b","x":2},{"name":"a","x":2}]}`, ignore: []string{"/result/tools/0/x", "/result/tools/b/x"}},
-		{name: "hidden in a list", old: `{"tools":[{"name":"a","n":0},{"name":"b","n":1}]}`, now: `{"tools":[{"name":"b","n":1},{"name":"a","n":7}]}`, hidden: []string{"/result/tools/0/n"}},
+		{name: "redacted in a list", old: `{"tools":[{"name":"a","n":0},{"name":"b","n":1}]}`, now: `{"tools":[{"name":"b","n":1},{"name":"a","n":7}]}`, hidden: []string{"/result/tools/0/n"}},
 		{name: "not in a result", old: `{"structuredContent":{"tools":[{"name":"a"}]}}`, now: `{"structuredContent":{"tools":[{"name":"b"},{"name":"a"}]}}`, want: "add /result/structuredContent/tools/0", strict: "add /result/structuredContent/tools/0"},
 		{name: "inserted", old: `{"l":["` + uuid1 + `","b"]}`, now: `{"l":["new","` + uuid2 + `","b"]}`, want: "add /result/l/0", strict: "replace /result/l/0 add /result/l/1"},
 	}
@@ -78,7 +78,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareShowsTheDifference shows that a long text is cut so that the difference is in it.
+// TestCompareShowsTheDifference shows that a long text is shortened to a part with the difference.
 func TestCompareShowsTheDifference(t *testing.T) {
 	long := strings.Repeat("word ", 2000)
 	list := replay.Compare(`{"jsonrpc":"2.0","id":1,"result":{"a":"`+long+`one`+long+`"}}`, `{"jsonrpc":"2.0","id":1,"result":{"a":"`+long+`two"}}`, began, began, nil, nil)
@@ -94,7 +94,7 @@ func TestCompareHidesSecrets(t *testing.T) {
 	if len(list) != 2 || strings.Contains(fmt.Sprint(list), secret) {
 		t.Errorf("got %v", list)
 	}
-	// The same secret on both sides is not a difference.
+	// Equal secrets on both sides are not a difference.
 	same := `{"jsonrpc":"2.0","id":1,"result":{"password":"` + secret + `"}}`
 	if list := replay.Compare(same, same, began, began, nil, nil); len(list) > 0 {
 		t.Errorf("got %v for equal messages", list)

@@ -13,7 +13,7 @@ import (
 	"mcpwire/internal/playback/resend"
 )
 
-// Play a recorded client against a server that answers otherwise.
+// Replay a recorded client against a server whose responses differ.
 func ExampleRun() {
 	recorded := record(
 		c2s(1, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"clock","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`),
@@ -47,7 +47,7 @@ func ExampleRun() {
 	// false <nil>
 }
 
-// Take the client's side of each session from a capture.
+// Read the client's side of each session of a capture.
 func ExampleRead() {
 	recordings, err := replay.Read(context.Background(), capture.NewReader(session(c2s(3, callA), s2c(4, answerA)), nil).Events(), nil)
 	for _, r := range recordings {

@@ -8,10 +8,10 @@ import (
 	"mcpwire/internal/playback/resend"
 )
 
-// Conn is what a recording is played over.
+// Conn is the connection that a recording is replayed over.
 type Conn = conn
 
-// Play is Run over a connection that is there.
+// Play is Run over an existing connection.
 func Play(ctx context.Context, rec *Recording, over capture.Transport, c Conn, opts *Options) (*Summary, error) {
 	all := opts.withDefaults()
 	o := &resend.Origin{Transport: over, Modern: rec.Modern, Revision: rec.Revision, StandingStream: rec.standingStream, Params: rec.paramsOf()}
@@ -24,7 +24,7 @@ func Compare(recorded, live string, recordedAt, liveAt time.Time, hidden []strin
 	return newComparer(&all).compare(side{[]byte(recorded), recordedAt, hidden}, side{raw: []byte(live), at: liveAt})
 }
 
-// Edit replaces the value at a pointer; "" takes it away.
+// Edit replaces the value at a pointer; an empty value removes it.
 func Edit(text, pointer, by string) string {
 	return string(edit([]byte(text), pointerPath(pointer), func([]byte) []byte {
 		if by == "" {

@@ -22,11 +22,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(serverVar) != "" {
 		os.Exit(serveStdio())
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // it is a second otherwise, for each process
+	// otherwise each process sleeps for a second at its exit
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
-// A line is an event of a capture: what a side said, and when.
+// A line is an event of a capture: its time in milliseconds, its direction and its message.
 type line struct {
 	ms   int
 	dir  capture.Dir
@@ -36,10 +37,10 @@ type line struct {
 func c2s(ms int, text string) line { return line{ms, capture.ToServer, text} }
 func s2c(ms int, text string) line { return line{ms, capture.ToClient, text} }
 
-// began is when recordings of tests began.
+// began is the time at which the recordings begin.
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// record makes a capture of a session over stdio.
+// record writes a capture of a session over stdio.
 func record(lines ...line) *bytes.Buffer {
 	var file bytes.Buffer
 	enc := capture.NewEncoder(&file, &capture.Redaction{Off: true})
@@ -77,16 +78,16 @@ const (
 	modernParams   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
 )
 
-// session is a recording of a legacy session.
+// session returns a recording of a legacy session.
 func session(lines ...line) *bytes.Buffer {
 	return record(append([]line{c2s(0, initializeLine), s2c(1, welcomeLine), c2s(2, greetedLine)}, lines...)...)
 }
 
-// A fake is a server, as a connection to it. Its function is called with each message that is sent,
-// but for the handshake.
-type fake struct {
-	serve func(f *fake, m *jsonrpc.Message)
-	hello bool // it serves the handshake, too
+// A fakeServer is a connection to a server. Its function is called with each message, except those
+// of the handshake.
+type fakeServer struct {
+	serve func(f *fakeServer, m *jsonrpc.Message)
+	hello bool // whether serve also gets the handshake
 
 	mu     sync.Mutex
 	queue  []*wireclient.Incoming
@@ -98,11 +99,11 @@ type fake struct {
 	once   sync.Once
 }
 
-func newFake(serve func(f *fake, m *jsonrpc.Message)) *fake {
-	return &fake{serve: serve, fresh: make(chan struct{}, 1), closed: make(chan struct{})}
+func newFakeServer(serve func(f *fakeServer, m *jsonrpc.Message)) *fakeServer {
+	return &fakeServer{serve: serve, fresh: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-func (f *fake) Send(_ context.Context, message []byte) (wireclient.Sent, error) {
+func (f *fakeServer) Send(_ context.Context, message []byte) (wireclient.Sent, error) {
 	f.mu.Lock()
 	if f.err != nil {
 		f.mu.Unlock()
@@ -126,7 +127,7 @@ func (f *fake) Send(_ context.Context, message []byte) (wireclient.Sent, error) 
 	return wireclient.Sent{N: n}, nil
 }
 
-func (f *fake) push(in *wireclient.Incoming, err error) {
+func (f *fakeServer) push(in *wireclient.Incoming, err error) {
 	f.mu.Lock()
 	if in != nil {
 		f.queue = append(f.queue, in)
@@ -142,23 +143,23 @@ func (f *fake) push(in *wireclient.Incoming, err error) {
 }
 
 // say sends a message to the client.
-func (f *fake) say(text string) { f.push(&wireclient.Incoming{N: 1, Data: []byte(text)}, nil) }
+func (f *fakeServer) say(text string) { f.push(&wireclient.Incoming{N: 1, Data: []byte(text)}, nil) }
 
-// result answers a request.
-func (f *fake) result(m *jsonrpc.Message, result string) {
+// result responds to a request.
+func (f *fakeServer) result(m *jsonrpc.Message, result string) {
 	f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
 }
 
-// later answers a request after some time.
-func (f *fake) later(d time.Duration, m *jsonrpc.Message, result string) {
+// later responds to a request after a delay.
+func (f *fakeServer) later(d time.Duration, m *jsonrpc.Message, result string) {
 	m = m.Clone()
 	time.AfterFunc(d, func() { f.result(m, result) })
 }
 
 // die ends the connection.
-func (f *fake) die() { f.push(nil, &wireclient.EndedError{Err: fmt.Errorf("exit status 7")}) }
+func (f *fakeServer) die() { f.push(nil, &wireclient.EndedError{Err: fmt.Errorf("exit status 7")}) }
 
-func (f *fake) Next(ctx context.Context) (*wireclient.Incoming, error) {
+func (f *fakeServer) Next(ctx context.Context) (*wireclient.Incoming, error) {
 	for {
 		f.mu.Lock()
 		if len(f.queue) > 0 {
@@ -182,11 +183,11 @@ func (f *fake) Next(ctx context.Context) (*wireclient.Incoming, error) {
 	}
 }
 
-func (f *fake) OpenStream(context.Context) {}
-func (f *fake) Abort(uint64)               {}
-func (f *fake) Close()                     { f.once.Do(func() { close(f.closed) }) }
+func (f *fakeServer) OpenStream(context.Context) {}
+func (f *fakeServer) Abort(uint64)               {}
+func (f *fakeServer) Close()                     { f.once.Do(func() { close(f.closed) }) }
 
-// logLines collects reports, one on a line.
+// logLines collects reports, one per line.
 type logLines []string
 
 func (l *logLines) add(r *replay.Result) {

@@ -28,8 +28,8 @@ const (
 	elicitedName = `{"jsonrpc":"2.0","id":"q","result":{"action":"accept","content":{"name":"Ada"}}}`
 )
 
-// echo answers with the request's arguments.
-func echo(f *fake, m *jsonrpc.Message) {
+// echo responds with the request's arguments.
+func echo(f *fakeServer, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindRequest {
 		f.result(m, content(m))
 	}
@@ -40,16 +40,16 @@ func content(m *jsonrpc.Message) string {
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%s}]}`, name)
 }
 
-// A playing is a test: a recording, a server, and what is said of both.
+// A playing is a test case: a recording, a server, and the expected reports.
 type playing struct {
 	name  string
-	lines []line // after the handshake
-	serve func() func(f *fake, m *jsonrpc.Message)
+	lines []line // messages after the handshake
+	serve func() func(f *fakeServer, m *jsonrpc.Message)
 	opts  replay.Options
-	want  []string // results
-	sent  []string // messages after the handshake; nil is not compared
+	want  []string // expected results
+	sent  []string // messages after the handshake; nil if they are not compared
 	err   error
-	took  time.Duration // at least
+	took  time.Duration // minimum
 }
 
 func TestPlay(t *testing.T) {
@@ -57,7 +57,7 @@ func TestPlay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			rec := read(t, session(tt.lines...))
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(tt.serve())
+				f := newFakeServer(tt.serve())
 				var got logLines
 				tt.opts.Report = got.add
 				start := time.Now()
@@ -75,10 +75,10 @@ func TestPlay(t *testing.T) {
 					}
 				}
 				if d := time.Since(start); d < tt.took {
-					t.Errorf("it took %v, want at least %v", d, tt.took)
+					t.Errorf("the replay took %v, want at least %v", d, tt.took)
 				}
 				if ok := !strings.Contains(strings.Join(got, "\n"), "different") && tt.err == nil; sum.OK() && !ok {
-					t.Errorf("the summary says that it is all right: %+v", sum)
+					t.Errorf("the summary reports no difference: %+v", sum)
 				}
 			})
 		})
@@ -92,18 +92,18 @@ func playings() []playing {
 func orders() []playing {
 	return []playing{
 		{
-			name:  "the same",
+			name:  "no difference",
 			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB)},
-			serve: func() func(*fake, *jsonrpc.Message) { return echo },
+			serve: func() func(*fakeServer, *jsonrpc.Message) { return echo },
 			want:  []string{"4 tools/call a: same", "6 tools/call b: same"},
 			sent:  []string{callA, callB},
 		},
 		{
-			name:  "what was sent at once is, and what waited waits",
+			name:  "concurrent and sequential requests",
 			lines: []line{c2s(10, callA), c2s(11, callB), s2c(12, answerB), c2s(13, callC), s2c(14, answerC), s2c(15, answerA)},
-			serve: func() func(*fake, *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
 				start := time.Now()
-				return func(f *fake, m *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					if string(m.ID) == "3" {
 						if d := time.Since(start); d != time.Second {
 							panic(fmt.Sprintf("it came after %v, while b is answered after a second", d))
@@ -121,16 +121,16 @@ func orders() []playing {
 		{
 			name:  "pauses are kept",
 			lines: []line{c2s(1002, callA), s2c(1500, answerA), c2s(61500, callB), s2c(61501, answerB)},
-			serve: func() func(*fake, *jsonrpc.Message) { return echo },
+			serve: func() func(*fakeServer, *jsonrpc.Message) { return echo },
 			opts:  replay.Options{Timing: replay.Keep},
 			want:  []string{"4 tools/call a: same", "6 tools/call b: same"},
 			took:  61 * time.Second,
 		},
 		{
-			name:  "another answer, and an error",
+			name:  "a different result, and an error",
 			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB)},
-			serve: func() func(*fake, *jsonrpc.Message) {
-				return func(f *fake, m *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					if string(m.ID) == "1" {
 						f.result(m, `{"content":[{"type":"text","text":"x"}]}`)
 						return
@@ -141,23 +141,23 @@ func orders() []playing {
 			want: []string{"4 tools/call a: different replace /result/content/0/text", "6 tools/call b: different answer /error"},
 		},
 		{
-			name:  "only what was chosen",
+			name:  "only the selected requests",
 			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB)},
-			serve: func() func(*fake, *jsonrpc.Message) { return echo },
+			serve: func() func(*fakeServer, *jsonrpc.Message) { return echo },
 			opts:  replay.Options{Select: func(_ string, n uint64) bool { return n == 6 }},
 			want:  []string{"6 tools/call b: same"},
 			sent:  []string{callB},
 		},
 		{
-			name: "progress counts once, and not at all by chance",
+			name: "progress counts once, and its number is not compared",
 			lines: []line{
 				c2s(10, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":5},"name":"a"}}`),
 				s2c(11, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}`), s2c(12, answerA),
 				c2s(13, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"_meta":{"progressToken":6},"name":"b"}}`),
 				s2c(14, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":6,"progress":1}}`), s2c(15, answerB),
 			},
-			serve: func() func(*fake, *jsonrpc.Message) {
-				return func(f *fake, m *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					if string(m.ID) == "1" {
 						for range 3 {
 							f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}`)
@@ -169,11 +169,11 @@ func orders() []playing {
 			want: []string{"4 tools/call a: same", "7 tools/call b: different notifications "},
 		},
 		{
-			name: "a notification that does not come",
+			name: "a missing notification",
 			lines: []line{
 				s2c(5, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`), c2s(10, callA), s2c(11, answerA),
 			},
-			serve: func() func(*fake, *jsonrpc.Message) { return echo },
+			serve: func() func(*fakeServer, *jsonrpc.Message) { return echo },
 			want:  []string{"5 tools/call a: same", "0 notifications: same notifications  (note)"},
 		},
 	}
@@ -182,11 +182,11 @@ func orders() []playing {
 func asks() []playing {
 	return []playing{
 		{
-			name:  "the server asks",
+			name:  "an input request",
 			lines: []line{c2s(10, callA), s2c(11, askLine), c2s(12, elicitedName), s2c(13, answerA)},
-			serve: func() func(*fake, *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
 				var first *jsonrpc.Message
-				return func(f *fake, m *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					if m.Kind == jsonrpc.KindRequest {
 						first = m.Clone()
 						f.say(strings.Replace(askLine, `"q"`, `77`, 1))
@@ -199,11 +199,11 @@ func asks() []playing {
 			sent: []string{callA, strings.Replace(elicitedName, `"q"`, `77`, 1)},
 		},
 		{
-			name:  "the server asks earlier, and waits",
+			name:  "an earlier input request",
 			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, askLine), c2s(14, elicitedName), s2c(15, answerB)},
-			serve: func() func(*fake, *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
 				var first *jsonrpc.Message
-				return func(f *fake, m *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					switch {
 					case string(m.ID) == "1":
 						first = m.Clone()
@@ -219,18 +219,18 @@ func asks() []playing {
 			took: replay.DefaultReplyDelay,
 		},
 		{
-			name:  "the server does not ask",
+			name:  "no input request",
 			lines: []line{c2s(10, callA), s2c(11, askLine), c2s(12, elicitedName), s2c(13, answerA)},
-			serve: func() func(*fake, *jsonrpc.Message) { return echo },
+			serve: func() func(*fakeServer, *jsonrpc.Message) { return echo },
 			want:  []string{"4 tools/call a: same", "5 asked elicitation/create: different"},
 			sent:  []string{callA},
 		},
 		{
-			name:  "the server asks what it did not, and pings",
+			name:  "a new input request, and a ping",
 			lines: []line{c2s(10, callA), s2c(11, answerA)},
-			serve: func() func(*fake, *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
 				var first *jsonrpc.Message
-				return func(f *fake, m *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					switch {
 					case m.Kind == jsonrpc.KindRequest:
 						first = m.Clone()
@@ -245,16 +245,16 @@ func asks() []playing {
 			sent: []string{callA, `{"jsonrpc":"2.0","id":"p","result":{}}`, `{"jsonrpc":"2.0","id":"q","result":{"action":"decline"}}`},
 		},
 		{
-			name: "two at once, the other way round",
+			name: "two concurrent requests, responses in reverse order",
 			lines: []line{
 				c2s(10, callA),
 				s2c(11, askLine), s2c(11, `{"jsonrpc":"2.0","id":"r","method":"elicitation/create","params":{"message":"where?"}}`),
 				c2s(12, elicitedName), c2s(12, `{"jsonrpc":"2.0","id":"r","result":{"action":"cancel"}}`), s2c(13, answerA),
 			},
-			serve: func() func(*fake, *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
 				var first *jsonrpc.Message
 				n := 0
-				return func(f *fake, m *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					if m.Kind == jsonrpc.KindRequest {
 						first = m.Clone()
 						f.say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"where?"}}`)
@@ -283,10 +283,10 @@ func failures() []playing {
 	}()
 	return []playing{
 		{
-			name:  "hangs once",
+			name:  "one timeout",
 			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB)},
-			serve: func() func(*fake, *jsonrpc.Message) {
-				return func(f *fake, m *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					if string(m.ID) == "2" {
 						echo(f, m)
 					}
@@ -296,17 +296,17 @@ func failures() []playing {
 			took: replay.DefaultTimeout,
 		},
 		{
-			name:  "hangs for good",
+			name:  "every request times out",
 			lines: many,
-			serve: func() func(*fake, *jsonrpc.Message) { return func(*fake, *jsonrpc.Message) {} },
+			serve: func() func(*fakeServer, *jsonrpc.Message) { return func(*fakeServer, *jsonrpc.Message) {} },
 			want:  []string{"4 tools/call a: timeout", "6 tools/call a: timeout", "8 tools/call a: timeout"},
 			err:   resend.ErrTimeout,
 		},
 		{
-			name:  "is slow, with progress",
+			name:  "slow, with progress",
 			lines: []line{c2s(10, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":5},"name":"a"}}`), s2c(11, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}`), s2c(12, answerA)},
-			serve: func() func(*fake, *jsonrpc.Message) {
-				return func(f *fake, m *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					for i := range 4 {
 						time.AfterFunc(time.Duration(i+1)*20*time.Second, func() {
 							f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}`)
@@ -319,10 +319,10 @@ func failures() []playing {
 			took: 100 * time.Second,
 		},
 		{
-			name:  "sends what is no message, and answers to nobody",
+			name:  "invalid messages and stray responses",
 			lines: []line{c2s(10, callA), s2c(11, answerA)},
-			serve: func() func(*fake, *jsonrpc.Message) {
-				return func(f *fake, m *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					f.say("console.log")
 					f.say(`{"jsonrpc":"2.0","id":99,"result":{}}`)
 					f.say(`[]`)
@@ -332,12 +332,12 @@ func failures() []playing {
 			want: []string{"4 tools/call a: same"},
 		},
 		{
-			name: "a request that nobody answered",
+			name: "a request without a recorded response",
 			lines: []line{
 				c2s(10, callA), c2s(12, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), c2s(13, callB), s2c(14, answerB),
 			},
-			serve: func() func(*fake, *jsonrpc.Message) {
-				return func(f *fake, m *jsonrpc.Message) {
+			serve: func() func(*fakeServer, *jsonrpc.Message) {
+				return func(f *fakeServer, m *jsonrpc.Message) {
 					if string(m.ID) == "2" {
 						echo(f, m)
 					}
@@ -349,12 +349,12 @@ func failures() []playing {
 	}
 }
 
-// TestDies shows that the replay does not wait for a server that has ended.
-func TestDies(t *testing.T) {
+// TestServerEnds shows that the replay does not wait for a server that has ended.
+func TestServerEnds(t *testing.T) {
 	rec := read(t, session(c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB), c2s(14, callC), s2c(15, answerC)))
 	synctest.Test(t, func(t *testing.T) {
 		var got logLines
-		f := newFake(func(f *fake, m *jsonrpc.Message) {
+		f := newFakeServer(func(f *fakeServer, m *jsonrpc.Message) {
 			if string(m.ID) == "2" {
 				f.die()
 				return

@@ -19,7 +19,7 @@ func TestRead(t *testing.T) {
 		want error
 	}{
 		{"empty", record(), nil, replay.ErrNoSession},
-		{"the server alone", record(s2c(1, answerA)), nil, replay.ErrNoSession},
+		{"only messages of the server", record(s2c(1, answerA)), nil, replay.ErrNoSession},
 		{"another session", session(c2s(3, callA)), &replay.ReadOptions{Session: &other}, replay.ErrNoSession},
 		{"too many messages", session(c2s(3, callA)), &replay.ReadOptions{MaxSteps: 3}, replay.ErrTooLarge},
 		{"too many bytes", session(c2s(3, callA)), &replay.ReadOptions{MaxBytes: 500}, replay.ErrTooLarge},

@@ -26,14 +26,14 @@ import (
 	"mcpwire/streamable"
 )
 
-// serverVar makes the test binary a server, whose greeting it has.
+// serverVar makes the test binary a server with the variable's value as its greeting.
 const serverVar = "REPLAY_TEST_SERVER"
 
 type greeting struct {
 	Name string `json:"name"`
 }
 
-// newServer is a real server of ours, of all revisions.
+// newServer returns a server of package server that supports all revisions.
 func newServer(hello string) *server.Server {
 	srv := server.MustNew("greeter", "1.0.0", &server.Options{Limits: server.Limits{PageSize: 2}})
 	check := func(err error) {
@@ -61,7 +61,7 @@ func newServer(hello string) *server.Server {
 	return srv
 }
 
-// serveHTTP runs the server; all but /mcp is HTTP+SSE.
+// serveHTTP serves srv over HTTP: Streamable HTTP at /mcp, HTTP+SSE at other paths.
 func serveHTTP(t *testing.T, hello string) string {
 	t.Helper()
 	h := streamable.MustHandler(newServer(hello), nil)
@@ -74,7 +74,7 @@ func serveHTTP(t *testing.T, hello string) string {
 	return web.URL
 }
 
-// recordHTTP records a real client with a real server.
+// recordHTTP records a client of package client with that server.
 func recordHTTP(t *testing.T, rev mcp.Revision) *bytes.Buffer {
 	t.Helper()
 	return recordClient(t, rev, "Hello", func(c *client.Client) {
@@ -91,7 +91,7 @@ func recordHTTP(t *testing.T, rev mcp.Revision) *bytes.Buffer {
 	})
 }
 
-// recordClient records what a client does with the server over HTTP.
+// recordClient records the messages of a client over HTTP.
 func recordClient(t *testing.T, rev mcp.Revision, hello string, do func(*client.Client)) *bytes.Buffer {
 	t.Helper()
 	upstream, err := url.Parse(serveHTTP(t, hello) + "/mcp")
@@ -124,7 +124,7 @@ func recordClient(t *testing.T, rev mcp.Revision, hello string, do func(*client.
 	return &file
 }
 
-// targets are a server that is the recorded one, over each transport.
+// targets returns targets for the recorded server, over each transport.
 func targets(t *testing.T, hello string, legacy bool) map[string]*resend.Origin {
 	program, err := os.Executable()
 	if err != nil {
@@ -141,8 +141,8 @@ func targets(t *testing.T, hello string, legacy bool) map[string]*resend.Origin 
 	return all
 }
 
-// TestRun shows that a recorded client can be replayed against real servers over every transport,
-// and that the recording of the replay can be, too.
+// TestRun shows that a recorded client can be replayed against servers over every transport, and
+// that the capture of the replay can be replayed too.
 func TestRun(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20260728} {
 		file := recordHTTP(t, rev).Bytes()
@@ -171,7 +171,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// play plays a recording against a server, and returns what was recorded.
+// play replays a recording against a server, and returns the capture of the replay.
 func play(t *testing.T, rec *replay.Recording, o *resend.Origin, hello string, got *logLines) (*replay.Summary, []byte) {
 	t.Helper()
 	var file bytes.Buffer
@@ -187,8 +187,8 @@ func play(t *testing.T, rec *replay.Recording, o *resend.Origin, hello string, g
 	return sum, file.Bytes()
 }
 
-// TestRunCrash shows that a server that dies ends the replay with the end of the process, and so
-// does one that cannot be started.
+// TestRunCrash shows that the replay ends with the error of the process if the server ends or
+// cannot be started.
 func TestRunCrash(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

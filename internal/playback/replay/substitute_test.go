@@ -15,8 +15,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// substitution is a test of what is put into messages: a recording without a handshake in front,
-// what the server answers by the number of the message, and what it gets.
+// substitution is a test of the values that are put into messages: a recording without its
+// handshake, the server's responses by the number of the message, and the messages that it gets.
 type substitution struct {
 	name    string
 	lines   []line
@@ -46,7 +46,7 @@ func TestSubstitutes(t *testing.T) {
 			rec := read(t, record(tt.lines...))
 			synctest.Test(t, func(t *testing.T) {
 				n := 0
-				f := newFake(func(f *fake, m *jsonrpc.Message) {
+				f := newFakeServer(func(f *fakeServer, m *jsonrpc.Message) {
 					if m.Kind != jsonrpc.KindRequest || n == len(tt.answers) {
 						return
 					}
@@ -95,7 +95,7 @@ func chosenByServer() []substitution {
 			want:    []string{"1 tools/list: same", "3 tools/list: same"},
 		},
 		{
-			name: "a page that there is not",
+			name: "a page that does not exist",
 			lines: []line{
 				c2s(1, modern(1, "tools/list", "")), s2c(2, result(1, list+`,"nextCursor":"old"}`)), c2s(3, modern(2, "tools/list", `"cursor":"old"`)), s2c(4, result(2, list+`}`)),
 			},
@@ -114,7 +114,7 @@ func chosenByServer() []substitution {
 			want:    []string{"1 tools/call t: different remove /result/inputRequests/k add /result/inputRequests/other", "3 tools/call t: same"},
 		},
 		{
-			name: "no state this time, and more is asked",
+			name: "no state, and an additional input request",
 			lines: []line{
 				c2s(1, modern(1, "tools/call", `"name":"t"`)), s2c(2, result(1, ask("k", "s1"))),
 				c2s(3, modern(2, "tools/call", `"name":"t","inputResponses":{"k":{"action":"accept"}},"requestState":"s1"`)), s2c(4, result(2, `{"content":[]}`)),
@@ -130,7 +130,7 @@ func chosenByServer() []substitution {
 			want: []string{"1 tools/call t: different add /result/inputRequests/l add /result/inputRequests/m remove /result/requestState", "3 tools/call t: same"},
 		},
 		{
-			name: "no input is needed this time",
+			name: "no input required",
 			lines: []line{
 				c2s(1, modern(1, "tools/call", `"name":"t"`)), s2c(2, result(1, `{"resultType":"input_required","requestState":"s1"}`)),
 				c2s(3, modern(2, "tools/call", `"name":"t","requestState":"s1"`)), s2c(4, result(2, `{"content":[]}`)),
@@ -140,7 +140,7 @@ func chosenByServer() []substitution {
 			want:    []string{"1 tools/call t: different replace /result/resultType remove /result/requestState", "3 tools/call t: skipped"},
 		},
 		{
-			name: "a task, which takes longer",
+			name: "a slower task",
 			lines: []line{
 				c2s(1, modern(1, "tools/call", `"name":"t"`)), s2c(2, result(1, `{"resultType":"task","taskId":"old","status":"working","createdAt":"2026-11-20T12:00:00Z","ttlMs":null}`)),
 				c2s(3, modern(2, "tasks/get", `"taskId":"old"`)), s2c(4, result(2, `{"taskId":"old","status":"working"}`)),
@@ -180,12 +180,12 @@ func hiddenAndForeign() []substitution {
 	}
 	return []substitution{
 		{
-			name:  "what was hidden is not sent",
+			name:  "requests with redacted values are not sent",
 			lines: []line{c2s(1, secret), s2c(2, answerA)},
 			want:  []string{`1 tools/call t: hidden ["/params/arguments/key"]`},
 		},
 		{
-			name:    "what was hidden is filled in, and in an answer is anything",
+			name:    "redacted values are filled in, and match anything in a response",
 			lines:   []line{c2s(1, secret), s2c(2, result(1, `{"content":[{"type":"text","text":"key is `+placeholder+`!"}],"key":"`+placeholder+`"}`))},
 			answers: []string{`{"content":[{"type":"text","text":"key is 12!"}],"key":"12"}`},
 			opts:    replay.Options{Set: map[string][]byte{"/params/arguments/key": []byte(`"sesame"`)}},
@@ -193,7 +193,7 @@ func hiddenAndForeign() []substitution {
 			want:    []string{`1 tools/call t: same`},
 		},
 		{
-			name:  "a handshake with something hidden",
+			name:  "a handshake with a redacted value",
 			lines: []line{c2s(1, strings.Replace(initializeLine, `"name":"c"`, `"name":"`+placeholder+`"`, 1)), s2c(2, welcomeLine)},
 			check: func(err error) bool { _, ok := errors.AsType[*resend.RedactedError](err); return ok },
 		},
@@ -214,7 +214,7 @@ func hiddenAndForeign() []substitution {
 			check:   era(false),
 		},
 		{
-			name:    "a server that refuses the handshake for another reason",
+			name:    "a server that rejects the handshake for another reason",
 			lines:   []line{c2s(0, initializeLine), s2c(1, welcomeLine), c2s(2, greetedLine)},
 			answers: []string{`!{"code":-32603,"message":"database is down"}`},
 			sent:    []string{initializeLine},
@@ -222,7 +222,7 @@ func hiddenAndForeign() []substitution {
 			check:   func(err error) bool { _, ok := errors.AsType[*resend.HandshakeError](err); return ok },
 		},
 		{
-			name:    "an error that was one before",
+			name:    "a recorded error",
 			lines:   []line{c2s(1, modern(1, "server/discover", "")), s2c(2, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`), c2s(3, modern(2, "x", "")), s2c(4, result(2, `{}`))},
 			answers: []string{`!{"code":-32601,"message":"no"}`, `{}`},
 			sent:    []string{modern(1, "server/discover", ""), modern(2, "x", "")},
@@ -231,15 +231,15 @@ func hiddenAndForeign() []substitution {
 	}
 }
 
-// TestSyntheticHandshake shows that a handshake is added to a recording that begins in the middle
-// of a session.
+// TestSyntheticHandshake shows that a handshake is added to a recording that begins within a
+// session.
 func TestSyntheticHandshake(t *testing.T) {
 	rec := read(t, record(c2s(10, callA), s2c(11, answerA)))
 	if !rec.Synthetic {
-		t.Error("the recording does not say that it has no handshake")
+		t.Error("the recording is not marked as one without a handshake")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(func(f *fake, m *jsonrpc.Message) {
+		f := newFakeServer(func(f *fakeServer, m *jsonrpc.Message) {
 			if m.Kind == jsonrpc.KindRequest {
 				f.result(m, content0(m))
 			}

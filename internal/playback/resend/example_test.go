@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/playback/resend"
 )
 
-// recordedCall is a capture of a tap in front of the server, with one call.
+// recordedCall returns a capture of a tap with one call.
 func recordedCall(server string) *bytes.Buffer {
 	var file bytes.Buffer
 	rec := capture.NewWriter(&file, &capture.Options{Transport: "http", Name: "greeter", URL: server})

@@ -23,7 +23,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// serve runs a handler, and returns the origin of it.
+// serve runs a handler and returns its URL.
 func serve(t *testing.T, h http.Handler) *resend.Origin {
 	t.Helper()
 	web := httptest.NewServer(h)
@@ -31,7 +31,7 @@ func serve(t *testing.T, h http.Handler) *resend.Origin {
 	return &resend.Origin{Name: "web", Transport: capture.TransportHTTP, URL: web.URL + "/mcp", Revision: "2025-11-25", Initialize: []byte(strings.Replace(initialize, "2025-06-18", "2025-11-25", 1))}
 }
 
-// oursHTTP runs a real server of ours; all but /mcp is HTTP+SSE.
+// oursHTTP serves package server over HTTP: Streamable HTTP at /mcp, HTTP+SSE at other paths.
 func oursHTTP(t *testing.T) *resend.Origin {
 	t.Helper()
 	h := streamable.MustHandler(newServer(), nil)
@@ -39,7 +39,8 @@ func oursHTTP(t *testing.T) *resend.Origin {
 	mux.Handle("/mcp", h)
 	mux.Handle("/", h.SSE("/messages"))
 	o := serve(t, mux)
-	t.Cleanup(func() { h.Shutdown(context.Background()) }) // before the server, because it ends the streams
+	// before the server's, because it ends the streams
+	t.Cleanup(func() { h.Shutdown(context.Background()) })
 	return o
 }
 
@@ -59,8 +60,8 @@ func TestRunHTTP(t *testing.T) {
 	}{
 		{"legacy", callGreet, nil, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, POST /mcp 200, DELETE /mcp 204", 0},
 		{"legacy with a standing stream", callGreet, func(o *resend.Origin) { o.StandingStream = true }, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, GET /mcp 200, POST /mcp 200, DELETE /mcp 204", 0},
-		{"legacy asks", callAsk, nil, "accepted: false", "POST /mcp 200, POST /mcp 202, POST /mcp 200, POST /mcp 202, DELETE /mcp 204", 1},
-		{"legacy, unknown beginning", callGreet, func(o *resend.Origin) { o.Initialize = nil }, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, POST /mcp 200, DELETE /mcp 204", 0},
+		{"legacy with input requests", callAsk, nil, "accepted: false", "POST /mcp 200, POST /mcp 202, POST /mcp 200, POST /mcp 202, DELETE /mcp 204", 1},
+		{"legacy without a recorded handshake", callGreet, func(o *resend.Origin) { o.Initialize = nil }, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, POST /mcp 200, DELETE /mcp 204", 0},
 		{"modern", modernAsk, func(o *resend.Origin) { o.Initialize = nil }, `"input_required"`, "POST /mcp 200", 0},
 		{"HTTP+SSE", callAsk, func(o *resend.Origin) {
 			o.Transport, o.URL, o.Initialize = capture.TransportSSE, strings.TrimSuffix(o.URL, "/mcp")+"/sse", []byte(strings.Replace(initialize, "2025-06-18", "2024-11-05", 1))
@@ -92,7 +93,7 @@ func TestRunHTTP(t *testing.T) {
 	}
 }
 
-// exchanges lists requests with the status of their responses, in the order of the requests.
+// exchanges lists the requests in order, with the status of their responses.
 func exchanges(events []*capture.Event) string {
 	var list []string
 	at := map[uint64]int{}
@@ -109,8 +110,8 @@ func exchanges(events []*capture.Event) string {
 	return strings.Join(list, ", ")
 }
 
-// causal checks that every exchange begins with its request and ends with its end, and every
-// response comes after its request.
+// causal checks that every exchange begins with its request and ends with its end, and that every
+// response follows its request.
 func causal(t *testing.T, events []*capture.Event) {
 	t.Helper()
 	state := map[uint64]capture.Kind{}
@@ -141,8 +142,7 @@ func causal(t *testing.T, events []*capture.Event) {
 	}
 }
 
-// TestTapped shows that requests of a client of this module can be sent again from a tap's
-// recording.
+// TestTapped shows that requests of a client of this module can be sent again from a tap's capture.
 func TestTapped(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.Revision20250618, mcp.Revision20260728} {
 		t.Run(revision.String(), func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestTapped(t *testing.T) {
 	}
 }
 
-// A seen is a request as a server saw it.
+// A seen is a request that a server got.
 type seen struct {
 	mu   sync.Mutex
 	list []*http.Request

@@ -26,11 +26,12 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(helperVar); name != "" {
 		os.Exit(helpers[name]())
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // it is a second otherwise, for each process
+	// otherwise each process sleeps for a second at its exit
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
-// waitLimit is how long tests wait for what should happen at once.
+// waitLimit is how long tests wait for events that should happen at once.
 const waitLimit = 30 * time.Second
 
 // helpers are the servers.
@@ -60,7 +61,7 @@ type greeting struct {
 	Name string `json:"name"`
 }
 
-// newServer is a real server of ours, of all revisions.
+// newServer returns a server of package server that supports all revisions.
 func newServer() *server.Server {
 	srv := server.MustNew("greeter", "1.0.0", nil)
 	check := func(err error) {
@@ -81,10 +82,10 @@ func newServer() *server.Server {
 	return srv
 }
 
-// A peer is a server that goes by a script.
+// A peer is a server that follows a script.
 type peer struct {
 	in   *bufio.Scanner
-	line string // that was read last
+	line string // the last line read
 }
 
 func (c *peer) read() (*jsonrpc.Message, bool) {
@@ -104,12 +105,12 @@ func (c *peer) result(id jsonrpc.ID, result string) {
 	c.say(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":` + result + `}`)
 }
 
-// quote is a text as JSON.
+// quote returns a text as JSON.
 func quote(s string) string { return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"` }
 
 const handshake = `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`
 
-// script answers initialize, and gives f all other messages.
+// script responds to initialize, and passes all other messages to f.
 func script(f func(*peer, *jsonrpc.Message)) int {
 	c := &peer{in: bufio.NewScanner(os.Stdin)}
 	for {
@@ -147,7 +148,7 @@ func rubbish() int {
 	return script(func(c *peer, m *jsonrpc.Message) {
 		c.say("console.log: hello\x1b[31m")
 		c.say("")
-		c.say(`{"jsonrpc":"2.0","id":999,"result":{}}`) // to nobody
+		c.say(`{"jsonrpc":"2.0","id":999,"result":{}}`) // a stray response
 		fmt.Print("Content-Length: 42\r\n\r\n" + `{"jsonrpc":"2.0","method":"notifications"}`)
 		c.result(m.ID, `{"ok":true}`)
 	})
@@ -161,7 +162,7 @@ func flood() int {
 	})
 }
 
-// ask sends the client each kind of request, and answers with the responses.
+// ask sends the client each kind of request, and responds with its responses.
 func ask() int {
 	return script(func(c *peer, m *jsonrpc.Message) {
 		var got []string
@@ -176,8 +177,8 @@ func ask() int {
 	})
 }
 
-// grandchild starts a process that ends by neither the end of its input nor SIGTERM, and does not
-// end itself.
+// grandchild starts a process that ignores the end of its input and SIGTERM, and exits itself only
+// when it is killed.
 func grandchild() int {
 	signal.Ignore(syscall.SIGTERM)
 	if os.Getenv("RESEND_TEST_LEAF") != "" {

@@ -19,7 +19,7 @@ func TestFreshID(t *testing.T) {
 		{"rubbish", `{"id":0`, `0`, `{"id":0`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, room := range []int{0, 100} { // after the message
+			for _, room := range []int{0, 100} { // free space after the message
 				message := append(make([]byte, 0, len(tt.message)+room), tt.message...)
 				if got := string(resend.FreshID(message, jsonrpc.ID(tt.used))); got != tt.want {
 					t.Errorf("freshID is %s, want %s", got, tt.want)

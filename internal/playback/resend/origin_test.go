@@ -40,7 +40,7 @@ const (
 	toolList           = `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}},{"name":"u","inputSchema":{"type":"object"}}]}}`
 )
 
-// written is a capture of the events.
+// written returns a capture of the events.
 func written(t *testing.T, opts *capture.Options, events ...capture.Event) *capture.Reader {
 	t.Helper()
 	var buf bytes.Buffer
@@ -61,14 +61,14 @@ func TestFind(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		opts    capture.Options
-		events  []capture.Event // the last one is looked for
+		events  []capture.Event // the last one is searched for
 		want    resend.Origin
 		message string
 	}{
 		{"stdio", capture.Options{Name: "fs", Transport: "stdio"},
 			[]capture.Event{start(1, "/old", "a"), toServer(1, 0, `{"jsonrpc":"2.0","id":0,"method":"initialize"}`), start(2, "/srv", "node", "s.js"), toServer(2, 0, initialize), toClient(2, 0, initializeResponse), toServer(2, 0, plainCall)},
 			resend.Origin{Name: "fs", Transport: capture.TransportStdio, Command: []string{"node", "s.js"}, Dir: "/srv", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
-		{"stdio with headers, not answered yet", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, initialize), framed},
+		{"stdio with headers, no response yet", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, initialize), framed},
 			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, HeaderFraming: true, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
 		{"modern", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall)},
 			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Modern: true, Revision: "2026-07-28"}, modernCall},
@@ -76,12 +76,12 @@ func TestFind(t *testing.T) {
 			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Modern: true}, `{"jsonrpc":"2.0","method":"n"}`},
 		{"legacy after a modern probe", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall), toServer(1, 0, initialize), toServer(1, 0, plainCall)},
 			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
-		{"no beginning", capture.Options{Transport: "stdio"}, []capture.Event{toServer(1, 0, plainCall)}, resend.Origin{Transport: capture.TransportStdio}, plainCall},
+		{"no recorded start", capture.Options{Transport: "stdio"}, []capture.Event{toServer(1, 0, plainCall)}, resend.Origin{Transport: capture.TransportStdio}, plainCall},
 		{"rubbish", capture.Options{}, []capture.Event{toServer(1, 0, "rubbish")}, resend.Origin{Transport: capture.TransportStdio}, "rubbish"},
 		{"HTTP, opened by another connection", capture.Options{Transport: "http", URL: "https://example.com:8443/mcp"},
 			[]capture.Event{httpRequest(1, 1, "POST", "/mcp"), toServer(1, 1, initialize), toClient(1, 1, initializeResponse), httpRequest(2, 2, "POST", "/mcp?a=b", header), toServer(2, 2, plainCall)},
 			resend.Origin{Transport: capture.TransportHTTP, URL: "https://example.com:8443/mcp?a=b", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
-		{"HTTP without its beginning, listening", capture.Options{Transport: "http", URL: "http://h/mcp"},
+		{"HTTP without a recorded handshake, listening", capture.Options{Transport: "http", URL: "http://h/mcp"},
 			[]capture.Event{httpRequest(1, 1, "GET", "/mcp"), response(1, 1, 200), httpRequest(1, 2, "POST", "/mcp", header), toServer(1, 2, plainCall)},
 			resend.Origin{Transport: capture.TransportHTTP, URL: "http://h/mcp", Revision: "2025-06-18", StandingStream: true}, plainCall},
 		{"modern HTTP with arguments in headers", capture.Options{Transport: "http", URL: "http://h/mcp"},
@@ -136,7 +136,7 @@ func TestFindErrors(t *testing.T) {
 		})
 	}
 	if _, _, err := resend.Find(t.Context(), capture.NewReader(strings.NewReader(strings.Repeat("x", 1<<17)), nil).Events(), 1, 1); !errors.Is(err, capture.ErrNotCapture) {
-		t.Errorf("the error for what is no capture is %v", err)
+		t.Errorf("the error for an invalid capture is %v", err)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"mcpwire/internal/playback/resend"
 )
 
-// TestRunEndsGroup shows that a server, and what it has started, is ended although they ignore the
-// end of input and SIGTERM.
+// TestRunEndsGroup shows that a server and its child processes are killed if they ignore the end of
+// input and SIGTERM.
 func TestRunEndsGroup(t *testing.T) {
 	res, events, err := run(t, helper(t, "grandchild"), `{"jsonrpc":"2.0","id":3,"method":"m"}`, &resend.Options{GracePeriod: 50 * time.Millisecond})
 	if err != nil {
@@ -26,7 +26,7 @@ func TestRunEndsGroup(t *testing.T) {
 	for _, pid := range []int{events[2].Start.PID, answer.Result.PID} {
 		for limit := time.Now().Add(waitLimit); !gone(pid); <-time.After(5 * time.Millisecond) {
 			if time.Now().After(limit) {
-				t.Fatalf("process %d is still there", pid)
+				t.Fatalf("process %d still exists", pid)
 			}
 		}
 	}
@@ -35,5 +35,5 @@ func TestRunEndsGroup(t *testing.T) {
 	}
 }
 
-// gone reports whether there is no such process, or nothing but what its parent has not asked for.
+// gone reports whether the process does not exist or is a zombie.
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) }

@@ -20,10 +20,10 @@ import (
 	"mcpwire/stdio"
 )
 
-// initialize is a request that a recorded client sent, in an unusual spelling.
+// initialize is a recorded request in an unusual spelling.
 const initialize = `{"jsonrpc": "2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{},"sampling":{}},"clientInfo":{"name":"host","version":"9"}}}`
 
-// helper is the origin of a stdio server that the test binary is.
+// helper returns the origin of a stdio server that is the test binary.
 func helper(t *testing.T, name string) *resend.Origin {
 	t.Helper()
 	t.Setenv(helperVar, name)
@@ -70,7 +70,8 @@ func readFile(t *testing.T, path string) []*capture.Event {
 	return list
 }
 
-// story is what a capture says, a line an event, without what differs from run to run.
+// story describes the events of a capture, one per line, without values that differ from run to
+// run.
 func story(events []*capture.Event) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -159,7 +160,7 @@ tail lost 0
 		t.Errorf("the server got %q, with id %q, %v; want the message byte for byte", answer.Result.Got, answer.ID, err)
 	}
 	if got, want := text(events, capture.KindStderr), "initialize: "+initialize+"\ninitialized"; got != want {
-		t.Errorf("the server was greeted by %q, want %q", got, want)
+		t.Errorf("the server got the client name %q, want %q", got, want)
 	}
 	if byN := func(n uint64) string { return string(events[n].Data) }; byN(res.N) != message || byN(res.ResponseN) != string(res.Response) {
 		t.Errorf("events %d and %d are not the message and its answer", res.N, res.ResponseN)
@@ -176,12 +177,12 @@ func TestRunForms(t *testing.T) {
 	for _, tt := range []struct {
 		name, message string
 		change        func(*resend.Origin)
-		want          string // what the server got
+		want          string // the message that the server gets
 	}{
 		{"line breaks", "{\n \"jsonrpc\":\"2.0\",\n \"id\":1,\"method\":\"m\"}", nil, `{ "jsonrpc":"2.0", "id":1,"method":"m"}`},
-		{"an id that is taken", `{"jsonrpc":"2.0","id":0,"method":"m","params":{"id":0}}`, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"id":0}}`},
+		{"an id in use", `{"jsonrpc":"2.0","id":0,"method":"m","params":{"id":0}}`, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"id":0}}`},
 		{"no recorded handshake", `{"jsonrpc":"2.0","id":0,"method":"m"}`, func(o *resend.Origin) { o.Initialize = nil }, `{"jsonrpc":"2.0","id":0,"method":"m"}`},
-		{"modern by itself", `{"jsonrpc":"2.0","id":0,"method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, nil,
+		{"modern by its metadata", `{"jsonrpc":"2.0","id":0,"method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, nil,
 			`{"jsonrpc":"2.0","id":0,"method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`},
 		{"modern by its session", `{"jsonrpc":"2.0","id":0,"method":"m"}`, func(o *resend.Origin) { o.Modern = true }, `{"jsonrpc":"2.0","id":0,"method":"m"}`},
 	} {
@@ -298,7 +299,7 @@ func TestRunInputRequests(t *testing.T) {
 
 func TestRunBadServers(t *testing.T) {
 	const message = `{"jsonrpc":"2.0","id":3,"method":"tools/call"}`
-	t.Run("hangs", func(t *testing.T) {
+	t.Run("no response", func(t *testing.T) {
 		res, events, err := run(t, helper(t, "hang"), message, &resend.Options{Timeout: 2 * time.Second})
 		if !errors.Is(err, resend.ErrTimeout) || res == nil || res.Response != nil || res.N == 0 {
 			t.Errorf("result %+v, %v", res, err)
@@ -307,7 +308,7 @@ func TestRunBadServers(t *testing.T) {
 			t.Errorf("the capture ends in another way:\n%s", got)
 		}
 	})
-	t.Run("dies", func(t *testing.T) {
+	t.Run("server ends", func(t *testing.T) {
 		res, events, err := run(t, helper(t, "die"), message, nil)
 		ended, ok := errors.AsType[*wireclient.EndedError](err)
 		exit, isExit := errors.AsType[*stdio.ExitError](err)
@@ -318,13 +319,13 @@ func TestRunBadServers(t *testing.T) {
 			t.Errorf("the capture:\n%s", got)
 		}
 	})
-	t.Run("refuses", func(t *testing.T) {
+	t.Run("handshake rejected", func(t *testing.T) {
 		_, _, err := run(t, helper(t, "refuse"), message, nil)
 		if refused, ok := errors.AsType[*resend.HandshakeError](err); !ok || refused.Err.Code != -32602 || refused.N == 0 {
 			t.Errorf("the error is %v", err)
 		}
 	})
-	t.Run("prints rubbish", func(t *testing.T) {
+	t.Run("prints other text", func(t *testing.T) {
 		res, events, err := run(t, helper(t, "rubbish"), message, nil)
 		if err != nil || string(res.Response) != `{"jsonrpc":"2.0","id":3,"result":{"ok":true}}` {
 			t.Errorf("result %+v, %v", res, err)
@@ -336,7 +337,7 @@ func TestRunBadServers(t *testing.T) {
 			}
 		}
 	})
-	t.Run("floods", func(t *testing.T) {
+	t.Run("too many messages", func(t *testing.T) {
 		res, events, err := run(t, helper(t, "flood"), message, &resend.Options{MaxCapture: 100_000})
 		if !errors.Is(err, wireclient.ErrTooLarge) || res == nil || len(events) > 200 {
 			t.Errorf("result %+v, %v, %d events", res, err, len(events))
@@ -345,23 +346,24 @@ func TestRunBadServers(t *testing.T) {
 			t.Errorf("the last event is %v, want the exit", last.Kind)
 		}
 	})
-	t.Run("is not there", func(t *testing.T) {
+	t.Run("program not found", func(t *testing.T) {
 		o := helper(t, "echo")
 		o.Command = []string{"/nowhere/to/be/found"}
 		res, events, err := run(t, o, message, nil)
-		missing := errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) // the latter on Windows
+		// the latter on Windows
+		missing := errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound)
 		if !missing || res == nil || len(events) != 3 {
 			t.Errorf("result %+v, %v, %d events", res, err, len(events))
 		}
 	})
 }
 
-func TestRunCancelled(t *testing.T) {
+func TestRunCanceled(t *testing.T) {
 	o := helper(t, "hang")
 	cause := errors.New("the user has had enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	dir := t.TempDir()
-	go func() { // as soon as the message is there
+	go func() { // as soon as the message was sent
 		for !strings.Contains(dirText(dir), "tools/call") {
 			<-time.After(5 * time.Millisecond)
 		}
@@ -383,7 +385,7 @@ func dirText(dir string) string {
 	return string(all)
 }
 
-func TestRunRefused(t *testing.T) {
+func TestRunRejected(t *testing.T) {
 	const secret = `~redacted:token:0123456789ab:16~`
 	for _, tt := range []struct {
 		name, message string
@@ -393,12 +395,12 @@ func TestRunRefused(t *testing.T) {
 	}{
 		{"placeholder", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"a/b":["x","y ` + secret + `"]}}`, nil, resend.Options{},
 			"the message has a secret that was redacted when recorded, at /params/a~1b/1"},
-		{"placeholder in what is no JSON", `{` + secret, nil, resend.Options{}, "the message has a secret that was redacted when recorded"},
+		{"placeholder in invalid JSON", `{` + secret, nil, resend.Options{}, "the message has a secret that was redacted when recorded"},
 		{"placeholder as a name", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"` + secret + `":1}}`, nil, resend.Options{},
 			"the message has a secret that was redacted when recorded, at /params/~0redacted:token:0123456789ab:16~0"},
 		{"number", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":0,"n":0}}`, func(o *resend.Origin) { o.Redacted = []string{"/params/pin"} }, resend.Options{},
 			"the message has a secret that was redacted when recorded, at /params/pin"},
-		{"more than is listed", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.MoreRedacted = 3 }, resend.Options{},
+		{"more placeholders than listed", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.MoreRedacted = 3 }, resend.Options{},
 			"the message has a secret that was redacted when recorded"},
 		{"command", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Command = append(o.Command, secret) }, resend.Options{},
 			"the command has a secret that was redacted when recorded, at /2"},
@@ -425,7 +427,7 @@ func TestRunRefused(t *testing.T) {
 				t.Errorf("the error is\n%s\nwant\n%s", got, tt.want)
 			}
 			if files, _ := os.ReadDir(tt.opts.Dir); len(files) != 0 && tt.want != "" {
-				t.Errorf("something was begun: %v", files)
+				t.Errorf("a server was started: %v", files)
 			}
 		})
 	}

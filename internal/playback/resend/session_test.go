@@ -39,8 +39,8 @@ func open(t *testing.T, o *resend.Origin, opts *resend.Options) (*wireclient.Ses
 	}
 }
 
-// TestSessionPlays shows that a user can send all messages of a client by hand, also answers to the
-// server.
+// TestSessionPlays shows that a user can send all messages of a client by hand, including
+// responses.
 func TestSessionPlays(t *testing.T) {
 	for _, transport := range []string{"stdio", "http"} {
 		t.Run(transport, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestSessionContext(t *testing.T) {
 	}
 }
 
-// TestOptions shows that the command and the folder are the recorded ones, unless the options say
-// otherwise.
+// TestOptions shows that the command and the folder are the recorded ones unless the options set
+// others.
 func TestOptions(t *testing.T) {
 	o := helper(t, "echo")
 	command := o.Command
