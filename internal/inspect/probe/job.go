@@ -202,6 +202,7 @@ func (r *run) runWave(ctx context.Context, wave []*job) error {
 	p.held = nil
 	if err := ctx.Err(); err != nil {
 		closeAll(all)
+		r.abandon()
 		return err
 	}
 	if len(all) > 1 && slices.ContainsFunc(all, r.interfered) {
@@ -213,7 +214,7 @@ func (r *run) runWave(ctx context.Context, wave []*job) error {
 		goOn, err := r.noteOpened(j)
 		if err != nil || !goOn {
 			closeAll(all)
-			p.todo = nil
+			r.abandon()
 			return err
 		}
 	}
@@ -375,6 +376,16 @@ func (r *run) handOn(j *job) {
 	}
 	next := r.plan.todo[i]
 	next.discovers, next.handed, j.driver = true, j.driver, nil
+}
+
+// abandon removes all jobs from the plan, and closes the connection that one of them has got.
+func (r *run) abandon() {
+	for _, j := range r.plan.todo {
+		if j.handed != nil {
+			j.handed.conn.close()
+		}
+	}
+	r.plan.todo = nil
 }
 
 // adoptSession makes a session one of a job.

@@ -193,6 +193,7 @@ func TestHandshakes(t *testing.T) {
 			"2026-07-28 agreed 0s", "2025-11-25 agreed 0s", "2025-06-18 agreed 0s", "2025-03-26 agreed 0s", "2024-11-05 agreed 0s", "opened",
 		}},
 		{"silent", flaw{in: lines(func(string) bool { return true })}, true, []string{"2026-07-28 silent 30s", "2025-11-25 silent 10s"}},
+		{"it is abandoned", flaw{in: speaks(legacy...)}, false, []string{"2026-07-28 refused 0s"}},
 		{"it exits", flaw{in: lines(func(string) bool { return true }, die)}, false, []string{"2026-07-28 ended 0s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
