@@ -223,12 +223,12 @@ func TestGuardOptions(t *testing.T) {
 		{"realm", func(o *auth.GuardOptions) { o.Realm = "a\r\nb" }, false},
 		{"realm with a quote", func(o *auth.GuardOptions) { o.Realm = `a"` }, false},
 		{"metadata elsewhere", func(o *auth.GuardOptions) { o.MetadataURL = "https://api.example.com/prm" }, true},
-		{"metadata of nothing", func(o *auth.GuardOptions) { o.MetadataURL, o.AuthorizationServers = "https://x.example/", nil }, false},
+		{"metadata URL without authorization servers", func(o *auth.GuardOptions) { o.MetadataURL, o.AuthorizationServers = "https://x.example/", nil }, false},
 		{"DPoP", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{} }, true},
-		{"DPoP without algorithms", func(o *auth.GuardOptions) { o.DPoP, o.Resource, o.AuthorizationServers = &auth.DPoPOptions{}, "", nil }, false},
+		{"DPoP without a resource", func(o *auth.GuardOptions) { o.DPoP, o.Resource, o.AuthorizationServers = &auth.DPoPOptions{}, "", nil }, false},
 		{"DPoP, symmetric", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Algorithms: []string{"HS256"}} }, false},
 		{"DPoP, short key", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Nonces: true, NonceKeys: [][]byte{{1}}} }, false},
-		{"DPoP off, with a key", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{NonceKeys: [][]byte{make([]byte, 32)}} }, false},
+		{"nonce key without nonces", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{NonceKeys: [][]byte{make([]byte, 32)}} }, false},
 	} {
 		o := good
 		tt.change(&o)

@@ -93,7 +93,7 @@ func TestJWTRejected(t *testing.T) {
 		{"client is a number", nil, map[string]any{"client_id": 5, "azp": "app"}, "sub or client id is missing"},
 		{"bound to a certificate", nil, map[string]any{"cnf": map[string]any{"x5t#S256": key.thumbprint(t)}}, "unsupported binding"},
 		{"bound twice", nil, map[string]any{"cnf": map[string]any{"x5t#S256": "x", "jkt": key.thumbprint(t)}}, "unsupported binding"},
-		{"bound without a key", nil, map[string]any{"cnf": map[string]any{"jkt": "x"}}, "unsupported binding"},
+		{"bound to an invalid thumbprint", nil, map[string]any{"cnf": map[string]any{"jkt": "x"}}, "unsupported binding"},
 		{"type of a proof", map[string]any{"typ": "dpop+jwt"}, nil, "typ is not"},
 		{"type is null", map[string]any{"typ": json.RawMessage("null")}, nil, "typ is not"},
 		{"critical extension", map[string]any{"crit": []string{"exp"}}, nil, "crit"},

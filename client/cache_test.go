@@ -253,7 +253,7 @@ func TestCacheExpires(t *testing.T) {
 		{"a resource", "notifications/resources/updated", `{"uri":"x:a"}`, map[string]bool{"resources/read": true}},
 		{"a part of it", "notifications/resources/updated", `{"uri":"x:a#1"}`, map[string]bool{"resources/read": true}},
 		{"another resource", "notifications/resources/updated", `{"uri":"x:b"}`, nil},
-		{"another scheme", "notifications/x", `{}`, nil},
+		{"another notification", "notifications/x", `{}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

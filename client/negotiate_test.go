@@ -157,11 +157,11 @@ func TestNegotiation(t *testing.T) {
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "profile: modern only", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+		{name: "profile: modern, without server info", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "profile: modern", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728, Server: mcp.Implementation{Name: "script", Version: "7"}, Instructions: "be nice"}},
+		{name: "profile: modern, with server info", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728, Server: mcp.Implementation{Name: "script", Version: "7"}, Instructions: "be nice"}},
 			want: mcp.Revision20260728, scripts: []func(*script){func(s *script) { s.expectEnd() }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -408,7 +408,7 @@ func TestTaskEnds(t *testing.T) {
 		{"cancelled", modernDate, `cancelled`, nil, false, func(err error) bool { return errors.Is(err, ErrTaskCanceled) }, true},
 		{"without a result", modernDate, `completed`, nil, false, broken, false},
 		{"without an error", modernDate, `failed ,"error":7`, nil, false, broken, false},
-		{"unknown task", modernDate, `sleeping`, nil, false, broken, false},
+		{"unknown status", modernDate, `sleeping`, nil, false, broken, false},
 		{"malformed task", modernDate, ` ,"x":1`, nil, false, broken, false},
 
 		{"completed", legacyDate, `completed`, says(done), false, nil, true},

@@ -135,7 +135,7 @@ func TestAppend(t *testing.T) {
 			`error: result.a: expected integer of at least 1, got 0; result.b: expected at most 2 characters, got 3; result.c: expected one of "low", "high", got string "mid"; ` +
 				`result.d: expected unique items, but items 0 and 1 are equal; result.e: expected one of 1, 2, 500, got number 3; result.f: expected integer between 0 and 9, got 10; ` +
 				`result.g: expected a number greater than 0, got 0`},
-		{"invalid MarshalJSON", appended(t, []celsius{-300}, nil), `error: result[0]: expected a number of at least -273.15, got -300`},
+		{"value outside of its own schema", appended(t, []celsius{-300}, nil), `error: result[0]: expected a number of at least -273.15, got -300`},
 		{"nil root", appended(t, (*point)(nil), nil), `error: result: expected a value, got a nil *schema_test.point`},
 		{"equal member names", appended(t, map[string]int{"\xff": 1, "\xfe": 2}, nil), `error: result: duplicate property "` + "\ufffd" + `"`},
 		{"year", appended(t, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), nil), `error: schema: result: AppendText of time.Time: Time.AppendText: year outside of range [0,9999]`},

@@ -312,7 +312,7 @@ func TestMiddlewareChanges(t *testing.T) {
 				return first, nil
 			}
 		}, echo("echo{}") + "}", echo("echo{}") + "," + tail},
-		{"result replaced by an error", "tools/call", func(next middleware.Handler) middleware.Handler {
+		{"next called again with other params", "tools/call", func(next middleware.Handler) middleware.Handler {
 			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 				if _, err := next(ctx, m); err != nil {
 					return nil, err

@@ -102,7 +102,7 @@ func TestStream(t *testing.T) {
 	}
 	r := m.Rows()[0]
 	if !r.IsStream() || m.Rows()[1].IsStream() {
-		t.Error("the row of the stream is not marked as one")
+		t.Error("the wrong row is marked as a stream")
 	}
 	// includes the request of the server within the call
 	if diff := cmp.Diff([]uint64{5, 6, 7}, r.HTTP.RecentEvents); diff != "" {

@@ -144,7 +144,7 @@ func TestProcessEnds(t *testing.T) {
 		want  error
 	}{
 		{"by itself", func(*fakeChild) {}, ProcessOptions{}, io.EOF},
-		{"frame above the limit", func(c *fakeChild) { io.WriteString(c.toStdout, strings.Repeat("x", 10)) }, ProcessOptions{MaxOutput: 5}, ErrTooLarge},
+		{"output above the limit", func(c *fakeChild) { io.WriteString(c.toStdout, strings.Repeat("x", 10)) }, ProcessOptions{MaxOutput: 5}, ErrTooLarge},
 		{"with a status", func(c *fakeChild) { c.exit = exit }, ProcessOptions{}, exit},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
