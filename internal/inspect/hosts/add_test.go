@@ -25,7 +25,7 @@ func TestAdd(t *testing.T) {
   }
 }
 `},
-		{"behind others", "cursor", "mcp.json", `{
+		{"after others", "cursor", "mcp.json", `{
     // my servers
     "mcpServers": {
         "fs": {"command": "fs"}, // files
@@ -94,7 +94,7 @@ func TestAdd(t *testing.T) {
 				t.Errorf("got %v, %v, want mode %v", info, err, mode)
 			}
 
-			// A second entry of that name is refused.
+			// A second entry of that name is rejected.
 			again, err := OpenOrNew(e, path)
 			if err != nil {
 				t.Fatal(err)
@@ -106,8 +106,8 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestAddKeepsWrapped shows that an entry that was wrapped before can still be unwrapped, and that
-// the added one stays then.
+// TestAddKeepsWrapped shows that a wrapped entry can still be unwrapped after another entry is
+// added, and that the added one stays.
 func TestAddKeepsWrapped(t *testing.T) {
 	dir := t.TempDir()
 	e := &Env{Home: dir, Dir: dir, Lookup: func(string) (string, bool) { return "", false }}
@@ -142,9 +142,10 @@ func TestAddKeepsWrapped(t *testing.T) {
 	}
 }
 
-// TestAddRefused shows what is not edited: a table that is no table, an inline table of TOML, which
-// a second table would contradict, and a file that appears meanwhile.
-func TestAddRefused(t *testing.T) {
+// TestAddRejected shows which files are not edited: one whose table is not a table, one with an
+// inline table of TOML, which a second table would contradict, and one that appears during the
+// edit.
+func TestAddRejected(t *testing.T) {
 	for _, tt := range []struct{ name, host, file, text string }{
 		{"no object", "cursor", "mcp.json", `{"mcpServers":[]}`},
 		{"inline table", "codex", "config.toml", "mcp_servers = { fs = { command = \"fs\" } }\n"},

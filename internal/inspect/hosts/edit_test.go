@@ -70,8 +70,8 @@ func TestWrapText(t *testing.T) {
 	}
 }
 
-// TestUnwrapWithoutRecord shows that an entry is unwrapped even if somebody wrote the tap by hand,
-// or its record is lost.
+// TestUnwrapWithoutRecord shows that an entry is unwrapped even if the tap was added by hand, or
+// its record is lost.
 func TestUnwrapWithoutRecord(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{"s": {"command": "mcpwire", "args": ["tap", "--check", "--", "x", "y"]}}`, `{"s": {"command": "x", "args": ["y"]}}`},
@@ -99,7 +99,7 @@ func TestUnwrapWithoutRecord(t *testing.T) {
 }
 
 // TestUnwrapOthers checks a server that another program wrapped, which our record does not list.
-// The backup has it wrapped, so the backup is useless once that is undone.
+// The backup contains it wrapped, so it cannot be used once that is undone.
 func TestUnwrapOthers(t *testing.T) {
 	const text = `{"a": {"command": "x"}, "b": {"command": "mcpwire", "args": ["tap", "--", "y"]}}`
 	const want = `{"a": {"command": "x"}, "b": {"command": "y", "args": []}}`
@@ -162,8 +162,8 @@ func TestWrapURL(t *testing.T) {
 	}
 }
 
-// TestSaveFile checks that mode and link stay, that the backup is private, and that no other file
-// remains.
+// TestSaveFile checks that mode and link are preserved, that the backup is private, and that no
+// temporary file remains.
 func TestSaveFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes and links are those of Unix")
@@ -237,7 +237,7 @@ func TestSaveLoses(t *testing.T) {
 	}
 }
 
-func TestSaveRefuses(t *testing.T) {
+func TestSaveRejects(t *testing.T) {
 	const text = `{"fs": {"command": "x"}, "other": {"command": "y"}}`
 	e, root := machine(t, "linux", map[string]string{"src/c.json": text}, nil)
 	path := filepath.Join(root, "src", "c.json")
@@ -290,7 +290,7 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
-func TestWrapRefuses(t *testing.T) {
+func TestWrapRejects(t *testing.T) {
 	e, root := machine(t, "linux", map[string]string{"src/c.json": `{"no": {}, "empty": {"command": ""}, "argv": {"command": []}, "twice": {"command": "a", "command": "b"}, "args": {"command": "a", "args": "b"}, "list": [1], "ok": {"command": "x"}}`}, nil)
 	d := open(t, e, filepath.Join(root, "src", "c.json"))
 	for _, tt := range []struct {
@@ -307,7 +307,7 @@ func TestWrapRefuses(t *testing.T) {
 		}
 	}
 	if err := d.Wrap("/ok", []string{"sh", "-c"}); err == nil {
-		t.Error("a wrapper that is none: no error")
+		t.Error("an invalid wrapper: no error")
 	}
 	if err := d.Wrap("/ok", tap); err != nil {
 		t.Error(err)

@@ -170,7 +170,7 @@ func TestFindElsewhere(t *testing.T) {
 }
 
 // TestFindOutside shows that files above a working directory outside of the home folder and of
-// repositories are not read, because anybody may have put them there.
+// repositories are not read, because any user may have created them.
 func TestFindOutside(t *testing.T) {
 	e, root := machine(t, "linux", map[string]string{
 		".mcp.json":     `{"mcpServers": {"anybody": {"command": "x"}}}`,
@@ -188,8 +188,8 @@ func TestFindOutside(t *testing.T) {
 	}
 }
 
-// TestFindBroken shows that an error says where the file is broken and quotes nothing of it, and
-// that the other files are listed.
+// TestFindBroken shows that an error has the position of the fault and quotes nothing of the file,
+// and that the other files are listed.
 func TestFindBroken(t *testing.T) {
 	const secret = "hunter2"
 	deep := strings.Repeat("[", 100_000)

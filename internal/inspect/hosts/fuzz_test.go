@@ -11,8 +11,8 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// fuzzEdit wraps and unwraps all servers of a file with any content: an entry that can be wrapped
-// runs the same server then, and unwrapping it restores the original bytes.
+// fuzzEdit wraps and unwraps all servers of a file with any content: a wrapped entry must run the
+// same server, and unwrapping must restore the original bytes.
 func fuzzEdit(t *testing.T, name string, data []byte) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, name)
@@ -62,7 +62,7 @@ func checkEdited(t *testing.T, e *hosts.Env, path string, s hosts.Server, wrappe
 		t.Fatalf("it cannot be unwrapped: %v\n%s", err, wrapped)
 	}
 	if got := d.Result(); len(s.Args) > 0 && string(got) != string(data) {
-		t.Fatalf("not what it was:\n%q\n%q\n%q", data, wrapped, got)
+		t.Fatalf("the bytes differ after unwrapping:\n%q\n%q\n%q", data, wrapped, got)
 	}
 }
 

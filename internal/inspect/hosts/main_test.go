@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// machine makes a machine in a folder that goes away: files are paths below it, home/ is the home
+// machine returns a machine in a temporary folder: files are paths below it, home/ is the home
 // folder, src/ the working directory.
 func machine(t testing.TB, goos string, files map[string]string, vars map[string]string) (*hosts.Env, string) {
 	t.Helper()

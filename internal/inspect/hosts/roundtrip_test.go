@@ -11,7 +11,7 @@ import (
 	"mcpwire/internal/inspect/hosts"
 )
 
-// A maker writes documents with odd formatting.
+// A maker generates documents with unusual formatting.
 type maker struct {
 	*rand.Rand
 	toml bool
@@ -20,7 +20,7 @@ type maker struct {
 
 func (m *maker) pick(list ...string) string { return list[m.IntN(len(list))] }
 
-// gap is white space and comments that may stand between the parts of JSON.
+// gap returns white space and comments that are allowed between the parts of JSON.
 func (m *maker) gap() string {
 	var b strings.Builder
 	for range m.IntN(3) {
@@ -117,7 +117,8 @@ func (m *maker) tomlText(names []string) string {
 				lines[i] = strings.ReplaceAll(strings.ReplaceAll(lines[i], "# last", ""), "\r", " ")
 			}
 			b.WriteString(line("[mcp_servers]") + line(fmt.Sprintf("%q = {%s}", name, strings.Join(lines, ","+blank()))))
-			return strings.TrimSuffix(b.String(), m.pick("", m.eol)) // the table may not be opened twice
+			// the table must not be defined twice
+			return strings.TrimSuffix(b.String(), m.pick("", m.eol))
 		}
 	}
 	return strings.TrimSuffix(b.String(), m.pick("", m.eol))
@@ -175,8 +176,7 @@ func checkRoundTrip(t *testing.T, e *hosts.Env, path, text string, list []hosts.
 		if got := read(t, path); got != text {
 			t.Fatalf("not what it was:\n--- before\n%q\n--- wrapped\n%q\n--- after\n%q", text, wrapped, got)
 		}
-		// The second time, something else has changed, so the backup is of no use: the line is
-		// there still afterwards.
+		// After another change the backup cannot be used: the changed line must remain.
 		for _, s := range list {
 			edit(t, e, path, func(d *hosts.Document) error {
 				return d.Wrap(s.Pointer, []string{"mcpwire", "tap", "--name", s.Name, "--"})

@@ -31,7 +31,7 @@ func TestResolve(t *testing.T) {
 		{"same", "s", ""},
 		{"plugin:x", "p", ""},
 		{"cursor", "c", ""},
-		{"far", "f", ""}, // in a project elsewhere, and nowhere else
+		{"far", "f", ""}, // only in another project
 		{"my.json:one", "1", ""},
 		{root + "/src/my.json:one", "1", ""},
 		{"map.jsonc:two", "2", ""},
@@ -76,7 +76,7 @@ func TestResolve(t *testing.T) {
 	}
 	var missing *hosts.NotFoundError
 	if _, err := hosts.Resolve(e, "nope-nope-nope"); !errors.As(err, &missing) || len(missing.Similar) > 0 {
-		t.Errorf("got %v, want nothing near", err)
+		t.Errorf("got %v, want no suggestion", err)
 	}
 	if _, err := hosts.Resolve(e, "gone.json:one"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want fs.ErrNotExist", err)

@@ -25,14 +25,14 @@ func TestTrust(t *testing.T) {
 	if s := resolve(); s.Scope != hosts.ScopeProject || hosts.IsTrusted(e, s) {
 		t.Fatalf("before: scope %s, trusted %v", s.Scope, hosts.IsTrusted(e, s))
 	}
-	for range 2 { // the second changes nothing
+	for range 2 { // the second has no effect
 		if err := hosts.Trust(e, resolve()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list, err := filepath.Glob(filepath.Join(root, "state", "state", "trusted", "*"))
 	if err != nil || len(list) != 1 {
-		t.Errorf("remembered in %v, %v, want one file", list, err)
+		t.Errorf("stored in %v, %v, want one file", list, err)
 	}
 	for _, tt := range []struct {
 		name, file, text string
@@ -57,7 +57,7 @@ func TestTrust(t *testing.T) {
 		t.Error("a token that is renewed needs trust again")
 	}
 
-	// The same text elsewhere runs other files.
+	// The same text in another folder runs other files.
 	for _, name := range []string{".git/HEAD", ".mcp.json", "vars.env"} {
 		write(t, filepath.Join(root, "copy", name), read(t, filepath.Join(root, "src", name)))
 	}
@@ -66,7 +66,7 @@ func TestTrust(t *testing.T) {
 		t.Error("a copy of the project is trusted")
 	}
 
-	// What the user configured in the same words is the user's.
+	// An entry that the user has configured in the same words has the user's scope.
 	write(t, filepath.Join(root, "home", ".kiro", "settings", "mcp.json"), entry)
 	if s := resolve(); s.Scope != hosts.ScopeUser {
 		t.Errorf("the scope of what the user configured, too, is %s", s.Scope)

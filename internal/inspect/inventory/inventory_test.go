@@ -14,7 +14,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// take takes stock of a session in the words of package check's examples.
+// take takes the inventory of a session that is written like the examples of package check.
 func take(t *testing.T, text string) *inventory.Inventory {
 	t.Helper()
 	head, list, err := check.Example{Revision: mcp.LatestRevision, Text: text}.Events()
@@ -47,8 +47,8 @@ const before = `> {"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"
 < {"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","content":[]}}
 `
 
-// TestListed shows that a list is complete only if all of its pages were seen, one after the other,
-// and all of its definitions were kept.
+// TestListed shows that a list is complete only if all of its pages were seen in order and all of
+// its definitions were kept.
 func TestListed(t *testing.T) {
 	page := func(cursor, next string, names ...string) [2]string {
 		params, result := "{}", `{"tools":[`

@@ -10,14 +10,14 @@ import (
 	"mcpwire/mcp"
 )
 
-// of takes stock of a server with one thing of a kind.
+// of takes the inventory of a server with one item of a kind.
 func of(method, list, thing string) *inventory.Inventory {
 	v := inventory.New("x")
 	v.Add(method, nil, []byte(`{"`+list+`":[`+thing+`]}`), nil, 0)
 	return v
 }
 
-// lines are differences for people.
+// lines formats differences for people.
 func lines(list []inventory.Difference) []string {
 	var out []string
 	for _, d := range list {

@@ -26,7 +26,7 @@ func TestCleanStdio(t *testing.T) {
 			t.Errorf("revisions (-want +got):\n%s", diff)
 		}
 		if report.Events < 200 || report.Requests < 80 {
-			t.Errorf("%d events of %d questions: it has not asked all", report.Events, report.Requests)
+			t.Errorf("%d events for %d requests: some requests were not sent", report.Events, report.Requests)
 		}
 	})
 }
@@ -50,7 +50,7 @@ func TestCleanHTTP(t *testing.T) {
 			t.Errorf("StreamAlways %v: findings:%s", always, verbose(report.Findings))
 		}
 		if len(report.Revisions) != len(mcp.Revisions()) {
-			t.Errorf("StreamAlways %v: it speaks %v", always, report.Revisions)
+			t.Errorf("StreamAlways %v: got the revisions %v", always, report.Revisions)
 		}
 	}
 }

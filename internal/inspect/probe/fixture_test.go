@@ -18,7 +18,7 @@ import (
 	"mcpwire/stdio"
 )
 
-// newServer is a server that keeps to all rules.
+// newServer returns a server that follows all rules.
 func newServer(t testing.TB) *server.Server {
 	t.Helper()
 	s := server.MustNew("fixture", "1", nil)
@@ -47,22 +47,22 @@ func newServer(t testing.TB) *server.Server {
 	return s
 }
 
-// A fault changes what a server does with a line. It returns lines for the client, and whether that
-// was all; die ends the server.
+// A fault changes how a server handles a line. It returns lines for the client, and whether the
+// server must not handle the line; die ends the server.
 type fault func(m *jsonrpc.Message, line string) (reply []string, taken bool)
 
 const die = "\x00die"
 
-// A fakeProcess is a server in memory, with a fault.
+// A fakeProcess is an in-memory server with a fault.
 type fakeProcess struct {
-	fromServer *io.PipeReader // what Read reads
+	fromServer *io.PipeReader // Read reads from it
 	out        *io.PipeWriter
 	toServer   *io.PipeWriter
 	mu         sync.Mutex
 	done       chan struct{}
 	once       sync.Once
 	status     int
-	deaf       bool // it goes on at the end of its input
+	deaf       bool // ignores the end of its input
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup
 }
@@ -101,7 +101,7 @@ func startFake(s *server.Server, f flaw) *fakeProcess {
 	return p
 }
 
-// copyIn hands lines of the client to the server, but for what the fault takes.
+// copyIn passes lines of the client to the server, except those that the fault handles.
 func (p *fakeProcess) copyIn(lines io.Reader, forward *io.PipeWriter, f flaw) {
 	slow := f.start
 	defer func() {
@@ -114,8 +114,8 @@ func (p *fakeProcess) copyIn(lines io.Reader, forward *io.PipeWriter, f flaw) {
 		if err != nil {
 			return
 		}
-		// Only now: of two writers to an io.Pipe one waits for a mutex, at which a bubble's time
-		// stops.
+		// Starts it only now: of two writers to an io.Pipe one waits for a mutex, and a bubble's
+		// time does not advance during such a wait.
 		time.Sleep(slow)
 		slow = 0
 		var m jsonrpc.Message
@@ -181,16 +181,16 @@ func (p *fakeProcess) Close() error {
 	return p.Wait()
 }
 
-// A flaw is how a fixture goes wrong.
+// A flaw is a fault of a fixture.
 type flaw struct {
 	in   fault
 	out  func(string) string
 	deaf bool
-	// start is how long a process does nothing after its first line. Only for bubbles of synctest.
+	// start is how long a process does nothing after its first line. It needs a synctest bubble.
 	start time.Duration
 }
 
-// probeFake probes a server in memory.
+// probeFake probes an in-memory server.
 func probeFake(t *testing.T, f flaw, opts *Options) (*Report, error) {
 	t.Helper()
 	r := fakeRun(t, f, opts)
@@ -198,7 +198,7 @@ func probeFake(t *testing.T, f flaw, opts *Options) (*Report, error) {
 	return r.report(), err
 }
 
-// brief lists the rules that were broken, each once.
+// brief lists the violated rules, each once.
 func brief(list []check.Finding) []string {
 	ids := []string{}
 	for _, f := range list {
@@ -216,7 +216,7 @@ func verbose(list []check.Finding) string {
 	return b.String()
 }
 
-// result is a reply with a result, for requests with an id.
+// result returns a reply with a result, for requests with an id.
 func result(m *jsonrpc.Message, members string) []string {
 	if len(m.ID) == 0 {
 		return nil

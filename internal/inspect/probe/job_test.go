@@ -22,71 +22,71 @@ import (
 	"mcpwire/mcp"
 )
 
-// A yard is where the processes of a fake server run, which may know of each other.
-type yard struct {
+// A processGroup runs the processes of a fake server, which may affect each other.
+type processGroup struct {
 	t *testing.T
 	// prepare is called when a process starts, with its number, from 1. It may be nil.
-	prepare func(n int, p *tenant) flaw
+	prepare func(n int, p *groupProcess) flaw
 
 	mu      sync.Mutex
 	started int
-	running []*tenant
-	most    int // that ran at the same time
+	running []*groupProcess
+	most    int // largest number of concurrent processes
 }
 
-// A tenant is a process in a yard.
-type tenant struct {
+// A groupProcess is a process in a processGroup.
+type groupProcess struct {
 	*fakeProcess
-	y      *yard
+	g      *processGroup
 	n      int
 	stderr io.Writer
-	ending chan struct{} // closed when it is being closed
-	gone   chan struct{} // closed when it was
+	ending chan struct{} // closed when Close is called
+	gone   chan struct{} // closed when Close has returned
 	once   sync.Once
 }
 
-func (y *yard) start(_ context.Context, stderr io.Writer) (wireclient.Child, error) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.started++
-	p := &tenant{y: y, n: y.started, stderr: stderr, ending: make(chan struct{}), gone: make(chan struct{})}
+func (g *processGroup) start(_ context.Context, stderr io.Writer) (wireclient.Child, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.started++
+	p := &groupProcess{g: g, n: g.started, stderr: stderr, ending: make(chan struct{}), gone: make(chan struct{})}
 	f := flaw{}
-	if y.prepare != nil {
-		f = y.prepare(p.n, p)
+	if g.prepare != nil {
+		f = g.prepare(p.n, p)
 	}
-	p.fakeProcess = startFake(newServer(y.t), f)
-	y.running = append(y.running, p)
-	y.most = max(y.most, len(y.running))
+	p.fakeProcess = startFake(newServer(g.t), f)
+	g.running = append(g.running, p)
+	g.most = max(g.most, len(g.running))
 	return p, nil
 }
 
-func (p *tenant) Close() error {
+func (p *groupProcess) Close() error {
 	p.once.Do(func() {
 		close(p.ending)
 		_ = p.fakeProcess.Close() // as below
-		p.y.mu.Lock()
-		defer p.y.mu.Unlock()
-		p.y.running = slices.DeleteFunc(p.y.running, func(o *tenant) bool { return o == p })
+		p.g.mu.Lock()
+		defer p.g.mu.Unlock()
+		p.g.running = slices.DeleteFunc(p.g.running, func(o *groupProcess) bool { return o == p })
 		close(p.gone)
 	})
 	return p.Wait()
 }
 
-func (y *yard) counts() (started, running, most int) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.started, len(y.running), y.most
+func (g *processGroup) counts() (started, running, most int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.started, len(g.running), g.most
 }
 
-// run is a run on processes in the yard.
-func (y *yard) run(opts *Options) *run {
+// run returns a run on processes of the group.
+func (g *processGroup) run(opts *Options) *run {
 	r := newRun(&Target{Command: []string{"fake"}}, opts)
-	r.start = y.start
+	r.start = g.start
 	return r
 }
 
-// blocked does nothing with a line until a channel is closed, and then what a server does.
-func (p *tenant) blocked(until <-chan struct{}) flaw {
+// blocked delays the handling of a line until a channel is closed.
+func (p *groupProcess) blocked(until <-chan struct{}) flaw {
 	return flaw{in: func(*jsonrpc.Message, string) ([]string, bool) {
 		select {
 		case <-until:
@@ -96,31 +96,31 @@ func (p *tenant) blocked(until <-chan struct{}) flaw {
 	}}
 }
 
-// reportOf probes the processes in the yard, one after the other if alone.
-func (y *yard) reportOf(t *testing.T, alone bool, opts *Options) *Report {
+// reportOf probes the processes of the group, one after the other if alone is set.
+func (g *processGroup) reportOf(t *testing.T, alone bool, opts *Options) *Report {
 	t.Helper()
-	r := y.run(opts)
+	r := g.run(opts)
 	r.plan.serial = alone
 	if err := r.probeAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, running, _ := y.counts(); running != 0 {
+	if _, running, _ := g.counts(); running != 0 {
 		t.Errorf("%d processes still run", running)
 	}
 	return r.report()
 }
 
-// TestConcurrentJobs shows that processes run at the same time, up to the limit. These answer
-// nothing until so many are connected at once; only the first may be alone.
+// TestConcurrentJobs shows that processes run concurrently, up to the limit. These respond only
+// when that many are connected; only the first may run alone.
 func TestConcurrentJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		together := make(chan struct{})
-		y := &yard{t: t}
-		y.prepare = func(n int, p *tenant) flaw {
+		g := &processGroup{t: t}
+		g.prepare = func(n int, p *groupProcess) flaw {
 			if n == 1 {
 				return flaw{}
 			}
-			if len(y.running)+1 == maxProcesses {
+			if len(g.running)+1 == maxProcesses {
 				select {
 				case <-together:
 				default:
@@ -129,20 +129,20 @@ func TestConcurrentJobs(t *testing.T) {
 			}
 			return p.blocked(together)
 		}
-		report := y.reportOf(t, false, nil)
+		report := g.reportOf(t, false, nil)
 		if len(report.Findings) > 0 {
 			t.Errorf("findings:%s", verbose(report.Findings))
 		}
 		if diff := cmp.Diff(mcp.Revisions(), report.Revisions); diff != "" {
 			t.Errorf("revisions (-want +got):\n%s", diff)
 		}
-		if _, _, most := y.counts(); most != maxProcesses {
+		if _, _, most := g.counts(); most != maxProcesses {
 			t.Errorf("%d processes ran at the same time, want %d", most, maxProcesses)
 		}
 	})
 }
 
-// TestProcesses shows how many processes a probe starts: starting one takes most of the time.
+// TestProcesses counts the processes that a probe starts, which take most of its time.
 func TestProcesses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -152,22 +152,23 @@ func TestProcesses(t *testing.T) {
 	}{
 		// One for each revision, one without a handshake. server/discover is sent to the first.
 		{"legacy", speaks(legacy...), Options{}, 5},
-		// SIGTERM needs another one.
+		// SIGTERM needs another process.
 		{"one legacy revision", speaks(rev20251125), Options{}, 6},
-		// Over those of the legacy era: one for the revision, and two that are ended differently.
+		// In addition to those of the legacy era: one for the revision, and two that are ended in
+		// different ways.
 		{"both eras", nil, Options{}, 8},
 		{"modern", nil, Options{Revisions: modern}, 3},
 		{"handshakes only", speaks(legacy...), Options{HandshakesOnly: true}, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: tt.in, start: time.Second} }}
+				g := &processGroup{t: t, prepare: func(int, *groupProcess) flaw { return flaw{in: tt.in, start: time.Second} }}
 				begun := time.Now()
-				report := y.reportOf(t, false, &tt.opts)
+				report := g.reportOf(t, false, &tt.opts)
 				if got := severities(report.Findings); len(got) > 0 {
 					t.Errorf("findings: %v", got)
 				}
-				if started, _, _ := y.counts(); started != tt.want {
+				if started, _, _ := g.counts(); started != tt.want {
 					t.Errorf("%d processes started, want %d", started, tt.want)
 				}
 				if d := time.Since(begun); d > 6*time.Second {
@@ -178,7 +179,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestHandshakes shows what a caller learns of the handshakes, and when.
+// TestHandshakes shows which handshakes a caller is notified of, and when.
 func TestHandshakes(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -193,14 +194,14 @@ func TestHandshakes(t *testing.T) {
 			"2026-07-28 agreed 0s", "2025-11-25 agreed 0s", "2025-06-18 agreed 0s", "2025-03-26 agreed 0s", "2024-11-05 agreed 0s", "opened",
 		}},
 		{"silent", flaw{in: lines(func(string) bool { return true })}, true, []string{"2026-07-28 silent 30s", "2025-11-25 silent 10s"}},
-		{"it is abandoned", flaw{in: speaks(legacy...)}, false, []string{"2026-07-28 refused 0s"}},
-		{"it exits", flaw{in: lines(func(string) bool { return true }, die)}, false, []string{"2026-07-28 ended 0s"}},
+		{"probe is abandoned", flaw{in: speaks(legacy...)}, false, []string{"2026-07-28 refused 0s"}},
+		{"server exits", flaw{in: lines(func(string) bool { return true }, die)}, false, []string{"2026-07-28 ended 0s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got []string
-				y := &yard{t: t, prepare: func(int, *tenant) flaw { return tt.flaw }}
-				r := y.run(&Options{
+				g := &processGroup{t: t, prepare: func(int, *groupProcess) flaw { return tt.flaw }}
+				r := g.run(&Options{
 					Handshake: func(o *Observation) bool {
 						got = append(got, fmt.Sprintf("%v %s %v", o.Revision, o.Outcome, o.Took))
 						return tt.goOn
@@ -214,7 +215,7 @@ func TestHandshakes(t *testing.T) {
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("handshakes (-want +got):\n%s", diff)
 				}
-				if _, running, _ := y.counts(); running != 0 {
+				if _, running, _ := g.counts(); running != 0 {
 					t.Errorf("%d processes still run", running)
 				}
 			})
@@ -222,23 +223,23 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// TestConcurrentJobsSameFindings shows that what is found in a server does not depend on whether
-// its processes run beside each other, down to the numbers of events and sessions.
+// TestConcurrentJobsSameFindings shows that the findings about a server do not depend on whether
+// its processes run concurrently, including the numbers of events and sessions.
 func TestConcurrentJobsSameFindings(t *testing.T) {
 	unknown := when(noSuchMethod, "", with(""))
 	for _, tt := range []struct {
 		name string
 		flaw flaw
-		// racy says that the order of a session's events varies even without concurrent sessions:
-		// events and their numbers are not compared.
+		// racy marks cases in which the order of a session's events varies even without
+		// concurrency: events and their numbers are not compared.
 		racy bool
 	}{
 		{"clean", flaw{}, false},
 		{"legacy only", flaw{in: both(speaks(rev20251125), unknown)}, false},
 		{"the oldest only", flaw{in: both(speaks(rev20241105), unknown)}, false},
 		{"all revisions", flaw{in: unknown}, false},
-		{"ends for garbage", flaw{in: lines(notJSON, die)}, true},
-		{"ends for a method", flaw{in: when(noSuchMethod, "", exitInRequest)}, true},
+		{"ends on invalid input", flaw{in: lines(notJSON, die)}, true},
+		{"ends on a method", flaw{in: when(noSuchMethod, "", exitInRequest)}, true},
 		{"silent", flaw{in: when(noSuchMethod, "", mute)}, false},
 		{"deaf", flaw{deaf: true}, false},
 		{"failing lists", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, false},
@@ -249,11 +250,11 @@ func TestConcurrentJobsSameFindings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tt.flaw.start = time.Second
-				want := (&yard{t: t, prepare: func(int, *tenant) flaw { return tt.flaw }}).reportOf(t, true, nil)
-				y := &yard{t: t, prepare: func(int, *tenant) flaw { return tt.flaw }}
-				got := y.reportOf(t, false, nil)
-				if _, _, most := y.counts(); most < 2 {
-					t.Error("it ran no processes beside each other")
+				want := (&processGroup{t: t, prepare: func(int, *groupProcess) flaw { return tt.flaw }}).reportOf(t, true, nil)
+				g := &processGroup{t: t, prepare: func(int, *groupProcess) flaw { return tt.flaw }}
+				got := g.reportOf(t, false, nil)
+				if _, _, most := g.counts(); most < 2 {
+					t.Error("no processes ran concurrently")
 				}
 				if diff := cmp.Diff(list(want.Findings, tt.racy), list(got.Findings, tt.racy)); diff != "" {
 					t.Errorf("findings (-alone +beside):\n%s", diff)
@@ -266,8 +267,8 @@ func TestConcurrentJobsSameFindings(t *testing.T) {
 	}
 }
 
-// list shows findings with all that a report prints; if racy, without what depends on the order of
-// events in a session.
+// list formats findings with everything that a report prints; if racy, without values that depend
+// on the order of events in a session.
 func list(findings []check.Finding, racy bool) []string {
 	var lines []string
 	for _, f := range findings {
@@ -280,40 +281,40 @@ func list(findings []check.Finding, racy bool) []string {
 	return lines
 }
 
-// TestDisturbed shows that the processes of a server that disturb each other run one after the
-// other, and that the disturbance causes no findings.
+// TestDisturbed shows that the processes of a server run one after the other if they affect each
+// other, and that this causes no findings.
 func TestDisturbed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		prepare func(y *yard) func(int, *tenant) flaw
+		prepare func(g *processGroup) func(int, *groupProcess) flaw
 	}{
-		{"it ends beside another", func(y *yard) func(int, *tenant) flaw {
-			return func(int, *tenant) flaw {
-				if len(y.running) > 0 {
+		{"ends if another process runs", func(g *processGroup) func(int, *groupProcess) flaw {
+			return func(int, *groupProcess) flaw {
+				if len(g.running) > 0 {
 					return flaw{in: lines(func(string) bool { return true }, die)}
 				}
 				return flaw{}
 			}
 		}},
-		{"it ends the others", func(y *yard) func(int, *tenant) flaw {
-			return func(int, *tenant) flaw {
-				for _, o := range y.running {
+		{"ends the other processes", func(g *processGroup) func(int, *groupProcess) flaw {
+			return func(int, *groupProcess) flaw {
+				for _, o := range g.running {
 					o.end(1)
 				}
 				return flaw{}
 			}
 		}},
-		{"it waits for the others", func(y *yard) func(int, *tenant) flaw {
-			return func(_ int, p *tenant) flaw {
-				if len(y.running) == 0 {
+		{"waits for the other processes", func(g *processGroup) func(int, *groupProcess) flaw {
+			return func(_ int, p *groupProcess) flaw {
+				if len(g.running) == 0 {
 					return flaw{}
 				}
-				return p.blocked(y.running[0].gone)
+				return p.blocked(g.running[0].gone)
 			}
 		}},
-		{"it ends soon beside another", func(y *yard) func(int, *tenant) flaw {
-			return func(n int, p *tenant) flaw {
-				if len(y.running) == 0 {
+		{"ends early if another process runs", func(g *processGroup) func(int, *groupProcess) flaw {
+			return func(n int, p *groupProcess) flaw {
+				if len(g.running) == 0 {
 					return flaw{}
 				}
 				if n%2 == 0 {
@@ -323,27 +324,27 @@ func TestDisturbed(t *testing.T) {
 				return flaw{}
 			}
 		}},
-		{"it cannot list beside another", func(y *yard) func(int, *tenant) flaw {
-			return func(int, *tenant) flaw {
-				if len(y.running) > 0 {
+		{"cannot list if another process runs", func(g *processGroup) func(int, *groupProcess) flaw {
+			return func(int, *groupProcess) flaw {
+				if len(g.running) > 0 {
 					return flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}
 				}
 				return flaw{}
 			}
 		}},
-		{"it ends slowly beside another", func(y *yard) func(int, *tenant) flaw {
-			return func(int, *tenant) flaw { return flaw{deaf: len(y.running) > 0} }
+		{"ends slowly if another process runs", func(g *processGroup) func(int, *groupProcess) flaw {
+			return func(int, *groupProcess) flaw { return flaw{deaf: len(g.running) > 0} }
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				opts := Options{Revisions: []mcp.Revision{rev20251125, rev20260728}}
-				want := (&yard{t: t}).reportOf(t, true, &opts)
-				y := &yard{t: t}
-				y.prepare = tt.prepare(y)
-				got := y.reportOf(t, false, &opts)
-				if _, _, most := y.counts(); most < 2 {
-					t.Error("it ran no processes beside each other")
+				want := (&processGroup{t: t}).reportOf(t, true, &opts)
+				g := &processGroup{t: t}
+				g.prepare = tt.prepare(g)
+				got := g.reportOf(t, false, &opts)
+				if _, _, most := g.counts(); most < 2 {
+					t.Error("no processes ran concurrently")
 				}
 				if len(got.Findings) > 0 {
 					t.Errorf("findings:%s", verbose(got.Findings))
@@ -356,12 +357,12 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// TestTwoLibraries shows that the findings about a server whose answers come from two libraries
-// name the library of the first answer.
+// TestTwoLibraries shows that the findings about a server whose responses come from two libraries
+// name the library of the first response.
 func TestTwoLibraries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: twoLibraries()} }}
-		report := y.reportOf(t, false, &Options{Revisions: []mcp.Revision{rev20251125, rev20260728}})
+		g := &processGroup{t: t, prepare: func(int, *groupProcess) flaw { return flaw{in: twoLibraries()} }}
+		report := g.reportOf(t, false, &Options{Revisions: []mcp.Revision{rev20251125, rev20260728}})
 		var got []string
 		for _, f := range report.Findings {
 			if f.SDK != "" {
@@ -375,8 +376,8 @@ func TestTwoLibraries(t *testing.T) {
 	})
 }
 
-// twoLibraries answers unknown methods as the Python SDK does, and resources/read as that of
-// TypeScript.
+// twoLibraries responds to unknown methods like the Python SDK, and to resources/read like the
+// TypeScript SDK.
 func twoLibraries() fault {
 	return both(
 		when(noSuchMethod, "", func(m *jsonrpc.Message) []string {
@@ -392,16 +393,16 @@ func twoLibraries() fault {
 // out to be unsupported.
 func TestConcurrentUnsupportedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: speaks(rev20251125)} }}
-		report := y.reportOf(t, false, nil)
+		g := &processGroup{t: t, prepare: func(int, *groupProcess) flaw { return flaw{in: speaks(rev20251125)} }}
+		report := g.reportOf(t, false, nil)
 		if diff := cmp.Diff([]mcp.Revision{rev20251125}, report.Revisions); diff != "" {
 			t.Errorf("revisions (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestShownInOrder shows that what people are shown of jobs that run at the same time is in the
-// order of the jobs, with what their processes write to standard error.
+// TestShownInOrder shows that the output about concurrent jobs, including their standard error, is
+// in the order of the jobs.
 func TestShownInOrder(t *testing.T) {
 	shown := func(t *testing.T) string {
 		var mu sync.Mutex
@@ -411,13 +412,13 @@ func TestShownInOrder(t *testing.T) {
 			defer mu.Unlock()
 			out.WriteString(text)
 		}
-		y := &yard{t: t}
-		y.prepare = func(n int, p *tenant) flaw {
-			// The later ones speak first.
+		g := &processGroup{t: t}
+		g.prepare = func(n int, p *groupProcess) flaw {
+			// The later ones print first.
 			time.AfterFunc(time.Second-time.Duration(n)*time.Millisecond, func() { _, _ = p.stderr.Write([]byte("up\n")) })
 			return flaw{start: time.Second}
 		}
-		y.reportOf(t, false, &Options{Stderr: writerFunc(say), Progress: func(s Step) { say(s.Text + "\n") }, Revisions: []mcp.Revision{rev20251125, rev20260728}})
+		g.reportOf(t, false, &Options{Stderr: writerFunc(say), Progress: func(s Step) { say(s.Text + "\n") }, Revisions: []mcp.Revision{rev20251125, rev20260728}})
 		return out.String()
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -472,7 +473,7 @@ func TestRelay(t *testing.T) {
 	(*stderrForwarder)(nil).release()
 }
 
-// TestConcurrentJobsCanceled shows that no process is left when the context ends, whatever the
+// TestConcurrentJobsCanceled shows that no process remains when the context ends, whatever the
 // processes do.
 func TestConcurrentJobsCanceled(t *testing.T) {
 	for _, tt := range []struct {
@@ -496,8 +497,8 @@ func TestConcurrentJobsCanceled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				y := &yard{t: t, prepare: func(n int, _ *tenant) flaw { return flaw{in: tt.in(n)} }}
-				r := y.run(nil)
+				g := &processGroup{t: t, prepare: func(n int, _ *groupProcess) flaw { return flaw{in: tt.in(n)} }}
+				r := g.run(nil)
 				begun := time.Now()
 				if err := r.probeAll(ctx); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error %v, want that of the context", err)
@@ -505,7 +506,7 @@ func TestConcurrentJobsCanceled(t *testing.T) {
 				if d := time.Since(begun); d > 6*time.Second {
 					t.Errorf("the end took %v", d-5*time.Second)
 				}
-				started, running, most := y.counts()
+				started, running, most := g.counts()
 				if running != 0 || most != maxProcesses {
 					t.Errorf("%d of %d processes still run, %d ran at the same time", running, started, most)
 				}
@@ -522,9 +523,9 @@ func TestCanceledWithoutFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		// A batch, which need not be answered, comes before the first ping.
-		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: when(mcp.MethodPing, "", mute)} }}
-		r := y.run(&Options{Revisions: []mcp.Revision{rev20251125}})
+		// A batch, which need not get a response, comes before the first ping.
+		g := &processGroup{t: t, prepare: func(int, *groupProcess) flaw { return flaw{in: when(mcp.MethodPing, "", mute)} }}
+		r := g.run(&Options{Revisions: []mcp.Revision{rev20251125}})
 		if err := r.probeAll(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want that of the context", err)
 		}
@@ -541,7 +542,7 @@ func TestConcurrentJobsRecorded(t *testing.T) {
 		f := flaw{start: time.Second, in: when(noSuchMethod, "", with(""))}
 		var file bytes.Buffer
 		w := capture.NewWriter(&file, &capture.Options{Transport: "stdio", Redact: &capture.Redaction{Off: true}})
-		report := (&yard{t: t, prepare: func(int, *tenant) flaw { return f }}).reportOf(t, false, &Options{Capture: w})
+		report := (&processGroup{t: t, prepare: func(int, *groupProcess) flaw { return f }}).reportOf(t, false, &Options{Capture: w})
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -557,7 +558,7 @@ func TestConcurrentJobsRecorded(t *testing.T) {
 				continue
 			}
 			c := *e
-			c.Data = bytes.Clone(e.Data) // the Reader uses it again
+			c.Data = bytes.Clone(e.Data) // the Reader reuses it
 			events[e.N] = &c
 			sessions[e.Session] = append(sessions[e.Session], &c)
 			open[e.Session] = e.Kind != capture.KindExit

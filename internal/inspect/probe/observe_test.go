@@ -11,7 +11,7 @@ func TestSpread(t *testing.T) {
 		want  bool
 	}{
 		{"none", nil, false},
-		{"one that is none", []string{"hello"}, false},
+		{"invalid JSON", []string{"hello"}, false},
 		{"indented", []string{"{", `  "jsonrpc": "2.0"`, "}"}, true},
 		{"cut off", []string{"{", `  "jsonrpc": "2.0",`}, true},
 		{"an object and text", []string{"{", "hello"}, false},

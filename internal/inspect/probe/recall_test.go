@@ -21,7 +21,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// when answers requests of a method, those whose line has a part, by reply.
+// when replies to requests of a method whose line contains a text.
 func when(method, part string, reply func(*jsonrpc.Message) []string) fault {
 	return func(m *jsonrpc.Message, line string) ([]string, bool) {
 		if string(m.Method) != method || !strings.Contains(line, part) || !strings.Contains(line, "jsonrpc") || len(m.ID) == 0 {
@@ -42,7 +42,7 @@ func code(c string) func(*jsonrpc.Message) []string {
 func mute(*jsonrpc.Message) []string          { return nil }
 func exitInRequest(*jsonrpc.Message) []string { return []string{die} }
 
-// lines answers some lines, whatever they are.
+// lines replies to some lines, whatever they contain.
 func lines(which func(string) bool, reply ...string) fault {
 	return func(_ *jsonrpc.Message, line string) ([]string, bool) {
 		if !which(line) {
@@ -54,7 +54,7 @@ func lines(which func(string) bool, reply ...string) fault {
 
 func notJSON(line string) bool { return line != "" && !valid(line) }
 
-// modernOnly leaves the other era alone, and legacyOnly this one.
+// modernOnly applies a fault only to the modern era, and legacyOnly only to the legacy era.
 func modernOnly(f fault) fault {
 	return func(m *jsonrpc.Message, line string) ([]string, bool) {
 		if metaText(m, mcp.MetaProtocolVersion) == "" {
@@ -75,51 +75,51 @@ func legacyOnly(f fault) fault {
 
 const initialized = `"protocolVersion":"%s","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}`
 
-// TestRecallStdio breaks one thing after the other.
+// TestRecallStdio breaks one rule after the other.
 func TestRecallStdio(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		flaw flaw
-		want []string // of the rules of this package; others may fire too
+		want []string // rules of this package; others may fire too
 	}{
-		{"unknown method taken", flaw{in: when(noSuchMethod, "", with(""))}, []string{"probe/unknown-method"}},
+		{"unknown method accepted", flaw{in: when(noSuchMethod, "", with(""))}, []string{"probe/unknown-method"}},
 		{"unknown method is an internal error", flaw{in: legacyOnly(when(noSuchMethod, "", code("-32603")))}, []string{"probe/error-code"}},
 		{"unknown method, modern", flaw{in: modernOnly(when(noSuchMethod, "", code("-32603")))}, []string{"probe/error-code", "probe/modern-refusal"}},
-		{"unknown method ends it", flaw{in: when(noSuchMethod, "", exitInRequest)}, []string{"probe/died"}},
-		{"missing name taken", flaw{in: when(mcp.MethodResourcesRead, `"params":{}`, with(`"contents":[]`))}, []string{"probe/invalid-params"}},
-		{"unknown tool taken", flaw{in: when(mcp.MethodToolsCall, noSuchTool, with(`"content":[]`))}, []string{"probe/unknown-tool"}},
+		{"unknown method ends the server", flaw{in: when(noSuchMethod, "", exitInRequest)}, []string{"probe/died"}},
+		{"missing name accepted", flaw{in: when(mcp.MethodResourcesRead, `"params":{}`, with(`"contents":[]`))}, []string{"probe/invalid-params"}},
+		{"unknown tool accepted", flaw{in: when(mcp.MethodToolsCall, noSuchTool, with(`"content":[]`))}, []string{"probe/unknown-tool"}},
 		{"unknown resource read", flaw{in: when(mcp.MethodResourcesRead, noSuchResource, with(`"contents":[{"uri":"x://y","text":""}],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/unknown-resource"}},
 		{"unknown prompt", flaw{in: when(mcp.MethodPromptsGet, noSuchPrompt, with(`"messages":[]`))}, []string{"probe/unknown-prompt"}},
 		{"unknown completion", flaw{in: when(mcp.MethodComplete, noSuchPrompt, with(`"completion":{"values":[]}`))}, []string{"probe/unknown-completion"}},
-		{"cursor taken", flaw{in: when(mcp.MethodPromptsList, noSuchCursor, with(`"prompts":[],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/invalid-cursor"}},
-		{"list refused", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32603"))}, []string{"probe/error-code", "probe/failing"}},
-		{"list refused, as unknown", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32601"))}, []string{"probe/error-code", "probe/refused"}},
+		{"invalid cursor accepted", flaw{in: when(mcp.MethodPromptsList, noSuchCursor, with(`"prompts":[],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/invalid-cursor"}},
+		{"list rejected", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32603"))}, []string{"probe/error-code", "probe/failing"}},
+		{"list rejected as unknown", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32601"))}, []string{"probe/error-code", "probe/refused"}},
 		{"list out of order", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, []string{"probe/failing"}},
 		{"listen at a limit", flaw{in: when(mcp.MethodSubscriptionsListen, "", code("-32603"))}, []string{}},
 		{"listen with a wrong code", flaw{in: when(mcp.MethodSubscriptionsListen, "", code("-32602"))}, []string{"probe/modern-refusal"}},
 		{"version echoed", flaw{in: when(mcp.MethodInitialize, noSuchVersion, with(strings.Replace(initialized, "%s", noSuchVersion, 1)))}, []string{"probe/version-echoed"}},
-		{"version refused", flaw{in: when(mcp.MethodInitialize, noSuchVersion, code("-32602"))}, []string{"probe/version-error"}},
-		{"second initialize taken", flaw{in: second(legacyOnly(when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", rev20251125.String(), 1)))))}, []string{"probe/second-initialize"}},
+		{"version rejected", flaw{in: when(mcp.MethodInitialize, noSuchVersion, code("-32602"))}, []string{"probe/version-error"}},
+		{"second initialize accepted", flaw{in: second(legacyOnly(when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", rev20251125.String(), 1)))))}, []string{"probe/second-initialize"}},
 		{"listed before initialize", flaw{in: early(when(mcp.MethodToolsList, "", with(`"tools":[]`)))}, []string{"probe/before-initialize"}},
-		{"ping before initialize refused", flaw{in: early(when(mcp.MethodPing, "", code("-32600")))}, []string{"probe/ping-first"}},
+		{"ping before initialize rejected", flaw{in: early(when(mcp.MethodPing, "", code("-32600")))}, []string{"probe/ping-first"}},
 		{"version error without versions", flaw{in: when(mcp.MethodDiscover, noSuchVersion, code("-32022"))}, []string{"probe/modern-refusal"}},
 		{"missing metadata, wrong code", flaw{in: orMissing(mcp.MetaClientCapabilities, code("-32600"))}, []string{"probe/modern-refusal"}},
-		{"clientInfo wanted", flaw{in: orMissing(mcp.MetaClientInfo, code("-32602"))}, []string{"probe/client-info-required"}},
+		{"clientInfo required", flaw{in: orMissing(mcp.MetaClientInfo, code("-32602"))}, []string{"probe/client-info-required"}},
 		{"ping in the modern era", flaw{in: modernOnly(when(mcp.MethodPing, "", with("")))}, []string{"probe/removed-method"}},
-		{"listen in silence", flaw{in: when(mcp.MethodSubscriptionsListen, "", mute)}, []string{"probe/listen"}},
+		{"no response to listen", flaw{in: when(mcp.MethodSubscriptionsListen, "", mute)}, []string{"probe/listen"}},
 		{"listen ended at once", flaw{in: when(mcp.MethodSubscriptionsListen, "", with(""))}, []string{"probe/listen"}},
-		{"garbage ends it", flaw{in: lines(notJSON, die)}, []string{"probe/fragile"}},
-		{"garbage passed over", flaw{in: lines(notJSON)}, []string{"probe/garbage-unanswered"}},
-		{"garbage, wrong code", flaw{in: lines(notJSON, `{"jsonrpc":"2.0","error":{"code":-32603,"message":"m"}}`)}, []string{"probe/error-code"}},
-		{"a number passed over", flaw{in: lines(func(line string) bool { return line == "42" })}, []string{"probe/invalid-request"}},
-		{"a blank line ends it", flaw{in: lines(func(line string) bool { return line == "" }, die)}, []string{"probe/line-ends"}},
+		{"invalid input ends the server", flaw{in: lines(notJSON, die)}, []string{"probe/fragile"}},
+		{"invalid input ignored", flaw{in: lines(notJSON)}, []string{"probe/garbage-unanswered"}},
+		{"invalid input, wrong code", flaw{in: lines(notJSON, `{"jsonrpc":"2.0","error":{"code":-32603,"message":"m"}}`)}, []string{"probe/error-code"}},
+		{"a number ignored", flaw{in: lines(func(line string) bool { return line == "42" })}, []string{"probe/invalid-request"}},
+		{"a blank line ends the server", flaw{in: lines(func(line string) bool { return line == "" }, die)}, []string{"probe/line-ends"}},
 		{"large numbers are floats", flaw{out: func(line string) string {
 			return strings.Replace(line, "9007199254740993", "9007199254740992", 1)
 		}}, []string{"probe/id-huge"}},
-		{"a large request ends it", flaw{in: lines(func(line string) bool { return len(line) > 1<<20 }, die)}, []string{"probe/fragile"}},
-		{"it does not end", flaw{deaf: true}, []string{"probe/eof"}},
-		{"batch refused", flaw{in: lines(func(line string) bool { return strings.HasPrefix(line, "[") })}, []string{"probe/batch"}},
-		{"batch taken", flaw{in: unpack}, []string{"probe/batch-taken"}},
+		{"a large request ends the server", flaw{in: lines(func(line string) bool { return len(line) > 1<<20 }, die)}, []string{"probe/fragile"}},
+		{"the server does not end", flaw{deaf: true}, []string{"probe/eof"}},
+		{"batch rejected", flaw{in: lines(func(line string) bool { return strings.HasPrefix(line, "[") })}, []string{"probe/batch"}},
+		{"batch accepted", flaw{in: unpack}, []string{"probe/batch-taken"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestRecallStdio(t *testing.T) {
 	}
 }
 
-// orMissing answers modern requests without some metadata.
+// orMissing responds to modern requests that lack some metadata.
 func orMissing(key string, reply func(*jsonrpc.Message) []string) fault {
 	return modernOnly(func(m *jsonrpc.Message, _ string) ([]string, bool) {
 		if len(m.ID) == 0 || member(m.Params, "_meta", key) != nil {
@@ -169,7 +169,7 @@ func early(f fault) fault {
 	})
 }
 
-// unpack answers each request of a batch.
+// unpack responds to each request of a batch.
 func unpack(_ *jsonrpc.Message, line string) ([]string, bool) {
 	if !strings.HasPrefix(line, "[") {
 		return nil, false
@@ -233,10 +233,10 @@ func TestJudgedByCheck(t *testing.T) {
 	}
 }
 
-// A webFlaw answers a request in the place of the server, if it does not return false.
+// A webFlaw handles a request instead of the server, unless it returns false.
 type webFlaw func(w http.ResponseWriter, r *http.Request, body []byte) bool
 
-// TestRecallHTTP breaks one thing after the other.
+// TestRecallHTTP breaks one rule after the other.
 func TestRecallHTTP(t *testing.T) {
 	status := func(when func(*http.Request, []byte) bool, code int) webFlaw {
 		return func(w http.ResponseWriter, r *http.Request, body []byte) bool {
@@ -273,16 +273,16 @@ func TestRecallHTTP(t *testing.T) {
 		flaw webFlaw
 		want []string
 	}{
-		{"foreign origins taken", take(foreign), []string{"probe/origin"}},
-		{"foreign origins refused oddly", status(foreign, 400), []string{"probe/origin-status"}},
-		{"foreign host taken", take(func(r *http.Request, _ []byte) bool { return r.Host == hostileHost }), []string{"probe/host"}},
+		{"foreign origins accepted", take(foreign), []string{"probe/origin"}},
+		{"foreign origins rejected with a wrong status", status(foreign, 400), []string{"probe/origin-status"}},
+		{"foreign host accepted", take(func(r *http.Request, _ []byte) bool { return r.Host == hostileHost }), []string{"probe/host"}},
 		{"no JSON taken", status(func(_ *http.Request, b []byte) bool { return len(b) > 0 && !jsonOK(b) }, 202), []string{"probe/http-body"}},
-		{"no JSON breaks it", status(func(_ *http.Request, b []byte) bool { return len(b) > 0 && !jsonOK(b) }, 500), []string{"probe/http-5xx"}},
+		{"invalid JSON breaks the server", status(func(_ *http.Request, b []byte) bool { return len(b) > 0 && !jsonOK(b) }, 500), []string{"probe/http-5xx"}},
 		{"any content type", take(func(r *http.Request, _ []byte) bool { return r.Header.Get("Content-Type") == "text/plain" }), []string{}},
-		{"session not needed", take(ping("Mcp-Session-Id", "")), []string{"probe/session-missing"}},
+		{"session not required", take(ping("Mcp-Session-Id", "")), []string{"probe/session-missing"}},
 		{"any session", take(ping("Mcp-Session-Id", "mcpwire-probe-nobodys")), []string{"probe/session-unknown"}},
-		{"version refused oddly", status(ping("MCP-Protocol-Version", noSuchVersion), 500), []string{"probe/version-status"}},
-		{"version wanted", status(func(r *http.Request, b []byte) bool {
+		{"version rejected with a wrong status", status(ping("MCP-Protocol-Version", noSuchVersion), 500), []string{"probe/version-status"}},
+		{"version required", status(func(r *http.Request, b []byte) bool {
 			return ping("MCP-Protocol-Version", "")(r, b) && r.Header.Get("Mcp-Session-Id") != ""
 		}, 400), []string{"probe/version-absent"}},
 		{"headers looked at first", func(w http.ResponseWriter, r *http.Request, body []byte) bool { // which is right: without a name there is no Mcp-Name
@@ -352,8 +352,8 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-// A handlerTransport calls a handler without a network, so that tests can use a fake clock. It
-// never answers requests of some methods.
+// A handlerTransport calls a handler without a network, so that tests can use a synctest bubble. It
+// never responds to requests of some methods.
 type handlerTransport struct {
 	h      http.Handler
 	silent string

@@ -13,7 +13,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestRules checks what tools and people rely on in the descriptions.
+// TestRules checks the descriptions of the rules.
 func TestRules(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Rules() {
@@ -40,7 +40,7 @@ func TestRules(t *testing.T) {
 				t.Errorf("%s: %s example is of %v, which does not have the rule", r.ID, name, x.Revision)
 			}
 		}
-		// The good one must be good in the eyes of the other rules, too.
+		// The good example must violate no other rule either.
 		head, events, _ := r.Good.Events()
 		k := check.New(nil)
 		var all []check.Finding
@@ -97,7 +97,7 @@ func both(f, g fault) fault {
 	}
 }
 
-// severities are the rules of the probe that were broken, with severity, revision and library.
+// severities returns the violated rules of the probe with severity, revision and library.
 func severities(list []check.Finding) []string {
 	got := []string{}
 	for _, f := range list {
@@ -194,7 +194,7 @@ func TestEndsForGarbage(t *testing.T) {
 	}
 }
 
-// TestWording checks the words of a finding about a response that did not come.
+// TestWording checks the text of a finding about a missing response.
 func TestWording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report, err := probeFake(t, flaw{in: lines(func(line string) bool { return strings.HasPrefix(line, "[") })}, &Options{Revisions: []mcp.Revision{rev20250326}, Only: []string{"probe/batch"}})

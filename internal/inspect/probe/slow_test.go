@@ -17,25 +17,25 @@ import (
 	"mcpwire/mcp"
 )
 
-// modernMute never answers requests of the modern era.
+// modernMute never responds to requests of the modern era.
 func modernMute() fault {
 	return modernOnly(func(*jsonrpc.Message, string) ([]string, bool) { return nil, true })
 }
 
-// TestSlowStart shows that a server that takes its time is waited for, as long as the options say,
-// in every revision.
+// TestSlowStart shows that the probe waits for a slow server as long as the options say, in every
+// revision.
 func TestSlowStart(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		flaw   flaw
 		opts   Options
-		speaks []mcp.Revision // nil is an error
+		speaks []mcp.Revision // nil for an error
 	}{
 		{"12 s", flaw{start: 12 * time.Second}, Options{}, mcp.Revisions()},
 		{"29 s", flaw{start: 29 * time.Second}, Options{}, mcp.Revisions()},
 		{"31 s", flaw{start: 31 * time.Second}, Options{}, nil},
 		{"31 s, and a minute", flaw{start: 31 * time.Second}, Options{Connect: time.Minute}, mcp.Revisions()},
-		{"12 s, and 10 s for answers", flaw{start: 12 * time.Second}, Options{Timeout: 10 * time.Second}, mcp.Revisions()},
+		{"12 s, and 10 s for responses", flaw{start: 12 * time.Second}, Options{Timeout: 10 * time.Second}, mcp.Revisions()},
 		{"12 s, and 10 s", flaw{start: 12 * time.Second}, Options{Connect: 10 * time.Second}, nil},
 		{"12 s, and no response to server/discover", flaw{start: 12 * time.Second, in: modernMute()}, Options{}, legacy},
 		{"no response to server/discover", flaw{in: modernMute()}, Options{}, legacy},
@@ -45,7 +45,7 @@ func TestSlowStart(t *testing.T) {
 				report, err := probeFake(t, tt.flaw, &tt.opts)
 				if tt.speaks == nil {
 					if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "slow") {
-						t.Errorf("error %v, want ErrNoAnswer that says slow", err)
+						t.Errorf("error %v, want an ErrNoAnswer with the word slow", err)
 					}
 					if got := brief(report.Findings); !slices.Contains(got, "probe/no-handshake") {
 						t.Errorf("findings %v, want probe/no-handshake", got)
@@ -105,7 +105,7 @@ func TestObserveSlow(t *testing.T) {
 	}
 }
 
-// fakeRun is a run on servers in memory.
+// fakeRun returns a run on in-memory servers.
 func fakeRun(t *testing.T, f flaw, opts *Options) *run {
 	r := newRun(&Target{Command: []string{"fake"}}, opts)
 	r.start = func(context.Context, io.Writer) (wireclient.Child, error) { return startFake(newServer(t), f), nil }

@@ -75,7 +75,7 @@ func texts(t *testing.T) map[string][]*block {
 	return all
 }
 
-// TestTexts shows that each block has the fields that it needs, and none that is not read.
+// TestTexts shows that each block has the required fields, and no unknown ones.
 func TestTexts(t *testing.T) {
 	keys := map[string][]string{
 		"methods": {"is", "needs", "page", "rules", "error", "note", "params", "result"},
@@ -123,8 +123,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestMethods shows that the methods of all revisions are found, with a text, and that nothing else
-// is found as a method.
+// TestMethods shows that the methods of all revisions are found, with a text, and that no other
+// entry is found as a method.
 func TestMethods(t *testing.T) {
 	b := Open()
 	for _, m := range shape.Methods() {
@@ -133,7 +133,7 @@ func TestMethods(t *testing.T) {
 			continue
 		}
 		if e.Summary == "" || e.Page == "" || len(e.Directions) == 0 || e.Params == nil || len(e.Examples) == 0 {
-			t.Errorf("%s: something is missing: %+v", m.Name, e)
+			t.Errorf("%s: a text is missing: %+v", m.Name, e)
 		}
 		if want := names(m.Revisions()); !slices.Equal(e.Revisions, want) {
 			t.Errorf("%s: revisions %v, want %v", m.Name, e.Revisions, want)
@@ -149,7 +149,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// only returns the entry of a kind and name, or complains.
+// only returns the entry of a kind and name, or fails the test.
 func only(t *testing.T, all []*Entry, kind, name string) *Entry {
 	t.Helper()
 	for _, e := range all {
@@ -264,7 +264,7 @@ func TestWrite(t *testing.T) {
 			name, _, _ := strings.Cut(w, " ")
 			entries := b.Lookup(name, nil)
 			if len(entries) == 0 {
-				t.Errorf("%s is in the index and nowhere else", w)
+				t.Errorf("%s is only in the index", w)
 			}
 			var out bytes.Buffer
 			if err := Write(&out, entries, Style{}); err != nil {
@@ -339,14 +339,14 @@ func FuzzLookup(f *testing.F) {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "\x1b") {
-			t.Errorf("%q is written as it came", word)
+			t.Errorf("%q is written unchanged", word)
 		}
 		b.Suggest(word)
 	})
 }
 
-// TestNotes shows that notes are left out for revisions that do not have the feature, unless the
-// note says so.
+// TestNotes shows that notes are omitted for revisions without the feature, unless the note
+// includes them.
 func TestNotes(t *testing.T) {
 	b := Open()
 	for _, tt := range []struct {
