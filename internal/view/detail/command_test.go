@@ -15,8 +15,8 @@ import (
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":1}`
 
-// arguments runs a command line in a shell in which mcpwire and curl print what they got, and
-// returns that.
+// arguments runs a command line in a shell in which mcpwire and curl print their arguments, and
+// returns them.
 func arguments(t *testing.T, line string, env ...string) []string {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -46,7 +46,7 @@ func TestCallCommand(t *testing.T) {
 		{"a tool with control characters", call(`{"name":"\u001b[2J\n"}`), `mcpwire|send|` + call(`{"name":"\u001b[2J\n"}`)},
 		{"arguments that hide", call(`{"name":"a","arguments":{"x":"` + "\u202e" + `"}}`), `mcpwire|call|a|--args|{"x":"\u202e"}`},
 		{"a further round", call(`{"name":"a","requestState":"s","inputResponses":{}}`), `mcpwire|send|` + call(`{"name":"a","requestState":"s","inputResponses":{}}`)},
-		{"names that come up twice", call(`{"name":"a","name":"b"}`), `mcpwire|send|` + call(`{"name":"a","name":"b"}`)},
+		{"duplicate names", call(`{"name":"a","name":"b"}`), `mcpwire|send|` + call(`{"name":"a","name":"b"}`)},
 		{"read", `{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"file:///a b;rm -rf ~"}}`, `mcpwire|read|file:///a b;rm -rf ~`},
 		{"prompt", `{"jsonrpc":"2.0","id":5,"method":"prompts/get","params":{"name":"p","arguments":{"a":"1 2","b":""}}}`, `mcpwire|prompt|p|a=1 2|b=`},
 		{"prompt with an odd argument", `{"jsonrpc":"2.0","id":5,"method":"prompts/get","params":{"name":"p","arguments":{"a=b":"1"}}}`,
@@ -67,7 +67,7 @@ func TestCallCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			if printable.Line(c.Text) != c.Text {
-				t.Errorf("the line has what cannot be seen: %q", c.Text)
+				t.Errorf("the line has invisible characters: %q", c.Text)
 			}
 			if diff := cmp.Diff(tt.want+"|--|node|my server.js|$(x)|--flag|", strings.Join(arguments(t, c.Text), "|")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.Text, diff)
@@ -146,7 +146,7 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// TestCurlWithoutBody checks the command for a GET stream in a capture that does not name the
+// TestCurlWithoutBody checks the command for a GET stream in a capture that does not have the
 // server's address.
 func TestCurlWithoutBody(t *testing.T) {
 	r := snapshotRecord("http").add(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{

@@ -12,7 +12,7 @@ import (
 	"mcpwire/internal/view/detail"
 )
 
-// contentText writes a content as a test compares it: a line for each block, and its lines below.
+// contentText formats a content for comparison: a line for each block, and its lines below.
 func contentText(c *detail.Content) string {
 	if c == nil {
 		return ""
@@ -168,7 +168,7 @@ func TestContentLimits(t *testing.T) {
 			r := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`).s2c(`{"jsonrpc":"2.0","id":1,"result":{"content":[` + tt.content + `]}}`)
 			begin := time.Now()
 			d := r.detail(t, 1, nil)
-			// Quadratic time would take minutes.
+			// Quadratic work would take minutes.
 			if took := time.Since(begin); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}

@@ -16,7 +16,7 @@ import (
 	"mcpwire/internal/view/detail"
 )
 
-// isStream is a call over HTTP that is answered by a stream.
+// isStream is a call over HTTP whose response is a stream.
 func isStream() *recording {
 	return snapshotRecord("http").
 		post(1, "Host: h", "Mcp-Method: tools/list", "Mcp-Name: =?base64?Ym9vaw==?=", "MCP-Protocol-Version: 2026-07-28", "X-Odd: a\u202e").
@@ -121,9 +121,9 @@ func TestTiming(t *testing.T) {
 	}
 }
 
-// TestRefused shows that a request that HTTP refuses has as its answer the body, though that is no
-// message.
-func TestRefused(t *testing.T) {
+// TestRejected shows that the response of a request that HTTP rejects is the body, although the
+// body is not a message.
+func TestRejected(t *testing.T) {
 	r := snapshotRecord("http").post(1).message(capture.ToServer, 1, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).reply(1, 401, "application/json").
 		add(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Exchange: 1, Data: []byte(`{"error":"invalid_token"}`)}).
 		add(&capture.Event{Kind: capture.KindEnd, Dir: capture.ToClient, Exchange: 1})
@@ -137,7 +137,7 @@ func TestTranslated(t *testing.T) {
 	r := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`).
 		add(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Session: 2, Data: []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`)}).
 		add(&capture.Event{Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, To: []uint64{2, 99}, Rule: "drop _meta\x1b"}})
-	for _, n := range []uint64{1, 3} { // the row, and the one of the translation
+	for _, n := range []uint64{1, 3} { // the row, and that of the translation
 		d := r.detail(t, n, nil)
 		if len(d.Translations) != 2 || d.Translations[1].After != nil {
 			t.Fatalf("event %d: %d translations", n, len(d.Translations))
@@ -172,7 +172,7 @@ func TestTaskAndBatch(t *testing.T) {
 	}
 }
 
-// TestMissing shows that the detail has what the model knows if the capture is gone.
+// TestMissing shows that the detail has the data of the model if the capture was removed.
 func TestMissing(t *testing.T) {
 	r := snapshotRecord("stdio").start("a").c2s(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).s2c(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	clear(r.events)
@@ -206,7 +206,7 @@ func TestSnapshotStays(t *testing.T) {
 	}
 	d := r.detail(t, 2, nil)
 	if out, err := json.Marshal(d); err != nil || len(out) > 1<<20 || len(d.Findings) != 32 || d.OmittedChildren == 0 {
-		t.Errorf("%d bytes, %v, %d findings, %d gone", len(out), err, len(d.Findings), d.OmittedChildren)
+		t.Errorf("%d bytes, %v, %d findings, %d evicted", len(out), err, len(d.Findings), d.OmittedChildren)
 	}
 }
 
@@ -248,13 +248,13 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// checkStrings checks that all texts of a detail are fit to be shown.
+// checkStrings checks that all texts of a detail are safe to show.
 func checkStrings(t *testing.T, n uint64, v any) {
 	t.Helper()
 	switch v := v.(type) {
 	case string:
 		if printable.Line(v) != v {
-			t.Errorf("event %d: something is not fit to be shown: %q", n, v)
+			t.Errorf("event %d: a text is not safe to show: %q", n, v)
 		}
 	case []any:
 		for _, e := range v {

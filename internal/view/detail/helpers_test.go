@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2026, 11, 22, 1, 45, 30, 0, time.UTC)
 
-// A recording is a capture in memory.
+// A recording is an in-memory capture.
 type recording struct {
 	head   *capture.Head
 	events map[uint64]*capture.Event
@@ -30,7 +30,7 @@ func snapshotRecord(transport capture.Transport) *recording {
 	}
 }
 
-// add records an event, a millisecond after the one before.
+// add records an event, a millisecond after the previous one.
 func (r *recording) add(e *capture.Event) *recording {
 	r.n++
 	r.t += time.Millisecond
@@ -77,7 +77,7 @@ func (r *recording) Event(_ context.Context, captureID string, n uint64) (*captu
 	return nil, fmt.Errorf("event %d: %w", n, errGone)
 }
 
-// detail works out the detail of the row that the event n belongs to.
+// detail builds the detail of the row of event n.
 func (r *recording) detail(t testing.TB, n uint64, opts *detail.Options) *detail.Detail {
 	t.Helper()
 	row := r.model.Find("c", n)
@@ -91,8 +91,8 @@ func (r *recording) detail(t testing.TB, n uint64, opts *detail.Options) *detail
 	return d
 }
 
-// text writes lines as they are read, indented by two spaces a level. With kinds, spans that have a
-// kind are in brackets after it.
+// text formats lines, indented by two spaces per level. With kinds, the kind of a span follows it
+// in brackets.
 func text(lines []detail.Line, kinds bool) string {
 	var b strings.Builder
 	for i, l := range lines {

@@ -47,7 +47,7 @@ func TestPretty(t *testing.T) {
     "e": "\u00e9\/\n"
   }
 }`},
-		{"what cannot be seen", `{"jsonrpc":"2.0","method":"x","params":{"a":"x` + "\u202egpj\u200b\u200b\u200b\u200b\ufeff\u00a0" + `é🙂"}}`, `{
+		{"invisible characters", `{"jsonrpc":"2.0","method":"x","params":{"a":"x` + "\u202egpj\u200b\u200b\u200b\u200b\ufeff\u00a0" + `é🙂"}}`, `{
   "jsonrpc": "2.0",
   "method": "x",
   "params": {
@@ -168,22 +168,22 @@ func TestHostile(t *testing.T) {
 	long := strings.Repeat("x", 50<<20)
 	envelope := func(params string) string { return `{"jsonrpc":"2.0","method":"x","params":` + params + `}` }
 	for name, in := range map[string]string{
-		"a long string":              envelope(`{"a":"` + long + `"}`),
-		"a long name":                envelope(`{"` + long + `":1}`),
-		"a long number":              envelope(`{"a":1` + strings.Repeat("0", 5<<20) + `}`),
-		"deep":                       envelope(`{"a":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`),
-		"deeper":                     strings.Repeat(`{"a":[`, 1_000_000) + strings.Repeat("]}", 1_000_000),
-		"many members":               envelope(`[` + strings.Repeat("1,", 5_000_000) + `1]`),
-		"many lines":                 strings.Repeat("\n", 5<<20),
-		"nothing but white space":    strings.Repeat(" ", 5<<20),
-		"white space in JSON":        envelope(strings.Repeat(" ", 5<<20) + "{}"),
-		"one of two is invisible":    strings.Repeat("a\u200b", 1<<20),
-		"one is invisible":           envelope(`{"a":"` + strings.Repeat("\u200b", 1<<20) + `"}`),
-		"placeholders that are none": envelope(`{"a":"` + strings.Repeat("~redacted:", 1<<20) + `"}`),
-		"long data":                  envelope(`{"data":"` + strings.Repeat("AAAA", 10<<20) + `","mimeType":"image/png"}`),
-		"many data":                  envelope(`[` + strings.Repeat(`{"data":"`+strings.Repeat("AAAA", 16)+`"},`, 100_000) + `1]`),
-		"bad bytes":                  strings.Repeat("\xff", 5<<20),
-		"marks":                      "e" + strings.Repeat("\u0301\u0302", 1<<20),
+		"a long string":           envelope(`{"a":"` + long + `"}`),
+		"a long name":             envelope(`{"` + long + `":1}`),
+		"a long number":           envelope(`{"a":1` + strings.Repeat("0", 5<<20) + `}`),
+		"deep":                    envelope(`{"a":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`),
+		"deeper":                  strings.Repeat(`{"a":[`, 1_000_000) + strings.Repeat("]}", 1_000_000),
+		"many members":            envelope(`[` + strings.Repeat("1,", 5_000_000) + `1]`),
+		"many lines":              strings.Repeat("\n", 5<<20),
+		"nothing but white space": strings.Repeat(" ", 5<<20),
+		"white space in JSON":     envelope(strings.Repeat(" ", 5<<20) + "{}"),
+		"one of two is invisible": strings.Repeat("a\u200b", 1<<20),
+		"one is invisible":        envelope(`{"a":"` + strings.Repeat("\u200b", 1<<20) + `"}`),
+		"invalid placeholders":    envelope(`{"a":"` + strings.Repeat("~redacted:", 1<<20) + `"}`),
+		"long data":               envelope(`{"data":"` + strings.Repeat("AAAA", 10<<20) + `","mimeType":"image/png"}`),
+		"many data":               envelope(`[` + strings.Repeat(`{"data":"`+strings.Repeat("AAAA", 16)+`"},`, 100_000) + `1]`),
+		"bad bytes":               strings.Repeat("\xff", 5<<20),
+		"marks":                   "e" + strings.Repeat("\u0301\u0302", 1<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := notify(t, in, nil)
@@ -204,8 +204,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestFindingLines shows that findings are shown at the place that they point to, or where the
-// missing part should be.
+// TestFindingLines shows that findings are shown at the position of their pointer, or where the
+// missing value would be.
 func TestFindingLines(t *testing.T) {
 	r := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","a/b":[0,{"c":1}]}}`)
 	for _, p := range []string{"/params/a~1b/1/c", "/params/_meta/x", "", "/nothing/at/all", "/params/a~1b/0"} {
@@ -228,8 +228,7 @@ func TestFindingLines(t *testing.T) {
 	}
 }
 
-// FuzzOf feeds anything as a payload: what is shown must be safe, and what is JSON must be all
-// there.
+// FuzzOf builds details of any payload: its texts must be safe, and JSON must be complete.
 func FuzzOf(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","method":"x","params":{"a":[1,"\u202e"]}}`, `[{"jsonrpc":"2.0","id":1,"method":"x"},1]`, "a \r\n\x1b\xff", `{"data":"AAAA","mimeType":"image/png"}`, "~redacted:key:0123456789ab:8~",

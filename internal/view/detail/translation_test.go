@@ -10,8 +10,7 @@ import (
 	"mcpwire/capture"
 )
 
-// TestAlign puts the lines of two messages beside each other by their places, or by what they say
-// if that has another place.
+// TestAlign aligns the lines of two messages by pointer, or by value if the pointer differs.
 func TestAlign(t *testing.T) {
 	for _, tt := range []struct{ name, before, after, want string }{
 		{"the same", `{"a":1,"b":[2]}`, `{"a":1,"b":[2]}`, "={ ={ | ='a':1, ='a':1, | ='b':[ ='b':[ | =2 =2 | =] =] | =} =}"},

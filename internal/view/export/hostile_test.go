@@ -14,7 +14,7 @@ import (
 	"mcpwire/internal/view/export"
 )
 
-// sequence returns events as those of one capture.
+// sequence returns events with the numbers of one capture.
 func sequence(list ...*capture.Event) export.Events {
 	return func(yield func(*capture.Event, error) bool) {
 		at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -32,11 +32,11 @@ func sequence(list ...*capture.Event) export.Events {
 	}
 }
 
-// checkBlocks walks over the blocks of a pcapng file and their options, and returns how many
-// packets there are.
+// checkBlocks reads the blocks of a pcapng file and their options, and returns the number of
+// packets.
 func checkBlocks(t *testing.T, data []byte) (packets int) {
 	t.Helper()
-	fixed := map[uint32]int{0x0A0D0D0A: 16, 1: 8, 6: 20} // of a section, an interface, a packet
+	fixed := map[uint32]int{0x0A0D0D0A: 16, 1: 8, 6: 20} // of a section, an interface and a packet
 	for len(data) > 0 {
 		kind, n := binary.LittleEndian.Uint32(data), int(binary.LittleEndian.Uint32(data[4:]))
 		if n < 12 || n%4 != 0 || n > len(data) || int(binary.LittleEndian.Uint32(data[n-4:])) != n {
@@ -61,7 +61,7 @@ func checkBlocks(t *testing.T, data []byte) (packets int) {
 			}
 		}
 		if len(options) != 0 {
-			t.Fatalf("%d bytes behind the options of a block of type %d", len(options), kind)
+			t.Fatalf("%d bytes after the options of a block of type %d", len(options), kind)
 		}
 	}
 	return packets
@@ -131,12 +131,12 @@ func TestHARLimits(t *testing.T) {
 		t.Errorf("the request is %v, of session %d", e.Request, e.MCP.Session)
 	}
 	if _, ok := e.Request["postData"]; ok {
-		t.Error("there is postData without any")
+		t.Error("there is postData without a body")
 	}
 }
 
-// TestCurlSession lets the script take the id of a session, which is hidden, from the answer that
-// begins it.
+// TestCurlSession shows that the script takes a redacted session id from the response that begins
+// the session.
 func TestCurlSession(t *testing.T) {
 	const hidden = "~redacted:session:0123456789ab:16~"
 	head := func(n uint64, headers ...capture.Header) *capture.Event {

@@ -31,7 +31,7 @@ func newRecording(m *trace.Model, id, name string) *recording {
 	return &recording{m: m, head: &capture.Head{ID: id, Name: name, At: began}}
 }
 
-// add adds events, one a line: milliseconds, ">" or "<" or a kind, and a payload.
+// add adds events, one per line: milliseconds, ">" or "<" or a kind, and a payload.
 func (r *recording) add(lines string) {
 	for line := range strings.Lines(strings.TrimSpace(lines)) {
 		parts := strings.SplitN(strings.TrimSpace(line), " ", 3)
@@ -65,7 +65,7 @@ const handshake = `
 9 < {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"shop","version":"2"}}}
 `
 
-// session has one of everything that a sequence shows.
+// session returns a recording with an example of everything that a sequence shows.
 const session = handshake + `
 20 > {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"order","arguments":{"item":"<tea> & more"},"_meta":{"progressToken":1}}}
 30 < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"total":2}}
@@ -87,8 +87,8 @@ const session = handshake + `
 9000 exit
 `
 
-// TestMermaid shows what a sequence consists of: peers, calls with their latencies, a loop for
-// input rounds, idle time, equal calls as one, and requests without a response.
+// TestMermaid shows the parts of a sequence: peers, calls with their latencies, a loop for input
+// rounds, idle time, equal calls as one, and requests without a response.
 func TestMermaid(t *testing.T) {
 	m := trace.New(nil)
 	newRecording(m, "A", "shop").add(session)
@@ -207,7 +207,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// wellFormed parses a picture and complains of elements and attributes that the page does not know.
+// wellFormed parses a picture and reports elements and attributes that the page does not allow.
 func wellFormed(t *testing.T, svg string) {
 	t.Helper()
 	elements := map[string]bool{"svg": true, "g": true, "path": true, "rect": true, "line": true, "circle": true, "text": true, "tspan": true, "title": true, "desc": true, "style": true}
@@ -249,7 +249,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// TestTimeScale shows that idle time is narrow, and that the order is kept.
+// TestTimeScale shows that idle time is narrow, and that the order is preserved.
 func TestTimeScale(t *testing.T) {
 	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
 	s := newTimeScale([]interval{{at(0), at(10)}, {at(3600), at(3610)}, {at(2), at(4)}})

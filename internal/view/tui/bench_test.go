@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// many returns a source with so many calls.
-func many(t testing.TB, n int) *fake {
+// many returns a source with n calls.
+func many(t testing.TB, n int) *fakeSource {
 	f := newFake()
 	var b strings.Builder
 	for i := range n {
@@ -18,7 +18,7 @@ func many(t testing.TB, n int) *fake {
 	return f
 }
 
-// TestManyRows draws the same frame, with the same work, whether there are few rows or many.
+// TestManyRows checks that drawing a frame takes the same work for few rows and for many.
 func TestManyRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a second")
@@ -35,7 +35,7 @@ func TestManyRows(t *testing.T) {
 	}
 }
 
-// BenchmarkFrame is a step of the wheel: an update and a frame.
+// BenchmarkFrame measures a step of the wheel: an update and a frame.
 func BenchmarkFrame(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

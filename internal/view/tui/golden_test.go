@@ -61,7 +61,7 @@ func (d *driver) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
-	d.m.tickPending = true // no tick is requested
+	d.m.tickPending = true // requests no tick
 	switch msg := cmd().(type) {
 	case nil, tickMsg:
 	case tea.BatchMsg:
@@ -73,10 +73,10 @@ func (d *driver) run(cmd tea.Cmd) {
 	}
 }
 
-// size makes the screen so large.
+// size sets the size of the screen.
 func (d *driver) size(w, h int) *driver { return d.send(tea.WindowSizeMsg{Width: w, Height: h}) }
 
-// keys presses keys, by their names: "j", "enter", "ctrl+c".
+// keys presses keys by name: "j", "enter", "ctrl+c".
 func (d *driver) keys(names ...string) *driver {
 	for _, n := range names {
 		d.send(press(n))
@@ -110,7 +110,7 @@ func press(name string) tea.KeyPressMsg {
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// plain is the screen without styles.
+// plain returns the screen without styles.
 func (d *driver) plain() string {
 	var out []string
 	for l := range strings.SplitSeq(sgr.ReplaceAllString(d.m.screen(), ""), "\n") {
@@ -141,8 +141,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// check checks what holds for every frame: it has the size of the screen, and nothing but our own
-// styles.
+// check checks every frame: it must have the size of the screen, and no styles but our own.
 func (d *driver) check() *driver {
 	d.t.Helper()
 	screen := d.m.screen()
@@ -156,13 +155,13 @@ func (d *driver) check() *driver {
 			d.t.Fatalf("%d columns on a screen of %d: %q\n%s", n, d.m.width, l, screen)
 		}
 		if esc := trace.Escape(l); esc != l {
-			d.t.Fatalf("something is not safe: %q", l)
+			d.t.Fatalf("a text is not safe: %q", l)
 		}
 	}
 	return d
 }
 
-// bubble runs a test in which time passes at once.
+// bubble runs a test in a synctest bubble.
 func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
@@ -190,7 +189,7 @@ func TestFrames(t *testing.T) {
 		{"help", func(d *driver) { d.keys("?") }},
 		{"paused", func(d *driver) {
 			d.keys("p")
-			d.m.src.(*fake).add(d.t, "A", "files", "stdio", `2100 c2s 1/0 msg {"jsonrpc":"2.0","id":6,"method":"ping"}`)
+			d.m.src.(*fakeSource).add(d.t, "A", "files", "stdio", `2100 c2s 1/0 msg {"jsonrpc":"2.0","id":6,"method":"ping"}`)
 			d.send(changedMsg{})
 		}},
 	} {

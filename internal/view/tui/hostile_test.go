@@ -10,11 +10,11 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// nasty has what would steer a terminal, turn text around, hide, or break a line.
+// nasty has characters that control a terminal, reverse text, are invisible, or break a line.
 const nasty = "\x1b[2J\x1b]52;c;ZXZpbA==\x07\u202eevil\u202c\u200b\u2066\u0007\u009b31m\tx<script>\x7f🏳️‍🌈漢字e\u0301\u0301\u0301\u0301\u0301\u0301"
 
-// hostile is a source in which everything that peers can name is nasty.
-func hostile(t testing.TB) *fake {
+// hostile returns a source in which every text of peers is nasty.
+func hostile(t testing.TB) *fakeSource {
 	f := newFake()
 	deep := strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990)
 	big := strings.Repeat("A", 3<<20)
@@ -32,7 +32,7 @@ func hostile(t testing.TB) *fake {
 	return f
 }
 
-// TestHostile opens every side of hostile rows at sizes down to a single cell. check looks at each
+// TestHostile opens every view of hostile rows at sizes down to a single cell. check checks each
 // frame.
 func TestHostile(t *testing.T) {
 	for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 10}, {3, 3}, {1, 1}, {300, 2}} {
@@ -58,7 +58,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestResize has the screen change its size while everything is open.
+// TestResize changes the size of the screen while everything is open.
 func TestResize(t *testing.T) {
 	bubble(t, "resize", func(t *testing.T) {
 		d := drive(t, both(t), nil).size(120, 40).keys("k", "k", "k", "enter", "3")

@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// cursorRow is the row of the cursor.
+// cursorRow returns the row of the cursor.
 func (d *driver) cursorRow() *rowView {
 	d.t.Helper()
 	if d.m.table.view.cursor < 0 {
@@ -45,10 +45,10 @@ func (d *driver) lacks(texts ...string) *driver {
 	return d
 }
 
-// TestKeys presses keys and looks where that leads.
+// TestKeys presses keys and checks the screen.
 func TestKeys(t *testing.T) {
 	for _, tt := range []struct {
-		keys string // between spaces; a text is typed by ":text"
+		keys string // separated by spaces; ":text" types a text
 		want []string
 		not  []string
 	}{
@@ -155,7 +155,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestTimers has a timer count, and stand while nothing moves.
+// TestTimers checks that a timer counts, and stops while nothing changes.
 func TestTimers(t *testing.T) {
 	bubble(t, "timers", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).has("3.0 s")
@@ -168,7 +168,7 @@ func TestTimers(t *testing.T) {
 	})
 }
 
-// TestCommands copies a call over HTTP as a command, and as curl.
+// TestCommands copies a call over HTTP as a command of mcpwire and of curl.
 func TestCommands(t *testing.T) {
 	bubble(t, "commands", func(t *testing.T) {
 		f := newFake()
@@ -200,7 +200,7 @@ func TestFlash(t *testing.T) {
 	})
 }
 
-// TestRestarted shows that the first line says that the process of a session has ended, and that
+// TestRestarted shows that the first line reports that the process of a session has ended and that
 // another one runs.
 func TestRestarted(t *testing.T) {
 	bubble(t, "restarted", func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestMouse(t *testing.T) {
 	})
 }
 
-// TestSave writes what is shown, as text and as a capture that can be read.
+// TestSave writes the visible rows as text and as a valid capture.
 func TestSave(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "in.mcpcap.ndjson")

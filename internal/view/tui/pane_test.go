@@ -8,7 +8,7 @@ import (
 )
 
 // load adds the events of a capture.
-func (f *fake) load(t *testing.T, name string) *fake {
+func (f *fakeSource) load(t *testing.T, name string) *fakeSource {
 	t.Helper()
 	r, err := capture.Open(filepath.Join("testdata", name), nil)
 	if err != nil {
@@ -27,9 +27,9 @@ func (f *fake) load(t *testing.T, name string) *fake {
 	return f
 }
 
-// TestBridge shows what a real bridge has recorded of a legacy client's call, whose server, a
-// modern one, has asked for something first: the two sides, before and after side by side where
-// there is room, and the way from one side to the other.
+// TestBridge shows the capture of a real bridge: the call of a legacy client, whose modern server
+// has sent an input request. It shows the two sides, before and after side by side if there is
+// room, and the path between the sides.
 func TestBridge(t *testing.T) {
 	for _, size := range []struct {
 		name string

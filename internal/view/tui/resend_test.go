@@ -9,8 +9,8 @@ import (
 	"mcpwire/capture"
 )
 
-// saved writes a capture of a source to a file, and has the source say so.
-func saved(t *testing.T, f *fake, i int, path string) {
+// saved writes a capture of a source to a file, and sets its path in the source.
+func saved(t *testing.T, f *fakeSource, i int, path string) {
 	t.Helper()
 	id := f.sources[i].ID
 	out, err := os.Create(path)
@@ -53,6 +53,6 @@ func TestResendAgain(t *testing.T) {
 		d.size(40, 10).keys("r").check().has("Send it to a fresh copy?", "node build/index.js", "Do that? y/n").keys("n").check().has("nothing was done").lacks("node build")
 	})
 	if list, _ := filepath.Glob(filepath.Join(dir, "*")); len(list) != 1 {
-		t.Errorf("there are files that nobody asked for: %v", list)
+		t.Errorf("unexpected files: %v", list)
 	}
 }

@@ -17,10 +17,11 @@ import (
 func ExampleRun() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	hub := watch.New(nil) // see watch.Options for what it shall watch
+	hub := watch.New(nil) // see watch.Options for the captures to watch
 	done := make(chan error)
 	go func() { done <- hub.Run(ctx) }()
-	err := tui.Run(ctx, hub, &tui.Options{Input: strings.NewReader("q"), Output: io.Discard}) // the user leaves at once
+	// the user quits at once
+	err := tui.Run(ctx, hub, &tui.Options{Input: strings.NewReader("q"), Output: io.Discard})
 	fmt.Println(err, ctx.Err())
 	cancel()
 	<-done
@@ -42,7 +43,7 @@ func TestRun(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- hub.Run(ctx) }()
 	out := &untilText{text: "ping", found: cancel}
-	keys, typed := io.Pipe() // nobody types
+	keys, typed := io.Pipe() // no key is pressed
 	defer typed.Close()
 	o := &tui.Options{Input: keys, Output: out, Environ: []string{"TERM=xterm-256color"}, Folder: t.TempDir()}
 	if err := tui.Run(ctx, hub, o); err != nil {
@@ -52,13 +53,13 @@ func TestRun(t *testing.T) {
 		t.Errorf("the screen got %q", out.all.String())
 	}
 	if !strings.Contains(out.all.String(), "\x1b[?1049l") {
-		t.Error("the screen was not left as it was")
+		t.Error("the screen was not restored")
 	}
 	cancel()
 	<-done
 }
 
-// An untilText keeps what is written, and calls found when a text is in it.
+// An untilText records its input, and calls found when the input contains text.
 type untilText struct {
 	all   strings.Builder
 	text  string

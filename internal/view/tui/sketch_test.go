@@ -17,11 +17,11 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// began is when all captures of these tests begin.
+// began is the time at which all captures of these tests begin.
 var began = time.Date(2026, 11, 20, 12, 13, 3, 852_000_000, time.UTC)
 
-// A fake is a source without files: events are added by the tests.
-type fake struct {
+// A fakeSource is a source without files, whose events are added by the tests.
+type fakeSource struct {
 	mu      sync.Mutex
 	model   *trace.Model
 	heads   map[string]*capture.Head
@@ -35,27 +35,27 @@ type fake struct {
 	decided []live.Decision
 }
 
-func newFake() *fake {
-	return &fake{model: trace.New(nil), heads: map[string]*capture.Head{}, events: map[string]*capture.Event{}, last: map[string]uint64{}}
+func newFake() *fakeSource {
+	return &fakeSource{model: trace.New(nil), heads: map[string]*capture.Head{}, events: map[string]*capture.Event{}, last: map[string]uint64{}}
 }
 
-func (f *fake) Read(use func(m *trace.Model)) {
+func (f *fakeSource) Read(use func(m *trace.Model)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	use(f.model)
 }
 
-func (f *fake) selectRows(x *filter.Filter) selection {
+func (f *fakeSource) selectRows(x *filter.Filter) selection {
 	s := &fakeSelection{f: f, filter: x}
 	f.chosen = append(f.chosen, s)
 	return s
 }
 
-func (f *fake) Sources() []watch.Source { return f.sources }
+func (f *fakeSource) Sources() []watch.Source { return f.sources }
 
-func (f *fake) Older() []string { return f.older }
+func (f *fakeSource) Older() []string { return f.older }
 
-func (f *fake) Event(_ context.Context, id string, n uint64) (*capture.Event, error) {
+func (f *fakeSource) Event(_ context.Context, id string, n uint64) (*capture.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e := f.events[key(id, n)]; e != nil {
@@ -64,28 +64,28 @@ func (f *fake) Event(_ context.Context, id string, n uint64) (*capture.Event, er
 	return nil, watch.ErrGone
 }
 
-func (f *fake) Head(id string) *capture.Head { return f.heads[id] }
+func (f *fakeSource) Head(id string) *capture.Head { return f.heads[id] }
 
-func (f *fake) Open(path string) error {
+func (f *fakeSource) Open(path string) error {
 	f.older = slices.DeleteFunc(f.older, func(p string) bool { return p == path })
 	return nil
 }
 
-func (f *fake) Decide(_ context.Context, _ string, d *live.Decision) error {
+func (f *fakeSource) Decide(_ context.Context, _ string, d *live.Decision) error {
 	f.decided = append(f.decided, *d)
 	return nil
 }
 
-func (f *fake) Restart(_ context.Context, id string) error {
+func (f *fakeSource) Restart(_ context.Context, id string) error {
 	f.restart = id
 	return nil
 }
 
 func key(id string, n uint64) string { return fmt.Sprint(id, " ", n) }
 
-// A fakeSelection filters again on each call after the model has changed.
+// A fakeSelection filters again on each call after a change of the model.
 type fakeSelection struct {
-	f      *fake
+	f      *fakeSource
 	filter *filter.Filter
 	rows   []*trace.Row
 	closed bool
@@ -111,8 +111,8 @@ func (s *fakeSelection) SearchProgress() (float64, bool) { return 1, false }
 func (s *fakeSelection) Close()                          { s.closed = true }
 
 // add adds a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session
-// and exchange, kind, and what the kind needs.
-func (f *fake) add(t testing.TB, id, name string, transport capture.Transport, lines string) {
+// and exchange, kind, and the members of the kind.
+func (f *fakeSource) add(t testing.TB, id, name string, transport capture.Transport, lines string) {
 	t.Helper()
 	h := f.heads[id]
 	if h == nil {
@@ -142,7 +142,7 @@ func (f *fake) add(t testing.TB, id, name string, transport capture.Transport, l
 	}
 }
 
-// sketch fills in what the kind of an event needs.
+// sketch sets the members that the kind of an event has.
 func sketch(e *capture.Event, rest string) {
 	words := strings.Fields(rest)
 	headers := func(list []string) (hs []capture.Header) {
@@ -173,7 +173,7 @@ func sketch(e *capture.Event, rest string) {
 	}
 }
 
-// legacy is a session of a server on stdio, with what servers do.
+// legacy is a typical session of a server over stdio.
 const legacy = `
 0 - 1/0 start node build/index.js
 12 c2s 1/0 msg {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{"listChanged":true}},"clientInfo":{"name":"claude-ai","version":"0.1.0"}}}
@@ -209,7 +209,7 @@ const modern = `
 `
 
 // both returns a source with both sessions, and a finding.
-func both(t testing.TB) *fake {
+func both(t testing.TB) *fakeSource {
 	f := newFake()
 	f.add(t, "A", "files", "stdio", legacy)
 	f.add(t, "B", "weather", "http", modern)

@@ -50,7 +50,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// TestHeld shows that a held message is announced, and what the keys decide.
+// TestHeld shows that a held message is announced, and checks the keys that decide about it.
 func TestHeld(t *testing.T) {
 	bubble(t, "held", func(t *testing.T) {
 		f := both(t)
@@ -115,7 +115,7 @@ func TestOlder(t *testing.T) {
 	})
 }
 
-// TestIdleTime leaves idle time out of the waterfall.
+// TestIdleTime checks that the waterfall omits idle time.
 func TestIdleTime(t *testing.T) {
 	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	row := func(after, wall time.Duration) rowView {
@@ -184,7 +184,7 @@ func TestUpstreamName(t *testing.T) {
 	})
 }
 
-// TestChooserClick shows that a click does not reach what a chooser covers.
+// TestChooserClick shows that a click on a chooser does not reach the elements below it.
 func TestChooserClick(t *testing.T) {
 	bubble(t, "click", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).keys(":")

@@ -30,8 +30,8 @@ func flatten(cmd tea.Cmd) (list []tea.Cmd) {
 	return []tea.Cmd{func() tea.Msg { return msg }}
 }
 
-// TestOneDetailAtOnce shows that one row is read at a time if the user moves faster than rows can
-// be read, and that the last one is shown in the end.
+// TestOneDetailAtOnce shows that only one row is read at a time if the user moves faster than rows
+// can be read, and that the last one is shown at the end.
 func TestOneDetailAtOnce(t *testing.T) {
 	bubble(t, "read", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30).keys("g")
@@ -51,8 +51,8 @@ func TestOneDetailAtOnce(t *testing.T) {
 	})
 }
 
-// TestUpstreamFinding finds a problem that is further away than what is looked at while the model
-// is locked once.
+// TestUpstreamFinding finds a finding that is farther away than the rows that are searched under
+// one lock.
 func TestUpstreamFinding(t *testing.T) {
 	f := newFake()
 	var b strings.Builder

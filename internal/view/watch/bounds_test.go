@@ -23,7 +23,7 @@ func TestIndex(t *testing.T) {
 			t.Errorf("event %d at %d: look from %d on", n, at, off)
 		}
 	}
-	x.add(7, (events+1)*size) // its number comes twice
+	x.add(7, (events+1)*size) // a duplicate number
 	if off := x.offsetBefore(events); off != 0 {
 		t.Errorf("numbers are not in order: look from %d on, want the beginning", off)
 	}
@@ -36,7 +36,7 @@ func TestRing(t *testing.T) {
 	put := func(n uint64, size int) { r.put(&capture.Event{N: n, Capture: "c", Data: make([]byte, size)}) }
 	for n := range uint64(25) {
 		put(n+1, 100)
-		put(n+1, 100) // twice is once
+		put(n+1, 100) // the second one replaces the first
 	}
 	put(26, 1<<20)
 	for n, want := range map[uint64]bool{1: false, 15: false, 16: true, 25: true, 26: false} {
@@ -48,7 +48,7 @@ func TestRing(t *testing.T) {
 		t.Errorf("%d events up to 20, want 5", got)
 	}
 	if got := len(r.all("d", 20)); got != 0 {
-		t.Errorf("%d events of another capture", got)
+		t.Errorf("got %d events of another capture", got)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestRing(t *testing.T) {
 func TestChangeLog(t *testing.T) {
 	var l changeLog
 	if !l.has(0) || l.has(1) {
-		t.Error("an empty log has what comes after 0, and no more")
+		t.Error("an empty log must have the changes after 0 only")
 	}
 	const n = maxLog + 100
 	for v := uint64(1); v <= n; v++ {
@@ -64,7 +64,7 @@ func TestChangeLog(t *testing.T) {
 	}
 	for after, want := range map[uint64]bool{0: false, 99: false, 100: true, n: true, n + 1: false} {
 		if got := l.has(after); got != want {
-			t.Errorf("changes after %d are remembered: %v", after, got)
+			t.Errorf("has the changes after %d: %v", after, got)
 		}
 	}
 	for _, v := range []uint64{101, maxLog, maxLog + 1, n} {

@@ -23,7 +23,7 @@ func ExampleHub() {
 	done := make(chan error)
 	go func() { done <- hub.Run(ctx) }()
 
-	// Somebody records.
+	// A tap records.
 	f, err := capture.Create(filepath.Join(dir, "files"+capture.Suffix), &capture.Options{Name: "files"})
 	if err != nil {
 		return

@@ -16,7 +16,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// A replica has the rows that a reader of a feed knows.
+// A replica has the rows that a reader of a feed has received.
 type replica struct {
 	rows    map[uint64]string
 	version uint64
@@ -37,7 +37,7 @@ func (rp *replica) apply(b *watch.Batch) {
 	rp.version = b.Version
 }
 
-// all is what a mirror should have.
+// all returns the rows that a replica should have.
 func all(m *trace.Model) map[uint64]string {
 	rows := map[uint64]string{}
 	for _, root := range m.Rows() {
@@ -48,7 +48,7 @@ func all(m *trace.Model) map[uint64]string {
 	return rows
 }
 
-// follow reads a feed until the mirror is equal to the model, and the condition holds.
+// follow reads a feed until the replica equals the model and the condition is true.
 func (rp *replica) follow(t *testing.T, f *watch.Feed, h *watch.Hub, holds func(m *trace.Model) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -97,14 +97,14 @@ func TestFeed(t *testing.T) {
 		t.Errorf("a closed feed: %v", err)
 	}
 
-	for i := range 400 { // the oldest make room
+	for i := range 400 { // evicts the oldest rows
 		p.call(200 + i)
 	}
 	again := h.Subscribe(m.version)
 	defer again.Close()
 	m.follow(t, again, h, last(599))
 	if m.resets != 1 {
-		t.Errorf("%d resets, want none for one that has missed little", m.resets)
+		t.Errorf("%d resets, want none after few missed changes", m.resets)
 	}
 	if len(m.rows) != 300 {
 		t.Errorf("%d rows", len(m.rows))
@@ -114,7 +114,7 @@ func TestFeed(t *testing.T) {
 	defer strange.Close()
 	m.follow(t, strange, h, last(599))
 	if err := strange.Next(t.Context(), m.apply); err != nil && m.resets != 2 {
-		t.Errorf("%d resets, error %v: a version that never was begins anew", m.resets, err)
+		t.Errorf("%d resets, error %v: an unknown version must cause a reset", m.resets, err)
 	}
 }
 

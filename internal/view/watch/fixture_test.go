@@ -17,7 +17,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// testTimeout limits how long a test waits for what must come, so that a hang is a failure.
+// testTimeout limits each wait of a test.
 const testTimeout = 20 * time.Second
 
 // running returns a hub that runs until the test ends.
@@ -48,8 +48,8 @@ func run(t testing.TB, h *watch.Hub) (stop func()) {
 	return stop
 }
 
-// await waits until a condition holds, which is looked at whenever the hub says that something has
-// changed.
+// await waits until a condition is true. It checks the condition at each change that the hub
+// announces.
 func await(t testing.TB, h *watch.Hub, what string, holds func(m *trace.Model) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -68,7 +68,7 @@ func await(t testing.TB, h *watch.Hub, what string, holds func(m *trace.Model) b
 	}
 }
 
-// rows describes the timeline.
+// rows formats the timeline.
 func rows(h *watch.Hub) (list []string) {
 	h.Read(func(m *trace.Model) {
 		for _, r := range m.Rows() {
@@ -114,7 +114,7 @@ func call(i int, tool string) []*capture.Event {
 
 var begun = time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 
-// write writes a capture whose calls, one each second from a time on, were answered; then more
+// write writes a capture with completed calls, one per second from a given time on, and then more
 // events. It returns the path.
 func write(t testing.TB, path, id string, from time.Time, calls int, more ...*capture.Event) string {
 	t.Helper()
@@ -163,14 +163,14 @@ func write(t testing.TB, path, id string, from time.Time, calls int, more ...*ca
 
 func tail() *capture.Event { return &capture.Event{Kind: capture.KindTail, Tail: &capture.Tail{}} }
 
-// A tap is the side of a tap: a Writer whose lines viewers see.
+// A tap is the recording side of a tap: a Writer whose lines are sent to viewers.
 type tap struct {
 	*capture.Writer
 	server *live.Server
 	stop   func()
 }
 
-// startTap starts one that records to a file, or to none.
+// startTap starts a tap that records to a file, or to none.
 func startTap(t testing.TB, dir, path string, opts *live.Options) *tap {
 	t.Helper()
 	p := &tap{server: live.NewServer(opts)}

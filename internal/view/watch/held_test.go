@@ -12,7 +12,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// TestHeld follows what a tap holds, and sends it decisions.
+// TestHeld shows the messages that a tap holds, and sends it decisions.
 func TestHeld(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	var decided []live.Decision

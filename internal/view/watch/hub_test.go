@@ -20,8 +20,8 @@ import (
 
 const suffix = capture.Suffix
 
-// TestPast shows that captures from the past form one timeline, and that pending requests in a
-// finished one are unanswered.
+// TestPast shows that earlier captures form one timeline, and that pending requests in a complete
+// capture are unanswered.
 func TestPast(t *testing.T) {
 	dir := t.TempDir()
 	old := begun.Add(-time.Hour)
@@ -34,7 +34,7 @@ func TestPast(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "b"+suffix), time.Time{}, time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	// Neither counts nor is shown by default.
+	// These are neither counted nor shown by default.
 	write(t, filepath.Join(dir, "r"+suffix), "b resent", begun.Add(time.Hour), 1, tail())
 	a := []string{"a/1 request a ok", "b/1 request b ok", "a/3 request a ok", "b/3 request open unanswered"}
 	for _, tt := range []struct {
@@ -136,8 +136,8 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-// TestTruncatedCapture shows that a file without a last line that no process locks counts as broken
-// off, and is followed again if it grows.
+// TestTruncatedCapture shows that a file without a last line that no process locks counts as
+// truncated, and is followed again if it grows.
 func TestTruncatedCapture(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 1, call(7, "open")[0])
 	old := time.Now().Add(-time.Minute)
@@ -163,8 +163,8 @@ func TestTruncatedCapture(t *testing.T) {
 	await(t, h, "the end", func(m *trace.Model) bool { return sourceState(h, path) == watch.Complete && len(m.Rows()) == 3 })
 }
 
-// TestTap watches running taps with a file that is in the folder, with one elsewhere, with a
-// compressed one, and without.
+// TestTap watches running taps with a file in the folder, with one elsewhere, with a compressed
+// one, and without a file.
 func TestTap(t *testing.T) {
 	for _, where := range []string{"folder", "elsewhere", "compressed", "none"} {
 		t.Run(where, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestTap(t *testing.T) {
 			asked := make(chan struct{}, 1)
 			p := startTap(t, opts.SocketDir, path, &live.Options{Restart: func() { asked <- struct{}{} }})
 			h := running(t, opts)
-			// What is recorded after the tap has begun shows that the hub watches.
+			// An event that the tap records later shows that the hub watches.
 			await(t, h, "the tap", func(*trace.Model) bool {
 				list := h.Sources()
 				return len(list) == 1 && list[0].ID == p.ID() && list[0].State == watch.Live && list[0].CanRestart
@@ -390,7 +390,7 @@ func TestSeveralInOne(t *testing.T) {
 		}
 	}
 	if _, err := h.Event(t.Context(), "a", 6); err == nil {
-		t.Error("what follows a is an event of it")
+		t.Error("an event of the next capture belongs to a")
 	}
 }
 
@@ -429,7 +429,7 @@ func TestRunOnce(t *testing.T) {
 	}
 }
 
-// TestStopEarly ends a hub in the middle of everything; goleak finds leaked goroutines.
+// TestStopEarly stops a hub while everything runs; goleak finds leaked goroutines.
 func TestStopEarly(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 5 {

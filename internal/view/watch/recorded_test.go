@@ -38,7 +38,7 @@ func TestIngestRecordedLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A skippable frame, which is a hole in the file, makes it large.
+	// A skippable frame, a hole in the file, makes it large.
 	const skipped = maxTapLine + 1
 	path := filepath.Join(t.TempDir(), "a"+capture.Suffix+".zst")
 	f, err := os.Create(path)

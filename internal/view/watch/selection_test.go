@@ -24,7 +24,7 @@ func parse(t testing.TB, text string) *filter.Filter {
 	return f
 }
 
-// selected lists a selection, and checks what it says of itself against the timeline.
+// selected lists a selection, and compares it with the timeline.
 func selected(t *testing.T, h *watch.Hub, s *watch.Selection) []string {
 	t.Helper()
 	list := []string{}
@@ -52,8 +52,8 @@ func selected(t *testing.T, h *watch.Hub, s *watch.Selection) []string {
 	return list
 }
 
-// TestSelect compares selections with what the filter says of each row: of rows that were there, of
-// those that come, and of those that change.
+// TestSelect compares selections with the result of the filter for each row: for existing rows, new
+// rows and changed rows.
 func TestSelect(t *testing.T) {
 	base := t.TempDir()
 	var past []*capture.Event
@@ -111,7 +111,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// loaded is a row whose payloads are read again.
+// loaded is a row whose payloads are read on demand.
 type loaded struct {
 	*trace.Row
 	t *testing.T
@@ -175,7 +175,8 @@ func TestSelectBatch(t *testing.T) {
 	await(t, h, "the search", func(*trace.Model) bool { return s.Len() == 2 })
 }
 
-// TestSelectSession shows that what becomes known of a session later applies to its earlier rows.
+// TestSelectSession shows that facts about a session that become known later apply to its earlier
+// rows.
 func TestSelectSession(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0,
 		&capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: []string{"x"}}},
@@ -213,7 +214,7 @@ func BenchmarkSelect(b *testing.B) {
 	}
 }
 
-// TestSelectManyEvents checks that text in a late event of a row is found, though the row keeps
+// TestSelectManyEvents checks that text in a late event of a row is found, although the row keeps
 // only the numbers of its first events.
 func TestSelectManyEvents(t *testing.T) {
 	events := []*capture.Event{{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{Method: "POST", URL: "/mcp"}}}

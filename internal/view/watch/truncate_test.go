@@ -12,8 +12,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// TestTruncateLarge compares what the model says of a large message with what it says of the small
-// one that takes its place.
+// TestTruncateLarge compares the model's data of a large message with that of the truncated one.
 func TestTruncateLarge(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	call := func(arguments string) string {
@@ -21,7 +20,7 @@ func TestTruncateLarge(t *testing.T) {
 	}
 	tests := map[string]struct {
 		text string
-		max  int // bytes that are left
+		max  int // remaining bytes
 	}{
 		"string":            {call(`{"q":"` + long + `"}`), 8 << 10},
 		"escapes":           {call(`{"q":"` + strings.Repeat(`\ud83d\ude00`, 200_000) + `"}`), 8 << 10},

@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/view/watch"
 )
 
-// BenchmarkBeginning is what a page of a hub with 100,000 rows waits for.
+// BenchmarkBeginning measures the wait of a page for a hub with 100,000 rows.
 func BenchmarkBeginning(b *testing.B) {
 	r := record(b, b.TempDir(), "many", nil)
 	const rows = 100_000
@@ -44,7 +44,8 @@ func BenchmarkBeginning(b *testing.B) {
 	}
 }
 
-// BenchmarkFilter is what a page of a hub with 20,000 rows waits for after a change of the filter.
+// BenchmarkFilter measures the wait of a page for a hub with 20,000 rows after a change of the
+// filter.
 func BenchmarkFilter(b *testing.B) {
 	r := record(b, b.TempDir(), "many", nil)
 	const rows = 20_000
@@ -77,7 +78,7 @@ func BenchmarkFilter(b *testing.B) {
 	}
 }
 
-// untilSynced reads as fast as can be.
+// untilSynced reads as fast as possible.
 func untilSynced(b *testing.B, body io.Reader) (n int64) {
 	buf := make([]byte, 64<<10)
 	tail := ""
@@ -94,7 +95,7 @@ func untilSynced(b *testing.B, body io.Reader) (n int64) {
 	}
 }
 
-// BenchmarkRow is how long a row takes from the wire of a running tap to a page.
+// BenchmarkRow measures the time of a row from a running tap to a page.
 func BenchmarkRow(b *testing.B) {
 	socket := live.NewServer(nil)
 	w := capture.NewWriter(io.Discard, &capture.Options{Tool: "test", Transport: "stdio", Name: "live", Hooks: &hooks.Writer[capture.Event]{Tee: socket}})

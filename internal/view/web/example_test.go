@@ -13,7 +13,7 @@ import (
 	"mcpwire/internal/view/web"
 )
 
-// A server for nothing yet, on a free port of this machine.
+// A server without captures, on a free port of this machine.
 func ExampleServer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -28,12 +28,12 @@ func ExampleServer() {
 	running.Go(func() { hub.Run(ctx) })
 	running.Go(func() { fmt.Println("served:", server.Serve(ctx, l)) })
 
-	link, err := url.Parse(server.URL(l.Addr())) // what the user opens
+	link, err := url.Parse(server.URL(l.Addr())) // the URL that the user opens
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	link.RawQuery = "" // and what a stranger would
+	link.RawQuery = "" // the URL without the token
 	res, err := http.Get(link.String())
 	if err != nil {
 		fmt.Println(err)

@@ -16,16 +16,16 @@ func ExportedPage(data []byte) string {
 	return string(bytes.Join(parts[:], nil))
 }
 
-// Token returns what lets people in.
+// Token returns the access token.
 func (s *Server) Token() string { return s.token }
 
 // OpenStreams returns how many streams are open.
 func (s *Server) OpenStreams() int { return len(s.streams) }
 
-// Requests returns the places for requests.
+// Requests returns the slots for requests.
 func (s *Server) Requests() chan struct{} { return s.requests }
 
-// Heavy returns the places for requests that hold payloads.
+// Heavy returns the slots for requests that hold payloads.
 func (s *Server) Heavy() chan struct{} { return s.heavy }
 
 // DropDir returns the folder of dropped captures, or "" without one.

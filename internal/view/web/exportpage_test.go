@@ -99,7 +99,8 @@ func TestExportIsRedacted(t *testing.T) {
 	r.call("search", `{"password":"`+secret+`"}`, "the text says "+secret)
 	r.call("search", `{"q":"Bearer `+secret+`"}`, `{"access_token":"`+secret+`"}`)
 	r.Record(&capture.Event{Kind: capture.KindStderr, Session: 1, Data: []byte("using token=" + secret)})
-	r.client(`{"jsonrpc":"2.0","method":"notifications/` + secret + `"}`) // what a rule says of it quotes it
+	// the finding of a rule quotes it
+	r.client(`{"jsonrpc":"2.0","method":"notifications/` + secret + `"}`)
 	s := serve(t, &watch.Options{Files: []string{r.done()}}, nil)
 	p := s.follow(nil)
 	p.until("the end", func() bool { return len(p.source) > 0 && p.source[0]["state"] == "complete" && len(p.rows) > 0 })
@@ -123,7 +124,7 @@ func TestExportIsRedacted(t *testing.T) {
 	}
 }
 
-// TestExportIsBounded shows that a large export has the newest rows, and says what was left out.
+// TestExportIsBounded shows that a large export has the newest rows, and reports what was omitted.
 func TestExportIsBounded(t *testing.T) {
 	r := record(t, t.TempDir(), "many", nil)
 	r.call("large", `{}`, strings.Repeat("large ", 50_000))

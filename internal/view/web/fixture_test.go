@@ -23,7 +23,7 @@ import (
 	"mcpwire/internal/view/web"
 )
 
-// hang is how long a test waits for what must come. Nothing depends on how long it takes.
+// hang limits each wait of a test.
 const hang = 60 * time.Second
 
 // A recording is a capture that a test makes.
@@ -109,7 +109,7 @@ func quote(s string) string {
 	return string(b)
 }
 
-// A site is a running server with a client that was let in.
+// A site is a running server with an authenticated client.
 type site struct {
 	t      testing.TB
 	hub    *watch.Hub
@@ -130,7 +130,7 @@ func serve(t testing.TB, wopts *watch.Options, opts *web.Options) *site {
 	return s
 }
 
-// serveStrange is serve with a client that was not let in.
+// serveStrange is serve with a client that is not authenticated.
 func serveStrange(t testing.TB, wopts *watch.Options, opts *web.Options) *site {
 	t.Helper()
 	if wopts == nil {
@@ -208,7 +208,7 @@ func (s *site) get(path string, headers ...string) result {
 	return s.do(http.MethodGet, path, "", headers...)
 }
 
-// post sends what the page would.
+// post sends a request as the page does.
 func (s *site) post(path, body string) result {
 	s.t.Helper()
 	return s.do(http.MethodPost, path, body, "X-Mcpwire: 1", "Origin: "+s.base, "Sec-Fetch-Site: same-origin")
@@ -225,7 +225,7 @@ func (r result) into(t testing.TB, v any) {
 	}
 }
 
-// A row is what the tests look at.
+// A row has the members of a row that tests check.
 type row struct {
 	Q        uint64   `json:"q"`
 	P        uint64   `json:"p"`
@@ -250,7 +250,7 @@ type row struct {
 	Excerpt  string   `json:"x"`
 }
 
-// A page is what a page keeps of a stream.
+// A page is the state that a page keeps of a stream.
 type page struct {
 	t      testing.TB
 	body   io.ReadCloser
