@@ -308,6 +308,11 @@ func (f *bridgeFlags) options(upstream *upstreamTarget, log *slog.Logger) *bridg
 		ConnectTimeout: negative(f.target.connectTimeout), LastLogin: upstream.login, CallTimeout: negative(f.timeout), ReadyFor: upstream.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions,
 		MaxBacklog: f.maxBacklog, MinBackoff: f.minBackoff, MaxBackoff: f.maxBackoff, RestartWait: negative(f.restartWait), DrainTimeout: f.drain,
 		Remote: f.remote(), Unredacted: f.redact == "off", Logger: log,
+		Hints: bridge.Hints{
+			Login:       "run mcpwire call with its URL on a terminal to log in, or give the bridge a key with --header",
+			Certificate: "--cacert adds one",
+			MaxMessage:  "--max-frame sets the limit",
+		},
 	}
 	if upstream.process {
 		o.MaxServers, o.MaxServersPerCaller = f.maxProcesses, f.maxPerCaller

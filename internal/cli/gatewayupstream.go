@@ -85,6 +85,10 @@ func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream,
 		MaxServers:          firstOf(u.Limits.Processes, limits.Processes, gatewayconfig.DefaultProcesses),
 		MaxServersPerCaller: firstOf(u.Limits.ProcessesPerCaller, limits.ProcessesPerCaller, gatewayconfig.DefaultPerCaller),
 		Remote:              b.remote,
+		Hints: bridge.Hints{
+			Login:       "the operator of the gateway configures its credentials",
+			Certificate: "the operator of the gateway configures tls.ca",
+		},
 	}
 	if u.Era != "" {
 		if out.Bridge.ServerEra, err = bridge.ParseEra(u.Era); err != nil {

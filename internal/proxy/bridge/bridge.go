@@ -170,6 +170,8 @@ type Options struct {
 	// NameErrors begins the internal errors that the bridge makes for clients with Name, for
 	// clients that use several servers.
 	NameErrors bool
+	// Hints say how the user of the bridge corrects its configuration.
+	Hints Hints
 
 	// ClientEra and ServerEra are the eras of the clients and of the server. Zero means EraAuto.
 	ClientEra, ServerEra Era

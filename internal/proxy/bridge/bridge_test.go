@@ -251,6 +251,7 @@ func loginUntil(end time.Time) func() time.Time {
 
 // TestErrorsForClients checks that errors for clients say what happened and how to fix it.
 func TestErrorsForClients(t *testing.T) {
+	b := &Bridge{opts: Options{Hints: Hints{Login: "log in first", Certificate: "add it"}}}
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, tt := range []struct {
 		err  error
@@ -264,7 +265,7 @@ func TestErrorsForClients(t *testing.T) {
 		{&jsonrpc.CallError{Err: errors.New("too many"), Outcome: jsonrpc.OutcomeUnprocessed}, "the request did not reach the server: too many"},
 		{
 			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 401}, Outcome: jsonrpc.OutcomeDenied},
-			"the server requires a login: HTTP status 401 Unauthorized; run mcpwire call with its URL on a terminal to log in, or give the bridge a key with --header",
+			"the server requires a login: HTTP status 401 Unauthorized; log in first",
 		},
 		{
 			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 404}, Outcome: jsonrpc.OutcomeRejected},
@@ -274,7 +275,7 @@ func TestErrorsForClients(t *testing.T) {
 		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 429}, Outcome: jsonrpc.OutcomeUnprocessed}, "the server accepts no requests now: HTTP status 429 Too Many Requests; try again later"},
 		{
 			&jsonrpc.CallError{Err: x509.UnknownAuthorityError{}, Outcome: jsonrpc.OutcomeDenied},
-			"the server's certificate is not trusted: x509: certificate signed by unknown authority; --cacert adds one",
+			"the server's certificate is not trusted: x509: certificate signed by unknown authority; add it",
 		},
 		{fmt.Errorf("handshake: %w", timeoutError(time.Second)), "the server has not responded for 1s"},
 		{context.DeadlineExceeded, "the connection to the server ended: context deadline exceeded"},
@@ -282,11 +283,11 @@ func TestErrorsForClients(t *testing.T) {
 		{errUpstreamClosed, "the connection to the server is closed"},
 		{errQueueFull, "the queue to the server is full"},
 	} {
-		if got := describe(tt.err); got != tt.want {
-			t.Errorf("told(%v):\ngot  %s\nwant %s", tt.err, got, tt.want)
+		if got := b.opts.Hints.describe(tt.err); got != tt.want {
+			t.Errorf("describe(%v):\ngot  %s\nwant %s", tt.err, got, tt.want)
 		}
-		if e := clientError(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
-			t.Errorf("reason(%v) = %v", tt.err, e)
+		if e := b.clientError(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
+			t.Errorf("clientError(%v) = %v", tt.err, e)
 		}
 	}
 }

@@ -238,7 +238,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	if a.err == nil {
 		o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
 	} else {
-		o.call.fail(asRPCError(a.err))
+		o.call.fail(b.asRPCError(a.err))
 	}
 	return b.dedicatedPassthrough(cl, up, nil), true
 }
@@ -302,7 +302,7 @@ func (refuser) removeClient(*client)                                   {}
 // unresponsive is the forwarder of a client if the server does not answer at all. The next message
 // detects the era on another connection.
 func unresponsive(err error) forwarder {
-	return refuser{func(c *call, _ *jsonrpc.Message) { c.failTimeout(errors.New(describe(err))) }, true}
+	return refuser{func(c *call, _ *jsonrpc.Message) { c.failTimeout(errors.New(c.client.b.opts.Hints.describe(err))) }, true}
 }
 
 // unreachable is the forwarder for the messages that came while the server could not be reached.
@@ -312,7 +312,7 @@ func unreachable(why error) forwarder {
 			c.reject(e)
 			return
 		}
-		c.fail(asRPCError(why))
+		c.fail(c.client.b.asRPCError(why))
 	}, true}
 }
 

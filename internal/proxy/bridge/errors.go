@@ -23,11 +23,11 @@ import (
 )
 
 // asRPCError returns the JSON-RPC error for a client: the server's own if err contains one.
-func asRPCError(err error) *jsonrpc.Error {
+func (b *Bridge) asRPCError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
 	}
-	return clientError(err)
+	return b.clientError(err)
 }
 
 // visibleError returns the version of a connection's error that clients may see. With
@@ -74,8 +74,8 @@ func (e *exitError) Error() string {
 
 // clientError returns the JSON-RPC error for the end of a connection or a failed request. Its data
 // has the exit status and the last standard error of a process.
-func clientError(err error) *jsonrpc.Error {
-	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", describe(err))
+func (b *Bridge) clientError(err error) *jsonrpc.Error {
+	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", b.opts.Hints.describe(err))
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
 		e.Data = exitData(exit.Code, exit.Signal, exit.Stderr)
 	}
@@ -119,17 +119,36 @@ type dataError interface {
 	ErrorData() []byte
 }
 
+// Hints say how the user of a bridge corrects its configuration. They end the errors that clients
+// get. An empty text is left out.
+type Hints struct {
+	// Login is for a server that requires a login.
+	Login string
+	// Certificate is for a server whose certificate is not trusted.
+	Certificate string
+	// MaxMessage is for a response above the limit of a message's size.
+	MaxMessage string
+}
+
+// withHint returns a text with a hint, which may be empty.
+func withHint(text, hint string) string {
+	if hint == "" {
+		return text
+	}
+	return text + "; " + hint
+}
+
 // describe returns a text for an error, with a fix if one is known.
-func describe(err error) string {
+func (h *Hints) describe(err error) string {
 	if later, ok := errors.AsType[*retryError](err); ok {
-		return fmt.Sprintf("%s (the next attempt is in %v)", describe(later.err), later.wait)
+		return fmt.Sprintf("%s (the next attempt is in %v)", h.describe(later.err), later.wait)
 	}
 	failed, isCall := errors.AsType[*jsonrpc.CallError](err)
 	if status, ok := errors.AsType[*streamable.StatusError](err); ok {
-		return describeStatus(status)
+		return h.describeStatus(status)
 	}
 	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
-		return fmt.Sprintf("the server's response has more than %d bytes and was not read; --max-frame sets the limit", large.Limit)
+		return withHint(fmt.Sprintf("the server's response has more than %d bytes and was not read", large.Limit), h.MaxMessage)
 	}
 	var (
 		login  *oauth.AuthorizationError
@@ -146,9 +165,9 @@ func describe(err error) string {
 	case errors.Is(err, errQueueFull):
 		return errQueueFull.Error()
 	case errors.As(err, &login):
-		return fmt.Sprintf("the server requires a login, and the bridge has no token: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key with --header", login)
+		return withHint(fmt.Sprintf("the server requires a login, and the bridge has no token: %v", login), h.Login)
 	case errors.As(err, &verify), errors.As(err, &signed):
-		return fmt.Sprintf("the server's certificate is not trusted: %v; --cacert adds one", causeOf(err, failed))
+		return withHint(fmt.Sprintf("the server's certificate is not trusted: %v", causeOf(err, failed)), h.Certificate)
 	case errors.As(err, &notTLS):
 		return fmt.Sprintf("the server does not speak TLS: %v; try http:// in its URL", notTLS)
 	case errors.As(err, &dns):
@@ -171,10 +190,10 @@ func describe(err error) string {
 }
 
 // describeStatus returns a text for an HTTP response without a JSON-RPC message.
-func describeStatus(s *streamable.StatusError) string {
+func (h *Hints) describeStatus(s *streamable.StatusError) string {
 	switch code := s.StatusCode; {
 	case code == http.StatusUnauthorized:
-		return fmt.Sprintf("the server requires a login: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key with --header", s)
+		return withHint(fmt.Sprintf("the server requires a login: %v", s), h.Login)
 	case code == http.StatusForbidden:
 		return fmt.Sprintf("the server denies access: %v; mcpwire doctor looks for the cause", s)
 	case code == http.StatusProxyAuthRequired:

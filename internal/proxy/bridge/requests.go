@@ -149,7 +149,7 @@ func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text 
 	select {
 	case a := <-answer:
 		if a.err != nil {
-			return nil, clientError(a.err)
+			return nil, u.b.clientError(a.err)
 		}
 		return a.m, nil
 	case <-ctx.Done():

@@ -139,7 +139,7 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 		t.upstream.logDropped(err)
 	}
 	if err != nil && it.id != nil {
-		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, t.b.named(clientError(err))))
+		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, t.b.named(t.b.clientError(err))))
 	}
 }
 
@@ -204,7 +204,7 @@ func (t *translator) answerLocked(o *translate.Out, message []byte, from provena
 // request implements codec.
 func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	if err := t.upstream.unavailable(); err != nil {
-		c.fail(clientError(err))
+		c.fail(t.b.clientError(err))
 		return
 	}
 	t.mu.Lock()
@@ -336,7 +336,9 @@ func (t *translator) received(frame []byte, _ *jsonrpc.Message, on jsonrpc.ID, e
 // callFailed implements codec.
 func (t *translator) callFailed(id jsonrpc.ID, err error) {
 	if n, ok := intOf(id); ok {
-		t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.CallFailed(now, n, t.b.named(clientError(err))) })
+		t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
+			return t.machine.CallFailed(now, n, t.b.named(t.b.clientError(err)))
+		})
 	}
 }
 
@@ -376,7 +378,7 @@ func (t *translator) disconnected(err error, unsent []queuedMessage) {
 	}
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
 		t.down = true
-		return t.machine.UpstreamLost(now, t.b.named(clientError(err)), calls...)
+		return t.machine.UpstreamLost(now, t.b.named(t.b.clientError(err)), calls...)
 	})
 }
 

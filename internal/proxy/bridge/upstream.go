@@ -703,7 +703,7 @@ func (u *upstream) callFailed(id jsonrpc.ID, err error) {
 	}
 	u.retries.forget(id)
 	if c := u.router.codecOfFailed(id); c != nil {
-		u.rec.note(clientError(err).Message)
+		u.rec.note(u.b.clientError(err).Message)
 		c.callFailed(id, err)
 	}
 }
