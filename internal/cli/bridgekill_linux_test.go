@@ -24,20 +24,21 @@ import (
 var killSeed = flag.Uint64("killseed", 0, "seed of the points at which TestBridgeKill kills; 0 is another one each time")
 
 const (
-	killPoints   = 20              // of each victim
-	killMessages = 45              // about as many as there are in a session
-	killTimeout  = 2 * time.Second // that what waits may wait on, and what is left over may live
-	killTries    = 3               // of a point that exceeds it on a machine that has other things to do
+	killPoints   = 20              // for each killed process
+	killMessages = 45              // about as many as a session has
+	killTimeout  = 2 * time.Second // limit of waits, and of the lifetime of remaining processes
+	// attempts at a point that exceeds the limit, perhaps because the machine is busy
+	killTries = 3
 )
 
-// A kill is one point of a session at which one of the three is killed.
+// A kill is one point of a session at which one of the three processes is killed.
 type kill struct {
 	who                        string // client, bridge or server
 	downstream, upstream       string // stdio or http
 	downstreamEra, upstreamEra string
 	point                      int64
 	mark                       string
-	web, bridge                *program // on HTTP; nil otherwise
+	web, bridge                *program // on HTTP, else nil
 	longest, lasting           time.Duration
 	what                       string
 }
@@ -47,8 +48,7 @@ func (k *kill) String() string {
 }
 
 // TestBridgeKill kills the client, the bridge and the server, each at several messages of a
-// session. Pending requests fail at once, no needless process keeps running, and the next session
-// works.
+// session. Pending requests fail at once, no unneeded process remains, and the next session works.
 func TestBridgeKill(t *testing.T) {
 	seed := *killSeed
 	if seed == 0 {
@@ -99,16 +99,17 @@ func TestBridgeKill(t *testing.T) {
 	t.Logf("the longest wait was %v, the last process ended after %v", longest, lasting)
 }
 
-// run kills at the point. The error says what was wrong, but for what took too long.
+// run kills the process at the point. The error reports what was wrong, except limits of time.
 func (k *kill) run() (err error) {
 	k.longest, k.lasting = 0, 0
 	defer func() {
-		if k.who == "client" && k.downstreamEra == "legacy" { // whose calls go on: the bridge would wait for them
+		// the calls of a legacy client continue, and the bridge would wait for them
+		if k.who == "client" && k.downstreamEra == "legacy" {
 			k.bridge.kill()
 		} else {
 			err = errors.Join(err, k.bridge.stop())
 		}
-		k.web.kill() // likewise
+		k.web.kill() // for the same reason
 		for _, p := range k.gone() {
 			err = errors.Join(err, fmt.Errorf("process %d, a %s, is left over", p.pid, p.role))
 			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have just ended
@@ -135,7 +136,7 @@ func (k *kill) run() (err error) {
 	return nil
 }
 
-// meet runs the session in which something is killed, and restarts what the next session needs.
+// meet runs the session in which a process is killed, and restarts what the next session needs.
 func (k *kill) meet() (err error) {
 	if k.who == "client" {
 		return k.visitor()
@@ -154,18 +155,18 @@ func (k *kill) meet() (err error) {
 	case k.who == "bridge" && k.downstream == "http":
 		k.bridge.kill()
 		if left := k.gone("web"); len(left) > 0 {
-			return fmt.Errorf("the bridge was killed, and %v goes on", left)
+			return fmt.Errorf("the bridge was killed, and %v continues", left)
 		}
 		k.bridge, err = k.listen()
 	case k.who == "bridge":
 		if left := k.gone("web"); len(left) > 0 {
-			return fmt.Errorf("the bridge was killed, and %v goes on", left)
+			return fmt.Errorf("the bridge was killed, and %v continues", left)
 		}
 	}
 	return err
 }
 
-// killAt kills the processes of the role that the kill names.
+// killAt kills the processes with the role of the kill.
 func (k *kill) killAt() {
 	role := k.who
 	if role == "server" && k.upstream == "http" {
@@ -174,7 +175,7 @@ func (k *kill) killAt() {
 	killTree(k.mark, role)
 }
 
-// visitor is a client that is killed.
+// visitor starts the client that is killed.
 func (k *kill) visitor() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -193,22 +194,22 @@ func (k *kill) visitor() error {
 		return err
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	_ = c.Process.Kill() // it has not ended by itself
+	_ = c.Process.Kill() // it does not end by itself
 	_ = c.Wait()
 	if err != nil {
 		return fmt.Errorf("the client said %q, %w", line, err)
 	}
 	if k.downstream == "http" {
-		return nil // the bridge goes on, and waits for the session
+		return nil // the bridge continues, and waits for the session
 	}
 	if left := k.gone("web"); len(left) > 0 {
-		return fmt.Errorf("the client was killed, and %v goes on", left)
+		return fmt.Errorf("the client was killed, and %v continues", left)
 	}
 	return nil
 }
 
-// gone waits until no process is left, but for those of roles that do not matter, and returns what
-// is left after a minute.
+// gone waits until only processes of irrelevant roles are left, and returns the others after a
+// minute.
 func (k *kill) gone(but ...string) (left []victim) {
 	began := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -224,7 +225,7 @@ func (k *kill) env(role, era string) []string {
 	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", victimMark+"="+k.mark, victimRole+"="+role, victimEra+"="+era)
 }
 
-// bridgeArgs are those of mcpwire.
+// bridgeArgs returns the arguments of mcpwire.
 func (k *kill) bridgeArgs() []string {
 	args := []string{"bridge"}
 	if k.downstream == "http" {
@@ -240,7 +241,7 @@ func (k *kill) bridgeArgs() []string {
 	return append(args, "-e", victimRole+"=server", "-e", victimEra+"="+k.upstreamEra, "--", self)
 }
 
-// transport is how a client in this process reaches the server.
+// transport returns the transport of a client in this process.
 func (k *kill) transport() client.Transport {
 	if k.bridge != nil {
 		return dialVictim(k.bridge.url)
@@ -274,7 +275,7 @@ func (k *kill) serve(where string) (*program, error) {
 	return launch(c, out)
 }
 
-// A program is a process that listens. A nil program does not exist.
+// A program is a process that listens. A nil program stands for none.
 type program struct {
 	cmd  *exec.Cmd
 	url  string
@@ -283,7 +284,7 @@ type program struct {
 
 var urlLine = regexp.MustCompile(`url=(\S+)`)
 
-// launch starts a process, and waits until it says where it listens.
+// launch starts a process, and waits until it prints its address.
 func launch(c *exec.Cmd, out io.Reader) (*program, error) {
 	if err := c.Start(); err != nil {
 		return nil, err
@@ -305,7 +306,7 @@ func launch(c *exec.Cmd, out io.Reader) (*program, error) {
 	return p, nil
 }
 
-// kill ends the process, if it has not been killed already.
+// kill kills the process, unless it was killed before.
 func (p *program) kill() {
 	if p == nil {
 		return
@@ -315,7 +316,7 @@ func (p *program) kill() {
 	_ = p.cmd.Wait()
 }
 
-// stop has the process end by itself.
+// stop lets the process end by itself.
 func (p *program) stop() error {
 	if p == nil {
 		return nil

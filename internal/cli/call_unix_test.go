@@ -29,15 +29,15 @@ func TestCallInterrupted(t *testing.T) {
 		t.Run(tt.protocol+" "+tt.signal.String(), func(t *testing.T) {
 			rest := afterSignal(t, tt.signal, tt.want, "progress ", "", "call", "slow", "steps=600", "delay_ms=100", "--protocol", tt.protocol, "-v", "--", "mcpwire", "serve", "--trace")
 			if !strings.Contains(rest, "notifications/cancelled") {
-				t.Errorf("the server was not told:\n%s", rest)
+				t.Errorf("the server got no cancellation:\n%s", rest)
 			}
 		})
 	}
 }
 
-// TestSignalStatus ends commands that would run without end.
+// TestSignalStatus sends signals to commands that run until they are stopped.
 func TestSignalStatus(t *testing.T) {
-	running := filepath.Join(t.TempDir(), "running.mcpcap.ndjson") // its last line has not come
+	running := filepath.Join(t.TempDir(), "running.mcpcap.ndjson") // its last line is missing
 	text := `{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00Z","tool":"test","transport":"stdio","name":"shop","redact":"default"}
 {"n":1,"t":0.001,"dir":"c2s","k":"msg","len":40,"msg":{"jsonrpc":"2.0","id":1,"method":"ping"}}
 {"n":2,"t":0.002,"dir":"s2c","k":"msg","len":40,"msg":{"jsonrpc":"2.0","id":1,"result":{}}}
@@ -64,7 +64,7 @@ func TestSignalStatus(t *testing.T) {
 }
 
 // afterSignal runs mcpwire, and sends it a signal once a line of its standard output or error
-// begins with ready. It returns what came on standard error afterwards, if that was the line's.
+// begins with ready. It returns the later standard error, if the line was on that stream.
 func afterSignal(t *testing.T, sig syscall.Signal, want int, ready, env string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("mcpwire", args...)
@@ -77,7 +77,7 @@ func afterSignal(t *testing.T, sig syscall.Signal, want int, ready, env string, 
 	}
 	defer in.Close()
 	open := cmd.StderrPipe
-	if ready == "" { // the first line of standard output will do
+	if ready == "" { // the first line of standard output is enough
 		open = cmd.StdoutPipe
 	}
 	out, err := open()
@@ -87,7 +87,7 @@ func afterSignal(t *testing.T, sig syscall.Signal, want int, ready, env string, 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill() // should the test end early; later it does nothing
+	defer cmd.Process.Kill() // if the test ends early; else it has no effect
 	if args[0] == "shell" {
 		if _, err := io.WriteString(in, "ping\n"); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// root is the module's folder.
+// root is the folder of the module.
 var root = filepath.Join("..", "..")
 
 // readDoc returns a document of the module.
@@ -40,7 +40,7 @@ func fenced(t *testing.T, text, language string) string {
 	return fencedBlocks(t, text, language)[0]
 }
 
-// fencedBlocks returns all code blocks of a language, of which there must be one.
+// fencedBlocks returns all code blocks of a language. There must be at least one.
 func fencedBlocks(t *testing.T, text, language string) []string {
 	t.Helper()
 	var blocks []string
@@ -114,7 +114,7 @@ func TestFeatureTable(t *testing.T) {
 	}
 }
 
-// documents are all that people read: those in the root and below doc.
+// documents returns all documents: those in the root and below doc.
 func documents(t *testing.T) []string {
 	t.Helper()
 	names, err := fs.Glob(os.DirFS(root), "*.md")
@@ -142,8 +142,7 @@ var (
 	goTest  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 )
 
-// TestDocNames checks that links lead somewhere, and that tests and files that documents name
-// exist.
+// TestDocNames checks that links, tests and files that documents name exist.
 func TestDocNames(t *testing.T) {
 	tests := testNames(t)
 	exists := func(parts ...string) bool {

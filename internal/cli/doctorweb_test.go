@@ -95,11 +95,11 @@ func TestDoctorWeb(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(out, want) {
-					t.Errorf("%q is not in what was printed", want)
+					t.Errorf("%q was not printed", want)
 				}
 			}
 			if strings.ContainsRune(out, '\x1b') || strings.Contains(out, "secret-token") {
-				t.Error("it prints what it should not")
+				t.Error("unexpected text was printed")
 			}
 			if t.Failed() {
 				t.Log(out)
@@ -131,7 +131,7 @@ func mux(path string, h http.Handler) http.Handler {
 	return m
 }
 
-// oldServer is where a server of HTTP+SSE begins.
+// oldServer returns the beginning of an HTTP+SSE server.
 func oldServer(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -188,8 +188,8 @@ func TestDoctorAuthorization(t *testing.T) {
 	}
 }
 
-// TestDoctorNetwork checks what doctor says if nothing listens at the address, or something that is
-// not an MCP server.
+// TestDoctorNetwork checks the report if nothing listens at the address, or a server of another
+// protocol.
 func TestDoctorNetwork(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	if status, out := runDoctorOn(t, srv, strings.Replace(srv.URL, "http://", "https://", 1)); status != exitUnreachable || !strings.Contains(out, "does not speak TLS") {

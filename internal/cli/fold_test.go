@@ -44,7 +44,7 @@ func TestJSONUnits(t *testing.T) {
 	}
 }
 
-// TestJSONUnitsLoseNothing checks that the pieces of any line are the line.
+// TestJSONUnitsLoseNothing checks that the units of any line together are the line.
 func TestJSONUnitsLoseNothing(t *testing.T) {
 	for _, line := range []string{`{"a":[1,2,{"b":"c d"}],"e":null}`, `}{`, `:::`, `"`, `"\`, `{"a" :1}`, "→ \x00", ",,", `[[[`} {
 		var b strings.Builder

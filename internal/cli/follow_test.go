@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestFollowWaits begins to follow before there is a capture, as one does who has put a tap into a
+// TestFollowWaits starts follow before there is a capture, as a user does who has added a tap to a
 // host's configuration and is about to start the host.
 func TestFollowWaits(t *testing.T) {
 	for _, tt := range []struct {
@@ -42,7 +42,7 @@ func TestFollowWaits(t *testing.T) {
 			if err := follow.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer follow.Process.Kill() // should the test end early; later it does nothing
+			defer follow.Process.Kill() // if the test ends early; else it has no effect
 			line, err := bufio.NewReader(said).ReadString('\n')
 			if err != nil || !strings.HasPrefix(line, tt.want) {
 				t.Fatalf("it says %q, %v; want %q", line, err, tt.want)
@@ -82,7 +82,7 @@ func TestFollowLater(t *testing.T) {
 	if err := follow.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer follow.Process.Kill() // should the test end early; later it does nothing
+	defer follow.Process.Kill() // if the test ends early; else it has no effect
 	lines := bufio.NewScanner(out)
 	var seen []string
 	for _, name := range []string{"first", "second"} {

@@ -74,13 +74,13 @@ func FuzzSplitLine(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		words, _ := splitLine(line) // it must end
+		words, _ := splitLine(line) // must end
 		n := 0
 		for _, w := range words {
 			n += len(w)
 		}
 		if n > len(line) {
-			t.Errorf("%q has less in it than %q", line, words)
+			t.Errorf("%q contains less than %q", line, words)
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestForm(t *testing.T) {
 		{"back", []string{"Ann", ":back", "Bob", "", "", "a", "y"}, `accept {"name":"Bob","size":"l","tags":["a"]}`},
 		{"edited", []string{"Ann", "", "", "a", "e", "", "9", "", "", "y"}, `accept {"name":"Ann","age":9,"size":"l","tags":["a"]}`},
 		{"declined", []string{"Ann", ":decline"}, "decline "},
-		{"declined in the end", []string{"Ann", "", "", "a", "d"}, "decline "},
+		{"declined at the end", []string{"Ann", "", "", "a", "d"}, "decline "},
 		{"cancelled", []string{":cancel"}, "cancel "},
 		{"end of input", []string{"Ann"}, "cancel "},
 	} {
@@ -165,7 +165,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestFormBadDefault shows that a default that breaks its own schema is neither offered nor sent.
+// TestFormBadDefault shows that a default that violates its own schema is neither offered nor sent.
 func TestFormBadDefault(t *testing.T) {
 	for _, tt := range []struct {
 		name, field, required string
@@ -189,7 +189,7 @@ func TestFormBadDefault(t *testing.T) {
 				t.Errorf("got %s, want %s\n%s", got, tt.want, asked.String())
 			}
 			if !strings.Contains(asked.String(), "is invalid: ") {
-				t.Errorf("asked %q, which says nothing about the default", asked.String())
+				t.Errorf("asked %q, which does not mention the default", asked.String())
 			}
 		})
 	}
@@ -275,7 +275,7 @@ func TestNearestRules(t *testing.T) {
 		{"jsonrpc/idnull", "jsonrpc/id-null"},
 		{"stray-output", "stdio/stray-output"},
 		{"STDIO/STRAY-OUTPUT", "stdio/stray-output"},
-		{"nothing of the sort", ""},
+		{"no match", ""},
 		{"", ""},
 	} {
 		got := ""

@@ -22,13 +22,13 @@ func TestConfirmBrowser(t *testing.T) {
 		{"Enter", "", nil, address, false},
 		{"no", "no", nil, "", true},
 		{"the end of input", "", io.EOF, "", true},
-		{"the answer came meanwhile", "", context.Canceled, "", true},
+		{"the response has arrived", "", context.Canceled, "", true},
 	} {
 		var prompt, opened string
 		var out bytes.Buffer
 		browse := askFirst(&out, func(_ context.Context, text string) (string, error) {
 			if opened != "" {
-				t.Errorf("%s: opened before it was asked", tt.name)
+				t.Errorf("%s: opened before the prompt", tt.name)
 			}
 			prompt = text
 			return tt.answer, tt.err

@@ -9,7 +9,7 @@ import (
 	"mcpwire/capture"
 )
 
-// A stuckWriter is a standard error that nobody reads.
+// A stuckWriter is a standard error that is never read.
 type stuckWriter struct{ stop chan struct{} }
 
 func (w stuckWriter) Write([]byte) (int, error) {
@@ -17,8 +17,8 @@ func (w stuckWriter) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestLiveCheckStuck shows that a standard error that is not read neither takes unlimited memory
-// nor blocks the end of the tap.
+// TestLiveCheckStuck shows that an unread standard error neither takes unlimited memory nor blocks
+// the end of the tap.
 func TestLiveCheckStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := stuckWriter{make(chan struct{})}
@@ -37,9 +37,9 @@ func TestLiveCheckStuck(t *testing.T) {
 		if d := time.Since(begun); d > time.Minute {
 			t.Errorf("the end took %v", d)
 		}
-		c.observe(stray) // does no harm
+		c.observe(stray) // has no effect
 		c.mu.Lock()
-		c.queue = nil // or the rest would be checked now
+		c.queue = nil // skips the rest of the queue
 		c.mu.Unlock()
 		close(w.stop)
 	})

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// newLoginServer is an MCP server that wants a login, and its authorization server, whose page is
-// one that no browser should open unasked.
+// newLoginServer returns an MCP server that requires a login. The page of its authorization server
+// must not be opened without consent.
 func newLoginServer(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	s := httptest.NewServer(mux)
@@ -40,8 +40,8 @@ func newLoginServer(t *testing.T) *httptest.Server {
 	return s
 }
 
-// TestLoginAsks logs in on a terminal: the browser opens after Enter, and not before, nor after
-// anything else.
+// TestLoginAsks logs in on a terminal: the browser opens after Enter, and not before or after any
+// other key.
 func TestLoginAsks(t *testing.T) {
 	if _, err := exec.LookPath("script"); err != nil {
 		t.Skip("script(1) is not installed")
@@ -58,7 +58,7 @@ func TestLoginAsks(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte("#!/bin/sh\necho \"opened $1\" > /dev/tty\n"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			// Ctrl-C reaches the shell too, which must live to say how the command ended.
+			// The shell gets Ctrl-C too, and must survive to print the exit status.
 			cmd := exec.Command("script", "-qec", "trap : INT; mcpwire list "+s.URL+"/mcp; echo ended $?", "/dev/null")
 			cmd.Env = append(os.Environ(), "SHELL=/bin/sh", "MCPWIRE_HOME="+dir, "TERM=xterm", "CI=", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 			in, err := cmd.StdinPipe()
@@ -73,7 +73,7 @@ func TestLoginAsks(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer cmd.Wait()
-			defer cmd.Process.Kill() // should the test end early; later it does nothing
+			defer cmd.Process.Kill() // if the test ends early; else it has no effect
 			terminal := bufio.NewReader(out)
 			shown := until(t, terminal, "yourself: ")
 			for _, want := range []string{"server                " + s.URL + "\r\n", "authorization server  " + s.URL + "\r\n", s.URL + "/transfer?amount=1000&client_id=c1"} {
@@ -82,7 +82,7 @@ func TestLoginAsks(t *testing.T) {
 				}
 			}
 			if strings.Contains(shown, "opened http") {
-				t.Errorf("the browser opened unasked:\n%s", shown)
+				t.Errorf("the browser opened without consent:\n%s", shown)
 			}
 			if _, err := io.WriteString(in, tt.typed); err != nil {
 				t.Fatal(err)
@@ -90,7 +90,7 @@ func TestLoginAsks(t *testing.T) {
 			if said := until(t, terminal, tt.want); tt.want != "opened http" && strings.Contains(said, "opened http") {
 				t.Errorf("the browser opened:\n%s", said)
 			}
-			if _, err := io.WriteString(in, "\x03"); err != nil { // Ctrl-C: nobody logs in
+			if _, err := io.WriteString(in, "\x03"); err != nil { // Ctrl-C cancels the login
 				t.Fatal(err)
 			}
 			if rest := until(t, terminal, "ended "); strings.Contains(rest, "opened http") {

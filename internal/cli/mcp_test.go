@@ -33,10 +33,10 @@ func TestOutputPage(t *testing.T) {
 		{"last page", numbers(0, 450), 400, numbers(400, 450)},
 		{"bytes", strings.Repeat(wide, 20), 0, strings.Repeat(wide, 16) + "(4 more lines; the next page has offset 16)\n"},
 		{"a long line", strings.Repeat("y", 5000) + "\nz\n", 0, strings.Repeat("y", 2000) + " … (3000 bytes more)\nz\n"},
-		{"a small line behind one that does not fit", strings.Repeat(wide, 16) + strings.Repeat("w", 900) + "\nb\n", 0, strings.Repeat(wide, 16) + "(2 more lines; the next page has offset 16)\n"},
+		{"a small line after one that does not fit", strings.Repeat(wide, 16) + strings.Repeat("w", 900) + "\nb\n", 0, strings.Repeat(wide, 16) + "(2 more lines; the next page has offset 16)\n"},
 		{"a cut character", strings.Repeat("y", 1999) + "é\n", 0, strings.Repeat("y", 1999) + " … (1 bytes more)\n"},
 	} {
-		for _, step := range []int{1, 7, 1 << 20} { // bytes in one Write
+		for _, step := range []int{1, 7, 1 << 20} { // bytes per Write
 			t.Run(fmt.Sprint(tt.name, step), func(t *testing.T) {
 				p := newOutputPage(tt.offset)
 				for rest := tt.output; rest != ""; {

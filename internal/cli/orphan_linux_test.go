@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// launcher is a server as many are: a launcher that does not pass signals on, and a program that
-// does not read its input yet. It writes the process id of that to a file, after its owner has
-// registered it with the guardian: an owner that is killed before that, between two system calls,
-// cannot.
+// launcher is a server like many others: a launcher that does not forward signals, and a program
+// that does not read its input yet. It writes the program's process id to a file after the guardian
+// knows it: an owner that is killed between the two system calls before that cannot end the
+// program.
 const launcher = `sleep 1000 & echo $! >pid.new; sleep 0.3; mv pid.new pid; wait`
 
 const orphanInitialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
@@ -91,7 +91,7 @@ func lives(pid int) bool {
 	return err == nil && !strings.HasPrefix(rest, "Z")
 }
 
-// waitUntil waits until something holds, and fails if it does not in a minute.
+// waitUntil waits until a condition is true, at most for a minute.
 func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

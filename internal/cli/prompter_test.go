@@ -34,8 +34,8 @@ type delivery struct {
 	Ring   *bool  `json:"ring,omitempty" jsonschema:"ring the bell"`
 }
 
-// What a hostile peer would say: it turns the text red, moves the cursor up, and reverses what
-// follows.
+// Text of a hostile peer: it turns the text red, moves the cursor up, and reverses the following
+// text.
 const nasty = "\x1b[31mred\x1b[A\u202eevil\u200b"
 
 func newTestServer() *server.Server {

@@ -30,7 +30,7 @@ func buildProgram(t *testing.T, text string) string {
 	return binary
 }
 
-// TestReadmeServer builds the server that the README shows, and talks to it.
+// TestReadmeServer builds the server in the README, and calls it.
 func TestReadmeServer(t *testing.T) {
 	cmd := exec.Command(buildProgram(t, fencedBlocks(t, readDoc(t, "README.md"), "go")[0]))
 	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"me","version":"1"}}}
@@ -50,7 +50,7 @@ func TestReadmeServer(t *testing.T) {
 	}
 }
 
-// TestReadmeClient builds the client that the README shows, and lets it call the demo server.
+// TestReadmeClient builds the client in the README, and lets it call the demo server.
 func TestReadmeClient(t *testing.T) {
 	program := buildProgram(t, fencedBlocks(t, readDoc(t, "README.md"), "go")[1])
 	dir := t.TempDir()
@@ -68,8 +68,8 @@ func TestReadmeClient(t *testing.T) {
 	}
 }
 
-// TestReadmeHTTPServer builds the server over HTTP that the README shows, on a free port, calls it
-// at the URL that it logs, and interrupts it.
+// TestReadmeHTTPServer builds the HTTP server in the README on a free port, calls it at the URL
+// that it logs, and interrupts it.
 func TestReadmeHTTPServer(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process can't send Ctrl-C to another one on Windows")
@@ -111,7 +111,7 @@ func TestReadmeHTTPServer(t *testing.T) {
 	}
 }
 
-// TestReadmeInput compiles the lines that the README shows of asking the client.
+// TestReadmeInput compiles the lines about input requests in the README.
 func TestReadmeInput(t *testing.T) {
 	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")[5]
 	buildProgram(t, `package main
@@ -138,7 +138,7 @@ func main() { handler(context.Background()) }
 `)
 }
 
-// TestReadmeHTTP compiles the lines that the README shows of HTTP.
+// TestReadmeHTTP compiles the lines about HTTP in the README.
 func TestReadmeHTTP(t *testing.T) {
 	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")
 	buildProgram(t, `package main

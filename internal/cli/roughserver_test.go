@@ -18,9 +18,9 @@ func init() {
 	os.Exit(0)
 }
 
-// serveRough is a legacy server that writes to standard output what is not a message, sends log
-// messages without a request, has resources but no templates, cannot list its prompts, and returns
-// a hostile cursor.
+// serveRough is a legacy server that writes text to standard output that is not a message, sends
+// log messages without a request, has resources but no templates, cannot list its prompts, and
+// returns a hostile cursor.
 func serveRough(capabilities string) {
 	if capabilities == "" {
 		capabilities = `{"tools":{},"resources":{},"prompts":{},"logging":{}}`

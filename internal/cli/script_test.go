@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("u", false, "write what the scripts' commands print, and the import picture, where they are expected")
 
-// victims are what this program is where the environment says so, see the tests of the bridge.
+// victims are the roles in which the environment can start this program, see the tests of the
+// bridge.
 var victims = map[string]func() int{}
 
 // TestMain puts this program's commands into the PATH of the tests, each in its own process.
@@ -39,8 +40,9 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("GORACE", "atexit_sleep_ms=1") // it is a second otherwise, for each process
-			env.Setenv(errorsVariable, formatJSON)    // shows the code; usage.txtar shows the text
+			// otherwise each process sleeps for a second at its exit
+			env.Setenv("GORACE", "atexit_sleep_ms=1")
+			env.Setenv(errorsVariable, formatJSON) // shows the code; usage.txtar shows the text
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// TestSendUnanswered sends a request to servers that do not answer it, in each of the ways there
-// are.
+// TestSendUnanswered sends a request to servers that do not respond, in every possible way.
 func TestSendUnanswered(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

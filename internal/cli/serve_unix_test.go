@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestServeSignal sends a signal while a tool is at work. The call is finished, its answer is sent,
-// and the exit status is 0, though the client has not closed the input.
+// TestServeSignal sends a signal during a tool call. The call ends, its response is sent, and the
+// exit status is 0, although the client has not closed the input.
 func TestServeSignal(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestServeSignal(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer cmd.Process.Kill() // should the test end early; later it does nothing
+			defer cmd.Process.Kill() // if the test ends early; else it has no effect
 
 			const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","arguments":{"steps":2,"delay_ms":200},"_meta":{"progressToken":"p"}}}`
 			if _, err := io.WriteString(stdin, call+"\n"); err != nil {

@@ -20,7 +20,8 @@ import (
 	"mcpwire/internal/trace/filter"
 )
 
-// bigCapture is a capture of n calls, made while it is read. A response has the text.
+// bigCapture returns a capture of n calls, which is generated while it is read. Each response has
+// the text.
 func bigCapture(n int, text string) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -49,7 +50,7 @@ func bigCapture(n int, text string) io.Reader {
 	return r
 }
 
-// A peakWriter counts lines, and looks at the heap now and then.
+// A peakWriter counts lines, and measures the heap from time to time.
 type peakWriter struct {
 	lines int
 	peak  uint64
@@ -67,13 +68,13 @@ func (w *peakWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestShowStreams reads 64 MiB, and 50 MB in one string, with memory for neither.
+// TestShowStreams shows captures of 64 MiB, and of a string of 50 MB, with memory for neither.
 func TestShowStreams(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		calls int
-		size  int    // of the text in a response
-		limit uint64 // bytes of heap
+		size  int    // length of the text in a response
+		limit uint64 // bytes of the heap
 	}{
 		{"many calls", 60_000, 950, 32 << 20},
 		{"one line of 50 MB", 1, 50 << 20, 400 << 20},
@@ -121,7 +122,7 @@ func TestListerWidth(t *testing.T) {
 			}
 			plain := escapes.ReplaceAllString(out.String(), "")
 			if strings.Contains(plain, "\x1b") {
-				t.Errorf("%s steers the terminal: %q", name, plain)
+				t.Errorf("%s controls the terminal: %q", name, plain)
 			}
 			for line := range strings.Lines(plain) {
 				if n := trace.Width(strings.TrimSuffix(line, "\n")); n > width {
@@ -190,7 +191,7 @@ func TestFollow(t *testing.T) {
 			t.Error(err)
 		}
 		if got := out.String(); !strings.Contains(got, "called order: no response yet") || !strings.Contains(got, "requested input:") {
-			t.Errorf("in the end there is\n%s", got)
+			t.Errorf("the output at the end is\n%s", got)
 		}
 	})
 }

@@ -106,7 +106,7 @@ func scriptCaptures(t *testing.T) map[string][]byte {
 }
 
 // sketched makes a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-",
-// session and exchange, kind, and what the kind needs.
+// session and exchange, kind, and the members of the kind.
 func sketched(t *testing.T, head *capture.Head, lines string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -139,7 +139,7 @@ func sketched(t *testing.T, head *capture.Head, lines string) []byte {
 	return out.Bytes()
 }
 
-// sketch fills in what the kind of an event needs.
+// sketch sets the members that the kind of an event has.
 func sketch(e *capture.Event, rest string) capture.Kind {
 	words := strings.Fields(rest)
 	headers := func(list []string) (hs []capture.Header) {
@@ -207,7 +207,7 @@ func TestScriptCaptures(t *testing.T) {
 				continue
 			}
 			if !*update {
-				t.Errorf("%s: %s is not what the sketch makes; go test -run TestScriptCaptures -u mends it", script, a.Files[i].Name)
+				t.Errorf("%s: %s differs from the sketch; update it with go test -run TestScriptCaptures -u", script, a.Files[i].Name)
 			}
 			a.Files[i].Data = slices.Clone(want)
 			changed = true

@@ -43,7 +43,7 @@ func TestSkillsCommand(t *testing.T) {
 			"tidy/SKILL.md": {Data: []byte(tidy)}, "tidy/more/a.md": {Data: []byte("more\n")}, "billing/refunds/SKILL.md": {Data: []byte(refunds)},
 		})
 	})
-	// A server whose file is not what its list says.
+	// A server whose file differs from its list.
 	lying := serveSkills(t, func(srv *server.Server) error {
 		const uri = "skill://tidy/SKILL.md"
 		err := srv.AddExtension("io.modelcontextprotocol/skills", json.RawMessage(`{}`))

@@ -68,7 +68,7 @@ func TestStatusLine(t *testing.T) {
 	}
 	none := (&env{stderr: new(bytes.Buffer)}).statusLine()
 	if none != nil {
-		t.Error("there is a status line on what is no terminal")
+		t.Error("there is a status line without a terminal")
 	}
 	none.step("nothing")
 	none.show("nothing")

@@ -34,7 +34,7 @@ func TestTable(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.left, left); diff != "" {
-				t.Errorf("left out (-want +got):\n%s", diff)
+				t.Errorf("omitted (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// usageError is what programs with a parser of flags write: the error first, then all flags.
+// usageError is the output of programs with a flag parser: the error first, then all flags.
 var usageError = append([]string{"Error: no configuration has been provided: no kubeconfig", "Usage:", "  server [command] [options]", "Flags:"}, usageFlags(30)...)
 
 func usageFlags(n int) []string {
@@ -72,7 +72,7 @@ func TestStderrReason(t *testing.T) {
 		want  reason
 	}{
 		{"nothing", []string{"listening"}, reason{}},
-		{"usage tells nothing", usageError, reason{what: "Error: no configuration has been provided: no kubeconfig"}},
+		{"usage without a reason", usageError, reason{what: "Error: no configuration has been provided: no kubeconfig"}},
 		{"a missing variable", []string{"Traceback (most recent call last):", `  File "envless.py", line 3, in <module>`, "KeyError: 'WEATHER_API_KEY'"}, reason{
 			"WEATHER_API_KEY is missing", "it needs the environment variable WEATHER_API_KEY: --env WEATHER_API_KEY=value sets it here; for hosts, set it in env of the configuration", "WEATHER_API_KEY",
 		}},

@@ -12,8 +12,8 @@ import (
 	"mcpwire/internal/trace/captures"
 )
 
-// TestTapReportsPruned shows that a tap whose folder of captures vanishes says so, and makes it
-// again.
+// TestTapReportsPruned shows that a tap reports the removal of its folder of captures, and creates
+// it again.
 func TestTapReportsPruned(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be removed")

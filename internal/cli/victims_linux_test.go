@@ -58,7 +58,7 @@ func victimServer() int {
 			return "done", errors.Join(c.Log(mcp.LevelInfo, "", "begun"), c.Progress(1, 2, "half"), c.Progress(2, 2, "whole"))
 		}),
 		server.AddTool(srv, "hold", "", func(ctx context.Context, _ struct{}) (string, error) {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it holds up who drains
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // delays a drain
 			defer cancel()
 			<-ctx.Done()
 			return "", ctx.Err()
@@ -89,8 +89,8 @@ func victimServer() int {
 	return 0
 }
 
-// victimClient is a client with a bridge that its arguments are the command of, or that is on HTTP.
-// At its point it says so, and waits to be killed.
+// victimClient is a client of a bridge that is given by its command in the arguments, or by its
+// URL. At its point it reports that, and waits to be killed.
 func victimClient() int {
 	point, _ := strconv.ParseInt(os.Getenv(victimPoint), 10, 64)
 	v := &visit{era: os.Getenv(victimEra), point: point, at: func() {
@@ -111,7 +111,7 @@ func dialVictim(url string) client.Transport {
 	return streamable.Dial(url, &streamable.DialOptions{UnavailableTimeout: awayTimeout})
 }
 
-// A visit is a session of a client, with some of all that there is.
+// A visit is a session of a client that uses every kind of message.
 type visit struct {
 	era       string
 	transport client.Transport
@@ -122,14 +122,14 @@ type visit struct {
 	hit      atomic.Int64 // when at returned, in nanoseconds since the epoch
 
 	mu      sync.Mutex
-	slowest time.Duration // that anything took, or took on when at had returned
-	what    string        // that was
+	slowest time.Duration // longest time of any step, or of its part after at had returned
+	what    string        // name of that step
 	failed  []string
 }
 
-// run makes the visit, to its end whatever happens.
+// run performs the visit to its end, even after errors.
 func (v *visit) run() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // whatever takes as long hangs
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // limits a hang
 	defer cancel()
 	var c *client.Client
 	v.do("connect", func() (err error) {
@@ -159,7 +159,7 @@ func (v *visit) run() {
 			held, drop := context.WithCancel(ctx)
 			defer drop()
 			go func() {
-				_ = wants(ctx, c, "echo", "hi") // a while
+				_ = wants(ctx, c, "echo", "hi") // takes some time
 				drop()
 			}()
 			_, err := c.CallTool(held, "hold", struct{}{})
@@ -171,7 +171,7 @@ func (v *visit) run() {
 	)
 	v.do("echo", func() error { return wants(ctx, c, "echo", "hi") })
 	v.do("close", func() error {
-		_ = c.Close() // of a process that was killed
+		_ = c.Close() // the process may have been killed
 		return nil
 	})
 }
@@ -217,7 +217,7 @@ func (v *visit) together(all ...func()) {
 	wg.Wait()
 }
 
-// do notes what comes of f, and how long it took.
+// do records the error of f, and how long it took.
 func (v *visit) do(what string, f func() error) {
 	began := time.Now()
 	err := f()

@@ -61,7 +61,7 @@ func (d *driver) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
-	d.m.tickPending = true // requests no tick
+	d.m.tickPending = true // suppresses ticks
 	switch msg := cmd().(type) {
 	case nil, tickMsg:
 	case tea.BatchMsg:
