@@ -4,13 +4,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"net"
 	"os"
-	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -243,10 +244,11 @@ var errNoOwner = errors.New("a connection belongs to no node")
 // owner returns the node whose process has opened a connection to the network. The engine says who
 // it is only in its own protocol, so owner asks the kernel.
 func (n *network) owner(c net.Conn) (int, error) {
-	inode, err := socketInode(c.RemoteAddr().(*net.TCPAddr).Port, c.LocalAddr().(*net.TCPAddr).Port)
+	inode, err := socketInode(c.RemoteAddr().(*net.TCPAddr), c.LocalAddr().(*net.TCPAddr))
 	if err != nil {
 		return 0, err
 	}
+	want := fmt.Sprintf("socket:[%d]", inode)
 	for i, pid := range n.processes() {
 		if pid == 0 {
 			continue
@@ -257,7 +259,7 @@ func (n *network) owner(c net.Conn) (int, error) {
 			continue
 		}
 		for _, f := range files {
-			if link, err := os.Readlink(dir + f.Name()); err == nil && link == "socket:["+inode+"]" {
+			if link, err := os.Readlink(dir + f.Name()); err == nil && link == want {
 				return i, nil
 			}
 		}
@@ -265,17 +267,48 @@ func (n *network) owner(c net.Conn) (int, error) {
 	return 0, errNoOwner
 }
 
-// socketInode returns the inode of the IPv4 socket with these ports.
-func socketInode(local, remote int) (string, error) {
-	table, err := os.ReadFile("/proc/net/tcp")
+// socketInode returns the inode of the socket of a connection on IPv4, from the addresses that its
+// owner sees. It asks for this socket by sock_diag(7): to read /proc/net/tcp takes the kernel up to
+// 100 ms, in which calls would wait.
+func socketInode(local, remote *net.TCPAddr) (uint32, error) {
+	const (
+		netlinkSockDiag  = 4
+		sockDiagByFamily = 20
+		requestLen       = syscall.SizeofNlMsghdr + 56
+		idOffset         = 8  // in struct inet_diag_req_v2
+		inodeOffset      = 68 // in struct inet_diag_msg
+	)
+	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, netlinkSockDiag)
 	if err != nil {
-		return "", err
+		return 0, fmt.Errorf("sock_diag: %w", err)
 	}
-	for line := range strings.Lines(string(table)) {
-		f := strings.Fields(line)
-		if len(f) > 9 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", local)) && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", remote)) {
-			return f[9], nil
-		}
+	defer syscall.Close(fd)
+	q := make([]byte, requestLen)
+	order := binary.NativeEndian
+	order.PutUint32(q, requestLen)
+	order.PutUint16(q[4:], sockDiagByFamily)
+	order.PutUint16(q[6:], syscall.NLM_F_REQUEST)
+	body := q[syscall.SizeofNlMsghdr:]
+	body[0], body[1] = syscall.AF_INET, syscall.IPPROTO_TCP
+	order.PutUint32(body[4:], math.MaxUint32) // all states
+	id := body[idOffset:]
+	binary.BigEndian.PutUint16(id, uint16(local.Port))
+	binary.BigEndian.PutUint16(id[2:], uint16(remote.Port))
+	copy(id[4:], local.IP.To4())
+	copy(id[20:], remote.IP.To4())
+	order.PutUint64(id[40:], math.MaxUint64) // any cookie
+	if err := syscall.Sendto(fd, q, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+		return 0, fmt.Errorf("sock_diag: %w", err)
 	}
-	return "", io.EOF
+	a := make([]byte, 4096)
+	n, _, err := syscall.Recvfrom(fd, a, 0)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("sock_diag: %w", err)
+	case n >= syscall.SizeofNlMsghdr+4 && order.Uint16(a[4:]) == syscall.NLMSG_ERROR:
+		return 0, fmt.Errorf("sock_diag: %w", syscall.Errno(-int32(order.Uint32(a[syscall.SizeofNlMsghdr:]))))
+	case n < syscall.SizeofNlMsghdr+inodeOffset+4:
+		return 0, errors.New("sock_diag: the response is too short")
+	}
+	return order.Uint32(a[syscall.SizeofNlMsghdr+inodeOffset:]), nil
 }
