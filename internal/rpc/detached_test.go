@@ -65,6 +65,9 @@ func detach(t *testing.T, f HandlerFunc) (*Conn, *recordingSender) {
 	return c, out
 }
 
+// testKey is the key of a value that handlers must see.
+type testKey struct{}
+
 func TestDeliver(t *testing.T) {
 	c, out := detach(t, func(ctx context.Context, r *Request) ([]byte, error) {
 		switch string(r.Method) {
@@ -75,7 +78,7 @@ func TestDeliver(t *testing.T) {
 		case "panic":
 			panic("oops")
 		case "value":
-			return fmt.Appendf(nil, "%q", ctx.Value("k")), nil
+			return fmt.Appendf(nil, "%q", ctx.Value(testKey{})), nil
 		case "batch":
 			return fmt.Appendf(nil, "%v", r.InBatch()), nil
 		}
@@ -84,7 +87,7 @@ func TestDeliver(t *testing.T) {
 		}
 		return r.Params, nil
 	})
-	ctx := context.WithValue(t.Context(), "k", "v")
+	ctx := context.WithValue(t.Context(), testKey{}, "v")
 	var reused Delivery
 	for _, tt := range []struct {
 		text     string
