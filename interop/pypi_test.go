@@ -101,7 +101,7 @@ func (s *pypiServer) visit(t *testing.T, words *strings.Replacer) {
 	}
 	s.run(t, home, 0, []string{"check", capture})
 	if s.call != nil {
-		args := []string{"call", s.tool}
+		args := []string{"call", "--timeout", "3m", s.tool} // a first call may install packages
 		for _, arg := range s.call {
 			args = append(args, words.Replace(arg))
 		}
