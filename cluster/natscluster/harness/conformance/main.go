@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
 		return nil
 	})
 	fs.StringVar(&embed.Listen, "core-listen", "", "accept the other core nodes at `HOST:PORT`")
-	for _, name := range []string{"admin", "client-listen", "token"} {
+	for _, name := range []string{"admin", "client-listen", "token", "log-format"} {
 		fs.String(name, "", "ignored: mcpwire-node has it")
 	}
 	fs.Bool("test-tools", false, "ignored: mcpwire-node has it")
