@@ -39,7 +39,7 @@ func (exchanger) RoundTrip(req *http.Request) (*http.Response, error) {
 	return out.Result(), nil
 }
 
-// TestTokenExchange makes a tool call another server on behalf of its callers, in both eras and in
+// TestTokenExchange makes a tool call another server for its callers, in both eras and in
 // sessions that several requests share.
 func TestTokenExchange(t *testing.T) {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: tokenAlice, Subject: "alice"}, auth.StaticToken{Token: tokenBob, Subject: "bob"})

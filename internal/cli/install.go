@@ -117,6 +117,12 @@ func (in *installation) remove(e *env, host string) error {
 	if err := d.Remove(s.Pointer); err != nil {
 		return err
 	}
+	return in.save(e, d, fmt.Sprintf("removed %s from %s", in.name, printable.Line(file)))
+}
+
+// save writes the changed file of a host and prints what was done, or prints the difference with
+// --dry-run.
+func (in *installation) save(e *env, d *hosts.Document, done string) error {
 	if in.dryRun {
 		return printDiff(e, d, new(bool))
 	}
@@ -125,7 +131,7 @@ func (in *installation) remove(e *env, host string) error {
 	}
 	fmt.Fprintf(e.stderr, "mcpwire: the file as it was: %s\n", printable.Line(d.Backup()))
 	fmt.Fprintf(e.stderr, "mcpwire: restart the host for this to take effect\n")
-	_, err = fmt.Fprintf(e.stdout, "removed %s from %s\n", in.name, printable.Line(file))
+	_, err := fmt.Fprintln(e.stdout, done)
 	return err
 }
 
@@ -179,14 +185,5 @@ func (in *installation) add(e *env, here *hosts.Env, host, path string, command 
 	case err != nil:
 		return err
 	}
-	if in.dryRun {
-		return printDiff(e, d, new(bool))
-	}
-	if err := saveDocument(d); err != nil {
-		return err
-	}
-	fmt.Fprintf(e.stderr, "mcpwire: the file as it was: %s\n", printable.Line(d.Backup()))
-	fmt.Fprintf(e.stderr, "mcpwire: restart the host for this to take effect\n")
-	_, err = fmt.Fprintf(e.stdout, "added %s to %s\n", in.name, printable.Line(path))
-	return err
+	return in.save(e, d, fmt.Sprintf("added %s to %s", in.name, printable.Line(path)))
 }
