@@ -687,6 +687,9 @@ var store = {
   // there are several captures, whose letters precede numbers
   servers: /* @__PURE__ */ new Map(),
   // by index: the name of a server
+  severalCaptures: false,
+  // the sources have several names
+  severalServers: () => store.severalCaptures || store.servers.size > 1,
   serverName: (r) => r.sd ? r.srv.slice(0, -r.sd.length - 1) : r.srv
 };
 var queue = [];
@@ -710,6 +713,11 @@ function resetStore() {
   store.letters = false;
   store.servers = /* @__PURE__ */ new Map();
   emit("reset");
+}
+function setSources(list) {
+  store.sources = list;
+  store.severalCaptures = new Set(list.map((s) => s.name || s.id)).size > 1;
+  emit("sources", list);
 }
 function putRows(list) {
   queue.push(list);
@@ -1118,7 +1126,7 @@ function drawName(cell, item, shape) {
   const rest = cell.lastChild;
   const method = rest.previousSibling;
   drawFold(fold2, item);
-  const several = !shape.server && (store.servers.size > 1 || r.sd !== "");
+  const several = !shape.server && (store.severalServers() || r.sd !== "");
   if (server.hidden === several) server.hidden = !several;
   if (several) drawServer(server, r);
   const byName = hasName(r);
@@ -1175,7 +1183,7 @@ function findings(cell, r) {
   });
 }
 function drawEdge(el, r) {
-  const cls = store.servers.size > 1 ? "edge " + serverClass(r.si) : "edge none";
+  const cls = store.severalServers() ? "edge " + serverClass(r.si) : "edge none";
   if (el.shown === cls) return;
   el.shown = el.className = cls;
 }
@@ -4390,7 +4398,7 @@ function open3() {
   on2("hello", hello);
   on2("rows", putRows);
   on2("gone", dropRows);
-  on2("sources", (list) => emit("sources", store.sources = list));
+  on2("sources", setSources);
   on2("older", (n) => {
     store.older = n;
     emit("sources", store.sources);
@@ -5645,7 +5653,7 @@ function rowMenu(item, at2) {
 function startExported() {
   document.body.classList.add("exported");
   for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
-  store.sources = exported.sources || [];
+  setSources(exported.sources || []);
   store.total = exported.left?.rows || 0;
   store.frozen = exported.exported || 0;
   const made = exported.exported ? "Exported " + fmtDateTime(exported.exported) + ". " : "";

@@ -123,7 +123,7 @@ function drawName(cell, item, shape) {
   const rest = cell.lastChild;
   const method = rest.previousSibling;
   drawFold(fold, item);
-  const several = !shape.server && (store.servers.size > 1 || r.sd !== "");
+  const several = !shape.server && (store.severalServers() || r.sd !== "");
   if (server.hidden === several) server.hidden = !several;
   if (several) drawServer(server, r);
   const byName = hasName(r);
@@ -191,7 +191,7 @@ function findings(cell, r) {
 // drawEdge colors the edge of a line by its server. It is an element without others inside, because
 // a color of the row would be inherited by all of its cells, and computed again at each scroll.
 export function drawEdge(el, r) {
-  const cls = store.servers.size > 1 ? "edge " + serverClass(r.si) : "edge none";
+  const cls = store.severalServers() ? "edge " + serverClass(r.si) : "edge none";
   if (el.shown === cls) return;
   el.shown = el.className = cls;
 }

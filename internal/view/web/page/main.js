@@ -21,7 +21,7 @@ import { exported } from "./source.js";
 import { initSplit } from "./split.js";
 import { emit, on, readHash, view } from "./state.js";
 import { drawEmpty, leftText } from "./statusbar.js";
-import { putRows, resetStore, store } from "./store.js";
+import { putRows, resetStore, setSources, store } from "./store.js";
 import { connect } from "./stream.js";
 import { initTheme } from "./theme.js";
 
@@ -74,7 +74,7 @@ function rowMenu(item, at) {
 function startExported() {
   document.body.classList.add("exported");
   for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
-  store.sources = exported.sources || [];
+  setSources(exported.sources || []);
   store.total = exported.left?.rows || 0; // drawStatus adds the rows of the page
   store.frozen = exported.exported || 0;
   const made = exported.exported ? "Exported " + fmtDateTime(exported.exported) + ". " : "";

@@ -24,6 +24,8 @@ export const store = {
   facets: null, // counts of rows by property: see the Go package
   letters: false, // there are several captures, whose letters precede numbers
   servers: new Map(), // by index: the name of a server
+  severalCaptures: false, // the sources have several names
+  severalServers: () => store.severalCaptures || store.servers.size > 1,
   serverName: (r) => (r.sd ? r.srv.slice(0, -r.sd.length - 1) : r.srv),
 };
 
@@ -52,6 +54,13 @@ export function resetStore() {
   store.letters = false;
   store.servers = new Map();
   emit("reset");
+}
+
+// setSources replaces the sources.
+export function setSources(list) {
+  store.sources = list;
+  store.severalCaptures = new Set(list.map((s) => s.name || s.id)).size > 1;
+  emit("sources", list);
 }
 
 // putRows adds or replaces rows, as the server sends them.

@@ -1,6 +1,6 @@
 // The event stream from the server, which resumes after a failure.
 import { apiGet } from "./api.js";
-import { dropRows, putRows, resetStore, store } from "./store.js";
+import { dropRows, putRows, resetStore, setSources, store } from "./store.js";
 import { emit } from "./state.js";
 
 const link = { source: null, filter: "", retry: 0, timer: 0, id: "", clear: false };
@@ -36,7 +36,7 @@ function open() {
   on("hello", hello);
   on("rows", putRows);
   on("gone", dropRows);
-  on("sources", (list) => emit("sources", (store.sources = list)));
+  on("sources", setSources);
   on("older", (n) => {
     store.older = n;
     emit("sources", store.sources);
