@@ -8,8 +8,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestAnnounce shows that a new name of a tool is a change of the list, and that a client that does
-// not take its notification delays no other and gets no second one meanwhile.
+// TestAnnounce checks that the rename of a tool is announced, and that a client whose notification
+// is blocked delays no other client, and gets one notification for all changes in that time.
 func TestAnnounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := streamUpstream("one", toolServer("one", "a"))
@@ -37,7 +37,7 @@ func TestAnnounce(t *testing.T) {
 		<-stuck // about y and z
 		select {
 		case <-stuck:
-			t.Error("got a third notification of three changes, two of which came while the first was not taken")
+			t.Error("got a third notification, want one for the first change and one for the other two")
 		case <-time.After(time.Minute):
 		}
 	})

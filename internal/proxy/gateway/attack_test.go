@@ -48,7 +48,7 @@ func TestCatalogBytes(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		if got := count.Load(); got != 0 {
-			t.Errorf("%d bytes are counted of users who went", got)
+			t.Errorf("got %d bytes after all catalogs are closed, want 0", got)
 		}
 	})
 }
@@ -71,11 +71,11 @@ func TestViewsShareTexts(t *testing.T) {
 	})
 }
 
-// TestNestedResults checks that only the result of a task within a result is searched for URIs: one
-// of many levels would be copied once for each.
+// TestNestedResults checks that URIs are searched for only in a result and in the result of a task
+// within it, because each further level would copy the message again.
 func TestNestedResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second := house("first"), house("second")
+		first, second := fullServer("first"), fullServer("second")
 		defer first.Close(context.Background())
 		defer second.Close(context.Background())
 		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("first", first), streamUpstream("second", second)}})

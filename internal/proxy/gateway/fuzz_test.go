@@ -10,8 +10,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// FuzzRewrite checks that rewriting keeps messages valid and changes nothing but what it is to
-// change: without a known task, state or URI, all bytes.
+// FuzzRewrite checks that rewriting keeps messages valid, and that a message without a known task,
+// state or URI does not change.
 func FuzzRewrite(f *testing.F) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"resource_link","uri":"x:a","name":"a"}]}}`,

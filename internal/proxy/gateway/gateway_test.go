@@ -28,7 +28,7 @@ import (
 	"mcpwire/server"
 )
 
-// tool returns a server with tools that return the server's name.
+// toolServer returns a server with tools that return the server's name.
 func toolServer(name string, tools ...string) *server.Server {
 	srv := server.MustNew(name, "1", &server.Options{AdvertiseKinds: []server.Kind{server.KindTool}})
 	for _, tool := range tools {
@@ -80,9 +80,9 @@ func as(ctx context.Context, user string) context.Context {
 	return auth.WithPrincipal(ctx, &auth.Principal{Issuer: "i", Subject: user})
 }
 
-// TestBroken checks that an upstream that cannot be reached costs only its own tools, and comes
-// back by itself.
-func TestBroken(t *testing.T) {
+// TestUnreachableUpstreams checks that an upstream that cannot be reached affects only its own
+// tools, and that the gateway connects to it again.
+func TestUnreachableUpstreams(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		t.Run(revision.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestBroken(t *testing.T) {
 					t.Errorf("got %q, want %q", got, want)
 				}
 				if d := time.Since(began); d > time.Second {
-					t.Errorf("the list took %v although the slow upstream was waited for before", d)
+					t.Errorf("the list took %v, although the handshake has waited for the slow upstream", d)
 				}
 				sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { changes <- e.Kind.String() })
 				if err != nil {
@@ -187,7 +187,7 @@ func (v prefixView) Allows(_ Kind, upstream, name string) bool {
 }
 func (v prefixView) Key() string { return string(v) }
 
-// TestHooks checks what the hooks for policies see, and what their decisions do.
+// TestHooks checks the arguments of the hooks for policies, and the effects of their decisions.
 func TestHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -265,10 +265,10 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// TestForged checks that nobody can use the cursors, tasks and request states of others.
+// TestForged checks that a caller cannot use the cursors, tasks and request states of others.
 func TestForged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := house("house", mcp.LatestRevision)
+		srv := fullServer("up", mcp.LatestRevision)
 		defer srv.Close(context.Background())
 		var tools []string
 		for i := range maxPageItems + 1 {
@@ -323,7 +323,7 @@ func TestForged(t *testing.T) {
 	})
 }
 
-// TestApply checks that a reload keeps unchanged upstreams, drains the others, and tells only the
+// TestApply checks that Apply keeps unchanged upstreams, drains the others, and notifies only the
 // clients whose lists have changed.
 func TestApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestApply(t *testing.T) {
 			return u
 		}
 		kept := counted(streamUpstream("kept", toolServer("kept", "a")))
-		slow := toolServer("gone", "a")
+		slow := toolServer("removed", "a")
 		release := make(chan struct{})
 		must(server.AddTool(slow, "wait", "", func(ctx context.Context, _ none) (string, error) {
 			select {
@@ -348,7 +348,7 @@ func TestApply(t *testing.T) {
 			}
 		}))
 		o := Options{
-			Upstreams: []Upstream{kept, streamUpstream("gone", slow)},
+			Upstreams: []Upstream{kept, streamUpstream("removed", slow)},
 			View: func(ctx context.Context) View {
 				if auth.PrincipalOf(ctx) != nil {
 					return prefixView("kept__")
@@ -378,7 +378,9 @@ func TestApply(t *testing.T) {
 		defer limited.session.Close()
 		request(t, t.Context(), all.session, mcp.MethodToolsCall, `{"name":"kept__a"}`)
 		pending := make(chan string)
-		go func() { pending <- request(t, t.Context(), all.session, mcp.MethodToolsCall, `{"name":"gone__wait"}`) }()
+		go func() {
+			pending <- request(t, t.Context(), all.session, mcp.MethodToolsCall, `{"name":"removed__wait"}`)
+		}()
 		synctest.Wait()
 		before := connects.Load()
 
@@ -388,14 +390,14 @@ func TestApply(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		next := o
-		next.Upstreams = []Upstream{kept, streamUpstream("fresh", toolServer("fresh", "a"))}
+		next.Upstreams = []Upstream{kept, streamUpstream("added", toolServer("added", "a"))}
 		if err := g.Apply(&next); err != nil {
 			t.Fatal(err)
 		}
-		if got := request(t, t.Context(), all.session, mcp.MethodToolsCall, `{"name":"gone__a"}`); !strings.Contains(got, "unknown tool") {
+		if got := request(t, t.Context(), all.session, mcp.MethodToolsCall, `{"name":"removed__a"}`); !strings.Contains(got, "unknown tool") {
 			t.Errorf("got %s", got)
 		}
-		if got := request(t, t.Context(), all.session, mcp.MethodToolsCall, `{"name":"fresh__a"}`); !strings.Contains(got, `"text":"fresh"`) {
+		if got := request(t, t.Context(), all.session, mcp.MethodToolsCall, `{"name":"added__a"}`); !strings.Contains(got, `"text":"added"`) {
 			t.Errorf("got %s", got)
 		}
 		synctest.Wait()
@@ -410,13 +412,13 @@ func TestApply(t *testing.T) {
 		<-all.changes
 		synctest.Wait()
 		if n := len(limited.changes); n != 0 {
-			t.Errorf("announced %d changes to a client that sees none", n)
+			t.Errorf("got %d notifications for a client without a change, want 0", n)
 		}
 		var names []string
 		for _, s := range g.Upstreams() {
 			names = append(names, s.Name+" "+s.State)
 		}
-		if diff := cmp.Diff([]string{"kept up", "fresh up"}, names); diff != "" {
+		if diff := cmp.Diff([]string{"kept up", "added up"}, names); diff != "" {
 			t.Errorf("upstreams (-want +got):\n%s", diff)
 		}
 	})
@@ -428,13 +430,13 @@ func (f senderFunc) Send(message []byte) error { return f(message) }
 
 var _ rpc.Sender = senderFunc(nil)
 
-// A scripted is the server's side of a connection, which the test plays.
-type scripted struct {
+// A scriptedServer is the server's side of a connection. The test reads and writes its messages.
+type scriptedServer struct {
 	t *testing.T
 	f jsonrpc.Framer
 }
 
-func (s *scripted) read() *jsonrpc.Message {
+func (s *scriptedServer) read() *jsonrpc.Message {
 	s.t.Helper()
 	frame, err := s.f.ReadFrame()
 	if err != nil {
@@ -447,59 +449,59 @@ func (s *scripted) read() *jsonrpc.Message {
 	return m
 }
 
-func (s *scripted) write(frame string) {
+func (s *scriptedServer) write(frame string) {
 	s.t.Helper()
 	if err := s.f.WriteFrame([]byte(frame)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// TestClashingIDs has two legacy servers send requests with the same id, which the client answers
-// in the other order, and one that cancels its request.
-func TestClashingIDs(t *testing.T) {
+// TestDuplicateIDs checks requests with the same id from two legacy servers, with responses in the
+// reverse order, and the cancellation of one.
+func TestDuplicateIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conns := map[string]chan *scripted{"a": make(chan *scripted, 10), "b": make(chan *scripted, 10)}
+		conns := map[string]chan *scriptedServer{"a": make(chan *scriptedServer, 10), "b": make(chan *scriptedServer, 10)}
 		up := func(name string) Upstream {
 			return Upstream{Name: name, Isolation: IsolateClients, Bridge: bridge.Options{ServerEra: bridge.EraLegacy, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 				ours, theirs := net.Pipe()
-				conns[name] <- &scripted{t, jsonrpc.NewFramer(theirs, nil)}
+				conns[name] <- &scriptedServer{t, jsonrpc.NewFramer(theirs, nil)}
 				return jsonrpc.NewFramer(ours, nil), nil
 			}}}
 		}
 		g := newGateway(t, &Options{ListWait: time.Millisecond, Upstreams: []Upstream{up("a"), up("b")}})
 		defer g.Close()
-		asks := make(chan string, 3*maxAsks)
+		requests := make(chan string, 3*maxAsks)
 		s := g.Session(t.Context(), senderFunc(func(message []byte) error {
-			asks <- string(message)
+			requests <- string(message)
 			return nil
 		}))
 		defer s.Close()
 		request(t, t.Context(), s, mcp.MethodInitialize, `{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}`)
-		servers, answers := map[string]*scripted{}, map[string]chan string{}
+		servers, responses := map[string]*scriptedServer{}, map[string]chan string{}
 		for i, name := range []string{"a", "b"} {
-			<-conns[name] // the catalog's, which gets no response
-			answers[name] = make(chan string, 1)
+			<-conns[name] // the connection of the catalog, which gets no response
+			responses[name] = make(chan string, 1)
 			frame := jsonrpc.AppendRequest(nil, jsonrpc.IntID(int64(i)), mcp.MethodToolsCall, []byte(`{"name":"`+name+`__x"}`))
 			go func() {
 				m := new(jsonrpc.Message)
 				must(jsonrpc.Parse(frame, m, 0))
 				response, _ := s.Request(t.Context(), frame, m, nil, nil)
-				answers[name] <- string(response)
+				responses[name] <- string(response)
 			}()
 			srv := <-conns[name]
 			servers[name] = srv
-			hello := srv.read()
-			if string(hello.Method) != mcp.MethodInitialize || !strings.Contains(string(hello.Params), `"roots":{}`) {
-				t.Errorf("got %s, want the client's handshake", hello.Raw())
+			initialize := srv.read()
+			if string(initialize.Method) != mcp.MethodInitialize || !strings.Contains(string(initialize.Params), `"roots":{}`) {
+				t.Errorf("got %s, want the client's handshake", initialize.Raw())
 			}
-			srv.write(`{"jsonrpc":"2.0","id":` + string(hello.ID) + `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`)
+			srv.write(`{"jsonrpc":"2.0","id":` + string(initialize.ID) + `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`)
 			srv.read() // initialized
 			if call := srv.read(); string(call.Method) != mcp.MethodToolsCall || !strings.Contains(string(call.Params), `"name":"x"`) {
 				t.Errorf("got %s", call.Raw())
 			}
 			srv.write(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
 		}
-		first, second := <-asks, <-asks
+		first, second := <-requests, <-requests
 		if want := `{"jsonrpc":"2.0","id":"a.1","method":"roots/list"}`; first != want {
 			t.Errorf("got %s, want %s", first, want)
 		}
@@ -521,12 +523,12 @@ func TestClashingIDs(t *testing.T) {
 			}
 		}
 		servers["a"].write(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
-		<-asks
+		<-requests
 		servers["a"].write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if got, want := <-asks, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a.3"}}`; got != want {
+		if got, want := <-requests, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a.3"}}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		// A client that does not answer gets new requests; the server of the oldest gets an error.
+		// A client without responses still gets requests; the server of the oldest gets an error.
 		for i := range maxAsks + 1 {
 			servers["a"].write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, 100+i))
 		}
@@ -541,8 +543,8 @@ func TestClashingIDs(t *testing.T) {
 		if got := string(servers["b"].read().Raw()); got != cancel {
 			t.Errorf("got %s, want %s", got, cancel)
 		}
-		if got := <-answers["b"]; got != "" {
-			t.Errorf("the canceled call was answered: %s", got)
+		if got := <-responses["b"]; got != "" {
+			t.Errorf("canceled call: got response %s, want none", got)
 		}
 	})
 }
@@ -553,7 +555,7 @@ func TestPrincipals(t *testing.T) {
 		name         string
 		isolation    Isolation
 		perPrincipal bool
-		// want has the users for which Connect was called, sorted; "" is nobody.
+		// want has the users for which Connect was called, sorted; "" is a call without a user.
 		want string
 	}{
 		{"shared", IsolateNone, false, `[""]`},
@@ -597,9 +599,9 @@ func TestPrincipals(t *testing.T) {
 				<-time.After(5 * time.Minute)
 				synctest.Wait()
 				if s := g.Upstreams()[0]; s.Connections != 0 {
-					t.Errorf("%d connections are left of users who went", s.Connections)
+					t.Errorf("got %d connections after the idle timeout, want 0", s.Connections)
 				}
-				// The old list is served at once, and read again.
+				// The gateway serves the old list at once, and reads it again.
 				if got := request(t, as(t.Context(), "ann"), p, mcp.MethodToolsList, "{"+modernMeta+"}"); !strings.Contains(got, `"up__a"`) {
 					t.Errorf("got %s", got)
 				}
@@ -658,7 +660,7 @@ type halves struct {
 
 func (*halves) Close() error { return nil }
 
-// TestModernMethods checks requests that the gateway answers itself because of the era or the
+// TestModernMethods checks requests to which the gateway itself responds because of the era or the
 // capabilities of a client.
 func TestModernMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

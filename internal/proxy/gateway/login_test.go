@@ -57,7 +57,8 @@ func (f *fakeLogin) finish(g *Gateway) {
 	g.LoginChanged("one", func(context.Context) bool { return true })
 }
 
-// loginGateway returns a gateway with an upstream to log in to, one without, and a view.
+// loginGateway returns a gateway with an upstream that needs a login, one that does not, and a
+// view.
 func loginGateway(t *testing.T, login *fakeLogin, view View) *Gateway {
 	one := streamUpstream("one", toolServer("one", "a", "log_out"))
 	one.Login, one.PerPrincipal = login, true
@@ -73,19 +74,19 @@ func loginGateway(t *testing.T, login *fakeLogin, view View) *Gateway {
 	return g
 }
 
-// TestLoginRounds checks that the retry of a call waits for the login, and is asked again after a
-// while.
+// TestLoginRounds checks that the retry of a call waits for the login, and that the client gets the
+// input request again after loginWait.
 func TestLoginRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		login := newFakeLogin()
 		g := loginGateway(t, login, nil)
-		var asked []time.Time
+		var prompts []time.Time
 		o := client.Options{Revisions: []mcp.Revision{mcp.LatestRevision}}
 		o.Input.ElicitModes = []mcp.ElicitMode{mcp.ElicitModeURL}
 		o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			asked = append(asked, time.Now())
+			prompts = append(prompts, time.Now())
 			if p.URL != login.page.URL || p.Message != "Log in to one (https://one.example.com), so that its tools can be used on your behalf." {
-				t.Errorf("asked for %s: %s", p.URL, p.Message)
+				t.Errorf("input request: got %s: %s", p.URL, p.Message)
 			}
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept}, nil
 		}
@@ -99,11 +100,11 @@ func TestLoginRounds(t *testing.T) {
 			t.Error(err)
 		}
 		var got []time.Duration
-		for _, at := range asked {
+		for _, at := range prompts {
 			got = append(got, at.Sub(start))
 		}
 		if diff := cmp.Diff([]time.Duration{0, loginWait}, got); diff != "" || time.Since(start) < 40*time.Second || time.Since(start) > 50*time.Second {
-			t.Errorf("the call took %v, and asked (-want +got):\n%s", time.Since(start), diff)
+			t.Errorf("the call took %v, with input requests after (-want +got):\n%s", time.Since(start), diff)
 		}
 		if got, want := toolNames(t, c), "one__a one__log_out two__a"; got != want {
 			t.Errorf("tools after the login: got %q, want %q", got, want)
@@ -111,13 +112,13 @@ func TestLoginRounds(t *testing.T) {
 		if got, err := client.CallTool[string](t.Context(), c, "one__log_in", nil); err != nil || !strings.HasPrefix(got, "You are logged in to one.") {
 			t.Errorf("log_in after the login: got %q, %v", got, err)
 		}
-		if len(asked) != 2 {
-			t.Errorf("asked %d times", len(asked))
+		if len(prompts) != 2 {
+			t.Errorf("got %d input requests, want 2", len(prompts))
 		}
 	})
 }
 
-// TestLoginView checks that a view decides who is offered a login.
+// TestLoginView checks that the view of a caller decides whether it has the tool log_in.
 func TestLoginView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for prefix, want := range map[string]string{"one__log": "one__log_in", "two": "two__a", "": "one__log_in two__a", "one__a": ""} {
@@ -134,7 +135,7 @@ func TestLoginView(t *testing.T) {
 	})
 }
 
-// TestLoginFails checks what a caller gets who cannot have a page.
+// TestLoginFails checks the error of a call for which no login page can be made.
 func TestLoginFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		login := newFakeLogin()
@@ -153,7 +154,7 @@ func TestLoginFails(t *testing.T) {
 }
 
 // TestLoginState checks that the request state of a login is valid for its upstream only, and that
-// the upstream gets nothing of the round.
+// the upstream does not get the state and the input responses.
 func TestLoginState(t *testing.T) {
 	g := loginGateway(t, newFakeLogin(), nil)
 	one := g.state.Load().byName["one"]
@@ -172,7 +173,7 @@ func TestLoginState(t *testing.T) {
 	for _, state := range []string{seal("two"), "x", seal("one") + "A"} {
 		in := fmt.Sprintf(frame, state)
 		if got, _, action := g.openLogin(t.Context(), one, []byte(in)); string(got) != in || action != "" {
-			t.Errorf("a foreign state: got %s, action %q", got, action)
+			t.Errorf("state of another upstream: got %s, action %q", got, action)
 		}
 	}
 }

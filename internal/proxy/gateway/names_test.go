@@ -23,7 +23,7 @@ func TestErrorsNameUpstream(t *testing.T) {
 		return "", ctx.Err()
 	}))
 	must(server.AddTool(srv, "bad", "", func(context.Context, none) (string, error) {
-		return "", jsonrpc.Errorf(jsonrpc.CodeInternalError, "own text")
+		return "", jsonrpc.Errorf(jsonrpc.CodeInternalError, "server text")
 	}))
 	up := overStream(srv)
 	tests := []struct {
@@ -35,11 +35,11 @@ func TestErrorsNameUpstream(t *testing.T) {
 		{"not reached", "ok", bridge.Options{Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) { return nil, errors.New("no such program") }}, `"message":"up: the server cannot be started: no such program`, false},
 		{"timeout", "hang", bridge.Options{Connect: up, CallTimeout: 50 * time.Millisecond}, `"message":"up: the server has not responded to tools/call`, false},
 		{"too many servers", "ok", bridge.Options{Connect: up, MaxSessions: 1}, `up: too many `, true},
-		{"own error", "bad", bridge.Options{Connect: up}, `"message":"own text"`, false},
+		{"error of the server", "bad", bridge.Options{Connect: up}, `"message":"server text"`, false},
 	}
 	for _, tt := range tests {
 		for _, modern := range []bool{false, true} {
-			if modern && tt.legacyOnly { // modern requests share the session of the catalog
+			if modern && tt.legacyOnly { // modern requests use the session of the catalog
 				continue
 			}
 			era := map[bool]string{false: "legacy", true: "modern"}[modern]
@@ -52,7 +52,7 @@ func TestErrorsNameUpstream(t *testing.T) {
 				p, meta := g.Stateless(), ","+modernMeta
 				if !modern {
 					meta = ""
-					if p = g.Session(t.Context(), nowhere{}); p == nil {
+					if p = g.Session(t.Context(), discardSender{}); p == nil {
 						t.Fatal("got no session")
 					}
 					requestText(t, p, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
@@ -66,10 +66,10 @@ func TestErrorsNameUpstream(t *testing.T) {
 	}
 }
 
-// nowhere is a client that reads nothing.
-type nowhere struct{}
+// A discardSender is a client that discards its messages.
+type discardSender struct{}
 
-func (nowhere) Send([]byte) error { return nil }
+func (discardSender) Send([]byte) error { return nil }
 
 // requestText makes a request and returns the response, or the text of the error.
 func requestText(t *testing.T, p relay.Peer, frame string) string {
@@ -78,7 +78,7 @@ func requestText(t *testing.T, p relay.Peer, frame string) string {
 	if err := jsonrpc.Parse([]byte(frame), m, 0); err != nil {
 		t.Fatal(err)
 	}
-	response, err := p.Request(t.Context(), []byte(frame), m, nowhere{}, nil)
+	response, err := p.Request(t.Context(), []byte(frame), m, discardSender{}, nil)
 	if rejected, ok := errors.AsType[*relay.RejectedError](err); ok {
 		return rejected.Reason
 	}

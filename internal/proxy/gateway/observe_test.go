@@ -32,8 +32,8 @@ func observeWith(f middleware.Func) ObserveFunc {
 	}
 }
 
-// TestOneTrace checks that a call from a client through the gateway to a server is one trace, in
-// all pairs of eras, and what the spans of the gateway say about failures.
+// TestOneTrace checks that a call from a client through the gateway to a server is one trace, for
+// all pairs of eras, and that the spans of the gateway have the type of a failure.
 func TestOneTrace(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		for _, served := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
@@ -42,11 +42,11 @@ func TestOneTrace(t *testing.T) {
 				telemetry := func(who string) *mcpotel.Telemetry {
 					return mcpotel.New(&mcpotel.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)), Transport: who})
 				}
-				srv := house("up", served)
+				srv := fullServer("up", served)
 				srv.Use(telemetry("server").Middleware)
 				u := streamUpstream("up", srv)
 				g := newGateway(t, &Options{Upstreams: []Upstream{u}, Observe: observeWith(telemetry("gateway").Middleware)})
-				opts := guest(revision)
+				opts := fullClientOptions(revision)
 				c, err := telemetry("client").Dial(t.Context(), client.TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
 					ours, theirs := net.Pipe()
 					go g.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
@@ -117,8 +117,8 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// TestObserveForgets checks that a request fails if Options.Observe does not carry it out.
-func TestObserveForgets(t *testing.T) {
+// TestNotObserved checks that a request fails if Options.Observe does not call next.
+func TestNotObserved(t *testing.T) {
 	srv := server.MustNew("up", "1", nil)
 	defer srv.Close(context.Background())
 	g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("up", srv)}, Observe: func(context.Context, *Operation, func(context.Context, json.RawMessage) (json.RawMessage, error)) {}})

@@ -21,12 +21,12 @@ func TestRecord(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		t.Run(revision.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := house("up", mcp.LatestRevision)
+				srv := fullServer("up", mcp.LatestRevision)
 				defer srv.Close(context.Background())
 				var file bytes.Buffer
 				w := capture.NewWriter(&file, nil)
 				g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("up", srv)}, Record: w})
-				c := dialStream(t, g, guest(revision))
+				c := dialStream(t, g, fullClientOptions(revision))
 				if _, err := client.CallTool[string](t.Context(), c, "up__form", nil); err != nil {
 					t.Fatal(err)
 				}
@@ -71,12 +71,12 @@ func checkRecord(t *testing.T, file io.Reader, modern bool) {
 		}
 	}
 	if n := len(sides[capture.Downstream]); n != 1 {
-		t.Errorf("%d lanes of clients, want 1", n)
+		t.Errorf("got %d clients, want 1", n)
 	}
 	call := `downstream tools/call"up__form"`
 	want := map[string]int{call: 1, `upstream tools/call"form"`: 2}
 	if modern {
-		want[call] = 2 // it is sent again with the input
+		want[call] = 2 // the call is retried with the input
 	}
 	for name, n := range want {
 		if counts[name] != n {

@@ -36,7 +36,7 @@ func newReplicaSet(t *testing.T, n int, upstreams ...Upstream) *replicaSet {
 	web := httptest.NewServer(rs)
 	t.Cleanup(func() {
 		for i := range rs.handlers {
-			endNow(rs.handlers[i].Load())
+			shutdownNow(rs.handlers[i].Load())
 		}
 		web.CloseClientConnections()
 		web.Close()
@@ -45,7 +45,7 @@ func newReplicaSet(t *testing.T, n int, upstreams ...Upstream) *replicaSet {
 	return rs
 }
 
-func endNow(h *streamable.Handler) {
+func shutdownNow(h *streamable.Handler) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = h.Shutdown(ctx)
@@ -61,7 +61,7 @@ func (rs *replicaSet) restart(i int) {
 		rs.t.Fatal(err)
 	}
 	if old := rs.handlers[i].Swap(h); old != nil {
-		endNow(old)
+		shutdownNow(old)
 	}
 }
 
@@ -83,7 +83,7 @@ func (rs *replicaSet) dial(opts client.Options) *client.Client {
 // TestReplicas has clients of both eras use replicas that share only keys, in front of servers of
 // both eras over HTTP.
 func TestReplicas(t *testing.T) {
-	old, modern := house("old", mcp.LatestLegacyRevision), house("new", mcp.LatestRevision)
+	old, modern := fullServer("old", mcp.LatestLegacyRevision), fullServer("new", mcp.LatestRevision)
 	for _, srv := range []*server.Server{old, modern} {
 		t.Cleanup(func() { srv.Close(context.Background()) })
 	}
@@ -95,7 +95,7 @@ func TestReplicas(t *testing.T) {
 		Upstream{Name: "new", Bridge: bridge.Options{Connect: overHTTP(t, modern), HTTP: true}})
 	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		t.Run(revision.String(), func(t *testing.T) {
-			c := rs.dial(guest(revision))
+			c := rs.dial(fullClientOptions(revision))
 			for round := range 3 {
 				if round == 2 {
 					rs.restart(0)
@@ -111,9 +111,9 @@ func TestReplicas(t *testing.T) {
 					}
 				}
 				if found != 5 {
-					t.Errorf("found %d of 5 tools on several pages", found)
+					t.Errorf("got %d tools on several pages, want 5", found)
 				}
-				for range 3 { // an odd number, so that the next request begins elsewhere
+				for range 3 { // an odd number, so that the next loop begins at another replica
 					for _, up := range []string{"old", "new"} {
 						if got, err := client.CallTool[string](t.Context(), c, up+"__who", nil); got != up || err != nil {
 							t.Errorf("%s: got %q, %v", up, got, err)
@@ -160,10 +160,10 @@ func (rs *replicaSet) post(replica, session, message string) *http.Response {
 	return resp
 }
 
-// TestReplicasAnswer checks that the answer to a server's request has an effect only at the replica
-// that sent the request.
-func TestReplicasAnswer(t *testing.T) {
-	srv := house("old", mcp.LatestLegacyRevision)
+// TestReplicasResponse checks that the response to a server's request has an effect only at the
+// replica that sent the request.
+func TestReplicasResponse(t *testing.T) {
+	srv := fullServer("old", mcp.LatestLegacyRevision)
 	t.Cleanup(func() { srv.Close(context.Background()) })
 	rs := newReplicaSet(t, 2, Upstream{Name: "old", Bridge: bridge.Options{Connect: overHTTP(t, srv), HTTP: true}})
 	session := rs.post("0", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`).Header.Get("Mcp-Session-Id")
@@ -171,29 +171,29 @@ func TestReplicasAnswer(t *testing.T) {
 	streams := [2]*http.Response{}
 	for i := range streams {
 		streams[i] = rs.post(fmt.Sprint(i), session, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"old__form","arguments":{}}}`)
-		ids[i] = askID(t, streams[i])
+		ids[i] = elicitationID(t, streams[i])
 	}
 	if ids[0] == ids[1] {
-		t.Errorf("both replicas send a request with id %s", ids[0])
+		t.Errorf("both replicas sent a request with id %s, want different ids", ids[0])
 	}
-	answer := func(replica, id string) {
+	respond := func(replica, id string) {
 		t.Helper()
 		message := `{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept","content":{"name":"` + replica + `"}}}`
 		if resp := rs.post(replica, session, message); resp.StatusCode != http.StatusAccepted {
-			t.Errorf("the answer gets status %d", resp.StatusCode)
+			t.Errorf("response: got status %d, want 202", resp.StatusCode)
 		}
 	}
-	answer("1", ids[0]) // dropped
+	respond("1", ids[0]) // dropped
 	for i, stream := range streams {
-		answer(fmt.Sprint(i), ids[i])
+		respond(fmt.Sprint(i), ids[i])
 		if text := readUntil(t, stream, `"result"`); !strings.Contains(text, fmt.Sprintf(`accept{\"name\":\"%d\"}`, i)) {
 			t.Errorf("replica %d: got %s", i, text)
 		}
 	}
 }
 
-// askID returns the id of the next request on an event stream.
-func askID(t *testing.T, resp *http.Response) string {
+// elicitationID returns the id of the next elicitation on an event stream.
+func elicitationID(t *testing.T, resp *http.Response) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(readUntil(t, resp, `"elicitation/create"`), `"id":`)
 	id, _, _ := strings.Cut(rest, ",")

@@ -13,20 +13,20 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestLogLevel checks that a server gets a call only when it has the log level that the client set
-// before, or does not answer that.
+// TestLogLevel checks that a call is forwarded when the server has responded to the log level that
+// the client set before, or after a timeout.
 func TestLogLevel(t *testing.T) {
 	const listWait = 2 * time.Second
 	for _, tt := range []struct {
 		name string
-		// before sets the level before the first call, which makes the handshake.
+		// before sets the level before the first call, which performs the handshake.
 		before bool
-		// answered is when the server answers; 0 means never.
-		answered, want time.Duration
+		// delay is the server's delay of the response to logging/setLevel. Zero means no response.
+		delay, want time.Duration
 	}{
 		{"open", false, time.Second, time.Second},
 		{"opened later", true, time.Second, time.Second},
-		{"no answer", false, 0, listWait},
+		{"no response", false, 0, listWait},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLogLevel(t *testing.T) {
 				calls := make(chan time.Time, 10)
 				up := Upstream{Name: "up", Isolation: IsolateClients, Bridge: bridge.Options{ServerEra: bridge.EraLegacy, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 					ours, theirs := net.Pipe()
-					go serveLogger(jsonrpc.NewFramer(theirs, nil), tt.answered, levels, calls)
+					go serveLogger(jsonrpc.NewFramer(theirs, nil), tt.delay, levels, calls)
 					return jsonrpc.NewFramer(ours, nil), nil
 				}}}
 				g := newGateway(t, &Options{ListWait: listWait, Upstreams: []Upstream{up}})
@@ -53,7 +53,7 @@ func TestLogLevel(t *testing.T) {
 				}
 				call()
 				if got := (<-calls).Sub(began); got != tt.want {
-					t.Errorf("the server got the call after %v, want %v", got, tt.want)
+					t.Errorf("time until the call: got %v, want %v", got, tt.want)
 				}
 				if got := <-levels; got != "error" {
 					t.Errorf("level: got %q", got)
@@ -63,9 +63,9 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// serveLogger serves a legacy client. It answers logging/setLevel after a time, or never if that is
-// 0, and sends the level to levels, and the time of each call to calls.
-func serveLogger(f jsonrpc.Framer, after time.Duration, levels chan<- string, calls chan<- time.Time) {
+// serveLogger serves a legacy client. It responds to logging/setLevel after a delay, or never if
+// that is 0, and sends the level to levels and the time of each call to calls.
+func serveLogger(f jsonrpc.Framer, delay time.Duration, levels chan<- string, calls chan<- time.Time) {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
@@ -85,10 +85,10 @@ func serveLogger(f jsonrpc.Framer, after time.Duration, levels chan<- string, ca
 		case mcp.MethodSetLevel:
 			level, _ := textParam(m, "level")
 			levels <- level
-			if after == 0 {
+			if delay == 0 {
 				continue
 			}
-			time.Sleep(after)
+			time.Sleep(delay)
 		}
 		if m.Kind == jsonrpc.KindRequest {
 			if f.WriteFrame([]byte(`{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":`+result+`}`)) != nil {

@@ -19,8 +19,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestListTasks checks that tasks/list has the tasks of all upstreams, and only those of the caller,
-// although one server cannot tell the callers apart, and that it is audited and limited.
+// TestListTasks checks that tasks/list has the caller's tasks of all upstreams, although the
+// servers do not distinguish callers, and that task requests are audited and limited.
 func TestListTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var audit []string
@@ -44,7 +44,7 @@ func TestListTasks(t *testing.T) {
 			},
 			Check: func(_ context.Context, call *CallInfo) error {
 				if call.Method == mcp.MethodTasksList && call.Upstream == "broken" && !works {
-					return jsonrpc.Errorf(jsonrpc.CodeInternalError, "it broke")
+					return jsonrpc.Errorf(jsonrpc.CodeInternalError, "internal failure")
 				}
 				return nil
 			},
@@ -66,9 +66,9 @@ func TestListTasks(t *testing.T) {
 			ctx := as(t.Context(), name)
 			s := g.Session(ctx, senderFunc(func([]byte) error { return nil }))
 			defer s.Close()
-			hello := request(t, ctx, s, mcp.MethodInitialize, `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
-			if !strings.Contains(hello, `"tasks":{"list":{},"cancel":{}`) {
-				t.Errorf("the handshake has no tasks.list: %s", hello)
+			handshake := request(t, ctx, s, mcp.MethodInitialize, `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
+			if !strings.Contains(handshake, `"tasks":{"list":{},"cancel":{}`) {
+				t.Errorf("handshake: got %s, want the capability tasks.list", handshake)
 			}
 			users[name] = user{ctx, s}
 		}
@@ -84,7 +84,7 @@ func TestListTasks(t *testing.T) {
 					}
 					id := jsonwire.Text(jsonwire.Lookup([]byte(ask(name, mcp.MethodToolsCall, `{"name":"`+up+`__work","arguments":{},"task":{}}`)), "result", "task", "taskId"))
 					if id == "" {
-						t.Fatal("the call is not a task")
+						t.Fatal("the result of the call has no task")
 					}
 					started[name] = append(started[name], id)
 				}
@@ -105,7 +105,7 @@ func TestListTasks(t *testing.T) {
 				}
 				cursor = `"cursor":` + string(next)
 			}
-			t.Errorf("the list of %s has no end", name)
+			t.Errorf("the list of %s has more than 20 pages", name)
 			return ids
 		}
 		for name := range users {
@@ -117,7 +117,7 @@ func TestListTasks(t *testing.T) {
 		first := ask("ann", mcp.MethodTasksList, "{}")
 		cursor := string(jsonwire.Lookup([]byte(first), "result", "nextCursor"))
 		if cursor == "" {
-			t.Fatalf("one page only: %s", first)
+			t.Fatalf("got %s, want a next page", first)
 		}
 		for _, tt := range []struct{ user, cursor, want string }{
 			{"bob", cursor, `"code":-32602`},
@@ -147,7 +147,7 @@ func TestListTasks(t *testing.T) {
 		for _, tt := range []struct{ user, method, want string }{
 			{"ann", mcp.MethodTasksGet, `"status":"completed"`},
 			{"ann", mcp.MethodTasksResult, `"text":"one"`},
-			{"ann", mcp.MethodTasksCancel, `"code":-32602`}, // it has ended
+			{"ann", mcp.MethodTasksCancel, `"code":-32602`}, // the task has ended
 			{"bob", mcp.MethodTasksGet, `"code":-32602`},
 		} {
 			if got := ask(tt.user, tt.method, `{"taskId":"`+task+`"}`); !strings.Contains(got, tt.want) {
@@ -170,7 +170,8 @@ func TestListTasks(t *testing.T) {
 	})
 }
 
-// TestTaskOwners checks that the memory of owners is bounded, and forgets the oldest task first.
+// TestTaskOwners checks that the number of stored owners is limited, and that the oldest is evicted
+// first.
 func TestTaskOwners(t *testing.T) {
 	var o taskOwners
 	task := func(i int) ownedTask { return ownedTask{"ann", "up", fmt.Sprint(i)} }
@@ -185,6 +186,6 @@ func TestTaskOwners(t *testing.T) {
 		}
 	}
 	if len(o.tasks) != maxOwnedTasks || o.recent.Len() != maxOwnedTasks {
-		t.Errorf("%d tasks, %d in the list, want %d", len(o.tasks), o.recent.Len(), maxOwnedTasks)
+		t.Errorf("got %d tasks and %d in the list, want %d", len(o.tasks), o.recent.Len(), maxOwnedTasks)
 	}
 }

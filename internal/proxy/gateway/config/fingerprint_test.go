@@ -44,10 +44,10 @@ func TestFingerprint(t *testing.T) {
 	} {
 		entry := strings.TrimSuffix(tt.entry, " # spaces")
 		if got := of(entry) == of(base); got != tt.same {
-			t.Errorf("{%s} has the fingerprint of {%s}: %v, want %v", entry, base, got, tt.same)
+			t.Errorf("{%s} and {%s}: same fingerprint: got %v, want %v", entry, base, got, tt.same)
 		}
 	}
-	// Secrets that a connection reads once.
+	// These files are read once for a connection.
 	for _, entry := range []string{base + `, env: {KEY: "file:key"}`, `url: "https://x.example/mcp", tls: {ca: ca.pem}`} {
 		before := of(entry)
 		for _, name := range []string{"key", "ca.pem"} {
@@ -56,23 +56,23 @@ func TestFingerprint(t *testing.T) {
 			}
 		}
 		if of(entry) == before {
-			t.Errorf("{%s} has the same fingerprint after a change of the file", entry)
+			t.Errorf("{%s}: got the same fingerprint after a change of the file", entry)
 		}
 	}
-	// The token of requests is read again for each of them.
+	// The file of a token is read again for new requests, so it does not affect the fingerprint.
 	entry := `url: "https://x.example/mcp", credentials: {token: "file:key"}`
 	before := of(entry)
 	if err := os.WriteFile(filepath.Join(dir, "key"), []byte("two"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if of(entry) != before {
-		t.Errorf("{%s} has another fingerprint after a change of the token", entry)
+		t.Errorf("{%s}: got another fingerprint after a change of the token", entry)
 	}
 	c, err := Parse(path, []byte("upstreams:\n  a: {command: a, env: {KEY: \"file:nowhere\"}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Fingerprint(c.Upstreams[0]); err == nil || !strings.HasPrefix(err.Error(), path+":2:30: upstreams.a.env.KEY: ") {
-		t.Errorf("without the file: %v", err)
+		t.Errorf("missing file: got %v", err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestFormat checks that the text of a configuration is read as the same configuration.
+// TestFormat checks that a formatted configuration is parsed as the same configuration.
 func TestFormat(t *testing.T) {
-	for name, text := range goodFiles {
+	for name, text := range validFiles {
 		t.Run(name, func(t *testing.T) {
 			want, err := Parse("/dir/gateway.yaml", []byte(text))
 			if err != nil {

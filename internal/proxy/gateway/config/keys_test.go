@@ -19,7 +19,7 @@ func TestSecrets(t *testing.T) {
 	}{
 		{"two", base64.StdEncoding.EncodeToString([]byte(first)) + "\n", base64.StdEncoding.EncodeToString([]byte(second)), [][]byte{[]byte(first), []byte(second)}, ""},
 		{"short", base64.StdEncoding.EncodeToString([]byte(first)), "YWJj", nil, "keys[1]: want 32 random bytes or more in base64"},
-		{"no base64", first + "!", first, nil, "keys[0]: want 32 random bytes or more in base64"},
+		{"not base64", first + "!", first, nil, "keys[0]: want 32 random bytes or more in base64"},
 		{"empty", "", first, nil, "keys[0]: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -39,10 +39,10 @@ func TestSecrets(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
-				t.Errorf("error %v, want %q", err, tt.err)
+				t.Errorf("got error %v, want %q", err, tt.err)
 			}
 			if found := c.Check(); len(found) > 0 != (tt.err != "") {
-				t.Errorf("check finds %v", found)
+				t.Errorf("Check = %v", found)
 			}
 		})
 	}

@@ -16,8 +16,8 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// goodFiles are valid for the loader and the schema.
-var goodFiles = map[string]string{
+// validFiles are valid for the loader and the schema.
+var validFiles = map[string]string{
 	"one command": `
 upstreams:
   files: {command: [npx, -y, server, /data]}`,
@@ -54,15 +54,15 @@ listWait: 4s
 drain: 5s`,
 }
 
-// badFiles lead to the errors.
-var badFiles = []struct {
+// invalidFiles are files and their errors.
+var invalidFiles = []struct {
 	name, text string
 	want       []string
-	// valid means that the schema cannot see the error.
+	// valid means that the schema cannot detect the error.
 	valid bool
 }{
 	{"empty", "", []string{"1:1: the file is empty: it needs at least upstreams"}, false},
-	{"a comment", "# nothing\n", []string{"1:1: the file is empty: it needs at least upstreams"}, false},
+	{"a comment", "# a comment\n", []string{"1:1: the file is empty: it needs at least upstreams"}, false},
 	{"not YAML", "upstreams:\n  a: [1\nb: 2\n", []string{"1:1: not YAML: did not find expected ',' or ']'"}, false},
 	{"two documents", "upstreams: {a: {command: a}}\n---\nupstreams: {}\n", []string{"2:1: the file has more than one document"}, true},
 	{"a list", "- a\n", []string{"1:1: the configuration is a list: want a mapping of keys to values"}, false},
@@ -76,7 +76,7 @@ var badFiles = []struct {
 	}, false},
 	{"duplicate key", "upstreams:\n  a: {command: a}\n  a: {command: b}\n", []string{`3:3: duplicate key "a" in upstreams: the first is in line 2`}, false},
 	{"merge key", "upstreams:\n  a: &a {command: a}\n  b: {<<: *a}\n", []string{"3:3: upstream b needs a command, a url or a socket", "3:7: merge keys (<<) are not supported: repeat the keys"}, true},
-	{"a key that is no text", "upstreams:\n  a: {command: a}\n? [x]\n: 1\n", []string{"3:3: a key is a list: want a text"}, false},
+	{"a key that is not a text", "upstreams:\n  a: {command: a}\n? [x]\n: 1\n", []string{"3:3: a key is a list: want a text"}, false},
 	{"wrong types", "upstreams:\n  a: {command: a, args: x, idle: 5, disabled: yes, limits: {concurrent: few}}\n  b: {command: [1]}\n", []string{
 		`2:25: upstreams.a.args is a text: want a list`,
 		`2:34: upstreams.a.idle is the number 5: want a time with a unit, such as 10s`,
@@ -94,8 +94,8 @@ var badFiles = []struct {
 	}, false},
 	{"a duration out of range", "upstreams: {a: {command: a, idle: 1ms}}\n", []string{"1:35: upstreams.a.idle is out of range: want 1s to 168h"}, true},
 	{"an enum", "upstreams: {a: {command: a, isolation: shard}}\n", []string{`1:40: upstreams.a.isolation is "shard": want client, principal or shared: did you mean "shared"?`}, false},
-	{"no kind", "upstreams: {a: {era: auto}}\n", []string{"1:13: upstream a needs a command, a url or a socket"}, false},
-	{"two kinds", "upstreams: {a: {command: a, url: \"http://localhost/\"}}\n", []string{"1:29: upstream a has command and url: want only one of them"}, false},
+	{"no kind of upstream", "upstreams: {a: {era: auto}}\n", []string{"1:13: upstream a needs a command, a url or a socket"}, false},
+	{"two kinds of upstream", "upstreams: {a: {command: a, url: \"http://localhost/\"}}\n", []string{"1:29: upstream a has command and url: want only one of them"}, false},
 	{"keys of another kind", "upstreams: {a: {command: a, headers: {X: y}}, b: {url: \"http://localhost/\", env: {A: b}}}\n", []string{
 		"1:29: headers does not apply to an upstream with a command",
 		"1:77: env does not apply to an upstream with a url",
@@ -115,7 +115,7 @@ var badFiles = []struct {
 		"2:58: upstreams.a.credentials.token is a secret in plain text: put it into an environment variable and write env:NAME, or into a file and write file:PATH",
 		"3:15: auth.token is a secret in plain text: put it into an environment variable and write env:NAME, or into a file and write file:PATH",
 	}, false},
-	{"what looks like a secret", "upstreams:\n  a: {command: a, env: {API_KEY: abcdef, HOME: /x, KEY_PASSWORD: /run/key}}\n  b: {url: \"https://x.example/mcp?api_key=abcdef\", headers: {Authorization: Bearer abcdef, X-Tenant: t}}\n", []string{
+	{"values that look like secrets", "upstreams:\n  a: {command: a, env: {API_KEY: abcdef, HOME: /x, KEY_PASSWORD: /run/key}}\n  b: {url: \"https://x.example/mcp?api_key=abcdef\", headers: {Authorization: Bearer abcdef, X-Tenant: t}}\n", []string{
 		"2:34: upstreams.a.env.API_KEY looks like a secret in plain text: put it into an environment variable and write env:NAME, or into a file and write file:PATH",
 		"3:12: upstreams.b.url looks like it has a secret in it: put the URL into an environment variable and write env:NAME",
 		"3:77: upstreams.b.headers.Authorization looks like a secret in plain text: put it into an environment variable and write env:NAME, or into a file and write file:PATH",
@@ -129,10 +129,10 @@ var badFiles = []struct {
 		"2:57: upstreams.a.headers.mcp-name: the protocol itself has this header",
 		"2:78: X-A and x-a are the same header",
 	}, true},
-	{"other machines", "listen: 0.0.0.0:80\nadmin: \":9090\"\nupstreams: {a: {command: a}}\n", []string{
+	{"an address that other machines can reach", "listen: 0.0.0.0:80\nadmin: \":9090\"\nupstreams: {a: {command: a}}\n", []string{
 		"1:9: other machines can reach 0.0.0.0:80 without a token: add auth, listen at 127.0.0.1, or set listen.allowRemote",
 	}, true},
-	{"a socket with what is for HTTP", "listen: {address: \"unix:/x\", sse: true}\nauth: {token: \"env:T\"}\nupstreams: {a: {command: a}}\n", []string{
+	{"a socket with options of HTTP", "listen: {address: \"unix:/x\", sse: true}\nauth: {token: \"env:T\"}\nupstreams: {a: {command: a}}\n", []string{
 		"1:30: listen.sse is for HTTP, and listen.address is unix:/x",
 		"2:1: auth is for HTTP, and listen.address is unix:/x",
 	}, true},
@@ -141,7 +141,7 @@ var badFiles = []struct {
 		`2:18: admin.address is "x:y": want HOST:PORT, such as 127.0.0.1:8080`,
 		`3:25: upstreams.a.socket is "x": want unix:PATH or tcp:HOST:PORT`,
 	}, true},
-	{"auth without anything", "auth: {resource: \"https://x.example/\"}\nupstreams: {a: {command: a}}\n", []string{"1:7: auth needs a token or issuers"}, false},
+	{"auth without a token or issuers", "auth: {resource: \"https://x.example/\"}\nupstreams: {a: {command: a}}\n", []string{"1:7: auth needs a token or issuers"}, false},
 	{"auth without a resource", "auth: {issuers: [{url: \"https://x.example/\"}]}\nupstreams: {a: {command: a}}\n", []string{"1:7: auth.issuers needs auth.resource, the public URL of the gateway"}, false},
 	{"an issuer without TLS", "auth: {resource: \"https://x.example/\", issuers: [{url: \"http://x.example/\"}]}\nupstreams: {a: {command: a}}\n", []string{
 		"1:56: auth.issuers[0].url needs https: over http anyone on the network path could read secrets",
@@ -169,7 +169,7 @@ var badFiles = []struct {
 		"2:14: login.url has a path or a query: want only the beginning, such as https://mcp.example.com",
 		"2:79: login.identity.issuer is none of auth.issuers: callers and browsers must log in at the same one",
 	}, true},
-	{"half a login", "login: {address: \"0.0.0.0:1\", url: \"http://x.example\"}\nupstreams:\n  a: {url: \"https://x.example/mcp\", credentials: {login: {id: a}}}\n  b: {url: \"https://x.example/mcp\", credentials: {login: {secret: \"env:S\", tokenEndpoint: \"https://i.example\"}}}\n  c: {command: c, credentials: {login: {}}}\n", []string{
+	{"incomplete logins", "login: {address: \"0.0.0.0:1\", url: \"http://x.example\"}\nupstreams:\n  a: {url: \"https://x.example/mcp\", credentials: {login: {id: a}}}\n  b: {url: \"https://x.example/mcp\", credentials: {login: {secret: \"env:S\", tokenEndpoint: \"https://i.example\"}}}\n  c: {command: c, credentials: {login: {}}}\n", []string{
 		"1:18: other machines can reach 0.0.0.0:1: add login.identity, or listen at 127.0.0.1",
 		"1:36: login.url needs https: over http anyone on the network path could read secrets",
 		"1:36: credentials.login needs auth.issuers and login.identity if the gateway has a public URL, so that nobody can log in for somebody else",
@@ -200,9 +200,9 @@ func compileSchema(t *testing.T) func(text string) error {
 	}
 }
 
-func TestGoodFiles(t *testing.T) {
+func TestValidFiles(t *testing.T) {
 	validate := compileSchema(t)
-	for name, text := range goodFiles {
+	for name, text := range validFiles {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse("gateway.yaml", []byte(text)); err != nil {
 				t.Errorf("the loader returned\n%v", err)
@@ -214,9 +214,9 @@ func TestGoodFiles(t *testing.T) {
 	}
 }
 
-func TestBadFiles(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	validate := compileSchema(t)
-	for _, tt := range badFiles {
+	for _, tt := range invalidFiles {
 		t.Run(tt.name, func(t *testing.T) {
 			var want strings.Builder
 			for i, line := range tt.want {
@@ -239,9 +239,9 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestParse checks the values of a file with everything, and that no key is without effect.
+// TestParse checks the values of a file with all keys, and that each key sets a field.
 func TestParse(t *testing.T) {
-	c, err := Parse(filepath.Join("dir", "gateway.yaml"), []byte(goodFiles["everything"]))
+	c, err := Parse(filepath.Join("dir", "gateway.yaml"), []byte(validFiles["everything"]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,13 +265,13 @@ func TestParse(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	if got, want := c.Listen.TLS.Key, Path(filepath.Join("dir", "tls.key")); got != want {
-		t.Errorf("listen.tls.key is %q, want %q", got, want)
+		t.Errorf("listen.tls.key = %q, want %q", got, want)
 	}
 	if got, want := c.Upstream("github").Credentials.Exchange.Secret.File, filepath.Join("dir", "secret"); got != want {
-		t.Errorf("the secret is in %q, want %q", got, want)
+		t.Errorf("path of the secret: got %q, want %q", got, want)
 	}
 	if got, want := c.Listen.MaxMessage, Size(16<<20); got != want {
-		t.Errorf("listen.maxMessage is %d, want %d", got, want)
+		t.Errorf("listen.maxMessage = %d, want %d", got, want)
 	}
 	checkAllSet(t, "", reflect.ValueOf(*c), map[string]bool{
 		"Auth.Token": true, "Auth.Issuers[0].Introspection": true, "Auth.Issuers[1].Audience": true, "Auth.Issuers[1].JWKS": true,
@@ -302,9 +302,9 @@ func checkAllSet(t *testing.T, path string, v reflect.Value, unset map[string]bo
 	}
 }
 
-// TestUpstreamKeys checks that the files above have each key of an upstream.
+// TestUpstreamKeys checks that the file with all keys has each key of an upstream.
 func TestUpstreamKeys(t *testing.T) {
-	c, err := Parse("gateway.yaml", []byte(goodFiles["everything"]))
+	c, err := Parse("gateway.yaml", []byte(validFiles["everything"]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestUpstreamKeys(t *testing.T) {
 			set = set || !reflect.ValueOf(*u).Field(i).IsZero()
 		}
 		if !set {
-			t.Errorf("no upstream has %s", of.Field(i).Name)
+			t.Errorf("no upstream sets %s", of.Field(i).Name)
 		}
 	}
 }
@@ -364,7 +364,7 @@ upstreams:
 	}
 	secret, err := c.Upstream("a").Env["C"].Resolve()
 	if secret != "abc" || err != nil {
-		t.Errorf("the secret of a file is %q, %v, want abc", secret, err)
+		t.Errorf("secret of a file: got %q, %v, want abc", secret, err)
 	}
 }
 
@@ -393,7 +393,7 @@ func TestWatcher(t *testing.T) {
 		t.Helper()
 		for i, want := range want {
 			if got := w.Changed(); got != want {
-				t.Errorf("call %d of Changed returned %v, want %v", i+1, got, want)
+				t.Errorf("call %d: Changed = %v, want %v", i+1, got, want)
 			}
 		}
 	}
@@ -408,7 +408,7 @@ func TestWatcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	polls(false, false)
-	write("b", "it is back")
+	write("b", "a new file")
 	polls(false, true, false)
 	write("b", "known")
 	w.Forget()
@@ -433,10 +433,10 @@ func TestReferenceHidesSecrets(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range goodFiles {
+	for _, text := range validFiles {
 		f.Add(text)
 	}
-	for _, tt := range badFiles {
+	for _, tt := range invalidFiles {
 		f.Add(tt.text)
 	}
 	f.Add("upstreams: &a {a: *a}")

@@ -50,7 +50,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A generator makes a schema of Go types.
+// A generator generates a schema from Go types.
 type generator struct {
 	// docs are the comments of types and fields, by Type and Type.Field.
 	docs map[string]string
@@ -58,7 +58,7 @@ type generator struct {
 	done map[reflect.Type]bool
 }
 
-// comments reads the comments of the types of the configuration.
+// comments returns the comments of the types and fields of the configuration.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
@@ -104,7 +104,7 @@ var (
 	duration   = object{stringType, {"pattern", "^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"}}
 )
 
-// rules are what the types alone do not say.
+// rules are the constraints that the Go types do not express.
 var rules = map[string]object{
 	"Auth": {
 		{"oneOf", []any{required("token"), required("issuers")}},
@@ -125,7 +125,7 @@ var rules = map[string]object{
 
 func required(names ...string) object { return object{{"required", names}} }
 
-// of returns the schema of a type. tag is that of the field.
+// of returns the schema of a type. tag is the tag of the field.
 func (g *generator) of(t reflect.Type, tag reflect.StructTag) object {
 	switch t {
 	case reflect.TypeFor[Duration]():
@@ -205,7 +205,7 @@ func (g *generator) object(t reflect.Type) object {
 	return append(o, rules[t.Name()]...)
 }
 
-// schema returns the whole schema.
+// schema returns the published schema.
 func schema(t *testing.T) []byte {
 	t.Helper()
 	g := &generator{docs: comments(t), done: map[reflect.Type]bool{}}
@@ -274,7 +274,7 @@ func fieldTables(t *testing.T) string {
 	return b.String()
 }
 
-// valueOf says what kind of value a field has.
+// valueOf describes the value of a field.
 func valueOf(f reflect.StructField) string {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
@@ -334,8 +334,8 @@ const (
 	tableEnd   = "\n<!-- End of the tables of keys. -->\n"
 )
 
-// TestSchema checks that the schema and the tables in the document are those of the types, and that
-// each field has a comment.
+// TestSchema checks that the schema and the tables in the document match the types, and that each
+// field has a comment.
 func TestSchema(t *testing.T) {
 	want := schema(t)
 	files := []string{"gateway.schema.json", filepath.Join(docDir, "gateway.schema.json")}

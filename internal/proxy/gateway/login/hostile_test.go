@@ -23,8 +23,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// ask has a caller's call answered with a page, and returns its URL.
-func (w *world) ask(token string) string {
+// loginPage makes a call whose caller declines to log in, and returns the URL of the login page.
+func (w *world) loginPage(token string) string {
 	w.t.Helper()
 	var page string
 	c := w.dial(token, mcp.LatestRevision, func(url string) mcp.ElicitAction {
@@ -32,62 +32,61 @@ func (w *world) ask(token string) string {
 		return mcp.ElicitActionDecline
 	}, nil)
 	if _, err := c.CallTool(w.t.Context(), "up__whoami", nil); err == nil || !strings.Contains(err.Error(), "did not agree to log in to up") {
-		w.t.Errorf("a caller who declines gets %v", err)
+		w.t.Errorf("declined login: got %v", err)
 	}
 	if page == "" {
-		w.t.Fatal("there is no page")
+		w.t.Fatal("the call led to no login page")
 	}
 	return page
 }
 
-// checkNothing checks that nobody is logged in to the upstream.
-func (w *world) checkNothing(token string) {
+// checkNoLogin checks that the upstream has no login, and that a caller gets a login page.
+func (w *world) checkNoLogin(token string) {
 	w.t.Helper()
 	if w.as.logins != 0 && len(w.as.tokens) != 0 {
-		w.t.Errorf("the authorization server of the upstream has given %d tokens", len(w.as.tokens))
+		w.t.Errorf("the authorization server of the upstream has issued %d tokens, want 0", len(w.as.tokens))
 	}
 	if strings.Contains(w.upstream.String(), "Authorization") {
 		w.t.Error("the upstream got a token")
 	}
-	w.ask(token)
+	w.loginPage(token)
 }
 
-// TestStolenLink checks that a link does not log in anybody but the caller that it was made for,
-// whoever opens it.
+// TestStolenLink checks that only the caller for whom a link was made can log in with it.
 //
 // Spec: S182 S189 S192 S193
 func TestStolenLink(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision)
 	token := w.idp.callerToken("mallory", nil)
-	page := w.ask(token)
+	page := w.loginPage(token)
 	victim := w.browser("alice", "alice.up")
 	status, text := victim.login(page)
 	if status != http.StatusForbidden || !strings.Contains(text, "This link is not yours") || strings.Contains(text, "mallory") {
-		t.Errorf("the victim gets %d, %s", status, text)
+		t.Errorf("victim: got %d, %s", status, text)
 	}
 	if slices.ContainsFunc(victim.visited, func(u *url.URL) bool { return "http://"+u.Host == w.as.URL }) {
-		t.Error("the victim was sent to the authorization server of the upstream")
+		t.Error("the victim was redirected to the authorization server of the upstream")
 	}
-	w.checkNothing(token)
+	w.checkNoLogin(token)
 	if diff := cmp.Diff([]string{"mallory app tools/call whoami login_required", "mallory app tools/call whoami error", "mallory app login  denied"}, w.noted()[:3]); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
-	// Somebody who is nobody at the authorization server of the gateway gets no further either.
+	// The link needs an account at the authorization server of the gateway.
 	if status, _ := w.browser("", "alice.up").login(page); status != http.StatusUnauthorized {
-		t.Errorf("a stranger gets status %d", status)
+		t.Errorf("user without an account: got status %d, want 401", status)
 	}
 	// The link still works for its owner.
 	if status, text := w.browser("mallory", "mallory.up").login(page); status != http.StatusOK {
-		t.Errorf("the owner gets %d, %s", status, text)
+		t.Errorf("owner: got %d, %s", status, text)
 	}
 	if status, text := w.browser("mallory", "mallory.up").login(page); status != http.StatusNotFound || !strings.Contains(text, "no longer valid") {
-		t.Errorf("a used link: got %d, %s", status, text)
+		t.Errorf("used link: got %d, %s", status, text)
 	}
 }
 
-// until has the browser follow redirects until a URL begins with a prefix, which is returned and
-// not opened.
-func (b *browser) until(address, prefix string) string {
+// followUntil has the browser follow redirects until a URL begins with a prefix. It returns that
+// URL without opening it.
+func (b *browser) followUntil(address, prefix string) string {
 	b.t.Helper()
 	follow := b.CheckRedirect
 	defer func() { b.CheckRedirect = follow }()
@@ -103,24 +102,24 @@ func (b *browser) until(address, prefix string) string {
 	must(b.t, err)
 	resp.Body.Close()
 	if found == "" {
-		b.t.Fatalf("%s does not lead to %s: status %d", address, prefix, resp.StatusCode)
+		b.t.Fatalf("open %s: got status %d, want a redirect to %s", address, resp.StatusCode, prefix)
 	}
 	return found
 }
 
-// TestForgedCallback checks that responses of authorization servers count only in the browser that
-// asked, once, at the place that they are for, and from the right server.
+// TestForgedCallback checks that the response of an authorization server is accepted only once, in
+// the browser that requested it, at its own redirect URI, and from the right server.
 func TestForgedCallback(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		// at is the redirect URI that the attack is on.
+		// at is the path of the attacked redirect URI.
 		at string
-		// edit returns the URL that is opened, from the real one, and by whom.
+		// edit returns the browser that opens the redirect URI, and the modified URL.
 		edit func(w *world, own *browser, real string) (*browser, string)
 		want int
 		// text is part of the page.
 		text string
-		// works says that the login is completed nevertheless.
+		// works means that the login completes in spite of the attack.
 		works bool
 	}{
 		{"another browser", "callback/up", func(w *world, _ *browser, real string) (*browser, string) {
@@ -130,7 +129,7 @@ func TestForgedCallback(t *testing.T) {
 			return w.browser("alice", "alice.up"), real
 		}, 403, "began in another browser", false},
 		{"a cookie of another login", "callback/up", func(w *world, own *browser, real string) (*browser, string) {
-			own.until(w.ask(w.idp.callerToken("alice", nil))+"/start", w.idp.URL)
+			own.followUntil(w.loginPage(w.idp.callerToken("alice", nil))+"/start", w.idp.URL)
 			return own, real
 		}, 403, "began in another browser", false},
 		{"an unknown state", "callback/up", edited("state", "x"), 404, "no longer valid", false},
@@ -165,9 +164,9 @@ func TestForgedCallback(t *testing.T) {
 			own.open(real)
 			return own, real
 		}, 404, "no longer valid", true},
-		{"a second response after one that failed", "callback/up", func(w *world, own *browser, real string) (*browser, string) {
+		{"a second response after a failed one", "callback/up", func(w *world, own *browser, real string) (*browser, string) {
 			if status, _ := own.open(strings.Replace(real, "code=", "code=x", 1)); status != http.StatusBadGateway {
-				w.t.Errorf("a wrong code: status %d", status)
+				w.t.Errorf("wrong code: got status %d", status)
 			}
 			return own, real
 		}, 404, "no longer valid", false},
@@ -183,8 +182,8 @@ func TestForgedCallback(t *testing.T) {
 			w := newWorld(t, mcp.LatestRevision)
 			token := w.idp.callerToken("alice", nil)
 			own := w.browser("alice", "alice.up")
-			page := w.ask(token)
-			b, address := tt.edit(w, own, own.until(page+"/start", w.url+Path+tt.at))
+			page := w.loginPage(token)
+			b, address := tt.edit(w, own, own.followUntil(page+"/start", w.url+Path+tt.at))
 			var visited []string
 			b.CheckRedirect = func(req *http.Request, _ []*http.Request) error {
 				visited = append(visited, req.URL.Host)
@@ -196,13 +195,13 @@ func TestForgedCallback(t *testing.T) {
 			}
 			for _, host := range visited {
 				if host == "evil.example" {
-					t.Error("the browser was sent to a foreign host")
+					t.Error("the browser was redirected to another host")
 				}
 			}
 			if !tt.works {
-				w.checkNothing(token)
+				w.checkNoLogin(token)
 			} else if got := newCaller(w, token, mcp.LatestRevision, nil).call("up__whoami"); got != "alice.up" {
-				t.Errorf("alice is %q upstream", got)
+				t.Errorf("upstream user: got %q, want alice.up", got)
 			}
 		})
 	}
@@ -222,7 +221,7 @@ func edited(name, value string) func(*world, *browser, string) (*browser, string
 	}
 }
 
-// TestForgedIdentity checks that an ID token counts only if all of its claims fit.
+// TestForgedIdentity checks that an ID token is accepted only if all of its claims are valid.
 func TestForgedIdentity(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -239,42 +238,42 @@ func TestForgedIdentity(t *testing.T) {
 		{"several audiences", func(c map[string]any) { c["aud"] = []string{"gateway-web", "other"} }, 502, "another client"},
 		{"another issuer", func(c map[string]any) { c["iss"] = "https://evil.example" }, 502, "ID token"},
 		{"expired", func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() }, 502, "ID token"},
-		{"right, with azp and an audience in a list", func(c map[string]any) { c["aud"], c["azp"] = []string{"gateway-web"}, "gateway-web" }, 200, "You are logged in"},
+		{"valid, with azp and an audience in a list", func(c map[string]any) { c["aud"], c["azp"] = []string{"gateway-web"}, "gateway-web" }, 200, "You are logged in"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, mcp.LatestRevision)
 			w.idp.idToken = tt.edit
 			token := w.idp.callerToken("alice", nil)
-			status, text := w.browser("alice", "alice.up").login(w.ask(token))
+			status, text := w.browser("alice", "alice.up").login(w.loginPage(token))
 			if status != tt.want || !strings.Contains(text, tt.text) {
 				t.Errorf("got %d, %s, want %d with %q", status, text, tt.want, tt.text)
 			}
 			if tt.want != 200 {
-				w.checkNothing(token)
+				w.checkNoLogin(token)
 			}
 		})
 	}
 }
 
-// TestClaim checks that another claim than the subject can identify users.
+// TestClaim checks that a claim other than the subject can identify users.
 func TestClaim(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, func(_ *world, o *Options, _ *UpstreamOptions) { o.Identity.Claim = "oid" })
 	w.idp.idToken = func(c map[string]any) { c["oid"], c["sub"] = "id of "+c["sub"].(string), "pairwise" }
 	token := w.idp.callerToken("x1", map[string]any{"oid": "id of alice"})
 	if got := newCaller(w, token, mcp.LatestRevision, w.browser("alice", "alice.up")).call("up__whoami"); got != "alice.up" {
-		t.Errorf("alice is %q upstream", got)
+		t.Errorf("upstream user: got %q, want alice.up", got)
 	}
 	other := w.dial(w.idp.callerToken("x1", map[string]any{"oid": "id of bob"}), mcp.LatestRevision, nil, nil)
 	if _, err := client.CallTool[string](t.Context(), other, "up__whoami", nil); err == nil || !strings.Contains(err.Error(), w.url+Path) {
-		t.Errorf("bob gets %v", err)
+		t.Errorf("bob: got %v", err)
 	}
 	none := w.dial(w.idp.callerToken("x1", nil), mcp.LatestRevision, nil, nil)
 	if _, err := none.CallTool(t.Context(), "up__whoami", nil); err == nil || !strings.Contains(err.Error(), `up: the token has no claim "oid"`) {
-		t.Errorf("a caller without the claim gets %v", err)
+		t.Errorf("caller without the claim: got %v", err)
 	}
 }
 
-// TestWithoutPages checks what clients get that cannot show pages.
+// TestWithoutPages checks the error for clients that cannot open URLs.
 //
 // Spec: S172
 func TestWithoutPages(t *testing.T) {
@@ -290,11 +289,11 @@ func TestWithoutPages(t *testing.T) {
 	}
 }
 
-// TestPageHeaders checks what protects the pages.
+// TestPageHeaders checks the headers, cookies and methods that protect the pages.
 func TestPageHeaders(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision)
 	b := w.browser("alice", "alice.up")
-	page := w.ask(w.idp.callerToken("alice", nil))
+	page := w.loginPage(w.idp.callerToken("alice", nil))
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for _, address := range []string{page, page + "/start", w.url + Path + "login/x", w.url + Path + "callback/up"} {
 		resp, err := b.Get(address)
@@ -315,10 +314,10 @@ func TestPageHeaders(t *testing.T) {
 	must(t, err)
 	resp.Body.Close()
 	if c := resp.Cookies(); len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteLaxMode || c[0].Path != "/" || c[0].MaxAge != 600 || len(c[0].Value) < 26 {
-		t.Errorf("the cookie is %v", c)
+		t.Errorf("cookies: got %v", c)
 	}
 	if n := w.idp.logins + w.as.logins; n != 0 {
-		t.Errorf("looking at pages has led to %d logins", n)
+		t.Errorf("got %d logins after opening pages, want 0", n)
 	}
 	resp, err = http.Post(page, "text/plain", nil)
 	must(t, err)
@@ -328,15 +327,15 @@ func TestPageHeaders(t *testing.T) {
 		t.Errorf("POST: status %d", resp.StatusCode)
 	}
 	if l, err := New(&Options{URL: "https://gw.example.com", Identity: &Identity{Issuer: "https://idp.example.com", ClientID: "a"}}); err != nil || l.cookieName() != "__Host-mcpwire-login" {
-		t.Errorf("the cookie over https is %q, %v", l.cookieName(), err)
+		t.Errorf("cookie over https: got %q, %v", l.cookieName(), err)
 	}
 }
 
-// TestLocal checks that the pages of a gateway without authorization are for this machine only.
+// TestLocal checks that only this machine can open the pages of a gateway without authorization.
 func TestLocal(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, func(_ *world, o *Options, _ *UpstreamOptions) { o.Identity = nil })
 	if got := newCaller(w, "", mcp.LatestRevision, w.browser("", "me.up")).call("up__whoami"); got != "me.up" {
-		t.Errorf("the user is %q upstream", got)
+		t.Errorf("upstream user: got %q", got)
 	}
 	for _, tt := range []struct {
 		name, from, host, header string
@@ -367,8 +366,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestMoreScopes checks that a caller logs in again for a tool that needs more scopes, and keeps
-// the other ones.
+// TestMoreScopes checks that a caller logs in again for a tool that needs more scopes, and that the
+// new token still has the former ones.
 func TestMoreScopes(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, func(_ *world, _ *Options, u *UpstreamOptions) { u.Scopes = []string{"read"} })
 	c := newCaller(w, w.idp.callerToken("alice", nil), mcp.LatestRevision, w.browser("alice", "alice.up"))
@@ -380,7 +379,7 @@ func TestMoreScopes(t *testing.T) {
 	defer w.as.mu.Unlock()
 	for token, g := range w.as.tokens {
 		if slices.Contains(g.scopes, "admin") && !slices.Contains(g.scopes, "read") {
-			t.Errorf("the token %s has lost a scope: %q", token[:6], g.scopes)
+			t.Errorf("scopes of token %s: got %q", token[:6], g.scopes)
 		}
 	}
 }
@@ -394,11 +393,11 @@ func TestEndpoints(t *testing.T) {
 	})
 	c := newCaller(w, w.idp.callerToken("alice", nil), mcp.LatestRevision, w.browser("alice", "alice.up"))
 	if got := c.call("up__whoami"); got != "alice.up" {
-		t.Errorf("alice is %q upstream", got)
+		t.Errorf("upstream user: got %q, want alice.up", got)
 	}
 	w.as.revoke("alice.up", false)
 	if got := c.call("up__whoami"); got != "alice.up" || c.pages != 1 {
-		t.Errorf("alice is %q upstream after a refresh, %d pages", got, c.pages)
+		t.Errorf("after a refresh: got upstream user %q, %d pages", got, c.pages)
 	}
 }
 
@@ -416,7 +415,7 @@ func as(user string) context.Context {
 	return auth.WithPrincipal(context.Background(), &auth.Principal{Issuer: "https://idp.example.com", Subject: user, ClientID: "app"})
 }
 
-// TestExpiry checks that pages expire, are the same until then, and are limited.
+// TestExpiry checks that a page is reused until it expires, and belongs to its caller only.
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, u := newTestLogins(t)
@@ -424,30 +423,30 @@ func TestExpiry(t *testing.T) {
 		must(t, err)
 		time.Sleep(pageLife - time.Second)
 		if again, err := u.Page(as("alice")); err != nil || again.ID != first.ID {
-			t.Errorf("before it expires: got %v, %v", again, err)
+			t.Errorf("before the expiry: got %v, %v", again, err)
 		}
 		if u.Pending(as("alice"), first.ID) == nil || u.Pending(as("bob"), first.ID) != nil || u.Pending(as("alice"), "x") != nil {
-			t.Error("a page is pending for its caller only")
+			t.Error("got the pending page of another caller")
 		}
 		b := httptest.NewRecorder()
 		l.ServeHTTP(b, httptest.NewRequest(http.MethodGet, first.URL, nil))
 		if b.Code != http.StatusOK {
-			t.Errorf("before it expires: status %d", b.Code)
+			t.Errorf("before the expiry: got status %d", b.Code)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		b = httptest.NewRecorder()
 		l.ServeHTTP(b, httptest.NewRequest(http.MethodGet, first.URL, nil))
 		if b.Code != http.StatusNotFound || u.Pending(as("alice"), first.ID) != nil {
-			t.Errorf("after it has expired: status %d", b.Code)
+			t.Errorf("after the expiry: got status %d", b.Code)
 		}
 		if again, err := u.Page(as("alice")); err != nil || again.ID == first.ID {
-			t.Errorf("after it has expired: got %v, %v", again, err)
+			t.Errorf("after the expiry: got %v, %v", again, err)
 		}
 	})
 }
 
-// TestPageLimits checks that one user, and all users, have a limited number of pages.
+// TestPageLimits checks the limits on the pages of one user and of all users.
 func TestPageLimits(t *testing.T) {
 	l, _ := newTestLogins(t)
 	page := func(user string, i int) (*gateway.LoginPage, error) {
@@ -460,7 +459,7 @@ func TestPageLimits(t *testing.T) {
 		must(t, err)
 	}
 	if _, err := page("alice", maxPagesPerUser); err == nil {
-		t.Error("one user has any number of pages")
+		t.Error("the pages of one user have no limit")
 	}
 	if _, err := page("bob", 0); err != nil {
 		t.Error(err)
@@ -470,17 +469,17 @@ func TestPageLimits(t *testing.T) {
 		must(t, err)
 	}
 	if _, err := page("carol", 0); err == nil {
-		t.Error("there is any number of pages")
+		t.Error("the pages of all users have no limit")
 	}
 	if n := len(l.accounts); n > maxAccounts || n != l.recent.Len() {
-		t.Errorf("%d accounts in memory, %d in the list", n, l.recent.Len())
+		t.Errorf("got %d accounts in memory and %d in the list", n, l.recent.Len())
 	}
 }
 
-// TestStarts checks that a page can be used for a limited number of attempts.
+// TestStarts checks the limit on the attempts to log in with a page.
 func TestStarts(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision)
-	page := w.ask(w.idp.callerToken("alice", nil))
+	page := w.loginPage(w.idp.callerToken("alice", nil))
 	jar, err := cookiejar.New(nil)
 	must(t, err)
 	b := &http.Client{Jar: jar, Transport: ownTransport(t), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -493,6 +492,6 @@ func TestStarts(t *testing.T) {
 		}
 	}
 	if n := len(w.logins.states); n > maxStarts {
-		t.Errorf("%d states", n)
+		t.Errorf("got %d states, want at most %d", n, maxStarts)
 	}
 }

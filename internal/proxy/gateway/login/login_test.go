@@ -28,8 +28,8 @@ func toolsOf(t *testing.T, c *client.Client) (names []string) {
 	return names
 }
 
-// TestLogin checks between all eras that a caller is asked to log in, that its login is used for it
-// alone, and that no token of a caller reaches the upstream.
+// TestLogin checks for all pairs of eras that a caller gets a login page, that its login is used
+// for this caller only, and that no token of a caller reaches the upstream.
 //
 // Spec: S195 S196 S197 S199 S214
 func TestLogin(t *testing.T) {
@@ -49,7 +49,7 @@ func testLogin(t *testing.T, revision, upstream mcp.Revision) {
 		t.Errorf("tools before the login (-want +got):\n%s", diff)
 	}
 	if got := alice.call("up__whoami"); got != "alice.up" {
-		t.Errorf("alice is %q upstream", got)
+		t.Errorf("upstream user of alice: got %q, want alice.up", got)
 	}
 	if diff := cmp.Diff([]string{"up__delete", "up__whoami"}, toolsOf(t, alice.Client)); diff != "" {
 		t.Errorf("tools after the login (-want +got):\n%s", diff)
@@ -60,32 +60,32 @@ func testLogin(t *testing.T, revision, upstream mcp.Revision) {
 	if got := bob.call("up__log_in"); !strings.Contains(got, "You are logged in to up") {
 		t.Errorf("log_in: got %q", got)
 	}
-	// Another client of alice's need not log in.
+	// Another client of alice does not need to log in.
 	other := newCaller(w, w.idp.callerToken("alice", map[string]any{"client_id": "other"}), revision, nil)
 	for who, c := range map[string]*caller{"alice.up": alice, "bob.up": bob} {
 		if got := c.call("up__whoami"); got != who {
-			t.Errorf("%s is %q upstream", who, got)
+			t.Errorf("upstream user: got %q, want %s", got, who)
 		}
 	}
 	if got := other.call("up__whoami"); got != "alice.up" {
-		t.Errorf("alice's other client is %q upstream", got)
+		t.Errorf("upstream user of alice's other client: got %q, want alice.up", got)
 	}
 	if alice.pages != 1 || bob.pages != 1 || w.as.logins != 2 || w.as.registered != 1 {
-		t.Errorf("%d and %d pages, %d logins, %d registrations", alice.pages, bob.pages, w.as.logins, w.as.registered)
+		t.Errorf("got %d and %d pages, %d logins, %d registrations, want 1, 1, 2, 1", alice.pages, bob.pages, w.as.logins, w.as.registered)
 	}
-	// The access tokens are renewed without the users.
+	// Access tokens are refreshed without a login.
 	w.as.revoke("alice.up", false)
 	if got := alice.call("up__whoami"); got != "alice.up" || alice.pages != 1 {
-		t.Errorf("alice is %q upstream after a refresh, %d pages", got, alice.pages)
+		t.Errorf("after a refresh: got upstream user %q of alice, %d pages", got, alice.pages)
 	}
-	// If that is not possible, they log in again.
+	// Without a valid refresh token, the user logs in again.
 	w.as.revoke("bob.up", true)
 	if got := bob.call("up__whoami"); got != "bob.up" || bob.pages != 2 {
-		t.Errorf("bob is %q upstream after a second login, %d pages", got, bob.pages)
+		t.Errorf("after a second login: got upstream user %q of bob, %d pages", got, bob.pages)
 	}
 	sent := w.upstream.String()
 	if !strings.Contains(sent, "Bearer access-alice.up") || !strings.Contains(sent, "whoami") {
-		t.Fatalf("the requests were not noted: %d bytes", len(sent))
+		t.Fatalf("the %d recorded bytes have no request", len(sent))
 	}
 	for _, token := range tokens {
 		if strings.Contains(sent, token) || strings.Contains(sent, token[strings.LastIndex(token, ".")+1:]) {
@@ -96,13 +96,13 @@ func testLogin(t *testing.T, revision, upstream mcp.Revision) {
 	for _, want := range []string{"alice app tools/call whoami login_required", "alice app login  ok", "alice app tools/call whoami ok", "bob app login  ok"} {
 		if revision == mcp.LatestRevision || !strings.Contains(want, "required") {
 			if !slices.Contains(records, want) {
-				t.Errorf("no record %q in %q", want, records)
+				t.Errorf("records: got %q, want %q in it", records, want)
 			}
 		}
 	}
 }
 
-// A caller is a client whose user logs in with a browser when asked.
+// A caller is a client whose user opens login pages in a browser.
 type caller struct {
 	*client.Client
 	w       *world
@@ -121,7 +121,7 @@ func newCaller(w *world, token string, revision mcp.Revision, b *browser) *calle
 	return c
 }
 
-// show logs the user in.
+// show opens a login page and logs the user in.
 func (c *caller) show(url string) mcp.ElicitAction {
 	c.pages++
 	if status, page := c.browser.login(url); status != http.StatusOK || !strings.Contains(page, "You are logged in to up") {
@@ -130,7 +130,8 @@ func (c *caller) show(url string) mcp.ElicitAction {
 	return mcp.ElicitActionAccept
 }
 
-// call calls a tool. A client of the legacy era logs in when an error says so.
+// call calls a tool. A legacy client gets an error with a login page, and calls again after the
+// login.
 func (c *caller) call(name string) string {
 	c.w.t.Helper()
 	got, err := client.CallTool[string](c.w.t.Context(), c.Client, name, nil)
@@ -139,16 +140,16 @@ func (c *caller) call(name string) string {
 		must(c.w.t, data.UnmarshalJSON(e.Data))
 		page := data.Elicitations[0]
 		if !strings.Contains(e.Message, page.URL) || !strings.Contains(page.Message, "Log in to up (http://127.0.0.1:") {
-			c.w.t.Errorf("the error is %q, and the message %q", e.Message, page.Message)
+			c.w.t.Errorf("got error %q with message %q", e.Message, page.Message)
 		}
 		c.show(page.URL)
 		select {
 		case params := <-c.done:
 			if want := `{"elicitationId":"` + page.ElicitationID + `"}`; params != want {
-				c.w.t.Errorf("completed %s, want %s", params, want)
+				c.w.t.Errorf("notification of the completed login: got %s, want %s", params, want)
 			}
 		case <-time.After(time.Minute):
-			c.w.t.Error("no notification of the end of the login")
+			c.w.t.Error("no notification of the completed login")
 		}
 		got, err = client.CallTool[string](c.w.t.Context(), c.Client, name, nil)
 	}

@@ -47,8 +47,8 @@ func accessOf(t *testing.T, s *store) string {
 	return tokens.Access.Reveal()
 }
 
-// TestStore checks that tokens are found by their user at their upstream alone, and that sealed ones
-// cannot be read or moved.
+// TestStore checks that tokens belong to one user at one upstream, and that sealed tokens cannot be
+// read or moved.
 func TestStore(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -72,7 +72,7 @@ func TestStore(t *testing.T) {
 				s, err := f.store(other.upstream, other.server, other.user)
 				must(t, err)
 				if got := accessOf(t, s); got != "" {
-					t.Errorf("%+v has %q", other, got)
+					t.Errorf("%+v: got %q, want no token", other, got)
 				}
 			}
 			if tt.sealed {
@@ -89,7 +89,7 @@ func TestStore(t *testing.T) {
 			}
 			must(t, list[0].Revoke(t.Context()))
 			if list, err = List(t.Context(), dir); err != nil || len(list) != 1 || list[0].User != "idp bob" {
-				t.Errorf("after a revocation: %v, %v", list, err)
+				t.Errorf("after a revocation: got %v, %v", list, err)
 			}
 		})
 	}
@@ -98,8 +98,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// checkSealed checks that the files of alice and bob show no token, and that the one cannot be used
-// in place of the other.
+// checkSealed checks that the files of alice and bob contain no token, and that one file cannot
+// replace the other.
 func checkSealed(t *testing.T, dir string, alice, bob *store) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"+loginSuffix))
@@ -108,7 +108,7 @@ func checkSealed(t *testing.T, dir string, alice, bob *store) {
 		text, err := os.ReadFile(path)
 		must(t, err)
 		if bytes.Contains(text, []byte("token-of")) {
-			t.Errorf("%s has a token in it", path)
+			t.Errorf("%s contains a token", path)
 		}
 	}
 	other, err := openFolder(dir, newRing(t, 2))
@@ -116,9 +116,9 @@ func checkSealed(t *testing.T, dir string, alice, bob *store) {
 	s, err := other.store("up", "https://up.example.com/mcp", "idp alice")
 	must(t, err)
 	if got := accessOf(t, s); got != "" {
-		t.Errorf("another key opens %q", got)
+		t.Errorf("with another key: got %q, want no token", got)
 	}
-	// Somebody moves bob's sealed record to alice.
+	// An attacker copies bob's sealed record to alice.
 	key := func(s *store) oauth.RecordKey {
 		return oauth.RecordKey{Issuer: "https://as.example.com", Resource: s.server, ClientID: "c", Account: s.account}
 	}
@@ -128,12 +128,12 @@ func checkSealed(t *testing.T, dir string, alice, bob *store) {
 	must(t, err)
 	must(t, alice.own.Save(t.Context(), key(alice), stolen))
 	if got := accessOf(t, alice); got != "" {
-		t.Errorf("alice has %q, which is bob's", got)
+		t.Errorf("with bob's record: got %q for alice, want no token", got)
 	}
 	must(t, alice.own.Save(t.Context(), key(alice), own))
 }
 
-// TestSharedFolder checks that a login at one gateway counts at another one with the same folder,
+// TestSharedFolder checks that a login at one gateway is valid at another one with the same folder,
 // and that a revocation ends it at both, with a record.
 func TestSharedFolder(t *testing.T) {
 	dir, ring := t.TempDir(), newRing(t, 1)
@@ -162,7 +162,7 @@ func TestSharedFolder(t *testing.T) {
 			time.Sleep(loginTTL + time.Millisecond)
 			for i, u := range upstreams {
 				if got := u.LoggedIn(as("alice")); got != want {
-					t.Errorf("%s: logged in at gateway %d: %v, want %v", when, i, got, want)
+					t.Errorf("%s: gateway %d: LoggedIn = %v, want %v", when, i, got, want)
 				}
 			}
 			if upstreams[0].LoggedIn(as("bob")) {
@@ -180,7 +180,7 @@ func TestSharedFolder(t *testing.T) {
 		}
 		check("after the revocation", false)
 		if records.Load() != 2 || changes.Load() != 4 {
-			t.Errorf("%d records of a logout, want 2; %d changes, want 4", records.Load(), changes.Load())
+			t.Errorf("got %d records of a logout, want 2; got %d changes, want 4", records.Load(), changes.Load())
 		}
 	})
 }

@@ -45,26 +45,26 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// An issuer is an authorization server. A browser is logged in there as the value of its cookie,
-// whose name is that of the issuer, and agrees to everything.
+// An issuer is an authorization server. The value of the browser's cookie with the issuer's name is
+// the user, who grants every request.
 type issuer struct {
 	*httptest.Server
 	name string
 	key  *ecdsa.PrivateKey
 
 	mu sync.Mutex
-	// codes and tokens have what was issued. A refresh token has the prefix "refresh ".
+	// codes and tokens have the issued codes and tokens. A refresh token has the prefix "refresh ".
 	codes  map[string]url.Values
 	tokens map[string]grant
-	// registered counts registrations, and logins the codes.
+	// registered counts registrations; logins counts the issued codes.
 	registered, logins int
 	// edit changes the response of the authorization endpoint.
 	edit func(url.Values)
 	// idToken changes the claims of ID tokens.
 	idToken func(map[string]any)
-	// lifetime is that of access tokens in seconds.
+	// lifetime is the lifetime of access tokens in seconds.
 	lifetime int
-	// noMetadata makes it have none.
+	// noMetadata rejects requests for metadata.
 	noMetadata bool
 }
 
@@ -114,7 +114,7 @@ func (i *issuer) callerToken(subject string, more map[string]any) string {
 
 const testResource = "https://gw.example.com/mcp"
 
-// revoke makes all tokens of a user invalid. With refresh tokens, a login is needed.
+// revoke revokes the access tokens of a user, and the refresh tokens if refresh is set.
 func (i *issuer) revoke(user string, refresh bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -127,7 +127,7 @@ func (i *issuer) revoke(user string, refresh bool) {
 func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	say := func(status int, v any) {
+	respond := func(status int, v any) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(v)
@@ -138,19 +138,19 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.NotFound(w, r)
 			return
 		}
-		say(200, map[string]any{
+		respond(200, map[string]any{
 			"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "registration_endpoint": i.URL + "/register",
 			"code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true, "token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"},
 		})
 	case "/keys":
-		say(200, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+		respond(200, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
 	case "/register":
 		i.registered++
-		say(201, map[string]any{"client_id": fmt.Sprintf("registered-%d", i.registered), "token_endpoint_auth_method": "none"})
+		respond(201, map[string]any{"client_id": fmt.Sprintf("registered-%d", i.registered), "token_endpoint_auth_method": "none"})
 	case "/authorize":
 		c, err := r.Cookie(i.name)
 		if err != nil {
-			http.Error(w, "who are you?", http.StatusUnauthorized)
+			http.Error(w, "not logged in", http.StatusUnauthorized)
 			return
 		}
 		q, code := r.URL.Query(), rand.Text()
@@ -167,14 +167,14 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		http.Redirect(w, r, q.Get("redirect_uri")+"?"+out.Encode(), http.StatusFound)
 	case "/token":
-		i.token(r, say)
+		i.token(r, respond)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
 // token serves the token endpoint.
-func (i *issuer) token(r *http.Request, say func(int, any)) {
+func (i *issuer) token(r *http.Request, respond func(int, any)) {
 	var g grant
 	idToken := ""
 	switch r.PostFormValue("grant_type") {
@@ -183,7 +183,7 @@ func (i *issuer) token(r *http.Request, say func(int, any)) {
 		delete(i.codes, r.PostFormValue("code"))
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || r.PostFormValue("redirect_uri") != q.Get("redirect_uri") {
-			say(400, map[string]any{"error": "invalid_grant"})
+			respond(400, map[string]any{"error": "invalid_grant"})
 			return
 		}
 		g = grant{q.Get("user"), strings.Fields(q.Get("scope"))}
@@ -197,16 +197,16 @@ func (i *issuer) token(r *http.Request, say func(int, any)) {
 	case "refresh_token":
 		var ok bool
 		if g, ok = i.tokens["refresh "+r.PostFormValue("refresh_token")]; !ok {
-			say(400, map[string]any{"error": "invalid_grant"})
+			respond(400, map[string]any{"error": "invalid_grant"})
 			return
 		}
 	default:
-		say(400, map[string]any{"error": "unsupported_grant_type"})
+		respond(400, map[string]any{"error": "unsupported_grant_type"})
 		return
 	}
 	access, refresh := "access-"+g.user+"-"+rand.Text(), rand.Text()
 	i.tokens[access], i.tokens["refresh "+refresh] = g, g
-	say(200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": i.lifetime, "refresh_token": refresh, "id_token": idToken, "scope": strings.Join(g.scopes, " ")})
+	respond(200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": i.lifetime, "refresh_token": refresh, "id_token": idToken, "scope": strings.Join(g.scopes, " ")})
 }
 
 // Verify implements auth.Verifier for the upstream.
@@ -220,8 +220,8 @@ func (i *issuer) Verify(_ context.Context, token string) (*auth.Principal, error
 	return &auth.Principal{Issuer: i.URL, Subject: g.user, ClientID: "gateway", Scopes: g.scopes}, nil
 }
 
-// A recorder notes all bytes of requests to a handler. Requests for the tool delete need the scope
-// admin.
+// A recorder records all bytes of requests to a handler. Requests for the tool delete need the
+// scope admin.
 type recorder struct {
 	h    http.Handler
 	as   *issuer
@@ -254,7 +254,7 @@ func (r *recorder) String() string {
 	return r.text.String()
 }
 
-// A world has a gateway with an upstream to log in to, and another upstream.
+// A world has a gateway, with an upstream that needs a login, and its authorization servers.
 type world struct {
 	t        testing.TB
 	idp, as  *issuer
@@ -370,7 +370,8 @@ func ownTransport(t testing.TB) *http.Transport {
 	return tr
 }
 
-// dial connects a client. show shows pages; nil means that the client cannot. notify may be nil.
+// dial connects a client. show opens login pages; nil means that the client cannot. notify may be
+// nil.
 func (w *world) dial(token string, revision mcp.Revision, show func(url string) mcp.ElicitAction, notify func(method, params string)) *client.Client {
 	w.t.Helper()
 	header := http.Header{}
@@ -430,7 +431,7 @@ func (b *browser) open(address string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// login opens the page of a login and continues.
+// login opens a login page and follows its link.
 func (b *browser) login(address string) (int, string) {
 	b.t.Helper()
 	status, page := b.open(address)

@@ -28,102 +28,102 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A line is the backend of one node. It can be cut.
-type line struct {
+// A nodeBackend is the backend as one node sees it. It can become unavailable for that node.
+type nodeBackend struct {
 	*cluster.Memory
 	down atomic.Bool
 	// lossy drops the replies of every other request.
 	lossy atomic.Bool
-	// gone holds the id of a node whose process does not exist.
-	gone     *sync.Map
+	// killed holds the ids of nodes whose process has ended.
+	killed   *sync.Map
 	requests atomic.Int64
 }
 
-func (l *line) fault() error {
-	if l.down.Load() {
+func (b *nodeBackend) fault() error {
+	if b.down.Load() {
 		return cluster.ErrUnavailable
 	}
 	return nil
 }
 
-func (l *line) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
-	r, err := l.Memory.Records(ctx, name, o)
-	return &lineRecords{r, l}, errors.Join(err, l.fault())
+func (b *nodeBackend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+	r, err := b.Memory.Records(ctx, name, o)
+	return &nodeRecords{r, b}, errors.Join(err, b.fault())
 }
 
-func (l *line) Bus() cluster.Bus { return &lineBus{l.Memory.Bus(), l} }
+func (b *nodeBackend) Bus() cluster.Bus { return &nodeBus{b.Memory.Bus(), b} }
 
-type lineRecords struct {
+type nodeRecords struct {
 	cluster.Records
-	l *line
+	backend *nodeBackend
 }
 
-func (r *lineRecords) Get(ctx context.Context, key string) (cluster.Record, error) {
-	if err := r.l.fault(); err != nil {
+func (r *nodeRecords) Get(ctx context.Context, key string) (cluster.Record, error) {
+	if err := r.backend.fault(); err != nil {
 		return cluster.Record{}, err
 	}
 	return r.Records.Get(ctx, key)
 }
 
-func (r *lineRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
-	if err := r.l.fault(); err != nil {
+func (r *nodeRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	if err := r.backend.fault(); err != nil {
 		return 0, err
 	}
 	return r.Records.Put(ctx, key, value, rev)
 }
 
-func (r *lineRecords) Delete(ctx context.Context, key string, rev uint64) error {
-	if err := r.l.fault(); err != nil {
+func (r *nodeRecords) Delete(ctx context.Context, key string, rev uint64) error {
+	if err := r.backend.fault(); err != nil {
 		return err
 	}
 	return r.Records.Delete(ctx, key, rev)
 }
 
-type lineBus struct {
+type nodeBus struct {
 	cluster.Bus
-	l *line
+	backend *nodeBackend
 }
 
-func (b *lineBus) Publish(ctx context.Context, topic string, data []byte) error {
-	if err := b.l.fault(); err != nil {
+func (b *nodeBus) Publish(ctx context.Context, topic string, data []byte) error {
+	if err := b.backend.fault(); err != nil {
 		return err
 	}
 	return b.Bus.Publish(ctx, topic, data)
 }
 
-func (b *lineBus) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
-	if err := b.l.fault(); err != nil {
+func (b *nodeBus) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
+	if err := b.backend.fault(); err != nil {
 		return nil, err
 	}
-	if _, gone := b.l.gone.Load(node); gone {
+	if _, killed := b.backend.killed.Load(node); killed {
 		return nil, cluster.ErrNoNode
 	}
 	reply, err := b.Bus.Request(ctx, node, topic, data)
-	if b.l.lossy.Load() && b.l.requests.Add(1)%2 == 0 {
+	if b.backend.lossy.Load() && b.backend.requests.Add(1)%2 == 0 {
 		return nil, cluster.ErrUnavailable
 	}
 	return reply, err
 }
 
-func (b *lineBus) Handle(ctx context.Context, node, topic string, handle func(context.Context, []byte) []byte) (func(), error) {
+func (b *nodeBus) Handle(ctx context.Context, node, topic string, handle func(context.Context, []byte) []byte) (func(), error) {
 	return b.Bus.Handle(ctx, node, topic, func(ctx context.Context, data []byte) []byte {
-		if b.l.fault() != nil {
-			<-ctx.Done() // as if it had not arrived
+		if b.backend.fault() != nil {
+			<-ctx.Done() // simulate a lost request
 		}
 		return handle(ctx, data)
 	})
 }
 
-// A program is a server that nodes start as a process. It knows how many run.
+// A program is a server that nodes start as a process. It counts the running processes.
 type program struct {
 	t         *testing.T
 	revisions []mcp.Revision
 
 	mu sync.Mutex
-	// live has the nodes of the running processes.
-	live   map[int]int
-	starts int
-	// calls holds the processes, which differ in the calls that they have seen.
+	// running has the number of running processes of each node.
+	running map[int]int
+	starts  int
+	// release ends the calls of the tool hang.
 	release chan struct{}
 }
 
@@ -131,13 +131,13 @@ type program struct {
 func (p *program) start(node int) (jsonrpc.Framer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for other, n := range p.live {
+	for other, n := range p.running {
 		if other != node && n > 0 {
-			p.t.Errorf("a process starts at node %d while one runs at node %d", node, other)
+			p.t.Errorf("a process started at node %d while one runs at node %d", node, other)
 		}
 	}
 	p.starts++
-	p.live[node]++
+	p.running[node]++
 	count := 0
 	srv := server.MustNew("counter", "1", &server.Options{Revisions: p.revisions})
 	must(server.AddTool(srv, "count", "", func(context.Context, struct{}) (string, error) {
@@ -162,7 +162,7 @@ func (p *program) start(node int) (jsonrpc.Framer, error) {
 	return &process{Framer: jsonrpc.NewFramer(ours, nil), end: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.live[node]--
+		p.running[node]--
 	}}, nil
 }
 
@@ -186,18 +186,18 @@ func must(err error) {
 
 // A member is a node with a gateway.
 type member struct {
-	line     *line
+	backend  *nodeBackend
 	node     *cluster.Node
 	children *nodes.Children
 	gateway  *gateway.Gateway
 }
 
-// leave ends the member in order.
+// leave shuts the member down.
 func (m *member) leave(t *testing.T) {
 	t.Helper()
 	m.gateway.Close()
 	m.children.Close()
-	if err := m.node.Leave(context.Background()); err != nil && !m.line.down.Load() {
+	if err := m.node.Leave(context.Background()); err != nil && !m.backend.down.Load() {
 		t.Error(err)
 	}
 }
@@ -206,21 +206,21 @@ func (m *member) leave(t *testing.T) {
 type testCluster struct {
 	t       *testing.T
 	backend cluster.Memory
-	gone    sync.Map
+	killed  sync.Map
 	program *program
 	members []*member
 }
 
 func newCluster(t *testing.T, n int, isolation gateway.Isolation, revisions ...mcp.Revision) *testCluster {
-	tc := &testCluster{t: t, program: &program{t: t, revisions: revisions, live: map[int]int{}, release: make(chan struct{})}}
+	tc := &testCluster{t: t, program: &program{t: t, revisions: revisions, running: map[int]int{}, release: make(chan struct{})}}
 	for i := range n {
 		log := slog.New(slog.DiscardHandler)
 		if testing.Verbose() {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", i)
 		}
-		m := &member{line: &line{Memory: &tc.backend, gone: &tc.gone}}
+		m := &member{backend: &nodeBackend{Memory: &tc.backend, killed: &tc.killed}}
 		var err error
-		if m.node, err = cluster.Join(t.Context(), m.line, &cluster.NodeOptions{Name: fmt.Sprint(i), Logger: log}); err != nil {
+		if m.node, err = cluster.Join(t.Context(), m.backend, &cluster.NodeOptions{Name: fmt.Sprint(i), Logger: log}); err != nil {
 			t.Fatal(err)
 		}
 		if m.children, err = nodes.New(t.Context(), m.node, log); err != nil {
@@ -236,16 +236,16 @@ func newCluster(t *testing.T, n int, isolation gateway.Isolation, revisions ...m
 	return tc
 }
 
-// close ends all members, and checks that no process is left.
+// close shuts all members down, and checks that no process runs.
 func (tc *testCluster) close() {
 	tc.t.Helper()
 	close(tc.program.release)
 	for _, m := range tc.members {
 		m.leave(tc.t)
 	}
-	for node, n := range tc.program.live {
+	for node, n := range tc.program.running {
 		if n != 0 {
-			tc.t.Errorf("%d processes are left at node %d", n, node)
+			tc.t.Errorf("got %d processes at node %d, want 0", n, node)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func count(c *client.Client) (string, error) {
 	return client.CallTool[string](context.Background(), c, "up__count", nil)
 }
 
-// where returns the node that answers the client.
+// where returns the node that runs the process of the client's calls.
 func (tc *testCluster) where(c *client.Client) string {
 	tc.t.Helper()
 	got, err := count(c)
@@ -282,8 +282,8 @@ func (tc *testCluster) where(c *client.Client) string {
 
 var eras = []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision}
 
-// TestShare checks that the clients of all nodes reach the same process, in all eras, with large
-// messages and a bus that loses replies.
+// TestShare checks that the clients of all nodes reach the same process, in all pairs of eras, with
+// large messages and a bus that loses replies.
 func TestShare(t *testing.T) {
 	for _, clientEra := range eras {
 		for _, serverEra := range eras {
@@ -294,7 +294,7 @@ func TestShare(t *testing.T) {
 						defer tc.close()
 						var clients []*client.Client
 						for i := range tc.members {
-							tc.members[i].line.lossy.Store(true)
+							tc.members[i].backend.lossy.Store(true)
 							clients = append(clients, tc.dial(i, clientEra))
 						}
 						for n := range 6 {
@@ -324,20 +324,20 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestNodeLost loses the node that runs the process. Its pending calls fail, further ones get
-// another process at another node, and the old one has ended by then.
+// TestNodeLost checks the loss of the node that runs the process: pending calls fail, further calls
+// reach a new process at another node, and the old process has ended by then.
 func TestNodeLost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lose func(*testCluster, *member)
-		// within is when another node must run the process.
+		// within limits the time until another node runs the process.
 		within time.Duration
 	}{
 		"closed": {func(_ *testCluster, m *member) { m.node.Close() }, 2 * time.Second},
-		"cut":    {func(_ *testCluster, m *member) { m.line.down.Store(true) }, 10 * time.Second},
-		// The bus says at once that nobody is there.
+		"cut":    {func(_ *testCluster, m *member) { m.backend.down.Store(true) }, 10 * time.Second},
+		// The bus reports at once that the node does not exist.
 		"killed": {func(tc *testCluster, m *member) {
-			m.line.down.Store(true)
-			tc.gone.Store(m.node.ID(), true)
+			m.backend.down.Store(true)
+			tc.killed.Store(m.node.ID(), true)
 		}, 6 * time.Second},
 	} {
 		for _, era := range eras {
@@ -347,7 +347,7 @@ func TestNodeLost(t *testing.T) {
 					defer tc.close()
 					first := tc.dial(0, era)
 					if got := tc.where(first); got != "0" {
-						t.Fatalf("the process is at node %s", got)
+						t.Fatalf("the process is at node %s, want 0", got)
 					}
 					clients := []*client.Client{tc.dial(1, era), tc.dial(2, era)}
 					failed := make(chan error, len(clients))
@@ -364,11 +364,11 @@ func TestNodeLost(t *testing.T) {
 					for range clients {
 						err := <-failed
 						if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(e.Message, "node lost") || !strings.Contains(string(e.Data), `"reason":"node lost","mayHaveRun":true`) {
-							t.Errorf("the pending call: %v", err)
+							t.Errorf("pending call: got %v", err)
 						}
 					}
 					if d := time.Since(began); d > 12*time.Second {
-						t.Errorf("pending calls have failed after %v", d)
+						t.Errorf("pending calls failed after %v, want 12s at most", d)
 					}
 					at := tc.where(clients[0])
 					if other := tc.where(clients[1]); at == "0" || other != at {
@@ -376,10 +376,10 @@ func TestNodeLost(t *testing.T) {
 					}
 					d := time.Since(began)
 					if d > tt.within {
-						t.Errorf("the process runs elsewhere after %v, want %v at most", d, tt.within)
+						t.Errorf("another node runs the process after %v, want %v at most", d, tt.within)
 					}
-					if n := tc.program.live[0]; n != 0 {
-						t.Errorf("%d processes run at the lost node", n)
+					if n := tc.program.running[0]; n != 0 {
+						t.Errorf("got %d processes at the lost node, want 0", n)
 					}
 					for _, c := range append(clients, first) {
 						c.Close()
@@ -390,7 +390,7 @@ func TestNodeLost(t *testing.T) {
 	}
 }
 
-// TestLeave has the node of the process leave in order. Others take over at once.
+// TestLeave checks that another node takes over at once when the node of the process shuts down.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tc := newCluster(t, 2, gateway.IsolatePrincipals, mcp.LatestRevision)
@@ -402,10 +402,10 @@ func TestLeave(t *testing.T) {
 		tc.members[0].leave(t)
 		began := time.Now()
 		if got := tc.where(second); got != "1" {
-			t.Errorf("the process is at node %s", got)
+			t.Errorf("the process is at node %s, want 1", got)
 		}
 		if d := time.Since(began); d > 3*time.Second {
-			t.Errorf("the process runs elsewhere after %v", d)
+			t.Errorf("another node runs the process after %v, want 3s at most", d)
 		}
 		second.Close()
 		tc.members = tc.members[1:]
@@ -413,7 +413,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// TestIdle checks that a process that nobody uses ends, and that its lease is free.
+// TestIdle checks that an unused process ends, and that its lease is released.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tc := newCluster(t, 2, gateway.IsolatePrincipals, mcp.LatestRevision)
@@ -424,12 +424,12 @@ func TestIdle(t *testing.T) {
 		tc.members[0].gateway.Close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := tc.program.live[0]; n != 0 {
-			t.Errorf("%d processes run without a client", n)
+		if n := tc.program.running[0]; n != 0 {
+			t.Errorf("got %d processes without a client, want 0", n)
 		}
 		second := tc.dial(1, mcp.LatestRevision)
 		if got := tc.where(second); got != "1" {
-			t.Errorf("the process is at node %s", got)
+			t.Errorf("the process is at node %s, want 1", got)
 		}
 		second.Close()
 	})

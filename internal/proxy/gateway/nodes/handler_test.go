@@ -111,8 +111,8 @@ func newSession(t *testing.T, urls [2]string) (do func(node int, method, body st
 	return do
 }
 
-// TestListenerLost loses the node where a legacy client listens. When the client listens elsewhere,
-// it is notified of everything that it may have missed.
+// TestListenerLost checks the loss of the node with the standing stream of a legacy client. When
+// the client opens a stream at another node, it is notified of all changes that it may have missed.
 func TestListenerLost(t *testing.T) {
 	urls, members := newHandlers(t)
 	do := newSession(t, urls)
@@ -149,12 +149,12 @@ func TestListenerLost(t *testing.T) {
 		delete(want, text)
 	}
 	if len(want) > 0 {
-		t.Errorf("the stream has ended before %v: %v", want, lines.Err())
+		t.Errorf("the stream ended before %v: %v", want, lines.Err())
 	}
 }
 
-// TestHandlers checks what a legacy client does at another node than that of its call or session:
-// it answers a request of the server, and ends the session.
+// TestHandlers checks that a legacy client can respond to a request of the server, and end its
+// session, at another node than that of the call or the session.
 func TestHandlers(t *testing.T) {
 	urls, _ := newHandlers(t)
 	do := newSession(t, urls)
@@ -167,15 +167,15 @@ func TestHandlers(t *testing.T) {
 					return lines.Text()
 				}
 			}
-			t.Fatalf("the response of node %d ends before %q: %v", node, text, lines.Err())
+			t.Fatalf("the response of node %d ended before %q: %v", node, text, lines.Err())
 			return ""
 		}
 		_, id, _ := strings.Cut(until(`"elicitation/create"`), `"id":`)
 		id, _, _ = strings.Cut(id, ",")
 		other := 1 - node
-		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":"at %d"}}}`, id, other)
-		if resp := do(other, "POST", answer); resp.StatusCode != http.StatusAccepted {
-			t.Errorf("node %d answers status %d", other, resp.StatusCode)
+		response := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":"at %d"}}}`, id, other)
+		if resp := do(other, "POST", response); resp.StatusCode != http.StatusAccepted {
+			t.Errorf("response at node %d: got status %d", other, resp.StatusCode)
 		}
 		if got, want := until(`"result"`), fmt.Sprintf(`{\"name\":\"at %d\"}`, other); !strings.Contains(got, want) {
 			t.Errorf("node %d: got %s, want %s", node, got, want)
@@ -186,7 +186,7 @@ func TestHandlers(t *testing.T) {
 	}
 	for node := range urls {
 		if resp := do(node, "POST", `{"jsonrpc":"2.0","id":3,"method":"ping"}`); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("node %d serves the session, which has ended: status %d", node, resp.StatusCode)
+			t.Errorf("node %d: got status %d for an ended session, want 404", node, resp.StatusCode)
 		}
 	}
 }

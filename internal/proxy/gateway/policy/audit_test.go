@@ -95,15 +95,15 @@ func TestAuditFile(t *testing.T) {
 		}
 	}
 	if _, err := OpenAudit(AuditOptions{Path: dir}); err == nil {
-		t.Error("a folder is opened")
+		t.Error("OpenAudit opened a folder, want an error")
 	}
 }
 
-// waitForLines waits until the goroutine has written all lines.
+// waitForLines waits until the writing goroutine has written all lines.
 func waitForLines(t *testing.T, a *Audit) {
 	t.Helper()
 	for {
-		a.outMu.Lock() // waits for a write
+		a.outMu.Lock() // wait for the current write
 		a.mu.Lock()
 		n := len(a.lines)
 		a.mu.Unlock()
@@ -115,7 +115,7 @@ func waitForLines(t *testing.T, a *Audit) {
 	}
 }
 
-// names returns the members name of lines.
+// names returns the member "name" of each line.
 func names(lines []byte) (list []string) {
 	for line := range bytes.Lines(lines) {
 		var r struct {
@@ -132,12 +132,12 @@ func names(lines []byte) (list []string) {
 	return list
 }
 
-// A slowDisk takes what permits allow.
+// A slowDisk is a writer whose writes each need a permit.
 type slowDisk struct {
 	permits chan struct{}
 	mu      sync.Mutex
 	got     bytes.Buffer
-	// errs are the errors of the next writes, which take half of the text.
+	// errs are the errors of the next writes, each of which writes half of its text.
 	errs []error
 }
 
@@ -154,8 +154,8 @@ func (d *slowDisk) Write(b []byte) (int, error) {
 	return d.got.Write(b)
 }
 
-// TestAuditSlowDisk checks that calls do not wait for a disk that takes nothing, and that the log
-// says how many lines were lost.
+// TestAuditSlowDisk checks that calls do not wait for a blocked disk, and that the log contains the
+// number of lost lines.
 func TestAuditSlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &slowDisk{permits: make(chan struct{})}
@@ -169,7 +169,7 @@ func TestAuditSlowDisk(t *testing.T) {
 		}
 		lost := a.Lost()
 		if lost == 0 || lost == n {
-			t.Errorf("%d of %d lines are lost", lost, n)
+			t.Errorf("got %d of %d lines lost, want some", lost, n)
 		}
 		close(d.permits)
 		synctest.Wait()
@@ -182,7 +182,7 @@ func TestAuditSlowDisk(t *testing.T) {
 			t.Errorf("got %q at the end, want %q", got[len(got)-2:], want)
 		}
 		if len(got)-1+int(lost) != n+1 {
-			t.Errorf("%d lines and %d lost, want %d", len(got)-1, lost, n+1)
+			t.Errorf("got %d lines and %d lost, want %d together", len(got)-1, lost, n+1)
 		}
 	})
 }
@@ -213,8 +213,8 @@ func TestAuditTornLine(t *testing.T) {
 	})
 }
 
-// TestAuditDeadDisk checks that Close ends although a write never does.
-func TestAuditDeadDisk(t *testing.T) {
+// TestAuditBlockedDisk checks that Close returns although a write never does.
+func TestAuditBlockedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &slowDisk{permits: make(chan struct{})}
 		a, err := OpenAudit(AuditOptions{Writer: d})

@@ -92,7 +92,7 @@ func BenchmarkGatewayPolicy(b *testing.B) {
 	for round := 0; b.Loop(); round++ {
 		var used [3]float64
 		for k := range sides {
-			i := (k + round) % len(sides) // none profits from its place in a round
+			i := (k + round) % len(sides) // rotate the order of the sides
 			side := sides[i]
 			side() // warm
 			start := cpuTime(b)

@@ -28,18 +28,17 @@ const (
 	testUpstream = "https://up.example.com/mcp"
 )
 
-// An idp is a transport with an authorization server and an upstream that notes what it gets. The
-// authorization server issues tokens that say for whom they are.
+// An idp is a transport with an authorization server and an upstream, which records its requests.
 type idp struct {
 	mu sync.Mutex
 	// forms are the token requests.
 	forms []url.Values
 	// sent are the headers of requests to other servers.
 	sent []http.Header
-	// refuse has an error code for subject tokens.
-	refuse map[string]string
-	// need is whether the upstream wants a token.
-	need bool
+	// reject has an error code for each rejected subject token.
+	reject map[string]string
+	// needToken rejects requests to the upstream without a token.
+	needToken bool
 }
 
 func (i *idp) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -68,7 +67,7 @@ func (i *idp) RoundTrip(req *http.Request) (*http.Response, error) {
 			form.Set("bad client", id+":"+secret)
 		}
 		i.forms = append(i.forms, form)
-		if code := i.refuse[form.Get("subject_token")]; code != "" {
+		if code := i.reject[form.Get("subject_token")]; code != "" {
 			out.WriteHeader(http.StatusBadRequest)
 			fmt.Fprintf(out, `{"error":%q}`, code)
 			break
@@ -76,7 +75,7 @@ func (i *idp) RoundTrip(req *http.Request) (*http.Response, error) {
 		fmt.Fprintf(out, `{"access_token":"issued-%d","token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, len(i.forms))
 	default:
 		i.sent = append(i.sent, req.Header.Clone())
-		if i.need && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer issued-") {
+		if i.needToken && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer issued-") {
 			out.WriteHeader(http.StatusUnauthorized)
 		}
 	}
@@ -133,8 +132,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestSecretIsReadAgain checks that a changed file is noticed, and that one that is missing for a
-// moment does no harm.
+// TestSecretIsReadAgain checks that a changed file is read again, and that the former secret is
+// used while the file is missing or invalid.
 func TestSecretIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	write := func(s string) {
@@ -183,7 +182,7 @@ func TestSecretIsReadAgain(t *testing.T) {
 }
 
 func TestClientCredentials(t *testing.T) {
-	i := &idp{need: true}
+	i := &idp{needToken: true}
 	c := &Credentials{Client: &ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret"), Scopes: []string{"read"}}, MetadataTransport: i}
 	rt, err := c.Transport(testUpstream, i)
 	if err != nil {
@@ -202,10 +201,10 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
-// verifies makes principals of tokens such as "alice.scope.1".
-type verifies struct{}
+// A fakeVerifier makes principals of tokens such as "alice.scope.1".
+type fakeVerifier struct{}
 
-func (verifies) Verify(_ context.Context, token string) (*auth.Principal, error) {
+func (fakeVerifier) Verify(_ context.Context, token string) (*auth.Principal, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) < 2 {
 		return nil, auth.ErrInvalidToken
@@ -216,7 +215,7 @@ func (verifies) Verify(_ context.Context, token string) (*auth.Principal, error)
 func TestExchange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tokens CallerTokens
-		i := &idp{need: true, refuse: map[string]string{"mallory.1": "invalid_request"}}
+		i := &idp{needToken: true, reject: map[string]string{"mallory.1": "invalid_request"}}
 		c := &Credentials{
 			Headers:           map[string]Source{"X-Api-Key": text("k")},
 			Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
@@ -226,9 +225,8 @@ func TestExchange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := tokens.Verifier(verifies{})
-		// call is a request of a caller, whose principal the upstream's connection may have had for
-		// a long time.
+		v := tokens.Verifier(fakeVerifier{})
+		// call verifies the token of a caller and makes a request with the principal.
 		call := func(token string) error {
 			t.Helper()
 			p, err := v.Verify(t.Context(), token)
@@ -250,20 +248,20 @@ func TestExchange(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]string{"alice.1", "bob.1", "alice.2", "alice.admin.3"}, subjects); diff != "" {
-			t.Errorf("exchanged (-want +got):\n%s", diff)
+			t.Errorf("exchanged tokens (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"Bearer issued-1", "Bearer issued-2", "Bearer issued-1", "Bearer issued-3", "Bearer issued-4", "Bearer issued-3"}, i.authorizations()); diff != "" {
 			t.Errorf("headers (-want +got):\n%s", diff)
 		}
 		sent := len(i.sent)
 		if err := call("mallory.1"); !errors.Is(err, oauth.ErrRefused) {
-			t.Errorf("a revoked token: got %v", err)
+			t.Errorf("revoked token: got %v", err)
 		}
 		if err := get(t, t.Context(), rt, testUpstream); err == nil || !strings.Contains(err.Error(), "the caller has no token") {
 			t.Errorf("no principal: got %v", err)
 		}
-		stranger := auth.WithPrincipal(t.Context(), &auth.Principal{Issuer: testIssuer, Subject: "stranger"})
-		if err := get(t, stranger, rt, testUpstream); err == nil || !strings.Contains(err.Error(), "no longer known") {
+		unknown := auth.WithPrincipal(t.Context(), &auth.Principal{Issuer: testIssuer, Subject: "unknown"})
+		if err := get(t, unknown, rt, testUpstream); err == nil || !strings.Contains(err.Error(), "no longer known") {
 			t.Errorf("unknown token: got %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -271,44 +269,45 @@ func TestExchange(t *testing.T) {
 		if err := get(t, old, rt, testUpstream); !errors.Is(err, auth.ErrExpired) {
 			t.Errorf("expired token: got %v", err)
 		}
-		// The caller comes back with more scopes, and the connection still has the former ones.
+		// The caller has a new token with more scopes, and the connection still has the old
+		// principal.
 		if _, err := v.Verify(t.Context(), "alice.admin.4"); err != nil {
 			t.Fatal(err)
 		}
 		if err := get(t, old, rt, testUpstream); err != nil {
-			t.Errorf("a token with other scopes after the former has expired: %v", err)
+			t.Errorf("expired token with a newer one of the caller: got %v", err)
 		}
 		sent++
 		if len(i.sent) != sent {
-			t.Errorf("the upstream got %d requests without a token", len(i.sent)-sent)
+			t.Errorf("got %d requests without a token, want 0", len(i.sent)-sent)
 		}
 	})
 }
 
-// TestCallerTokensAreBounded checks that the least recently used tokens are forgotten.
+// TestCallerTokensAreBounded checks that the least recently used tokens are evicted.
 func TestCallerTokensAreBounded(t *testing.T) {
 	var tokens CallerTokens
-	v := tokens.Verifier(verifies{})
+	v := tokens.Verifier(fakeVerifier{})
 	known := func(subject string) bool {
 		_, err := tokens.Of(as(t.Context(), subject))
 		return err == nil
 	}
-	// as has another issuer.
-	remember := func(subject string, size int) {
+	// add adds the token of a caller of another issuer than as has.
+	add := func(subject string, size int) {
 		tokens.remember(&auth.Principal{Issuer: "i", Subject: subject}, strings.Repeat("x", size))
 	}
 	for n := range maxCallerTokens + 1 {
-		remember(fmt.Sprint(n), 10)
+		add(fmt.Sprint(n), 10)
 	}
 	if got := []bool{known("0"), known("1"), known(fmt.Sprint(maxCallerTokens))}; !slices.Equal(got, []bool{false, true, true}) {
-		t.Errorf("known: %v", got)
+		t.Errorf("known tokens: got %v, want the first one evicted", got)
 	}
 	const big = 1 << 20
 	for n := range 100 {
-		remember(fmt.Sprint("big ", n), big)
+		add(fmt.Sprint("big ", n), big)
 	}
 	if tokens.bytes > maxCallerTokenBytes || tokens.bytes < maxCallerTokenBytes-2*big || known("1") || !known("big 99") {
-		t.Errorf("%d bytes", tokens.bytes)
+		t.Errorf("got %d bytes, want at most %d", tokens.bytes, maxCallerTokenBytes)
 	}
 	if _, err := v.Verify(t.Context(), "x"); !errors.Is(err, auth.ErrInvalidToken) {
 		t.Errorf("got %v", err)

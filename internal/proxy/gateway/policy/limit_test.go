@@ -66,7 +66,7 @@ func TestRate(t *testing.T) {
 			t.Errorf("after the delay: %v", err)
 		}
 		if _, err := admit(t, l, alice, "a"); err == nil {
-			t.Error("a second call after the delay is admitted")
+			t.Error("second call after the delay: got no error")
 		}
 	})
 }
@@ -101,8 +101,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// TestRejectedCallsAreFree checks that a call that the upstream's limit rejects does not count for
-// its caller.
+// TestRejectedCallsAreFree checks that a call that the upstream's limit rejects does not count
+// against its caller's limit.
 func TestRejectedCallsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLimits(t, LimitOptions{Caller: Limit{Rate: 1, Burst: 2}, Upstreams: map[string]Limit{"a": {Rate: 1}}})
@@ -116,29 +116,29 @@ func TestRejectedCallsAreFree(t *testing.T) {
 			}
 		}
 		if _, err := admit(t, l, ctx, "b"); err != nil {
-			t.Errorf("the caller's second call: %v", err)
+			t.Errorf("the caller's second call: got %v", err)
 		}
 	})
 }
 
-// TestManyCallers checks that idle callers are forgotten, that busy ones are not, and that a crowd
-// of busy ones shares one limit.
+// TestManyCallers checks that idle callers are evicted, that callers with calls in flight are not,
+// and that callers above the maximum share one limit.
 func TestManyCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLimits(t, LimitOptions{Caller: Limit{Rate: 1, Burst: 1}})
 		for i := range maxCallers + 10 {
 			_, err := admit(t, l, as(t.Context(), fmt.Sprint(i)), "a")
-			if rejected := err != nil; rejected != (i > maxCallers) { // the first of the crowd is admitted
+			if rejected := err != nil; rejected != (i > maxCallers) { // the shared limit admits one call
 				t.Fatalf("caller %d: %v", i, err)
 			}
 		}
 		if n := len(l.callers); n != maxCallers {
-			t.Errorf("%d callers are tracked, want %d", n, maxCallers)
+			t.Errorf("%d tracked callers, want %d", n, maxCallers)
 		}
-		// All calls are still in flight, so nobody is idle.
+		// All calls are still in flight, so no caller is idle.
 		time.Sleep(time.Hour)
 		if admit(t, l, as(t.Context(), "new"), "a"); len(l.callers) != maxCallers {
-			t.Errorf("%d callers are tracked, want %d", len(l.callers), maxCallers)
+			t.Errorf("%d tracked callers, want %d", len(l.callers), maxCallers)
 		}
 		for _, e := range l.callers {
 			e.Value.(*limited).inFlight = 0
@@ -149,7 +149,7 @@ func TestManyCallers(t *testing.T) {
 			}
 		}
 		if n := len(l.callers); n != maxCallers-100 {
-			t.Errorf("%d callers are tracked, want %d", n, maxCallers-100)
+			t.Errorf("%d tracked callers, want %d", n, maxCallers-100)
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestAddressIsCaller(t *testing.T) {
 		}
 	}
 	if _, err := admit(t, l, srv.WithIdentity(t.Context(), "", "192.0.2.1", nil, nil), "a"); err == nil {
-		t.Error("a second call of one address is admitted")
+		t.Error("second call of one address: got no error")
 	}
 }
 

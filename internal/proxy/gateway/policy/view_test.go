@@ -99,7 +99,7 @@ func TestViews(t *testing.T) {
 			view := v.Of(ctx)
 			for _, i := range tt.allowed {
 				if !view.Allows(i.kind, i.upstream, i.name) {
-					t.Errorf("%s %s__%s is hidden", i.kind, i.upstream, i.name)
+					t.Errorf("%s %s__%s is hidden, want it visible", i.kind, i.upstream, i.name)
 				}
 			}
 			for _, i := range tt.hidden {

@@ -37,12 +37,12 @@ func must(err error) {
 
 type none struct{}
 
-// house is a server with some of each primitive.
-func house(name string, revisions ...mcp.Revision) *server.Server {
-	srv := server.MustNew(name, "1", &server.Options{Revisions: revisions, Instructions: "knock at " + name, Tasks: &server.TaskOptions{PollInterval: time.Millisecond}})
+// fullServer returns a server with tools, resources, a prompt and tasks.
+func fullServer(name string, revisions ...mcp.Revision) *server.Server {
+	srv := server.MustNew(name, "1", &server.Options{Revisions: revisions, Instructions: "instructions of " + name, Tasks: &server.TaskOptions{PollInterval: time.Millisecond}})
 	must(server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (int, error) { return in.A + in.B, nil }))
 	must(server.AddTool(srv, "who", "", func(context.Context, none) (string, error) { return name, nil }))
-	must(server.AddTool(srv, "fail", "", func(context.Context, none) (int, error) { return 0, errors.New("it went wrong") }))
+	must(server.AddTool(srv, "fail", "", func(context.Context, none) (int, error) { return 0, errors.New("internal failure") }))
 	must(server.AddTool(srv, "steps", "", func(ctx context.Context, _ none) (string, error) {
 		c := server.CallOf(ctx)
 		for i := range 3 {
@@ -187,8 +187,8 @@ func dial(t *testing.T, transport client.Transport, opts client.Options) *client
 	return c
 }
 
-// guest is what the client of a test can do.
-func guest(revision mcp.Revision) client.Options {
+// fullClientOptions returns the options of a client with all capabilities.
+func fullClientOptions(revision mcp.Revision) client.Options {
 	return client.Options{
 		Revisions: []mcp.Revision{revision}, Tasks: true, Input: client.InputOptions{
 			ElicitModes: []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL},
@@ -203,15 +203,15 @@ func guest(revision mcp.Revision) client.Options {
 	}
 }
 
-// TestAcross has clients of both eras use upstreams of both eras, over HTTP and byte streams, with
-// all features.
-func TestAcross(t *testing.T) {
+// TestEraPairs has clients of both eras use upstreams of both eras, over HTTP and byte streams,
+// with all features.
+func TestEraPairs(t *testing.T) {
 	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		for _, frontHTTP := range []bool{false, true} {
 			for _, backHTTP := range []bool{false, true} {
 				name := revision.String() + map[bool]string{false: " stream", true: " HTTP"}[frontHTTP] + map[bool]string{false: " to stream", true: " to HTTP"}[backHTTP]
 				t.Run(name, func(t *testing.T) {
-					old, modern := house("old", mcp.LatestLegacyRevision), house("new", mcp.LatestRevision)
+					old, modern := fullServer("old", mcp.LatestLegacyRevision), fullServer("new", mcp.LatestRevision)
 					connect := func(srv *server.Server) bridge.Options {
 						t.Cleanup(func() { srv.Close(context.Background()) })
 						if backHTTP {
@@ -220,7 +220,7 @@ func TestAcross(t *testing.T) {
 						return bridge.Options{Connect: overStream(srv)}
 					}
 					g := newGateway(t, &Options{Instructions: "a gate", Upstreams: []Upstream{{Name: "old", Bridge: connect(old)}, {Name: "new", Bridge: connect(modern)}}})
-					opts := guest(revision)
+					opts := fullClientOptions(revision)
 					logs := make(chan string, 100)
 					opts.OnNotification = func(method string, params json.RawMessage) {
 						if method == mcp.NotificationMessage {
@@ -233,23 +233,23 @@ func TestAcross(t *testing.T) {
 					} else {
 						c = dialStream(t, g, opts)
 					}
-					if got, want := c.Profile().Instructions, "a gate\n\n## old\n\nknock at old\n\n## new\n\nknock at new"; got != want {
+					if got, want := c.Profile().Instructions, "a gate\n\n## old\n\ninstructions of old\n\n## new\n\ninstructions of new"; got != want {
 						t.Errorf("instructions: got %q, want %q", got, want)
 					}
-					acrossLists(t, c)
+					checkLists(t, c)
 					for _, up := range []struct {
 						name, uri string
 						srv       *server.Server
 					}{{"old", "x:a", old}, {"new", "mcpw+new:x:a", modern}} {
 						t.Run(up.name, func(t *testing.T) {
-							acrossBasics(t, c, up.name, up.uri)
-							acrossInputs(t, c, up.name)
-							acrossTasks(t, c, up.name)
-							// A log message of a server over a pipe needs to have only one
-							// request to belong to, so this comes before the cancellation.
-							acrossLogs(t, c, up.name, revision.Modern(), logs)
-							acrossCancel(t, c, up.name)
-							acrossChanges(t, c, up.srv, up.name, up.uri)
+							checkBasics(t, c, up.name, up.uri)
+							checkInputs(t, c, up.name)
+							checkTasks(t, c, up.name)
+							// A log message over a pipe can be attributed only if one request
+							// is in flight, so this runs before the cancellation.
+							checkLogs(t, c, up.name, revision.Modern(), logs)
+							checkCancel(t, c, up.name)
+							checkChanges(t, c, up.srv, up.name, up.uri)
 						})
 					}
 				})
@@ -258,7 +258,7 @@ func TestAcross(t *testing.T) {
 	}
 }
 
-func acrossLists(t *testing.T, c *client.Client) {
+func checkLists(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
 	var names []string
@@ -281,7 +281,7 @@ func acrossLists(t *testing.T, c *client.Client) {
 	}
 }
 
-func acrossBasics(t *testing.T, c *client.Client, up, uri string) {
+func checkBasics(t *testing.T, c *client.Client, up, uri string) {
 	t.Helper()
 	ctx := t.Context()
 	if n, err := client.CallTool[int](ctx, c, up+"__add", map[string]int{"A": 40, "B": 2}); n != 42 || err != nil {
@@ -332,7 +332,7 @@ func acrossBasics(t *testing.T, c *client.Client, up, uri string) {
 	}
 }
 
-func acrossInputs(t *testing.T, c *client.Client, up string) {
+func checkInputs(t *testing.T, c *client.Client, up string) {
 	t.Helper()
 	for _, tt := range []struct{ tool, want string }{{"form", `accept{"name":"x"}`}, {"think", "mfile:///r"}} {
 		if got, err := client.CallTool[string](t.Context(), c, up+"__"+tt.tool, nil); err != nil || got != tt.want {
@@ -341,7 +341,7 @@ func acrossInputs(t *testing.T, c *client.Client, up string) {
 	}
 }
 
-func acrossTasks(t *testing.T, c *client.Client, up string) {
+func checkTasks(t *testing.T, c *client.Client, up string) {
 	t.Helper()
 	ctx := t.Context()
 	if got, err := client.CallTool[string](ctx, c, up+"__slow", nil); got != "done by "+up || err != nil {
@@ -358,11 +358,11 @@ func acrossTasks(t *testing.T, c *client.Client, up string) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if !strings.Contains(task.ID(), "."+up+".") {
-		t.Errorf("the task id %q does not name its upstream", task.ID())
+		t.Errorf("task id: got %q, want one with the name of its upstream", task.ID())
 	}
 }
 
-func acrossCancel(t *testing.T, c *client.Client, up string) {
+func checkCancel(t *testing.T, c *client.Client, up string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -371,7 +371,7 @@ func acrossCancel(t *testing.T, c *client.Client, up string) {
 	}
 }
 
-func acrossLogs(t *testing.T, c *client.Client, up string, modern bool, logs <-chan string) {
+func checkLogs(t *testing.T, c *client.Client, up string, modern bool, logs <-chan string) {
 	t.Helper()
 	var withLog []client.CallOption
 	if modern {
@@ -383,7 +383,7 @@ func acrossLogs(t *testing.T, c *client.Client, up string, modern bool, logs <-c
 		t.Error(err)
 	}
 	if !modern {
-		return // the level reaches upstreams that are open a little later
+		return // logging/setLevel reaches open upstreams asynchronously
 	}
 	for range 3 {
 		select {
@@ -394,7 +394,7 @@ func acrossLogs(t *testing.T, c *client.Client, up string, modern bool, logs <-c
 	}
 }
 
-func acrossChanges(t *testing.T, c *client.Client, srv *server.Server, up, uri string) {
+func checkChanges(t *testing.T, c *client.Client, srv *server.Server, up, uri string) {
 	t.Helper()
 	filter := mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{uri}}
 	sub, err := c.Listen(t.Context(), filter)
