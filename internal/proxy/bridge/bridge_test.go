@@ -21,8 +21,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestServersPerCaller checks the limit of one caller's connections to the server, however it
-// requests them. A caller that ends one may open another.
+// TestServersPerCaller checks the limit on one caller's connections to the server, for all ways to
+// request them, and that a caller that ends one can open another.
 func TestServersPerCaller(t *testing.T) {
 	tokens, err := auth.NewStatic(
 		auth.StaticToken{Token: "the-token-of-ann-which-is-long", Subject: "ann"},
@@ -41,7 +41,7 @@ func TestServersPerCaller(t *testing.T) {
 	open := func(t *testing.T, url, who, way string) (int, string) {
 		n++
 		header := []string{"Authorization", "Bearer the-token-of-" + who + "-which-is-long"}
-		body := strings.Replace(httpHello, `"name":"c"`, fmt.Sprintf(`"name":"c%d"`, n), 1)
+		body := strings.Replace(httpInitialize, `"name":"c"`, fmt.Sprintf(`"name":"c%d"`, n), 1)
 		if way == "modern" {
 			meta := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"experimental":{"x":{"n":%d}}}}`, n)
 			body = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`
@@ -94,7 +94,7 @@ func TestServersPerCaller(t *testing.T) {
 			}
 			resp.Body.Close()
 			if status, _ := open(t, url, "ann", "legacy"); status != 200 {
-				t.Errorf("status %d after a session was ended", status)
+				t.Errorf("after the end of a session: got status %d", status)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestServersPerCaller(t *testing.T) {
 			}
 		}
 		if n := len(clientsOf(b)); n != 3 {
-			t.Errorf("%d clients, want 3", n)
+			t.Errorf("got %d clients, want 3", n)
 		}
 	})
 }
@@ -129,7 +129,7 @@ func TestServersOfSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := newPipe(t, conn)
-		p.send(hello)
+		p.send(initialize)
 		got = append(got, p.read()[:26])
 	}
 	want := []string{`{"jsonrpc":"2.0","id":0,"r`, `{"jsonrpc":"2.0","id":0,"r`, `{"jsonrpc":"2.0","id":null`}
@@ -142,8 +142,8 @@ func TestServersOfSockets(t *testing.T) {
 	}
 }
 
-// TestConnectTimeout checks that the handshake is answered within the connect timeout, whichever
-// side starts it, and that the next attempt gets a new server.
+// TestConnectTimeout checks that a client gets an error after the connect timeout, for all pairs of
+// eras, and that the next attempt after a detection has its own connection.
 func TestConnectTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -151,24 +151,24 @@ func TestConnectTimeout(t *testing.T) {
 		o     Options
 		fresh bool // the next attempt has its own connection
 	}{
-		{"legacy to what is not known", hello, Options{}, true},
-		{"legacy to legacy", hello, Options{ServerEra: EraLegacy}, false},
-		{"legacy to modern", hello, Options{ServerEra: EraModern}, false},
-		{"modern to what is not known", discover, Options{}, true},
+		{"legacy to unknown", initialize, Options{}, true},
+		{"legacy to legacy", initialize, Options{ServerEra: EraLegacy}, false},
+		{"legacy to modern", initialize, Options{ServerEra: EraModern}, false},
+		{"modern to unknown", discover, Options{}, true},
 		{"modern to modern", discover, Options{ServerEra: EraModern}, false},
 		{"modern to legacy", discover, Options{ServerEra: EraLegacy}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFarm(t)
+				f := newFakeServer(t)
 				tt.o.ConnectTimeout, tt.o.CallTimeout = 20*time.Second, time.Hour
-				client, _ := client0(t, f.bridge(&tt.o))
+				client, _ := dialPipe(t, f.bridge(&tt.o))
 				began := time.Now()
 				client.send(tt.first)
 				discardAll(f.next())
 				client.reads(`"error":{"code":-32603`, "has not responded", "for 20s")
 				if d := time.Since(began); d != 20*time.Second {
-					t.Errorf("the answer came after %v", d)
+					t.Errorf("the error took %v", d)
 				}
 				if !tt.fresh {
 					return
@@ -176,29 +176,29 @@ func TestConnectTimeout(t *testing.T) {
 				client.send(tt.first)
 				id := f.next().request(`"method":"`)
 				if id == "" {
-					t.Error("no request")
+					t.Error("the new connection got no request")
 				}
 			})
 		})
 	}
 }
 
-// TestConnectForever checks that a negative connect timeout disables it, also for the parts of
+// TestNoConnectTimeout checks that a negative connect timeout disables the timeouts of all steps of
 // connecting.
-func TestConnectForever(t *testing.T) {
-	for _, first := range []string{hello, discover} {
+func TestNoConnectTimeout(t *testing.T) {
+	for _, first := range []string{initialize, discover} {
 		for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFarm(t)
-				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: -1}))
+				f := newFakeServer(t)
+				client, _ := dialPipe(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: -1}))
 				client.send(first)
 				server := f.next()
 				id := server.request(`"method":`)
 				<-time.After(100 * time.Hour)
 				if serverEra == EraAuto && first == discover {
-					id = server.request(`"ping"`) // of one that was silent at first
+					id = server.request(`"ping"`) // the bridge pings a server that has not responded
 				}
-				server.send(answering(id, "{}"))
+				server.send(resultFor(id, "{}"))
 				if serverEra == EraAuto && first == discover {
 					server.request(`"initialize"`)
 					return
@@ -209,9 +209,9 @@ func TestConnectForever(t *testing.T) {
 	}
 }
 
-// discardAll is a server that takes everything and says nothing.
+// discardAll discards all messages of a connection.
 func discardAll(p *pipe) {
-	go func() { // it ends with the test's connection
+	go func() { // ends when the test closes the connection
 		for {
 			if _, err := p.f.ReadFrame(); err != nil {
 				return
@@ -220,26 +220,26 @@ func discardAll(p *pipe) {
 	}()
 }
 
-// TestLoggingIn shows that the time in which a user logs in does not count toward timeouts.
-func TestLoggingIn(t *testing.T) {
+// TestLoginTimeouts checks that the time in which a user logs in does not count toward timeouts.
+func TestLoginTimeouts(t *testing.T) {
 	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 		t.Run(serverEra.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFarm(t)
+				f := newFakeServer(t)
 				began := time.Now()
-				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: 10 * time.Second, LastLogin: loginUntil(began.Add(3 * time.Minute))}))
-				client.send(hello)
+				client, _ := dialPipe(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: 10 * time.Second, LastLogin: loginUntil(began.Add(3 * time.Minute))}))
+				client.send(initialize)
 				discardAll(f.next())
 				client.reads("has not responded")
 				if d := time.Since(began); d < 3*time.Minute || d > 3*time.Minute+20*time.Second {
-					t.Errorf("the answer came after %v", d)
+					t.Errorf("the error took %v", d)
 				}
 			})
 		})
 	}
 }
 
-// loginUntil returns a LastLogin of a user who logs in until that time.
+// loginUntil returns a LastLogin function of a user whose login takes until end.
 func loginUntil(end time.Time) func() time.Time {
 	return func() time.Time {
 		if now := time.Now(); now.Before(end) {
@@ -249,7 +249,7 @@ func loginUntil(end time.Time) func() time.Time {
 	}
 }
 
-// TestErrorsForClients checks that errors for clients say what happened and how to fix it.
+// TestErrorsForClients checks that errors for clients name the cause and the fix.
 func TestErrorsForClients(t *testing.T) {
 	b := &Bridge{opts: Options{Hints: Hints{Login: "log in first", Certificate: "add it"}}}
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -296,13 +296,13 @@ func TestErrorsForClients(t *testing.T) {
 // however many are pending, and that its later requests are read.
 func TestStalledFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
+		f := newFakeServer(t)
 		b := f.bridge(with(legacy, func(o *Options) {
 			o.CallTimeout, o.ConnectTimeout, o.DrainTimeout, o.MaxQueue = 30*time.Second, 10*time.Second, time.Second, 1<<20
 		}))
-		client, _ := client0(t, b)
-		client.send(hello)
-		handshake(client, f.next()) // and it takes nothing from now on
+		client, _ := dialPipe(t, b)
+		client.send(initialize)
+		handshake(client, f.next()) // the server does not read after the handshake
 		ballast := strings.Repeat("x", 300<<10)
 		const calls = 10
 		for id := range calls {
@@ -311,17 +311,17 @@ func TestStalledFull(t *testing.T) {
 		}
 		began := time.Now()
 		for range calls {
-			client.reads(`"error":{"code":-32603`) // in time, or because the connection was given up
+			client.reads(`"error":{"code":-32603`) // after the timeout, or when the connection is aborted
 		}
 		if d := time.Since(began); d > 10*time.Minute {
-			t.Errorf("the last answer came after %v", d)
+			t.Errorf("the last error took %v, want at most 10 min", d)
 		}
 	})
 }
 
-// TestLimitOfSessions checks that senders wait for space in the queue without spinning, and that
-// freed space releases all senders that fit.
-func TestLimitOfSessions(t *testing.T) {
+// TestQueueSpace checks that senders wait for space in the queue without spinning, and that freed
+// space releases all senders that fit.
+func TestQueueSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, queue: sendQueue{limit: 100, notify: make(chan struct{}, 1)}, ctx: t.Context()}
 		if err := l.trySend(queuedMessage{frame: make([]byte, 60)}); err != nil {
@@ -334,12 +334,12 @@ func TestLimitOfSessions(t *testing.T) {
 		for range 2 {
 			go func() { sent <- l.send(t.Context(), queuedMessage{frame: make([]byte, 50)}) }()
 		}
-		l.queue.next() // there is room for one of them
+		l.queue.next() // space for one of them
 		synctest.Wait()
 		if n := len(sent); n != 1 {
-			t.Errorf("%d were sent, want 1", n)
+			t.Errorf("got %d sent messages, want 1", n)
 		}
-		<-time.After(time.Second) // of the bubble's, which does not pass while anybody spins
+		<-time.After(time.Second) // the bubble's clock does not advance while a goroutine spins
 		l.queue.next()
 		l.queue.next()
 		<-sent

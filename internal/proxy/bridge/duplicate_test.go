@@ -21,14 +21,15 @@ import (
 	"mcpwire/streamable"
 )
 
-// A lastWins is a legacy server that reads messages as most JSON libraries do: of a member that
-// appears more than once, the last counts.
-type lastWins struct {
-	mu  sync.Mutex
-	ran []string // the tools
+// A lenientServer is a legacy server that parses messages as most JSON libraries do: the last of
+// several members with the same name is used.
+type lenientServer struct {
+	mu sync.Mutex
+	// ran has the names of the called tools.
+	ran []string
 }
 
-func (s *lastWins) connect(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+func (s *lenientServer) connect(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	return func(context.Context, io.Writer) (jsonrpc.Framer, error) {
@@ -41,7 +42,7 @@ func (s *lastWins) connect(t *testing.T) func(context.Context, io.Writer) (jsonr
 	}
 }
 
-func (s *lastWins) serve(f jsonrpc.Framer) {
+func (s *lenientServer) serve(f jsonrpc.Framer) {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
@@ -75,11 +76,11 @@ func (s *lastWins) serve(f jsonrpc.Framer) {
 }
 
 const (
-	dupHello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	dupMeta  = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	dupInitialize = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	modernMeta    = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 )
 
-// duplicateCalls are calls of "safe", or so it seems. %s is more params.
+// duplicateCalls are calls of "safe" with a duplicate member. %s is replaced by more params.
 var duplicateCalls = []struct{ name, text, want string }{
 	{"name", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","name":"danger","arguments":{}%s}}`, `member \"name\"`},
 	{"escaped", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","n\u0061me":"danger","arguments":{}%s}}`, `member \"name\"`},
@@ -98,26 +99,26 @@ func TestDuplicateMembers(t *testing.T) {
 			}
 			for _, shared := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%v/shared=%v", transport, clientEra, shared), func(t *testing.T) {
-					var s lastWins
+					var s lenientServer
 					b := newBridge(t, &Options{Connect: s.connect(t), ServerEra: EraLegacy, Shared: shared})
-					ask := duplicateClient(t, b, transport, clientEra)
+					send := duplicateClient(t, b, transport, clientEra)
 					meta := ""
 					if clientEra == EraModern {
-						meta = "," + dupMeta
+						meta = "," + modernMeta
 					}
 					for _, call := range duplicateCalls {
-						got := ask(fmt.Sprintf(call.text, meta))
+						got := send(fmt.Sprintf(call.text, meta))
 						if !strings.Contains(got, `"code":-32602`) || !strings.Contains(got, call.want) || !strings.Contains(got, `"id":1`) {
 							t.Errorf("%s: got %s, want -32602 and %s", call.name, got, call.want)
 						}
 					}
-					if got := ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{"a":[{"x":1},{"x":1}]}%s}}`, meta)); !strings.Contains(got, "ran safe") {
-						t.Errorf("a call without duplicates: %s", got)
+					if got := send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{"a":[{"x":1},{"x":1}]}%s}}`, meta)); !strings.Contains(got, "ran safe") {
+						t.Errorf("call without duplicates: got %s", got)
 					}
 					if transport != "sse" && clientEra == EraLegacy {
-						got := ask(fmt.Sprintf(`[`+duplicateCalls[0].text+`,{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"other"}}]`, ""))
+						got := send(fmt.Sprintf(`[`+duplicateCalls[0].text+`,{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"other"}}]`, ""))
 						if !strings.Contains(got, `"code":-32602`) || !strings.Contains(got, "ran other") {
-							t.Errorf("a batch: %s", got)
+							t.Errorf("batch: got %s", got)
 						}
 					}
 					s.mu.Lock()
@@ -127,7 +128,7 @@ func TestDuplicateMembers(t *testing.T) {
 						want = append(want, "other")
 					}
 					if diff := cmp.Diff(want, s.ran); diff != "" {
-						t.Errorf("tools that ran (-want +got):\n%s", diff)
+						t.Errorf("called tools (-want +got):\n%s", diff)
 					}
 				})
 			}
@@ -135,15 +136,16 @@ func TestDuplicateMembers(t *testing.T) {
 	}
 }
 
-// duplicateClient connects a client, and returns what makes a request of it and returns the answer.
+// duplicateClient connects a client, and returns a function that makes a request and returns the
+// response.
 func duplicateClient(t *testing.T, b *Bridge, transport string, clientEra Era) func(text string) string {
 	switch transport {
 	case "pipe":
-		p, _ := client0(t, b)
+		p, _ := dialPipe(t, b)
 		if clientEra == EraLegacy {
-			p.send(dupHello)
+			p.send(dupInitialize)
 			p.reads(`"id":"hello"`)
-			p.send(confirmed)
+			p.send(initialized)
 		}
 		return func(text string) string {
 			p.send(text)
@@ -166,7 +168,7 @@ func duplicateClient(t *testing.T, b *Bridge, transport string, clientEra Era) f
 			out.Close()
 			resp.Body.Close()
 		})
-		ask := func(text string) string {
+		send := func(text string) string {
 			if _, err := io.WriteString(out, text+"\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -177,30 +179,31 @@ func duplicateClient(t *testing.T, b *Bridge, transport string, clientEra Era) f
 			return line
 		}
 		if clientEra == EraLegacy {
-			ask(dupHello)
-			if _, err := io.WriteString(out, confirmed+"\n"); err != nil {
+			send(dupInitialize)
+			if _, err := io.WriteString(out, initialized+"\n"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return ask
+		return send
 	case "sse":
-		return oldClient(t, served(t, b, nil).URL)
+		return sseClient(t, served(t, b, nil).URL)
 	}
 	url := served(t, b, nil).URL + "/mcp"
 	header := []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "safe"}
 	if clientEra == EraLegacy {
-		_, h, _ := post(t, url, dupHello)
+		_, h, _ := post(t, url, dupInitialize)
 		header = []string{"Mcp-Session-Id", h.Get("Mcp-Session-Id")}
-		post(t, url, confirmed, header...)
+		post(t, url, initialized, header...)
 	}
 	return func(text string) string {
-		_, _, answer := post(t, url, text, header...)
-		return answer
+		_, _, response := post(t, url, text, header...)
+		return response
 	}
 }
 
-// oldClient connects a client by the HTTP+SSE transport.
-func oldClient(t *testing.T, url string) func(text string) string {
+// sseClient connects a client over HTTP+SSE, and returns a function that makes a request and
+// returns the response.
+func sseClient(t *testing.T, url string) func(text string) string {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/sse", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -218,21 +221,21 @@ func oldClient(t *testing.T, url string) func(text string) string {
 				return text
 			}
 		}
-		t.Fatalf("the stream has ended: %v", lines.Err())
+		t.Fatalf("the stream ended: %v", lines.Err())
 		return ""
 	}
 	where := url + data()
-	ask := func(text string) string {
+	send := func(text string) string {
 		post(t, where, text)
 		return data()
 	}
-	ask(dupHello)
-	post(t, where, confirmed)
-	return ask
+	send(dupInitialize)
+	post(t, where, initialized)
+	return send
 }
 
-// TestDuplicateMembersAndScopes shows that a request with two names of tools, or one that is made a
-// notification, does not avoid the check of scopes.
+// TestDuplicateMembersAndScopes checks that a request with two tool names, or without an id, does
+// not bypass the check of scopes.
 func TestDuplicateMembersAndScopes(t *testing.T) {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: "a-long-and-random-text", Subject: "ann", Scopes: []string{"read"}})
 	if err != nil {
@@ -242,7 +245,7 @@ func TestDuplicateMembersAndScopes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s lastWins
+	var s lenientServer
 	b := newBridge(t, &Options{Connect: s.connect(t), ServerEra: EraLegacy})
 	url := served(t, b, &streamable.Options{Guard: guard, Scopes: func(method, name string) []string {
 		if method == mcp.MethodToolsCall && name != "safe" {
@@ -251,9 +254,9 @@ func TestDuplicateMembersAndScopes(t *testing.T) {
 		return []string{"read"}
 	}}).URL + "/mcp"
 	header := []string{"Authorization", "Bearer a-long-and-random-text"}
-	_, h, _ := post(t, url, dupHello, header...)
+	_, h, _ := post(t, url, dupInitialize, header...)
 	header = append(header, "Mcp-Session-Id", h.Get("Mcp-Session-Id"))
-	post(t, url, confirmed, header...)
+	post(t, url, initialized, header...)
 	for _, test := range []struct {
 		text   string
 		status int
@@ -276,17 +279,17 @@ func TestDuplicateMembersAndScopes(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if diff := cmp.Diff([]string{"safe"}, s.ran); diff != "" {
-		t.Errorf("tools that ran (-want +got):\n%s", diff)
+		t.Errorf("called tools (-want +got):\n%s", diff)
 	}
 }
 
-// TestDuplicateMembersOfServer shows that a message of the server with a duplicate member is not
-// forwarded either, and that its receiver does not wait in vain.
+// TestDuplicateMembersOfServer checks that a message of the server with a duplicate member is not
+// forwarded, and that both sides get an error instead.
 func TestDuplicateMembersOfServer(t *testing.T) {
-	farm := newFarm(t)
-	client, _ := client0(t, farm.bridge(with(legacy, nil)))
-	client.send(hello)
-	srv := farm.next()
+	f := newFakeServer(t)
+	client, _ := dialPipe(t, f.bridge(with(legacy, nil)))
+	client.send(initialize)
+	srv := f.next()
 	handshake(client, srv)
 	client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	srv.reads(`"id":1`)
@@ -297,19 +300,18 @@ func TestDuplicateMembersOfServer(t *testing.T) {
 	)
 	client.reads(`"id":1,"error":{"code":-32603`, `the server's response cannot be forwarded`, `member \"name\" appears more than once`)
 	srv.reads(`"id":"q","error":{"code":-32602`, `member \"message\"`)
-	// An answer of the client's, for which the server waits.
+	// A response of the client to a request of the server.
 	srv.send(`{"jsonrpc":"2.0","id":"q2","method":"elicitation/create","params":{"message":"a"}}`)
 	client.reads(`"id":"q2"`)
 	client.send(`{"jsonrpc":"2.0","id":"q2","result":{"action":"accept","content":{"a":1,"a":2}}}`)
 	srv.reads(`"id":"q2","error":{"code":-32600`, `member \"a\"`)
 }
 
-// TestDuplicateMembersOfMany shows that a message with very many members takes only the memory of
-// its size.
+// TestDuplicateMembersOfMany checks a message with very many members.
 func TestDuplicateMembersOfMany(t *testing.T) {
-	var s lastWins
+	var s lenientServer
 	b := newBridge(t, &Options{Connect: s.connect(t), ServerEra: EraLegacy})
-	ask := duplicateClient(t, b, "http", EraLegacy)
+	send := duplicateClient(t, b, "http", EraLegacy)
 	var text strings.Builder
 	text.WriteString(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{`)
 	for i := range 280_000 {
@@ -317,8 +319,8 @@ func TestDuplicateMembersOfMany(t *testing.T) {
 	}
 	whole := text.String()
 	got := []bool{
-		strings.Contains(ask(whole+`"x":0}}}`), "ran safe"),
-		strings.Contains(ask(whole+`"\u0030":0}}}`), `member \"0\"`),
+		strings.Contains(send(whole+`"x":0}}}`), "ran safe"),
+		strings.Contains(send(whole+`"\u0030":0}}}`), `member \"0\"`),
 	}
 	if !slices.Equal(got, []bool{true, true}) {
 		t.Errorf("got %v", got)

@@ -17,7 +17,7 @@ func TestIDKey(t *testing.T) {
 		{`"s1"`, `"1"`, false},
 	} {
 		if got := jsonrpc.ID(tt.a).Key() == jsonrpc.ID(tt.b).Key(); got != tt.want {
-			t.Errorf("%s and %s are the same: %v, want %v", tt.a, tt.b, got, tt.want)
+			t.Errorf("%s and %s have the same key: got %v, want %v", tt.a, tt.b, got, tt.want)
 		}
 	}
 }

@@ -19,12 +19,12 @@ import (
 
 const ghToken = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 
-// A dying framer is that of a process that has ended.
-type dying struct{ err error }
+// A deadFramer is the framer of a process that has ended.
+type deadFramer struct{ err error }
 
-func (f dying) ReadFrame() ([]byte, error) { return nil, f.err }
-func (f dying) WriteFrame([]byte) error    { return f.err }
-func (f dying) Close() error               { return nil }
+func (f deadFramer) ReadFrame() ([]byte, error) { return nil, f.err }
+func (f deadFramer) WriteFrame([]byte) error    { return f.err }
+func (f deadFramer) Close() error               { return nil }
 
 // safeBuffer is a buffer for a logger.
 type safeBuffer struct {
@@ -44,19 +44,18 @@ func (b *safeBuffer) String() string {
 	return b.b.String()
 }
 
-// TestProcessShown shows that other clients than the user hear how a server's process ended, but
-// not its command or what it wrote to standard error, which are in the log. The user hears all but
+// TestProcessErrors checks that remote clients get the exit status of a server's process, but not
+// its command and its standard error, which are in the log. Local clients get all of them, without
 // secrets.
-func TestProcessShown(t *testing.T) {
+func TestProcessErrors(t *testing.T) {
 	exit := &stdio.ExitError{Name: "node secret-server.js", Code: 3, After: time.Second, Stderr: "TOKEN=" + ghToken + "\nthe configuration is missing\n"}
 	killed := &stdio.ExitError{Name: "node secret-server.js", Code: -1, Signal: syscall.SIGKILL, After: time.Second, Stderr: "the configuration is missing"}
 	for _, test := range []struct {
-		name       string
-		read       error // of reading the server
-		start      error // of starting it; nil if it starts
-		remote     bool
-		unredacted bool
-		has, lacks []string
+		name string
+		// read and start are the errors of the server's process; start is nil if it starts.
+		read, start        error
+		remote, unredacted bool
+		has, lacks         []string
 	}{
 		{
 			name: "remote", read: exit, remote: true,
@@ -74,7 +73,7 @@ func TestProcessShown(t *testing.T) {
 			lacks: []string{"node", "secret"},
 		},
 		{
-			name: "remote, started for too long", start: fmt.Errorf("start %q: %w", "node secret-server.js", context.DeadlineExceeded), remote: true,
+			name: "remote, start timeout", start: fmt.Errorf("start %q: %w", "node secret-server.js", context.DeadlineExceeded), remote: true,
 			has:   []string{"the server cannot be started: context deadline exceeded"},
 			lacks: []string{"node", "secret"},
 		},
@@ -84,7 +83,7 @@ func TestProcessShown(t *testing.T) {
 			lacks: []string{ghToken},
 		},
 		{
-			name: "local, all", read: exit, unredacted: true,
+			name: "local, unredacted", read: exit, unredacted: true,
 			has: []string{"node secret-server.js", "exited with status 3", "the configuration is missing", ghToken},
 		},
 	} {
@@ -97,37 +96,37 @@ func TestProcessShown(t *testing.T) {
 						if test.start != nil {
 							return nil, test.start
 						}
-						return dying{test.read}, nil
+						return deadFramer{test.read}, nil
 					},
 				})
 				var got []string
 				if transport == "http" {
 					ts := served(t, b, nil)
-					for range 3 { // the first start, and the error after it
-						_, _, body := post(t, ts.URL+"/mcp", httpHello)
+					for range 3 { // the error of the first start, and of later attempts
+						_, _, body := post(t, ts.URL+"/mcp", httpInitialize)
 						got = append(got, body)
 					}
 					if err := b.Ready(t.Context()); err != nil {
 						got = append(got, "ready: "+err.Error())
 					}
 				} else {
-					p, _ := client0(t, b)
-					p.send(httpHello)
+					p, _ := dialPipe(t, b)
+					p.send(httpInitialize)
 					got = append(got, p.read())
 				}
 				all := strings.Join(got, "\n")
 				for _, text := range test.has {
 					if !strings.Contains(all, text) {
-						t.Errorf("no %q in\n%s", text, all)
+						t.Errorf("got errors without %q:\n%s", text, all)
 					}
 				}
 				for _, text := range test.lacks {
 					if strings.Contains(all, text) {
-						t.Errorf("%q is in\n%s", text, all)
+						t.Errorf("got errors with %q:\n%s", text, all)
 					}
 				}
 				if want := errors.Join(test.start, test.read); !strings.Contains(log.String(), "secret-server.js") {
-					t.Errorf("the log lacks %v:\n%s", want, log.String())
+					t.Errorf("got a log without %v:\n%s", want, log.String())
 				}
 			})
 		}

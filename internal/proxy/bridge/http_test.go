@@ -23,8 +23,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// connectTo returns a connect function whose connections each have a server of these revisions; nil
-// is all.
+// connectTo returns a connect function that starts a server for each connection. The server speaks
+// the revisions; nil means all.
 func connectTo(t *testing.T, revisions []mcp.Revision) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
@@ -32,7 +32,7 @@ func connectTo(t *testing.T, revisions []mcp.Revision) func(context.Context, io.
 		ours, theirs := net.Pipe()
 		srv := newServer(t, revisions)
 		wg.Go(func() {
-			_ = srv.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil)) // the bridge may hang up in the middle of a call
+			_ = srv.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil)) // the bridge may disconnect during a call
 			theirs.Close()
 		})
 		return jsonrpc.NewFramer(ours, nil), nil
@@ -40,7 +40,7 @@ func connectTo(t *testing.T, revisions []mcp.Revision) func(context.Context, io.
 }
 
 func newServer(t *testing.T, revisions []mcp.Revision) *server.Server {
-	srv := server.MustNew("far", "1", &server.Options{Revisions: revisions})
+	srv := server.MustNew("upstream", "1", &server.Options{Revisions: revisions})
 	for _, err := range []error{
 		server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }),
 		server.AddTool(srv, "steps", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -93,7 +93,7 @@ func served(t *testing.T, b *Bridge, o *streamable.Options) *httptest.Server {
 	mux.Handle("/metrics", b.Metrics())
 	ts := httptest.NewServer(mux)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // the race detector takes long for calls that go on
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // pending calls are slow with the race detector
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -113,8 +113,8 @@ func newBridge(t *testing.T, o *Options) *Bridge {
 	return b
 }
 
-// TestEras shows that each client reaches each server, whatever their eras, and that everything
-// that both eras have is forwarded.
+// TestEras checks that clients of each era can use servers of each era, with all features that both
+// eras have.
 func TestEras(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, serverEra := range []Era{EraLegacy, EraModern} {
@@ -151,7 +151,7 @@ func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
 	}
 	defer c.Close()
 	if got := c.Revision().Modern(); got != (clientEra == EraModern) {
-		t.Errorf("the client speaks %v", c.Revision())
+		t.Errorf("revision: got %v", c.Revision())
 	}
 	progress := 0
 	for _, tt := range []struct{ tool, args, want string }{
@@ -170,7 +170,7 @@ func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
 	}
 }
 
-// TestHTTPCancel shows that a call is canceled if a client without a session closes the connection.
+// TestHTTPCancel checks that a call is canceled if a client without a session closes its request.
 func TestHTTPCancel(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
 	c, err := mcpclient.Dial(t.Context(), streamable.Dial(served(t, b, nil).URL+"/mcp", nil), nil)
@@ -181,7 +181,7 @@ func TestHTTPCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if _, err := c.CallTool(ctx, "wait", struct{}{}); err == nil {
-		t.Error("the call has succeeded")
+		t.Error("canceled call: got no error")
 	}
 	await(t, "the call to end", func() bool {
 		for cl := range clientsOf(b) {
@@ -203,17 +203,17 @@ func clientsOf(b *Bridge) map[*client]struct{} {
 	return all
 }
 
-// await waits until something holds, and fails if it does not in a minute.
-func await(t *testing.T, what string, holds func() bool) {
+// await waits until a condition is true, and fails after a minute.
+func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); !condition(); runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatalf("waited for %s in vain", what)
+			t.Fatalf("timeout while waiting for %s", what)
 		}
 	}
 }
 
-const httpHello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+const httpInitialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
 // post posts a message, and returns the status, the header and the body.
 func post(t *testing.T, url, body string, header ...string) (int, http.Header, string) {
@@ -286,7 +286,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestStatus checks the errors that are reported by an HTTP status.
+// TestStatus checks the HTTP status of errors.
 func TestStatus(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
 	url := served(t, b, nil).URL + "/mcp"
@@ -299,9 +299,9 @@ func TestStatus(t *testing.T) {
 		want       string
 	}{
 		{"modern", `{"jsonrpc":"2.0","id":"a\u0062","method":"tools/list","params":{` + meta + `}}`, []string{"Mcp-Method", "tools/list"}, 200, `"id":"a\u0062"`},
-		{"no such method", `{"jsonrpc":"2.0","id":1,"method":"x","params":{` + meta + `}}`, []string{"Mcp-Method", "x"}, 404, `-32601`},
+		{"unknown method", `{"jsonrpc":"2.0","id":1,"method":"x","params":{` + meta + `}}`, []string{"Mcp-Method", "x"}, 404, `-32601`},
 		{"removed method", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + meta + `}}`, []string{"Mcp-Method", "ping"}, 404, `-32601`},
-		{"header", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`, []string{"Mcp-Method", "tools/call"}, 400, `-32020`},
+		{"header differs from the body", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`, []string{"Mcp-Method", "tools/call"}, 400, `-32020`},
 		{"no metadata", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{"Mcp-Method", "tools/list"}, 400, `-32602`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -313,8 +313,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestGroups shows that modern clients with different capabilities do not share a session with a
-// legacy server, which would take one for the other and ask the wrong one.
+// TestGroups checks that modern clients with different capabilities do not share a session with a
+// legacy server, which could send an input request to the wrong one.
 func TestGroups(t *testing.T) {
 	connect := connectTo(t, EraLegacy.revisions())
 	var connections atomic.Int32
@@ -338,23 +338,22 @@ func TestGroups(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	dumb, able, other := dial("dumb", false), dial("able", true), dial("other", true)
-	if got, err := mcpclient.CallTool[string](t.Context(), dumb, "ask", json.RawMessage(`{}`)); err == nil {
-		t.Errorf("a client that cannot be asked got %q", got)
+	plain, able, other := dial("plain", false), dial("able", true), dial("other", true)
+	if got, err := mcpclient.CallTool[string](t.Context(), plain, "ask", json.RawMessage(`{}`)); err == nil {
+		t.Errorf("client without elicitation: got %q, want an error", got)
 	}
 	for name, c := range map[string]*mcpclient.Client{"able": able, "other": other} {
 		if got, err := mcpclient.CallTool[string](t.Context(), c, "ask", json.RawMessage(`{}`)); err != nil || got != "you are "+name {
-			t.Errorf("%s got %q, %v", name, got, err)
+			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}
 	if got := connections.Load() - before; got < 3 {
-		t.Errorf("%d connections to the server for 3 clients", got)
+		t.Errorf("got %d connections to the server for 3 clients, want 3 or more", got)
 	}
 }
 
-// TestGroupsModern checks that clients of a modern server share an upstream whatever their
-// capabilities, even if these change between requests, because each request has its own. Changes by
-// one client are announced to the others that listen.
+// TestGroupsModern checks that clients with different names share one connection to a modern
+// server.
 func TestGroupsModern(t *testing.T) {
 	connect := connectTo(t, EraModern.revisions())
 	var connections atomic.Int32
@@ -370,18 +369,18 @@ func TestGroupsModern(t *testing.T) {
 		}
 		defer c.Close()
 		if got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"hi"}`)); err != nil || got != "hi" {
-			t.Errorf("%s got %q, %v", name, got, err)
+			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}
 	if got := connections.Load(); got != 1 {
-		t.Errorf("%d connections to the server, want 1", got)
+		t.Errorf("got %d connections to the server, want 1", got)
 	}
 }
 
-// upstreamHTTP returns a connect function to a modern server on HTTP, whose tool "where" wants its
-// argument in a header too.
+// upstreamHTTP returns a connect function to a modern HTTP server, whose tool "where" declares a
+// header for its argument.
 func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
-	srv := server.MustNew("far", "1", &server.Options{Revisions: EraModern.revisions()})
+	srv := server.MustNew("upstream", "1", &server.Options{Revisions: EraModern.revisions()})
 	def := mcp.Tool{Name: "where", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)}
 	err := server.AddToolWith(srv, def, func(_ context.Context, in struct {
 		Region string `json:"region"`
@@ -404,7 +403,7 @@ func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer
 }
 
 // TestUpstreamHeaders checks that an HTTP server gets arguments in the headers that it declares,
-// from clients of either era that have not listed its tools.
+// from clients of both eras that have not listed its tools.
 func TestUpstreamHeaders(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		t.Run(clientEra.String(), func(t *testing.T) {
@@ -426,13 +425,13 @@ func TestUpstreamHeaders(t *testing.T) {
 	}
 }
 
-// TestDownstreamHeaders checks that HTTP clients must repeat arguments in headers for tools that
-// they have listed, whatever the server's era.
+// TestDownstreamHeaders checks for servers of both eras that HTTP clients must repeat arguments in
+// the headers of tools that they have listed.
 func TestDownstreamHeaders(t *testing.T) {
 	const tools = `{"tools":[{"name":"where","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]`
 	for _, serverEra := range []Era{EraLegacy, EraModern} {
 		t.Run(serverEra.String(), func(t *testing.T) {
-			f := newFarm(t)
+			f := newFakeServer(t)
 			url := served(t, newBridge(t, &Options{Connect: f.connect, ServerEra: serverEra}), nil).URL + "/mcp"
 			go func() {
 				p := f.next()
@@ -452,25 +451,25 @@ func TestDownstreamHeaders(t *testing.T) {
 					case mcp.MethodToolsList:
 						result = tools + `,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`
 					}
-					p.send(answering(string(m.ID), result))
+					p.send(resultFor(string(m.ID), result))
 				}
 			}()
 			const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 			call := func(header ...string) int {
 				t.Helper()
 				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"where","arguments":{"region":"東京"},` + meta + `}}`
-				status, _, answer := post(t, url, body, append([]string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "where"}, header...)...)
-				if bad := strings.Contains(answer, `"code":-32020`); bad != (status == 400) {
-					t.Errorf("status %d: %s", status, answer)
+				status, _, response := post(t, url, body, append([]string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "where"}, header...)...)
+				if bad := strings.Contains(response, `"code":-32020`); bad != (status == 400) {
+					t.Errorf("status %d: %s", status, response)
 				}
 				return status
 			}
 			if got := call(); got != 200 {
-				t.Errorf("before the list: status %d", got)
+				t.Errorf("before the list: got status %d, want 200", got)
 			}
 			list := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`
-			if status, _, answer := post(t, url, list, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list"); status != 200 || !strings.Contains(answer, "where") {
-				t.Fatalf("status %d: %s", status, answer)
+			if status, _, response := post(t, url, list, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list"); status != 200 || !strings.Contains(response, "where") {
+				t.Fatalf("status %d: %s", status, response)
 			}
 			for _, tt := range []struct {
 				header []string

@@ -62,7 +62,7 @@ func upstreamOptions(t *testing.T, transport string, revisions []mcp.Revision) *
 	return &Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return dial.Connect(ctx) }}
 }
 
-// downstreamTransport returns how a client reaches a bridge on a transport.
+// downstreamTransport returns the transport of a client to a bridge.
 func downstreamTransport(t *testing.T, b *Bridge, transport, where string) mcpclient.Transport {
 	switch transport {
 	case "pipe":
@@ -70,13 +70,13 @@ func downstreamTransport(t *testing.T, b *Bridge, transport, where string) mcpcl
 		go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
 		return mcpclient.Over(jsonrpc.NewFramer(ours, nil))
 	case "socket":
-		return mcpclient.Over(jsonrpc.NewFramer(dialed(t, where), &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}))
+		return mcpclient.Over(jsonrpc.NewFramer(dialTCP(t, where), &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}))
 	}
 	return streamable.Dial(where, nil)
 }
 
-// whereTo serves a bridge on a transport, and returns where.
-func whereTo(t *testing.T, b *Bridge, transport string) string {
+// serveOn serves a bridge on a transport, and returns its address.
+func serveOn(t *testing.T, b *Bridge, transport string) string {
 	switch transport {
 	case "pipe":
 		return ""
@@ -86,7 +86,7 @@ func whereTo(t *testing.T, b *Bridge, transport string) string {
 	return served(t, b, nil).URL + "/" + map[string]string{"http": "mcp", "sse": "sse"}[transport]
 }
 
-// TestLarge shows that large results are forwarded between all transports, also while others are in
+// TestLarge checks that large results are forwarded between all transports while another call is in
 // flight.
 func TestLarge(t *testing.T) {
 	transports := []string{"pipe", "socket", "http", "sse"}
@@ -94,11 +94,11 @@ func TestLarge(t *testing.T) {
 		for _, upstream := range transports {
 			for _, eras := range [][2]Era{{EraLegacy, EraLegacy}, {EraModern, EraModern}, {EraModern, EraLegacy}, {EraLegacy, EraModern}} {
 				if downstream == "sse" && eras[0] == EraModern || upstream == "sse" && eras[1] == EraModern {
-					continue // which that transport is older than
+					continue // HTTP+SSE has no modern era
 				}
 				t.Run(fmt.Sprintf("%v %s to %v %s", eras[0], downstream, eras[1], upstream), func(t *testing.T) {
 					b := newBridge(t, upstreamOptions(t, upstream, eras[1].revisions()))
-					c, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, downstream, whereTo(t, b, downstream)), &mcpclient.Options{Revisions: eras[0].revisions()})
+					c, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, downstream, serveOn(t, b, downstream)), &mcpclient.Options{Revisions: eras[0].revisions()})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -107,10 +107,10 @@ func TestLarge(t *testing.T) {
 					go func() { _, err := mcpclient.CallTool[string](t.Context(), c, "steps", struct{}{}); done <- err }()
 					got, err := mcpclient.CallTool[string](t.Context(), c, "big", map[string]int{"Size": large})
 					if err != nil || len(got) != large || strings.Trim(got, "x") != "" {
-						t.Errorf("%d bytes, %v", len(got), err)
+						t.Errorf("got %d bytes, %v", len(got), err)
 					}
 					if err := <-done; err != nil {
-						t.Errorf("the other call: %v", err)
+						t.Errorf("other call: %v", err)
 					}
 				})
 			}
@@ -118,8 +118,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestSlowReaders checks that a client that does not read its responses blocks no other, and that
-// little is buffered for it.
+// TestSlowReaders checks that clients that do not read their responses block no other, and that the
+// memory for them is limited.
 func TestSlowReaders(t *testing.T) {
 	for _, tt := range []struct {
 		downstream string
@@ -133,15 +133,15 @@ func TestSlowReaders(t *testing.T) {
 			o := upstreamOptions(t, "pipe", tt.era.revisions())
 			o.Shared, o.ClientEra = tt.share, tt.era
 			b := newBridge(t, o)
-			where := whereTo(t, b, tt.downstream)
-			before := used()
+			where := serveOn(t, b, tt.downstream)
+			before := currentUsage()
 			quick, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, tt.downstream, where), &mcpclient.Options{Revisions: tt.era.revisions()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer quick.Close()
 			for range 3 {
-				flooded(t, b, where, tt.downstream, tt.era)
+				floodClient(t, b, where, tt.downstream, tt.era)
 			}
 			// queued messages, messages being sent, events for resumption, and the memory of the
 			// server, which is in this process too
@@ -151,23 +151,23 @@ func TestSlowReaders(t *testing.T) {
 				if got, err := mcpclient.CallTool[string](t.Context(), quick, "echo", json.RawMessage(`{"Text":"hi"}`)); got != "hi" {
 					t.Fatalf("echo: %q, %v", got, err)
 				}
-				if i%10 == 9 { // what is in use for a moment does not count
-					if grown = int64(used().heap) - int64(before.heap); grown <= limit {
+				if i%10 == 9 { // memory that is in use only for a moment does not count
+					if grown = int64(currentUsage().heap) - int64(before.heap); grown <= limit {
 						break
 					}
 				}
 			}
-			t.Logf("%d MiB are kept", grown>>20)
+			t.Logf("the heap has grown by %d MiB", grown>>20)
 			if grown > limit {
-				t.Errorf("%d MiB are kept for three clients that do not read", grown>>20)
+				t.Errorf("the heap has grown by %d MiB for three clients that do not read, want at most %d", grown>>20, limit>>20)
 			}
 		})
 	}
 }
 
-// flooded connects a client that requests a lot of progress, and reads none of it until the test
-// ends.
-func flooded(t *testing.T, b *Bridge, url, downstream string, era Era) {
+// floodClient connects a client that requests many progress notifications, and reads none of them
+// until the test ends.
+func floodClient(t *testing.T, b *Bridge, url, downstream string, era Era) {
 	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`
 	if era == EraModern {
 		call = strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},`, 1)
@@ -175,15 +175,15 @@ func flooded(t *testing.T, b *Bridge, url, downstream string, era Era) {
 	if downstream == "http" {
 		header := "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: flood\r\n"
 		if era == EraLegacy {
-			_, h, _ := post(t, url, httpHello)
-			post(t, url, confirmed, "Mcp-Session-Id", h.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", "2025-11-25")
+			_, h, _ := post(t, url, httpInitialize)
+			post(t, url, initialized, "Mcp-Session-Id", h.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", "2025-11-25")
 			header = "Mcp-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: " + h.Get("Mcp-Session-Id") + "\r\n"
 		}
 		host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
-		conn := dialed(t, host)
+		conn := dialTCP(t, host)
 		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s",
 			host, header, len(call), call)
-		if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil { // it has begun
+		if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil { // the response has started
 			t.Fatal(err)
 		}
 		return
@@ -195,18 +195,18 @@ func flooded(t *testing.T, b *Bridge, url, downstream string, era Era) {
 		go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
 		conn = ours
 	} else {
-		conn = dialed(t, url)
+		conn = dialTCP(t, url)
 	}
 	f := jsonrpc.NewFramer(conn, nil)
 	lines := []string{call}
 	if era == EraLegacy {
-		lines = []string{hello, confirmed, call}
+		lines = []string{initialize, initialized, call}
 	}
 	for _, line := range lines {
 		if err := f.WriteFrame([]byte(line)); err != nil {
 			t.Fatal(err)
 		}
-		if line == confirmed {
+		if line == initialized {
 			continue
 		}
 		if _, err := f.ReadFrame(); err != nil {
@@ -215,7 +215,7 @@ func flooded(t *testing.T, b *Bridge, url, downstream string, era Era) {
 	}
 }
 
-func dialed(t *testing.T, addr string) net.Conn {
+func dialTCP(t *testing.T, addr string) net.Conn {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)

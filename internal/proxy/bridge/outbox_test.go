@@ -6,11 +6,11 @@ import (
 	"testing/synctest"
 )
 
-// TestIdleOutbox checks that an idle client needs no goroutine, and that messages keep their order
-// and are all sent before the end.
+// TestIdleOutbox checks that an idle client has no sending goroutine, that messages keep their
+// order, and that all of them are sent before the goroutine ends.
 func TestIdleOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newFarm(t).bridge(&Options{Shared: true, ClientEra: EraLegacy})
+		b := newFakeServer(t).bridge(&Options{Shared: true, ClientEra: EraLegacy})
 		blocked := make(chan struct{})
 		var got []string
 		cl := b.newClient(senderFunc(func(m []byte) error {
@@ -45,7 +45,7 @@ func TestIdleOutbox(t *testing.T) {
 		}
 		cl.close()
 		if err := cl.out.Send([]byte("late")); err == nil {
-			t.Error("a closed outbox took a message")
+			t.Error("Send after close: got no error")
 		}
 		cl.outbox.wait()
 	})

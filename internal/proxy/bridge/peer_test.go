@@ -13,13 +13,14 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A pipe is a peer under the control of a test: lines in, lines out.
+// A pipe is a peer under the control of a test, which reads and writes its messages.
 type pipe struct {
 	t   *testing.T
 	f   jsonrpc.Framer
 	out chan string
 
-	last string // that was read
+	// last is the last message that was read.
+	last string
 }
 
 func newPipe(t *testing.T, conn net.Conn) *pipe {
@@ -33,13 +34,13 @@ func newPipe(t *testing.T, conn net.Conn) *pipe {
 	go func() {
 		defer close(over)
 		for line := range p.out {
-			_ = p.f.WriteFrame([]byte(line)) // the other side may be gone, which the test sees when it reads
+			_ = p.f.WriteFrame([]byte(line)) // the test gets the error when it reads
 		}
 	}()
 	return p
 }
 
-// send has lines sent, without waiting for it.
+// send queues messages to be written.
 func (p *pipe) send(lines ...string) {
 	for _, line := range lines {
 		p.out <- line
@@ -56,7 +57,7 @@ func (p *pipe) read() string {
 	return p.last
 }
 
-// wants reads lines and compares them with these.
+// wants reads messages, and fails the test unless they are equal to lines.
 func (p *pipe) wants(lines ...string) {
 	p.t.Helper()
 	for _, want := range lines {
@@ -66,7 +67,7 @@ func (p *pipe) wants(lines ...string) {
 	}
 }
 
-// reads reads a line and checks that it contains these texts.
+// reads reads a message, and fails the test unless it contains all parts.
 func (p *pipe) reads(parts ...string) string {
 	p.t.Helper()
 	got := p.read()
@@ -78,24 +79,24 @@ func (p *pipe) reads(parts ...string) string {
 	return got
 }
 
-// request reads a request and returns its id.
+// request reads a request that contains all parts, and returns its id.
 func (p *pipe) request(parts ...string) string {
 	p.t.Helper()
 	line := p.reads(parts...)
 	return string(jsonedit.Locate([]byte(line), "id").Of([]byte(line)))
 }
 
-// A farm is a server under the control of a test: each connection to it is handed to the test.
-type farm struct {
+// A fakeServer is a server under the control of a test, which gets each connection from next.
+type fakeServer struct {
 	t     *testing.T
 	conns chan *pipe
-	fail  func() error // of connecting; may be nil
-
+	// fail, if set, returns the error of connect.
+	fail func() error
 }
 
-func newFarm(t *testing.T) *farm { return &farm{t: t, conns: make(chan *pipe, 16)} }
+func newFakeServer(t *testing.T) *fakeServer { return &fakeServer{t: t, conns: make(chan *pipe, 16)} }
 
-func (f *farm) connect(context.Context, io.Writer) (jsonrpc.Framer, error) {
+func (f *fakeServer) connect(context.Context, io.Writer) (jsonrpc.Framer, error) {
 	if f.fail != nil {
 		if err := f.fail(); err != nil {
 			return nil, err
@@ -107,19 +108,19 @@ func (f *farm) connect(context.Context, io.Writer) (jsonrpc.Framer, error) {
 }
 
 // next returns the next connection.
-func (f *farm) next() *pipe {
+func (f *fakeServer) next() *pipe {
 	f.t.Helper()
 	select {
 	case p := <-f.conns:
 		return p
 	case <-time.After(time.Minute):
-		f.t.Fatal("there is no connection")
+		f.t.Fatal("the bridge has not connected")
 		return nil
 	}
 }
 
-// bridge returns a bridge to the farm, which is closed at the end of the test.
-func (f *farm) bridge(o *Options) *Bridge {
+// bridge returns a bridge to the server. The bridge is closed at the end of the test.
+func (f *fakeServer) bridge(o *Options) *Bridge {
 	f.t.Helper()
 	if o == nil {
 		o = &Options{}
@@ -133,15 +134,15 @@ func (f *farm) bridge(o *Options) *Bridge {
 	return b
 }
 
-// client0 connects a client to the bridge. done gets the result of Serve.
-func client0(t *testing.T, b *Bridge) (p *pipe, done chan error) {
+// dialPipe connects a client to the bridge over a pipe. done gets the result of Serve.
+func dialPipe(t *testing.T, b *Bridge) (p *pipe, done chan error) {
 	ours, theirs := net.Pipe()
 	done = make(chan error, 1)
 	go func() { done <- b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil)) }()
 	return newPipe(t, ours), done
 }
 
-// legacy is a server that is known to be legacy, so that the bridge does not probe.
+// legacy are options without detection, for clients and a server of the legacy era.
 var legacy = Options{ClientEra: EraLegacy, ServerEra: EraLegacy}
 
 func with(o Options, change func(*Options)) *Options {
@@ -152,27 +153,27 @@ func with(o Options, change func(*Options)) *Options {
 }
 
 const (
-	hello     = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	welcome   = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}}`
-	confirmed = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	initialize         = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	initializeResponse = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}}`
+	initialized        = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// handshake performs the handshake of the two through the bridge.
+// handshake performs the rest of a handshake for which the client has sent initialize.
 func handshake(client, srv *pipe) {
 	client.t.Helper()
-	srv.wants(hello)
-	srv.send(welcome)
-	client.wants(welcome)
-	client.send(confirmed)
-	srv.wants(confirmed)
+	srv.wants(initialize)
+	srv.send(initializeResponse)
+	client.wants(initializeResponse)
+	client.send(initialized)
+	srv.wants(initialized)
 }
 
-// answering returns a response to a request.
-func answering(id, result string) string {
+// resultFor returns the response to the request with an id.
+func resultFor(id, result string) string {
 	return string(jsonrpc.AppendResult(nil, jsonrpc.ID(id), []byte(result)))
 }
 
-// parsed returns a message as a client gets it.
+// parsed returns the frame of a message, and the message parsed from it.
 func parsed(t *testing.T, text string) ([]byte, *jsonrpc.Message) {
 	t.Helper()
 	m := new(jsonrpc.Message)

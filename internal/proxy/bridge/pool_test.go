@@ -19,35 +19,35 @@ import (
 	"mcpwire/streamable"
 )
 
-// sharing returns two clients on one connection, after the handshake.
-func sharing(t *testing.T) (f *farm, a, b, srv *pipe) {
-	f = newFarm(t)
+// twoClients returns two clients that share one connection, after the handshake.
+func twoClients(t *testing.T) (f *fakeServer, a, b, srv *pipe) {
+	f = newFakeServer(t)
 	br := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
-	a, _ = client0(t, br)
-	b, _ = client0(t, br)
-	a.send(hello)
+	a, _ = dialPipe(t, br)
+	b, _ = dialPipe(t, br)
+	a.send(initialize)
 	srv = f.next()
 	id := srv.request(`"initialize"`, `"capabilities":{}`, `"protocolVersion":"2025-11-25"`)
-	srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}`))
+	srv.send(resultFor(id, `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}`))
 	a.wants(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
-	a.send(confirmed)
-	srv.wants(confirmed)
-	b.send(strings.Replace(hello, `"id":0`, `"id":"b"`, 1)) // the server does not hear of it
+	a.send(initialized)
+	srv.wants(initialized)
+	b.send(strings.Replace(initialize, `"id":0`, `"id":"b"`, 1)) // not forwarded to the server
 	b.wants(`{"jsonrpc":"2.0","id":"b","result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
 	return f, a, b, srv
 }
 
-// TestSharedIDs shows that two clients that use the same ids and tokens each get only their own
+// TestSharedIDs checks that two clients that use the same ids and tokens each get only their own
 // messages.
 func TestSharedIDs(t *testing.T) {
-	_, a, b, srv := sharing(t)
+	_, a, b, srv := twoClients(t)
 	call := `{"jsonrpc":"2.0", "id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"},"x":1.0}}`
 	a.send(call)
 	first := srv.request(`"x":1.0`)
 	b.send(call)
 	second := srv.request(`"x":1.0`)
 	if first == second {
-		t.Fatalf("both calls have the id %s", first)
+		t.Fatalf("both calls have the id %s, want different ids", first)
 	}
 	srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":` + second + `}}`)
 	b.wants(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`)
@@ -57,38 +57,38 @@ func TestSharedIDs(t *testing.T) {
 }
 
 func TestSharedCancel(t *testing.T) {
-	_, a, b, srv := sharing(t)
+	_, a, b, srv := twoClients(t)
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 	first := srv.request("slow")
 	b.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 	second := srv.request("slow")
 	b.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`)
 	srv.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + second + `}}`)
-	srv.send(answering(second, "{}"), answering(first, "{}"))
-	a.wants(answering("1", "{}"))
+	srv.send(resultFor(second, "{}"), resultFor(first, "{}"))
+	a.wants(resultFor("1", "{}"))
 	b.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
-	srv.send(answering(srv.request("ping"), "{}"))
-	b.wants(answering("2", "{}")) // and nothing of the request that was cancelled
+	srv.send(resultFor(srv.request("ping"), "{}"))
+	b.wants(resultFor("2", "{}")) // no message about the canceled request
 }
 
-// TestSharedSubscriptions shows that a client is notified of what it has subscribed to, and that
-// neither its unsubscribing nor its end cancels the subscriptions of others.
+// TestSharedSubscriptions checks that a client gets the updates that it has subscribed to, and that
+// the subscriptions of others continue when it unsubscribes or disconnects.
 func TestSharedSubscriptions(t *testing.T) {
-	_, a, b, srv := sharing(t)
+	_, a, b, srv := twoClients(t)
 	subscribe := func(p *pipe, method string) {
 		p.send(`{"jsonrpc":"2.0","id":5,"method":"resources/` + method + `","params":{"uri":"a:b"}}`)
 	}
 	for _, p := range []*pipe{a, b} {
 		subscribe(p, "subscribe")
-		srv.send(answering(srv.request("resources/subscribe"), "{}"))
-		p.wants(answering("5", "{}"))
+		srv.send(resultFor(srv.request("resources/subscribe"), "{}"))
+		p.wants(resultFor("5", "{}"))
 	}
 	updated := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
 	srv.send(updated)
 	a.wants(updated)
 	b.wants(updated)
 	subscribe(b, "unsubscribe")
-	b.wants(answering("5", "{}")) // a is still subscribed
+	b.wants(resultFor("5", "{}")) // not forwarded, because a is still subscribed
 	srv.send(updated)
 	a.wants(updated)
 	a.f.Close()
@@ -100,15 +100,15 @@ func TestSharedSubscriptions(t *testing.T) {
 // TestSharedInputRequests checks that a shared server cannot send input requests, because no
 // client's capabilities are declared.
 func TestSharedInputRequests(t *testing.T) {
-	_, _, _, srv := sharing(t)
+	_, _, _, srv := twoClients(t)
 	srv.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`)
-	srv.wants(answering("1", "{}"))
+	srv.wants(resultFor("1", "{}"))
 	srv.reads(`"id":2,"error":{"code":-32601`)
 }
 
 func TestSharedCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, a, b, srv := sharing(t)
+		f, a, b, srv := twoClients(t)
 		a.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 		srv.reads("slow")
 		b.send(`{"jsonrpc":"2.0","id":2,"method":"slow"}`)
@@ -117,35 +117,35 @@ func TestSharedCrash(t *testing.T) {
 		a.reads(`"id":1,"error"`)
 		b.reads(`"id":2,"error"`)
 		srv = f.next()
-		srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-		srv.wants(confirmed)
+		srv.send(resultFor(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		srv.wants(initialized)
 		b.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
-		srv.send(answering(srv.request("ping"), "{}"))
-		b.wants(answering("3", "{}"))
+		srv.send(resultFor(srv.request("ping"), "{}"))
+		b.wants(resultFor("3", "{}"))
 	})
 }
 
-// TestSharedSlow shows that a client that does not read is disconnected, and delays nobody.
+// TestSharedSlow checks that a client that does not read is disconnected, and delays no other.
 func TestSharedSlow(t *testing.T) {
-	_, a, b, srv := sharing(t)
-	news := `{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
-	for range 2*maxOutbox>>20 + 3 { // one outbox is being written while the next one fills
-		srv.send(news)
-		b.wants(news)
+	_, a, b, srv := twoClients(t)
+	large := `{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
+	for range 2*maxOutbox>>20 + 3 { // one outbox is being written while the next one fills up
+		srv.send(large)
+		b.wants(large)
 	}
 	for err := error(nil); err == nil; {
 		_, err = a.f.ReadFrame()
 	}
 	b.send(`{"jsonrpc":"2.0","id":4,"method":"pong"}`)
-	srv.send(answering(srv.request("pong"), "{}"))
-	b.wants(answering("4", "{}"))
+	srv.send(resultFor(srv.request("pong"), "{}"))
+	b.wants(resultFor("4", "{}"))
 }
 
-// TestListenIDs shows that subscriptions of clients without a session are kept apart, and survive a
-// restart of the server.
+// TestListenIDs checks that a subscription of a client without a session has its own id at the
+// server, and survives a restart of the server.
 func TestListenIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
+		f := newFakeServer(t)
 		br := f.bridge(&Options{ClientEra: EraModern, ServerEra: EraModern})
 		out := newOutbox()
 		cl := br.newClient(nil, "", true)
@@ -174,12 +174,12 @@ func TestListenIDs(t *testing.T) {
 		}
 		srv.send(ack(id))
 		if list := take(); len(list) != 1 || list[0] != ack(`"l"`) {
-			t.Errorf("acknowledged by %q", list)
+			t.Errorf("acknowledgment: got %q", list)
 		}
 		srv.f.Close()
 		srv = f.next()
 		if again := srv.request("subscriptions/listen"); again != id {
-			t.Errorf("it was made again as %s, want %s", again, id)
+			t.Errorf("id after the restart: got %s, want %s", again, id)
 		}
 		srv.send(ack(id))
 		want := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`
@@ -189,28 +189,28 @@ func TestListenIDs(t *testing.T) {
 		srv.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`)
 		synctest.Wait()
 		if len(got) != 1 || got[0] != `{"jsonrpc":"2.0","id":"l","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}` {
-			t.Errorf("answer: %q", got)
+			t.Errorf("response: got %q", got)
 		}
 	})
 }
 
-// TestSharedIdle shows that a shared upstream ends when it was without clients for its idle time,
-// and that the next client gets a new one.
+// TestSharedIdle checks that a shared upstream without clients ends after the idle timeout, and
+// that the next client gets a new one.
 func TestSharedIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
+		f := newFakeServer(t)
 		br := f.bridge(with(legacy, func(o *Options) { o.Shared, o.IdleTimeout = true, time.Minute }))
 		visit := func(first bool) *pipe {
-			client, done := client0(t, br)
-			client.send(hello)
+			client, done := dialPipe(t, br)
+			client.send(initialize)
 			var srv *pipe
 			if first {
 				srv = f.next()
-				srv.send(answering(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+				srv.send(resultFor(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
 			}
 			client.reads(`"id":0,"result"`)
-			if client.send(confirmed); first {
-				srv.wants(confirmed)
+			if client.send(initialized); first {
+				srv.wants(initialized)
 			}
 			client.f.Close()
 			<-done
@@ -222,22 +222,22 @@ func TestSharedIdle(t *testing.T) {
 		<-time.After(59 * time.Second)
 		synctest.Wait()
 		if n := br.openConnections.Load(); n != 1 {
-			t.Errorf("%d connections to the server while clients come and go, want 1", n)
+			t.Errorf("got %d connections to the server before the idle timeout, want 1", n)
 		}
 		<-time.After(2 * time.Second)
 		if _, err := srv.f.ReadFrame(); err == nil {
-			t.Error("the connection goes on without clients")
+			t.Error("the connection is open after the idle timeout")
 		}
 		synctest.Wait()
 		if n := len(br.pool); n != 0 {
-			t.Errorf("%d connections are shared by nobody", n)
+			t.Errorf("got %d upstreams in the pool, want 0", n)
 		}
 		visit(true)
 	})
 }
 
-// sharedBridge is a bridge whose clients share a server of these revisions, and counts its
-// connections.
+// sharedBridge returns a bridge whose clients share a server of these revisions, and the number of
+// its connections.
 func sharedBridge(t *testing.T, o *Options, revisions []mcp.Revision) (b *Bridge, connections *atomic.Int32) {
 	connections = new(atomic.Int32)
 	connect := connectTo(t, revisions)
@@ -249,8 +249,8 @@ func sharedBridge(t *testing.T, o *Options, revisions []mcp.Revision) (b *Bridge
 	return newBridge(t, o), connections
 }
 
-// guest connects a client of an era, whose user has a name; over HTTP if there is a url.
-func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpclient.Options)) *mcpclient.Client {
+// dialAs connects a client of an era for a user, over HTTP if url is not empty.
+func dialAs(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpclient.Options)) *mcpclient.Client {
 	t.Helper()
 	var transport mcpclient.Transport
 	if url != "" {
@@ -266,7 +266,7 @@ func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpc
 		transport = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
 	}
 	o := &mcpclient.Options{
-		Info: mcp.Implementation{Name: "guest"}, Revisions: era.revisions(),
+		Info: mcp.Implementation{Name: "c"}, Revisions: era.revisions(),
 		Input: mcpclient.InputOptions{
 			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + user + `"}`)}, nil
@@ -303,25 +303,25 @@ func TestSharedEras(t *testing.T) {
 							url = served(t, b, nil).URL + "/mcp"
 						}
 						var all sync.WaitGroup
-						guests := make([]*mcpclient.Client, 8)
-						for i := range guests {
-							all.Go(func() { guests[i] = guest(t, b, url, fmt.Sprint("user", i), clientEra, nil) })
+						clients := make([]*mcpclient.Client, 8)
+						for i := range clients {
+							all.Go(func() { clients[i] = dialAs(t, b, url, fmt.Sprint("user", i), clientEra, nil) })
 						}
 						all.Wait()
-						for i, c := range guests {
+						for i, c := range clients {
 							if got, err := mcpclient.CallTool[string](t.Context(), c, "ask", json.RawMessage(`{}`)); err != nil || got != fmt.Sprint("you are user", i) {
-								t.Errorf("client %d got %q, %v", i, got, err)
+								t.Errorf("client %d: got %q, %v", i, got, err)
 							}
 							if got, err := mcpclient.CallTool[string](t.Context(), c, "roots", json.RawMessage(`{}`)); err != nil || got != "1" {
-								t.Errorf("client %d got %q, %v", i, got, err)
+								t.Errorf("client %d: got %q, %v", i, got, err)
 							}
 						}
-						for i, c := range guests { // not before: nothing says whose question it is while several have something under way
-							all.Go(func() { visits(t, c, i) })
+						for i, c := range clients { // after the input requests, which have no unique client while several calls are in flight
+							all.Go(func() { checkCalls(t, c, i) })
 						}
 						all.Wait()
 						if n := connections.Load(); n != 1 {
-							t.Errorf("%d connections to the server, want 1", n)
+							t.Errorf("got %d connections to the server, want 1", n)
 						}
 					})
 				}
@@ -339,31 +339,31 @@ func TestChain(t *testing.T) {
 			go last.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
 			return jsonrpc.NewFramer(ours, nil), nil
 		}})
-		c := guest(t, b, "", "me", EraModern, nil)
+		c := dialAs(t, b, "", "me", EraModern, nil)
 		if got, err := mcpclient.CallTool[string](t.Context(), c, "ask", json.RawMessage(`{}`)); err != nil || got != "you are me" {
 			t.Errorf("shared %t: got %q, %v", shared, got, err)
 		}
 	}
 }
 
-// visits has a client do this and that, while others do.
-func visits(t *testing.T, c *mcpclient.Client, i int) {
+// checkCalls makes calls of client i, and checks their results and progress.
+func checkCalls(t *testing.T, c *mcpclient.Client, i int) {
 	for n := range 20 {
 		want := fmt.Sprint(i, "/", n)
 		if got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"`+want+`"}`)); err != nil || got != want {
-			t.Errorf("client %d got %q, %v, want %q", i, got, err, want)
+			t.Errorf("client %d: got %q, %v, want %q", i, got, err, want)
 		}
 		progress := 0
 		count := mcpclient.WithProgress(func(*mcp.ProgressNotificationParams) { progress++ })
 		if got, err := mcpclient.CallTool[string](t.Context(), c, "steps", json.RawMessage(`{}`), count); err != nil || got != "done" || progress != 1 {
-			t.Errorf("client %d got %q, %v, after %d steps", i, got, err, progress)
+			t.Errorf("client %d: got %q, %v, with %d progress notifications", i, got, err, progress)
 		}
 	}
 }
 
-// TestSharedStorm shows that each request of many clients of both eras gets its own answer or an
-// error while the server fails, and that all work in the end.
-func TestSharedStorm(t *testing.T) {
+// TestSharedRestarts checks that each request of many clients of both eras gets its own result or
+// an error while the server restarts, and a result afterwards.
+func TestSharedRestarts(t *testing.T) {
 	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 		t.Run("server "+serverEra.String(), func(t *testing.T) {
 			connect := connectTo(t, serverEra.revisions())
@@ -388,22 +388,22 @@ func TestSharedStorm(t *testing.T) {
 				up = nil
 			}
 			var all sync.WaitGroup
-			var right, wrong atomic.Int32
-			guests := make([]*mcpclient.Client, 16)
-			for i := range guests {
-				guests[i] = guest(t, b, "", fmt.Sprint("user", i), []Era{EraLegacy, EraModern}[i%2], nil)
+			var results, failures atomic.Int32
+			clients := make([]*mcpclient.Client, 16)
+			for i := range clients {
+				clients[i] = dialAs(t, b, "", fmt.Sprint("user", i), []Era{EraLegacy, EraModern}[i%2], nil)
 			}
-			for i, c := range guests {
+			for i, c := range clients {
 				all.Go(func() {
 					for n := range 40 {
 						want := fmt.Sprint(i, "/", n)
 						switch got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"`+want+`"}`)); {
 						case err != nil:
-							wrong.Add(1)
+							failures.Add(1)
 						case got != want:
-							t.Errorf("client %d got %q, want %q", i, got, want)
+							t.Errorf("client %d: got %q, want %q", i, got, want)
 						default:
-							right.Add(1)
+							results.Add(1)
 						}
 						if i == 0 && n%10 == 5 {
 							kill()
@@ -412,24 +412,24 @@ func TestSharedStorm(t *testing.T) {
 				})
 			}
 			all.Wait()
-			t.Logf("%d answers, %d errors", right.Load(), wrong.Load())
-			for i, c := range guests {
-				await(t, "the server to be back", func() bool {
+			t.Logf("%d results, %d errors", results.Load(), failures.Load())
+			for i, c := range clients {
+				await(t, "the restart of the server", func() bool {
 					got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"x"}`))
 					return err == nil && got == "x"
 				})
-				visits(t, c, i)
+				checkCalls(t, c, i)
 			}
 		})
 	}
 }
 
-// TestSharedUnreachable checks that clients that connect while the server is unreachable get an
-// error from one shared attempt, and are served over one connection once it is back.
+// TestSharedUnreachable checks that clients that connect while the server is unreachable get the
+// error of one shared attempt, and share one connection when the server is reachable again.
 func TestSharedUnreachable(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFarm(t)
+			f := newFakeServer(t)
 			var attempts atomic.Int32
 			away := true
 			f.fail = func() error {
@@ -440,13 +440,13 @@ func TestSharedUnreachable(t *testing.T) {
 				return nil
 			}
 			b := f.bridge(&Options{Shared: true})
-			first := hello
+			first := initialize
 			if clientEra == EraModern {
 				first = `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + meta("") + `}}`
 			}
 			var clients []*pipe
 			for range 10 {
-				c, _ := client0(t, b)
+				c, _ := dialPipe(t, b)
 				c.send(first)
 				clients = append(clients, c)
 			}
@@ -454,7 +454,7 @@ func TestSharedUnreachable(t *testing.T) {
 				c.reads(`"id":0,"error":{"code":-32603`, errTest.Error())
 			}
 			if n := attempts.Load(); n != 1 {
-				t.Errorf("%d attempts for all, want 1", n)
+				t.Errorf("got %d attempts for all clients, want 1", n)
 			}
 			away = false
 			<-time.After(time.Minute)
@@ -462,89 +462,90 @@ func TestSharedUnreachable(t *testing.T) {
 				c.send(first)
 			}
 			srv := f.next()
-			srv.send(answering(srv.request("method"), map[Era]string{
+			srv.send(resultFor(srv.request("method"), map[Era]string{
 				EraLegacy: `{"protocolVersion":"2025-11-25","capabilities":{}}`,
 				EraModern: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`,
 			}[clientEra]))
 			if clientEra == EraModern {
 				for range clients {
-					srv.send(answering(srv.request("server/discover"), `{"resultType":"complete"}`))
+					srv.send(resultFor(srv.request("server/discover"), `{"resultType":"complete"}`))
 				}
 			}
 			for _, c := range clients {
 				c.reads(`"id":0,"result"`)
 			}
 			if n := attempts.Load(); n != 2 {
-				t.Errorf("%d attempts, want 2", n)
+				t.Errorf("got %d attempts, want 2", n)
 			}
 		})
 	}
 }
 
-// TestSharedSilent checks that a server that is silent before a handshake is not probed again for
-// each client.
+// TestSharedSilent checks that a server that does not respond before a handshake is probed once,
+// and not for each client.
 func TestSharedSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
+		f := newFakeServer(t)
 		b := f.bridge(&Options{Shared: true})
 		var clients []*pipe
 		for range 3 {
-			c, _ := client0(t, b)
-			c.send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + asks + `}}}`)
+			c, _ := dialPipe(t, b)
+			c.send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + inputMeta + `}}}`)
 			clients = append(clients, c)
 		}
 		srv := f.next()
 		srv.reads("server/discover")
-		srv.send(answering(srv.request("ping"), "{}"))
-		welcomed(srv)
+		srv.send(resultFor(srv.request("ping"), "{}"))
+		serverHandshake(srv)
 		for _, c := range clients {
 			c.reads(`"id":0,"result"`)
 		}
 	})
 }
 
-// meta is the metadata of a modern request, with another member.
+// meta returns the metadata of a modern request, with more members.
 func meta(more string) string {
 	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}` + more + `}`
 }
 
-// onMux has legacy clients, and a modern one, share a modern server.
-func onMux(t *testing.T, n int) (clients []*pipe, listens []string, m, srv *pipe, f *farm) {
-	f = newFarm(t)
+// mixedClients returns n legacy clients and a modern one that share a modern server.
+func mixedClients(t *testing.T, n int) (clients []*pipe, listens []string, m, srv *pipe, f *fakeServer) {
+	f = newFakeServer(t)
 	b := f.bridge(&Options{ServerEra: EraModern, Shared: true, DrainTimeout: time.Nanosecond})
 	for i := range n {
-		c, _ := client0(t, b)
-		c.send(hello)
+		c, _ := dialPipe(t, b)
+		c.send(initialize)
 		if i == 0 {
 			srv = f.next()
 		}
-		srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}`))
+		srv.send(resultFor(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}`))
 		c.reads(`"id":0,"result"`)
-		c.send(confirmed)
-		listens = append(listens, obedient(srv))
+		c.send(initialized)
+		listens = append(listens, acceptListen(srv))
 		clients = append(clients, c)
 	}
-	m, _ = client0(t, b)
+	m, _ = dialPipe(t, b)
 	return clients, listens, m, srv, f
 }
 
-// obedient has a server begin a subscription, and returns its id.
-func obedient(srv *pipe) string {
+// acceptListen acknowledges the next subscription at the server, and returns its id.
+func acceptListen(srv *pipe) string {
 	srv.t.Helper()
 	id := srv.request("subscriptions/listen")
 	srv.send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":{"toolsListChanged":true}}}`)
 	return id
 }
 
-// changed is what a server says on a subscription.
+// changed returns the notification of a changed list of tools on a subscription.
 func changed(id string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 }
 
 const toolsChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
-// quiet has each client ask something, whose answer is the next that it reads.
-func quiet(srv *pipe, m *pipe, legacy ...*pipe) {
+// checkNoMessageMixed makes a request of each client, and checks that the response is the next
+// message that it gets.
+func checkNoMessageMixed(srv *pipe, m *pipe, legacy ...*pipe) {
 	srv.t.Helper()
 	for _, c := range append(legacy, m) {
 		params := ""
@@ -552,19 +553,19 @@ func quiet(srv *pipe, m *pipe, legacy ...*pipe) {
 			params = `,"params":{` + meta("") + `}`
 		}
 		c.send(`{"jsonrpc":"2.0","id":"next","method":"x/next"` + params + `}`)
-		srv.send(answering(srv.request("x/next"), `{"resultType":"complete"}`))
+		srv.send(resultFor(srv.request("x/next"), `{"resultType":"complete"}`))
 		c.reads(`"id":"next","result"`)
 	}
 }
 
-// TestShared shows that clients of both eras that share a modern server each get only their own
+// TestShared checks that clients of both eras that share a modern server each get only their own
 // messages.
 func TestShared(t *testing.T) {
-	clients, listens, m, srv, _ := onMux(t, 2)
+	clients, listens, m, srv, _ := mixedClients(t, 2)
 	a, b := clients[0], clients[1]
 	srv.send(changed(listens[1]))
 	b.wants(toolsChanged)
-	quiet(srv, m, a)
+	checkNoMessageMixed(srv, m, a)
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`
 	ids := map[string]*pipe{}
 	var order []string
@@ -576,7 +577,7 @@ func TestShared(t *testing.T) {
 		}
 		id := srv.request("tools/call", `"progressToken":`)
 		if ids[id] != nil {
-			t.Fatalf("the id %s is given twice", id)
+			t.Fatalf("two calls have the id %s", id)
 		}
 		ids[id], order = c, append(order, id)
 	}
@@ -586,23 +587,23 @@ func TestShared(t *testing.T) {
 	}
 	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	srv.reads("notifications/cancelled", `"requestId":`+order[2])
-	srv.send(answering(order[1], `{"resultType":"complete","content":[]}`))
-	b.wants(answering("1", `{"content":[]}`))
+	srv.send(resultFor(order[1], `{"resultType":"complete","content":[]}`))
+	b.wants(resultFor("1", `{"content":[]}`))
 	a.f.Close()
 	got := srv.read() + srv.read()
 	for _, id := range []string{order[0], listens[0]} {
 		if !strings.Contains(got, `"requestId":`+id) {
-			t.Errorf("got %s, want an end to %s", got, id)
+			t.Errorf("got %s, want a cancellation of %s", got, id)
 		}
 	}
-	srv.send(changed(listens[0]), answering(order[0], `{"resultType":"complete","content":[]}`)) // too late
-	quiet(srv, m, b)
+	srv.send(changed(listens[0]), resultFor(order[0], `{"resultType":"complete","content":[]}`)) // too late
+	checkNoMessageMixed(srv, m, b)
 }
 
-// TestSharedLogs checks that log messages, which identify no client, go to the only client that can
-// have requested them.
+// TestSharedLogs checks that a log message, which identifies no client, goes to a client only if no
+// other can have requested it.
 func TestSharedLogs(t *testing.T) {
-	clients, _, m, srv, _ := onMux(t, 2)
+	clients, _, m, srv, _ := mixedClients(t, 2)
 	a, b := clients[0], clients[1]
 	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	begin := func(c *pipe, level string) string {
@@ -612,48 +613,48 @@ func TestSharedLogs(t *testing.T) {
 		}
 		if level != "" {
 			c.send(`{"jsonrpc":"2.0","id":"l","method":"logging/setLevel","params":{"level":"` + level + `"}}`)
-			c.wants(answering(`"l"`, "{}"))
+			c.wants(resultFor(`"l"`, "{}"))
 		}
 		c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		return srv.request("tools/call")
 	}
 	end := func(c *pipe, id string) {
-		srv.send(answering(id, `{"resultType":"complete","content":[]}`))
+		srv.send(resultFor(id, `{"resultType":"complete","content":[]}`))
 		c.reads(`"id":1,"result"`)
 	}
-	srv.send(log) // of nobody
-	quiet(srv, m, a, b)
+	srv.send(log) // for no call
+	checkNoMessageMixed(srv, m, a, b)
 	first := begin(a, "debug")
-	other := begin(b, "") // has not requested any
+	other := begin(b, "") // without a log level
 	srv.send(log)
 	a.wants(log)
-	quiet(srv, m, b)
+	checkNoMessageMixed(srv, m, b)
 	end(b, other)
-	other = begin(m, "warning") // not for this one
+	other = begin(m, "warning") // level above the message
 	srv.send(log)
 	a.wants(log)
 	end(m, other)
 	other = begin(m, "info")
-	srv.send(log) // of one or the other
-	quiet(srv, m, a, b)
+	srv.send(log) // for either of two calls
+	checkNoMessageMixed(srv, m, a, b)
 	end(a, first)
 	srv.send(log)
 	m.wants(log)
 	end(m, other)
-	quiet(srv, m, a, b)
+	checkNoMessageMixed(srv, m, a, b)
 }
 
-// TestSharedRestart checks that all pending requests fail at once when the server is gone, and that
+// TestSharedRestart checks that all pending requests fail at once when the server ends, and that
 // all subscriptions are reopened.
 func TestSharedRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clients, _, m, srv, f := onMux(t, 3)
+		clients, _, m, srv, f := mixedClients(t, 3)
 		for _, c := range clients {
 			c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 			srv.reads("tools/call")
 		}
 		m.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta("") + `}}`)
-		obedient(srv)
+		acceptListen(srv)
 		m.reads("subscriptions/acknowledged")
 		m.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta("") + `}}`)
 		srv.reads("tools/call")
@@ -663,49 +664,49 @@ func TestSharedRestart(t *testing.T) {
 			c.reads(`"id":1,"error":{"code":-32603`)
 		}
 		if d := time.Since(start); d > 10*time.Millisecond {
-			t.Errorf("they waited %v", d)
+			t.Errorf("the errors took %v, want at most 10 ms", d)
 		}
 		srv = f.next()
 		for range 4 {
-			obedient(srv)
+			acceptListen(srv)
 		}
 		for _, c := range clients {
 			c.wants(toolsChanged)
 		}
 		m.wants(changed(`"l"`))
-		quiet(srv, m, clients...)
+		checkNoMessageMixed(srv, m, clients...)
 	})
 }
 
-// TestSharedTimeout shows that a connection is kept for a limited time after the last client is
-// gone.
-func TestSharedTimeout(t *testing.T) {
+// TestSharedIdleMixed checks that a connection is kept for the idle timeout after the last client
+// of either era has disconnected.
+func TestSharedIdleMixed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
+		f := newFakeServer(t)
 		b := f.bridge(&Options{ServerEra: EraModern, Shared: true, IdleTimeout: time.Minute})
 		var srv *pipe
 		visit := func(text string) {
-			c, done := client0(t, b)
+			c, done := dialPipe(t, b)
 			c.send(text)
 			if srv == nil {
 				srv = f.next()
 			}
-			srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`))
+			srv.send(resultFor(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`))
 			c.reads(`"result"`)
 			c.f.Close()
 			<-done
 			<-time.After(50 * time.Second)
 		}
-		visit(hello)
+		visit(initialize)
 		visit(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta("") + `}}`)
-		visit(hello)
+		visit(initialize)
 		if n := b.openConnections.Load(); n != 1 {
-			t.Errorf("%d connections to the server while clients come and go, want 1", n)
+			t.Errorf("got %d connections to the server before the idle timeout, want 1", n)
 		}
 		<-time.After(11 * time.Second)
 		synctest.Wait()
 		if n := b.openConnections.Load(); n != 0 || len(b.pool) != 0 {
-			t.Errorf("%d connections and %d that are shared, without clients", n, len(b.pool))
+			t.Errorf("got %d connections and %d upstreams in the pool without clients, want 0", n, len(b.pool))
 		}
 	})
 }

@@ -2,7 +2,7 @@
 
 package bridge
 
-// Less of everything: the race detector is slow.
+// Smaller values than in norace_test.go, because the race detector is slow.
 const (
 	large = 1 << 20
 	flood = 32

@@ -17,33 +17,33 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestRecordHTTP shows that if both sides use HTTP, the capture has each exchange in a possible
-// order and each message once, with the links between messages and without credentials.
+// TestRecordHTTP checks the capture of a bridge with HTTP on both sides: the events of an exchange
+// are in order, messages of both sides are linked, and credentials are redacted.
 func TestRecordHTTP(t *testing.T) {
 	for _, serverEra := range []Era{EraLegacy, EraModern} {
 		for _, clientEra := range []Era{EraLegacy, EraModern} {
 			t.Run(fmt.Sprintf("%v to %v", clientEra, serverEra), func(t *testing.T) { recordHTTP(t, "/mcp", clientEra, serverEra) })
 		}
-		t.Run(fmt.Sprintf("the older transport to %v", serverEra), func(t *testing.T) {
+		t.Run(fmt.Sprintf("HTTP+SSE to %v", serverEra), func(t *testing.T) {
 			text := recordHTTP(t, "/sse", EraLegacy, serverEra)
 			if !strings.Contains(text, `"event":"endpoint"`) {
-				t.Errorf("the capture does not say where messages are posted:\n%s", text)
+				t.Errorf("the capture has no endpoint event:\n%s", text)
 			}
 		})
 	}
 }
 
-// recordHTTP has a client of the path do what it can, and returns the capture.
+// recordHTTP connects a client to the path, makes all kinds of calls, and returns the capture.
 func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	t.Helper()
 	secrets := []string{"sesame-0123456789", "crumb-0123456789", "in-the-url-0123456789"}
-	behind := streamable.MustHandler(newServer(t, serverEra.revisions()), nil)
-	upstream := httptest.NewServer(behind)
+	handler := streamable.MustHandler(newServer(t, serverEra.revisions()), nil)
+	upstream := httptest.NewServer(handler)
 	defer upstream.Close()
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)
 	transport := streamable.Dial(upstream.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{
-		HTTPClient: &http.Client{Transport: OuterTransport(forgetful{Transport(http.DefaultTransport)})},
+		HTTPClient: &http.Client{Transport: OuterTransport(requestReplacer{Transport(http.DefaultTransport)})},
 		Header:     http.Header{"Authorization": {"Bearer " + secrets[0]}, "Cookie": {"a=" + secrets[1]}},
 	})
 	b := newBridge(t, &Options{HTTP: true, Record: w, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }})
@@ -60,25 +60,25 @@ func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	defer front.Close()
 	tryAll(t, streamable.Dial(front.URL+path+"?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), clientEra)
 	h.Shutdown(t.Context())
-	front.Close() // waits until the last exchange has been recorded
+	front.Close() // waits until the last exchange is recorded
 	b.Close()
-	behind.Shutdown(t.Context())
+	handler.Shutdown(t.Context())
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, secret := range secrets {
 		if strings.Contains(text.String(), secret) {
-			t.Errorf("the capture has %q", secret)
+			t.Errorf("the capture contains %q", secret)
 		}
 	}
-	if err := exchanges(t, text.Bytes()); t.Failed() || err != nil {
+	if err := checkExchanges(t, text.Bytes()); t.Failed() || err != nil {
 		t.Logf("%v\n%s", err, text.String())
 	}
 	return text.String()
 }
 
-// TestRecordResumed shows that the end of a response that a call was to be answered on is recorded
-// once the call was answered, and not before.
+// TestRecordResumed checks that the end of the HTTP responses of a resumed call is recorded when
+// the call has its response, and not before.
 func TestRecordResumed(t *testing.T) {
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)
@@ -101,7 +101,7 @@ func TestRecordResumed(t *testing.T) {
 		resp.Body.Close()
 		last.request, _ = resp.Request.Context().Value(requestKey{}).(*upstreamRequest)
 	}
-	l.note("the answer")
+	l.note("the response")
 	last.answered()
 	l.note("later")
 	if err := w.Close(); err != nil {
@@ -116,7 +116,7 @@ func TestRecordResumed(t *testing.T) {
 	}
 	want := []string{"head 0", "req 1", "msg 1", "res 1", "req 2", "res 2", "req 3", "res 3", "note 0", "end 1", "end 2", "end 3", "note 0", "tail 0"}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("-want +got\n%s", d)
+		t.Errorf("events (-want +got):\n%s", d)
 	}
 }
 
@@ -124,10 +124,10 @@ type roundTrip func(*http.Request) *http.Response
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-// forgetful forgets which request a response is to, as what logs in does.
-type forgetful struct{ next http.RoundTripper }
+// A requestReplacer sets another request in the response, as a RoundTripper that logs in does.
+type requestReplacer struct{ next http.RoundTripper }
 
-func (f forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f requestReplacer) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := f.next.RoundTrip(r.Clone(r.Context()))
 	if resp != nil {
 		resp.Request = r
@@ -135,9 +135,9 @@ func (f forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// exchanges complains of what cannot be so in the capture of a bridge between clients and a server
-// on HTTP.
-func exchanges(t *testing.T, text []byte) error {
+// checkExchanges checks that the capture of a bridge between clients and a server over HTTP is
+// consistent.
+func checkExchanges(t *testing.T, text []byte) error {
 	type key struct {
 		side capture.Side
 		x    uint64
@@ -155,7 +155,7 @@ func exchanges(t *testing.T, text []byte) error {
 		sides[e.N] = e.Side
 		if e.Exchange != 0 {
 			if was, ok := session[k]; ok && was != e.Session {
-				t.Errorf("event %d: exchange %d is of session %d and of %d", e.N, e.Exchange, was, e.Session)
+				t.Errorf("event %d: exchange %d: got session %d, want %d", e.N, e.Exchange, e.Session, was)
 			}
 			session[k] = e.Session
 		}
@@ -167,41 +167,41 @@ func exchanges(t *testing.T, text []byte) error {
 			}
 			continue
 		case capture.KindRequest:
-			state[k] = "asked"
+			state[k] = "requested"
 		case capture.KindResponse:
-			state[k] = "answered"
+			state[k] = "responded"
 		case capture.KindEnd:
-			state[k] = "over"
+			state[k] = "ended"
 		case capture.KindMessage:
 			messages[e.N] = string(e.Data)
 		default:
 			continue
 		}
-		wants := map[capture.Kind]string{capture.KindRequest: "", capture.KindResponse: "asked", capture.KindEnd: "answered", capture.KindMessage: "asked"}[e.Kind]
+		wants := map[capture.Kind]string{capture.KindRequest: "", capture.KindResponse: "requested", capture.KindEnd: "responded", capture.KindMessage: "requested"}[e.Kind]
 		if e.Kind == capture.KindMessage && e.Dir == capture.ToClient {
-			wants = "answered"
+			wants = "responded"
 		}
-		givenUp := e.Kind == capture.KindEnd && was == "asked" && len(e.Data) > 0
-		if was != wants && !givenUp {
-			t.Errorf("event %d, %s %s of exchange %d on side %s, comes when that is %q, want %q", e.N, e.Kind, e.Dir, e.Exchange, e.Side, was, wants)
+		aborted := e.Kind == capture.KindEnd && was == "requested" && len(e.Data) > 0
+		if was != wants && !aborted {
+			t.Errorf("event %d: %s %s of exchange %d on side %s: got state %q, want %q", e.N, e.Kind, e.Dir, e.Exchange, e.Side, was, wants)
 		}
 	}
-	for n, message := range messages { // except the bridge's own requests, and messages for the bridge alone
+	for n, message := range messages { // except the bridge's own requests, and messages that the bridge does not forward
 		own := false
 		for _, part := range []string{`"mcpwire-`, "notifications/initialized", "notifications/subscriptions/acknowledged", "no handshake"} {
 			own = own || strings.Contains(message, part)
 		}
 		if !linked[n] && !own {
-			t.Errorf("event %d is not linked with anything: %s", n, message)
+			t.Errorf("event %d has no link: %s", n, message)
 		}
 	}
 	for k, s := range state {
-		if s != "over" {
-			t.Errorf("exchange %d on side %s is %q in the end", k.x, k.side, s)
+		if s != "ended" {
+			t.Errorf("exchange %d on side %s: got state %q at the end, want ended", k.x, k.side, s)
 		}
 	}
 	if len(messages) < 20 {
-		t.Errorf("there are %d messages, want more", len(messages))
+		t.Errorf("got %d messages, want at least 20", len(messages))
 	}
 	return nil
 }

@@ -20,15 +20,16 @@ import (
 	"mcpwire/streamable"
 )
 
-// A door is the ways in which sessions come and go.
-type door struct {
-	url, addr    string
-	client, once *http.Client // once makes a connection for each request
+// A sessionDriver opens sessions and ends them in different ways.
+type sessionDriver struct {
+	url, addr string
+	// once opens a connection for each request; client reuses connections.
+	client, once *http.Client
 }
 
-// do makes an HTTP request, of which nothing but the session is of interest. With drop, the client
-// goes as soon as it has sent it.
-func (d *door) do(method, body string, drop bool, header ...string) (session string, err error) {
+// do makes an HTTP request and returns the session of the response. With drop, it cancels the
+// request as soon as it has been sent.
+func (d *sessionDriver) do(method, body string, drop bool, header ...string) (session string, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if drop {
@@ -44,7 +45,7 @@ func (d *door) do(method, body string, drop bool, header ...string) (session str
 		r.Header.Set(header[i], header[i+1])
 	}
 	client := d.client
-	if drop { // what is cancelled must not take a connection with it that others are given
+	if drop { // a canceled request closes its connection
 		client = d.once
 	}
 	resp, err := client.Do(r)
@@ -58,20 +59,20 @@ func (d *door) do(method, body string, drop bool, header ...string) (session str
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil && !drop {
 		return "", err
 	}
-	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusNotFound { // a slow machine's session may have been idle for too long
+	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusNotFound { // on a slow machine, the session may have expired
 		return "", fmt.Errorf("%s: status %d", method, resp.StatusCode)
 	}
 	return resp.Header.Get("Mcp-Session-Id"), nil
 }
 
-// legacy opens a session, and calls a tool that does not answer if it is to be dropped.
-func (d *door) legacy(end bool) error {
-	id, err := d.do(http.MethodPost, httpHello, false)
+// legacy opens a session. It either ends the session, or cancels a call that does not return.
+func (d *sessionDriver) legacy(end bool) error {
+	id, err := d.do(http.MethodPost, httpInitialize, false)
 	if err != nil {
 		return err
 	}
 	in := []string{"Mcp-Session-Id", id, "Mcp-Protocol-Version", "2025-11-25"}
-	if _, err := d.do(http.MethodPost, confirmed, false, in...); err != nil {
+	if _, err := d.do(http.MethodPost, initialized, false, in...); err != nil {
 		return err
 	}
 	if end {
@@ -82,8 +83,8 @@ func (d *door) legacy(end bool) error {
 	return err
 }
 
-// modern makes a request from a new client.
-func (d *door) modern(n int, drop bool) error {
+// modern makes a request with the name of a new client.
+func (d *sessionDriver) modern(n int, drop bool) error {
 	tool := "echo"
 	if drop {
 		tool = "wait"
@@ -97,28 +98,28 @@ func (d *door) modern(n int, drop bool) error {
 	return err
 }
 
-// socket opens a session on a connection, which ends as it should or is reset.
-func (d *door) socket(reset bool) error {
+// socket opens a session on a connection, and closes or resets the connection.
+func (d *sessionDriver) socket(reset bool) error {
 	conn, err := net.Dial("tcp", d.addr)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	f := jsonrpc.NewFramer(conn, nil)
-	if err := f.WriteFrame([]byte(hello)); err != nil {
+	if err := f.WriteFrame([]byte(initialize)); err != nil {
 		return err
 	}
 	if _, err := f.ReadFrame(); err != nil {
 		return err
 	}
 	if reset {
-		_ = conn.(*net.TCPConn).SetLinger(0) // it is the system's, and has it
+		_ = conn.(*net.TCPConn).SetLinger(0) // net.Dial("tcp") returns a TCPConn, whose linger can be set
 	}
 	return nil
 }
 
-// visit lets one session in, in the next of all ways.
-func (d *door) visit(n int) error {
+// visit runs session n in one of the six ways.
+func (d *sessionDriver) visit(n int) error {
 	switch n % 6 {
 	case 0:
 		return d.legacy(true)
@@ -134,21 +135,22 @@ func (d *door) visit(n int) error {
 	return d.socket(true)
 }
 
-// usage is what a process needs.
+// A usage has the resources that the process uses. heap is in bytes.
 type usage struct {
 	goroutines, files int
 	heap              uint64
 }
 
-func used() (u usage) {
+// currentUsage returns the resources that the process uses now.
+func currentUsage() usage {
 	runtime.GC()
-	runtime.GC() // pools keep what they have for one more
+	runtime.GC() // a sync.Pool keeps its values for one more collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return usage{runtime.NumGoroutine(), openFiles(), m.HeapAlloc}
 }
 
-// openFiles returns how many there are, 0 where that is not known.
+// openFiles returns the number of open files, or 0 where it is unknown.
 func openFiles() int {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	return len(entries)
@@ -170,7 +172,7 @@ func TestSessions(t *testing.T) {
 			}
 			b := newBridge(t, o)
 			url := served(t, b, &streamable.Options{Timeouts: streamable.Timeouts{Session: 100 * time.Millisecond, KeepAlive: time.Second}, Limits: streamable.Limits{MaxSessions: 10_000}}).URL + "/mcp"
-			connectAndClose(t, b, &door{
+			connectAndClose(t, b, &sessionDriver{
 				url: url, addr: listening(t, b),
 				client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
 				once:   &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
@@ -179,7 +181,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// listening has the bridge serve a socket until the test ends, and returns its address.
+// listening serves the bridge on a socket until the test ends, and returns its address.
 func listening(t *testing.T, b *Bridge) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -197,8 +199,8 @@ func listening(t *testing.T, b *Bridge) string {
 	return l.Addr().String()
 }
 
-// connectAndClose compares what is needed after a tenth of the sessions and after all.
-func connectAndClose(t *testing.T, b *Bridge, d *door, sessions int) {
+// connectAndClose runs sessions, and compares the usage after half of them and after all.
+func connectAndClose(t *testing.T, b *Bridge, d *sessionDriver, sessions int) {
 	if testing.Short() {
 		sessions /= 20
 	}
@@ -223,12 +225,12 @@ func connectAndClose(t *testing.T, b *Bridge, d *door, sessions int) {
 		wg.Wait()
 		await(t, "sessions to end", func() bool { return len(clientsOf(b)) == 0 && b.openConnections.Load() == 0 })
 		d.client.CloseIdleConnections()
-		return used()
+		return currentUsage()
 	}
-	before := upTo(sessions / 2) // by when all that grows once has
+	before := upTo(sessions / 2) // after the warm-up
 	after := upTo(sessions)
 	t.Logf("after %d sessions %+v, after %d %+v", sessions/2, before, sessions, after)
 	await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before.goroutines+5 })
 	await(t, "files to be closed", func() bool { return openFiles() <= before.files+5 })
-	await(t, "memory to be given back", func() bool { return int64(used().heap)-int64(before.heap) <= 1<<19 }) // what a timer holds is, when it is due
+	await(t, "memory to be released", func() bool { return int64(currentUsage().heap)-int64(before.heap) <= 1<<19 }) // timers release their memory when they expire
 }

@@ -14,14 +14,14 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// TestDrainCutsOff checks that each request without a response by the drain timeout gets one error,
-// that the server gets a cancellation, and that the bridge's caller gets an error.
-func TestDrainCutsOff(t *testing.T) {
+// TestDrainTimeout checks that each request without a response at the drain timeout gets one error,
+// that the server gets a cancellation, and that Serve returns an error.
+func TestDrainTimeout(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, how := range []string{"end of input", "socket"} {
 			t.Run(fmt.Sprintf("%v, %s", clientEra, how), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFarm(t)
+					f := newFakeServer(t)
 					b := f.bridge(&Options{ServerEra: EraLegacy, DrainTimeout: 5 * time.Second})
 					ours, theirs := net.Pipe()
 					p := newPipe(t, ours)
@@ -30,19 +30,19 @@ func TestDrainCutsOff(t *testing.T) {
 					defer cancel()
 					stop := cancel
 					if how == "socket" {
-						l := &oneListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+						l := &connListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 						l.conns <- theirs
 						go func() { done <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
 					} else {
-						in := &endable{Conn: theirs, end: make(chan struct{})}
+						in := &endableConn{Conn: theirs, end: make(chan struct{})}
 						stop = func() { close(in.end) }
 						go func() { done <- b.Serve(context.Background(), jsonrpc.NewFramer(in, nil)) }()
 					}
-					meta := "," + dupMeta
+					meta := "," + modernMeta
 					var srv *pipe
 					if clientEra == EraLegacy {
 						meta = ""
-						p.send(hello)
+						p.send(initialize)
 						srv = f.next()
 						handshake(p, srv)
 					}
@@ -53,7 +53,7 @@ func TestDrainCutsOff(t *testing.T) {
 					if srv == nil {
 						srv = f.next()
 						id := srv.request(`"method":"initialize"`)
-						srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
+						srv.send(resultFor(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
 						srv.reads("notifications/initialized")
 					}
 					srv.reads("tools/call")
@@ -62,7 +62,7 @@ func TestDrainCutsOff(t *testing.T) {
 					srv.reads("tools/call")
 					began := time.Now()
 					stop()
-					srv.send(answering(second, `{"content":[]}`))
+					srv.send(resultFor(second, `{"content":[]}`))
 					p.reads(`"id":2,"result"`)
 					got := map[string]bool{}
 					for range 2 {
@@ -70,16 +70,16 @@ func TestDrainCutsOff(t *testing.T) {
 						got[string(jsonedit.Locate([]byte(line), "id").Of([]byte(line)))] = true
 					}
 					if !got["1"] || !got["3"] {
-						t.Errorf("answers to %v, want 1 and 3", got)
+						t.Errorf("errors: got ids %v, want 1 and 3", got)
 					}
 					srv.reads("notifications/cancelled")
 					srv.reads("notifications/cancelled")
 					late, ok := errors.AsType[*jsonrpc.DrainError](<-done)
 					if !ok || late.Requests != 2 || late.After != 5*time.Second {
-						t.Errorf("it returned %v", late)
+						t.Errorf("Serve = %v", late)
 					}
 					if d := time.Since(began); d != 5*time.Second {
-						t.Errorf("it took %v", d)
+						t.Errorf("Serve took %v, want 5 s", d)
 					}
 				})
 			})
@@ -87,25 +87,26 @@ func TestDrainCutsOff(t *testing.T) {
 	}
 }
 
-// TestServeErrors shows that what Serve returns says why the client's connection ended.
+// TestServeErrors checks that the error of Serve is the reason for which the client's connection
+// ended.
 func TestServeErrors(t *testing.T) {
-	stopped := errors.New("told to stop")
+	stopped := errors.New("stopped")
 	for _, tt := range []struct {
 		name string
-		// pending says that a request waits for the server.
+		// pending means that a request is in flight.
 		pending bool
-		end     func(b *Bridge, in *endable, cancel context.CancelCauseFunc)
+		end     func(b *Bridge, in *endableConn, cancel context.CancelCauseFunc)
 		want    error
 	}{
-		{"end of input", false, func(_ *Bridge, in *endable, _ context.CancelCauseFunc) { close(in.end) }, nil},
-		{"end of ctx", false, func(_ *Bridge, _ *endable, cancel context.CancelCauseFunc) { cancel(stopped) }, stopped},
-		{"end of ctx while draining", true, func(_ *Bridge, in *endable, cancel context.CancelCauseFunc) {
+		{"end of input", false, func(_ *Bridge, in *endableConn, _ context.CancelCauseFunc) { close(in.end) }, nil},
+		{"end of ctx", false, func(_ *Bridge, _ *endableConn, cancel context.CancelCauseFunc) { cancel(stopped) }, stopped},
+		{"end of ctx while draining", true, func(_ *Bridge, in *endableConn, cancel context.CancelCauseFunc) {
 			close(in.end)
 			synctest.Wait()
 			cancel(stopped)
 		}, stopped},
-		{"bridge closed", false, func(b *Bridge, _ *endable, _ context.CancelCauseFunc) { b.Close() }, ErrClosed},
-		{"bridge closed while draining", true, func(b *Bridge, in *endable, _ context.CancelCauseFunc) {
+		{"bridge closed", false, func(b *Bridge, _ *endableConn, _ context.CancelCauseFunc) { b.Close() }, ErrClosed},
+		{"bridge closed while draining", true, func(b *Bridge, in *endableConn, _ context.CancelCauseFunc) {
 			close(in.end)
 			synctest.Wait()
 			b.Close()
@@ -113,23 +114,23 @@ func TestServeErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFarm(t)
+				f := newFakeServer(t)
 				b := f.bridge(with(legacy, nil))
 				ours, theirs := net.Pipe()
-				in := &endable{Conn: theirs, end: make(chan struct{})}
+				in := &endableConn{Conn: theirs, end: make(chan struct{})}
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				done := make(chan error, 1)
 				go func() { done <- b.Serve(ctx, jsonrpc.NewFramer(in, nil)) }()
 				p := newPipe(t, ours)
-				p.send(hello)
+				p.send(initialize)
 				srv := f.next()
 				handshake(p, srv)
 				if tt.pending {
 					p.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 					srv.reads("ping")
 				}
-				go func() { // the client reads the notification
+				go func() { // read the bridge's messages to the client
 					for {
 						if _, err := p.f.ReadFrame(); err != nil {
 							return
@@ -147,35 +148,35 @@ func TestServeErrors(t *testing.T) {
 	}
 }
 
-// TestServeFull shows that the error of a client above a limit names the limit, and is not that of
-// a closed bridge.
+// TestServeFull checks that the error of a client above the limit names the limit, and differs from
+// the error of a closed bridge.
 func TestServeFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
+		f := newFakeServer(t)
 		b := f.bridge(with(legacy, func(o *Options) { o.MaxSessions = 1 }))
-		client0(t, b)
+		dialPipe(t, b)
 		synctest.Wait()
-		p, done := client0(t, b)
+		p, done := dialPipe(t, b)
 		p.reads("too many clients")
 		if err := <-done; !errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "too many clients") {
-			t.Errorf("without room: %v", err)
+			t.Errorf("above the limit: got %v", err)
 		}
 		b.Close()
-		p, done = client0(t, b)
+		p, done = dialPipe(t, b)
 		p.reads("the bridge is shutting down")
 		if err := <-done; err != ErrClosed {
-			t.Errorf("closed: %v", err)
+			t.Errorf("closed bridge: got %v", err)
 		}
 	})
 }
 
-// An endable connection's input can be ended, as a signal ends standard input.
-type endable struct {
+// An endableConn is a connection whose input can be ended, as a signal ends standard input.
+type endableConn struct {
 	net.Conn
 	end chan struct{}
 }
 
-func (c *endable) Read(p []byte) (int, error) {
+func (c *endableConn) Read(p []byte) (int, error) {
 	type result struct {
 		n   int
 		err error
@@ -190,17 +191,17 @@ func (c *endable) Read(p []byte) (int, error) {
 	case r := <-read:
 		return copy(p, buf[:r.n]), r.err
 	case <-c.end:
-		return 0, fmt.Errorf("told to stop: %w", net.ErrClosed)
+		return 0, fmt.Errorf("stopped: %w", net.ErrClosed)
 	}
 }
 
-// A oneListener accepts the connections that it is given.
-type oneListener struct {
+// A connListener is a listener that accepts the connections of its channel.
+type connListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 }
 
-func (l *oneListener) Accept() (net.Conn, error) {
+func (l *connListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
@@ -209,7 +210,7 @@ func (l *oneListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *oneListener) Close() error {
+func (l *connListener) Close() error {
 	select {
 	case <-l.closed:
 	default:
@@ -218,4 +219,4 @@ func (l *oneListener) Close() error {
 	return nil
 }
 
-func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+func (l *connListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }

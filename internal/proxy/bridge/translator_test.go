@@ -10,19 +10,20 @@ import (
 	"mcpwire/internal/json/jsonedit"
 )
 
-// asks is the metadata of a modern client that accepts input requests.
-const asks = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}`
+// inputMeta is the metadata of a modern client that supports elicitation and roots, without the
+// closing brace.
+const inputMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}`
 
-// manyClients has modern clients share a session with a legacy server.
-func manyClients(t *testing.T, n int) (clients []*pipe, srv *pipe, f *farm, b *Bridge) {
-	f = newFarm(t)
+// manyClients returns modern clients that share a session with a legacy server.
+func manyClients(t *testing.T, n int) (clients []*pipe, srv *pipe, f *fakeServer, b *Bridge) {
+	f = newFakeServer(t)
 	b = f.bridge(&Options{ServerEra: EraLegacy, Shared: true, DrainTimeout: time.Nanosecond})
 	for i := range n {
-		c, _ := client0(t, b)
-		c.send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + asks + `}}}`)
+		c, _ := dialPipe(t, b)
+		c.send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + inputMeta + `}}}`)
 		if i == 0 {
 			srv = f.next()
-			welcomed(srv)
+			serverHandshake(srv)
 		}
 		c.reads(`"id":0,"result":{"supportedVersions"`)
 		clients = append(clients, c)
@@ -30,149 +31,150 @@ func manyClients(t *testing.T, n int) (clients []*pipe, srv *pipe, f *farm, b *B
 	return clients, srv, f, b
 }
 
-// welcomed performs a server's handshake.
-func welcomed(srv *pipe) {
+// serverHandshake performs the server side of a handshake.
+func serverHandshake(srv *pipe) {
 	srv.t.Helper()
-	srv.send(answering(srv.request(`"initialize"`, `"elicitation":{`), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`))
-	srv.wants(confirmed)
+	srv.send(resultFor(srv.request(`"initialize"`, `"elicitation":{`), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`))
+	srv.wants(initialized)
 }
 
-// calls has a client call a tool, and returns the id that the server knows the call by.
-func calls(c, srv *pipe, more string) string {
+// startModernCall makes a client call a tool, and returns the id of the call at the server.
+func startModernCall(c, srv *pipe, more string) string {
 	c.t.Helper()
-	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + asks + more + `}}}`)
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + inputMeta + more + `}}}`)
 	return srv.request("tools/call")
 }
 
-// still has each client make a request, whose answer is the next that it reads.
-func still(srv *pipe, clients ...*pipe) {
+// checkNoMessage makes a request of each client, and checks that the response is the next message
+// that it gets.
+func checkNoMessage(srv *pipe, clients ...*pipe) {
 	srv.t.Helper()
 	for _, c := range clients {
-		c.send(`{"jsonrpc":"2.0","id":"next","method":"x/next","params":{` + asks + `}}}`)
-		srv.send(answering(srv.request("x/next"), "{}"))
+		c.send(`{"jsonrpc":"2.0","id":"next","method":"x/next","params":{` + inputMeta + `}}}`)
+		srv.send(resultFor(srv.request("x/next"), "{}"))
 		c.reads(`"id":"next","result"`)
 	}
 }
 
-// TestManyClients shows that modern clients with the same ids share a session with a legacy server,
-// and that each gets only its own messages.
+// TestManyClients checks that each of several modern clients with the same ids gets only its own
+// messages from a session that they share with a legacy server.
 func TestManyClients(t *testing.T) {
 	clients, srv, _, _ := manyClients(t, 3)
 	a, b, c := clients[0], clients[1], clients[2]
-	first, second := calls(a, srv, `,"progressToken":"p"`), calls(b, srv, `,"progressToken":"p"`)
+	first, second := startModernCall(a, srv, `,"progressToken":"p"`), startModernCall(b, srv, `,"progressToken":"p"`)
 	for id, who := range map[string]*pipe{first: a, second: b} {
 		srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + id + `,"progress":1}}`)
 		who.wants(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
 	}
-	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // which is not one of its own
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // not a request of c
 	b.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	srv.reads("notifications/cancelled", `"requestId":`+second)
-	srv.send(answering(second, `{"content":[]}`), answering(first, `{"content":[]}`))
+	srv.send(resultFor(second, `{"content":[]}`), resultFor(first, `{"content":[]}`))
 	a.reads(`"id":1,"result":{"content":[]`)
-	still(srv, clients...)
+	checkNoMessage(srv, clients...)
 
 	for i, one := range clients[:2] {
-		one.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":` + []string{"true", "false"}[i] + `},` + asks + `}}}`)
+		one.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":` + []string{"true", "false"}[i] + `},` + inputMeta + `}}}`)
 		one.reads("subscriptions/acknowledged", `"io.modelcontextprotocol/subscriptionId":"l"`)
 	}
 	srv.send(toolsChanged)
 	a.reads("tools/list_changed", `"io.modelcontextprotocol/subscriptionId":"l"`)
-	still(srv, clients...)
+	checkNoMessage(srv, clients...)
 
-	first = calls(a, srv, "")
+	first = startModernCall(a, srv, "")
 	srv.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 	state := a.reads(`"id":1,"result"`, `"inputRequests":{"input-1":{"method":"roots/list"`)
 	state = stringOf(jsonedit.Locate([]byte(state), "result", "requestState").Of([]byte(state)))
-	still(srv, b, c)
-	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","requestState":"` + state + `","inputResponses":{"input-1":{"roots":[]}},` + asks + `}}}`)
+	checkNoMessage(srv, b, c)
+	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","requestState":"` + state + `","inputResponses":{"input-1":{"roots":[]}},` + inputMeta + `}}}`)
 	srv.reads(`"id":"q","result":{"roots":[]}`)
-	second = calls(b, srv, "")
+	second = startModernCall(b, srv, "")
 	a.f.Close()
 	srv.reads("notifications/cancelled", `"requestId":`+first)
-	srv.send(answering(second, `{"content":[]}`))
+	srv.send(resultFor(second, `{"content":[]}`))
 	b.reads(`"id":1,"result"`)
-	still(srv, b, c)
+	checkNoMessage(srv, b, c)
 }
 
-// TestManyClientLogs shows that a log message goes to a client only if it can be for no other.
+// TestManyClientLogs checks that a log message goes to a client only if it cannot be for another.
 func TestManyClientLogs(t *testing.T) {
 	clients, srv, _, _ := manyClients(t, 2)
 	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	a, b := clients[0], clients[1]
-	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + asks + `,"io.modelcontextprotocol/logLevel":"debug"}}}`)
-	srv.send(answering(srv.request("logging/setLevel"), "{}"))
+	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + inputMeta + `,"io.modelcontextprotocol/logLevel":"debug"}}}`)
+	srv.send(resultFor(srv.request("logging/setLevel"), "{}"))
 	first := srv.request("tools/call")
 	srv.send(log)
 	a.wants(log)
-	second := calls(b, srv, "") // has not requested any, but may be its subject
+	second := startModernCall(b, srv, "") // b has requested no logs, but the log may be about its call
 	srv.send(log)
-	still(srv, b)
-	srv.send(answering(second, `{"content":[]}`))
+	checkNoMessage(srv, b)
+	srv.send(resultFor(second, `{"content":[]}`))
 	b.reads(`"id":1,"result"`)
 	srv.send(log)
 	a.wants(log)
-	srv.send(answering(first, `{"content":[]}`), log)
+	srv.send(resultFor(first, `{"content":[]}`), log)
 	a.reads(`"id":1,"result"`)
-	still(srv, a, b)
+	checkNoMessage(srv, a, b)
 }
 
-// TestManyClientsRestart checks that all pending requests fail at once when the server is gone, and
-// that the next server gets their subscriptions.
+// TestManyClientsRestart checks that all pending requests fail at once when the server ends, and
+// that the next server gets the subscriptions of the clients.
 func TestManyClientsRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, srv, f, b := manyClients(t, 3)
-		if err := alive(t, b, srv, true); err != nil {
-			t.Errorf("the server is not alive: %v", err)
+		if err := pingServer(t, b, srv, true); err != nil {
+			t.Errorf("ping: %v", err)
 		}
 		for _, c := range clients {
-			c.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + asks + `}}}`)
+			c.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + inputMeta + `}}}`)
 			c.reads("subscriptions/acknowledged")
-			calls(c, srv, "")
+			startModernCall(c, srv, "")
 		}
 		start := time.Now()
-		if err := alive(t, b, srv, false); err == nil {
-			t.Error("a server that is gone is alive")
+		if err := pingServer(t, b, srv, false); err == nil {
+			t.Error("ping of a server that has ended: got no error")
 		}
 		for _, c := range clients {
 			c.reads(`"id":1,"error":{"code":-32603`)
 		}
 		if d := time.Since(start); d > 10*time.Millisecond {
-			t.Errorf("they waited %v", d)
+			t.Errorf("the errors took %v, want at most 10 ms", d)
 		}
 		srv = f.next()
-		welcomed(srv)
+		serverHandshake(srv)
 		for _, c := range clients {
 			c.reads("tools/list_changed")
 		}
-		still(srv, clients...)
+		checkNoMessage(srv, clients...)
 	})
 }
 
-// alive pings the server, which answers or closes the connection.
-func alive(t *testing.T, b *Bridge, srv *pipe, answers bool) error {
+// pingServer pings the server, which responds or closes the connection.
+func pingServer(t *testing.T, b *Bridge, srv *pipe, respond bool) error {
 	t.Helper()
 	done := make(chan error)
 	go func() { done <- b.anyShared().ping(context.Background()) }()
 	id := srv.request(`"ping"`)
-	if answers {
-		srv.send(answering(id, "{}"))
+	if respond {
+		srv.send(resultFor(id, "{}"))
 	} else {
 		srv.f.Close()
 	}
 	return <-done
 }
 
-// TestManyClientKinds checks that clients with other capabilities have another session, and so do
-// other users.
+// TestManyClientKinds checks that clients with different capabilities, and clients of different
+// users, have different sessions.
 func TestManyClientKinds(t *testing.T) {
-	f := newFarm(t)
+	f := newFakeServer(t)
 	b := f.bridge(&Options{ServerEra: EraLegacy, Shared: true})
-	for _, kind := range []struct{ owner, asks, declared string }{
-		{"u", asks, `"elicitation":{`}, {"v", asks, `"elicitation":{`}, {"u", strings.ReplaceAll(asks, `"elicitation":{},`, ""), `"capabilities":{"roots":{}}`},
+	for _, kind := range []struct{ owner, inputMeta, declared string }{
+		{"u", inputMeta, `"elicitation":{`}, {"v", inputMeta, `"elicitation":{`}, {"u", strings.ReplaceAll(inputMeta, `"elicitation":{},`, ""), `"capabilities":{"roots":{}}`},
 	} {
 		cl := b.newClient(newOutbox(), kind.owner, false)
 		defer cl.close()
-		frame, m := parsed(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+kind.asks+`}}}`)
+		frame, m := parsed(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+kind.inputMeta+`}}}`)
 		cl.request(t.Context(), frame, m, nil, func([]byte) {})
 		srv := f.next()
 		srv.reads(`"initialize"`, kind.declared)

@@ -16,63 +16,62 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// answerRestart answers the handshake with a restarted server.
-func answerRestart(srv *pipe) {
+// acceptRestart performs the server side of the handshake after a restart.
+func acceptRestart(srv *pipe) {
 	srv.t.Helper()
 	id := srv.request(`"method":"initialize"`)
-	srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-	srv.wants(confirmed)
+	srv.send(resultFor(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+	srv.wants(initialized)
 }
 
-// TestBackoffForgets shows that a server that answers requests and sometimes ends is restarted
-// after the shortest time, however often it has ended.
-func TestBackoffForgets(t *testing.T) {
+// TestBackoffReset checks that a server that has responded to requests is restarted after the
+// shortest backoff, however often it has ended.
+func TestBackoffReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
-		client, _ := client0(t, f.bridge(with(legacy, nil)))
-		client.send(hello)
+		f := newFakeServer(t)
+		client, _ := dialPipe(t, f.bridge(with(legacy, nil)))
+		client.send(initialize)
 		srv := f.next()
 		handshake(client, srv)
 		for n := range 20 {
 			id := fmt.Sprint(n + 1)
 			client.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list"}`)
 			srv.reads(`"id":` + id)
-			srv.send(answering(id, "{}"))
-			client.wants(answering(id, "{}"))
+			srv.send(resultFor(id, "{}"))
+			client.wants(resultFor(id, "{}"))
 			start := time.Now()
 			srv.f.Close()
 			srv = f.next()
-			answerRestart(srv)
+			acceptRestart(srv)
 			if d := time.Since(start); d > 200*time.Millisecond {
-				t.Fatalf("after %d ends the server was back after %v, want at most 200 ms", n+1, d)
+				t.Fatalf("restart %d took %v, want at most 200 ms", n+1, d)
 			}
 		}
 	})
 }
 
-// TestBackoffRemembers checks that the backoff continues for a server that ends after each
-// handshake.
-func TestBackoffRemembers(t *testing.T) {
+// TestBackoffGrows checks that the backoff grows for a server that ends after each handshake.
+func TestBackoffGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
-		client, _ := client0(t, f.bridge(with(legacy, nil)))
-		client.send(hello)
+		f := newFakeServer(t)
+		client, _ := dialPipe(t, f.bridge(with(legacy, nil)))
+		client.send(initialize)
 		srv := f.next()
 		handshake(client, srv)
 		start := time.Now()
 		for range 6 {
 			srv.f.Close()
 			srv = f.next()
-			answerRestart(srv)
+			acceptRestart(srv)
 		}
 		if d := time.Since(start); d < 3*time.Second { // at least half of 0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 6.4
-			t.Errorf("six restarts took %v", d)
+			t.Errorf("six restarts took %v, want at least 3 s", d)
 		}
 	})
 }
 
-// TestCallsWaitForRestart shows that a call waits for the restart of a server that has served, over
-// attempts that fail, up to the limit.
+// TestCallsWaitForRestart checks that a call waits for the restart of a server, across failed
+// attempts, up to Options.RestartWait.
 func TestCallsWaitForRestart(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -83,13 +82,13 @@ func TestCallsWaitForRestart(t *testing.T) {
 	}{
 		{"the next attempt", 0, 0, 200 * time.Millisecond, `"result"`},
 		{"the fourth attempt", 0, 3, 3 * time.Second, `"result"`},
-		{"attempts fail for too long", 0, 1000, 10 * time.Second, `the server cannot be started: no such program`},
-		{"a shorter time", time.Second, 1000, time.Second, `the server cannot be started: no such program`},
-		{"no time", -1, 1000, 0, `the connection to the server ended`},
+		{"attempts fail longer than the default", 0, 1000, 10 * time.Second, `the server cannot be started: no such program`},
+		{"attempts fail longer than RestartWait", time.Second, 1000, time.Second, `the server cannot be started: no such program`},
+		{"RestartWait disabled", -1, 1000, 0, `the connection to the server ended`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFarm(t)
+				f := newFakeServer(t)
 				fails := 0
 				var mu sync.Mutex
 				f.fail = func() error {
@@ -100,8 +99,8 @@ func TestCallsWaitForRestart(t *testing.T) {
 					}
 					return nil
 				}
-				client, _ := client0(t, f.bridge(with(legacy, func(o *Options) { o.RestartWait = test.wait })))
-				client.send(hello)
+				client, _ := dialPipe(t, f.bridge(with(legacy, func(o *Options) { o.RestartWait = test.wait })))
+				client.send(initialize)
 				srv := f.next()
 				handshake(client, srv)
 				mu.Lock()
@@ -113,50 +112,50 @@ func TestCallsWaitForRestart(t *testing.T) {
 				client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 				if test.want == `"result"` {
 					srv = f.next()
-					answerRestart(srv)
+					acceptRestart(srv)
 					srv.reads(`"id":1`)
-					srv.send(answering("1", "{}"))
+					srv.send(resultFor("1", "{}"))
 				}
 				client.reads(`"id":1`, test.want)
 				if d := time.Since(start); d > test.within {
-					t.Errorf("it took %v, want at most %v", d, test.within)
+					t.Errorf("the response took %v, want at most %v", d, test.within)
 				}
 			})
 		})
 	}
 }
 
-// slowConnect returns a connect function that waits until it is let.
-func slowConnect(t *testing.T, s *lastWins) (connect func(context.Context, io.Writer) (jsonrpc.Framer, error), let func()) {
-	may := make(chan struct{})
-	now := s.connect(t)
+// slowConnect returns a connect function that waits for a call of release.
+func slowConnect(t *testing.T, s *lenientServer) (connect func(context.Context, io.Writer) (jsonrpc.Framer, error), release func()) {
+	released := make(chan struct{})
+	connectNow := s.connect(t)
 	return func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
 		select {
-		case <-may:
-			return now(ctx, w)
+		case <-released:
+			return connectNow(ctx, w)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-	}, sync.OnceFunc(func() { close(may) })
+	}, sync.OnceFunc(func() { close(released) })
 }
 
-// TestBacklog shows that a shared server that starts queues requests up to the documented limit,
-// and that a status refuses those above it.
+// TestBacklog checks that requests to a shared server that is starting are queued up to MaxBacklog,
+// and that others are rejected with an HTTP status.
 func TestBacklog(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		requests int
 		max      int // Options.MaxBacklog
-		refused  int
+		rejected int
 	}{
-		{"by default", 1000, 0, 0},
-		{"more than may wait", 30, 20, 10},
+		{"default limit", 1000, 0, 0},
+		{"requests above the limit", 30, 20, 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var s lastWins
-			connect, let := slowConnect(t, &s)
+			var s lenientServer
+			connect, release := slowConnect(t, &s)
 			b := newBridge(t, &Options{Connect: connect, Shared: true, MaxBacklog: test.max})
-			defer let()
+			defer release()
 			url := served(t, b, nil).URL + "/mcp"
 			type reply struct {
 				status int
@@ -168,7 +167,7 @@ func TestBacklog(t *testing.T) {
 			defer transport.CloseIdleConnections()
 			for i := range test.requests {
 				go func() {
-					body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{},%s}}`, i, dupMeta)
+					body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{},%s}}`, i, modernMeta)
 					r, _ := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 					for name, value := range map[string]string{
 						"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
@@ -186,24 +185,24 @@ func TestBacklog(t *testing.T) {
 					replies <- reply{resp.StatusCode, resp.Header.Get("Retry-After"), string(text)}
 				}()
 			}
-			for range test.refused {
+			for range test.rejected {
 				got := <-replies
 				if got.status != 503 || got.after != "1" || !strings.Contains(got.body, "too many requests wait for the server to start") {
 					t.Errorf("got %+v, want 503", got)
 				}
 			}
-			await(t, "all to have come", func() bool {
+			await(t, "all requests to arrive", func() bool {
 				n := 0
 				for cl := range clientsOf(b) {
 					open, _ := cl.inFlight()
 					n += open
 				}
-				return n == test.requests-test.refused
+				return n == test.requests-test.rejected
 			})
-			let()
-			for range test.requests - test.refused {
+			release()
+			for range test.requests - test.rejected {
 				if got := <-replies; got.status != 200 || !strings.Contains(got.body, "ran t") {
-					t.Fatalf("got %+v, want an answer", got)
+					t.Fatalf("got %+v, want a result", got)
 				}
 			}
 		})
@@ -214,9 +213,9 @@ func TestBacklog(t *testing.T) {
 func TestBacklogOfSession(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil), MaxCalls: 1})
 	url := served(t, b, nil).URL + "/mcp"
-	_, h, _ := post(t, url, httpHello)
+	_, h, _ := post(t, url, httpInitialize)
 	header := []string{"Mcp-Session-Id", h.Get("Mcp-Session-Id")}
-	post(t, url, confirmed, header...)
+	post(t, url, initialized, header...)
 	waits := make(chan struct{})
 	go func() {
 		defer close(waits)
@@ -247,8 +246,8 @@ func TestBacklogOfSession(t *testing.T) {
 	<-waits
 }
 
-// TestEndedSession shows that a request in a session that has ended gets an error that says so, and
-// none about servers that start.
+// TestEndedSession checks that the error for a request in an ended session says that the session
+// has ended, and not that the server is starting.
 func TestEndedSession(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
 	cl := b.newClient(nil, "", false)
@@ -261,8 +260,8 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
-// TestTooLarge shows that a message that is larger than a side reads ends the wait for it at once,
-// in both directions, and that the connection continues.
+// TestTooLarge checks in both directions that a message above the size limit fails its request at
+// once, and that the connection continues.
 func TestTooLarge(t *testing.T) {
 	for _, era := range []Era{EraLegacy, EraModern} {
 		t.Run(era.String(), func(t *testing.T) {
@@ -279,20 +278,20 @@ func TestTooLarge(t *testing.T) {
 				client := newPipe(t, clientEnd)
 				meta := ""
 				if era == EraLegacy {
-					client.send(hello)
+					client.send(initialize)
 					handshake(client, srv)
 				} else {
-					meta = "," + dupMeta
+					meta = "," + modernMeta
 				}
 				start := time.Now()
 				client.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
 				if era == EraModern {
 					id := srv.request(`"method":"initialize"`)
-					srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
+					srv.send(resultFor(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
 					srv.reads("notifications/initialized")
 				}
 				id := srv.request("tools/call")
-				srv.send(answering(id, `{"content":[{"type":"text","text":"`+large+`"}]}`))
+				srv.send(resultFor(id, `{"content":[{"type":"text","text":"`+large+`"}]}`))
 				client.reads(`"id":7,"error":{"code":-32603`, "the server's response has more than 1000 bytes", `"limit":1000`)
 				client.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"t","arguments":{"x":"` + large + `"}` + meta + `}}`)
 				client.reads(`"id":8,"error":{"code":-32600`, "more than 1000 bytes")
@@ -306,30 +305,30 @@ func TestTooLarge(t *testing.T) {
 				}
 				client.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
 				id = srv.request("tools/call")
-				srv.send(answering(id, `{"content":[]}`))
+				srv.send(resultFor(id, `{"content":[]}`))
 				client.reads(`"id":9,"result"`)
 				if d := time.Since(start); d > time.Second {
-					t.Errorf("it took %v", d)
+					t.Errorf("the errors took %v, want at most 1 s", d)
 				}
 			})
 		})
 	}
 }
 
-// TestDead checks that the bridge replaces a connection without traffic after a request has timed
-// out, and keeps one whose server answers anything.
-func TestDead(t *testing.T) {
+// TestDeadConnection checks that, after a request has timed out, the bridge replaces a connection
+// without traffic, and keeps one whose server responds to a ping.
+func TestDeadConnection(t *testing.T) {
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
 	for _, tt := range []struct {
 		name string
 		dead bool
-	}{{"dead", true}, {"busy", false}} {
+	}{{"no response to a ping", true}, {"response to a ping", false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFarm(t)
+				f := newFakeServer(t)
 				b := f.bridge(with(legacy, func(o *Options) { o.CallTimeout = time.Minute }))
-				client, _ := client0(t, b)
-				client.send(hello)
+				client, _ := dialPipe(t, b)
+				client.send(initialize)
 				srv := f.next()
 				handshake(client, srv)
 				client.send(call)
@@ -338,47 +337,47 @@ func TestDead(t *testing.T) {
 				if tt.dead {
 					discardAll(srv)
 					srv = f.next()
-					srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-					srv.wants(confirmed)
+					srv.send(resultFor(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+					srv.wants(initialized)
 				} else {
 					srv.reads("notifications/cancelled")
-					srv.send(answering(srv.request(`"ping"`), "{}"))
+					srv.send(resultFor(srv.request(`"ping"`), "{}"))
 					<-time.After(time.Minute)
 				}
 				client.send(call)
 				srv.wants(call)
-				srv.send(answering("1", "{}"))
-				client.wants(answering("1", "{}"))
+				srv.send(resultFor("1", "{}"))
+				client.wants(resultFor("1", "{}"))
 			})
 		})
 	}
 }
 
-// TestRestartedServerDies shows that a new connection can be given up although an older one was
-// suspected and then ended by itself.
-func TestRestartedServerDies(t *testing.T) {
+// TestNewConnectionDead checks that a dead connection is aborted even if the check of its
+// predecessor was still running when it was opened.
+func TestNewConnectionDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &upstream{b: newFarm(t).bridge(with(legacy, nil))}
+		l := &upstream{b: newFakeServer(t).bridge(with(legacy, nil))}
 		l.ctx = t.Context()
-		cuts := 0
-		later := &connection{abort: func() { cuts++ }}
+		aborts := 0
+		second := &connection{abort: func() { aborts++ }}
 		l.conn = &connection{abort: func() {}}
 		l.checkAlive(time.Now())
-		l.conn = later // while the first is being found out
+		l.conn = second // while the first is being checked
 		<-time.After(aliveTimeout / 2)
-		l.lastReceived.Store(time.Now().UnixNano()) // by the later one
+		l.lastReceived.Store(time.Now().UnixNano()) // by the second connection
 		<-time.After(aliveTimeout)
 		l.checkAlive(time.Now())
 		<-time.After(2 * aliveTimeout)
 		synctest.Wait()
-		if cuts != 1 {
-			t.Errorf("a dead connection was ended %d times, want once", cuts)
+		if aborts != 1 {
+			t.Errorf("got %d aborts of the second connection, want 1", aborts)
 		}
 	})
 }
 
-// TestDownstreamSlow shows that a client on a slow socket that needs more than a minute for a large
-// message is not given up.
+// TestDownstreamSlow checks that a write to a slow client succeeds, even if a large message takes
+// longer than the write timeout.
 func TestDownstreamSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -404,35 +403,35 @@ func TestDownstreamSlow(t *testing.T) {
 			}
 		}
 		if err := <-sent; err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d bytes of %d came: %v", len(got), len(want), err)
+			t.Errorf("got %d bytes of %d: %v", len(got), len(want), err)
 		}
 	})
 }
 
-// TestDownstreamDisconnects shows that a client that is gone without closing its socket, and takes
-// nothing, is given up.
+// TestDownstreamDisconnects checks that a client that stops reading without closing its socket is
+// disconnected.
 func TestDownstreamDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFarm(t)
+		f := newFakeServer(t)
 		b := f.bridge(with(legacy, nil))
-		l := &oneConn{conns: make(chan net.Conn, 1), over: make(chan struct{})}
+		l := &connListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 		ours, theirs := net.Pipe()
 		l.conns <- theirs
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
 		client := newPipe(t, ours)
-		client.send(hello)
+		client.send(initialize)
 		srv := f.next()
 		handshake(client, srv)
 		srv.send(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
 		began := time.Now()
 		if _, err := srv.f.ReadFrame(); err == nil || time.Since(began) > 2*writeTimeout {
-			t.Errorf("the server's connection: %v after %v, want that it has ended", err, time.Since(began))
+			t.Errorf("read from the server's connection: got %v after %v, want an error in time", err, time.Since(began))
 		}
 		synctest.Wait()
 		if n := len(clientsOf(b)); n != 0 {
-			t.Errorf("%d clients", n)
+			t.Errorf("got %d clients, want 0", n)
 		}
 		cancel()
 		if err := <-served; err != nil {
@@ -440,30 +439,3 @@ func TestDownstreamDisconnects(t *testing.T) {
 		}
 	})
 }
-
-// oneConn is a listener in memory.
-type oneConn struct {
-	conns chan net.Conn
-	over  chan struct{}
-}
-
-func (l *oneConn) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.over:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *oneConn) Close() error {
-	select {
-	case <-l.over:
-		return io.ErrClosedPipe
-	default:
-		close(l.over)
-		return nil
-	}
-}
-
-func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }

@@ -22,9 +22,9 @@ const (
 	waitCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + waitMeta + `}}`
 )
 
-// webPeer returns the peer of modern requests to a modern server over HTTP, which answers calls with
-// answer. id is the id on the upstream.
-func webPeer(t *testing.T, o *Options, answer func(w http.ResponseWriter, r *http.Request, id string)) relay.Peer {
+// webPeer returns a peer for modern requests to a modern server over HTTP, whose handler is
+// respond. id is the id of the request at the server.
+func webPeer(t *testing.T, o *Options, respond func(w http.ResponseWriter, r *http.Request, id string)) relay.Peer {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m := new(jsonrpc.Message)
 		body, err := io.ReadAll(r.Body)
@@ -35,7 +35,7 @@ func webPeer(t *testing.T, o *Options, answer func(w http.ResponseWriter, r *htt
 			t.Error(err)
 			return
 		}
-		answer(w, r, string(m.ID))
+		respond(w, r, string(m.ID))
 	}))
 	t.Cleanup(web.Close)
 	transport := streamable.Dial(web.URL, nil)
@@ -46,97 +46,97 @@ func webPeer(t *testing.T, o *Options, answer func(w http.ResponseWriter, r *htt
 	return p
 }
 
-// call0 makes the call waitCall.
-func call0(ctx context.Context, t *testing.T, p relay.Peer, out rpc.Sender) (string, error) {
+// makeCall makes the call waitCall.
+func makeCall(ctx context.Context, t *testing.T, p relay.Peer, out rpc.Sender) (string, error) {
 	m := new(jsonrpc.Message)
 	if err := jsonrpc.Parse([]byte(waitCall), m, 0); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := p.Request(ctx, []byte(waitCall), m, out, nil)
-	return string(answer), err
+	response, err := p.Request(ctx, []byte(waitCall), m, out, nil)
+	return string(response), err
 }
 
-func answerJSON(w http.ResponseWriter, id string) {
+func respondJSON(w http.ResponseWriter, id string) {
 	w.Header().Set("Content-Type", "application/json")
-	io.WriteString(w, answering(id, `{"resultType":"complete"}`))
+	io.WriteString(w, resultFor(id, `{"resultType":"complete"}`))
 }
 
-// connected makes a call, so that the connection exists and later calls are sent in the goroutine of
-// their caller.
-func connected(t *testing.T, p relay.Peer) {
+// openConnection makes a call, so that the connection exists and later calls are sent in the
+// goroutine of their caller.
+func openConnection(t *testing.T, p relay.Peer) {
 	t.Helper()
-	if got, err := call0(t.Context(), t, p, nil); err != nil || !strings.Contains(got, `"id":1,"result"`) {
+	if got, err := makeCall(t.Context(), t, p, nil); err != nil || !strings.Contains(got, `"id":1,"result"`) {
 		t.Fatalf("got %s, %v", got, err)
 	}
 }
 
-// TestWaitTimeout checks that a call without a response fails after CallTimeout, and that the
-// server's request ends.
+// TestWaitTimeout checks that a call without a response fails after CallTimeout, and that its HTTP
+// request is canceled.
 func TestWaitTimeout(t *testing.T) {
 	var calls atomic.Int32
 	gone := make(chan struct{})
 	p := webPeer(t, &Options{CallTimeout: 50 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request, id string) {
 		if calls.Add(1) == 1 {
-			answerJSON(w, id)
+			respondJSON(w, id)
 			return
 		}
 		<-r.Context().Done()
 		close(gone)
 	})
-	connected(t, p)
-	got, err := call0(t.Context(), t, p, nil)
+	openConnection(t, p)
+	got, err := makeCall(t.Context(), t, p, nil)
 	if err != nil || !strings.Contains(got, "has not responded to tools/call for 50ms") {
-		t.Errorf("got %s, %v, want the timeout", got, err)
+		t.Errorf("got %s, %v, want a timeout", got, err)
 	}
 	<-gone
 }
 
-// TestWaitCancel checks that the end of the context ends the call and the server's request.
+// TestWaitCancel checks that the cancellation of the context cancels the call and its HTTP request.
 func TestWaitCancel(t *testing.T) {
 	var calls atomic.Int32
 	gone := make(chan struct{})
-	reason := errors.New("the client is gone")
+	reason := errors.New("the client has disconnected")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := webPeer(t, &Options{}, func(w http.ResponseWriter, r *http.Request, id string) {
 		if calls.Add(1) == 1 {
-			answerJSON(w, id)
+			respondJSON(w, id)
 			return
 		}
 		cancel(reason)
 		<-r.Context().Done()
 		close(gone)
 	})
-	connected(t, p)
-	if got, err := call0(ctx, t, p, nil); err != reason {
+	openConnection(t, p)
+	if got, err := makeCall(ctx, t, p, nil); err != reason {
 		t.Errorf("got %s, %v, want %v", got, err, reason)
 	}
 	<-gone
 }
 
-// TestWaitClose checks that the end of the bridge ends a call that waits.
+// TestWaitClose checks that Close ends a pending call.
 func TestWaitClose(t *testing.T) {
 	var calls atomic.Int32
 	began := make(chan struct{})
 	o := new(Options)
 	p := webPeer(t, o, func(w http.ResponseWriter, r *http.Request, id string) {
 		if calls.Add(1) == 1 {
-			answerJSON(w, id)
+			respondJSON(w, id)
 			return
 		}
 		close(began)
 		<-r.Context().Done()
 	})
-	connected(t, p)
+	openConnection(t, p)
 	go func() {
 		<-began
 		p.(*statelessPeer).handler.b.Close()
 	}()
-	if got, err := call0(t.Context(), t, p, nil); err != nil || !strings.Contains(got, `"error"`) {
+	if got, err := makeCall(t.Context(), t, p, nil); err != nil || !strings.Contains(got, `"error"`) {
 		t.Errorf("got %s, %v, want an error", got, err)
 	}
 }
 
-// sentMessages takes the messages of a request.
+// sentMessages is the Sender of a request. It sends the messages to the channel.
 type sentMessages chan string
 
 func (s sentMessages) Send(message []byte) error {
@@ -144,8 +144,8 @@ func (s sentMessages) Send(message []byte) error {
 	return nil
 }
 
-// TestWaitStream checks that a client gets what a server sends before the response while the server
-// still works.
+// TestWaitStream checks that a client gets messages before the response as soon as the server sends
+// them.
 func TestWaitStream(t *testing.T) {
 	const note = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	out := make(sentMessages, 1)
@@ -153,7 +153,7 @@ func TestWaitStream(t *testing.T) {
 	seen := make(chan struct{})
 	p := webPeer(t, &Options{}, func(w http.ResponseWriter, r *http.Request, id string) {
 		if calls.Add(1) == 1 {
-			answerJSON(w, id)
+			respondJSON(w, id)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -163,21 +163,21 @@ func TestWaitStream(t *testing.T) {
 		case <-seen:
 		case <-r.Context().Done():
 		}
-		io.WriteString(w, "data: "+answering(id, `{"resultType":"complete"}`)+"\n\n")
+		io.WriteString(w, "data: "+resultFor(id, `{"resultType":"complete"}`)+"\n\n")
 	})
-	connected(t, p)
+	openConnection(t, p)
 	go func() {
 		if got := <-out; got != note {
 			t.Errorf("got %s, want %s", got, note)
 		}
 		close(seen)
 	}()
-	if got, err := call0(t.Context(), t, p, out); err != nil || !strings.Contains(got, `"id":1,"result"`) {
+	if got, err := makeCall(t.Context(), t, p, out); err != nil || !strings.Contains(got, `"id":1,"result"`) {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
 
-// TestBypass checks that a message never overtakes one that is queued or being written.
+// TestBypass checks that a message does not bypass one that is queued or being written.
 func TestBypass(t *testing.T) {
 	first := queuedMessage{frame: []byte("1"), id: jsonrpc.ID("1")}
 	tests := []struct {
@@ -188,8 +188,8 @@ func TestBypass(t *testing.T) {
 		{"empty", func(*sendQueue) {}, true},
 		{"paused", func(q *sendQueue) { q.setPaused(true) }, false},
 		{"released", func(q *sendQueue) { q.setPaused(true); q.setPaused(false) }, true},
-		{"one waits", func(q *sendQueue) { q.push(first) }, false},
-		{"an urgent one waits", func(q *sendQueue) { q.pushUrgent(first) }, false},
+		{"one is queued", func(q *sendQueue) { q.push(first) }, false},
+		{"an urgent one is queued", func(q *sendQueue) { q.pushUrgent(first) }, false},
 		{"one is being written", func(q *sendQueue) { q.push(first); q.next() }, false},
 		{"one was written", func(q *sendQueue) { q.push(first); q.next(); q.next() }, true},
 		{"one was withdrawn", func(q *sendQueue) { q.push(first); q.withdraw(first.id) }, true},
@@ -203,8 +203,8 @@ func TestBypass(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 			kept, ok := q.sent["2"]
-			if ok != tt.want || ok && kept.queuedAt.IsZero() { // it may be sent again for RestartWait from then on
-				t.Errorf("the request was kept: %v, want %v, from %v on", ok, tt.want, kept.queuedAt)
+			if ok != tt.want || ok && kept.queuedAt.IsZero() { // queuedAt starts the RestartWait
+				t.Errorf("sent request: got %v, queued at %v, want %v", ok, kept.queuedAt, tt.want)
 			}
 		})
 	}
