@@ -10,7 +10,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// A session drives a State whose frames are texts and whose owners are names.
+// A session drives a State whose frames are strings and whose owners are names.
 type session struct {
 	t *testing.T
 	State[string, string]
@@ -26,8 +26,8 @@ func (s *session) request(owner, method, params string) jsonrpc.ID {
 	return id
 }
 
-// answer records the result of a request, or an error if result is "".
-func (s *session) answer(id jsonrpc.ID, result string) {
+// respond records the result of a request, or an error if result is "".
+func (s *session) respond(id jsonrpc.ID, result string) {
 	if result == "" {
 		s.Answered(s.parse(jsonrpc.AppendError(nil, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "no"), false)))
 		return
@@ -43,7 +43,7 @@ func (s *session) parse(frame []byte) *jsonrpc.Message {
 	return m
 }
 
-// want checks what a new server gets, as methods with their params.
+// want compares the messages to a new server with frames, which are methods with their params.
 func (s *session) want(frames ...string) {
 	s.t.Helper()
 	var got []string
@@ -60,26 +60,26 @@ func uri(s string) string { return fmt.Sprintf(`{"uri":%q}`, s) }
 
 func TestReplay(t *testing.T) {
 	s := &session{t: t}
-	s.answer(s.request("a", mcp.MethodSetLevel, `{"level":"info"}`), "{}")
-	s.want() // there is no handshake
+	s.respond(s.request("a", mcp.MethodSetLevel, `{"level":"info"}`), "{}")
+	s.want() // without a handshake
 	first := s.request("a", mcp.MethodInitialize, `{"n":1}`)
 	s.want()
-	s.answer(first, `{"capabilities":{"tools":{},"resources":null}}`)
+	s.respond(first, `{"capabilities":{"tools":{},"resources":null}}`)
 	s.Initialized(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	s.answer(s.request("a", mcp.MethodSetLevel, `{"level":"nonsense"}`), "") // refused
-	s.answer(s.request("a", mcp.MethodToolsCall, `{}`), "{}")
-	s.answer(s.request("a", mcp.MethodResourcesSubscribe, uri("x:a")), "{}")
-	s.answer(s.request("a", mcp.MethodResourcesSubscribe, uri("x:b")), "{}")
-	s.answer(s.request("a", mcp.MethodResourcesUnsubscribe, uri("x:a")), "{}")
+	s.respond(s.request("a", mcp.MethodSetLevel, `{"level":"nonsense"}`), "") // rejected
+	s.respond(s.request("a", mcp.MethodToolsCall, `{}`), "{}")
+	s.respond(s.request("a", mcp.MethodResourcesSubscribe, uri("x:a")), "{}")
+	s.respond(s.request("a", mcp.MethodResourcesSubscribe, uri("x:b")), "{}")
+	s.respond(s.request("a", mcp.MethodResourcesUnsubscribe, uri("x:a")), "{}")
 	s.Forget(s.request("a", mcp.MethodResourcesSubscribe, uri("x:forgotten")))
-	s.answer(jsonrpc.IntID(int64(s.last)), "{}")
+	s.respond(jsonrpc.IntID(int64(s.last)), "{}")
 	s.want(`initialize {"n":1}`, "notifications/initialized ", `logging/setLevel {"level":"info"}`, `resources/subscribe {"uri":"x:b"}`)
 
 	again := s.request("a", mcp.MethodInitialize, `{"n":2}`)
 	if key, frame, pending := s.Disconnected(); !pending || key != again.Key() || s.parse([]byte(frame)).Params == nil {
 		t.Errorf("Disconnected: %q, %q, %v", key, frame, pending)
 	}
-	s.answer(again, "{}")
+	s.respond(again, "{}")
 	s.want(`initialize {"n":1}`, "notifications/initialized ", `logging/setLevel {"level":"info"}`, `resources/subscribe {"uri":"x:b"}`)
 	if _, result := s.Handshake(); len(ListsOf(result)) != 2 || ListsOf(result)[0].Changed != mcp.NotificationToolsChanged {
 		t.Errorf("lists of %s: %v", result, ListsOf(result))
@@ -88,21 +88,21 @@ func TestReplay(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	s := &session{t: t}
-	s.answer(s.request("a", mcp.MethodInitialize, `{}`), "{}")
-	s.answer(s.request("a", mcp.MethodResourcesSubscribe, uri("x:d/")), "{}")
-	s.answer(s.request("b", mcp.MethodResourcesSubscribe, uri("x:d/")), "{}")
-	s.answer(s.request("b", mcp.MethodResourcesSubscribe, uri("x:d/e")), "{}")
+	s.respond(s.request("a", mcp.MethodInitialize, `{}`), "{}")
+	s.respond(s.request("a", mcp.MethodResourcesSubscribe, uri("x:d/")), "{}")
+	s.respond(s.request("b", mcp.MethodResourcesSubscribe, uri("x:d/")), "{}")
+	s.respond(s.request("b", mcp.MethodResourcesSubscribe, uri("x:d/e")), "{}")
 	if diff := cmp.Diff([]string{"a", "b"}, s.Subscribers("x:d/e#f")); diff != "" {
 		t.Errorf("Subscribers (-want +got):\n%s", diff)
 	}
 	if !s.Unsubscribe("a", "x:d/") || s.Unsubscribe("b", "x:d/") {
-		t.Error("the server would learn of the wrong end of the subscription")
+		t.Error("Unsubscribe: want true while another owner is subscribed, and false for the last owner")
 	}
 	pending := s.request("a", mcp.MethodResourcesSubscribe, uri("x:d/"))
 	if !s.Unsubscribe("b", "x:d/") {
-		t.Error("a pending subscription does not count")
+		t.Error("Unsubscribe = false, want true while another owner's subscription is pending")
 	}
-	s.answer(pending, "{}")
+	s.respond(pending, "{}")
 	if diff := cmp.Diff([]string{"x:d/"}, s.RemoveOwner("a")); diff != "" {
 		t.Errorf("RemoveOwner (-want +got):\n%s", diff)
 	}
@@ -111,18 +111,18 @@ func TestOwners(t *testing.T) {
 
 func TestFull(t *testing.T) {
 	s := &session{t: t}
-	s.answer(s.request("a", mcp.MethodInitialize, `{}`), "{}")
+	s.respond(s.request("a", mcp.MethodInitialize, `{}`), "{}")
 	for i := range MaxSubscriptions + 1 {
 		if s.IsFull() != (i == MaxSubscriptions) {
 			t.Fatalf("after %d subscriptions, IsFull is %v", i, s.IsFull())
 		}
-		s.answer(s.request("a", mcp.MethodResourcesSubscribe, uri(fmt.Sprint("x:", i))), "{}")
+		s.respond(s.request("a", mcp.MethodResourcesSubscribe, uri(fmt.Sprint("x:", i))), "{}")
 	}
-	s.answer(s.request("b", mcp.MethodResourcesSubscribe, uri("x:0")), "{}") // a known one
+	s.respond(s.request("b", mcp.MethodResourcesSubscribe, uri("x:0")), "{}") // a known URI
 	if n := len(s.Replay()); n != 1+MaxSubscriptions {
-		t.Errorf("%d frames, want %d", n, 1+MaxSubscriptions)
+		t.Errorf("got %d frames, want %d", n, 1+MaxSubscriptions)
 	}
 	if n := len(s.Subscribers("x:0")); n != 2 {
-		t.Errorf("%d subscribers, want 2", n)
+		t.Errorf("got %d subscribers, want 2", n)
 	}
 }

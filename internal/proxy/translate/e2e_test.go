@@ -31,12 +31,12 @@ func must(err error) {
 	}
 }
 
-// house is a server with some of each primitive.
-func house(revisions ...mcp.Revision) *server.Server {
-	srv := server.MustNew("house", "1", &server.Options{Revisions: revisions, Instructions: "knock", Tasks: &server.TaskOptions{PollInterval: time.Second}})
+// fullServer returns a server with tools, resources, a prompt and tasks.
+func fullServer(revisions ...mcp.Revision) *server.Server {
+	srv := server.MustNew("s", "1", &server.Options{Revisions: revisions, Instructions: "instructions", Tasks: &server.TaskOptions{PollInterval: time.Second}})
 	type none struct{}
 	must(server.AddTool(srv, "add", "", func(_ context.Context, in struct{ A, B int }) (int, error) { return in.A + in.B, nil }))
-	must(server.AddTool(srv, "fail", "", func(context.Context, none) (int, error) { return 0, errors.New("it went wrong") }))
+	must(server.AddTool(srv, "fail", "", func(context.Context, none) (int, error) { return 0, errors.New("internal failure") }))
 	must(server.AddTool(srv, "steps", "", func(ctx context.Context, _ none) (string, error) {
 		c := server.CallOf(ctx)
 		for i := range 3 {
@@ -93,7 +93,7 @@ func slow(ctx context.Context, in struct {
 	Fail bool `json:"fail,omitempty"`
 }) (string, error) {
 	if in.Fail {
-		return "", errors.New("it went wrong")
+		return "", errors.New("internal failure")
 	}
 	if in.Ask {
 		roots, err := server.CallOf(ctx).Roots(ctx, "roots")
@@ -110,8 +110,8 @@ func slow(ctx context.Context, in struct {
 	}
 }
 
-// guest is what the client of a test can do.
-func guest(revision mcp.Revision) client.Options {
+// fullClientOptions returns the options of a client with all capabilities.
+func fullClientOptions(revision mcp.Revision) client.Options {
 	return client.Options{
 		Revisions: []mcp.Revision{revision}, Tasks: true, Input: client.InputOptions{
 			ElicitModes: []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL},
@@ -129,9 +129,9 @@ func guest(revision mcp.Revision) client.Options {
 	}
 }
 
-// TestAcross has each legacy revision talk to the modern one, in both directions, with all
-// features.
-func TestAcross(t *testing.T) {
+// TestEraPairs checks all features between each legacy revision and the modern one, in both
+// directions.
+func TestEraPairs(t *testing.T) {
 	sets := openSchemas(t)
 	for _, revision := range mcp.Revisions() {
 		if revision.Modern() {
@@ -144,8 +144,8 @@ func TestAcross(t *testing.T) {
 			}
 			t.Run(downstream.String()+" to "+upstream.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					srv := house(upstream)
-					opts := guest(downstream)
+					srv := fullServer(upstream)
+					opts := fullClientOptions(downstream)
 					var logs []string
 					opts.OnNotification = func(method string, params json.RawMessage) {
 						if method == mcp.NotificationMessage {
@@ -156,26 +156,26 @@ func TestAcross(t *testing.T) {
 					if modern {
 						tr = translate.NewModernToLegacy(nil)
 					}
-					held := newRules()
-					observe := held.observe
+					found := newRules()
+					observe := found.observe
 					if sets != nil {
 						schemas := newChecker(t, sets, modern)
 						observe = func(o translate.Out, in string) {
-							held.observe(o, in)
+							found.observe(o, in)
 							schemas.observe(o, in)
 						}
 					}
 					c, _ := bridged(t, tr, srv, opts, observe)
-					defer held.report(t, "tools/unknown", "lifecycle/version-differs") // the test calls one, and each side speaks what it speaks
-					if c.Profile().Server.Name != "house" || c.Profile().Instructions != "knock" {
+					defer found.report(t, "tools/unknown", "lifecycle/version-differs") // the test calls an unknown tool, and the sides have different revisions
+					if c.Profile().Server.Name != "s" || c.Profile().Instructions != "instructions" {
 						t.Errorf("got %+v, %q", c.Profile().Server, c.Profile().Instructions)
 					}
-					acrossBasics(t, c)
-					acrossInputs(t, c, era.Of(revision))
-					acrossChanges(t, c, srv)
-					acrossCancel(t, c)
+					checkBasics(t, c)
+					checkInputs(t, c, era.Of(revision))
+					checkChanges(t, c, srv)
+					checkCancel(t, c)
 					if revision == mcp.Revision20251125 {
-						acrossTasks(t, c)
+						checkTasks(t, c)
 					}
 					var withLog []client.CallOption
 					if modern {
@@ -191,8 +191,8 @@ func TestAcross(t *testing.T) {
 					if len(logs) != 3 {
 						t.Errorf("got %d log messages: %q", len(logs), logs)
 					}
-					if requests, held := tr.InFlight(); held != 0 || requests > 1 {
-						t.Errorf("%d requests and %d held calls are left", requests, held)
+					if requests, awaiting := tr.InFlight(); awaiting != 0 || requests > 1 {
+						t.Errorf("got %d requests and %d calls that await input, want none", requests, awaiting)
 					}
 				})
 			})
@@ -200,7 +200,7 @@ func TestAcross(t *testing.T) {
 	}
 }
 
-func acrossBasics(t *testing.T, c *client.Client) {
+func checkBasics(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
 	var names []string
@@ -251,11 +251,11 @@ func acrossBasics(t *testing.T, c *client.Client) {
 	}
 }
 
-func acrossInputs(t *testing.T, c *client.Client, legacy *era.Features) {
+func checkInputs(t *testing.T, c *client.Client, legacy *era.Features) {
 	t.Helper()
 	for _, tt := range []struct {
 		tool, want string
-		can        bool
+		supported  bool
 	}{
 		{"form", `accept{"name":"x"}`, legacy.Elicitation},
 		{"page", "accept", legacy.URLElicitation},
@@ -263,15 +263,15 @@ func acrossInputs(t *testing.T, c *client.Client, legacy *era.Features) {
 	} {
 		got, err := client.CallTool[string](t.Context(), c, tt.tool, nil)
 		switch {
-		case tt.can && (err != nil || got != tt.want):
+		case tt.supported && (err != nil || got != tt.want):
 			t.Errorf("%s: got %q, %v", tt.tool, got, err)
-		case !tt.can && err == nil:
+		case !tt.supported && err == nil:
 			t.Errorf("%s: got %q, want an error", tt.tool, got)
 		}
 	}
 }
 
-func acrossChanges(t *testing.T, c *client.Client, srv *server.Server) {
+func checkChanges(t *testing.T, c *client.Client, srv *server.Server) {
 	t.Helper()
 	filter := mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:a"}}
 	sub, err := c.Listen(t.Context(), filter)
@@ -306,7 +306,7 @@ func acrossChanges(t *testing.T, c *client.Client, srv *server.Server) {
 	synctest.Wait()
 }
 
-func acrossCancel(t *testing.T, c *client.Client) {
+func checkCancel(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -316,18 +316,18 @@ func acrossCancel(t *testing.T, c *client.Client) {
 	synctest.Wait()
 }
 
-func acrossTasks(t *testing.T, c *client.Client) {
+func checkTasks(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
 	if got, err := client.CallTool[string](ctx, c, "slow", nil); got != "done" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if got, err := client.CallTool[string](ctx, c, "slow", map[string]bool{"ask": true}); got != "file:///r" || err != nil {
-		t.Errorf("with a question: got %q, %v", got, err)
+		t.Errorf("with an input request: got %q, %v", got, err)
 	}
 	_, err := client.CallTool[string](ctx, c, "slow", map[string]bool{"fail": true})
-	if failed, ok := errors.AsType[*client.ToolError](err); !ok || !strings.Contains(failed.Error(), "it went wrong") {
-		t.Errorf("failing: got %v", err)
+	if failed, ok := errors.AsType[*client.ToolError](err); !ok || !strings.Contains(failed.Error(), "internal failure") {
+		t.Errorf("failed task: got %v", err)
 	}
 	task, err := c.StartTool(ctx, "slow", nil)
 	if err != nil {
@@ -340,7 +340,7 @@ func acrossTasks(t *testing.T, c *client.Client) {
 		t.Fatal(err)
 	}
 	if _, err := task.Wait(ctx); !errors.Is(err, client.ErrTaskCanceled) {
-		t.Errorf("cancelled: got %v", err)
+		t.Errorf("canceled task: got %v", err)
 	}
 }
 
@@ -406,7 +406,7 @@ func (p *pump) do(step func(now time.Time) []translate.Out) {
 	}
 }
 
-// bridged connects a client with a server through a translator, over pipes. All ends with the test.
+// bridged connects a client to a server through a translator, over pipes, until the test ends.
 func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts client.Options, observe func(translate.Out, string)) (*client.Client, *pump) {
 	t.Helper()
 	clientEnd, downstreamEnd := net.Pipe()
@@ -439,23 +439,23 @@ func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts cli
 	return c, p
 }
 
-// rules check the messages at both sides of a translated session with package check.
+// rules checks the messages at both sides of a translated session with package check.
 type rules struct {
 	mu     sync.Mutex
 	sides  [3]*check.Checker
 	n      [3]uint64
-	begun  time.Time
+	start  time.Time
 	found  map[string]int
 	sample map[string]string
 }
 
 func newRules() *rules {
-	r := &rules{begun: time.Now(), found: map[string]int{}, sample: map[string]string{}}
+	r := &rules{start: time.Now(), found: map[string]int{}, sample: map[string]string{}}
 	r.sides[translate.Downstream], r.sides[translate.Upstream] = check.New(nil), check.New(nil)
 	return r
 }
 
-// observe takes a message as a pump sees it.
+// observe checks a message of a pump.
 func (r *rules) observe(o translate.Out, in string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -471,7 +471,7 @@ func (r *rules) observe(o translate.Out, in string) {
 		return
 	}
 	r.n[o.To]++
-	e := &capture.Event{Kind: capture.KindMessage, N: r.n[o.To], T: time.Since(r.begun), Dir: dir, Data: []byte(text), Framing: capture.FramingLF}
+	e := &capture.Event{Kind: capture.KindMessage, N: r.n[o.To], T: time.Since(r.start), Dir: dir, Data: []byte(text), Framing: capture.FramingLF}
 	r.take(o.To, r.sides[o.To].Add(nil, e), text)
 }
 
@@ -483,8 +483,8 @@ func (r *rules) take(side translate.Side, findings []check.Finding, text string)
 	}
 }
 
-// report fails the test with what was found, but for these rules.
-func (r *rules) report(t *testing.T, but ...string) {
+// report fails the test if there are findings, except for those of the rules in except.
+func (r *rules) report(t *testing.T, except ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -492,7 +492,7 @@ func (r *rules) report(t *testing.T, but ...string) {
 		r.take(side, r.sides[side].Close(), "the end")
 	}
 	for key, n := range r.found {
-		if slices.ContainsFunc(but, func(id string) bool { return strings.Contains(key, " "+id+": ") }) {
+		if slices.ContainsFunc(except, func(id string) bool { return strings.Contains(key, " "+id+": ") }) {
 			continue
 		}
 		t.Errorf("%d × %s\n%.300s", n, key, r.sample[key])

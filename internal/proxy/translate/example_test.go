@@ -32,8 +32,7 @@ func ExampleNewLegacyToModern() {
 	// to the client on stream 0: {"jsonrpc":"2.0","id":"l","result":{"prompts":[]}}
 }
 
-// A modern client's first request makes the translator start the handshake with the legacy server.
-// The request waits.
+// The first request of a modern client is queued until the handshake with the legacy server.
 func ExampleNewModernToLegacy() {
 	now := time.Unix(0, 0)
 	t := translate.NewModernToLegacy(nil)

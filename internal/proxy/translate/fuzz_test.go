@@ -10,8 +10,8 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// FuzzTranslate plays transcripts that were tampered with, in which both sides may be hostile.
-// Whatever comes out is one message, or a batch, on one line; nothing is left in the end.
+// FuzzTranslate plays modified transcripts, in which both sides may be hostile. It checks that each
+// output is one message or batch on one line, and that a closed translator has released its state.
 func FuzzTranslate(f *testing.F) {
 	for _, s := range transcripts(f) {
 		f.Add(strings.Join(s.lines, "\n"))
@@ -25,7 +25,7 @@ func FuzzTranslate(f *testing.F) {
 			word, rest, _ := strings.Cut(line, " ")
 			args := strings.Fields(rest)
 			switch {
-			case word == "@gone", word == "@ended":
+			case word == "@closed", word == "@failed":
 				if len(args) != 1 {
 					continue
 				}
@@ -57,7 +57,7 @@ func FuzzTranslate(f *testing.F) {
 func checkOut(t *testing.T, o translate.Out) {
 	t.Helper()
 	if strings.Contains(string(o.Message), "\n") {
-		t.Errorf("a line break in %s", o.Message)
+		t.Errorf("got %s, want no line break", o.Message)
 	}
 	var m jsonrpc.Message
 	switch {
@@ -66,8 +66,8 @@ func checkOut(t *testing.T, o translate.Out) {
 			t.Errorf("%v: %s", err, o.Message)
 		}
 	case jsonrpc.Parse(o.Message, &m, 600) != nil && !strings.Contains(string(o.Message), `"error"`):
-		t.Errorf("no message: %s", o.Message)
+		t.Errorf("got %s, want a message", o.Message)
 	case o.To == translate.Upstream && m.Kind == jsonrpc.KindRequest && o.Call == 0:
-		t.Errorf("a request without its call: %s", o.Message)
+		t.Errorf("got %s without the id of the call", o.Message)
 	}
 }

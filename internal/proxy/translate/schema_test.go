@@ -17,8 +17,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// specDir holds the specification's schema.json of each revision, beside the repository. It is not
-// part of it.
+// specDir has the specification's schema.json of each revision. It is not part of the repository.
 const specDir = "../../../../shared/spec"
 
 var resultTypes = map[string]string{
@@ -86,17 +85,20 @@ func openSchemas(t testing.TB) map[string]*schemaSet {
 
 // A checker validates a translator's messages to each side with the schema of the revision there.
 type checker struct {
-	t     testing.TB
-	sets  map[string]*schemaSet
-	mu    sync.Mutex
-	revs  [3]string            // by side
-	asked [3]map[string]string // by side to which the request went: methods of open requests, by id's text
-	n     int
+	t    testing.TB
+	sets map[string]*schemaSet
+	mu   sync.Mutex
+	// revs has the revision of each side.
+	revs [3]string
+	// methods has, for the side to which requests were sent, the methods of pending requests by id.
+	methods [3]map[string]string
+	// n counts the checks.
+	n int
 }
 
 func newChecker(t testing.TB, sets map[string]*schemaSet, modern bool) *checker {
 	c := &checker{t: t, sets: sets}
-	c.asked = [3]map[string]string{{}, {}, {}}
+	c.methods = [3]map[string]string{{}, {}, {}}
 	c.revs[translate.Downstream], c.revs[translate.Upstream] = "2025-11-25", "2026-07-28"
 	if modern {
 		c.revs[translate.Downstream], c.revs[translate.Upstream] = "2026-07-28", "2025-11-25"
@@ -111,7 +113,7 @@ type envelope struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// observe sees a message that came in from a side, or one that goes out.
+// observe checks a message of the translator, or an incoming message if in is set.
 func (c *checker) observe(o translate.Out, in string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +138,7 @@ func (c *checker) message(side translate.Side, text string, out bool) {
 	var e envelope
 	if json.Unmarshal([]byte(text), &e) != nil {
 		if out {
-			c.t.Errorf("no message: %s", text)
+			c.t.Errorf("got %s, want a message", text)
 		}
 		return
 	}
@@ -145,15 +147,15 @@ func (c *checker) message(side translate.Side, text string, out bool) {
 		if !out {
 			key = "in" + key
 		}
-		c.asked[side][key] = e.Method
+		c.methods[side][key] = e.Method
 	}
 	if e.Result != nil {
 		key := "in" + string(e.ID)
 		if !out {
 			key = string(e.ID)
 		}
-		method := c.asked[side][key]
-		delete(c.asked[side], key)
+		method := c.methods[side][key]
+		delete(c.methods[side], key)
 		if method == "initialize" {
 			var r struct{ ProtocolVersion string }
 			json.Unmarshal(e.Result, &r)
@@ -216,11 +218,11 @@ func (c *checker) check(side translate.Side, text string, names ...string) {
 func TestSchemas(t *testing.T) {
 	sets := openSchemas(t)
 	if sets == nil {
-		t.Skipf("the specification's schemas are not there: no %s", specDir)
+		t.Skipf("skipped: the specification's schemas are missing: no %s", specDir)
 	}
 	total := 0
 	for _, s := range transcripts(t) {
-		if strings.HasPrefix(s.name, "hostile") { // what peers say wrong is passed on
+		if strings.HasPrefix(s.name, "hostile") { // errors of peers are forwarded
 			continue
 		}
 		t.Run(filepath.Base(s.file)+"/"+s.name, func(t *testing.T) {
@@ -235,6 +237,6 @@ func TestSchemas(t *testing.T) {
 		})
 	}
 	if total < 20 {
-		t.Errorf("only %d checks were made", total)
+		t.Errorf("got only %d checks", total)
 	}
 }

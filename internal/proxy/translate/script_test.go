@@ -21,25 +21,27 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-var update = flag.Bool("update", false, "write what comes out into the transcripts")
+var update = flag.Bool("update", false, "write the output of the translator into the transcripts")
 
 // A transcript is a txtar file in testdata; each of its sections is a separate session:
 //
-//	n> {…}       the client sends; f< {…} the server does
-//	f> {…}       what the server gets of it; n< {…} what the client gets
+//	c> {…}       a message from the client
+//	s< {…}       a message from the server
+//	s> {…}       a message to the server
+//	c< {…}       a message to the client
 //	x rule       the message was dropped
-//	@modern      at the top: a modern client before a legacy server. Else it is a legacy client before a modern server
+//	@modern      at the top: a modern client and a legacy server, instead of a legacy client and a modern server
 //	@limit held=1 rounds=2 …     at the top: limits
-//	@wait 10ms   time passes
-//	@gone 3, @ended 3 text, @lost 3 4, @ready, @close    what the driver may say
+//	@wait 10ms   advance the clock
+//	@closed 3, @failed 3, @lost 3 4, @ready, @missed, @close    calls of the driver
 //	# …          a comment
 //
-//	@handshake REVISION CLIENT SERVER    one that is not written down, with the capabilities of the two
+//	@handshake REVISION CLIENT SERVER    a handshake that is not recorded, with the capabilities of the two
 //
-// A number after the arrow is the stream, or the call, that the message is on; "final" and a
-// status, or "cancel" and the call, come before the text. "$/" is short for
-// "io.modelcontextprotocol/", $STATE for the last requestState; see shorts for the others. With
-// -update, the test writes the results into the file; review them then.
+// A number after the arrow is the stream or the call of the message. "final" and a status, or
+// "cancel" and the call, come before the text. "$/" is short for "io.modelcontextprotocol/", and
+// $STATE for the last requestState; abbreviations has the others. With -update, the test writes the
+// results into the file.
 type transcript struct {
 	file, name string
 	lines      []string
@@ -64,16 +66,16 @@ func transcripts(t testing.TB) []transcript {
 	return all
 }
 
-// shorts stand for what is in most messages.
-var shorts = []string{
+// abbreviations has pairs of a text that most messages contain and its short form.
+var abbreviations = []string{
 	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities"`, `$V`,
 	`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}`, `$I`,
 	`"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}`, `$S`,
 	`"io.modelcontextprotocol/`, `"$/`,
 }
 
-var shorten, lengthen = strings.NewReplacer(shorts...), func() *strings.Replacer {
-	back := slices.Clone(shorts)
+var shorten, lengthen = strings.NewReplacer(abbreviations...), func() *strings.Replacer {
+	back := slices.Clone(abbreviations)
 	for i := 0; i < len(back); i += 2 {
 		back[i], back[i+1] = back[i+1], back[i]
 	}
@@ -82,12 +84,14 @@ var shorten, lengthen = strings.NewReplacer(shorts...), func() *strings.Replacer
 
 // A player plays one transcript.
 type player struct {
-	t       translate.Translator
-	now     time.Time
-	ids     int
-	state   string
-	got     []string
-	observe func(o translate.Out, in string) // may be nil; in is set for messages that come in, of which only To and Message are
+	t     translate.Translator
+	now   time.Time
+	ids   int
+	state string
+	got   []string
+	// observe is called with each output, and with each incoming message, for which in is the text
+	// and only o.To is set. It may be nil.
+	observe func(o translate.Out, in string)
 }
 
 func (p *player) options(lines []string) *translate.Options {
@@ -123,10 +127,10 @@ func (p *player) play(lines []string) {
 	for _, line := range lines {
 		word, rest, _ := strings.Cut(line, " ")
 		switch {
-		case strings.HasPrefix(word, "n>"), strings.HasPrefix(word, "f<"):
+		case strings.HasPrefix(word, "c>"), strings.HasPrefix(word, "s<"):
 			p.got = append(p.got, line)
 			p.send(word, rest)
-		case strings.HasPrefix(word, "n<"), strings.HasPrefix(word, "f>"), word == "x":
+		case strings.HasPrefix(word, "c<"), strings.HasPrefix(word, "s>"), word == "x":
 		default:
 			p.got = append(p.got, line)
 			p.direct(word, strings.Fields(rest))
@@ -139,12 +143,12 @@ func (p *player) send(word, text string) {
 	on, _ := strconv.ParseInt(word[2:], 10, 64)
 	if p.observe != nil {
 		side := translate.Downstream
-		if word[0] == 'f' {
+		if word[0] == 's' {
 			side = translate.Upstream
 		}
 		p.observe(translate.Out{To: side}, text)
 	}
-	if word[0] == 'n' {
+	if word[0] == 'c' {
 		p.take(p.t.FromDownstream(p.now, []byte(text), uint64(on)))
 	} else {
 		p.take(p.t.FromUpstream(p.now, []byte(text), on))
@@ -156,7 +160,7 @@ func (p *player) direct(word string, args []string) {
 		n, _ := strconv.ParseInt(args[i], 10, 64)
 		return n
 	}
-	lost := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the server is gone"}
+	lost := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the connection to the server ended"}
 	switch word {
 	case "@handshake":
 		kept := p.got
@@ -169,9 +173,9 @@ func (p *player) direct(word string, args []string) {
 		}
 		p.now = p.now.Add(d)
 		p.take(p.t.Tick(p.now))
-	case "@gone":
+	case "@closed":
 		p.take(p.t.StreamClosed(p.now, uint64(number(0))))
-	case "@ended":
+	case "@failed":
 		p.take(p.t.CallFailed(p.now, number(0), lost))
 	case "@lost":
 		var unsent []int64
@@ -188,19 +192,19 @@ func (p *player) direct(word string, args []string) {
 	}
 }
 
-// handshake plays one that every session of the kind has.
+// handshake plays the handshake of a session.
 func (p *player) handshake(revision, client, server string) {
 	if _, modern := p.t.(*translate.ModernToLegacy); modern {
-		p.send("n>1", `{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{$V:`+client+`,$I}}}`)
-		p.send("f<", `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"`+revision+`","capabilities":`+server+`,"serverInfo":{"name":"s","version":"2"}}}`)
+		p.send("c>1", `{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{$V:`+client+`,$I}}}`)
+		p.send("s<", `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"`+revision+`","capabilities":`+server+`,"serverInfo":{"name":"s","version":"2"}}}`)
 		return
 	}
-	p.send("n>", `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":`+client+`,"clientInfo":{"name":"c","version":"1"}}}`)
-	p.send("f<", `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+server+`,"ttlMs":0,"cacheScope":"public","_meta":{$S}}}`)
-	p.send("n>", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	p.send("c>", `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":`+client+`,"clientInfo":{"name":"c","version":"1"}}}`)
+	p.send("s<", `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+server+`,"ttlMs":0,"cacheScope":"public","_meta":{$S}}}`)
+	p.send("c>", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-// take writes down what came out.
+// take records the output of the translator.
 func (p *player) take(outs []translate.Out) {
 	for _, o := range outs {
 		if p.observe != nil {
@@ -218,7 +222,7 @@ func (p *player) take(outs []translate.Out) {
 		head := "x"
 		switch o.To {
 		case translate.Downstream:
-			head = "n<"
+			head = "c<"
 			if o.Stream != 0 {
 				head += strconv.FormatUint(o.Stream, 10)
 			}
@@ -229,7 +233,7 @@ func (p *player) take(outs []translate.Out) {
 				head += " final"
 			}
 		case translate.Upstream:
-			head = "f>"
+			head = "s>"
 			if o.Cancel {
 				head += fmt.Sprintf(" cancel %d", o.Call)
 			}
@@ -243,7 +247,7 @@ func (p *player) take(outs []translate.Out) {
 	}
 }
 
-// TestTranscripts plays all transcripts.
+// TestTranscripts plays all transcripts and compares the output.
 func TestTranscripts(t *testing.T) {
 	written := map[string]*txtar.Archive{}
 	for _, s := range transcripts(t) {
@@ -270,8 +274,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestDocument makes sure that doc/translation.md says for both directions what becomes of each
-// method, notification and reserved member that package mcp knows, in any revision.
+// TestDocument checks that doc/translation.md describes the translation of each method,
+// notification and error code of package mcp in both directions.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../doc/translation.md")
 	if err != nil {
@@ -292,11 +296,11 @@ func TestDocument(t *testing.T) {
 	names := constants(t, "../../../mcp/method.go")
 	names = append(names, constants(t, "../../../mcp/error.go")...)
 	if len(names) < 45 {
-		t.Fatalf("only %d names were found: %q", len(names), names)
+		t.Fatalf("got only %d names: %q", len(names), names)
 	}
 	for _, name := range names {
 		if !rows[name] {
-			t.Errorf("doc/translation.md has no row for %s, or one with an empty cell", name)
+			t.Errorf("doc/translation.md: no row for %s, or a row with an empty cell", name)
 		}
 	}
 }
@@ -318,7 +322,7 @@ func constants(t *testing.T, path string) (values []string) {
 			case *ast.BasicLit:
 				value, _ := strconv.Unquote(v.Value)
 				values = append(values, value)
-			case *ast.UnaryExpr: // a code
+			case *ast.UnaryExpr: // a negative error code
 				if lit, ok := v.X.(*ast.BasicLit); ok {
 					values = append(values, v.Op.String()+lit.Value)
 				}

@@ -13,9 +13,9 @@ import (
 	"mcpwire/mcp"
 )
 
-// TestTogether runs many concurrent calls with input requests, progress and cancellations, over
-// pipes where only ids correlate messages.
-func TestTogether(t *testing.T) {
+// TestConcurrentCalls runs many concurrent calls with input requests, progress and cancellations,
+// over pipes where only ids correlate messages.
+func TestConcurrentCalls(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		downstream, upstream := mcp.LatestLegacyRevision, mcp.LatestRevision
 		var tr translate.Translator = translate.NewLegacyToModern(nil)
@@ -25,15 +25,15 @@ func TestTogether(t *testing.T) {
 		}
 		t.Run(downstream.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				opts := guest(downstream)
+				opts := fullClientOptions(downstream)
 				opts.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 					<-time.After(20 * time.Millisecond) // in the bubble's time
 					return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: []mcp.ContentBlock{mcp.TextContent{Text: "x"}}}, nil
 				}
-				held := newRules()
-				c, p := bridged(t, tr, house(upstream), opts, held.observe)
-				// Answers may meet cancellations.
-				defer held.report(t, "cancel/answered")
+				found := newRules()
+				c, p := bridged(t, tr, fullServer(upstream), opts, found.observe)
+				// A response may cross a cancellation.
+				defer found.report(t, "cancel/answered")
 				var wg sync.WaitGroup
 				want := map[string]string{"form": `accept{"name":"x"}`, "page": "accept", "think": "mfile:///r", "steps": "done"}
 				for i := range 200 {
@@ -54,8 +54,8 @@ func TestTogether(t *testing.T) {
 				wg.Wait()
 				<-time.After(time.Hour)
 				synctest.Wait()
-				if requests, held := tr.InFlight(); requests+held != 0 {
-					t.Errorf("%d requests and %d held calls are left", requests, held)
+				if requests, awaiting := tr.InFlight(); requests+awaiting != 0 {
+					t.Errorf("got %d requests and %d calls that await input, want none", requests, awaiting)
 				}
 				p.mu.Lock()
 				defer p.mu.Unlock()

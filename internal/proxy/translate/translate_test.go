@@ -45,7 +45,7 @@ func TestClientKey(t *testing.T) {
 		`{`:                                                                        false,
 	} {
 		if got := translate.ClientKey([]byte(text)); (got == a) != same {
-			t.Errorf("%s: got %q, not told from %q: %t", text, got, a, !same)
+			t.Errorf("ClientKey(%s) = %q; equal to %q: want %t", text, got, a, same)
 		}
 	}
 	if a == "" || translate.ClientKey([]byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)) != "" {
@@ -53,8 +53,8 @@ func TestClientKey(t *testing.T) {
 	}
 }
 
-// TestMarks shows that each message names the earlier messages that it was made from.
-func TestMarks(t *testing.T) {
+// TestCauses checks that each output names the messages that caused it.
+func TestCauses(t *testing.T) {
 	now := time.Unix(0, 0)
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}`
 	tr := translate.NewModernToLegacy(nil)
@@ -89,12 +89,12 @@ func TestMarks(t *testing.T) {
 	step(4, true, `{"jsonrpc":"2.0","id":2,"method":"roots/list"}`, nil)
 	step(0, false, ``, []uint64{3, 4})
 	step(5, true, `{"jsonrpc":"2.0","id":2,"result":{}}`, nil)
-	step(6, false, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","requestState":"STATE",`+meta+`}}`, nil, nil, []uint64{5}) // the questions are moot
+	step(6, false, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","requestState":"STATE",`+meta+`}}`, nil, nil, []uint64{5}) // the input requests are obsolete
 }
 
-// TestCancelledWhileAway has a client begin and cancel requests for as long as there is no server:
-// nothing of them is kept.
-func TestCancelledWhileAway(t *testing.T) {
+// TestCanceledWithoutServer checks that requests that a client makes and cancels while there is no
+// server are not kept.
+func TestCanceledWithoutServer(t *testing.T) {
 	now := time.Unix(0, 0)
 	for _, modern := range []bool{false, true} {
 		p := new(player)
@@ -112,7 +112,7 @@ func TestCancelledWhileAway(t *testing.T) {
 			p.t.FromDownstream(now, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i), 0)
 		}
 		if n := translate.Waiting(p.t); n > 100 {
-			t.Errorf("modern %t: %d requests that were cancelled are kept", modern, n)
+			t.Errorf("modern %t: got %d queued requests, want the canceled ones released", modern, n)
 		}
 		p.t.Close(now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "closed"})
 		if leaks := translate.Leaks(p.t); leaks != "" {
@@ -121,9 +121,9 @@ func TestCancelledWhileAway(t *testing.T) {
 	}
 }
 
-// TestManyResources subscribes to many resources, and to many times the same ones: what is
-// remembered is bounded, and so is the time.
-func TestManyResources(t *testing.T) {
+// TestResourceLimit checks the limit on the size of subscriptions, and that duplicate resources do
+// not count.
+func TestResourceLimit(t *testing.T) {
 	p := new(player)
 	p.play([]string{"@modern", "@limit bytes=100000", `@handshake 2025-11-25 {} {"resources":{"subscribe":true}}`})
 	listen := func(id, uris string) []translate.Out {
@@ -134,18 +134,18 @@ func TestManyResources(t *testing.T) {
 		fmt.Fprintf(&same, `"x:%d",`, i)
 	}
 	if outs := listen("1", same.String()+strings.Repeat(`"x:1",`, 1_000_000)+`"x:1"`); len(outs) != 1000 {
-		t.Errorf("%d messages come of 1000 resources", len(outs))
+		t.Errorf("got %d messages for 1000 resources, want 1000", len(outs))
 	}
 	big := `"x:` + strings.Repeat("y", 60_000) + `"`
 	outs := listen("2", big+","+strings.Replace(big, "x:", "z:", 1))
 	if len(outs) != 1 || !strings.Contains(string(outs[0].Message), "too many requests in flight") {
-		t.Errorf("what is beyond the limit is kept: %d messages", len(outs))
+		t.Errorf("above the limit: got %d messages, want one error", len(outs))
 	}
 }
 
-// TestForeignState checks that a session's state is rejected in another one, though they seal with
-// the same keys: a request with another user's state fails, and that user's call continues.
-func TestForeignState(t *testing.T) {
+// TestStateOfAnotherSession checks that a session rejects the state of another session with the
+// same keys, and that the call of that state continues.
+func TestStateOfAnotherSession(t *testing.T) {
 	ring := new(seal.Ring)
 	now := time.Unix(1e9, 0)
 	var sessions [2]*translate.ModernToLegacy
@@ -164,29 +164,29 @@ func TestForeignState(t *testing.T) {
 			}
 		}
 		if states[i] == "" {
-			t.Fatal("the session has not asked")
+			t.Fatal("the session has no request state")
 		}
 	}
-	answer := func(state string) string {
+	retry := func(state string) string {
 		return `,"inputResponses":{"input-1":{"roots":[]}},"requestState":"` + state + `"`
 	}
 	forged := "A" + states[0][1:len(states[0])-1]
 	for _, state := range []string{states[1], forged, states[0] + "A", "", strings.ToLower(states[0]), strings.Repeat("A", 1<<20)} {
-		outs := call(0, "2", answer(state))
+		outs := call(0, "2", retry(state))
 		if len(outs) != 1 || outs[0].To != translate.Downstream || !strings.Contains(string(outs[0].Message), `"error":{"code":-32602`) {
-			t.Errorf("a state that is not this session's: got %v", outs)
+			t.Errorf("invalid state: got %v", outs)
 		}
 	}
-	outs := call(0, "3", `,"arguments":{"other":true}`+answer(states[0]))
+	outs := call(0, "3", `,"arguments":{"other":true}`+retry(states[0]))
 	if len(outs) != 1 || !strings.Contains(string(outs[0].Message), `"error":{"code":-32602`) {
-		t.Errorf("a state with other params: got %v", outs)
+		t.Errorf("state with other params: got %v", outs)
 	}
 	for i := range sessions {
-		if outs := call(i, "4", answer(states[i])); len(outs) != 1 || outs[0].To != translate.Upstream {
-			t.Errorf("the session's own state: got %v", outs)
+		if outs := call(i, "4", retry(states[i])); len(outs) != 1 || outs[0].To != translate.Upstream {
+			t.Errorf("valid state: got %v", outs)
 		}
-		if outs := call(i, "5", answer(states[i])); len(outs) != 1 || !strings.Contains(string(outs[0].Message), `"error":{"code":-32602`) {
-			t.Errorf("a state that was used already: got %v", outs)
+		if outs := call(i, "5", retry(states[i])); len(outs) != 1 || !strings.Contains(string(outs[0].Message), `"error":{"code":-32602`) {
+			t.Errorf("used state: got %v", outs)
 		}
 	}
 }

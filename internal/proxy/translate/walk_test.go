@@ -13,27 +13,34 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A walk drives a translator at random: requests begin, ask, end, are cancelled and lost in any
-// order. Whatever happens, nothing goes to a server that is away, each request of the client is
-// answered once unless it was given up, and in the end nothing is left.
+// A walk drives a translator with random events: requests, input requests, responses, cancellations
+// and lost connections. It checks that nothing is sent without a server, that each request of the
+// client gets one response unless it was canceled, and that all state is released at the end.
 type walk struct {
-	t          *testing.T
-	rand       *rand.Rand
-	tr         translate.Translator
-	modern     bool // the client
-	now        time.Time
-	log        []string
-	down       bool
-	stream     uint64
-	open       map[uint64]int   // downstream requests: ids by stream
-	handshakes map[uint64]bool  // that are initialize, which is not cancelled
-	calls      map[int64]string // upstream calls, and their methods
-	asked      []string         // ids of the input requests that the client got
-	askID      int
-	states     []string
+	t    *testing.T
+	rand *rand.Rand
+	tr   translate.Translator
+	// modern is the era of the client.
+	modern   bool
+	now      time.Time
+	log      []string
+	noServer bool
+	stream   uint64
+	// open has the ids of pending requests of the client by stream.
+	open map[uint64]int
+	// handshakes has the streams of initialize, which cannot be canceled.
+	handshakes map[uint64]bool
+	// calls has the methods of pending calls to the server.
+	calls map[int64]string
+	// inputs has the ids of the input requests that the client got.
+	inputs []string
+	// inputID is the last id of a request of the server.
+	inputID int
+	// states has the request states that the client got.
+	states []string
 }
 
-func (w *walk) failf(format string, args ...any) {
+func (w *walk) fatalf(format string, args ...any) {
 	w.t.Helper()
 	w.t.Fatalf(format+"\n%s", append(args, strings.Join(w.log[max(0, len(w.log)-60):], "\n"))...)
 }
@@ -47,12 +54,12 @@ func (w *walk) take(outs []translate.Out) {
 		}
 		switch o.To {
 		case translate.Upstream:
-			if w.down {
-				w.failf("something goes to a server that is away: %s", o.Message)
+			if w.noServer {
+				w.fatalf("message without a server: %s", o.Message)
 			}
 			if o.Cancel {
 				if w.calls[o.Call] == "" {
-					w.failf("call %d is cancelled, which is not open", o.Call)
+					w.fatalf("cancellation of call %d, which is not pending", o.Call)
 				}
 				delete(w.calls, o.Call)
 			} else if o.Call != 0 && !o.Withdraw {
@@ -67,15 +74,15 @@ func (w *walk) take(outs []translate.Out) {
 func (w *walk) takeDownstream(o translate.Out) {
 	w.t.Helper()
 	if _, ok := w.open[o.Stream]; o.Stream != 0 && !ok {
-		w.failf("stream %d is over: %s", o.Stream, o.Message)
+		w.fatalf("message on the closed stream %d: %s", o.Stream, o.Message)
 	}
 	var m jsonrpc.Message
 	if o.Message != nil && jsonrpc.Parse(o.Message, &m, 0) == nil && m.Kind == jsonrpc.KindRequest {
-		w.asked = append(w.asked, string(m.ID))
+		w.inputs = append(w.inputs, string(m.ID))
 	}
 	if o.Stream != 0 && o.Final {
 		if _, ok := w.open[o.Stream]; !ok {
-			w.failf("stream %d ends twice", o.Stream)
+			w.fatalf("two ends of stream %d", o.Stream)
 		}
 		delete(w.open, o.Stream)
 		delete(w.handshakes, o.Stream)
@@ -86,18 +93,18 @@ func (w *walk) takeDownstream(o translate.Out) {
 	}
 }
 
-const walkCaps = `{"roots":{},"elicitation":{"form":{},"url":{}},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+const walkCapabilities = `{"roots":{},"elicitation":{"form":{},"url":{}},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
 func (w *walk) pick(list ...string) string { return list[w.rand.IntN(len(list))] }
 
-// request begins a request of the client.
+// request makes a request of the client.
 func (w *walk) request(method, params string) {
 	w.stream++
 	w.open[w.stream] = int(w.stream)
 	if w.modern {
-		caps := w.pick(walkCaps, walkCaps, `{"roots":{},"elicitation":{}}`)
+		capabilities := w.pick(walkCapabilities, walkCapabilities, `{"roots":{},"elicitation":{}}`)
 		meta := w.pick(`"progressToken":"p",`, `"io.modelcontextprotocol/logLevel":"info",`, "")
-		params = strings.TrimSuffix(params, "}") + `,"_meta":{` + meta + lengthen.Replace(`$V:`+caps) + `}}`
+		params = strings.TrimSuffix(params, "}") + `,"_meta":{` + meta + lengthen.Replace(`$V:`+capabilities) + `}}`
 		params = strings.Replace(params, "{,", "{", 1)
 	}
 	if method == "initialize" {
@@ -142,15 +149,15 @@ func (w *walk) stepDownstream() {
 	}
 }
 
-// leave gives up one of the client's requests.
-func (w *walk) leave() {
+// abandon cancels one of the client's requests.
+func (w *walk) abandon() {
 	for stream, id := range w.open {
 		if w.handshakes[stream] {
 			continue
 		}
 		if w.modern {
 			delete(w.open, stream)
-			w.log = append(w.log, fmt.Sprintf("gone %d", stream))
+			w.log = append(w.log, fmt.Sprintf("closed %d", stream))
 			w.take(w.tr.StreamClosed(w.now, stream))
 			return
 		}
@@ -161,14 +168,14 @@ func (w *walk) leave() {
 	}
 }
 
-// respondToInput answers a question that the client got.
+// respondToInput responds to an input request that the client got.
 func (w *walk) respondToInput() {
-	if len(w.asked) == 0 {
+	if len(w.inputs) == 0 {
 		return
 	}
-	i := w.rand.IntN(len(w.asked))
-	id := w.asked[i]
-	w.asked = slices.Delete(w.asked, i, i+1)
+	i := w.rand.IntN(len(w.inputs))
+	id := w.inputs[i]
+	w.inputs = slices.Delete(w.inputs, i, i+1)
 	msg := `{"jsonrpc":"2.0","id":` + id + w.pick(`,"result":{"roots":[],"action":"accept"}}`, `,"error":{"code":-1,"message":"no"}}`)
 	w.log = append(w.log, "downstream "+msg)
 	w.take(w.tr.FromDownstream(w.now, []byte(msg), 0))
@@ -178,8 +185,8 @@ func task(w *walk, status, more string) string {
 	return fmt.Sprintf(`"taskId":"T%d","status":%q,"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"%s`, w.rand.IntN(3), status, more)
 }
 
-// result is what a server may answer a method with.
-func (w *walk) result(method string, calm bool) string {
+// result returns a random result or error of a method. With final, it is a final result.
+func (w *walk) result(method string, final bool) string {
 	e := `"error":{"code":-32603,"message":"no"}`
 	switch method {
 	case "initialize":
@@ -188,7 +195,7 @@ func (w *walk) result(method string, calm bool) string {
 		return lengthen.Replace(`"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"extensions":{"$/tasks":{}}},"ttlMs":0,"cacheScope":"public"}`)
 	case "tools/call":
 		switch {
-		case calm:
+		case final:
 		case w.modern:
 			return w.pick(`"result":{"content":[]}`, e, `"error":{"code":-32601,"message":"as a task"}`, `"result":{"task":{`+task(w, "working", "")+`}}`,
 				`"error":{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://example.com/","message":"m","elicitationId":"e"}]}}`)
@@ -200,31 +207,31 @@ func (w *walk) result(method string, calm bool) string {
 		return `"result":{"content":[]}`
 	case "tasks/get":
 		status := w.pick("working", "input_required", "completed", "failed", "cancelled")
-		if calm {
+		if final {
 			status = "completed"
 		}
 		return `"result":{` + task(w, status, `,"inputRequests":{"k":{"method":"roots/list"}},"result":{"content":[]}`) + `}`
 	case "tools/list":
 		return `"result":{"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"` + w.pick("required", "optional") + `"}}]}`
 	}
-	if calm {
+	if final {
 		return `"result":{}`
 	}
 	return w.pick(`"result":{}`, `"result":{}`, e)
 }
 
-// answer has the server answer a call.
-func (w *walk) answer(calm bool) bool {
+// respond responds to a call to the server. It returns false if there is none.
+func (w *walk) respond(final bool) bool {
 	for id, method := range w.calls {
 		if method == "subscriptions/listen" && w.rand.IntN(8) > 0 {
-			if calm {
+			if final {
 				continue
 			}
 			w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:0","x:1"]},"_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`, id))
 			return true
 		}
 		delete(w.calls, id)
-		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, w.result(method, calm)))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, w.result(method, final)))
 		return true
 	}
 	return false
@@ -235,18 +242,18 @@ func (w *walk) stepUpstream(msg string) {
 	w.take(w.tr.FromUpstream(w.now, []byte(msg), 0))
 }
 
-// ask has a legacy server ask, or take a question back.
-func (w *walk) ask() {
-	w.askID++
+// serverRequest makes an input request of a legacy server, or cancels one.
+func (w *walk) serverRequest() {
+	w.inputID++
 	switch w.rand.IntN(5) {
 	case 0:
-		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, w.rand.IntN(w.askID+1)))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, w.rand.IntN(w.inputID+1)))
 	case 1:
-		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T%d"}}}}`, w.askID, w.rand.IntN(3)))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T%d"}}}}`, w.inputID, w.rand.IntN(3)))
 	case 2:
-		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, w.askID))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, w.inputID))
 	default:
-		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, w.askID))
+		w.stepUpstream(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, w.inputID))
 	}
 }
 
@@ -263,7 +270,7 @@ func (w *walk) wait(d time.Duration) {
 	}
 }
 
-func (w *walk) lose() {
+func (w *walk) loseServer() {
 	w.log = append(w.log, "lost")
 	var unsent []int64
 	for id := range w.calls {
@@ -272,13 +279,13 @@ func (w *walk) lose() {
 		}
 	}
 	clear(w.calls)
-	w.down = true
+	w.noServer = true
 	w.take(w.tr.UpstreamLost(w.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "lost"}, unsent...))
 }
 
-func (w *walk) ready() {
+func (w *walk) restart() {
 	w.log = append(w.log, "ready")
-	w.down = false
+	w.noServer = false
 	w.take(w.tr.UpstreamReady(w.now))
 }
 
@@ -287,50 +294,50 @@ func (w *walk) step() {
 	case n < 10:
 		w.stepDownstream()
 	case n < 13:
-		w.leave()
+		w.abandon()
 	case n < 16:
 		w.respondToInput()
-	case n < 18 && w.modern && !w.down:
-		w.ask()
-	case n < 30 && !w.down:
-		w.answer(false)
+	case n < 18 && w.modern && !w.noServer:
+		w.serverRequest()
+	case n < 30 && !w.noServer:
+		w.respond(false)
 	case n < 34:
 		w.wait(time.Duration(w.rand.IntN(100)) * time.Millisecond)
 	case n == 34:
 		w.wait(time.Duration(w.rand.IntN(300)) * time.Second)
-	case n == 35 && !w.down && w.rand.IntN(3) == 0:
-		w.lose()
-	case n == 36 && !w.down:
+	case n == 35 && !w.noServer && w.rand.IntN(3) == 0:
+		w.loseServer()
+	case n == 36 && !w.noServer:
 		for id := range w.calls {
 			delete(w.calls, id)
-			w.log = append(w.log, fmt.Sprintf("ended %d", id))
+			w.log = append(w.log, fmt.Sprintf("failed %d", id))
 			w.take(w.tr.CallFailed(w.now, id, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "ended"}))
 			break
 		}
-	case n > 36 && w.down:
-		w.ready()
+	case n > 36 && w.noServer:
+		w.restart()
 	}
 }
 
-// settle lets all come to an end.
+// settle completes all calls and cancels the subscriptions.
 func (w *walk) settle() {
-	if w.down {
-		w.ready()
+	if w.noServer {
+		w.restart()
 	}
 	for range 200 {
-		for w.answer(true) {
+		for w.respond(true) {
 		}
-		for len(w.asked) > 0 {
+		for len(w.inputs) > 0 {
 			w.respondToInput()
 		}
 		w.wait(10 * time.Second)
 	}
 	for range 100 {
-		for len(w.open) > 0 && w.modern { // subscriptions
-			w.leave()
+		for len(w.open) > 0 && w.modern { // only subscriptions are open
+			w.abandon()
 		}
 		w.wait(11 * time.Minute)
-		for w.answer(true) {
+		for w.respond(true) {
 		}
 	}
 }
@@ -348,28 +355,28 @@ func TestWalk(t *testing.T) {
 				w.tr = translate.NewModernToLegacy(nil)
 			} else {
 				w.tr = translate.NewLegacyToModern(nil)
-				params, _ := json.Marshal(map[string]any{"protocolVersion": "2025-11-25", "capabilities": json.RawMessage(walkCaps), "clientInfo": map[string]string{"name": "c", "version": "1"}})
+				params, _ := json.Marshal(map[string]any{"protocolVersion": "2025-11-25", "capabilities": json.RawMessage(walkCapabilities), "clientInfo": map[string]string{"name": "c", "version": "1"}})
 				w.request("initialize", string(params))
-				w.answer(true)
+				w.respond(true)
 				w.take(w.tr.FromDownstream(w.now, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 0))
 			}
 			for range 150 {
 				w.step()
 			}
-			if seed%4 == 0 { // it ends in the midst of all
+			if seed%4 == 0 { // close while requests are pending
 				w.log = append(w.log, "close")
 				w.take(w.tr.Close(w.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "closed"}))
 				if leaks := translate.Leaks(w.tr); leaks != "" || len(w.open) > 0 {
-					w.failf("seed %d modern %t: closed, and there are %s; open: %v", seed, modern, leaks, w.open)
+					w.fatalf("seed %d modern %t: after Close: %s; open requests: %v", seed, modern, leaks, w.open)
 				}
 				continue
 			}
 			w.settle()
 			if len(w.open) > 0 {
-				w.failf("seed %d: these requests were never answered: %v", seed, w.open)
+				w.fatalf("seed %d: requests without a response: %v", seed, w.open)
 			}
-			if left := translate.Left(w.tr); left != "" {
-				w.failf("seed %d modern %t: %s", seed, modern, left)
+			if unreleased := translate.Unreleased(w.tr); unreleased != "" {
+				w.fatalf("seed %d modern %t: %s", seed, modern, unreleased)
 			}
 		}
 	}
