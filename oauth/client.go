@@ -286,7 +286,7 @@ type AuthorizationError struct {
 	// Op is the failed operation: "discover", "register", "authorize", "token", "refresh" or
 	// "store".
 	Op string
-	// Server is the MCP endpoint.
+	// Server is the MCP endpoint, with its query.
 	Server string
 	// Issuer is the authorization server, or "" if it is not known yet.
 	Issuer string
@@ -297,10 +297,11 @@ type AuthorizationError struct {
 	Err error
 }
 
-// Error implements error.
+// Error implements error. It prints Server without user name, query and fragment, which may contain
+// secrets.
 func (e *AuthorizationError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "authorization for %s: %s: %v", e.Server, e.Op, e.Err)
+	fmt.Fprintf(&b, "authorization for %s: %s: %v", withoutParameters(e.Server), e.Op, e.Err)
 	if e.Code != "" {
 		fmt.Fprintf(&b, " (%s)", e.Code)
 	}
@@ -312,6 +313,16 @@ func (e *AuthorizationError) Error() string {
 
 // Unwrap returns Err.
 func (e *AuthorizationError) Unwrap() error { return e.Err }
+
+// withoutParameters returns a URL for messages: only scheme, host and path, because the other parts
+// may contain secrets.
+func withoutParameters(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a malformed URL"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
 
 // oauthError is an error response of an authorization server. See
 // https://www.rfc-editor.org/rfc/rfc6749#section-5.2.

@@ -466,3 +466,16 @@ func ExampleNewClient() {
 	fmt.Println(err)
 	// Output: oauth: not to be trusted: http://mcp.example.com is not https
 }
+
+// TestErrorText checks that the text of an error has no parts of the server's URL that may be secret.
+func TestErrorText(t *testing.T) {
+	for server, want := range map[string]string{
+		"https://mcp.example.com:8443/a%2Fb?key=SECRET": "authorization for https://mcp.example.com:8443/a%2Fb: token: access was denied",
+		"https://user:SECRET@mcp.example.com/#SECRET":   "authorization for https://mcp.example.com/: token: access was denied",
+		"https://mcp.example.com:SECRET/":               "authorization for a malformed URL: token: access was denied",
+	} {
+		if got := (&oauth.AuthorizationError{Op: "token", Server: server, Err: oauth.ErrDenied}).Error(); got != want {
+			t.Errorf("%s: got %q, want %q", server, got, want)
+		}
+	}
+}

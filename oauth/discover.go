@@ -335,7 +335,7 @@ func originOf(u *url.URL) string {
 // checkResource checks that metadata for this resource may be used for a server: the resource must
 // be the server or contain it. See https://www.rfc-editor.org/rfc/rfc9728#section-3.3.
 func checkResource(resource string, server *url.URL) error {
-	mismatch := fmt.Errorf("%w: the metadata is for the resource %q, not for this server", ErrUntrusted, printable(resource, 200))
+	mismatch := fmt.Errorf("%w: the metadata is for the resource %q, not for this server", ErrUntrusted, printable(withoutParameters(resource), 200))
 	u, err := canonicalServer(resource)
 	if err != nil || originOf(u) != originOf(server) {
 		return mismatch

@@ -280,6 +280,6 @@ func storedGatewayLogins(ctx context.Context, path string) ([]gatewaylogin.Store
 }
 
 func printLogin(e *env, l gatewaylogin.Stored) error {
-	_, err := fmt.Fprintf(e.stdout, "%s\t%s\t%s\t%s\n", safeLine(l.User), safeLine(l.Upstream), safeLine(l.Server), l.Changed.Local().Format("2006-01-02 15:04:05"))
+	_, err := fmt.Fprintf(e.stdout, "%s\t%s\t%s\t%s\n", safeLine(l.User), safeLine(l.Upstream), safeURL(l.Server), l.Changed.Local().Format("2006-01-02 15:04:05"))
 	return err
 }
