@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -41,4 +45,29 @@ func TestAnnounce(t *testing.T) {
 		case <-time.After(time.Minute):
 		}
 	})
+}
+
+// TestHandshakeWait checks that a handshake does not wait for a slow server as long as a list.
+func TestHandshakeWait(t *testing.T) {
+	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := streamUpstream("slow", toolServer("slow", "a"))
+			connect := slow.Bridge.Connect
+			slow.Bridge.Connect = func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
+				time.Sleep(25 * time.Second)
+				return connect(ctx, w)
+			}
+			g := newGateway(t, &Options{Upstreams: []Upstream{slow, streamUpstream("good", toolServer("good", "a"))}, ListWait: time.Minute})
+			defer g.Close()
+			began := time.Now()
+			c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{revision}})
+			defer c.Close()
+			if d := time.Since(began); d > maxHandshakeWait {
+				t.Errorf("the handshake took %v", d)
+			}
+			if got, want := toolNames(t, c), "slow__a good__a"; got != want {
+				t.Errorf("the list has %q, want %q", got, want)
+			}
+		})
+	}
 }

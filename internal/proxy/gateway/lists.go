@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"strconv"
 	"strings"
+	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -235,9 +236,20 @@ func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byt
 	return append(dst, '}')
 }
 
+// maxHandshakeWait limits the wait of a handshake for catalogs, from which it needs only the
+// instructions, tasks and extensions. Many hosts give up after 30 s, also if lists may take longer.
+const maxHandshakeWait = 10 * time.Second
+
+// handshakeWorld returns the world for a handshake.
+func (g *Gateway) handshakeWorld(ctx context.Context, modern bool) *world {
+	ctx, cancel := context.WithTimeout(ctx, maxHandshakeWait)
+	defer cancel()
+	return g.fresh(ctx, modern, nil, g.state.Load().opts.CatalogTTL, false)
+}
+
 // answerDiscover appends the response to server/discover.
 func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []byte) []byte {
-	w := g.fresh(ctx, true, nil, g.state.Load().opts.CatalogTTL, false)
+	w := g.handshakeWorld(ctx, true)
 	view := w.st.view(ctx)
 	f := era.Of(mcp.LatestRevision)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":{"supportedVersions":`...)
@@ -252,7 +264,7 @@ func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []
 
 // answerInitialize appends the response to initialize, and returns the negotiated revision.
 func (g *Gateway) answerInitialize(ctx context.Context, m *jsonrpc.Message, dst []byte) ([]byte, mcp.Revision) {
-	w := g.fresh(ctx, false, nil, g.state.Load().opts.CatalogTTL, false)
+	w := g.handshakeWorld(ctx, false)
 	view := w.st.view(ctx)
 	version, _ := m.Param("protocolVersion")
 	name, _ := jsonrpc.ID(version).Text()
