@@ -114,6 +114,9 @@ type fleet struct {
 	marked int
 }
 
+// maxClients is the limit of sessions and streams, which all come from one caller.
+const maxClients = 1_000_000
+
 // marker is the variable in the environment of a server that has its name.
 const marker = "BENCH_SERVER"
 
@@ -121,7 +124,8 @@ func serverName(i int) string { return fmt.Sprintf("s%02d", i) }
 
 func (b *bench) write(file, addr, admin string, f fleet) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "listen: %q\nadmin: %q\nlimits: {upstream: {processesPerCaller: 100}}\nupstreams:\n", addr, admin)
+	fmt.Fprintf(&text, "listen: {address: %q, sessions: %d, streams: %d, perCaller: %d}\nadmin: %q\n", addr, maxClients, maxClients, maxClients, admin)
+	fmt.Fprintf(&text, "limits: {upstream: {processesPerCaller: 100}}\nupstreams:\n")
 	for i := range f.servers {
 		tools := f.tools
 		if i == f.marked {

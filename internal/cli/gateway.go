@@ -468,7 +468,9 @@ func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, start
 	}
 	opts := &streamable.Options{
 		Hosts: hosts, Origins: l.Origins, Guard: guard, ClientAddr: p.clientAddr(),
-		Limits:   streamable.Limits{MaxBody: int(l.MaxMessage), MaxSessions: l.MaxSessions(), MaxInFlightPerCaller: maxCallerRequests},
+		Limits: streamable.Limits{
+			MaxBody: int(l.MaxMessage), MaxSessions: l.MaxSessions(), MaxStreams: l.Streams, MaxPerCaller: l.PerCaller, MaxInFlightPerCaller: maxCallerRequests,
+		},
 		Timeouts: streamable.Timeouts{Session: l.SessionTimeout.Or(gatewayconfig.DefaultSessionTimeout)},
 		Logger:   p.log,
 	}

@@ -51,6 +51,8 @@ type part struct {
 	// settled is closed when the part is acknowledged or has failed.
 	settled chan struct{}
 	once    sync.Once
+	// release ends what Options.Admit counts; it may be nil.
+	release func()
 	// granted is what the server acknowledged; nil if it failed with err.
 	granted []byte
 	err     error
@@ -261,9 +263,17 @@ func (sub *subscription) sendLocked(message []byte, from bridge.Provenance) erro
 	return sub.out.Send(message)
 }
 
-// run subscribes at the upstream, until the subscription or its part ends.
+// run subscribes at the upstream, until the subscription or its part ends. For the limits, it is a
+// call until the server has acknowledged it.
 func (p *part) run(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	u := p.scope.be.u
+	var err error
+	if admit := p.sub.g.state.Load().opts.Admit; admit != nil {
+		if p.release, err = admit(ctx, u.name); err != nil {
+			p.settle(nil, err)
+			return
+		}
+	}
 	be, err := u.acquire(ctx)
 	if err != nil {
 		p.settle(nil, err)
@@ -316,6 +326,9 @@ func (p *part) settle(granted []byte, err error) (first bool) {
 	p.once.Do(func() {
 		first = true
 		p.granted, p.err = granted, err
+		if p.release != nil {
+			p.release()
+		}
 		close(p.settled)
 	})
 	return first

@@ -79,6 +79,12 @@ type Listen struct {
 	AllowRemote bool `yaml:"allowRemote"`
 	// Sessions is the largest number of clients at a time. The default is 10000.
 	Sessions int `yaml:"sessions" range:"1 1000000"`
+	// Streams is the largest number of streams that clients keep open over HTTP: subscriptions, and
+	// what legacy sessions listen to. The default is 10000.
+	Streams int `yaml:"streams" range:"1 1000000"`
+	// PerCaller is how many sessions, and separately how many open streams, one caller may have
+	// over HTTP. The default is 1000. More are rejected with the status 429.
+	PerCaller int `yaml:"perCaller" range:"1 1000000"`
 	// SessionTimeout is how long a legacy session over HTTP lasts without a stream or a request.
 	// The default is 30m.
 	SessionTimeout Duration `yaml:"sessionTimeout" range:"1s 168h"`

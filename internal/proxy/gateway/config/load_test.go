@@ -30,7 +30,7 @@ upstreams:
   b: {command: b, timeouts: *t}`,
 	"json": `{"upstreams": {"files": {"command": ["mcp-files"]}}}`,
 	"everything": `
-listen: {address: "0.0.0.0:8443", path: /gw, sse: true, tls: {cert: file:tls.crt, key: tls.key}, hosts: [mcp.example.com], origins: ["https://app.example.com"], behind: [10.0.0.0/8, "::1"], sessions: 50, sessionTimeout: 1h, maxMessage: 16M}
+listen: {address: "0.0.0.0:8443", path: /gw, sse: true, tls: {cert: file:tls.crt, key: tls.key}, hosts: [mcp.example.com], origins: ["https://app.example.com"], behind: [10.0.0.0/8, "::1"], sessions: 50, streams: 60, perCaller: 7, sessionTimeout: 1h, maxMessage: 16M}
 auth: {resource: "https://mcp.example.com/gw", scopes: [mcp], issuers: [{url: "https://idp.example.com", audience: mcp, jwks: "https://idp.example.com/keys"}, {url: "https://old.example.com", introspection: {endpoint: "https://old.example.com/introspect", clientId: gw, clientSecret: "env:SECRET"}}]}
 login: {url: "https://mcp.example.com/", address: "0.0.0.0:8444", identity: {issuer: "https://idp.example.com", id: gw, secret: "env:WEB_SECRET", claim: oid, scopes: [profile]}, store: logins}
 upstreams:
