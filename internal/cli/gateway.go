@@ -31,6 +31,7 @@ import (
 	gatewayconfig "mcpwire/internal/proxy/gateway/config"
 	gatewaylogin "mcpwire/internal/proxy/gateway/login"
 	"mcpwire/internal/proxy/gateway/policy"
+	"mcpwire/internal/proxy/gateway/traces"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/trace/captures"
 	"mcpwire/internal/wait"
@@ -165,6 +166,8 @@ type gatewayProcess struct {
 	// logins is nil if callers log in to no upstream.
 	logins    *gatewayLogins
 	recording *tapRecording
+	// traces is nil if spans are not exported.
+	traces *traces.Tracer
 	// node is nil outside a cluster.
 	node *GatewayNode
 
@@ -215,6 +218,13 @@ func (p *gatewayProcess) serve(ctx context.Context) (err error) {
 	}
 	defer p.recording.finish(e)
 	c.options.Record = p.recording.writer
+	if err := p.openTraces(); err != nil {
+		return err
+	}
+	if p.traces != nil {
+		defer p.closeTraces()
+		c.options.Observe = p.traces.Observe
+	}
 	if p.gateway, err = gateway.New(&c.options); err != nil {
 		return configurationError(path, err)
 	}
@@ -255,6 +265,37 @@ func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher
 		return serveSocket(serving, l, p.gateway, c.Listen.MaxSessions(), int(c.Listen.MaxMessage), p.log)
 	}
 	return p.serveHTTP(serving, guard, started)
+}
+
+// tracesTimeout limits the export of the last spans.
+const tracesTimeout = 3 * time.Second
+
+// openTraces begins to export spans, if the variables OTEL_… say so. A node has its own.
+func (p *gatewayProcess) openTraces() (err error) {
+	if p.node != nil {
+		return nil
+	}
+	transport := "tcp"
+	if kind, _, ok := gatewayconfig.SocketAddress(p.address); ok {
+		transport = kind
+	} else if p.address == "stdio" {
+		transport = "pipe"
+	}
+	p.traces, err = traces.New(&traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: Version, Transport: transport, Logger: p.log})
+	if err != nil {
+		return usagef("gateway: environment variable %v", err)
+	}
+	if p.traces != nil {
+		p.log.Info("exporting spans", "endpoint", p.traces.Endpoint())
+	}
+	return nil
+}
+
+// closeTraces exports the last spans.
+func (p *gatewayProcess) closeTraces() {
+	ctx, cancel := context.WithTimeout(context.Background(), tracesTimeout)
+	defer cancel()
+	p.traces.Close(ctx)
 }
 
 // checkAddress returns an error if --listen is invalid, or leads around the authentication of the
@@ -337,8 +378,11 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	if p.recording != nil {
 		c.options.Record = p.recording.writer
 	}
-	if p.node != nil {
+	switch {
+	case p.node != nil:
 		c.options.Observe = p.node.Observe
+	case p.traces != nil:
+		c.options.Observe = p.traces.Observe
 	}
 	if c.options.Secrets, err = conf.Secrets(); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -397,6 +398,44 @@ func TestGatewayStops(t *testing.T) {
 	for _, pid := range g.pids("a") {
 		if livesText(pid) {
 			t.Errorf("process %s is left", pid)
+		}
+	}
+}
+
+// TestGatewayTraces checks that a gateway exports the spans of a call to the address that a variable
+// names, also the last ones, and that its metrics have the durations of calls.
+func TestGatewayTraces(t *testing.T) {
+	bodies := make(chan string, 100)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err != nil {
+			t.Error(err)
+		}
+		bodies <- r.URL.Path + " " + string(body)
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	g := startGateway(t, countingServer("a", ""))
+	g.echo(g.dial("modern", nil), "a")
+	metrics := string(g.get("/metrics"))
+	for _, want := range []string{`mcpwire_gateway_call_duration_seconds_count{upstream="a",method="tools/call",name="echo",outcome="ok"} 1`, "mcpwire_gateway_spans_lost_total 0\n"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics have no %q in\n%s", want, metrics)
+		}
+	}
+	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-g.ended
+	close(bodies)
+	all := strings.Join(slices.Collect(func(yield func(string) bool) {
+		for b := range bodies {
+			yield(b)
+		}
+	}), "\n")
+	for _, want := range []string{"/v1/traces ", `"stringValue":"mcpwire-gateway"`, `"name":"tools/call a__echo","kind":2`, `"name":"tools/call echo","kind":3`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the spans have no %q in\n%s", want, all)
 		}
 	}
 }

@@ -115,28 +115,38 @@ func (p *gatewayProcess) configz() any {
 	}{p.path, p.address, p.reloads, p.current.Config}
 }
 
-// appendMetrics appends the metrics of the configuration, the audit and the process in the text
-// format of Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/).
+// appendMetrics appends the metrics of the configuration, the audit, the process and the calls, in
+// the text format of Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/).
 func (p *gatewayProcess) appendMetrics(dst []byte) []byte {
 	p.mu.Lock()
-	reloads, audit := p.reloads, p.current.policy.audit
+	reloads, audit, durations := p.reloads, p.current.policy.audit, p.current.policy.durations
 	p.mu.Unlock()
 	lost := uint64(0)
 	if audit != nil {
 		lost = audit.Lost()
 	}
-	for _, m := range []struct {
+	type metric struct {
 		name, kind, help string
 		value            float64
-	}{
+	}
+	metrics := []metric{
 		{"mcpwire_gateway_config_reload_success_timestamp_seconds", "gauge", "Time of the last load of the configuration.", float64(reloads.Loaded.UnixMilli()) / 1000},
 		{"mcpwire_gateway_config_reloads_total", "counter", "Reloads of the configuration.", float64(reloads.Reloads)},
 		{"mcpwire_gateway_config_reload_failures_total", "counter", "Reloads that failed because the configuration was invalid.", float64(reloads.Failures)},
 		{"mcpwire_gateway_audit_lost_total", "counter", "Lines of the audit that were lost.", float64(lost)},
 		{"go_goroutines", "gauge", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine())},
-	} {
+	}
+	if p.traces != nil {
+		exported, dropped := p.traces.Counts()
+		metrics = append(metrics, metric{"mcpwire_gateway_spans_exported_total", "counter", "Spans that the collector has accepted.", float64(exported)},
+			metric{"mcpwire_gateway_spans_lost_total", "counter", "Spans that were not exported.", float64(dropped)})
+	}
+	for _, m := range metrics {
 		dst = append(dst, "# HELP "+m.name+" "+m.help+"\n# TYPE "+m.name+" "+m.kind+"\n"+m.name+" "...)
 		dst = append(strconv.AppendFloat(dst, m.value, 'f', -1, 64), '\n')
+	}
+	if durations != nil {
+		dst = durations.Append(dst)
 	}
 	return dst
 }

@@ -26,6 +26,8 @@ type gatewayPolicy struct {
 	// pins and audit are nil if the configuration has none.
 	pins  *policy.Pins
 	audit *policy.Audit
+	// durations is nil without an address for operators.
+	durations *policy.Durations
 
 	// limitOptions made limits. pinFile and auditFile are those of pins and audit.
 	limitOptions       policy.LimitOptions
@@ -41,7 +43,10 @@ func newGatewayPolicy(c *gatewayconfig.Config, path string, old *gatewayPolicy, 
 	if old == nil {
 		old = &gatewayPolicy{pinModes: &atomic.Pointer[map[string]policy.PinMode]{}}
 	}
-	p := &gatewayPolicy{pinModes: old.pinModes}
+	p := &gatewayPolicy{pinModes: old.pinModes, durations: old.durations}
+	if p.durations == nil && c.Admin.Address != "" {
+		p.durations = &policy.Durations{}
+	}
 	if p.view, err = viewsOf(c); err != nil {
 		return nil, err
 	}
@@ -106,8 +111,16 @@ func (p *gatewayPolicy) release(other *gatewayPolicy) error {
 // apply sets the hooks of a gateway.
 func (p *gatewayPolicy) apply(o *gateway.Options) {
 	o.View, o.Admit = p.view, p.limits.Admit
-	if p.audit != nil {
+	switch {
+	case p.audit != nil && p.durations != nil:
+		o.Audit = func(r *gateway.CallRecord) {
+			p.durations.Record(r)
+			p.audit.Record(r)
+		}
+	case p.audit != nil:
 		o.Audit = p.audit.Record
+	case p.durations != nil:
+		o.Audit = p.durations.Record
 	}
 	if p.pins != nil {
 		o.Pin = p.pins.Decide
