@@ -380,7 +380,7 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	}
 	switch {
 	case p.node != nil:
-		c.options.Observe = p.node.Observe
+		c.options.Observe, c.options.TaskOwners = p.node.Observe, p.node.TaskOwners
 	case p.traces != nil:
 		c.options.Observe = p.traces.Observe
 	}

@@ -15,6 +15,7 @@ import (
 	"mcpwire/health"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
+	"mcpwire/internal/proxy/gateway"
 	gatewayconfig "mcpwire/internal/proxy/gateway/config"
 	"mcpwire/internal/text/printable"
 )
@@ -37,14 +38,7 @@ func (p *gatewayProcess) serveAdmin(serving, until context.Context, background *
 		metrics.ServeHTTP(w, r)
 		_, _ = w.Write(p.appendMetrics(nil)) // a client that hung up needs none
 	})
-	mux.HandleFunc("GET /upstreamz", func(w http.ResponseWriter, _ *http.Request) {
-		list := p.gateway.Upstreams()
-		redactor := capture.NewRedactor(nil)
-		for i := range list {
-			list[i].LastError = redactor.Text(list[i].LastError)
-		}
-		writeAdminJSON(w, map[string]any{"upstreams": list})
-	})
+	mux.HandleFunc("GET /upstreamz", func(w http.ResponseWriter, r *http.Request) { writeAdminJSON(w, p.upstreamz(r.Context())) })
 	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) { writeAdminJSON(w, p.configz()) })
 	l, err := new(net.ListenConfig).Listen(until, "tcp", cmp.Or(withHost(a.Address), a.Address))
 	if err != nil {
@@ -101,6 +95,28 @@ func writeAdminJSON(w http.ResponseWriter, v any) {
 	}
 	// Servers choose some of the texts, and operators read them on terminals.
 	_, _ = w.Write(append(printable.JSON(text), '\n')) // a client that hung up needs none
+}
+
+// upstreamz returns the state of the upstreams, without credentials in errors.
+func (p *gatewayProcess) upstreamz(ctx context.Context) any {
+	var page struct {
+		Upstreams []gateway.UpstreamStatus `json:"upstreams"`
+		// SilentNodes are the nodes that have not told whether they run processes.
+		SilentNodes []string `json:"silentNodes,omitempty"`
+	}
+	page.Upstreams = p.gateway.Upstreams()
+	if p.node != nil && p.node.Status != nil {
+		page.SilentNodes = p.node.Status(ctx, page.Upstreams)
+	}
+	redactor := capture.NewRedactor(nil)
+	for i := range page.Upstreams {
+		u := &page.Upstreams[i]
+		u.LastError = redactor.Text(u.LastError)
+		for j := range u.Nodes {
+			u.Nodes[j].LastError = redactor.Text(u.Nodes[j].LastError)
+		}
+	}
+	return page
 }
 
 // configz returns the present configuration. It has no secrets, since configurations have none.

@@ -17,7 +17,7 @@ import (
 )
 
 // A GatewayNode connects a gateway to those of other processes. The functions other than Observe
-// must not be nil.
+// and Status must not be nil.
 type GatewayNode struct {
 	// Listen is the address for clients. Empty means that of the configuration.
 	Listen string
@@ -32,6 +32,11 @@ type GatewayNode struct {
 
 	// Share is called with each upstream that is a process.
 	Share func(*gateway.Upstream)
+	// Status adds which nodes run the processes of upstreams, and returns the names of nodes that
+	// have not answered. Nil adds nothing.
+	Status func(ctx context.Context, list []gateway.UpstreamStatus) (silent []string)
+	// TaskOwners remember who has started a task. Nil means that each node remembers its own.
+	TaskOwners gateway.TaskOwners
 	// Observe observes the requests. Nil observes nothing.
 	Observe gateway.ObserveFunc
 	// Options changes the options of the handler.

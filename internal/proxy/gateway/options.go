@@ -62,6 +62,10 @@ type Options struct {
 	// is its JSON object as the server sent it, and must not be kept or changed. Nil shows all.
 	Pin func(upstream string, kind Kind, name string, definition []byte) PinDecision
 
+	// TaskOwners remember who has started the tasks of legacy clients, so that tasks/list has them
+	// at other gateways and after a restart. Nil means that this gateway remembers its own.
+	TaskOwners TaskOwners
+
 	// Observe observes the requests of clients, and the requests to upstreams that they become. It
 	// sees neither notifications, nor requests of servers, nor the gateway's own. Nil observes
 	// nothing.
@@ -255,6 +259,24 @@ type UpstreamStatus struct {
 	LastError string `json:"lastError,omitempty"`
 	// Catalogs describes the catalogs, by era.
 	Catalogs map[string]CatalogStatus `json:"catalogs,omitempty"`
+	// Nodes are the nodes of a cluster that run the processes of the server. A Gateway leaves it
+	// empty: it has connections to them.
+	Nodes []NodeStatus `json:"nodes,omitempty"`
+}
+
+// A NodeStatus describes the processes of an upstream at a node of a cluster.
+type NodeStatus struct {
+	// Node is the name of the node.
+	Node string `json:"node"`
+	// State is "idle", "up" or "down", as in UpstreamStatus.
+	State string `json:"state"`
+	// Processes is the number of running processes, and InFlight that of their pending requests.
+	Processes int `json:"processes"`
+	InFlight  int `json:"inFlight"`
+	// Restarts counts since the node runs them.
+	Restarts int64 `json:"restarts"`
+	// LastError is as in UpstreamStatus.
+	LastError string `json:"lastError,omitempty"`
 }
 
 // A CatalogStatus describes a catalog.

@@ -5,8 +5,10 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
@@ -29,26 +31,41 @@ const (
 	maxTaskCursor = 8 << 10
 )
 
+// ownerWait limits the wait for Options.TaskOwners.
+const ownerWait = 3 * time.Second
+
+// maxTaskLife limits how long Options.TaskOwners remembers a task.
+const maxTaskLife = 24 * time.Hour
+
+// TaskOwners remember which principal has started a task, for several gateways and across restarts.
+// Their methods may be called by many goroutines at once.
+type TaskOwners interface {
+	// Add remembers a task for a time.
+	Add(ctx context.Context, t OwnedTask, life time.Duration) error
+	// Has reports whether a task is remembered.
+	Has(ctx context.Context, t OwnedTask) (bool, error)
+}
+
+// An OwnedTask is a task of a principal. ID is the server's own.
+type OwnedTask struct{ Principal, Upstream, ID string }
+
 // taskOwners remembers which principal has started a task. A server cannot tell the principals
 // apart if the gateway uses the same credentials for all of them, and lists the tasks of all. The
 // zero value is ready to use.
 type taskOwners struct {
 	mu sync.Mutex
 	// tasks holds the elements of recent.
-	tasks map[ownedTask]*list.Element
+	tasks map[OwnedTask]*list.Element
 	// recent holds the tasks, the latest first.
 	recent list.List
 }
 
-// An ownedTask is a task of a principal. id is the server's own.
-type ownedTask struct{ principal, upstream, id string }
-
 // add remembers a task.
-func (o *taskOwners) add(t ownedTask) {
+func (o *taskOwners) add(t OwnedTask) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.tasks == nil {
-		o.tasks = map[ownedTask]*list.Element{}
+		o.tasks = map[OwnedTask]*list.Element{}
 	}
 	if e := o.tasks[t]; e != nil {
 		o.recent.MoveToFront(e)
@@ -56,18 +73,33 @@ func (o *taskOwners) add(t ownedTask) {
 	}
 	o.tasks[t] = o.recent.PushFront(t)
 	if len(o.tasks) > maxOwnedTasks {
-		delete(o.tasks, o.recent.Remove(o.recent.Back()).(ownedTask))
+		delete(o.tasks, o.recent.Remove(o.recent.Back()).(OwnedTask))
 	}
 }
 
-// has reports if the principal has started the task. Without login, everybody is the same user.
-func (o *taskOwners) has(t ownedTask) bool {
-	if t.principal == "" {
-		return true
-	}
+func (o *taskOwners) has(t OwnedTask) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.tasks[t] != nil
+}
+
+// ownsTask reports if the principal has started the task. Without login, everybody is the same
+// user.
+func (g *Gateway) ownsTask(ctx context.Context, t OwnedTask) (bool, error) {
+	if t.Principal == "" || g.tasks.has(t) {
+		return true, nil
+	}
+	shared := g.state.Load().opts.TaskOwners
+	if shared == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownerWait)
+	defer cancel()
+	ok, err := shared.Has(ctx, t)
+	if ok {
+		g.tasks.add(t)
+	}
+	return ok, err
 }
 
 // ownTasks remembers the task in the response to a call of a legacy client.
@@ -75,8 +107,25 @@ func (s *scope) ownTasks(frame []byte) {
 	if s.modern || s.principal == "" {
 		return
 	}
-	if id := era.LookupString(frame, "result", "task", "taskId"); id != "" {
-		s.g.tasks.add(ownedTask{s.principal, s.be.u.name, id})
+	id := era.LookupString(frame, "result", "task", "taskId")
+	if id == "" {
+		return
+	}
+	t := OwnedTask{s.principal, s.be.u.name, id}
+	s.g.tasks.add(t)
+	opts := &s.g.state.Load().opts
+	if opts.TaskOwners == nil {
+		return
+	}
+	life := maxTaskLife
+	if ms, ok := jsonwire.ParseInt(era.Lookup(frame, "result", "task", "ttl")); ok && ms >= 0 && ms < maxTaskLife.Milliseconds() {
+		life = time.Duration(ms) * time.Millisecond
+	}
+	// The task runs also if the client is gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), ownerWait)
+	defer cancel()
+	if err := opts.TaskOwners.Add(ctx, t, life); err != nil {
+		opts.Logger.Warn("other nodes will not list a task", "upstream", t.Upstream, "error", err)
 	}
 }
 
@@ -193,7 +242,12 @@ func (s *session) taskPage(ctx context.Context, o *bridge.Origin, u *upstream, c
 	if array := era.Lookup(answer.Result, "tasks"); len(array) > 0 && array[0] == '[' {
 		for elements := jsonwire.ArrayElements(array); elements.Next(); {
 			id := era.LookupString(elements.Value(), "taskId")
-			if id == "" || !s.g.tasks.has(ownedTask{principal, u.name, id}) {
+			if id == "" {
+				continue
+			}
+			if ok, err := s.g.ownsTask(ctx, OwnedTask{principal, u.name, id}); err != nil {
+				return page, fmt.Errorf("the owner of a task is unknown: %w", err)
+			} else if !ok {
 				continue
 			}
 			exposed := jsonwire.AppendQuote(nil, exposedTask(key, principal, u.name, id))

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -174,7 +175,7 @@ func TestListTasks(t *testing.T) {
 // first.
 func TestTaskOwners(t *testing.T) {
 	var o taskOwners
-	task := func(i int) ownedTask { return ownedTask{"ann", "up", fmt.Sprint(i)} }
+	task := func(i int) OwnedTask { return OwnedTask{"ann", "up", fmt.Sprint(i)} }
 	for i := range maxOwnedTasks {
 		o.add(task(i))
 	}
@@ -188,4 +189,72 @@ func TestTaskOwners(t *testing.T) {
 	if len(o.tasks) != maxOwnedTasks || o.recent.Len() != maxOwnedTasks {
 		t.Errorf("got %d tasks and %d in the list, want %d", len(o.tasks), o.recent.Len(), maxOwnedTasks)
 	}
+}
+
+// owners are TaskOwners.
+type owners struct {
+	lives  map[OwnedTask]time.Duration
+	broken bool
+}
+
+func (o *owners) Add(_ context.Context, t OwnedTask, life time.Duration) error {
+	o.lives[t] = life
+	return nil
+}
+
+func (o *owners) Has(_ context.Context, t OwnedTask) (bool, error) {
+	if o.broken {
+		return false, errors.New("broken")
+	}
+	return o.lives[t] > 0, nil
+}
+
+// TestSharedTaskOwners checks that a gateway that has not seen the start of a task lists it for its owner
+// if TaskOwners know it, and that it says so if they fail.
+func TestSharedTaskOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server.MustNew("up", "1", &server.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}, Tasks: &server.TaskOptions{}})
+		defer srv.Close(context.Background())
+		must(server.AddToolWith(srv, mcp.Tool{Name: "work", Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}}, func(context.Context, none) (string, error) { return "", nil }))
+		u := streamUpstream("up", srv)
+		u.Isolation = IsolateNone
+		known := &owners{lives: map[OwnedTask]time.Duration{}}
+		g := newGateway(t, &Options{Upstreams: []Upstream{u}, TaskOwners: known})
+		defer g.Close()
+		lists := map[string]func() string{}
+		for _, name := range []string{"ann", "bob"} {
+			ctx := as(t.Context(), name)
+			s := g.Session(ctx, senderFunc(func([]byte) error { return nil }))
+			defer s.Close()
+			request(t, ctx, s, mcp.MethodInitialize, `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
+			lists[name] = func() string { return request(t, ctx, s, mcp.MethodTasksList, "{}") }
+			if name == "ann" {
+				for _, ttl := range []string{"60000", "999999999999"} {
+					request(t, ctx, s, mcp.MethodToolsCall, `{"name":"up__work","arguments":{},"task":{"ttl":`+ttl+`}}`)
+				}
+			}
+		}
+		var lives []time.Duration
+		for task, life := range known.lives {
+			if task.Upstream != "up" || !strings.Contains(task.Principal, "ann") {
+				t.Errorf("the owner of %+v", task)
+			}
+			lives = append(lives, life)
+		}
+		slices.Sort(lives)
+		if len(lives) != 2 || lives[0] != time.Minute || lives[1] > maxTaskLife {
+			t.Errorf("the tasks are remembered for %v", lives)
+		}
+		g.tasks = taskOwners{} // as after a restart
+		for name, want := range map[string]int{"ann": 2, "bob": 0} {
+			if got := strings.Count(lists[name](), `"taskId"`); got != want {
+				t.Errorf("%s sees %d tasks, want %d", name, got, want)
+			}
+		}
+		g.tasks = taskOwners{}
+		known.broken = true
+		if got := lists["ann"](); !strings.Contains(got, `"tasks":[]`) || !strings.Contains(got, `"mcpwire.gateway/stale":["up"]`) {
+			t.Errorf("if the owners are unknown: %s", got)
+		}
+	})
 }

@@ -56,7 +56,7 @@ var groups = []group{
 	// The bridge as a library.
 	{"bridge", []string{"bridge"}, []string{"jsonrpc, mcp", "stdio, streamable", "server, client", "proxy"}},
 	// Gateways in a cluster. Only programs that have one import it, see TestNoNATS.
-	{"gateway nodes", []string{"internal/proxy/gateway/nodes"}, []string{"base", "jsonrpc, mcp", "cluster", "proxy"}},
+	{"gateway nodes", []string{"internal/proxy/gateway/nodes"}, []string{"base", "jsonrpc, mcp", "server, client", "cluster", "proxy"}},
 	// Recorded traffic sent again.
 	{"playback", []string{"internal/playback/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "trace", "proxy"}},
 	// Tests of live servers.

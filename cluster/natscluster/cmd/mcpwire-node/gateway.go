@@ -58,12 +58,17 @@ func (f *nodeFlags) serveGateway(ctx context.Context, node *cluster.Node, backen
 		return err
 	}
 	defer children.Close()
+	owners, err := nodes.NewTaskOwners(ctx, node)
+	if err != nil {
+		return err
+	}
 	catchUp(ctx, backend, log)
 	secrets.mu.Lock()
 	current := secrets.current
 	secrets.mu.Unlock()
 	n := &cli.GatewayNode{
-		Name: f.name, Delay: f.drainDelay, Logger: log, Secrets: current, Share: children.Share, Observe: observeGateway(m.telemetry),
+		Name: f.name, Delay: f.drainDelay, Logger: log, Secrets: current, Share: children.Share, Status: children.Status, TaskOwners: owners,
+		Observe: observeGateway(m.telemetry),
 		Options: func(o *streamable.Options) {
 			o.Hosts = append(o.Hosts, f.hosts...)
 			o.Sessions, o.Events, o.Nodes = sessions, events, node.HandlerNodes(gatewayEndpoint)

@@ -280,6 +280,8 @@ const (
 	messageOpen = 'o'
 	// messageData is followed by a chunk. The reply is one byte, a chunkReply.
 	messageData = 'd'
+	// messageStatus is followed by nothing. The reply is that of statusMessage.
+	messageStatus = 's'
 )
 
 // An openRequest opens a connection to a process of the receiver.
@@ -309,6 +311,8 @@ func (c *Children) receive(_ context.Context, data []byte) ([]byte, error) {
 			return nil, errMessage
 		}
 		return nil, c.accept(&r)
+	case messageStatus:
+		return c.statusMessage()
 	}
 	return nil, errMessage
 }

@@ -434,3 +434,35 @@ func TestIdle(t *testing.T) {
 		second.Close()
 	})
 }
+
+// TestStatus checks that every node shows which node runs the process of an upstream, and that it
+// names the nodes that do not answer.
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tc := newCluster(t, 3, gateway.IsolateNone, mcp.LatestRevision)
+		defer tc.close()
+		status := func(i int) (nodes []gateway.NodeStatus, silent []string) {
+			list := tc.members[i].gateway.Upstreams()
+			silent = tc.members[i].children.Status(t.Context(), list)
+			return list[0].Nodes, silent
+		}
+		for i := range tc.members {
+			if nodes, silent := status(i); len(nodes)+len(silent) > 0 {
+				t.Errorf("before the first call, node %d shows %v and %v", i, nodes, silent)
+			}
+		}
+		owner := tc.where(tc.dial(1, mcp.LatestRevision))
+		tc.where(tc.dial(2, mcp.LatestRevision))
+		for i := range tc.members {
+			nodes, silent := status(i)
+			if len(silent) > 0 || len(nodes) != 1 || nodes[0].Node != owner || nodes[0].State != "up" || nodes[0].Processes != 1 || nodes[0].LastError != "" {
+				t.Errorf("node %d shows %+v and %v, want node %s", i, nodes, silent, owner)
+			}
+		}
+		tc.members[1].backend.down.Store(true)
+		if nodes, silent := status(0); len(nodes) > 0 || fmt.Sprint(silent) != "[1]" {
+			t.Errorf("without node %s, node 0 shows %+v and %v", owner, nodes, silent)
+		}
+		tc.members[1].backend.down.Store(false)
+	})
+}
