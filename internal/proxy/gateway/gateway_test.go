@@ -500,13 +500,9 @@ func TestDuplicateIDs(t *testing.T) {
 				t.Errorf("got %s", call.Raw())
 			}
 			srv.write(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
-		}
-		first, second := <-requests, <-requests
-		if want := `{"jsonrpc":"2.0","id":"a.1","method":"roots/list"}`; first != want {
-			t.Errorf("got %s, want %s", first, want)
-		}
-		if want := `{"jsonrpc":"2.0","id":"b.2","method":"roots/list"}`; second != want {
-			t.Errorf("got %s, want %s", second, want)
+			if got, want := <-requests, fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s.%d","method":"roots/list"}`, name, i+1); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
 		}
 		respond := func(frame string) {
 			m := new(jsonrpc.Message)
