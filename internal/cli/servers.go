@@ -256,6 +256,23 @@ func maskCommand(command []string) []string {
 	return out
 }
 
+// plainWords matches a short text without digits, which a key would have.
+var plainWords = lazyregexp.New(`^[A-Za-z][A-Za-z +_./-]{0,31}$`)
+
+// harmlessMember reports whether a member of a host's configuration other than the servers can be
+// shown: it consists of words, and the rules for captures would not redact it.
+func harmlessMember(name, value string) bool {
+	if !plainWords().MatchString(value) {
+		return false
+	}
+	text, err := json.Marshal(map[string]string{name: value})
+	if err != nil {
+		return false
+	}
+	shown, _ := capture.NewRedactor(nil).Message(nil, text)
+	return bytes.Equal(shown, text)
+}
+
 // recordedCommand returns the command of the first process in a capture.
 func recordedCommand(r io.Reader) []string {
 	events := capture.NewReader(r, nil)

@@ -275,7 +275,7 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 
 // printDiff prints what saving a file of a host would change. It explains placeholders, once.
 func printDiff(e *env, d *hosts.Document, explained *bool) error {
-	diff := d.Diff(maskCommand)
+	diff := d.Diff(maskCommand, harmlessMember)
 	if strings.Contains(diff, hosts.Placeholder) && !*explained {
 		*explained = true
 		fmt.Fprintf(e.stderr, "mcpwire: %s stands for a value that is not shown here; the file keeps it\n", hosts.Placeholder)

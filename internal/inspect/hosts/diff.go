@@ -16,15 +16,16 @@ const diffContext = 3
 // Diff returns the changes that Save would make, as a unified diff for people, or "" if there are
 // none. On all lines it replaces values of variables and headers, and everything else that does not
 // start a server, by [Placeholder]. mask gets a command with its arguments and returns as many
-// texts to show; a nil mask shows them unchanged. Control characters are escaped.
-func (d *Document) Diff(mask func(command []string) []string) string {
+// texts to show; a nil mask shows them unchanged. harmless reports whether a member of the document
+// itself may be shown; if it is nil, none is. Control characters are escaped.
+func (d *Document) Diff(mask func(command []string) []string, harmless func(name, value string) bool) string {
 	out := d.Result()
 	root, err := parse(out, d.syntax)
 	if err != nil {
 		// Save will report it.
 		return ""
 	}
-	a, b := redactedLines(d.data, d.root, mask), redactedLines(out, root, mask)
+	a, b := redactedLines(d.data, d.root, mask, harmless), redactedLines(out, root, mask, harmless)
 	ops := compare(a, b)
 	if !slices.ContainsFunc(ops, func(o op) bool { return o.kind != ' ' }) {
 		return ""
@@ -176,8 +177,9 @@ func backtrack(a, b []string, trace []map[int]int, d int) []op {
 
 // A redactor replaces the parts of a document that must not be shown.
 type redactor struct {
-	data []byte
-	mask func([]string) []string
+	data     []byte
+	mask     func([]string) []string
+	harmless func(name, value string) bool
 	// replacements are shown in place of strings.
 	replacements []splice
 	// literals locates strings and names. Text between them may be a comment.
@@ -185,15 +187,15 @@ type redactor struct {
 }
 
 // redactedLines returns the lines of a document without secrets. Only parts that start or locate a
-// server are shown unchanged.
-func redactedLines(data []byte, root *node, mask func([]string) []string) []string {
-	v := redactor{data: data, mask: mask}
-	v.node(root, false)
-	v.comments()
-	slices.SortStableFunc(v.replacements, func(a, b splice) int { return a.start - b.start })
+// server, and harmless members of the document itself, are shown unchanged.
+func redactedLines(data []byte, root *node, mask func([]string) []string, harmless func(name, value string) bool) []string {
+	r := redactor{data: data, mask: mask, harmless: harmless}
+	r.node(root, "", showHarmless)
+	r.comments()
+	slices.SortStableFunc(r.replacements, func(a, b splice) int { return a.start - b.start })
 	var out []byte
 	pos := 0
-	for _, c := range v.replacements {
+	for _, c := range r.replacements {
 		if c.start < pos {
 			continue
 		}
@@ -206,23 +208,36 @@ func redactedLines(data []byte, root *node, mask func([]string) []string) []stri
 // shownKeys are the members of an entry with texts to show.
 var shownKeys = []string{"type", "transport", "cwd", "envFile", "source"}
 
-func (r *redactor) node(n *node, show bool) {
+// A visibility tells which strings of a node are shown.
+type visibility uint8
+
+const (
+	showNone visibility = iota
+	showHarmless
+	showAll
+)
+
+// node handles the value of a member, or an element of its array.
+func (r *redactor) node(n *node, name string, show visibility) {
 	switch n.kind {
 	case kindObject:
-		r.object(n)
+		if name != "" { // what is in it may be a secret because of the name
+			show = showNone
+		}
+		r.object(n, show)
 	case kindArray:
 		for _, e := range n.elems {
-			r.node(e, show)
+			r.node(e, name, show)
 		}
 	case kindString:
 		r.literals = append(r.literals, splice{start: n.start, end: n.end})
-		if !show {
+		if show == showNone || show == showHarmless && (r.harmless == nil || !r.harmless(name, n.text)) {
 			r.replace(n, Placeholder)
 		}
 	}
 }
 
-func (r *redactor) object(n *node) {
+func (r *redactor) object(n *node, show visibility) {
 	server := looksLikeServer(n)
 	if server {
 		r.command(fieldsOf(n))
@@ -231,16 +246,18 @@ func (r *redactor) object(n *node) {
 		r.literals = append(r.literals, splice{start: m.keyStart, end: m.keyEnd})
 		switch {
 		case !server:
-			r.node(m.value, false)
+			r.node(m.value, m.name, show)
 		case m.value.kind == kindString && slices.Contains(urlNames, m.name):
-			r.node(m.value, true)
+			r.node(m.value, m.name, showAll)
 			if text := hideURL(m.value.text); text != m.value.text {
 				r.replace(m.value, text)
 			}
 		case m.name == "command" && m.value.kind == kindObject:
 			r.commandTable(m.value)
+		case m.name == "command" || m.name == "args" || slices.Contains(shownKeys, m.name):
+			r.node(m.value, m.name, showAll)
 		default:
-			r.node(m.value, m.name == "command" || m.name == "args" || slices.Contains(shownKeys, m.name))
+			r.node(m.value, m.name, showNone)
 		}
 	}
 }
@@ -249,7 +266,11 @@ func (r *redactor) object(n *node) {
 func (r *redactor) commandTable(n *node) {
 	for _, m := range n.members {
 		r.literals = append(r.literals, splice{start: m.keyStart, end: m.keyEnd})
-		r.node(m.value, m.name == "path" || m.name == "args")
+		show := showNone
+		if m.name == "path" || m.name == "args" {
+			show = showAll
+		}
+		r.node(m.value, m.name, show)
 	}
 }
 

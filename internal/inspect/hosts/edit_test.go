@@ -321,9 +321,9 @@ func TestDiff(t *testing.T) {
 	const text = `{
 	// export TOKEN=s3cret and "s3cret" too
 	"apiKey": "s3cret",
-	"mcpServers": {
+	"theme": ["dark", {"theme": "s3cret"}], "mcpServers": {
 		"fs": {
-			"env": {"TOKEN": "s3cret"}, /* s3cret: "s3cret" */
+			"env": {"TOKEN": "s3cret", "theme": "s3cret"}, /* s3cret: "s3cret" */
 			"command": "x",
 			"args": ["--token", "s3cret"]
 		},
@@ -333,9 +333,9 @@ func TestDiff(t *testing.T) {
 	const want = `--- c.json
 +++ c.json
 @@ -4,8 +4,8 @@
-	"mcpServers": {
+	"theme": ["dark", {"theme": "~hidden~"}], "mcpServers": {
 		"fs": {
-			"env": {"TOKEN": "~hidden~"}, /* s3cret: ~hidden~ */
+			"env": {"TOKEN": "~hidden~", "theme": "~hidden~"}, /* s3cret: ~hidden~ */
 -			"command": "x",
 -			"args": ["--token", "~hidden~"]
 +			"command": "/bin/mcpwire",
@@ -355,13 +355,14 @@ func TestDiff(t *testing.T) {
 		}
 		return command
 	}
-	if got := d.Diff(mask); got != "" {
+	harmless := func(name, _ string) bool { return name == "theme" }
+	if got := d.Diff(mask, harmless); got != "" {
 		t.Errorf("nothing changes: %s", got)
 	}
 	if err := d.Wrap("/mcpServers/fs", tap); err != nil {
 		t.Fatal(err)
 	}
-	got := strings.ReplaceAll(strings.ReplaceAll(d.Diff(mask), path, "c.json"), "\n ", "\n")
+	got := strings.ReplaceAll(strings.ReplaceAll(d.Diff(mask, harmless), path, "c.json"), "\n ", "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -37,7 +37,7 @@ func fuzzEdit(t *testing.T, name string, data []byte) {
 		if err := d.Wrap(s.Pointer, []string{"mcpwire", "tap", "--name", s.Name, "--"}); err != nil {
 			continue
 		}
-		for _, r := range d.Diff(nil) {
+		for _, r := range d.Diff(nil, nil) {
 			if r != '\n' && r != '\t' && !unicode.IsGraphic(r) {
 				t.Fatalf("%q in the diff", r)
 			}
