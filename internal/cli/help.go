@@ -14,15 +14,39 @@ import (
 // helpWidth is the width of the help, in columns.
 const helpWidth = 80
 
-// writeHelp writes the help of a command. It uses no template: linking text/template keeps every
-// exported method in the program.
+// helpScreen is the number of lines that the help of --help may have.
+const helpScreen = 40
+
+// writeHelp writes the help of a command for --help. If all of it does not fit on a screen, it
+// writes the first paragraph, the examples and a line for each flag, and names the command for the
+// rest.
 func writeHelp(w io.Writer, c *cobra.Command) error {
-	var b strings.Builder
-	if text := c.Long; text != "" {
-		b.WriteString(reflow(strings.TrimSpace(text)) + "\n\n")
-	} else {
-		b.WriteString(upperFirst(c.Short) + ".\n\n")
+	text := helpText(c, true)
+	if c.HasParent() && strings.Count(text, "\n") > helpScreen {
+		text = helpText(c, false)
 	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// writeFullHelp writes all of the help of a command.
+func writeFullHelp(w io.Writer, c *cobra.Command) error {
+	_, err := io.WriteString(w, helpText(c, true))
+	return err
+}
+
+// helpText returns the help of a command, or only its most important part. It uses no template:
+// linking text/template keeps every exported method in the program.
+func helpText(c *cobra.Command, all bool) string {
+	var b strings.Builder
+	long := strings.TrimSpace(c.Long)
+	if long == "" {
+		long = upperFirst(c.Short) + "."
+	}
+	if !all {
+		long, _, _ = strings.Cut(long, "\n\n")
+	}
+	b.WriteString(reflow(long) + "\n\n")
 	use := c.UseLine()
 	if c.HasAvailableSubCommands() {
 		use = c.CommandPath() + " COMMAND"
@@ -42,13 +66,24 @@ func writeHelp(w io.Writer, c *cobra.Command) error {
 		writeCommands(&b, c, "", title)
 	}
 	own, target := flagGroups(c)
-	writeFlags(&b, "Flags:", own)
-	writeNames(&b, "Target flags, which mcpwire help targets describes:", target)
+	if all {
+		writeFlags(&b, "Flags:", own)
+	} else {
+		writeFlagLines(&b, own)
+	}
+	full := strings.Replace(c.CommandPath(), " ", " help ", 1)
+	switch {
+	case all:
+		writeNames(&b, "Target flags, which mcpwire help targets describes:", target)
+	case target.HasAvailableFlags():
+		b.WriteString("\n" + full + " tells more, and mcpwire help targets describes\nthe flags that reach a server.\n")
+	default:
+		b.WriteString("\n" + full + " tells more.\n")
+	}
 	if !c.HasParent() {
 		b.WriteString("\nRun mcpwire COMMAND --help for help on a command.\n" + statusHelp + "\n" + errorsHelp + "\n")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // reflow wraps paragraphs that contain a line that is too long. It leaves paragraphs with indented
@@ -87,6 +122,49 @@ func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	if flags.HasAvailableFlags() {
 		b.WriteString("\n" + title + "\n" + strings.TrimRight(flags.FlagUsagesWrapped(helpWidth), "\n ") + "\n")
 	}
+}
+
+// writeFlagLines writes one line for each flag: the beginning of its description.
+func writeFlagLines(b *strings.Builder, flags *pflag.FlagSet) {
+	var names, texts []string
+	widest := 0
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		value, text := pflag.UnquoteUsage(f)
+		name := "      --" + f.Name
+		if f.Shorthand != "" {
+			name = "  -" + f.Shorthand + ", --" + f.Name
+		}
+		if value != "" {
+			name += " " + value
+		}
+		names, texts = append(names, name), append(texts, text)
+		widest = max(widest, len(name))
+	})
+	b.WriteString("\nFlags:\n")
+	for i, name := range names {
+		fmt.Fprintf(b, "%-*s  %s\n", widest, name, firstClauses(texts[i], helpWidth-widest-2))
+	}
+}
+
+// firstClauses returns the beginning of a flag's description that fits into a width: clauses if
+// possible, otherwise words and an ellipsis.
+func firstClauses(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	for _, end := range []string{"; ", " (", ", "} {
+		if clause, _, ok := strings.Cut(text, end); ok && utf8.RuneCountInString(clause) <= width {
+			return clause
+		}
+	}
+	cut := string([]rune(text)[:width-2])
+	if i := strings.LastIndexByte(cut, ' '); i > 0 {
+		cut = strings.TrimRight(cut[:i], ",;:")
+	}
+	return cut + " …"
 }
 
 // writeNames writes only the names of flags.

@@ -8,10 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // TestHelp checks the help of every command: it fits into 80 columns with its examples, has
-// examples that name the command, and lists the flags that select a server separately.
+// examples that name the command, and lists the flags that select a server separately. What --help
+// prints fits on a screen, and has all flags of the command.
 func TestHelp(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -22,8 +24,23 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: no example", c.CommandPath())
 		}
 		var b bytes.Buffer
-		if err := writeHelp(&b, c); err != nil {
+		if err := writeFullHelp(&b, c); err != nil {
 			t.Fatal(err)
+		}
+		short := new(strings.Builder)
+		if err := writeHelp(short, c); err != nil {
+			t.Fatal(err)
+		}
+		own, _ := flagGroups(c)
+		flagCount := 0
+		own.VisitAll(func(f *pflag.Flag) {
+			flagCount++
+			if !f.Hidden && !strings.Contains(short.String(), " --"+f.Name) {
+				t.Errorf("%s: --help does not have --%s", c.CommandPath(), f.Name)
+			}
+		})
+		if n := strings.Count(short.String(), "\n"); c.HasParent() && n > max(helpScreen, 30+flagCount) {
+			t.Errorf("%s: --help has %d lines with %d flags", c.CommandPath(), n, flagCount)
 		}
 		for line := range strings.Lines(b.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {

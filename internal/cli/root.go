@@ -241,7 +241,7 @@ func newHelpCommand() *cobra.Command {
 			if len(rest) > 0 {
 				return usagef("help: unexpected argument %q (help takes one command)", rest[0])
 			}
-			return found.Help()
+			return writeFullHelp(c.OutOrStdout(), found)
 		},
 	}
 }
