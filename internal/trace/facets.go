@@ -8,14 +8,15 @@ import (
 // Facets count the rows of a timeline by some of their properties. A row of the timeline counts
 // once for each value that occurs in it or in the rows inside it, as in filters.
 type Facets struct {
-	// Servers are ordered by the first events of their captures. The others have a fixed order.
+	// Servers are ordered by their first events. A row behind a gateway counts for its server and
+	// for the gateway. The others have a fixed order.
 	Servers, Kinds, Statuses, Findings []Facet
 }
 
 // A Facet is a value of a property.
 type Facet struct {
 	Value string
-	// Index is Capture.ServerIndex for a server.
+	// Index is that of a server: see [Session.ServerIndex].
 	Index int
 	// Count is the number of rows.
 	Count int
@@ -32,14 +33,19 @@ var (
 func (m *Model) Facets() Facets {
 	servers := map[string]*Facet{}
 	kinds, statuses, severities := make([]int, len(kindOrder)), make([]int, len(statusOrder)), make([]int, len(severityOrder))
-	for _, r := range m.Rows() {
-		name := r.Capture.Name
+	count := func(name string, index int) {
 		f := servers[name]
 		if f == nil {
-			f = &Facet{Value: name, Index: r.Capture.ServerIndex}
+			f = &Facet{Value: name, Index: index}
 			servers[name] = f
 		}
 		f.Count++
+	}
+	for _, r := range m.Rows() {
+		count(r.Capture.Name, r.Capture.ServerIndex)
+		if name := r.Session.serverName; name != "" && name != r.Capture.Name {
+			count(name, r.Session.serverIndex)
+		}
 		var values facetBits
 		for x := range r.All() {
 			values.add(x)

@@ -162,6 +162,7 @@ func (m *Model) response(in *incoming) {
 	}
 	m.applyResponse(r, e, &msg.Message)
 	m.endRequest(r, e.T)
+	m.nameServer(s)
 	// The client answers the server in a separate HTTP round trip.
 	if rt != nil && rt.row == nil {
 		m.setRoundTripRow(rt, r)

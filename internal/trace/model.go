@@ -55,6 +55,8 @@ const (
 	Updated
 	// Evicted means that the row was dropped and changes no more.
 	Evicted
+	// Renamed means that the server of the row got another name. The event is not about the row.
+	Renamed
 )
 
 // A Change is an effect of an event on a row.
@@ -71,7 +73,7 @@ type Model struct {
 	captureOrder []*Capture
 	// captureCount counts all captures, including those that captures no longer has.
 	captureCount int
-	// servers has Capture.ServerIndex by name.
+	// servers has the indexes of servers by name.
 	servers map[string]int
 	// rows is the timeline, oldest first.
 	rows []*Row

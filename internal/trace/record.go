@@ -55,7 +55,7 @@ type Record struct {
 // Summary is escaped.
 func NewRecord(r *Row) Record {
 	rec := Record{
-		N: r.N, Kind: r.Kind, At: r.At, Seconds: r.T.Seconds(), Server: r.Capture.Name, Capture: r.Capture.ID, Session: r.Session.Number, Side: string(r.Session.Side), Dir: string(r.Dir),
+		N: r.N, Kind: r.Kind, At: r.At, Seconds: r.T.Seconds(), Server: r.Session.ServerName(), Capture: r.Capture.ID, Session: r.Session.Number, Side: string(r.Session.Side), Dir: string(r.Dir),
 		Role: r.Role, Method: r.Method, Target: r.Target, ID: r.ID, Status: r.Status, Code: r.Code, Message: r.Message, RequestBytes: r.RequestBytes,
 		ResponseBytes: r.ResponseBytes, Summary: Summary(r), Excerpt: r.Excerpt, Events: r.Events, EvictedChildren: r.EvictedChildren, Findings: r.Findings,
 	}

@@ -339,8 +339,8 @@ var _ filter.Subject = (*Row)(nil)
 // MatchField reports whether match is true for a value of the field in the row or in a row inside
 // it.
 func (r *Row) MatchField(f filter.Field, match func(string) bool) bool {
-	if f == filter.Server {
-		return slices.ContainsFunc([]string{r.Capture.Name, r.Session.Label(), r.Session.ServerName()}, func(s string) bool { return s != "" && match(s) })
+	if f == filter.Server { // the names of statistics are serverOf(r)
+		return slices.ContainsFunc([]string{r.Capture.Name, r.Session.ServerName(), r.Session.Label(), serverOf(r)}, func(s string) bool { return s != "" && match(s) })
 	}
 	if one, ok := r.sharedValue(f); ok {
 		return one != "" && match(one)

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,13 +28,16 @@ type Capture struct {
 	Started time.Time
 	// Index numbers the captures of a model in the order of their first events, from 0.
 	Index int
-	// ServerIndex numbers the names of a model's captures in the same way.
+	// ServerIndex numbers the names of a model's servers in the same way, see
+	// [Session.ServerIndex].
 	ServerIndex int
 
 	model    *Model
 	hasSides bool
-	// upstreams has the names of the first servers on the upstream side: a gateway has several.
-	upstreams []string
+	// firstUpstream is the name of the first server on the upstream side. hasUpstreams reports that
+	// there are several, as behind a gateway.
+	firstUpstream string
+	hasUpstreams  bool
 	// newestProcess is the session whose process started last.
 	newestProcess *Session
 	sessions      map[uint64]*Session
@@ -133,6 +137,11 @@ type Session struct {
 	// lastT is the time of the last event, since the capture began.
 	lastT time.Duration
 
+	// serverName and serverIndex are those of one of several servers. An empty name means that the
+	// server has the name of the capture.
+	serverName  string
+	serverIndex int
+
 	pending map[requestKey]*Row
 	// inFlight are the client's pending requests, without streams and pings.
 	inFlight map[*Row]struct{}
@@ -227,16 +236,56 @@ func (s *Session) Label() string {
 	if s.Side == "" {
 		return s.Capture.Name
 	}
-	return joinNonEmpty(" ", s.Capture.Name, string(s.Side))
+	return joinNonEmpty(" ", s.ServerName(), string(s.Side))
 }
 
 // ServerName returns the name of the server of the session. For the upstream side of a gateway,
 // which has several servers, it is the name that the server itself has given.
-func (s *Session) ServerName() string {
-	if s.Side == capture.Upstream && len(s.Capture.upstreams) > 1 && s.Server.Name != "" {
-		return s.Server.Name
+func (s *Session) ServerName() string { return cmp.Or(s.serverName, s.Capture.Name) }
+
+// ServerIndex numbers the name of the session's server among those of the model, in the order of
+// their first events. Its color depends on it.
+func (s *Session) ServerIndex() int {
+	if s.serverName == "" {
+		return s.Capture.ServerIndex
 	}
-	return s.Capture.Name
+	return s.serverIndex
+}
+
+// nameServer sets the name of the session's server if there are several on the upstream side.
+func (m *Model) nameServer(s *Session) {
+	c, name := s.Capture, s.Server.Name
+	switch {
+	case s.Side != capture.Upstream || name == "" || name == s.serverName:
+	case c.hasUpstreams:
+		m.setServerName(s)
+	case c.firstUpstream == "":
+		c.firstUpstream = name
+	case name != c.firstUpstream:
+		c.hasUpstreams = true
+		label := joinNonEmpty(" ", c.Name, string(capture.Upstream))
+		m.stats.rename(label, joinNonEmpty(" ", c.firstUpstream, string(capture.Upstream)))
+		for _, other := range c.Sessions() {
+			if other.Side == capture.Upstream && other.Server.Name != "" {
+				m.setServerName(other)
+			}
+		}
+	}
+}
+
+// setServerName gives the session the name that its server has given, and reports its rows as
+// renamed.
+func (m *Model) setServerName(s *Session) {
+	s.serverName, s.serverIndex = s.Server.Name, m.serverIndex(s.Server.Name)
+	for _, root := range slices.Backward(m.Rows()) {
+		if root.Session == s {
+			for r := range root.All() {
+				m.changes = append(m.changes, Change{Renamed, r})
+			}
+		} else if root.Capture == s.Capture && root.At.Before(s.First) {
+			return // the rows of a capture are in the order of time
+		}
+	}
 }
 
 // onlyInFlight returns the client's request in flight if there is exactly one, or nil.
@@ -271,9 +320,6 @@ func (s *Session) setServer(method string, result []byte, m *Model) {
 		s.Server.setImplementation(jsonwire.Lookup(result, "serverInfo"), m)
 	}
 	s.Server.Capabilities = m.capabilityNames(jsonwire.Lookup(result, "capabilities"))
-	if c := s.Capture; s.Side == capture.Upstream && s.Server.Name != "" && len(c.upstreams) < 2 && !slices.Contains(c.upstreams, s.Server.Name) {
-		c.upstreams = append(c.upstreams, s.Server.Name)
-	}
 	s.setSupported(jsonwire.Lookup(result, "supportedVersions"), m)
 }
 
@@ -338,7 +384,7 @@ type SessionInfo struct {
 	Session uint64 `json:"session"`
 	// Side is the side of a bridge, as in [capture.Side].
 	Side string `json:"side,omitempty"`
-	// Name is the user's name for the server.
+	// Name is the name of the server: see [Session.ServerName].
 	Name      string `json:"name"`
 	Transport string `json:"transport"`
 	// URL is the server's URL. It is empty on a bridge's downstream side.
@@ -381,7 +427,7 @@ func (s *Session) Card() SessionInfo {
 		url = "" // clients connect to the bridge, not to this URL
 	}
 	return SessionInfo{
-		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: c.Name, Transport: c.Transport, URL: url, Tool: c.Tool, Redact: c.Redact,
+		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: s.ServerName(), Transport: c.Transport, URL: url, Tool: c.Tool, Redact: c.Redact,
 		Era: s.Era, Offered: s.Offered, Negotiated: s.Negotiated, Supported: slices.Clone(s.Supported), Client: s.Client.clone(), Server: s.Server.clone(),
 		Command: slices.Clone(s.Command), PID: s.PID, Exited: s.Exited, ExitCode: s.ExitCode, Signal: s.Signal, Successor: next, Rows: s.Rows, First: s.First, Last: s.Last,
 	}

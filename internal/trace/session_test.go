@@ -35,47 +35,75 @@ func TestCard(t *testing.T) {
 	}
 }
 
-// TestServerName shows that sessions behind a gateway have the names of their servers.
+// TestServerName shows that sessions behind a gateway have the names of their servers: their rows
+// are renamed when there is a second server, and facets and statistics tell the servers apart.
 func TestServerName(t *testing.T) {
 	m := trace.New(nil)
 	head := &capture.Head{ID: "c", Name: "gate"}
 	n := uint64(0)
-	handshake := func(session uint64, side capture.Side, server string) *trace.Session {
+	var renamed []uint64
+	add := func(session uint64, side capture.Side, request, response string) *trace.Session {
 		for _, x := range []struct {
 			dir  capture.Dir
 			data string
-		}{
-			{capture.ToServer, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`},
-			{capture.ToClient, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"` + server + `","version":"1"}}}`},
-		} {
+		}{{capture.ToServer, request}, {capture.ToClient, response}} {
 			n++
-			m.Add(head, &capture.Event{Kind: capture.KindMessage, N: n, Capture: "c", Session: session, Side: side, Dir: x.dir, Data: []byte(x.data)})
+			for _, c := range m.Add(head, &capture.Event{Kind: capture.KindMessage, N: n, Capture: "c", Session: session, Side: side, Dir: x.dir, Data: []byte(x.data)}) {
+				if c.Op == trace.Renamed {
+					renamed = append(renamed, c.Row.N)
+				}
+			}
 		}
 		rows := m.Rows()
 		return rows[len(rows)-1].Session
 	}
+	handshake := func(session uint64, side capture.Side, server string) *trace.Session {
+		return add(session, side, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`,
+			`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"`+server+`","version":"1"}}}`)
+	}
+	call := func(session uint64, side capture.Side) {
+		add(session, side, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"find"}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	}
 	down, shop := handshake(1, capture.Downstream, "gate"), handshake(2, capture.Upstream, "shop")
-	if got := shop.ServerName(); got != "gate" {
-		t.Errorf("the server of a bridge is %q, want the name of the capture", got)
+	call(2, capture.Upstream)
+	if got := shop.ServerName(); got != "gate" || renamed != nil {
+		t.Errorf("the server of a bridge is %q, want the name of the capture; renamed %v", got, renamed)
 	}
 	mail := handshake(3, capture.Upstream, "mail")
-	for s, want := range map[*trace.Session]string{down: "gate", shop: "shop", mail: "mail"} {
-		if got := s.ServerName(); got != want {
+	call(3, capture.Upstream)
+	if diff := cmp.Diff([]uint64{5, 3, 7}, renamed); diff != "" {
+		t.Errorf("renamed rows (-want +got):\n%s", diff)
+	}
+	for s, want := range map[*trace.Session]string{down: "gate 0 gate downstream", shop: "shop 1 shop upstream", mail: "mail 2 mail upstream"} {
+		if got := fmt.Sprint(s.ServerName(), " ", s.ServerIndex(), " ", s.Label()); got != want {
 			t.Errorf("the server is %q, want %q", got, want)
 		}
 	}
-	f, err := filter.Parse("server:=mail")
-	if err != nil {
-		t.Fatal(err)
+	if diff := cmp.Diff([]trace.Facet{{Value: "gate", Count: 5}, {Value: "shop", Index: 1, Count: 2}, {Value: "mail", Index: 2, Count: 2}}, m.Facets().Servers); diff != "" {
+		t.Errorf("facets (-want +got):\n%s", diff)
 	}
-	matched := 0
-	for _, r := range m.Rows() {
-		if f.Match(t.Context(), r) {
-			matched++
+	var stats []string
+	for _, s := range append(m.Tools(), m.Methods()...) {
+		stats = append(stats, fmt.Sprint(s.Server, " ", s.Name, " ", s.Calls, " ", s.OK))
+	}
+	want := []string{"mail upstream find 1 1", "shop upstream find 1 1", "gate downstream initialize 1 1", "gate upstream initialize 2 2", "mail upstream tools/call 1 1", "shop upstream tools/call 1 1"}
+	if diff := cmp.Diff(want, stats); diff != "" {
+		t.Errorf("statistics (-want +got):\n%s", diff)
+	}
+	for text, want := range map[string]int{"server:=mail": 2, "server:=gate": 5} {
+		f, err := filter.Parse(text)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if matched != 1 {
-		t.Errorf("%d rows match server:=mail, want 1", matched)
+		matched := 0
+		for _, r := range m.Rows() {
+			if f.Match(t.Context(), r) {
+				matched++
+			}
+		}
+		if matched != want {
+			t.Errorf("%d rows match %s, want %d", matched, text, want)
+		}
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 
 // A Stat summarizes the requests with one method, or the calls of one tool.
 type Stat struct {
-	// Server is the label of the session: see [Session.Label].
+	// Server is the label of the session: see [Session.Label]. Requests of the handshake count for
+	// the name of the capture.
 	Server string
 	// Name is the method or tool.
 	Name string
@@ -70,9 +71,34 @@ func (t statTable) get(server, name string, tool bool) *Stat {
 	return p
 }
 
+// rename renames a server, except in the statistics of handshakes.
+func (t statTable) rename(from, to string) {
+	for k, s := range t.byKey {
+		if k.server == from && (k.tool || !isHandshake(k.name)) {
+			delete(t.byKey, k)
+			k.server, s.Server = to, to
+			t.byKey[k] = s
+		}
+	}
+}
+
+// isHandshake reports whether a method belongs to the handshake, which ends before the server's
+// name is known.
+func isHandshake(method string) bool {
+	return method == mcp.MethodInitialize || method == mcp.MethodDiscover
+}
+
+// serverOf returns the label of the server that a request counts for.
+func serverOf(r *Row) string {
+	if isHandshake(r.Method) {
+		return joinNonEmpty(" ", r.Capture.Name, string(r.Session.Side))
+	}
+	return r.Session.Label()
+}
+
 // forRow returns the statistics that a request counts for.
 func (t statTable) forRow(r *Row) statPair {
-	server := r.Session.Label()
+	server := serverOf(r)
 	p := statPair{method: t.get(server, r.Method, false)}
 	if r.Method == mcp.MethodToolsCall {
 		p.tool = t.get(server, r.Target, true)

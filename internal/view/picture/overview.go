@@ -74,6 +74,9 @@ func NewOverview(m *trace.Model, rows []*trace.Row) *Overview {
 	colors := map[string]int{}
 	for _, c := range m.Captures() {
 		colors[c.Name] = c.ServerIndex
+		for _, s := range c.Sessions() {
+			colors[s.ServerName()] = s.ServerIndex()
+		}
 	}
 	o.addSessions(m)
 	var busy []interval
@@ -159,12 +162,18 @@ func (o *Overview) addTools(m *trace.Model, colors map[string]int) {
 func (o *Overview) addSessions(m *trace.Model) {
 	names := map[string]bool{}
 	for _, c := range m.Captures() {
-		names[c.Name] = true
-		for _, s := range c.Sessions() {
+		sessions := c.Sessions()
+		if !slices.ContainsFunc(sessions, func(s *trace.Session) bool { return s.Side == capture.Upstream }) {
+			names[c.Name] = true
+		}
+		for _, s := range sessions {
+			if s.Side == capture.Upstream {
+				names[s.ServerName()] = true
+			}
 			if s.Rows == 0 || s.First.IsZero() {
 				continue
 			}
-			l := life{name: s.Label(), color: c.ServerIndex, from: s.First, to: s.Last, rows: s.Rows, detail: s.Negotiated}
+			l := life{name: s.Label(), color: s.ServerIndex(), from: s.First, to: s.Last, rows: s.Rows, detail: s.Negotiated}
 			if s.Exited {
 				l.exit = "exit " + strconv.Itoa(s.ExitCode)
 				if s.Signal != "" {

@@ -51,7 +51,7 @@ const (
 type lane struct {
 	kind         laneKind
 	name, detail string
-	// color is trace.Capture.ServerIndex of a server.
+	// color is trace.Session.ServerIndex of a server.
 	color int
 }
 
@@ -115,8 +115,6 @@ type sequenceBuilder struct {
 	// lanes has the numbers of peers by a key.
 	lanes    map[string]int
 	building []lane
-	// upstreams has the order of the servers behind bridges and gateways.
-	upstreams map[string]int
 }
 
 // repeats returns how many rows at the beginning are the same call, each answered before the next.
@@ -178,12 +176,11 @@ func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 		name = s.Server.Name
 	}
 	detail := join(", ", "server", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision()))
-	key, color := "server "+s.Capture.Name, s.Capture.ServerIndex
+	key := "server " + s.Capture.Name
 	if s.Side == capture.Upstream { // there may be several, behind a gateway
 		key += " " + upstreamKey(s)
-		color += b.upstreamIndex(key)
 	}
-	return client, b.lane(key, lane{kind: serverLane, name: cmp.Or(name, "server"), detail: detail, color: color})
+	return client, b.lane(key, lane{kind: serverLane, name: cmp.Or(name, "server"), detail: detail, color: s.ServerIndex()})
 }
 
 // upstreamKey identifies the server of a session behind a bridge or gateway.
@@ -192,19 +189,6 @@ func upstreamKey(s *trace.Session) string {
 		return s.Server.Name
 	}
 	return strings.Join(s.Command, " ")
-}
-
-// upstreamIndex returns the number of other servers behind a gateway that came before.
-func (b *sequenceBuilder) upstreamIndex(key string) int {
-	i, ok := b.upstreams[key]
-	if !ok {
-		i = len(b.upstreams)
-		if b.upstreams == nil {
-			b.upstreams = map[string]int{}
-		}
-		b.upstreams[key] = i
-	}
-	return i
 }
 
 // eraText returns the revision of one side of a bridge.

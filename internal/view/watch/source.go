@@ -568,7 +568,7 @@ func (h *Hub) assignHitsLocked(e *capture.Event, changes []trace.Change, list []
 			continue
 		}
 		for _, c := range changes {
-			if c.Op != trace.Evicted {
+			if c.Op == trace.Added || c.Op == trace.Updated {
 				s.addHitsLocked(c.Row.Root(), hits)
 			}
 		}
@@ -585,7 +585,7 @@ func (h *Hub) addMultiRowLocked(e *capture.Event, changes []trace.Change) {
 	}
 	var roots []uint64
 	for _, c := range changes {
-		if r := c.Row.Root(); c.Op != trace.Evicted && !slices.Contains(roots, r.Seq) && len(roots) < 256 {
+		if r := c.Row.Root(); (c.Op == trace.Added || c.Op == trace.Updated) && !slices.Contains(roots, r.Seq) && len(roots) < 256 {
 			roots = append(roots, r.Seq)
 		}
 	}

@@ -97,7 +97,8 @@
 //	ci     index of the capture: its letter precedes n if there are several
 //	si     index of the server's name, for its color
 //	s      number of the session in the capture
-//	srv    name of the server, followed by the side
+//	srv    name of the server, followed by the side. A row is sent again if
+//	       the name of one of a gateway's servers becomes known.
 //	sd     side of a bridge: "downstream" or "upstream"
 //	o      [SEQ…] linked rows on a bridge's other side
 //	k      kind (always): request notification response invalid progress

@@ -39,7 +39,7 @@ func appendRow(dst []byte, r *trace.Row) []byte {
 		o.numbers("ev", r.Events)
 	}
 	o.number("ci", int64(r.Capture.Index))
-	o.number("si", int64(r.Capture.ServerIndex))
+	o.number("si", int64(r.Session.ServerIndex()))
 	o.number("s", int64(r.Session.Number))
 	o.text("srv", r.Session.Label())
 	o.text("sd", string(r.Session.Side))

@@ -376,7 +376,7 @@ var columnList = [
   { key: "method", label: "Method", from: 0, hidden: true, width: "10em", by: (r) => r.m },
   { key: "args", label: "Arguments", title: "Arguments or text", from: 940, width: "minmax(6em, 2fr)", by: (r) => r.x },
   { key: "id", label: "ID", title: "Id of the request", from: 1500, width: "4em", right: true, by: (r) => Number(r.id) || 0 },
-  { key: "status", label: "Status", from: 0, width: "7.8em", narrow: "5.6em", small: "7em", by: (r) => r.st },
+  { key: "status", label: "Status", from: 0, width: "7.8em", narrow: "6.4em", small: "7em", by: (r) => r.st },
   { key: "reqb", label: "Req B", name: "Bytes of the request", title: "Bytes of the request", from: 1500, width: "4.9em", right: true, by: (r) => r.rq },
   { key: "resb", label: "Res B", name: "Bytes of the response", title: "Bytes of the response", from: 1100, width: "4.9em", right: true, by: (r) => r.rs },
   { key: "latency", label: "Latency", from: 0, width: "5.4em", right: true, by: (r) => r.l >= 0 ? r.l : r.st === "pending" ? Infinity : -1 },
@@ -481,7 +481,7 @@ function tracks(columns, px) {
 }
 function growing(px, em) {
   const between = (least, share, most) => Math.min(most, Math.max(least, px / em * share)).toFixed(2) + "em";
-  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.08, 13) };
+  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.1, 13) };
 }
 
 // page/row.js
@@ -784,7 +784,6 @@ function putRow(j) {
     r = new Row(j.q);
     r.update(j);
     if (r.ci > 0) store.letters = true;
-    if (r.srv && !store.servers.has(r.si)) store.servers.set(r.si, store.serverName(r));
     store.rows.set(j.q, r);
     if (r.p) addInside(r);
     else newRoots.push(r);
@@ -793,6 +792,7 @@ function putRow(j) {
     r.update(j);
     if (parent !== r.p) moveRow(r, parent);
   }
+  if (r.srv && !store.servers.has(r.si)) store.servers.set(r.si, store.serverName(r));
   changed.add(r);
 }
 function addInside(r) {
@@ -4133,7 +4133,7 @@ function drawScopes() {
   for (const s of store.sessions) {
     const of = scopeOf(s.capture, s.session || 0);
     const many = store.sessions.filter((x) => x.capture === s.capture).length > 1;
-    scopes.set(of, (s.name || s.capture) + (of === s.capture ? " (bridge)" : many ? ", session " + (s.session || 0) : "") + ", " + new Date(s.first).toLocaleTimeString());
+    if (!scopes.has(of)) scopes.set(of, scopeName(s, of) + (of !== s.capture && many ? ", session " + (s.session || 0) : "") + ", " + new Date(s.first).toLocaleTimeString());
   }
   if (view.of && !scopes.has(view.of)) scopes.set(view.of, view.of);
   const key = JSON.stringify([...scopes]) + view.of;
@@ -4141,6 +4141,13 @@ function drawScopes() {
   pic.scopes = key;
   pic.of.replaceChildren(...[...scopes].slice(-300).map(([value, text]) => h("option", { value, text })));
   pic.of.value = view.of;
+}
+function scopeName(s, of) {
+  const bridge = of === s.capture && s.side;
+  const name = bridge && store.sources.find((x) => x.id === s.capture)?.name || s.name || s.capture;
+  if (!bridge) return name;
+  const servers = new Set(store.sessions.filter((x) => x.capture === s.capture && x.side === "upstream").map((x) => x.name));
+  return name + (servers.size > 1 ? " (gateway)" : " (bridge)");
 }
 function refresh() {
   if (!view.picture || pic.timer) return;
@@ -4239,13 +4246,16 @@ var fieldOf2 = {
   dir: (r) => r.d,
   kind: (r) => r.k,
   status: (r) => r.st,
-  server: (r) => store.serverName(r),
+  server: (r) => [store.serverName(r), captureName(r)],
   session: (r) => String(r.s),
   side: (r) => r.sd,
   era: (r) => r.era,
   rev: (r) => r.rev,
   task: (r) => r.task
 };
+function captureName(r) {
+  return store.sources.find((s) => s.id === r.c)?.name || "";
+}
 function localFilter(text) {
   const any = splitAlternatives(text).map((part2) => splitTerms(part2).map(parseTerm));
   return (root) => any.length === 0 || any.some((all) => all.every((match3) => match3(root)));
@@ -4271,7 +4281,7 @@ function matcher(field, op, value) {
     return (r) => r.findings !== null && (i < 0 || r.findings[i] > 0);
   }
   if (op && !op.startsWith(":")) return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
-  if (field && Object.hasOwn(fieldOf2, field)) return (r) => like(fieldOf2[field](r).toLowerCase(), value, op === ":=" || whole.has(field));
+  if (field && Object.hasOwn(fieldOf2, field)) return (r) => [].concat(fieldOf2[field](r)).some((text) => like(text.toLowerCase(), value, op === ":=" || whole.has(field)));
   const words3 = field ? field + op + value : value;
   return (r) => (r.m + " " + r.tg + " " + r.x + " " + r.sum + " " + r.srv + " " + r.msg).toLowerCase().includes(words3);
 }

@@ -14,7 +14,7 @@ export const columnList = [
   { key: "method", label: "Method", from: 0, hidden: true, width: "10em", by: (r) => r.m },
   { key: "args", label: "Arguments", title: "Arguments or text", from: 940, width: "minmax(6em, 2fr)", by: (r) => r.x },
   { key: "id", label: "ID", title: "Id of the request", from: 1500, width: "4em", right: true, by: (r) => Number(r.id) || 0 },
-  { key: "status", label: "Status", from: 0, width: "7.8em", narrow: "5.6em", small: "7em", by: (r) => r.st },
+  { key: "status", label: "Status", from: 0, width: "7.8em", narrow: "6.4em", small: "7em", by: (r) => r.st },
   { key: "reqb", label: "Req B", name: "Bytes of the request", title: "Bytes of the request", from: 1500, width: "4.9em", right: true, by: (r) => r.rq },
   { key: "resb", label: "Res B", name: "Bytes of the response", title: "Bytes of the response", from: 1100, width: "4.9em", right: true, by: (r) => r.rs },
   { key: "latency", label: "Latency", from: 0, width: "5.4em", right: true, by: (r) => (r.l >= 0 ? r.l : r.st === "pending" ? Infinity : -1) },
@@ -153,5 +153,5 @@ export function tracks(columns, px) {
 // growing returns the widths of the columns that grow with the list, up to a maximum.
 export function growing(px, em) {
   const between = (least, share, most) => Math.min(most, Math.max(least, (px / em) * share)).toFixed(2) + "em";
-  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.08, 13) };
+  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.1, 13) };
 }

@@ -4,8 +4,13 @@ import { allOf, store } from "./store.js";
 
 const fieldOf = {
   tool: (r) => (r.m === "tools/call" ? r.tg : ""), target: (r) => r.tg, method: (r) => r.m, id: (r) => String(r.id), dir: (r) => r.d, kind: (r) => r.k, status: (r) => r.st,
-  server: (r) => store.serverName(r), session: (r) => String(r.s), side: (r) => r.sd, era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
+  server: (r) => [store.serverName(r), captureName(r)], session: (r) => String(r.s), side: (r) => r.sd, era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
 };
+
+// captureName returns the name of a row's capture: that of a gateway for its servers.
+function captureName(r) {
+  return store.sources.find((s) => s.id === r.c)?.name || "";
+}
 
 // localFilter returns a function that reports whether a row of the timeline matches a filter.
 export function localFilter(text) {
@@ -36,7 +41,7 @@ function matcher(field, op, value) {
     return (r) => r.findings !== null && (i < 0 || r.findings[i] > 0);
   }
   if (op && !op.startsWith(":")) return (r) => compareBy(op, field === "size" ? r.rq + r.rs : r.l, amount(value));
-  if (field && Object.hasOwn(fieldOf, field)) return (r) => like(fieldOf[field](r).toLowerCase(), value, op === ":=" || whole.has(field));
+  if (field && Object.hasOwn(fieldOf, field)) return (r) => [].concat(fieldOf[field](r)).some((text) => like(text.toLowerCase(), value, op === ":=" || whole.has(field)));
   const words = field ? field + op + value : value;
   return (r) => (r.m + " " + r.tg + " " + r.x + " " + r.sum + " " + r.srv + " " + r.msg).toLowerCase().includes(words);
 }

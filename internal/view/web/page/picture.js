@@ -84,7 +84,7 @@ function drawScopes() {
   for (const s of store.sessions) {
     const of = scopeOf(s.capture, s.session || 0);
     const many = store.sessions.filter((x) => x.capture === s.capture).length > 1;
-    scopes.set(of, (s.name || s.capture) + (of === s.capture ? " (bridge)" : many ? ", session " + (s.session || 0) : "") + ", " + new Date(s.first).toLocaleTimeString());
+    if (!scopes.has(of)) scopes.set(of, scopeName(s, of) + (of !== s.capture && many ? ", session " + (s.session || 0) : "") + ", " + new Date(s.first).toLocaleTimeString());
   }
   if (view.of && !scopes.has(view.of)) scopes.set(view.of, view.of);
   const key = JSON.stringify([...scopes]) + view.of;
@@ -92,6 +92,16 @@ function drawScopes() {
   pic.scopes = key;
   pic.of.replaceChildren(...[...scopes].slice(-300).map(([value, text]) => h("option", { value, text })));
   pic.of.value = view.of;
+}
+
+// scopeName returns the name of the scope of a session. A bridge or gateway has the name of its
+// capture.
+function scopeName(s, of) {
+  const bridge = of === s.capture && s.side;
+  const name = (bridge && store.sources.find((x) => x.id === s.capture)?.name) || s.name || s.capture;
+  if (!bridge) return name;
+  const servers = new Set(store.sessions.filter((x) => x.capture === s.capture && x.side === "upstream").map((x) => x.name));
+  return name + (servers.size > 1 ? " (gateway)" : " (bridge)");
 }
 
 function refresh() {

@@ -139,7 +139,6 @@ function putRow(j) {
     r = new Row(j.q);
     r.update(j);
     if (r.ci > 0) store.letters = true;
-    if (r.srv && !store.servers.has(r.si)) store.servers.set(r.si, store.serverName(r));
     store.rows.set(j.q, r);
     if (r.p) addInside(r);
     else newRoots.push(r);
@@ -148,6 +147,7 @@ function putRow(j) {
     r.update(j);
     if (parent !== r.p) moveRow(r, parent);
   }
+  if (r.srv && !store.servers.has(r.si)) store.servers.set(r.si, store.serverName(r));
   changed.add(r);
 }
 
