@@ -291,7 +291,7 @@ type theme struct {
 	number style
 	// invalid is the style of a filter bar with an error.
 	invalid style
-	// servers are the styles of servers' names, by [trace.Capture.ServerIndex]. Without any, names
+	// servers are the styles of servers' names, by [trace.Session.ServerIndex]. Without any, names
 	// are dim.
 	servers []style
 	// added is the style of additions in a comparison.

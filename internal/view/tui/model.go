@@ -354,6 +354,8 @@ func (m *model) globalKey(k tea.KeyPressMsg) tea.Cmd {
 		m.overview()
 	case "a":
 		m.openSort()
+	case "C":
+		m.openColumns()
 	case "i":
 		m.openHeld()
 	case "<", ">":

@@ -300,6 +300,7 @@ func helpKeys() []helpGroup {
 			{"L O", "servers and captures; overview: calls over time, p50, p95, p99"},
 			{"l", "only rows with findings"},
 			{"a", "sort by latency, size, findings, name or server; Esc: by time"},
+			{"C", "columns: show, hide, make wider or narrower"},
 			{"x", "exchanges, or frames: one row per event"},
 			{"t", "time: clock, since the start, since the row above"},
 			{"o", "the other side of what a bridge forwarded, and back"},

@@ -50,6 +50,8 @@ type tableView struct {
 	at time.Time
 
 	columns []column
+	// choices are what the user has chosen about columns, by name.
+	choices map[string]columnChoice
 	scale   timeScale
 }
 
@@ -81,7 +83,7 @@ type rowView struct {
 	n        uint64
 	// letters precede n: see [trace.Row.Number].
 	letters string
-	// serverIndex is Capture.ServerIndex.
+	// serverIndex is Session.ServerIndex.
 	serverIndex int
 	captureID   string
 	session     uint64
@@ -132,7 +134,7 @@ func (t *table) newRow(s position, e entry) rowView {
 		}
 	}
 	x := rowView{
-		position: s, seq: r.Seq, n: r.N, letters: letters(r), serverIndex: r.Capture.ServerIndex, captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
+		position: s, seq: r.Seq, n: r.N, letters: letters(r), serverIndex: r.Session.ServerIndex(), captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
 		server: safe(t.view.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
 		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: t.marked(r.Seq),
 	}
@@ -267,7 +269,7 @@ func (rv *rowView) statusText(short bool) string {
 	case trace.Failed:
 		long, brief = "error "+rv.code, rv.code
 	case trace.ToolFailed:
-		long, brief = "isError", "isErr"
+		long, brief = "tool failed", "failed"
 	case trace.InputRequired:
 		long, brief = "needs input", "input?"
 	case trace.TaskCreated:
@@ -317,8 +319,9 @@ func (rv *rowView) style(t *theme) style {
 
 // A column is a column of the table. The last column without a width gets the remaining room.
 type column struct {
-	head  string
-	width int
+	// name identifies the column and describes it. It is empty if the column is always shown.
+	name, head string
+	width      int
 	// right aligns numbers.
 	right bool
 	cell  func(v *tableView, x *rowView) line
@@ -330,10 +333,28 @@ type column struct {
 	dropOrder int
 }
 
+// A columnChoice is what the user has chosen about a column. The zero value is none.
+type columnChoice struct {
+	shown, hidden bool
+	// width is in columns of the screen. Zero means the usual width.
+	width int
+}
+
+// The limits of chosen widths.
+const (
+	minColumn = 3
+	maxColumn = 60
+)
+
+// chosenColumns returns all columns without the hidden ones, with the chosen widths.
+func (v *tableView) chosenColumns(several bool) []column {
+	return slices.DeleteFunc(v.allColumns(several || v.choices[serverColumn].shown), func(c column) bool { return v.choices[c.name].hidden })
+}
+
 // columnsFor returns the columns that fit into a width, with their widths. It leaves out columns
 // until the text has room.
 func (v *tableView) columnsFor(columns int, several bool) []column {
-	all := v.allColumns(several)
+	all := v.chosenColumns(several)
 	want := min(42, columns*2/5) // columns for the text
 	if several {
 		want = min(42, columns*3/8)
@@ -362,7 +383,7 @@ func (v *tableView) columnsFor(columns int, several bool) []column {
 // fillColumns gives the remaining room to the text, and some to the waterfall if there is plenty.
 func fillColumns(all []column, room int) []column {
 	for i := range all {
-		if all[i].head == "waterfall" && room > 70 {
+		if all[i].head == "waterfall" && room > 70 && all[i].dropOrder > 1 {
 			more := min(24, (room-70)/2)
 			all[i].width += more
 			room -= more
@@ -376,29 +397,45 @@ func fillColumns(all []column, room int) []column {
 	return all
 }
 
+// serverColumn is the name of the column with the server.
+const serverColumn = "server"
+
+// allColumns returns all columns with their widths. A column that the user wants to see is left out
+// last.
 func (v *tableView) allColumns(several bool) []column {
 	status := 12
 	if v.isNarrow() {
 		status = 6
 	}
 	list := []column{
-		{head: "#", width: 6, right: true, cell: cellNumber, dropOrder: 30},
-		{head: v.timeHead(), width: v.timeWidth(), right: true, cell: cellTime, dropOrder: 20},
-		{head: "", width: 2, cell: cellDir, dropOrder: 80},
+		{name: "number", head: "#", width: 6, right: true, cell: cellNumber, dropOrder: 30},
+		{name: "time", head: v.timeHead(), width: v.timeWidth(), right: true, cell: cellTime, dropOrder: 20},
+		{name: "direction", head: "", width: 2, cell: cellDir, dropOrder: 80},
 	}
 	if several {
-		list = append(list, column{head: "server", width: v.serverWidth(), cell: cellServer, dropOrder: 22})
+		list = append(list, column{name: serverColumn, head: "server", width: v.serverWidth(), cell: cellServer, dropOrder: 22})
 	}
-	return append(list,
+	list = append(list,
 		column{head: "what", cell: cellWhat},
-		column{head: "id", width: 6, cell: cellID, requestOnly: true, dropOrder: 90},
-		column{head: "status", width: status, cell: cellStatus, requestOnly: true, dropOrder: 5},
-		column{head: "req", width: 7, right: true, cell: cellRequest, requestOnly: true, dropOrder: 75},
-		column{head: "res", width: 7, right: true, cell: cellResponse, requestOnly: true, dropOrder: 70},
-		column{head: "latency", width: 8, right: true, cell: cellLatency, requestOnly: true, dropOrder: 4},
-		column{head: "waterfall", width: 16, cell: cellWaterfall, after: true, dropOrder: 25},
-		column{head: "▲", width: 4, cell: cellFindings, after: true, dropOrder: 10},
+		column{name: "id", head: "id", width: 6, cell: cellID, requestOnly: true, dropOrder: 90},
+		column{name: "status", head: "status", width: status, cell: cellStatus, requestOnly: true, dropOrder: 5},
+		column{name: "request size", head: "req", width: 7, right: true, cell: cellRequest, requestOnly: true, dropOrder: 75},
+		column{name: "response size", head: "res", width: 7, right: true, cell: cellResponse, requestOnly: true, dropOrder: 70},
+		column{name: "latency", head: "latency", width: 8, right: true, cell: cellLatency, requestOnly: true, dropOrder: 4},
+		column{name: "waterfall", head: "waterfall", width: 16, cell: cellWaterfall, after: true, dropOrder: 25},
+		column{name: "findings", head: "▲", width: 4, cell: cellFindings, after: true, dropOrder: 10},
 	)
+	for i := range list {
+		c := &list[i]
+		choice := v.choices[c.name]
+		if choice.shown {
+			c.dropOrder = 1
+		}
+		if choice.width > 0 {
+			c.width = choice.width
+		}
+	}
+	return list
 }
 
 // isNarrow reports whether the table has little room.
@@ -409,7 +446,9 @@ func (v *tableView) isNarrow() bool {
 
 // serverWidth returns the width of server names.
 func (v *tableView) serverWidth() int {
-	switch {
+	switch chosen := v.choices[serverColumn].width; {
+	case chosen > 0:
+		return chosen
 	case v.isNarrow():
 		return 8
 	case v.width < 180:
@@ -437,6 +476,9 @@ func (v *tableView) timeHead() string {
 }
 
 func (v *tableView) timeWidth() int {
+	if chosen := v.choices["time"].width; chosen > 0 {
+		return chosen
+	}
 	if v.timeMode == clockTime && v.width < 110 {
 		return 8
 	}
@@ -455,7 +497,7 @@ func cellTime(v *tableView, rv *rowView) line {
 		text = signed(rv.at.Sub(rv.previousTime(v)))
 	default:
 		layout := "15:04:05.000"
-		if v.timeWidth() == 8 {
+		if v.timeWidth() < 12 {
 			layout = "15:04:05"
 		}
 		text = rv.at.In(v.zone).Format(layout)

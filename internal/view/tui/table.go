@@ -25,7 +25,9 @@ type table struct {
 	timeMode int
 	// marks has the Seq of the rows to compare, in the order in which they were marked.
 	marks []uint64
-	view  tableView
+	// choices are what the user has chosen about columns, by name.
+	choices map[string]columnChoice
+	view    tableView
 }
 
 // An openMsg tells that the cursor's row was clicked.
@@ -36,7 +38,7 @@ type openMsg struct{}
 func (t *table) refresh(use func(current *trace.Row)) {
 	t.view = tableView{
 		theme: t.theme, zone: t.zone, timeMode: t.timeMode, width: t.area.w, now: t.clock(),
-		rows: t.view.rows[:0], cursor: -1,
+		rows: t.view.rows[:0], cursor: -1, choices: t.choices,
 	}
 	if t.sel != nil {
 		t.src.Read(func(w *trace.Model) {

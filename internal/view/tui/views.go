@@ -20,7 +20,7 @@ type command struct{ key, name string }
 // commands are the entries of the palette.
 func commands() []command {
 	return []command{
-		{"/", "filter"}, {"F", "facets: filter by server, status, kind or finding"}, {"l", "only rows with findings"}, {"a", "sort the list"},
+		{"/", "filter"}, {"F", "facets: filter by server, status, kind or finding"}, {"l", "only rows with findings"}, {"a", "sort the list"}, {"C", "columns: show, hide, width"},
 		{"L", "servers and captures"}, {"O", "overview: calls, errors, latencies"}, {"s", "tools and methods"}, {"c", "session of the row"},
 		{"enter", "open the row"}, {"x", "frames or exchanges"}, {"t", "time: clock, since the start, since the row above"}, {"f", "follow the newest row"}, {"p", "pause the list"},
 		{"*", "expand or collapse all rows"}, {"n", "next row with an error or a finding"}, {"N", "previous row with an error or a finding"}, {"o", "other side of the bridge"},
@@ -100,6 +100,67 @@ func (m *model) toggleTerm(term string) tea.Cmd {
 		return m.table.setFilter(strings.TrimSpace(before + " " + after))
 	}
 	return m.table.setFilter(strings.TrimSpace(text + " " + term))
+}
+
+// openColumns lists the columns of the table, which keys show, hide and resize.
+func (m *model) openColumns() {
+	t := m.table
+	c := newChooser(m.shared, "Columns", func() []choice {
+		shown := map[string]int{}
+		for _, c := range t.view.columnsFor(t.view.width-markWidth, t.view.multipleSources) {
+			shown[c.name] = c.width
+		}
+		var list []choice
+		for _, c := range t.view.allColumns(true) {
+			if c.name == "" {
+				continue
+			}
+			sign, hint := span{"", "  "}, "hidden"
+			if n, ok := shown[c.name]; ok {
+				sign, hint = span{m.theme.response, "✓ "}, plural.Of(n, "column")+" wide"
+			} else if !t.choices[c.name].hidden {
+				hint = "shown where there is room"
+			}
+			list = append(list, choice{sign: sign, label: c.name, hint: hint, id: c.name})
+		}
+		return list
+	})
+	change := func(key, name string, f func(name string, c *columnChoice)) {
+		c.keys = append(c.keys, chooserKey{key, name, func(id string) tea.Cmd {
+			if t.choices == nil {
+				t.choices = map[string]columnChoice{}
+			}
+			choice := t.choices[id]
+			f(id, &choice)
+			t.choices[id] = choice
+			t.view.choices = t.choices
+			c.narrow()
+			return nil
+		}})
+	}
+	visible := func(name string) (width int) {
+		for _, c := range t.view.columnsFor(t.view.width-markWidth, t.view.multipleSources) {
+			if c.name == name {
+				return c.width
+			}
+		}
+		return 0
+	}
+	resize := func(by int) func(string, *columnChoice) {
+		return func(name string, c *columnChoice) {
+			if width := visible(name); width > 0 {
+				c.width = min(max(width+by, minColumn), maxColumn)
+			}
+		}
+	}
+	change("space", "show or hide", func(name string, c *columnChoice) {
+		c.hidden = visible(name) > 0
+		c.shown = !c.hidden
+	})
+	change("-", "narrower", resize(-1))
+	change("+", "wider", resize(1))
+	change("u", "as usual", func(_ string, c *columnChoice) { *c = columnChoice{} })
+	m.dialogs.chooser = c
 }
 
 // sourcesView lists the servers and the captures. A server filters; a capture moves the cursor to
