@@ -164,6 +164,9 @@ func TestIDEqual(t *testing.T) {
 					if got := ID(a).Equal(ID(b)); got != (i == k) {
 						t.Errorf("%s equal %s: %v", a, b, got)
 					}
+					if got := ID(a).Key() == ID(b).Key(); got != (i == k) {
+						t.Errorf("%s and %s have the same key: %v", a, b, got)
+					}
 				}
 			}
 			if ID(a).Equal(nil) || ID(nil).Equal(ID(a)) || ID(a).Equal(nullID) {
