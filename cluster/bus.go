@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -112,24 +111,13 @@ func (n *Node) Bus() server.Bus { return serverBus{n} }
 const serverTopic = "server"
 
 // Publish implements [server.Bus].
-func (b serverBus) Publish(ctx context.Context, e server.Event) error {
-	text, err := json.Marshal(&e)
-	if err != nil {
-		return fmt.Errorf("cluster: %w", err)
-	}
-	return b.n.publish(ctx, serverTopic, text)
+func (b serverBus) Publish(ctx context.Context, message []byte) error {
+	return b.n.publish(ctx, serverTopic, message)
 }
 
 // Subscribe implements [server.Bus].
-func (b serverBus) Subscribe(ctx context.Context, deliver func(server.Event)) error {
-	stop, err := b.n.subscribe(ctx, serverTopic, func(data []byte) {
-		var e server.Event
-		if err := json.Unmarshal(data, &e); err != nil {
-			b.n.opts.Logger.Error("an event of another server is invalid", "error", err)
-			return
-		}
-		deliver(e)
-	})
+func (b serverBus) Subscribe(ctx context.Context, deliver func(message []byte)) error {
+	stop, err := b.n.subscribe(ctx, serverTopic, deliver)
 	if err != nil {
 		return err
 	}

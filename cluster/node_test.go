@@ -19,7 +19,6 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cluster"
-	"mcpwire/server"
 )
 
 // inBubble runs a test with fake time.
@@ -300,7 +299,7 @@ func TestStats(t *testing.T) {
 		if len(appended) != 2 || appended[0] != nil || appended[1] == nil {
 			t.Errorf("OnAppend was called with %v", appended)
 		}
-		if err := n.Bus().Publish(canceled, server.Event{Kind: server.ToolsListChanged}); err == nil {
+		if err := n.Bus().Publish(canceled, []byte("x")); err == nil {
 			t.Error("published after the context has ended")
 		}
 		synctest.Wait()

@@ -780,39 +780,39 @@ func TestTokenLocks(t *testing.T) {
 	})
 }
 
-// TestBus checks that an event of one server reaches those of other nodes.
+// TestBus checks that a message of one server reaches those of other nodes.
 func TestBus(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := two(t, nil)
 		strange := join(t, f.shared, &cluster.NodeOptions{Tenant: "strange"})
-		var got []server.Event
+		var got []string
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			err := b.Bus().Subscribe(ctx, func(e server.Event) { got = append(got, e) })
+			err := b.Bus().Subscribe(ctx, func(message []byte) { got = append(got, string(message)) })
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		})
 		wg.Go(func() {
-			if err := strange.Bus().Subscribe(t.Context(), func(server.Event) { t.Error("another tenant has the event") }); !errors.Is(err, cluster.ErrClosed) {
+			if err := strange.Bus().Subscribe(t.Context(), func([]byte) { t.Error("another tenant has the message") }); !errors.Is(err, cluster.ErrClosed) {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
-		want := server.Event{From: "me", Kind: server.ResourceUpdated, Name: "file:///ü", Owner: "o"}
-		if err := a.Bus().Publish(t.Context(), want); err != nil {
+		const want = "a message, ü"
+		if err := a.Bus().Publish(t.Context(), []byte(want)); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
 		cancel()
 		strange.Close()
 		wg.Wait()
-		if err := a.Bus().Publish(t.Context(), want); err != nil {
+		if err := a.Bus().Publish(t.Context(), []byte(want)); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]server.Event{want}, got); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]string{want}, got); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
 		}
 	})
 }

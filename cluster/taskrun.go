@@ -135,11 +135,7 @@ func (tr *taskRuns) fail(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	}
-	e := server.Event{Kind: server.TaskUpdated, Name: id}
-	if t.Core {
-		e.Owner = t.Owner
-	}
-	if err := tr.store.n.Bus().Publish(ctx, e); err != nil {
+	if err := tr.store.n.Bus().Publish(ctx, server.TaskUpdated(t)); err != nil {
 		tr.store.n.opts.Logger.Debug("clients are not told of a task that was lost", "error", err)
 	}
 	return nil

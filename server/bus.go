@@ -17,99 +17,118 @@ import (
 
 // A Bus connects servers in several processes that serve the same clients, so that a change in one
 // server reaches the subscribers of all. See [Options.Bus]. An implementation is a few lines around
-// a message broker's client. It delivers an event at most once, to the servers that are subscribed
-// when it is published. Events may be reordered or lost: an event only says that something has
-// changed.
+// a message broker's client. It delivers a message at most once, to the servers that are subscribed
+// when it is published. A message is JSON text. It only says that something has changed, so
+// messages may be reordered or lost.
 //
-// Servers notice lost events within 10 seconds after the bus works again. Every 4 seconds each
-// server publishes how many events it has sent of each kind. A server that has received fewer
+// Servers notice lost messages within 10 seconds after the bus works again. Every 4 seconds each
+// server publishes how many changes of each kind it has announced. A server that has received fewer
 // notifies its clients of whatever the lost ones may have been about, such as all resources that a
-// client is subscribed to. It cannot replace lost events about elicitations, about tasks of the
+// client is subscribed to. It cannot replace lost messages about elicitations, about tasks of the
 // core protocol, and those of a process that ends before it has published its numbers.
 //
 // The broker must authenticate its clients, like one that stores sessions. Anyone who can publish
 // can notify the clients of all servers. Anyone who can subscribe learns URIs and the ids of tasks
 // and principals.
 type Bus interface {
-	// Publish sends an event to the other servers. One goroutine at a time calls it, with a ctx
-	// that expires after 5 seconds. If it fails, the event is lost and the server logs the error.
-	Publish(ctx context.Context, e Event) error
-	// Subscribe calls deliver for each event until ctx ends or the subscription fails. After a
-	// failure the server calls it again with a backoff. deliver does not block. It may be called by
-	// multiple goroutines at once, but not after Subscribe has returned. The server ignores events
-	// that it published itself.
-	Subscribe(ctx context.Context, deliver func(Event)) error
+	// Publish sends a message to the other servers, and does not keep it. One goroutine at a time
+	// calls it, with a ctx that expires after 5 seconds. If it fails, the message is lost and the
+	// server logs the error.
+	Publish(ctx context.Context, message []byte) error
+	// Subscribe calls deliver for each message until ctx ends or the subscription fails. After a
+	// failure the server calls it again with a backoff. deliver neither blocks nor keeps the
+	// message. It may be called by multiple goroutines at once, but not after Subscribe has
+	// returned. The server ignores its own messages.
+	Subscribe(ctx context.Context, deliver func(message []byte)) error
 }
 
-// An Event is a change in one server that the clients of others may need to know. It is plain text
-// and can be stored as JSON.
-type Event struct {
-	// From identifies the publishing [Server] by a random text.
+// TaskUpdated returns the message that tells servers on a [Bus] of an update of t. A shared
+// [TaskStore] publishes it for an update of its own, such as the end of a task whose process is
+// gone.
+func TaskUpdated(t *Task) []byte {
+	e := event{Kind: eventTask, Name: t.ID}
+	if t.Core {
+		e.Owner = t.Owner
+	}
+	return e.encode()
+}
+
+// An event is a change in one server that the clients of others may need to know. Its JSON text is
+// a message of a Bus.
+type event struct {
+	// From identifies the publishing Server by a random text.
 	From string `json:"from"`
 	// Kind is the kind of change, or one that servers use to notice lost events.
-	Kind EventKind `json:"kind"`
+	Kind eventKind `json:"kind"`
 	// Seq numbers the events of From that have this kind, from 1. It is zero for an event that does
 	// not count.
 	Seq uint64 `json:"seq,omitempty"`
 	// Name is the subject of the change; its meaning depends on the kind. At most 8 KiB.
 	Name string `json:"name,omitempty"`
-	// Owner is the [Task.Owner] for TaskUpdated. It is empty for tasks of the extension, which
-	// notify only subscribers of their ids.
+	// Owner is the Task.Owner for eventTask. It is empty for tasks of the extension, which notify
+	// only subscribers of their ids.
 	Owner string `json:"owner,omitempty"`
 }
 
-// An EventKind is the kind of an [Event]. A server ignores unknown kinds, which a newer one may
-// send.
-type EventKind string
+// encode returns the message for an event.
+func (e *event) encode() []byte {
+	message, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // not reached
+	}
+	return message
+}
 
-// The kinds of events.
+// An eventKind is the kind of an event. A server ignores unknown kinds, which a newer one may send.
+type eventKind string
+
 const (
-	// ToolsListChanged reports a change to the list of tools.
-	ToolsListChanged EventKind = "tools"
-	// ResourcesListChanged reports a change to the list of resources or of resource templates.
-	ResourcesListChanged EventKind = "resources"
-	// PromptsListChanged reports a change to the list of prompts.
-	PromptsListChanged EventKind = "prompts"
-	// ViewChanged reports another View for the principal whose ID is Name, or for all principals if
-	// Name is empty. See [Server.ListsChanged].
-	ViewChanged EventKind = "view"
-	// ResourceUpdated reports an update of the resource with the URI Name.
-	ResourceUpdated EventKind = "resource"
-	// TaskUpdated reports an update of the task with the id Name. The servers read the task from a
-	// shared [TaskStore].
-	TaskUpdated EventKind = "task"
-	// ElicitationDone reports the end of the elicitation with the id Name. See
-	// [Server.ElicitationComplete].
-	ElicitationDone EventKind = "elicitation"
+	// eventTools reports a change to the list of tools.
+	eventTools eventKind = "tools"
+	// eventResources reports a change to the list of resources or of resource templates.
+	eventResources eventKind = "resources"
+	// eventPrompts reports a change to the list of prompts.
+	eventPrompts eventKind = "prompts"
+	// eventView reports another View for the principal whose ID is Name, or for all principals if
+	// Name is empty. See Server.ListsChanged.
+	eventView eventKind = "view"
+	// eventResource reports an update of the resource with the URI Name.
+	eventResource eventKind = "resource"
+	// eventTask reports an update of the task with the id Name. The servers read the task from a
+	// shared TaskStore.
+	eventTask eventKind = "task"
+	// eventElicitation reports the end of the elicitation with the id Name. See
+	// Server.ElicitationComplete.
+	eventElicitation eventKind = "elicitation"
 
 	// eventsSent reports how many events the server has sent of each kind: Name is a JSON object of
 	// numbers.
-	eventsSent EventKind = "sent"
+	eventsSent eventKind = "sent"
 	// eventsAsked asks the other servers for an eventsSent.
-	eventsAsked EventKind = "ask"
+	eventsAsked eventKind = "ask"
 )
 
 // NewMemoryBus returns a [Bus] within one process, for tests and for servers that share it. Publish
-// returns nil after all subscribers have received the event.
-func NewMemoryBus() Bus { return &memoryBus{subs: make(map[*func(Event)]struct{})} }
+// returns nil after all subscribers have received the message.
+func NewMemoryBus() Bus { return &memoryBus{subs: make(map[*func([]byte)]struct{})} }
 
 type memoryBus struct {
 	mu   sync.RWMutex
-	subs map[*func(Event)]struct{}
+	subs map[*func([]byte)]struct{}
 }
 
 // Publish implements Bus.
-func (b *memoryBus) Publish(_ context.Context, e Event) error {
+func (b *memoryBus) Publish(_ context.Context, message []byte) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for deliver := range b.subs {
-		(*deliver)(e)
+		(*deliver)(message)
 	}
 	return nil
 }
 
 // Subscribe implements Bus. It returns the error of ctx.
-func (b *memoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
+func (b *memoryBus) Subscribe(ctx context.Context, deliver func([]byte)) error {
 	b.mu.Lock()
 	b.subs[&deliver] = struct{}{}
 	b.mu.Unlock()
@@ -122,48 +141,48 @@ func (b *memoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
 
 // receiveLost notifies this server's sessions of what lost events of a kind may have been about. It
 // does not block.
-func (s *Server) receiveLost(kind EventKind) {
+func (s *Server) receiveLost(kind eventKind) {
 	switch kind {
-	case ResourceUpdated:
+	case eventResource:
 		s.sessions.resourcesUpdated()
-	case TaskUpdated:
+	case eventTask:
 		if s.tasks != nil {
 			s.sessions.tasksChanged()
 		}
-	case ElicitationDone: // nobody knows which one
+	case eventElicitation: // nobody knows which one
 	default:
-		s.receive(Event{Kind: kind})
+		s.receive(event{Kind: kind})
 	}
 }
 
 // receive notifies this server's sessions of an event from another server. It does not block.
-func (s *Server) receive(e Event) {
+func (s *Server) receive(e event) {
 	for _, c := range listChanges {
 		if e.Kind == c.event && s.advertises(c.bit) {
 			s.sessions.listsChanged(c.bit, nil)
 		}
 	}
 	switch e.Kind {
-	case ViewChanged:
+	case eventView:
 		var principals []string
 		if e.Name != "" {
 			principals = []string{e.Name}
 		}
 		s.listsChangedLocal(principals)
-	case ResourceUpdated:
+	case eventResource:
 		s.sessions.resourceUpdated(e.Name)
-	case TaskUpdated:
+	case eventTask:
 		if s.tasks != nil {
 			s.sessions.taskChanged(e.Name, e.Owner)
 		}
-	case ElicitationDone:
+	case eventElicitation:
 		s.sessions.elicitationDone(e.Name)
 	}
 }
 
 const (
 	maxPendingEvents = 4096            // waiting to be published
-	maxEventName     = 8 << 10         // bytes of Event.Name
+	maxEventName     = 8 << 10         // bytes of event.Name
 	busTimeout       = 5 * time.Second // for Publish, and for the bus to stop
 	minBusBackoff    = 100 * time.Millisecond
 	maxBusBackoff    = 30 * time.Second // between attempts to subscribe
@@ -189,8 +208,8 @@ var firstAsks = [...]time.Duration{0, 50 * time.Millisecond, 500 * time.Millisec
 type busClient struct {
 	bus         Bus
 	id          string
-	receive     func(Event)
-	receiveLost func(EventKind)
+	receive     func(event)
+	receiveLost func(eventKind)
 	log         *slog.Logger
 	received    receivedEvents
 	// working is set when the subscription has delivered an event of this server, or what it has
@@ -208,9 +227,9 @@ type busClient struct {
 	started bool
 	closed  bool
 	// pending holds each event once, no matter how often it happened.
-	pending map[Event]struct{}
+	pending map[event]struct{}
 	// sent counts the events that were published, and those that should have been.
-	sent map[EventKind]uint64
+	sent map[eventKind]uint64
 	// dropped counts the events that exceeded the limits.
 	dropped int
 	// publishing is set while a goroutine publishes.
@@ -220,7 +239,7 @@ type busClient struct {
 }
 
 func newBusClient(bus Bus, s *Server) *busClient {
-	bc := &busClient{bus: bus, id: rand.Text(), receive: s.receive, receiveLost: s.receiveLost, log: s.log, sent: make(map[EventKind]uint64)}
+	bc := &busClient{bus: bus, id: rand.Text(), receive: s.receive, receiveLost: s.receiveLost, log: s.log, sent: make(map[eventKind]uint64)}
 	bc.subscribeCtx, bc.cancelSubscribe = context.WithCancel(context.Background())
 	bc.publishCtx, bc.cancelPublish = context.WithCancel(context.Background())
 	return bc
@@ -264,8 +283,13 @@ func (bc *busClient) subscribe() {
 	}
 }
 
-// deliver handles an event of the bus.
-func (bc *busClient) deliver(e Event) {
+// deliver handles a message of the bus.
+func (bc *busClient) deliver(message []byte) {
+	var e event
+	if err := json.Unmarshal(message, &e); err != nil {
+		bc.log.Warn("invalid message of another server", "error", err)
+		return
+	}
 	switch {
 	case bc.subscribeCtx.Err() != nil:
 	case e.From == bc.id:
@@ -274,7 +298,7 @@ func (bc *busClient) deliver(e Event) {
 		bc.publishSent()
 	case e.Kind == eventsSent:
 		bc.working.Store(true)
-		var sent map[EventKind]uint64
+		var sent map[eventKind]uint64
 		if err := json.Unmarshal([]byte(e.Name), &sent); err != nil {
 			bc.log.Warn("invalid event of another server", "kind", string(e.Kind), "error", err)
 			return
@@ -304,11 +328,11 @@ func (bc *busClient) count() {
 		if bc.working.Load() {
 			break
 		}
-		bc.publish(Event{Kind: eventsAsked})
+		bc.publish(event{Kind: eventsAsked})
 	}
 	for wait.Sleep(bc.subscribeCtx, countInterval) {
 		if !bc.working.Load() { // it has failed, and begun again
-			bc.publish(Event{Kind: eventsAsked})
+			bc.publish(event{Kind: eventsAsked})
 		}
 		bc.publishSent()
 		bc.received.forget()
@@ -320,12 +344,12 @@ func (bc *busClient) publishSent() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	if len(bc.sent) > 0 {
-		bc.publishLocked(Event{Kind: eventsSent})
+		bc.publishLocked(event{Kind: eventsSent})
 	}
 }
 
 // publish queues an event.
-func (bc *busClient) publish(e Event) {
+func (bc *busClient) publish(e event) {
 	if bc == nil {
 		return
 	}
@@ -334,7 +358,7 @@ func (bc *busClient) publish(e Event) {
 	bc.publishLocked(e)
 }
 
-func (bc *busClient) publishLocked(e Event) {
+func (bc *busClient) publishLocked(e event) {
 	e.From = bc.id
 	_, queued := bc.pending[e]
 	switch {
@@ -348,7 +372,7 @@ func (bc *busClient) publishLocked(e Event) {
 		return
 	}
 	if bc.pending == nil {
-		bc.pending = make(map[Event]struct{})
+		bc.pending = make(map[event]struct{})
 	}
 	bc.pending[e] = struct{}{}
 	if !bc.publishing {
@@ -368,7 +392,7 @@ func (bc *busClient) publishPending() {
 			return
 		}
 		failed := 0
-		publish := func(e Event) {
+		publish := func(e event) {
 			switch err := bc.publishOne(e); {
 			case err == nil:
 			case !e.counts(): // the next one replaces it
@@ -379,7 +403,7 @@ func (bc *busClient) publishPending() {
 				}
 			}
 		}
-		numbers := Event{From: bc.id, Kind: eventsSent}
+		numbers := event{From: bc.id, Kind: eventsSent}
 		for e := range events {
 			if e != numbers {
 				publish(bc.number(e))
@@ -395,7 +419,7 @@ func (bc *busClient) publishPending() {
 }
 
 // next returns the pending events. Nil ends the publishing goroutine.
-func (bc *busClient) next() (events map[Event]struct{}, dropped int) {
+func (bc *busClient) next() (events map[event]struct{}, dropped int) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	events, dropped = bc.pending, bc.dropped
@@ -409,10 +433,10 @@ func (bc *busClient) next() (events map[Event]struct{}, dropped int) {
 }
 
 // counts reports whether events of the kind are counted.
-func (e *Event) counts() bool { return e.Kind != eventsSent && e.Kind != eventsAsked }
+func (e *event) counts() bool { return e.Kind != eventsSent && e.Kind != eventsAsked }
 
 // number completes an event that is published now.
-func (bc *busClient) number(e Event) Event {
+func (bc *busClient) number(e event) event {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	switch {
@@ -429,13 +453,14 @@ func (bc *busClient) number(e Event) Event {
 	return e
 }
 
-func (bc *busClient) publishOne(e Event) error {
+func (bc *busClient) publishOne(e event) error {
 	if err := bc.publishCtx.Err(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(bc.publishCtx, busTimeout)
 	defer cancel()
-	_, err := catchPanic(func() (struct{}, error) { return struct{}{}, bc.bus.Publish(ctx, e) })
+	message := e.encode()
+	_, err := catchPanic(func() (struct{}, error) { return struct{}{}, bc.bus.Publish(ctx, message) })
 	return err
 }
 
@@ -487,7 +512,7 @@ type receivedEvents struct {
 
 // serverEvents are the events of one server.
 type serverEvents struct {
-	kinds map[EventKind]*kindEvents
+	kinds map[eventKind]*kindEvents
 	// heard is the time of the last event.
 	heard time.Time
 }
@@ -501,7 +526,7 @@ type kindEvents struct {
 }
 
 // add notes an event.
-func (re *receivedEvents) add(e Event) {
+func (re *receivedEvents) add(e event) {
 	if e.Seq == 0 {
 		return
 	}
@@ -514,7 +539,7 @@ func (re *receivedEvents) add(e Event) {
 
 // lost returns the kinds of which fewer events than sent have arrived, and whether any events or
 // numbers of the server had arrived before. It reports a loss once.
-func (re *receivedEvents) lost(from string, sent map[EventKind]uint64) (known bool, kinds []EventKind) {
+func (re *receivedEvents) lost(from string, sent map[eventKind]uint64) (known bool, kinds []eventKind) {
 	re.mu.Lock()
 	defer re.mu.Unlock()
 	known = re.servers[from] != nil
@@ -540,7 +565,7 @@ func (re *receivedEvents) forget() {
 }
 
 // kindLocked returns the events of a server and kind, or nil if there are too many servers.
-func (re *receivedEvents) kindLocked(from string, kind EventKind) *kindEvents {
+func (re *receivedEvents) kindLocked(from string, kind eventKind) *kindEvents {
 	s := re.servers[from]
 	if s == nil {
 		if len(re.servers) >= maxKnownServers {
@@ -549,7 +574,7 @@ func (re *receivedEvents) kindLocked(from string, kind EventKind) *kindEvents {
 		if re.servers == nil {
 			re.servers = make(map[string]*serverEvents)
 		}
-		s = &serverEvents{kinds: make(map[EventKind]*kindEvents)}
+		s = &serverEvents{kinds: make(map[eventKind]*kindEvents)}
 		re.servers[from] = s
 	}
 	s.heard = time.Now()

@@ -116,7 +116,11 @@ type lossyBus struct {
 	lose map[server.EventKind]int
 }
 
-func (b *lossyBus) Publish(ctx context.Context, e server.Event) error {
+func (b *lossyBus) Publish(ctx context.Context, message []byte) error {
+	var e server.Event
+	if err := json.Unmarshal(message, &e); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	lost := b.lose[e.Kind] > 0
 	if lost {
@@ -126,7 +130,7 @@ func (b *lossyBus) Publish(ctx context.Context, e server.Event) error {
 	if lost {
 		return nil
 	}
-	return b.Bus.Publish(ctx, e)
+	return b.Bus.Publish(ctx, message)
 }
 
 // TestBusLosesEvents shows that the clients of other servers are notified of a change within 10
@@ -138,13 +142,13 @@ func TestBusLosesEvents(t *testing.T) {
 		do   func(srv *server.Server) error
 		want []string
 	}{
-		"a tool":   {server.ToolsListChanged, func(srv *server.Server) error { return server.AddTool(srv, "new", "", tool) }, []string{"tools/list_changed"}},
-		"a prompt": {server.PromptsListChanged, func(srv *server.Server) error { return server.AddPrompt(srv, mcp.Prompt{Name: "new"}, tool) }, []string{"prompts/list_changed"}},
-		"a resource": {server.ResourcesListChanged, func(srv *server.Server) error {
+		"a tool":   {server.EventTools, func(srv *server.Server) error { return server.AddTool(srv, "new", "", tool) }, []string{"tools/list_changed"}},
+		"a prompt": {server.EventPrompts, func(srv *server.Server) error { return server.AddPrompt(srv, mcp.Prompt{Name: "new"}, tool) }, []string{"prompts/list_changed"}},
+		"a resource": {server.EventResources, func(srv *server.Server) error {
 			return server.AddResource(srv, mcp.Resource{URI: "lib://n", Name: "n"}, server.Static(""))
 		}, []string{"resources/list_changed"}},
-		"an update": {server.ResourceUpdated, func(srv *server.Server) error { srv.ResourceUpdated("lib://a"); return nil }, []string{"resources/updated lib://a"}},
-		"views": {server.ViewChanged, func(srv *server.Server) error { srv.ListsChanged("nobody"); return nil },
+		"an update": {server.EventResource, func(srv *server.Server) error { srv.ResourceUpdated("lib://a"); return nil }, []string{"resources/updated lib://a"}},
+		"views": {server.EventView, func(srv *server.Server) error { srv.ListsChanged("nobody"); return nil },
 			[]string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -306,9 +310,13 @@ type recordingBus struct {
 	all []server.Event
 }
 
-func (b *recordingBus) Publish(ctx context.Context, e server.Event) error {
+func (b *recordingBus) Publish(ctx context.Context, message []byte) error {
+	var e server.Event
+	if err := json.Unmarshal(message, &e); err != nil {
+		return err
+	}
 	if e.Kind == "sent" || e.Kind == "ask" {
-		return b.Bus.Publish(ctx, e)
+		return b.Bus.Publish(ctx, message)
 	}
 	b.mu.Lock()
 	b.all = append(b.all, e)
@@ -318,10 +326,10 @@ func (b *recordingBus) Publish(ctx context.Context, e server.Event) error {
 			return err
 		}
 	}
-	return b.Bus.Publish(ctx, e)
+	return b.Bus.Publish(ctx, message)
 }
 
-func (b *recordingBus) Subscribe(ctx context.Context, deliver func(server.Event)) error {
+func (b *recordingBus) Subscribe(ctx context.Context, deliver func([]byte)) error {
 	if n := b.attempts.Add(1); b.subscribe != nil {
 		if err := b.subscribe(int(n)); err != nil {
 			return err
@@ -541,10 +549,13 @@ func TestBusStrangers(t *testing.T) {
 		c.revision = modern
 		c.listen(t.Context(), listenAll)
 		c.takeNotes()
-		for _, kind := range []server.EventKind{server.ToolsListChanged, server.ResourcesListChanged, server.PromptsListChanged, server.ViewChanged,
-			server.ResourceUpdated, server.TaskUpdated, server.ElicitationDone, "", "telepathy"} {
-			must(t, bus.Publish(t.Context(), server.Event{From: "x", Kind: kind, Name: "lib://a", Owner: "principal u"}))
+		for _, kind := range []server.EventKind{server.EventTools, server.EventResources, server.EventPrompts, server.EventView,
+			server.EventResource, server.EventTask, server.EventElicitation, "", "telepathy"} {
+			message, err := json.Marshal(server.Event{From: "x", Kind: kind, Name: "lib://a", Owner: "principal u"})
+			must(t, err)
+			must(t, bus.Publish(t.Context(), message))
 		}
+		must(t, bus.Publish(t.Context(), []byte("no JSON")))
 		synctest.Wait()
 		if got := c.heard(); got != nil {
 			t.Errorf("got %q", got)
@@ -552,19 +563,22 @@ func TestBusStrangers(t *testing.T) {
 	})
 }
 
-// TestEventJSON shows that servers of different versions understand each other: unknown members of
-// an event are ignored.
-func TestEventJSON(t *testing.T) {
-	e := server.Event{From: "f", Kind: server.TaskUpdated, Name: "n", Owner: "o"}
-	text, err := json.Marshal(e)
-	must(t, err)
-	if want := `{"from":"f","kind":"task","name":"n","owner":"o"}`; string(text) != want {
-		t.Errorf("got %s, want %s", text, want)
+// TestTaskUpdated shows the message about a task, and that servers of different versions understand
+// each other: unknown members are ignored.
+func TestTaskUpdated(t *testing.T) {
+	task := server.Task{ID: "n", Owner: "o"}
+	if got, want := string(server.TaskUpdated(&task)), `{"from":"","kind":"task","name":"n"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	task.Core = true
+	text := server.TaskUpdated(&task)
+	if want := `{"from":"","kind":"task","name":"n","owner":"o"}`; string(text) != want {
+		t.Errorf("core task: got %s, want %s", text, want)
 	}
 	var back server.Event
 	must(t, json.Unmarshal([]byte(`{"later":1,`+string(text[1:])), &back))
-	if back != e {
-		t.Errorf("got %+v", back)
+	if want := (server.Event{Kind: server.EventTask, Name: "n", Owner: "o"}); back != want {
+		t.Errorf("got %+v, want %+v", back, want)
 	}
 }
 

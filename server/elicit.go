@@ -519,7 +519,7 @@ func (es *elicitations) remove(id string) bool {
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-for-url-mode-elicitation)
 func (s *Server) ElicitationComplete(id string) {
 	s.sessions.elicitationDone(id)
-	s.bus.publish(Event{Kind: ElicitationDone, Name: id})
+	s.bus.publish(event{Kind: eventElicitation, Name: id})
 }
 
 // convertURLRequired converts the error with which a handler sends the user to web pages first.

@@ -15,7 +15,7 @@ import (
 // Two servers run behind a load balancer. A client that is connected to one of them gets
 // notifications of changes at the other.
 func ExampleBus() {
-	bus := &hub{ready: make(chan struct{}), subs: make(map[*func(server.Event)]bool)}
+	bus := &hub{ready: make(chan struct{}), subs: make(map[*func([]byte)]bool)}
 	nodes := make([]*server.Server, 2)
 	for i := range nodes {
 		nodes[i] = server.MustNew("library", "1.0.0", &server.Options{Bus: bus})
@@ -50,26 +50,26 @@ func ExampleBus() {
 	// Output: resource updated lib://shelf
 }
 
-// A hub is a minimal Bus. One that uses a message broker moves events, as JSON, between processes.
+// A hub is a minimal Bus. One that uses a message broker moves messages between processes.
 type hub struct {
 	ready chan struct{}
 
 	mu   sync.Mutex
-	subs map[*func(server.Event)]bool
+	subs map[*func([]byte)]bool
 }
 
 // Publish implements server.Bus.
-func (h *hub) Publish(_ context.Context, e server.Event) error {
+func (h *hub) Publish(_ context.Context, message []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for deliver := range h.subs {
-		(*deliver)(e)
+		(*deliver)(message)
 	}
 	return nil
 }
 
 // Subscribe implements server.Bus.
-func (h *hub) Subscribe(ctx context.Context, deliver func(server.Event)) error {
+func (h *hub) Subscribe(ctx context.Context, deliver func([]byte)) error {
 	h.mu.Lock()
 	h.subs[&deliver] = true
 	h.mu.Unlock()

@@ -201,11 +201,11 @@ var listChanges = [...]struct {
 	bit          listChange
 	notification string
 	member       string
-	event        EventKind
+	event        eventKind
 }{
-	{toolsChanged, mcp.NotificationToolsChanged, "toolsListChanged", ToolsListChanged},
-	{resourcesChanged, mcp.NotificationResourcesChanged, "resourcesListChanged", ResourcesListChanged},
-	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged", PromptsListChanged},
+	{toolsChanged, mcp.NotificationToolsChanged, "toolsListChanged", eventTools},
+	{resourcesChanged, mcp.NotificationResourcesChanged, "resourcesListChanged", eventResources},
+	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged", eventPrompts},
 }
 
 // listChange returns the bit of the kind's list.

@@ -690,7 +690,7 @@ func (s *Server) announce(c listChange) {
 	s.sessions.listsChanged(c, nil)
 	for _, l := range listChanges {
 		if l.bit == c {
-			s.bus.publish(Event{Kind: l.event})
+			s.bus.publish(event{Kind: l.event})
 		}
 	}
 }
@@ -703,10 +703,10 @@ func (s *Server) announce(c listChange) {
 func (s *Server) ListsChanged(principals ...string) {
 	s.listsChangedLocal(principals)
 	if len(principals) == 0 {
-		s.bus.publish(Event{Kind: ViewChanged})
+		s.bus.publish(event{Kind: eventView})
 	}
 	for _, id := range principals {
-		s.bus.publish(Event{Kind: ViewChanged, Name: id})
+		s.bus.publish(event{Kind: eventView, Name: id})
 	}
 }
 
@@ -724,7 +724,7 @@ func (s *Server) listsChangedLocal(principals []string) {
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions)
 func (s *Server) ResourceUpdated(uri string) {
 	s.sessions.resourceUpdated(uri)
-	s.bus.publish(Event{Kind: ResourceUpdated, Name: uri})
+	s.bus.publish(event{Kind: eventResource, Name: uri})
 }
 
 // taskChanged notifies the task's owner in the core protocol, or its subscribers in the extension.
@@ -736,6 +736,6 @@ func (s *Server) taskChanged(t *Task) {
 	}
 	s.sessions.taskChanged(t.ID, owner)
 	if owner == "" || strings.HasPrefix(owner, principalOwner(anonymous)) {
-		s.bus.publish(Event{Kind: TaskUpdated, Name: t.ID, Owner: owner})
+		s.bus.publish(event{Kind: eventTask, Name: t.ID, Owner: owner})
 	}
 }

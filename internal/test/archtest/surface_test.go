@@ -35,7 +35,7 @@ var surface = map[string]int{
 	"schema":              19,
 	"schema/fullschema":   2,
 	"skills":              7,
-	"server":              122,
+	"server":              114,
 	"stdio":               21,
 	"streamable":          38,
 }
