@@ -14,8 +14,6 @@ const (
 	MaxValue = 512 << 10
 	// CallTimeout limits each call of a backend, in addition to the caller's context.
 	CallTimeout = 2 * time.Second
-	// MaxKey limits the bytes of a key, and of each other name.
-	MaxKey = 200
 )
 
 var (
@@ -183,22 +181,16 @@ const (
 	MaxHandling = 256
 )
 
-// A SharedLimiter is a [Backend] that counts for all nodes at once. Without it, each node enforces
-// its share of a limit.
-type SharedLimiter interface {
-	// Take takes a token from the bucket with that key, which holds up to burst tokens and gets
-	// rate new ones each second. If it is empty, ok is false and wait is the time until the next
-	// token.
-	Take(ctx context.Context, key string, rate float64, burst int) (ok bool, wait time.Duration, err error)
-}
+// maxKey limits the bytes of a key.
+const maxKey = 200
 
 const keyBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// CheckKey returns an error unless each text is a key, a topic or the id of a node: 1 to [MaxKey]
+// CheckKey returns an error unless each text is a key, a topic or the id of a node: 1 to 200
 // ASCII letters, digits, hyphens and underscores, in parts that dots separate. It is for backends.
 func CheckKey(keys ...string) error {
 	for _, k := range keys {
-		bad := len(k) > MaxKey
+		bad := len(k) > maxKey
 		for part := range strings.SplitSeq(k, ".") {
 			bad = bad || part == "" || strings.Trim(part, keyBytes) != ""
 		}

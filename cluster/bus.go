@@ -11,7 +11,8 @@ import (
 
 // Request sends a message to another node, or to this one, and returns the reply of the function
 // that the node has given [Node.Handle]. It fails at once with an error that wraps [ErrNoNode] if
-// there is none. An error of that function is a [*HandlerError].
+// there is none. If that function returned an error, the error has its text and wraps none of this
+// package.
 func (n *Node) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
@@ -24,7 +25,7 @@ func (n *Node) Request(ctx context.Context, node, topic string, data []byte) ([]
 		return nil, errors.Join(err, fmt.Errorf("request %s of node %.20q: invalid reply", topic, node))
 	}
 	if reply[0] == replyError {
-		return nil, &HandlerError{string(reply[1:])}
+		return nil, errors.New(string(reply[1:]))
 	}
 	return reply[1:], nil
 }
@@ -34,11 +35,6 @@ const (
 	replyOK = iota
 	replyError
 )
-
-// A HandlerError is the error of a function of another node.
-type HandlerError struct{ Text string }
-
-func (e *HandlerError) Error() string { return e.Text }
 
 // Handle calls handle for each [Node.Request] for this node and topic until the node is closed. Its
 // ctx ends after [CallTimeout], when the other node no longer waits.

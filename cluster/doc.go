@@ -1,6 +1,6 @@
 // Package cluster lets several processes, its nodes, serve the same clients of MCP.
 //
-// A [Backend] is the storage and the messages that the nodes share: [Memory] is one for nodes
+// A [Backend] is the storage and the messages that the nodes share: [NewMemory] is one for nodes
 // in one process, and package mcpwire/cluster/natscluster one for NATS. [Join] makes a process a
 // [Node] of the cluster:
 //
@@ -13,7 +13,7 @@
 // and [Node.StateKeys] for package server, and [Node.EventStore], [Node.SessionStore] and
 // [Node.HandlerNodes] for package streamable. [Node.ReplayCache] is for package auth, and
 // [Node.TokenStore] for package oauth. Below them are parts that programs can use directly:
-// [Node.Once], [Node.Acquire], [Node.Limiter], [Node.Members], [Node.Request] and [Node.Handle].
+// [Node.Acquire], [Node.Limiter], [Node.Members], [Node.Request] and [Node.Handle].
 //
 // # Consistency
 //

@@ -27,7 +27,7 @@ const (
 	eventContinues             // the entry continues that of the entry before
 )
 
-// EventStoreOptions are the limits of an [EventStore].
+// EventStoreOptions are the limits of [Node.EventStore].
 type EventStoreOptions struct {
 	// MaxStreamEvents limits the events of one stream. Zero means 1000.
 	MaxStreamEvents int
@@ -37,19 +37,16 @@ type EventStoreOptions struct {
 	MaxBytes int64
 }
 
-// An EventStore is a [streamable.EventFollower] that all nodes share. The id of an event is the
-// name of its stream and a number, and means nothing in another session. It stores an event of up
-// to 8 MiB.
-type EventStore struct {
+// An eventStore is a streamable.EventFollower. The id of an event is the name of its stream and a
+// number, and means nothing in another session.
+type eventStore struct {
 	n   *Node
 	log Log
 }
 
-var _ streamable.EventFollower = (*EventStore)(nil)
-
-// EventStore returns the store of events. It copies o, which may be nil. All nodes must use the
-// same options.
-func (n *Node) EventStore(ctx context.Context, o *EventStoreOptions) (*EventStore, error) {
+// EventStore returns the store of events that all nodes share. An event has up to 8 MiB. EventStore
+// copies o, which may be nil. All nodes must use the same options.
+func (n *Node) EventStore(ctx context.Context, o *EventStoreOptions) (streamable.EventFollower, error) {
 	opts := LogOptions{MaxBytes: 256 << 20}
 	if o != nil {
 		opts.MaxEntries, opts.MaxAge = o.MaxStreamEvents, o.MaxAge
@@ -63,10 +60,10 @@ func (n *Node) EventStore(ctx context.Context, o *EventStoreOptions) (*EventStor
 	if err != nil {
 		return nil, fmt.Errorf("open the log of events: %w", callError(ctx, err))
 	}
-	return &EventStore{n, log}, nil
+	return &eventStore{n, log}, nil
 }
 
-func (s *EventStore) key(session, stream string) LogKey {
+func (s *eventStore) key(session, stream string) LogKey {
 	return LogKey{Group: s.n.key("session", session), Name: digest(stream)}
 }
 
@@ -83,7 +80,7 @@ func parseEventID(id string) (stream string, seq uint64, ok bool) {
 }
 
 // Append implements [streamable.EventStore].
-func (s *EventStore) Append(ctx context.Context, session, stream string, data []byte) (id string, err error) {
+func (s *eventStore) Append(ctx context.Context, session, stream string, data []byte) (id string, err error) {
 	if len(data) > maxEvent {
 		return "", fmt.Errorf("append an event: %w: %d bytes, limit %d", ErrTooLarge, len(data), maxEvent)
 	}
@@ -114,7 +111,7 @@ func (s *EventStore) Append(ctx context.Context, session, stream string, data []
 
 // After implements [streamable.EventStore]. It returns the events that are stored when they are
 // read.
-func (s *EventStore) After(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
+func (s *eventStore) After(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
 	stream, after, ok := parseEventID(id)
 	if !ok {
 		return "", nil, streamable.ErrEventGone
@@ -140,13 +137,13 @@ func (s *EventStore) After(ctx context.Context, session, id string) (stream stri
 }
 
 // StreamOf implements [streamable.EventFollower].
-func (s *EventStore) StreamOf(id string) (stream string, ok bool) {
+func (s *eventStore) StreamOf(id string) (stream string, ok bool) {
 	stream, _, ok = parseEventID(id)
 	return stream, ok
 }
 
 // Follow implements [streamable.EventFollower].
-func (s *EventStore) Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
+func (s *eventStore) Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
 	stream, after, ok := parseEventID(id)
 	if !ok {
 		return "", nil, streamable.ErrEventGone
@@ -168,7 +165,7 @@ func (s *EventStore) Follow(ctx context.Context, session, id string) (stream str
 }
 
 // read reads entries of a stream.
-func (s *EventStore) read(ctx context.Context, key LogKey, after uint64) ([]Entry, error) {
+func (s *eventStore) read(ctx context.Context, key LogKey, after uint64) ([]Entry, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	entries, err := s.log.Read(ctx, key, after, maxReadEntries)
@@ -214,7 +211,7 @@ func joinEvents(stream string, entries iter.Seq2[Entry, error]) iter.Seq2[stream
 }
 
 // Drop implements [streamable.EventStore].
-func (s *EventStore) Drop(ctx context.Context, session string) error {
+func (s *eventStore) Drop(ctx context.Context, session string) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	if err := s.log.Drop(ctx, s.n.key("session", session)); err != nil {

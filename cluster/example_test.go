@@ -14,7 +14,7 @@ import (
 // mcpwire/cluster/natscluster.
 func ExampleJoin() {
 	ctx := context.Background()
-	backend := new(cluster.Memory)
+	backend := cluster.NewMemory()
 	var handlers []*streamable.Handler
 	var nodes []*cluster.Node
 	for _, name := range []string{"a", "b"} {
@@ -48,7 +48,7 @@ func ExampleJoin() {
 // A lease lets one node at a time do something, here a cleanup.
 func ExampleNode_Acquire() {
 	ctx := context.Background()
-	node, err := cluster.Join(ctx, new(cluster.Memory), nil)
+	node, err := cluster.Join(ctx, cluster.NewMemory(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

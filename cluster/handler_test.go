@@ -114,7 +114,7 @@ func eventIDs(w *httptest.ResponseRecorder) (ids []string) {
 // sets and its streams are at both, and its DELETE ends it at both.
 func TestHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		a, b := newSite(t, shared), newSite(t, shared)
 		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		session := init.Header().Get("Mcp-Session-Id")
@@ -175,7 +175,7 @@ func TestHandlers(t *testing.T) {
 // unavailable, for half a minute, and that DELETE at another node holds at once nevertheless.
 func TestTakeOverWithoutBackend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		f := newFaulty(shared)
 		a, b := newSite(t, shared), newSite(t, f)
 		open := func() string {
@@ -228,7 +228,7 @@ func TestTakeOverWithoutBackend(t *testing.T) {
 // that need it fail with status 503.
 func TestCallsWithoutBackend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		fa, fb := newFaulty(shared), newFaulty(shared)
 		a, b := newSite(t, fa), newSite(t, fb)
 		open := func() string {
@@ -307,7 +307,7 @@ func TestCallsWithoutBackend(t *testing.T) {
 // another node, which ends it with an error.
 func TestNodeLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		a, b := newSite(t, shared), newSite(t, shared)
 		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		session := init.Header().Get("Mcp-Session-Id")
@@ -355,8 +355,7 @@ func TestNodeLost(t *testing.T) {
 // A restarted is a backend whose machines have all stopped and started: only what is durable is
 // there.
 type restarted struct {
-	durable *cluster.Memory
-	rest    cluster.Memory
+	durable, rest cluster.Backend
 }
 
 func (r *restarted) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
@@ -377,8 +376,8 @@ func (r *restarted) Bus() cluster.Bus { return r.rest.Bus() }
 // have missed.
 func TestAllStop(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		durable := new(cluster.Memory)
-		one := newSite(t, &restarted{durable: durable})
+		durable := cluster.NewMemory()
+		one := newSite(t, &restarted{durable, cluster.NewMemory()})
 		open := func() string {
 			return one.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
 		}
@@ -415,7 +414,7 @@ func TestAllStop(t *testing.T) {
 			t.Fatalf("DELETE: %d %s", w.Code, w.Body)
 		}
 		stop()
-		two := newSite(t, &restarted{durable: durable})
+		two := newSite(t, &restarted{durable, cluster.NewMemory()})
 		if w := two.do("POST", ended, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); w.Code != http.StatusNotFound {
 			t.Errorf("a session that its client has ended: %d %s", w.Code, w.Body)
 		}
@@ -435,7 +434,7 @@ func TestAllStop(t *testing.T) {
 				t.Errorf("a client is told %d times, want %d, of what it may have missed and of a change:\n%s", strings.Count(text, updated), want, text)
 			}
 		}
-		three := newSite(t, &restarted{durable: durable})
+		three := newSite(t, &restarted{durable, cluster.NewMemory()})
 		stop = listen(three, subscribed)
 		three.server.ResourceUpdated("site://thing")
 		pass(5 * time.Second)

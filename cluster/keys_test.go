@@ -113,7 +113,7 @@ func TestKeys(t *testing.T) {
 // TestKeysBeginOnce shows that nodes that create the keys at the same time get the same ones.
 func TestKeysBeginOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		var rings []*ring
 		var wg sync.WaitGroup
 		for range 8 {
@@ -149,7 +149,7 @@ func (b slowBucket) Records(ctx context.Context, name string, o cluster.RecordsO
 // TestKeysWait shows that Keys waits for a bucket that was just created.
 func TestKeysWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		n, start := join(t, slowBucket{newFaulty(new(cluster.Memory))}, nil), time.Now()
+		n, start := join(t, slowBucket{newFaulty(cluster.NewMemory())}, nil), time.Now()
 		if _, err := n.StateKeys(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
@@ -161,7 +161,7 @@ func TestKeysWait(t *testing.T) {
 
 func TestKeysFail(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		ok := func(...[]byte) error { return nil }
 		n := join(t, shared, &cluster.NodeOptions{Secrets: secrets(1)})
 		for _, o := range []cluster.KeysOptions{{Rotate: time.Minute, Spread: time.Minute}, {Rotate: time.Hour, Keep: 24 * time.Hour}} {

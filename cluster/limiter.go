@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"container/list"
-	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -13,13 +12,11 @@ import (
 // recently.
 const maxLimited = 1 << 16
 
-// A Limiter limits how often something happens in the whole cluster, for each key. If the backend
-// is a [SharedLimiter], that counts. Otherwise, or while the backend is unavailable, each node
+// A Limiter limits how often something happens in the whole cluster, for each key. Each node
 // enforces its share: the limit divided by the number of nodes. So a caller that uses one of three
 // nodes gets a third, and one that uses all gets all of it.
 type Limiter struct {
 	n     *Node
-	name  string
 	rate  float64
 	burst int
 
@@ -37,28 +34,17 @@ type limitBucket struct {
 }
 
 // Limiter returns a limiter for each key: up to burst at once, and rate in each second.
-func (n *Node) Limiter(name string, rate float64, burst int) (*Limiter, error) {
+func (n *Node) Limiter(rate float64, burst int) (*Limiter, error) {
 	if !(rate > 0) || math.IsInf(rate, 1) || burst < 1 {
-		return nil, fmt.Errorf("cluster: limiter %s: the rate %v and the burst %d must be positive", name, rate, burst)
+		return nil, fmt.Errorf("cluster: limiter: the rate %v and the burst %d must be positive", rate, burst)
 	}
-	return &Limiter{n: n, name: name, rate: rate, burst: burst, buckets: list.New(), byKey: make(map[string]*list.Element)}, nil
+	return &Limiter{n: n, rate: rate, burst: burst, buckets: list.New(), byKey: make(map[string]*list.Element)}, nil
 }
 
 // Take counts one use of key and reports whether the limit allows it. If not, wait is the time
 // after which it will.
-func (l *Limiter) Take(ctx context.Context, key string) (ok bool, wait time.Duration) {
-	if shared, is := l.n.backend.(SharedLimiter); is {
-		ctx, cancel := bound(ctx)
-		defer cancel()
-		if ok, wait, err := shared.Take(ctx, l.n.key("limit", l.name, key), l.rate, l.burst); err == nil {
-			return ok, wait
-		}
-	}
-	return l.takeLocal(digest(key), time.Now(), l.n.members.count())
-}
-
-// takeLocal is Take for one of several nodes.
-func (l *Limiter) takeLocal(key string, now time.Time, nodes int) (ok bool, wait time.Duration) {
+func (l *Limiter) Take(key string) (ok bool, wait time.Duration) {
+	key, now, nodes := digest(key), time.Now(), l.n.members.count()
 	rate, burst := l.rate/float64(nodes), max(float64(l.burst)/float64(nodes), 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()

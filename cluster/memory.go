@@ -16,21 +16,25 @@ import (
 )
 
 const (
-	// maxWatched limits the changed records that wait for one watcher of a Memory.
+	// maxWatched limits the changed records that wait for one watcher of NewMemory.
 	maxWatched = 4096
-	// maxPendingBytes limits the messages that wait for one subscription of a Memory.
+	// maxPendingBytes limits the messages that wait for one subscription of NewMemory.
 	maxPendingBytes = 32 << 20
 	// recordOverhead is the memory of a record or an entry without its key and value, in bytes.
 	recordOverhead = 256
 	dedupWindow    = 2 * time.Minute
-	// maxDedup limits the ids that a log of a Memory remembers.
+	// maxDedup limits the ids that a log of NewMemory remembers.
 	maxDedup     = 1 << 16
 	defaultBytes = 64 << 20
 )
 
-// Memory is a [Backend] for nodes in one process. It never fails with ErrUnavailable, unless it is
-// full. The zero value is ready to use.
-type Memory struct {
+// NewMemory returns an empty [Backend] for nodes in one process. It never fails with
+// ErrUnavailable, unless it is full.
+func NewMemory() Backend {
+	return &memory{buckets: make(map[string]*memoryRecords), logs: make(map[string]*memoryLog)}
+}
+
+type memory struct {
 	mu      sync.Mutex
 	buckets map[string]*memoryRecords
 	logs    map[string]*memoryLog
@@ -38,7 +42,7 @@ type Memory struct {
 }
 
 // Records implements [Backend].
-func (m *Memory) Records(_ context.Context, name string, o RecordsOptions) (Records, error) {
+func (m *memory) Records(_ context.Context, name string, o RecordsOptions) (Records, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
@@ -47,9 +51,6 @@ func (m *Memory) Records(_ context.Context, name string, o RecordsOptions) (Reco
 	r := m.buckets[name]
 	if r == nil {
 		r = &memoryRecords{byKey: make(map[string]*list.Element), queue: list.New(), watchers: make(map[*memoryWatcher]struct{})}
-		if m.buckets == nil {
-			m.buckets = make(map[string]*memoryRecords)
-		}
 		m.buckets[name] = r
 	}
 	r.mu.Lock()
@@ -59,7 +60,7 @@ func (m *Memory) Records(_ context.Context, name string, o RecordsOptions) (Reco
 }
 
 // Log implements [Backend].
-func (m *Memory) Log(_ context.Context, name string, o LogOptions) (Log, error) {
+func (m *memory) Log(_ context.Context, name string, o LogOptions) (Log, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
@@ -68,9 +69,6 @@ func (m *Memory) Log(_ context.Context, name string, o LogOptions) (Log, error) 
 	l := m.logs[name]
 	if l == nil {
 		l = &memoryLog{groups: make(map[string]map[string]*memorySequence), queue: list.New(), ids: make(map[string]uint64), followers: make(map[LogKey]map[chan struct{}]struct{})}
-		if m.logs == nil {
-			m.logs = make(map[string]*memoryLog)
-		}
 		m.logs[name] = l
 	}
 	l.mu.Lock()
@@ -80,9 +78,9 @@ func (m *Memory) Log(_ context.Context, name string, o LogOptions) (Log, error) 
 }
 
 // Bus implements [Backend].
-func (m *Memory) Bus() Bus { return &m.bus }
+func (m *memory) Bus() Bus { return &m.bus }
 
-// memoryRecords is a bucket of a Memory.
+// memoryRecords is a bucket of NewMemory.
 type memoryRecords struct {
 	mu       sync.Mutex
 	ttl      time.Duration
@@ -295,7 +293,7 @@ func (r *memoryRecords) take(w *memoryWatcher) (all []Change, missed bool) {
 	return all, w.missed
 }
 
-// memoryLog is a log of a Memory.
+// memoryLog is a log of NewMemory.
 type memoryLog struct {
 	mu         sync.Mutex
 	maxEntries int
@@ -500,7 +498,7 @@ func (l *memoryLog) Drop(ctx context.Context, group string) error {
 	return nil
 }
 
-// memoryBus is the bus of a Memory.
+// memoryBus is the bus of NewMemory.
 type memoryBus struct {
 	mu       sync.Mutex
 	topics   map[string]map[*memorySubscription]struct{}

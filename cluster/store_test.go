@@ -247,7 +247,7 @@ func TestSessionView(t *testing.T) {
 func TestEventStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, _ := two(t, nil)
-		var stores []*cluster.EventStore
+		var stores []streamable.EventFollower
 		for _, n := range []*cluster.Node{a, b} {
 			s, err := n.EventStore(t.Context(), &cluster.EventStoreOptions{MaxStreamEvents: 50})
 			if err != nil {
@@ -378,13 +378,13 @@ func TestEventFollow(t *testing.T) {
 // the next one.
 func TestEventParts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		n := join(t, shared, nil)
 		s, err := n.EventStore(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		torn := &tornBackend{Memory: shared}
+		torn := &tornBackend{shared}
 		m := join(t, torn, nil)
 		tornStore, err := m.EventStore(t.Context(), nil)
 		if err != nil {
@@ -413,11 +413,11 @@ func TestEventParts(t *testing.T) {
 }
 
 // A tornBackend has logs that fail after two entries.
-type tornBackend struct{ *cluster.Memory }
+type tornBackend struct{ cluster.Backend }
 
 // Log implements cluster.Backend.
 func (b *tornBackend) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
-	l, err := b.Memory.Log(ctx, name, o)
+	l, err := b.Backend.Log(ctx, name, o)
 	return &tornLog{Log: l}, err
 }
 
@@ -650,11 +650,11 @@ func TestTaskWait(t *testing.T) {
 
 func TestTokenStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
+		shared := cluster.NewMemory()
 		if _, err := join(t, shared, nil).TokenStore(t.Context()); err == nil {
 			t.Error("tokens are stored without encryption")
 		}
-		var stores []*cluster.TokenStore
+		var stores []oauth.StoreLocker
 		for range 2 {
 			s, err := join(t, shared, &cluster.NodeOptions{Secrets: secrets(3)}).TokenStore(t.Context())
 			if err != nil {
@@ -714,8 +714,8 @@ func TestTokenStore(t *testing.T) {
 
 func TestTokenLocks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := new(cluster.Memory)
-		var stores []*cluster.TokenStore
+		shared := cluster.NewMemory()
+		var stores []oauth.StoreLocker
 		for range 3 {
 			s, err := join(t, shared, &cluster.NodeOptions{Secrets: secrets(3)}).TokenStore(t.Context())
 			if err != nil {
@@ -756,13 +756,13 @@ func TestTokenLocks(t *testing.T) {
 		}
 		for _, failed := range []bool{true, false} {
 			var first, second login
-			unlock, vain, err := stores[0].LockLogin(t.Context(), "r", func() { first.waited = true })
+			unlock, vain, err := stores[0].(oauth.LoginLocker).LockLogin(t.Context(), "r", func() { first.waited = true })
 			if err != nil {
 				t.Fatal(err)
 			}
 			first.vain = vain
 			wg.Go(func() {
-				unlock, vain, err := stores[1].LockLogin(t.Context(), "r", func() { second.waited = true })
+				unlock, vain, err := stores[1].(oauth.LoginLocker).LockLogin(t.Context(), "r", func() { second.waited = true })
 				if err != nil {
 					t.Error(err)
 					return

@@ -19,7 +19,7 @@ import (
 func TestLostTasks(t *testing.T) {
 	for name, leave := range map[string]bool{"killed": false, "left": true} {
 		inBubble(t, func(t *testing.T) {
-			shared := new(cluster.Memory)
+			shared := cluster.NewMemory()
 			a, b, c := join(t, shared, nil), join(t, shared, nil), join(t, shared, nil)
 			stores := taskStores(t, a, b, c)
 			create := func(i int, id string, status mcp.TaskStatus, core bool) {

@@ -13,22 +13,19 @@ const (
 	refreshLease = "oauth refresh"
 )
 
-// TokenStore is an [oauth.Store] that all nodes share. It is an [oauth.StoreLocker] and an
-// [oauth.LoginLocker], too: one node at a time refreshes tokens, and one asks the user to log in to
-// a server. A node that fails meanwhile blocks the others for about four seconds.
-type TokenStore struct {
+// A tokenStore is an oauth.StoreLocker and an oauth.LoginLocker.
+type tokenStore struct {
 	n       *Node
 	records *records
 }
 
-var (
-	_ oauth.StoreLocker = (*TokenStore)(nil)
-	_ oauth.LoginLocker = (*TokenStore)(nil)
-)
+var _ oauth.LoginLocker = (*tokenStore)(nil)
 
-// TokenStore returns the store of tokens, which are encrypted with [NodeOptions].Secrets. It fails
-// without these.
-func (n *Node) TokenStore(ctx context.Context) (*TokenStore, error) {
+// TokenStore returns the store of tokens that all nodes share. The tokens are encrypted with
+// [NodeOptions].Secrets; without these it returns an error. The store is also an
+// [oauth.LoginLocker]: one node at a time refreshes tokens, and one asks the user to log in to a
+// server. A node that fails meanwhile blocks the others for about four seconds.
+func (n *Node) TokenStore(ctx context.Context) (oauth.StoreLocker, error) {
 	if n.secrets == nil {
 		return nil, errors.New("cluster: a token store needs NodeOptions.Secrets, to encrypt tokens")
 	}
@@ -36,15 +33,15 @@ func (n *Node) TokenStore(ctx context.Context) (*TokenStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TokenStore{n, r}, nil
+	return &tokenStore{n, r}, nil
 }
 
-func (s *TokenStore) key(key oauth.RecordKey) string {
+func (s *tokenStore) key(key oauth.RecordKey) string {
 	return s.n.key("token", key.Issuer, key.Resource, key.ClientID, key.Account)
 }
 
 // Load implements [oauth.Store].
-func (s *TokenStore) Load(ctx context.Context, key oauth.RecordKey) (*oauth.Record, error) {
+func (s *tokenStore) Load(ctx context.Context, key oauth.RecordKey) (*oauth.Record, error) {
 	k := s.key(key)
 	rec, err := s.records.Get(ctx, k)
 	if errors.Is(err, ErrNotFound) {
@@ -65,7 +62,7 @@ func (s *TokenStore) Load(ctx context.Context, key oauth.RecordKey) (*oauth.Reco
 }
 
 // Save implements [oauth.Store].
-func (s *TokenStore) Save(ctx context.Context, key oauth.RecordKey, r *oauth.Record) error {
+func (s *tokenStore) Save(ctx context.Context, key oauth.RecordKey, r *oauth.Record) error {
 	k := s.key(key)
 	plain, err := r.MarshalSecrets()
 	if err != nil {
@@ -80,12 +77,12 @@ func (s *TokenStore) Save(ctx context.Context, key oauth.RecordKey, r *oauth.Rec
 }
 
 // Delete implements [oauth.Store].
-func (s *TokenStore) Delete(ctx context.Context, key oauth.RecordKey) error {
+func (s *tokenStore) Delete(ctx context.Context, key oauth.RecordKey) error {
 	return s.records.remove(ctx, s.key(key))
 }
 
 // Lock implements [oauth.StoreLocker].
-func (s *TokenStore) Lock(ctx context.Context) (unlock func(), err error) {
+func (s *tokenStore) Lock(ctx context.Context) (unlock func(), err error) {
 	l, err := s.n.Acquire(ctx, refreshLease)
 	if err != nil {
 		return nil, err
@@ -95,7 +92,7 @@ func (s *TokenStore) Lock(ctx context.Context) (unlock func(), err error) {
 
 // release gives a lease back, even if ctx has ended. If that fails, the others wait until the lease
 // is lost.
-func (s *TokenStore) release(ctx context.Context, l *Lease) {
+func (s *tokenStore) release(ctx context.Context, l *Lease) {
 	if err := l.Release(context.WithoutCancel(ctx)); err != nil {
 		s.n.opts.Logger.Warn("other nodes wait for a lease that is not held", "error", err)
 	}
@@ -105,7 +102,7 @@ func (s *TokenStore) release(ctx context.Context, l *Lease) {
 var vainMark = []byte{format}
 
 // LockLogin implements [oauth.LoginLocker].
-func (s *TokenStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error) {
+func (s *tokenStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error) {
 	waited := false
 	l, err := s.n.acquire(ctx, "oauth login "+resource, func() {
 		waited = true

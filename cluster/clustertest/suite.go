@@ -113,7 +113,7 @@ func testInvalid(s *suite) {
 		}
 	}
 	nothing := func(context.Context, []byte) []byte { return nil }
-	for _, key := range []string{"", ".", "a.", ".a", "a..b", "a b", "*", "a.>", "a/b", "é", strings.Repeat("a", cluster.MaxKey+1)} {
+	for _, key := range []string{"", ".", "a.", ".a", "a..b", "a b", "*", "a.>", "a/b", "é", strings.Repeat("a", 201)} {
 		_, get := r.Get(s.ctx, key)
 		_, put := r.Put(s.ctx, key, nil, 0)
 		_, group := l.Append(s.ctx, cluster.LogKey{Group: key, Name: "a"}, "", nil)

@@ -22,7 +22,7 @@ var surface = map[string]int{
 	"check":               19,
 	"check/report":        14,
 	"client":              104,
-	"cluster":             88,
+	"cluster":             67,
 	"cluster/clustertest": 1,
 	"health":              4,
 	"jsonrpc":             69,

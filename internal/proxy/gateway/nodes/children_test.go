@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A nodeBackend is the backend as one node sees it. It can become unavailable for that node.
 type nodeBackend struct {
-	*cluster.Memory
+	cluster.Backend
 	down atomic.Bool
 	// lossy drops the replies of every other request.
 	lossy atomic.Bool
@@ -47,11 +47,11 @@ func (b *nodeBackend) fault() error {
 }
 
 func (b *nodeBackend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
-	r, err := b.Memory.Records(ctx, name, o)
+	r, err := b.Backend.Records(ctx, name, o)
 	return &nodeRecords{r, b}, errors.Join(err, b.fault())
 }
 
-func (b *nodeBackend) Bus() cluster.Bus { return &nodeBus{b.Memory.Bus(), b} }
+func (b *nodeBackend) Bus() cluster.Bus { return &nodeBus{b.Backend.Bus(), b} }
 
 type nodeRecords struct {
 	cluster.Records
@@ -205,20 +205,20 @@ func (m *member) leave(t *testing.T) {
 // A testCluster has several members whose gateways have one upstream, "up".
 type testCluster struct {
 	t       *testing.T
-	backend cluster.Memory
+	backend cluster.Backend
 	killed  sync.Map
 	program *program
 	members []*member
 }
 
 func newCluster(t *testing.T, n int, isolation gateway.Isolation, revisions ...mcp.Revision) *testCluster {
-	tc := &testCluster{t: t, program: &program{t: t, revisions: revisions, running: map[int]int{}, release: make(chan struct{})}}
+	tc := &testCluster{t: t, backend: cluster.NewMemory(), program: &program{t: t, revisions: revisions, running: map[int]int{}, release: make(chan struct{})}}
 	for i := range n {
 		log := slog.New(slog.DiscardHandler)
 		if testing.Verbose() {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", i)
 		}
-		m := &member{backend: &nodeBackend{Memory: &tc.backend, killed: &tc.killed}}
+		m := &member{backend: &nodeBackend{Backend: tc.backend, killed: &tc.killed}}
 		var err error
 		if m.node, err = cluster.Join(t.Context(), m.backend, &cluster.NodeOptions{Name: fmt.Sprint(i), Logger: log}); err != nil {
 			t.Fatal(err)

@@ -26,9 +26,9 @@ import (
 // newHandlers returns the URLs of two gateways whose handlers share sessions as nodes of a cluster,
 // with an upstream "up" of the legacy era that asks for a name and has a resource "x:a".
 func newHandlers(t *testing.T) (urls [2]string, members [2]*cluster.Node) {
-	var backend cluster.Memory
+	backend := cluster.NewMemory()
 	for i := range urls {
-		node, err := cluster.Join(t.Context(), &backend, nil)
+		node, err := cluster.Join(t.Context(), backend, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

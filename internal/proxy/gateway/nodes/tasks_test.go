@@ -13,10 +13,10 @@ import (
 // TestTaskOwners checks that all nodes know who has started a task, as long as it lives.
 func TestTaskOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var backend cluster.Memory
+		backend := cluster.NewMemory()
 		var owners [2]gateway.TaskOwners
 		for i := range owners {
-			node, err := cluster.Join(t.Context(), &backend, nil)
+			node, err := cluster.Join(t.Context(), backend, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
