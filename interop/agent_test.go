@@ -111,7 +111,7 @@ func agentSession(allowCalls bool) []agentStep {
 		agentCall("list", demo, "word_count(text: string)", "demo://about"),
 		agentCall("list", map[string]any{"server": "demo", "kind": "tools", "names": []string{"add"}}, "Add two integers"),
 		agentCall("doctor", map[string]any{"server": "cursor:demo", "quick": true}, "Result: healthy"),
-		agentCall("check_server", demo, "nothing found in"),
+		agentCall("check_server", demo, "no findings in"),
 		agentCall("diff", map[string]any{"before": "live:demo", "after": "live:demo"}, "no differences"),
 	}
 	for _, wrong := range []agentStep{

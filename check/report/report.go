@@ -282,7 +282,7 @@ func writeSummary(b *bufio.Writer, r *Report, groups []group, hidden int, opts *
 	errors, warnings, infos := r.Count()
 	seen := " in " + plural.Of(int(r.Events), "event")
 	if len(r.Results) == 0 {
-		b.WriteString("nothing found" + seen + "\n")
+		b.WriteString("no findings" + seen + "\n")
 		return
 	}
 	b.WriteString(opts.paint("1", plural.Of(errors, "error")+", "+plural.Of(warnings, "warning")+", "+plural.Of(infos, "info")) + seen)
