@@ -229,6 +229,8 @@ func (g *generator) body(dst []byte, n *node, nullable bool) []byte {
 	switch n.types {
 	case "array":
 		if n.elem != nil {
+			// Elements of any value have {}, though it means nothing: OpenAI's API and VS Code
+			// reject tools that have an array without items.
 			dst = append(dst, `,"items":`...)
 			dst = g.use(dst, n.elem, false, nil)
 		}

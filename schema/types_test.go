@@ -162,6 +162,7 @@ func TestOf(t *testing.T) {
 		{"time", schemaOf[time.Time](nil), `{"type":"string","format":"date-time"}`},
 		{"duration", schemaOf[time.Duration](nil), `{"type":"integer"}`},
 		{"slice", schemaOf[[]string](nil), `{"type":"array","items":{"type":"string"}}`},
+		{"slice of any", schemaOf[[]any](nil), `{"type":"array","items":{}}`},
 		{"slice of pointers", schemaOf[[]*int](nil), `{"type":"array","items":{"type":["integer","null"]}}`},
 		{"map", schemaOf[map[string]int](nil), `{"type":"object","additionalProperties":{"type":"integer"}}`},
 		{"map of any", schemaOf[map[string]any](nil), `{"type":"object"}`},
