@@ -14,7 +14,8 @@ import (
 	"encoding/json"
 )
 
-// RequestParams are the params of requests that say nothing more: ping, server/discover and roots/list.
+// RequestParams are the params of requests without members of their own: ping, server/discover and
+// roots/list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#requestparams)
 type RequestParams struct {
 	Meta  json.RawMessage
@@ -53,7 +54,8 @@ func (v *RequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// NotificationParams are the params of notifications that say nothing more: notifications/initialized, and those that a list has changed.
+// NotificationParams are the params of notifications without members of their own:
+// notifications/initialized, and those about a changed list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationparams)
 type NotificationParams struct {
 	Meta  json.RawMessage
@@ -97,7 +99,8 @@ func (v *NotificationParams) read(text []byte) *DecodeError {
 // PaginatedRequestParams are the params of requests for a page of a list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequestparams)
 type PaginatedRequestParams struct {
-	Cursor *string // nil for the first page; empty is a cursor
+	// Cursor is nil for the first page. An empty text is a cursor.
+	Cursor *string
 	Meta   json.RawMessage
 	Extra  json.RawMessage // members that no field holds, an object
 }
@@ -141,10 +144,12 @@ func (v *PaginatedRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// Result is a result that says nothing more than that it was done, and what all results have.
+// Result has the members that all results have. It is the result of requests that return nothing
+// else.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#result)
 type Result struct {
-	ResultType ResultType // empty is complete; since 2026-07-28
+	// ResultType says what the result is. Empty means complete. Since 2026-07-28.
+	ResultType ResultType
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }

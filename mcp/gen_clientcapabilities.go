@@ -14,16 +14,18 @@ import (
 	"encoding/json"
 )
 
-// ClientCapabilities say what a client can do for servers. The set is open; what is not known here is in Extra.
+// ClientCapabilities say what a client supports. Other capabilities are in Extra.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities)
 type ClientCapabilities struct {
-	Elicitation  *ElicitationCapability // without modes it is form alone; since 2025-06-18
+	// Elicitation without a mode means the form mode. Since 2025-06-18.
+	Elicitation  *ElicitationCapability
 	Experimental map[string]json.RawMessage
-	Extensions   map[string]json.RawMessage // settings by identifier; since 2026-07-28
-	Roots        *RootsCapability
-	Sampling     *SamplingCapability
-	Tasks        *ClientTasksCapability // 2025-11-25 only
-	Extra        json.RawMessage        // members that no field holds, an object
+	// Extensions has the settings of each extension, by its identifier. Since 2026-07-28.
+	Extensions map[string]json.RawMessage
+	Roots      *RootsCapability
+	Sampling   *SamplingCapability
+	Tasks      *ClientTasksCapability // 2025-11-25 only
+	Extra      json.RawMessage        // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -139,11 +141,13 @@ func (v *RootsCapability) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// SamplingCapability says that a client lets servers use its model.
+// SamplingCapability says that servers may use the model of a client.
 type SamplingCapability struct {
-	Context json.RawMessage // open object; nil is absent; since 2025-11-25
-	Tools   json.RawMessage // open object; nil is absent; since 2025-11-25
-	Extra   json.RawMessage // members that no field holds, an object
+	// Context is an object without defined members. Nil is absent. Since 2025-11-25.
+	Context json.RawMessage
+	// Tools is an object without defined members. Nil is absent. Since 2025-11-25.
+	Tools json.RawMessage
+	Extra json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -189,8 +193,10 @@ func (v *SamplingCapability) read(text []byte) *DecodeError {
 
 // ElicitationCapability says in which modes a client can ask its user. Since 2025-06-18.
 type ElicitationCapability struct {
-	Form  json.RawMessage // open object; nil is absent; since 2025-11-25
-	URL   json.RawMessage // open object; nil is absent; since 2025-11-25
+	// Form is an object without defined members. Nil is absent. Since 2025-11-25.
+	Form json.RawMessage
+	// URL is an object without defined members. Nil is absent. Since 2025-11-25.
+	URL   json.RawMessage
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -235,10 +241,12 @@ func (v *ElicitationCapability) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// ClientTasksCapability says what a client can do with tasks. 2025-11-25 only.
+// ClientTasksCapability says what a client supports of tasks. 2025-11-25 only.
 type ClientTasksCapability struct {
-	Cancel   json.RawMessage // open object; nil is absent
-	List     json.RawMessage // open object; nil is absent
+	// Cancel is an object without defined members. Nil is absent.
+	Cancel json.RawMessage
+	// List is an object without defined members. Nil is absent.
+	List     json.RawMessage
 	Requests *ClientTaskRequests
 	Extra    json.RawMessage // members that no field holds, an object
 }
@@ -339,9 +347,10 @@ func (v *ClientTaskRequests) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// ElicitationTaskRequests say which requests about elicitation can be tasks. 2025-11-25 only.
+// ElicitationTaskRequests say which requests for elicitation can run as tasks. 2025-11-25 only.
 type ElicitationTaskRequests struct {
-	Create json.RawMessage // open object; nil is absent
+	// Create is an object without defined members. Nil is absent.
+	Create json.RawMessage
 	Extra  json.RawMessage // members that no field holds, an object
 }
 
@@ -379,9 +388,10 @@ func (v *ElicitationTaskRequests) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// SamplingTaskRequests say which requests about sampling can be tasks. 2025-11-25 only.
+// SamplingTaskRequests say which requests for sampling can run as tasks. 2025-11-25 only.
 type SamplingTaskRequests struct {
-	CreateMessage json.RawMessage // open object; nil is absent
+	// CreateMessage is an object without defined members. Nil is absent.
+	CreateMessage json.RawMessage
 	Extra         json.RawMessage // members that no field holds, an object
 }
 

@@ -77,10 +77,11 @@ func (v *CompleteRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "ref", "argument")
 }
 
-// A CompleteArgument is the argument to complete.
+// A CompleteArgument is the argument whose value is to be completed.
 type CompleteArgument struct {
-	Name  string
-	Value string          // what has been typed so far
+	Name string
+	// Value is what the user has typed so far.
+	Value string
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -123,10 +124,11 @@ func (v *CompleteArgument) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "name", "value")
 }
 
-// CompleteContext is what is known besides the argument. Since 2025-06-18.
+// CompleteContext has the values of other arguments. Since 2025-06-18.
 type CompleteContext struct {
-	Arguments map[string]string // those that have values already
-	Extra     json.RawMessage   // members that no field holds, an object
+	// Arguments has the values that are known, by name.
+	Arguments map[string]string
+	Extra     json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -218,7 +220,8 @@ func (v *PromptReference) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "type", "name")
 }
 
-// A ResourceTemplateReference names a resource or a template. It is named ResourceReference until 2025-03-26.
+// A ResourceTemplateReference names a resource or a resource template. Until 2025-03-26 the
+// specification calls it ResourceReference.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplatereference)
 type ResourceTemplateReference struct {
 	URI   string
@@ -263,7 +266,7 @@ func (v *ResourceTemplateReference) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "type", "uri")
 }
 
-// CompleteResult answers completion/complete.
+// CompleteResult is the result of completion/complete.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult)
 type CompleteResult struct {
 	Completion Completion
@@ -318,10 +321,12 @@ func (v *CompleteResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "completion")
 }
 
-// A Completion has values that an argument could have.
+// A Completion has suggestions for the value of an argument.
 type Completion struct {
-	Values  []string // at most 100
-	Total   *int64   // how many there are, which may be more than Values
+	// Values has at most 100 entries.
+	Values []string
+	// Total is the number of matches, which may exceed that of Values.
+	Total   *int64
 	HasMore bool
 	Extra   json.RawMessage // members that no field holds, an object
 }

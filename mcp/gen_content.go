@@ -14,12 +14,15 @@ import (
 	"encoding/json"
 )
 
-// Annotations say for whom something is, and how much it matters.
+// Annotations say whom something is for, and how important it is.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#annotations)
 type Annotations struct {
-	Audience     []Role          // for whom it is; empty is everybody
-	Priority     *float64        // 0 to 1
-	LastModified string          // ISO 8601, such as 2025-01-12T15:00:58Z; since 2025-06-18
+	// Audience lists whom it is for. Empty means everybody.
+	Audience []Role
+	// Priority is the importance, from 0 to 1.
+	Priority *float64
+	// LastModified is an ISO 8601 time, such as 2025-01-12T15:00:58Z. Since 2025-06-18.
+	LastModified string
 	Extra        json.RawMessage // members that no field holds, an object
 }
 
@@ -131,7 +134,8 @@ func (v *TextContent) read(text []byte) *DecodeError {
 // ImageContent is a picture.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#imagecontent)
 type ImageContent struct {
-	Data        []byte // not encoded
+	// Data is the picture, not base64.
+	Data        []byte
 	MIMEType    string
 	Annotations *Annotations
 	Meta        json.RawMessage // since 2025-06-18
@@ -193,10 +197,11 @@ func (v *ImageContent) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "type", "data", "mimeType")
 }
 
-// AudioContent is sound. Since 2025-03-26.
+// AudioContent is a recording. Since 2025-03-26.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#audiocontent)
 type AudioContent struct {
-	Data        []byte // not encoded
+	// Data is the recording, not base64.
+	Data        []byte
 	MIMEType    string
 	Annotations *Annotations
 	Meta        json.RawMessage // since 2025-06-18
@@ -261,7 +266,7 @@ func (v *AudioContent) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "type", "data", "mimeType")
 }
 
-// ResourceLink points to a resource that the client may read. Since 2025-06-18.
+// ResourceLink refers to a resource that the client may read. Since 2025-06-18.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcelink)
 type ResourceLink struct {
 	URI         string
@@ -269,7 +274,8 @@ type ResourceLink struct {
 	Title       string
 	Description string
 	MIMEType    string
-	Size        *int64 // bytes, not encoded
+	// Size is in bytes, before any encoding.
+	Size        *int64
 	Icons       []Icon // since 2025-11-25
 	Annotations *Annotations
 	Meta        json.RawMessage
@@ -359,7 +365,7 @@ func (v *ResourceLink) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "type", "uri", "name")
 }
 
-// EmbeddedResource is a resource's content within other content.
+// EmbeddedResource is the content of a resource, as a content block.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#embeddedresource)
 type EmbeddedResource struct {
 	Resource    ResourceContents
@@ -420,12 +426,13 @@ func (v *EmbeddedResource) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "type", "resource")
 }
 
-// ToolUseContent is a model's wish to use a tool. Since 2025-11-25.
+// ToolUseContent is the request of a model to use a tool. Since 2025-11-25.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#toolusecontent)
 type ToolUseContent struct {
-	ID    string
-	Name  string
-	Input json.RawMessage // an object; nil is written as {}
+	ID   string
+	Name string
+	// Input is an object. Nil is written as {}.
+	Input json.RawMessage
 	Meta  json.RawMessage
 	Extra json.RawMessage // members that no field holds, an object
 }
@@ -486,12 +493,15 @@ func (v *ToolUseContent) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "type", "id", "name", "input")
 }
 
-// ToolResultContent is what came of a tool that a model wanted to use. Since 2025-11-25.
+// ToolResultContent is the result of a tool that a model has used. Since 2025-11-25.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#toolresultcontent)
 type ToolResultContent struct {
-	ToolUseID         string // the ID of the ToolUseContent
-	Content           []ContentBlock
-	StructuredContent json.RawMessage // JSON text; nil is left out, null is a value. An object, any value since 2026-07-28
+	// ToolUseID is the ID of the ToolUseContent.
+	ToolUseID string
+	Content   []ContentBlock
+	// StructuredContent is JSON text: an object, or any value since 2026-07-28. Nil is absent; null
+	// is a value.
+	StructuredContent json.RawMessage
 	IsError           bool
 	Meta              json.RawMessage
 	Extra             json.RawMessage // members that no field holds, an object

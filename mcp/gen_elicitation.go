@@ -14,18 +14,21 @@ import (
 	"encoding/json"
 )
 
-// ElicitRequestParams are the params of elicitation/create: a form to fill in, or a URL to open. The specification has a type for each.
-// Since 2025-06-18.
+// ElicitRequestParams are the params of elicitation/create: a form to fill in, or a URL to open.
+// The specification has one type for each. Since 2025-06-18.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestparams)
 type ElicitRequestParams struct {
-	Mode            ElicitMode // since 2025-11-25
-	Message         string
-	RequestedSchema json.RawMessage // form mode: JSON Schema of an object with primitive members
-	URL             string          // url mode; since 2025-11-25
-	ElicitationID   string          // url mode; 2025-11-25 only
-	Task            *TaskMetadata   // 2025-11-25 only
-	Meta            json.RawMessage // until 2025-11-25
-	Extra           json.RawMessage // members that no field holds, an object
+	Mode    ElicitMode // since 2025-11-25
+	Message string
+	// RequestedSchema is for the form mode: the JSON Schema of an object with primitive members.
+	RequestedSchema json.RawMessage
+	// URL is for the URL mode. Since 2025-11-25.
+	URL string
+	// ElicitationID identifies a request in URL mode. 2025-11-25 only.
+	ElicitationID string
+	Task          *TaskMetadata   // 2025-11-25 only
+	Meta          json.RawMessage // until 2025-11-25
+	Extra         json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -102,11 +105,12 @@ func (v *ElicitRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "message")
 }
 
-// ElicitResult is what the user did. Since 2025-06-18.
+// ElicitResult is the result of elicitation/create. Since 2025-06-18.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitresult)
 type ElicitResult struct {
-	Action  ElicitAction
-	Content json.RawMessage // an object, of an accepted form only
+	Action ElicitAction
+	// Content is an object, for an accepted form only.
+	Content json.RawMessage
 	Meta    json.RawMessage // until 2025-11-25
 	Extra   json.RawMessage // members that no field holds, an object
 }
@@ -155,7 +159,8 @@ func (v *ElicitResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "action")
 }
 
-// ElicitationCompleteNotificationParams are the params of notifications/elicitation/complete. 2025-11-25 only.
+// ElicitationCompleteNotificationParams are the params of notifications/elicitation/complete.
+// 2025-11-25 only.
 type ElicitationCompleteNotificationParams struct {
 	ElicitationID string
 	Meta          json.RawMessage

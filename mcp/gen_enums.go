@@ -10,13 +10,13 @@
 
 package mcp
 
-// A CacheScope says who may be served what is cached of a result.
+// A CacheScope says to whom a cached result may be served.
 type CacheScope string
 
 // The scopes.
 const (
-	CacheScopePrivate CacheScope = "private" // only whom it was sent to
-	CacheScopePublic  CacheScope = "public"  // everybody
+	CacheScopePrivate CacheScope = "private" // only to the caller that received it
+	CacheScopePublic  CacheScope = "public"  // to everybody
 )
 
 // An ElicitAction is what a user did when asked for input.
@@ -25,11 +25,11 @@ type ElicitAction string
 // The actions.
 const (
 	ElicitActionAccept  ElicitAction = "accept"
-	ElicitActionCancel  ElicitAction = "cancel"  // said nothing
-	ElicitActionDecline ElicitAction = "decline" // said no
+	ElicitActionCancel  ElicitAction = "cancel"  // the user made no choice
+	ElicitActionDecline ElicitAction = "decline" // the user refused
 )
 
-// An IncludeContext says what a server wants a model to be told.
+// An IncludeContext says which context a client should add to the prompt of a model.
 type IncludeContext string
 
 // The values of IncludeContext. All but none are deprecated since 2025-11-25.
@@ -39,7 +39,7 @@ const (
 	IncludeContextThisServer IncludeContext = "thisServer"
 )
 
-// A Role is a side of the conversation with the model.
+// A Role says who sent a message of a conversation with a model.
 type Role string
 
 // The roles.
@@ -48,19 +48,19 @@ const (
 	RoleUser      Role = "user"
 )
 
-// A TaskStatus says how far a task is, in both designs of tasks.
+// A TaskStatus is the status of a task, in both designs of tasks.
 type TaskStatus string
 
-// The statuses. Those but working and input_required are final.
+// The statuses. All but working and input_required are final.
 const (
 	TaskStatusCancelled     TaskStatus = "cancelled"
 	TaskStatusCompleted     TaskStatus = "completed"
 	TaskStatusFailed        TaskStatus = "failed"
-	TaskStatusInputRequired TaskStatus = "input_required" // it waits for answers
+	TaskStatusInputRequired TaskStatus = "input_required" // the task waits for answers of the client
 	TaskStatusWorking       TaskStatus = "working"
 )
 
-// A TaskSupport says whether a tool runs as a task. A tool that says nothing forbids it.
+// A TaskSupport says whether a tool runs as a task. Empty means forbidden.
 type TaskSupport string
 
 // The values of TaskSupport.
@@ -70,7 +70,7 @@ const (
 	TaskSupportRequired  TaskSupport = "required"
 )
 
-// A Theme is a background that an [Icon] is made for.
+// A Theme is the background that an [Icon] is made for.
 type Theme string
 
 // The themes.
@@ -79,12 +79,12 @@ const (
 	ThemeLight Theme = "light"
 )
 
-// A ToolChoiceMode is the mode of a [ToolChoice]. No mode is auto.
+// A ToolChoiceMode is the mode of a [ToolChoice]. Empty means auto.
 type ToolChoiceMode string
 
 // The modes of a ToolChoice.
 const (
-	ToolChoiceAuto     ToolChoiceMode = "auto" // as the model likes
+	ToolChoiceAuto     ToolChoiceMode = "auto" // the model decides
 	ToolChoiceNone     ToolChoiceMode = "none"
-	ToolChoiceRequired ToolChoiceMode = "required" // at least one tool
+	ToolChoiceRequired ToolChoiceMode = "required" // the model uses at least one tool
 )

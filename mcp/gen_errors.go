@@ -14,7 +14,8 @@ import (
 	"encoding/json"
 )
 
-// MissingRequiredClientCapabilityData is the data of the error [CodeMissingRequiredClientCapability]. Since 2026-07-28.
+// MissingRequiredClientCapabilityData is the data of the error
+// [CodeMissingRequiredClientCapability]. Since 2026-07-28.
 type MissingRequiredClientCapabilityData struct {
 	RequiredCapabilities ClientCapabilities
 	Extra                json.RawMessage // members that no field holds, an object
@@ -54,9 +55,11 @@ func (v *MissingRequiredClientCapabilityData) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "requiredCapabilities")
 }
 
-// UnsupportedProtocolVersionData is the data of the error [CodeUnsupportedProtocolVersion]. Since 2026-07-28.
+// UnsupportedProtocolVersionData is the data of the error [CodeUnsupportedProtocolVersion]. Since
+// 2026-07-28.
 type UnsupportedProtocolVersionData struct {
-	Supported []string // dates of revisions
+	// Supported lists the dates of revisions.
+	Supported []string
 	Requested string
 	Extra     json.RawMessage // members that no field holds, an object
 }
@@ -100,10 +103,12 @@ func (v *UnsupportedProtocolVersionData) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "supported", "requested")
 }
 
-// URLElicitationRequiredData is the data of the error [CodeURLElicitationRequired]. 2025-11-25 only.
+// URLElicitationRequiredData is the data of the error [CodeURLElicitationRequired]. 2025-11-25
+// only.
 type URLElicitationRequiredData struct {
-	Elicitations []ElicitRequestParams // in url mode
-	Extra        json.RawMessage       // members that no field holds, an object
+	// Elicitations are in URL mode.
+	Elicitations []ElicitRequestParams
+	Extra        json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].

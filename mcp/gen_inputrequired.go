@@ -14,14 +14,17 @@ import (
 	"encoding/json"
 )
 
-// InputRequiredResult asks the client to come again with more: it answers tools/call, prompts/get and resources/read. At least one of
-// InputRequests and RequestState is there. Its resultType is input_required. Since 2026-07-28.
+// InputRequiredResult is a result of tools/call, prompts/get and resources/read that asks the
+// client for input: the client sends the request again with the answers. At least one of
+// InputRequests and RequestState is set. The resultType is input_required. Since 2026-07-28.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequiredresult)
 type InputRequiredResult struct {
-	InputRequests map[string]InputRequest // by keys that the answers come back under
-	RequestState  *string                 // opaque, for the server's eyes
-	Meta          json.RawMessage
-	Extra         json.RawMessage // members that no field holds, an object
+	// InputRequests has the requests. The answers have the same keys.
+	InputRequests map[string]InputRequest
+	// RequestState is opaque to the client, which returns it with the answers.
+	RequestState *string
+	Meta         json.RawMessage
+	Extra        json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -75,11 +78,13 @@ func (v *InputRequiredResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "resultType")
 }
 
-// An InputRequest is what a server wants from the client before it can go on.
+// An InputRequest is one thing that a server needs from the client before it can answer a request.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequest)
 type InputRequest struct {
-	Method string          // MethodElicit, MethodCreateMessage or MethodRootsList
-	Params json.RawMessage // an object; nil is absent
+	// Method is MethodElicit, MethodCreateMessage or MethodRootsList.
+	Method string
+	// Params is an object. Nil is absent.
+	Params json.RawMessage
 	Extra  json.RawMessage // members that no field holds, an object
 }
 

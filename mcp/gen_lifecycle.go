@@ -14,7 +14,8 @@ import (
 	"encoding/json"
 )
 
-// An Implementation names a client or a server. It is what the peer says of itself, not to be trusted.
+// An Implementation describes a client or a server. It is what the peer says about itself, so do
+// not trust it.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#implementation)
 type Implementation struct {
 	Name        string
@@ -94,11 +95,13 @@ func (v *Implementation) read(text []byte) *DecodeError {
 // An Icon is a picture for a user interface. Since 2025-11-25.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#icon)
 type Icon struct {
-	Src      string // https: or data: URI
+	// Src is a URI with the scheme https or data.
+	Src      string
 	MIMEType string
-	Sizes    []string // such as 48x48, or any
-	Theme    Theme
-	Extra    json.RawMessage // members that no field holds, an object
+	// Sizes has entries such as 48x48, or any.
+	Sizes []string
+	Theme Theme
+	Extra json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -153,7 +156,8 @@ func (v *Icon) read(text []byte) *DecodeError {
 // InitializeRequestParams are the params of initialize. Until 2025-11-25.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#initializerequestparams)
 type InitializeRequestParams struct {
-	ProtocolVersion string // date of the newest revision that the client speaks
+	// ProtocolVersion is the date of the newest revision that the client supports.
+	ProtocolVersion string
 	Capabilities    ClientCapabilities
 	ClientInfo      Implementation
 	Meta            json.RawMessage
@@ -209,10 +213,11 @@ func (v *InitializeRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "protocolVersion", "capabilities", "clientInfo")
 }
 
-// InitializeResult answers initialize. Until 2025-11-25.
+// InitializeResult is the result of initialize. Until 2025-11-25.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#initializeresult)
 type InitializeResult struct {
-	ProtocolVersion string // date of the revision that the session has from now on
+	// ProtocolVersion is the date of the revision of the session.
+	ProtocolVersion string
 	Capabilities    ServerCapabilities
 	ServerInfo      Implementation
 	Instructions    string
@@ -274,17 +279,19 @@ func (v *InitializeResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "protocolVersion", "capabilities", "serverInfo")
 }
 
-// DiscoverResult answers server/discover. Since 2026-07-28.
+// DiscoverResult is the result of server/discover. Since 2026-07-28.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverresult)
 type DiscoverResult struct {
-	SupportedVersions []string // dates of revisions
+	// SupportedVersions lists the dates of revisions.
+	SupportedVersions []string
 	Capabilities      ServerCapabilities
 	Instructions      string
-	TTLMs             *int64 // milliseconds
-	CacheScope        CacheScope
-	ResultType        ResultType
-	Meta              json.RawMessage
-	Extra             json.RawMessage // members that no field holds, an object
+	// TTLMs is in milliseconds.
+	TTLMs      *int64
+	CacheScope CacheScope
+	ResultType ResultType
+	Meta       json.RawMessage
+	Extra      json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].

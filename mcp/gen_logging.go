@@ -61,14 +61,17 @@ func (v *SetLevelRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "level")
 }
 
-// LoggingMessageNotificationParams are the params of notifications/message, which the specification deprecates since 2026-07-28.
+// LoggingMessageNotificationParams are the params of notifications/message, which the specification
+// deprecates since 2026-07-28.
+//
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#loggingmessagenotificationparams)
 type LoggingMessageNotificationParams struct {
 	Level  LoggingLevel
 	Logger string
-	Data   json.RawMessage // any value; nil is written as null
-	Meta   json.RawMessage
-	Extra  json.RawMessage // members that no field holds, an object
+	// Data is any JSON value. Nil is written as null.
+	Data  json.RawMessage
+	Meta  json.RawMessage
+	Extra json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].

@@ -19,12 +19,14 @@ import (
 // ProgressNotificationParams are the params of notifications/progress.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotificationparams)
 type ProgressNotificationParams struct {
-	ProgressToken jsonrpc.ID // that of the request
-	Progress      float64    // more each time
-	Total         *float64
-	Message       string // since 2025-03-26
-	Meta          json.RawMessage
-	Extra         json.RawMessage // members that no field holds, an object
+	// ProgressToken is the token of the request.
+	ProgressToken jsonrpc.ID
+	// Progress grows with each notification.
+	Progress float64
+	Total    *float64
+	Message  string // since 2025-03-26
+	Meta     json.RawMessage
+	Extra    json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -86,7 +88,8 @@ func (v *ProgressNotificationParams) read(text []byte) *DecodeError {
 // CancelledNotificationParams are the params of notifications/cancelled.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotificationparams)
 type CancelledNotificationParams struct {
-	RequestID jsonrpc.ID // optional in 2025-11-25
+	// RequestID is the id of the request. It is optional in 2025-11-25.
+	RequestID jsonrpc.ID
 	Reason    string
 	Meta      json.RawMessage
 	Extra     json.RawMessage // members that no field holds, an object

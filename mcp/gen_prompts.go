@@ -97,8 +97,9 @@ type PromptArgument struct {
 	Name        string
 	Title       string // since 2025-06-18
 	Description string
-	Required    bool            // a prompts/get without it fails
-	Extra       json.RawMessage // members that no field holds, an object
+	// Required says that prompts/get fails without the argument.
+	Required bool
+	Extra    json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -199,12 +200,14 @@ func (v *PromptMessage) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "role", "content")
 }
 
-// ListPromptsResult answers prompts/list.
+// ListPromptsResult is the result of prompts/list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresult)
 type ListPromptsResult struct {
-	Prompts    []Prompt
-	NextCursor *string    // nil on the last page; empty is a cursor
-	TTLMs      *int64     // milliseconds; since 2026-07-28
+	Prompts []Prompt
+	// NextCursor is nil on the last page. An empty text is a cursor.
+	NextCursor *string
+	// TTLMs is in milliseconds. Since 2026-07-28.
+	TTLMs      *int64
 	CacheScope CacheScope // since 2026-07-28
 	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
@@ -275,12 +278,15 @@ func (v *ListPromptsResult) read(text []byte) *DecodeError {
 // GetPromptRequestParams are the params of prompts/get.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequestparams)
 type GetPromptRequestParams struct {
-	Name           string
-	Arguments      map[string]string
-	InputResponses map[string]json.RawMessage // answers to an InputRequiredResult, by the keys of its requests; since 2026-07-28
-	RequestState   *string                    // that of the InputRequiredResult, if it had one; since 2026-07-28
-	Meta           json.RawMessage
-	Extra          json.RawMessage // members that no field holds, an object
+	Name      string
+	Arguments map[string]string
+	// InputResponses has the answers to an InputRequiredResult, by the keys of its requests. Since
+	// 2026-07-28.
+	InputResponses map[string]json.RawMessage
+	// RequestState is that of the InputRequiredResult, or nil if that had none. Since 2026-07-28.
+	RequestState *string
+	Meta         json.RawMessage
+	Extra        json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -343,7 +349,7 @@ func (v *GetPromptRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "name")
 }
 
-// GetPromptResult answers prompts/get.
+// GetPromptResult is the result of prompts/get.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptresult)
 type GetPromptResult struct {
 	Description string

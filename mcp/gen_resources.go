@@ -22,7 +22,8 @@ type Resource struct {
 	Title       string // since 2025-06-18
 	Description string
 	MIMEType    string
-	Size        *int64 // bytes, not encoded
+	// Size is in bytes, before any encoding.
+	Size        *int64
 	Icons       []Icon // since 2025-11-25
 	Annotations *Annotations
 	Meta        json.RawMessage // since 2025-06-18
@@ -109,7 +110,7 @@ func (v *Resource) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "uri", "name")
 }
 
-// A ResourceTemplate describes resources whose URIs have a template (RFC 6570).
+// A ResourceTemplate describes the resources whose URIs match a URI template (RFC 6570).
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplate)
 type ResourceTemplate struct {
 	URITemplate string
@@ -200,12 +201,14 @@ func (v *ResourceTemplate) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "uriTemplate", "name")
 }
 
-// ListResourcesResult answers resources/list.
+// ListResourcesResult is the result of resources/list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresult)
 type ListResourcesResult struct {
-	Resources  []Resource
-	NextCursor *string    // nil on the last page; empty is a cursor
-	TTLMs      *int64     // milliseconds; since 2026-07-28
+	Resources []Resource
+	// NextCursor is nil on the last page. An empty text is a cursor.
+	NextCursor *string
+	// TTLMs is in milliseconds. Since 2026-07-28.
+	TTLMs      *int64
 	CacheScope CacheScope // since 2026-07-28
 	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
@@ -273,16 +276,18 @@ func (v *ListResourcesResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "resources")
 }
 
-// ListResourceTemplatesResult answers resources/templates/list.
+// ListResourceTemplatesResult is the result of resources/templates/list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresult)
 type ListResourceTemplatesResult struct {
 	ResourceTemplates []ResourceTemplate
-	NextCursor        *string    // nil on the last page; empty is a cursor
-	TTLMs             *int64     // milliseconds; since 2026-07-28
-	CacheScope        CacheScope // since 2026-07-28
-	ResultType        ResultType // since 2026-07-28
-	Meta              json.RawMessage
-	Extra             json.RawMessage // members that no field holds, an object
+	// NextCursor is nil on the last page. An empty text is a cursor.
+	NextCursor *string
+	// TTLMs is in milliseconds. Since 2026-07-28.
+	TTLMs      *int64
+	CacheScope CacheScope // since 2026-07-28
+	ResultType ResultType // since 2026-07-28
+	Meta       json.RawMessage
+	Extra      json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -349,11 +354,14 @@ func (v *ListResourceTemplatesResult) read(text []byte) *DecodeError {
 // ReadResourceRequestParams are the params of resources/read.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequestparams)
 type ReadResourceRequestParams struct {
-	URI            string
-	InputResponses map[string]json.RawMessage // answers to an InputRequiredResult, by the keys of its requests; since 2026-07-28
-	RequestState   *string                    // that of the InputRequiredResult, if it had one; since 2026-07-28
-	Meta           json.RawMessage
-	Extra          json.RawMessage // members that no field holds, an object
+	URI string
+	// InputResponses has the answers to an InputRequiredResult, by the keys of its requests. Since
+	// 2026-07-28.
+	InputResponses map[string]json.RawMessage
+	// RequestState is that of the InputRequiredResult, or nil if that had none. Since 2026-07-28.
+	RequestState *string
+	Meta         json.RawMessage
+	Extra        json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -409,13 +417,15 @@ func (v *ReadResourceRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "uri")
 }
 
-// ReadResourceResult answers resources/read.
+// ReadResourceResult is the result of resources/read.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresult)
 type ReadResourceResult struct {
-	Contents   []ResourceContents // of the resource, or of several that it consists of
-	TTLMs      *int64             // milliseconds; since 2026-07-28
-	CacheScope CacheScope         // since 2026-07-28
-	ResultType ResultType         // since 2026-07-28
+	// Contents has the resource, or the resources that it consists of.
+	Contents []ResourceContents
+	// TTLMs is in milliseconds. Since 2026-07-28.
+	TTLMs      *int64
+	CacheScope CacheScope // since 2026-07-28
+	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -571,9 +581,11 @@ func (v *UnsubscribeRequestParams) read(text []byte) *DecodeError {
 }
 
 // ResourceUpdatedNotificationParams are the params of notifications/resources/updated.
+//
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams)
 type ResourceUpdatedNotificationParams struct {
-	URI   string // may be part of what was subscribed to
+	// URI is the resource, which may be a part of the one subscribed to.
+	URI   string
 	Meta  json.RawMessage
 	Extra json.RawMessage // members that no field holds, an object
 }

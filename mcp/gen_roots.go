@@ -14,7 +14,7 @@ import (
 	"encoding/json"
 )
 
-// ListRootsResult answers roots/list, which the specification deprecates since 2026-07-28.
+// ListRootsResult is the result of roots/list, which the specification deprecates since 2026-07-28.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsresult)
 type ListRootsResult struct {
 	Roots []Root
@@ -63,10 +63,11 @@ func (v *ListRootsResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "roots")
 }
 
-// A Root is a folder or file that a server may work on.
+// A Root is a folder or a file that a server may work on.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#root)
 type Root struct {
-	URI   string // a file: URI
+	// URI has the scheme file.
+	URI   string
 	Name  string
 	Meta  json.RawMessage // since 2025-06-18
 	Extra json.RawMessage // members that no field holds, an object

@@ -14,22 +14,25 @@ import (
 	"encoding/json"
 )
 
-// CreateMessageRequestParams are the params of sampling/createMessage, which the specification deprecates since 2026-07-28.
+// CreateMessageRequestParams are the params of sampling/createMessage, which the specification
+// deprecates since 2026-07-28.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequestparams)
 type CreateMessageRequestParams struct {
-	Messages         []SamplingMessage
-	MaxTokens        int64 // at most
+	Messages []SamplingMessage
+	// MaxTokens limits the tokens of the answer.
+	MaxTokens        int64
 	SystemPrompt     string
 	ModelPreferences *ModelPreferences
 	Temperature      *float64
 	StopSequences    []string
 	IncludeContext   IncludeContext
-	Tools            []Tool          // since 2025-11-25
-	ToolChoice       *ToolChoice     // since 2025-11-25
-	Metadata         json.RawMessage // an object for the model's provider
-	Task             *TaskMetadata   // 2025-11-25 only
-	Meta             json.RawMessage // until 2025-11-25
-	Extra            json.RawMessage // members that no field holds, an object
+	Tools            []Tool      // since 2025-11-25
+	ToolChoice       *ToolChoice // since 2025-11-25
+	// Metadata is an object for the provider of the model.
+	Metadata json.RawMessage
+	Task     *TaskMetadata   // 2025-11-25 only
+	Meta     json.RawMessage // until 2025-11-25
+	Extra    json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -135,13 +138,15 @@ func (v *CreateMessageRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "messages", "maxTokens")
 }
 
-// CreateMessageResult is what a model said.
+// CreateMessageResult is the result of sampling/createMessage: the message of the model.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessageresult)
 type CreateMessageResult struct {
-	Role       Role
-	Content    SamplingContent // since 2025-11-25 it may be several blocks
-	Model      string
-	StopReason StopReason // one of the StopReason constants, or another
+	Role Role
+	// Content is one block, or several since 2025-11-25.
+	Content SamplingContent
+	Model   string
+	// StopReason is one of the constants, or a reason of the model.
+	StopReason StopReason
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }
@@ -203,8 +208,9 @@ func (v *CreateMessageResult) read(text []byte) *DecodeError {
 // A SamplingMessage is a message to or from a model.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#samplingmessage)
 type SamplingMessage struct {
-	Role    Role
-	Content SamplingContent // since 2025-11-25 it may be several blocks
+	Role Role
+	// Content is one block, or several since 2025-11-25.
+	Content SamplingContent
 	Meta    json.RawMessage // since 2025-11-25
 	Extra   json.RawMessage // members that no field holds, an object
 }
@@ -255,14 +261,18 @@ func (v *SamplingMessage) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "role", "content")
 }
 
-// ModelPreferences say which model a server would like.
+// ModelPreferences say which model a server prefers.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#modelpreferences)
 type ModelPreferences struct {
-	CostPriority         *float64        // 0 to 1
-	Hints                []ModelHint     // the best first
-	IntelligencePriority *float64        // 0 to 1
-	SpeedPriority        *float64        // 0 to 1
-	Extra                json.RawMessage // members that no field holds, an object
+	// CostPriority is the importance of low cost, from 0 to 1.
+	CostPriority *float64
+	// Hints lists models, the preferred one first.
+	Hints []ModelHint
+	// IntelligencePriority is the importance of capability, from 0 to 1.
+	IntelligencePriority *float64
+	// SpeedPriority is the importance of low latency, from 0 to 1.
+	SpeedPriority *float64
+	Extra         json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -316,10 +326,11 @@ func (v *ModelPreferences) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// A ModelHint names a model that would do.
+// A ModelHint names a model that suits the request.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#modelhint)
 type ModelHint struct {
-	Name  string          // part of a model's name
+	// Name is a part of the name of a model.
+	Name  string
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -355,7 +366,7 @@ func (v *ModelHint) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// A ToolChoice says whether a model is to use tools. Since 2025-11-25.
+// A ToolChoice says whether a model may, must or must not use tools. Since 2025-11-25.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#toolchoice)
 type ToolChoice struct {
 	Mode  ToolChoiceMode

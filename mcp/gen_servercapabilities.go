@@ -14,18 +14,21 @@ import (
 	"encoding/json"
 )
 
-// ServerCapabilities say what a server offers. The set is open; what is not known here is in Extra.
+// ServerCapabilities say what a server supports. Other capabilities are in Extra.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities)
 type ServerCapabilities struct {
-	Completions  json.RawMessage // open object; nil is absent; since 2025-03-26
+	// Completions is an object without defined members. Nil is absent. Since 2025-03-26.
+	Completions  json.RawMessage
 	Experimental map[string]json.RawMessage
-	Extensions   map[string]json.RawMessage // settings by identifier; since 2026-07-28
-	Logging      json.RawMessage            // open object; nil is absent
-	Prompts      *PromptsCapability
-	Resources    *ResourcesCapability
-	Tasks        *ServerTasksCapability // 2025-11-25 only
-	Tools        *ToolsCapability
-	Extra        json.RawMessage // members that no field holds, an object
+	// Extensions has the settings of each extension, by its identifier. Since 2026-07-28.
+	Extensions map[string]json.RawMessage
+	// Logging is an object without defined members. Nil is absent.
+	Logging   json.RawMessage
+	Prompts   *PromptsCapability
+	Resources *ResourcesCapability
+	Tasks     *ServerTasksCapability // 2025-11-25 only
+	Tools     *ToolsCapability
+	Extra     json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -237,10 +240,12 @@ func (v *ToolsCapability) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// ServerTasksCapability says what a server can do with tasks. 2025-11-25 only.
+// ServerTasksCapability says what a server supports of tasks. 2025-11-25 only.
 type ServerTasksCapability struct {
-	Cancel   json.RawMessage // open object; nil is absent
-	List     json.RawMessage // open object; nil is absent
+	// Cancel is an object without defined members. Nil is absent.
+	Cancel json.RawMessage
+	// List is an object without defined members. Nil is absent.
+	List     json.RawMessage
 	Requests *ServerTaskRequests
 	Extra    json.RawMessage // members that no field holds, an object
 }
@@ -333,9 +338,10 @@ func (v *ServerTaskRequests) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// ToolTaskRequests say which requests about tools can be tasks. 2025-11-25 only.
+// ToolTaskRequests say which requests about tools can run as tasks. 2025-11-25 only.
 type ToolTaskRequests struct {
-	Call  json.RawMessage // open object; nil is absent
+	// Call is an object without defined members. Nil is absent.
+	Call  json.RawMessage
 	Extra json.RawMessage // members that no field holds, an object
 }
 

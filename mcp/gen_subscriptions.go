@@ -15,9 +15,11 @@ import (
 )
 
 // SubscriptionsListenRequestParams are the params of subscriptions/listen. Since 2026-07-28.
+//
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenrequestparams)
 type SubscriptionsListenRequestParams struct {
-	Notifications SubscriptionFilter // what to send
+	// Notifications are those that the server is to send.
+	Notifications SubscriptionFilter
 	Meta          json.RawMessage
 	Extra         json.RawMessage // members that no field holds, an object
 }
@@ -61,11 +63,12 @@ func (v *SubscriptionsListenRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "notifications")
 }
 
-// A SubscriptionFilter says which notifications are wanted. Extensions add members. Since 2026-07-28.
+// A SubscriptionFilter selects notifications. Extensions add members. Since 2026-07-28.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionfilter)
 type SubscriptionFilter struct {
-	PromptsListChanged    bool
-	ResourceSubscriptions []string // URIs
+	PromptsListChanged bool
+	// ResourceSubscriptions lists URIs.
+	ResourceSubscriptions []string
 	ResourcesListChanged  bool
 	TaskIDs               []string // the tasks extension
 	ToolsListChanged      bool
@@ -130,10 +133,13 @@ func (v *SubscriptionFilter) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// SubscriptionsAcknowledgedNotificationParams are the params of notifications/subscriptions/acknowledged. Since 2026-07-28.
+// SubscriptionsAcknowledgedNotificationParams are the params of
+// notifications/subscriptions/acknowledged. Since 2026-07-28.
+//
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionsacknowledgednotificationparams)
 type SubscriptionsAcknowledgedNotificationParams struct {
-	Notifications SubscriptionFilter // what will be sent, of what was asked for
+	// Notifications are those that the server will send, out of the requested ones.
+	Notifications SubscriptionFilter
 	Meta          json.RawMessage
 	Extra         json.RawMessage // members that no field holds, an object
 }
@@ -177,7 +183,8 @@ func (v *SubscriptionsAcknowledgedNotificationParams) read(text []byte) *DecodeE
 	return d.end(&v.Extra, "notifications")
 }
 
-// SubscriptionsListenResult answers subscriptions/listen, when it ends. Since 2026-07-28.
+// SubscriptionsListenResult is the result of subscriptions/listen, with which the subscription
+// ends. Since 2026-07-28.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresult)
 type SubscriptionsListenResult struct {
 	ResultType ResultType

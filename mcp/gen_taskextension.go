@@ -16,15 +16,19 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// An ExtensionTask is a task of the tasks extension.
+// An ExtensionTask is the state of a task of the tasks extension.
 type ExtensionTask struct {
-	TaskID         string
-	Status         TaskStatus
-	StatusMessage  string
-	CreatedAt      string          // ISO 8601
-	LastUpdatedAt  string          // ISO 8601
-	TTLMs          *int64          // milliseconds since it was created; nil is null, which is for ever
-	PollIntervalMs *int64          // milliseconds
+	TaskID        string
+	Status        TaskStatus
+	StatusMessage string
+	// CreatedAt is an ISO 8601 time.
+	CreatedAt string
+	// LastUpdatedAt is an ISO 8601 time.
+	LastUpdatedAt string
+	// TTLMs counts milliseconds from the creation. Nil is written as null and means no limit.
+	TTLMs *int64
+	// PollIntervalMs is in milliseconds.
+	PollIntervalMs *int64
 	Extra          json.RawMessage // members that no field holds, an object
 }
 
@@ -90,8 +94,8 @@ func (v *ExtensionTask) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs")
 }
 
-// ExtensionCreateTaskResult is the result of a tools/call that has become a task, in the tasks extension: the task itself. Its resultType
-// is task.
+// ExtensionCreateTaskResult is the result of a tools/call that became a task of the tasks
+// extension: the task, with the resultType task.
 type ExtensionCreateTaskResult struct {
 	ExtensionTask
 	Meta  json.RawMessage
@@ -173,16 +177,19 @@ func (v *ExtensionCreateTaskResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "resultType")
 }
 
-// A DetailedTask is a task of the tasks extension with what it has come to: the result of tasks/get, with the resultType complete, and the
-// params of notifications/tasks, without one.
+// A DetailedTask is a task of the tasks extension with its outcome. It is the result of tasks/get,
+// with the resultType complete, and the params of notifications/tasks, without a resultType.
 type DetailedTask struct {
 	ExtensionTask
-	InputRequests map[string]InputRequest // those without an answer, if it waits for input
-	Result        json.RawMessage         // if it is complete: what the request would have got
-	Error         *jsonrpc.Error          // if it failed
-	ResultType    ResultType
-	Meta          json.RawMessage
-	Extra         json.RawMessage // members that no field holds, an object
+	// InputRequests has the unanswered requests of a task that waits for input.
+	InputRequests map[string]InputRequest
+	// Result is the result of a completed task: that of the request.
+	Result json.RawMessage
+	// Error is the error of a failed task.
+	Error      *jsonrpc.Error
+	ResultType ResultType
+	Meta       json.RawMessage
+	Extra      json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -275,10 +282,12 @@ func (v *DetailedTask) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs")
 }
 
-// UpdateTaskRequestParams are the params of tasks/update, of the tasks extension.
+// UpdateTaskRequestParams are the params of tasks/update, in the tasks extension.
 type UpdateTaskRequestParams struct {
-	TaskID         string
-	InputResponses map[string]json.RawMessage // by the keys of the task's InputRequests; some may be left for later
+	TaskID string
+	// InputResponses has answers by the keys of the InputRequests of the task. Others may follow
+	// later.
+	InputResponses map[string]json.RawMessage
 	Meta           json.RawMessage
 	Extra          json.RawMessage // members that no field holds, an object
 }

@@ -14,17 +14,22 @@ import (
 	"encoding/json"
 )
 
-// A Task is a task of the core protocol. The tasks extension has ExtensionTask. 2025-11-25 only.
+// A Task is the state of a task of the core protocol. For the tasks extension, see [ExtensionTask].
+// 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#task)
 type Task struct {
 	TaskID        string
 	Status        TaskStatus
 	StatusMessage string
-	CreatedAt     string          // ISO 8601
-	LastUpdatedAt string          // ISO 8601
-	TTL           *int64          // milliseconds since it was created; nil is null, which is for ever
-	PollInterval  *int64          // milliseconds
-	Extra         json.RawMessage // members that no field holds, an object
+	// CreatedAt is an ISO 8601 time.
+	CreatedAt string
+	// LastUpdatedAt is an ISO 8601 time.
+	LastUpdatedAt string
+	// TTL counts milliseconds from the creation. Nil is written as null and means no limit.
+	TTL *int64
+	// PollInterval is in milliseconds.
+	PollInterval *int64
+	Extra        json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -89,10 +94,11 @@ func (v *Task) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId", "status", "createdAt", "lastUpdatedAt", "ttl")
 }
 
-// TaskMetadata in the params of a request asks that it becomes a task. 2025-11-25 only.
+// TaskMetadata in the params of a request asks the receiver to run it as a task. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#taskmetadata)
 type TaskMetadata struct {
-	TTL   *int64          // milliseconds that are asked for
+	// TTL is the requested TTL in milliseconds.
+	TTL   *int64
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -128,7 +134,8 @@ func (v *TaskMetadata) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// CreateTaskResult is the result of a request that has become a task. The tasks extension has ExtensionCreateTaskResult. 2025-11-25 only.
+// CreateTaskResult is the result of a request that became a task of the core protocol. For the
+// tasks extension, see [ExtensionCreateTaskResult]. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#createtaskresult)
 type CreateTaskResult struct {
 	Task  Task
@@ -175,7 +182,8 @@ func (v *CreateTaskResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "task")
 }
 
-// GetTaskRequestParams are the params of tasks/get, of the tasks extension too; in the core protocol 2025-11-25 only.
+// GetTaskRequestParams are the params of tasks/get, in the core protocol (2025-11-25 only) and in
+// the tasks extension.
 type GetTaskRequestParams struct {
 	TaskID string
 	Meta   json.RawMessage
@@ -221,7 +229,8 @@ func (v *GetTaskRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId")
 }
 
-// GetTaskResult answers tasks/get. The tasks extension has DetailedTask. 2025-11-25 only.
+// GetTaskResult is the result of tasks/get in the core protocol. For the tasks extension, see
+// [DetailedTask]. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskresult)
 type GetTaskResult struct {
 	Task
@@ -343,10 +352,12 @@ func (v *GetTaskPayloadRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId")
 }
 
-// GetTaskPayloadResult answers tasks/result with what the request would have got: all of it is in Extra. 2025-11-25 only.
+// GetTaskPayloadResult is the result of tasks/result: the result of the request that became a task.
+// All its members are in Extra. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadresult)
 type GetTaskPayloadResult struct {
-	Meta  json.RawMessage // has MetaRelatedTask
+	// Meta has the member MetaRelatedTask.
+	Meta  json.RawMessage
 	Extra json.RawMessage // members that no field holds, an object
 }
 
@@ -384,7 +395,8 @@ func (v *GetTaskPayloadResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// CancelTaskRequestParams are the params of tasks/cancel, of the tasks extension too; in the core protocol 2025-11-25 only.
+// CancelTaskRequestParams are the params of tasks/cancel, in the core protocol (2025-11-25 only)
+// and in the tasks extension.
 type CancelTaskRequestParams struct {
 	TaskID string
 	Meta   json.RawMessage
@@ -430,7 +442,8 @@ func (v *CancelTaskRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId")
 }
 
-// CancelTaskResult answers tasks/cancel with the task as it is now. 2025-11-25 only.
+// CancelTaskResult is the result of tasks/cancel in the core protocol: the current state of the
+// task. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskresult)
 type CancelTaskResult struct {
 	Task
@@ -508,11 +521,12 @@ func (v *CancelTaskResult) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "taskId", "status", "createdAt", "lastUpdatedAt", "ttl")
 }
 
-// ListTasksResult answers tasks/list. 2025-11-25 only.
+// ListTasksResult is the result of tasks/list. 2025-11-25 only.
 // (https://modelcontextprotocol.io/specification/2025-11-25/schema#listtasksresult)
 type ListTasksResult struct {
-	Tasks      []Task
-	NextCursor *string // nil on the last page; empty is a cursor
+	Tasks []Task
+	// NextCursor is nil on the last page. An empty text is a cursor.
+	NextCursor *string
 	Meta       json.RawMessage
 	Extra      json.RawMessage // members that no field holds, an object
 }

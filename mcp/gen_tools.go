@@ -17,11 +17,14 @@ import (
 // A Tool describes a tool to clients.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#tool)
 type Tool struct {
-	Name         string
-	Title        string // since 2025-06-18
-	Description  string
-	InputSchema  json.RawMessage  // JSON Schema with "type":"object" at its root; nil is written as that alone
-	OutputSchema json.RawMessage  // JSON Schema, with any root since 2026-07-28; with another than an object it is left out before; since 2025-06-18
+	Name        string
+	Title       string // since 2025-06-18
+	Description string
+	// InputSchema is a JSON Schema with "type":"object" at its root. Nil is written as that alone.
+	InputSchema json.RawMessage
+	// OutputSchema is a JSON Schema. Before 2026-07-28 it is left out unless its root is an object.
+	// Since 2025-06-18.
+	OutputSchema json.RawMessage
 	Annotations  *ToolAnnotations // since 2025-03-26
 	Icons        []Icon           // since 2025-11-25
 	Execution    *ToolExecution   // 2025-11-25 only
@@ -113,15 +116,20 @@ func (v *Tool) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "name", "inputSchema")
 }
 
-// ToolAnnotations are hints about a tool. They are not to be trusted, unless the server is. Since 2025-03-26.
+// ToolAnnotations are hints about what a tool does. Do not trust those of an untrusted server.
+// Since 2025-03-26.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#toolannotations)
 type ToolAnnotations struct {
-	Title           string
-	ReadOnlyHint    *bool           // it changes nothing; nil is false
-	DestructiveHint *bool           // what it changes may be lost; nil is true
-	IdempotentHint  *bool           // calling it again changes no more; nil is false
-	OpenWorldHint   *bool           // it reaches beyond this system; nil is true
-	Extra           json.RawMessage // members that no field holds, an object
+	Title string
+	// ReadOnlyHint says that the tool changes nothing. Nil means false.
+	ReadOnlyHint *bool
+	// DestructiveHint says that the tool may destroy what it changes. Nil means true.
+	DestructiveHint *bool
+	// IdempotentHint says that repeating a call has no further effect. Nil means false.
+	IdempotentHint *bool
+	// OpenWorldHint says that the tool reaches systems outside of the server. Nil means true.
+	OpenWorldHint *bool
+	Extra         json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -217,12 +225,14 @@ func (v *ToolExecution) read(text []byte) *DecodeError {
 	return d.end(&v.Extra)
 }
 
-// ListToolsResult answers tools/list.
+// ListToolsResult is the result of tools/list.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsresult)
 type ListToolsResult struct {
-	Tools      []Tool
-	NextCursor *string    // nil on the last page; empty is a cursor
-	TTLMs      *int64     // milliseconds; since 2026-07-28
+	Tools []Tool
+	// NextCursor is nil on the last page. An empty text is a cursor.
+	NextCursor *string
+	// TTLMs is in milliseconds. Since 2026-07-28.
+	TTLMs      *int64
 	CacheScope CacheScope // since 2026-07-28
 	ResultType ResultType // since 2026-07-28
 	Meta       json.RawMessage
@@ -293,13 +303,17 @@ func (v *ListToolsResult) read(text []byte) *DecodeError {
 // CallToolRequestParams are the params of tools/call.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequestparams)
 type CallToolRequestParams struct {
-	Name           string
-	Arguments      json.RawMessage            // an object
-	InputResponses map[string]json.RawMessage // answers to an InputRequiredResult, by the keys of its requests; since 2026-07-28
-	RequestState   *string                    // that of the InputRequiredResult, if it had one; since 2026-07-28
-	Task           *TaskMetadata              // 2025-11-25 only
-	Meta           json.RawMessage
-	Extra          json.RawMessage // members that no field holds, an object
+	Name string
+	// Arguments is a JSON object, or nil.
+	Arguments json.RawMessage
+	// InputResponses has the answers to an InputRequiredResult, by the keys of its requests. Since
+	// 2026-07-28.
+	InputResponses map[string]json.RawMessage
+	// RequestState is that of the InputRequiredResult, or nil if that had none. Since 2026-07-28.
+	RequestState *string
+	Task         *TaskMetadata // 2025-11-25 only
+	Meta         json.RawMessage
+	Extra        json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].
@@ -367,15 +381,18 @@ func (v *CallToolRequestParams) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "name")
 }
 
-// CallToolResult is what a tool answers.
+// CallToolResult is the result of tools/call.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresult)
 type CallToolResult struct {
-	Content           []ContentBlock
-	StructuredContent json.RawMessage // JSON text; nil is left out, null is a value. An object, any value since 2026-07-28; since 2025-06-18
-	IsError           bool            // the tool failed; Content says how
-	ResultType        ResultType      // since 2026-07-28
-	Meta              json.RawMessage
-	Extra             json.RawMessage // members that no field holds, an object
+	Content []ContentBlock
+	// StructuredContent is JSON text: an object, or any value since 2026-07-28. Nil is absent; null
+	// is a value. Since 2025-06-18.
+	StructuredContent json.RawMessage
+	// IsError says that the tool failed. Content has the error.
+	IsError    bool
+	ResultType ResultType // since 2026-07-28
+	Meta       json.RawMessage
+	Extra      json.RawMessage // members that no field holds, an object
 }
 
 // appendRevision implements [Value].

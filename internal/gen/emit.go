@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/format"
+	"slices"
 	"strings"
 )
 
@@ -95,9 +96,9 @@ func (m *model) enumFile() ([]byte, error) {
 	m.header(p)
 	for _, prefix := range sortedKeys(m.enums) {
 		e := m.enums[prefix]
-		p.comment(doc(e.typ))
+		p.comment(doc(e.typ), 0)
 		p.printf("type %s string\n", e.typ)
-		p.comment(doc(prefix + "*"))
+		p.comment(doc(prefix+"*"), 0)
 		p.printf("const (")
 		var whole revs
 		for _, r := range e.values {
@@ -129,29 +130,25 @@ func (m *model) period(part, whole revs) string {
 	return "until " + dates[last]
 }
 
-// trailing returns the trailing comment of a field, or "" if all parts are empty.
-func trailing(parts ...string) string {
-	text := ""
-	for _, part := range parts {
-		if part != "" && text != "" {
-			text += "; "
-		}
-		text += part
-	}
-	if text == "" {
-		return ""
-	}
-	return "// " + text
+// join returns the parts that are not empty, with semicolons between them.
+func join(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
-const width = 140
+// trailing returns a trailing comment, or "" if all parts are empty.
+func trailing(parts ...string) string {
+	if text := join(parts...); text != "" {
+		return "// " + text
+	}
+	return ""
+}
 
-// comment writes a text as a wrapped comment.
-func (p *printer) comment(text string) {
+// comment writes a text as a comment, wrapped at 100 columns less the indent.
+func (p *printer) comment(text string, indent int) {
 	for paragraph := range strings.SplitSeq(text, "\n") {
 		line := "//"
 		for word := range strings.FieldsSeq(paragraph) {
-			if len(line)+1+len(word) > width {
+			if indent+len(line)+1+len(word) > 100 {
 				p.printf("%s", line)
 				line = "//"
 			}
@@ -171,7 +168,7 @@ func (p *printer) structType(t *goType) {
 	if anchor := p.m.anchor(t); anchor != "" {
 		text += "\n(" + anchor + ")"
 	}
-	p.comment(text)
+	p.comment(text, 0)
 	p.printf("type %s struct {", t.name)
 	if t.embed != "" {
 		p.printf("%s", t.embed)
@@ -181,7 +178,15 @@ func (p *printer) structType(t *goType) {
 			continue
 		}
 		where := t.name + "." + f.name
-		p.printf("%s %s %s", goName(f.name), f.kind.goType(!t.required(f)), trailing(doc(where), p.m.fieldPeriod(t, f), addedFields[where].why))
+		text, note := doc(where), join(p.m.fieldPeriod(t, f), addedFields[where].why)
+		if text != "" {
+			if note != "" {
+				text += " " + strings.ToUpper(note[:1]) + note[1:] + "."
+				note = ""
+			}
+			p.comment(text, 4)
+		}
+		p.printf("%s %s %s", goName(f.name), f.kind.goType(!t.required(f)), trailing(note))
 	}
 	p.printf("Extra json.RawMessage // members that no field holds, an object")
 	p.printf("}\n")

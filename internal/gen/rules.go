@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // The rules below add what the schemas do not say, or replace what does not make a good Go type.
@@ -213,17 +214,22 @@ func doc(key string) string {
 	return docs[key]
 }
 
-// checkDocs returns an error for a description of an unknown subject and for a type without a
-// description.
+// checkDocs returns an error for a description of an unknown subject, for a type without a
+// description, and for that of a field that does not begin with the field's name.
 func checkDocs(m *model) error {
 	for key := range docs {
 		if !docsUsed[key] {
 			return fmt.Errorf("docs.txt: %q describes nothing", key)
 		}
 	}
-	for name := range m.types {
+	for name, t := range m.types {
 		if docs[name] == "" {
 			return fmt.Errorf("docs.txt: type %s has no description", name)
+		}
+		for _, f := range t.sorted() {
+			if text := docs[name+"."+f.name]; text != "" && !strings.HasPrefix(text, goName(f.name)+" ") {
+				return fmt.Errorf("docs.txt: %s.%s: the description does not begin with %s", name, f.name, goName(f.name))
+			}
 		}
 	}
 	return nil
