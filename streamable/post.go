@@ -31,11 +31,13 @@ import (
 //	postRequest.serve     body: checks Content-Type and Accept, readBody reads it, Delivery.Parse
 //	                      parses it; NDJSON goes to serveNDJSON, an array to serveBatch
 //	  isModern            era: chooses serveModern or serveLegacy
-//	  serveModern         checkHeaders compares headers and body, admitRequest applies the limits
-//	                      of requests, allowed asks Options.Scopes; subscriptions go to
-//	                      serveSubscription, others to serveModernRequest
-//	  serveLegacy         session: initialize goes to serveInitialize, acquireSession finds the
-//	                      session of others, which serveLegacyRequest handles
+//	  serveModern         checkHeaders compares headers and body; subscriptions go to
+//	                      serveSubscription, other requests to serveModernRequest
+//	  serveLegacy         initialize goes to serveInitialize; acquireSession finds the session of
+//	                      other messages, or takes it over from another process;
+//	                      deliverOneWay delivers notifications and responses, perhaps to another
+//	                      process, and serveLegacyRequest handles requests
+//	  both                requests: admitRequest applies their limits, allowed asks Options.Scopes
 //	  peer.deliverRequest deliver: runs the server's handler and returns the response
 //	  response.end        response: JSON, or the last event if Send or a keep-alive made it a
 //	                      stream; legacy requests end with stream.finish, which stores events

@@ -26,7 +26,7 @@ import (
 //	                                                     era, choose passthrough or translator
 //	passthrough.request, notification, response          replaces ids if the upstream is shared
 //	 or translator.request, …: machine.FromDownstream    converts it; says what to send where
-//	upstream.trySend, upstream.write                     sends it over HTTP if nothing is queued,
+//	upstream.trySend, connection.write                   sends it over HTTP if nothing is queued,
 //	                                                     or queues it, connects, sends it
 //	client.roundTrip: call.run                           sends a modern request over HTTP, reads a
 //	                                                     JSON response
