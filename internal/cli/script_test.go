@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 			"stops":       cmdStops,
 			"tapping":     cmdTapping,
 			"untap":       cmdUntap,
+			"decides":     cmdDecides,
 			"mocking":     cmdMocking,
 			"unmock":      cmdUnmock,
 			"bridging":    cmdBridging,

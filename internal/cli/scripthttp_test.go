@@ -37,7 +37,7 @@ func listen(ts *testscript.TestScript, variable string, args ...string) (stop fu
 	path, err := exec.LookPath("mcpwire")
 	ts.Check(err)
 	c := exec.Command(path, args...)
-	for _, name := range []string{"PATH", "TOKEN", "GORACE", "HOME"} {
+	for _, name := range []string{"PATH", "TOKEN", "GORACE", "HOME", "MCPWIRE_HOME"} {
 		c.Env = append(c.Env, name+"="+ts.Getenv(name))
 	}
 	c.Dir = ts.Getenv("WORK")

@@ -20,6 +20,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/check"
 	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/proxy/intercept"
 	"mcpwire/internal/proxy/tap"
 )
 
@@ -48,11 +49,13 @@ other capabilities, the host does not learn of it.
 With --intercept, messages that match a filter wait until someone passes, edits,
 drops, delays or answers them in mcpwire watch, in the terminal (key i) or the
 page. Later messages of the same direction wait behind a held one, also
-cancellations; the other direction goes on. A response stops only if the filter
-did not match its request, such as status:error, or if watch asks for it. After
-60 seconds a message is passed on. The capture has the messages of both sides,
-before and after, and notes say what was decided. Held messages are shown with
-their secrets. Clients may give up on a request that is held for long.`
+cancellations; the other direction goes on. On HTTP, only later events of the
+same stream wait. A response stops only if the filter did not match its request,
+such as status:error, or if watch asks for it. After 60 seconds a message is
+passed on. The capture has the messages of both sides, before and after, and
+notes say what was decided. Held messages are shown with their secrets. Clients
+may give up on a request that is held for long; on HTTP, it is not forwarded
+then. A request or response that is dropped on HTTP fails with status 502.`
 
 const tapExample = `  mcpwire tap -- node build/index.js
   mcpwire tap --check -- npx -y @modelcontextprotocol/server-filesystem ~
@@ -62,6 +65,7 @@ const tapExample = `  mcpwire tap -- node build/index.js
 
   # stop each call of a tool, and decide in mcpwire watch
   mcpwire tap --intercept 'tool:delete_*' -- node build/index.js
+  mcpwire tap --intercept 'tool:delete_*' --listen :9000 https://example.com/mcp
 
   # a server on HTTP, for clients that are given http://127.0.0.1:9000/mcp
   mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp`
@@ -98,7 +102,7 @@ func (f *tapFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print on stderr what tap does")
 	fs.StringArrayVar(&f.restartOn, "restart-on", nil, "restart the server on this `CAUSE`: crash, SIGHUP, or a pattern of files, when one of them changes; may be repeated")
 	fs.StringVar(&f.intercept, "intercept", "", "hold messages that match `FILTER` until someone decides about them in mcpwire watch; an empty one holds nothing until watch sets another")
-	fs.DurationVar(&f.holdTimeout, "intercept-timeout", tap.DefaultHoldTimeout, "with --intercept, pass a held message on after this `TIME`")
+	fs.DurationVar(&f.holdTimeout, "intercept-timeout", intercept.DefaultTimeout, "with --intercept, pass a held message on after this `TIME`")
 	fs.StringVar(&f.listen, "listen", "", "tap a server on HTTP; clients connect to `ADDRESS`, such as 127.0.0.1:9000")
 	fs.StringVar(&f.tlsCert, "tls-cert", "", "with --listen, serve TLS with the certificate in `FILE`, in PEM")
 	fs.StringVar(&f.tlsKey, "tls-key", "", "with --listen, `FILE` with the certificate's private key, in PEM")
@@ -139,9 +143,6 @@ func newTapCommand(e *env) *cobra.Command {
 				if len(f.restartOn) > 0 {
 					return usagef("tap: --restart-on is for servers that tap runs, not for those on HTTP")
 				}
-				if f.intercepts {
-					return usagef("tap: --intercept is for servers that tap runs, not for those on HTTP")
-				}
 				return runTapHTTP(cmd, e, &f, args[0])
 			case dash < 0 && len(args) > 0 && strings.Contains(args[0], "://"):
 				return usagef("tap: a server on HTTP needs an address for its clients: %s",
@@ -162,7 +163,7 @@ func newTapCommand(e *env) *cobra.Command {
 const maxHoldTimeout = time.Hour
 
 // breakpoints returns what --intercept asks for, or nil.
-func (f *tapFlags) breakpoints() (*tap.Breakpoints, error) {
+func (f *tapFlags) breakpoints() (*intercept.Breakpoints, error) {
 	if !f.intercepts {
 		return nil, nil
 	}
@@ -170,7 +171,7 @@ func (f *tapFlags) breakpoints() (*tap.Breakpoints, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tap.NewBreakpoints(parsed, f.holdTimeout), nil
+	return intercept.New(parsed, f.holdTimeout), nil
 }
 
 // validate returns an error if flags don't go together.
@@ -209,9 +210,8 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	if err != nil {
 		return err
 	}
-	if breakpoints != nil && rec.live == nil {
-		rec.finish(e)
-		return fail(exitUnexpected, "intercept", "allow this user to create sockets in the folder of mcpwire, or leave --intercept out", errors.New("held messages could not be shown: viewers cannot connect"))
+	if err := rec.checkViewers(e, breakpoints); err != nil {
+		return err
 	}
 	// Catch signals before the server starts, so that none is lost.
 	forward, catch := tap.Signals()

@@ -33,7 +33,15 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	if err != nil {
 		return err
 	}
-	opts := &taphttp.Options{TLS: config, Hosts: f.hosts, Origin: f.origin, Logger: f.logger(e)}
+	breakpoints, err := f.breakpoints()
+	if err != nil {
+		return err
+	}
+	name := f.name
+	if name == "" {
+		name = u.Host
+	}
+	opts := &taphttp.Options{TLS: config, Hosts: f.hosts, Origin: f.origin, Breakpoints: breakpoints, Name: name, Logger: f.logger(e)}
 	if _, err := taphttp.New(u, nil, opts); err != nil { // before creating files
 		return usagef("tap: %s", strings.TrimPrefix(err.Error(), "taphttp: "))
 	}
@@ -42,13 +50,12 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 		return err
 	}
 	defer l.Close()
-	name := f.name
-	if name == "" {
-		name = u.Host
-	}
 	logf := f.notes(e)
-	rec, err := f.record(e, &recordingOf{transport: capture.TransportHTTP, name: name, url: u.String()}, logf)
+	rec, err := f.record(e, &recordingOf{transport: capture.TransportHTTP, name: name, url: u.String(), breakpoints: breakpoints}, logf)
 	if err != nil {
+		return err
+	}
+	if err := rec.checkViewers(e, breakpoints); err != nil {
 		return err
 	}
 	defer rec.finish(e)

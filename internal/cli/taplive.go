@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
 	"mcpwire/capture"
 	"mcpwire/internal/hooks"
+	"mcpwire/internal/proxy/intercept"
 	"mcpwire/internal/proxy/tap"
 	"mcpwire/internal/trace/captures"
 	livesock "mcpwire/internal/trace/live"
@@ -50,7 +52,7 @@ type recordingOf struct {
 	// restart restarts the server. Nil means that the tap cannot.
 	restart func()
 	// breakpoints hold messages. Nil means that none are held.
-	breakpoints *tap.Breakpoints
+	breakpoints *intercept.Breakpoints
 }
 
 // record starts the capture that the flags ask for and shows it to viewers. If the default folder
@@ -107,6 +109,16 @@ func (r *tapRecording) show(server *livesock.Server, name string, transport capt
 	}
 	r.live = server
 	return nil
+}
+
+// checkViewers finishes the capture and returns an error if messages are held and nobody could see
+// them.
+func (r *tapRecording) checkViewers(e *env, b *intercept.Breakpoints) error {
+	if b == nil || r.live != nil {
+		return nil
+	}
+	r.finish(e)
+	return fail(exitUnexpected, "intercept", "allow this user to create sockets in the folder of mcpwire, or leave --intercept out", errors.New("held messages could not be shown: viewers cannot connect"))
 }
 
 // create creates the file that the flags ask for. It returns nil if they ask for none, or if the

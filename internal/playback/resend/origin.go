@@ -222,7 +222,6 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 const (
 	maxRequests   = 4096    // remembered pending HTTP exchanges
 	maxInitialize = 1 << 20 // bytes of an initialize request
-	maxParamTool  = 10000   // tools with arguments in headers
 )
 
 // A finder stores the context of the message to send again.
@@ -338,7 +337,7 @@ func (f *finder) addServerMessage(e *capture.Event) {
 	if jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindResponse {
 		return
 	}
-	f.params = learnParams(f.params, m.Result)
+	f.params = wireclient.LearnParams(f.params, m.Result)
 }
 
 // setRevision stores the revision from the answer to initialize.
@@ -354,33 +353,6 @@ func (h *handshake) setRevision(e *capture.Event) {
 	if v := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion")); v != "" {
 		h.revision = v
 	}
-}
-
-// learnParams adds the header parameters in a result of tools/list to known and returns it.
-func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][]mcp.HeaderParam {
-	tools := jsonwire.Lookup(result, "tools")
-	if len(tools) == 0 || tools[0] != '[' {
-		return known
-	}
-	list := jsonwire.ArrayElements(tools)
-	for list.Next() {
-		if list.Value()[0] != '{' {
-			continue
-		}
-		schema := jsonwire.Lookup(list.Value(), "inputSchema")
-		params, err := mcp.HeaderParams(schema)
-		name := jsonwire.Text(jsonwire.Lookup(list.Value(), "name"))
-		switch {
-		case schema == nil || err != nil || len(params) == 0:
-			delete(known, name)
-		case len(known) < maxParamTool:
-			if known == nil {
-				known = map[string][]mcp.HeaderParam{}
-			}
-			known[name] = params
-		}
-	}
-	return known
 }
 
 // transport returns the transport of the message in e.

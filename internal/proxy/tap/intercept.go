@@ -6,9 +6,8 @@ import (
 	"sync"
 
 	"mcpwire/capture"
+	"mcpwire/internal/proxy/intercept"
 	"mcpwire/internal/text/clip"
-	"mcpwire/internal/trace"
-	"mcpwire/internal/trace/filter"
 	"mcpwire/internal/trace/live"
 )
 
@@ -16,24 +15,10 @@ import (
 // has two sides, as that of a bridge: what was received, what was forwarded, and how they relate.
 type interceptor struct {
 	rec         *recorder
-	breakpoints *Breakpoints
+	breakpoints *intercept.Breakpoints
+	matcher     *intercept.Matcher
 	toServer    *heldDirection
 	toClient    *heldDirection
-
-	// mu guards the fields below.
-	mu    sync.Mutex
-	model *trace.Model
-	head  *capture.Head
-	n     uint64
-	// requests has the rows of pending requests: whether to hold the response, and whether the
-	// request has matched the filter, so that its response does not stop again.
-	requests map[uint64]pendingRequest
-}
-
-// A pendingRequest is a request whose response has not been seen.
-type pendingRequest struct {
-	holdResponse, matched bool
-	hits                  filter.Hits
 }
 
 // The sessions of the two sides in the capture.
@@ -42,21 +27,14 @@ const (
 	serverSession = 2
 )
 
-const (
-	// maxHeldFrame limits a frame that can be held, in bytes. Longer ones are forwarded as they
-	// arrive.
-	maxHeldFrame = 8 << 20
-	maxMatchRows = 1000 // rows of the model that filters are evaluated on
-)
+// maxHeldFrame limits a frame that can be held, in bytes. Longer ones are forwarded as they arrive.
+const maxHeldFrame = 8 << 20
 
 // newInterceptor returns the interceptor of a session.
 func newInterceptor(t *tap, c *child) *interceptor {
 	// What belongs to the process is on the server's side.
 	t.rec.setSide(capture.Upstream, serverSession)
-	ic := &interceptor{
-		rec: t.rec, breakpoints: t.Breakpoints, head: &capture.Head{ID: "tap", Name: t.Name}, requests: map[uint64]pendingRequest{},
-		model: trace.New(&trace.Options{MaxRows: maxMatchRows}),
-	}
+	ic := &interceptor{rec: t.rec, breakpoints: t.Breakpoints, matcher: t.Breakpoints.NewMatcher(t.Name)}
 	host, server := &frameWriter{dst: t.Stdout}, &frameWriter{dst: c.stdin}
 	ic.toServer = &heldDirection{interceptor: ic, out: server, back: host, stop: make(chan struct{})}
 	ic.toClient = &heldDirection{interceptor: ic, out: host, back: server, stop: make(chan struct{})}
@@ -100,8 +78,6 @@ type heldDirection struct {
 	// is positive, from somewhere inside a frame.
 	pending []byte
 	at      int64
-	// number is that of the newest frame in the model.
-	number uint64
 	// streamed counts the bytes of the current frame that were forwarded before its end. out is
 	// locked if it is positive.
 	streamed int64
@@ -168,8 +144,8 @@ func (d *heldDirection) frame(e *capture.Event) {
 		return
 	}
 	n, wire := d.received(e), d.take(size)
-	if m, hold := d.match(e, n); hold {
-		d.release(e, n, wire, d.breakpoints.hold(m, d.stop), m)
+	if m := d.match(e, n); m.Hold {
+		d.release(e, n, wire, d.breakpoints.Hold(m.HeldMessage, d.stop), m)
 	} else {
 		d.record(e, n, "same")
 		d.err = d.out.write(wire)
@@ -221,73 +197,20 @@ func (d *heldDirection) link(from, to uint64, rule string) {
 }
 
 // match reports whether to hold a frame.
-func (d *heldDirection) match(e *capture.Event, n uint64) (live.HeldMessage, bool) {
+func (d *heldDirection) match(e *capture.Event, n uint64) intercept.Match {
 	select {
 	case <-d.stop:
-		return live.HeldMessage{}, false
+		return intercept.Match{}
 	default:
+		return d.matcher.Match(e, n)
 	}
-	m := live.HeldMessage{Dir: e.Dir, Event: n, Len: len(e.Data)}
-	f := d.breakpoints.currentFilter()
-	if len(e.Data) == 0 {
-		return m, false
-	}
-	describeHeld(&m, e.Data)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.n++
-	d.number = d.n
-	seen := *e
-	seen.Capture, seen.N = d.head.ID, d.n
-	var row *trace.Row
-	for _, c := range d.model.Add(d.head, &seen) {
-		if c.Op == trace.Evicted {
-			delete(d.requests, c.Row.Seq)
-		} else if row == nil {
-			row = c.Row
-		}
-	}
-	if own := d.model.Find(d.head.ID, d.n); own != nil {
-		row = own
-	}
-	if row == nil {
-		return m, false
-	}
-	m.Target = clip.String(row.Target, 200)
-	if m.Method == "" {
-		m.Method = row.Method
-	}
-	q := d.requests[row.Seq]
-	matches := false
-	if f != nil {
-		q.hits |= matchPayload(f, e.Data)
-		matches = f.MatchScanned(row, q.hits)
-	}
-	if m.Response {
-		delete(d.requests, row.Seq)
-		matches = matches && !q.matched || q.holdResponse
-	} else if m.RequestID != "" {
-		q.matched = matches
-		d.requests[row.Seq] = q
-	}
-	if matches && len(e.Data) <= live.MaxHeldData && !e.Cut {
-		m.Data = string(e.Data)
-	}
-	return m, matches
 }
 
 // release does what was decided about a frame with these bytes.
-func (d *heldDirection) release(e *capture.Event, n uint64, wire []byte, r release, m live.HeldMessage) {
-	what := m.Method
-	if what == "" {
-		what = "a frame"
-	}
-	if m.Response {
-		what = "the response to " + what
-	}
-	d.rec.note("held " + clip.String(what, maxNoted) + ", event " + strconv.FormatUint(n, 10) + ": " + r.note)
+func (d *heldDirection) release(e *capture.Event, n uint64, wire []byte, r intercept.Release, m intercept.Match) {
+	d.rec.note("held " + clip.String(m.What(), maxNoted) + ", event " + strconv.FormatUint(n, 10) + ": " + r.Note)
 	if r.HoldResponse && !m.Response {
-		d.holdResponse()
+		m.HoldResponse()
 	}
 	switch r.Action {
 	case live.Drop:
@@ -298,38 +221,21 @@ func (d *heldDirection) release(e *capture.Event, n uint64, wire []byte, r relea
 		if e.Dir == capture.ToClient {
 			answer.Dir = capture.ToServer
 		}
-		d.link(n, d.recordOn(answer, answer.Dir == capture.ToClient), r.rule)
+		d.link(n, d.recordOn(answer, answer.Dir == capture.ToClient), r.Rule)
 		text := appendRaw(nil, answer)
 		// If the sender does not read anymore, its own direction notices that too.
 		d.answersMu.Lock()
 		d.answers.Go(func() { _ = d.back.write(text) })
 		d.answersMu.Unlock()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.n++
-		answer.Capture, answer.N = d.head.ID, d.n
-		d.model.Add(d.head, answer)
+		d.matcher.Add(answer)
 	case live.Edit:
 		edited := newFrame(e, r.Data)
-		d.record(edited, n, r.rule)
+		d.record(edited, n, r.Rule)
 		d.err = d.out.write(appendRaw(nil, edited))
 	default:
-		d.record(e, n, r.rule)
+		d.record(e, n, r.Rule)
 		d.err = d.out.write(wire)
 	}
-}
-
-// holdResponse makes the response to the newest request of the direction stop too.
-func (d *heldDirection) holdResponse() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	row := d.model.Find(d.head.ID, d.number)
-	if row == nil {
-		return
-	}
-	q := d.requests[row.Seq]
-	q.holdResponse = true
-	d.requests[row.Seq] = q
 }
 
 // newFrame returns a frame like e with other data.

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
+	"mcpwire/internal/proxy/intercept"
+	"mcpwire/internal/trace/filter"
 	"mcpwire/internal/trace/live"
 	"mcpwire/jsonrpc"
 )
@@ -43,7 +45,7 @@ func TestInterceptBytes(t *testing.T) {
 			want := slices.Concat(hostile(r), []byte("\n"), bytes.Repeat([]byte("x"), maxHeldFrame+r.IntN(200_000)), []byte("\r\n"), hostile(r))
 			rec := newRecord()
 			o := helperOptions(t, "echo", "out", "7")
-			o.Record, o.Hooks, o.Breakpoints = rec.w, &rec.hooks, NewBreakpoints(mustFilter(t, "tool:none"), 0)
+			o.Record, o.Hooks, o.Breakpoints = rec.w, &rec.hooks, intercept.New(parseFilter(t, "tool:none"), 0)
 			h := startHost(t, o)
 			var got []byte
 			within(t, "passing the bytes", func() {
@@ -123,7 +125,7 @@ func TestIntercept(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			rec := newRecord()
 			o := helperOptions(t, "answer")
-			o.Record, o.Hooks, o.Breakpoints = rec.w, &rec.hooks, NewBreakpoints(mustFilter(t, tt.filter), 0)
+			o.Record, o.Hooks, o.Breakpoints = rec.w, &rec.hooks, intercept.New(parseFilter(t, tt.filter), 0)
 			states := make(chan *live.Intercepted, 100)
 			o.Breakpoints.Publish(func(s *live.Intercepted) { states <- s })
 			h := startHost(t, o)
@@ -184,11 +186,20 @@ func TestIntercept(t *testing.T) {
 	}
 }
 
+func parseFilter(t *testing.T, text string) *filter.Filter {
+	t.Helper()
+	f, err := filter.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // TestInterceptEnd checks that a tap ends although a message is held for the server, when the host
 // has closed its input or the server has ended.
 func TestInterceptEnd(t *testing.T) {
 	o := helperOptions(t, "mute")
-	o.Breakpoints = NewBreakpoints(mustFilter(t, "method:ping"), 0)
+	o.Breakpoints = intercept.New(parseFilter(t, "method:ping"), 0)
 	o.Command, o.Env = []string{"sh", "-c", "exit 3"}, nil
 	h := startHost(t, o)
 	if _, err := io.WriteString(h.stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/hooks"
+	"mcpwire/internal/proxy/intercept"
 )
 
 // Options configure a tap. Command is required; the zero value of each other field is its default.
@@ -48,7 +49,7 @@ type Options struct {
 	Restart *Restart
 	// Breakpoints hold some messages. nil holds none, and forwards bytes as they arrive. They
 	// cannot be combined with Restart.
-	Breakpoints *Breakpoints
+	Breakpoints *intercept.Breakpoints
 	// Name is the name of the server for the filter of Breakpoints.
 	Name string
 }

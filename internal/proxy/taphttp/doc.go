@@ -63,6 +63,44 @@
 //     in net/http: the exchange ends.
 //   - WebSocket and other uses of Upgrade are refused with status 501.
 //
+// # Breakpoints
+//
+// With [Options.Breakpoints] the tap holds messages that match a filter until a viewer
+// decides, or until a timeout: of the body of a POST before anything of the request is
+// sent to the server, of a JSON response before its head is sent to the client, and of
+// an event before its first byte. While an event is held, the tap does not read its
+// stream: later events wait in the buffers of the connection, and then in the server.
+// Other exchanges go on. Comments between events are not held, but wait behind one that
+// is. A batch is held if one of its messages matches, as a whole.
+//
+//   - An edited body has another Content-Length and no content coding. The fields that
+//     repeat a modern request (Mcp-Method, Mcp-Name, Mcp-Param-* and
+//     MCP-Protocol-Version) follow it. Which arguments they repeat is known from a list of
+//     tools that came through the tap, and otherwise guessed from the values that the
+//     client sent. The status of a response stays. An edited event keeps its id, its retry
+//     time, its name and its comments.
+//   - A dropped request or JSON response, or a batch that has a request, fails with status
+//     502, since a client would wait for a response that cannot come. A dropped body with
+//     only notifications or responses is accepted with status 202. A dropped event leaves
+//     its id and retry time, so that a client that resumes the stream does not get it
+//     again; the stream goes on without it, and ends without the response if it was one.
+//   - An answer to a client's request is its response with status 200, or the status that
+//     a modern server has for the error; with HTTP+SSE, the request gets 202 and the
+//     client's stream the answer. An answer to a server's request is posted to the server
+//     with the header of the client's request for the stream.
+//   - If the client disconnects or the exchange is aborted, what is held for it is not
+//     forwarded: with a modern server, a disconnect cancels. [Handler.Shutdown] passes on
+//     everything that is held before it waits.
+//
+// Bodies, and events, above 8 MiB are never held and pass as they arrive, as do bodies
+// that are not JSON, lines of messages, and content codings other than gzip and deflate.
+// The tap asks servers for none, with Accept-Encoding: identity, and forwards an event
+// stream that is compressed nevertheless decoded. It requests the body of a client that
+// waits for 100 Continue itself.
+//
+// The capture has two sides, as that of a bridge: downstream is what clients send and
+// get, upstream what the server gets and sends, each with its own sessions and exchanges.
+//
 // # Why not httputil.ReverseProxy
 //
 // It forwards a request while it reads it. A server that answers early, as is common

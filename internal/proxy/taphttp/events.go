@@ -25,6 +25,8 @@ const maxField = 8 << 10
 // soon as their lines end, because they show that the server is alive.
 type eventSink struct {
 	x *exchange
+	// record records an event, whose data is valid during the call.
+	record func(*capture.Event)
 	// line is the beginning of a line other than data.
 	line []byte
 	// data is the event's data, its lines joined by LF.
@@ -51,7 +53,7 @@ type eventSink struct {
 }
 
 func newEventSink(x *exchange) *eventSink {
-	return &eventSink{x: x, data: x.newBuffer(), sse: new(capture.SSE)}
+	return &eventSink{x: x, record: x.record, data: x.newBuffer(), sse: new(capture.SSE)}
 }
 
 var (
@@ -217,7 +219,7 @@ func parseRetry(s string) (time.Duration, bool) {
 func (s *eventSink) recordComments() {
 	if s.sse.HasComment {
 		s.sse.Comment = string(s.comments)
-		s.x.record(&capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: s.sse})
+		s.record(&capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: s.sse})
 		s.sse, s.comments = new(capture.SSE), s.comments[:0]
 	}
 }
@@ -244,7 +246,7 @@ func (s *eventSink) recordEvent() {
 	} else {
 		s.sse.HasData = s.hasData
 	}
-	s.x.record(e)
+	s.record(e)
 	if s.sse.Event == eventEndpoint && !e.Cut {
 		s.x.bindEndpoint(string(e.Data))
 	}

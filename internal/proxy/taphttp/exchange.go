@@ -53,12 +53,18 @@ type exchange struct {
 	// bodyRead reports that the whole request body was read.
 	bodyRead atomic.Bool
 	interim  interim
+	// sent reports that the request was sent to the server. It is set only if messages are held.
+	sent bool
 	// buffers are released at the end.
 	buffers []*boundedBuffer
 }
 
 // record records an event of this exchange.
 func (x *exchange) record(e *capture.Event) {
+	if x.h.interceptor != nil {
+		x.recordSides(e)
+		return
+	}
 	e.Session, e.Exchange = x.session, x.number
 	x.h.rec.record(e)
 }
@@ -215,7 +221,7 @@ func printable(s string) string {
 //
 //	requestBody         read and record the body, or stream it through a recording sink
 //	upstreamRequest     copy target and end-to-end headers; set Host and Origin
-//	transport.RoundTrip send it; forwardInterim passes informational responses on
+//	roundTrip           send it; forwardInterim passes informational responses on
 //	forwardResponse     record the head, bind a new session id, copy the headers
 //	forwardBody         feed each chunk to sinkFor's sink, then pass it through gate and write
 //	forwardTrailers     copy the trailers
@@ -225,7 +231,15 @@ func (x *exchange) forward() {
 		x.requestFailed(err)
 		return
 	}
-	out := x.upstreamRequest(body)
+	if resp, conn := x.roundTrip(x.upstreamRequest(body)); resp != nil {
+		defer resp.Body.Close()
+		x.forwardResponse(resp, conn)
+	}
+}
+
+// roundTrip sends the request and returns the response and its connection. If there is none, it
+// answers the client and returns nil.
+func (x *exchange) roundTrip(out *http.Request) (*http.Response, *serverConn) {
 	info := &x.interim
 	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
@@ -246,14 +260,14 @@ func (x *exchange) forward() {
 	info.mu.Unlock()
 	if err != nil {
 		x.upstreamFailed(err)
-		return
+		return nil, nil
 	}
-	defer resp.Body.Close()
 	if resp.StatusCode < http.StatusOK || resp.StatusCode > 999 {
+		resp.Body.Close()
 		x.upstreamFailed(errors.New("a response with an invalid status"))
-		return
+		return nil, nil
 	}
-	x.forwardResponse(resp, conn)
+	return resp, conn
 }
 
 // upstreamFailed answers a request that has no response.
@@ -430,6 +444,8 @@ func (x *exchange) requestBody() (upstreamBody, error) {
 	expects := hasToken(r.Header["Expect"], "100-continue")
 	short := r.ContentLength > 0 && r.ContentLength <= int64(x.h.opts.MaxBody)
 	switch {
+	case expects && short && x.h.interceptor != nil: // the tap requests the body
+		return x.readBody(media)
 	case expects && short:
 		if buffer := x.newBuffer(); buffer.grow(int(r.ContentLength)) {
 			x.rc.EnableFullDuplex()
@@ -446,6 +462,9 @@ func (x *exchange) requestBody() (upstreamBody, error) {
 // readBody reads the whole body, unless it is too large.
 func (x *exchange) readBody(media string) (upstreamBody, error) {
 	buffer := x.newBuffer()
+	if x.h.interceptor != nil {
+		buffer.max = min(buffer.max, maxHeldBody)
+	}
 	if x.r.ContentLength > 0 {
 		buffer.grow(min(int(x.r.ContentLength), minBodyBuffer))
 	}
@@ -469,7 +488,9 @@ func (x *exchange) readBody(media string) (upstreamBody, error) {
 		switch {
 		case err == io.EOF:
 			x.expectNextHead()
-			x.recordBody(capture.ToServer, buffer.buf, x.r.Header, contentCoding(x.r.Header), true)
+			if x.h.interceptor == nil { // otherwise, intercept records it
+				x.recordBody(capture.ToServer, buffer.buf, x.r.Header, contentCoding(x.r.Header), true)
+			}
 			return upstreamBody{bytesBody(buffer.buf), buffer.buf}, nil
 		case err != nil:
 			x.recordPart(capture.ToServer, buffer.buf, 1, contentCoding(x.r.Header))
@@ -575,10 +596,25 @@ var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // forwardResponse forwards the response to the client. It panics if the response is cut off.
 func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
-	list := x.recordResponse(resp, conn)
+	head, list := x.responseHead(resp, conn)
+	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head})
+	x.responseBegan(resp)
+	x.sendHead(resp, list)
+	x.sendBody(resp)
+}
+
+// responseBegan handles what the head of a response says about the session and the tap.
+func (x *exchange) responseBegan(resp *http.Response) {
+	if to, err := resp.Location(); err == nil && to.Host != "" && strings.Contains(resp.Header.Get("Location"), "//") {
+		x.note(capture.ToClient, "the Location bypasses the tap")
+	}
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && x.r.Header.Get("Mcp-Session-Id") == "" {
 		x.h.sessions.bind(sessionSpace, id, x)
 	}
+}
+
+// sendHead forwards the head of a response. list has its fields as on the wire, or is nil.
+func (x *exchange) sendHead(resp *http.Response, list []capture.Header) {
 	h := x.w.Header()
 	for name, values := range endToEnd(resp.Header, list) {
 		h[name] = values
@@ -593,7 +629,16 @@ func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 		h["Trailer"] = []string{names}
 	}
 	x.w.WriteHeader(resp.StatusCode)
+}
+
+// sendBody forwards the body and ends the exchange. It panics if the response is cut off.
+func (x *exchange) sendBody(resp *http.Response) {
 	why, err := x.forwardBody(resp)
+	x.endResponse(resp, why, err)
+}
+
+// endResponse ends the exchange after the body. It panics if err is not nil.
+func (x *exchange) endResponse(resp *http.Response, why string, err error) {
 	if err == nil {
 		x.forwardTrailers(resp.Trailer)
 	}
@@ -603,23 +648,18 @@ func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 	}
 }
 
-// recordResponse records the head of the response. It returns the fields as on the wire, or nil if
-// unknown.
-func (x *exchange) recordResponse(resp *http.Response, conn *serverConn) (exact []capture.Header) {
+// responseHead returns the head of the response, and its fields as on the wire, or nil if unknown.
+func (x *exchange) responseHead(resp *http.Response, conn *serverConn) (head *capture.Response, exact []capture.Header) {
 	if conn != nil && resp.ProtoMajor == 1 {
 		if list, ok := conn.head.take(); ok && sameFields(list, resp.Header) {
 			exact = list
 		}
 	}
-	head := httphead.Response(resp)
+	head = httphead.Response(resp)
 	if exact != nil {
 		head.Headers = exact
 	}
-	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head})
-	if to, err := resp.Location(); err == nil && to.Host != "" && strings.Contains(resp.Header.Get("Location"), "//") {
-		x.note(capture.ToClient, "the Location bypasses the tap")
-	}
-	return exact
+	return head, exact
 }
 
 // sinkFor returns the sink that records the body of a response.

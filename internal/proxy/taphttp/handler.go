@@ -17,6 +17,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/defaults"
 	"mcpwire/internal/net/httpserve"
+	"mcpwire/internal/proxy/intercept"
 )
 
 // A Handler forwards requests to one server and records both directions. Use [New] to create one.
@@ -30,6 +31,8 @@ type Handler struct {
 	sessions  sessions
 	budget    budget
 	transport *http.Transport
+	// interceptor is nil unless messages are held.
+	interceptor *interceptor
 
 	// exchanges is the number of the last exchange.
 	exchanges atomic.Uint64
@@ -66,6 +69,9 @@ func New(upstream *url.URL, rec *capture.Writer, opts *Options) (*Handler, error
 	h.budget.max = h.opts.MaxBuffered
 	h.rec = recorder{out: rec, observe: h.opts.Observe, start: time.Now()}
 	h.transport = newTransport(&h.opts)
+	if b := h.opts.Breakpoints; b != nil {
+		h.interceptor = &interceptor{breakpoints: b, matcher: b.NewMatcher(h.opts.Name), streams: map[uint64]*heldStream{}}
+	}
 	return h, nil
 }
 
@@ -96,6 +102,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuse(http.StatusForbidden, "the Host header names neither localhost nor an allowed host: the request may come from a web page")
 	case upgrades(r):
 		x.refuse(http.StatusNotImplemented, "the tap does not forward WebSocket and other protocols than HTTP")
+	case h.interceptor != nil:
+		x.intercept()
 	default:
 		x.forward()
 	}
@@ -136,11 +144,14 @@ func (h *Handler) remove(x *exchange) {
 	}
 }
 
-// Shutdown refuses further requests with status 503 and ends standing streams at once. It ends
-// other exchanges after [Options.Grace] or when ctx ends, cutting off their responses, and waits
-// until all of them are recorded. It may be called more than once. It returns nil, or the cause of
-// ctx's end.
+// Shutdown passes on messages that are held, refuses further requests with status 503 and ends
+// standing streams at once. It ends other exchanges after [Options.Grace] or when ctx ends, cutting
+// off their responses, and waits until all of them are recorded. It may be called more than once.
+// It returns nil, or the cause of ctx's end.
 func (h *Handler) Shutdown(ctx context.Context) error {
+	if h.interceptor != nil {
+		h.interceptor.breakpoints.Stop()
+	}
 	h.mu.Lock()
 	if !h.closing {
 		h.closing = true
@@ -213,6 +224,12 @@ type Options struct {
 	// Grace is the time that Shutdown leaves to requests other than standing streams. Zero means 2
 	// s.
 	Grace time.Duration
+
+	// Breakpoints hold some messages, see the package comment. nil holds none, and forwards bytes
+	// as they arrive. Each handler needs its own.
+	Breakpoints *intercept.Breakpoints
+	// Name is the name of the server for the filter of Breakpoints.
+	Name string
 
 	// Observe is called with each event before the bytes are forwarded, in the order of the
 	// numbers, by one goroutine at a time. The event, with N and T set, and its Data are valid

@@ -32,13 +32,14 @@ type recorder struct {
 	n uint64
 }
 
-// record records an event. Callers call it before they forward the bytes.
-func (r *recorder) record(e *capture.Event) {
+// record records an event and returns its number, or 0 without a capture and an observer. Callers
+// call it before they forward the bytes.
+func (r *recorder) record(e *capture.Event) (n uint64) {
 	if r.observe == nil {
 		if r.out != nil {
-			r.out.Record(e)
+			n = r.out.Record(e)
 		}
-		return
+		return n
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,6 +51,7 @@ func (r *recorder) record(e *capture.Event) {
 	}
 	e.T = time.Since(r.start)
 	r.observe(e)
+	return e.N
 }
 
 // A sink records a body while it is forwarded. One goroutine at a time calls its methods.
@@ -78,22 +80,34 @@ func (x *exchange) recordBody(dir capture.Dir, data []byte, h http.Header, codin
 	if len(data) == 0 {
 		return
 	}
+	decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
+	defer decoded.release()
+	e, err := x.bodyEvent(dir, data, h, coding, expectMessage, &decoded)
+	x.record(e)
+	if err != nil {
+		x.noteUndecoded(dir, err)
+	}
+}
+
+// bodyEvent returns the event of a complete body. decoded gets the data of a compressed one. The
+// error says why that is not possible, and the event has the compressed bytes then.
+func (x *exchange) bodyEvent(dir capture.Dir, data []byte, h http.Header, coding string, expectMessage bool, decoded *boundedBuffer) (*capture.Event, error) {
 	e := &capture.Event{Kind: capture.KindBody, Dir: dir, Data: data}
 	if coding != "" {
-		decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
-		defer decoded.release()
-		if err := decodeWhole(coding, data, &decoded); err != nil {
+		if err := decodeWhole(coding, data, decoded); err != nil {
 			e.Encoding = coding
-			x.record(e)
-			x.note(dir, "the body could not be decoded: "+printable(err.Error()))
-			return
+			return e, err
 		}
 		e.Data = decoded.buf
 	}
 	if x.isMessage(e.Data, h, expectMessage) {
 		e.Kind = capture.KindMessage
 	}
-	x.record(e)
+	return e, nil
+}
+
+func (x *exchange) noteUndecoded(dir capture.Dir, err error) {
+	x.note(dir, "the body could not be decoded: "+printable(err.Error()))
 }
 
 // recordPart records a part of a body.

@@ -50,7 +50,7 @@ var groups = []group{
 	// Programs between a client and a server.
 	{"proxy", []string{
 		"internal/proxy/bridge", "internal/proxy/gateway", "internal/proxy/gateway/config", "internal/proxy/gateway/login", "internal/proxy/gateway/policy", "internal/proxy/gateway/traces",
-		"internal/proxy/resume",
+		"internal/proxy/intercept", "internal/proxy/resume",
 		"internal/proxy/tap", "internal/proxy/taphttp", "internal/proxy/translate",
 	}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
 	// The bridge as a library.

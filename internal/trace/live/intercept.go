@@ -16,7 +16,8 @@ type Intercepted struct {
 	Filter string `json:"filter"`
 	// TimeoutMS is how long a message is held before it is passed on, in milliseconds.
 	TimeoutMS int64 `json:"timeoutMs"`
-	// Messages are the held ones: at most one for each direction, since others wait behind it.
+	// Messages are the held ones, oldest first: on stdio at most one for each direction, since
+	// others wait behind it.
 	Messages []HeldMessage `json:"messages"`
 }
 
@@ -37,7 +38,7 @@ type HeldMessage struct {
 	At    int64 `json:"at"`
 	Until int64 `json:"until"`
 	// Data is the message, with its secrets. It is empty if the message is longer than
-	// MaxHeldData; then it cannot be edited.
+	// MaxHeldData, and then it cannot be edited, or while older messages have much data.
 	Data string `json:"data,omitempty"`
 	// Len is the length of the message in bytes.
 	Len int `json:"len"`

@@ -19,8 +19,8 @@ type HeaderMirror struct {
 	Params map[string][]mcp.HeaderParam
 }
 
-// set sets the headers for a message. Legacy messages and batches get none.
-func (hm *HeaderMirror) set(h http.Header, message []byte) {
+// Set sets the headers for a message. Legacy messages and batches get none.
+func (hm *HeaderMirror) Set(h http.Header, message []byte) {
 	message = bytes.TrimSpace(message)
 	if jsonwire.Valid(message, 0) != nil {
 		return
@@ -56,7 +56,38 @@ func (hm *HeaderMirror) set(h http.Header, message []byte) {
 			continue
 		}
 		if value, ok := era.EncodeHeaderArgument(argument); ok {
-			h.Set(headerParam+p.Header, value)
+			h.Set(HeaderParam+p.Header, value)
 		}
 	}
+}
+
+// maxLearned limits the tools of [LearnParams].
+const maxLearned = 10_000
+
+// LearnParams adds the arguments that headers repeat, by the tool's name, in a result of tools/list
+// to known, and returns it. known may be nil.
+func LearnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][]mcp.HeaderParam {
+	tools := jsonwire.Lookup(result, "tools")
+	if len(tools) == 0 || tools[0] != '[' {
+		return known
+	}
+	list := jsonwire.ArrayElements(tools)
+	for list.Next() {
+		if list.Value()[0] != '{' {
+			continue
+		}
+		schema := jsonwire.Lookup(list.Value(), "inputSchema")
+		params, err := mcp.HeaderParams(schema)
+		name := jsonwire.Text(jsonwire.Lookup(list.Value(), "name"))
+		switch {
+		case schema == nil || err != nil || len(params) == 0:
+			delete(known, name)
+		case len(known) < maxLearned:
+			if known == nil {
+				known = map[string][]mcp.HeaderParam{}
+			}
+			known[name] = params
+		}
+	}
+	return known
 }

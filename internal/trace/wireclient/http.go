@@ -26,9 +26,10 @@ const (
 	HeaderVersion = "Mcp-Protocol-Version"
 	HeaderMethod  = "Mcp-Method"
 	HeaderName    = "Mcp-Name"
+	// HeaderParam is the beginning of the names of headers that repeat arguments.
+	HeaderParam = "Mcp-Param-"
 
-	headerParam = "Mcp-Param-"
-	headerLast  = "Last-Event-Id"
+	headerLast = "Last-Event-Id"
 )
 
 const (
@@ -153,7 +154,7 @@ func (c *HTTP) request(ctx context.Context, q *Request) (*http.Request, error) {
 	}
 	c.mu.Unlock()
 	if c.HeaderMirror != nil && len(q.Body) > 0 {
-		c.HeaderMirror.set(r.Header, q.Body)
+		c.HeaderMirror.Set(r.Header, q.Body)
 	}
 	setHeader(r, c.Header)
 	// http.Client does this.

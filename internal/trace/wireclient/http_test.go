@@ -100,7 +100,7 @@ func TestMirror(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := http.Header{}
-			(&HeaderMirror{Version: tt.version, Params: params}).set(got, []byte(tt.message))
+			(&HeaderMirror{Version: tt.version, Params: params}).Set(got, []byte(tt.message))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("header (-want +got):\n%s", diff)
 			}

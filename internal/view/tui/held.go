@@ -91,7 +91,7 @@ func (m *model) openHeld() {
 		}
 		return list
 	})
-	c.note = line{{m.theme.dim, "Later messages of the same direction wait behind a held one."}}
+	c.note = line{{m.theme.dim, "Later messages of the same direction, or on HTTP of the same stream, wait behind a held one."}}
 	act := func(key, name string, run func(h heldRef) tea.Cmd) {
 		c.keys = append(c.keys, chooserKey{key, name, func(id string) tea.Cmd {
 			for _, h := range m.held() {

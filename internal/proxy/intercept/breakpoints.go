@@ -1,8 +1,7 @@
-package tap
+package intercept
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,11 +11,19 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/trace/filter"
 	"mcpwire/internal/trace/live"
-	"mcpwire/jsonrpc"
 )
 
-// DefaultHoldTimeout is how long a message is held before it is passed on.
-const DefaultHoldTimeout = 60 * time.Second
+// DefaultTimeout is how long a message is held before it is passed on.
+const DefaultTimeout = 60 * time.Second
+
+// The limits of what is held at a time.
+const (
+	maxHeld      = 64
+	maxHeldBytes = 64 << 20
+	// maxShownBytes limits the data of all messages that viewers get. They get the data of later
+	// messages when earlier ones have been released.
+	maxShownBytes = 2 * live.MaxHeldData
+)
 
 // Breakpoints hold the messages that match a filter until someone decides about them, or until a
 // timeout. They are safe for concurrent use.
@@ -26,9 +33,15 @@ type Breakpoints struct {
 	mu     sync.Mutex
 	filter *filter.Filter
 	held   []*held
-	nextID uint64
+	// heldBytes counts the bytes of the held messages.
+	heldBytes int
+	nextID    uint64
 	// changed is called with mu held after each change.
 	changed func(*live.Intercepted)
+
+	// stopped is closed by Stop.
+	stopped  chan struct{}
+	stopOnce sync.Once
 }
 
 // A held is a message that waits.
@@ -38,14 +51,17 @@ type held struct {
 	decided chan live.Decision
 }
 
-// NewBreakpoints returns breakpoints with a filter, of which nil holds nothing. A timeout of zero
-// means DefaultHoldTimeout.
-func NewBreakpoints(f *filter.Filter, timeout time.Duration) *Breakpoints {
+// New returns breakpoints with a filter, of which nil holds nothing. A timeout of zero
+// means DefaultTimeout.
+func New(f *filter.Filter, timeout time.Duration) *Breakpoints {
 	if timeout <= 0 {
-		timeout = DefaultHoldTimeout
+		timeout = DefaultTimeout
 	}
-	return &Breakpoints{filter: f, timeout: timeout}
+	return &Breakpoints{filter: f, timeout: timeout, stopped: make(chan struct{})}
 }
+
+// Stop passes on what is held, and holds nothing more.
+func (b *Breakpoints) Stop() { b.stopOnce.Do(func() { close(b.stopped) }) }
 
 // Publish calls f with the state now and after each change. f must return at once.
 func (b *Breakpoints) Publish(f func(*live.Intercepted)) {
@@ -63,8 +79,13 @@ func (b *Breakpoints) publishLocked() {
 	if b.filter != nil {
 		state.Filter = b.filter.String()
 	}
+	shown := 0
 	for _, h := range b.held {
-		state.Messages = append(state.Messages, h.HeldMessage)
+		m := h.HeldMessage
+		if shown += len(m.Data); shown > maxShownBytes {
+			m.Data = ""
+		}
+		state.Messages = append(state.Messages, m)
 	}
 	b.changed(state)
 }
@@ -154,22 +175,25 @@ func (b *Breakpoints) currentFilter() *filter.Filter {
 	return b.filter
 }
 
-// A release is the end of holding a message.
-type release struct {
+// A Release is the end of holding a message.
+type Release struct {
 	live.Decision
-	// note says what happened, for the capture.
-	note string
-	// rule names the relation of the forwarded message to the received one.
-	rule string
+	// Note says what happened, for the capture.
+	Note string
+	// Rule names the relation of the forwarded message to the received one.
+	Rule string
 }
 
-// hold waits for a decision about a message. When stop is closed, the message is passed on.
-func (b *Breakpoints) hold(m live.HeldMessage, stop <-chan struct{}) release {
+// Hold waits for a decision about a message. When stop is closed, the message is passed on.
+func (b *Breakpoints) Hold(m live.HeldMessage, stop <-chan struct{}) Release {
 	begin := time.Now()
 	h := &held{HeldMessage: m, decided: make(chan live.Decision, 1)}
 	timer := time.NewTimer(b.timeout)
 	defer timer.Stop()
-	b.add(h, begin)
+	pass := live.Decision{Action: live.Pass}
+	if !b.add(h, begin) {
+		return Release{pass, "passed on at once, because too many messages are held", "passed"}
+	}
 	defer b.remove(h)
 	delayed := false
 	for {
@@ -178,11 +202,13 @@ func (b *Breakpoints) hold(m live.HeldMessage, stop <-chan struct{}) release {
 		case d = <-h.decided:
 		case <-timer.C:
 			if delayed {
-				return release{live.Decision{Action: live.Pass}, "delayed for " + roundedTime(begin), "delayed"}
+				return Release{pass, "delayed for " + roundedTime(begin), "delayed"}
 			}
-			return release{live.Decision{Action: live.Pass}, "passed on after " + roundedTime(begin) + " because nobody decided about it", "timeout"}
+			return Release{pass, "passed on after " + roundedTime(begin) + " because nobody decided about it", "timeout"}
 		case <-stop:
-			return release{live.Decision{Action: live.Pass}, "passed on after " + roundedTime(begin) + " because the session ends", "timeout"}
+			return Release{pass, "passed on after " + roundedTime(begin) + " because the session ends", "timeout"}
+		case <-b.stopped:
+			return Release{pass, "passed on after " + roundedTime(begin) + " because the tap ends", "timeout"}
 		}
 		switch d.Action {
 		case live.Delay:
@@ -191,13 +217,13 @@ func (b *Breakpoints) hold(m live.HeldMessage, stop <-chan struct{}) release {
 			delayed = true
 			b.extend(h, time.Now().Add(delay))
 		case live.Edit:
-			return release{d, "edited after " + roundedTime(begin), "edited"}
+			return Release{d, "edited after " + roundedTime(begin), "edited"}
 		case live.Drop:
-			return release{d, "dropped after " + roundedTime(begin), ""}
+			return Release{d, "dropped after " + roundedTime(begin), ""}
 		case live.Answer:
-			return release{d, "answered by a viewer after " + roundedTime(begin) + ", and not forwarded", "answered"}
+			return Release{d, "answered by a viewer after " + roundedTime(begin) + ", and not forwarded", "answered"}
 		default:
-			return release{d, "passed on after " + roundedTime(begin), "passed"}
+			return Release{d, "passed on after " + roundedTime(begin), "passed"}
 		}
 	}
 }
@@ -206,13 +232,19 @@ func roundedTime(begin time.Time) string {
 	return time.Since(begin).Round(time.Millisecond).String()
 }
 
-func (b *Breakpoints) add(h *held, at time.Time) {
+// add adds a message to the held ones, unless there are too many.
+func (b *Breakpoints) add(h *held, at time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.held) >= maxHeld || b.heldBytes > maxHeldBytes-h.Len {
+		return false
+	}
+	b.heldBytes += h.Len
 	b.nextID++
 	h.ID, h.At, h.Until = b.nextID, at.UnixMilli(), at.Add(b.timeout).UnixMilli()
 	b.held = append(b.held, h)
 	b.publishLocked()
+	return true
 }
 
 func (b *Breakpoints) extend(h *held, until time.Time) {
@@ -226,25 +258,6 @@ func (b *Breakpoints) remove(h *held) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held = slices.DeleteFunc(b.held, func(x *held) bool { return x == h })
+	b.heldBytes -= h.Len
 	b.publishLocked()
-}
-
-// matchPayload returns the hits of a filter in a message.
-func matchPayload(f *filter.Filter, data []byte) filter.Hits {
-	if !f.NeedsPayload() {
-		return 0
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	return f.Scan(ctx, data)
-}
-
-// describeHeld sets the method and the id of a message.
-func describeHeld(h *live.HeldMessage, data []byte) {
-	var m jsonrpc.Message
-	if jsonrpc.Parse(data, &m, 0) != nil {
-		return
-	}
-	h.Method, h.RequestID = string(m.Method), string(m.ID)
-	h.Response = len(m.Method) == 0 && len(m.ID) > 0
 }
