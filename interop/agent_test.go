@@ -18,15 +18,15 @@ import (
 // agentTools are the tools of mcpwire mcp without --allow-calls.
 var agentTools = []string{"captures", "check_capture", "check_server", "diff", "doctor", "exchange", "exchanges", "list", "servers", "spec", "stats"}
 
-// maxAgentResult limits a result: a page of 16 KiB, a note on standard error, and the line that
-// names the next page.
+// maxAgentResult limits a result, in bytes: a page of 16 KiB, a note on standard error, and the
+// line that names the next page.
 const maxAgentResult = 18 << 10
 
-// recordedCalls is the number of calls in the capture of an agentHome, more than a page has lines.
+// recordedCalls is the number of calls in the capture of agentHome. It exceeds the lines of a page.
 const recordedCalls = 230
 
-// agentHome returns the environment of a user with a server in the configuration of a host, and with
-// a capture of it that had secrets on the wire.
+// agentHome returns the environment of a user whose host has a server configured. A capture of the
+// server contains calls with secrets.
 func agentHome(t *testing.T) []string {
 	t.Helper()
 	home := t.TempDir()
@@ -66,17 +66,17 @@ func agentHome(t *testing.T) []string {
 	return env
 }
 
-// newAgentServer returns mcpwire mcp in an environment. The SDKs pass few variables on, so a program
-// in between sets them.
-func newAgentServer(t *testing.T, env []string, flags ...string) *witnessed {
+// newAgentServer returns mcpwire mcp in an environment. The SDKs pass few variables to a server, so
+// the program env sets them.
+func newAgentServer(t *testing.T, env []string, flags ...string) *recordedServer {
 	t.Helper()
 	return newCommand(t, slices.Concat([]string{"env"}, env, []string{serverCommand[0], "mcp"}, flags)...)
 }
 
-// An agentStep is a call of an agent, and what it expects.
+// An agentStep is a call of an agent, with the expected result.
 type agentStep struct {
 	step
-	// has and lacks are parts of the text.
+	// has are strings that the text must contain, lacks those that it must not contain.
 	has, lacks []string
 	isError    bool
 	// lines limits the lines of the text. Zero means no limit.
@@ -114,7 +114,7 @@ func agentSession(allowCalls bool) []agentStep {
 		agentCall("check_server", demo, "no findings in"),
 		agentCall("diff", map[string]any{"before": "live:demo", "after": "live:demo"}, "no differences"),
 	}
-	for _, wrong := range []agentStep{
+	for _, invalid := range []agentStep{
 		agentCall("exchanges", map[string]any{"capture": "../demo"}, "is not the name of a capture", "captures"),
 		agentCall("exchanges", map[string]any{"capture": "demo", "offset": -1}, "offset"),
 		agentCall("exchange", map[string]any{"capture": "demo", "number": 0}, "number"),
@@ -125,16 +125,16 @@ func agentSession(allowCalls bool) []agentStep {
 		agentCall("doctor", none, "server"),
 		agentCall("spec", map[string]any{"term": "no/such"}, "no/such"),
 	} {
-		wrong.isError = true
-		steps = append(steps, wrong)
+		invalid.isError = true
+		steps = append(steps, invalid)
 	}
 	add := agentCall("call", map[string]any{"server": "demo", "tool": "add", "arguments": map[string]any{"a": 2, "b": 40}}, "42", "recorded: ", "capture:demo")
 	if allowCalls {
-		refused := agentCall("call", map[string]any{"server": "demo", "tool": "fail", "arguments": map[string]any{"message": "no luck"}}, "no luck")
-		refused.isError = true
-		// The newest capture is that of the call.
+		failed := agentCall("call", map[string]any{"server": "demo", "tool": "fail", "arguments": map[string]any{"message": "no luck"}}, "no luck")
+		failed.isError = true
+		// Without a capture, exchanges reads the newest one, that of the call.
 		found := agentCall("exchanges", map[string]any{"filter": "tool:add"}, "called add")
-		steps = append(steps, add, found, refused)
+		steps = append(steps, add, found, failed)
 	}
 	for i := range steps {
 		steps[i].Name = fmt.Sprint(i, " ", steps[i].Tool)
@@ -151,27 +151,27 @@ func (s agentStep) check(t *testing.T, o outcome) {
 	}
 	name := fmt.Sprintf("%s %s", s.Tool, args)
 	if o.IsError != s.isError || o.Code != 0 {
-		t.Errorf("%s: isError %t, code %d %q, want isError %t\n%.500s", name, o.IsError, o.Code, o.Message, s.isError, o.Text)
+		t.Errorf("%s: isError = %t, code = %d %q, want isError %t\n%.500s", name, o.IsError, o.Code, o.Message, s.isError, o.Text)
 	}
 	for _, part := range s.has {
 		if !strings.Contains(o.Text, part) {
-			t.Errorf("%s: no %q in %.1000s", name, part, o.Text)
+			t.Errorf("%s: text lacks %q: %.1000s", name, part, o.Text)
 		}
 	}
 	for _, part := range append(slices.Clone(s.lacks), "planted", "\x1b") {
 		if strings.Contains(o.Text, part) {
-			t.Errorf("%s: %q in %.1000s", name, part, o.Text)
+			t.Errorf("%s: text contains %q: %.1000s", name, part, o.Text)
 		}
 	}
 	if len(o.Text) > maxAgentResult {
-		t.Errorf("%s: the result has %d bytes, limit %d", name, len(o.Text), maxAgentResult)
+		t.Errorf("%s: result has %d bytes, want at most %d", name, len(o.Text), maxAgentResult)
 	}
 	if n := strings.Count(o.Text, "\n"); s.lines > 0 && n > s.lines {
-		t.Errorf("%s: the result has %d lines, want %d at most", name, n, s.lines)
+		t.Errorf("%s: result has %d lines, want at most %d", name, n, s.lines)
 	}
 }
 
-// TestAgentTypeScript lets hosts on the TypeScript SDKs debug with mcpwire mcp.
+// TestAgentTypeScript calls the tools of mcpwire mcp with the TypeScript SDKs.
 func TestAgentTypeScript(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string
@@ -199,11 +199,11 @@ func TestAgentTypeScript(t *testing.T) {
 			}
 			if !tt.allowCalls {
 				deviations = []deviation{{rule: "check: tools/unknown", has: `"call" is not in the server's list`, why: "the test makes the host call it"}}
-				script = append(script, step{Name: "refused", Tool: "call", Args: map[string]any{"server": "demo", "tool": "add"}})
+				script = append(script, step{Name: "unavailable", Tool: "call", Args: map[string]any{"server": "demo", "tool": "add"}})
 			}
 			r := runSteps(t, s, tt.script, tt.mode, script)
 			if r.Failure != "" {
-				t.Errorf("the session broke off: %s", r.Failure)
+				t.Errorf("session failed: %s", r.Failure)
 			}
 			if diff := cmp.Diff(want, sorted(r.Tools)); diff != "" {
 				t.Errorf("tools (-want +got):\n%s", diff)
@@ -211,15 +211,15 @@ func TestAgentTypeScript(t *testing.T) {
 			for _, a := range steps {
 				a.check(t, r.Outcomes[a.Name])
 			}
-			if o := r.Outcomes["refused"]; !tt.allowCalls && (o.Code != -32602 || !strings.Contains(o.Message, "call")) {
-				t.Errorf("a call without --allow-calls: got %+v, want error -32602", o)
+			if o := r.Outcomes["unavailable"]; !tt.allowCalls && (o.Code != -32602 || !strings.Contains(o.Message, "call")) {
+				t.Errorf("call without --allow-calls = %+v, want error -32602", o)
 			}
 			s.audit(tt.processes, deviations...)
 		})
 	}
 }
 
-// TestAgentInspector debugs with mcpwire mcp in Inspector, each call with a process of its own.
+// TestAgentInspector calls the tools of mcpwire mcp with Inspector, each call in its own process.
 func TestAgentInspector(t *testing.T) {
 	env := agentHome(t)
 	for _, era := range pinnedEras {
@@ -228,7 +228,7 @@ func TestAgentInspector(t *testing.T) {
 			s := newAgentServer(t, env, "--allow-calls")
 			status, out := inspect(t, s, era.name, "--method", "tools/list", "--strict")
 			if status != 0 {
-				t.Fatalf("status: got %d, want 0: %s", status, out)
+				t.Fatalf("status = %d, want 0: %s", status, out)
 			}
 			var got struct {
 				Result struct {
@@ -242,31 +242,31 @@ func TestAgentInspector(t *testing.T) {
 				}
 			}
 			if err := json.Unmarshal(out, &got); err != nil {
-				t.Fatalf("%v in %q", err, out)
+				t.Fatalf("decode result: %v in %q", err, out)
 			}
 			var names []string
 			for _, tool := range got.Result.Tools {
 				names = append(names, tool.Name)
 				if a := tool.Annotations; a.ReadOnlyHint == nil || *a.ReadOnlyHint != (tool.Name != "call") || a.OpenWorldHint == nil {
-					t.Errorf("%s: annotations %+v", tool.Name, a)
+					t.Errorf("%s: annotations = %+v", tool.Name, a)
 				}
 				for name, p := range tool.InputSchema.Properties {
 					if p.Description == "" || strings.Contains(p.Description, "=") {
-						t.Errorf("%s: the input %s has the description %q", tool.Name, name, p.Description)
+						t.Errorf("%s: description of the input %s = %q", tool.Name, name, p.Description)
 					}
 				}
 			}
 			if diff := cmp.Diff(sorted(append(slices.Clone(agentTools), "call")), sorted(names)); diff != "" {
 				t.Errorf("tools (-want +got):\n%s", diff)
 			}
-			// What a model reads before it has done anything.
+			// A model reads the definitions before its first call.
 			if limit := 8 << 10; len(out) > limit {
-				t.Errorf("the definitions have %d bytes, limit %d", len(out), limit)
+				t.Errorf("definitions have %d bytes, want at most %d", len(out), limit)
 			}
 			s.audit(1)
 		})
 	}
-	// Some of the calls suffice: hosts on the SDK make all of them.
+	// Some of the calls are enough: TestAgentTypeScript makes all of them.
 	for i, a := range agentSession(true) {
 		if i%4 != 0 {
 			continue
@@ -285,7 +285,7 @@ func TestAgentInspector(t *testing.T) {
 				want = inspectorToolError
 			}
 			if status != want {
-				t.Errorf("status: got %d, want %d", status, want)
+				t.Errorf("status = %d, want %d", status, want)
 			}
 			var got struct {
 				Result struct {
@@ -294,7 +294,7 @@ func TestAgentInspector(t *testing.T) {
 				}
 			}
 			if err := json.Unmarshal(out, &got); err != nil || len(got.Result.Content) != 1 {
-				t.Fatalf("%v in %q", err, out)
+				t.Fatalf("decode result: %v in %q", err, out)
 			}
 			a.check(t, outcome{Text: got.Result.Content[0].Text, IsError: got.Result.IsError})
 			s.audit(1)

@@ -13,7 +13,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// revisionsOf are the revisions that our client is configured with.
+// revisionsOf parses revisions for the options of our client.
 func revisionsOf(names ...string) (all []mcp.Revision) {
 	for _, name := range names {
 		r, _ := mcp.ParseRevision(name)
@@ -22,24 +22,24 @@ func revisionsOf(names ...string) (all []mcp.Revision) {
 	return all
 }
 
-// The requests by which a client detects the revisions of a server.
+// The requests with which a client detects the revisions of a server.
 const (
 	probed    = "server/discover"
 	handshake = "initialize"
 )
 
-// An agreement is the result of negotiation between a client and a server.
+// An agreement is a case of [TestAgreement]: a client, a server and the negotiated revision.
 type agreement struct {
-	name    string
-	peer    *peer
-	speaks  []string // the server; nothing is all that it can
-	wants   []string // our client, likewise
-	want    string   // nothing if there is no agreement
-	methods []string // the requests by which they come to it
+	name            string
+	peer            *peer
+	serverRevisions []string // the revisions of the server; nil means all that it supports
+	clientRevisions []string // the revisions of our client; nil means all
+	want            string   // the negotiated revision; empty means that they have none in common
+	methods         []string // the requests of the negotiation
 }
 
-// TestAgreement has our client detect the revisions of servers: by server/discover or, where that
-// fails, by the handshake in the same process.
+// TestAgreement checks that our client detects the revisions of servers, with server/discover or,
+// where that fails, with the handshake in the same process.
 func TestAgreement(t *testing.T) {
 	for _, tt := range []agreement{
 		{"ours", ours, nil, nil, modern, []string{probed}},
@@ -65,13 +65,13 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// run dials, twice.
+// run dials twice: without a profile, and with the profile of the first connection.
 func (tt agreement) run(t *testing.T) {
 	t.Parallel()
-	s := tt.peer.launch(t, tt.speaks...)
+	s := tt.peer.launch(t, tt.serverRevisions...)
 	ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 	defer cancel()
-	c, err := client.Dial(ctx, s.transport(), &client.Options{Revisions: revisionsOf(tt.wants...)})
+	c, err := client.Dial(ctx, s.transport(), &client.Options{Revisions: revisionsOf(tt.clientRevisions...)})
 	var got string
 	if incompatible := (*client.IncompatibleError)(nil); err == nil {
 		got = c.Revision().String()
@@ -79,23 +79,24 @@ func (tt agreement) run(t *testing.T) {
 		t.Fatalf("dial: %v", err)
 	}
 	if got != tt.want {
-		t.Errorf("revision: got %q, want %q (%v)", got, tt.want, err)
+		t.Errorf("revision = %q, want %q (%v)", got, tt.want, err)
 	}
 	if err == nil {
-		again(ctx, t, tt.peer, tt.speaks, c.Profile())
+		dialWithProfile(ctx, t, tt.peer, tt.serverRevisions, c.Profile())
 		c.Close()
 	}
 	s.checkGone()
-	s.audit(1, tt.peer.mayDeviate(s, tt.want)...)
+	s.audit(1, tt.peer.racyDeviations(s, tt.want)...)
 	if diff := cmp.Diff(tt.methods, s.requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-// again dials with the profile of an earlier dial, which spares the probe.
-func again(ctx context.Context, t *testing.T, p *peer, speaks []string, outcome client.Profile) {
+// dialWithProfile dials with the profile of an earlier connection, which makes the probe
+// unnecessary.
+func dialWithProfile(ctx context.Context, t *testing.T, p *peer, serverRevisions []string, profile client.Profile) {
 	t.Helper()
-	text, err := json.Marshal(outcome)
+	text, err := json.Marshal(profile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,32 +104,33 @@ func again(ctx context.Context, t *testing.T, p *peer, speaks []string, outcome 
 	if err := json.Unmarshal(text, &known); err != nil {
 		t.Fatal(err)
 	}
-	s := p.launch(t, speaks...)
+	s := p.launch(t, serverRevisions...)
 	c, err := client.Dial(ctx, s.transport(), &client.Options{Profile: &known})
 	if err != nil {
-		t.Fatalf("with the profile %s: %v", text, err)
+		t.Fatalf("dial with the profile %s: %v", text, err)
 	}
 	defer c.Close()
 	if got, err := client.CallTool[string](ctx, c, "echo", map[string]string{"text": "again"}); err != nil || got != "again" {
-		t.Errorf("with the profile %s: echo: %q, %v", text, got, err)
+		t.Errorf("echo with the profile %s = %q, %v, want %q", text, got, err, "again")
 	}
 	c.Close()
 	want := []string{"initialize", "tools/call"}
 	switch {
-	case outcome.Revision.Modern():
+	case profile.Revision.Modern():
 		want = []string{"tools/call"}
-	case s.web != nil && s.web.path == oldPath:
-		want = []string{"initialize", "initialize", "tools/call"} // the client must detect the transport again
+	case s.web != nil && s.web.path == ssePath:
+		// The client must detect the transport again.
+		want = []string{"initialize", "initialize", "tools/call"}
 	}
 	if diff := cmp.Diff(want, s.requests()); diff != "" {
 		t.Errorf("requests with a profile (-want +got):\n%s", diff)
 	}
-	s.audit(1, p.mayDeviate(s, outcome.Revision.String())...)
+	s.audit(1, p.racyDeviations(s, profile.Revision.String())...)
 }
 
-// mayDeviate are the deviations of a peer over HTTP. A short session shows only
-// some of them.
-func (p *peer) mayDeviate(s *witnessed, revision string) []deviation {
+// racyDeviations returns the deviations of a peer over HTTP. In a short session only some of them
+// occur.
+func (p *peer) racyDeviations(s *recordedServer, revision string) []deviation {
 	if s.web == nil || p.deviations == nil {
 		return nil
 	}
@@ -139,8 +141,8 @@ func (p *peer) mayDeviate(s *witnessed, revision string) []deviation {
 	return known
 }
 
-// requests returns the methods of the requests of one host of s, in order.
-func (s *witnessed) requests() (methods []string) {
+// requests returns the methods of the requests of the host, in order.
+func (s *recordedServer) requests() (methods []string) {
 	if s.web != nil {
 		return s.web.requests()
 	}
@@ -157,20 +159,20 @@ func (s *witnessed) requests() (methods []string) {
 	return methods
 }
 
-// TestUndeclared has servers send input requests to a client without these capabilities. Requests
-// that servers send nevertheless reveal nothing.
+// TestUndeclared calls tools that send input requests, with a client that has not declared the
+// capabilities. Our client rejects the requests that servers send nevertheless.
 func TestUndeclared(t *testing.T) {
-	const careless = "capabilities are left for servers to look at"
-	asks := deviation{rule: serverRequest, has: "has not declared", why: careless}
-	coded := deviation{rule: serverAnswer, has: `"code":0`, why: "errors of handlers that are none of JSON-RPC get the code 0"}
+	const unchecked = "the SDK leaves the check of capabilities to servers"
+	sends := deviation{rule: serverRequest, has: "has not declared", why: unchecked}
+	zeroCode := deviation{rule: serverResponse, has: `"code":0`, why: "errors of handlers that are not JSON-RPC errors get the code 0"}
 	for _, tt := range []undeclared{
 		{ours, latestLegacy, nil},
 		{ours, modern, nil},
-		{goSDKPeer, latestLegacy, []deviation{asks, coded}},
-		{goSDKPeer, modern, []deviation{asks}},
-		{mcpGoPeer, latestLegacy, []deviation{asks}},
-		{mcpGoPeer, modern, []deviation{asks}},
-		{typeScript1Peer, latestLegacy, []deviation{asks}},
+		{goSDKPeer, latestLegacy, []deviation{sends, zeroCode}},
+		{goSDKPeer, modern, []deviation{sends}},
+		{mcpGoPeer, latestLegacy, []deviation{sends}},
+		{mcpGoPeer, modern, []deviation{sends}},
+		{typeScript1Peer, latestLegacy, []deviation{sends}},
 		{typeScript2Peer, latestLegacy, nil},
 		{typeScript2Peer, modern, nil},
 	} {
@@ -178,7 +180,7 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// undeclared is a server whose requests need capabilities that the client has not declared.
+// An undeclared is a case of [TestUndeclared].
 type undeclared struct {
 	peer     *peer
 	revision string
@@ -197,18 +199,18 @@ func (tt undeclared) run(t *testing.T) {
 	defer c.Close()
 	for _, tool := range []string{"ask", "visit", "sample", "roots"} {
 		_, err := client.CallTool[string](ctx, c, tool, nil)
-		refusal, failure, broken := (*jsonrpc.Error)(nil), (*client.ToolError)(nil), (*client.ProtocolError)(nil)
+		rpcErr, toolErr, protocolErr := (*jsonrpc.Error)(nil), (*client.ToolError)(nil), (*client.ProtocolError)(nil)
 		switch {
 		case tt.revision != modern:
-			if !errors.As(err, &refusal) && !errors.As(err, &failure) {
-				t.Errorf("%s: got %v", tool, err)
+			if !errors.As(err, &rpcErr) && !errors.As(err, &toolErr) {
+				t.Errorf("%s: error = %v, want a JSON-RPC error or a tool error", tool, err)
 			}
 		case len(tt.known) > 0:
-			if !errors.As(err, &broken) {
-				t.Errorf("%s: got %v, want that the server broke the protocol", tool, err)
+			if !errors.As(err, &protocolErr) {
+				t.Errorf("%s: error = %v, want a protocol error", tool, err)
 			}
-		case !errors.As(err, &refusal) || refusal.Code != -32021:
-			t.Errorf("%s: got %v, want code -32021", tool, err)
+		case !errors.As(err, &rpcErr) || rpcErr.Code != -32021:
+			t.Errorf("%s: error = %v, want code -32021", tool, err)
 		}
 	}
 	c.Close()

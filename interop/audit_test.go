@@ -8,63 +8,63 @@ import (
 	"testing"
 )
 
-// A rule is one of the demands of the specification that show on the pipe.
+// A rule is a requirement of the specification that recorded traffic can be checked against.
 type rule string
 
 const (
-	clientOutput     rule = "client: one JSON-RPC message to a line"
-	clientID         rule = "client: ids are strings or integers, each used once"
-	clientHandshake  rule = "client: the handshake is made once, in order, and first"
+	clientOutput     rule = "client: one JSON-RPC message per line"
+	clientID         rule = "client: ids are unique strings or integers"
+	clientHandshake  rule = "client: one handshake, in order, before other requests"
 	clientEra        rule = "client: one era per connection"
-	clientMeta       rule = "client: modern requests carry their metadata"
-	clientCancel     rule = "client: only its own open requests are cancelled"
-	clientAnswer     rule = "client: each request of a server is answered once, and nothing else"
-	clientRetry      rule = "client: a retry brings answers, the same params and the state as it was"
-	clientToken      rule = "client: progress tokens are unique among open requests"
-	clientCapability rule = "client: nothing is asked that the server has not declared"
+	clientMeta       rule = "client: modern requests have metadata"
+	clientCancel     rule = "client: cancellations name its own requests"
+	clientResponse   rule = "client: one response to each request of the server"
+	clientRetry      rule = "client: a retry has input responses, the same params and the unchanged state"
+	clientToken      rule = "client: progress tokens are unique among pending requests"
+	clientCapability rule = "client: requests need a declared capability of the server"
 	clientSchema     rule = "client: messages match the schema"
 
-	serverOutput     rule = "server: one JSON-RPC message to a line"
-	serverAnswer     rule = "server: each request is answered once, and nothing else"
-	serverCancelled  rule = "server: cancelled requests are not answered"
-	serverProgress   rule = "server: progress belongs to an open request, increases and is complete before the result"
-	serverResultType rule = "server: resultType and caching hints stand in modern results"
-	serverLegacy     rule = "server: legacy results have nothing of later revisions"
-	serverRequest    rule = "server: requests are legacy, after the handshake and for declared capabilities"
-	serverLogging    rule = "server: log messages are those that were asked for"
-	serverListen     rule = "server: changes are told to those who asked, tagged and acknowledged first"
+	serverOutput     rule = "server: one JSON-RPC message per line"
+	serverResponse   rule = "server: one response to each request"
+	serverCancelled  rule = "server: no response to canceled requests"
+	serverProgress   rule = "server: progress belongs to a pending request, increases and precedes the result"
+	serverResultType rule = "server: modern results have resultType and caching hints"
+	serverLegacy     rule = "server: legacy results have no members of later revisions"
+	serverRequest    rule = "server: requests only in the legacy era, after the handshake, for declared capabilities"
+	serverLogging    rule = "server: log messages only at the requested level"
+	serverListen     rule = "server: changes only for acknowledged subscriptions, with the subscription id"
 	serverSchema     rule = "server: messages match the schema"
-	serverExit       rule = "server: exit status 0 once the input ends"
+	serverExit       rule = "server: exit status 0 after the end of input"
 )
 
-// A violation is one message, or the lack of one, that breaks a rule.
+// A violation is a message, or a missing message, that violates a rule.
 type violation struct {
 	rule rule
 	text string
 }
 
-// A deviation is a known violation of a foreign peer, and its reason. It covers
-// violations of the rule whose text contains has.
+// A deviation is a known violation by a foreign peer. It matches violations of the rule whose text
+// contains has.
 type deviation struct {
 	rule rule
 	has  string
 	why  string
-	// racy is set if it depends on timing whether the peer deviates. Other
-	// deviations that are not seen fail the test: they can be struck off.
+	// racy is set if the deviation depends on timing. Other deviations that do not occur fail the
+	// test, because they are no longer needed.
 	racy bool
 }
 
-// audit checks that the host started as many processes as it should have, and
-// each transcript by itself. It is called when the host is done.
-func (s *witnessed) audit(processes int, known ...deviation) {
+// audit checks the number of processes that the host started, and each transcript. It is called
+// when the host has ended.
+func (s *recordedServer) audit(processes int, known ...deviation) {
 	s.t.Helper()
 	tracked := knownDeviations{known: known, seen: make([]bool, len(known))}
 	s.auditWith(processes, &tracked)
 	tracked.checkSeen(s.t)
 }
 
-// auditWith is audit, but for the deviations that were not seen.
-func (s *witnessed) auditWith(processes int, known *knownDeviations) {
+// auditWith is audit without the check for deviations that did not occur.
+func (s *recordedServer) auditWith(processes int, known *knownDeviations) {
 	s.t.Helper()
 	if s.web != nil {
 		s.auditWeb(processes, known)
@@ -72,7 +72,7 @@ func (s *witnessed) auditWith(processes int, known *knownDeviations) {
 	}
 	all := s.transcripts()
 	if len(all) != processes {
-		s.t.Errorf("audit: the host started %d servers, want %d", len(all), processes)
+		s.t.Errorf("audit: started processes = %d, want %d", len(all), processes)
 	}
 	for i, events := range all {
 		found := append(auditTranscript(s.t, events, s.crashes), checkTranscript(s.t, events)...)
@@ -82,13 +82,13 @@ func (s *witnessed) auditWith(processes int, known *knownDeviations) {
 	}
 }
 
-// knownDeviations are the known deviations of a peer, and which of them were seen.
+// knownDeviations are the known deviations of a peer, and which of them occurred.
 type knownDeviations struct {
 	known []deviation
 	seen  []bool
 }
 
-// report reports violations that are no known deviation, and whether there are any.
+// report reports the violations that are not known deviations, and returns whether there are any.
 func (e *knownDeviations) report(t *testing.T, of string, found []violation) bool {
 	t.Helper()
 	failures := map[rule]int{}
@@ -98,26 +98,25 @@ func (e *knownDeviations) report(t *testing.T, of string, found []violation) boo
 			e.seen[match] = true
 			continue
 		}
-		if failures[v.rule]++; failures[v.rule] <= 3 { // the first ones tell enough
+		if failures[v.rule]++; failures[v.rule] <= 3 { // the first ones are enough
 			t.Errorf("audit of %s: %s: %.2000s", of, v.rule, v.text)
 		}
 	}
 	return len(failures) > 0
 }
 
-// checkSeen reports deviations that are known and did not happen.
+// checkSeen reports known deviations that did not occur.
 func (e *knownDeviations) checkSeen(t *testing.T) {
 	t.Helper()
 	for i, d := range e.known {
-		unseen := (d.rule == clientSchema || d.rule == serverSchema) && openSchemas(t) == nil // nobody looked
-		if !e.seen[i] && !d.racy && !unseen {
-			t.Errorf("audit: a deviation was not seen, it can be struck off: %s (%q): %s", d.rule, d.has, d.why)
+		unchecked := (d.rule == clientSchema || d.rule == serverSchema) && openSchemas(t) == nil
+		if !e.seen[i] && !d.racy && !unchecked {
+			t.Errorf("audit: a known deviation did not occur, remove it: %s (%q): %s", d.rule, d.has, d.why)
 		}
 	}
 }
 
-// message is what the audit reads of a JSON-RPC message. The identifiers keep
-// their JSON text.
+// A message has the parts of a JSON-RPC message that the audit needs. Ids keep their JSON text.
 type message struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -134,7 +133,7 @@ type message struct {
 	result result
 }
 
-// params are those members of all methods' params that some rule is about.
+// params has the members of the params of all methods that a rule needs.
 type params struct {
 	Meta struct {
 		Revision     string                     `json:"io.modelcontextprotocol/protocolVersion"`
@@ -155,7 +154,7 @@ type params struct {
 	State        *string                    `json:"requestState"`
 }
 
-// result are those members of all methods' results that some rule is about.
+// result has the members of the results of all methods that a rule needs.
 type result struct {
 	ResultType   string                     `json:"resultType"`
 	Revision     string                     `json:"protocolVersion"`
@@ -171,7 +170,7 @@ type result struct {
 	Task  json.RawMessage `json:"task"`
 }
 
-// filter is what a subscription is for.
+// A filter is the filter of a subscription.
 type filter struct {
 	Tools     bool     `json:"toolsListChanged"`
 	Prompts   bool     `json:"promptsListChanged"`
@@ -180,8 +179,7 @@ type filter struct {
 	Tasks     []string `json:"taskIds"`
 }
 
-// parse reads a line. What a rule needs and is not as it should be stays empty;
-// the schema is there to say so.
+// parse parses a line. A member with a wrong type stays empty; the schema check reports it.
 func parse(line []byte) (*message, error) {
 	m := &message{raw: line}
 	if err := json.Unmarshal(line, m); err != nil {
@@ -198,42 +196,42 @@ func parse(line []byte) (*message, error) {
 func (m *message) isRequest() bool      { return m.Method != "" && m.ID != nil }
 func (m *message) isNotification() bool { return m.Method != "" && m.ID == nil }
 
-// pending is a request that is not answered yet.
+// A pending is a request without a response.
 type pending struct {
 	*message
 	modern    bool
 	cancelled bool
-	abandoned bool // the client went away without a word
+	abandoned bool // the client closed the connection
 	progress  float64
 	acked     *filter // of subscriptions/listen
 }
 
-// auditor follows one connection.
+// An auditor checks the messages of one connection.
 type auditor struct {
 	found []violation
 
-	lossy        bool   // requests travel each by itself, and may be given up on the way
-	revision     string // that the handshake agreed on
-	greeted      bool   // initialize was sent
-	initialized  bool   // its notification was
-	discovered   bool   // a modern request was answered with a result
-	clientCaps   map[string]json.RawMessage
-	serverCaps   map[string]json.RawMessage
-	logLevel     string
-	subscribed   map[string]bool // legacy, by URI
-	used         map[string]bool // the client's ids
-	asked        map[string]bool // the server's ids
-	open         map[string]*pending
-	openToClient map[string]*pending
-	listens      map[string]*pending          // answered or not, until they are cancelled
-	rounds       map[string]map[string]result // input_required results by what was called, and by id
-	taskTokens   map[string]float64           // progress that outlives the answer, since a task does
-	cancelled    map[string]bool              // the server's requests that it gave up
+	lossy         bool   // over HTTP: a request may be aborted before it arrives
+	revision      string // of the handshake
+	initSent      bool   // initialize was sent
+	initialized   bool   // notifications/initialized was sent
+	modernResults bool   // a modern request got a result
+	clientCaps    map[string]json.RawMessage
+	serverCaps    map[string]json.RawMessage
+	logLevel      string
+	subscribed    map[string]bool // legacy, by URI
+	clientIDs     map[string]bool
+	serverIDs     map[string]bool
+	open          map[string]*pending
+	openToClient  map[string]*pending
+	listens       map[string]*pending          // subscriptions that are not canceled
+	rounds        map[string]map[string]result // input_required results by subject and id
+	taskTokens    map[string]float64           // progress of tasks, which continues after the response
+	cancelled     map[string]bool              // canceled requests of the server, by id
 }
 
 func newAuditor() *auditor {
 	return &auditor{
-		subscribed: map[string]bool{}, used: map[string]bool{}, asked: map[string]bool{},
+		subscribed: map[string]bool{}, clientIDs: map[string]bool{}, serverIDs: map[string]bool{},
 		open: map[string]*pending{}, openToClient: map[string]*pending{}, listens: map[string]*pending{},
 		rounds: map[string]map[string]result{}, taskTokens: map[string]float64{}, cancelled: map[string]bool{},
 	}
@@ -243,15 +241,15 @@ func (a *auditor) violated(r rule, format string, args ...any) {
 	a.found = append(a.found, violation{r, fmt.Sprintf(format, args...)})
 }
 
-// auditTranscript checks what both sides wrote against the rules. If mayCrash is set, the process
-// may have ended with the exit status of the tool crash.
+// auditTranscript checks the lines of both sides against the rules. If mayCrash is set, the process
+// may have exited with the status of the tool crash.
 func auditTranscript(t *testing.T, events []event, mayCrash bool) []violation {
 	t.Helper()
 	a := newAuditor()
 	schemas := openSchemas(t)
 	var last event
-	asked, broken := false, false // to end, one way or the other; or the transcript ends early
-	ended := false                // the input
+	endRequested := false // by the end of input or a signal
+	inputEnded := false
 	for _, e := range events {
 		switch e.Kind {
 		case toServer:
@@ -259,46 +257,46 @@ func auditTranscript(t *testing.T, events []event, mayCrash bool) []violation {
 		case toHost:
 			a.line(e.Line, serverOutput, a.serverWrote, schemas)
 		case inputEnds:
-			ended, asked = true, true
-		case signalled:
-			asked = true
+			inputEnded, endRequested = true, true
+		case signaled:
+			endRequested = true
 		case incomplete:
-			a.violated(serverExit, "the transcript breaks off: %s", e.Text)
+			a.violated(serverExit, "the transcript is incomplete: %s", e.Text)
 		}
 		last = e
 	}
+	crashed := last.Kind == exited && last.Code == crashStatus && mayCrash
 	switch {
-	case last.Kind == exited && last.Code == crashStatus && mayCrash:
-		broken = true
-	case last.Kind == exited && last.Code == -1 && ended:
-		// A signal that comes when the server has done its work, and has given
-		// the signals back, may end it before it ends itself. The witness may
-		// see a signal and the end of the input in the other order than the
-		// server, if they come at once.
-	case last.Kind != exited || last.Code != 0 || !asked:
+	case crashed:
+	case last.Kind == exited && last.Code == -1 && inputEnded:
+		// A signal ends a server that has finished and no longer handles signals. If a signal and
+		// the end of input come together, the proxy and the server may see them in different
+		// orders.
+	case last.Kind != exited || last.Code != 0 || !endRequested:
 		a.violated(serverExit, "the server did not exit with status 0 after its input ended; last event: %+v", last)
 	}
-	if !broken {
+	if !crashed {
 		a.finish()
 	}
 	return a.found
 }
 
-// finish checks that nothing was left unanswered.
+// finish checks that no request is without a response.
 func (a *auditor) finish() {
 	for id, p := range a.open {
 		if !p.cancelled && !p.abandoned && p.Method != "subscriptions/listen" {
-			a.violated(serverAnswer, "%s with id %s was never answered", p.Method, id)
+			a.violated(serverResponse, "%s with id %s got no response", p.Method, id)
 		}
 	}
 	for id, p := range a.openToClient {
 		if !p.cancelled && !a.cancelled[id] {
-			a.violated(clientAnswer, "%s with id %s was never answered", p.Method, id)
+			a.violated(clientResponse, "%s with id %s got no response", p.Method, id)
 		}
 	}
 }
 
-// line takes one line, or the members of a batch, which one revision had.
+// line calls take for the message of a line, or for each member of a batch. Only revision
+// 2025-03-26 has batches.
 func (a *auditor) line(line []byte, r rule, take func(*message), schemas *schemaSet) {
 	if a.revision == "2025-03-26" && len(line) > 0 && line[0] == '[' {
 		var batch []json.RawMessage
@@ -324,7 +322,7 @@ func (a *auditor) line(line []byte, r rule, take func(*message), schemas *schema
 	take(m)
 }
 
-// logTranscript shows a session whose audit failed.
+// logTranscript logs the transcript of a failed audit.
 func logTranscript(t *testing.T, events []event) {
 	t.Helper()
 	for _, e := range events {

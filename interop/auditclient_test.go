@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// idForm is that of the ids that MCP allows.
+// idForm matches the ids that MCP allows.
 var idForm = regexp.MustCompile(`^("(?s).*"|-?[0-9]+)$`)
 
 // legacyMethods are the methods other than initialize that the modern era removed.
 var legacyMethods = []string{"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "notifications/roots/list_changed", "tasks/result", "tasks/list"}
 
-// modernMethods are those that the legacy era does not have yet.
+// modernMethods are the methods that the modern era added.
 var modernMethods = []string{"server/discover", "subscriptions/listen", "tasks/update"}
 
-// capabilityOf returns the capability that a server must declare for a method.
+// capabilityOf has the capability that a server must declare for a method.
 var capabilityOf = map[string]string{
 	"tools/list": "tools", "tools/call": "tools",
 	"resources/list": "resources", "resources/read": "resources", "resources/templates/list": "resources",
@@ -29,20 +29,20 @@ var capabilityOf = map[string]string{
 func (a *auditor) clientWrote(m *message) {
 	switch {
 	case m.isRequest():
-		a.clientAsked(m)
+		a.clientRequest(m)
 	case m.isNotification():
-		a.clientNotified(m)
+		a.clientNotification(m)
 	default:
-		a.clientAnswered(m)
+		a.clientResponse(m)
 	}
 }
 
-func (a *auditor) clientAsked(m *message) {
+func (a *auditor) clientRequest(m *message) {
 	id := string(m.ID)
-	if !idForm.MatchString(id) || a.used[id] {
+	if !idForm.MatchString(id) || a.clientIDs[id] {
 		a.violated(clientID, "%s", m.raw)
 	}
-	a.used[id] = true
+	a.clientIDs[id] = true
 	p := &pending{message: m, modern: m.params.Meta.Revision != ""}
 	a.checkOrder(m, p.modern)
 	a.checkCapability(m, p.modern)
@@ -67,29 +67,29 @@ func (a *auditor) clientAsked(m *message) {
 func (a *auditor) checkOrder(m *message, modern bool) {
 	switch {
 	case m.Method == "initialize":
-		if a.greeted {
-			a.violated(clientHandshake, "a second one: %s", m.raw)
+		if a.initSent {
+			a.violated(clientHandshake, "second initialize: %s", m.raw)
 		}
-		if a.discovered {
-			a.violated(clientEra, "a handshake with a server that answered a modern request: %s", m.raw)
+		if a.modernResults {
+			a.violated(clientEra, "handshake with a server that sent a modern result: %s", m.raw)
 		}
-		a.greeted = true
+		a.initSent = true
 		a.clientCaps = m.params.Capabilities
-	case a.greeted:
+	case a.initSent:
 		if modern || slices.Contains(modernMethods, m.Method) && m.Method != "tasks/update" {
-			a.violated(clientEra, "after the handshake: %s", m.raw)
+			a.violated(clientEra, "modern request after the handshake: %s", m.raw)
 		}
 		if a.revision == "" && m.Method != "ping" {
-			a.violated(clientHandshake, "before initialize is answered: %s", m.raw)
+			a.violated(clientHandshake, "request before the response to initialize: %s", m.raw)
 		} else if !a.initialized && m.Method != "ping" {
-			a.violated(clientHandshake, "before notifications/initialized: %s", m.raw)
+			a.violated(clientHandshake, "request before notifications/initialized: %s", m.raw)
 		}
 	default:
 		if m.params.Meta.Revision == "" || m.params.Meta.Capabilities == nil {
 			a.violated(clientMeta, "%s", m.raw)
 		}
 		if slices.Contains(legacyMethods, m.Method) {
-			a.violated(clientEra, "modern servers have no such method: %s", m.raw)
+			a.violated(clientEra, "legacy request to a modern server: %s", m.raw)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func (a *auditor) checkCapability(m *message, modern bool) {
 		json.Unmarshal(caps["extensions"], &caps)
 		need = "io.modelcontextprotocol/tasks"
 	}
-	// Completion had no capability at first.
+	// Revision 2024-11-05 has no capability for completion.
 	if need == "completions" && a.revision == "2024-11-05" {
 		return
 	}
@@ -136,19 +136,19 @@ func (a *auditor) checkRetry(m *message) {
 	if m.Method == "tasks/update" {
 		return
 	}
-	for _, asked := range a.rounds[m.subject()] {
-		same := (asked.State == nil) == (m.params.State == nil) && (asked.State == nil || *asked.State == *m.params.State)
-		for key := range asked.Requests {
+	for _, round := range a.rounds[m.subject()] {
+		same := (round.State == nil) == (m.params.State == nil) && (round.State == nil || *round.State == *m.params.State)
+		for key := range round.Requests {
 			same = same && m.params.Responses[key] != nil
 		}
-		if same && len(m.params.Responses) == len(asked.Requests) {
+		if same && len(m.params.Responses) == len(round.Requests) {
 			return
 		}
 	}
 	a.violated(clientRetry, "%s", m.raw)
 }
 
-func (a *auditor) clientNotified(m *message) {
+func (a *auditor) clientNotification(m *message) {
 	switch m.Method {
 	case "notifications/initialized":
 		if a.revision == "" || a.initialized {
@@ -158,8 +158,8 @@ func (a *auditor) clientNotified(m *message) {
 	case "notifications/cancelled":
 		id := string(m.params.RequestID)
 		p := a.open[id]
-		// It may have crossed the answer, but must have been a request.
-		if p == nil && !a.used[id] && !a.lossy || p != nil && p.Method == "initialize" {
+		// The response may have been sent already, but the id must be that of a request.
+		if p == nil && !a.clientIDs[id] && !a.lossy || p != nil && p.Method == "initialize" {
 			a.violated(clientCancel, "%s", m.raw)
 		}
 		if p != nil {
@@ -167,23 +167,23 @@ func (a *auditor) clientNotified(m *message) {
 		}
 		delete(a.listens, id)
 	default:
-		if !a.greeted && slices.Contains(legacyMethods, m.Method) {
-			a.violated(clientEra, "modern servers know no such notification: %s", m.raw)
+		if !a.initSent && slices.Contains(legacyMethods, m.Method) {
+			a.violated(clientEra, "legacy notification to a modern server: %s", m.raw)
 		}
 	}
 }
 
-// clientAnswered checks a response of the client's.
-func (a *auditor) clientAnswered(m *message) {
+// clientResponse checks a response of the client.
+func (a *auditor) clientResponse(m *message) {
 	p := a.openToClient[string(m.ID)]
 	if p == nil {
 		if !a.cancelled[string(m.ID)] {
-			a.violated(clientAnswer, "a response to nothing: %s", m.raw)
+			a.violated(clientResponse, "response to no request: %s", m.raw)
 		}
 		return
 	}
 	delete(a.openToClient, string(m.ID))
 	if (m.Result == nil) == (m.Error == nil) || m.Error != nil && (m.Error.Code == nil || m.Error.Message == nil) {
-		a.violated(clientAnswer, "%s", m.raw)
+		a.violated(clientResponse, "%s", m.raw)
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"mcpwire/schema/fullschema"
 )
 
-// specDir has the specification's schema.json of each revision, next to the repository, which does
-// not include it. Without it, messages are not validated.
+// specDir is a directory outside the repository with the specification's schema.json of each
+// revision. Without it, messages are not validated.
 const specDir = "../../shared/spec"
 
-// A schemaSet holds the schemas of all revisions.
+// A schemaSet has the schemas of all revisions.
 type schemaSet struct {
 	mu       sync.Mutex
 	docs     map[string]*schemaDoc // by revision
@@ -25,14 +25,14 @@ type schemaSet struct {
 
 // A schemaDoc is the schema.json of one revision.
 type schemaDoc struct {
-	defs  string // the member that the definitions are in
-	all   map[string]json.RawMessage
-	names map[string]string // of definitions, by method
+	defs  string                     // the name of the member with the definitions
+	all   map[string]json.RawMessage // the definitions by name
+	names map[string]string          // the names of definitions by method
 }
 
 var schemasOnce = sync.OnceValues(readSchemas)
 
-// openSchemas returns the schemas, or nil if they are not there.
+// openSchemas returns the schemas, or nil if specDir does not exist.
 func openSchemas(t *testing.T) *schemaSet {
 	t.Helper()
 	set, err := schemasOnce()
@@ -40,7 +40,7 @@ func openSchemas(t *testing.T) *schemaSet {
 		t.Fatal(err)
 	}
 	if set == nil {
-		t.Logf("messages are not held against the specification's schemas: there is no %s", specDir)
+		t.Logf("messages are not validated against the specification's schemas: %s does not exist", specDir)
 	}
 	return set
 }
@@ -70,7 +70,7 @@ func readSchemas() (*schemaSet, error) {
 			var d struct {
 				Properties struct{ Method struct{ Const string } }
 			}
-			// A boolean is a definition too.
+			// A definition may be a boolean.
 			if json.Unmarshal(def, &d) == nil && d.Properties.Method.Const != "" && name != "ClientNotification" {
 				doc.names[d.Properties.Method.Const] = name
 			}
@@ -91,12 +91,12 @@ func (s *schemaSet) check(a *auditor, m *message, r rule) {
 		open = a.openToClient
 	}
 	revision, name, value := modern, "", json.RawMessage(m.raw)
-	if a.greeted {
+	if a.initSent {
 		revision = a.revision
 	}
 	switch p := open[string(m.ID)]; {
 	case m.Method == "initialize":
-		revision = latestLegacy // the proposal may be of any
+		revision = latestLegacy // the requested revision may be any
 		fallthrough
 	case m.Method != "":
 		if revision == "" {
@@ -106,11 +106,11 @@ func (s *schemaSet) check(a *auditor, m *message, r rule) {
 			return
 		}
 		if name = s.docs[revision].names[m.Method]; name == "" {
-			a.violated(r, "%s has no such method: %s", revision, m.raw)
+			a.violated(r, "unknown method in %s: %s", revision, m.raw)
 			return
 		}
 	case m.Result == nil || p == nil:
-		return // errors are simple enough for the other rules
+		return // other rules check errors
 	default:
 		if p.Method == "initialize" {
 			revision = m.result.Revision
@@ -120,7 +120,7 @@ func (s *schemaSet) check(a *auditor, m *message, r rule) {
 		}
 	}
 	if s.docs[revision] == nil {
-		a.violated(r, "there is no revision %q: %s", revision, m.raw)
+		a.violated(r, "unknown revision %q: %s", revision, m.raw)
 		return
 	}
 	if err := s.validate(revision, name, value); err != nil {
@@ -135,7 +135,7 @@ func (s *schemaSet) extension(m *message) bool {
 	return modernTask || m.Method == "notifications/tasks"
 }
 
-// resultName names the definition of a result.
+// resultName returns the name of the definition of a result. Empty means that it has none.
 func (s *schemaSet) resultName(revision string, p *pending, m *message) string {
 	doc := s.docs[revision]
 	if doc == nil {
@@ -156,7 +156,7 @@ func (s *schemaSet) resultName(revision string, p *pending, m *message) string {
 	return name
 }
 
-// validate holds a value against a definition.
+// validate validates a value against a definition.
 func (s *schemaSet) validate(revision, name string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

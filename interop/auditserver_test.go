@@ -5,86 +5,86 @@ import (
 	"slices"
 )
 
-// cacheable are the methods whose modern results say how long they stay good.
+// cacheable are the methods whose modern results have caching hints.
 var cacheable = []string{"server/discover", "tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 
-// clientCapabilityOf returns the capability that a client must declare to get a request.
+// clientCapabilityOf has the capability that a client must declare to get a request.
 var clientCapabilityOf = map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
-// severities are the levels of log messages, upwards.
+// severities are the levels of log messages, in ascending order.
 var severities = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // serverWrote checks a message of the server.
 func (a *auditor) serverWrote(m *message) {
 	switch {
 	case m.isRequest():
-		a.serverAsked(m)
+		a.serverRequest(m)
 	case m.isNotification():
-		a.serverNotified(m)
+		a.serverNotification(m)
 	default:
-		a.serverAnswered(m)
+		a.serverResponse(m)
 	}
 }
 
-func (a *auditor) serverAsked(m *message) {
+func (a *auditor) serverRequest(m *message) {
 	id := string(m.ID)
-	if !a.initialized && m.Method != "ping" || a.asked[id] {
+	if !a.initialized && m.Method != "ping" || a.serverIDs[id] {
 		a.violated(serverRequest, "%s", m.raw)
 	}
 	if need := clientCapabilityOf[m.Method]; need != "" && a.clientCaps[need] == nil {
 		a.violated(serverRequest, "the client has not declared %s: %s", need, m.raw)
 	}
-	a.asked[id] = true
+	a.serverIDs[id] = true
 	a.openToClient[id] = &pending{message: m}
 }
 
-func (a *auditor) serverAnswered(m *message) {
+func (a *auditor) serverResponse(m *message) {
 	p := a.open[string(m.ID)]
 	if p == nil {
-		a.violated(serverAnswer, "a response to nothing: %s", m.raw)
+		a.violated(serverResponse, "response to no request: %s", m.raw)
 		return
 	}
 	delete(a.open, string(m.ID))
 	delete(a.listens, string(m.ID))
 	if p.cancelled {
-		// What takes no time may have been answered before the cancellation
-		// came: only these take time here.
+		// A fast request may have been answered before the cancellation arrived: only these are
+		// slow here.
 		if p.Method == "tools/call" || p.Method == "subscriptions/listen" {
-			a.violated(serverCancelled, "%s after it was cancelled: %s", p.Method, m.raw)
+			a.violated(serverCancelled, "response to canceled %s: %s", p.Method, m.raw)
 		}
 		return
 	}
 	if (m.Result == nil) == (m.Error == nil) {
-		a.violated(serverAnswer, "neither or both of result and error: %s", m.raw)
+		a.violated(serverResponse, "response with both or none of result and error: %s", m.raw)
 	}
 	if m.Error != nil && (m.Error.Code == nil || *m.Error.Code == 0 || m.Error.Message == nil || *m.Error.Message == "") {
-		a.violated(serverAnswer, "an error without code or message: %s", m.raw)
+		a.violated(serverResponse, "error without code or message: %s", m.raw)
 	}
 	if m.Result != nil {
-		a.resulted(p, m)
-	} else if p.Method == "initialize" { // there is no session then, and it may go on as if nothing had been said
-		a.greeted = false
-		clear(a.used)
+		a.checkResult(p, m)
+	} else if p.Method == "initialize" { // no session began, and the client may start over
+		a.initSent = false
+		clear(a.clientIDs)
 	}
 }
 
-// resulted checks a result.
-func (a *auditor) resulted(p *pending, m *message) {
+// checkResult checks a result.
+func (a *auditor) checkResult(p *pending, m *message) {
 	r := m.result
 	if p.modern != (r.ResultType != "") {
-		a.violated(serverResultType, "to %s: %s", p.Method, m.raw)
+		a.violated(serverResultType, "resultType of %s: %s", p.Method, m.raw)
 	}
 	hinted := r.TTL != nil && (r.CacheScope == "private" || r.CacheScope == "public")
 	if p.modern && r.ResultType == "complete" && slices.Contains(cacheable, p.Method) && !hinted {
 		a.violated(serverResultType, "no caching hints for %s: %s", p.Method, m.raw)
 	}
 	if !p.modern && (r.TTL != nil && p.Method != "tasks/get" || r.CacheScope != "") {
-		a.violated(serverLegacy, "caching hints: %s", m.raw)
+		a.violated(serverLegacy, "caching hints in a legacy result: %s", m.raw)
 	}
 	var steps struct{ Steps float64 }
 	json.Unmarshal(p.params.Arguments, &steps)
 	if p.params.Meta.Token != nil && p.progress != steps.Steps && r.Task == nil && r.ResultType != "task" {
-		a.violated(serverProgress, "a response after %v of %v steps: %s", p.progress, steps.Steps, m.raw)
+		a.violated(serverProgress, "response after %v of %v steps: %s", p.progress, steps.Steps, m.raw)
 	}
 	if (r.Task != nil || r.ResultType == "task") && p.params.Meta.Token != nil {
 		a.taskTokens[string(p.params.Meta.Token)] = p.progress
@@ -95,10 +95,10 @@ func (a *auditor) resulted(p *pending, m *message) {
 	case p.Method == "initialize":
 		a.revision, a.serverCaps = r.Revision, r.Capabilities
 	case p.Method == "server/discover":
-		// It may answer that it speaks legacy revisions only.
-		a.discovered, a.serverCaps = slices.Contains(r.Supported, modern), r.Capabilities
+		// The server may support only legacy revisions.
+		a.modernResults, a.serverCaps = slices.Contains(r.Supported, modern), r.Capabilities
 	case p.modern:
-		a.discovered = true
+		a.modernResults = true
 	case p.Method == "logging/setLevel":
 		a.logLevel = p.params.Level
 	case p.Method == "resources/subscribe":
@@ -111,10 +111,10 @@ func (a *auditor) resulted(p *pending, m *message) {
 // inputRequired records the input requests of a result, and checks that they are allowed.
 func (a *auditor) inputRequired(p *pending, m *message) {
 	if !slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, p.Method) {
-		a.violated(serverRequest, "input for %s: %s", p.Method, m.raw)
+		a.violated(serverRequest, "input requests for %s: %s", p.Method, m.raw)
 	}
 	if len(m.result.Requests) == 0 && m.result.State == nil {
-		a.violated(serverRequest, "neither questions nor state: %s", m.raw)
+		a.violated(serverRequest, "neither input requests nor state: %s", m.raw)
 	}
 	for _, q := range m.result.Requests {
 		need := clientCapabilityOf[q.Method]
@@ -129,17 +129,17 @@ func (a *auditor) inputRequired(p *pending, m *message) {
 	a.rounds[subject][string(p.ID)] = m.result
 }
 
-func (a *auditor) serverNotified(m *message) {
+func (a *auditor) serverNotification(m *message) {
 	switch m.Method {
 	case "notifications/progress":
-		a.progressed(m)
+		a.checkProgress(m)
 	case "notifications/message":
-		a.logged(m)
+		a.checkLog(m)
 	case "notifications/cancelled":
 		id := string(m.params.RequestID)
-		if a.greeted {
-			if !a.asked[id] {
-				a.violated(serverRequest, "nothing of its own is cancelled: %s", m.raw)
+		if a.initSent {
+			if !a.serverIDs[id] {
+				a.violated(serverRequest, "cancellation of no request of the server: %s", m.raw)
 			}
 			delete(a.openToClient, id)
 			a.cancelled[id] = true
@@ -156,16 +156,16 @@ func (a *auditor) serverNotified(m *message) {
 		}
 		l.acked = &m.params.Filter
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
-		a.changed(m)
+		a.checkChange(m)
 	}
 }
 
-func (a *auditor) progressed(m *message) {
+func (a *auditor) checkProgress(m *message) {
 	token := string(m.params.Token)
 	for _, p := range a.open {
 		if string(p.params.Meta.Token) == token {
 			if m.params.Progress <= p.progress {
-				a.violated(serverProgress, "no more than %v: %s", p.progress, m.raw)
+				a.violated(serverProgress, "progress does not exceed %v: %s", p.progress, m.raw)
 			}
 			p.progress = m.params.Progress
 			return
@@ -175,13 +175,13 @@ func (a *auditor) progressed(m *message) {
 		a.taskTokens[token] = m.params.Progress
 		return
 	}
-	a.violated(serverProgress, "for no open request: %s", m.raw)
+	a.violated(serverProgress, "progress for no pending request: %s", m.raw)
 }
 
-// logged checks a log message against the level that the session or a pending request set.
-func (a *auditor) logged(m *message) {
+// checkLog checks a log message against the level that the session or a pending request set.
+func (a *auditor) checkLog(m *message) {
 	level := slices.Index(severities, m.params.Level)
-	if a.greeted {
+	if a.initSent {
 		if a.serverCaps["logging"] == nil {
 			a.violated(serverLogging, "logging is not declared: %s", m.raw)
 		}
@@ -198,25 +198,25 @@ func (a *auditor) logged(m *message) {
 	a.violated(serverLogging, "%s", m.raw)
 }
 
-// changed checks the notification of a change.
-func (a *auditor) changed(m *message) {
-	if a.greeted {
+// checkChange checks the notification of a change.
+func (a *auditor) checkChange(m *message) {
+	if a.initSent {
 		if m.Method == "notifications/resources/updated" && !a.subscribed[m.params.URI] {
-			a.violated(serverListen, "nobody has subscribed to it: %s", m.raw)
+			a.violated(serverListen, "update of a resource without subscription: %s", m.raw)
 		}
 		return
 	}
 	l := a.listens[string(m.params.Meta.Subscription)]
 	if l == nil {
-		why := "it belongs to no subscription"
+		why := "change without a subscription"
 		if p := a.open[string(m.params.Meta.Subscription)]; p != nil && p.cancelled {
-			why = "the subscription was cancelled before"
+			why = "change for a canceled subscription"
 		}
 		a.violated(serverListen, "%s: %s", why, m.raw)
 		return
 	}
 	if l.acked == nil {
-		a.violated(serverListen, "it comes before the acknowledgement: %s", m.raw)
+		a.violated(serverListen, "change before the acknowledgment: %s", m.raw)
 		return
 	}
 	wanted := map[string]bool{
@@ -226,6 +226,6 @@ func (a *auditor) changed(m *message) {
 		"notifications/resources/updated":      slices.Contains(l.acked.URIs, m.params.URI),
 	}
 	if !wanted[m.Method] {
-		a.violated(serverListen, "nobody asked for it: %s", m.raw)
+		a.violated(serverListen, "change that the subscription does not include: %s", m.raw)
 	}
 }

@@ -9,123 +9,124 @@ import (
 	"strings"
 )
 
-// The rules that only HTTP has.
+// The rules of HTTP.
 const (
-	clientPost    rule = "client: a POST brings one message as JSON, and takes JSON and streams"
-	clientHeaders rule = "client: headers repeat what the body says, and what was agreed on"
-	clientSession rule = "client: sessions, GET and DELETE are of the legacy era, and go by what the server gave"
-	clientLeaves  rule = "client: in the end, no request is left open"
+	clientPost    rule = "client: a POST has one JSON message, and accepts JSON and streams"
+	clientHeaders rule = "client: headers match the body and the negotiated revision"
+	clientSession rule = "client: sessions, GET and DELETE only in the legacy era, with the session id of the server"
+	clientOpen    rule = "client: no request is open at the end"
 
-	serverStatus  rule = "server: the status fits the answer"
-	serverBody    rule = "server: an answer is JSON, or a stream that ends with it"
-	serverStream  rule = "server: what a stream brings belongs there"
-	serverEvents  rule = "server: ids of events are legacy, and unique"
-	serverSession rule = "server: sessions are legacy, begin with initialize, and have visible ids"
+	serverStatus  rule = "server: the status matches the response"
+	serverBody    rule = "server: a response is JSON, or a stream that ends with it"
+	serverStream  rule = "server: a stream has only messages of its request"
+	serverEvents  rule = "server: event ids only in the legacy era, and unique"
+	serverSession rule = "server: sessions only in the legacy era, begun by initialize, with visible ids"
 )
 
-// A talk is a session of a legacy host, or all that a modern host does.
-type talk struct {
+// A sessionAudit audits a session of a legacy host, or all requests of a modern host.
+type sessionAudit struct {
 	*auditor
-	session string
-	ended   bool // by DELETE
-	old     bool // by HTTP+SSE
-	events  map[string]bool
+	session string          // the id, or the URI of messages with HTTP+SSE
+	ended   bool            // by DELETE
+	sse     bool            // the transport is HTTP+SSE
+	events  map[string]bool // ids of events
 }
 
-// An asking has what the audit knows about an exchange.
-type asking struct {
+// An exchangeAudit audits an exchange.
+type exchangeAudit struct {
 	*exchange
-	talk     *talk
-	message  *message // of the request; nil if it has none, or several
-	requests []*message
-	modern   bool
-	answers  int
-	hasIDs   bool
-	late     bool // it arrived after the end of its session
+	audit     *sessionAudit
+	message   *message // of the request; nil if it has none, or several
+	requests  []*message
+	modern    bool
+	responses int
+	hasIDs    bool // events have ids
+	late      bool // the request arrived after the end of its session
 }
 
-// A webAuditor follows all that a host and a server say by HTTP.
+// A webAuditor audits the HTTP traffic between a host and a server.
 type webAuditor struct {
-	schemas *schemaSet
-	talks   []*talk
-	by      map[string]*talk // by session, or by where messages of HTTP+SSE are posted
-	of      map[*exchange]*asking
+	schemas   *schemaSet
+	audits    []*sessionAudit
+	bySession map[string]*sessionAudit // by session id, or by the URI of messages with HTTP+SSE
+	exchanges map[*exchange]*exchangeAudit
 }
 
 // auditWeb is audit for a server that is reached over HTTP.
-func (s *witnessed) auditWeb(processes int, known *knownDeviations) {
+func (s *recordedServer) auditWeb(processes int, known *knownDeviations) {
 	s.t.Helper()
 	w := s.web
 	w.stop()
 	if w.started != processes {
-		s.t.Errorf("audit: the server was started %d times, want %d", w.started, processes)
+		s.t.Errorf("audit: started processes = %d, want %d", w.started, processes)
 	}
 	a := &webAuditor{schemas: openSchemas(s.t)}
-	for i, found := range append(a.run(w.moments), w.faults) {
+	for i, found := range append(a.run(w.httpEvents), w.faults) {
 		known.report(s.t, fmt.Sprintf("session %d", i+1), found)
 	}
-	known.report(s.t, "the whole", checkMoments(s.t, w.moments))
+	known.report(s.t, "all traffic", checkHTTPEvents(s.t, w.httpEvents))
 }
 
-// run returns the violations of each talk.
-func (a *webAuditor) run(moments []moment) (all [][]violation) {
-	a.by, a.of = map[string]*talk{}, map[*exchange]*asking{}
-	for _, m := range moments {
-		switch x := a.of[m.x]; m.kind {
+// run returns the violations of each session.
+func (a *webAuditor) run(httpEvents []httpEvent) (all [][]violation) {
+	a.bySession, a.exchanges = map[string]*sessionAudit{}, map[*exchange]*exchangeAudit{}
+	for _, m := range httpEvents {
+		switch x := a.exchanges[m.x]; m.kind {
 		case requested:
-			a.requested(m.x)
+			a.checkRequest(m.x)
 		case responded:
 			x.checkLate()
-			a.responded(x)
-		case spoke:
-			a.spoke(x, m.said)
-		case over:
-			a.over(x)
-		case left:
-			a.left(x)
-		case broke:
+			a.checkResponse(x)
+		case payloadSent:
+			a.checkPayload(x, m.payload)
+		case completed:
+			x.checkEnd()
+		case hostClosed:
+			x.hostClosed()
+		case serverClosed:
 			x.checkLate()
-			a.lost(x)
+			x.serverClosed()
 		}
 	}
-	for _, t := range a.talks {
+	for _, t := range a.audits {
 		t.finish()
 		all = append(all, t.found)
 	}
 	return all
 }
 
-// talkOf finds, or begins, the talk that a request belongs to.
-func (a *webAuditor) talkOf(x *exchange, m *message) *talk {
-	if t := a.by[x.header.Get("Mcp-Session-Id")]; t != nil {
+// auditOf returns the audit of the session that a request belongs to, or begins one.
+func (a *webAuditor) auditOf(x *exchange, m *message) *sessionAudit {
+	if t := a.bySession[x.header.Get("Mcp-Session-Id")]; t != nil {
 		return t
 	}
-	if t := a.by[x.uri]; t != nil {
+	if t := a.bySession[x.uri]; t != nil {
 		return t
 	}
-	if n := len(a.talks); n > 0 {
-		last := a.talks[n-1]
-		again := m != nil && (m.Method == "initialize" && last.greeted || m.Method == "server/discover" && last.used[string(m.ID)])
-		if !again && !(x.method == http.MethodGet && last.old) {
+	if n := len(a.audits); n > 0 {
+		last := a.audits[n-1]
+		begins := m != nil && (m.Method == "initialize" && last.initSent || m.Method == "server/discover" && last.clientIDs[string(m.ID)])
+		if !begins && !(x.method == http.MethodGet && last.sse) {
 			return last
 		}
 	}
-	t := &talk{auditor: newAuditor(), events: map[string]bool{}}
+	t := &sessionAudit{auditor: newAuditor(), events: map[string]bool{}}
 	t.lossy = true
-	a.talks = append(a.talks, t)
+	a.audits = append(a.audits, t)
 	return t
 }
 
-func (a *webAuditor) requested(x *exchange) {
+// checkRequest checks a request.
+func (a *webAuditor) checkRequest(x *exchange) {
 	m, err := parse(x.body)
 	if err != nil {
 		m = nil
 	}
-	t := a.talkOf(x, m)
-	k := &asking{exchange: x, talk: t, message: m}
-	a.of[x] = k
+	t := a.auditOf(x, m)
+	k := &exchangeAudit{exchange: x, audit: t, message: m}
+	a.exchanges[x] = k
 	if m != nil {
-		k.modern = m.params.Meta.Revision != "" || m.isNotification() && !t.greeted
+		k.modern = m.params.Meta.Revision != "" || m.isNotification() && !t.initSent
 		if m.isRequest() {
 			k.requests = []*message{m}
 		}
@@ -138,43 +139,43 @@ func (a *webAuditor) requested(x *exchange) {
 	if m != nil {
 		k.checkHeaders()
 		if k.modern && m.Method == "notifications/cancelled" {
-			t.violated(clientCancel, "over HTTP, a modern client closes the response instead: %s", m.raw)
+			t.violated(clientCancel, "cancellation over HTTP, where a modern client closes the response: %s", m.raw)
 		}
 	}
 	t.line(x.body, clientOutput, t.clientWrote, a.schemas)
 }
 
 // checkSession checks the session id that a client sends.
-func (k *asking) checkSession() {
-	t, given := k.talk, k.header.Values("Mcp-Session-Id")
+func (k *exchangeAudit) checkSession() {
+	t, given := k.audit, k.header.Values("Mcp-Session-Id")
 	first := k.modern || k.message != nil && k.message.Method == "initialize"
 	switch {
 	case first && len(given) > 0:
-		t.violated(clientSession, "#%d brings a session where there is none: %s", k.number, k.body)
-	case !first && t.session != "" && !t.old && (len(given) != 1 || given[0] != t.session):
-		t.violated(clientSession, "#%d %s is of the session %q, not %q", k.number, k.method, given, t.session)
+		t.violated(clientSession, "#%d: session id in a request outside a session: %s", k.number, k.body)
+	case !first && t.session != "" && !t.sse && (len(given) != 1 || given[0] != t.session):
+		t.violated(clientSession, "#%d: %s with the session id %q, want %q", k.number, k.method, given, t.session)
 	case t.session == "" && len(given) > 0:
-		t.violated(clientSession, "#%d brings a session that nobody gave: %q", k.number, given)
+		t.violated(clientSession, "#%d: session id that the server did not send: %q", k.number, given)
 	case t.ended && !first:
 		k.late = true
 	}
 	if k.method == http.MethodPost {
 		return
 	}
-	// The stream of HTTP+SSE comes before anything else.
-	if !t.greeted && !(k.method == http.MethodGet && accepts(k.header, "text/event-stream")) || t.discovered {
-		t.violated(clientSession, "#%d: a modern client sends no %s", k.number, k.method)
+	// With HTTP+SSE, the first request is the GET of the stream.
+	if !t.initSent && !(k.method == http.MethodGet && accepts(k.header, "text/event-stream")) || t.modernResults {
+		t.violated(clientSession, "#%d: %s of a modern client", k.number, k.method)
 	}
 	if k.method == http.MethodGet && !accepts(k.header, "text/event-stream") {
-		t.violated(clientPost, "#%d: GET takes %q, and not streams", k.number, k.header["Accept"])
+		t.violated(clientPost, "#%d: GET accepts %q, want text/event-stream", k.number, k.header["Accept"])
 	}
 }
 
 // checkLate reports a request that arrived after the end of its session. A request that the client
 // aborted is not reported: it was sent before the end, on another connection.
-func (k *asking) checkLate() {
+func (k *exchangeAudit) checkLate() {
 	if k.late {
-		k.talk.violated(clientSession, "#%d %s comes after the end of the session", k.number, k.method)
+		k.audit.violated(clientSession, "#%d: %s after the end of the session", k.number, k.method)
 	}
 }
 
@@ -188,54 +189,54 @@ func accepts(h http.Header, kind string) bool {
 	return false
 }
 
-func (k *asking) checkPost() {
-	t := k.talk
+func (k *exchangeAudit) checkPost() {
+	t := k.audit
 	if kind, _, _ := mime.ParseMediaType(k.header.Get("Content-Type")); kind != "application/json" {
-		t.violated(clientPost, "#%d: the body is %q", k.number, k.header["Content-Type"])
+		t.violated(clientPost, "#%d: content type = %q, want application/json", k.number, k.header["Content-Type"])
 	}
-	if !t.old && (!accepts(k.header, "application/json") || !accepts(k.header, "text/event-stream")) {
-		t.violated(clientPost, "#%d: it takes %q", k.number, k.header["Accept"])
+	if !t.sse && (!accepts(k.header, "application/json") || !accepts(k.header, "text/event-stream")) {
+		t.violated(clientPost, "#%d: POST accepts %q, want application/json and text/event-stream", k.number, k.header["Accept"])
 	}
 	if k.header["Last-Event-Id"] != nil {
-		t.violated(clientPost, "#%d: streams are resumed by GET", k.number)
+		t.violated(clientPost, "#%d: Last-Event-Id in a POST, want it in a GET", k.number)
 	}
 }
 
-// namedBy are the params that Mcp-Name repeats, by method.
+// namedBy has the member of the params that Mcp-Name repeats, by method.
 var namedBy = map[string]string{
 	"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
 }
 
-func (k *asking) checkHeaders() {
-	m, t := k.message, k.talk
+func (k *exchangeAudit) checkHeaders() {
+	m, t := k.message, k.audit
 	version := k.header.Values("Mcp-Protocol-Version")
 	if !k.modern {
-		if k.header["Mcp-Method"] == nil && (m.Method == "initialize" || t.old) {
+		if k.header["Mcp-Method"] == nil && (m.Method == "initialize" || t.sse) {
 			return
 		}
-		needed := t.revision >= "2025-06-18" && !t.old
+		needed := t.revision >= "2025-06-18" && !t.sse
 		if needed && len(version) != 1 || len(version) > 0 && version[0] != t.revision {
-			t.violated(clientHeaders, "#%d: the version is %q, and %s was agreed on", k.number, version, t.revision)
+			t.violated(clientHeaders, "#%d: Mcp-Protocol-Version = %q, want %s", k.number, version, t.revision)
 		}
 		return
 	}
 	want := m.params.Meta.Revision
 	if len(version) != 1 || want != "" && version[0] != want {
-		t.violated(clientHeaders, "#%d: the version is %q: %s", k.number, version, m.raw)
+		t.violated(clientHeaders, "#%d: Mcp-Protocol-Version = %q: %s", k.number, version, m.raw)
 	}
 	if !m.isRequest() {
 		return
 	}
 	if method := k.header.Values("Mcp-Method"); len(method) != 1 || method[0] != m.Method {
-		t.violated(clientHeaders, "#%d: the method is %q: %s", k.number, method, m.raw)
+		t.violated(clientHeaders, "#%d: Mcp-Method = %q: %s", k.number, method, m.raw)
 	}
 	name, names := k.header.Values("Mcp-Name"), namedBy[m.Method] != ""
-	if want := m.param(namedBy[m.Method]); names && (len(name) != 1 || plainName(name[0]) != want) || !names && len(name) > 0 {
-		t.violated(clientHeaders, "#%d: the name is %q: %s", k.number, name, m.raw)
+	if want := m.param(namedBy[m.Method]); names && (len(name) != 1 || decodeName(name[0]) != want) || !names && len(name) > 0 {
+		t.violated(clientHeaders, "#%d: Mcp-Name = %q: %s", k.number, name, m.raw)
 	}
 }
 
-// param is one of the params, if it is text.
+// param returns a member of the params, or "" if it is not a string.
 func (m *message) param(name string) string {
 	var members map[string]any
 	json.Unmarshal(m.Params, &members)
@@ -243,8 +244,8 @@ func (m *message) param(name string) string {
 	return text
 }
 
-// plainName returns the decoded value of a header.
-func plainName(value string) string {
+// decodeName returns the decoded value of Mcp-Name.
+func decodeName(value string) string {
 	inner, marked := strings.CutPrefix(value, "=?base64?")
 	if inner, ends := strings.CutSuffix(inner, "?="); marked && ends {
 		text, err := base64.StdEncoding.Strict().DecodeString(inner)
@@ -258,14 +259,14 @@ func plainName(value string) string {
 	return value
 }
 
-func (k *asking) isRequest() bool { return len(k.requests) > 0 || k.isBatch() }
+func (k *exchangeAudit) isRequest() bool { return len(k.requests) > 0 || k.isBatch() }
 
-// isBatch reports whether the body is an array. The audit does not check how a batch is answered.
-func (k *asking) isBatch() bool { return len(k.body) > 0 && k.body[0] == '[' }
+// isBatch reports whether the body is an array. The audit does not check the responses to batches.
+func (k *exchangeAudit) isBatch() bool { return len(k.body) > 0 && k.body[0] == '[' }
 
-// refusals are the statuses that modern errors come with.
-var refusals = map[int]int{-32601: http.StatusNotFound, -32020: http.StatusBadRequest, -32021: http.StatusBadRequest, -32022: http.StatusBadRequest}
+// errorStatus has the statuses of modern errors, by code.
+var errorStatus = map[int]int{-32601: http.StatusNotFound, -32020: http.StatusBadRequest, -32021: http.StatusBadRequest, -32022: http.StatusBadRequest}
 
-// doubtful has the errors that say that a request was invalid, so that it may have been answered
-// before it was parsed.
-var doubtful = []int{-32600, -32602, -32700}
+// invalidCodes are the codes of invalid requests. Such an error may have status 400, because the
+// server may send it before it parses the request.
+var invalidCodes = []int{-32600, -32602, -32700}

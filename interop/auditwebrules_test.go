@@ -9,16 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A scene is an exchange of a script, with its results.
-type scene struct {
+// A scriptedExchange is an exchange of a script, with its payloads and its end.
+type scriptedExchange struct {
 	x      *exchange
-	events []said
+	events []payload
 	end    string
 }
 
-// request makes a scene with the headers that a body needs. Further headers,
-// such as "Mcp-Name: x", replace them; those without a value are left out.
-func request(method, body string, headers ...string) *scene {
+// request makes an exchange with the headers that the body needs. Further headers, such as
+// "Mcp-Name: x", replace these; without a value, they remove them.
+func request(method, body string, headers ...string) *scriptedExchange {
 	x := &exchange{method: method, uri: webPath, header: http.Header{}, body: []byte(body)}
 	set := func(name, value string) {
 		if value != "" {
@@ -41,23 +41,25 @@ func request(method, body string, headers ...string) *scene {
 		delete(x.header, name)
 		set(name, value)
 	}
-	return &scene{x: x}
+	return &scriptedExchange{x: x}
 }
 
 // post is request for a POST.
-func post(body string, headers ...string) *scene { return request(http.MethodPost, body, headers...) }
+func post(body string, headers ...string) *scriptedExchange {
+	return request(http.MethodPost, body, headers...)
+}
 
-// inSession is post for the session that legacyOpening begins.
-func inSession(body string, headers ...string) *scene {
+// inSession is post with the session id that legacyOpening returns.
+func inSession(body string, headers ...string) *scriptedExchange {
 	return post(body, append([]string{"Mcp-Session-Id: s1", "Mcp-Protocol-Version: " + latestLegacy}, headers...)...)
 }
 
-// gets completes a scene with a response that is one body.
-func (s *scene) gets(status int, body string, headers ...string) *scene {
-	s.x.status, s.x.response, s.end = status, http.Header{}, over
+// respond adds a response with one body.
+func (s *scriptedExchange) respond(status int, body string, headers ...string) *scriptedExchange {
+	s.x.status, s.x.response, s.end = status, http.Header{}, completed
 	if body != "" {
 		s.x.response["Content-Type"] = []string{"application/json"}
-		s.events = []said{{data: []byte(body)}}
+		s.events = []payload{{data: []byte(body)}}
 	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
@@ -66,134 +68,140 @@ func (s *scene) gets(status int, body string, headers ...string) *scene {
 	return s
 }
 
-// streams completes a scene with a response that is a stream.
-func (s *scene) streams(events ...said) *scene {
-	s.gets(200, "", "Content-Type: text/event-stream", "X-Accel-Buffering: no")
+// stream adds a response that is a stream.
+func (s *scriptedExchange) stream(events ...payload) *scriptedExchange {
+	s.respond(200, "", "Content-Type: text/event-stream", "X-Accel-Buffering: no")
 	s.events = events
 	return s
 }
 
-func (s *scene) ends(how string) *scene {
-	s.end = how
+// endWith sets the kind of the last event.
+func (s *scriptedExchange) endWith(kind string) *scriptedExchange {
+	s.end = kind
 	return s
 }
 
-// moments are what the witness would have seen. A scene without a status has no response.
-func (s *scene) moments() []moment {
-	all := []moment{{kind: requested, x: s.x}}
+// httpEvents returns the events as the recording proxy would record them. Without a status, there
+// is no response.
+func (s *scriptedExchange) httpEvents() []httpEvent {
+	all := []httpEvent{{kind: requested, x: s.x}}
 	if s.x.status != 0 {
-		all = append(all, moment{kind: responded, x: s.x})
+		all = append(all, httpEvent{kind: responded, x: s.x})
 	}
 	for _, e := range s.events {
-		all = append(all, moment{spoke, s.x, e})
+		all = append(all, httpEvent{payloadSent, s.x, e})
 	}
-	return append(all, moment{kind: s.end, x: s.x})
+	return append(all, httpEvent{kind: s.end, x: s.x})
 }
 
-func event1(data string) said { return said{data: []byte(data)} }
+func dataEvent(data string) payload { return payload{data: []byte(data)} }
 
-func withID(data, id string) said { return said{data: []byte(data), id: id, hasID: true} }
+func eventWithID(data, id string) payload { return payload{data: []byte(data), id: id, hasID: true} }
 
-// lineOf is the message of a line as those of the other audit's scripts are.
-func lineOf(line string) string { return strings.TrimSpace(strings.TrimSpace(line)[2:]) }
+// messageOf returns the message of a line of the scripts in auditrules_test.go.
+func messageOf(line string) string { return strings.TrimSpace(strings.TrimSpace(line)[2:]) }
 
 // The parts of scripts.
 var (
-	modernOpening = func() *scene {
-		lines := strings.Split(strings.TrimSpace(modernHello), "\n")
-		return post(lineOf(lines[0])).gets(200, lineOf(lines[1]))
+	modernOpening = func() *scriptedExchange {
+		lines := strings.Split(strings.TrimSpace(modernDiscover), "\n")
+		return post(messageOf(lines[0])).respond(200, messageOf(lines[1]))
 	}
-	legacyOpening = func(version string) []*scene {
-		lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(legacyHello, latestLegacy, version)), "\n")
-		return []*scene{
-			post(lineOf(lines[0])).gets(200, lineOf(lines[1]), "Mcp-Session-Id: s1"),
-			inSession(lineOf(lines[2]), "Mcp-Protocol-Version: "+version).gets(202, ""),
+	legacyOpening = func(version string) []*scriptedExchange {
+		lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(legacyHandshake, latestLegacy, version)), "\n")
+		return []*scriptedExchange{
+			post(messageOf(lines[0])).respond(200, messageOf(lines[1]), "Mcp-Session-Id: s1"),
+			inSession(messageOf(lines[2]), "Mcp-Protocol-Version: "+version).respond(202, ""),
 		}
 	}
-	webCall, webResult = lineOf(modernCall), lineOf(modernResult)
-	oldCall, oldResult = lineOf(legacyCall), lineOf(legacyResult)
-	webListen, webAck  = lineOf(modernListen), lineOf(modernAck)
-	progressOf         = func(token string) string {
+	modernCallJSON, modernResultJSON = messageOf(modernCall), messageOf(modernResult)
+	legacyCallJSON, legacyResultJSON = messageOf(legacyCall), messageOf(legacyResult)
+	modernListenJSON, modernAckJSON  = messageOf(modernListen), messageOf(modernAck)
+	progressOf                       = func(token string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"` + token + `","progress":1}}`
 	}
-	tokenCall = strings.NewReplacer(`"arguments":{}`, `"arguments":{"steps":1}`, `"_meta":{`, `"_meta":{"progressToken":"p",`).Replace(webCall)
+	tokenCall = strings.NewReplacer(`"arguments":{}`, `"arguments":{"steps":1}`, `"_meta":{`, `"_meta":{"progressToken":"p",`).Replace(modernCallJSON)
 )
 
 func modernFailure(code string) string {
 	return `{"jsonrpc":"2.0","id":2,"error":{"code":` + code + `,"message":"no"}}`
 }
 
-// TestAuditHTTP audits scripts that break rules of HTTP, and some that break none.
+// TestAuditHTTP audits scripts that violate rules of HTTP, and some that do not.
 func TestAuditHTTP(t *testing.T) {
-	modernScript := func(scenes ...*scene) []*scene { return append([]*scene{modernOpening()}, scenes...) }
-	legacyScript := func(scenes ...*scene) []*scene { return append(legacyOpening(latestLegacy), scenes...) }
+	modernScript := func(exchanges ...*scriptedExchange) []*scriptedExchange {
+		return append([]*scriptedExchange{modernOpening()}, exchanges...)
+	}
+	legacyScript := func(exchanges ...*scriptedExchange) []*scriptedExchange {
+		return append(legacyOpening(latestLegacy), exchanges...)
+	}
 	for _, tt := range []struct {
 		name   string
-		script []*scene
+		script []*scriptedExchange
 		want   []rule
 	}{
-		{"modern", modernScript(post(webCall).gets(200, webResult)), nil},
-		{"modern stream", modernScript(post(tokenCall).streams(event1(progressOf("p")), event1(webResult))), nil},
-		{"legacy", legacyScript(inSession(oldCall).gets(200, oldResult), request("DELETE", "", "Mcp-Session-Id: s1").gets(200, "")), nil},
-		{"legacy stream", legacyScript(inSession(oldCall).streams(withID("", "1"), withID(oldResult, "2"))), nil},
-		{"encoded name", modernScript(post(strings.Replace(webCall, `"name":"t"`, `"name":"\u00e9"`, 1), "Mcp-Name: =?base64?w6k=?=").gets(200, webResult)), nil},
-		{"cancelled by leaving", modernScript(post(webCall).streams().ends(left)), nil},
-		{"listen", modernScript(post(webListen).streams(event1(webAck)).ends(left)), nil},
-		{"method not found", modernScript(post(webCall).gets(404, modernFailure("-32601"))), nil},
-		{"old version needs no header", append(legacyOpening("2025-03-26"), inSession(oldCall, "Mcp-Protocol-Version: ").gets(200, oldResult)), nil},
+		{"modern", modernScript(post(modernCallJSON).respond(200, modernResultJSON)), nil},
+		{"modern stream", modernScript(post(tokenCall).stream(dataEvent(progressOf("p")), dataEvent(modernResultJSON))), nil},
+		{"legacy", legacyScript(inSession(legacyCallJSON).respond(200, legacyResultJSON), request("DELETE", "", "Mcp-Session-Id: s1").respond(200, "")), nil},
+		{"legacy stream", legacyScript(inSession(legacyCallJSON).stream(eventWithID("", "1"), eventWithID(legacyResultJSON, "2"))), nil},
+		{"encoded name", modernScript(post(strings.Replace(modernCallJSON, `"name":"t"`, `"name":"\u00e9"`, 1), "Mcp-Name: =?base64?w6k=?=").respond(200, modernResultJSON)), nil},
+		{"canceled by closing the connection", modernScript(post(modernCallJSON).stream().endWith(hostClosed)), nil},
+		{"listen", modernScript(post(modernListenJSON).stream(dataEvent(modernAckJSON)).endWith(hostClosed)), nil},
+		{"method not found", modernScript(post(modernCallJSON).respond(404, modernFailure("-32601"))), nil},
+		{"old revision without header", append(legacyOpening("2025-03-26"), inSession(legacyCallJSON, "Mcp-Protocol-Version: ").respond(200, legacyResultJSON)), nil},
 
-		{"no JSON", modernScript(post(webCall, "Content-Type: text/plain").gets(200, webResult)), []rule{clientPost}},
-		{"takes no streams", modernScript(post(webCall, "Accept: application/json").gets(200, webResult)), []rule{clientPost}},
-		{"resumes by POST", legacyScript(inSession(oldCall, "Last-Event-Id: 1").gets(200, oldResult)), []rule{clientPost}},
-		{"no version", modernScript(post(webCall, "Mcp-Protocol-Version: ").gets(200, webResult)), []rule{clientHeaders}},
-		{"other version", modernScript(post(webCall, "Mcp-Protocol-Version: "+latestLegacy).gets(200, webResult)), []rule{clientHeaders}},
-		{"no method", modernScript(post(webCall, "Mcp-Method: ").gets(200, webResult)), []rule{clientHeaders}},
-		{"no name", modernScript(post(webCall, "Mcp-Name: ").gets(200, webResult)), []rule{clientHeaders}},
-		{"other name", modernScript(post(webCall, "Mcp-Name: T").gets(200, webResult)), []rule{clientHeaders}},
-		{"name not encoded", modernScript(post(strings.Replace(webCall, `"name":"t"`, `"name":"\u00e9"`, 1)).gets(200, webResult)), []rule{clientHeaders}},
-		{"no legacy version", legacyScript(inSession(oldCall, "Mcp-Protocol-Version: ").gets(200, oldResult)), []rule{clientHeaders}},
-		{"session in modern", modernScript(post(webCall, "Mcp-Session-Id: s1").gets(200, webResult)), []rule{clientSession}},
-		{"no session", legacyScript(inSession(oldCall, "Mcp-Session-Id: ").gets(200, oldResult)), []rule{clientSession}},
-		{"GET in modern", modernScript(request("GET", "").gets(405, "")), []rule{clientSession}},
-		{"after the end", legacyScript(request("DELETE", "", "Mcp-Session-Id: s1").gets(200, ""), inSession(oldCall).gets(200, oldResult)), []rule{clientSession}},
-		{"aborted after the end", legacyScript(request("DELETE", "", "Mcp-Session-Id: s1").gets(200, ""), inSession(oldCall).ends(left)), nil},
-		{"cancels by notification", modernScript(
-			post(webCall).streams().ends(left),
-			post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, "Mcp-Protocol-Version: "+modern).gets(202, ""),
+		{"content type not JSON", modernScript(post(modernCallJSON, "Content-Type: text/plain").respond(200, modernResultJSON)), []rule{clientPost}},
+		{"streams not accepted", modernScript(post(modernCallJSON, "Accept: application/json").respond(200, modernResultJSON)), []rule{clientPost}},
+		{"POST with Last-Event-Id", legacyScript(inSession(legacyCallJSON, "Last-Event-Id: 1").respond(200, legacyResultJSON)), []rule{clientPost}},
+		{"no version", modernScript(post(modernCallJSON, "Mcp-Protocol-Version: ").respond(200, modernResultJSON)), []rule{clientHeaders}},
+		{"other version than the body", modernScript(post(modernCallJSON, "Mcp-Protocol-Version: "+latestLegacy).respond(200, modernResultJSON)), []rule{clientHeaders}},
+		{"no method", modernScript(post(modernCallJSON, "Mcp-Method: ").respond(200, modernResultJSON)), []rule{clientHeaders}},
+		{"no name", modernScript(post(modernCallJSON, "Mcp-Name: ").respond(200, modernResultJSON)), []rule{clientHeaders}},
+		{"other name than the body", modernScript(post(modernCallJSON, "Mcp-Name: T").respond(200, modernResultJSON)), []rule{clientHeaders}},
+		{"name not encoded", modernScript(post(strings.Replace(modernCallJSON, `"name":"t"`, `"name":"\u00e9"`, 1)).respond(200, modernResultJSON)), []rule{clientHeaders}},
+		{"no legacy version", legacyScript(inSession(legacyCallJSON, "Mcp-Protocol-Version: ").respond(200, legacyResultJSON)), []rule{clientHeaders}},
+		{"modern request with session id", modernScript(post(modernCallJSON, "Mcp-Session-Id: s1").respond(200, modernResultJSON)), []rule{clientSession}},
+		{"no session id", legacyScript(inSession(legacyCallJSON, "Mcp-Session-Id: ").respond(200, legacyResultJSON)), []rule{clientSession}},
+		{"modern GET", modernScript(request("GET", "").respond(405, "")), []rule{clientSession}},
+		{"request after the end of the session", legacyScript(request("DELETE", "", "Mcp-Session-Id: s1").respond(200, ""), inSession(legacyCallJSON).respond(200, legacyResultJSON)), []rule{clientSession}},
+		{"request aborted after the end of the session", legacyScript(request("DELETE", "", "Mcp-Session-Id: s1").respond(200, ""), inSession(legacyCallJSON).endWith(hostClosed)), nil},
+		{"modern cancellation by notification", modernScript(
+			post(modernCallJSON).stream().endWith(hostClosed),
+			post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, "Mcp-Protocol-Version: "+modern).respond(202, ""),
 		), []rule{clientCancel}},
 
-		{"200 for what is not found", modernScript(post(webCall).gets(200, modernFailure("-32601"))), []rule{serverStatus}},
-		{"200 for a mismatch", modernScript(post(webCall).gets(200, modernFailure("-32020"))), []rule{serverStatus}},
-		{"404 for a failure", modernScript(post(webCall).gets(404, modernFailure("-32603"))), []rule{serverStatus}},
-		{"200 for a notification", legacyScript(inSession(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`).gets(200, "")), []rule{serverStatus}},
-		{"202 for a request", legacyScript(inSession(oldCall).gets(202, "")), []rule{serverBody, serverBody}},
-		{"body of another type", modernScript(post(webCall).gets(200, webResult, "Content-Type: text/plain")), []rule{serverBody}},
-		{"stream without an answer", modernScript(post(webCall).streams()), []rule{serverBody}},
-		{"goes on after the answer", modernScript(post(tokenCall).streams(event1(progressOf("p")), event1(webResult), event1(progressOf("p")))), []rule{serverBody, serverProgress}},
-		{"stream that may be held back", modernScript(func() *scene {
-			s := post(webCall).streams(event1(webResult))
+		{"status 200 for an unknown method", modernScript(post(modernCallJSON).respond(200, modernFailure("-32601"))), []rule{serverStatus}},
+		{"status 200 for a header mismatch", modernScript(post(modernCallJSON).respond(200, modernFailure("-32020"))), []rule{serverStatus}},
+		{"status 404 for an internal error", modernScript(post(modernCallJSON).respond(404, modernFailure("-32603"))), []rule{serverStatus}},
+		{"status 200 for a notification", legacyScript(inSession(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`).respond(200, "")), []rule{serverStatus}},
+		{"status 202 for a request", legacyScript(inSession(legacyCallJSON).respond(202, "")), []rule{serverBody, serverBody}},
+		{"body with another content type", modernScript(post(modernCallJSON).respond(200, modernResultJSON, "Content-Type: text/plain")), []rule{serverBody}},
+		{"stream without a response", modernScript(post(modernCallJSON).stream()), []rule{serverBody}},
+		{"event after the response", modernScript(post(tokenCall).stream(dataEvent(progressOf("p")), dataEvent(modernResultJSON), dataEvent(progressOf("p")))), []rule{serverBody, serverProgress}},
+		{"stream without X-Accel-Buffering", modernScript(func() *scriptedExchange {
+			s := post(modernCallJSON).stream(dataEvent(modernResultJSON))
 			delete(s.x.response, "X-Accel-Buffering")
 			return s
 		}()), []rule{serverBody}},
 		{"progress of another request", modernScript(
-			post(tokenCall).streams().ends(""),
-			post(strings.NewReplacer(`"id":2`, `"id":3`).Replace(webCall)).streams(event1(progressOf("p")), event1(strings.Replace(webResult, `"id":2`, `"id":3`, 1))),
-		), []rule{serverStream, serverAnswer}},
-		{"answer to another request", legacyScript(inSession(oldCall).streams(event1(strings.Replace(oldResult, `"id":2`, `"id":9`, 1)), event1(oldResult))), []rule{serverStream, serverBody, serverAnswer}},
-		{"answer on a stream for none", legacyScript(request("GET", "", "Mcp-Session-Id: s1").streams(event1(oldResult)).ends(left)), []rule{serverStream, serverAnswer}},
-		{"ids in modern", modernScript(post(webCall).streams(withID(webResult, "1"))), []rule{serverEvents}},
-		{"an id again", legacyScript(inSession(oldCall).streams(withID("", "1"), withID(oldResult, "1"))), []rule{serverEvents}},
-		{"session of modern", modernScript(post(webCall).gets(200, webResult, "Mcp-Session-Id: s2")), []rule{serverSession}},
-		{"session that cannot be seen", []*scene{post(lineOf(strings.Split(strings.TrimSpace(legacyHello), "\n")[0])).gets(200, lineOf(strings.Split(strings.TrimSpace(legacyHello), "\n")[1]), "Mcp-Session-Id: a b")}, []rule{serverSession}},
+			post(tokenCall).stream().endWith(""),
+			post(strings.NewReplacer(`"id":2`, `"id":3`).Replace(modernCallJSON)).stream(dataEvent(progressOf("p")), dataEvent(strings.Replace(modernResultJSON, `"id":2`, `"id":3`, 1))),
+		), []rule{serverStream, serverResponse}},
+		{"response to another request", legacyScript(inSession(legacyCallJSON).stream(dataEvent(strings.Replace(legacyResultJSON, `"id":2`, `"id":9`, 1)), dataEvent(legacyResultJSON))), []rule{serverStream, serverBody, serverResponse}},
+		{"response on the stream of a GET", legacyScript(request("GET", "", "Mcp-Session-Id: s1").stream(dataEvent(legacyResultJSON)).endWith(hostClosed)), []rule{serverStream, serverResponse}},
+		{"modern event id", modernScript(post(modernCallJSON).stream(eventWithID(modernResultJSON, "1"))), []rule{serverEvents}},
+		{"repeated event id", legacyScript(inSession(legacyCallJSON).stream(eventWithID("", "1"), eventWithID(legacyResultJSON, "1"))), []rule{serverEvents}},
+		{"modern response with session id", modernScript(post(modernCallJSON).respond(200, modernResultJSON, "Mcp-Session-Id: s2")), []rule{serverSession}},
+		{"session id with an invisible character", []*scriptedExchange{post(messageOf(strings.Split(strings.TrimSpace(legacyHandshake), "\n")[0])).respond(200, messageOf(strings.Split(strings.TrimSpace(legacyHandshake), "\n")[1]), "Mcp-Session-Id: a b")}, []rule{serverSession}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var moments []moment
+			var httpEvents []httpEvent
 			for _, s := range tt.script {
-				s.x.number = len(moments)
-				moments = append(moments, s.moments()...)
+				s.x.number = len(httpEvents)
+				httpEvents = append(httpEvents, s.httpEvents()...)
 			}
 			var got []rule
-			for _, found := range (&webAuditor{}).run(moments) {
+			for _, found := range (&webAuditor{}).run(httpEvents) {
 				for _, v := range found {
 					got = append(got, v.rule)
 					t.Logf("%s: %s", v.rule, v.text)

@@ -11,29 +11,29 @@ import (
 	"mcpwire/check"
 )
 
-// A bridged is a server behind a bridge. downstream records the traffic between clients and the
-// bridge, upstream between the bridge and the server.
+// A bridged is a server behind a bridge. downstream has the traffic between clients and the bridge,
+// upstream the traffic between the bridge and the server.
 type bridged struct {
-	downstream, upstream *witnessed
-	capture              string // the bridge's file
+	downstream, upstream *recordedServer
+	capture              string // the path of the bridge's capture
 }
 
-// newBridge puts a bridge before a server that has yet to be started, or that listens. Clients
-// reach it over HTTP if web is set, else they start it.
-func newBridge(t *testing.T, upstream *witnessed, web bool, flags ...string) *bridged {
+// newBridge returns a bridge in front of a server that is not started yet, or that listens. Clients
+// connect to it over HTTP if web is set, else they start it.
+func newBridge(t *testing.T, upstream *recordedServer, web bool, flags ...string) *bridged {
 	t.Helper()
 	b := &bridged{upstream: upstream, capture: filepath.Join(t.TempDir(), "bridge"+capture.Suffix)}
 	path := ""
 	if web {
 		path = webPath
 	}
-	b.downstream = before(t, upstream, path, slices.Concat([]string{serverCommand[0], "bridge", "--capture", b.capture, "--redact", "off"}, flags)...)
+	b.downstream = newProxy(t, upstream, path, slices.Concat([]string{serverCommand[0], "bridge", "--capture", b.capture, "--redact", "off"}, flags)...)
 	return b
 }
 
-// before is the bridge that a command is, without the server, to which it is put. path is where
-// clients find it over HTTP; empty has them start it.
-func before(t *testing.T, upstream *witnessed, path string, command ...string) *witnessed {
+// newProxy returns a proxy in front of a server. command is the proxy's command without the server.
+// path is the path of the proxy over HTTP; if it is empty, clients start the proxy.
+func newProxy(t *testing.T, upstream *recordedServer, path string, command ...string) *recordedServer {
 	t.Helper()
 	if path != "" {
 		command = append(command, "--listen", "127.0.0.1:0")
@@ -47,18 +47,17 @@ func before(t *testing.T, upstream *witnessed, path string, command ...string) *
 	if path == "" {
 		return newCommand(t, command...)
 	}
-	return newWebProgram(t, path, keeperVerb, command...)
+	return newWebProgram(t, path, termVerb, command...)
 }
 
-// checkGone checks that neither the bridge nor what it has started is left, once the client is
-// done.
+// checkGone checks that the bridge and its servers have exited. The client must have ended.
 func (b *bridged) checkGone() {
 	b.downstream.t.Helper()
 	b.downstream.checkGone()
 	b.upstream.checkGone()
 }
 
-// recording returns the recording of the bridge.
+// recording returns the events of the bridge's capture.
 func (b *bridged) recording() (events []*capture.Event) {
 	t := b.downstream.t
 	t.Helper()
@@ -72,14 +71,14 @@ func (b *bridged) recording() (events []*capture.Event) {
 			t.Fatal(err)
 		}
 		if e.Kind == capture.KindGap {
-			t.Errorf("the capture has a gap: %+v", e.Gap)
+			t.Errorf("capture has a gap: %+v", e.Gap)
 		}
 		events = append(events, e.Clone())
 	}
 	return events
 }
 
-// modernCalls reports whether the tools of one side were called in the modern era.
+// modernCalls reports whether a side has modern calls of tools.
 func modernCalls(events []*capture.Event, side capture.Side) bool {
 	return slices.ContainsFunc(events, func(e *capture.Event) bool {
 		if e.Kind != capture.KindMessage || e.Dir != capture.ToServer || e.Side != side {
@@ -90,8 +89,8 @@ func modernCalls(events []*capture.Event, side capture.Side) bool {
 	})
 }
 
-// findings are what package check finds in one side of the recording, errors and warnings, but for
-// what the tour provokes, and what is known of a peer.
+// findings returns the errors and warnings of package check for one side of the capture, except
+// those that the tour causes and the known ones of the peer.
 func (b *bridged) findings(side capture.Side, peer string) (found []violation) {
 	t := b.downstream.t
 	t.Helper()
@@ -104,14 +103,14 @@ func (b *bridged) findings(side capture.Side, peer string) (found []violation) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Rule.Severity > check.Info && !isOf(f, peer) {
+		if f.Rule.Severity > check.Info && !isOfPeer(f, peer) {
 			found = append(found, violation{checkRule(f.Rule.ID), fmt.Sprintf("event %d, session %d, %s, id %s, %s%s: %s", f.Event, f.Session, f.Dir, f.ID, f.Method, f.Pointer, f.Message)})
 		}
 	}
 	return found
 }
 
-// logRecording shows a session that was bridged.
+// logRecording logs the events of a capture.
 func logRecording(t *testing.T, events []*capture.Event) {
 	t.Helper()
 	for _, e := range events {

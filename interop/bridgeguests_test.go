@@ -12,19 +12,21 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A bridgeGuest is a foreign client that visits our server through a bridge.
+// A bridgeGuest is a guest that visits our server through a bridge.
 type bridgeGuest struct {
 	name string
-	// revisions are those that it is configured to request, including the latest legacy one and
-	// another one.
+	// revisions are the revisions that it requests, including the latest legacy one and an older
+	// one.
 	revisions []string
-	// latest is set if its legacy revision is not configurable: it gets an older one only from a
-	// server that has no other.
+	// latest is set if it always requests the latest legacy revision. It gets an older one only
+	// from a server that supports no other.
 	latest bool
-	old    string // the revision that it visits by HTTP+SSE with; empty has it not
-	send   func(t *testing.T, s *witnessed, revision string, able can) visit
-	// adapt changes what is expected of it; nil changes nothing.
+	// old is its revision over HTTP+SSE. Empty means that it does not support HTTP+SSE.
+	old  string
+	send func(t *testing.T, s *recordedServer, revision string, able features) visit
+	// adapt changes the expected report. Nil changes nothing.
 	adapt func(*visit)
+	// known returns its deviations. Nil means that it has none.
 	known func(path, revision string) []deviation
 	// twice is set if it probes for the modern era in a separate process.
 	twice bool
@@ -33,7 +35,7 @@ type bridgeGuest struct {
 var bridgeGuests = []bridgeGuest{
 	{
 		name: "go-sdk", revisions: []string{"2025-03-26", latestLegacy, modern}, old: "2024-11-05",
-		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+		send: func(t *testing.T, s *recordedServer, revision string, able features) visit {
 			return makeVisit(t, newGoSDKGuest(t.Context(), t, s, revision), able)
 		},
 		known: func(path, revision string) []deviation {
@@ -45,33 +47,34 @@ var bridgeGuests = []bridgeGuest{
 	},
 	{
 		name: "mcp-go", revisions: []string{"2025-06-18", latestLegacy, modern}, old: "2024-11-05",
-		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+		send: func(t *testing.T, s *recordedServer, revision string, able features) visit {
 			return makeVisit(t, newMCPGoGuest(t.Context(), t, s, revision), able)
 		},
 	},
 	{
 		name: "TypeScript 1", revisions: []string{"2025-03-26", latestLegacy}, old: "2024-11-05", latest: true,
-		send: func(t *testing.T, s *witnessed, _ string, able can) visit {
+		send: func(t *testing.T, s *recordedServer, _ string, able features) visit {
 			return sendGuest(t, s, "guest1.mjs", nil, able)
 		},
 	},
 	{
 		name: "TypeScript 2", revisions: []string{"2025-06-18", latestLegacy, modern}, latest: true, twice: true,
-		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+		send: func(t *testing.T, s *recordedServer, revision string, able features) visit {
 			var mode any = "legacy"
 			if revision == modern {
 				mode = map[string]string{"pin": modern}
 			}
 			return sendGuest(t, s, "guest2.mjs", mode, able)
 		},
-		adapt: func(v *visit) { v.Codes["missing resource"] = -32602 }, // it takes the older code for the newer one
+		// It maps the older code to the newer one.
+		adapt: func(v *visit) { v.Codes["missing resource"] = -32602 },
 	},
 	{
 		name: "Python", revisions: []string{"2025-06-18", latestLegacy, modern}, old: "2024-11-05", latest: true,
-		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+		send: func(t *testing.T, s *recordedServer, revision string, able features) visit {
 			return visitPython(t, s, pythonMode(revision), able)
 		},
-		known: pythonLeaves,
+		known: pythonReopens,
 	},
 	{
 		name: "Rust", revisions: []string{"2025-03-26", latestLegacy, modern}, send: visitRust,
@@ -82,27 +85,26 @@ var bridgeGuests = []bridgeGuest{
 	},
 }
 
-// A lack is something that a guest is not able to do, with a bridge or without.
+// A lack is a feature that a guest does not support, with a bridge or without.
 type lack struct {
 	guest string
 	where func(path, revision string) bool
-	what  func(*can)
+	what  func(*features)
 	why   string
-	// still reports whether the peer is still as it says in why; nil if the visit
-	// itself finds out.
+	// still reports whether the lack still exists. Nil means that the visit itself detects this.
 	still func(t *testing.T) bool
 }
 
-// bridgeLacks are all of them. Faults of the bridge must not be listed here.
+// bridgeLacks are the lacks of all guests. Faults of the bridge must not be listed here.
 var bridgeLacks = []lack{
 	{
 		guest: "go-sdk", where: func(string, string) bool { return true },
-		what: func(c *can) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
+		what: func(c *features) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
 		still: func(*testing.T) bool { return !hasMethod[*mcp.ClientSession]("Task") },
 	},
 	{
 		guest: "Python", where: func(string, string) bool { return true },
-		what: func(c *can) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
+		what: func(c *features) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
 		still: func(t *testing.T) bool { return !pythonHasTasks(t) },
 	},
 	{
@@ -115,29 +117,29 @@ var bridgeLacks = []lack{
 	},
 	{
 		guest: "mcp-go", where: func(_, revision string) bool { return revision == modern },
-		what: func(c *can) { c.Tasks, c.Interview = false, false }, why: "it does not have the extension that tasks are now",
+		what: func(c *features) { c.Tasks, c.Interview = false, false }, why: "it does not support the tasks extension",
 		still: func(*testing.T) bool { return !hasMethod[*client.Client]("UpdateTask") },
 	},
 	{
 		guest: "mcp-go", where: func(path, revision string) bool { return path == webPath && revision == latestLegacy },
-		what: func(c *can) { c.Interview = false }, why: "an answer that it has not sent when the call is answered is dropped, which is how a task may ask",
-		still: func(*testing.T) bool { return true }, // whether it is in time is a matter of luck
+		what: func(c *features) { c.Interview = false }, why: "it drops input responses that it has not sent when the call gets its response, and a task may request input after that",
+		still: func(*testing.T) bool { return true }, // depends on timing
 	},
 	{
 		guest: "mcp-go", where: func(path, revision string) bool { return path != "" && revision != modern },
-		what: func(c *can) { c.Cancel = false }, why: "it closes the response, which says nothing",
+		what: func(c *features) { c.Cancel = false }, why: "it only closes the response, which does not cancel in the legacy era",
 	},
 	{
-		guest: "mcp-go", where: func(path, _ string) bool { return path == oldPath },
-		what: func(c *can) { c.Sample, c.Roots = false, false }, why: "it does not answer there",
+		guest: "mcp-go", where: func(path, _ string) bool { return path == ssePath },
+		what: func(c *features) { c.Sample, c.Roots = false, false }, why: "it does not respond to requests of the server over HTTP+SSE",
 		still: func(*testing.T) bool {
-			_, answers := any(new(transport.SSE)).(transport.BidirectionalInterface)
-			return !answers
+			_, responds := any(new(transport.SSE)).(transport.BidirectionalInterface)
+			return !responds
 		},
 	},
 }
 
-// hasMethod reports whether a type has methods with such names.
+// hasMethod reports whether T has a method whose name contains name.
 func hasMethod[T any](name string) bool {
 	for m := range reflect.TypeFor[T]().Methods() {
 		if strings.Contains(m.Name, name) {
@@ -147,7 +149,7 @@ func hasMethod[T any](name string) bool {
 	return false
 }
 
-// applies reports whether there is a cell with it.
+// applies reports whether a case of [TestBridgeGuests] has the lack.
 func (l *lack) applies() bool {
 	for _, g := range bridgeGuests {
 		for _, revision := range g.revisions {
@@ -155,37 +157,37 @@ func (l *lack) applies() bool {
 				return true
 			}
 		}
-		if g.name == l.guest && g.old != "" && l.where(oldPath, g.old) {
+		if g.name == l.guest && g.old != "" && l.where(ssePath, g.old) {
 			return true
 		}
 	}
 	return false
 }
 
-// TestBridgeLacks finds entries of bridgeLacks that are no longer needed.
+// TestBridgeLacks reports entries of bridgeLacks that are no longer needed.
 func TestBridgeLacks(t *testing.T) {
 	for _, l := range bridgeLacks {
 		if !l.applies() {
-			t.Errorf("no cell is one where %s lacks something: %s", l.guest, l.why)
+			t.Errorf("%s: no case has the lack %q", l.guest, l.why)
 		}
 		if l.still != nil && !l.still(t) {
-			t.Errorf("it can be struck off that %s lacks something: %s", l.guest, l.why)
+			t.Errorf("%s: the lack %q no longer exists, remove it", l.guest, l.why)
 		}
 	}
-	t.Run("TypeScript 1 is of one era", func(t *testing.T) {
+	t.Run("TypeScript 1 is legacy only", func(t *testing.T) {
 		node(t, 20)
 		text, err := os.ReadFile(filepath.Join(nodeDir, "node_modules/@modelcontextprotocol/sdk/dist/esm/types.js"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(text), latestLegacy) || strings.Contains(string(text), modern) {
-			t.Errorf("it speaks %s: add it to the guest", modern)
+			t.Errorf("TypeScript SDK 1 supports %s: add the revision to the guest", modern)
 		}
 	})
 }
 
-// TestBridgeGuests has foreign clients visit our server, on the other side of a bridge: of each era
-// to a server of each era, from each transport to each.
+// TestBridgeGuests lets guests visit our server through a bridge, with each pair of eras and each
+// pair of transports.
 func TestBridgeGuests(t *testing.T) {
 	skipWithoutBridge(t)
 	turn := 0
@@ -196,33 +198,33 @@ func TestBridgeGuests(t *testing.T) {
 					turn++
 					g.visit(t, revision, upstream, path, turn%2 == 0)
 				}
-				turn++ // so that the client's transport does not decide about the server's
+				turn++ // vary the pairs of transports
 			}
-			turn++ // nor do both eras
+			turn++ // vary the transports of a pair of eras
 		}
 		if g.old != "" {
-			g.visit(t, g.old, "legacy", oldPath, true)
-			g.visit(t, g.old, "modern", oldPath, false)
+			g.visit(t, g.old, "legacy", ssePath, true)
+			g.visit(t, g.old, "modern", ssePath, false)
 		}
 	}
 }
 
-// crossings are the possible results when both sides send at once.
-func crossings(path, revision string) []deviation {
+// raceDeviations returns the deviations that may occur when both sides send at the same time.
+func raceDeviations(path, revision string) []deviation {
 	if path != "" && revision != modern {
-		return []deviation{{rule: serverProgress, has: "for no open request", racy: true,
-			why: "a step that crosses the cancellation comes on the session's own stream, as that of a task would"}}
+		return []deviation{{rule: serverProgress, has: "for no pending request", racy: true,
+			why: "progress that is sent before the cancellation arrives uses the session's stream, like progress of a task"}}
 	}
 	return nil
 }
 
-// visit is one cell.
+// visit runs one case.
 func (g *bridgeGuest) visit(t *testing.T, revision, upstream, path string, upstreamWeb bool) {
 	if g.latest && upstream == "modern" && revision != latestLegacy && revision != modern {
-		return // it requests the latest, and the bridge has it
+		return // it requests the latest revision, and the bridge supports it
 	}
 	name := func(path string) string {
-		return map[string]string{"": "stdio", webPath: "HTTP", oldPath: "HTTP+SSE"}[path]
+		return map[string]string{"": "stdio", webPath: "HTTP", ssePath: "HTTP+SSE"}[path]
 	}
 	serverPath := ""
 	if upstreamWeb {
@@ -230,21 +232,21 @@ func (g *bridgeGuest) visit(t *testing.T, revision, upstream, path string, upstr
 	}
 	t.Run(strings.Join([]string{g.name, revision, name(path), "to", upstream, name(serverPath)}, " "), func(t *testing.T) {
 		t.Parallel()
-		speaks := []string{modern}
+		serverRevisions := []string{modern}
 		switch {
 		case upstream == "legacy" && g.latest && revision != modern:
-			speaks = []string{revision}
+			serverRevisions = []string{revision}
 		case upstream == "legacy":
-			speaks = legacyRevisions
+			serverRevisions = legacyRevisions
 		}
-		var server *witnessed
+		var server *recordedServer
 		if upstreamWeb {
-			server = newWebProgram(t, webPath, everythingWebVerb, speaks...)
+			server = newWebProgram(t, webPath, everythingWebVerb, serverRevisions...)
 		} else {
-			server = newProgram(t, everythingVerb, speaks...)
+			server = newProgram(t, everythingVerb, serverRevisions...)
 		}
-		p := newPassage(t, path, server)
-		able := allOf(revision)
+		p := newGuestBridge(t, path, server)
+		able := featuresOf(revision)
 		for _, l := range bridgeLacks {
 			if l.guest == g.name && l.where(path, revision) {
 				l.what(&able)
@@ -255,7 +257,7 @@ func (g *bridgeGuest) visit(t *testing.T, revision, upstream, path string, upstr
 			g.adapt(&want)
 		}
 		checkVisit(t, g.send(t, p.downstream, revision, able), want)
-		known := crossings(path, revision)
+		known := raceDeviations(path, revision)
 		if g.known != nil {
 			known = append(known, g.known(path, revision)...)
 		}

@@ -8,23 +8,25 @@ import (
 	"mcpwire/capture"
 )
 
-// A bridgeSide is a server of one era behind the bridge, and how it is reached.
+// A bridgeSide is a server of one era behind the bridge.
 type bridgeSide struct {
-	name   string
-	peer   *peer    // the server without a bridge
-	speaks []string // the revisions that it is configured for, if it has that option
-	modern bool     // its era
-	http   bool     // how it is reached
-	flags  []string // of the bridge, if the server has both eras
-	older  string   // a revision of our client, in addition to the latest of each era; of HTTP+SSE, instead of the latest legacy one
+	name            string
+	peer            *peer    // the server without a bridge
+	serverRevisions []string // the revisions that it is configured for, if it has that option
+	modern          bool     // its era
+	http            bool     // the transport is HTTP
+	flags           []string // of the bridge, if the server supports both eras
+	// older is a revision of our client, in addition to the latest of each era. With HTTP+SSE, it
+	// replaces the latest legacy one.
+	older string
 
-	// quirks are those of the peer that tours meet here, by their names.
+	// quirks are the names of the peer's quirks that tours need here.
 	quirks []string
-	// lost are what cannot cross between the eras, or not from this peer, and why: quirks and
-	// stops. What no tour needs fails the test.
+	// lost are further quirks that the bridge causes for this peer, with the reason. A quirk that
+	// no tour needs fails the test.
 	lost map[string]string
-	// through is what the peer gets wrong and the bridge passes on when it translates. Of one era,
-	// all passes.
+	// through are the peer's deviations that remain when the bridge translates. Within an era, all
+	// remain.
 	through []deviation
 }
 
@@ -33,64 +35,64 @@ var (
 	upstreamModern = []string{"--server-era", "modern"}
 )
 
-// inFlight are deviations that a server may send before it reads a cancellation, which the bridge
-// sends while the next request is in flight.
+// inFlight are deviations of a server before it reads a cancellation, which the bridge sends while
+// the next request is in flight.
 var inFlight = []deviation{
-	{rule: serverProgress, has: "for no open request", why: "progress of a call that is just being cancelled", racy: true},
-	{rule: serverListen, has: "the subscription was cancelled before", why: "a change when another subscription takes the place of one", racy: true},
-	{rule: serverListen, has: "nobody has subscribed to it", why: "a change of a resource that is just being unsubscribed from", racy: true},
+	{rule: serverProgress, has: "for no pending request", why: "progress of a call whose cancellation is in flight", racy: true},
+	{rule: serverListen, has: "change for a canceled subscription", why: "a change while another subscription replaces this one", racy: true},
+	{rule: serverListen, has: "update of a resource without subscription", why: "an update of a resource while the request to unsubscribe is in flight", racy: true},
 }
 
-// What passes when the bridge translates.
+// Deviations that remain when the bridge translates.
 var (
-	queued          = deviation{rule: serverProgress, has: "a response after", why: "some of the progress comes behind the result, or not at all", racy: true}
+	queued          = deviation{rule: serverProgress, has: "response after", why: "some progress comes after the result, or is lost", racy: true}
 	unknownAsResult = deviation{rule: checkRule("tools/unknown-as-result"), has: "no_such_tool", why: "a call of an unknown tool got a result"}
 )
 
 var bridgeSides = []bridgeSide{
-	{name: "ours, legacy, stdio", peer: ours, speaks: legacyRevisions, older: "2024-11-05"},
-	{name: "ours, modern, stdio", peer: ours, speaks: []string{modern}, modern: true, older: "2025-03-26"},
-	{name: "ours, legacy, HTTP", http: true, peer: ourWeb(webPath, nil), speaks: legacyRevisions, older: "2025-06-18"},
-	{name: "ours, modern, HTTP", http: true, peer: ourWeb(webPath, nil), speaks: []string{modern}, modern: true, older: "2024-11-05"},
-	{name: "ours, HTTP+SSE", http: true, peer: ourWeb(oldPath, nil), older: "2024-11-05"},
+	{name: "ours, legacy, stdio", peer: ours, serverRevisions: legacyRevisions, older: "2024-11-05"},
+	{name: "ours, modern, stdio", peer: ours, serverRevisions: []string{modern}, modern: true, older: "2025-03-26"},
+	{name: "ours, legacy, HTTP", http: true, peer: ourWeb(webPath, nil), serverRevisions: legacyRevisions, older: "2025-06-18"},
+	{name: "ours, modern, HTTP", http: true, peer: ourWeb(webPath, nil), serverRevisions: []string{modern}, modern: true, older: "2024-11-05"},
+	{name: "ours, HTTP+SSE", http: true, peer: ourWeb(ssePath, nil), older: "2024-11-05"},
 
-	{name: "go-sdk, legacy, stdio", peer: goSDKPeer, speaks: legacyRevisions, older: "2025-06-18",
-		quirks: []string{"resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
+	{name: "go-sdk, legacy, stdio", peer: goSDKPeer, serverRevisions: legacyRevisions, older: "2025-06-18",
+		quirks: []string{"resources cannot send input requests to legacy clients", "no tasks in 2025-11-25"}},
 	{name: "go-sdk, modern, stdio", peer: goSDKPeer, flags: upstreamModern, modern: true, older: "2024-11-05",
 		quirks: []string{"no tasks in 2026-07-28"},
-		lost:   map[string]string{"one subscription ends the others": "it knows one subscription for each connection, and forgets it when any ends"}},
+		lost:   map[string]string{"one subscription ends the others": "it keeps one subscription for each connection, and removes it when any subscription ends"}},
 	{name: "go-sdk, legacy, HTTP", http: true, peer: goSDKWeb(webPath, legacyRevisions), flags: upstreamLegacy, older: "2025-03-26",
-		quirks: []string{"content of later revisions", "resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
-	{name: "go-sdk, modern, HTTP", http: true, peer: goSDKWeb(webPath, []string{modern}, statelessWord), flags: upstreamModern, modern: true, older: "2025-06-18",
+		quirks: []string{"content of later revisions", "resources cannot send input requests to legacy clients", "no tasks in 2025-11-25"}},
+	{name: "go-sdk, modern, HTTP", http: true, peer: goSDKWeb(webPath, []string{modern}, statelessArg), flags: upstreamModern, modern: true, older: "2025-06-18",
 		quirks: []string{"no tasks in 2026-07-28"}},
-	{name: "go-sdk, HTTP+SSE", http: true, peer: goSDKWeb(oldPath, legacyRevisions), older: "2024-11-05",
-		quirks: []string{"content of later revisions", "resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
+	{name: "go-sdk, HTTP+SSE", http: true, peer: goSDKWeb(ssePath, legacyRevisions), older: "2024-11-05",
+		quirks: []string{"content of later revisions", "resources cannot send input requests to legacy clients", "no tasks in 2025-11-25"}},
 
 	{name: "mcp-go, legacy, stdio", peer: mcpGoPeer, flags: upstreamLegacy, older: "2025-03-26",
-		quirks:  []string{"late progress", "late log", "content of later revisions", "handlers cannot say that there is no such resource", "resources cannot ask", "tasks cannot ask"},
+		quirks:  []string{"late progress", "late log", "content of later revisions", "handlers cannot report an unknown resource", "resources cannot send input requests", "tasks cannot send input requests"},
 		through: []deviation{queued}},
 	{name: "mcp-go, modern, stdio", peer: mcpGoPeer, flags: upstreamModern, modern: true, older: "2025-06-18",
-		quirks:  []string{"late progress", "late log", "handlers cannot say that there is no such resource", "resources cannot ask", "changes belong to no subscription", "no tasks in 2026-07-28"},
+		quirks:  []string{"late progress", "late log", "handlers cannot report an unknown resource", "resources cannot send input requests", "changes without subscription id", "no tasks in 2026-07-28"},
 		through: []deviation{queued}},
 	{name: "mcp-go, legacy, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: upstreamLegacy, older: "2024-11-05",
-		quirks:  []string{"lost log", "any progress", "content of later revisions", "handlers cannot say that there is no such resource", "resources cannot ask", "tasks cannot ask"},
+		quirks:  []string{"lost log", "unreliable progress", "content of later revisions", "handlers cannot report an unknown resource", "resources cannot send input requests", "tasks cannot send input requests"},
 		through: []deviation{queued}},
 	{name: "mcp-go, modern, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: upstreamModern, modern: true, older: "2025-03-26",
-		quirks:  []string{"lost log", "any progress", "handlers cannot say that there is no such resource", "resources cannot ask", "updates belong to no subscription", "no tasks in 2026-07-28"},
+		quirks:  []string{"lost log", "unreliable progress", "handlers cannot report an unknown resource", "resources cannot send input requests", "updates without subscription id", "no tasks in 2026-07-28"},
 		through: []deviation{queued}},
 
 	{name: "TypeScript 1, legacy, stdio", peer: typeScript1Peer, older: "2025-06-18",
 		quirks: []string{"an unknown tool is a tool error"}},
 	{name: "TypeScript 1, legacy, HTTP", http: true, peer: typeScript1Web(webPath), older: "2025-03-26",
 		quirks:  []string{"an unknown tool is a tool error", "content of later revisions"},
-		lost:    map[string]string{"late log": "log messages come on the stream of GET, so some come behind the answer, after which a modern client takes none"},
+		lost:    map[string]string{"late log": "log messages use the stream of GET, so some come after the response, when a modern client ignores them"},
 		through: []deviation{unknownAsResult}},
-	{name: "TypeScript 1, HTTP+SSE", http: true, peer: typeScript1Web(oldPath), older: "2024-11-05",
+	{name: "TypeScript 1, HTTP+SSE", http: true, peer: typeScript1Web(ssePath), older: "2024-11-05",
 		quirks:  []string{"an unknown tool is a tool error", "content of later revisions"},
 		through: []deviation{unknownAsResult}},
 	{name: "TypeScript 2, legacy, stdio", peer: typeScript2Peer, flags: upstreamLegacy, older: "2024-11-05",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
-	{name: "TypeScript 2, modern, stdio", peer: typeScript2Peer, speaks: []string{modern}, modern: true, older: "2025-06-18",
+	{name: "TypeScript 2, modern, stdio", peer: typeScript2Peer, serverRevisions: []string{modern}, modern: true, older: "2025-06-18",
 		quirks: []string{"no tasks in 2026-07-28"}},
 	{name: "TypeScript 2, legacy, HTTP", http: true, peer: typeScript2Web(), flags: upstreamLegacy, older: "2025-03-26",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
@@ -117,7 +119,7 @@ var bridgeSides = []bridgeSide{
 		quirks: []string{"no tasks in 2026-07-28"}},
 	{name: "Rust, legacy, HTTP", http: true, peer: rustWeb(nil), flags: upstreamLegacy, older: "2025-06-18",
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"},
-		lost:   map[string]string{"late log": "log messages come on the stream of GET, so some come behind the answer, after which a modern client takes none"}},
+		lost:   map[string]string{"late log": "log messages use the stream of GET, so some come after the response, when a modern client ignores them"}},
 	{name: "Rust, modern, HTTP", http: true, peer: rustWeb(nil), flags: upstreamModern, modern: true, older: "2025-03-26",
 		quirks: []string{"no tasks in 2026-07-28"}},
 }
@@ -144,7 +146,7 @@ func TestBridgeServers(t *testing.T) {
 	}
 }
 
-// visit makes a tour in each era. The bridge is reached over HTTP, or is started, by turns.
+// visit runs tours in both eras. The transports to the bridge alternate.
 func (s *bridgeSide) visit(t *testing.T, overHTTP bool) {
 	p := *s.peer
 	p.quirks = p.known(s.quirks...)
@@ -162,7 +164,7 @@ func (s *bridgeSide) visit(t *testing.T, overHTTP bool) {
 			transport = "HTTP"
 		}
 		t.Run(revision+" by "+transport, func(t *testing.T) {
-			maps.Copy(needed, s.cross(t, &p, revision, overHTTP, &through))
+			maps.Copy(needed, s.runTour(t, &p, revision, overHTTP, &through))
 		})
 		overHTTP = !overHTTP
 	}
@@ -171,22 +173,22 @@ func (s *bridgeSide) visit(t *testing.T, overHTTP bool) {
 	}
 	for name := range p.quirks {
 		if !needed[name] {
-			t.Errorf("no stop needs the quirk %q", name)
+			t.Errorf("quirk %q: no stop needs it", name)
 		}
 	}
 	through.checkSeen(t)
 }
 
-// old reports whether the server is reached by the transport of 2024-11-05.
+// old reports whether the server has the transport HTTP+SSE.
 func (s *bridgeSide) old() bool { return strings.HasSuffix(s.name, "HTTP+SSE") }
 
-// cross takes our client through the server, and returns the quirks that it has looked for.
-func (s *bridgeSide) cross(t *testing.T, p *peer, revision string, overHTTP bool, through *knownDeviations) map[string]bool {
-	upstream := p.launch(t, s.speaks...)
+// runTour runs a tour through the bridge, and returns the quirks that it needed.
+func (s *bridgeSide) runTour(t *testing.T, p *peer, revision string, overHTTP bool, through *knownDeviations) map[string]bool {
+	upstream := p.launch(t, s.serverRevisions...)
 	upstream.crashes = true
 	b := newBridge(t, upstream, overHTTP, s.flags...)
 	w := &tour{T: t, peer: p, revision: revision, bridged: s}
-	w.make(b.downstream)
+	w.run(b.downstream)
 	b.checkGone()
 	events := b.recording()
 	defer func() {
@@ -198,9 +200,10 @@ func (s *bridgeSide) cross(t *testing.T, p *peer, revision string, overHTTP bool
 		return nil
 	}
 	if modern := modernCalls(events, capture.Upstream); modern != s.modern {
-		t.Errorf("the server was called in the modern era: %v", modern)
+		t.Errorf("modern calls to the server = %t, want %t", modern, s.modern)
 	}
-	known := &knownDeviations{known: append(p.knownDeviations(w.serverRevision()), inFlight...)} // the direct tours must see these, and this one may
+	// These must occur in the tours without a bridge, and may occur here.
+	known := &knownDeviations{known: append(p.knownDeviations(w.serverRevision()), inFlight...)}
 	known.seen = make([]bool, len(known.known))
 	downstreamKnown, downstreamPeer := through, ""
 	if w.serverRevision() == revision {
@@ -209,7 +212,9 @@ func (s *bridgeSide) cross(t *testing.T, p *peer, revision string, overHTTP bool
 	b.downstream.auditWith(1, downstreamKnown)
 	b.upstream.auditWith(p.processes(), known)
 	downstreamKnown.report(t, "downstream side of the capture", b.findings(capture.Downstream, downstreamPeer))
-	if !s.old() { // the capture has only messages, which do not identify HTTP+SSE: the witness checks it instead
+	// The capture does not identify HTTP+SSE, so the audit checks only the recording proxy's
+	// traffic.
+	if !s.old() {
 		known.report(t, "upstream side of the capture", b.findings(capture.Upstream, p.name))
 	}
 	return w.needed

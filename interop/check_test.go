@@ -13,14 +13,14 @@ import (
 	"mcpwire/check"
 )
 
-// Package check, which was written independently of the audit here, also checks the traffic of
-// hosts and servers. A finding that only one of the two reports is a fault of the other.
+// Package check, which is independent of the audit here, also checks the traffic of hosts and
+// servers. If only one of them reports a violation, the other has a fault.
 
 // checkRule returns the audit's rule that corresponds to a rule of package check.
 func checkRule(id string) rule { return rule("check: " + id) }
 
-// recorded writes a capture and returns what package check finds in it, errors and warnings.
-func recorded(t *testing.T, transport capture.Transport, record func(w *capture.Writer)) (found []violation) {
+// checkRecorded writes a capture and returns the errors and warnings of package check for it.
+func checkRecorded(t *testing.T, transport capture.Transport, record func(w *capture.Writer)) (found []violation) {
 	t.Helper()
 	var file bytes.Buffer
 	w := capture.NewWriter(&file, &capture.Options{Tool: "interop", Transport: transport, Redact: &capture.Redaction{Off: true}})
@@ -39,47 +39,46 @@ func recorded(t *testing.T, transport capture.Transport, record func(w *capture.
 	return found
 }
 
-// A knownFinding is a finding that is right by the specification, about a peer that is not ours; or
-// one that the tests here provoke.
+// A knownFinding is a correct finding that a foreign peer or a test causes.
 type knownFinding struct {
 	id, has string
 	dir     capture.Dir
-	of      []string // the peers whose doing it is; none if it is provoked
+	of      []string // the peers that cause it; nil means the tests
 	why     string
 }
 
 const (
-	ofGoSDK       = "go-sdk"
-	ofMCPGo       = "mcp-go"
-	ofTypeScript1 = "TypeScript SDK 1"
-	ofTypeScript2 = "TypeScript SDK 2"
-	ofPython      = "Python SDK"
-	ofFastMCP     = "FastMCP"
-	ofRust        = "Rust SDK"
-	ofJava        = "Java SDK"
+	goSDKName       = "go-sdk"
+	mcpGoName       = "mcp-go"
+	typeScript1Name = "TypeScript SDK 1"
+	typeScript2Name = "TypeScript SDK 2"
+	pythonName      = "Python SDK"
+	fastMCPName     = "FastMCP"
+	rustName        = "Rust SDK"
+	javaName        = "Java SDK"
 )
 
 var knownFindings = []knownFinding{
-	{"prompts/argument-missing", "", capture.ToServer, nil, "the tour leaves an argument out, to see what comes of it"},
+	{"prompts/argument-missing", "", capture.ToServer, nil, "the tour omits a required argument"},
 	{"tools/arguments", "", capture.ToServer, nil, "the tour sends wrong arguments"},
-	{"tools/unknown", "no_such_tool", capture.ToServer, nil, "the tour calls a tool that there is not"},
-	{"pagination/unknown-cursor", "no such cursor", capture.ToServer, nil, "the tour makes a cursor up"},
+	{"tools/unknown", "no_such_tool", capture.ToServer, nil, "the tour calls an unknown tool"},
+	{"pagination/unknown-cursor", "no such cursor", capture.ToServer, nil, "the tour sends an invalid cursor"},
 	{"stdio/exit-pending", "status 3", "", nil, "the tour calls a tool that crashes the server"},
 
-	{"mrtr/undeclared", "", capture.ToClient, []string{ofGoSDK, ofMCPGo}, "the client's capabilities are left for servers to look at"},
-	{"capability/client-undeclared", "", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1}, "the client's capabilities are left for servers to look at"},
-	{"jsonrpc/error-id-null", "", capture.ToClient, []string{ofTypeScript1, ofTypeScript2}, "an HTTP request is refused with an error whose id is null, in every revision"},
-	{"shape/not-in-revision", "/content/", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1, ofTypeScript2, ofPython, ofRust, ofJava}, "all kinds of content are sent whatever the revision"},
-	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, []string{ofTypeScript1, ofFastMCP}, "a call of an unknown tool got a result"},
-	{"tasks/begin", "input_required", capture.ToClient, []string{ofTypeScript1}, "tasks may begin with a question"},
-	{"shape/missing-member", `"ttl"`, capture.ToClient, []string{ofMCPGo}, "the time to live of a task is left out if there is none, where null is right"},
-	{"progress/after-completion", "", capture.ToClient, []string{ofMCPGo, ofGoSDK}, "notifications are sent on a way of their own, so some come behind the result"},
-	{"logging/not-asked", "", capture.ToClient, []string{ofMCPGo}, "notifications are sent on a way of their own, so some come behind the result"},
-	{"listen/no-id", "", capture.ToClient, []string{ofMCPGo}, "changes are told without the subscription's id on standard output"},
-	{"http/event-id-twice", `the id "0"`, capture.ToClient, []string{ofRust}, "the standing stream begins with the id of the first event that it will have"},
-	{"http/event-id-twice", "", capture.ToClient, []string{ofJava}, "the id of each event is that of the session"},
-	{"jsonrpc/not-a-message", "jsonRpcError", capture.ToClient, []string{ofJava}, "an HTTP request is refused with its exception as JSON, which is no message"},
-	{"cache/question-kept", "", capture.ToClient, []string{ofGoSDK}, "caching hints are put into a question that a resource asks"},
+	{"mrtr/undeclared", "", capture.ToClient, []string{goSDKName, mcpGoName}, "the SDK leaves the check of capabilities to servers"},
+	{"capability/client-undeclared", "", capture.ToClient, []string{goSDKName, mcpGoName, typeScript1Name}, "the SDK leaves the check of capabilities to servers"},
+	{"jsonrpc/error-id-null", "", capture.ToClient, []string{typeScript1Name, typeScript2Name}, "errors of rejected HTTP requests have the id null in every revision"},
+	{"shape/not-in-revision", "/content/", capture.ToClient, []string{goSDKName, mcpGoName, typeScript1Name, typeScript2Name, pythonName, rustName, javaName}, "it sends all kinds of content in every revision"},
+	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, []string{typeScript1Name, fastMCPName}, "a call of an unknown tool got a result"},
+	{"tasks/begin", "input_required", capture.ToClient, []string{typeScript1Name}, "a task may begin with an input request"},
+	{"shape/missing-member", `"ttl"`, capture.ToClient, []string{mcpGoName}, "it omits the time to live of a task without one, where null is required"},
+	{"progress/after-completion", "", capture.ToClient, []string{mcpGoName, goSDKName}, "notifications have a separate queue, so some come after the result"},
+	{"logging/not-asked", "", capture.ToClient, []string{mcpGoName}, "notifications have a separate queue, so some come after the result"},
+	{"listen/no-id", "", capture.ToClient, []string{mcpGoName}, "notifications of changes on standard output lack the subscription id"},
+	{"http/event-id-twice", `the id "0"`, capture.ToClient, []string{rustName}, "the stream of GET begins with the id of its first event"},
+	{"http/event-id-twice", "", capture.ToClient, []string{javaName}, "all events have the session id as their id"},
+	{"jsonrpc/not-a-message", "jsonRpcError", capture.ToClient, []string{javaName}, "a rejected HTTP request gets an exception as JSON, which is not a message"},
+	{"cache/question-kept", "", capture.ToClient, []string{goSDKName}, "it adds caching hints to the input requests of a resource"},
 }
 
 // isKnown reports whether a finding is known.
@@ -93,17 +92,17 @@ func (k *knownFinding) covers(f check.Finding) bool {
 	return k.id == f.Rule.ID && k.dir == f.Dir && strings.Contains(f.Pointer+" "+f.Message, k.has)
 }
 
-// isOf reports whether a finding is provoked, or known of the peer.
-func isOf(f check.Finding, peer string) bool {
+// isOfPeer reports whether a finding is known of the peer, or caused by the tests.
+func isOfPeer(f check.Finding, peer string) bool {
 	return slices.ContainsFunc(knownFindings, func(k knownFinding) bool {
 		return k.covers(f) && (k.of == nil || slices.Contains(k.of, peer))
 	})
 }
 
-// checkTranscript checks what one process read and wrote.
+// checkTranscript checks the transcript of one process.
 func checkTranscript(t *testing.T, events []event) []violation {
 	t.Helper()
-	return recorded(t, "stdio", func(w *capture.Writer) {
+	return checkRecorded(t, "stdio", func(w *capture.Writer) {
 		for _, e := range events {
 			switch e.Kind {
 			case started:
@@ -114,7 +113,7 @@ func checkTranscript(t *testing.T, events []event) []violation {
 				w.Record(lineEvent(capture.ToClient, e.Line))
 			case inputEnds:
 				w.Record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
-			case signalled:
+			case signaled:
 				w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("signal " + e.Text)})
 			case exited:
 				w.Record(&capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{Code: e.Code}})
@@ -134,16 +133,16 @@ func lineEvent(dir capture.Dir, line []byte) *capture.Event {
 	return e
 }
 
-// checkMoments checks what was said over HTTP.
-func checkMoments(t *testing.T, moments []moment) []violation {
+// checkHTTPEvents checks traffic over HTTP.
+func checkHTTPEvents(t *testing.T, httpEvents []httpEvent) []violation {
 	t.Helper()
 	number := map[*exchange]uint64{}
-	return recorded(t, "http", func(w *capture.Writer) {
-		for _, m := range moments {
+	return checkRecorded(t, "http", func(w *capture.Writer) {
+		for _, m := range httpEvents {
 			if m.kind == requested {
 				number[m.x] = uint64(len(number) + 1)
 			}
-			for _, e := range momentEvents(m) {
+			for _, e := range captureEvents(m) {
 				e.Exchange = number[m.x]
 				w.Record(e)
 			}
@@ -151,7 +150,7 @@ func checkMoments(t *testing.T, moments []moment) []violation {
 	})
 }
 
-func momentEvents(m moment) []*capture.Event {
+func captureEvents(m httpEvent) []*capture.Event {
 	switch m.kind {
 	case requested:
 		events := []*capture.Event{{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{Method: m.x.method, URL: m.x.uri, Proto: "HTTP/1.1", Headers: headers(m.x.header)}}}
@@ -161,17 +160,17 @@ func momentEvents(m moment) []*capture.Event {
 		return events
 	case responded:
 		return []*capture.Event{{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{Status: m.x.status, Proto: "HTTP/1.1", Headers: headers(m.x.response)}}}
-	case spoke:
-		return []*capture.Event{saidEvent(m.x, m.said)}
-	case left:
+	case payloadSent:
+		return []*capture.Event{payloadEvent(m.x, m.payload)}
+	case hostClosed:
 		return []*capture.Event{{Kind: capture.KindEnd, Data: []byte(context.Canceled.Error())}}
-	case broke:
-		return []*capture.Event{{Kind: capture.KindEnd, Data: []byte("the server broke it off")}}
+	case serverClosed:
+		return []*capture.Event{{Kind: capture.KindEnd, Data: []byte("the server closed the connection")}}
 	}
 	return []*capture.Event{{Kind: capture.KindEnd}}
 }
 
-func saidEvent(x *exchange, s said) *capture.Event {
+func payloadEvent(x *exchange, s payload) *capture.Event {
 	e := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: s.data}
 	if !x.streams() {
 		return e

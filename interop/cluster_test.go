@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// newCluster returns a server that is three processes, behind a proxy that sends each request to
-// the next one.
-func newCluster(t *testing.T) *witnessed {
+// newCluster returns a server of three processes, behind a proxy that sends each request to the
+// next process.
+func newCluster(t *testing.T) *recordedServer {
 	t.Helper()
 	dir := t.TempDir()
 	harness, node := filepath.Join(dir, "harness"), filepath.Join(dir, "node")
@@ -16,13 +16,13 @@ func newCluster(t *testing.T) *witnessed {
 		build := exec.Command("go", "build", "-o", binary, pkg)
 		build.Dir = filepath.Join("..", "cluster", "natscluster")
 		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("build %s: %v: %s", pkg, err, out)
 		}
 	}
 	return newWeb(t, webPath, harness, "-serve", "-plain", "-program", node, "-dir", filepath.Join(dir, "nodes"))
 }
 
-// TestCluster runs the SDKs of others against three processes that are one server, in both eras.
+// TestCluster runs clients of other SDKs against a server of three processes, in both eras.
 func TestCluster(t *testing.T) {
 	s := newCluster(t)
 	for _, revision := range []string{latestLegacy, modern} {
@@ -39,5 +39,5 @@ func TestCluster(t *testing.T) {
 	t.Run("TypeScript 2, modern", func(t *testing.T) {
 		checkReport(t, runScript(t, s, "v2.mjs", map[string]string{"pin": modern}, false), modern)
 	})
-	// There is no audit: it knows modern clients by their process, and these share one.
+	// There is no audit: it identifies modern clients by their process, and these share one.
 }

@@ -14,16 +14,15 @@ import (
 	"mcpwire/stdio"
 )
 
-// everythingVerb as the first argument makes the test binary our server with
-// everything registered; further arguments are the revisions to speak, if not
-// all.
+// everythingVerb as the first argument makes the test binary the everything server. Further
+// arguments are the supported revisions; without any, it supports all.
 const everythingVerb = "everything"
 
-// everything is our server.
+// everything is our server with every feature of package server.
 type everything struct {
 	*server.Server
-	cancelled chan struct{} // one for each cancelled call of slow
-	errs      []error       // of registrations
+	cancelled chan struct{} // one for each canceled call of slow
+	errs      []error       // from registration
 }
 
 func everythingMain(revisions []string) int {
@@ -48,7 +47,7 @@ func newEverything(revisions []string) (*everything, error) {
 	for _, name := range revisions {
 		r, ok := mcp.ParseRevision(name)
 		if !ok {
-			return nil, fmt.Errorf("no such revision: %s", name)
+			return nil, fmt.Errorf("unknown revision: %s", name)
 		}
 		opts.Revisions = append(opts.Revisions, r)
 	}
@@ -66,7 +65,7 @@ func (e *everything) check(err error) { e.errs = append(e.errs, err) }
 
 type empty struct{}
 
-// addTools adds those that only compute.
+// addTools adds the tools that need no other feature.
 func (e *everything) addTools() {
 	e.check(server.AddTool(e.Server, "echo", "Returns the text.", func(_ context.Context, in struct {
 		Text string `json:"text"`
@@ -89,7 +88,7 @@ func (e *everything) addTools() {
 		return "", errors.New(in.Message)
 	}))
 	e.check(server.AddTool(e.Server, "slow", "Takes its time.", e.slow))
-	e.check(server.AddTool(e.Server, "cancelled", "Waits until a call of slow was cancelled.", func(ctx context.Context, in struct {
+	e.check(server.AddTool(e.Server, "cancelled", "Waits until a call of slow is canceled.", func(ctx context.Context, in struct {
 		For int `json:"for_ms,omitempty"`
 	}) (string, error) {
 		select {
@@ -136,7 +135,7 @@ func (e *everything) slow(ctx context.Context, in struct {
 		}
 		if err := server.CallOf(ctx).Progress(float64(i+1), float64(in.Steps), "a step"); err != nil {
 			select {
-			case <-ctx.Done(): // that may be why: a client that leaves cancels its call
+			case <-ctx.Done(): // a client that disconnects cancels its call
 				e.cancelled <- struct{}{}
 			case <-time.After(10 * time.Second):
 			}
@@ -159,7 +158,7 @@ func (p person) String() string {
 	return fmt.Sprintf("%s %d", p.Name, *p.Age)
 }
 
-// addElicitTools adds the tools that ask the client.
+// addElicitTools adds the tools that send input requests.
 func (e *everything) addElicitTools() {
 	ask := func(ctx context.Context, _ empty) (string, error) {
 		a, err := server.Elicit[person](ctx, "who", askMessage)
@@ -213,7 +212,7 @@ func (e *everything) addChanges() {
 		err := server.AddTool(e.Server, "extra", "Was not there before.", func(context.Context, empty) (string, error) { return "extra", nil })
 		return "extended", err
 	}))
-	e.check(server.AddTool(e.Server, "touch", "Tells that a resource was updated.", func(_ context.Context, in struct {
+	e.check(server.AddTool(e.Server, "touch", "Announces that a resource was updated.", func(_ context.Context, in struct {
 		URI string `json:"uri"`
 	}) (string, error) {
 		e.ResourceUpdated(in.URI)
@@ -234,7 +233,7 @@ func (e *everything) addTasks() {
 		case <-time.After(time.Duration(in.For) * time.Millisecond):
 		}
 		if in.Text == "" {
-			return "", errors.New("there is nothing to work on")
+			return "", errors.New("text is empty")
 		}
 		return "worked on " + in.Text, nil
 	}))

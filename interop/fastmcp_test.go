@@ -7,13 +7,13 @@ import (
 
 var fastMCP = filepath.Join(pythonDir, "fast.py")
 
-// fastMCPLacks returns the stops that would test the Python SDK under FastMCP.
+// fastMCPLacks returns the stops that would test the Python SDK, on which FastMCP is built.
 func fastMCPLacks() map[string]string {
-	const why = "it is the Python SDK there, which has a peer of its own"
+	const why = "the Python SDK implements it, which has its own peer"
 	lacks := map[string]string{}
 	for _, stop := range []string{
-		"server", "tools", "pages", "log", "content", "resources", "no such resource", "prompts", "completion", "elicitation", "url elicitation",
-		"sampling", "roots", "questions of prompts and resources", "tasks", "resource updated", "list changed", "crash",
+		"server", "tools", "pages", "log", "content", "resources", "unknown resource", "prompts", "completion", "elicitation", "url elicitation",
+		"sampling", "roots", "input requests of prompts and resources", "tasks", "resource updated", "list changed", "crash",
 	} {
 		lacks[stop] = why
 	}
@@ -21,25 +21,25 @@ func fastMCPLacks() map[string]string {
 }
 
 var fastMCPPeer = &peer{
-	name:      ofFastMCP,
+	name:      fastMCPName,
 	info:      "fastmcp",
 	revisions: allRevisions,
-	launch: func(t *testing.T, _ ...string) *witnessed {
+	launch: func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return newCommand(t, python(t), fastMCP, "server", words(t, nil))
 	},
 	lacks:  fastMCPLacks(),
-	quirks: map[string]string{"an unknown tool is a tool error": "so it is"},
+	quirks: map[string]string{"an unknown tool is a tool error": "a call of an unknown tool gets a result with isError"},
 }
 
 // TestFastMCPServer runs our client against a server on FastMCP.
 func TestFastMCPServer(t *testing.T) { runTours(t, fastMCPPeer) }
 
-// TestFastMCPServerHTTP runs our client against one over HTTP.
+// TestFastMCPServerHTTP runs our client against a server on FastMCP over HTTP.
 func TestFastMCPServerHTTP(t *testing.T) {
 	p := *fastMCPPeer
 	p.revisions = []string{"2025-03-26", latestLegacy, modern}
-	p.launch = func(t *testing.T, _ ...string) *witnessed {
+	p.launch = func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return newWeb(t, webPath, python(t), fastMCP, "server", words(t, map[string]any{"listen": true}))
 	}
@@ -52,34 +52,34 @@ func TestFastMCPServerHTTP(t *testing.T) {
 	runTours(t, &p)
 }
 
-// TestFastMCP runs its client against our server.
+// TestFastMCP runs the client of FastMCP against our server.
 //
 // Spec: S2 S6 S9 S58 S59 S64 S65
 func TestFastMCP(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		speaks []string
-		want   string
+		name            string
+		serverRevisions []string
+		want            string
 	}{
 		{name: "dual-era server", want: modern},
-		{name: "legacy server", speaks: legacyRevisions, want: latestLegacy},
+		{name: "legacy server", serverRevisions: legacyRevisions, want: latestLegacy},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, tt.speaks...)
+			s := newServer(t, tt.serverRevisions...)
 			checkReport(t, walkFastMCP(t, s), tt.want)
 			s.audit(1)
 		})
 		t.Run(tt.name+" over HTTP", func(t *testing.T) {
 			t.Parallel()
-			s := newWebServer(t, webPath, tt.speaks...)
+			s := newWebServer(t, webPath, tt.serverRevisions...)
 			checkReport(t, walkFastMCP(t, s), tt.want)
-			s.audit(1, pythonLeaves(webPath, tt.want)...)
+			s.audit(1, pythonReopens(webPath, tt.want)...)
 		})
 	}
 }
 
-func walkFastMCP(t *testing.T, s *witnessed) (r report) {
+func walkFastMCP(t *testing.T, s *recordedServer) (r report) {
 	t.Helper()
 	runPython(t, s, "fast.py", job{address: s.address(), Steps: session}, &r, "walk")
 	return r

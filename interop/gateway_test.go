@@ -22,11 +22,11 @@ type gatewayServer struct {
 	side *bridgeSide
 	// name is its name in the configuration.
 	name   string
-	server *witnessed
+	server *recordedServer
 }
 
-// gatewayServers returns the servers on stdio of those SDKs that are installed, and of these only
-// those whose names begin with one of the prefixes, if there are any.
+// gatewayServers returns the stdio servers of the installed SDKs. If there are prefixes, it returns
+// only servers whose names begin with one of them.
 func gatewayServers(t *testing.T, prefixes ...string) (all []gatewayServer) {
 	t.Helper()
 	for i := range bridgeSides {
@@ -37,19 +37,19 @@ func gatewayServers(t *testing.T, prefixes ...string) (all []gatewayServer) {
 		}
 		installed := false
 		t.Run(s.name, func(t *testing.T) {
-			s.peer.launch(t, s.speaks...) // it skips the test if it cannot
+			s.peer.launch(t, s.serverRevisions...) // skips the test if the SDK is not installed
 			installed = true
 		})
 		if installed {
 			name := strings.NewReplacer(", stdio", "", ", ", "-", " ", "").Replace(s.name)
-			all = append(all, gatewayServer{s, strings.ToLower(name), s.peer.launch(t, s.speaks...)})
+			all = append(all, gatewayServer{s, strings.ToLower(name), s.peer.launch(t, s.serverRevisions...)})
 		}
 	}
 	return all
 }
 
-// newGateway puts a gateway before servers. Clients start it.
-func newGateway(t *testing.T, servers []gatewayServer) *witnessed {
+// newGateway returns a gateway in front of servers. Clients start it.
+func newGateway(t *testing.T, servers []gatewayServer) *recordedServer {
 	t.Helper()
 	type upstream struct {
 		Command []string `json:"command"`
@@ -78,11 +78,11 @@ func newGateway(t *testing.T, servers []gatewayServer) *witnessed {
 	return newCommand(t, serverCommand[0], "gateway", "--stdio", "--no-watch", file)
 }
 
-// TestGateway puts servers of all SDKs and of both eras behind one gateway. In each era, our client
-// sees the tools of all of them, calls each, and answers its input requests.
+// TestGateway runs a gateway in front of servers of all SDKs and both eras. In each era, our client
+// lists the tools, calls the tools of each server, and responds to its input requests.
 func TestGateway(t *testing.T) {
 	if len(serverCommand) != 2 {
-		t.Skip("the tests are of another server")
+		t.Skip("INTEROP_SERVER is not mcpwire")
 	}
 	for _, revision := range []string{latestLegacy, modern} {
 		t.Run(revision, func(t *testing.T) {
@@ -117,22 +117,22 @@ func (s *gatewayServer) visit(t *tour, tools []string) {
 	tool := func(name string) string { return s.name + "__" + name }
 	for _, name := range surfaceTools {
 		if !slices.Contains(tools, tool(name)) {
-			t.Errorf("%s is missing from the list", tool(name))
+			t.Errorf("tools lack %s", tool(name))
 		}
 	}
 	t.equal("echo", "wörld", t.text(tool("echo"), map[string]string{"text": "wörld"}))
 	if _, err := client.CallTool[string](t.ctx, t.Client, tool("fail"), map[string]string{"message": "no"}); !isToolError(err, "no") {
-		t.Errorf("fail: %v", err)
+		t.Errorf("fail: error = %v, want a tool error", err)
 	}
-	t.willAnswer(ada)
+	t.setResult(ada)
 	t.equal("ask", "accept Ada 36", t.text(tool("ask"), nil))
 	t.equal("sample", "hello by test-model", t.text(tool("sample"), nil))
 	t.equal("roots", "file:///projects/a Project A, file:///projects/b", t.text(tool("roots"), nil))
-	t.equal("asked", []string{asked, "sample user up to 50: " + sampleText, "roots"}, t.inputRequests())
+	t.equal("input requests", []string{askRecord, "sample user up to 50: " + sampleText, "roots"}, t.inputRequests())
 	var steps atomic.Int64
 	t.text(tool("slow"), map[string]int{"steps": 3, "delay_ms": 20}, client.WithProgress(func(*mcp.ProgressNotificationParams) { steps.Add(1) }))
 	if _, late := t.peer.quirks["late progress"]; steps.Load() != 3 && !late {
-		t.Errorf("slow: got %d progress notifications, want 3", steps.Load())
+		t.Errorf("slow: progress notifications = %d, want 3", steps.Load())
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	started := make(chan struct{}, 10)
@@ -152,26 +152,26 @@ func (s *gatewayServer) visit(t *tour, tools []string) {
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("a canceled call: %v", err)
+		t.Errorf("canceled call: error = %v, want %v", err, context.Canceled)
 	}
-	t.text(tool("cancelled"), nil) // it waits until the server knows
+	t.text(tool("cancelled"), nil) // waits until the server has read the cancellation
 	prompt, err := t.GetPrompt(t.ctx, s.name+"__greet", map[string]string{"name": "Ada"})
 	if err != nil || len(prompt.Messages) == 0 {
-		t.Errorf("prompt: %v", err)
+		t.Errorf("prompt: %d messages, %v", len(prompt.Messages), err)
 	}
 }
 
-// isToolError reports if err is a tool error with the text.
+// isToolError reports whether err is a tool error that contains text.
 func isToolError(err error, text string) bool {
 	e, ok := errors.AsType[*client.ToolError](err)
 	return ok && strings.Contains(e.Error(), text)
 }
 
-// TestGatewayInspector has Inspector list and call the tools of servers of both eras behind one
+// TestGatewayInspector lists and calls the tools of servers of both eras with Inspector, through a
 // gateway.
 func TestGatewayInspector(t *testing.T) {
 	if len(serverCommand) != 2 {
-		t.Skip("the tests are of another server")
+		t.Skip("INTEROP_SERVER is not mcpwire")
 	}
 	for _, era := range inspectorEras {
 		t.Run(era.name, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestGatewayInspector(t *testing.T) {
 				Result struct{ Tools []struct{ Name string } }
 			}
 			if err := json.Unmarshal(out, &list); err != nil || status != 0 {
-				t.Fatalf("status %d, %v in %q", status, err, out)
+				t.Fatalf("list: status = %d, %v in %q", status, err, out)
 			}
 			var names, want []string
 			for _, tool := range list.Result.Tools {
@@ -199,7 +199,7 @@ func TestGatewayInspector(t *testing.T) {
 			for _, s := range servers {
 				status, out := inspect(t, newGateway(t, servers), era.name, "--method", "tools/call", "--tool-name", s.name+"__echo", "--tool-arg", "text=hi")
 				if status != 0 || !strings.Contains(string(out), `"text":"hi"`) && !strings.Contains(string(out), `"text": "hi"`) {
-					t.Errorf("%s: status %d: %s", s.name, status, out)
+					t.Errorf("%s: echo: status = %d: %s", s.name, status, out)
 				}
 			}
 		})

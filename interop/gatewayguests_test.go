@@ -11,23 +11,23 @@ import (
 	"mcpwire/capture"
 )
 
-// A gatewayVisit is a row of [TestGatewayGuests]: a foreign client, how it reaches the gateway, and
-// the era and transport of the server that it visits there. A second server, of the other era, is
-// behind the same gateway.
+// A gatewayVisit is a case of [TestGatewayGuests]: a guest, its transport to the gateway, and the
+// era and transport of the server that it visits. A second server, of the other era, is behind the
+// same gateway.
 type gatewayVisit struct {
 	guest    *bridgeGuest
 	revision string
-	// front is where clients find the gateway over HTTP; empty has them start it.
+	// front is the path of the gateway over HTTP. If it is empty, clients start the gateway.
 	front string
-	// speaks are the revisions of the server.
-	speaks []string
-	// web is set if the server is reached over HTTP.
+	// serverRevisions are the revisions of the server.
+	serverRevisions []string
+	// web is set if the server's transport is HTTP.
 	web bool
 }
 
-// gatewayVisits returns the rows: each client in each of its eras before servers of both eras. The
+// gatewayVisits returns the cases: each guest in each of its eras, with servers of both eras. The
 // transports alternate, so that each pair of eras has each pair of transports.
-func gatewayVisits() (rows []gatewayVisit) {
+func gatewayVisits() (visits []gatewayVisit) {
 	for _, revision := range []string{latestLegacy, modern} {
 		i := 0
 		for n := range bridgeGuests {
@@ -35,20 +35,20 @@ func gatewayVisits() (rows []gatewayVisit) {
 			if !slices.Contains(g.revisions, revision) {
 				continue
 			}
-			for j, speaks := range [][]string{legacyRevisions, {modern}} {
-				row := gatewayVisit{guest: g, revision: revision, speaks: speaks, web: (i/2+j)%2 == 0}
+			for j, serverRevisions := range [][]string{legacyRevisions, {modern}} {
+				v := gatewayVisit{guest: g, revision: revision, serverRevisions: serverRevisions, web: (i/2+j)%2 == 0}
 				if (i+j)%2 == 0 {
-					row.front = webPath
+					v.front = webPath
 				}
-				rows = append(rows, row)
+				visits = append(visits, v)
 			}
 			i++
 		}
 	}
-	return rows
+	return visits
 }
 
-func (r *gatewayVisit) modern() bool { return r.speaks[0] == modern }
+func (r *gatewayVisit) modern() bool { return r.serverRevisions[0] == modern }
 
 func (r *gatewayVisit) name() string {
 	transport := func(web bool) string {
@@ -64,36 +64,36 @@ func (r *gatewayVisit) name() string {
 	return strings.Join([]string{r.guest.name, r.revision, transport(r.front != ""), "to", era, transport(r.web)}, " ")
 }
 
-// TestGatewayGuests has foreign clients visit our server behind a gateway that has two, and renames
-// the tools and prompts of the one that is visited.
+// TestGatewayGuests lets guests visit our server through a gateway with two servers. The gateway
+// keeps the names of tools and prompts of the visited server.
 func TestGatewayGuests(t *testing.T) {
 	skipWithoutBridge(t)
-	for _, row := range gatewayVisits() {
-		t.Run(row.name(), func(t *testing.T) {
+	for _, v := range gatewayVisits() {
+		t.Run(v.name(), func(t *testing.T) {
 			t.Parallel()
-			row.run(t)
+			v.run(t)
 		})
 	}
 }
 
 // run makes the visit.
 func (r *gatewayVisit) run(t *testing.T) {
-	visited := newEverythingServer(t, r.web, r.speaks)
+	visited := newEverythingServer(t, r.web, r.serverRevisions)
 	others := []string{modern}
 	if r.modern() {
 		others = legacyRevisions
 	}
 	other := newEverythingServer(t, !r.web, others)
-	p := newGatewayPassage(t, r.front, visited, other, r.modern())
-	able := allOf(r.revision)
+	p := newGuestGateway(t, r.front, visited, other, r.modern())
+	able := featuresOf(r.revision)
 	for _, l := range bridgeLacks {
 		if l.guest == r.guest.name && l.where(r.front, r.revision) {
 			l.what(&able)
 		}
 	}
 	if !r.modern() && !r.web {
-		// The gateway reads the lists of such a server from a process of its own, and the tool
-		// extend extends that of the client.
+		// The gateway reads the lists of such a server from a separate process, and the tool extend
+		// changes the process of the client.
 		able.Subscribe = false
 	}
 	want := expected(r.revision, able)
@@ -109,7 +109,7 @@ func (r *gatewayVisit) run(t *testing.T) {
 		*list = sorted(*list)
 	}
 	checkVisit(t, r.guest.send(t, p.downstream, r.revision, able), want)
-	known := crossings(r.front, r.revision)
+	known := raceDeviations(r.front, r.revision)
 	if r.guest.known != nil {
 		known = append(known, r.guest.known(r.front, r.revision)...)
 	}
@@ -120,18 +120,19 @@ func (r *gatewayVisit) run(t *testing.T) {
 	p.auditGateways(gateways, other, known)
 }
 
-// newEverythingServer returns our server with everything, for some revisions.
-func newEverythingServer(t *testing.T, web bool, speaks []string) *witnessed {
+// newEverythingServer returns the everything server with some revisions.
+func newEverythingServer(t *testing.T, web bool, serverRevisions []string) *recordedServer {
 	t.Helper()
 	if web {
-		return newWebProgram(t, webPath, everythingWebVerb, speaks...)
+		return newWebProgram(t, webPath, everythingWebVerb, serverRevisions...)
 	}
-	return newProgram(t, everythingVerb, speaks...)
+	return newProgram(t, everythingVerb, serverRevisions...)
 }
 
-// newGatewayPassage puts a gateway before two servers. The names of tools and prompts of the first
-// one are its own. path is where clients find the gateway over HTTP; empty has them start it.
-func newGatewayPassage(t *testing.T, path string, visited, other *witnessed, modern bool) *passage {
+// newGuestGateway returns a gateway in front of two servers. It keeps the names of tools and
+// prompts of the first one. path is the path of the gateway over HTTP; if it is empty, clients
+// start the gateway.
+func newGuestGateway(t *testing.T, path string, visited, other *recordedServer, modern bool) *guestProxy {
 	t.Helper()
 	type upstream struct {
 		Command []string          `json:"command,omitempty"`
@@ -139,7 +140,7 @@ func newGatewayPassage(t *testing.T, path string, visited, other *witnessed, mod
 		Era     string            `json:"era"`
 		Rename  map[string]string `json:"rename,omitempty"`
 	}
-	entry := func(s *witnessed, modern bool) upstream {
+	entry := func(s *recordedServer, modern bool) upstream {
 		u := upstream{Era: "legacy"}
 		if modern {
 			u.Era = "modern"
@@ -170,19 +171,19 @@ func newGatewayPassage(t *testing.T, path string, visited, other *witnessed, mod
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &passage{bridged: bridged{upstream: visited}, home: t.TempDir()}
+	p := &guestProxy{bridged: bridged{upstream: visited}, home: t.TempDir()}
 	command := []string{"env", "MCPWIRE_HOME=" + p.home, serverCommand[0], "gateway", "--record", "--redact", "off"}
 	if path == "" {
 		p.downstream = newCommand(t, append(command, "--stdio", file)...)
 	} else {
-		p.downstream = newWebProgram(t, path, keeperVerb, append(command, "--listen", "127.0.0.1:0", file)...)
+		p.downstream = newWebProgram(t, path, termVerb, append(command, "--listen", "127.0.0.1:0", file)...)
 	}
 	return p
 }
 
-// auditGateways is audit for gateways. How many processes of its servers a gateway starts depends
-// on their era: the catalog of a legacy server has a session of its own.
-func (p *passage) auditGateways(gateways int, other *witnessed, known []deviation) {
+// auditGateways is audit for gateways. The number of server processes depends on the era: a gateway
+// reads the lists of a legacy server in a separate session.
+func (p *guestProxy) auditGateways(gateways int, other *recordedServer, known []deviation) {
 	t := p.upstream.t
 	t.Helper()
 	p.checkGone()
@@ -191,18 +192,18 @@ func (p *passage) auditGateways(gateways int, other *witnessed, known []deviatio
 		return
 	}
 	p.downstream.audit(gateways, known...)
-	for _, s := range []*witnessed{p.upstream, other} {
+	for _, s := range []*recordedServer{p.upstream, other} {
 		processes := 1
 		if s.web == nil {
 			if processes = len(s.transcripts()); processes == 0 {
-				t.Error("a server was never started")
+				t.Error("started processes of a server = 0, want at least 1")
 			}
 		}
 		s.audit(processes)
 	}
 	files, err := filepath.Glob(filepath.Join(p.home, "captures", "*"+capture.Suffix))
 	if err != nil || len(files) != gateways {
-		t.Errorf("captures: got %q, %v, want %d", files, err, gateways)
+		t.Errorf("captures = %q, %v, want %d", files, err, gateways)
 	}
 	for _, file := range files {
 		p.checkCapture(file)

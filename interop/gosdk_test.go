@@ -14,16 +14,16 @@ import (
 // goSDK is a client of github.com/modelcontextprotocol/go-sdk.
 type goSDK struct {
 	session  *mcp.ClientSession
-	progress meters
+	progress progressHandlers
 }
 
-// connectGoSDK starts s. An empty revision leaves the choice to the SDK.
-func connectGoSDK(ctx context.Context, t *testing.T, s *witnessed, revision string) *goSDK {
+// connectGoSDK connects to s. If the revision is empty, the SDK chooses one.
+func connectGoSDK(ctx context.Context, t *testing.T, s *recordedServer, revision string) *goSDK {
 	t.Helper()
 	h := &goSDK{}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
-			h.progress.tell(req.Params.ProgressToken, req.Params.Progress)
+			h.progress.notify(req.Params.ProgressToken, req.Params.Progress)
 		},
 	})
 	session, err := client.Connect(ctx, goSDKTransport(s), &mcp.ClientSessionOptions{ProtocolVersion: revision})
@@ -34,12 +34,12 @@ func connectGoSDK(ctx context.Context, t *testing.T, s *witnessed, revision stri
 	return h
 }
 
-// goSDKTransport leads the SDK to s, or has it started.
-func goSDKTransport(s *witnessed) mcp.Transport {
+// goSDKTransport returns a transport that connects the SDK to s, or starts s.
+func goSDKTransport(s *recordedServer) mcp.Transport {
 	switch {
 	case s.web == nil:
 		return &mcp.CommandTransport{Command: s.cmd(), TerminateDuration: 20 * time.Second}
-	case s.web.path == oldPath:
+	case s.web.path == ssePath:
 		return &mcp.SSEClientTransport{Endpoint: s.web.url()}
 	}
 	return &mcp.StreamableClientTransport{Endpoint: s.web.url()}
@@ -89,10 +89,10 @@ func (h *goSDK) call(ctx context.Context, tool string, args map[string]any, prog
 
 func (h *goSDK) ping(ctx context.Context) error { return h.session.Ping(ctx, nil) }
 
-// close fails unless the server exits with status 0 by itself.
+// close ends the session. It fails unless the server exits by itself with status 0.
 func (h *goSDK) close() error { return h.session.Close() }
 
-// TestGoSDK lets the SDK ask for each revision it knows.
+// TestGoSDK runs the client of the SDK against our server, in each revision that it supports.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestGoSDK(t *testing.T) {
@@ -106,29 +106,29 @@ func TestGoSDK(t *testing.T) {
 	}
 }
 
-// TestGoSDKNegotiation leaves the choice to the SDK, which prefers the modern
-// era, and narrows down what the server speaks.
+// TestGoSDKNegotiation lets the SDK choose the revision, with servers that support some revisions.
+// The SDK prefers the modern era.
 //
 // Spec: S40 S41
 func TestGoSDKNegotiation(t *testing.T) {
 	for _, tt := range negotiations {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, tt.speaks...)
+			s := newServer(t, tt.serverRevisions...)
 			checkReport(t, walk(t.Context(), connectGoSDK(t.Context(), t, s, "")), tt.want)
 			s.audit(1)
 		})
 	}
 }
 
-// negotiations are the servers that a host with a free choice may meet.
+// negotiations are servers and the revisions that a host that supports all negotiates with them.
 var negotiations = []struct {
-	name   string
-	speaks []string // nothing means everything
-	want   string
+	name            string
+	serverRevisions []string // nil means all
+	want            string
 }{
 	{name: "dual-era server", want: modern},
-	{name: "modern server", speaks: []string{modern}, want: modern},
-	{name: "legacy server", speaks: legacyRevisions, want: latestLegacy},
-	{name: "old server", speaks: []string{"2024-11-05"}, want: "2024-11-05"},
+	{name: "modern server", serverRevisions: []string{modern}, want: modern},
+	{name: "legacy server", serverRevisions: legacyRevisions, want: latestLegacy},
+	{name: "old server", serverRevisions: []string{"2024-11-05"}, want: "2024-11-05"},
 }

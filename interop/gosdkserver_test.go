@@ -16,18 +16,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// goSDKVerb as the first argument makes the test binary a server written with
-// github.com/modelcontextprotocol/go-sdk; further arguments are the revisions
-// to speak, if not all.
+// goSDKVerb as the first argument makes the test binary a server on
+// github.com/modelcontextprotocol/go-sdk. Further arguments are the supported revisions; without
+// any, it supports all.
 const goSDKVerb = "go-sdk"
 
-// trickyState is a requestState that suffers from being encoded carelessly.
+// trickyState is a requestState that a wrong encoding would change.
 const trickyState = "st\u00e4te <&> \u2028 \"\\/ \U0001f680"
 
-// goSDKServer is that server.
+// A goSDKServer is the server that goSDKVerb runs.
 type goSDKServer struct {
 	*mcp.Server
-	cancelled chan struct{} // one for each cancelled call of slow
+	cancelled chan struct{} // one for each canceled call of slow
 }
 
 func goSDKMain(revisions []string) int {
@@ -50,13 +50,13 @@ func newGoSDKServer(revisions []string) *goSDKServer {
 	}
 	s := &goSDKServer{mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1.8.0"}, opts), make(chan struct{}, 16)}
 	s.addTools()
-	s.addQuestions()
+	s.addInputTools()
 	s.addChanges()
 	s.addContent()
 	return s
 }
 
-// goSDKText makes a tool of a function that returns a text.
+// goSDKText returns the handler of a tool whose result is a text.
 func goSDKText[In any](f func(ctx context.Context, req *mcp.CallToolRequest, in In) (string, error)) mcp.ToolHandlerFor[In, any] {
 	return func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		text, err := f(ctx, req, in)
@@ -135,34 +135,34 @@ func (s *goSDKServer) slow(ctx context.Context, req *mcp.CallToolRequest, in slo
 	return fmt.Sprintf("done after %d steps", in.Steps), nil
 }
 
-// addQuestions adds the tools with input requests. From the same handlers, the SDK sends them to
+// addInputTools adds the tools with input requests. From the same handlers, the SDK sends them to
 // legacy clients as requests and to modern ones in results.
-func (s *goSDKServer) addQuestions() {
-	question := func(name string, ask mcp.InputRequest, take func(mcp.InputResponse) string) {
+func (s *goSDKServer) addInputTools() {
+	addTool := func(name string, ask mcp.InputRequest, take func(mcp.InputResponse) string) {
 		mcp.AddTool(s.Server, &mcp.Tool{Name: name}, func(_ context.Context, req *mcp.CallToolRequest, _ empty) (*mcp.CallToolResult, any, error) {
 			answer, ok := req.Params.InputResponses["question"]
 			if !ok {
 				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"question": ask}, RequestState: trickyState}, nil, nil
 			}
 			if req.Params.RequestState != trickyState {
-				return nil, nil, fmt.Errorf("requestState came back as %q", req.Params.RequestState)
+				return nil, nil, fmt.Errorf("requestState = %q", req.Params.RequestState)
 			}
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: take(answer)}}}, nil, nil
 		})
 	}
-	question("ask", goSDKAsk, goSDKAsked)
-	question("visit", &mcp.ElicitParams{Mode: "url", Message: visitMessage, URL: visitURL, ElicitationID: "e1"}, func(r mcp.InputResponse) string {
+	addTool("ask", goSDKAsk, goSDKAsked)
+	addTool("visit", &mcp.ElicitParams{Mode: "url", Message: visitMessage, URL: visitURL, ElicitationID: "e1"}, func(r mcp.InputResponse) string {
 		a, _ := r.(*mcp.ElicitResult)
 		return a.Action
 	})
 	//lint:ignore SA1019 sampling is deprecated and there
 	message := &mcp.SamplingMessage{Role: "user", Content: &mcp.TextContent{Text: sampleText}}
 	//lint:ignore SA1019 sampling is deprecated and there
-	question("sample", &mcp.CreateMessageParams{MaxTokens: 50, Messages: []*mcp.SamplingMessage{message}}, func(r mcp.InputResponse) string {
+	addTool("sample", &mcp.CreateMessageParams{MaxTokens: 50, Messages: []*mcp.SamplingMessage{message}}, func(r mcp.InputResponse) string {
 		return goSDKSampled(r)
 	})
 	//lint:ignore SA1019 roots are deprecated and there
-	question("roots", &mcp.ListRootsParams{}, func(r mcp.InputResponse) string {
+	addTool("roots", &mcp.ListRootsParams{}, func(r mcp.InputResponse) string {
 		//lint:ignore SA1019 roots are deprecated and there
 		a, _ := r.(*mcp.ListRootsResult)
 		var all []string
@@ -176,7 +176,7 @@ func (s *goSDKServer) addQuestions() {
 // goSDKAsk is the input request of the tool ask.
 var goSDKAsk = &mcp.ElicitParams{Mode: "form", Message: askMessage, RequestedSchema: json.RawMessage(askSchema)}
 
-// goSDKAsked returns what was answered.
+// goSDKAsked returns the result of the tool ask for an elicitation result.
 func goSDKAsked(r mcp.InputResponse) string {
 	a, _ := r.(*mcp.ElicitResult)
 	if a.Action != "accept" {
@@ -185,8 +185,7 @@ func goSDKAsked(r mcp.InputResponse) string {
 	return fmt.Sprintf("accept %v %v", a.Content["name"], a.Content["age"])
 }
 
-// goSDKSampled returns what the model said, and its name. The answer comes in
-// two shapes.
+// goSDKSampled returns the result of the tool sample. The SDK has two types for a sampling result.
 func goSDKSampled(r mcp.InputResponse) string {
 	text, model := &mcp.TextContent{}, ""
 	switch a := r.(type) {
@@ -288,8 +287,8 @@ func goSDKComplete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteRe
 	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values, Total: len(values)}}, nil
 }
 
-// suggest is what completion answers for an argument or a variable, in all servers that get no help
-// with it.
+// suggest returns the completion values of an argument or a variable, for servers whose SDK does
+// not filter them.
 func suggest(name, value string, known map[string]string) []string {
 	var all []string
 	switch name {
@@ -304,29 +303,29 @@ func suggest(name, value string, known map[string]string) []string {
 }
 
 var goSDKPeer = &peer{
-	name:      ofGoSDK,
+	name:      goSDKName,
 	info:      "go-sdk",
 	revisions: allRevisions,
-	launch: func(t *testing.T, revisions ...string) *witnessed {
+	launch: func(t *testing.T, revisions ...string) *recordedServer {
 		t.Helper()
 		return newProgram(t, goSDKVerb, revisions...)
 	},
 	quirks: map[string]string{
-		"resources cannot ask legacy clients": "a result without contents is refused before it becomes a question",
-		"no tasks in 2025-11-25":              "it does not have them",
-		"no tasks in 2026-07-28":              "it does not have the extension",
-		"content of later revisions":          "it sends all kinds of content whatever the revision",
+		"resources cannot send input requests to legacy clients": "the SDK rejects a result without contents before it sends the input request",
+		"no tasks in 2025-11-25":                                 "it does not support tasks",
+		"no tasks in 2026-07-28":                                 "it does not support the extension",
+		"content of later revisions":                             "it sends all kinds of content in every revision",
 	},
 	deviations: func(revision string) []deviation {
 		known := append(newerContent(revision),
-			deviation{rule: serverCancelled, has: "tools/call", why: "what a handler returns is sent, cancelled or not"},
-			deviation{rule: serverAnswer, has: `"code":0`, why: "errors of handlers that are none of JSON-RPC get the code 0"})
+			deviation{rule: serverCancelled, has: "tools/call", why: "it sends the results of canceled calls"},
+			deviation{rule: serverResponse, has: `"code":0`, why: "errors of handlers that are not JSON-RPC errors get the code 0"})
 		if revision == modern {
 			return append(known,
-				deviation{rule: serverCancelled, has: "subscriptions/listen", why: "a subscription that was cancelled gets its result all the same"},
-				deviation{rule: serverListen, has: "the subscription was cancelled before", why: "it ends some time after its cancellation was read", racy: true})
+				deviation{rule: serverCancelled, has: "subscriptions/listen", why: "it sends the results of canceled subscriptions"},
+				deviation{rule: serverListen, has: "change for a canceled subscription", why: "it ends a subscription some time after it read the cancellation", racy: true})
 		}
-		known = append(known, deviation{rule: serverLegacy, has: "ttlMs", why: "caching hints are always sent; older clients ignore them"})
+		known = append(known, deviation{rule: serverLegacy, has: "ttlMs", why: "it sends caching hints in every revision; older clients ignore them"})
 		return known
 	},
 }

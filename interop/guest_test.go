@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A visit is what a foreign client, a guest, saw on its way through our server.
-// ts/visit.mjs reports the same.
+// A visit is the report of a guest, which is a foreign client that uses all features of the
+// everything server. The guests in other languages print it as JSON.
 type visit struct {
 	Revision      string              `json:"revision"`
 	Server        string              `json:"server"`
@@ -21,43 +21,43 @@ type visit struct {
 	Resources     []string            `json:"resources"`
 	Templates     []string            `json:"templates"`
 	Prompts       []string            `json:"prompts"`
-	Read          map[string]string   `json:"read"` // MIME type and text, or base64, by URI
-	Codes         map[string]int      `json:"codes"`
+	Read          map[string]string   `json:"read"`   // MIME type, and text or base64, by URI
+	Codes         map[string]int      `json:"codes"`  // of errors
 	Prompt        []string            `json:"prompt"` // role and text
 	Completion    map[string][]string `json:"completion"`
-	Slow          []string            `json:"slow"`    // of calls that take their time
-	Answers       map[string]string   `json:"answers"` // what was made of the guest's answers
+	Slow          []string            `json:"slow"`    // results and progress of the tool slow
+	Answers       map[string]string   `json:"answers"` // results that depend on input responses
 	InputRequests []string            `json:"questions"`
 	Log           []string            `json:"log"`
 	Events        []string            `json:"events"`
 	Tasks         map[string]string   `json:"tasks"`
-	Failure       string              `json:"failure"` // why the visit broke off
+	Failure       string              `json:"failure"` // the error that ended the visit
 }
 
-// A can says what a guest is able to do.
-type can struct {
+// features has the features that a guest supports.
+type features struct {
 	Elicit    bool `json:"elicit"`
 	Visit     bool `json:"visit"`
 	Sample    bool `json:"sample"`
 	Roots     bool `json:"roots"`
 	Log       bool `json:"log"`
 	Subscribe bool `json:"subscribe"`
-	Context   bool `json:"context"` // tell the other arguments to completion
-	Cancel    bool `json:"cancel"`  // tell the server that it has given up
+	Context   bool `json:"context"` // completion with other arguments
+	Cancel    bool `json:"cancel"`  // cancellation that the server gets
 	Tasks     bool `json:"tasks"`
-	Interview bool `json:"interview"` // answer what a task asks
+	Interview bool `json:"interview"` // input requests of a task
 }
 
-// allOf is what the revision has.
-func allOf(revision string) can {
-	return can{
+// featuresOf returns the features of the revision.
+func featuresOf(revision string) features {
+	return features{
 		Elicit: revision >= "2025-06-18", Visit: revision >= latestLegacy, Context: revision >= "2025-06-18",
 		Sample: true, Roots: true, Log: true, Subscribe: true, Cancel: true, Tasks: revision >= latestLegacy, Interview: revision >= latestLegacy,
 	}
 }
 
 // expected returns the report that a guest must make.
-func expected(revision string, able can) visit {
+func expected(revision string, able features) visit {
 	v := visit{
 		Revision: revision, Server: "everything", Instructions: instructions,
 		Tools:     sorted(append([]string{"interview", "work"}, surfaceTools...)),
@@ -85,7 +85,7 @@ func expected(revision string, able can) visit {
 	}
 	if able.Elicit {
 		v.Answers["ask"], v.Answers["asked prompt"], v.Answers["asked resource"] = "accept Ada 36", "user: accept Ada 36", " accept Ada 36"
-		v.InputRequests = append(v.InputRequests, asked, asked, asked)
+		v.InputRequests = append(v.InputRequests, askRecord, askRecord, askRecord)
 	}
 	if able.Visit {
 		v.Answers["visit"] = "accept"
@@ -109,7 +109,7 @@ func expected(revision string, able can) visit {
 	}
 	if able.Interview {
 		v.Tasks["interview"] = "accept Ada 36"
-		v.InputRequests = append(v.InputRequests, asked)
+		v.InputRequests = append(v.InputRequests, askRecord)
 	}
 	return v
 }
@@ -127,7 +127,7 @@ type guest interface {
 	// prompt returns role and text of each message.
 	prompt(ctx context.Context, name string, args map[string]string) ([]string, error)
 	complete(ctx context.Context, template bool, of, argument, value string, known map[string]string) ([]string, error)
-	// text calls a tool that answers with a text.
+	// text calls a tool whose result is a text.
 	text(ctx context.Context, tool string, args map[string]any) (string, error)
 	// slow calls the tool slow, and requests its progress.
 	slow(ctx context.Context, args map[string]any, progress func(float64)) (string, error)
@@ -152,25 +152,25 @@ func newNotes() *notes {
 	return &notes{make(chan string, 100), make(chan string, 100), make(chan string, 100), make(chan string, 100)}
 }
 
-// collectNotes returns so many notes.
+// collectNotes returns the next n notes.
 func collectNotes(ctx context.Context, from <-chan string, n int) (all []string, err error) {
 	for range n {
 		select {
 		case note := <-from:
 			all = append(all, note)
 		case <-ctx.Done():
-			return all, fmt.Errorf("waiting for note %d of %d: %w", len(all)+1, n, ctx.Err())
+			return all, fmt.Errorf("wait for note %d of %d: %w", len(all)+1, n, ctx.Err())
 		}
 	}
 	return all, nil
 }
 
-// visiting is a visit in progress.
+// A visiting is a visit in progress.
 type visiting struct {
 	guest
 	ctx context.Context
 	visit
-	able can
+	able features
 	errs []error
 }
 
@@ -180,8 +180,8 @@ func (v *visiting) check(doing string, err error) {
 	}
 }
 
-// makeVisit leads a guest through our server and closes it.
-func makeVisit(t *testing.T, g guest, able can) visit {
+// makeVisit makes the visit of a guest and closes the guest.
+func makeVisit(t *testing.T, g guest, able features) visit {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 	defer cancel()
@@ -190,20 +190,20 @@ func makeVisit(t *testing.T, g guest, able can) visit {
 	}}
 	v.Revision = g.revision()
 	v.Server, v.Instructions = g.about()
-	v.look()
+	v.list()
 	v.readAll()
-	v.takeTime()
-	v.answer()
+	v.callSlow()
+	v.respond()
 	v.listen()
-	v.check("closing", g.close())
+	v.check("close", g.close())
 	if err := errors.Join(v.errs...); err != nil {
 		v.Failure = err.Error()
 	}
 	return v.visit
 }
 
-// look lists everything.
-func (v *visiting) look() {
+// list lists tools, resources, templates and prompts.
+func (v *visiting) list() {
 	for what, list := range map[string]struct {
 		of   func(context.Context) ([]string, error)
 		into *[]string
@@ -216,7 +216,7 @@ func (v *visiting) look() {
 	}
 }
 
-// readAll reads resources and prompts, and completes.
+// readAll reads resources, gets prompts and completes arguments.
 func (v *visiting) readAll() {
 	var err error
 	for _, uri := range []string{greetingURI, itemURI, logoURI} {
@@ -234,7 +234,7 @@ func (v *visiting) readAll() {
 	complete := func(key string, template bool, of, argument, value string, known map[string]string) {
 		var err error
 		v.Completion[key], err = v.complete(v.ctx, template, of, argument, value, known)
-		v.check("completing "+key, err)
+		v.check("complete "+key, err)
 	}
 	complete("style", false, "greet", "style", "f", nil)
 	complete("id", true, itemTemplate, "id", "1", nil)
@@ -244,8 +244,8 @@ func (v *visiting) readAll() {
 	}
 }
 
-// takeTime makes a call that ends, and one that the guest gives up.
-func (v *visiting) takeTime() {
+// callSlow makes a call of the tool slow that ends, and one that the guest cancels.
+func (v *visiting) callSlow() {
 	done, err := v.slow(v.ctx, map[string]any{"steps": 3, "delay_ms": 1}, func(float64) {})
 	v.check("slow", err)
 	ctx, cancel := context.WithCancel(v.ctx)
@@ -262,49 +262,51 @@ func (v *visiting) takeTime() {
 	if !cancelled(ctx, err) {
 		end = fmt.Sprint(err)
 	}
-	noticed, err := v.text(v.ctx, "cancelled", noticing(v.able))
+	got, err := v.text(v.ctx, "cancelled", cancelledArgs(v.able))
 	v.check("cancelled", err)
-	v.Slow = slices.Concat([]string{done}, progress, []string{end, noticed})
+	v.Slow = slices.Concat([]string{done}, progress, []string{end, got})
 }
 
-// noticing are the arguments of the call that checks whether the server was notified.
-func noticing(able can) map[string]any {
+// cancelledArgs returns the arguments of the call that checks whether the server got the
+// cancellation.
+func cancelledArgs(able features) map[string]any {
 	if able.Cancel {
 		return map[string]any{}
 	}
 	return map[string]any{"for_ms": 100}
 }
 
-// answer makes the server send the guest each input request that it can answer, and notifications.
-func (v *visiting) answer() {
-	asking := func(able bool, key string, ask func() (string, error)) {
+// respond makes the server send each input request that the guest supports, and log messages. It
+// also runs tasks.
+func (v *visiting) respond() {
+	try := func(able bool, key string, call func() (string, error)) {
 		if !able {
 			return
 		}
 		var err error
-		v.Answers[key], err = ask()
+		v.Answers[key], err = call()
 		v.check(key, err)
 		if key == "roots" {
-			return // some guests don't ask a handler for them
+			return // some guests have no handler for roots
 		}
-		question, err := collectNotes(v.ctx, v.notes().inputRequests, 1)
+		request, err := collectNotes(v.ctx, v.notes().inputRequests, 1)
 		v.check(key, err)
-		v.InputRequests = append(v.InputRequests, question...)
+		v.InputRequests = append(v.InputRequests, request...)
 	}
 	tool := func(name string) func() (string, error) {
 		return func() (string, error) { return v.text(v.ctx, name, map[string]any{}) }
 	}
-	asking(v.able.Elicit, "ask", tool("ask"))
-	asking(v.able.Elicit, "asked prompt", func() (string, error) {
+	try(v.able.Elicit, "ask", tool("ask"))
+	try(v.able.Elicit, "asked prompt", func() (string, error) {
 		messages, err := v.prompt(v.ctx, "asked", nil)
 		return strings.Join(messages, ", "), err
 	})
-	asking(v.able.Elicit, "asked resource", func() (string, error) { return v.read(v.ctx, askedURI) })
-	asking(v.able.Visit, "visit", tool("visit"))
-	asking(v.able.Sample, "sample", tool("sample"))
-	asking(v.able.Roots, "roots", tool("roots"))
+	try(v.able.Elicit, "asked resource", func() (string, error) { return v.read(v.ctx, askedURI) })
+	try(v.able.Visit, "visit", tool("visit"))
+	try(v.able.Sample, "sample", tool("sample"))
+	try(v.able.Roots, "roots", tool("roots"))
 	if v.able.Log {
-		v.check("setting the level", v.logFrom(v.ctx))
+		v.check("set level", v.logFrom(v.ctx))
 		_, err := v.text(v.ctx, "log", map[string]any{})
 		v.check("log", err)
 		v.Log, err = collectNotes(v.ctx, v.notes().log, 2)
@@ -317,9 +319,9 @@ func (v *visiting) answer() {
 		v.Tasks, err = tasks.runTasks(v.ctx, v.able.Interview)
 		v.check("tasks", err)
 		if v.able.Interview {
-			question, err := collectNotes(v.ctx, v.notes().inputRequests, 1)
+			request, err := collectNotes(v.ctx, v.notes().inputRequests, 1)
 			v.check("tasks", err)
-			v.InputRequests = append(v.InputRequests, question...)
+			v.InputRequests = append(v.InputRequests, request...)
 		}
 	}
 }
@@ -329,7 +331,7 @@ func (v *visiting) listen() {
 	if !v.able.Subscribe {
 		return
 	}
-	v.check("subscribing", v.watch(v.ctx, greetingURI))
+	v.check("subscribe", v.watch(v.ctx, greetingURI))
 	for _, uri := range []string{"test://a", greetingURI} {
 		_, err := v.text(v.ctx, "touch", map[string]any{"uri": uri})
 		v.check("touch", err)
@@ -347,7 +349,7 @@ func (v *visiting) listen() {
 func checkVisit(t *testing.T, got, want visit) {
 	t.Helper()
 	if got.Failure != "" {
-		t.Errorf("the visit broke off: %s", got.Failure)
+		t.Errorf("visit failed: %s", got.Failure)
 	}
 	got.Failure = ""
 	if len(got.Tasks) == 0 {
@@ -361,13 +363,13 @@ func checkVisit(t *testing.T, got, want visit) {
 	}
 }
 
-// without is c without some of what it can do.
-func (c can) without(change func(*can)) can {
+// without returns c with a change, usually without some features.
+func (c features) without(change func(*features)) features {
 	change(&c)
 	return c
 }
 
-// formLine is how guests record the input request of the tool ask.
+// formLine returns the record of the input request of the tool ask.
 func formLine(schema any, message string) string {
 	members, _ := schema.(map[string]any)
 	properties, _ := members["properties"].(map[string]any)

@@ -11,16 +11,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// goSDKGuest is a client of github.com/modelcontextprotocol/go-sdk with
-// handlers for everything.
+// A goSDKGuest is a client of github.com/modelcontextprotocol/go-sdk with all handlers.
 type goSDKGuest struct {
 	*mcp.ClientSession
 	notifications *notes
-	progress      meters
-	level         string // of the log messages that requests ask for, in the modern era
+	progress      progressHandlers
+	level         string // of the log messages that requests of the modern era request
 }
 
-func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision string) *goSDKGuest {
+func newGoSDKGuest(ctx context.Context, t *testing.T, s *recordedServer, revision string) *goSDKGuest {
 	t.Helper()
 	g := &goSDKGuest{notifications: newNotes()}
 	options := &mcp.ClientOptions{
@@ -39,7 +38,7 @@ func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 			g.notifications.events <- "updated " + r.Params.URI
 		},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-			g.progress.tell(r.Params.ProgressToken, r.Params.Progress)
+			g.progress.notify(r.Params.ProgressToken, r.Params.Progress)
 		},
 		//lint:ignore SA1019 logging is deprecated and there
 		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
@@ -221,13 +220,14 @@ func (g *goSDKGuest) notes() *notes { return g.notifications }
 
 func (g *goSDKGuest) close() error { return g.Close() }
 
-// TestGoSDKVisit has a client of the SDK visit our server.
+// TestGoSDKVisit lets a client of the SDK visit our server.
 func TestGoSDKVisit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb)
-			able := allOf(revision).without(func(c *can) { c.Tasks, c.Interview = false, false }) // it has none
+			// The SDK does not support tasks.
+			able := featuresOf(revision).without(func(c *features) { c.Tasks, c.Interview = false, false })
 			g := newGoSDKGuest(t.Context(), t, s, revision)
 			checkVisit(t, makeVisit(t, g, able), expected(revision, able))
 			s.audit(1)

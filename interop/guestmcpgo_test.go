@@ -13,17 +13,16 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// mcpGoGuest is a client of github.com/mark3labs/mcp-go with handlers for
-// everything.
+// An mcpGoGuest is a client of github.com/mark3labs/mcp-go with all handlers.
 type mcpGoGuest struct {
 	client        *client.Client
 	started       *mcp.InitializeResult
 	notifications *notes
-	progress      meters
+	progress      progressHandlers
 	stop          func() // ends the subscription; nil without one
 }
 
-func newMCPGoGuest(ctx context.Context, t *testing.T, s *witnessed, revision string) *mcpGoGuest {
+func newMCPGoGuest(ctx context.Context, t *testing.T, s *recordedServer, revision string) *mcpGoGuest {
 	t.Helper()
 	g := &mcpGoGuest{notifications: newNotes()}
 	capabilities := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
@@ -49,7 +48,7 @@ func (g *mcpGoGuest) notified(n mcp.JSONRPCNotification) {
 	switch n.Method {
 	case "notifications/progress":
 		value, _ := fields["progress"].(float64)
-		g.progress.tell(fields["progressToken"], value)
+		g.progress.notify(fields["progressToken"], value)
 	case "notifications/message":
 		g.notifications.log <- fmt.Sprintf("%s %s %s", fields["level"], fields["logger"], fields["data"])
 	case "notifications/resources/updated":
@@ -235,7 +234,7 @@ func (g *mcpGoGuest) watch(ctx context.Context, uri string) (err error) {
 	return g.client.Subscribe(ctx, request)
 }
 
-// runTasks requests tasks, which the SDK's own CallTool has no result for.
+// runTasks runs tasks. The SDK's CallTool has no result for a created task.
 func (g *mcpGoGuest) runTasks(ctx context.Context, interview bool) (map[string]string, error) {
 	done := map[string]string{}
 	start := func(tool string, args map[string]any) (id string, err error) {
@@ -311,13 +310,14 @@ func (g *mcpGoGuest) close() error {
 	return g.client.Close()
 }
 
-// TestMCPGoVisit has a client of the SDK visit our server.
+// TestMCPGoVisit lets a client of the SDK visit our server.
 func TestMCPGoVisit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb)
-			able := allOf(revision).without(func(c *can) { c.Tasks, c.Interview = revision == latestLegacy, revision == latestLegacy }) // it does not have the extension
+			// The SDK does not support the tasks extension.
+			able := featuresOf(revision).without(func(c *features) { c.Tasks, c.Interview = revision == latestLegacy, revision == latestLegacy })
 			g := newMCPGoGuest(t.Context(), t, s, revision)
 			checkVisit(t, makeVisit(t, g, able), expected(revision, able))
 			s.audit(1)

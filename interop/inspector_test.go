@@ -14,14 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Inspector's CLI, from its documentation: 0 is success, 5 that the tool
-// returned an error or does not exist; --strict adds 6 for a tool schema that
-// some hosts would refuse.
+// inspectorToolError is the exit status of Inspector's CLI if the tool returned an error or does
+// not exist. Status 0 is success; with --strict, 6 means a tool schema that some hosts would
+// reject.
 const inspectorToolError = 5
 
-// inspect runs Inspector's CLI on s with the given arguments and returns its
-// exit status and its standard output.
-func inspect(t *testing.T, s *witnessed, era string, args ...string) (status int, out []byte) {
+// inspect runs Inspector's CLI on s and returns its exit status and standard output.
+func inspect(t *testing.T, s *recordedServer, era string, args ...string) (status int, out []byte) {
 	t.Helper()
 	node := node(t, 22)
 	to := s.address()
@@ -46,7 +45,7 @@ func inspect(t *testing.T, s *witnessed, era string, args ...string) (status int
 	defer cancel()
 	fixed := []string{launcher, "--cli", "--config", config, "--server", "mcpwire", "--protocol-era", era, "--format", "json"}
 	cmd := exec.CommandContext(ctx, node, append(fixed, args...)...)
-	// It keeps state in the home folder and secrets in the keychain.
+	// Inspector keeps state in the home directory, and secrets in the keychain by default.
 	cmd.Env = append(os.Environ(), "HOME="+home, "MCP_INSPECTOR_SECRET_STORE=memory")
 	out, err = s.output(cmd)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
@@ -58,8 +57,8 @@ func inspect(t *testing.T, s *witnessed, era string, args ...string) (status int
 	return 0, out
 }
 
-// An inspectorEra is Inspector's name for the choice of an era, and what comes
-// of it with a server that speaks both.
+// An inspectorEra is Inspector's name for the choice of an era, and the era that it negotiates with
+// a server of both eras.
 type inspectorEra struct {
 	name   string
 	modern bool
@@ -78,7 +77,7 @@ func TestInspectorList(t *testing.T) {
 			s := newServer(t)
 			status, out := inspect(t, s, era.name, "--method", "tools/list", "--strict")
 			if status != 0 {
-				t.Fatalf("status: got %d, want 0", status)
+				t.Fatalf("status = %d, want 0", status)
 			}
 			var got struct {
 				Result struct {
@@ -90,13 +89,13 @@ func TestInspectorList(t *testing.T) {
 				}
 			}
 			if err := json.Unmarshal(out, &got); err != nil {
-				t.Fatalf("%v in %q", err, out)
+				t.Fatalf("decode output: %v in %q", err, out)
 			}
 			var names []string
 			for _, tool := range got.Result.Tools {
 				names = append(names, tool.Name)
 				if tool.Description == "" || tool.InputSchema.Type != "object" {
-					t.Errorf("%s lacks a description or an object as input: %+v", tool.Name, tool)
+					t.Errorf("%s: description = %q, input type = %q, want a description and object", tool.Name, tool.Description, tool.InputSchema.Type)
 				}
 			}
 			slices.Sort(names)
@@ -135,7 +134,7 @@ func TestInspectorCall(t *testing.T) {
 				status, out := inspect(t, s, era.name,
 					"--method", "tools/call", "--tool-name", tt.tool, "--tool-args-json", tt.args)
 				if status != tt.status {
-					t.Errorf("status: got %d, want %d", status, tt.status)
+					t.Errorf("status = %d, want %d", status, tt.status)
 				}
 				want := tt.want
 				if !era.modern {
@@ -144,7 +143,7 @@ func TestInspectorCall(t *testing.T) {
 				var got struct{ Result result }
 				if len(out) > 0 {
 					if err := json.Unmarshal(out, &got); err != nil {
-						t.Fatalf("%v in %q", err, out)
+						t.Fatalf("decode output: %v in %q", err, out)
 					}
 				}
 				if diff := cmp.Diff(want, got.Result); diff != "" {

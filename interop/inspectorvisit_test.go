@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pinnedEras are those of inspectorEras that leave no choice.
+// pinnedEras are the eras without auto.
 var pinnedEras = slices.DeleteFunc(slices.Clone(inspectorEras), func(era inspectorEra) bool { return era.name == "auto" })
 
-// TestInspectorVisit runs single commands of Inspector on our server with everything. Each has its
-// own session and process.
+// TestInspectorVisit runs single commands of Inspector on the everything server. Each has its own
+// session and process.
 func TestInspectorVisit(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -41,7 +41,7 @@ func TestInspectorVisit(t *testing.T) {
 		{"template", []string{"--method", "resources/read", "--uri", itemURI}, 0, func(t *testing.T, result []byte) {
 			checkMembers(t, result, `{"contents":[{"uri":"test://items/7","mimeType":"text/plain","text":"item 7"}]}`)
 		}},
-		{"no such resource", []string{"--method", "resources/read", "--uri", missingItem}, 1, nil},
+		{"unknown resource", []string{"--method", "resources/read", "--uri", missingItem}, 1, nil},
 		{"prompt", []string{"--method", "prompts/get", "--prompt-name", "greet", "--prompt-args", "name=Ada", "style=formal"}, 0, func(t *testing.T, result []byte) {
 			checkMembers(t, result, `{"messages":[{"role":"user","content":{"type":"text","text":"Greet Ada in a formal way."}},
 				{"role":"assistant","content":{"type":"text","text":"Hello, Ada!"}}]}`)
@@ -51,7 +51,7 @@ func TestInspectorVisit(t *testing.T) {
 			checkMembers(t, result, `{"instructions":"`+instructions+`"}`)
 		}},
 		{"roots", []string{"--method", "tools/call", "--tool-name", "roots"}, 0, func(t *testing.T, result []byte) {
-			checkMembers(t, result, `{"content":[{"type":"text","text":""}]}`) // it has none
+			checkMembers(t, result, `{"content":[{"type":"text","text":""}]}`) // Inspector has no roots
 		}},
 		{"task", []string{"--method", "tools/call", "--tool-name", "work", "--tool-args-json", `{"text":"a task","for_ms":50}`}, 0, func(t *testing.T, result []byte) {
 			checkMembers(t, result, `{"content":[{"type":"text","text":"worked on a task"}]}`)
@@ -63,33 +63,29 @@ func TestInspectorVisit(t *testing.T) {
 				s := newProgram(t, everythingVerb)
 				status, out := inspect(t, s, era.name, tt.args...)
 				if status != tt.status {
-					t.Errorf("status: got %d, want %d\n%s", status, tt.status, out)
+					t.Errorf("status = %d, want %d\n%s", status, tt.status, out)
 				}
 				s.audit(1)
 				if tt.check == nil {
 					return
 				}
-				var answer struct{ Result json.RawMessage }
-				if err := json.Unmarshal(out, &answer); err != nil {
-					t.Fatalf("%v in %q", err, out)
-				}
-				tt.check(t, answer.Result)
+				tt.check(t, resultOf(t, out))
 			})
 		}
 	}
 }
 
-// TestInspectorRefused runs commands of Inspector that each era refuses differently: undeclared
-// capabilities, and removed methods.
-func TestInspectorRefused(t *testing.T) {
+// TestInspectorRejected runs commands of Inspector that each era rejects in a different way: input
+// requests without the capability, and removed methods.
+func TestInspectorRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		args           []string
 		legacy, modern int // status
 	}{
-		{"question", []string{"--method", "tools/call", "--tool-name", "ask"}, inspectorToolError, 1},
-		{"question of a prompt", []string{"--method", "prompts/get", "--prompt-name", "asked"}, 1, 1},
-		{"level", []string{"--method", "logging/setLevel", "--log-level", "info"}, 0, 1},
+		{"input request of a tool", []string{"--method", "tools/call", "--tool-name", "ask"}, inspectorToolError, 1},
+		{"input request of a prompt", []string{"--method", "prompts/get", "--prompt-name", "asked"}, 1, 1},
+		{"log level", []string{"--method", "logging/setLevel", "--log-level", "info"}, 0, 1},
 	} {
 		for _, era := range pinnedEras {
 			t.Run(tt.name+" "+era.name, func(t *testing.T) {
@@ -100,7 +96,7 @@ func TestInspectorRefused(t *testing.T) {
 					want = tt.modern
 				}
 				if status, out := inspect(t, s, era.name, tt.args...); status != want {
-					t.Errorf("status: got %d, want %d\n%s", status, want, out)
+					t.Errorf("status = %d, want %d\n%s", status, want, out)
 				}
 				s.audit(1)
 			})
@@ -117,7 +113,7 @@ func checkNames(t *testing.T, result []byte, list, member string, want []string)
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(lists[list], &items); err != nil {
-		t.Fatalf("%v in %s", err, result)
+		t.Fatalf("decode %s: %v in %s", list, err, result)
 	}
 	var got []string
 	for _, item := range items {
@@ -130,7 +126,7 @@ func checkNames(t *testing.T, result []byte, list, member string, want []string)
 	}
 }
 
-// checkMembers compares those members of a result that are wanted.
+// checkMembers compares the members of a result that want has.
 func checkMembers(t *testing.T, result []byte, want string) {
 	t.Helper()
 	var wanted, got map[string]any

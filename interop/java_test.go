@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// javaDir holds the peers on the Java SDK, which Maven builds.
+// javaDir has the peers on the Java SDK, which Maven builds.
 const javaDir = "java"
 
-// java returns the command that runs them. Where they are not built, the test is
-// skipped; in CI that is a failure.
+// java returns the command that runs the peers. If they are not built, it skips the test; in CI it
+// fails the test.
 func java(t *testing.T) []string {
 	t.Helper()
 	target, err := filepath.Abs(filepath.Join(javaDir, "target"))
@@ -24,8 +24,8 @@ func java(t *testing.T) []string {
 	}
 	program, err := exec.LookPath("java")
 	if err != nil {
-		missing(t, "java", "there is no Java: %v", err)
+		missing(t, "java", "Java is not installed: %v", err)
 	}
-	// A process lives for seconds: compiling its code well would not pay.
+	// A process runs for seconds, so better compilation would take longer than it saves.
 	return []string{program, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jar + string(os.PathListSeparator) + filepath.Join(target, "lib", "*"), "Peer"}
 }

@@ -16,15 +16,15 @@ var serverCommand []string
 
 // programs are the other programs that the test binary can run as, by its first argument.
 var programs = map[string]func(args []string) int{
-	witnessVerb:       witness,
-	keeperVerb:        keeper,
+	recordVerb:        recordMain,
+	termVerb:          termMain,
 	everythingVerb:    everythingMain,
 	everythingWebVerb: everythingWebMain,
 	goSDKVerb:         goSDKMain,
 	goSDKWebVerb:      goSDKWebMain,
 	mcpGoVerb:         mcpGoMain,
 	mcpGoWebVerb:      mcpGoWebMain,
-	referenceVerb:     reference,
+	referenceVerb:     referenceMain,
 }
 
 func TestMain(m *testing.M) {
@@ -34,11 +34,10 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run builds the server once for all tests. INTEROP_SERVER replaces it by
-// another command, to try these tests on a server that is known to be right.
+// run builds the server once for all tests. INTEROP_SERVER replaces it with another command, to
+// run these tests against a server that is known to be correct.
 func run(m *testing.M) int {
-	// A race build waits a second before it exits, which is more than some
-	// clients wait for their server.
+	// A race build waits a second before it exits, longer than some clients wait for their server.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	if other := os.Getenv("INTEROP_SERVER"); other != "" {
 		serverCommand = strings.Fields(other)
@@ -55,25 +54,27 @@ func run(m *testing.M) int {
 	build.Dir = ".."
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "interop: building mcpwire:", err)
+		fmt.Fprintln(os.Stderr, "interop: build mcpwire:", err)
 		return 1
 	}
 	serverCommand = []string{binary, "serve"}
 	return m.Run()
 }
 
-// witnessed is one host's copy of the server under test: the command that the host must start, and
-// the transcripts that it leaves.
-type witnessed struct {
-	t       *testing.T
-	dir     string
-	args    []string
-	log     serverLog
-	crashes bool // a process may end with crashStatus
-	web     *web // of a server that is reached over HTTP; nil of others
+// A recordedServer is a server under test behind a recording proxy, for one host: the command that
+// the host starts, or the URL that it connects to, and the recorded traffic.
+type recordedServer struct {
+	t    *testing.T
+	dir  string // of the transcripts
+	args []string
+	log  serverLog
+	// crashes is set if a process may exit with crashStatus.
+	crashes bool
+	// web is the server over HTTP. Nil means stdio.
+	web *webServer
 }
 
-// serverLog keeps what servers write to standard error for failed tests.
+// serverLog keeps the standard error of servers for failed tests.
 type serverLog struct {
 	mu   sync.Mutex
 	text []byte
@@ -86,9 +87,9 @@ func (l *serverLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newServer returns a server that has yet to be started. The revisions, if
-// any, are the only ones it will speak.
-func newServer(t *testing.T, revisions ...string) *witnessed {
+// newServer returns a server that is not started yet. If there are revisions, it supports only
+// these.
+func newServer(t *testing.T, revisions ...string) *recordedServer {
 	t.Helper()
 	command := serverCommand
 	for _, r := range revisions {
@@ -98,7 +99,7 @@ func newServer(t *testing.T, revisions ...string) *witnessed {
 }
 
 // newProgram is newServer for one of the programs in this binary.
-func newProgram(t *testing.T, verb string, args ...string) *witnessed {
+func newProgram(t *testing.T, verb string, args ...string) *recordedServer {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -108,27 +109,27 @@ func newProgram(t *testing.T, verb string, args ...string) *witnessed {
 }
 
 // newCommand is newServer for any command.
-func newCommand(t *testing.T, command ...string) *witnessed {
+func newCommand(t *testing.T, command ...string) *recordedServer {
 	t.Helper()
-	s := &witnessed{t: t, dir: t.TempDir()}
+	s := &recordedServer{t: t, dir: t.TempDir()}
 	s.showLog()
-	s.args = append([]string{witnessVerb, s.dir, "--"}, command...)
+	s.args = append([]string{recordVerb, s.dir, "--"}, command...)
 	return s
 }
 
-// showLog shows what the servers wrote to standard error if the test fails.
-func (s *witnessed) showLog() {
+// showLog logs the servers' standard error if the test fails.
+func (s *recordedServer) showLog() {
 	s.t.Cleanup(func() {
 		s.log.mu.Lock()
 		defer s.log.mu.Unlock()
 		if s.t.Failed() && len(s.log.text) > 0 {
-			s.t.Logf("on standard error:\n%s", s.log.text)
+			s.t.Logf("standard error:\n%s", s.log.text)
 		}
 	})
 }
 
-// command is the program to start and its arguments.
-func (s *witnessed) command() (string, []string) {
+// command returns the program to start and its arguments.
+func (s *recordedServer) command() (string, []string) {
 	s.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -137,8 +138,8 @@ func (s *witnessed) command() (string, []string) {
 	return self, s.args
 }
 
-// cmd is command for hosts that take an exec.Cmd.
-func (s *witnessed) cmd() *exec.Cmd {
+// cmd returns the command as an exec.Cmd.
+func (s *recordedServer) cmd() *exec.Cmd {
 	name, args := s.command()
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = &s.log

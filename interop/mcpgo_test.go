@@ -13,15 +13,15 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// mcpGo is a client of github.com/mark3labs/mcp-go.
+// An mcpGo is a client of github.com/mark3labs/mcp-go.
 type mcpGo struct {
 	client   *client.Client
 	started  *mcp.InitializeResult
-	progress meters
+	progress progressHandlers
 }
 
-// connectMCPGo starts s. An empty revision leaves the choice to the SDK.
-func connectMCPGo(ctx context.Context, t *testing.T, s *witnessed, revision string) *mcpGo {
+// connectMCPGo connects to s. If the revision is empty, the SDK chooses one.
+func connectMCPGo(ctx context.Context, t *testing.T, s *recordedServer, revision string) *mcpGo {
 	t.Helper()
 	var options []client.ClientOption
 	if revision != "" {
@@ -42,16 +42,16 @@ func connectMCPGo(ctx context.Context, t *testing.T, s *witnessed, revision stri
 	return h
 }
 
-// mcpGoTransport returns a transport that connects the SDK to s, or starts s. It enables the legacy
-// era's standalone stream only if the era is known.
-func mcpGoTransport(t *testing.T, s *witnessed, revision string) transport.Interface {
+// mcpGoTransport returns a transport that connects the SDK to s, or starts s. It enables the stream
+// of GET only if the revision is a legacy one.
+func mcpGoTransport(t *testing.T, s *recordedServer, revision string) transport.Interface {
 	t.Helper()
 	if s.web == nil {
 		name, args := s.command()
 		factory := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return s.cmd(), nil }
 		return transport.NewStdioWithOptions(name, nil, args, transport.WithCommandFunc(factory))
 	}
-	if s.web.path == oldPath {
+	if s.web.path == ssePath {
 		sse, err := transport.NewSSE(s.web.url())
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func mcpGoTransport(t *testing.T, s *witnessed, revision string) transport.Inter
 func (h *mcpGo) notified(n mcp.JSONRPCNotification) {
 	if n.Method == "notifications/progress" {
 		value, _ := n.Params.AdditionalFields["progress"].(float64)
-		h.progress.tell(n.Params.AdditionalFields["progressToken"], value)
+		h.progress.notify(n.Params.AdditionalFields["progressToken"], value)
 	}
 }
 
@@ -112,8 +112,7 @@ func (h *mcpGo) call(ctx context.Context, tool string, args map[string]any, prog
 	return o
 }
 
-// mcpGoCode is the code that an error stood for on the wire: the SDK keeps
-// only sentinels for them.
+// mcpGoCode returns the code of a JSON-RPC error, for which the SDK has only sentinels.
 func mcpGoCode(err error) int {
 	switch {
 	case errors.Is(err, mcp.ErrInvalidParams):
@@ -129,10 +128,10 @@ func (h *mcpGo) ping(ctx context.Context) error {
 	return h.client.Ping(ctx)
 }
 
-// close fails unless the server exits with status 0.
+// close ends the session. It fails unless the server exits with status 0.
 func (h *mcpGo) close() error { return h.client.Close() }
 
-// TestMCPGo pins each revision that the SDK knows.
+// TestMCPGo runs the client of the SDK against our server, in each revision that it supports.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestMCPGo(t *testing.T) {
@@ -146,13 +145,12 @@ func TestMCPGo(t *testing.T) {
 	}
 }
 
-// TestMCPGoNegotiation leaves the choice to the SDK, which prefers the modern
-// era.
+// TestMCPGoNegotiation lets the SDK choose the revision. The SDK prefers the modern era.
 func TestMCPGoNegotiation(t *testing.T) {
 	for _, tt := range negotiations {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, tt.speaks...)
+			s := newServer(t, tt.serverRevisions...)
 			checkReport(t, walk(t.Context(), connectMCPGo(t.Context(), t, s, "")), tt.want)
 			s.audit(1)
 		})

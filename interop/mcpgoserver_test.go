@@ -18,17 +18,17 @@ import (
 	mcpgo "github.com/mark3labs/mcp-go/server"
 )
 
-// mcpGoVerb as the first argument makes the test binary a server written with
-// github.com/mark3labs/mcp-go, whose revisions are not configurable.
+// mcpGoVerb as the first argument makes the test binary a server on github.com/mark3labs/mcp-go,
+// whose revisions are not configurable.
 const mcpGoVerb = "mcp-go"
 
-// mcpGoServer is that server.
+// An mcpGoServer is the server that mcpGoVerb runs.
 type mcpGoServer struct {
 	*mcpgo.MCPServer
-	cancelled chan struct{} // one for each cancelled call of slow
+	cancelled chan struct{} // one for each canceled call of slow
 
 	mu      sync.Mutex
-	watched map[string]bool // resources that the client subscribed to; the SDK leaves that to servers
+	watched map[string]bool // subscribed resources, which the SDK does not record
 }
 
 func mcpGoMain([]string) int {
@@ -52,7 +52,7 @@ func newMCPGoServer() *mcpGoServer {
 		mcpgo.WithPromptCompletionProvider(mcpGoCompleter{}), mcpgo.WithResourceCompletionProvider(mcpGoCompleter{}))
 	s.EnableSampling()
 	s.addTools()
-	s.addQuestions()
+	s.addInputTools()
 	s.addChanges()
 	s.addTasks()
 	s.addResources()
@@ -66,7 +66,7 @@ func (s *mcpGoServer) watch(uri string, on bool) {
 	s.watched[uri] = on
 }
 
-// add registers a tool that answers with a text.
+// add registers a tool whose result is a text.
 func (s *mcpGoServer) add(name string, f func(ctx context.Context, r mcp.CallToolRequest) (string, error), options ...mcp.ToolOption) {
 	s.AddTool(mcp.NewTool(name, options...), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		text, err := f(ctx, r)
@@ -145,10 +145,10 @@ func (s *mcpGoServer) slow(ctx context.Context, r mcp.CallToolRequest) (string, 
 	return fmt.Sprintf("done after %d steps", steps), nil
 }
 
-// addQuestions adds the tools with input requests. From the same handlers, the SDK sends them to
+// addInputTools adds the tools with input requests. From the same handlers, the SDK sends them to
 // legacy clients as requests and to modern ones in results.
-func (s *mcpGoServer) addQuestions() {
-	question := func(name string, ask func(*mcpgo.InputRequestBuilder), take func(mcp.InputResponses) string) {
+func (s *mcpGoServer) addInputTools() {
+	addTool := func(name string, ask func(*mcpgo.InputRequestBuilder), take func(mcp.InputResponses) string) {
 		s.AddTool(mcp.NewTool(name), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if _, ok := r.Params.InputResponses["question"]; !ok {
 				b := mcpgo.NewInputRequestBuilder(trickyState)
@@ -156,18 +156,18 @@ func (s *mcpGoServer) addQuestions() {
 				return b.ToolResult(), nil
 			}
 			if r.Params.RequestState != trickyState {
-				return mcp.NewToolResultErrorf("requestState came back as %q", r.Params.RequestState), nil
+				return mcp.NewToolResultErrorf("requestState = %q", r.Params.RequestState), nil
 			}
 			return mcp.NewToolResultText(take(r.Params.InputResponses)), nil
 		})
 	}
-	question("ask", func(b *mcpgo.InputRequestBuilder) { b.Elicit("question", mcpGoAsk) }, mcpGoAsked)
-	question("visit", func(b *mcpgo.InputRequestBuilder) {
+	addTool("ask", func(b *mcpgo.InputRequestBuilder) { b.Elicit("question", mcpGoAsk) }, mcpGoAsked)
+	addTool("visit", func(b *mcpgo.InputRequestBuilder) {
 		b.Elicit("question", mcp.ElicitationParams{Mode: mcp.ElicitationModeURL, Message: visitMessage, URL: visitURL, ElicitationID: "e1"})
 	}, func(all mcp.InputResponses) string {
 		return string(mcpgo.ElicitationResponse(all, "question").Action)
 	})
-	question("sample", func(b *mcpgo.InputRequestBuilder) {
+	addTool("sample", func(b *mcpgo.InputRequestBuilder) {
 		b.Sample("question", mcp.CreateMessageParams{MaxTokens: 50, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.NewTextContent(sampleText)}}})
 	}, func(all mcp.InputResponses) string {
 		a := mcpgo.SamplingResponse(all, "question")
@@ -178,7 +178,7 @@ func (s *mcpGoServer) addQuestions() {
 		}
 		return text.Text + " by " + a.Model
 	})
-	question("roots", func(b *mcpgo.InputRequestBuilder) { b.Roots("question") }, func(all mcp.InputResponses) string {
+	addTool("roots", func(b *mcpgo.InputRequestBuilder) { b.Roots("question") }, func(all mcp.InputResponses) string {
 		var lines []string
 		for _, root := range mcpgo.RootsResponse(all, "question").Roots {
 			lines = append(lines, strings.TrimSpace(root.URI+" "+root.Name))
@@ -190,7 +190,7 @@ func (s *mcpGoServer) addQuestions() {
 // mcpGoAsk is the input request of the tool ask.
 var mcpGoAsk = mcp.ElicitationParams{Message: askMessage, RequestedSchema: json.RawMessage(askSchema)}
 
-// mcpGoAsked returns what was answered.
+// mcpGoAsked returns the result of the tool ask for an elicitation result.
 func mcpGoAsked(all mcp.InputResponses) string {
 	a := mcpgo.ElicitationResponse(all, "question")
 	if a.Action != mcp.ElicitationResponseActionAccept {
@@ -220,8 +220,7 @@ func (s *mcpGoServer) addChanges() {
 func (s *mcpGoServer) addTasks() {
 	tool := mcp.NewTool("work", mcp.WithTaskSupport(mcp.TaskSupportOptional), mcp.WithString("text", mcp.Required()), mcp.WithNumber("for_ms"))
 	s.AddTaskTool(tool, func(_ context.Context, r mcp.CallToolRequest) (*mcp.CreateTaskResult, error) {
-		// The context is of no use: it ends as soon as the request is answered,
-		// which is before the work has begun.
+		// The handler cannot use its context, which ends with the response, before the work begins.
 		<-time.After(time.Duration(r.GetInt("for_ms", 0)) * time.Millisecond)
 		return &mcp.CreateTaskResult{Content: []mcp.Content{mcp.NewTextContent("worked on " + r.GetString("text", ""))}}, nil
 	})
@@ -276,7 +275,7 @@ func (s *mcpGoServer) addPrompts() {
 	})
 }
 
-// mcpGoCompleter suggests values.
+// An mcpGoCompleter completes arguments with suggest.
 type mcpGoCompleter struct{}
 
 func (mcpGoCompleter) CompletePromptArgument(_ context.Context, _ string, arg mcp.CompleteArgument, known mcp.CompleteContext) (*mcp.Completion, error) {
@@ -289,35 +288,35 @@ func (c mcpGoCompleter) CompleteResourceArgument(ctx context.Context, uri string
 }
 
 var mcpGoPeer = &peer{
-	name:      ofMCPGo,
+	name:      mcpGoName,
 	info:      "mcp-go",
 	revisions: allRevisions,
-	launch: func(t *testing.T, _ ...string) *witnessed {
+	launch: func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return newProgram(t, mcpGoVerb)
 	},
 	quirks: map[string]string{
-		"late progress":                     "notifications go through a queue of their own, so some come behind the result",
-		"late log":                          "likewise",
-		"content of later revisions":        "it sends all kinds of content whatever the revision",
-		"changes belong to no subscription": "on standard output, changes are told without the subscription's id",
-		"handlers cannot say that there is no such resource": "errors of handlers are internal errors",
-		"resources cannot ask":                               "the function of a resource returns contents, not a result",
-		"tasks cannot ask":                                   "there is no way to",
-		"no tasks in 2026-07-28":                             "it does not have the extension",
+		"late progress":                              "notifications have a separate queue, so some come after the result",
+		"late log":                                   "notifications have a separate queue, so some come after the result",
+		"content of later revisions":                 "it sends all kinds of content in every revision",
+		"changes without subscription id":            "on standard output, notifications of changes lack the subscription id",
+		"handlers cannot report an unknown resource": "the SDK makes errors of handlers internal errors",
+		"resources cannot send input requests":       "handlers of resources return contents, not results",
+		"tasks cannot send input requests":           "the SDK has no input requests in tasks",
+		"no tasks in 2026-07-28":                     "it does not support the extension",
 	},
 	deviations: func(revision string) []deviation {
 		known := append(newerContent(revision),
-			deviation{rule: serverCancelled, has: "tools/call", why: "what a handler returns is sent, cancelled or not"},
-			deviation{rule: serverProgress, why: "notifications go through a queue of their own, so some come behind the result", racy: true})
+			deviation{rule: serverCancelled, has: "tools/call", why: "it sends the results of canceled calls"},
+			deviation{rule: serverProgress, why: "notifications have a separate queue, so some come after the result", racy: true})
 		if revision == modern {
 			known = append(known,
-				deviation{rule: serverCancelled, has: "subscriptions/listen", why: "a subscription that was cancelled gets its result all the same"},
-				deviation{rule: serverListen, has: "it belongs to no subscription", why: "on standard output, changes are told without the subscription's id"},
-				deviation{rule: serverLogging, why: "notifications go through a queue of their own, so some come behind the result", racy: true})
+				deviation{rule: serverCancelled, has: "subscriptions/listen", why: "it sends the results of canceled subscriptions"},
+				deviation{rule: serverListen, has: "change without a subscription", why: "on standard output, notifications of changes lack the subscription id"},
+				deviation{rule: serverLogging, why: "notifications have a separate queue, so some come after the result", racy: true})
 		}
 		if revision == latestLegacy {
-			known = append(known, deviation{rule: serverSchema, has: `missing required property "ttl"`, why: "the time to live of a task is left out if there is none, where null is right"})
+			known = append(known, deviation{rule: serverSchema, has: `missing required property "ttl"`, why: "it omits the time to live of a task without one, where null is required"})
 		}
 		return known
 	},

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// allRevisions are those of the legacy era and the modern one.
+// allRevisions are the revisions of both eras.
 var allRevisions = append(slices.Clone(legacyRevisions), modern)
 
-// ours is our own server: its faults are not a peer's.
+// ours is our server. It has no quirks or deviations.
 var ours = &peer{
 	name:      "mcpwire",
 	info:      "everything",
 	revisions: allRevisions,
-	launch: func(t *testing.T, revisions ...string) *witnessed {
+	launch: func(t *testing.T, revisions ...string) *recordedServer {
 		t.Helper()
 		return newProgram(t, everythingVerb, revisions...)
 	},

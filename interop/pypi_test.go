@@ -14,28 +14,28 @@ import (
 	"testing"
 )
 
-// A pypiServer is a server of other people, from PyPI, started as its users start it.
+// A pypiServer is a server from PyPI, started as its users start it.
 type pypiServer struct {
 	name string
-	// modern reports whether it speaks the modern era.
+	// modern is set if it supports the modern era.
 	modern bool
 	args   []string
 	env    []string
-	// script starts it by its console script instead of uvx, which would not use the
-	// environment that servers.txt describes.
+	// script starts its console script instead of uvx, which would not use the environment that
+	// servers.txt describes.
 	script bool
-	// check runs the rules of package check on it. That takes more than a dozen starts.
+	// check also runs mcpwire check on the server, which starts it more than a dozen times.
 	check bool
-	// tool is one of its tools. It is called with the arguments, unless there are
-	// none: some tools need the Internet.
+	// tool is one of its tools. It is called with the arguments call; nil means that it is not
+	// called, because it needs the Internet.
 	tool string
 	call []string
-	// want is part of the answer.
+	// want is a part of the result.
 	want string
 }
 
-// pypiServers are those of py/servers.txt. $DIR is a directory with an empty git
-// repository, and $PAGE the URL of a page.
+// pypiServers are the servers of py/servers.txt. $DIR is a directory with an empty git repository,
+// and $PAGE the URL of a page.
 var pypiServers = []pypiServer{
 	{name: "mcp-server-fetch", modern: true, args: []string{"--ignore-robots-txt", "--allow-private-ips"}, tool: "fetch", call: []string{"url=$PAGE"}, want: "a page of the test"},
 	{name: "mcp-server-git", modern: true, args: []string{"--repository", "$DIR"}, tool: "git_status", call: []string{"repo_path=$DIR"}, want: "nothing to commit"},
@@ -52,10 +52,10 @@ var pypiServers = []pypiServer{
 	{name: "awslabs.aws-documentation-mcp-server", modern: true, tool: "read_documentation"},
 }
 
-// TestPyPI has the commands of mcpwire deal with real servers.
+// TestPyPI runs the commands of mcpwire on servers from PyPI.
 func TestPyPI(t *testing.T) {
 	if os.Getenv("INTEROP_SERVER") != "" {
-		t.Skip("the tests are of another server")
+		t.Skip("INTEROP_SERVER is not mcpwire")
 	}
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -75,7 +75,7 @@ func TestPyPI(t *testing.T) {
 	}
 }
 
-// visit runs the commands.
+// visit runs the commands on the server.
 func (s *pypiServer) visit(t *testing.T, words *strings.Replacer) {
 	command := s.command(t, words)
 	home := t.TempDir()
@@ -88,16 +88,16 @@ func (s *pypiServer) visit(t *testing.T, words *strings.Replacer) {
 		Tools      []struct{ Name string }
 	}
 	if err := json.Unmarshal(direct, &list); err != nil {
-		t.Fatalf("list: %v in %.300s", err, direct)
+		t.Fatalf("decode list: %v in %.300s", err, direct)
 	}
 	if got := list.ResultType != ""; got != s.modern {
-		t.Errorf("list: in the modern era: %t, want %t", got, s.modern)
+		t.Errorf("list: modern = %t, want %t", got, s.modern)
 	}
 	if !slices.ContainsFunc(list.Tools, func(tool struct{ Name string }) bool { return tool.Name == s.tool }) {
-		t.Errorf("list: no tool %s in %+v", s.tool, list.Tools)
+		t.Errorf("list: tools = %+v, want %s among them", list.Tools, s.tool)
 	}
 	if through := s.run(t, home, 0, append([]string{"list", "tools", "--json", "--"}, tapped...)); !bytes.Equal(through, direct) {
-		t.Errorf("list through the tap: %.300s, want %.300s", through, direct)
+		t.Errorf("list through the tap = %.300s, want %.300s", through, direct)
 	}
 	s.run(t, home, 0, []string{"check", capture})
 	if s.call != nil {
@@ -106,7 +106,7 @@ func (s *pypiServer) visit(t *testing.T, words *strings.Replacer) {
 			args = append(args, words.Replace(arg))
 		}
 		if got := s.run(t, home, 0, append(append(args, "--"), command...)); !strings.Contains(string(got), s.want) {
-			t.Errorf("call: %.500s, want %q", got, s.want)
+			t.Errorf("call = %.500s, want %q in it", got, s.want)
 		}
 	}
 	s.run(t, home, 0, append([]string{"doctor", "--quick", "--"}, command...))
@@ -115,7 +115,7 @@ func (s *pypiServer) visit(t *testing.T, words *strings.Replacer) {
 	}
 }
 
-// command starts the server as its users do, without the network.
+// command returns the command that starts the server as its users do, without the network.
 func (s *pypiServer) command(t *testing.T, words *strings.Replacer) []string {
 	t.Helper()
 	venv, err := filepath.Abs(filepath.Join(pythonDir, "venv"))
@@ -154,7 +154,7 @@ func (s *pypiServer) run(t *testing.T, home string, status int, args []string) [
 		t.Fatal(err)
 	}
 	if code != status {
-		t.Errorf("mcpwire %s: exit status %d, want %d\n%s\n%.3000s", strings.Join(args, " "), code, status, stdout.Bytes(), stderr.Bytes())
+		t.Errorf("mcpwire %s: exit status = %d, want %d\n%s\n%.3000s", strings.Join(args, " "), code, status, stdout.Bytes(), stderr.Bytes())
 	}
 	return stdout.Bytes()
 }

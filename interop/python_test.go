@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// pythonDir holds the programs on the Python SDK, and the packages that its
-// requirements.txt pins in a virtual environment, venv.
+// pythonDir has the programs on the Python SDK. Its virtual environment venv has the packages of
+// requirements.txt.
 const pythonDir = "py"
 
-// python returns the interpreter that has the SDK. Where it is not installed,
-// the test is skipped; in CI that is a failure.
+// python returns the interpreter with the SDK. If it is not installed, it skips the test; in CI it
+// fails the test.
 func python(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(pythonDir, "venv", "bin", "python"))
@@ -26,9 +26,8 @@ func python(t *testing.T) string {
 	return path
 }
 
-// missing skips a test because peers in a language are not installed. In CI that
-// is a failure, unless INTEROP_WITHOUT lists the language: its registry can't be
-// reached there.
+// missing skips a test because peers in a language are not installed. In CI it fails the test
+// unless INTEROP_WITHOUT lists the language, whose registry CI cannot reach.
 func missing(t *testing.T, language, format string, args ...any) {
 	t.Helper()
 	without := strings.Fields(os.Getenv("INTEROP_WITHOUT"))

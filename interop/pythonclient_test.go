@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// runPython runs a program on the Python SDK with its job, after other arguments, and decodes its
-// report.
-func runPython(t *testing.T, s *witnessed, program string, job, report any, args ...string) {
+// runPython runs a program on the Python SDK with args and then a job, and decodes its report.
+func runPython(t *testing.T, s *recordedServer, program string, job, report any, args ...string) {
 	t.Helper()
 	text, err := json.Marshal(job)
 	if err != nil {
@@ -26,36 +25,36 @@ func runPython(t *testing.T, s *witnessed, program string, job, report any, args
 		t.Fatalf("%s: %v\n%s", program, err, out)
 	}
 	if err := json.Unmarshal(out, report); err != nil {
-		t.Fatalf("%s: %v in %q", program, err, out)
+		t.Fatalf("%s: decode report: %v in %q", program, err, out)
 	}
 }
 
-// walkPython lets the SDK walk through the session.
-func walkPython(t *testing.T, s *witnessed, mode string, ping bool) (r report) {
+// walkPython runs the session with the SDK.
+func walkPython(t *testing.T, s *recordedServer, mode string, ping bool) (r report) {
 	t.Helper()
 	runPython(t, s, "walk.py", job{address: s.address(), Mode: mode, Ping: ping, Steps: session}, &r)
 	return r
 }
 
-// visitPython has a client of the SDK visit our server with everything.
-func visitPython(t *testing.T, s *witnessed, mode string, able can) (v visit) {
+// visitPython lets a client of the SDK visit the everything server.
+func visitPython(t *testing.T, s *recordedServer, mode string, able features) (v visit) {
 	t.Helper()
 	to := s.address()
 	runPython(t, s, "visit.py", map[string]any{
-		"command": to.Command, "args": to.Args, "url": to.URL, "old": to.Old, "mode": mode, "able": able, "words": guestWords,
+		"command": to.Command, "args": to.Args, "url": to.URL, "old": to.Old, "mode": mode, "able": able, "words": guestTexts,
 	}, &v)
 	return v
 }
 
-// pythonLeaves are the deviations of the SDK's client when it ends a session.
-func pythonLeaves(path, revision string) []deviation {
+// pythonReopens returns the deviations of the SDK's client when it ends a session.
+func pythonReopens(path, revision string) []deviation {
 	if path != webPath || revision == modern {
 		return nil
 	}
-	return []deviation{{rule: clientSession, has: "GET comes after the end of the session", racy: true, why: "it opens its stream again that the end of the session has closed"}}
+	return []deviation{{rule: clientSession, has: "GET after the end of the session", racy: true, why: "it reopens the stream that the end of the session has closed"}}
 }
 
-// pythonMode is what the SDK calls the era of a revision.
+// pythonMode returns the SDK's name for the era of a revision.
 func pythonMode(revision string) string {
 	if revision == modern {
 		return modern
@@ -68,34 +67,35 @@ func pythonMode(revision string) string {
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestPython(t *testing.T) {
 	for _, tt := range []struct {
-		name, mode string
-		speaks     []string
-		want       string
+		name, mode      string
+		serverRevisions []string
+		want            string
 	}{
 		{name: "legacy", mode: "legacy", want: latestLegacy},
-		{name: "2025-06-18", mode: "legacy", speaks: []string{"2025-06-18"}, want: "2025-06-18"},
-		{name: "2025-03-26", mode: "legacy", speaks: []string{"2025-03-26"}, want: "2025-03-26"},
-		{name: "2024-11-05", mode: "legacy", speaks: []string{"2024-11-05"}, want: "2024-11-05"},
+		{name: "2025-06-18", mode: "legacy", serverRevisions: []string{"2025-06-18"}, want: "2025-06-18"},
+		{name: "2025-03-26", mode: "legacy", serverRevisions: []string{"2025-03-26"}, want: "2025-03-26"},
+		{name: "2024-11-05", mode: "legacy", serverRevisions: []string{"2024-11-05"}, want: "2024-11-05"},
 		{name: "modern", mode: modern, want: modern},
 		{name: "auto", mode: "auto", want: modern},
-		{name: "auto, legacy server", mode: "auto", speaks: legacyRevisions, want: latestLegacy},
+		{name: "auto, legacy server", mode: "auto", serverRevisions: legacyRevisions, want: latestLegacy},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, tt.speaks...)
+			s := newServer(t, tt.serverRevisions...)
 			checkReport(t, walkPython(t, s, tt.mode, tt.want != modern), tt.want)
 			s.audit(1)
 		})
 	}
 }
 
-// TestPythonVisit has a client of the SDK visit our server.
+// TestPythonVisit lets a client of the SDK visit our server.
 func TestPythonVisit(t *testing.T) {
 	for _, revision := range allRevisions {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb, revision)
-			able := allOf(revision).without(func(c *can) { c.Tasks, c.Interview = false, false }) // it has none
+			// The SDK does not support tasks.
+			able := featuresOf(revision).without(func(c *features) { c.Tasks, c.Interview = false, false })
 			checkVisit(t, visitPython(t, s, pythonMode(revision), able), expected(revision, able))
 			s.audit(1)
 		})
@@ -106,41 +106,42 @@ func TestPythonVisit(t *testing.T) {
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestPythonHTTP(t *testing.T) {
-	for _, tt := range pythonWays {
+	for _, tt := range pythonCases {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newWebServer(t, tt.path, tt.speaks...)
+			s := newWebServer(t, tt.path, tt.serverRevisions...)
 			checkReport(t, walkPython(t, s, tt.revision, tt.want != modern), tt.want)
-			s.audit(1, pythonLeaves(tt.path, tt.want)...)
+			s.audit(1, pythonReopens(tt.path, tt.want)...)
 		})
 	}
 }
 
-// TestPythonVisitHTTP has a client of the SDK visit our server with everything.
+// TestPythonVisitHTTP lets a client of the SDK visit the everything server.
 func TestPythonVisitHTTP(t *testing.T) {
-	for _, tt := range pythonWays {
+	for _, tt := range pythonCases {
 		if tt.revision == "auto" {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newWebProgram(t, tt.path, everythingWebVerb, tt.want)
-			able := allOf(tt.want).without(func(c *can) { c.Tasks, c.Interview = false, false }) // it has none
+			// The SDK does not support tasks.
+			able := featuresOf(tt.want).without(func(c *features) { c.Tasks, c.Interview = false, false })
 			checkVisit(t, visitPython(t, s, tt.revision, able), expected(tt.want, able))
-			s.audit(1, pythonLeaves(tt.path, tt.want)...)
+			s.audit(1, pythonReopens(tt.path, tt.want)...)
 		})
 	}
 }
 
-// pythonWays are how the SDK reaches our servers over HTTP. The revision is its mode.
-var pythonWays = []way{
-	{name: "2025-03-26", path: webPath, revision: "legacy", speaks: []string{"2025-03-26"}, want: "2025-03-26"},
-	{name: "2025-06-18", path: webPath, revision: "legacy", speaks: []string{"2025-06-18"}, want: "2025-06-18"},
+// pythonCases are the cases of the SDK over HTTP. The field revision is the mode of the SDK.
+var pythonCases = []webCase{
+	{name: "2025-03-26", path: webPath, revision: "legacy", serverRevisions: []string{"2025-03-26"}, want: "2025-03-26"},
+	{name: "2025-06-18", path: webPath, revision: "legacy", serverRevisions: []string{"2025-06-18"}, want: "2025-06-18"},
 	{name: "legacy", path: webPath, revision: "legacy", want: latestLegacy},
 	{name: "modern", path: webPath, revision: modern, want: modern},
 	{name: "auto", path: webPath, revision: "auto", want: modern},
-	{name: "auto, legacy server", path: webPath, revision: "auto", speaks: legacyRevisions, want: latestLegacy},
-	{name: "HTTP+SSE", path: oldPath, revision: "legacy", speaks: []string{"2024-11-05"}, want: "2024-11-05"},
+	{name: "auto, legacy server", path: webPath, revision: "auto", serverRevisions: legacyRevisions, want: latestLegacy},
+	{name: "HTTP+SSE", path: ssePath, revision: "legacy", serverRevisions: []string{"2024-11-05"}, want: "2024-11-05"},
 }
 
 // pythonHasTasks reports whether the SDK's client has methods for tasks.

@@ -8,17 +8,17 @@ import (
 var pythonServer = filepath.Join(pythonDir, "peer.py")
 
 var pythonPeer = &peer{
-	name:      ofPython,
+	name:      pythonName,
 	info:      "python",
 	revisions: allRevisions,
-	launch: func(t *testing.T, _ ...string) *witnessed {
+	launch: func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return newCommand(t, python(t), pythonServer, words(t, nil))
 	},
 	quirks: map[string]string{
-		"content of later revisions": "it sends all kinds of content whatever the revision",
-		"no tasks in 2025-11-25":     "it no longer has them",
-		"no tasks in 2026-07-28":     "it does not have the extension",
+		"content of later revisions": "it sends all kinds of content in every revision",
+		"no tasks in 2025-11-25":     "it no longer supports tasks",
+		"no tasks in 2026-07-28":     "it does not support the extension",
 	},
 	deviations: newerContent,
 }
@@ -26,7 +26,7 @@ var pythonPeer = &peer{
 // TestPythonServer runs our client against a server of the SDK.
 func TestPythonServer(t *testing.T) { runTours(t, pythonPeer) }
 
-// pythonWeb is the server over HTTP.
+// pythonWeb returns the server over HTTP.
 func pythonWeb(revisions []string) *peer {
 	p := *pythonPeer
 	p.revisions = revisions
@@ -38,14 +38,14 @@ func pythonWeb(revisions []string) *peer {
 		}
 		return all
 	}
-	p.launch = func(t *testing.T, _ ...string) *witnessed {
+	p.launch = func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return newWeb(t, webPath, python(t), pythonServer, words(t, map[string]any{"listen": true}))
 	}
 	return &p
 }
 
-// TestPythonServerHTTP runs our client against servers of the SDK.
+// TestPythonServerHTTP runs our client against a server of the SDK over HTTP.
 func TestPythonServerHTTP(t *testing.T) {
 	runTours(t, pythonWeb([]string{"2025-03-26", "2025-06-18", latestLegacy, modern}))
 }

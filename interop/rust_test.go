@@ -6,11 +6,10 @@ import (
 	"testing"
 )
 
-// rustDir holds the peers on the Rust SDK: one program, which cargo builds.
+// rustDir has the peers on the Rust SDK: one program, which cargo builds.
 const rustDir = "rust"
 
-// rust returns the program. Where it is not built, the test is skipped; in CI
-// that is a failure.
+// rust returns the program. If it is not built, it skips the test; in CI it fails the test.
 func rust(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(rustDir, "target", "debug", "peer"))

@@ -5,16 +5,16 @@ import (
 )
 
 var rustPeer = &peer{
-	name:      ofRust,
+	name:      rustName,
 	info:      "rust",
 	revisions: allRevisions,
-	launch: func(t *testing.T, _ ...string) *witnessed {
+	launch: func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return newCommand(t, rust(t), "server", words(t, nil))
 	},
 	quirks: map[string]string{
-		"content of later revisions": "it sends all kinds of content whatever the revision",
-		"no tasks in 2025-11-25":     "it no longer has them",
+		"content of later revisions": "it sends all kinds of content in every revision",
+		"no tasks in 2025-11-25":     "it no longer supports tasks",
 		"no tasks in 2026-07-28":     "the server here does not use the extension",
 	},
 	deviations: newerContent,
@@ -23,7 +23,7 @@ var rustPeer = &peer{
 // TestRustServer runs our client against a server of the SDK.
 func TestRustServer(t *testing.T) { runTours(t, rustPeer) }
 
-// rustWeb is the server over HTTP.
+// rustWeb returns the server over HTTP.
 func rustWeb(revisions []string) *peer {
 	p := *rustPeer
 	p.revisions = revisions
@@ -31,18 +31,18 @@ func rustWeb(revisions []string) *peer {
 	p.deviations = func(revision string) []deviation {
 		all := newerContent(revision)
 		if revision != modern {
-			all = append(all, deviation{rule: serverEvents, has: `the id "0" again`, why: "its standing stream begins with the id of the first event that it will have"})
+			all = append(all, deviation{rule: serverEvents, has: `repeated event id "0"`, why: "its stream of GET begins with the id of its first event"})
 		}
 		return all
 	}
-	p.launch = func(t *testing.T, _ ...string) *witnessed {
+	p.launch = func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return newWeb(t, webPath, rust(t), "server", words(t, map[string]any{"listen": true}))
 	}
 	return &p
 }
 
-// TestRustServerHTTP runs our client against servers of the SDK.
+// TestRustServerHTTP runs our client against a server of the SDK over HTTP.
 func TestRustServerHTTP(t *testing.T) {
 	runTours(t, rustWeb([]string{"2025-03-26", "2025-06-18", latestLegacy, modern}))
 }

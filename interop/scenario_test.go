@@ -23,17 +23,17 @@ const (
 
 var legacyRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", latestLegacy}
 
-// A step is one thing a host does: it calls a tool and reports the outcome.
-// The walks of the Go hosts and of ts/walk.mjs carry out the same steps.
+// A step is a call of a tool by a host. Hosts in Go and in other languages run the same steps.
 type step struct {
 	Name string         `json:"name"`
 	Tool string         `json:"tool"`
 	Args map[string]any `json:"args"`
-	// Progress requests progress notifications, and is the expected number.
+	// Progress is the number of expected progress notifications. Zero requests none.
 	Progress int `json:"progress,omitempty"`
-	// CancelAt cancels the call when the progress reaches it.
+	// CancelAt cancels the call when the progress reaches it. Zero does not cancel.
 	CancelAt int `json:"cancelAt,omitempty"`
-	// Parallel starts the call so many times at once; the outcomes must agree.
+	// Parallel is the number of concurrent calls, whose outcomes must be equal. Zero means one
+	// call.
 	Parallel int `json:"parallel,omitempty"`
 
 	want expectation
@@ -46,35 +46,34 @@ type outcome struct {
 	IsError    bool            `json:"isError"`
 	Code       int             `json:"code"` // of a JSON-RPC error
 	Message    string          `json:"message"`
-	Cancelled  bool            `json:"cancelled"` // the call ended as the host's own cancellation
+	Cancelled  bool            `json:"cancelled"` // the call failed because the host canceled it
 	Progress   []float64       `json:"progress"`
-	Agreeing   int             `json:"agreeing"` // how many parallel calls had this outcome
+	Agreeing   int             `json:"agreeing"` // number of parallel calls with this outcome
 }
 
-// An expectation is the outcome that a scenario must have.
+// An expectation is the expected outcome of a step.
 type expectation struct {
 	text       string
-	structured string // only in the modern era: legacy has no structured content but objects
+	structured string // only in the modern era: in the legacy era it must be an object
 	isError    bool
 	code       int
 	cancelled  bool
-	mentions   []string // parts of the text of a tool error, or of the message
+	mentions   []string // substrings of the text of a tool error, or of the message
 }
 
-// A report is what a host saw in one session.
+// A report is the report of a host about one session.
 type report struct {
 	Revision string             `json:"revision"`
 	Server   string             `json:"server"`
 	Tools    []string           `json:"tools"`
 	Outcomes map[string]outcome `json:"outcomes"`
-	Failure  string             `json:"failure"` // why the session broke off
+	Failure  string             `json:"failure"` // the error that ended the session
 }
 
 const quote = "h\u00e9llo \"w\u00f6rld\"\n\t\\ \u2028 \U0001f680"
 
-// session is what every host does after connecting. The order matters: the
-// plain echoes after a cancelled and a crashed call show that the server
-// survived them.
+// session has the steps that every host runs after it has connected. The order matters: the calls
+// of echo after a canceled and a crashed call show that the server still works.
 var session = []step{
 	{Name: "echo", Tool: "echo", Args: map[string]any{"text": quote}, want: expectation{text: quote}},
 	{Name: "word count", Tool: "word_count", Args: map[string]any{"text": " one two\nthree "},
@@ -101,17 +100,17 @@ var session = []step{
 	{Name: "echo after crash", Tool: "echo", Args: map[string]any{"text": "still here"}, want: expectation{text: "still here"}},
 }
 
-// checkReport compares a host's report with the features of the revision.
+// checkReport compares a host's report with the expectations for the revision.
 func checkReport(t *testing.T, got report, revision string) {
 	t.Helper()
 	if got.Failure != "" {
-		t.Errorf("the session broke off: %s", got.Failure)
+		t.Errorf("session failed: %s", got.Failure)
 	}
 	if got.Revision != revision {
-		t.Errorf("revision: got %q, want %q", got.Revision, revision)
+		t.Errorf("revision = %q, want %q", got.Revision, revision)
 	}
 	if got.Server == "" {
-		t.Error("the host knows no name of the server")
+		t.Error("server name is empty")
 	}
 	tools := slices.Sorted(slices.Values(got.Tools))
 	if diff := cmp.Diff([]string{"add", "crash", "echo", "fail", "slow", "word_count"}, tools); diff != "" {
@@ -120,7 +119,7 @@ func checkReport(t *testing.T, got report, revision string) {
 	for _, s := range session {
 		o, ok := got.Outcomes[s.Name]
 		if !ok {
-			t.Errorf("%s: the host did not report it", s.Name)
+			t.Errorf("%s: report has no outcome", s.Name)
 			continue
 		}
 		if diff := s.mismatch(o, revision); diff != "" {
@@ -129,33 +128,33 @@ func checkReport(t *testing.T, got report, revision string) {
 	}
 }
 
-// mismatch says how an outcome differs from the step's expectation.
+// mismatch returns the difference between an outcome and the expectation. Empty means none.
 func (s step) mismatch(got outcome, revision string) string {
 	want := outcome{Text: s.want.text, IsError: s.want.isError, Code: s.want.code, Cancelled: s.want.cancelled, Agreeing: s.Parallel}
 	if revision == modern && s.want.structured != "" {
 		want.Structured = json.RawMessage(s.want.structured)
 	}
-	said := got.Text + got.Message
+	text := got.Text + got.Message
 	for _, m := range s.want.mentions {
-		if !strings.Contains(said, m) {
-			return fmt.Sprintf("does not mention %q: %q", m, said)
+		if !strings.Contains(text, m) {
+			return fmt.Sprintf("text = %q, want %q in it", text, m)
 		}
 	}
-	// Wording is the server's own business where the step does not fix it.
+	// The server chooses the other words of errors.
 	if s.want.isError {
 		got.Text = ""
 	}
 	got.Message = ""
 	for i, p := range got.Progress {
 		if p != float64(i+1) {
-			return fmt.Sprintf("progress %v is not 1, 2, 3 and so on", got.Progress)
+			return fmt.Sprintf("progress = %v, want 1, 2, 3 and so on", got.Progress)
 		}
 	}
-	// A host may drop what arrives together with the response, which is all of
-	// it on a busy machine; the audit of the transcript shows that the server
-	// sent it. A call that is cancelled by the progress does not end without.
+	// A host may drop progress that arrives together with the response, on a busy machine even all
+	// of it. The audit of the transcript checks that the server sent it. A call that progress
+	// cancels must get some.
 	if s.CancelAt > 0 && len(got.Progress) == 0 {
-		return "progress: got none"
+		return "progress is empty"
 	}
 	got.Progress = nil
 	return cmp.Diff(want, got)
@@ -163,53 +162,52 @@ func (s step) mismatch(got outcome, revision string) string {
 
 // A host is a connected client of a Go SDK.
 type host interface {
-	// revision is the negotiated one, name the server's own.
+	// revision returns the negotiated revision, name the name of the server.
 	revision() string
 	name() string
 	tools(context.Context) ([]string, error)
-	// call calls a tool. The progress function, if not nil, makes the host
-	// ask for notifications and may be called from any goroutine, also for a
-	// while after call returned.
+	// call calls a tool. If progress is not nil, the host requests progress notifications and calls
+	// progress from any goroutine, perhaps after call has returned.
 	call(ctx context.Context, tool string, args map[string]any, progress func(float64)) outcome
-	// ping does what the revision offers for it.
+	// ping sends a ping in the legacy era.
 	ping(context.Context) error
-	// close ends the session and waits for the server's exit.
+	// close ends the session and waits until the server has exited.
 	close() error
 }
 
-// walk carries the session out and closes the host.
+// walk runs the session and closes the host.
 func walk(ctx context.Context, h host) report {
 	r := report{Revision: h.revision(), Server: h.name(), Outcomes: map[string]outcome{}}
-	note := func(doing string, err error) {
+	note := func(operation string, err error) {
 		if err != nil && r.Failure == "" {
-			r.Failure = fmt.Sprintf("%s: %v", doing, err)
+			r.Failure = fmt.Sprintf("%s: %v", operation, err)
 		}
 	}
 	var err error
 	r.Tools, err = h.tools(ctx)
-	note("listing", err)
+	note("list", err)
 	for _, s := range session {
-		r.Outcomes[s.Name] = take(ctx, h, s)
+		r.Outcomes[s.Name] = runStep(ctx, h, s)
 	}
 	if r.Revision != modern {
 		note("ping", h.ping(ctx))
 	}
-	note("closing", h.close())
+	note("close", h.close())
 	return r
 }
 
-// take carries one step out.
-func take(ctx context.Context, h host, s step) outcome {
+// runStep runs one step.
+func runStep(ctx context.Context, h host, s step) outcome {
 	switch {
 	case s.Parallel > 0:
-		return takeParallel(ctx, h, s)
+		return runParallel(ctx, h, s)
 	case s.Progress > 0:
-		return takeProgress(ctx, h, s)
+		return runProgress(ctx, h, s)
 	}
 	return h.call(ctx, s.Tool, s.Args, nil)
 }
 
-func takeParallel(ctx context.Context, h host, s step) outcome {
+func runParallel(ctx context.Context, h host, s step) outcome {
 	results := make(chan outcome)
 	for range s.Parallel {
 		go func() { results <- h.call(ctx, s.Tool, s.Args, nil) }()
@@ -224,7 +222,7 @@ func takeParallel(ctx context.Context, h host, s step) outcome {
 	return first
 }
 
-func takeProgress(ctx context.Context, h host, s step) outcome {
+func runProgress(ctx context.Context, h host, s step) outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	seen := make(chan float64, 1000)
@@ -234,7 +232,7 @@ func takeProgress(ctx context.Context, h host, s step) outcome {
 			cancel()
 		}
 	})
-	// The SDKs hand notifications to other goroutines than responses.
+	// The SDKs deliver notifications in other goroutines than responses.
 	limit := time.After(2 * time.Second)
 	for len(o.Progress) < s.Progress {
 		select {
@@ -247,34 +245,34 @@ func takeProgress(ctx context.Context, h host, s step) outcome {
 	return o
 }
 
-// meters record the progress at hosts, by its token.
-type meters struct {
-	mu sync.Mutex
-	of []func(float64)
+// progressHandlers has the handlers of progress of a host, by token.
+type progressHandlers struct {
+	mu  sync.Mutex
+	all []func(float64)
 }
 
-// add returns the token of a new one.
-func (m *meters) add(meter func(float64)) (token string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of = append(m.of, meter)
-	return strconv.Itoa(len(m.of) - 1)
+// add adds a handler and returns its token.
+func (h *progressHandlers) add(handler func(float64)) (token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, handler)
+	return strconv.Itoa(len(h.all) - 1)
 }
 
-// tell sends progress for the token, if there is one.
-func (m *meters) tell(token any, progress float64) {
+// notify calls the handler of the token, if it is a token of add.
+func (h *progressHandlers) notify(token any, progress float64) {
 	text, _ := token.(string)
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		return
 	}
-	m.mu.Lock()
-	meter := m.of[n]
-	m.mu.Unlock()
-	meter(progress)
+	h.mu.Lock()
+	handler := h.all[n]
+	h.mu.Unlock()
+	handler(progress)
 }
 
-// structured returns the JSON text of a decoded structured content.
+// structured returns the JSON text of decoded structured content.
 func structured(v any) json.RawMessage {
 	if v == nil {
 		return nil
@@ -286,7 +284,7 @@ func structured(v any) json.RawMessage {
 	return bytes.TrimSpace(text)
 }
 
-// cancelled reports whether err is a host's own cancellation.
+// cancelled reports whether err is the host's cancellation.
 func cancelled(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

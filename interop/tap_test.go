@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -21,10 +20,10 @@ import (
 	"mcpwire/capture"
 )
 
-// referenceServer is the script of the reference server that npm has.
+// referenceServer is the script of the reference server from npm.
 var referenceServer = filepath.Join(nodeDir, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
 
-// tapVisits are the commands of Inspector for the reference server.
+// tapVisits are commands of Inspector for the reference server.
 var tapVisits = []struct {
 	name   string
 	args   []string
@@ -39,9 +38,8 @@ var tapVisits = []struct {
 	{"prompts", []string{"--method", "prompts/list"}, 0},
 }
 
-// TestTapReference puts a tap between Inspector and the reference server, neither of which is ours,
-// and checks that not a byte is different for it: what goes into the tap at one side comes out at
-// the other, and the capture has the same; and Inspector prints the same as without a tap.
+// TestTapReference runs a tap between Inspector and the reference server. Both sides of the tap and
+// the capture must have the same bytes, and Inspector must print the same output as without a tap.
 func TestTapReference(t *testing.T) {
 	script, err := filepath.Abs(referenceServer)
 	if err != nil {
@@ -56,39 +54,39 @@ func TestTapReference(t *testing.T) {
 			downstream := newCommand(t, slices.Concat([]string{serverCommand[0], "tap", "--redact", "off", "-o", file, "--", self}, inner)...)
 			status, out := inspect(t, downstream, "legacy", tt.args...)
 			if status != tt.status {
-				t.Errorf("status: got %d, want %d", status, tt.status)
+				t.Errorf("status = %d, want %d", status, tt.status)
 			}
-			heard, said := oneTranscript(t, downstream), oneTranscript(t, upstream)
+			before, behind := oneTranscript(t, downstream), oneTranscript(t, upstream)
 			recorded := streamsOf(t, file)
 			for _, kind := range []string{toServer, toHost} {
-				want := bytesOf(said, kind)
-				if diff := gocmp.Diff(want, bytesOf(heard, kind)); diff != "" || want == "" {
-					t.Errorf("%s (-behind the tap +before it):\n%s", kind, diff)
+				want := bytesOf(behind, kind)
+				if diff := gocmp.Diff(want, bytesOf(before, kind)); diff != "" || want == "" {
+					t.Errorf("%s (-upstream +downstream):\n%s", kind, diff)
 				}
 				if diff := gocmp.Diff(want, recorded[kind]); diff != "" {
-					t.Errorf("%s (-behind the tap +capture):\n%s", kind, diff)
+					t.Errorf("%s (-upstream +capture):\n%s", kind, diff)
 				}
 			}
 			direct := newCommand(t, node(t, 22), script, "stdio")
 			wantStatus, want := inspect(t, direct, "legacy", tt.args...)
 			if diff := gocmp.Diff(string(want), string(out)); diff != "" || status != wantStatus {
-				t.Errorf("with a tap: status %d, want %d (-without +with):\n%s", status, wantStatus, diff)
+				t.Errorf("Inspector with a tap: status = %d, want %d; output (-without +with):\n%s", status, wantStatus, diff)
 			}
 		})
 	}
 }
 
-// oneTranscript returns the transcript of a host that has started one server.
-func oneTranscript(t *testing.T, s *witnessed) []event {
+// oneTranscript returns the transcript of the only process of s.
+func oneTranscript(t *testing.T, s *recordedServer) []event {
 	t.Helper()
 	all := s.transcripts()
 	if len(all) != 1 {
-		t.Fatalf("%d processes were started, want 1", len(all))
+		t.Fatalf("started processes = %d, want 1", len(all))
 	}
 	return all[0]
 }
 
-// bytesOf joins what went one way.
+// bytesOf returns the bytes of one direction.
 func bytesOf(events []event, kind string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -99,7 +97,7 @@ func bytesOf(events []event, kind string) string {
 	return b.String()
 }
 
-// streamsOf puts together again what a capture of lines says went each way.
+// streamsOf returns the bytes of each direction from a capture of stdio.
 func streamsOf(t *testing.T, file string) map[string]string {
 	t.Helper()
 	r, err := capture.Open(file, nil)
@@ -113,7 +111,7 @@ func streamsOf(t *testing.T, file string) map[string]string {
 			t.Fatal(err)
 		}
 		if e.Kind == capture.KindGap {
-			t.Errorf("the capture has a gap: %+v", e.Gap)
+			t.Errorf("capture has a gap: %+v", e.Gap)
 		}
 		if e.Kind != capture.KindMessage && e.Kind != capture.KindInvalid {
 			continue
@@ -127,11 +125,11 @@ func streamsOf(t *testing.T, file string) map[string]string {
 	return streams
 }
 
-// referenceVerb as the first argument makes the test binary the keeper of the reference server over
-// HTTP: it says where that listens, and ends it when standard input ends.
+// referenceVerb as the first argument makes the test binary run the reference server over HTTP. It
+// writes the URL to standard error, and ends the server when standard input ends.
 const referenceVerb = "reference"
 
-func reference(args []string) int {
+func referenceMain(args []string) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -169,88 +167,85 @@ func TestTapReferenceHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, transport := range []struct{ path, arg string }{{webPath, "streamableHttp"}, {oldPath, "sse"}} {
+	for _, transport := range []struct{ path, arg string }{{webPath, "streamableHttp"}, {ssePath, "sse"}} {
 		for _, tt := range tapVisits {
 			t.Run(transport.arg+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				upstream := newWebProgram(t, transport.path, referenceVerb, node(t, 22), script, transport.arg)
-				downstream := newWebProgram(t, transport.path, keeperVerb, serverCommand[0], "tap", "--no-record", "--listen", "127.0.0.1:0", upstream.web.url())
+				downstream := newWebProgram(t, transport.path, termVerb, serverCommand[0], "tap", "--no-record", "--listen", "127.0.0.1:0", upstream.web.url())
 				status, _ := inspect(t, downstream, "legacy", tt.args...)
 				if status != tt.status {
-					t.Errorf("status: got %d, want %d", status, tt.status)
+					t.Errorf("status = %d, want %d", status, tt.status)
 				}
 				downstream.web.stop()
 				upstream.web.stop()
-				want, got := exchangesOf(upstream.web.moments), exchangesOf(downstream.web.moments)
+				want, got := exchangesOf(upstream.web.httpEvents), exchangesOf(downstream.web.httpEvents)
 				if len(want) == 0 {
-					t.Fatal("nothing was said")
+					t.Fatal("exchanges = 0, want at least 1")
 				}
-				forgetStale(want, got)
-				if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(overheard{})); diff != "" {
-					t.Errorf("(-behind the tap +before it):\n%s", diff)
+				removeStale(want, got)
+				if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(tapExchange{})); diff != "" {
+					t.Errorf("exchanges (-upstream +downstream):\n%s", diff)
 				}
 			})
 		}
 	}
 }
 
-// An overheard is an exchange as one side of a tap has it.
-type overheard struct {
+// A tapExchange is an exchange on one side of a tap.
+type tapExchange struct {
 	Method, URI string
 	Request     http.Header
 	Body        string
 	Status      int
 	Response    http.Header
 	Output      []string
-	left        bool // the host went away before the end
+	aborted     bool // the host closed the connection before the end
 }
 
-// forgetStale removes from the server's transcript the messages that it sent after the host had
-// disconnected, which the server notices later than the tap.
-func forgetStale(behind, before []*overheard) {
-	for i, o := range before {
-		if !o.left || i >= len(behind) {
+// removeStale removes from the upstream exchanges the messages that the server sent after the host
+// had closed the connection, which the server detects later than the tap.
+func removeStale(upstream, downstream []*tapExchange) {
+	for i, d := range downstream {
+		if !d.aborted || i >= len(upstream) {
 			continue
 		}
-		if b := behind[i]; o.Status == 0 {
-			b.Status, b.Response, b.Output = 0, nil, nil
+		if u := upstream[i]; d.Status == 0 {
+			u.Status, u.Response, u.Output = 0, nil, nil
 		} else {
-			b.Output = b.Output[:min(len(b.Output), len(o.Output))]
+			u.Output = u.Output[:min(len(u.Output), len(d.Output))]
 		}
 	}
 }
 
 // exchangesOf returns the host's requests and their responses. Concurrent requests may arrive in
 // another order, so they are sorted.
-func exchangesOf(moments []moment) []*overheard {
-	var all []*overheard
-	of := map[*exchange]*overheard{}
-	for _, m := range moments {
+func exchangesOf(httpEvents []httpEvent) []*tapExchange {
+	var all []*tapExchange
+	of := map[*exchange]*tapExchange{}
+	for _, m := range httpEvents {
 		switch m.kind {
 		case requested:
-			o := &overheard{Method: m.x.method, URI: m.x.uri, Request: endToEnd(m.x.header), Body: string(m.x.body)}
+			o := &tapExchange{Method: m.x.method, URI: m.x.uri, Request: endToEnd(m.x.header), Body: string(m.x.body)}
 			of[m.x] = o
 			all = append(all, o)
 		case responded:
 			o := of[m.x]
 			o.Status, o.Response = m.x.status, endToEnd(m.x.response)
-		case left:
-			of[m.x].left = true
-		case spoke:
-			s := m.said
-			var line bytes.Buffer
-			fmt.Fprintf(&line, "%s|%s|%v|%v|%s", s.name, s.id, s.hasID, s.retry, s.data)
-			of[m.x].Output = append(of[m.x].Output, line.String())
+		case hostClosed:
+			of[m.x].aborted = true
+		case payloadSent:
+			s := m.payload
+			of[m.x].Output = append(of[m.x].Output, fmt.Sprintf("%s|%s|%v|%v|%s", s.name, s.id, s.hasID, s.retry, s.data))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *overheard) int {
+	slices.SortStableFunc(all, func(a, b *tapExchange) int {
 		return cmp.Or(strings.Compare(a.Method, b.Method), strings.Compare(a.URI, b.URI), strings.Compare(a.Body, b.Body))
 	})
 	return all
 }
 
-// endToEnd returns the fields that are not about one connection alone, nor about how a body is set
-// apart on it.
+// endToEnd returns the fields that are not specific to one connection or to the framing of a body.
 func endToEnd(h http.Header) http.Header {
 	h = h.Clone()
 	for _, name := range []string{"Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length"} {

@@ -17,7 +17,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// What the tests plant. Each begins with the same word, so that nothing of them can hide.
+// The secrets that the tests send. Each contains the same word, for which the captures are
+// searched.
 const (
 	plantedBearer = "planted-bearer-Zx81kQ0"
 	plantedCookie = "planted-cookie-77aQwe"
@@ -27,19 +28,19 @@ const (
 	plantedPEM    = "-----BEGIN PRIVATE KEY-----\nplantedMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
 )
 
-// writeSecrets has a client say secrets to the tool echo, which says them again.
+// writeSecrets sends secrets to the tool echo, which returns them.
 func writeSecrets(t *testing.T, c *client.Client) {
 	t.Helper()
 	if _, err := c.CallTool(t.Context(), "echo", map[string]any{"text": "the key is here: " + plantedPEM + " and Authorization: Bearer " + plantedBearer}); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.CallTool(t.Context(), "echo", map[string]any{"text": "hello", "api_key": plantedKey, "nested": map[string]any{"password": plantedKey}}); err != nil {
-		t.Log(err) // an argument that the tool does not have may be refused; it was on the wire
+		t.Log(err) // the server may reject unknown arguments; they were on the wire
 	}
 }
 
-// checkSecrets checks that nothing planted is in a capture, that something was hidden, and that
-// what is left still keeps to the rules.
+// checkSecrets checks that a capture has no secrets, has redacted values, and still follows the
+// rules.
 func checkSecrets(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -47,10 +48,10 @@ func checkSecrets(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	if i := bytes.Index(text, []byte("planted")); i >= 0 {
-		t.Errorf("the capture has a secret: …%s…", text[max(0, i-120):min(len(text), i+60)])
+		t.Errorf("capture has a secret: …%s…", text[max(0, i-120):min(len(text), i+60)])
 	}
 	if !bytes.Contains(text, []byte("~redacted:")) {
-		t.Error("nothing was hidden")
+		t.Error("capture has no redacted value")
 	}
 	r, err := capture.Open(file, nil)
 	if err != nil {
@@ -67,7 +68,7 @@ func checkSecrets(t *testing.T, file string) {
 		}
 	}
 	if calls != 2 {
-		t.Errorf("%d calls are in the capture, want 2", calls)
+		t.Errorf("calls in the capture = %d, want 2", calls)
 	}
 	again, err := capture.Open(file, nil)
 	if err != nil {
@@ -84,8 +85,8 @@ func checkSecrets(t *testing.T, file string) {
 	}
 }
 
-// TestTapSecrets plants secrets wherever people have them, in both eras, and checks that none gets
-// into the capture of a tap.
+// TestTapSecrets sends secrets in the places where users have them, in both eras, and checks that
+// the capture of a tap has none.
 func TestTapSecrets(t *testing.T) {
 	for _, revision := range []string{latestLegacy, modern} {
 		t.Run(revision, func(t *testing.T) {
@@ -112,9 +113,9 @@ func TestTapSecretsHTTP(t *testing.T) {
 	t.Setenv("INTEROP_PLANTED", plantedBearer)
 	for _, revision := range []string{latestLegacy, modern} {
 		t.Run(revision, func(t *testing.T) {
-			upstream := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "serve", "--http", "127.0.0.1:0", "--token-env", "INTEROP_PLANTED")
+			upstream := newWebProgram(t, webPath, termVerb, serverCommand[0], "serve", "--http", "127.0.0.1:0", "--token-env", "INTEROP_PLANTED")
 			file := filepath.Join(t.TempDir(), "secrets"+capture.Suffix)
-			downstream := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "tap", "-o", file, "--listen", "127.0.0.1:0", upstream.web.url())
+			downstream := newWebProgram(t, webPath, termVerb, serverCommand[0], "tap", "-o", file, "--listen", "127.0.0.1:0", upstream.web.url())
 			header := http.Header{"Authorization": {"Bearer " + plantedBearer}, "Cookie": {"sid=" + plantedCookie}, "X-Api-Key": {plantedKey}}
 			ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 			defer cancel()
@@ -135,20 +136,20 @@ func TestTapSecretsHTTP(t *testing.T) {
 				t.Fatal(err)
 			}
 			if session == "" && revision != modern {
-				t.Error("there was no session")
+				t.Error("session id is empty")
 			}
 			if session != "" && strings.Contains(string(text), session) {
-				t.Error("the capture has the id of the session")
+				t.Error("capture has the session id")
 			}
 		})
 	}
 }
 
-// sessionOf returns the session id that the host has used.
-func sessionOf(w *web) string {
+// sessionOf returns the session id that the host sent.
+func sessionOf(w *webServer) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, m := range w.moments {
+	for _, m := range w.httpEvents {
 		if id := m.x.header.Get("Mcp-Session-Id"); id != "" {
 			return id
 		}
@@ -156,10 +157,10 @@ func sessionOf(w *web) string {
 	return ""
 }
 
-// TestTapVersion checks that the tap removes nothing from the server's command.
+// TestTapVersion checks that the tap passes all arguments of the server's command.
 func TestTapVersion(t *testing.T) {
 	out, err := exec.Command(serverCommand[0], "tap", "--no-record", "--", serverCommand[0], "--version").Output()
 	if err != nil || !strings.Contains(string(out), "mcpwire ") {
-		t.Errorf("got %q, %v", out, err)
+		t.Errorf("mcpwire --version through a tap = %q, %v", out, err)
 	}
 }

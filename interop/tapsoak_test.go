@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	soakMessages = 1_000_000 // both ways, half of them requests
-	soakInFlight = 4         // so that what hides secrets keeps up; what it has not done yet is memory, too
-	soakGrowth   = 16 << 20  // bytes that a tap may grow by, from a tenth of the way on
+	soakMessages = 1_000_000 // in both directions, half of them requests
+	soakInFlight = 4         // pending requests; more would take memory until they are redacted
+	soakGrowth   = 16 << 20  // limit of the growth in bytes, after a tenth of the messages
 )
 
-// TestTapSoak sends a million messages through one tap, which records them all, and checks that its
-// memory does not grow.
+// TestTapSoak sends a million messages through one tap, which records them all. Its memory must not
+// grow.
 func TestTapSoak(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a million messages take a while")
+		t.Skip("a million messages take long")
 	}
 	if _, err := os.Stat("/proc/self/statm"); err != nil {
-		t.Skip("this system does not tell how much memory a process has")
+		t.Skip("this system has no /proc/PID/statm")
 	}
 	file := filepath.Join(t.TempDir(), "soak"+capture.Suffix)
 	cmd := exec.Command(serverCommand[0], "tap", "-o", file, "--", serverCommand[0], "serve", "--lenient")
@@ -46,12 +46,12 @@ func TestTapSoak(t *testing.T) {
 	}
 	defer cmd.Process.Kill()
 
-	room := make(chan struct{}, soakInFlight)
+	slots := make(chan struct{}, soakInFlight)
 	sent := make(chan error, 1)
 	go func() {
 		var line []byte
 		for id := range soakMessages / 2 {
-			room <- struct{}{}
+			slots <- struct{}{}
 			line = fmt.Appendf(line[:0], `{"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n", id)
 			if _, err := stdin.Write(line); err != nil {
 				sent <- err
@@ -65,35 +65,35 @@ func TestTapSoak(t *testing.T) {
 	for id := range soakMessages / 2 {
 		line, err := lines.ReadSlice('\n')
 		if err != nil {
-			t.Fatalf("answer %d: %v", id, err)
+			t.Fatalf("response %d: %v", id, err)
 		}
 		if want := fmt.Appendf(nil, `"id":%d,`, id); !bytes.Contains(line, want) {
-			t.Fatalf("answer %d: %q has no %s", id, line, want)
+			t.Fatalf("response %d = %q, want %s in it", id, line, want)
 		}
-		<-room
+		<-slots
 		if id == soakMessages/20 {
 			early = resident(t, cmd.Process.Pid)
 		}
 	}
 	late := resident(t, cmd.Process.Pid)
-	t.Logf("resident: %d KiB after a tenth, %d KiB in the end", early>>10, late>>10)
+	t.Logf("resident memory: %d KiB after a tenth, %d KiB at the end", early>>10, late>>10)
 	if late-early > soakGrowth {
-		t.Errorf("the tap grew by %d bytes, the limit is %d", late-early, soakGrowth)
+		t.Errorf("growth of the tap = %d bytes, want at most %d", late-early, soakGrowth)
 	}
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
 	stdin.Close()
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
-		t.Errorf("after the last answer: %q, %v", rest, err)
+		t.Errorf("output after the last response = %q, %v, want none", rest, err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the tap ended with %v", err)
+		t.Errorf("tap: %v", err)
 	}
 	checkSoaked(t, file)
 }
 
-// checkSoaked checks that a capture has every message, each request before its answer.
+// checkSoaked checks that a capture has every message, each request before its response.
 func checkSoaked(t *testing.T, file string) {
 	t.Helper()
 	r, err := capture.Open(file, nil)
@@ -101,7 +101,7 @@ func checkSoaked(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	messages, lost, asked := 0, uint64(0), -1
+	messages, lost, lastRequest := 0, uint64(0), -1
 	for e, err := range r.Events() {
 		if err != nil {
 			t.Fatal(err)
@@ -111,18 +111,18 @@ func checkSoaked(t *testing.T, file string) {
 			lost += e.Gap.Lost
 		case e.Kind == capture.KindMessage && e.Dir == capture.ToServer:
 			messages++
-			asked++
+			lastRequest++
 		case e.Kind == capture.KindMessage:
 			messages++
-			if id := idOf(t, e.Data); id > asked {
-				t.Fatalf("event %d answers %d, which has not been asked yet", e.N, id)
+			if id := idOf(t, e.Data); id > lastRequest {
+				t.Fatalf("event %d: response %d precedes its request", e.N, id)
 			}
 		}
 	}
 	if uint64(messages)+lost < soakMessages || messages == 0 {
-		t.Errorf("the capture has %d messages and says that %d events are lost, of %d", messages, lost, soakMessages)
+		t.Errorf("capture has %d messages and %d lost events, want %d in all", messages, lost, soakMessages)
 	}
-	t.Logf("%d messages are in the capture, %d events did not get there", messages, lost)
+	t.Logf("capture has %d messages and %d lost events", messages, lost)
 }
 
 var soakID = regexp.MustCompile(`"id":([0-9]+)`)
@@ -140,7 +140,7 @@ func idOf(t *testing.T, message []byte) int {
 	return id
 }
 
-// resident returns how much memory a process has, in bytes.
+// resident returns the resident memory of a process, in bytes.
 func resident(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

@@ -21,25 +21,23 @@ import (
 // tourTimeout limits how long a tour waits for an expected event.
 const tourTimeout = 20 * time.Second
 
-// A peer is a server written with another SDK, or ours.
+// A peer is a server on another SDK, or ours.
 type peer struct {
 	name      string
-	info      string   // its name for itself
-	revisions []string // that it speaks
-	// launch makes a server that speaks the given revisions only, all if there
-	// are none.
-	launch func(t *testing.T, revisions ...string) *witnessed
-	// lacks are stops that there is no way to make with it, and why.
+	info      string   // the name in its server info
+	revisions []string // that it supports
+	// launch returns a server that supports only the given revisions, or all if there are none.
+	launch func(t *testing.T, revisions ...string) *recordedServer
+	// lacks are the stops that it does not support, with the reason.
 	lacks map[string]string
-	// quirks are what it cannot do, or does in another way than the rest, by
-	// the names that the stops of the tour look up, and why. One that no stop
-	// needs fails the test.
+	// quirks are features that it lacks or implements in another way than the others, with the
+	// reason. The keys are the names that stops look up. A quirk that no stop needs fails the test.
 	quirks map[string]string
-	// deviations are its errors on the wire.
+	// deviations returns its violations of rules. Nil means that it has none.
 	deviations func(revision string) []deviation
 }
 
-// known is some of the quirks, for the same peer elsewhere.
+// known returns some of the quirks, for the same peer in another mode.
 func (p *peer) known(names ...string) map[string]string {
 	quirks := map[string]string{}
 	for _, name := range names {
@@ -48,7 +46,7 @@ func (p *peer) known(names ...string) map[string]string {
 	return quirks
 }
 
-// A tour is one connection of our client with a peer, and what it saw.
+// A tour is one connection of our client with a peer, and the results.
 type tour struct {
 	*testing.T
 	*client.Client
@@ -58,35 +56,35 @@ type tour struct {
 	bridged  *bridgeSide // the bridge's upstream side; nil without a bridge
 
 	mu     sync.Mutex
-	asked  []string // the input requests that our handlers got
-	answer mcp.ElicitResult
-	heard  []string        // log messages that came as notifications
-	needed map[string]bool // quirks that were looked up
+	inputs []string         // the input requests that our handlers got
+	result mcp.ElicitResult // the response to elicitation requests
+	log    []string         // log messages that arrived as notifications
+	needed map[string]bool  // quirks that were looked up
 }
 
-// A stop is one thing that our client does on a tour.
+// A stop is a test of one feature during a tour.
 type stop struct {
 	name  string
-	since string // the revision that has it first; empty is all
+	since string // the first revision with the feature; empty means all
 	visit func(t *tour)
 }
 
 // stops are in the order of the tour.
 var stops = slices.Concat(basicStops, callStops, contentStops, inputStops, changeStops, endStops)
 
-// quirk reports whether the peer is known for something.
+// quirk reports whether the peer has a quirk.
 func (t *tour) quirk(name string) bool {
 	t.Helper()
 	t.needed[name] = true
 	why, ok := t.peer.quirks[name]
 	if ok {
-		t.Logf("%s has a quirk, %s: %s", t.peer.name, name, why)
+		t.Logf("%s has the quirk %q: %s", t.peer.name, name, why)
 	}
 	return ok
 }
 
-// serverRevision is the revision that the server speaks, which is not our client's if a bridge
-// translates.
+// serverRevision returns the revision of the server's connection, which is not our client's if a
+// bridge translates.
 func (t *tour) serverRevision() string {
 	switch b := t.bridged; {
 	case b == nil || b.modern == t.Revision().Modern():
@@ -97,10 +95,10 @@ func (t *tour) serverRevision() string {
 	return latestLegacy
 }
 
-// serverModern reports whether that is a modern one.
+// serverModern reports whether the server's connection is modern.
 func (t *tour) serverModern() bool { return t.serverRevision() == modern }
 
-// runTours takes our client through a peer in each revision that it speaks.
+// runTours runs a tour in each revision of a peer.
 func runTours(t *testing.T, p *peer) {
 	t.Helper()
 	var mu sync.Mutex
@@ -109,10 +107,10 @@ func runTours(t *testing.T, p *peer) {
 		for _, revision := range p.revisions {
 			t.Run(revision, func(t *testing.T) {
 				t.Parallel()
-				looked := runTour(t, p, revision)
+				names := runTour(t, p, revision)
 				mu.Lock()
 				defer mu.Unlock()
-				for name := range looked {
+				for name := range names {
 					needed[name] = true
 				}
 			})
@@ -120,7 +118,7 @@ func runTours(t *testing.T, p *peer) {
 	})
 	for name := range p.quirks {
 		if !needed[name] && !t.Failed() {
-			t.Errorf("no stop needs the quirk %q", name)
+			t.Errorf("quirk %q: no stop needs it", name)
 		}
 	}
 }
@@ -130,7 +128,7 @@ func runTour(t *testing.T, p *peer, revision string) (needed map[string]bool) {
 	s := p.launch(t)
 	s.crashes = true
 	w := &tour{T: t, peer: p, revision: revision}
-	w.make(s)
+	w.run(s)
 	s.checkGone()
 	if t.Failed() {
 		return w.needed
@@ -139,8 +137,8 @@ func runTour(t *testing.T, p *peer, revision string) (needed map[string]bool) {
 	return w.needed
 }
 
-// make connects our client by s, and makes all stops that there is a way to make.
-func (t *tour) make(s *witnessed) {
+// run connects our client to s, and runs all stops that the revision and the peer support.
+func (t *tour) run(s *recordedServer) {
 	whole := t.T
 	whole.Helper()
 	t.ctx, t.needed = whole.Context(), map[string]bool{}
@@ -157,7 +155,7 @@ func (t *tour) make(s *witnessed) {
 			stop.visit(t)
 		})
 		if whole.Failed() {
-			break // the rest would only be confused
+			break // later stops depend on this one
 		}
 	}
 	t.T = whole
@@ -174,16 +172,16 @@ func (p *peer) knownDeviations(revision string) []deviation {
 	return p.deviations(revision)
 }
 
-// processes is how many the tour takes.
+// processes returns the number of server processes of a tour.
 func (p *peer) processes() int {
 	if p.lacks["crash"] != "" {
 		return 1
 	}
-	return 2 // the tool crash ended the first one
+	return 2 // the tool crash ends the first one
 }
 
 // dial connects our client to s, with all handlers.
-func (t *tour) dial(s *witnessed, opts *client.Options) *client.Client {
+func (t *tour) dial(s *recordedServer, opts *client.Options) *client.Client {
 	t.Helper()
 	opts.Info.Name, opts.Info.Version = "interop", "1.0.0"
 	opts.Input.Elicit, opts.Input.ElicitModes = t.elicit, []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL}
@@ -198,8 +196,8 @@ func (t *tour) dial(s *witnessed, opts *client.Options) *client.Client {
 	return c
 }
 
-// transport starts s for our client, or leads to it.
-func (s *witnessed) transport() client.Transport {
+// transport returns a transport that connects our client to s, or starts s.
+func (s *recordedServer) transport() client.Transport {
 	if s.web != nil {
 		return streamable.Dial(s.web.url(), nil)
 	}
@@ -209,19 +207,20 @@ func (s *witnessed) transport() client.Transport {
 	return cmd
 }
 
+// note records an input request.
 func (t *tour) note(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked = append(t.asked, fmt.Sprintf(format, args...))
+	t.inputs = append(t.inputs, fmt.Sprintf(format, args...))
 }
 
-// inputRequests returns the input requests since its last call.
+// inputRequests returns the input requests since the last call of inputRequests.
 func (t *tour) inputRequests() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	asked := t.asked
-	t.asked = nil
-	return asked
+	inputs := t.inputs
+	t.inputs = nil
+	return inputs
 }
 
 func (t *tour) elicit(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
@@ -238,8 +237,8 @@ func (t *tour) elicit(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.Elici
 	t.note("form name:%s age:%s: %s", form.Properties["name"].Type, form.Properties["age"].Type, p.Message)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	answer := t.answer
-	return &answer, nil
+	result := t.result
+	return &result, nil
 }
 
 func (t *tour) sample(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
@@ -266,14 +265,14 @@ func (t *tour) notified(method string, params json.RawMessage) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.heard = append(t.heard, logLine(&p))
+	t.log = append(t.log, logLine(&p))
 }
 
 func logLine(p *mcp.LoggingMessageNotificationParams) string {
 	return fmt.Sprintf("%s %s %s", p.Level, p.Logger, bytes.TrimSpace(p.Data))
 }
 
-// text calls a tool that answers with a text.
+// text calls a tool whose result is a text.
 func (t *tour) text(tool string, args any, opts ...client.CallOption) string {
 	t.Helper()
 	text, err := client.CallTool[string](t.ctx, t.Client, tool, args, opts...)
@@ -292,13 +291,13 @@ func (t *tour) eventually(what string, done func() bool) {
 		select {
 		case <-ticker.C:
 		case <-t.ctx.Done():
-			t.Fatalf("waiting for %s: %v", what, t.ctx.Err())
+			t.Fatalf("wait for %s: %v", what, t.ctx.Err())
 		}
 	}
 }
 
-// checkGone checks that no process of s is left.
-func (s *witnessed) checkGone() {
+// checkGone checks that all processes of s have exited.
+func (s *recordedServer) checkGone() {
 	s.t.Helper()
 	if s.web != nil {
 		s.web.stop()
@@ -310,17 +309,16 @@ func (s *witnessed) checkGone() {
 				continue
 			}
 			if err := syscall.Kill(e.Code, 0); !errors.Is(err, syscall.ESRCH) {
-				s.t.Errorf("process %d is still there: %v", e.Code, err)
+				s.t.Errorf("process %d is still running: %v", e.Code, err)
 			}
 		}
 	}
 }
 
-// newerContent are the deviations of peers that send all kinds of content,
-// whatever the revision.
+// newerContent returns the deviations of peers that send all kinds of content in every revision.
 func newerContent(revision string) []deviation {
 	if revision < "2025-06-18" {
-		return []deviation{{rule: serverSchema, has: "CallToolResult", why: "it sends all kinds of content whatever the revision"}}
+		return []deviation{{rule: serverSchema, has: "CallToolResult", why: "it sends all kinds of content in every revision"}}
 	}
 	return nil
 }

@@ -16,40 +16,40 @@ import (
 var inputStops = []stop{
 	{"elicitation", "2025-06-18", func(t *tour) {
 		for _, tt := range []struct {
-			answer mcp.ElicitResult
+			result mcp.ElicitResult
 			want   string
 		}{
 			{ada, "accept Ada 36"},
 			{mcp.ElicitResult{Action: mcp.ElicitActionDecline}, "decline"},
 			{mcp.ElicitResult{Action: mcp.ElicitActionCancel}, "cancel"},
 		} {
-			t.willAnswer(tt.answer)
+			t.setResult(tt.result)
 			t.equal("ask", tt.want, t.text("ask", nil))
-			t.equal("asked", []string{asked}, t.inputRequests())
+			t.equal("input requests", []string{askRecord}, t.inputRequests())
 		}
 	}},
 	{"url elicitation", "2025-11-25", func(t *tour) {
 		t.equal("visit", "accept", t.text("visit", nil))
-		t.equal("asked", []string{"visit " + visitURL + ": " + visitMessage}, t.inputRequests())
+		t.equal("input requests", []string{"visit " + visitURL + ": " + visitMessage}, t.inputRequests())
 	}},
 	{"sampling", "", func(t *tour) {
 		t.equal("sample", "hello by test-model", t.text("sample", nil))
-		t.equal("asked", []string{"sample user up to 50: " + sampleText}, t.inputRequests())
+		t.equal("input requests", []string{"sample user up to 50: " + sampleText}, t.inputRequests())
 	}},
 	{"roots", "", func(t *tour) {
 		t.equal("roots", "file:///projects/a Project A, file:///projects/b", t.text("roots", nil))
-		t.equal("asked", []string{"roots"}, t.inputRequests())
+		t.equal("input requests", []string{"roots"}, t.inputRequests())
 	}},
-	{"questions of prompts and resources", "2025-06-18", func(t *tour) {
-		t.willAnswer(ada)
+	{"input requests of prompts and resources", "2025-06-18", func(t *tour) {
+		t.setResult(ada)
 		prompt, err := t.GetPrompt(t.ctx, "asked", nil)
 		if err != nil {
 			t.Errorf("prompt: %v", err)
 		} else {
 			t.equal("prompt", "accept Ada 36", blockLine(prompt.Messages[0].Content))
 		}
-		t.equal("asked", []string{asked}, t.inputRequests())
-		if t.quirk("resources cannot ask") || !t.serverModern() && t.quirk("resources cannot ask legacy clients") {
+		t.equal("input requests", []string{askRecord}, t.inputRequests())
+		if t.quirk("resources cannot send input requests") || !t.serverModern() && t.quirk("resources cannot send input requests to legacy clients") {
 			return
 		}
 		resource, err := t.ReadResource(t.ctx, askedURI)
@@ -58,30 +58,30 @@ var inputStops = []stop{
 		} else {
 			t.equal("resource", "accept Ada 36", resource.Contents[0].Text)
 		}
-		t.equal("asked", []string{asked}, t.inputRequests())
+		t.equal("input requests", []string{askRecord}, t.inputRequests())
 	}},
 	{"tasks", latestLegacy, visitTasks},
 }
 
-// asked is how the tour records the input request of the tool ask, and ada an answer.
-const asked = "form name:string age:integer: " + askMessage
+// askRecord is the record of the input request of the tool ask, and ada a response.
+const askRecord = "form name:string age:integer: " + askMessage
 
 var ada = mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"name":"Ada","age":36}`)}
 
-// willAnswer sets what the user answers from now on.
-func (t *tour) willAnswer(answer mcp.ElicitResult) {
+// setResult sets the response to later elicitation requests.
+func (t *tour) setResult(result mcp.ElicitResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.answer = answer
+	t.result = result
 }
 
-// visitTasks runs a tool as a task, where the peer has them in the revision.
+// visitTasks runs tools as tasks, if the peer supports tasks in the revision.
 func visitTasks(t *tour) {
 	caps := t.Profile().Capabilities
 	_, extension := caps.Extensions["io.modelcontextprotocol/tasks"]
 	if t.Revision().Modern() && !extension || !t.Revision().Modern() && caps.Tasks == nil {
 		if !t.quirk("no tasks in " + t.serverRevision()) {
-			t.Error("tasks are not declared")
+			t.Error("capability tasks is missing")
 		}
 		return
 	}
@@ -90,11 +90,11 @@ func visitTasks(t *tour) {
 		t.Fatal(err)
 	}
 	if task.ID() == "" {
-		t.Error("the server made no task of it")
+		t.Error("work: task id is empty, want a task")
 	}
 	text, err := client.WaitTask[string](t.ctx, task)
 	if err != nil || text != "worked on a task" {
-		t.Errorf("got %q, %v", text, err)
+		t.Errorf("work = %q, %v, want %q", text, err, "worked on a task")
 	}
 	t.equal("state", mcp.TaskStatusCompleted, task.State().Status)
 
@@ -105,20 +105,20 @@ func visitTasks(t *tour) {
 		t.Errorf("cancel: %v", err)
 	}
 	if _, err := task.Wait(t.ctx); !errors.Is(err, client.ErrTaskCanceled) {
-		t.Errorf("waiting for a task that was cancelled: %v", err)
+		t.Errorf("wait for a canceled task: error = %v, want %v", err, client.ErrTaskCanceled)
 	}
 
-	if t.quirk("tasks cannot ask") {
+	if t.quirk("tasks cannot send input requests") {
 		return
 	}
-	t.willAnswer(ada)
+	t.setResult(ada)
 	if task, err = t.StartTool(t.ctx, "interview", nil); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := client.WaitTask[string](t.ctx, task); err != nil || text != "accept Ada 36" {
-		t.Errorf("a task that asks: got %q, %v", text, err)
+		t.Errorf("interview = %q, %v, want %q", text, err, "accept Ada 36")
 	}
-	t.equal("asked", []string{asked}, t.inputRequests())
+	t.equal("input requests", []string{askRecord}, t.inputRequests())
 }
 
 var changeStops = []stop{
@@ -133,12 +133,12 @@ var changeStops = []stop{
 		}
 		defer sub.Close()
 		t.equal("honored", []string{greetingURI}, sub.Accepted().ResourceSubscriptions)
-		t.text("touch", map[string]string{"uri": "test://a"}) // nobody listens to this one
+		t.text("touch", map[string]string{"uri": "test://a"}) // no subscription
 		t.text("touch", map[string]string{"uri": greetingURI})
-		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !t.quirk("updates belong to no subscription") {
+		if !t.serverModern() || !t.quirk("changes without subscription id") && !t.quirk("updates without subscription id") {
 			t.expect(events, client.Event{Kind: client.ResourceUpdated, URI: greetingURI})
 		}
-		// No notification may come after it is closed: the audit would see it.
+		// No notification may come after Close, which the audit checks.
 		sub.Close()
 		t.text("touch", map[string]string{"uri": greetingURI})
 	}},
@@ -150,11 +150,12 @@ var changeStops = []stop{
 		}
 		defer sub.Close()
 		if slices.Contains(t.toolNames(), "extra") {
-			t.Error("extra is there already")
+			t.Error("tools have extra before the call of extend")
 		}
 		t.equal("extend", "extended", t.text("extend", nil))
-		translated := !t.Revision().Modern() && t.serverModern() // the bridge has one subscription after the other then
-		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !(translated && t.quirk("one subscription ends the others")) {
+		// The bridge has one subscription after the other then.
+		translated := !t.Revision().Modern() && t.serverModern()
+		if !t.serverModern() || !t.quirk("changes without subscription id") && !(translated && t.quirk("one subscription ends the others")) {
 			t.expect(events, client.Event{Kind: client.ToolsListChanged})
 		}
 		t.have("tools", t.toolNames(), []string{"extra"})
@@ -174,14 +175,14 @@ func (t *tour) next(events <-chan client.Event) client.Event {
 	case e := <-events:
 		return e
 	case <-t.ctx.Done():
-		t.Fatalf("waiting for an event: %v", t.ctx.Err())
+		t.Fatalf("wait for an event: %v", t.ctx.Err())
 		return client.Event{}
 	}
 }
 
 var endStops = []stop{{"crash", "", visitCrash}}
 
-// visitCrash has the server's process end. Our client finds another one, and listens again.
+// visitCrash lets the server's process crash. Our client connects to a new one and resubscribes.
 func visitCrash(t *tour) {
 	events := make(chan client.Event, 16)
 	sub, err := t.ListenFunc(t.ctx, mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { events <- e })
@@ -201,11 +202,11 @@ func visitCrash(t *tour) {
 
 func (t *tour) checkCrash(err error, events <-chan client.Event) {
 	t.Helper()
-	// Over HTTP it is the request that fails, not the connection.
+	// Over HTTP the request fails, not the connection.
 	if lost := (*jsonrpc.CallError)(nil); !errors.Is(err, jsonrpc.ErrClosed) && !(errors.As(err, &lost) && lost.Outcome == jsonrpc.OutcomeUnknown) {
-		t.Errorf("crash: %v", err)
+		t.Errorf("crash: error = %v, want a lost connection", err)
 	}
-	late := !t.Revision().Modern() && t.quirk("the loss of a session is noticed by POST")
+	late := !t.Revision().Modern() && t.quirk("only POST detects a lost session")
 	if late {
 		if err := t.Ping(t.ctx); err != nil {
 			t.Errorf("ping: %v", err)
@@ -214,26 +215,26 @@ func (t *tour) checkCrash(err error, events <-chan client.Event) {
 	missed := client.Event{Kind: client.ToolsListChanged, Missed: true}
 	e := t.next(events)
 	for late && e == missed {
-		e = t.next(events) // the stream of the old session was there again at once
+		e = t.next(events) // the client reopened the stream of the old session before
 	}
 	t.equal("event", client.Event{Kind: client.Resubscribed}, e)
 	t.expect(events, missed)
 }
 
-// checkBridgedCrash checks a client that keeps its connection, and at once gets an error for the
-// call and list-changed notifications.
+// checkBridgedCrash checks that the client keeps its connection, and gets an error for the call and
+// a list-changed notification.
 func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
 	t.Helper()
 	rpcErr := (*jsonrpc.Error)(nil)
 	if !errors.As(err, &rpcErr) || rpcErr.Code != jsonrpc.CodeInternalError {
-		t.Fatalf("crash: %v", err)
+		t.Fatalf("crash: error = %v, want an internal error", err)
 	}
 	if t.bridged.http {
 		if !strings.Contains(rpcErr.Message, "the connection to the server was lost before its response") && !strings.Contains(rpcErr.Message, "the connection to the server ended") {
-			t.Errorf("crash: %v", rpcErr)
+			t.Errorf("crash: error = %v, want a lost connection", rpcErr)
 		}
 	} else if status := fmt.Sprintf(`"exitCode":%d`, crashStatus); !strings.Contains(string(rpcErr.Data), status) {
-		t.Errorf("crash: %v, and data %s, without %s", rpcErr, rpcErr.Data, status)
+		t.Errorf("crash: error = %v with data %s, want %s in it", rpcErr, rpcErr.Data, status)
 	}
 	t.expect(events, client.Event{Kind: client.ToolsListChanged})
 }

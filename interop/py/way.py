@@ -1,4 +1,4 @@
-"""What the programs that are clients have in common: the job, the way to the server, and the report."""
+"""The common parts of the clients: the job, the connection to the server, and the report."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-warnings.simplefilter("ignore")  # logging, sampling and roots are deprecated, and in use
+warnings.simplefilter("ignore")  # the clients use logging, sampling and roots, which are deprecated
 
-# What the Go test wrote.
+# The job of the Go test.
 JOB = json.loads(sys.argv[1])
 
 
@@ -29,7 +29,7 @@ def connect(**options):
 
 
 async def server_of(client):
-    """Returns the server's name for itself. A client that pins a revision has not asked for it yet."""
+    """Returns the name of the server. A client with a fixed revision has not requested it yet."""
     if client.server_info is None:
         found = await client.session.send_discover(client.protocol_version)
         client.session.adopt(types.DiscoverResult.model_validate(found))
@@ -37,7 +37,7 @@ async def server_of(client):
 
 
 def report(main, seen):
-    """Runs main, which notes in seen what it saw, and prints that."""
+    """Runs main, which fills the report seen, and prints the report."""
 
     async def run():
         try:

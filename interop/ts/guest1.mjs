@@ -1,4 +1,4 @@
-// A guest on @modelcontextprotocol/sdk, which speaks the legacy era.
+// A guest on @modelcontextprotocol/sdk, which supports the legacy era.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import {
   CallToolResultSchema,
@@ -10,7 +10,7 @@ import {
   ToolListChangedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
 import { capabilities, handlers, job, visit } from "./visit.mjs";
-import { leave, tellRevision, way } from "./way1.mjs";
+import { endSession, watchRevision, way } from "./way1.mjs";
 
 const client = new Client({ name: "interop", version: "1" }, { capabilities });
 client.setRequestHandler(ElicitRequestSchema, async ({ params }) => handlers.elicit(params));
@@ -22,11 +22,11 @@ client.setNotificationHandler(ToolListChangedNotificationSchema, () => handlers.
 
 let revision = "";
 const transport = way(job);
-tellRevision(transport, (version) => (revision = version));
+watchRevision(transport, (version) => (revision = version));
 await client.connect(transport);
 
-/** Starts a task and follows it, until it is cancelled at once or done. */
-async function follow(name, args, cancel) {
+/** Starts a task and returns its result. If cancel is set, cancels it and returns its status. */
+async function runTask(name, args, cancel) {
   for await (const message of client.experimental.tasks.callToolStream({ name, arguments: args }, CallToolResultSchema, { task: { ttl: 60_000 } })) {
     if (message.type === "taskCreated" && cancel) {
       return (await client.experimental.tasks.cancelTask(message.task.taskId)).status;
@@ -38,18 +38,18 @@ async function follow(name, args, cancel) {
       throw message.error;
     }
   }
-  throw new Error("the task came to no end");
+  throw new Error("the task has no result");
 }
 
 await visit(client, {
   revision: () => revision,
   call: (params, options) => client.callTool(params, undefined, options),
-  leave: () => leave(transport),
+  endSession: () => endSession(transport),
   logFrom: async (_, level) => void (await client.setLoggingLevel(level)),
   watch: (_, uri) => client.subscribeResource({ uri }),
   runTasks: async () => ({
-    work: await follow("work", { text: "a task", for_ms: 50 }),
-    cancel: await follow("work", { text: "a task", for_ms: 60_000 }, true),
-    interview: await follow("interview", {}),
+    work: await runTask("work", { text: "a task", for_ms: 50 }),
+    cancel: await runTask("work", { text: "a task", for_ms: 60_000 }, true),
+    interview: await runTask("interview", {}),
   }),
 });

@@ -1,10 +1,10 @@
-// A guest on @modelcontextprotocol/client, which speaks both eras. The job's
-// mode is its version negotiation: "legacy", "auto" or {"pin": revision}.
-// Tasks come from @modelcontextprotocol/ext-tasks.
+// A guest on @modelcontextprotocol/client, which supports both eras. The job's mode is its version
+// negotiation: "legacy", "auto" or {"pin": revision}. @modelcontextprotocol/ext-tasks implements
+// tasks.
 import { Client } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient, resultFromTaskOutcome } from "@modelcontextprotocol/ext-tasks/client";
 import { capabilities, handlers, job, visit } from "./visit.mjs";
-import { leave, way } from "./way2.mjs";
+import { endSession, way } from "./way2.mjs";
 
 const clientInfo = { name: "interop", version: "1" };
 const client = new Client(clientInfo, { capabilities, versionNegotiation: { mode: job.mode } });
@@ -20,9 +20,8 @@ await client.connect(transport);
 const modern = client.getProtocolEra() === "modern";
 
 /**
- * Sends requests of the tasks extension, which the client has no wire shapes
- * for, directly to the transport. The ids distinguish their responses from the
- * client's own.
+ * Returns a function that sends requests of the tasks extension to the transport, because the
+ * client does not support them. Their ids distinguish their responses from those of the client.
  */
 function dispatcher() {
   const waiting = new Map();
@@ -48,7 +47,7 @@ async function runTasks() {
   const framing = { protocolVersion: client.getNegotiatedProtocolVersion(), clientInfo, clientCapabilities: capabilities };
   const session = createTaskSessionFromClient(client, {
     endpointId: "everything",
-    // Modern questions come with the task; legacy ones reach the client's own handler.
+    // Modern input requests come with the task. The client's handler gets the legacy ones.
     onInputRequest: async ({ params }) => handlers.elicit(params),
     ...(modern && { rawDispatch: dispatcher(), v2RequestFraming: framing }),
   });
@@ -69,7 +68,7 @@ async function runTasks() {
 await visit(client, {
   revision: () => client.getNegotiatedProtocolVersion(),
   call: (params, options) => client.callTool(params, options),
-  leave: () => leave(transport),
+  endSession: () => endSession(transport),
   logFrom: async (_, level) => {
     if (modern) {
       return { "io.modelcontextprotocol/logLevel": level };

@@ -1,8 +1,8 @@
-// What the servers over HTTP have in common: they listen on a free port of the
-// loopback, say so on standard error, and end when standard input does.
+// The common parts of the servers over HTTP. They listen on a free loopback port, write their URL
+// to standard error, and exit at the end of standard input.
 import { createServer } from "node:http";
 
-/** Serves requests. */
+/** Serves requests with a listener. */
 export function listen(listener) {
   const server = createServer(async (request, response) => {
     try {
@@ -16,8 +16,8 @@ export function listen(listener) {
   process.stdin.on("end", () => process.exit(0)).resume();
 }
 
-/** Ends a response that belongs to no session. */
-export function refuse(response, status, message) {
+/** Sends an error that belongs to no session. */
+export function sendError(response, status, message) {
   const error = { code: -32000, message };
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ jsonrpc: "2.0", error, id: null }));
 }

@@ -1,6 +1,6 @@
 // A client of an SDK that makes calls until its standard input ends, for the harness of clusters:
-// node load.mjs 1|2|modern URL. It writes a line for each call, with JSON: what it was, how many
-// milliseconds it took, and its error.
+// node load.mjs 1|2|modern URL. It writes a line for each call, as JSON: the kind of the call, its
+// milliseconds, and its error.
 const [kind, url] = process.argv.slice(2);
 
 const identity = { name: "load", version: "1" };

@@ -1,4 +1,4 @@
-// A server on @modelcontextprotocol/sdk, which speaks the legacy era.
+// A server on @modelcontextprotocol/sdk, which supports the legacy era.
 import { InMemoryTaskStore, InMemoryTaskMessageQueue } from "@modelcontextprotocol/sdk/experimental/tasks/index.js";
 import { completable } from "@modelcontextprotocol/sdk/server/completable.js";
 import { McpServer, ResourceTemplate } from "@modelcontextprotocol/sdk/server/mcp.js";
@@ -8,7 +8,7 @@ import { asked, form, page, register, resources, words } from "./surface.mjs";
 
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 
-/** Makes the server of one session. */
+/** Returns a server for one session. */
 export function newServer() {
   const subscribed = new Set();
   const capabilities = {
@@ -48,7 +48,7 @@ export function newServer() {
       completable,
       optional: (values) => completable(z.string().optional(), values),
       template: (uri, callbacks) => new ResourceTemplate(uri, callbacks),
-      notFound: (uri) => new McpError(-32002, `no such resource: ${uri}`),
+      notFound: (uri) => new McpError(-32002, `unknown resource: ${uri}`),
       signal: (extra) => extra.signal,
       log: (extra, level, data, logger) => server.sendLoggingMessage({ level, data, logger }, extra.sessionId),
       progress,
@@ -61,18 +61,18 @@ export function newServer() {
     },
   );
 
-  // The SDK lists everything on one page, and keeps no subscriptions.
+  // The SDK does not paginate, and does not record subscriptions.
   server.server.setRequestHandler(ListResourcesRequestSchema, async ({ params }) => {
     const list = page(resources, params?.cursor);
     if (list === undefined) {
-      throw new McpError(ErrorCode.InvalidParams, "a cursor that was never given");
+      throw new McpError(ErrorCode.InvalidParams, "invalid cursor");
     }
     return list;
   });
   server.server.setRequestHandler(SubscribeRequestSchema, async ({ params }) => (subscribed.add(params.uri), {}));
   server.server.setRequestHandler(UnsubscribeRequestSchema, async ({ params }) => (subscribed.delete(params.uri), {}));
 
-  /** Registers a tool that can be a task, of what works on it. */
+  /** Registers a tool that can run as a task. work returns its result. */
   function registerTask(name, inputSchema, work) {
     const execution = { taskSupport: "optional" };
     server.experimental.tasks.registerToolTask(

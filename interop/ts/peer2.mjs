@@ -1,18 +1,18 @@
-// A server on @modelcontextprotocol/server, which speaks both eras.
+// A server on @modelcontextprotocol/server, which supports both eras.
 import { completable, inputRequired, McpServer, ProtocolError, ProtocolErrorCode, ResourceNotFoundError, ResourceTemplate } from "@modelcontextprotocol/server";
 import { z } from "zod";
 import { page, register, resources, words } from "./surface.mjs";
 
 const requests = { elicit: "elicit", visit: "elicitUrl", sample: "createMessage", roots: "listRoots" };
 
-/** The SDK sends the input requests that a handler returns to clients of both eras. */
+/** Returns an input request, which the SDK sends to clients of both eras, or its response. */
 async function ask(ctx, kind, params) {
   const answer = ctx.mcpReq.inputResponses?.question;
   if (answer === undefined) {
     return { required: inputRequired({ inputRequests: { question: inputRequired[requests[kind]](params) }, requestState: words.state }) };
   }
   if (ctx.mcpReq.requestState() !== words.state) {
-    throw new Error(`requestState came back as ${JSON.stringify(ctx.mcpReq.requestState())}`);
+    throw new Error(`requestState = ${JSON.stringify(ctx.mcpReq.requestState())}`);
   }
   return { answer };
 }
@@ -25,8 +25,8 @@ async function progress({ mcpReq }, params) {
 }
 
 /**
- * Makes the server of one session, or of one request. Notifier tells of changes
- * to those who listen, if it is not the server that does.
+ * Returns a server for one session or one request. notifier announces changes to subscriptions;
+ * without it, the server does.
  */
 export function newServer({ era }, notifier) {
   const subscribed = new Set();
@@ -46,7 +46,7 @@ export function newServer({ era }, notifier) {
       ...(notifier && { extended: () => notifier.toolsChanged() }),
     },
     async (uri) => {
-      // It is the SDK's to know who listens in the modern era.
+      // In the modern era, the SDK has the subscriptions.
       if (notifier) {
         notifier.resourceUpdated(uri);
       } else if (era === "modern" || subscribed.has(uri)) {
@@ -57,7 +57,7 @@ export function newServer({ era }, notifier) {
   server.server.setRequestHandler("resources/list", async ({ params }) => {
     const list = page(resources, params?.cursor);
     if (list === undefined) {
-      throw new ProtocolError(ProtocolErrorCode.InvalidParams, "a cursor that was never given");
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, "invalid cursor");
     }
     return list;
   });

@@ -1,4 +1,4 @@
-// The server of peer1.mjs, on standard input and output.
+// The server of peer1.mjs on standard input and output.
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { newServer } from "./peer1.mjs";
 

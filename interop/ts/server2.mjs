@@ -1,5 +1,5 @@
-// The server of peer2.mjs, on standard input and output; with the words' legacy
-// set to "reject", only in the modern era.
+// The server of peer2.mjs on standard input and output. If the member legacy of the first argument
+// is "reject", it supports only the modern era.
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { newServer } from "./peer2.mjs";
 import { words } from "./surface.mjs";

@@ -1,25 +1,24 @@
-// The primitives that all servers here offer; see surface_test.go, whose texts
-// are in the first argument. It works with the server classes of both SDKs; the
+// The tools, resources and prompts of all servers here; see surface_test.go. The first argument is
+// JSON with the texts of that file. This module works with the server classes of both SDKs. The
 // dialect has their differences:
 //
-//   completable, optional(values), template(uri, callbacks)  of the SDK
+//   completable, optional(values), template(uri, callbacks), notFound(uri)  of the SDK
 //   progress(ctx, params), log(ctx, level, data, logger), signal(ctx)
-//   ask(ctx, kind, question)  answers the question, or is undefined and gives
-//                             the input request that the handler must return
-//   extended                  announces the tool that extend registers, if that
-//                             is not for the server that extend was called on
+//   ask(ctx, kind, params)  sends an input request, and returns the response as answer, or as
+//                           required the result that the handler must return to send it
+//   extended()              announces the tool extra, if the server of the call does not do this
 //
-// What tools remember is the process's, since servers may come and go.
+// The state of tools belongs to the process, because there may be a server for each request.
 import { z } from "zod";
 
-/** The words, from the Go test. */
+/** The texts of the Go test. */
 export const words = JSON.parse(process.argv[2]);
 
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 const startsWith = (values) => (value) => values.filter((v) => v.startsWith(value ?? ""));
 const greeting = { type: "resource", resource: { uri: words.greetingURI, mimeType: "text/plain", text: words.greetingText } };
 
-/** Resolves after so many milliseconds, or rejects when the signal aborts. */
+/** Resolves after ms milliseconds, or rejects when the signal aborts. */
 function delay(ms, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms);
@@ -34,7 +33,7 @@ let wake = () => {};
 /** Registers everything but tasks and subscriptions. */
 export function register(server, dialect, updated) {
   addTools(server, dialect);
-  addQuestions(server, dialect);
+  addInputTools(server, dialect);
   addResources(server, dialect);
   addPrompts(server, dialect);
   const extra = () => server.registerTool("extra", { inputSchema: {} }, async () => text("extra"));
@@ -99,25 +98,25 @@ function addTools(server, dialect) {
   server.registerTool("crash", { inputSchema: {} }, async () => process.exit(words.crashStatus));
 }
 
-/** The input request of the tool ask, and its use of the answer. */
+/** The input request of the tool ask, and its result. */
 export const form = { message: words.askMessage, requestedSchema: words.askSchema };
 export const asked = ({ action, content }) => (action === "accept" ? `accept ${content.name} ${content.age}` : action);
 
-function addQuestions(server, dialect) {
-  const question = (name, kind, params, take) =>
+function addInputTools(server, dialect) {
+  const addTool = (name, kind, params, take) =>
     server.registerTool(name, { inputSchema: {} }, async (_, ctx) => {
       const { answer, required } = await dialect.ask(ctx, kind, params);
       return required ?? text(take(answer));
     });
-  question("ask", "elicit", form, asked);
-  question("visit", "visit", { message: words.visitMessage, url: words.visitURL }, ({ action }) => action);
-  question(
+  addTool("ask", "elicit", form, asked);
+  addTool("visit", "visit", { message: words.visitMessage, url: words.visitURL }, ({ action }) => action);
+  addTool(
     "sample",
     "sample",
     { messages: [{ role: "user", content: { type: "text", text: words.sampleText } }], maxTokens: 50 },
     ({ content, model }) => `${content.text} by ${model}`,
   );
-  question("roots", "roots", {}, ({ roots }) => roots.map(({ uri, name }) => [uri, name].filter(Boolean).join(" ")).join(", "));
+  addTool("roots", "roots", {}, ({ roots }) => roots.map(({ uri, name }) => [uri, name].filter(Boolean).join(" ")).join(", "));
 }
 
 function addResources(server, dialect) {
@@ -161,7 +160,7 @@ function addPrompts(server, { completable, optional, ask }) {
   server.registerPrompt("review", {}, async () => ({ messages: [{ role: "user", content: greeting }] }));
 }
 
-/** A page of two, for lists that the SDK does not page by itself. */
+/** Returns a page of two resources, or undefined if the cursor is invalid. */
 export function page(all, cursor) {
   const from = cursor === undefined ? 0 : Number(cursor);
   if (!Number.isInteger(from)) {
@@ -170,7 +169,7 @@ export function page(all, cursor) {
   return { resources: all.slice(from, from + 2), nextCursor: from + 2 < all.length ? String(from + 2) : undefined };
 }
 
-/** The resources, as they are listed. */
+/** The list of resources. */
 export const resources = [
   { uri: "test://a", name: "test://a" },
   { uri: "test://b", name: "test://b" },

@@ -1,8 +1,8 @@
-// A host on @modelcontextprotocol/sdk, which speaks the legacy era.
+// A host on @modelcontextprotocol/sdk, which supports the legacy era.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { CallToolResultSchema } from "@modelcontextprotocol/sdk/types.js";
 import { identity, job, walk } from "./walk.mjs";
-import { leave, tellRevision, way } from "./way1.mjs";
+import { endSession, watchRevision, way } from "./way1.mjs";
 
 const transport = way(job);
 let revision = "";
@@ -10,12 +10,12 @@ const callTool = (client, params, options) => client.callTool(params, CallToolRe
 
 await walk(
   async () => {
-    tellRevision(transport, (version) => (revision = version));
+    watchRevision(transport, (version) => (revision = version));
     const client = new Client(identity);
     await client.connect(transport);
     return client;
   },
   () => revision,
   callTool,
-  () => leave(transport),
+  () => endSession(transport),
 );

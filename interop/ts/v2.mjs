@@ -1,8 +1,8 @@
-// A host on @modelcontextprotocol/client, which speaks both eras. The job's
-// mode is its version negotiation: "legacy", "auto" or {"pin": revision}.
+// A host on @modelcontextprotocol/client, which supports both eras. The job's mode is its version
+// negotiation: "legacy", "auto" or {"pin": revision}.
 import { Client } from "@modelcontextprotocol/client";
 import { identity, job, walk } from "./walk.mjs";
-import { leave, way } from "./way2.mjs";
+import { endSession, way } from "./way2.mjs";
 
 const transport = way(job);
 
@@ -14,5 +14,5 @@ await walk(
   },
   (client) => client.getNegotiatedProtocolVersion(),
   (client, params, options) => client.callTool(params, options),
-  () => leave(transport),
+  () => endSession(transport),
 );

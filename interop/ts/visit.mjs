@@ -1,46 +1,45 @@
-// The way of a guest through the everything server, for clients of both
-// TypeScript SDKs. The job, in the first argument, says which server to start
-// and what the guest can do; the report goes to standard output as one JSON
-// text. See guest_test.go for the meaning of both.
+// The visit of a guest, for clients of both TypeScript SDKs. The first argument is the job as JSON:
+// the server, and the features that the guest supports. The guest prints its report as JSON. See
+// guest_test.go for both.
 
-/** The job that the Go test wrote. */
+/** The job of the Go test. */
 export const job = JSON.parse(process.argv[2]);
 
 const { able, words } = job;
 
-/** The notifications that the client's handlers get. */
-export const told = { questions: [], log: [], events: [] };
+/** The input requests and notifications that the client's handlers got. */
+export const received = { questions: [], log: [], events: [] };
 
-/** What the client's handlers answer. */
+/** The client's handlers. */
 export const handlers = {
   elicit: ({ mode, url, message, requestedSchema }) => {
     if (mode === "url") {
-      told.questions.push(`visit ${url}: ${message}`);
+      received.questions.push(`visit ${url}: ${message}`);
       return { action: "accept" };
     }
     const { name, age } = requestedSchema.properties;
-    told.questions.push(`form name:${name.type} age:${age.type}: ${message}`);
+    received.questions.push(`form name:${name.type} age:${age.type}: ${message}`);
     return { action: "accept", content: { name: "Ada", age: 36 } };
   },
   sample: ({ messages: [{ role, content }], maxTokens }) => {
-    told.questions.push(`sample ${role} up to ${maxTokens}: ${content.text}`);
+    received.questions.push(`sample ${role} up to ${maxTokens}: ${content.text}`);
     return { role: "assistant", model: "test-model", stopReason: "endTurn", content: { type: "text", text: "hello" } };
   },
   roots: () => ({ roots: [{ uri: "file:///projects/a", name: "Project A" }, { uri: "file:///projects/b" }] }),
-  log: ({ level, logger, data }) => told.log.push(`${level} ${logger} ${data}`),
-  updated: ({ uri }) => told.events.push(`updated ${uri}`),
-  changed: () => told.events.push("tools changed"),
+  log: ({ level, logger, data }) => received.log.push(`${level} ${logger} ${data}`),
+  updated: ({ uri }) => received.events.push(`updated ${uri}`),
+  changed: () => received.events.push("tools changed"),
 };
 
-/** The capabilities that the client declares in addition to the SDK's own. */
+/** The capabilities that the client declares in addition to those of the SDK. */
 export const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
 
-/** Resolves when the list has so many elements, fails after a while. */
+/** Resolves when the list has length elements. Rejects after 20 seconds. */
 async function until(list, length) {
   const end = Date.now() + 20_000;
   while (list.length < length) {
     if (Date.now() > end) {
-      throw new Error(`waiting for ${length} of ${JSON.stringify(list)}`);
+      throw new Error(`timeout: want ${length} elements in ${JSON.stringify(list)}`);
     }
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
@@ -49,7 +48,7 @@ async function until(list, length) {
 const lines = ({ messages }) => messages.map(({ role, content }) => `${role}: ${content.text}`);
 const contents = ({ contents: [{ mimeType = "", text, blob }] }) => `${mimeType} ${text ?? blob}`;
 
-/** The code that a call fails with. */
+/** Returns the code of a call's error, or 0. */
 async function code(call) {
   try {
     await call;
@@ -59,7 +58,7 @@ async function code(call) {
   }
 }
 
-/** All pages of a list, for clients that don't walk them by themselves. */
+/** Returns the names in all pages of a list. The SDKs return single pages. */
 async function all(list, member, name) {
   const names = [];
   let cursor;
@@ -72,11 +71,10 @@ async function all(list, member, name) {
 }
 
 /**
- * Leads a connected client through the server, closes it and prints the
- * report. The dialect has the differences between the SDKs: revision(client),
- * call(params, options) of a tool, leave(), logFrom(client, level), which
- * returns the _meta of calls, watch(client, uri), and runTasks(client), if
- * supported.
+ * Makes the visit of a connected client, closes the client and prints the report. The dialect has
+ * the differences between the SDKs: revision(client), call(params, options), which calls a tool,
+ * endSession(), logFrom(client, level), which returns the _meta of calls, watch(client, uri), and
+ * runTasks(client).
  */
 export async function visit(client, dialect) {
   const report = { revision: dialect.revision(client), server: client.getServerVersion()?.name, instructions: client.getInstructions(), failure: "" };
@@ -88,28 +86,28 @@ export async function visit(client, dialect) {
     return content[0].text;
   };
   try {
-    await look(client, report);
+    await list(client, report);
     await read(client, report);
-    report.slow = await takeTime(dialect.call, text);
-    await answer(client, report, text);
+    report.slow = await callSlow(dialect.call, text);
+    await respond(client, report, text);
     if (able.log) {
       const meta = await dialect.logFrom(client, "info");
       await text("log", {}, meta);
-      await until(told.log, 2);
+      await until(received.log, 2);
     }
-    report.log = told.log;
+    report.log = received.log;
     report.tasks = able.tasks ? await dialect.runTasks(client) : {};
-    report.questions = told.questions;
+    report.questions = received.questions;
     if (able.subscribe) {
       await dialect.watch(client, words.greetingURI);
       await text("touch", { uri: "test://a" });
       await text("touch", { uri: words.greetingURI });
-      await until(told.events, 1);
+      await until(received.events, 1);
       await text("extend");
-      await until(told.events, 2);
+      await until(received.events, 2);
     }
-    report.events = told.events;
-    await dialect.leave();
+    report.events = received.events;
+    await dialect.endSession();
     await client.close();
   } catch (error) {
     report.failure = String(error?.stack ?? error);
@@ -118,7 +116,7 @@ export async function visit(client, dialect) {
   process.exit(0);
 }
 
-async function look(client, report) {
+async function list(client, report) {
   report.tools = await all((params) => client.listTools(params), "tools", "name");
   report.resources = await all((params) => client.listResources(params), "resources", "uri");
   report.templates = await all((params) => client.listResourceTemplates(params), "resourceTemplates", "uriTemplate");
@@ -151,8 +149,8 @@ async function read(client, report) {
   }
 }
 
-/** Makes a call that ends, and one that is given up. */
-async function takeTime(call, text) {
+/** Makes a call of the tool slow that ends, and one that is canceled. */
+async function callSlow(call, text) {
   const slow = async (args, options) => (await call({ name: "slow", arguments: args }, options)).content[0].text;
   const done = await slow({ steps: 3, delay_ms: 1 }, { onprogress: () => {} });
   const abort = new AbortController();
@@ -162,7 +160,7 @@ async function takeTime(call, text) {
   return [done, ...seen.slice(0, 2), end, await text("cancelled", able.cancel ? {} : { for_ms: 100 })];
 }
 
-async function answer(client, report, text) {
+async function respond(client, report, text) {
   report.answers = {};
   if (able.elicit) {
     report.answers.ask = await text("ask");

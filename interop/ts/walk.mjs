@@ -1,20 +1,18 @@
-// The session that every host here walks through, for clients of the
-// TypeScript SDKs. The job, in the first argument, says which server to start
-// and which steps to take; the report goes to standard output as one JSON
-// text. See scenario_test.go for the meaning of both.
+// The session of hosts, for clients of both TypeScript SDKs. The first argument is the job as JSON:
+// the server and the steps. The host prints its report as JSON. See scenario_test.go for both.
 
-/** The job that the Go test wrote. */
+/** The job of the Go test. */
 export const job = JSON.parse(process.argv[2]);
 
-/** The identity that any client must be configured with. */
+/** The name and version of the client. */
 export const identity = { name: "interop", version: "1" };
 
 /**
- * Walks a connected client through the job's steps, closes it and prints the
- * report. The functions are in what the SDKs differ: how to connect, to learn
- * the negotiated revision, to call a tool with request options, and to leave.
+ * Connects a client, runs the job's steps, closes the client and prints the report. The functions
+ * are the differences between the SDKs: connect, get the negotiated revision, call a tool with
+ * request options, and end the session.
  */
-export async function walk(connect, revisionOf, callTool, leave) {
+export async function walk(connect, revisionOf, callTool, endSession) {
   const report = { revision: "", server: "", tools: [], outcomes: {}, failure: "" };
   try {
     const client = await connect();
@@ -22,12 +20,12 @@ export async function walk(connect, revisionOf, callTool, leave) {
     report.server = client.getServerVersion()?.name ?? "";
     report.tools = (await client.listTools()).tools.map((tool) => tool.name);
     for (const step of job.steps) {
-      report.outcomes[step.name] = await take((options) => callTool(client, { name: step.tool, arguments: step.args }, options), step);
+      report.outcomes[step.name] = await runStep((options) => callTool(client, { name: step.tool, arguments: step.args }, options), step);
     }
     if (job.ping) {
       await client.ping();
     }
-    await leave();
+    await endSession();
     await client.close();
   } catch (error) {
     report.failure = String(error?.stack ?? error);
@@ -35,16 +33,16 @@ export async function walk(connect, revisionOf, callTool, leave) {
   process.stdout.write(JSON.stringify(report));
 }
 
-async function take(attempt, step) {
+async function runStep(callTool, step) {
   if (!step.parallel) {
-    return call(attempt, step);
+    return call(callTool, step);
   }
-  const all = await Promise.all(Array.from({ length: step.parallel }, () => call(attempt, step)));
+  const all = await Promise.all(Array.from({ length: step.parallel }, () => call(callTool, step)));
   const agreeing = all.filter((o) => o.text === all[0].text && o.code === all[0].code).length;
   return { ...all[0], agreeing };
 }
 
-async function call(attempt, step) {
+async function call(callTool, step) {
   const outcome = { text: "", isError: false, code: 0, message: "", cancelled: false, progress: [] };
   const abort = new AbortController();
   const options = { signal: abort.signal };
@@ -57,7 +55,7 @@ async function call(attempt, step) {
     };
   }
   try {
-    const result = await attempt(options);
+    const result = await callTool(options);
     outcome.text = result.content[0]?.text ?? "";
     outcome.isError = result.isError ?? false;
     if (result.structuredContent !== undefined) {

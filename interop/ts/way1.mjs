@@ -1,4 +1,4 @@
-// The transport of @modelcontextprotocol/sdk that leads to the job's server.
+// The transport of @modelcontextprotocol/sdk to the job's server.
 import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -10,14 +10,14 @@ export function way({ command, args, url, old }) {
   return new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" });
 }
 
-/** Reads the revision from the transport, because the client does not expose it. */
-export function tellRevision(transport, tell) {
-  const known = transport.setProtocolVersion?.bind(transport);
+/** Calls report with the negotiated revision, which only the transport gets. */
+export function watchRevision(transport, report) {
+  const original = transport.setProtocolVersion?.bind(transport);
   transport.setProtocolVersion = (version) => {
-    tell(version);
-    known?.(version);
+    report(version);
+    original?.(version);
   };
 }
 
-/** Ends the session that the transport has, if it has any. */
-export const leave = (transport) => transport.terminateSession?.();
+/** Ends the transport's session, if there is one. */
+export const endSession = (transport) => transport.terminateSession?.();

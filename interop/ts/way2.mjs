@@ -1,4 +1,4 @@
-// The transport of @modelcontextprotocol/client that leads to the job's server.
+// The transport of @modelcontextprotocol/client to the job's server.
 import { SSEClientTransport, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
@@ -9,5 +9,5 @@ export function way({ command, args, url, old }) {
   return new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" });
 }
 
-/** Ends the session that the transport has, if it has any. */
-export const leave = (transport) => transport.terminateSession?.();
+/** Ends the transport's session, if there is one. */
+export const endSession = (transport) => transport.terminateSession?.();

@@ -1,9 +1,9 @@
-// The server of peer1.mjs over HTTP: Streamable HTTP at /mcp, with sessions and,
-// if the words' json is set, answers that are one message; and HTTP+SSE at /sse.
+// The server of peer1.mjs over HTTP: Streamable HTTP at /mcp, with sessions, and HTTP+SSE at /sse.
+// If the member json of the first argument is set, responses are JSON.
 import { randomUUID } from "node:crypto";
 import { SSEServerTransport } from "@modelcontextprotocol/sdk/server/sse.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
-import { listen, refuse } from "./listen.mjs";
+import { listen, sendError } from "./listen.mjs";
 import { newServer } from "./peer1.mjs";
 import { words } from "./surface.mjs";
 
@@ -14,7 +14,7 @@ async function streamable(request, response) {
   const id = request.headers["mcp-session-id"];
   if (id !== undefined) {
     const transport = sessions.get(id);
-    return transport === undefined ? refuse(response, 404, "no such session") : transport.handleRequest(request, response);
+    return transport === undefined ? sendError(response, 404, "unknown session") : transport.handleRequest(request, response);
   }
   const transport = new StreamableHTTPServerTransport({
     sessionIdGenerator: randomUUID,
@@ -40,7 +40,7 @@ listen(async (request, response) => {
       return open(response);
     case "POST /messages":
       const transport = streams.get(searchParams.get("sessionId"));
-      return transport === undefined ? refuse(response, 404, "no such session") : transport.handlePostMessage(request, response);
+      return transport === undefined ? sendError(response, 404, "unknown session") : transport.handlePostMessage(request, response);
   }
-  return pathname === "/mcp" ? streamable(request, response) : refuse(response, 404, "there is nothing here");
+  return pathname === "/mcp" ? streamable(request, response) : sendError(response, 404, "not found");
 });

@@ -1,10 +1,10 @@
-// The server of peer2.mjs over HTTP, at /mcp. The words' legacy says what it is to
-// clients of the legacy era: "sessions" keeps some, "stateless" keeps nothing,
-// "reject" refuses them; response is how requests of modern ones are answered.
+// The server of peer2.mjs over HTTP, at /mcp. The member legacy of the first argument is the mode
+// for legacy clients: "sessions", "stateless" or "reject". The member response is the SDK's mode of
+// responses to modern clients.
 import { randomUUID } from "node:crypto";
 import { createMcpHandler, isLegacyRequest } from "@modelcontextprotocol/server";
 import { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } from "@modelcontextprotocol/node";
-import { listen, refuse } from "./listen.mjs";
+import { listen, sendError } from "./listen.mjs";
 import { newServer } from "./peer2.mjs";
 import { words } from "./surface.mjs";
 
@@ -17,7 +17,7 @@ async function legacy(request, response, body) {
   const id = request.headers["mcp-session-id"];
   if (id !== undefined) {
     const transport = sessions.get(id);
-    return transport === undefined ? refuse(response, 404, "no such session") : transport.handleRequest(request, response, body);
+    return transport === undefined ? sendError(response, 404, "unknown session") : transport.handleRequest(request, response, body);
   }
   const transport = new NodeStreamableHTTPServerTransport({
     sessionIdGenerator: randomUUID,
@@ -38,7 +38,7 @@ async function bodyOf(request) {
 
 listen(async (request, response) => {
   if (request.url !== "/mcp") {
-    return refuse(response, 404, "there is nothing here");
+    return sendError(response, 404, "not found");
   }
   const body = await bodyOf(request);
   if (words.legacy === "sessions" && (await isLegacyRequest(await toWebRequest(request, body)))) {

@@ -1,4 +1,4 @@
-//! What the programs that are clients have in common: the way to the server.
+//! The common part of the clients: the connection to the server.
 
 use rmcp::{
     ClientHandler, RoleClient,
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::of;
 
-/// Connects to the job's server. Its mode is "auto", or a revision.
+/// Connects to the job's server. The job's mode is "auto" or a revision.
 pub async fn connect<H: ClientHandler>(handler: H, job: &Value) -> Result<RunningService<RoleClient, H>, ClientInitializeError> {
     let modern: ProtocolVersion = of(crate::MODERN.into());
     let lifecycle = match job["mode"].as_str() {

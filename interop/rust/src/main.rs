@@ -1,6 +1,6 @@
-//! Peers on the Rust SDK (rmcp), which speaks both eras. The first argument names
-//! the peer, the second is the Go test's input for it.
-#![allow(deprecated)] // logging, sampling and roots are, and in use
+//! Peers on the Rust SDK (rmcp), which supports both eras. The first argument is the role of the
+//! peer, the second is its input from the Go test as JSON.
+#![allow(deprecated)] // the peers use logging, sampling and roots, which are deprecated
 
 mod client;
 mod server;
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 pub const MODERN: &str = "2026-07-28";
 
-/// Makes one of the SDK's values from its JSON.
+/// Converts JSON to a value of the SDK.
 pub fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value.clone()).unwrap_or_else(|e| panic!("{e} in {value}"))
 }
 
-/// Makes JSON from one of the SDK's values.
+/// Converts a value of the SDK to JSON.
 pub fn json<T: serde::Serialize>(value: T) -> Value {
     serde_json::to_value(value).expect("the SDK's values can be serialized")
 }
@@ -30,6 +30,6 @@ async fn main() {
         "server" => server::run(job).await,
         "walk" => walk::run(job).await,
         "visit" => visit::run(job).await,
-        other => panic!("no such peer: {other}"),
+        other => panic!("unknown role: {other}"),
     }
 }

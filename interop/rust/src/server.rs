@@ -1,7 +1,7 @@
-//! A server that offers what surface_test.go lists; the words come from there. The
-//! word "listen" makes it listen on a free port of the loopback, say so on standard
-//! error, and end when standard input does. Without, it serves its standard input
-//! and output.
+//! A server with the tools, resources and prompts of surface_test.go. Its input has the texts of
+//! that file. If the member "listen" is set, it listens on a free loopback port, writes its URL to
+//! standard error, and exits at the end of standard input. Otherwise it serves standard input and
+//! output.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,8 +32,9 @@ static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 static NOTICED: LazyLock<Notify> = LazyLock::new(Notify::new);
 /// The listen streams of modern clients.
 static SINKS: LazyLock<Mutex<HashMap<String, SubscriptionSink>>> = LazyLock::new(Mutex::default);
-/// How many streams are acknowledged, or about to be, and not among the sinks yet: rmcp calls the
-/// handler only then. Who notifies waits for them, since their clients rely on the acknowledgment.
+/// The number of listen streams that rmcp acknowledges but that are not in SINKS yet, because rmcp
+/// calls the handler later. Notifications wait for them, since their clients rely on the
+/// acknowledgment.
 static OPENING: AtomicUsize = AtomicUsize::new(0);
 /// The legacy sessions.
 static SESSIONS: LazyLock<Mutex<Vec<Arc<Session>>>> = LazyLock::new(Mutex::default);
@@ -48,7 +49,7 @@ fn word(name: &str) -> &'static str {
     words(name).as_str().expect("a text")
 }
 
-/// What a legacy session has asked for.
+/// The log level and the subscriptions of a legacy session.
 #[derive(Default)]
 struct Session {
     peer: Mutex<Option<Peer<RoleServer>>>,
@@ -85,16 +86,16 @@ fn greeting() -> Value {
     json!({"uri": word("greetingURI"), "mimeType": "text/plain", "text": word("greetingText")})
 }
 
-/// Makes a result. The SDK takes the member out again for clients of the legacy era.
+/// Makes a result. The SDK removes resultType for legacy clients.
 fn complete<T: serde::de::DeserializeOwned>(mut result: Value) -> T {
     result["resultType"] = json!("complete");
     of(result)
 }
 
-/// Either a result, or the input request that must be returned.
+/// A response, or the input request that the handler must return.
 type Outcome = Result<Value, InputRequiredResult>;
 
-/// Asks the client, by a request in the legacy era, by a result in the modern one.
+/// Sends an input request: as a request in the legacy era, in a result in the modern era.
 async fn ask(ctx: &Context, answers: &Option<InputResponses>, state: &Option<String>, request: Value) -> Result<Outcome, ErrorData> {
     if modern(ctx) {
         let Some(answer) = answers.as_ref().and_then(|a| a.get("question")) else {
@@ -147,7 +148,7 @@ async fn slow(ctx: &Context, args: &Value) -> Value {
 }
 
 async fn cancelled() -> Value {
-    // A notice may be of a cancellation that was asked about before.
+    // A notification may belong to a cancellation that an earlier call has reported.
     let _ = tokio::time::timeout(Duration::from_secs(10), async {
         while CANCELLED.load(Ordering::SeqCst) == 0 {
             NOTICED.notified().await;
@@ -211,7 +212,7 @@ impl Surface {
     }
 }
 
-/// Tells everyone of a change that they have asked for.
+/// Adds the tool extra and announces it to subscribed modern clients and to legacy clients.
 async fn extend() -> Value {
     opened().await;
     EXTENDED.store(true, Ordering::SeqCst);
@@ -225,7 +226,7 @@ async fn extend() -> Value {
     text("extended")
 }
 
-/// Waits until all streams that are being opened are among the sinks, two seconds at most.
+/// Waits up to two seconds until all opening streams are in SINKS.
 async fn opened() {
     for _ in 0..200 {
         if OPENING.load(Ordering::SeqCst) == 0 {

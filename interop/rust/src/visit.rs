@@ -1,6 +1,6 @@
-//! A guest that goes through the everything server. The job says which server to
-//! start and what the guest can do; the report goes to standard output. See
-//! guest_test.go for the meaning of both. The guest has no tasks.
+//! A guest that visits the everything server. The job has the server and the features that the
+//! guest supports. The guest prints its report as JSON. See guest_test.go for both. The guest has
+//! no tasks.
 
 use std::{
     sync::{Arc, Mutex},
@@ -18,9 +18,9 @@ use crate::{MODERN, client::connect, json as to_json, of};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// What the client's handlers are told.
+/// The input requests and notifications that the client's handlers got.
 #[derive(Default)]
-struct Told {
+struct Received {
     questions: Vec<String>,
     log: Vec<String>,
     events: Vec<String>,
@@ -29,7 +29,7 @@ struct Told {
 
 struct Guest {
     info: ClientConfig,
-    told: Arc<Mutex<Told>>,
+    received: Arc<Mutex<Received>>,
 }
 
 fn text_of(value: &Value) -> String {
@@ -50,7 +50,7 @@ impl ClientHandler for Guest {
             let kind = |name: &str| text_of(&params["requestedSchema"]["properties"][name]["type"]);
             (format!("form name:{} age:{}: {message}", kind("name"), kind("age")), json!({"action": "accept", "content": {"name": "Ada", "age": 36}}))
         };
-        self.told.lock().unwrap().questions.push(question);
+        self.received.lock().unwrap().questions.push(question);
         Ok(of(answer))
     }
 
@@ -59,7 +59,7 @@ impl ClientHandler for Guest {
         let first = &params["messages"][0];
         let content = if first["content"].is_array() { &first["content"][0] } else { &first["content"] };
         let question = format!("sample {} up to {}: {}", text_of(&first["role"]), params["maxTokens"], text_of(&content["text"]));
-        self.told.lock().unwrap().questions.push(question);
+        self.received.lock().unwrap().questions.push(question);
         Ok(of(json!({"role": "assistant", "model": "test-model", "stopReason": "endTurn", "content": {"type": "text", "text": "hello"}})))
     }
 
@@ -68,21 +68,21 @@ impl ClientHandler for Guest {
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.told.lock().unwrap().progress.push(format!("progress {}", params.progress));
+        self.received.lock().unwrap().progress.push(format!("progress {}", params.progress));
     }
 
     async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
         let params = to_json(params);
         let line = format!("{} {} {}", text_of(&params["level"]), text_of(&params["logger"]), text_of(&params["data"]));
-        self.told.lock().unwrap().log.push(line);
+        self.received.lock().unwrap().log.push(line);
     }
 
     async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
-        self.told.lock().unwrap().events.push(format!("updated {}", params.uri));
+        self.received.lock().unwrap().events.push(format!("updated {}", params.uri));
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.told.lock().unwrap().events.push("tools changed".into());
+        self.received.lock().unwrap().events.push("tools changed".into());
     }
 }
 
@@ -90,7 +90,7 @@ type Service = RunningService<RoleClient, Guest>;
 
 struct Visit<'a> {
     client: Service,
-    told: Arc<Mutex<Told>>,
+    received: Arc<Mutex<Received>>,
     job: &'a Value,
     report: &'a mut Value,
 }
@@ -108,10 +108,10 @@ impl Visit<'_> {
         self.report["revision"] == MODERN
     }
 
-    /// Waits for so many notes.
-    async fn until(&self, length: usize, count: impl Fn(&Told) -> usize) -> Result<(), Failure> {
+    /// Waits until count returns length.
+    async fn until(&self, length: usize, count: impl Fn(&Received) -> usize) -> Result<(), Failure> {
         tokio::time::timeout(Duration::from_secs(20), async {
-            while count(&self.told.lock().unwrap()) < length {
+            while count(&self.received.lock().unwrap()) < length {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
@@ -189,19 +189,19 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// Makes a call that ends, and one that is given up.
+    /// Makes a call of the tool slow that ends, and one that is canceled.
     async fn take_time(&mut self) -> Result<(), Failure> {
         let done = self.text("slow", json!({"steps": 3, "delay_ms": 1})).await?;
-        let seen = |told: &Told| told.progress.len();
+        let seen = |received: &Received| received.progress.len();
         self.until(3, seen).await?;
-        self.told.lock().unwrap().progress.clear();
+        self.received.lock().unwrap().progress.clear();
         let params = of(json!({"name": "slow", "arguments": {"steps": 1000, "delay_ms": 20}}));
         let request = ClientRequest::CallToolRequest(Request::new(params));
         let handle = self.client.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
         self.until(2, seen).await?;
         handle.cancel(Some("enough".into())).await?;
-        let mut progress: Vec<String> = self.told.lock().unwrap().progress.iter().take(2).cloned().collect();
-        progress.sort(); // each came in its own task
+        let mut progress: Vec<String> = self.received.lock().unwrap().progress.iter().take(2).cloned().collect();
+        progress.sort(); // each arrived in its own task
         let args = if self.able("cancel") { json!({}) } else { json!({"for_ms": 100}) };
         let noticed = self.text("cancelled", args).await?;
         self.report["slow"] = json!([done, progress[0], progress[1], "given up", noticed]);
@@ -230,12 +230,12 @@ impl Visit<'_> {
             self.client.set_level(of(json!({"level": "info"}))).await?;
             self.text("log", json!({})).await?;
         }
-        self.until(2, |told| told.log.len()).await
+        self.until(2, |received| received.log.len()).await
     }
 
     async fn changes(&self) -> Result<(), Failure> {
         let uri = self.word("greetingURI");
-        let told = self.told.clone();
+        let received = self.received.clone();
         let subscription = if self.modern() {
             let filter = of(json!({"toolsListChanged": true, "resourceSubscriptions": [uri]}));
             let mut subscription = self.client.listen(filter).await?;
@@ -246,7 +246,7 @@ impl Visit<'_> {
                         Some(uri) => format!("updated {uri}"),
                         None => "tools changed".into(),
                     };
-                    told.lock().unwrap().events.push(event);
+                    received.lock().unwrap().events.push(event);
                 }
             }))
         } else {
@@ -255,9 +255,9 @@ impl Visit<'_> {
         };
         self.text("touch", json!({"uri": "test://a"})).await?;
         self.text("touch", json!({"uri": uri})).await?;
-        self.until(1, |told| told.events.len()).await?;
+        self.until(1, |received| received.events.len()).await?;
         self.text("extend", json!({})).await?;
-        self.until(2, |told| told.events.len()).await?;
+        self.until(2, |received| received.events.len()).await?;
         if let Some(following) = subscription {
             following.abort();
         }
@@ -265,7 +265,7 @@ impl Visit<'_> {
     }
 }
 
-/// The code that a call fails with.
+/// Returns the code of a call's error, or 0.
 fn code<T>(result: Result<T, ServiceError>) -> i32 {
     match result {
         Err(ServiceError::McpError(error)) => error.code.0,
@@ -287,13 +287,13 @@ async fn visit(job: &Value, report: &mut Value) -> Result<(), Failure> {
         capabilities["elicitation"] = if job["able"]["visit"] == true { json!({"form": {}, "url": {}}) } else { json!({}) };
     }
     let info = of(json!({"protocolVersion": job["ask"], "capabilities": capabilities, "clientInfo": {"name": "interop", "version": "1"}}));
-    let told = Arc::<Mutex<Told>>::default();
-    let client = connect(Guest { info, told: told.clone() }, job).await?;
+    let received = Arc::<Mutex<Received>>::default();
+    let client = connect(Guest { info, received: received.clone() }, job).await?;
     let about = client.peer_info().map(|info| to_json(&*info)).unwrap_or_default();
     report["revision"] = about["protocolVersion"].clone();
     report["server"] = about["serverInfo"]["name"].clone();
     report["instructions"] = about["instructions"].clone();
-    let mut visit = Visit { client, told: told.clone(), job, report };
+    let mut visit = Visit { client, received: received.clone(), job, report };
     visit.look().await?;
     visit.read().await?;
     visit.take_time().await?;
@@ -302,13 +302,13 @@ async fn visit(job: &Value, report: &mut Value) -> Result<(), Failure> {
         visit.log().await?;
     }
     // The SDK runs each notification's handler in its own task, so their order is random.
-    told.lock().unwrap().log.sort_by(|a, b| b.cmp(a));
-    visit.report["log"] = json!(told.lock().unwrap().log);
-    visit.report["questions"] = json!(told.lock().unwrap().questions);
+    received.lock().unwrap().log.sort_by(|a, b| b.cmp(a));
+    visit.report["log"] = json!(received.lock().unwrap().log);
+    visit.report["questions"] = json!(received.lock().unwrap().questions);
     if visit.able("subscribe") {
         visit.changes().await?;
     }
-    visit.report["events"] = json!(told.lock().unwrap().events);
+    visit.report["events"] = json!(received.lock().unwrap().events);
     visit.client.cancel().await?;
     Ok(())
 }

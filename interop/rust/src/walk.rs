@@ -1,5 +1,5 @@
-//! A host that walks through the session of scenario_test.go. The job says which
-//! server to start and which steps to take; the report goes to standard output.
+//! A host that runs the session of scenario_test.go. The job has the server and the steps. The host
+//! prints its report as JSON.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use crate::{client::connect, json as to_json, of};
 
 type Watcher = (ProgressToken, mpsc::UnboundedSender<f64>);
 
-/// A client that hands progress on to the call that has asked for it.
+/// A client that passes progress to the call that requested it.
 pub struct Host {
     info: ClientConfig,
     watchers: Mutex<Vec<Watcher>>,
@@ -103,7 +103,7 @@ async fn take(peer: &Peer<RoleClient>, host: &Host, step: &Value) -> Value {
     first
 }
 
-/// Runs futures at once, and returns their results in order.
+/// Runs futures concurrently, and returns their results in order.
 async fn join_all<F: Future<Output = Value> + Unpin>(mut futures: Vec<F>) -> Vec<Value> {
     let mut done: Vec<Option<Value>> = futures.iter().map(|_| None).collect();
     std::future::poll_fn(|cx| {

@@ -3,7 +3,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.util.concurrent.CountDownLatch;
 
-/** An input that tells when it has ended. */
+/** An input stream that lets others wait for its end. */
 final class EndNoticed extends FilterInputStream {
 
     private final CountDownLatch ended = new CountDownLatch(1);

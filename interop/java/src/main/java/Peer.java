@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Peers on the Java SDK, which speaks the legacy era. The first argument names the
- * peer, the second is the Go test's input for it.
+ * Peers on the Java SDK, which supports the legacy era. The first argument is the role of the peer,
+ * the second is its input from the Go test as JSON.
  */
 public final class Peer {
 
@@ -21,12 +21,12 @@ public final class Peer {
             case "server" -> new Surface(job).run();
             case "walk" -> new Walk(job).run();
             case "visit" -> new Visit(job).run();
-            default -> throw new IllegalArgumentException("no such peer: " + args[0]);
+            default -> throw new IllegalArgumentException("unknown role: " + args[0]);
         }
-        System.exit(0); // the SDK leaves threads behind
+        System.exit(0); // threads of the SDK are still running
     }
 
-    /** A JSON value that can be asked for its members. */
+    /** A JSON value with accessors. */
     record Json(Object value) {
 
         Json at(String name) {
@@ -54,7 +54,7 @@ public final class Peer {
         }
     }
 
-    /** Makes an object of names and values by turns; members without a value are left out. */
+    /** Makes an object of alternating names and values. It omits members whose value is null. */
     static Map<String, Object> object(Object... members) {
         var map = new LinkedHashMap<String, Object>();
         for (int i = 0; i < members.length; i += 2) {
@@ -65,19 +65,19 @@ public final class Peer {
         return map;
     }
 
-    /** Shows where a failure comes from. */
+    /** Returns the stack trace of a failure. */
     static String trace(Throwable failure) {
         var text = new StringWriter();
         failure.printStackTrace(new PrintWriter(text));
         return text.toString();
     }
 
-    /** Makes one of the SDK's values of its JSON. */
+    /** Converts JSON to a value of the SDK. */
     static <T> T of(Class<T> type, Object... members) {
         return MAPPER.convertValue(object(members), type);
     }
 
-    /** Makes JSON of one of the SDK's values. */
+    /** Converts a value of the SDK to JSON. */
     static Json json(Object value) {
         return new Json(MAPPER.convertValue(value, Map.class));
     }

@@ -26,9 +26,9 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 
 /**
- * A server that offers what surface_test.go lists; the words come from there. The
- * word "listen" makes it listen on a free port of the loopback, and say so on standard
- * error. Either way it ends when standard input does.
+ * A server with the tools, resources and prompts of surface_test.go. Its input has the texts of
+ * that file. If the member "listen" is set, it listens on a free loopback port and writes its URL
+ * to standard error. It exits at the end of standard input.
  */
 final class Surface {
 
@@ -49,7 +49,7 @@ final class Surface {
             System.in.readAllBytes();
             return;
         }
-        // The SDK does not say when its input has ended.
+        // The SDK does not report the end of its input.
         var ended = new EndNoticed(System.in);
         server = offer(McpServer.sync(new StdioServerTransportProvider(Peer.MAPPER, ended, System.out))).build();
         ended.await();

@@ -9,9 +9,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A guest that goes through the everything server. The job says which server to start
- * and what the guest can do; the report goes to standard output. See guest_test.go for
- * the meaning of both. The SDK has neither tasks nor cancellation.
+ * A guest that visits the everything server. The job has the server and the features that the guest
+ * supports. The guest prints its report as JSON. See guest_test.go for both. The SDK has neither
+ * tasks nor cancellation.
  */
 final class Visit {
 
@@ -125,11 +125,11 @@ final class Visit {
         return text;
     }
 
-    /** Waits for so many notes. */
+    /** Waits until notes has length elements. */
     private static void until(List<String> notes, int length) throws InterruptedException {
         for (int i = 0; notes.size() < length; i++) {
             if (i == 20_000) {
-                throw new IllegalStateException("waiting for " + length + " of " + notes);
+                throw new IllegalStateException("timeout: want " + length + " elements in " + notes);
             }
             Thread.sleep(1);
         }
@@ -183,11 +183,11 @@ final class Visit {
         report.put("completion", completion);
     }
 
-    /** Makes a call that ends. The SDK cannot give one up. */
+    /** Makes a call of the tool slow. The SDK cannot cancel calls. */
     private void slow() throws InterruptedException {
         var done = call(Peer.object("name", "slow", "arguments", Peer.object("steps", 3, "delay_ms", 20), "_meta", Peer.object("progressToken", "visit")));
         until(progress, 3);
-        // The SDK hands each notification on by itself, so their order says nothing.
+        // The SDK delivers notifications concurrently, so their order is random.
         var seen = List.copyOf(progress).stream().sorted().toList();
         report.put("slow", List.of(done, seen.get(0), seen.get(1)));
     }

@@ -14,8 +14,8 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A host that walks through the session of scenario_test.go. The job says which server
- * to start and which steps to take; the report goes to standard output.
+ * A host that runs the session of scenario_test.go. The job has the server and the steps. The host
+ * prints its report as JSON.
  */
 final class Walk {
 
@@ -100,8 +100,8 @@ final class Walk {
         return outcome;
     }
 
-    // The SDK hands each notification on by itself: their order says nothing, and one may come after
-    // the result. So this waits up to 5 s until none is missing before the last one.
+    // The SDK delivers notifications concurrently, so their order is random and one may come after
+    // the result. So this waits up to 5 s until all before the last one have arrived.
     private List<Double> progressOf(String token) {
         for (int i = 0; ; i++) {
             var seen = List.copyOf(progress.getOrDefault(token, List.of())).stream().sorted().toList();

@@ -7,10 +7,10 @@ import io.modelcontextprotocol.spec.McpError;
 import java.net.URI;
 import java.util.List;
 
-/** What the programs that are clients have in common: the way to the server, and errors. */
+/** The common parts of the clients: the transport to the server, and errors. */
 final class Way {
 
-    /** Leads to the job's server. */
+    /** Returns a transport to the job's server. */
     static McpClientTransport to(Peer.Json job) {
         var url = job.at("url").text();
         if (url.isEmpty()) {
@@ -25,14 +25,15 @@ final class Way {
             return HttpClientSseClientTransport.builder(base).sseEndpoint(uri.getPath()).build();
         }
         var http = HttpClientStreamableHttpTransport.builder(base).endpoint(uri.getPath());
-        // Its stream is opened with the latest revision that it supports, whatever was negotiated.
+        // The transport sends the latest supported revision when it opens the stream of GET, not
+        // the negotiated one.
         if (!job.at("ask").text().isEmpty()) {
             http.supportedProtocolVersions(List.of(job.at("ask").text()));
         }
         return http.build();
     }
 
-    /** The error of JSON-RPC behind an exception, or null. */
+    /** Returns the JSON-RPC error that caused an exception, or null. */
     static McpError errorOf(Throwable failure) {
         for (var cause = failure; cause != null; cause = cause.getCause()) {
             if (cause instanceof McpError error && error.getJsonRpcError() != null) {

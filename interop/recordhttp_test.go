@@ -24,64 +24,64 @@ type exchange struct {
 	response http.Header
 }
 
-// A moment is one observation of the witness of a web.
-type moment struct {
-	kind string // one of the kinds below
-	x    *exchange
-	said said
+// An httpEvent is one event that the recording proxy observed.
+type httpEvent struct {
+	kind    string // one of the kinds below
+	x       *exchange
+	payload payload
 }
 
 const (
-	requested = "requested" // the host made the request
-	responded = "responded" // the server began the response
-	spoke     = "spoke"     // the server sent an event of a stream, or the body of another response
-	over      = "over"      // the response is complete
-	left      = "left"      // the host went away before that
-	broke     = "broke"     // the server did
+	requested    = "requested"     // the host sent the request
+	responded    = "responded"     // the server sent the response header
+	payloadSent  = "payload sent"  // the server sent an event of a stream, or another body
+	completed    = "completed"     // the response is complete
+	hostClosed   = "host closed"   // the host closed the connection before that
+	serverClosed = "server closed" // the server closed the connection before that
 )
 
-// said is an event of a stream, or a body that is not a stream, in data.
-type said struct {
+// A payload is an event of a stream, or the body of another response in data.
+type payload struct {
 	name, id string
 	hasID    bool
 	retry    bool
-	comment  bool // nothing but one
+	comment  bool // it has no field
 	data     []byte
 }
 
-// record adds a moment. It is called before the message is forwarded, so that the recorded order is
+// record adds an event. It is called before the message is forwarded, so the recorded order is
 // causal.
-func (w *web) record(kind string, x *exchange, s said) {
+func (w *webServer) record(kind string, x *exchange, s payload) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch kind {
 	case requested:
-		x.number = len(w.moments)
+		x.number = len(w.httpEvents)
 		w.open++
-	case over, left, broke:
+	case completed, hostClosed, serverClosed:
 		w.open--
 	}
 	if !w.stopped {
-		w.moments = append(w.moments, moment{kind, x, s})
+		w.httpEvents = append(w.httpEvents, httpEvent{kind, x, s})
 	}
 }
 
-// ServeHTTP passes a request on, and the response back.
-func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+// ServeHTTP forwards a request and its response.
+func (w *webServer) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	x := &exchange{method: r.Method, uri: r.URL.RequestURI(), header: r.Header.Clone(), body: body}
-	w.record(requested, x, said{})
-	end := broke
+	w.record(requested, x, payload{})
+	end := serverClosed
 	defer func() {
-		if end == broke && r.Context().Err() != nil {
-			end = left
+		if end == serverClosed && r.Context().Err() != nil {
+			end = hostClosed
 		}
-		w.record(end, x, said{})
-		if end != over {
+		w.record(end, x, payload{})
+		if end != completed {
 			panic(http.ErrAbortHandler)
 		}
 	}()
@@ -91,14 +91,14 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	defer resp.Body.Close()
 	x.status, x.response = resp.StatusCode, resp.Header.Clone()
-	w.record(responded, x, said{})
+	w.record(responded, x, payload{})
 	for name, values := range resp.Header {
 		if name != "Connection" && name != "Transfer-Encoding" {
 			rw.Header()[name] = values
 		}
 	}
 	if resp.Header["Content-Type"] == nil {
-		rw.Header()["Content-Type"] = nil // or one would be made up
+		rw.Header()["Content-Type"] = nil // prevents detection
 	}
 	rw.WriteHeader(resp.StatusCode)
 	if x.streams() {
@@ -107,7 +107,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		err = w.passBody(x, rw, resp.Body)
 	}
 	if err == nil {
-		end = over
+		end = completed
 	}
 }
 
@@ -117,10 +117,10 @@ func (x *exchange) streams() bool {
 	return kind == "text/event-stream"
 }
 
-func (w *web) passBody(x *exchange, rw io.Writer, from io.Reader) error {
+func (w *webServer) passBody(x *exchange, rw io.Writer, from io.Reader) error {
 	body, err := io.ReadAll(from)
 	if len(body) > 0 {
-		w.record(spoke, x, said{data: body})
+		w.record(payloadSent, x, payload{data: body})
 	}
 	if err != nil {
 		return err
@@ -129,8 +129,8 @@ func (w *web) passBody(x *exchange, rw io.Writer, from io.Reader) error {
 	return err
 }
 
-// passEvents passes a stream on, event by event.
-func (w *web) passEvents(ctx context.Context, x *exchange, rw http.ResponseWriter, from io.Reader) error {
+// passEvents forwards a stream, event by event.
+func (w *webServer) passEvents(ctx context.Context, x *exchange, rw http.ResponseWriter, from io.Reader) error {
 	flush := http.NewResponseController(rw).Flush
 	if err := flush(); err != nil {
 		return err
@@ -141,10 +141,10 @@ func (w *web) passEvents(ctx context.Context, x *exchange, rw http.ResponseWrite
 		raw = append(raw, line...)
 		if blank := len(bytes.TrimRight(line, "\r\n")) == 0; blank && len(line) > 0 || err != nil && len(raw) > 0 {
 			if ctx.Err() != nil {
-				return ctx.Err() // the host did not see it
+				return ctx.Err() // the host does not get it
 			}
 			if e := parseEvent(raw); !e.comment {
-				w.record(spoke, x, e)
+				w.record(payloadSent, x, e)
 			}
 			if _, err := rw.Write(raw); err != nil {
 				return err
@@ -163,9 +163,9 @@ func (w *web) passEvents(ctx context.Context, x *exchange, rw http.ResponseWrite
 	}
 }
 
-// parseEvent reads the lines of one event.
-func parseEvent(raw []byte) said {
-	e := said{comment: true}
+// parseEvent parses the lines of one event.
+func parseEvent(raw []byte) payload {
+	e := payload{comment: true}
 	for line := range strings.Lines(string(raw)) {
 		line = strings.TrimRight(line, "\r\n")
 		field, value, _ := strings.Cut(line, ":")
@@ -190,11 +190,11 @@ func parseEvent(raw []byte) said {
 	return e
 }
 
-// requests returns the methods of the requests, in order.
-func (w *web) requests() (methods []string) {
+// requests returns the methods of the JSON-RPC requests, in order.
+func (w *webServer) requests() (methods []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, m := range w.moments {
+	for _, m := range w.httpEvents {
 		if m.kind != requested || m.x.method != http.MethodPost {
 			continue
 		}
@@ -205,24 +205,24 @@ func (w *web) requests() (methods []string) {
 	return methods
 }
 
-// logMoments shows a session whose audit failed.
-func logMoments(t *testing.T, moments []moment) {
+// logHTTPEvents logs the events of a failed test.
+func logHTTPEvents(t *testing.T, httpEvents []httpEvent) {
 	t.Helper()
-	for _, m := range moments {
+	for _, m := range httpEvents {
 		x := m.x
 		switch m.kind {
 		case requested:
-			var interesting []string
+			var headers []string
 			for _, name := range []string{"Accept", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Last-Event-Id"} {
 				if v := x.header[name]; v != nil {
-					interesting = append(interesting, fmt.Sprintf("%s: %q", name, v))
+					headers = append(headers, fmt.Sprintf("%s: %q", name, v))
 				}
 			}
-			t.Logf("#%d %s %s {%s} %.1000s", x.number, x.method, x.uri, strings.Join(interesting, ", "), x.body)
+			t.Logf("#%d %s %s {%s} %.1000s", x.number, x.method, x.uri, strings.Join(headers, ", "), x.body)
 		case responded:
 			t.Logf("#%d status %d %s session %q", x.number, x.status, x.response.Get("Content-Type"), x.response["Mcp-Session-Id"])
-		case spoke:
-			t.Logf("#%d %s%s: %.1000s", x.number, m.said.name, m.said.id, m.said.data)
+		case payloadSent:
+			t.Logf("#%d %s%s: %.1000s", x.number, m.payload.name, m.payload.id, m.payload.data)
 		default:
 			t.Logf("#%d %s", x.number, m.kind)
 		}

@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// witnessVerb as the first argument makes the test binary a witness:
+// recordVerb as the first argument makes the test binary a recording proxy:
 //
-//	interop.test witness DIR -- COMMAND...
-const witnessVerb = "witness"
+//	interop.test record DIR -- COMMAND...
+const recordVerb = "record"
 
 // An event is one line of a transcript.
 type event struct {
@@ -29,17 +29,17 @@ type event struct {
 }
 
 const (
-	started    = "started"    // the server runs, with process id Code
-	toServer   = "to server"  // Line, as the host wrote it
-	toHost     = "to host"    // Line, as the server wrote it
-	inputEnds  = "input ends" // the host closed the server's stdin
-	signalled  = "signalled"  // the host sent the signal Text
-	exited     = "exited"     // the server ended with exit status Code
-	incomplete = "incomplete" // the transcript broke off: Text says why
+	started    = "started"    // the server runs with process id Code
+	toServer   = "to server"  // the host wrote Line
+	toHost     = "to host"    // the server wrote Line
+	inputEnds  = "input ends" // the host closed the server's standard input
+	signaled   = "signaled"   // the host sent the signal Text
+	exited     = "exited"     // the server exited with status Code
+	incomplete = "incomplete" // the transcript is incomplete; Text is the error
 )
 
-// recorder appends events to a file. An event is written before its message is forwarded, under one
-// lock, so that the order in the file is causal.
+// A recorder appends events to a file. It writes an event under a lock before the message is
+// forwarded, so the order in the file is causal.
 type recorder struct {
 	mu  sync.Mutex
 	enc *json.Encoder
@@ -49,11 +49,11 @@ func (r *recorder) add(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enc.Encode(e); err != nil {
-		fmt.Fprintln(os.Stderr, "witness:", err)
+		fmt.Fprintln(os.Stderr, "record:", err)
 	}
 }
 
-// pass copies lines from src to dst, recording each first.
+// pass copies lines from src to dst, and records each first.
 func (r *recorder) pass(kind string, dst io.Writer, src io.Reader) {
 	in := bufio.NewReader(src)
 	for {
@@ -70,15 +70,15 @@ func (r *recorder) pass(kind string, dst io.Writer, src io.Reader) {
 	}
 }
 
-// witness runs the command in args[2:] between the host's pipes, writes the
-// transcript to a new file in the folder args[0] and returns the exit status.
-func witness(args []string) int {
+// recordMain runs the command in args[2:] between the host's pipes, writes the transcript to a new
+// file in the directory args[0] and returns the exit status.
+func recordMain(args []string) int {
 	fail := func(err error) int {
-		fmt.Fprintln(os.Stderr, "witness:", err)
+		fmt.Fprintln(os.Stderr, "record:", err)
 		return 125
 	}
 	if len(args) < 3 || args[1] != "--" {
-		return fail(errors.New("usage: witness DIR -- COMMAND"))
+		return fail(errors.New("usage: record DIR -- COMMAND"))
 	}
 	file, err := os.Create(filepath.Join(args[0], fmt.Sprintf("%d.transcript", os.Getpid())))
 	if err != nil {
@@ -97,7 +97,7 @@ func witness(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	// Signals before Start: one that arrives early must not end the witness.
+	// Register before Start: an early signal must not end this process.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	if err := cmd.Start(); err != nil {
@@ -106,7 +106,7 @@ func witness(args []string) int {
 	rec.add(event{Kind: started, Code: cmd.Process.Pid})
 	go func() {
 		for s := range signals {
-			rec.add(event{Kind: signalled, Text: s.String()})
+			rec.add(event{Kind: signaled, Text: s.String()})
 			cmd.Process.Signal(s)
 		}
 	}()
@@ -124,9 +124,9 @@ func witness(args []string) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// transcripts returns what each process started for s wrote and read, in no
-// particular order. The host must have waited for its processes.
-func (s *witnessed) transcripts() [][]event {
+// transcripts returns the transcripts of the processes that were started for s, in no particular
+// order. The host must have waited for its processes.
+func (s *recordedServer) transcripts() [][]event {
 	s.t.Helper()
 	paths, err := filepath.Glob(filepath.Join(s.dir, "*.transcript"))
 	if err != nil {
