@@ -1,7 +1,7 @@
 package web
 
 import (
-	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -16,9 +16,9 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestBridgeLogin has a host start a bridge, and start it again: the user logs in once. A lost
-// token is renewed, and without a refresh token the user must log in again. Client and site are of
-// the same era, or of different ones.
+// TestBridgeLogin starts a bridge twice: the user logs in once. The bridge renews an invalid token;
+// without a refresh token the user must log in again. Client and site have the same era or
+// different eras.
 func TestBridgeLogin(t *testing.T) {
 	for _, downstream := range eras {
 		for _, upstream := range eras {
@@ -27,13 +27,13 @@ func TestBridgeLogin(t *testing.T) {
 				o := withoutCache
 				o.revisions = []mcp.Revision{upstream.revision}
 				s := newSite(t, issuers.at(t, ""), formatOpaque, o)
-				checkBridgeLogin(t, newDesk(t, s), downstream.revision)
+				checkBridgeLogin(t, newUserMachine(t, s), downstream.revision)
 			})
 		}
 	}
 }
 
-func checkBridgeLogin(t *testing.T, d *desk, revision mcp.Revision) {
+func checkBridgeLogin(t *testing.T, d *userMachine, revision mcp.Revision) {
 	t.Helper()
 	first := d.host()
 	var c *client.Client
@@ -49,8 +49,8 @@ func checkBridgeLogin(t *testing.T, d *desk, revision mcp.Revision) {
 	if err == nil {
 		err = call()
 	}
-	if err != nil || me.Subject != "alice" || len(first.asks()) != 1 || d.opened() != 1 {
-		t.Fatalf("%v; the site takes the caller for %+v; the user was asked %d times, the browser opened %d times\n%s", err, me, len(first.asks()), d.opened(), first.log.String())
+	if err != nil || me.Subject != "alice" || len(first.loginURLs()) != 1 || d.opened() != 1 {
+		t.Fatalf("first process: %v; identity = %+v; login URLs = %d, opened pages = %d, want 1 and 1\n%s", err, me, len(first.loginURLs()), d.opened(), first.log.String())
 	}
 	id := me.ClientID
 
@@ -58,26 +58,26 @@ func checkBridgeLogin(t *testing.T, d *desk, revision mcp.Revision) {
 	if c, err = second.dial(revision); err == nil {
 		err = call()
 	}
-	if err != nil || me.ClientID != id || len(second.asks()) != 0 {
-		t.Fatalf("the second process: %v; %+v\n%s", err, me, second.log.String())
+	if err != nil || me.ClientID != id || len(second.loginURLs()) != 0 {
+		t.Fatalf("second process: %v; identity = %+v, want the client id %s\n%s", err, me, id, second.log.String())
 	}
 
 	before := d.token()
-	d.site.issuer.lose(t, "token", before)
-	if err := call(); err != nil || len(second.asks()) != 0 || d.token() == before {
-		t.Fatalf("a token that is gone: %v\n%s", err, second.log.String())
+	d.site.issuer.remove(t, "token", before)
+	if err := call(); err != nil || len(second.loginURLs()) != 0 || d.token() == before {
+		t.Fatalf("deleted token: %v, want a new token without a login\n%s", err, second.log.String())
 	}
 
 	d.site.issuer.revoke(t, d.token(), id, "")
-	if err := second.logIn(call); err != nil || me.Subject != "alice" || len(second.asks()) != 1 || d.opened() != 2 {
-		t.Fatalf("a grant that was revoked: %v; the user was asked %d times, the browser opened %d times\n%s", err, len(second.asks()), d.opened(), second.log.String())
+	if err := second.logIn(call); err != nil || me.Subject != "alice" || len(second.loginURLs()) != 1 || d.opened() != 2 {
+		t.Fatalf("revoked grant: %v; login URLs = %d, opened pages = %d, want 1 and 2\n%s", err, len(second.loginURLs()), d.opened(), second.log.String())
 	}
 }
 
-// TestBridgeHeadless runs on a machine without a browser: the address is shown.
+// TestBridgeHeadless runs a bridge on a machine without a browser. The bridge prints the login URL.
 func TestBridgeHeadless(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+	d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
 	d.env = []string{"PATH=", "CI="}
 	h := d.host()
 	err := h.logIn(func() error {
@@ -85,20 +85,20 @@ func TestBridgeHeadless(t *testing.T) {
 		return err
 	})
 	if err != nil || d.opened() != 0 {
-		t.Fatalf("%v\n%s", err, h.log.String())
+		t.Fatalf("login: %v; opened pages = %d, want 0\n%s", err, d.opened(), h.log.String())
 	}
 }
 
-// TestBridgesAtOnce starts several bridges together, as hosts do. One starts a login, and none
-// blocks another.
-func TestBridgesAtOnce(t *testing.T) {
+// TestConcurrentBridges starts several bridges at the same time, as hosts do. One starts a login,
+// and none blocks another.
+func TestConcurrentBridges(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, newSite(t, issuers.at(t, ""), formatOpaque, withoutCache))
-	hosts := make([]*hosted, 4)
+	d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatOpaque, withoutCache))
+	hosts := make([]*bridgeHost, 4)
 	for i := range hosts {
 		hosts[i] = d.host()
 	}
-	err := atOnce(len(hosts), func(i int) error {
+	err := concurrently(len(hosts), func(i int) error {
 		return hosts[i].logIn(func() error {
 			c, err := hosts[i].dial(eras[i%2].revision)
 			if err != nil {
@@ -106,26 +106,26 @@ func TestBridgesAtOnce(t *testing.T) {
 			}
 			me, err := whoami(t.Context(), c)
 			if err == nil && me.Subject != "alice" {
-				err = errors.New("it is not alice")
+				err = fmt.Errorf("identity = %+v, want alice", me)
 			}
 			return err
 		})
 	})
-	asks, notified := 0, 0
+	logins, notified := 0, 0
 	for _, h := range hosts {
-		asks += len(h.asks())
+		logins += len(h.loginURLs())
 		notified += strings.Count(h.log.String(), "Another mcpwire has asked you")
 	}
-	if err != nil || asks != 1 || d.opened() != 1 {
-		t.Errorf("%v; the user was asked %d times, the browser opened %d times; %d others waited", err, asks, d.opened(), notified)
+	if err != nil || logins != 1 || d.opened() != 1 {
+		t.Errorf("login: %v; login URLs = %d, opened pages = %d, want 1 and 1; %d bridges waited", err, logins, d.opened(), notified)
 	}
 }
 
-// TestBridgeKilledDuringElicitation has a host end the bridge that has started a login. Another one
-// that has waited for it then starts one.
+// TestBridgeKilledDuringElicitation kills a bridge that has started a login. Another bridge, which
+// waited for this login, then starts one.
 func TestBridgeKilledDuringElicitation(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+	d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
 	first, second := d.host(), d.host()
 	ended := make(chan error, 1)
 	go func() {
@@ -133,62 +133,62 @@ func TestBridgeKilledDuringElicitation(t *testing.T) {
 		ended <- err
 	}()
 	<-first.started
-	eventually(t, "the first asks", func() bool { return d.opened() == 1 })
-	waits := make(chan error, 1)
+	eventually(t, "first login", func() bool { return d.opened() == 1 })
+	dialed := make(chan error, 1)
 	go func() {
 		_, err := second.dial(mcp.LatestRevision)
-		waits <- err
+		dialed <- err
 	}()
 	<-second.started
-	eventually(t, "the second waits", func() bool { return strings.Contains(second.log.String(), "Another mcpwire") })
+	eventually(t, "second bridge waits", func() bool { return strings.Contains(second.log.String(), "Another mcpwire") })
 	first.process.cmd.Process.Signal(syscall.SIGKILL)
 	if err := <-ended; err == nil {
-		t.Error("the first connected")
+		t.Error("dial of the first: error = nil, want one")
 	}
-	if err := second.logIn(func() error { return <-waits }); err != nil || len(second.asks()) != 1 {
-		t.Errorf("%v\n%s", err, second.log.String())
+	if err := second.logIn(func() error { return <-dialed }); err != nil || len(second.loginURLs()) != 1 {
+		t.Errorf("login of the second: %v; login URLs = %d, want 1\n%s", err, len(second.loginURLs()), second.log.String())
 	}
 }
 
-// TestBridgeLoginMissing has users who do nothing, or refuse. All clients that wait for the same
-// login get an error, and the next process may start another login.
+// TestBridgeLoginMissing tests a user who does not log in. All clients that wait for the login get
+// an error, and the next process may start another login.
 func TestBridgeLoginMissing(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
-			hosts := []*hosted{d.host("--login-timeout", "2s"), d.host("--login-timeout", "2s")}
+			d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+			hosts := []*bridgeHost{d.host("--login-timeout", "2s"), d.host("--login-timeout", "2s")}
 			errs := make([]error, len(hosts))
-			atOnce(len(hosts), func(i int) error {
+			concurrently(len(hosts), func(i int) error {
 				_, errs[i] = hosts[i].dial(era.revision)
 				return nil
 			})
 			for i, err := range errs {
 				if err == nil || !strings.Contains(err.Error(), "the user must log in") {
-					t.Errorf("host %d: got %v, want that the user must log in\n%s", i, err, hosts[i].log.String())
+					t.Errorf("host %d: error = %v, want that the user must log in\n%s", i, err, hosts[i].log.String())
 				}
 			}
 			if n := d.opened(); n != 1 {
-				t.Errorf("the browser opened %d times, want once", n)
+				t.Errorf("opened pages = %d, want 1", n)
 			}
-			again := d.host()
-			err := again.logIn(func() error {
-				_, err := again.dial(era.revision)
+			next := d.host()
+			err := next.logIn(func() error {
+				_, err := next.dial(era.revision)
 				return err
 			})
 			if err != nil {
-				t.Errorf("the next process: %v\n%s", err, again.log.String())
+				t.Errorf("login of the next process: %v\n%s", err, next.log.String())
 			}
 		})
 	}
 }
 
-// TestBridgeStepUp calls a tool that needs another scope than the session had.
+// TestBridgeStepUp calls tools that need further scopes.
 func TestBridgeStepUp(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+			d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
 			h := d.host()
 			err := h.logIn(func() error {
 				c, err := h.dial(era.revision)
@@ -199,25 +199,26 @@ func TestBridgeStepUp(t *testing.T) {
 				}
 				return err
 			})
-			asks := h.asks()
-			if err != nil || len(asks) != 3 {
-				t.Fatalf("%v; the user was asked %d times, want 3\n%s", err, len(asks), h.log.String())
+			urls := h.loginURLs()
+			if err != nil || len(urls) != 3 {
+				t.Fatalf("calls: %v; login URLs = %d, want 3\n%s", err, len(urls), h.log.String())
 			}
-			last, err := url.Parse(asks[2])
+			last, err := url.Parse(urls[2])
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, scope := range []string{scopeRead, scopeWrite, scopeAdmin} {
 				if scopes := strings.Fields(last.Query().Get("scope")); !slices.Contains(scopes, scope) {
-					t.Errorf("at last, the user was asked for %q, without %s", scopes, scope)
+					t.Errorf("scopes of the last login = %q, want %s among them", scopes, scope)
 				}
 			}
 		})
 	}
 }
 
-// TestBridgeReady checks readiness with a server that requires a login: the check must not start a
-// login; the first client does. The same applies when the login has become invalid.
+// TestBridgeReady checks the readiness of a bridge to a server that requires a login. The check
+// must not start a login; the first client does. The same applies after the login has become
+// invalid.
 func TestBridgeReady(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) { checkReady(t, era.revision) })
@@ -227,17 +228,17 @@ func TestBridgeReady(t *testing.T) {
 
 func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 	t.Parallel()
-	d := newDesk(t, newSite(t, issuers.at(t, ""), formatOpaque, withoutCache))
+	d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatOpaque, withoutCache))
 	h := d.host(append(flags, "--listen", "127.0.0.1:0")...)
 	at := h.listen()
 	for range 3 {
 		status, text := readyz(t, at)
 		if status != http.StatusServiceUnavailable || !strings.Contains(text, "the user must log in, but this request must not start a login") {
-			t.Errorf("got status %d, %s", status, text)
+			t.Errorf("readyz before the login: status = %d, body = %s, want %d", status, text, http.StatusServiceUnavailable)
 		}
 	}
-	if n := d.opened() + len(h.asks()); n != 0 {
-		t.Errorf("the user was asked %d times\n%s", n, h.log.String())
+	if n := d.opened() + len(h.loginURLs()); n != 0 {
+		t.Errorf("opened pages and login URLs = %d, want 0\n%s", n, h.log.String())
 	}
 	var c *client.Client
 	err := h.logIn(func() (err error) {
@@ -245,27 +246,27 @@ func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 		return err
 	})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, h.log.String())
+		t.Fatalf("dial: %v\n%s", err, h.log.String())
 	}
 	defer c.Close()
 	me, err := whoami(t.Context(), c)
 	if err != nil || me.Subject != "alice" {
-		t.Fatalf("got %+v, %v", me, err)
+		t.Fatalf("whoami = %+v, %v, want alice", me, err)
 	}
 	if status, text := readyz(t, at); status != http.StatusOK {
-		t.Errorf("after the login: got status %d, %s", status, text)
+		t.Errorf("readyz after the login: status = %d, body = %s, want %d", status, text, http.StatusOK)
 	}
 	d.site.issuer.revoke(t, d.token(), me.ClientID, "")
-	eventually(t, "the login is no longer valid", func() bool {
+	eventually(t, "readyz with an invalid login", func() bool {
 		status, text := readyz(t, at)
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "the user must log in, but this request must not start a login")
 	})
-	if n := d.opened(); n != 1 || len(h.asks()) != 1 {
-		t.Errorf("the browser opened %d times, want once\n%s", n, h.log.String())
+	if n := d.opened(); n != 1 || len(h.loginURLs()) != 1 {
+		t.Errorf("opened pages = %d, login URLs = %d, want 1 and 1\n%s", n, len(h.loginURLs()), h.log.String())
 	}
 }
 
-// readyz queries the readiness of the bridge at this address.
+// readyz returns the status and body of the readiness check of the bridge at an address.
 func readyz(t *testing.T, at string) (status int, text string) {
 	t.Helper()
 	resp, err := http.Get(strings.TrimSuffix(at, "/mcp") + "/readyz")
@@ -280,30 +281,30 @@ func readyz(t *testing.T, at string) (status int, text string) {
 	return resp.StatusCode, string(body)
 }
 
-// TestBridgeForItself runs a bridge with its own credentials.
-func TestBridgeForItself(t *testing.T) {
+// TestBridgeClientCredentials runs a bridge with client credentials.
+func TestBridgeClientCredentials(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+			d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
 			d.env = append(d.env, "SECRET="+machineSecret)
 			h := d.host("--client-id", machineID, "--client-secret-env", "SECRET")
 			c, err := h.dial(era.revision)
 			if err != nil {
-				t.Fatalf("%v\n%s", err, h.log.String())
+				t.Fatalf("dial: %v\n%s", err, h.log.String())
 			}
 			if me, err := whoami(t.Context(), c); err != nil || me.ClientID != machineID || h.log.String() != "" {
-				t.Errorf("%v; the site takes the caller for %+v\n%s", err, me, h.log.String())
+				t.Errorf("whoami = %+v, %v, want the client id %s and no log\n%s", me, err, machineID, h.log.String())
 			}
 		})
 	}
 }
 
-// TestBridgeClosedDuringElicitation has a host end before the user has logged in: the
-// bridge ends too.
+// TestBridgeClosedDuringElicitation closes the host's pipes before the user has logged in. The
+// bridge exits.
 func TestBridgeClosedDuringElicitation(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+	d := newUserMachine(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
 	h := d.host()
 	ended := make(chan error, 1)
 	go func() {
@@ -311,10 +312,10 @@ func TestBridgeClosedDuringElicitation(t *testing.T) {
 		ended <- err
 	}()
 	<-h.started
-	eventually(t, "the user is asked", func() bool { return d.opened() == 1 })
+	eventually(t, "login", func() bool { return d.opened() == 1 })
 	h.stdin.Close()
 	h.stdout.(io.Closer).Close()
 	if err := <-ended; err == nil {
-		t.Error("the client connected")
+		t.Error("dial: error = nil, want one")
 	}
 }

@@ -21,18 +21,17 @@ import (
 	"mcpwire/mcp"
 )
 
-// A desk is a machine with hosts that start bridges to a site, and a user with a
-// browser.
-type desk struct {
+// A userMachine is a computer with hosts that start bridges to a site, and a user with a browser.
+type userMachine struct {
 	*machine
 	site *site
-	user *visitor // of whom only the browser is used
+	user *siteUser // only its browser is used
 }
 
-// newDesk makes one whose browser opens nothing: it notes what it was to open.
-func newDesk(t *testing.T, s *site) *desk {
+// newUserMachine returns a computer whose browser only records the URLs that it should open.
+func newUserMachine(t *testing.T, s *site) *userMachine {
 	t.Helper()
-	d := &desk{newMachine(t), s, newVisitor(t, s, "alice", nil)}
+	d := &userMachine{newMachine(t), s, newSiteUser(t, s, "alice", nil)}
 	bin := filepath.Join(d.home, "bin")
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		t.Fatal(err)
@@ -45,8 +44,8 @@ func newDesk(t *testing.T, s *site) *desk {
 	return d
 }
 
-// opened is how often the browser was.
-func (d *desk) opened() int {
+// opened returns the number of pages that the browser should open.
+func (d *userMachine) opened() int {
 	text, err := os.ReadFile(filepath.Join(d.home, "opened"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		d.t.Fatal(err)
@@ -54,32 +53,32 @@ func (d *desk) opened() int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// A hosted is a bridge that a host has started.
-type hosted struct {
-	*process               // once there is one
-	started  chan struct{} // closed then
-	d        *desk
+// A bridgeHost is a bridge and the host that starts it.
+type bridgeHost struct {
+	*process               // nil before start
+	started  chan struct{} // closed by start
+	d        *userMachine
 	flags    []string
-	visit    int // logins that were finished
+	logins   int // finished logins
 
-	mu  sync.Mutex
-	odd bytes.Buffer // what came on standard output that is no message
+	mu      sync.Mutex
+	unknown bytes.Buffer // standard output that is not a message
 }
 
-// host returns a transport that starts a bridge to the site when a client connects.
-func (d *desk) host(flags ...string) *hosted {
-	return &hosted{d: d, flags: flags, started: make(chan struct{})}
+// host returns a host that starts a bridge to the site when a client connects.
+func (d *userMachine) host(flags ...string) *bridgeHost {
+	return &bridgeHost{d: d, flags: flags, started: make(chan struct{})}
 }
 
 // Connect implements client.Transport.
-func (h *hosted) Connect(context.Context) (jsonrpc.Framer, error) {
+func (h *bridgeHost) Connect(context.Context) (jsonrpc.Framer, error) {
 	if err := h.start(); err != nil {
 		return nil, err
 	}
 	return jsonrpc.NewFramer(h, nil), nil
 }
 
-func (h *hosted) start() error {
+func (h *bridgeHost) start() error {
 	args := append([]string{"bridge"}, h.flags...)
 	p, err := h.d.run(append(args, h.d.site.url)...)
 	if err != nil {
@@ -90,8 +89,8 @@ func (h *hosted) start() error {
 	return nil
 }
 
-// listen starts a bridge that listens, and returns where its clients reach it.
-func (h *hosted) listen() string {
+// listen starts a bridge over HTTP, and returns its URL.
+func (h *bridgeHost) listen() string {
 	h.d.t.Helper()
 	if err := h.start(); err != nil {
 		h.d.t.Fatal(err)
@@ -102,48 +101,48 @@ func (h *hosted) listen() string {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	h.d.t.Fatalf("the bridge does not listen\n%s", h.log.String())
+	h.d.t.Fatalf("bridge does not listen\n%s", h.log.String())
 	return ""
 }
 
-// Read reads standard output, all of which must be lines of JSON.
-func (h *hosted) Read(b []byte) (int, error) {
+// Read reads standard output. It records what is not a line with a JSON object.
+func (h *bridgeHost) Read(b []byte) (int, error) {
 	n, err := h.stdout.Read(b)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.odd.Write(b[:n])
+	h.unknown.Write(b[:n])
 	for {
-		line, rest, whole := bytes.Cut(h.odd.Bytes(), []byte("\n"))
+		line, rest, whole := bytes.Cut(h.unknown.Bytes(), []byte("\n"))
 		if !whole || !json.Valid(line) || line[0] != '{' {
 			return n, err
 		}
-		h.odd.Next(h.odd.Len() - len(rest))
+		h.unknown.Next(h.unknown.Len() - len(rest))
 	}
 }
 
-func (h *hosted) Write(b []byte) (int, error) { return h.stdin.Write(b) }
+func (h *bridgeHost) Write(b []byte) (int, error) { return h.stdin.Write(b) }
 
-// Close does what hosts do: it closes standard input and waits.
-func (h *hosted) Close() error {
+// Close closes standard input and waits until the bridge has exited, as hosts do.
+func (h *bridgeHost) Close() error {
 	h.stdin.Close()
-	h.stop(syscall.SIGCONT) // which does nothing: it is waited for
+	h.stop(syscall.SIGCONT) // the signal has no effect; stop waits
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.odd.Len() > 0 {
-		return fmt.Errorf("standard output has %q", h.odd.String())
+	if h.unknown.Len() > 0 {
+		return fmt.Errorf("standard output has %q, which is not a message", h.unknown.String())
 	}
 	return nil
 }
 
-// dial connects a client that the host has.
-func (h *hosted) dial(revision mcp.Revision) (*client.Client, error) {
+// dial connects a client of the host.
+func (h *bridgeHost) dial(revision mcp.Revision) (*client.Client, error) {
 	c, err := client.Dial(h.d.t.Context(), h, &client.Options{Revisions: []mcp.Revision{revision}, Timeouts: client.Timeouts{Probe: 20 * time.Second}, Retry: client.RetryPolicy{}})
 	if err != nil {
 		return nil, err
 	}
 	h.d.t.Cleanup(func() {
 		if err := c.Close(); err != nil {
-			h.d.t.Errorf("closing: %v", err)
+			h.d.t.Errorf("close: %v", err)
 		}
 	})
 	return c, nil
@@ -151,11 +150,11 @@ func (h *hosted) dial(revision mcp.Revision) (*client.Client, error) {
 
 var loginURL = regexp.MustCompile(`http://\S+/auth\?\S+`)
 
-// asks returns the login URLs that the user was shown.
-func (h *hosted) asks() []string { return loginURL.FindAllString(h.log.String(), -1) }
+// loginURLs returns the login URLs that the bridge printed.
+func (h *bridgeHost) loginURLs() []string { return loginURL.FindAllString(h.log.String(), -1) }
 
-// logIn does f while the user, once shown where, logs in.
-func (h *hosted) logIn(f func() error) error {
+// logIn calls f, and logs the user in when the bridge prints a login URL.
+func (h *bridgeHost) logIn(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -169,24 +168,24 @@ func (h *hosted) logIn(f func() error) error {
 			return err
 		case <-tick.C:
 		case <-ctx.Done():
-			return errors.New("nobody was asked to log in, and nothing came of it")
+			return errors.New("no login URL and no result")
 		}
-		if asks := h.asks(); len(asks) > h.visit {
-			h.visit++
-			if err := h.d.user.loopback().Browse(ctx, asks[len(asks)-1]); err != nil {
+		if urls := h.loginURLs(); len(urls) > h.logins {
+			h.logins++
+			if err := h.d.user.loopback().Browse(ctx, urls[len(urls)-1]); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// whoami calls the tool of that name.
+// whoami calls the tool whoami.
 func whoami(ctx context.Context, c *client.Client) (identity, error) {
 	return client.CallTool[identity](ctx, c, "whoami", nil)
 }
 
-// token is the one that is kept for the site.
-func (d *desk) token() string {
+// token returns the stored token for the site.
+func (d *userMachine) token() string {
 	d.t.Helper()
 	path := filepath.Join(d.home, "tokens.json")
 	info, err := os.Stat(path)
@@ -194,7 +193,7 @@ func (d *desk) token() string {
 		d.t.Fatal(err)
 	}
 	if info.Mode().Perm() != 0o600 {
-		d.t.Errorf("%s has mode %v", path, info.Mode())
+		d.t.Errorf("mode of %s = %v, want 0600", path, info.Mode())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -220,9 +219,9 @@ func (d *desk) token() string {
 		}
 	}
 	if token == "" {
-		d.t.Fatalf("no token is kept: %s", strings.Join(strings.Fields(string(text)), " "))
+		d.t.Fatalf("no token is stored: %s", strings.Join(strings.Fields(string(text)), " "))
 	}
 	return token
 }
 
-var _ io.ReadWriteCloser = (*hosted)(nil)
+var _ io.ReadWriteCloser = (*bridgeHost)(nil)

@@ -21,34 +21,35 @@ import (
 	_ "embed"
 )
 
-// page is a document whose script runs the given steps and reports their results.
+// page is a document whose script runs steps and reports their outcomes.
 //
 //go:embed page.html
 var page []byte
 
-// A step is something that a page does; the fields are those of page.html.
+// A step is an action of a page. page.html decodes it from JSON.
 type step struct {
 	Name string `json:"name"`
 	// Kind is "fetch" or another kind that page.html implements.
 	Kind   string            `json:"kind"`
 	URL    string            `json:"url"`
 	Method string            `json:"method,omitempty"`
-	Header map[string]string `json:"headers,omitempty"` // $session is the last Mcp-Session-Id that could be read
+	Header map[string]string `json:"headers,omitempty"` // $session is the last readable Mcp-Session-Id
 	Body   string            `json:"body,omitempty"`
 	Mode   string            `json:"mode,omitempty"` // of fetch
-	// Ack is where to post to as soon as the first event is there.
+	// Ack is the URL of a POST after the first event. Empty sends none.
 	Ack string `json:"ack,omitempty"`
-	// Events ends the reading of a stream after so many; 0 reads to the end.
+	// Events is the number of events after which the page stops reading a stream. Zero reads to the
+	// end.
 	Events int `json:"events,omitempty"`
 }
 
-// An outcome is what a page saw of a step.
+// An outcome is the result of a step as the page sees it.
 type outcome struct {
 	Name   string            `json:"name"`
 	Error  string            `json:"error"`
 	Type   string            `json:"type"` // of the response, as "cors" or "opaque"
 	Status int               `json:"status"`
-	Header map[string]string `json:"headers"` // that the script may read
+	Header map[string]string `json:"headers"` // the readable ones
 	Body   string            `json:"body"`
 	Events []string          `json:"events"` // the data of each
 }
@@ -58,12 +59,12 @@ type browser struct {
 	cmd *exec.Cmd
 	dir string
 	log logBuffer
-	api string // of the debugger, which opens pages
+	api string // the URL of the debugger, which opens pages
 }
 
 var browsers browserSet
 
-// browserSet has the browser that tests share, once one needs it.
+// A browserSet has the browser that all tests share. The first test that needs it starts it.
 type browserSet struct {
 	mu  sync.Mutex
 	one *browser
@@ -91,13 +92,13 @@ func (s *browserSet) stop() {
 	os.RemoveAll(b.dir)
 }
 
-// startBrowser starts Chromium. Names below .test mean this machine to it, as
-// they would after somebody's name server had said so.
+// startBrowser starts Chromium. It resolves names below .test to this machine, as with a malicious
+// name server.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		missing(t, "there is no Chromium: %v", err)
+		missing(t, "Chromium is not installed: %v", err)
 	}
 	b := new(browser)
 	if b.dir, err = os.MkdirTemp("", "mcpwire-chromium-"); err != nil {
@@ -110,12 +111,12 @@ func startBrowser(t *testing.T) *browser {
 		"--user-data-dir="+b.dir, "--remote-debugging-port=0", "about:blank")
 	b.cmd.Env = append(os.Environ(), "HOME="+b.dir)
 	b.cmd.Stderr = &b.log
-	b.cmd.WaitDelay = time.Second // for the pipe that its children have, too
+	b.cmd.WaitDelay = time.Second // its children inherit the pipe
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	browsers.one = b // to be stopped, whatever comes
-	eventually(t, "the browser starts", func() bool {
+	browsers.one = b // so that stop ends it, even if the test fails
+	eventually(t, "start of the browser", func() bool {
 		f, err := os.Open(filepath.Join(b.dir, "DevToolsActivePort"))
 		if err != nil {
 			return false
@@ -143,7 +144,7 @@ func (b *browser) open(t *testing.T, address string) {
 		ID string `json:"id"`
 	}
 	if err := json.Unmarshal([]byte(r.body), &tab); err != nil || tab.ID == "" {
-		t.Fatalf("the browser opens no page: status %d, %s", r.status, r.body)
+		t.Fatalf("open page: status = %d, %s", r.status, r.body)
 	}
 	t.Cleanup(func() {
 		if resp, err := http.Get(b.api + "/json/close/" + tab.ID); err == nil {
@@ -159,14 +160,14 @@ type host struct {
 	outcomes chan []outcome
 
 	mu   sync.Mutex
-	acks map[string]chan struct{} // by path; closed by a post
+	acks map[string]chan struct{} // by path; closed by a POST
 }
 
 func newHost() *host {
 	return &host{steps: make(chan []step, 1), outcomes: make(chan []outcome, 1), acks: map[string]chan struct{}{}}
 }
 
-// acked returns a channel that the first post to a path below /ack/ closes.
+// acked returns a channel that the first POST to a path below /ack/ closes.
 func (h *host) acked(path string) chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +179,7 @@ func (h *host) acked(path string) chan struct{} {
 	return c
 }
 
-// ack closes the channel of acked.
+// ack closes the channel that acked returns.
 func (h *host) ack(path string) {
 	c := h.acked(path)
 	h.mu.Lock()
@@ -190,7 +191,7 @@ func (h *host) ack(path string) {
 	}
 }
 
-// startHost serves pages at a name of this machine.
+// startHost serves pages at a host name of this machine.
 func startHost(t *testing.T, name string) *host {
 	t.Helper()
 	h := newHost()
@@ -223,25 +224,24 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "POST /outcomes":
 		var got []outcome
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
-			got = []outcome{{Error: fmt.Sprintf("the page reports no outcomes: %v", err)}}
+			got = []outcome{{Error: fmt.Sprintf("decode outcomes: %v", err)}}
 		}
 		select {
 		case h.outcomes <- got:
-		default: // of a page that was loaded again
+		default: // from a page that was reloaded
 		}
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-// run has a page of the host make the steps and returns what it saw, by the
-// steps' names.
+// run runs the steps in a page of the host and returns their outcomes by name.
 func (h *host) run(t *testing.T, steps []step) map[string]outcome {
 	t.Helper()
 	return h.runAt(t, h.origin, steps)
 }
 
-// runAt is run under another name of the host.
+// runAt is run with another origin of the host.
 func (h *host) runAt(t *testing.T, origin string, steps []step) map[string]outcome {
 	t.Helper()
 	b := browsers.get(t)
@@ -257,12 +257,12 @@ func (h *host) runAt(t *testing.T, origin string, steps []step) map[string]outco
 		}
 		for _, s := range steps {
 			if _, ok := byName[s.Name]; !ok {
-				t.Errorf("the page does not say what came of %q: %+v", s.Name, got)
+				t.Errorf("outcome of %q is missing: %+v", s.Name, got)
 			}
 		}
 		return byName
 	case <-ctx.Done():
-		t.Fatalf("the page says nothing; the browser says:\n%s", lastLines(b.log.String(), 20))
+		t.Fatalf("the page reported no outcomes; log of the browser:\n%s", lastLines(b.log.String(), 20))
 		return nil
 	}
 }

@@ -5,11 +5,10 @@
 //
 // # Concurrency
 //
-// The tests share one authorization server for each issuer and one browser. Each
-// has its own resource servers and its own users.
+// The tests share one authorization server for each issuer, and one browser. Each test has its own
+// resource servers and users.
 //
 // # Errors
 //
-// What is missing on the machine skips the tests that need it; with CI=true it
-// fails them.
+// A test whose program or package is not installed is skipped. With CI=true it fails.
 package web

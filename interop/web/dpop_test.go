@@ -18,14 +18,15 @@ import (
 	"mcpwire/oauth"
 )
 
-// withDPoP has sites that take tokens with proofs only, or other tokens too.
+// withDPoP returns options for sites with DPoP. If required is not set, they also accept bearer
+// tokens.
 func withDPoP(required, nonces bool) siteOptions {
 	return siteOptions{guard: func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Required: required, Nonces: nonces} }}
 }
 
 // TestDPoP binds tokens to the client's key, because the site or the client requires it. The issuer
-// demands a nonce in each proof, and the site does in half of the cases. Refreshing binds the next
-// token, too.
+// requires a nonce in each proof, and the site does so in half of the cases. A refreshed token is
+// bound too.
 func TestDPoP(t *testing.T) {
 	for _, format := range []string{formatJWT, formatOpaque} {
 		for _, nonces := range []bool{false, true} {
@@ -33,10 +34,10 @@ func TestDPoP(t *testing.T) {
 				name := strings.Join([]string{format, map[bool]string{false: "no nonces", true: "nonces"}[nonces], era.name}, " ")
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					o := withDPoP(nonces, nonces) // what does not require proofs leaves it to the client
+					o := withDPoP(nonces, nonces) // without nonces, the client decides
 					o.introspection = withoutCache.introspection
 					s := newSite(t, issuers.at(t, ""), format, o)
-					v := newVisitor(t, s, "alice", func(_ *visitor, o *oauth.ClientOptions) {
+					v := newSiteUser(t, s, "alice", func(_ *siteUser, o *oauth.ClientOptions) {
 						if !nonces {
 							o.DPoP = oauth.DPoPOn
 						}
@@ -44,19 +45,19 @@ func TestDPoP(t *testing.T) {
 					c := v.mustDial(era.revision)
 					got := v.whoami(c)
 					if !got.Bound || got.Subject != "alice" {
-						t.Errorf("the site takes the caller for %+v", got)
+						t.Errorf("identity = %+v, want alice with a bound token", got)
 					}
-					if q := v.asked()[0]; q.Get("dpop_jkt") == "" {
-						t.Errorf("the code is not bound: %v", q)
+					if q := v.logins()[0]; q.Get("dpop_jkt") == "" {
+						t.Errorf("authorization request lacks dpop_jkt: %v", q)
 					}
 					if format == formatOpaque {
-						s.issuer.lose(t, "token", v.token())
+						s.issuer.remove(t, "token", v.token())
 						if again := v.whoami(c); !again.Bound || v.grants("refresh_token") != 1 {
-							t.Errorf("after a refresh the site takes the caller for %+v", again)
+							t.Errorf("after a refresh: identity = %+v, want a bound token", again)
 						}
 					}
-					if n := len(v.asked()); n != 1 {
-						t.Errorf("the user was asked %d times, want once", n)
+					if n := len(v.logins()); n != 1 {
+						t.Errorf("logins = %d, want 1", n)
 					}
 				})
 			}
@@ -64,34 +65,33 @@ func TestDPoP(t *testing.T) {
 	}
 }
 
-// TestDPoPTheft has an attacker who saw a request, with its token and its proof.
+// TestDPoPTheft sends the token and the proof of another request, as an attacker would.
 func TestDPoPTheft(t *testing.T) {
 	for _, format := range []string{formatJWT, formatOpaque} {
 		for _, nonces := range []bool{false, true} {
 			t.Run(format+map[bool]string{false: " no nonces", true: " nonces"}[nonces], func(t *testing.T) {
 				t.Parallel()
 				s := newSite(t, issuers.at(t, ""), format, withDPoP(false, nonces))
-				v := newVisitor(t, s, "alice", func(_ *visitor, o *oauth.ClientOptions) { o.DPoP = oauth.DPoPOn })
+				v := newSiteUser(t, s, "alice", func(_ *siteUser, o *oauth.ClientOptions) { o.DPoP = oauth.DPoPOn })
 				v.whoami(v.mustDial(mcp.LatestRevision))
 				seen, token := v.last(), v.token()
 				proof := seen.header.Get("DPoP")
 				before := s.calls.Load()
 
-				s.refused(t, "as a bearer token", s.call(t, "Bearer "+token), http.StatusUnauthorized, "invalid_token", before)
-				s.refused(t, "as a bearer token with the proof", s.call(t, "Bearer "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_token", before)
-				s.refused(t, "without the proof", s.call(t, "DPoP "+token), http.StatusUnauthorized, "invalid_dpop_proof", before)
-				s.refused(t, "the same request again", s.call(t, "DPoP "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_dpop_proof", before)
+				s.checkRejected(t, "as a bearer token", s.call(t, "Bearer "+token), http.StatusUnauthorized, "invalid_token", before)
+				s.checkRejected(t, "as a bearer token with the proof", s.call(t, "Bearer "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_token", before)
+				s.checkRejected(t, "without the proof", s.call(t, "DPoP "+token), http.StatusUnauthorized, "invalid_dpop_proof", before)
+				s.checkRejected(t, "the same request again", s.call(t, "DPoP "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_dpop_proof", before)
 
-				thief := newProver(t)
-				own := thief.proof(http.MethodPost, s.url, token, "")
-				s.refused(t, "the thief's own proof", s.call(t, "DPoP "+token, "DPoP", own), http.StatusUnauthorized, "invalid_dpop_proof", before)
+				attacker := newProver(t)
+				own := attacker.proof(http.MethodPost, s.url, token, "")
+				s.checkRejected(t, "the attacker's proof", s.call(t, "DPoP "+token, "DPoP", own), http.StatusUnauthorized, "invalid_dpop_proof", before)
 			})
 		}
 	}
 }
 
-// TestDPoPProof has the owner of a token make proofs for other requests than they
-// are sent with, and one that is right.
+// TestDPoPProof sends proofs that were made for other requests, and a valid one.
 func TestDPoPProof(t *testing.T) {
 	t.Parallel()
 	is := issuers.at(t, "")
@@ -106,29 +106,29 @@ func TestDPoPProof(t *testing.T) {
 		"for no token":       owner.proof(http.MethodPost, s.url, "", ""),
 		"no proof":           "eyJ9.e30.AAAA",
 	} {
-		s.refused(t, name, s.call(t, "DPoP "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_dpop_proof", 0)
+		s.checkRejected(t, name, s.call(t, "DPoP "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_dpop_proof", 0)
 	}
 	if r := s.call(t, "Bearer "+is.token(t, s.url, scopeRead)); r.status != http.StatusUnauthorized {
-		t.Errorf("a token that is not bound: status %d, %s", r.status, r.body)
+		t.Errorf("unbound token: status = %d, want %d: %s", r.status, http.StatusUnauthorized, r.body)
 	}
-	fussy := newSite(t, is, formatJWT, withDPoP(true, true))
-	bound := owner.token(t, is, fussy.url, scopeRead)
-	r := fussy.call(t, "DPoP "+bound, "DPoP", owner.proof(http.MethodPost, fussy.url, bound, ""))
-	fussy.refused(t, "without the nonce", r, http.StatusUnauthorized, "use_dpop_nonce", 0)
+	withNonces := newSite(t, is, formatJWT, withDPoP(true, true))
+	bound := owner.token(t, is, withNonces.url, scopeRead)
+	r := withNonces.call(t, "DPoP "+bound, "DPoP", owner.proof(http.MethodPost, withNonces.url, bound, ""))
+	withNonces.checkRejected(t, "without the nonce", r, http.StatusUnauthorized, "use_dpop_nonce", 0)
 	nonce := r.header.Get("DPoP-Nonce")
-	fussy.refused(t, "with another nonce", fussy.call(t, "DPoP "+bound, "DPoP", owner.proof(http.MethodPost, fussy.url, bound, nonce+"x")), http.StatusUnauthorized, "use_dpop_nonce", 0)
-	if r := fussy.call(t, "DPoP "+bound, "DPoP", owner.proof(http.MethodPost, fussy.url, bound, nonce)); r.status != http.StatusOK {
-		t.Errorf("with the nonce: status %d, %s", r.status, r.body)
+	withNonces.checkRejected(t, "with another nonce", withNonces.call(t, "DPoP "+bound, "DPoP", owner.proof(http.MethodPost, withNonces.url, bound, nonce+"x")), http.StatusUnauthorized, "use_dpop_nonce", 0)
+	if r := withNonces.call(t, "DPoP "+bound, "DPoP", owner.proof(http.MethodPost, withNonces.url, bound, nonce)); r.status != http.StatusOK {
+		t.Errorf("with the nonce: status = %d, want %d: %s", r.status, http.StatusOK, r.body)
 	}
 
 	proof := owner.proof(http.MethodPost, s.url, token, "")
 	if r := s.call(t, "DPoP "+token, "DPoP", proof); r.status != http.StatusOK || s.calls.Load() != 1 {
-		t.Errorf("the right one: status %d, %s, %d calls", r.status, r.body, s.calls.Load())
+		t.Errorf("valid proof: status = %d, calls = %d, want %d and 1: %s", r.status, s.calls.Load(), http.StatusOK, r.body)
 	}
-	s.refused(t, "the right one again", s.call(t, "DPoP "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_dpop_proof", 1)
+	s.checkRejected(t, "the valid proof again", s.call(t, "DPoP "+token, "DPoP", proof), http.StatusUnauthorized, "invalid_dpop_proof", 1)
 }
 
-// A prover makes proofs of possession by RFC 9449, by hand.
+// A prover makes proofs of RFC 9449 without package oauth.
 type prover struct {
 	t   *testing.T
 	key *ecdsa.PrivateKey
@@ -143,7 +143,7 @@ func newProver(t *testing.T) *prover {
 	return &prover{t, key}
 }
 
-// proof returns one for a request; a token or a nonce that is empty is not in it.
+// proof returns a proof for a request. It omits an empty token or nonce.
 func (p *prover) proof(method, address, token, nonce string) string {
 	p.t.Helper()
 	x, y := coordinates(&p.key.PublicKey)
@@ -181,7 +181,7 @@ func (p *prover) token(t *testing.T, is *issuer, resource string, scopes ...stri
 	r := is.submit(t, "/token", machineID, machineSecret, form, p.proof(http.MethodPost, endpoint, "", ""))
 	nonce := r.header.Get("DPoP-Nonce")
 	if r.status != http.StatusBadRequest || nonce == "" {
-		t.Fatalf("the issuer does not demand a nonce: status %d, %s", r.status, r.body)
+		t.Fatalf("token request without a nonce: status = %d, want %d and a nonce: %s", r.status, http.StatusBadRequest, r.body)
 	}
 	return accessToken(t, is.submit(t, "/token", machineID, machineSecret, form, p.proof(http.MethodPost, endpoint, "", nonce)))
 }

@@ -16,26 +16,26 @@ import (
 	"mcpwire/streamable"
 )
 
-// An endpoint is an MCP server that a browser can reach. It also serves pages.
+// An endpoint is an MCP server over HTTP that also serves pages.
 type endpoint struct {
 	*host
 	url  string
 	port string
-	runs atomic.Int64 // of tools
+	runs atomic.Int64 // calls of tools
 
 	mu   sync.Mutex
-	seen []visit
+	seen []seenRequest
 }
 
-// A visit is a request that the endpoint got, and how it was answered.
-type visit struct {
+// A seenRequest is a request to the endpoint, and the status of its response.
+type seenRequest struct {
 	method, host, origin, site string // site is the browser's Sec-Fetch-Site
 	contentType                string
 	status                     int
 }
 
-// newEndpoint returns one with the tools count, region, whose argument comes in a
-// header as well, and watch.
+// newEndpoint returns an endpoint with the tools count, region, whose argument is repeated in a
+// header, and watch.
 func newEndpoint(t *testing.T, options *streamable.Options) *endpoint {
 	t.Helper()
 	e := &endpoint{host: newHost()}
@@ -85,11 +85,11 @@ func (e *endpoint) server(t *testing.T) *server.Server {
 		t.Fatal(err)
 	}
 	type wait struct {
-		Page string `json:"page"` // where acknowledgements go
+		Page string `json:"page"` // the path of the acknowledgment
 	}
 	// The result waits until the page has the progress. If the response were buffered, the page
 	// would never get it.
-	err = server.AddTool(srv, "watch", "Waits until its progress has been seen.", func(ctx context.Context, in wait) (string, error) {
+	err = server.AddTool(srv, "watch", "Waits until the page has read its progress.", func(ctx context.Context, in wait) (string, error) {
 		e.runs.Add(1)
 		if err := server.CallOf(ctx).Progress(1, 2, "begun"); err != nil {
 			return "", err
@@ -107,7 +107,7 @@ func (e *endpoint) server(t *testing.T) *server.Server {
 	return srv
 }
 
-// record notes what goes through to next.
+// record records the requests to next.
 func (e *endpoint) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &statusWriter{ResponseWriter: w, status: http.StatusOK}
@@ -115,12 +115,12 @@ func (e *endpoint) record(next http.Handler) http.Handler {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		h := r.Header
-		e.seen = append(e.seen, visit{r.Method, r.Host, h.Get("Origin"), h.Get("Sec-Fetch-Site"), h.Get("Content-Type"), out.status})
+		e.seen = append(e.seen, seenRequest{r.Method, r.Host, h.Get("Origin"), h.Get("Sec-Fetch-Site"), h.Get("Content-Type"), out.status})
 	})
 }
 
-// visits returns the requests that f likes.
-func (e *endpoint) visits(f func(visit) bool) (found []visit) {
+// requestsWhere returns the requests for which f returns true.
+func (e *endpoint) requestsWhere(f func(seenRequest) bool) (found []seenRequest) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, v := range e.seen {
@@ -131,7 +131,7 @@ func (e *endpoint) visits(f func(visit) bool) (found []visit) {
 	return found
 }
 
-// A statusWriter remembers the status.
+// A statusWriter records the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -143,5 +143,5 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,22 +1,21 @@
-// An authorization server: oidc-provider, which is certified, with all that the
-// tests need of it turned on. Its first argument is its configuration as JSON:
+// An authorization server: the certified oidc-provider with the features that the tests need. Its
+// first argument is its configuration as JSON:
 //
-//   path       of the issuer, "" or such as "/realm"
-//   clients    that are registered by hand
-//   documents  client metadata documents by URL, as if they were on the web
+//   path       the path of the issuer, "" or for example "/realm"
+//   clients    clients without dynamic registration
+//   documents  client metadata documents by URL, which the server can fetch
 //
-// It prints its issuer, and ends when its standard input does.
+// It prints its issuer, and exits at the end of its standard input.
 //
-// A resource is any URL on this machine. The first segment of its path says what
-// access tokens for it are like: "opaque", "short" for a life of one second,
-// "stale" for tokens that have expired when they are issued.
+// A resource is any URL on this machine. The first segment of its path is the format of its access
+// tokens: "opaque", "short" for tokens that are valid for one second, "stale" for tokens that have
+// expired when they are issued; all others are JWTs.
 //
-// POST /lose?token=… makes it forget an access token, but not what came with it:
-// where clients revoke one, the refresh token goes too. POST /lose?client=… makes
-// it forget a client that registered, as after a restart without a database.
+// POST /remove?token=… deletes an access token but, unlike a revocation, not its refresh token.
+// POST /remove?client=… deletes a registered client, like a restart without a database.
 //
 // The browser's cookie "user" names the user. Users consent to everything, except the user nobody,
-// who consents to nothing.
+// who denies consent.
 
 import { once } from 'node:events';
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
@@ -33,7 +32,8 @@ const issuer = `http://127.0.0.1:${server.address().port}${path}`;
 const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const key = { ...privateKey.export({ format: 'jwk' }), alg: 'ES256', use: 'sig', kid: 'issuer-1' };
 
-const kind = (resource) => new URL(resource).pathname.split('/')[1];
+// format returns the format of the access tokens of a resource.
+const format = (resource) => new URL(resource).pathname.split('/')[1];
 
 const provider = new Provider(issuer, {
   clients,
@@ -53,7 +53,7 @@ const provider = new Provider(issuer, {
   formats: {
     customizers: {
       jwt(_ctx, token, parts) {
-        if (kind(token.aud) === 'stale') {
+        if (format(token.aud) === 'stale') {
           parts.payload.iat -= 7200;
           parts.payload.exp = parts.payload.iat + 3600;
         }
@@ -73,8 +73,8 @@ const provider = new Provider(issuer, {
       enabled: true,
       getResourceServerInfo: (_ctx, resource) => ({
         scope: 'mcp:read mcp:write mcp:admin',
-        accessTokenTTL: kind(resource) === 'short' ? 1 : 600,
-        accessTokenFormat: kind(resource) === 'opaque' ? 'opaque' : 'jwt',
+        accessTokenTTL: format(resource) === 'short' ? 1 : 600,
+        accessTokenFormat: format(resource) === 'opaque' ? 'opaque' : 'jwt',
         jwt: { sign: { alg: 'ES256' } },
       }),
     },
@@ -86,7 +86,7 @@ async function interact(req, res) {
   const { prompt, params, session, grantId } = await provider.interactionDetails(req, res);
   const user = /(?:^|;\s*)user=(\w+)/.exec(req.headers.cookie ?? '')?.[1];
   if (user === undefined || user === 'nobody') {
-    await provider.interactionFinished(req, res, { error: 'access_denied', error_description: 'the user said no' });
+    await provider.interactionFinished(req, res, { error: 'access_denied', error_description: 'the user denied consent' });
     return;
   }
   if (prompt.name === 'login') {
@@ -106,7 +106,8 @@ async function interact(req, res) {
   await provider.interactionFinished(req, res, { consent: { grantId: await grant.save() } });
 }
 
-async function lose(query, res) {
+// remove deletes an access token or a client.
+async function remove(query, res) {
   if (query.has('client')) {
     await provider.Client.adapter.destroy(query.get('client'));
   } else {
@@ -130,8 +131,8 @@ server.on('request', (req, res) => {
     interact(req, res).catch(failed);
     return;
   }
-  if (pathname === `${path}/lose`) {
-    lose(searchParams, res).catch(failed);
+  if (pathname === `${path}/remove`) {
+    remove(searchParams, res).catch(failed);
     return;
   }
   if (path !== '' && !req.url.startsWith(`${path}/`)) {

@@ -25,15 +25,15 @@ import (
 	"mcpwire/oauth"
 )
 
-// The clients that the issuers know without registration.
+// The clients that the issuers have without dynamic registration.
 const (
 	machineID      = "machine" // authenticates with machineSecret
 	machineSecret  = "a secret of the machine's: 100% / + safe"
 	keyedID        = "keyed" // authenticates with keyed
 	introspectorID = "resource-server"
 	introspectorPW = "a secret of the resource server's"
-	nativeID       = "native"  // of several users; has no secret
-	pushingID      = "pushing" // as nativeID, but must push its authorization requests
+	nativeID       = "native"  // for several users; has no secret
+	pushingID      = "pushing" // like nativeID, but must push authorization requests
 	nativeRedirect = "http://127.0.0.1/callback"
 	documentID     = "https://client.example/mcp.json" // a metadata document
 )
@@ -57,7 +57,7 @@ type issuer struct {
 	log   logBuffer
 }
 
-// issuers are those that tests have started, by the path of the issuer.
+// issuers are the running authorization servers, by the path of the issuer.
 var issuers = issuerSet{all: map[string]*issuer{}}
 
 type issuerSet struct {
@@ -65,7 +65,7 @@ type issuerSet struct {
 	all map[string]*issuer
 }
 
-// at returns the authorization server whose issuer has this path.
+// at returns the authorization server whose issuer has a path, and starts it if necessary.
 func (s *issuerSet) at(t *testing.T, path string) *issuer {
 	t.Helper()
 	s.mu.Lock()
@@ -77,13 +77,13 @@ func (s *issuerSet) at(t *testing.T, path string) *issuer {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of the authorization server:\n%s", is.log.String())
+			t.Logf("log of the authorization server:\n%s", is.log.String())
 		}
 	})
 	return is
 }
 
-// stop ends all of them.
+// stop ends all authorization servers.
 func (s *issuerSet) stop() {
 	for _, is := range s.all {
 		is.stdin.Close()
@@ -116,14 +116,14 @@ func startIssuer(t *testing.T, path string) *issuer {
 	if err != nil {
 		is.cmd.Process.Kill()
 		is.cmd.Wait()
-		t.Fatalf("the authorization server does not start: %v\n%s", err, is.log.String())
+		t.Fatalf("start authorization server: %v\n%s", err, is.log.String())
 	}
 	is.url = strings.TrimSpace(line)
 	is.root = strings.TrimSuffix(is.url, path)
 	return is
 }
 
-// clients are registered by hand.
+// clients returns the clients without dynamic registration.
 func clients() []map[string]any {
 	client := func(id, method string, more map[string]any) map[string]any {
 		c := map[string]any{
@@ -150,8 +150,7 @@ func clients() []map[string]any {
 	}
 }
 
-// documents are the metadata documents that are on the web, as far as the
-// authorization server knows.
+// documents returns the client metadata documents that the authorization server can fetch, by URL.
 func documents(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	c, err := oauth.NewClient(&oauth.ClientOptions{ClientIDMetadataURL: documentID})
@@ -165,7 +164,7 @@ func documents(t *testing.T) map[string]json.RawMessage {
 	return map[string]json.RawMessage{documentID: doc}
 }
 
-// coordinates returns those of a P-256 key as a JWK has them.
+// coordinates returns the coordinates of a P-256 key in the encoding of JWK.
 func coordinates(key *ecdsa.PublicKey) (x, y string) {
 	point, err := key.Bytes()
 	if err != nil {
@@ -174,8 +173,8 @@ func coordinates(key *ecdsa.PublicKey) (x, y string) {
 	return base64.RawURLEncoding.EncodeToString(point[1:33]), base64.RawURLEncoding.EncodeToString(point[33:])
 }
 
-// submit posts a form to an endpoint of the issuer on behalf of one of its
-// clients, which authenticates if it has a secret. proof may be empty.
+// submit posts a form of a client to an endpoint of the issuer. If secret is not empty, it
+// authenticates the client. proof is a DPoP proof or empty.
 func (is *issuer) submit(t *testing.T, path, id, secret string, form url.Values, proof string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, is.url+path, strings.NewReader(form.Encode()))
@@ -192,19 +191,19 @@ func (is *issuer) submit(t *testing.T, path, id, secret string, form url.Values,
 	return send(t, req)
 }
 
-// accessToken returns the one in an answer of the token endpoint.
+// accessToken returns the access token in a response of the token endpoint.
 func accessToken(t *testing.T, r reply) string {
 	t.Helper()
-	var answer struct {
+	var response struct {
 		AccessToken string `json:"access_token"`
 	}
-	if err := json.Unmarshal([]byte(r.body), &answer); err != nil || answer.AccessToken == "" {
-		t.Fatalf("the token endpoint responds with status %d: %s", r.status, r.body)
+	if err := json.Unmarshal([]byte(r.body), &response); err != nil || response.AccessToken == "" {
+		t.Fatalf("token endpoint: status = %d, want an access token: %s", r.status, r.body)
 	}
-	return answer.AccessToken
+	return response.AccessToken
 }
 
-// machineForm is the token request of the client machineID.
+// machineForm returns the token request of the client machineID.
 func machineForm(resource string, scopes []string) url.Values {
 	return url.Values{"grant_type": {"client_credentials"}, "resource": {resource}, "scope": {strings.Join(scopes, " ")}}
 }
@@ -223,20 +222,19 @@ func (is *issuer) revoke(t *testing.T, token, clientID, secret string) {
 		form.Set("client_id", clientID)
 	}
 	if r := is.submit(t, "/token/revocation", clientID, secret, form, ""); r.status != http.StatusOK {
-		t.Fatalf("revoking a token: status %d: %s", r.status, r.body)
+		t.Fatalf("revoke token: status = %d, want %d: %s", r.status, http.StatusOK, r.body)
 	}
 }
 
-// lose has the issuer forget a token or a client without notifying anyone.
-func (is *issuer) lose(t *testing.T, what, id string) {
+// remove deletes a token or a client in the issuer. Its client is not informed.
+func (is *issuer) remove(t *testing.T, what, id string) {
 	t.Helper()
-	if r := is.submit(t, "/lose?"+url.Values{what: {id}}.Encode(), "", "", nil, ""); r.status != http.StatusNoContent {
-		t.Fatalf("losing a %s: status %d", what, r.status)
+	if r := is.submit(t, "/remove?"+url.Values{what: {id}}.Encode(), "", "", nil, ""); r.status != http.StatusNoContent {
+		t.Fatalf("remove %s: status = %d, want %d", what, r.status, http.StatusNoContent)
 	}
 }
 
-// replay sends what a client sent to the token endpoint once more and returns the
-// status of the answer.
+// replay sends a recorded request to the token endpoint again and returns the status.
 func (is *issuer) replay(t *testing.T, r recorded) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), r.method, r.url, strings.NewReader(r.body))
@@ -247,8 +245,8 @@ func (is *issuer) replay(t *testing.T, r recorded) int {
 	return send(t, req).status
 }
 
-// node returns the Node.js to run the npm packages with, at least of the given
-// version. The lock file brings one for the platforms that npm has one for.
+// node returns the program Node.js, whose major version must be at least major. The lock file
+// installs it on the platforms for which npm has a package of it.
 func node(t *testing.T, major int) string {
 	t.Helper()
 	const modules = "node_modules"
@@ -266,7 +264,7 @@ func node(t *testing.T, major int) string {
 	}
 	version, err := exec.Command(path, "--version").Output()
 	if err != nil {
-		missing(t, "%s does not run: %v", path, err)
+		missing(t, "run %s: %v", path, err)
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), ".")
 	if got, err := strconv.Atoi(number); err != nil || got < major {
@@ -275,7 +273,7 @@ func node(t *testing.T, major int) string {
 	return path
 }
 
-// A logBuffer keeps what a process writes.
+// A logBuffer has the output of a process.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -293,8 +291,7 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
-// eventually calls f until it returns true, and fails the test if that takes too
-// long.
+// eventually calls f until it returns true. It fails the test after 20 seconds.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -305,7 +302,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: it did not happen", what)
+			t.Fatalf("%s: timeout", what)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"mcpwire/oauth"
 )
 
-// TestClientCredentials has clients that act for themselves. They authenticate
-// with a secret that needs escaping, in each of the two ways, or with a key.
+// TestClientCredentials tests clients without users. They authenticate with a secret that needs
+// escaping, or with a key. One of them binds its tokens to a key.
 func TestClientCredentials(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -34,7 +34,7 @@ func TestClientCredentials(t *testing.T) {
 					o := withDPoP(false, false)
 					o.introspection = withoutCache.introspection
 					s := newSite(t, issuers.at(t, ""), format, o)
-					v := newVisitor(t, s, "nobody", func(_ *visitor, o *oauth.ClientOptions) {
+					v := newSiteUser(t, s, "nobody", func(_ *siteUser, o *oauth.ClientOptions) {
 						o.Grant, o.ClientIssuer = oauth.ClientCredentials{}, s.issuer.url
 						tt.change(o)
 					})
@@ -46,26 +46,25 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
-func checkMachine(t *testing.T, v *visitor, c *client.Client, id, format string) {
+func checkMachine(t *testing.T, v *siteUser, c *client.Client, id, format string) {
 	t.Helper()
 	if got := v.whoami(c); got.ClientID != id || got.Issuer != v.site.issuer.url {
-		t.Errorf("the site takes the caller for %+v", got)
+		t.Errorf("identity = %+v, want the client id %s", got, id)
 	}
 	if _, err := client.CallTool[string](t.Context(), c, "change", nil); err != nil {
-		t.Errorf("a tool that needs more: %v", err)
+		t.Errorf("call of a tool that needs another scope: %v", err)
 	}
 	if format == formatOpaque && id == machineID {
 		v.site.issuer.revoke(t, v.token(), machineID, machineSecret)
 		v.whoami(c)
 	}
-	if n := len(v.asked()) + v.registrations(); n != 0 {
-		t.Errorf("%d users and registrations, want none", n)
+	if n := len(v.logins()) + v.registrations(); n != 0 {
+		t.Errorf("logins and registrations = %d, want 0", n)
 	}
 }
 
-// TestClientCredentialsRefused has a secret that is wrong, and a key that is
-// another client's.
-func TestClientCredentialsRefused(t *testing.T) {
+// TestClientCredentialsRejected tests a wrong secret, and the key of another client.
+func TestClientCredentialsRejected(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
 	for name, change := range map[string]func(*oauth.ClientOptions){
@@ -74,47 +73,46 @@ func TestClientCredentialsRefused(t *testing.T) {
 			o.ClientID, o.ClientKey = keyedID, &oauth.ClientKey{Key: newProver(t).key}
 		},
 	} {
-		v := newVisitor(t, s, "nobody", func(_ *visitor, o *oauth.ClientOptions) {
+		v := newSiteUser(t, s, "nobody", func(_ *siteUser, o *oauth.ClientOptions) {
 			o.Grant, o.ClientIssuer = oauth.ClientCredentials{}, s.issuer.url
 			change(o)
 		})
 		_, err := v.dial(mcp.LatestRevision)
 		var failed *oauth.AuthorizationError
 		if !errors.Is(err, oauth.ErrRefused) || !errors.As(err, &failed) || failed.Code != "invalid_client" {
-			t.Errorf("%s: got %v, want that the issuer refuses the client", name, err)
+			t.Errorf("%s: error = %v, want invalid_client", name, err)
 		}
 	}
 }
 
-// TestForeignTokens checks that the site rejects tokens of its issuer for another resource, tokens
-// that were changed or invented, and tokens of another issuer.
+// TestForeignTokens checks that the site rejects tokens for another resource, changed or invented
+// tokens, and tokens of another issuer.
 func TestForeignTokens(t *testing.T) {
 	t.Parallel()
 	is, realm := issuers.at(t, ""), issuers.at(t, "/realm")
 	for _, format := range []string{formatJWT, formatOpaque} {
 		s := newSite(t, is, format, siteOptions{})
-		good := is.token(t, s.url, scopeRead)
+		valid := is.token(t, s.url, scopeRead)
 		for name, token := range map[string]string{
-			"another site's":        is.token(t, newSite(t, is, format, siteOptions{}).url, scopeRead),
-			"of a part of the site": is.token(t, s.url+"/more", scopeRead),
-			"another issuer's":      realm.token(t, s.url, scopeRead),
-			"changed":               good[:len(good)-6] + "AAAAAA",
-			"made up":               "nothing-that-anybody-issued",
+			"for another site":       is.token(t, newSite(t, is, format, siteOptions{}).url, scopeRead),
+			"for a part of the site": is.token(t, s.url+"/more", scopeRead),
+			"of another issuer":      realm.token(t, s.url, scopeRead),
+			"changed":                valid[:len(valid)-6] + "AAAAAA",
+			"invented":               "nothing-that-anybody-issued",
 		} {
-			s.refused(t, format+" "+name, s.call(t, "Bearer "+token), http.StatusUnauthorized, "invalid_token", 0)
+			s.checkRejected(t, format+" "+name, s.call(t, "Bearer "+token), http.StatusUnauthorized, "invalid_token", 0)
 		}
-		s.refused(t, format+" without a scope", s.call(t, "Bearer "+is.token(t, s.url, scopeWrite)), http.StatusForbidden, "insufficient_scope", 0)
-		if r := s.call(t, "Bearer "+good); r.status != http.StatusOK {
-			t.Errorf("%s: a good token: status %d, %s", format, r.status, r.body)
+		s.checkRejected(t, format+" without a scope", s.call(t, "Bearer "+is.token(t, s.url, scopeWrite)), http.StatusForbidden, "insufficient_scope", 0)
+		if r := s.call(t, "Bearer "+valid); r.status != http.StatusOK {
+			t.Errorf("%s: valid token: status = %d, want %d: %s", format, r.status, http.StatusOK, r.body)
 		}
 	}
 }
 
-// TestExpired has a token that had expired when it was issued, as from an issuer whose clock is
-// late.
+// TestExpired checks that the site rejects an expired token.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	is := issuers.at(t, "")
 	s := newSite(t, is, formatStale, siteOptions{})
-	s.refused(t, "expired", s.call(t, "Bearer "+is.token(t, s.url, scopeRead)), http.StatusUnauthorized, "invalid_token", 0)
+	s.checkRejected(t, "expired", s.call(t, "Bearer "+is.token(t, s.url, scopeRead)), http.StatusUnauthorized, "invalid_token", 0)
 }

@@ -14,8 +14,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// missing ends a test that needs what this machine does not have. In CI that is
-// a failure.
+// missing skips a test because a program or package is not installed. In CI it fails the test.
 func missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

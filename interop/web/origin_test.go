@@ -13,18 +13,18 @@ import (
 	"mcpwire/streamable"
 )
 
-// meta is what each modern request carries; the token is for progress.
+// meta is the metadata of modern requests, with a progress token.
 const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"p"}`
 
-// post is a fetch of the endpoint with the headers that MCP demands.
+// post returns a fetch of the endpoint with the headers that MCP requires.
 func (e *endpoint) post(name, body string, header map[string]string) step {
 	all := map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 	maps.Copy(all, header)
 	return step{Name: name, Kind: "fetch", URL: e.url, Method: http.MethodPost, Header: all, Body: body}
 }
 
-// modern is a request of the stateless revision; params are those without _meta,
-// with a comma after them if there are any.
+// modern returns a modern request. params are the members of its params without _meta, each
+// followed by a comma.
 func (e *endpoint) modern(name, method, tool, params string, header map[string]string) step {
 	all := map[string]string{"MCP-Protocol-Version": mcp.LatestRevision.String(), "Mcp-Method": method}
 	if tool != "" {
@@ -35,23 +35,23 @@ func (e *endpoint) modern(name, method, tool, params string, header map[string]s
 	return e.post(name, body, all)
 }
 
-// count calls the tool of that name.
+// count returns a call of the tool count.
 func (e *endpoint) count(name string, header map[string]string) step {
 	return e.modern(name, "tools/call", "count", `"name":"count","arguments":{},`, header)
 }
 
-// initialize opens a session.
+// initialize returns a request that begins a session.
 func (e *endpoint) initialize() step {
 	return e.post("initialize", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"page","version":"1"}}}`,
 		mcp.LatestLegacyRevision.String()), nil)
 }
 
-// legacy is a message of the session that was opened.
+// legacy returns a message in the session that initialize begins.
 func (e *endpoint) legacy(name, body string) step {
 	return e.post(name, body, map[string]string{"Mcp-Session-Id": "$session", "MCP-Protocol-Version": mcp.LatestLegacyRevision.String()})
 }
 
-// result returns the last message of an answer, which must be a result.
+// result returns the result in the last message of a response.
 func (o outcome) result(t *testing.T) string {
 	t.Helper()
 	text := o.Body
@@ -60,13 +60,13 @@ func (o outcome) result(t *testing.T) string {
 	}
 	var m struct{ Result json.RawMessage }
 	if err := json.Unmarshal([]byte(text), &m); err != nil || m.Result == nil || o.Status != http.StatusOK {
-		t.Errorf("%s: got %+v, want a result", o.Name, o)
+		t.Errorf("%s: outcome = %+v, want a result", o.Name, o)
 	}
 	return string(m.Result)
 }
 
-// visitSteps are those of a visit to the endpoint, in both eras.
-func (e *endpoint) visitSteps() []step {
+// requestSteps returns requests of both eras to the endpoint.
+func (e *endpoint) requestSteps() []step {
 	watch := func(path string) string { return `"name":"watch","arguments":{"page":"/ack/` + path + `"}` }
 	legacyStream := e.legacy("legacy stream", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{`+watch("legacy")+`,"_meta":{"progressToken":1}}}`)
 	modernStream := e.modern("modern stream", "tools/call", "watch", watch("modern")+",", nil)
@@ -88,79 +88,78 @@ func (e *endpoint) visitSteps() []step {
 	}
 }
 
-// TestAllowedOrigin has a page of an origin that may use the server, in both eras. The browser
-// sends a preflight request; then the page can read all that it needs of the responses: the
-// session, progress while the tool runs, errors.
+// TestAllowedOrigin runs a page of an allowed origin, in both eras. The browser sends preflight
+// requests, and the page can read the session id, progress while a tool runs, and errors.
 func TestAllowedOrigin(t *testing.T) {
 	t.Parallel()
 	app := startHost(t, "localhost")
 	e := newEndpoint(t, &streamable.Options{Origins: []string{app.origin}})
 	closed := newEndpoint(t, nil)
-	got := app.run(t, append(e.visitSteps(), closed.count("a server without origins", nil)))
+	got := app.run(t, append(e.requestSteps(), closed.count("a server without origins", nil)))
 	if got["initialize"].Header["mcp-session-id"] == "" {
-		t.Errorf("the page cannot read the session: %+v", got["initialize"])
+		t.Errorf("initialize: outcome = %+v, want a readable session id", got["initialize"])
 	}
 	for name, want := range map[string]string{
 		"initialize": mcp.LatestLegacyRevision.String(), "legacy call": "1", "legacy stream": "seen",
 		"modern call": "3", "modern header": "in Nord", "modern stream": "seen",
 	} {
 		if text := got[name].result(t); !strings.Contains(text, want) || got[name].Type != "cors" {
-			t.Errorf("%s: got %s, want %s in it", name, text, want)
+			t.Errorf("%s: result = %s, type %s, want %s and cors", name, text, got[name].Type, want)
 		}
 	}
 	for _, name := range []string{"legacy stream", "modern stream"} {
 		if events := got[name].Events; len(events) != 2 || !strings.Contains(events[0], "notifications/progress") {
-			t.Errorf("%s: got the events %q", name, events)
+			t.Errorf("%s: events = %q, want progress and a result", name, events)
 		}
 	}
 	if events := got["listen"].Events; len(events) != 1 || !strings.Contains(events[0], "acknowledged") {
-		t.Errorf("listen: got %+v", got["listen"])
+		t.Errorf("listen: outcome = %+v, want an acknowledgment", got["listen"])
 	}
 	for name, want := range map[string]int{"initialized": http.StatusAccepted, "after the end": http.StatusNotFound, "wrong header": http.StatusBadRequest} {
 		if got[name].Status != want || got[name].Error != "" {
-			t.Errorf("%s: got %+v, want status %d", name, got[name], want)
+			t.Errorf("%s: outcome = %+v, want status %d", name, got[name], want)
 		}
 	}
 	if got["end"].Status/100 != 2 {
-		t.Errorf("end: got %+v", got["end"])
+		t.Errorf("end: outcome = %+v, want status 2xx", got["end"])
 	}
 	if n := e.runs.Load(); n != 5 {
-		t.Errorf("%d tools ran, want 5", n)
+		t.Errorf("calls = %d, want 5", n)
 	}
-	if len(e.visits(func(v visit) bool {
+	if len(e.requestsWhere(func(v seenRequest) bool {
 		return v.method == http.MethodOptions && v.origin == app.origin && v.status == http.StatusNoContent
 	})) == 0 {
-		t.Error("the browser did not ask before it sent what the page wanted")
+		t.Error("preflight requests = 0, want at least 1")
 	}
-	closed.checkRefused(t, got, "a server without origins", app.origin)
+	closed.checkRejected(t, got, "a server without origins", app.origin)
 }
 
-// checkRefused fails the test unless the browser kept the page from seeing
-// anything, the endpoint refused all that came from the origin, and no tool ran.
-func (e *endpoint) checkRefused(t *testing.T, got map[string]outcome, name, origin string) {
+// checkRejected checks that the page could read nothing, that the endpoint rejected all requests of
+// the origin, and that no tool ran.
+func (e *endpoint) checkRejected(t *testing.T, got map[string]outcome, name, origin string) {
 	t.Helper()
 	o := got[name]
 	if o.Error == "" && o.Type != "opaque" || o.Status != 0 || o.Body != "" || len(o.Events) != 0 || len(o.Header) != 0 {
-		t.Errorf("%s: the page got %+v", name, o)
+		t.Errorf("%s: outcome = %+v, want nothing readable", name, o)
 	}
-	came := e.visits(func(v visit) bool { return v.origin == origin })
-	if len(came) == 0 {
-		t.Errorf("%s: nothing came from %s: %+v", name, origin, e.visits(func(visit) bool { return true }))
+	requests := e.requestsWhere(func(v seenRequest) bool { return v.origin == origin })
+	if len(requests) == 0 {
+		t.Errorf("%s: no request from %s in %+v", name, origin, e.requestsWhere(func(seenRequest) bool { return true }))
 	}
-	for _, v := range came {
+	for _, v := range requests {
 		if v.status != http.StatusForbidden {
-			t.Errorf("%s: a request was responded with status %d: %+v", name, v.status, v)
+			t.Errorf("%s: status = %d, want %d: %+v", name, v.status, http.StatusForbidden, v)
 		}
 	}
 	if n := e.runs.Load(); n != 0 {
-		t.Errorf("%s: %d tools ran", name, n)
+		t.Errorf("%s: calls = %d, want 0", name, n)
 	}
 }
 
-// TestRefusedOrigin has pages that may not use the server: of another port, which
-// browsers count as the same site, and of another name. They try all ways that
-// pages have, also those for which browsers don't ask the server first.
-func TestRefusedOrigin(t *testing.T) {
+// TestRejectedOrigin runs pages whose origins are not allowed: another port, which browsers count
+// as the same site, and another host name. They send all kinds of requests that pages can send,
+// including those without a preflight request.
+func TestRejectedOrigin(t *testing.T) {
 	for _, name := range []string{"127.0.0.1", "localhost", "evil.test"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,32 +184,32 @@ func TestRefusedOrigin(t *testing.T) {
 			for _, s := range steps {
 				switch s.Kind {
 				case "fetch", "eventsource":
-					e.checkRefused(t, got, s.Name, app.origin)
+					e.checkRejected(t, got, s.Name, app.origin)
 				case "sandbox":
-					e.checkRefused(t, got, s.Name, "null")
+					e.checkRejected(t, got, s.Name, "null")
 				}
 			}
-			// The beacon may be on its way when the page has finished.
+			// The beacon may arrive after the page has reported its outcomes.
 			want := map[string]int{"OPTIONS": 4, "POST text/plain": 6}
-			eventually(t, "all requests come", func() bool {
-				return len(e.visits(func(v visit) bool { return v.method == http.MethodOptions })) >= want["OPTIONS"] &&
-					len(e.visits(func(v visit) bool {
+			eventually(t, "all requests", func() bool {
+				return len(e.requestsWhere(func(v seenRequest) bool { return v.method == http.MethodOptions })) >= want["OPTIONS"] &&
+					len(e.requestsWhere(func(v seenRequest) bool {
 						return v.method == http.MethodPost && strings.HasPrefix(v.contentType, "text/plain")
 					})) >= want["POST text/plain"]
 			})
-			for _, v := range e.visits(func(v visit) bool { return v.status != http.StatusForbidden }) {
-				t.Errorf("a request was responded with status %d: %+v", v.status, v)
+			for _, v := range e.requestsWhere(func(v seenRequest) bool { return v.status != http.StatusForbidden }) {
+				t.Errorf("status = %d, want %d: %+v", v.status, http.StatusForbidden, v)
 			}
 			if n := e.runs.Load(); n != 0 {
-				t.Errorf("%d tools ran", n)
+				t.Errorf("calls = %d, want 0", n)
 			}
 		})
 	}
 }
 
-// TestOwnPages has pages of the server itself, under its own names. Under a name that a foreign
-// name server gave to this machine, the browser treats the server as the page's origin, and would
-// show the page everything.
+// TestOwnPages runs pages of the server itself. With a host name that resolves to this machine but
+// is not the server's (DNS rebinding), the browser treats the server as the page's origin, so the
+// server must reject the requests.
 func TestOwnPages(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, &streamable.Options{Hosts: []string{"own.test"}})
@@ -227,25 +226,25 @@ func TestOwnPages(t *testing.T) {
 		got := e.runAt(t, origin, calls)
 		if tt.want {
 			if text := got["fetch"].result(t); e.runs.Load() != before+1 || got["fetch"].Type != "basic" {
-				t.Errorf("%s: got %s", tt.host, text)
+				t.Errorf("%s: result = %s, type %s, want basic and one call", tt.host, text, got["fetch"].Type)
 			}
 			got["initialize"].result(t)
 			continue
 		}
 		for name, o := range got {
 			if o.Status != http.StatusForbidden || !strings.Contains(o.Body, "Host header") || o.Header["mcp-session-id"] != "" {
-				t.Errorf("%s, %s: got %+v, want that the host is refused", tt.host, name, o)
+				t.Errorf("%s, %s: outcome = %+v, want a rejected Host header", tt.host, name, o)
 			}
 		}
 		if n := e.runs.Load(); n != before {
-			t.Errorf("%s: %d tools ran", tt.host, n-before)
+			t.Errorf("%s: calls = %d, want 0", tt.host, n-before)
 		}
 	}
 }
 
-// TestGuardedPages has a server with tokens. What browsers ask first has none and
-// is answered all the same; a page of an allowed origin can read how to get one.
-// With a token, a page of another origin gets no further than without.
+// TestGuardedPages runs pages with a server that requires tokens. Preflight requests need none, and
+// a page of an allowed origin can read the challenge. The server rejects pages of another origin
+// with a token too.
 func TestGuardedPages(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-that-nobody-can-guess"
@@ -269,25 +268,25 @@ func TestGuardedPages(t *testing.T) {
 	got := app.run(t, steps)
 	for _, name := range []string{"no token", "wrong token"} {
 		if o := got[name]; o.Status != http.StatusUnauthorized || !strings.Contains(o.Header["www-authenticate"], "resource_metadata=") {
-			t.Errorf("%s: got %+v, want a challenge that the page can read", name, o)
+			t.Errorf("%s: outcome = %+v, want a readable challenge", name, o)
 		}
 	}
 	if text := got["token"].result(t); !strings.Contains(text, "1") || e.runs.Load() != 1 {
-		t.Errorf("token: got %s, and %d tools ran", text, e.runs.Load())
+		t.Errorf("token: result = %s, calls = %d, want 1 and 1", text, e.runs.Load())
 	}
 	for _, path := range guard.MetadataPaths() {
 		if o := got[path]; o.Status != http.StatusOK || !strings.Contains(o.Body, "https://login.example") {
-			t.Errorf("%s: got %+v, want the metadata", path, o)
+			t.Errorf("%s: outcome = %+v, want the metadata", path, o)
 		}
 	}
 	plain := step{Name: "simple", Kind: "fetch", URL: e.url, Method: http.MethodPost, Header: map[string]string{"Content-Type": "text/plain"}, Body: steps[0].Body}
-	stolen := []step{e.count("token", bearer), e.count("no token", nil), plain}
-	for name, o := range evil.run(t, stolen) {
+	steps = []step{e.count("token", bearer), e.count("no token", nil), plain}
+	for name, o := range evil.run(t, steps) {
 		if o.Error == "" || o.Status != 0 {
-			t.Errorf("another origin, %s: got %+v", name, o)
+			t.Errorf("another origin, %s: outcome = %+v, want an error", name, o)
 		}
 	}
 	if n := e.runs.Load(); n != 1 {
-		t.Errorf("%d tools ran, want 1", n)
+		t.Errorf("calls = %d, want 1", n)
 	}
 }

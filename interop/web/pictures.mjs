@@ -1,5 +1,5 @@
-// Makes the pictures of the README: node pictures.mjs MCPWIRE CHROMIUM FOLDER.
-// doc/pictures/make calls it.
+// Makes the pictures of the README: node pictures.mjs MCPWIRE CHROMIUM DIRECTORY.
+// doc/pictures/make runs it.
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,23 +11,24 @@ import { pause, play, playBridged, playGateway } from './picturesstage.mjs'
 import { Terminal } from './picturesterm.mjs'
 
 const [, , exe, chromiumPath, folder] = process.argv
-const largest = 150 * 1024 // bytes of a picture
+const maxSize = 150 * 1024 // of a picture, in bytes
 const home = mkdtempSync(join(tmpdir(), 'mw'))
 const env = { ...process.env, MCPWIRE_HOME: home }
-const ends = []
+const cleanups = []
 
+// shoot saves a screenshot of a page or an element.
 async function shoot(place, name) {
   const path = join(folder, name + '.png')
   const png = small(await place.screenshot())
-  if (png.length > largest) throw new Error(`${path} would have ${png.length} bytes`)
+  if (png.length > maxSize) throw new Error(`${path} has ${png.length} bytes, limit ${maxSize}`)
   writeFileSync(path, png)
   console.log(path, Math.round(png.length / 1024) + ' KB')
 }
 
-// watchWeb starts the page and returns its address.
+// watchWeb starts mcpwire watch and returns the URL of the page.
 async function watchWeb(...more) {
   const child = spawn(exe, ['watch', '--web=127.0.0.1:0', ...more], { env, stdio: ['ignore', 'pipe', 'ignore'] })
-  ends.push(() => child.kill())
+  cleanups.push(() => child.kill())
   for await (const line of createInterface({ input: child.stdout })) return line
 }
 
@@ -45,7 +46,7 @@ async function web(browser, address, colorScheme) {
   await page.close()
 }
 
-// sides shows what a bridge made of a call.
+// sides takes pictures of the translation of a call by a bridge.
 async function sides(browser, address, colorScheme) {
   const page = await browser.newPage({ viewport: { width: 1720, height: 790 }, colorScheme, reducedMotion: 'reduce' })
   await page.addInitScript(() => localStorage.setItem('mcpwire.split', '42'))
@@ -57,7 +58,7 @@ async function sides(browser, address, colorScheme) {
   await page.close()
 }
 
-// gateway shows the calls of a session through a gateway, on both sides, as a sequence.
+// gateway takes pictures of the sequence of a session through a gateway.
 async function gateway(browser, address, colorScheme) {
   const page = await browser.newPage({ viewport: { width: 1720, height: 900 }, colorScheme, reducedMotion: 'reduce' })
   await page.goto(address)
@@ -68,7 +69,7 @@ async function gateway(browser, address, colorScheme) {
   await page.close()
 }
 
-// draw writes a picture of captures, which has the colors of both themes.
+// draw writes an SVG picture of captures, which has the colors of both themes.
 function draw(kind, name, ...captures) {
   const path = join(folder, name + '.svg')
   writeFileSync(path, execFileSync(exe, ['export', ...captures, '--to', kind], { env, encoding: 'utf8' }))
@@ -77,7 +78,7 @@ function draw(kind, name, ...captures) {
 
 async function terminal(browser, look) {
   const t = new Terminal(exe, env, look)
-  ends.push(() => t.stop())
+  cleanups.push(() => t.stop())
   await pause(2500)
   for (const keys of terminalKeys) {
     t.press(...keys)
@@ -90,16 +91,16 @@ async function terminal(browser, look) {
   await page.close()
 }
 
-// What is pressed before the picture of the terminal is taken: the release is
-// looked for, unfolded and opened.
+// terminalKeys are the keys before the picture of the terminal: they select, unfold and open the
+// release.
 const terminalKeys = [['G'], ['k'], ['k'], ['Right'], ['Enter']]
 
 try {
   const hosts = await play(exe, env)
-  ends.push(() => hosts.forEach((h) => h.stop()))
+  cleanups.push(() => hosts.forEach((h) => h.stop()))
   const address = await watchWeb()
   const browser = await chromium.launch({ executablePath: chromiumPath, args: ['--no-sandbox', '--disable-gpu', '--font-render-hinting=none'] })
-  ends.push(() => browser.close())
+  cleanups.push(() => browser.close())
   for (const look of ['light', 'dark']) await web(browser, address, look)
   for (const look of ['light', 'dark']) await terminal(browser, look)
   draw('overview', 'overview', ...readdirSync(join(home, 'captures')).map((f) => join(home, 'captures', f)))
@@ -107,17 +108,17 @@ try {
   const bridged = await playBridged(exe, env, file)
   bridged.stop()
   await pause(800)
-  const both = await watchWeb(file)
-  for (const look of ['light', 'dark']) await sides(browser, both, look)
+  const bridgeAddress = await watchWeb(file)
+  for (const look of ['light', 'dark']) await sides(browser, bridgeAddress, look)
   draw('sequence', 'sequence', file)
   const gatewayFile = join(home, 'gateway.mcpcap.ndjson')
   const host = await playGateway(exe, env, gatewayFile, join(home, 'gateway.yaml'))
-  ends.push(() => host.stop())
+  cleanups.push(() => host.stop())
   await pause(800)
-  const behind = await watchWeb(gatewayFile)
-  for (const look of ['light', 'dark']) await gateway(browser, behind, look)
+  const gatewayAddress = await watchWeb(gatewayFile)
+  for (const look of ['light', 'dark']) await gateway(browser, gatewayAddress, look)
 } finally {
-  for (const end of ends.reverse()) await end()
+  for (const cleanup of cleanups.reverse()) await cleanup()
   await pause(500)
   rmSync(home, { recursive: true, force: true })
 }

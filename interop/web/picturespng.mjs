@@ -1,17 +1,17 @@
-// Makes pictures small: PNGs of few colors. Screenshots of text have but a
-// few hundred, so that what is lost cannot be seen.
+// Makes PNGs smaller with a palette. Screenshots of text have a few hundred colors, so the loss is
+// not visible.
 import { deflateSync, inflateSync, crc32 } from 'node:zlib'
 
-const most = 256 // colors of a palette
+const maxColors = 256 // of a palette
 
-// small returns a PNG, as the browser makes it, with a palette.
+// small returns a PNG of the browser as a PNG with a palette.
 export function small(png) {
   const image = decode(png)
   const palette = paletteOf(image.pixels)
   const index = new Map(palette.map((c, i) => [c, i]))
   const bits = palette.length <= 16 ? 4 : 8
   const stride = Math.ceil((image.width * bits) / 8)
-  const rows = Buffer.alloc(image.height * (stride + 1)) // each begins with 0, which is no filter
+  const rows = Buffer.alloc(image.height * (stride + 1)) // each begins with the filter type 0, none
   for (let y = 0; y < image.height; y++) {
     for (let x = 0; x < image.width; x++) {
       const c = image.pixels[y * image.width + x]
@@ -38,7 +38,7 @@ function chunk(type, data) {
   return out
 }
 
-// decode reads a PNG of 8 bits a channel that is not interlaced.
+// decode decodes a PNG with 8 bits per channel that is not interlaced.
 function decode(png) {
   const parts = []
   let width, height, channels
@@ -49,7 +49,7 @@ function decode(png) {
     if (type === 'IHDR') {
       ;[width, height] = [data.readUInt32BE(0), data.readUInt32BE(4)]
       channels = { 2: 3, 6: 4 }[data[9]]
-      if (data[8] !== 8 || !channels || data[12]) throw new Error('a PNG of another kind')
+      if (data[8] !== 8 || !channels || data[12]) throw new Error('unsupported PNG')
     } else if (type === 'IDAT') parts.push(data)
     at += size + 12
   }
@@ -79,13 +79,13 @@ function paeth(a, b, c) {
   return pa <= pb && pa <= pc ? a : pb <= pc ? b : c
 }
 
-// paletteOf is the colors that are most, of those that do not look the same.
+// paletteOf returns the most frequent colors, without those that look the same as another.
 function paletteOf(pixels) {
   const counts = new Map()
   for (const c of pixels) counts.set(c, (counts.get(c) || 0) + 1)
   const out = []
   for (const [c] of [...counts].sort((a, b) => b[1] - a[1])) {
-    if (out.length === most) break
+    if (out.length === maxColors) break
     if (out.length < 16 || distance(out[nearest(out, c)], c) > 24) out.push(c)
   }
   return out

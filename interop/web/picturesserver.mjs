@@ -1,5 +1,5 @@
-// A server for the pictures: node picturesserver.mjs NAME. It answers as the
-// script of that name says, after a while, as servers do.
+// A server for the pictures: node picturesserver.mjs NAME. It responds with the script of that
+// name, after a delay.
 import { createInterface } from 'node:readline'
 
 const [, , name] = process.argv

@@ -1,12 +1,12 @@
-// The hosts for the pictures: each runs a server of picturesserver.mjs through
-// mcpwire tap, or bridge, and talks to it as a script says.
+// The hosts for the pictures. Each runs servers of picturesserver.mjs behind mcpwire tap, bridge or
+// gateway, and sends the requests of a script.
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
 export const pause = (ms) => new Promise((r) => setTimeout(r, ms))
 
-// A Host is a host with a server behind a tap, or with another command before the server.
+// A Host is a host with a server behind a tap or another command.
 class Host {
   constructor(exe, env, name, before = ['tap', '--name', name]) {
     this.name = name
@@ -31,21 +31,21 @@ class Host {
     this.child.stdin.write(JSON.stringify({ jsonrpc: '2.0', ...m }) + '\n')
   }
 
-  // ask sends a request and waits for the answer.
-  ask(method, params) {
+  // request sends a request and waits for the response.
+  request(method, params) {
     const id = ++this.id
     this.write({ id, method, params })
     return new Promise((resolve) => this.waiting.set(id, resolve))
   }
 
   call(name, args, more) {
-    return this.ask('tools/call', { name, arguments: args, ...more })
+    return this.request('tools/call', { name, arguments: args, ...more })
   }
 
-  async greet(protocolVersion, capabilities) {
-    await this.ask('initialize', { protocolVersion, capabilities, clientInfo: { name: 'editor', version: '3.1.0' } })
+  async initialize(protocolVersion, capabilities) {
+    await this.request('initialize', { protocolVersion, capabilities, clientInfo: { name: 'editor', version: '3.1.0' } })
     this.write({ method: 'notifications/initialized' })
-    await this.ask('tools/list', {})
+    await this.request('tools/list', {})
   }
 
   stop() {
@@ -59,20 +59,20 @@ const meta = {
   'io.modelcontextprotocol/clientInfo': { name: 'editor', version: '3.1.0' },
 }
 
-// play plays the session and returns its hosts, whose servers still run. One
-// request of the last waits for its answer then.
+// play runs the session and returns its hosts, whose servers still run. One request of the last
+// host is pending then.
 export async function play(exe, env) {
   const [files, calendar, deploy] = ['files', 'calendar', 'deploy'].map((n) => new Host(exe, env, n))
-  await files.greet('2025-11-25', { roots: {} })
+  await files.initialize('2025-11-25', { roots: {} })
   await files.call('search', { query: 'frame', path: 'src' }, { _meta: { progressToken: 'search-1' } })
   await files.call('read_file', { path: 'src/wire/frame.go' })
-  await calendar.greet('2025-11-25', { elicitation: {} })
+  await calendar.initialize('2025-11-25', { elicitation: {} })
   await calendar.call('find_slot', { minutes: 30 })
   await files.call('write_file', { path: 'notes.md', text: 'Frames end where their line does.' })
   await files.call('find_file', { name: 'frame.go' })
   await calendar.call('book', { title: 'Review', at: '2026-11-24T10:00' })
-  await deploy.ask('server/discover', { _meta: meta })
-  await deploy.ask('tools/list', { _meta: meta })
+  await deploy.request('server/discover', { _meta: meta })
+  await deploy.request('tools/list', { _meta: meta })
   await deploy.call('plan', { service: 'api' }, { _meta: meta })
   const args = { service: 'api', version: '2.8.0' }
   const first = await deploy.call('release', args, { _meta: { ...meta, progressToken: 'release-1' } })
@@ -83,23 +83,23 @@ export async function play(exe, env) {
   return [files, calendar, deploy]
 }
 
-// playBridged plays a session of a host and a server of different eras, and
+// playBridged runs a session of a host and a server of different eras through a bridge, which
 // records both sides in a file. It returns the host.
 export async function playBridged(exe, env, file) {
   const deploy = new Host(exe, env, 'deploy', ['bridge', '--capture', file])
-  await deploy.greet('2025-11-25', { elicitation: {} })
+  await deploy.initialize('2025-11-25', { elicitation: {} })
   await deploy.call('plan', { service: 'api' })
   await deploy.call('release', { service: 'api', version: '2.8.0' }, { _meta: { progressToken: 'release-1' } })
   return deploy
 }
 
-// playGateway plays a session of a legacy host and three servers of both eras behind a gateway, and
-// records both sides in a file. The last call waits for its answer then. It returns the host.
+// playGateway runs a session of a legacy host and three servers of both eras through a gateway,
+// which records both sides in a file. It returns the host, whose last call is pending then.
 export async function playGateway(exe, env, file, config) {
   const server = (name, era) => `  ${name}: {command: [node, picturesserver.mjs, ${name}], cwd: ${JSON.stringify(import.meta.dirname)}, era: ${era}}\n`
   writeFileSync(config, 'listWait: 10s\nupstreams:\n' + server('files', 'legacy') + server('calendar', 'legacy') + server('deploy', 'modern'))
   const host = new Host(exe, env, 'gateway', ['gateway', '--stdio', '--capture', file, config])
-  await host.greet('2025-11-25', { elicitation: {} })
+  await host.initialize('2025-11-25', { elicitation: {} })
   await pause(1500)
   await host.call('files__search', { query: 'frame', path: 'src' }, { _meta: { progressToken: 'search-1' } })
   await host.call('calendar__find_slot', { minutes: 30 })

@@ -1,11 +1,10 @@
-// The terminal for the pictures: mcpwire watch in tmux, and what is on its
-// screen as a page.
+// The terminal for the pictures: mcpwire watch in tmux, and its screen as a page.
 import { execFileSync } from 'node:child_process'
 
-const columns = 109 // so that the detail is below the table, which then has a waterfall
+const columns = 109 // with this width, the detail is below the table and the table has a waterfall
 const lines = 42
 
-// The two terminals: ground, text, and the sixteen colors of the palette.
+// The two themes: background, text, and the sixteen colors of the palette.
 const looks = {
   dark: { bg: '#15171c', fg: '#d8dce3', palette: ['#15171c', '#ff7b72', '#7bd594', '#e3b341', '#79b8ff', '#d2a8ff', '#66d3ea', '#d8dce3', '#8b949e', '#ff9089', '#9be9a8', '#f2cc60', '#a5d6ff', '#e2c5ff', '#8be9fd', '#ffffff'] },
   light: { bg: '#ffffff', fg: '#1a1d23', palette: ['#1a1d23', '#b0211a', '#17692f', '#765200', '#0a54c4', '#7a1f8c', '#00647a', '#6e7781', '#57606a', '#a40e26', '#1a7f37', '#633c01', '#0969da', '#8250df', '#1b7c83', '#24292f'] },
@@ -34,7 +33,7 @@ export class Terminal {
     this.tmux('send-keys', ...keys)
   }
 
-  // page is the screen as HTML.
+  // page returns the screen as HTML.
   page() {
     return document(this.tmux('capture-pane', '-e', '-p', '-N'), this.look)
   }
@@ -54,7 +53,7 @@ i { display: inline-block; width: 1ch; font-style: normal; text-align: center; }
 </style><pre>${body}</pre>`
 }
 
-// line turns a line with its sequences of colors into HTML.
+// line returns a line with color sequences as HTML.
 function line(text, look) {
   let style = {}
   let out = ''
@@ -65,7 +64,7 @@ function line(text, look) {
   return out
 }
 
-// apply is a style after a sequence.
+// apply returns the style after a sequence.
 function apply(style, codes, look) {
   const s = { ...style }
   const list = codes.split(/[;:]/).map(Number)
@@ -96,7 +95,7 @@ function apply(style, codes, look) {
   return s
 }
 
-// extended is a color of 256, or of all, and how many numbers it takes.
+// extended returns an indexed or RGB color, and the number of codes that it has.
 function extended([kind, a, b, c], look) {
   if (kind === 2) return [`rgb(${a},${b},${c})`, 4]
   if (a < 16) return [look.palette[a], 2]

@@ -13,142 +13,142 @@ import (
 	"mcpwire/oauth"
 )
 
-// withoutCache has each token looked at each time.
+// withoutCache makes the site query the issuer about the token of each request.
 var withoutCache = siteOptions{introspection: func(o *auth.IntrospectionOptions) { o.CacheTTL = -1 }}
 
-// TestRefresh invalidates the client's access token twice. The client gets another with its refresh
+// TestRefresh deletes the client's access token twice. The client gets a new one with its refresh
 // token, which the issuer replaces each time, without a login.
 func TestRefresh(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, issuers.at(t, ""), formatOpaque, withoutCache)
-			v := newVisitor(t, s, "alice", nil)
+			v := newSiteUser(t, s, "alice", nil)
 			c := v.mustDial(era.revision)
 			before := v.whoami(c)
 			for n := 1; n <= 2; n++ {
 				old := v.token()
-				s.issuer.lose(t, "token", old)
+				s.issuer.remove(t, "token", old)
 				if got := v.whoami(c); got.Subject != before.Subject || got.ClientID != before.ClientID {
-					t.Errorf("the site takes the caller for %+v, and before for %+v", got, before)
+					t.Errorf("identity = %+v, want %+v", got, before)
 				}
-				if v.token() == old || v.grants("refresh_token") != n || len(v.asked()) != 1 {
-					t.Fatalf("%d refreshes after %d losses; the user was asked %d times", v.grants("refresh_token"), n, len(v.asked()))
+				if v.token() == old || v.grants("refresh_token") != n || len(v.logins()) != 1 {
+					t.Fatalf("refreshes = %d, logins = %d, want %d and 1", v.grants("refresh_token"), len(v.logins()), n)
 				}
 			}
 			used := map[string]bool{}
 			for _, r := range v.toIssuer.matching(func(r recorded) bool { return r.form.Get("grant_type") == "refresh_token" }) {
 				used[r.form.Get("refresh_token")] = true
 				if r.form.Get("resource") != s.url {
-					t.Errorf("the resource of a refresh is %q", r.form.Get("resource"))
+					t.Errorf("resource of a refresh = %q, want %q", r.form.Get("resource"), s.url)
 				}
 			}
 			if len(used) != 2 {
-				t.Errorf("%d refresh tokens were used, want 2", len(used))
+				t.Errorf("used refresh tokens = %d, want 2", len(used))
 			}
 		})
 	}
 }
 
-// TestRefreshBeforeEnd has tokens that are valid for a second. The token of each call is valid, or
-// is renewed without the caller noticing.
+// TestRefreshBeforeEnd uses tokens that are valid for one second. Each call has a valid token, or
+// the client renews it and the call succeeds.
 func TestRefreshBeforeEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatShort, siteOptions{})
-	v := newVisitor(t, s, "alice", nil)
+	v := newSiteUser(t, s, "alice", nil)
 	c := v.mustDial(mcp.LatestRevision)
 	eventually(t, "two refreshes", func() bool {
 		v.whoami(c)
 		return v.grants("refresh_token") >= 2
 	})
-	if n := len(v.asked()); n != 1 {
-		t.Errorf("the user was asked %d times, want once", n)
+	if n := len(v.logins()); n != 1 {
+		t.Errorf("logins = %d, want 1", n)
 	}
 }
 
-// TestRefreshRefused uses a refresh token twice. The issuer then rejects all tokens of that grant,
+// TestRefreshRejected uses a refresh token twice. The issuer then rejects all tokens of the grant,
 // and the user must log in again. The same applies to a revoked token.
-func TestRefreshRefused(t *testing.T) {
+func TestRefreshRejected(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatOpaque, withoutCache)
-	v := newVisitor(t, s, "alice", nil)
+	v := newSiteUser(t, s, "alice", nil)
 	c := v.mustDial(mcp.LatestRevision)
 	id := v.whoami(c).ClientID
-	s.issuer.lose(t, "token", v.token())
+	s.issuer.remove(t, "token", v.token())
 	v.whoami(c)
-	spent := v.toIssuer.matching(func(r recorded) bool { return r.form.Get("grant_type") == "refresh_token" })
-	if len(spent) != 1 || len(v.asked()) != 1 {
-		t.Fatalf("%d refreshes; the user was asked %d times", len(spent), len(v.asked()))
+	refreshes := v.toIssuer.matching(func(r recorded) bool { return r.form.Get("grant_type") == "refresh_token" })
+	if len(refreshes) != 1 || len(v.logins()) != 1 {
+		t.Fatalf("refreshes = %d, logins = %d, want 1 and 1", len(refreshes), len(v.logins()))
 	}
-	if status := s.issuer.replay(t, spent[0]); status != http.StatusBadRequest {
-		t.Fatalf("a refresh token that was used: status %d", status)
+	if status := s.issuer.replay(t, refreshes[0]); status != http.StatusBadRequest {
+		t.Fatalf("used refresh token: status = %d, want %d", status, http.StatusBadRequest)
 	}
 	v.whoami(c)
-	if n := len(v.asked()); n != 2 {
-		t.Errorf("after a theft the user was asked %d times, want twice", n)
+	if n := len(v.logins()); n != 2 {
+		t.Errorf("logins after the second use of a refresh token = %d, want 2", n)
 	}
 	s.issuer.revoke(t, v.token(), id, "")
 	v.whoami(c)
-	if n := len(v.asked()); n != 3 || v.registrations() != 1 {
-		t.Errorf("after a revocation the user was asked %d times, and the client registered %d times, want 3 and 1", n, v.registrations())
+	if n := len(v.logins()); n != 3 || v.registrations() != 1 {
+		t.Errorf("after a revocation: logins = %d, registrations = %d, want 3 and 1", n, v.registrations())
 	}
 }
 
-// TestRevoked has tokens that are revoked although they have not expired. A site that caches the
-// issuer's answer accepts them as long as its options say.
+// TestRevoked revokes tokens before they expire. A site that caches introspection results accepts
+// them until the cache entry expires.
 func TestRevoked(t *testing.T) {
 	t.Parallel()
 	is := issuers.at(t, "")
 	fresh := newSite(t, is, formatOpaque, withoutCache)
 	cached := newSite(t, is, formatOpaque, siteOptions{})
-	for name, s := range map[string]*site{"asking each time": fresh, "caching": cached} {
+	for name, s := range map[string]*site{"without cache": fresh, "with cache": cached} {
 		token := is.token(t, s.url, scopeRead)
 		if r := s.call(t, "Bearer "+token); r.status != http.StatusOK {
-			t.Fatalf("%s: status %d, %s", name, r.status, r.body)
+			t.Fatalf("%s: status = %d, want %d: %s", name, r.status, http.StatusOK, r.body)
 		}
 		is.revoke(t, token, machineID, machineSecret)
 		before := s.calls.Load()
 		r := s.call(t, "Bearer "+token)
 		if s == cached {
 			if r.status != http.StatusOK {
-				t.Errorf("%s: status %d, %s", name, r.status, r.body)
+				t.Errorf("%s: status after the revocation = %d, want %d: %s", name, r.status, http.StatusOK, r.body)
 			}
 			continue
 		}
-		s.refused(t, name, r, http.StatusUnauthorized, "invalid_token", before)
+		s.checkRejected(t, name, r, http.StatusUnauthorized, "invalid_token", before)
 	}
 }
 
-// TestRevokedAfterCache has a token that is revoked while the issuer's answer is
-// in the cache.
+// TestRevokedAfterCache revokes a token while the introspection result is in the cache. The site
+// rejects the token after the entry has expired.
 func TestRevokedAfterCache(t *testing.T) {
 	t.Parallel()
 	is := issuers.at(t, "")
 	s := newSite(t, is, formatOpaque, siteOptions{introspection: func(o *auth.IntrospectionOptions) { o.CacheTTL = 500 * time.Millisecond }})
 	token := is.token(t, s.url, scopeRead)
 	if r := s.call(t, "Bearer "+token); r.status != http.StatusOK {
-		t.Fatalf("status %d, %s", r.status, r.body)
+		t.Fatalf("status = %d, want %d: %s", r.status, http.StatusOK, r.body)
 	}
 	is.revoke(t, token, machineID, machineSecret)
-	eventually(t, "the site refuses the token", func() bool {
+	eventually(t, "the site rejects the token", func() bool {
 		before := s.calls.Load()
 		r := s.call(t, "Bearer "+token)
 		if r.status == http.StatusOK {
 			return false
 		}
-		s.refused(t, "revoked", r, http.StatusUnauthorized, "invalid_token", before)
+		s.checkRejected(t, "revoked", r, http.StatusUnauthorized, "invalid_token", before)
 		return true
 	})
 }
 
-// TestStepUp makes a call that needs a scope without consent. The client requests that scope
-// together with the scopes that it had.
+// TestStepUp calls tools that need further scopes. The client requests these scopes together with
+// those that it has.
 func TestStepUp(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
-			v := newVisitor(t, s, "alice", func(v *visitor, o *oauth.ClientOptions) {
+			v := newSiteUser(t, s, "alice", func(v *siteUser, o *oauth.ClientOptions) {
 				o.Grant = oauth.AuthorizationCode{Prompter: v.loopback()}
 			})
 			c := v.mustDial(era.revision)
@@ -157,22 +157,22 @@ func TestStepUp(t *testing.T) {
 				if _, err := client.CallTool[string](t.Context(), c, tool, nil); err != nil {
 					t.Fatalf("%s: %v", tool, err)
 				}
-				if n := len(v.asked()); n != i+2 {
-					t.Fatalf("%s: the user was asked %d times in all, want %d", tool, n, i+2)
+				if n := len(v.logins()); n != i+2 {
+					t.Fatalf("%s: logins = %d, want %d", tool, n, i+2)
 				}
 			}
-			scopes := strings.Fields(v.asked()[2].Get("scope"))
+			scopes := strings.Fields(v.logins()[2].Get("scope"))
 			got := v.whoami(c)
 			for _, want := range []string{scopeRead, scopeWrite, scopeAdmin} {
 				if !slices.Contains(scopes, want) || !slices.Contains(got.Scopes, want) {
-					t.Errorf("asked for %q and got %q, without %s", scopes, got.Scopes, want)
+					t.Errorf("requested scopes = %q, granted scopes = %q, want %s in both", scopes, got.Scopes, want)
 				}
 			}
 			if _, err := client.CallTool[string](t.Context(), c, "change", nil); err != nil {
-				t.Errorf("what was agreed to before: %v", err)
+				t.Errorf("call with an earlier scope: %v", err)
 			}
-			if n := len(v.asked()); n != 3 || v.registrations() != 1 {
-				t.Errorf("the user was asked %d times and the client registered %d times, want 3 and 1", n, v.registrations())
+			if n := len(v.logins()); n != 3 || v.registrations() != 1 {
+				t.Errorf("logins = %d, registrations = %d, want 3 and 1", n, v.registrations())
 			}
 		})
 	}

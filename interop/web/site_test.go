@@ -3,7 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,23 +18,23 @@ import (
 	"mcpwire/streamable"
 )
 
-// Scopes of the sites: each request needs the first, and the tools change and
-// rule need more.
+// The scopes of the sites. Each request needs scopeRead; the tool change also needs scopeWrite, and
+// the tool rule scopeAdmin.
 const (
 	scopeRead  = "mcp:read"
 	scopeWrite = "mcp:write"
 	scopeAdmin = "mcp:admin"
 )
 
-// The formats of tokens, as issuer.mjs has them.
+// The formats of tokens. issuer.mjs has the same names.
 const (
 	formatJWT    = "jwt"
 	formatOpaque = "opaque"
-	formatShort  = "short" // JWT, good for a second
+	formatShort  = "short" // JWT, valid for one second
 	formatStale  = "stale" // JWT, expired when it is issued
 )
 
-// A site is an MCP server that takes the tokens of one issuer.
+// A site is an MCP server that accepts the tokens of one issuer.
 type site struct {
 	issuer *issuer
 	url    string // of the endpoint; also the resource
@@ -43,14 +43,14 @@ type site struct {
 	server *server.Server
 }
 
-// siteOptions change the parts of a site; all may be nil.
+// siteOptions change the configuration of a site. Nil fields change nothing.
 type siteOptions struct {
 	guard         func(*auth.GuardOptions)
 	introspection func(*auth.IntrospectionOptions)
-	revisions     []mcp.Revision // all that the site speaks
+	revisions     []mcp.Revision // that the site supports; nil means all
 }
 
-// An identity is who calls, as the tool whoami sees it.
+// An identity is the result of the tool whoami: the identity of the caller.
 type identity struct {
 	Subject  string   `json:"subject"`
 	ClientID string   `json:"client_id"`
@@ -86,7 +86,7 @@ func newSite(t *testing.T, is *issuer, format string, o siteOptions) *site {
 	return s
 }
 
-// needed is [streamable.Options.Scopes].
+// needed returns the scopes of a request; see [streamable.Options.Scopes].
 func needed(method, name string) []string {
 	switch {
 	case method == "tools/call" && name == "change":
@@ -139,15 +139,15 @@ func (s *site) verifier(t *testing.T, format string, change func(*auth.Introspec
 	return v
 }
 
-// newServer returns one whose tools count their calls.
+// newServer returns a server whose tools count their calls.
 func (s *site) newServer(t *testing.T, o *server.Options) *server.Server {
 	t.Helper()
 	srv := server.MustNew("site", "1.0.0", o)
-	err := server.AddTool(srv, "whoami", "Says who calls.", func(ctx context.Context, _ empty) (identity, error) {
+	err := server.AddTool(srv, "whoami", "Returns the identity of the caller.", func(ctx context.Context, _ empty) (identity, error) {
 		s.calls.Add(1)
 		p, ok := server.CallOf(ctx).Principal().Claims.(*auth.Principal)
 		if !ok {
-			return identity{}, fmt.Errorf("nobody in particular")
+			return identity{}, errors.New("no principal")
 		}
 		return identity{p.Subject, p.ClientID, p.Issuer, p.Scopes, p.KeyThumbprint != ""}, nil
 	})
@@ -166,18 +166,18 @@ func (s *site) newServer(t *testing.T, o *server.Options) *server.Server {
 	return srv
 }
 
-// modernCall is a call of the tool whoami in the stateless revision.
+// modernCall is a modern call of the tool whoami.
 const modernCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"whoami","arguments":{},"_meta":{` +
 	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// A reply is an HTTP response that was read to its end.
+// A reply is an HTTP response with its whole body.
 type reply struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// post sends a message with headers, given as names and values in turn.
+// post sends a message with headers, which are alternating names and values.
 func (s *site) post(t *testing.T, body string, header ...string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(body))
@@ -215,15 +215,15 @@ func send(t *testing.T, req *http.Request) reply {
 	return reply{resp.StatusCode, resp.Header, string(bytes.TrimSpace(body))}
 }
 
-// refused fails the test unless a request was answered with the status and a
-// challenge that has the code, and did nothing.
-func (s *site) refused(t *testing.T, what string, r reply, status int, code string, before int64) {
+// checkRejected checks that a response has the status and a challenge with the code, and that no
+// tool ran since there were before calls.
+func (s *site) checkRejected(t *testing.T, what string, r reply, status int, code string, before int64) {
 	t.Helper()
 	challenge := strings.Join(r.header.Values("WWW-Authenticate"), ", ")
 	if r.status != status || !strings.Contains(challenge, `error="`+code+`"`) {
-		t.Errorf("%s: got status %d, challenge %q, body %q; want %d %s", what, r.status, challenge, r.body, status, code)
+		t.Errorf("%s: status = %d, challenge = %q, want %d and %s: %q", what, r.status, challenge, status, code, r.body)
 	}
 	if n := s.calls.Load(); n != before {
-		t.Errorf("%s: %d tools ran", what, n-before)
+		t.Errorf("%s: calls = %d, want 0", what, n-before)
 	}
 }

@@ -1,7 +1,7 @@
-// Drives a browser through the scenes that watch_test.go requests. Usage: node
-// watch.mjs CHROMIUM. Lines of JSON come on standard input: {scene, with, dir,
-// shots} plays a scene, {reply, value, error} answers a call. Lines go out:
-// {call, hand, args} calls a hand of the test, {notes, failures} ends a scene.
+// Drives a browser through the scenes that watch_test.go requests. Usage: node watch.mjs CHROMIUM.
+// It reads lines of JSON: {scene, with, dir, shots} runs a scene, {reply, value, error} is the
+// result of a call. It writes lines of JSON: {call, function, args} calls a function of the test,
+// {notes, failures} ends a scene.
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
 import { Scene } from './watchscene.mjs'
@@ -23,15 +23,15 @@ const browser = await chromium.launch({
 const calls = new Map()
 let count = 0
 
-function tell(line) {
+function write(line) {
   process.stdout.write(JSON.stringify(line) + '\n')
 }
 
-// call has the test do something, and returns what came of it.
-function call(hand, args) {
+// call calls a function of the test, and returns its result.
+function call(name, args) {
   return new Promise((resolve, reject) => {
     calls.set(++count, { resolve, reject })
-    tell({ call: count, hand, args: args ?? {} })
+    write({ call: count, function: name, args: args ?? {} })
   })
 }
 
@@ -44,7 +44,7 @@ async function play(line) {
     await scene.shoot('failed')
   }
   await scene.end()
-  tell({ notes: scene.notes, failures: scene.failures })
+  write({ notes: scene.notes, failures: scene.failures })
 }
 
 for await (const text of createInterface({ input: process.stdin })) {

@@ -7,11 +7,12 @@ import (
 )
 
 // planted is a secret that a host sends, without a recognizable name or form. The tap that records
-// it redacts nothing, so hiding it is the export's task: see the password beside it.
+// it redacts nothing, so the export must redact it: a password in the same message has the same
+// value.
 const planted = "correct-horse-battery-staple"
 
-// TestWatchLive drives the page while hosts talk to tapped servers, one of each
-// era on standard input and output and one on HTTP.
+// TestWatchLive drives the page while hosts call servers behind taps: one of each era on stdio, and
+// one over HTTP.
 func TestWatchLive(t *testing.T) {
 	d := drivers.get(t)
 	m := newMachine(t)
@@ -19,23 +20,22 @@ func TestWatchLive(t *testing.T) {
 	m.tap("new")
 	m.tap("frank", "--redact", "off")
 	http := m.tapHTTP(t, "web")
-	greet(t, m)
-	talkHTTP(t, http)
+	recordCalls(t, m)
+	callHTTP(t, http)
 	m.translate(t)
 	m.mustWatch()
 	with := map[string]any{"secret": planted, "meta": modernMeta}
-	// The captures of run would take the places of older ones when reload starts the page again.
+	// The scene run comes after reload, in which its captures would replace older ones.
 	for _, scene := range []string{"access", "rows", "filter", "facets", "columns", "menus", "strip", "pictures", "detail", "keys", "diff", "resend", "edit", "export", "save", "drop", "reload", "narrow", "axe", "run", "restart"} {
 		t.Run(scene, func(t *testing.T) {
-			with["url"] = m.url // it is another one after a scene in which watch ends
-			d.play(t, scene, with, m.hands())
+			with["url"] = m.url // it changes in a scene that restarts watch
+			d.play(t, scene, with, m.functions())
 		})
 	}
 }
 
-// greet has the hosts say how they are, and make the calls that the scenes look
-// for.
-func greet(t *testing.T, m *machine) {
+// recordCalls sends the handshakes of the hosts, and the calls that scenes search for.
+func recordCalls(t *testing.T, m *machine) {
 	t.Helper()
 	handshake := []string{
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"old-host","version":"1"}}}`,
@@ -48,13 +48,13 @@ func greet(t *testing.T, m *machine) {
 		`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"no_such_tool"}}`,
 		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"gone with the wire"}}}`,
 	}
-	say(t, m, "old", handshake)
-	say(t, m, "frank", []string{
+	sendLines(t, m, "old", handshake)
+	sendLines(t, m, "frank", []string{
 		handshake[0], handshake[1],
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"in","password":"` + planted + `"}}}`,
 	})
 	meta := `{` + strings.TrimPrefix(modernMeta, ",") + `}`
-	say(t, m, "new", []string{
+	sendLines(t, m, "new", []string{
 		`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":` + meta + `}}`,
 		`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"word_count","arguments":{"text":"every byte on the wire"},"_meta":` + meta + `}}`,
 		`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"word_count","arguments":{"text":"two words"},"_meta":` + meta + `}}`,
@@ -62,55 +62,55 @@ func greet(t *testing.T, m *machine) {
 	})
 }
 
-// say feeds a tap with lines and waits for each answer.
-func say(t *testing.T, m *machine, tap string, lines []string) {
+// sendLines sends lines to a tap, and waits for the response to each request.
+func sendLines(t *testing.T, m *machine, tap string, lines []string) {
 	t.Helper()
 	for _, line := range lines {
 		args, err := json.Marshal(map[string]any{"tap": tap, "lines": []json.RawMessage{json.RawMessage(line)}, "wait": true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.feed(args); err != nil {
+		if _, err := m.sendLines(args); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestWatchHeld drives a page while a tap holds messages.
+// TestWatchHeld drives the page while a tap holds messages.
 func TestWatchHeld(t *testing.T) {
 	d := drivers.get(t)
 	m := newMachine(t)
 	m.tap("stop", "--intercept", "tool:echo")
-	say(t, m, "stop", []string{
+	sendLines(t, m, "stop", []string{
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 	})
-	d.play(t, "held", map[string]any{"url": m.mustWatch()}, m.hands())
+	d.play(t, "held", map[string]any{"url": m.mustWatch()}, m.functions())
 }
 
-// TestWatchEmpty drives a page that has nothing to show yet.
+// TestWatchEmpty drives the page without traffic.
 func TestWatchEmpty(t *testing.T) {
 	d := drivers.get(t)
 	m := newMachine(t)
-	d.play(t, "empty", map[string]any{"url": m.mustWatch()}, m.hands())
+	d.play(t, "empty", map[string]any{"url": m.mustWatch()}, m.functions())
 }
 
-// TestWatchHostile drives a page whose traffic wants to harm it: what peers,
-// hosts and servers say, live and in a capture.
+// TestWatchHostile drives the page with malicious traffic of hosts and servers, live and in a
+// capture.
 func TestWatchHostile(t *testing.T) {
 	d := drivers.get(t)
 	m := newMachine(t)
 	rows := writeHostile(t, m.captures())
 	m.tap("old")
-	greetHostile(t, m)
-	d.play(t, "hostile", map[string]any{"url": m.mustWatch("--past", "-1"), "rows": rows}, m.hands())
+	sendLarge(t, m)
+	d.play(t, "hostile", map[string]any{"url": m.mustWatch("--past", "-1"), "rows": rows}, m.functions())
 }
 
-// TestWatchMany drives a page with as many rows as the model keeps.
+// TestWatchMany drives the page with the maximum number of rows.
 func TestWatchMany(t *testing.T) {
 	d := drivers.get(t)
 	m := newMachine(t)
 	const rows = 100_000
 	file := writeMany(t, m.captures(), rows)
-	d.play(t, "many", map[string]any{"url": m.mustWatch(file), "rows": rows}, m.hands())
+	d.play(t, "many", map[string]any{"url": m.mustWatch(file), "rows": rows}, m.functions())
 }

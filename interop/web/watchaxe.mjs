@@ -1,4 +1,4 @@
-// Accessibility: all states of the page, light and dark, wide and narrow.
+// Accessibility of all states of the page, light and dark, wide and narrow.
 
 export async function axe(s) {
   for (const colorScheme of ['light', 'dark']) {
@@ -43,8 +43,7 @@ export async function axe(s) {
   }
 }
 
-// narrow: on a telephone all can be reached, and nothing is wider than it; nor
-// is it on larger screens.
+// narrow: on a phone everything is reachable. The page is never wider than the screen.
 export async function narrow(s) {
   for (const [width, height, colorScheme] of [[320, 640, 'light'], [320, 640, 'dark'], [768, 700, 'light'], [3840, 2160, 'dark']]) {
     const colors = colorScheme === 'dark'
@@ -77,5 +76,5 @@ export async function narrow(s) {
 
 async function fits(s, what) {
   const [wide, width] = await s.page.evaluate(() => [Math.max(document.documentElement.scrollWidth, document.body.scrollWidth), innerWidth])
-  s.check(wide <= width, `${what}: it is ${wide} px wide`)
+  s.check(wide <= width, `${what}: page is ${wide} px wide, want ${width} at most`)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A recording is a capture that a test writes: lines of doc/capture-format.md.
+// A recording is a capture that a test writes. doc/capture-format.md describes its lines.
 type recording struct {
 	t   *testing.T
 	out *json.Encoder
@@ -47,7 +47,7 @@ type event struct {
 // The directions of events.
 const toServer, toClient = "c2s", "s2c"
 
-// record makes a capture in dir, of what write records, and returns its path.
+// record makes a capture in dir with the events of write, and returns its path.
 func record(t *testing.T, dir, name, transport string, write func(r *recording)) string {
 	t.Helper()
 	path := filepath.Join(dir, name+".mcpcap.ndjson")
@@ -74,7 +74,7 @@ func (r *recording) encode(line any) {
 	}
 }
 
-// add records an event a moment after the last, and returns its number.
+// add records an event 1.5 ms after the last one, and returns its number.
 func (r *recording) add(e *event) uint64 {
 	r.n++
 	r.at += 1500 * time.Microsecond
@@ -83,7 +83,7 @@ func (r *recording) add(e *event) uint64 {
 	return r.n
 }
 
-// message records one.
+// message records a message.
 func (r *recording) message(dir string, exchange int, message string) uint64 {
 	e := &event{Kind: "msg", Dir: dir, Exchange: exchange, Len: len(message), Message: json.RawMessage(message)}
 	if exchange == 0 {
@@ -98,7 +98,7 @@ func (r *recording) client(message string) uint64 { return r.message(toServer, 0
 // server records a message of the server.
 func (r *recording) server(message string) uint64 { return r.message(toClient, 0, message) }
 
-// handshake begins a session. name is the server's.
+// handshake records a handshake. name is the name of the client and the server.
 func (r *recording) handshake(name string) {
 	r.add(&event{Kind: "start", Command: []string{"node", "server.js"}, PID: 4711})
 	r.client(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":` + quote(name) + `,"version":"1"}}}`)
@@ -106,17 +106,16 @@ func (r *recording) handshake(name string) {
 	r.client(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-// quote makes a text a string of JSON.
+// quote returns s as a JSON string.
 func quote(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // strings can be marshalled
+		panic(err) // strings can be marshaled
 	}
 	return string(text)
 }
 
-// translate has a bridge record its translation of a modern client's call for a
-// legacy server.
+// translate makes a modern call through a bridge to a legacy server. The bridge records it.
 func (m *machine) translate(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(m.captures(), "bridged.mcpcap.ndjson")
@@ -128,7 +127,7 @@ func (m *machine) translate(t *testing.T) {
 	p.stdin.Close()
 	io.Copy(io.Discard, p.stdout)
 	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("a call through the bridge: %v\n%s", err, p.log.String())
+		t.Fatalf("call through the bridge: %v\n%s", err, p.log.String())
 	}
 }
 

@@ -1,10 +1,10 @@
-// What the page does: differences, sending again, export, save, opening a file.
+// Actions of the page: differences, resend, tool runner, export, save, opening a file.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { createHash } from 'node:crypto'
 
-// diff: two rows are marked, and what differs is shown.
+// diff: the page shows the differences of two marked rows.
 export async function diff(s) {
   await s.open({}, 'f=server%3Aold+tool%3Aadd')
   await s.page.keyboard.press('g')
@@ -16,33 +16,33 @@ export async function diff(s) {
   const dialog = s.page.locator('dialog[open]')
   await dialog.locator('table.diff').first().waitFor()
   const text = await dialog.innerText()
-  s.check(text.includes('/params/arguments/b') && /\b2\b[^]*\b5\b/.test(text), 'the differences are ' + text)
-  s.check(text.includes('/result/'), 'the differences of the responses are missing')
+  s.check(text.includes('/params/arguments/b') && /\b2\b[^]*\b5\b/.test(text), 'differences: ' + text)
+  s.check(text.includes('/result/'), 'differences of the responses are missing')
   await s.accessible('the differences')
   await s.shoot('open')
 }
 
-// resend: a request goes to a fresh copy of the server, its answer's row opens,
-// and the session of the host has nothing of it.
+// resend: the page sends a request to a new process of the server, and opens the row of the
+// response. The session of the host gets nothing.
 export async function resend(s) {
   await s.open({}, 'f=server%3Aold+tool%3Aadd')
   await s.pick('"b":5')
-  await s.page.waitForTimeout(200) // the address is written a moment later
-  const heard = await s.call('heard', { tap: 'old' })
+  await s.page.waitForTimeout(200) // the page writes the address with a delay
+  const lines = await s.call('countLines', { tap: 'old' })
   await s.page.keyboard.press('r')
   const dialog = s.page.locator('dialog[open]')
   await dialog.locator('.answer', { hasText: 'serve' }).waitFor()
   await s.accessible('the dialog to send again', { within: 'dialog' })
   await s.shoot('dialog')
-  await sent(s, dialog, heard)
+  await sent(s, dialog, lines)
 }
 
-// edit: as resend, with another message: by its form, and as JSON.
+// edit: like resend, with arguments that were edited in the form and as JSON.
 export async function edit(s) {
   await s.open({}, 'f=server%3Aold+tool%3Aadd')
   await s.pick('"b":5')
-  await s.page.waitForTimeout(200) // the address is written a moment later
-  const heard = await s.call('heard', { tap: 'old' })
+  await s.page.waitForTimeout(200) // the page writes the address with a delay
+  const lines = await s.call('countLines', { tap: 'old' })
   await s.page.keyboard.press('E')
   const dialog = s.page.locator('dialog[open]')
   const field = dialog.getByRole('textbox', { name: 'b', exact: true })
@@ -57,29 +57,30 @@ export async function edit(s) {
   await field.fill('6')
   await dialog.locator('text=The arguments are valid').waitFor()
   await dialog.locator('button', { hasText: /^JSON$/ }).click()
-  s.check(/"b":\s*6/.test(await dialog.locator('textarea').inputValue()), 'the arguments as JSON have what the form has')
+  s.check(/"b":\s*6/.test(await dialog.locator('textarea').inputValue()), 'arguments as JSON differ from the form')
   await dialog.locator('button', { hasText: /^Message$/ }).click()
   const area = dialog.locator('textarea')
   const message = await area.inputValue()
-  s.check(message.includes('"tools/call"') && /"b":\s*6/.test(message), 'the message to edit is ' + message)
+  s.check(message.includes('"tools/call"') && /"b":\s*6/.test(message), 'message to edit: ' + message)
   await area.fill('{')
   await dialog.locator('text=not valid JSON').waitFor()
   await s.accessible('the message', { within: 'dialog' })
   await area.fill(message.replace(/"b":\s*6/, '"b": 41'))
   await dialog.locator('text=The arguments are valid').waitFor()
   await dialog.locator('button', { hasText: /^Send$/ }).click()
-  await dialog.locator('.call-place', { hasText: '42' }).waitFor({ timeout: 20000 }).catch(async () => s.fail('sending came to ' + (await dialog.innerText())))
+  await dialog.locator('.call-place', { hasText: '42' }).waitFor({ timeout: 20000 }).catch(async () => s.fail('after sending: ' + (await dialog.innerText())))
   await s.accessible('the result', { within: 'dialog' })
   await dialog.locator('button', { hasText: 'Differences from the recorded' }).click()
   await dialog.locator('table.diff', { hasText: '/params/arguments/b' }).waitFor()
   await s.accessible('the differences from the recorded', { within: 'dialog' })
   await s.shoot('differences')
-  await sent(s, dialog, heard)
+  await sent(s, dialog, lines)
   const panel = s.page.locator('#panel')
-  await panel.filter({ hasText: '42' }).waitFor().catch(async () => s.fail('the answer is ' + (await panel.innerText())))
+  await panel.filter({ hasText: '42' }).waitFor().catch(async () => s.fail('response: ' + (await panel.innerText())))
 }
 
-// run: a tool of a server is chosen, filled in and run; the history fills the form again.
+// run: the tool runner calls a tool of a server, and fills the form with the arguments of a past
+// call.
 export async function run(s) {
   for (const colorScheme of ['light', 'dark']) {
     await s.open({ viewport: { width: 1440, height: 900 }, colorScheme })
@@ -96,8 +97,8 @@ export async function run(s) {
     await field.fill('**bold** and <b>HTML</b>')
     await dialog.locator('text=The arguments are valid').waitFor()
     await dialog.locator('button', { hasText: /^Send$/ }).click()
-    await dialog.locator('.call-place strong', { hasText: 'bold' }).waitFor({ timeout: 20000 }).catch(async () => s.fail('running came to ' + (await dialog.innerText())))
-    s.check((await dialog.locator('.call-place').innerText()).includes('<b>HTML</b>'), 'HTML is not text')
+    await dialog.locator('.call-place strong', { hasText: 'bold' }).waitFor({ timeout: 20000 }).catch(async () => s.fail('after running: ' + (await dialog.innerText())))
+    s.check((await dialog.locator('.call-place').innerText()).includes('<b>HTML</b>'), 'HTML is not shown as text')
     await s.accessible('the result, ' + colorScheme, { within: 'dialog', colors: true })
     await s.shoot('result-' + colorScheme)
     await field.fill('')
@@ -113,36 +114,37 @@ export async function run(s) {
   await s.page.locator('#call-tool:enabled').waitFor()
   s.equal(await s.page.getByRole('textbox', { name: 'a', exact: true }).inputValue(), '', 'the field of a number')
   await s.accessible('the tool runner on a phone', { within: 'dialog' })
-  s.check(await s.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than the screen')
+  s.check(await s.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'page is wider than the screen')
   await s.shoot('narrow')
 }
 
-async function sent(s, dialog, heard) {
+// sent checks the result of sending, opens its row, and checks that the host has got no more lines.
+async function sent(s, dialog, lines) {
   const before = captureOf(s)
   const shown = dialog.locator('button', { hasText: 'Show the row' })
   if (!(await shown.count())) await dialog.locator('button', { hasText: /^Send$/ }).click()
-  await dialog.locator('text=Response received').waitFor({ timeout: 20000 }).catch(async () => s.fail('sending came to ' + (await dialog.innerText())))
+  await dialog.locator('text=Response received').waitFor({ timeout: 20000 }).catch(async () => s.fail('after sending: ' + (await dialog.innerText())))
   await s.shoot('answered')
   await shown.click()
   await dialog.waitFor({ state: 'detached' })
-  await s.wait('the answer', () => document.querySelector('#tab-response').getAttribute('aria-selected') === 'true' && document.querySelector('#panel .lines'))
+  await s.wait('the response', () => document.querySelector('#tab-response').getAttribute('aria-selected') === 'true' && document.querySelector('#panel .lines'))
   await s.wait('the row of another capture', (c) => {
     const row = new URLSearchParams(location.hash.slice(1)).get('row')
     return row && !row.startsWith(c + '/') && document.querySelector('#panel .lines')
   }, before)
   const sources = await s.page.evaluate(async () => (await fetch('/api/sources')).json())
-  s.equal(sources.find((c) => c.id === captureOf(s))?.name, 'old resent', 'the capture of the row that opens')
+  s.equal(sources.find((c) => c.id === captureOf(s))?.name, 'old resent', 'capture of the opened row')
   await s.shoot('row')
-  s.equal(await s.call('heard', { tap: 'old' }), heard, 'lines that the host has got')
+  s.equal(await s.call('countLines', { tap: 'old' }), lines, 'lines of the host')
 }
 
-// captureOf is the capture of the row that is selected.
+// captureOf returns the capture of the selected row.
 function captureOf(s) {
   return new URLSearchParams(new URL(s.page.url()).hash.slice(1)).get('row')?.split('/')[0]
 }
 
-// exporting: the file opens alone, without network, does what a reader needs,
-// holds no secret, and is accessible.
+// exporting: the exported page works without network, has filters, details and pictures, contains
+// no secret, and is accessible.
 export async function exporting(s) {
   await s.open({}, 'f=-server%3Aweb')
   await s.page.keyboard.press('e')
@@ -152,20 +154,20 @@ export async function exporting(s) {
   s.equal(/\.html$/.test(download.suggestedFilename()), true, 'the name ' + download.suggestedFilename())
   const html = readFileSync(path, 'utf8')
   s.note('the exported page has ' + html.length + ' characters')
-  s.check(!html.includes(s.with.secret), 'the exported page holds the secret')
-  s.check(html.includes('~redacted:'), 'the exported page has nothing hidden in it')
-  s.check(!/(src|href)=["']?https?:/.test(html.replace(/<script type="application\/json"[^]*?<\/script>/, '')), 'the exported page loads something')
+  s.check(!html.includes(s.with.secret), 'exported page contains the secret')
+  s.check(html.includes('~redacted:'), 'exported page has no redacted value')
+  s.check(!/(src|href)=["']?https?:/.test(html.replace(/<script type="application\/json"[^]*?<\/script>/, '')), 'exported page loads an external resource')
 
   for (const colorScheme of ['light', 'dark']) {
-    const asked = []
+    const requests = []
     const context = await s.newContext({ offline: true, colorScheme })
     s.origin = null
-    context.on('request', (r) => r.url().startsWith('file:') || r.url().startsWith('data:') || asked.push(r.url()))
+    context.on('request', (r) => r.url().startsWith('file:') || r.url().startsWith('data:') || requests.push(r.url()))
     const page = await context.newPage()
     await page.goto(pathToFileURL(path).href)
     await s.synced(page)
-    s.check((await page.locator('#grid .canvas .row').count()) > 10, 'the exported page has few rows')
-    s.check(/Exported/.test(await page.locator('#exportnote').innerText()), 'the exported page does not say that it is one')
+    s.check((await page.locator('#grid .canvas .row').count()) > 10, 'exported page has few rows')
+    s.check(/Exported/.test(await page.locator('#exportnote').innerText()), 'exported page lacks its note')
     await page.fill('#filter', 'tool:add')
     await page.press('#filter', 'Enter')
     await page.waitForFunction(() => [...document.querySelectorAll('#grid .canvas .row')].every((r) => r.textContent.includes('add')))
@@ -183,12 +185,12 @@ export async function exporting(s) {
     await page.click('#picture button:has-text("Sequence")')
     await page.locator('#picture svg', { hasText: 'old-host' }).waitFor()
     await s.shoot('picture-' + colorScheme, page)
-    s.check((await page.locator('#picture svg[data-kind]').innerHTML()).includes(s.with.secret) === false, 'a picture holds the secret')
-    s.equal(asked, [], 'what the exported page asks for')
+    s.check((await page.locator('#picture svg[data-kind]').innerHTML()).includes(s.with.secret) === false, 'picture contains the secret')
+    s.equal(requests, [], 'requests of the exported page')
   }
 }
 
-// save: the capture of what the filter shows, without the secret.
+// save: the saved capture has the rows that the filter matches, without the secret.
 export async function save(s) {
   await s.open({}, 'f=server%3Afrank')
   await s.page.keyboard.press('e')
@@ -198,32 +200,32 @@ export async function save(s) {
   s.check(download.suggestedFilename().endsWith('.mcpcap.ndjson'), 'the name ' + download.suggestedFilename())
   const text = readFileSync(path, 'utf8')
   const lines = text.trim().split('\n').map((l) => JSON.parse(l))
-  s.equal(lines[0].k, 'head', 'the first line of what was saved')
-  s.check(lines.some((l) => l.msg?.params?.name === 'echo'), 'the call is not in what was saved')
-  s.check(!text.includes(s.with.secret), 'what was saved holds the secret')
-  s.check(!text.includes('gone with the wire'), 'what was saved holds what the filter hides')
+  s.equal(lines[0].k, 'head', 'kind of the first line of the saved capture')
+  s.check(lines.some((l) => l.msg?.params?.name === 'echo'), 'saved capture lacks the call')
+  s.check(!text.includes(s.with.secret), 'saved capture contains the secret')
+  s.check(!text.includes('gone with the wire'), 'saved capture contains rows that the filter excludes')
 }
 
-// drop: a capture that is dropped on the page is opened, and any other file gets an error.
+// drop: the page opens a capture that is dropped on it, and shows an error for another file.
 export async function drop(s) {
   await s.open({}, 'f=server%3Adropped')
   const at = new Date(Date.now() - 60000).toISOString()
   const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'from_a_file', arguments: {} } }
-  const answer = { jsonrpc: '2.0', id: 1, result: { content: [{ type: 'text', text: 'ok' }] } }
+  const response = { jsonrpc: '2.0', id: 1, result: { content: [{ type: 'text', text: 'ok' }] } }
   const lines = [
     { k: 'head', v: 1, id: createHash('sha256').update(at).digest('hex').slice(0, 20).toUpperCase(), at, tool: 'test', transport: 'stdio', name: 'dropped', redact: 'default' },
     { n: 1, t: 0.001, k: 'msg', dir: 'c2s', frame: 'lf', len: JSON.stringify(call).length, msg: call },
-    { n: 2, t: 0.004, k: 'msg', dir: 's2c', frame: 'lf', len: JSON.stringify(answer).length, msg: answer },
+    { n: 2, t: 0.004, k: 'msg', dir: 's2c', frame: 'lf', len: JSON.stringify(response).length, msg: response },
     { k: 'tail', events: 2 },
   ]
   await dropFile(s, 'dropped.mcpcap.ndjson', lines.map((l) => JSON.stringify(l)).join('\n') + '\n')
-  await s.row('from_a_file').waitFor().catch(async () => s.fail('the file does not open: ' + (await s.text('#toasts'))))
+  await s.row('from_a_file').waitFor().catch(async () => s.fail('file does not open: ' + (await s.text('#toasts'))))
   await s.shoot('opened')
   s.expected.push(/Failed to load resource/)
   await dropFile(s, 'letter.txt', 'Dear Sir or Madam')
-  await s.page.locator('#toasts .toast.bad').waitFor().catch(() => s.fail('a file that is no capture is taken without a word'))
-  s.note('a file that is no capture: ' + (await s.page.locator('#toasts .toast.bad').first().innerText().catch(() => '')))
-  await s.shoot('refused')
+  await s.page.locator('#toasts .toast.bad').waitFor().catch(() => s.fail('file that is not a capture: no error'))
+  s.note('error for a file that is not a capture: ' + (await s.page.locator('#toasts .toast.bad').first().innerText().catch(() => '')))
+  await s.shoot('rejected')
 }
 
 function dropFile(s, name, text) {

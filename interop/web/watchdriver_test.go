@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// A hand is a function of the test that a scene calls, for example to feed a tap.
-type hand func(args json.RawMessage) (any, error)
+// A function is a function of the test that a scene calls, for example to send lines to a tap.
+type function func(args json.RawMessage) (any, error)
 
-// A driver is the Node.js that drives a browser through the scenes of
-// watch.mjs. It and the tests talk in lines of JSON: the tests say which scene
-// to play, the scene calls hands, and says in the end what did not hold.
+// A driver is the process that runs watch.mjs, which drives a browser through scenes. It exchanges
+// lines of JSON with the tests: a test sends the name of a scene, the scene calls functions of the
+// test, and at the end it sends its failures.
 type driver struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -27,14 +27,14 @@ type driver struct {
 
 // A driverLine is a line from the driver.
 type driverLine struct {
-	Call     int             `json:"call"` // a hand is called; 0 is that the scene is over
-	Hand     string          `json:"hand"`
+	Call     int             `json:"call"` // the number of a call of a function; 0 ends the scene
+	Function string          `json:"function"`
 	Args     json.RawMessage `json:"args"`
 	Notes    []string        `json:"notes"`
 	Failures []string        `json:"failures"`
 }
 
-// drivers has the driver that all tests share, once one needs it.
+// drivers has the driver that all tests share. The first test that needs it starts it.
 var drivers driverSet
 
 type driverSet struct {
@@ -67,11 +67,11 @@ func startDriver(t *testing.T) *driver {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		missing(t, "there is no Chromium: %v", err)
+		missing(t, "Chromium is not installed: %v", err)
 	}
 	d := &driver{cmd: exec.Command(node(t, 22), "watch.mjs", path)}
 	d.cmd.Stderr = &d.log
-	d.cmd.WaitDelay = time.Second // for the pipe that the browser has, too
+	d.cmd.WaitDelay = time.Second // the browser inherits the pipe
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -87,20 +87,20 @@ func startDriver(t *testing.T) *driver {
 	return d
 }
 
-// play runs a scene in the driver, and reports its failures. with is the scene's input, hands are
-// the functions that it may call. The scene writes its files to a folder of the test.
-func (d *driver) play(t *testing.T, scene string, with map[string]any, hands map[string]hand) {
+// play runs a scene in the driver, and reports its failures. with is the scene's input, functions
+// are the functions that it may call. The scene writes files to a directory of the test.
+func (d *driver) play(t *testing.T, scene string, with map[string]any, functions map[string]function) {
 	t.Helper()
-	notified := map[string]any{"scene": scene, "with": with, "dir": t.TempDir(), "shots": os.Getenv("WATCH_SHOTS")}
-	if err := d.tell(notified); err != nil {
-		t.Fatalf("the driver: %v\n%s", err, d.log.String())
+	request := map[string]any{"scene": scene, "with": with, "dir": t.TempDir(), "shots": os.Getenv("WATCH_SHOTS")}
+	if err := d.send(request); err != nil {
+		t.Fatalf("send to the driver: %v\n%s", err, d.log.String())
 	}
 	stuck := time.AfterFunc(2*time.Minute, func() { d.cmd.Process.Kill() })
 	defer stuck.Stop()
 	for d.out.Scan() {
 		var line driverLine
 		if err := json.Unmarshal(d.out.Bytes(), &line); err != nil {
-			t.Fatalf("the driver says %q: %v", d.out.Text(), err)
+			t.Fatalf("decode line of the driver %q: %v", d.out.Text(), err)
 		}
 		if line.Call == 0 {
 			for _, n := range line.Notes {
@@ -112,21 +112,22 @@ func (d *driver) play(t *testing.T, scene string, with map[string]any, hands map
 			return
 		}
 		reply := map[string]any{"reply": line.Call}
-		if f := hands[line.Hand]; f == nil {
-			reply["error"] = fmt.Sprintf("there is no hand %q", line.Hand)
+		if f := functions[line.Function]; f == nil {
+			reply["error"] = fmt.Sprintf("unknown function %q", line.Function)
 		} else if value, err := f(line.Args); err != nil {
 			reply["error"] = err.Error()
 		} else {
 			reply["value"] = value
 		}
-		if err := d.tell(reply); err != nil {
-			t.Fatalf("the driver: %v\n%s", err, d.log.String())
+		if err := d.send(reply); err != nil {
+			t.Fatalf("send to the driver: %v\n%s", err, d.log.String())
 		}
 	}
-	t.Fatalf("the driver is gone: %v\n%s", d.out.Err(), lastLines(d.log.String(), 30))
+	t.Fatalf("the driver exited: %v\n%s", d.out.Err(), lastLines(d.log.String(), 30))
 }
 
-func (d *driver) tell(v any) error {
+// send sends a line to the driver.
+func (d *driver) send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -1,14 +1,14 @@
-// What a tap with --intercept holds: the bar, and the dialog that decides.
+// Messages that a tap with --intercept holds: the bar and the dialog.
 
-// held: a call is edited and its response held, one is answered, one dropped, and the filter
-// cleared.
+// held: the user edits a call and holds its response, answers a call, drops one, and changes the
+// filter.
 export async function held(s) {
-  s.expected.push(/status of 422/) // a wrong filter
+  s.expected.push(/status of 422/) // an invalid filter
   for (const [round, colorScheme] of ['light', 'dark'].entries()) {
     await s.open({ viewport: { width: 1440, height: 900 }, colorScheme })
     const { page } = s
     const id = (n) => 10 * (round + 1) + n
-    const call = (n, text, wait) => s.call('feed', { tap: 'stop', lines: [{ jsonrpc: '2.0', id: id(n), method: 'tools/call', params: { name: 'echo', arguments: { text } } }], wait })
+    const call = (n, text, wait) => s.call('sendLines', { tap: 'stop', lines: [{ jsonrpc: '2.0', id: id(n), method: 'tools/call', params: { name: 'echo', arguments: { text } } }], wait })
     await call(1, 'first')
     await page.locator('#held .held-line', { hasText: 'echo' }).waitFor()
     await s.accessible('the bar of held messages, ' + colorScheme, { within: '#held', colors: true })
@@ -22,19 +22,19 @@ export async function held(s) {
     await area.fill((await area.inputValue()).replace('first', 'edited'))
     await dialog.locator('button', { hasText: 'hold the response' }).click()
     await s.wait('the held response', () => document.querySelector('dialog textarea')?.value.includes('"result"'))
-    s.check((await area.inputValue()).includes('edited'), 'the response is ' + (await area.inputValue()))
+    s.check((await area.inputValue()).includes('edited'), 'response: ' + (await area.inputValue()))
     await dialog.locator('button', { hasText: 'Pass on' }).click()
     await dialog.locator('text=No message is held now').waitFor()
 
     await call(2, 'second')
     await s.wait('the second message', () => document.querySelector('dialog textarea')?.value.includes('second'))
     await dialog.locator('button', { hasText: 'Answer' }).click()
-    await s.accessible('an answer, ' + colorScheme, { within: 'dialog', colors: true })
+    await s.accessible('the response form, ' + colorScheme, { within: 'dialog', colors: true })
     await area.fill('{"jsonrpc":"2.0","id":' + id(2) + ',"result":{"content":[{"type":"text","text":"by hand"}]}}')
     await dialog.locator('button', { hasText: 'Send the response' }).click()
     await dialog.locator('text=No message is held now').waitFor()
 
-    const before = await s.call('heard', { tap: 'stop' })
+    const before = await s.call('countLines', { tap: 'stop' })
     await call(3, 'third')
     await s.wait('the third message', () => document.querySelector('dialog textarea')?.value.includes('third'))
     await dialog.locator('button', { hasText: 'Drop' }).click()
@@ -46,20 +46,20 @@ export async function held(s) {
     await dialog.locator('button', { hasText: 'Set' }).click()
     await page.locator('.toast', { hasText: 'held from now on' }).waitFor()
     await call(4, 'fourth', true)
-    s.equal(await s.call('heard', { tap: 'stop' }), before + 1, 'lines that the host has got since the message was dropped')
+    s.equal(await s.call('countLines', { tap: 'stop' }), before + 1, 'lines of the host after the message was dropped')
     await dialog.locator('.held-filters input').fill('tool:echo')
     await dialog.locator('button', { hasText: 'Set' }).click()
     await page.keyboard.press('Escape')
 
-    // Both versions are in the capture: the tab of translations compares them.
+    // Both versions are in the capture, and the tab of translations compares them.
     await s.filter('side:downstream edited')
     await s.row('echo').first().click()
     await page.keyboard.press('Enter')
     await page.click('#tab-translated')
     await page.locator('#panel .translated', { hasText: 'edited' }).waitFor()
-    s.check((await page.locator('#panel').innerText()).includes('first'), 'the received message is not beside the forwarded one')
+    s.check((await page.locator('#panel').innerText()).includes('first'), 'tab lacks the received message')
     await s.shoot('translated-' + colorScheme)
     await s.filter('"by hand"')
-    s.check((await s.row('echo').count()) >= 1, 'the answered call is not there')
+    s.check((await s.row('echo').count()) >= 1, 'row of the answered call is missing')
   }
 }

@@ -1,8 +1,7 @@
-// Captures that want to harm: nothing of theirs runs, and nothing stops the page.
+// Malicious captures: the page runs none of their code and stays responsive.
 
-// The page may need the processor so long for one task, in ms, while it shows
-// what is hostile.
-const longest = 300
+// maxTask limits the processor time of one task of the page, in ms.
+const maxTask = 300
 
 export async function hostile(s) {
   await s.open({ colorScheme: 'dark', reducedMotion: 'no-preference' })
@@ -10,26 +9,26 @@ export async function hostile(s) {
   await s.watchTasks()
   await everyRow(s)
   await inDialogs(s)
-  await tooMuch(s)
+  await largeRows(s)
   const tasks = await s.tasks()
-  s.note('with hostile captures: ' + tasks.said)
-  s.check(tasks.longest < longest, `a task took ${tasks.longest.toFixed(0)} ms of the processor`)
+  s.note('with hostile captures: ' + tasks.text)
+  s.check(tasks.longest < maxTask, `processor time of a task = ${tasks.longest.toFixed(0)} ms, want less than ${maxTask}`)
   const left = await s.page.evaluate(() => ({
     polluted: 'polluted' in {},
     title: document.title === globalThis.title,
     elements: document.querySelectorAll('img:not([src^="blob:"]), iframe, object, embed, meta[http-equiv], a[href^="javascript" i]').length,
   }))
-  s.equal(left, { polluted: false, title: true, elements: 0 }, 'what hostile texts have left in the page')
+  s.equal(left, { polluted: false, title: true, elements: 0 }, 'effects of hostile texts')
 }
 
-// everyRow opens each of the rows and each of their tabs.
+// everyRow opens all rows and all their tabs.
 async function everyRow(s) {
   await s.filter('server:hostile | server:hostilehttp')
   await s.page.keyboard.press('g')
   await s.page.keyboard.press('Enter')
   const count = Number(await s.page.getAttribute('#grid', 'aria-rowcount')) - 1
-  s.check(count >= s.with.rows, `there are ${count} rows, want ${s.with.rows} and more`)
-  // The page's own parts do the clicking, which is quicker than one step each from here.
+  s.check(count >= s.with.rows, `rows = ${count}, want at least ${s.with.rows}`)
+  // A script in the page sends the keys, which is faster than commands from here.
   const opened = await s.page.evaluate(async () => {
     const pause = (ms) => new Promise((r) => setTimeout(r, ms))
     const key = (k) => document.body.dispatchEvent(new KeyboardEvent('keydown', { key: k, bubbles: true, cancelable: true }))
@@ -44,8 +43,8 @@ async function everyRow(s) {
     let opened = 0
     let last = ''
     for (let i = 0; i < 400; i++) {
-      await pause(45) // the page requests the detail a moment after the row was selected
-      if (!(await settle())) return 'row ' + i + ' does not open'
+      await pause(45) // the page requests the detail with a delay after the selection
+      if (!(await settle())) return 'row ' + i + ' did not open'
       opened++
       for (let tab = 1; tab <= 9; tab++) {
         key(String(tab))
@@ -59,14 +58,15 @@ async function everyRow(s) {
     }
     return opened
   })
-  s.check(typeof opened === 'number' && opened >= s.with.rows, 'rows that were opened: ' + opened)
-  s.note('hostile rows that were opened: ' + opened)
+  s.check(typeof opened === 'number' && opened >= s.with.rows, `opened rows = ${opened}, want at least ${s.with.rows}`)
+  s.note('opened hostile rows: ' + opened)
   await s.shoot('rows')
   const shown = await s.page.evaluate(() => document.body.innerText)
   const raw = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u0080-\u009f\u202a-\u202e\u2066-\u2069\u200b]/.exec(shown)
-  s.check(!raw, 'a character that cannot be seen stands in the page as it is: U+' + raw?.[0].charCodeAt(0).toString(16) + ' in ' + JSON.stringify(shown.slice(Math.max(0, raw?.index - 30), raw?.index + 30)))
+  s.check(!raw, 'page contains an invisible character: U+' + raw?.[0].charCodeAt(0).toString(16) + ' in ' + JSON.stringify(shown.slice(Math.max(0, raw?.index - 30), raw?.index + 30)))
 }
 
+// inDialogs opens the dialogs that show texts of captures.
 async function inDialogs(s) {
   for (const key of ['c', 's', 'e']) {
     await s.page.keyboard.press(key)
@@ -78,8 +78,8 @@ async function inDialogs(s) {
   }
 }
 
-// tooMuch opens what is too long and too deep. The page answers meanwhile.
-async function tooMuch(s) {
+// largeRows opens the rows of very long and very deep messages. Each tab must open in 3 s.
+async function largeRows(s) {
   await s.filter('server:old')
   await s.page.keyboard.press('g')
   for (let i = Number(await s.page.getAttribute('#grid', 'aria-rowcount')) - 1; i > 0; i--) {
@@ -87,10 +87,10 @@ async function tooMuch(s) {
       await s.page.keyboard.press('Enter')
       await s.page.keyboard.press(tab)
       const began = Date.now()
-      await s.wait('what is too much', () => document.querySelector('#panel:not([aria-busy])')?.childElementCount > 0, undefined, 20000)
+      await s.wait('a large message', () => document.querySelector('#panel:not([aria-busy])')?.childElementCount > 0, undefined, 20000)
       const took = Date.now() - began
-      if (took > 3000) s.fail(`a tab took ${took} ms`)
-      if (tab !== '1') await s.shoot(`much-${i}-${tab}`)
+      if (took > 3000) s.fail(`time to open a tab = ${took} ms, want at most 3000`)
+      if (tab !== '1') await s.shoot(`large-${i}-${tab}`)
     }
     for (const mode of ['Tree', 'Raw']) {
       await s.page.keyboard.press('2')

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Texts that try to run as code. A page that runs one of them calls pwned, opens a dialog, or sends
-// a request to evil.test.
+// hostileTexts are texts that try to run as code. A page that runs one of them calls pwned, opens a
+// dialog, or sends a request to evil.test.
 var hostileTexts = map[string]string{
 	"image":    `<img src="http://evil.test/i.png" onerror="pwned('image')">`,
 	"script":   `</script></textarea></title><script>pwned('script')</script><script src=//evil.test/x.js></script>`,
@@ -25,8 +25,8 @@ var hostileTexts = map[string]string{
 	"proto":    "__proto__",
 }
 
-// writeHostile makes a capture with each of the texts in each place where a page
-// may show one. It returns how many exchanges there are.
+// writeHostile makes captures with each of the texts in each place that the page may show. It
+// returns the number of exchanges in the stdio capture.
 func writeHostile(t *testing.T, dir string) int {
 	t.Helper()
 	count := 0
@@ -67,14 +67,13 @@ func writeHostile(t *testing.T, dir string) int {
 	return count
 }
 
-// greetHostile has a host send payloads that are too long and too deep through a real tap to a real
-// server.
-func greetHostile(t *testing.T, m *machine) {
+// sendLarge sends a very deep and a very long message through a tap to a server.
+func sendLarge(t *testing.T, m *machine) {
 	t.Helper()
 	m.mu.Lock()
 	tp := m.taps["old"]
 	m.mu.Unlock()
-	say(t, m, "old", []string{`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`})
+	sendLines(t, m, "old", []string{`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`})
 	const call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"word_count","arguments":{"text":%s}}}`
 	deep := strings.Repeat(`[`, 5000) + strings.Repeat(`{"a":`, 5000) + `1` + strings.Repeat(`}`, 5000) + strings.Repeat(`]`, 5000)
 	long := `"` + strings.Repeat("0123456789 <b>long</b> \u202e ", 50<<20/27) + `"`
@@ -82,7 +81,7 @@ func greetHostile(t *testing.T, m *machine) {
 		if _, err := io.WriteString(tp.stdin, line+"\n"); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 { // its answer may have no id
+		if i == 0 { // its response may have no id
 			continue
 		}
 		if err := tp.answered(fmt.Sprint(i + 1)); err != nil {

@@ -12,15 +12,14 @@ import (
 
 var listening = regexp.MustCompile(`url="?(http://[^\s"]+)`)
 
-// tapHTTP starts the demo server on HTTP, and a tap before it. It returns the
-// address for clients.
+// tapHTTP starts the demo server over HTTP and a tap in front of it. It returns the URL of the tap.
 func (m *machine) tapHTTP(t *testing.T, name string) string {
 	t.Helper()
 	upstream := m.listen(t, "serve", "--http", "127.0.0.1:0")
 	return m.listen(t, "tap", "--name", name, "--listen", "127.0.0.1:0", upstream)
 }
 
-// listen starts what says on standard error where it listens.
+// listen starts mcpwire and returns the URL that it writes to standard error.
 func (m *machine) listen(t *testing.T, args ...string) string {
 	t.Helper()
 	p, err := m.run(args...)
@@ -29,14 +28,14 @@ func (m *machine) listen(t *testing.T, args ...string) string {
 	}
 	t.Cleanup(func() { p.stop(syscall.SIGTERM) })
 	var found []string
-	eventually(t, strings.Join(args, " ")+" listens", func() bool {
+	eventually(t, strings.Join(args, " ")+": listen", func() bool {
 		found = listening.FindStringSubmatch(p.log.String())
 		return found != nil
 	})
 	return found[1]
 }
 
-// post sends a message as a client of an era does, and reads the whole answer.
+// post sends a message as a client of an era does, and reads the whole response.
 func post(t *testing.T, address, revision, session, message string) (sessionID, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(message))
@@ -65,13 +64,13 @@ func post(t *testing.T, address, revision, session, message string) (sessionID, 
 		t.Fatal(err)
 	}
 	if resp.StatusCode >= 400 {
-		t.Fatalf("the server on HTTP: %s\n%s", resp.Status, text)
+		t.Fatalf("POST: status = %s\n%s", resp.Status, text)
 	}
 	return resp.Header.Get("Mcp-Session-Id"), string(text)
 }
 
-// talkHTTP makes a call in each era whose progress comes in an event stream.
-func talkHTTP(t *testing.T, address string) {
+// callHTTP makes a call with progress in each era. The response is an event stream.
+func callHTTP(t *testing.T, address string) {
 	t.Helper()
 	const slow = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow","arguments":{"steps":3,"delay_ms":15},"_meta":{"progressToken":"p%d"%s}}}`
 	session, _ := post(t, address, "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"old-host","version":"1"}}}`)
@@ -79,7 +78,7 @@ func talkHTTP(t *testing.T, address string) {
 	post(t, address, "2025-11-25", session, fmt.Sprintf(slow, 1, 1, ""))
 	_, body := post(t, address, "2026-07-28", "", fmt.Sprintf(slow, 2, 2, modernMeta))
 	if !strings.Contains(body, "notifications/progress") {
-		t.Fatalf("there is no progress in the stream:\n%s", body)
+		t.Fatalf("stream has no progress:\n%s", body)
 	}
 }
 

@@ -1,7 +1,7 @@
-// The list: rows as they come, the filter, the detail and its tabs, the keyboard.
+// The list: live rows, the filter, the detail with its tabs, the keyboard.
 
-// rows: a row is in the document soon after its line was on the wire. Times are
-// of one clock: the test's before it writes, and the page's as the text appears.
+// rows: a row appears within 200 ms of its line on the wire. The test takes the time before it
+// writes the line, the page when the text appears, both with the clock of this machine.
 export async function rows(s) {
   await s.open()
   await s.page.evaluate(() => {
@@ -11,26 +11,26 @@ export async function rows(s) {
     }
     new MutationObserver(look).observe(document.querySelector('#grid .canvas'), { subtree: true, childList: true, characterData: true })
   })
-  const late = []
+  const delays = []
   for (let i = 0; i < 15; i++) {
     const probe = 'probe-' + i + '-'
     const tap = i % 2 ? 'new' : 'old'
     const meta = tap === 'new' ? `,"_meta":{${s.with.meta.slice(1)}}` : ''
-    const [at] = await s.call('feed', { tap, wait: true, lines: [JSON.parse(`{"jsonrpc":"2.0","id":${100 + i},"method":"tools/call","params":{"name":"echo","arguments":{"text":"${probe}"}${meta}}}`)] })
+    const [at] = await s.call('sendLines', { tap, wait: true, lines: [JSON.parse(`{"jsonrpc":"2.0","id":${100 + i},"method":"tools/call","params":{"name":"echo","arguments":{"text":"${probe}"}${meta}}}`)] })
     await s.wait('a row for ' + probe, (p) => p in globalThis.seen, probe)
-    late.push((await s.page.evaluate((p) => globalThis.seen[p], probe)) - at)
+    delays.push((await s.page.evaluate((p) => globalThis.seen[p], probe)) - at)
   }
-  late.sort((a, b) => a - b)
-  const median = late[late.length >> 1]
-  s.note(`rows appear after ${late.map((ms) => ms.toFixed(0)).join(' ')} ms; median ${median.toFixed(0)} ms`)
+  delays.sort((a, b) => a - b)
+  const median = delays[delays.length >> 1]
+  s.note(`rows appear after ${delays.map((ms) => ms.toFixed(0)).join(' ')} ms; median ${median.toFixed(0)} ms`)
   s.check(median <= 200, `rows appear ${median.toFixed(0)} ms after the wire, want 200 at most`)
-  s.check(late[0] > 0, 'a row appears before it was written: the clocks differ')
-  await s.wait('all answers', () => [...document.querySelectorAll('#grid .canvas .row')].filter((r) => r.textContent.includes('probe-')).every((r) => r.querySelector('.c-status').textContent === 'ok'))
-  s.check((await s.status()).includes('4 servers live'), 'the status line says: ' + (await s.status()))
+  s.check(delays[0] > 0, 'delay is negative: the clocks differ')
+  await s.wait('all responses', () => [...document.querySelectorAll('#grid .canvas .row')].filter((r) => r.textContent.includes('probe-')).every((r) => r.querySelector('.c-status').textContent === 'ok'))
+  s.check((await s.status()).includes('4 servers live'), 'status line: ' + (await s.status()))
   await s.shoot('list')
 }
 
-// filter: what it shows, what it says of a wrong one, and where.
+// filter: the matching rows, and the error of an invalid filter with its position.
 export async function filter(s) {
   await s.open()
   const all = await s.page.getAttribute('#grid', 'aria-rowcount')
@@ -40,14 +40,14 @@ export async function filter(s) {
   await s.filter('tool:slow status:ok -server:web -side:downstream -side:upstream')
   await s.wait('one row', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2')
   await s.filter('"gone with the wire"')
-  await s.wait('the row with a text', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2' && document.querySelector('#grid .canvas').textContent.includes('echo'))
+  await s.wait('the row with the text', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2' && document.querySelector('#grid .canvas').textContent.includes('echo'))
 
   await s.page.fill('#filter', 'tool:echo dur>soon')
   await s.wait('the error', () => !document.getElementById('filter-error').hidden)
-  s.equal(await s.page.getAttribute('#filter', 'aria-invalid'), 'true', 'aria-invalid of a wrong filter')
+  s.equal(await s.page.getAttribute('#filter', 'aria-invalid'), 'true', 'aria-invalid of an invalid filter')
   const mark = s.page.locator('#filter-error mark')
-  s.equal(await mark.count(), 1, 'marks of where the filter is wrong')
-  s.note('a wrong filter: ' + (await s.text('#filter-error')).replaceAll('\n', ' '))
+  s.equal(await mark.count(), 1, 'marks of the position of the error')
+  s.note('error of an invalid filter: ' + (await s.text('#filter-error')).replaceAll('\n', ' '))
   const [border, red] = await s.page.evaluate(() => {
     const probe = document.createElement('i')
     probe.className = 'bad'
@@ -56,20 +56,20 @@ export async function filter(s) {
     probe.remove()
     return [getComputedStyle(document.getElementById('filter')).borderTopColor, red]
   })
-  s.equal(border, red, 'the border of a wrong filter')
-  s.equal(await s.row('echo').count(), 1, 'rows while the filter is wrong: those of the last that was understood')
+  s.equal(border, red, 'border of an invalid filter')
+  s.equal(await s.row('echo').count(), 1, 'rows with an invalid filter, which are those of the last valid one')
   await s.shoot('wrong')
-  await s.accessible('a wrong filter')
+  await s.accessible('an invalid filter')
 
   await s.filter('tool:nothing_like_it')
-  await s.wait('that there is nothing', () => document.getElementById('empty').dataset.state === 'filtered')
+  await s.wait('the empty list', () => document.getElementById('empty').dataset.state === 'filtered')
   await s.shoot('nothing')
   await s.page.click('#empty button')
   await s.wait('all rows', (n) => document.getElementById('grid').getAttribute('aria-rowcount') === n, all)
-  s.equal(await s.page.inputValue('#filter'), '', 'the filter that was cleared')
+  s.equal(await s.page.inputValue('#filter'), '', 'cleared filter')
 }
 
-// What tabs say of rows: [filter, text of the row, tab, pattern].
+// The texts of tabs: [filter, text of the row, tab, pattern].
 const tabTexts = [
   ['tool:add', '"b":2', 'summary', /add/],
   ['tool:add', '"b":2', 'request', /"tools\/call"[^]*"add"/],
@@ -84,16 +84,16 @@ const tabTexts = [
   ['side:downstream tool:slow', 'slow', 'translated', /downstream #\d+[^]*⇄[^]*upstream #\d+[^]*− _meta[^]*upstream #\d+[^]*⇄[^]*downstream #\d+[^]*\+ resultType/],
 ]
 
-// detail: opens rows, and every tab of theirs.
+// detail: the tabs of rows.
 export async function detail(s) {
   await s.open()
   await s.filter('tool:add')
   await s.pick('"b":2')
-  const offered = () => s.page.locator('#tab-translated').isVisible()
-  s.check(!(await offered()), 'the tab of bridges is offered for what has passed none')
+  const translatedVisible = () => s.page.locator('#tab-translated').isVisible()
+  s.check(!(await translatedVisible()), 'tab of translations is visible without a bridge')
   await s.page.keyboard.press('9')
   await s.page.locator('#panel', { hasText: /No bridge/ }).waitFor({ timeout: 5000 })
-  s.check(await offered(), 'the tab that is shown is not there')
+  s.check(await translatedVisible(), 'selected tab is not visible')
   let last = ''
   for (const [filter, text, tab, want] of tabTexts) {
     if (filter + text !== last) {
@@ -102,13 +102,13 @@ export async function detail(s) {
       last = filter + text
     }
     const panel = await s.tab(tab)
-    await panel.filter({ hasText: want }).waitFor({ timeout: 5000 }).catch(async () => s.fail(`${filter}: the tab ${tab} says ${JSON.stringify((await panel.innerText()).slice(0, 600))}, want ${want}`))
-    s.equal(await s.page.locator('#tabs [aria-selected="true"]').count(), 1, 'tabs that are chosen')
+    await panel.filter({ hasText: want }).waitFor({ timeout: 5000 }).catch(async () => s.fail(`${filter}: tab ${tab} = ${JSON.stringify((await panel.innerText()).slice(0, 600))}, want ${want}`))
+    s.equal(await s.page.locator('#tabs [aria-selected="true"]').count(), 1, 'selected tabs')
     await s.shoot(tab)
   }
-  s.check(/slow/.test(await s.text('#d-title')), 'the title of the detail')
+  s.check(/slow/.test(await s.text('#d-title')), 'title of the detail lacks slow')
   const halves = await s.page.locator('#panel .pairs').first().evaluate((box) => ({ differ: box.querySelectorAll('.differs').length, same: box.querySelectorAll('.old.equal').length, tops: getComputedStyle(box).display !== 'grid' || [...box.querySelectorAll('.old.equal')].every((el) => el.offsetTop === el.nextElementSibling.offsetTop) }))
-  s.check(halves.differ > 3 && halves.same > 3 && halves.tops, 'before and after do not stand beside each other: ' + JSON.stringify(halves))
+  s.check(halves.differ > 3 && halves.same > 3 && halves.tops, 'messages before and after the translation are not side by side: ' + JSON.stringify(halves))
   await s.filter('tool:slow (side:downstream | side:upstream)')
   await s.pick('slow')
   await s.page.keyboard.press('o')
@@ -119,23 +119,23 @@ export async function detail(s) {
   await s.filter('finding:*')
   await s.page.locator('#grid .canvas .row').first().click()
   const findings = await s.tab('findings')
-  await findings.locator('.finding').first().waitFor().catch(() => s.fail('the tab Findings has no finding'))
+  await findings.locator('.finding').first().waitFor().catch(() => s.fail('tab Findings has no finding'))
   await s.shoot('findings')
   await s.filter('tool:add')
   await s.pick('"b":2')
   await s.tab('raw')
   await s.page.click('#panel button:has-text("Hex")')
-  s.check(/^000000 {2}7b 22/.test(await s.text('#panel .hex')), 'the bytes are ' + (await s.text('#panel .hex')).slice(0, 60))
+  s.check(/^000000 {2}7b 22/.test(await s.text('#panel .hex')), 'bytes: ' + (await s.text('#panel .hex')).slice(0, 60))
   await s.tab('request')
   for (const mode of ['Tree', 'Raw', 'Pretty']) await s.page.click(`#panel .segments button:has-text("${mode}")`)
 
   await s.filter('server:old tool:slow')
   await s.row('slow').first().locator('.fold').click()
-  await s.wait('what is inside', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length >= 1)
+  await s.wait('the unfolded rows', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length >= 1)
   await s.shoot('unfolded')
 }
 
-// keys: the keyboard does what the terminal's does.
+// keys: the keys of the terminal work in the page.
 export async function keys(s) {
   await s.open({ permissions: ['clipboard-read', 'clipboard-write'] }, 'f=server%3Aold+method%3Atools%2Fcall')
   const { page } = s
@@ -156,7 +156,7 @@ export async function keys(s) {
   await at(count)
   await page.keyboard.press('Home')
   await at(2)
-  await page.keyboard.press('n') // what failed, and then the error
+  await page.keyboard.press('n') // the failed call, and then the error
   await at(5)
   await page.keyboard.press('n')
   await at(6)
@@ -172,9 +172,9 @@ export async function keys(s) {
   await page.keyboard.press('2')
   await s.wait('the message', () => document.querySelector('#panel .lines'))
   await page.keyboard.press('y')
-  await s.wait('that it was copied', () => document.getElementById('toasts').textContent.includes('Copied'))
+  await s.wait('the note of the copy', () => document.getElementById('toasts').textContent.includes('Copied'))
   const copied = await page.evaluate(() => navigator.clipboard.readText())
-  s.equal(JSON.parse(copied).method, 'tools/call', 'the message that was copied')
+  s.equal(JSON.parse(copied).method, 'tools/call', 'method of the copied message')
   await page.keyboard.press('Y')
   await s.wait('the command', async () => (await navigator.clipboard.readText()).startsWith('mcpwire call'))
   s.note('as a command: ' + (await page.evaluate(() => navigator.clipboard.readText())).slice(0, 120))
@@ -201,21 +201,21 @@ export async function keys(s) {
 
   await page.keyboard.press('p')
   await s.wait('the pause', () => document.getElementById('b-pause').getAttribute('aria-pressed') === 'true')
-  await s.call('feed', { tap: 'old', wait: true, lines: [{ jsonrpc: '2.0', id: 300, method: 'tools/call', params: { name: 'add', arguments: { a: 30, b: 300 } } }] })
-  await s.wait('that something waits', () => /waiting/.test(document.getElementById('status').textContent))
+  await s.call('sendLines', { tap: 'old', wait: true, lines: [{ jsonrpc: '2.0', id: 300, method: 'tools/call', params: { name: 'add', arguments: { a: 30, b: 300 } } }] })
+  await s.wait('the status of waiting rows', () => /waiting/.test(document.getElementById('status').textContent))
   s.equal(Number(await page.getAttribute('#grid', 'aria-rowcount')), count, 'rows during the pause')
   await page.keyboard.press('p')
-  await s.wait('the row that waited', (n) => Number(document.getElementById('grid').getAttribute('aria-rowcount')) === n + 1, count)
+  await s.wait('the waiting row', (n) => Number(document.getElementById('grid').getAttribute('aria-rowcount')) === n + 1, count)
 
   for (const [key, title] of [['c', 'Sessions'], ['s', 'Tools'], ['?', 'Help'], ['e', 'Export']]) {
     await page.keyboard.press(key)
-    await page.locator('dialog[open] h2', { hasText: title }).waitFor({ timeout: 3000 }).catch(() => s.fail(`the key ${key} opens no ${title}`))
+    await page.locator('dialog[open] h2', { hasText: title }).waitFor({ timeout: 3000 }).catch(() => s.fail(`key ${key}: dialog ${title} did not open`))
     await s.shoot('dialog-' + title.toLowerCase())
     await page.keyboard.press('Escape')
     await page.locator('dialog[open]').waitFor({ state: 'detached' })
   }
   await page.keyboard.press('/')
-  s.equal(await page.evaluate(() => document.activeElement.id), 'filter', 'what / gives the keyboard to')
+  s.equal(await page.evaluate(() => document.activeElement.id), 'filter', 'focus after /')
   await page.keyboard.press('Escape')
   await page.keyboard.press('?')
   await page.locator('dialog[open]').waitFor()
@@ -224,25 +224,25 @@ export async function keys(s) {
     dialog.addEventListener('close', () => setTimeout(() => done(document.activeElement.id)))
     dialog.close()
     document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '/', bubbles: true }))
-  })), 'filter', 'what / gives the keyboard to, just as a dialog is closed')
+  })), 'filter', 'focus after / while a dialog closes')
   await page.keyboard.press('Escape')
   await page.keyboard.press('w')
-  await s.wait('that it cannot be restarted', () => /cannot be restarted/.test(document.getElementById('toasts').textContent))
-  s.check((await hash('f')) !== null, 'the filter is still there')
+  await s.wait('the error of a restart', () => /cannot be restarted/.test(document.getElementById('toasts').textContent))
+  s.check((await hash('f')) !== null, 'filter is missing in the address')
 
   await s.filter('server:old tool:slow')
   await page.keyboard.press('g')
   await page.keyboard.press('ArrowRight')
-  await s.wait('what is inside', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length >= 1)
+  await s.wait('the unfolded rows', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length >= 1)
   await page.keyboard.press('ArrowLeft')
-  await s.wait('that it is folded', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length === 0)
+  await s.wait('the folded row', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length === 0)
 }
 
-// empty: a page without any traffic says what to do, in both themes.
+// empty: a page without traffic shows what to do, in both themes.
 export async function empty(s) {
   for (const colorScheme of ['light', 'dark']) {
     await s.open({ colorScheme })
-    s.check(/mcpwire tap/.test(await s.text('#empty')), 'an empty page says ' + (await s.text('#empty')))
+    s.check(/mcpwire tap/.test(await s.text('#empty')), 'empty page: ' + (await s.text('#empty')))
     await s.accessible('the empty page, ' + colorScheme, { colors: colorScheme === 'dark' })
     await s.shoot(colorScheme)
   }

@@ -1,18 +1,18 @@
-// As many rows as there can be: the list scrolls without a hitch.
+// The maximum number of rows: the list scrolls without long tasks.
 
-// The page may need the processor so long for one task, in ms.
-const longest = 200
+// maxTask limits the processor time of one task of the page, in ms.
+const maxTask = 200
 
 export async function many(s) {
   const began = Date.now()
   await s.open({ reducedMotion: 'no-preference', viewport: { width: 1400, height: 900 } })
   await s.watchTasks()
   await s.wait('all rows', (n) => Number(document.getElementById('grid').getAttribute('aria-rowcount')) >= n * 0.999, s.with.rows, 90000)
-  await s.wait('that reading is over', () => document.getElementById('progress').hidden, undefined, 60000)
-  s.note(`${s.with.rows} rows are there after ${((Date.now() - began) / 1000).toFixed(1)} s`)
-  await report(s, 'while they come')
+  await s.wait('the end of reading', () => document.getElementById('progress').hidden, undefined, 60000)
+  s.note(`${s.with.rows} rows appear after ${((Date.now() - began) / 1000).toFixed(1)} s`)
+  await report(s, 'while the rows appear')
   const heap = await s.page.evaluate(() => performance.memory?.usedJSHeapSize)
-  s.note(`memory of the page: ${(heap / 1e6).toFixed(0)} MB`)
+  s.note(`heap of the page: ${(heap / 1e6).toFixed(0)} MB`)
   await s.shoot('end')
 
   await s.page.evaluate(() => {
@@ -37,31 +37,30 @@ export async function many(s) {
   }
   for (let i = 0; i < 60; i++) await s.page.keyboard.press('j')
   await s.page.evaluate(async () => {
-    // The scroll bar, pulled from end to end.
+    // Drag the scroll bar from one end to the other.
     const body = document.querySelector('#grid .body')
     for (let i = 0; i <= 60; i++) {
       body.scrollTop = (body.scrollHeight * i) / 60
       await new Promise((r) => requestAnimationFrame(r))
     }
   })
-  await report(s, 'while it scrolls')
-  s.check((await s.page.locator('#grid .canvas .row').count()) < 200, 'too many lines are elements')
+  await report(s, 'while scrolling')
+  s.check((await s.page.locator('#grid .canvas .row').count()) < 200, 'too many rows are elements')
 
   const t = Date.now()
   await s.filter('status:error')
   await s.wait('the errors', () => Number(document.getElementById('grid').getAttribute('aria-rowcount')) === 1031, undefined, 20000).catch(async (e) => s.fail(e.message + ': ' + (await s.page.getAttribute('#grid', 'aria-rowcount'))))
-  s.note(`a filter shows what it finds after ${Date.now() - t} ms`)
+  s.note(`a filter shows its rows after ${Date.now() - t} ms`)
   await s.page.keyboard.press('x')
   await s.page.keyboard.press('x')
   await s.filter('')
   await s.wait('all rows again', (n) => Number(document.getElementById('grid').getAttribute('aria-rowcount')) >= n * 0.999, s.with.rows, 60000)
-  await report(s, 'while a filter is put in and taken away')
+  await report(s, 'while a filter is set and cleared')
   await s.tasks()
 }
 
-// report says how long tasks and frames took since the last time. What fails is
-// a task that needs the processor for too long: how long it takes by the clock is
-// also up to what else the machine does, and so are frames.
+// report notes the durations of tasks and frames since its last call. Only the processor time of a
+// task fails the scene, because wall-clock time and frames depend on the load of the machine.
 async function report(s, when) {
   const tasks = await s.tasks()
   const frames = await s.page.evaluate(() => {
@@ -69,13 +68,13 @@ async function report(s, when) {
     if (globalThis.frames_) globalThis.frames_.length = 0
     return out
   })
-  let text = `${when}: ${tasks.said}`
+  let text = `${when}: ${tasks.text}`
   if (frames.length) {
     frames.sort((a, b) => a - b)
     const at = (q) => frames[Math.floor((frames.length - 1) * q)].toFixed(1)
     text += `; ${frames.length} frames, median ${at(0.5)} ms, 95 % ${at(0.95)} ms, longest ${at(1)} ms`
   }
   s.note(text)
-  s.check(tasks.longest <= longest, `${when}: a task took ${tasks.longest.toFixed(0)} ms of the processor, want ${longest} at most`)
+  s.check(tasks.longest <= maxTask, `${when}: processor time of a task = ${tasks.longest.toFixed(0)} ms, want at most ${maxTask}`)
   await s.watchTasks()
 }

@@ -1,7 +1,5 @@
-// A scene: a page in a browser that the test has started, and what did not hold.
-// Whatever a page does that none of ours should do is a failure of its scene:
-// a dialog, a window, a request to elsewhere, an error in the console, a
-// violation of its policy.
+// A scene: a page in the browser, and the failures of its checks. A dialog, a window, a request to
+// another origin, an error in the console and a violation of the page's policy are failures too.
 import { createRequire } from 'node:module'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +17,7 @@ export class Scene {
     this.notes = []
     this.failures = []
     this.contexts = []
-    this.expected = [] // patterns of complaints that are no failures
+    this.expected = [] // patterns of page errors that are not failures
     this.page = null
     this.axeTime = 0 // ms
   }
@@ -32,7 +30,7 @@ export class Scene {
     this.notes.push(text)
   }
 
-  // check fails the scene, which goes on, if something does not hold.
+  // check records a failure if holds is false. The scene continues.
   check(holds, text) {
     if (!holds) this.fail(text)
   }
@@ -42,19 +40,19 @@ export class Scene {
     if (a !== b) this.fail(`${what}: got ${a}, want ${b}`)
   }
 
-  // complain notes what a page should not do.
-  complain(text) {
+  // pageError records a failure of the page unless it is expected.
+  pageError(text) {
     if (!this.expected.some((e) => e.test(text))) this.fail(text)
   }
 
-  // newContext is a browser without cookies and memory.
+  // newContext returns a new browser context, without cookies and storage.
   async newContext(options) {
     const context = await this.browser.newContext({ viewport: { width: 1400, height: 800 }, reducedMotion: 'reduce', acceptDownloads: true, ...options })
     context.setDefaultTimeout(10000)
     this.contexts.push(context)
-    await context.exposeBinding('pwned', (_, what) => this.fail('a text has run: ' + what))
+    await context.exposeBinding('pwned', (_, what) => this.fail('text ran as code: ' + what))
     await context.addInitScript(() => {
-      // A scene may break the streams, and know which began with all rows.
+      // Scenes use these to interrupt streams and to count the streams that began with all rows.
       globalThis.sources = []
       globalThis.resets = 0
       const Source = globalThis.EventSource
@@ -73,19 +71,19 @@ export class Scene {
 
   guard(page) {
     page.on('dialog', (d) => {
-      this.complain('a dialog: ' + d.message())
+      this.pageError('a dialog: ' + d.message())
       d.dismiss().catch(() => {})
     })
-    page.on('popup', (p) => this.complain('a window: ' + p.url()))
-    page.on('pageerror', (e) => this.complain('an error in the page: ' + (e.stack || e)))
-    page.on('console', (m) => ['error', 'warning'].includes(m.type()) && this.complain('in the console: ' + m.text() + ' ' + m.location().url))
+    page.on('popup', (p) => this.pageError('a window: ' + p.url()))
+    page.on('pageerror', (e) => this.pageError('an error in the page: ' + (e.stack || e)))
+    page.on('console', (m) => ['error', 'warning'].includes(m.type()) && this.pageError('in the console: ' + m.text() + ' ' + m.location().url))
     page.on('request', (r) => {
       const u = new URL(r.url())
-      if (!['data:', 'blob:'].includes(u.protocol) && this.origin && u.origin !== this.origin) this.complain('a request to elsewhere: ' + r.url())
+      if (!['data:', 'blob:'].includes(u.protocol) && this.origin && u.origin !== this.origin) this.pageError('a request to another origin: ' + r.url())
     })
   }
 
-  // open opens the page of the test. hash is without #.
+  // open opens the page of mcpwire watch. hash has no #.
   async open(options, hash) {
     const u = new URL(this.with.url)
     this.origin = u.origin
@@ -96,7 +94,7 @@ export class Scene {
     return this.page
   }
 
-  // synced waits until the page has all rows.
+  // synced waits until the page has loaded all rows.
   async synced(page) {
     await (page || this.page).waitForFunction(() => {
       const empty = document.getElementById('empty')
@@ -104,19 +102,19 @@ export class Scene {
     })
   }
 
-  // wait waits until f holds in the page.
+  // wait waits until f returns true in the page.
   wait(what, f, arg, timeout) {
     return this.page.waitForFunction(f, arg, { timeout: timeout || 10000, polling: 50 }).catch((e) => {
-      throw new Error(what + ': it did not happen (' + String(e.message).split('\n')[0] + ')')
+      throw new Error(what + ': timeout (' + String(e.message).split('\n')[0] + ')')
     })
   }
 
-  // row returns the line of the list that contains a text.
+  // row returns the rows of the list that contain a text.
   row(text) {
     return this.page.locator('#grid .canvas .row', { hasText: text })
   }
 
-  // show puts a filter into the box and waits for what it shows.
+  // filter sets the filter and waits for its rows.
   async filter(text) {
     await this.page.fill('#filter', text)
     await this.page.press('#filter', 'Enter')
@@ -124,20 +122,20 @@ export class Scene {
     await this.synced()
   }
 
-  // pick opens the detail of the only, or the first, line with a text.
+  // pick opens the detail of the first row with a text.
   async pick(text) {
     await this.row(text).first().click()
     await this.wait('the detail of ' + text, () => document.querySelector('#panel:not([aria-busy])')?.childElementCount > 0)
   }
 
-  // tab shows a tab of the detail.
+  // tab selects a tab of the detail and returns its panel.
   async tab(id) {
     await this.page.click('#tab-' + id)
     await this.wait('the tab ' + id, (id) => document.getElementById('tab-' + id).getAttribute('aria-selected') === 'true', id)
     return this.page.locator('#panel')
   }
 
-  // watchTasks begins to note how long the page's tasks take.
+  // watchTasks starts to measure the tasks of the page.
   async watchTasks() {
     await this.page.evaluate(() => {
       globalThis.longTasks ??= []
@@ -149,8 +147,8 @@ export class Scene {
     this.tracing = true
   }
 
-  // tasks is what came of it: longest is the most time of the processor that a
-  // task needed, in ms; said has more than that in words.
+  // tasks stops the measurement. It returns the longest processor time of a task in ms, and a text
+  // with all results.
   async tasks() {
     const byClock = await this.page.evaluate(() => new Promise((r) => setTimeout(() => r(globalThis.longTasks), 100)))
     this.tracing = false
@@ -159,8 +157,8 @@ export class Scene {
     const cpu = traceEvents.filter((e) => e.tdur >= 0 && e.name === 'ThreadControllerImpl::RunTask' && mains.has(e.pid + '/' + e.tid)).map((e) => e.tdur / 1000)
     this.check(cpu.length > 0, 'the trace has no tasks')
     const longest = cpu.reduce((a, b) => Math.max(a, b), 0)
-    const said = `${cpu.length} tasks, of the processor ${cpu.filter((ms) => ms > 50).length} over 50 ms, the longest ${longest.toFixed(0)} ms; by the clock ${byClock.length} over 50 ms, the longest ${Math.max(0, ...byClock).toFixed(0)} ms`
-    return { longest, said }
+    const text = `${cpu.length} tasks, of the processor ${cpu.filter((ms) => ms > 50).length} over 50 ms, the longest ${longest.toFixed(0)} ms; by the clock ${byClock.length} over 50 ms, the longest ${Math.max(0, ...byClock).toFixed(0)} ms`
+    return { longest, text }
   }
 
   text(selector) {
@@ -171,10 +169,9 @@ export class Scene {
     return this.text('#status')
   }
 
-  // accessible holds what the page shows against axe. opts: within is a
-  // selector of the part that has changed since the last time; page; colors
-  // looks at the contrast alone, for a page that differs from one that was
-  // looked at in nothing else.
+  // accessible checks the page with axe. The options: within is the selector of the part to check;
+  // page is another page; colors checks only the contrast, for a page that differs from a checked
+  // one only in its colors.
   async accessible(what, opts) {
     const page = opts?.page || this.page
     const began = Date.now()
@@ -187,7 +184,7 @@ export class Scene {
     for (const f of found) this.fail(what + ': ' + f)
   }
 
-  // shoot saves a screenshot if the test has a folder for it.
+  // shoot saves a screenshot if WATCH_SHOTS is set.
   async shoot(name, page) {
     page ||= this.page
     if (!this.shots || !page) return

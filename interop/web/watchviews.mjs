@@ -1,11 +1,11 @@
-// What is around the list: facets, columns, menus, saved filters, the strip of time.
+// The views around the list: facets, columns, menus, saved filters, the time strip, pictures.
 
 const rowCount = (n) => Number(document.getElementById('grid').getAttribute('aria-rowcount')) - 1 === n
 const shownRows = async (s) => Number(await s.page.getAttribute('#grid', 'aria-rowcount')) - 1
 const hashOf = (s, name) => s.page.evaluate((n) => new URLSearchParams(location.hash.slice(1)).get(n), name)
 const hashIs = (s, name, want) => s.wait(`${name}=${want} in the address`, ([n, w]) => new URLSearchParams(location.hash.slice(1)).get(n) === w, [name, want])
 
-// facets: what is counted, what a click filters, and numbers that are unique.
+// facets: counts, filters by click, and unique row numbers.
 export async function facets(s) {
   await s.open({ viewport: { width: 1600, height: 900 } })
   const { page } = s
@@ -16,7 +16,7 @@ export async function facets(s) {
   await page.click('#rail [data-facet="server:old"]')
   await hashIs(s, 'f', 'server:=old')
   await s.wait('the rows of a server', rowCount, count)
-  s.check(new RegExp(`^${count} of ${all}`).test((await s.text('#filter-count')).replaceAll(',', '')), 'the count beside the filter: ' + (await s.text('#filter-count')))
+  s.check(new RegExp(`^${count} of ${all}`).test((await s.text('#filter-count')).replaceAll(',', '')), 'count next to the filter: ' + (await s.text('#filter-count')))
   await page.click('#rail [data-facet="server:new"]')
   await hashIs(s, 'f', '(server:=old | server:=new)')
   await s.synced()
@@ -28,24 +28,24 @@ export async function facets(s) {
   await s.wait('all rows again', rowCount, all)
   await page.keyboard.press('Home')
   const numbers = await page.$$eval('#grid .canvas .c-num', (list) => list.map((el) => el.textContent).filter(Boolean))
-  s.equal(new Set(numbers).size, numbers.length, 'numbers that name one row')
-  s.check(numbers.every((n) => /^[a-z]+\d+$/.test(n)), 'numbers without a letter: ' + numbers)
+  s.equal(new Set(numbers).size, numbers.length, 'unique row numbers')
+  s.check(numbers.every((n) => /^[a-z]+\d+$/.test(n)), 'row numbers, want letters and digits: ' + numbers)
   const [marks, colors] = await page.$$eval('#grid .canvas .c-server', (list) => [new Set(list.map((el) => el.textContent.slice(0, 1))).size, new Set(list.map((el) => getComputedStyle(el.firstChild).color)).size])
-  s.check(marks > 1 && colors > 1, `servers have ${marks} signs and ${colors} colors`)
+  s.check(marks > 1 && colors > 1, `signs of servers = ${marks}, colors = ${colors}, want more than 1 of each`)
   await page.keyboard.press('Shift+F')
-  await s.wait('that the facets are hidden', () => document.getElementById('rail').hidden)
+  await s.wait('the hidden facets', () => document.getElementById('rail').hidden)
   await s.shoot('hidden')
   await page.keyboard.press('Shift+F')
   await s.wait('the facets', () => !document.getElementById('rail').hidden)
 }
 
-// columns: their order, widths and which are there, in the address and after another visit.
+// columns: sort order, widths and visible columns, in the address and after a reload.
 export async function columns(s) {
   await s.open({ viewport: { width: 1600, height: 900 } }, 'f=server%3Aold')
   const { page } = s
   await page.click('#grid .head [data-column="latency"]')
   await hashIs(s, 'sort', 'latency-')
-  s.equal(await page.getAttribute('#grid .head .c-latency', 'aria-sort'), 'descending', 'the order that the head tells')
+  s.equal(await page.getAttribute('#grid .head .c-latency', 'aria-sort'), 'descending', 'aria-sort of the column')
   await page.keyboard.press('Home')
   await s.wait('the longest latency first', () => {
     const ms = [...document.querySelectorAll('#grid .canvas .row')].sort((a, b) => a.getAttribute('aria-rowindex') - b.getAttribute('aria-rowindex')).map((r) => {
@@ -68,7 +68,7 @@ export async function columns(s) {
   await page.mouse.down()
   await page.mouse.move(grip.x + 44, grip.y + 8, { steps: 4 })
   await page.mouse.up()
-  s.check((await width()) > before + 40, `the border moved from ${before} to ${await width()} px`)
+  s.check((await width()) > before + 40, `width of the column = ${await width()} px, want more than ${before + 40}`)
   await page.focus('#grid .head [data-column="status"]')
   await page.keyboard.press('Shift+C')
   await page.locator('.menu').waitFor()
@@ -84,7 +84,7 @@ export async function columns(s) {
   await page.waitForTimeout(200)
   await page.goto(s.with.url)
   await s.synced()
-  s.equal([await page.locator('#grid .head .c-method').count(), await page.locator('#grid .head .c-time').count()], [1, 0], 'columns at the next visit')
+  s.equal([await page.locator('#grid .head .c-method').count(), await page.locator('#grid .head .c-time').count()], [1, 0], 'columns after a reload')
   await page.keyboard.press('Shift+C')
   await page.click('.menu-item:has-text("As at first")')
   await page.locator('#grid .head .c-time').waitFor()
@@ -107,9 +107,9 @@ export async function menus(s) {
   await page.locator('.menu').waitFor()
   await page.keyboard.press('End')
   await page.keyboard.press('Home')
-  s.equal(await page.evaluate(() => document.activeElement.textContent.slice(0, 4)), 'Open', 'the entry with the focus')
+  s.equal(await page.evaluate(() => document.activeElement.textContent.slice(0, 4)), 'Open', 'entry with the focus')
   await page.keyboard.press('Escape')
-  s.check(await page.evaluate(() => document.querySelector('#grid .body').contains(document.activeElement)), 'the focus after a menu')
+  s.check(await page.evaluate(() => document.querySelector('#grid .body').contains(document.activeElement)), 'focus is not in the list after a menu')
   await page.keyboard.press('.')
   await page.keyboard.press('a')
   await page.keyboard.press('a')
@@ -130,7 +130,7 @@ export async function menus(s) {
   await hashIs(s, 'f', 'server:old tool:=add')
 }
 
-// strip: the brush chooses a time by mouse and by keyboard; progress is folded.
+// strip: the brush selects a time range by mouse and by keyboard; progress is folded.
 export async function strip(s) {
   await s.open({ viewport: { width: 1600, height: 900 } })
   const { page } = s
@@ -161,15 +161,15 @@ export async function strip(s) {
   await s.row('slow').first().locator('.fold').click()
   const run = page.locator('#grid .canvas .row[aria-level="2"]', { hasText: 'progress' }).first()
   await run.waitFor()
-  s.check(/1…3\/3/.test(await run.innerText()), 'a run of progress says ' + (await run.innerText()))
+  s.check(/1…3\/3/.test(await run.innerText()), 'run of progress: ' + (await run.innerText()))
   s.equal(await run.locator('.meter').count(), 1, 'bars of a run of progress')
   await run.locator('.fold').click()
   await s.wait('the rows of the run', () => document.querySelectorAll('#grid .canvas .row[aria-level="3"]').length === 3)
   await s.shoot('unfolded')
 }
 
-// pictures: the sequence of a session, of a bridge and of all, and the overview. What they show
-// opens the row, and they can be copied.
+// pictures: the sequence of a session, of a bridge and of all rows, and the overview. A click opens
+// the row, and the sequence can be copied.
 export async function pictures(s) {
   for (const colorScheme of ['light', 'dark']) {
     const colors = colorScheme === 'dark'
@@ -190,7 +190,7 @@ export async function pictures(s) {
     await page.keyboard.press('Shift+S')
     await drawn('sequence', 'old-host')
     const bridge = await page.$$eval('#picture-of option', (list) => list.find((o) => o.textContent.includes('(bridge)'))?.value)
-    s.check(bridge, 'the sequence of a bridge is not offered')
+    s.check(bridge, 'sequence of the bridge is missing in the list')
     await page.selectOption('#picture-of', bridge)
     await drawn('sequence', 'bridge')
     await hashIs(s, 'of', bridge)
@@ -211,7 +211,7 @@ export async function pictures(s) {
     await drawn('sequence', 'no_such_tool')
     await page.locator('#picture .p-step', { hasText: 'no_such_tool' }).first().click()
     await s.wait('the row', () => document.querySelector('#panel:not([aria-busy])')?.childElementCount > 0)
-    s.check(/no_such_tool/.test(await s.text('#d-title')), 'a click in the picture opens ' + (await s.text('#d-title')))
+    s.check(/no_such_tool/.test(await s.text('#d-title')), 'title after a click in the picture: ' + (await s.text('#d-title')))
     await page.reload()
     await s.synced()
     await page.goto(s.with.url + '#view=overview')

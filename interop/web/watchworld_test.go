@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -31,12 +30,12 @@ var binary = sync.OnceValues(func() (string, error) {
 	build := exec.Command("go", "build", "-o", path, "./cmd/mcpwire")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mcpwire cannot be built: %w\n%s", err, out)
+		return "", fmt.Errorf("build mcpwire: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
-// built is the folder of the binary, once there is one.
+// built is the directory of the binary. Its path is empty before the build.
 var built folder
 
 type folder struct {
@@ -58,8 +57,8 @@ func (f *folder) remove() {
 	}
 }
 
-// A machine simulates a user's computer with mcpwire: its own home directory, taps, and a page that
-// watches them.
+// A machine simulates a user's computer with mcpwire. It has its own home directory, taps, and the
+// page of mcpwire watch.
 type machine struct {
 	t    *testing.T
 	exe  string
@@ -72,14 +71,14 @@ type machine struct {
 	taps    map[string]*tapped
 }
 
-// newMachine makes one. Nothing runs yet.
+// newMachine returns a machine without processes.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	exe, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.MkdirTemp("", "mw") // short: sockets are in it
+	home, err := os.MkdirTemp("", "mw") // short, because paths of sockets are limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +86,7 @@ func newMachine(t *testing.T) *machine {
 	return &machine{t: t, exe: exe, home: home, taps: map[string]*tapped{}}
 }
 
-// captures is the folder where taps record to.
+// captures returns the directory of the captures.
 func (m *machine) captures() string {
 	dir := filepath.Join(m.home, "captures")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -96,7 +95,7 @@ func (m *machine) captures() string {
 	return dir
 }
 
-// A process is one that runs mcpwire.
+// A process is a process of mcpwire.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -125,7 +124,8 @@ func (m *machine) run(args ...string) (*process, error) {
 	return p, nil
 }
 
-// stop ends a process.
+// stop sends a signal and waits until the process has exited. It kills the process after 10
+// seconds.
 func (p *process) stop(s syscall.Signal) {
 	if p.cmd.ProcessState != nil {
 		return
@@ -136,7 +136,7 @@ func (p *process) stop(s syscall.Signal) {
 	p.cmd.Wait()
 }
 
-// watch starts the page at an address of this machine, and returns where it is.
+// watch starts mcpwire watch at an address, and returns the URL of the page.
 func (m *machine) watch(addr string, more ...string) (string, error) {
 	p, err := m.run(append([]string{"watch", "--web=" + addr}, more...)...)
 	if err != nil {
@@ -144,7 +144,7 @@ func (m *machine) watch(addr string, more ...string) (string, error) {
 	}
 	line, err := bufio.NewReader(p.stdout).ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("watch does not start: %w\n%s", err, p.log.String())
+		return "", fmt.Errorf("start watch: %w\n%s", err, p.log.String())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,7 +152,7 @@ func (m *machine) watch(addr string, more ...string) (string, error) {
 	return m.url, nil
 }
 
-// mustWatch is watch at any port.
+// mustWatch is watch at any port. It fails the test on an error.
 func (m *machine) mustWatch(more ...string) string {
 	m.t.Helper()
 	address, err := m.watch("127.0.0.1:0", more...)
@@ -162,21 +162,21 @@ func (m *machine) mustWatch(more ...string) string {
 	return address
 }
 
-// unwatch ends the page.
-func (m *machine) unwatch() {
+// stopWatch ends mcpwire watch.
+func (m *machine) stopWatch() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watcher.stop(syscall.SIGTERM)
 }
 
-// A tapped is a server behind a tap, and the test is its host.
+// A tapped is a server behind a tap. The test is the host.
 type tapped struct {
 	*process
 
 	mu   sync.Mutex
-	got  []string // lines from the server
-	came chan struct{}
-	done chan struct{}
+	got  []string      // lines from the server
+	came chan struct{} // gets a value when a line has arrived
+	done chan struct{} // closed at the end of the output
 }
 
 // tap starts the demo server behind a tap.
@@ -217,7 +217,7 @@ func (tp *tapped) read() {
 	}
 }
 
-// send writes a line, and returns when it was: in ms since 1970, right before.
+// send writes a line, and returns the time before the write in ms since 1970.
 func (tp *tapped) send(line string) (float64, error) {
 	at := float64(time.Now().UnixMicro()) / 1000
 	_, err := io.WriteString(tp.stdin, line+"\n")
@@ -245,23 +245,23 @@ func (tp *tapped) answered(id string) error {
 		select {
 		case <-tp.came:
 		case <-tp.done:
-			return fmt.Errorf("the tap has ended before it answered %s: %s", id, tp.log.String())
+			return fmt.Errorf("wait for the response to %s: the tap has exited: %s", id, tp.log.String())
 		case <-ctx.Done():
-			return fmt.Errorf("there is no answer to %s: %s", id, tp.log.String())
+			return fmt.Errorf("wait for the response to %s: timeout: %s", id, tp.log.String())
 		}
 	}
 }
 
-// lines is how many lines have come from the server.
+// lines returns the number of lines from the server.
 func (tp *tapped) lines() int {
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
 	return len(tp.got)
 }
 
-// feed is a hand: it writes lines to a tap and waits for the answers to the
-// requests among them. It returns when each was written.
-func (m *machine) feed(args json.RawMessage) (any, error) {
+// sendLines is a function for scenes. It writes lines to a tap, waits for the responses if wait is
+// set, and returns the times of the writes.
+func (m *machine) sendLines(args json.RawMessage) (any, error) {
 	var in struct {
 		Tap   string            `json:"tap"`
 		Lines []json.RawMessage `json:"lines"`
@@ -274,7 +274,7 @@ func (m *machine) feed(args json.RawMessage) (any, error) {
 	tp := m.taps[in.Tap]
 	m.mu.Unlock()
 	if tp == nil {
-		return nil, fmt.Errorf("there is no tap %q", in.Tap)
+		return nil, fmt.Errorf("unknown tap %q", in.Tap)
 	}
 	var at []float64
 	for _, line := range in.Lines {
@@ -303,8 +303,9 @@ func requestID(line []byte) string {
 	return string(bytes.TrimSpace(m.ID))
 }
 
-// heard is a hand: how many lines the host of a tap has got.
-func (m *machine) heard(args json.RawMessage) (any, error) {
+// countLines is a function for scenes. It returns the number of lines that the host of a tap has
+// got.
+func (m *machine) countLines(args json.RawMessage) (any, error) {
 	var in struct {
 		Tap string `json:"tap"`
 	}
@@ -314,13 +315,14 @@ func (m *machine) heard(args json.RawMessage) (any, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.taps[in.Tap] == nil {
-		return nil, errors.New("there is no such tap")
+		return nil, fmt.Errorf("unknown tap %q", in.Tap)
 	}
 	return m.taps[in.Tap].lines(), nil
 }
 
-// again is a hand: it ends the page, or starts it at the port it had.
-func (m *machine) again(args json.RawMessage) (any, error) {
+// restartWatch is a function for scenes. It ends mcpwire watch, or starts it again at the same
+// port.
+func (m *machine) restartWatch(args json.RawMessage) (any, error) {
 	var in struct {
 		Start bool `json:"start"`
 	}
@@ -328,7 +330,7 @@ func (m *machine) again(args json.RawMessage) (any, error) {
 		return nil, err
 	}
 	if !in.Start {
-		m.unwatch()
+		m.stopWatch()
 		return nil, nil
 	}
 	u, err := url.Parse(m.url)
@@ -338,7 +340,7 @@ func (m *machine) again(args json.RawMessage) (any, error) {
 	return m.watch(u.Host)
 }
 
-// hands are what scenes may call.
-func (m *machine) hands() map[string]hand {
-	return map[string]hand{"feed": m.feed, "heard": m.heard, "again": m.again}
+// functions returns the functions that scenes may call.
+func (m *machine) functions() map[string]function {
+	return map[string]function{"sendLines": m.sendLines, "countLines": m.countLines, "restartWatch": m.restartWatch}
 }

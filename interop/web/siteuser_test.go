@@ -21,10 +21,10 @@ import (
 	"mcpwire/streamable"
 )
 
-// manualRedirect is where users are sent back to; nobody listens there.
+// manualRedirect is a redirect URI at which no server listens.
 const manualRedirect = "http://127.0.0.1:3118/callback"
 
-// eras are the two that every scenario happens in.
+// eras are the eras in which most tests run.
 var eras = []struct {
 	name     string
 	revision mcp.Revision
@@ -33,24 +33,24 @@ var eras = []struct {
 	{"legacy", mcp.LatestLegacyRevision},
 }
 
-// A visitor is a user with a browser and an MCP client.
-type visitor struct {
+// A siteUser is a user of a site, with a browser and an MCP client.
+type siteUser struct {
 	t       *testing.T
 	site    *site
 	auth    *oauth.Client
 	browser *http.Client
 
-	toSite   *recorder // requests to the site, as they are with their tokens
-	toIssuer *recorder // for metadata, registrations and tokens
+	toSite   *recorder // requests to the site, with their tokens
+	toIssuer *recorder // requests for metadata, registrations and tokens
 
-	mu     sync.Mutex
-	visits []url.Values // the queries that the user was sent to the issuer with
+	mu      sync.Mutex
+	queries []url.Values // the queries of the authorization requests
 }
 
-// newVisitor returns one whose client has the options that change leaves.
-func newVisitor(t *testing.T, s *site, user string, change func(*visitor, *oauth.ClientOptions)) *visitor {
+// newSiteUser returns a user. change, if not nil, changes the options of the client.
+func newSiteUser(t *testing.T, s *site, user string, change func(*siteUser, *oauth.ClientOptions)) *siteUser {
 	t.Helper()
-	v := &visitor{t: t, site: s, toSite: &recorder{next: newTransport(t)}}
+	v := &siteUser{t: t, site: s, toSite: &recorder{next: newTransport(t)}}
 	v.toIssuer = &recorder{next: oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: true})}
 	v.browser = newBrowser(t, s.issuer, user)
 	opts := &oauth.ClientOptions{
@@ -69,8 +69,8 @@ func newVisitor(t *testing.T, s *site, user string, change func(*visitor, *oauth
 	return v
 }
 
-// newBrowser returns a browser in which the user has only to agree. It stops
-// where it would leave the issuer.
+// newBrowser returns a browser in which the user is logged in at the issuer. It follows no
+// redirects to other hosts.
 func newBrowser(t *testing.T, is *issuer, user string) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -93,14 +93,15 @@ func newBrowser(t *testing.T, is *issuer, user string) *http.Client {
 	}}
 }
 
-// visit follows the redirects of the issuer and returns where they lead.
-func (v *visitor) visit(ctx context.Context, address string) (string, error) {
+// authorize opens an authorization URL, and returns the redirect URI with the response of the
+// issuer.
+func (v *siteUser) authorize(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", err
 	}
 	v.mu.Lock()
-	v.visits = append(v.visits, u.Query())
+	v.queries = append(v.queries, u.Query())
 	v.mu.Unlock()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -114,20 +115,20 @@ func (v *visitor) visit(ctx context.Context, address string) (string, error) {
 	location, err := resp.Location()
 	if err != nil {
 		page, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		return "", fmt.Errorf("the user is stuck on a page with status %d: %s", resp.StatusCode, page)
+		return "", fmt.Errorf("authorization: status %d without a redirect: %s", resp.StatusCode, page)
 	}
 	return location.String(), nil
 }
 
-// manual is a redirector whose user copies the URL.
-func (v *visitor) manual(redirect string) oauth.ManualPrompter {
-	return oauth.ManualPrompter{RedirectURI: redirect, Visit: v.visit}
+// manual returns a prompter whose user copies the redirect URI.
+func (v *siteUser) manual(redirect string) oauth.ManualPrompter {
+	return oauth.ManualPrompter{RedirectURI: redirect, Visit: v.authorize}
 }
 
-// loopback is a redirector that listens for the user's browser.
-func (v *visitor) loopback() oauth.LoopbackPrompter {
+// loopback returns a prompter that listens for the browser's redirect.
+func (v *siteUser) loopback() oauth.LoopbackPrompter {
 	return oauth.LoopbackPrompter{Timeout: 10 * time.Second, Browse: func(ctx context.Context, address string) error {
-		callback, err := v.visit(ctx, address)
+		callback, err := v.authorize(ctx, address)
 		if err != nil {
 			return err
 		}
@@ -141,21 +142,21 @@ func (v *visitor) loopback() oauth.LoopbackPrompter {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("the client answers the browser with status %d", resp.StatusCode)
+			return fmt.Errorf("redirect to the client: status %d", resp.StatusCode)
 		}
 		return nil
 	}}
 }
 
-// asked returns the queries of the authorization URLs that the user opened.
-func (v *visitor) asked() []url.Values {
+// logins returns the queries of the authorization URLs that the user opened.
+func (v *siteUser) logins() []url.Values {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.Clone(v.visits)
+	return slices.Clone(v.queries)
 }
 
-// dial connects to the site in a revision.
-func (v *visitor) dial(revision mcp.Revision) (*client.Client, error) {
+// dial connects to the site with a revision.
+func (v *siteUser) dial(revision mcp.Revision) (*client.Client, error) {
 	rt, err := v.auth.Transport(v.site.url, v.toSite)
 	if err != nil {
 		return nil, err
@@ -170,20 +171,20 @@ func (v *visitor) dial(revision mcp.Revision) (*client.Client, error) {
 }
 
 // mustDial is dial that fails the test on an error.
-func (v *visitor) mustDial(revision mcp.Revision) *client.Client {
+func (v *siteUser) mustDial(revision mcp.Revision) *client.Client {
 	v.t.Helper()
 	c, err := v.dial(revision)
 	if err != nil {
 		v.t.Fatalf("dial: %v", err)
 	}
 	if c.Revision() != revision {
-		v.t.Fatalf("agreed on %v, want %v", c.Revision(), revision)
+		v.t.Fatalf("revision = %v, want %v", c.Revision(), revision)
 	}
 	return c
 }
 
-// whoami calls the tool of that name.
-func (v *visitor) whoami(c *client.Client) identity {
+// whoami calls the tool whoami.
+func (v *siteUser) whoami(c *client.Client) identity {
 	v.t.Helper()
 	got, err := client.CallTool[identity](v.t.Context(), c, "whoami", nil)
 	if err != nil {
@@ -192,16 +193,16 @@ func (v *visitor) whoami(c *client.Client) identity {
 	return got
 }
 
-// A recorded is a request, and the status of its answer.
+// A recorded is a request with the status of its response.
 type recorded struct {
 	method, url string
 	header      http.Header
-	form        url.Values // of the body
+	form        url.Values // the body as a form
 	body        string
 	status      int
 }
 
-// A recorder is a transport that remembers.
+// A recorder is a transport that records requests.
 type recorder struct {
 	next http.RoundTripper
 
@@ -228,7 +229,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		seen.body = string(text)
-		seen.form, _ = url.ParseQuery(seen.body) // no form: then it has nothing that is looked for
+		seen.form, _ = url.ParseQuery(seen.body) // other bodies have no members that tests look up
 	}
 	resp, err := r.next.RoundTrip(req)
 	if err == nil {
@@ -240,7 +241,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// matching returns the requests that f likes.
+// matching returns the requests for which f returns true.
 func (r *recorder) matching(f func(recorded) bool) (found []recorded) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,30 +253,30 @@ func (r *recorder) matching(f func(recorded) bool) (found []recorded) {
 	return found
 }
 
-// grants counts the token requests by their grant_type that succeeded.
-func (v *visitor) grants(kind string) int {
+// grants returns the number of successful token requests with a grant_type.
+func (v *siteUser) grants(kind string) int {
 	return len(v.toIssuer.matching(func(r recorded) bool { return r.form.Get("grant_type") == kind && r.status == http.StatusOK }))
 }
 
-// registrations counts them.
-func (v *visitor) registrations() int {
+// registrations returns the number of registration requests.
+func (v *siteUser) registrations() int {
 	return len(v.toIssuer.matching(func(r recorded) bool { return strings.HasSuffix(r.url, "/reg") }))
 }
 
-// last returns the last request to the site with a token that was let in.
-func (v *visitor) last() recorded {
+// last returns the last successful request to the site with a token.
+func (v *siteUser) last() recorded {
 	v.t.Helper()
 	all := v.toSite.matching(func(r recorded) bool {
 		return r.method == http.MethodPost && r.header.Get("Authorization") != "" && r.status < 300
 	})
 	if len(all) == 0 {
-		v.t.Fatal("no request with a token was let in")
+		v.t.Fatal("successful requests with a token = 0, want at least 1")
 	}
 	return all[len(all)-1]
 }
 
-// token returns the token that the last request was let in with.
-func (v *visitor) token() string {
+// token returns the token of the last successful request.
+func (v *siteUser) token() string {
 	v.t.Helper()
 	_, token, _ := strings.Cut(v.last().header.Get("Authorization"), " ")
 	return token
