@@ -477,9 +477,9 @@ func TestOutputWrites(t *testing.T) {
 
 func TestOutputTryWriteDoesNotWait(t *testing.T) {
 	eachOutput(t, func(t *testing.T, out output, _, _ *os.File) {
-		line := bytes.Repeat([]byte("x"), 1000)
+		line := bytes.Repeat([]byte("x"), pipeBuf)
 		within(t, "tryWrite", func() {
-			for range 10_000 {
+			for range 20_000 {
 				n, err := out.tryWrite(line)
 				if err != nil {
 					t.Error(err)
@@ -491,6 +491,24 @@ func TestOutputTryWriteDoesNotWait(t *testing.T) {
 			t.Error("never full")
 		})
 	})
+}
+
+// TestPolledOutputLimit checks that tryWrite writes no more than what fits on every system if poll
+// reports the pipe as writable.
+func TestPolledOutputLimit(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	out := outputs["polled"](t, w)
+	defer out.Close()
+	for size, want := range map[int]int{512: 512, 513: 0} {
+		if n, err := out.tryWrite(make([]byte, size)); n != want || err != nil {
+			t.Errorf("%d bytes: got %d, %v, want %d", size, n, err, want)
+		}
+	}
 }
 
 func TestOutputBroken(t *testing.T) {

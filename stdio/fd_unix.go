@@ -270,8 +270,8 @@ func (o *polledOutput) waitWritable() error {
 }
 
 // pipeBuf is the size of a write that does not block if poll reports the pipe as writable
-// (PIPE_BUF).
-const pipeBuf = 4096
+// (PIPE_BUF): what POSIX guarantees, and all that macOS and FreeBSD have. Linux has 4096.
+const pipeBuf = 512
 
 // tryWrite calls poll first. It leaves writes of more than pipeBuf bytes to Write.
 func (o *polledOutput) tryWrite(p []byte) (int, error) {

@@ -122,8 +122,11 @@ const ended = unix.POLLHUP | unix.POLLNVAL | unix.POLLERR
 func pipeEmpty(f *os.File) bool { return pollFile(f, unix.POLLIN, 0)&unix.POLLIN == 0 }
 
 // readerGone reports whether the other end of an output file is closed. macOS reports that only
-// together with whether the file is writable.
-func readerGone(f *os.File) bool { return pollFile(f, unix.POLLOUT, 0)&ended != 0 }
+// together with whether the file is writable, and POLLNVAL for devices that it cannot poll, such as
+// the null device: those have no reader.
+func readerGone(f *os.File) bool {
+	return pollFile(f, unix.POLLOUT, 0)&(unix.POLLHUP|unix.POLLERR) != 0
+}
 
 // A parent is the process that started the tap.
 type parent struct{ pid int }

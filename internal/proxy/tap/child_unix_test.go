@@ -55,4 +55,13 @@ func TestHangup(t *testing.T) {
 			t.Errorf("reader gone: got %t, want %t", got, closed)
 		}
 	}
+	// macOS cannot poll this device.
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if readerGone(null) {
+		t.Error("the reader of the null device is gone")
+	}
 }
