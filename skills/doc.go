@@ -9,6 +9,9 @@
 //	srv := server.MustNew("docs", "1.0.0", nil)
 //	err := skills.Add(srv, os.DirFS("skills")) // skills/git-workflow/SKILL.md and others
 //
+// Add returns the first error only. [Check] returns all that is wrong with the skills, in a test of
+// the server for example, and so does the command mcpwire skills check.
+//
 // A client lists skills without their files, and reads a file when it is needed:
 //
 //	for skill, err := range skills.List(ctx, c) {

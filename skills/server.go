@@ -48,7 +48,12 @@ const cacheTTL = 60_000
 // If [server.Options.View] hides the resource of a skill's SKILL.md, it hides the skill. Let it
 // hide the other files of the skill too: it decides about each of them.
 func Add(srv *server.Server, files fs.FS) error {
-	c, err := load(files)
+	c, err := load(files, func(name string, err error) error {
+		if _, ok := errors.AsType[ignored](err); ok {
+			return nil
+		}
+		return fmt.Errorf("%s: %w", name, err)
+	})
 	if err != nil {
 		return fmt.Errorf("skills: %w", err)
 	}
@@ -69,6 +74,8 @@ func Add(srv *server.Server, files fs.FS) error {
 
 // A catalog is what a server serves. It does not change.
 type catalog struct {
+	// roots are the folders that contain SKILL.md.
+	roots []string
 	// entries are sorted by URI.
 	entries []served
 	// files are the resources by URI, and folders the children of each folder by its URI.
@@ -89,14 +96,20 @@ type file struct {
 	entry    fileEntry
 }
 
-// load reads the skills.
-func load(files fs.FS) (*catalog, error) {
-	var roots []string
-	err := walk(files, func(name string) error {
-		if path.Base(name) == manifest {
-			roots = append(roots, path.Dir(name))
+// An ignored is the reason why [Add] ignores a file in a skill.
+type ignored string
+
+func (i ignored) Error() string { return string(i) }
+
+// load reads the skills. It calls report with each error and the file that it concerns. If report
+// returns nil, load continues without that file or skill.
+func load(files fs.FS, report func(name string, err error) error) (*catalog, error) {
+	c := &catalog{files: map[string]*file{}, folders: map[string][]mcp.Resource{}}
+	err := walk(files, func(name string, regular bool) error {
+		if regular && path.Base(name) == manifest {
+			c.roots = append(c.roots, path.Dir(name))
 		}
-		if len(roots) > maxSkills {
+		if len(c.roots) > maxSkills {
 			return fmt.Errorf("more than %d skills", maxSkills)
 		}
 		return nil
@@ -104,15 +117,17 @@ func load(files fs.FS) (*catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &catalog{files: map[string]*file{}, folders: map[string][]mcp.Resource{}}
 	total := int64(0)
-	err = walk(files, func(name string) error {
-		if !slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(name, root+"/") }) {
+	err = walk(files, func(name string, regular bool) error {
+		if !slices.ContainsFunc(c.roots, func(root string) bool { return strings.HasPrefix(name, root+"/") }) {
 			return nil
+		}
+		if !regular {
+			return report(name, ignored("not a regular file: it is not served"))
 		}
 		f, err := readFile(files, name, min(maxTotalBytes, maxServerBytes-total))
 		if err != nil {
-			return err
+			return report(name, err)
 		}
 		total += *f.entry.Size
 		c.files[f.def.URI] = f
@@ -121,9 +136,15 @@ func load(files fs.FS) (*catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, root := range roots {
+	for _, root := range c.roots {
+		name := path.Join(root, manifest)
+		if root != "." && c.files[uriOf(name)] == nil {
+			continue // it could not be read
+		}
 		if err := c.addSkill(root); err != nil {
-			return nil, fmt.Errorf("%s: %w", path.Join(root, manifest), err)
+			if err := report(name, err); err != nil {
+				return nil, err
+			}
 		}
 	}
 	slices.SortFunc(c.entries, func(a, b served) int { return cmp.Compare(a.uri, b.uri) })
@@ -133,8 +154,9 @@ func load(files fs.FS) (*catalog, error) {
 	return c, nil
 }
 
-// walk calls fn for each regular file whose path has no name that begins with a dot.
-func walk(files fs.FS, fn func(name string) error) error {
+// walk calls fn for each file, and for whatever is no folder, whose path has no name that begins
+// with a dot.
+func walk(files fs.FS, fn func(name string, regular bool) error) error {
 	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -144,8 +166,8 @@ func walk(files fs.FS, fn func(name string) error) error {
 				return fs.SkipDir
 			}
 			return nil
-		case d.Type().IsRegular():
-			return fn(name)
+		case !d.IsDir():
+			return fn(name, d.Type().IsRegular())
 		}
 		return nil
 	})
@@ -173,7 +195,7 @@ func readFile(files fs.FS, name string, limit int64) (*file, error) {
 	}
 	size := int64(len(data))
 	if size > limit {
-		return nil, fmt.Errorf("%s is too large: a skill may have %d bytes, and all skills %d", name, maxTotalBytes, maxServerBytes)
+		return nil, fmt.Errorf("too large: a skill may have %d bytes, and all skills %d", maxTotalBytes, maxServerBytes)
 	}
 	digest := sha256.Sum256(data)
 	f := &file{
@@ -248,8 +270,8 @@ func checkMetadata(frontmatter json.RawMessage) error {
 	var head struct {
 		Metadata map[string]any `json:"metadata"`
 	}
-	if err := json.Unmarshal(frontmatter, &head); err != nil {
-		return fmt.Errorf("metadata: %w", err)
+	if json.Unmarshal(frontmatter, &head) != nil {
+		return errors.New("metadata: want keys with text")
 	}
 	for key := range head.Metadata {
 		if strings.HasPrefix(key, "io.modelcontextprotocol/") {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -58,6 +60,14 @@ func TestSkillsCommand(t *testing.T) {
 		}
 		return err
 	})
+	digest := func(s string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(s))) }
+	refundsJSON := `{"uri":"skill://billing/refunds/SKILL.md","name":"refunds","description":"Refund","frontmatter":{"description":"Refund","name":"refunds"},` +
+		`"files":[{"path":"SKILL.md","uri":"skill://billing/refunds/SKILL.md","size":42,"digest":"` + digest(refunds) + `"}]`
+	tidyJSON := `{"uri":"skill://tidy/SKILL.md","name":"tidy","description":"Tidy a folder","frontmatter":{"description":"Tidy a folder","name":"tidy"},` +
+		`"files":[{"path":"SKILL.md","uri":"skill://tidy/SKILL.md","size":55,"digest":"` + digest(tidy) + `"},{"path":"more/a.md","uri":"skill://tidy/more/a.md","size":5,"digest":"` + digest("more\n") + `"}]`
+	lieJSON := `{"uri":"skill://tidy/SKILL.md","name":"tidy","description":"Tidy a folder","frontmatter":{"name":"tidy","description":"Tidy a folder"},` +
+		`"files":[{"path":"SKILL.md","uri":"skill://tidy/SKILL.md","size":67,"digest":"sha256:` + strings.Repeat("0", 64) + `"}],` +
+		`"findings":[{"path":"SKILL.md","message":"read SKILL.md of skill tidy: the file does not match the skill's entry: it has 55 bytes, not 67"}]}`
 	none := serveSkills(t, func(*server.Server) error { return nil })
 	for _, tt := range []struct {
 		name   string
@@ -76,9 +86,14 @@ func TestSkillsCommand(t *testing.T) {
 		{"verify one", []string{honest, "tidy", "--verify"}, 0, "skill://tidy/SKILL.md: verified 2 files\n", ""},
 		{"verify a lie", []string{lying, "--verify"}, exitFindings, "…", ""},
 		{"read a lie", []string{lying, "tidy"}, exitAnswer, "", "does not match"},
+		{"list as JSON", []string{honest, "--json"}, 0, refundsJSON + "}\n" + tidyJSON + "}\n", ""},
+		{"one as JSON", []string{honest, "tidy", "--json"}, 0, tidyJSON + "}\n", ""},
+		{"verify as JSON", []string{honest, "refunds", "--verify", "--json"}, 0, refundsJSON + `,"findings":[]}` + "\n", ""},
+		{"verify a lie as JSON", []string{lying, "--verify", "--json"}, exitFindings, lieJSON + "\n", ""},
 		{"undeclared", []string{none}, exitAnswer, "", "the server declares no skills"},
 		{"too many", []string{honest, "a", "b", "c"}, exitUsage, "", "unexpected argument"},
 		{"file and verify", []string{honest, "a", "b", "--verify"}, exitUsage, "", "PATH or --verify"},
+		{"file and JSON", []string{honest, "a", "b", "--json"}, exitUsage, "", "PATH or --json"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stdin, err := os.Open(os.DevNull)

@@ -34,7 +34,7 @@ var surface = map[string]int{
 	"oauth":               56,
 	"schema":              19,
 	"schema/fullschema":   2,
-	"skills":              7,
+	"skills":              9,
 	"server":              114,
 	"stdio":               21,
 	"streamable":          38,
