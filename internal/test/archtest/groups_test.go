@@ -92,7 +92,7 @@ var modules = map[string][]string{
 	"internal/trace/captures":       {"golang.org/x/sys"},
 	"internal/trace/filter":         {"github.com/itchyny/gojq"},
 	"internal/trace/jq":             {"github.com/itchyny/gojq"},
-	"internal/view/detail":          {"github.com/yuin/goldmark"},
+	"internal/view/detail":          {"github.com/gomarkdown/markdown"},
 	"internal/view/tui":             {"charm.land/bubbletea/v2", "charm.land/bubbles/v2", "github.com/charmbracelet/x/ansi"},
 	"mcptest":                       {"github.com/rogpeppe/go-internal/txtar", "go.uber.org/goleak"},
 	"mcpotel":                       {"go.opentelemetry.io/otel"},

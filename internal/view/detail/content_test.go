@@ -109,6 +109,46 @@ func TestContent(t *testing.T) {
       td
         text 2
 `},
+		{"more markdown", "tools/call", `{"name":"t","arguments":{}}`, `"result":{"content":[{"type":"text","text":"1. a\n2. b\n   - c\n\n* x\n\n* y\n\n> q\\*s\\* &amp; &copy;\nr  \nz ![i](u \"t\") <https://a.b> ` + "`c`" + ` ~~d~~ [e][1]\n\n---\n\n    code\n\n` + "```go\\nx < y\\n```" + `\n\n[1]: f\n"}]}`,
+			"note | No arguments.\n", `text
+  ol
+    li
+      text a
+    li
+      text b
+      ul
+        li
+          text c
+  ul
+    li
+      p
+        text x
+    li
+      p
+        text y
+  quote
+    p
+      text q*s* & © r
+      br
+      text z 
+      image to u
+        text i
+      text  
+      link to https://a.b
+        text https://a.b
+      text  
+      code
+        text c
+      text  
+      del
+        text d
+      text  
+      link to f
+        text e
+  hr
+  pre code
+  pre x < y
+`},
 		{"JSON text", "tools/call", `{"name":"t","arguments":{}}`, `"result":{"content":[{"type":"text","text":" {\"a\":1} "}],"structuredContent":{"a":1.0}}`,
 			"note | No arguments.\n", "note | The text has the same JSON as the structured content.\ntable | structured content\n  a | 0[1.0]\n"},
 		{"records", "tools/call", `{"name":"t","arguments":{}}`, `"result":{"content":[{"type":"text","text":"[1]"}],"structuredContent":[{"a":1},{"b":"x","a":null}]}`,

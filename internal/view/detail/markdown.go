@@ -2,16 +2,11 @@ package detail
 
 import (
 	"strings"
-	"sync"
 
 	"mcpwire/internal/text/lazyregexp"
 
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	extast "github.com/yuin/goldmark/extension/ast"
-	"github.com/yuin/goldmark/parser"
-	"github.com/yuin/goldmark/text"
+	"github.com/gomarkdown/markdown/ast"
+	"github.com/gomarkdown/markdown/parser"
 )
 
 // A Node is a part of a Markdown document. HTML in the document is text.
@@ -37,48 +32,40 @@ const (
 // markdownSign finds what plain text rarely has.
 var markdownSign = lazyregexp.New("(?m)^(#{1,6} \\S|```|[-*+] \\S.*\\n[-*+] \\S|1\\. \\S.*\\n2\\. \\S|> \\S|\\|.*\\|[ \\t]*\\n\\|[ :|-]+\\|)|\\*\\*[^*\\s][^*\\n]*\\*\\*|\\[[^\\]\\n]+\\]\\(\\S+\\)")
 
-// nested finds lines whose nesting takes a parser of Markdown very long.
-var nested = lazyregexp.New(`(?m)^(?:[ \t]*(?:>|[-*+]|\d+[.)])[ \t]*){20}|[\[(*_~]{64}`)
-
 // isMarkdown reports whether a text looks like Markdown.
 func isMarkdown(s, mediaType string) bool {
-	if len(s) > maxMarkdown || nested().MatchString(s) {
+	if len(s) > maxMarkdown {
 		return false
 	}
 	return strings.HasPrefix(strings.ToLower(mediaType), "text/markdown") || mediaType == "" && markdownSign().MatchString(s)
 }
 
-// markdown returns the parser: that of CommonMark, with tables.
-var markdown = sync.OnceValue(func() parser.Parser {
-	return goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough)).Parser()
-})
-
-// parseMarkdown returns a document without its HTML and its links.
+// parseMarkdown returns a document, CommonMark with tables, without its HTML and its links. The
+// parser takes time in proportion to the length, and nests at most 64 levels.
 func parseMarkdown(source []byte) []Node {
-	c := &converter{source: source}
-	return c.children(markdown().Parse(text.NewReader(source)), 0)
+	document := parser.NewCommonMarkWithExtensions(parser.Tables | parser.Strikethrough).Parse(source)
+	return new(converter).children(document, 0)
 }
 
 // A converter converts the nodes of the parser.
-type converter struct {
-	source []byte
-	nodes  int
-}
+type converter struct{ nodes int }
 
 func (c *converter) children(parent ast.Node, depth int) []Node {
 	var list []Node
-	for n := parent.FirstChild(); n != nil && c.nodes < maxMarkdownNodes; n = n.NextSibling() {
+	for _, n := range parent.GetChildren() {
+		if c.nodes >= maxMarkdownNodes {
+			break
+		}
 		c.nodes++
 		if depth == maxMarkdownDepth {
-			list = append(list, c.textNode(n.Kind().String()))
-			break
+			return append(list, textNode("…"))
 		}
 		list = c.appendNode(list, n, depth)
 	}
 	return list
 }
 
-func (c *converter) textNode(s string) Node {
+func textNode(s string) Node {
 	return Node{Type: "text", Spans: oneLine([]byte(s), len(s))}
 }
 
@@ -86,80 +73,79 @@ func (c *converter) appendNode(list []Node, n ast.Node, depth int) []Node {
 	node := Node{Type: "p"}
 	switch n := n.(type) {
 	case *ast.Text:
-		list = append(list, c.textNode(string(n.Segment.Value(c.source))))
-		if n.HardLineBreak() {
-			return append(list, Node{Type: "br"})
-		} else if n.SoftLineBreak() {
-			return append(list, c.textNode(" "))
-		}
-		return list
-	case *ast.String:
-		return append(list, c.textNode(string(n.Value)))
-	case *ast.RawHTML:
-		var b strings.Builder
-		for i := range n.Segments.Len() {
-			s := n.Segments.At(i)
-			b.Write(s.Value(c.source))
-		}
-		return append(list, c.textNode(b.String()))
-	case *ast.AutoLink:
-		url := string(n.URL(c.source))
-		return append(list, Node{Type: "link", Children: []Node{c.textNode(url)}, Target: safeText(url)})
-	case *ast.FencedCodeBlock, *ast.CodeBlock, *ast.HTMLBlock:
-		return append(list, Node{Type: "pre", Lines: c.codeLines(n)})
-	case *ast.CodeSpan:
-		return append(list, Node{Type: "code", Children: c.children(n, depth+1)})
-	case *ast.ThematicBreak:
+		return append(list, textNode(strings.ReplaceAll(string(n.Literal), "\n", " ")))
+	case *ast.HTMLSpan:
+		return append(list, textNode(string(n.Literal)))
+	case *ast.Hardbreak:
+		return append(list, Node{Type: "br"})
+	case *ast.CodeBlock:
+		return append(list, preNode(n.Literal))
+	case *ast.HTMLBlock:
+		return append(list, preNode(n.Literal))
+	case *ast.Code:
+		return append(list, Node{Type: "code", Children: []Node{textNode(string(n.Literal))}})
+	case *ast.HorizontalRule:
 		return append(list, Node{Type: "hr"})
-	case *ast.TextBlock:
+	case *ast.ReferenceDefinition:
+		return list // links have their targets
+	case *ast.Paragraph:
+		if inTightList(n) {
+			return append(list, c.children(n, depth+1)...)
+		}
+	case *ast.TableHeader, *ast.TableBody:
 		return append(list, c.children(n, depth+1)...)
 	case *ast.Heading:
 		node.Type = "h" + string(rune('0'+n.Level))
-	case *ast.Blockquote:
+	case *ast.BlockQuote:
 		node.Type = "quote"
 	case *ast.List:
 		node.Type = "ul"
-		if n.IsOrdered() {
+		if n.ListFlags&ast.ListTypeOrdered != 0 {
 			node.Type = "ol"
 		}
 	case *ast.ListItem:
 		node.Type = "li"
-	case *ast.Emphasis:
+	case *ast.Emph:
 		node.Type = "em"
-		if n.Level > 1 {
-			node.Type = "strong"
-		}
+	case *ast.Strong:
+		node.Type = "strong"
 	case *ast.Link:
 		node.Type, node.Target = "link", safeText(string(n.Destination))
 	case *ast.Image:
 		node.Type, node.Target = "image", safeText(string(n.Destination))
-	case *extast.Strikethrough:
+	case *ast.Del:
 		node.Type = "del"
-	case *extast.Table:
+	case *ast.Table:
 		node.Type = "table"
-	case *extast.TableHeader, *extast.TableRow:
+	case *ast.TableRow:
 		node.Type = "tr"
-	case *extast.TableCell:
+	case *ast.TableCell:
 		node.Type = "td"
-		if _, head := n.Parent().(*extast.TableHeader); head {
+		if n.IsHeader {
 			node.Type = "th"
+		}
+	default:
+		if leaf := n.AsLeaf(); leaf != nil {
+			return append(list, textNode(string(leaf.Literal)))
 		}
 	}
 	node.Children = c.children(n, depth+1)
 	return append(list, node)
 }
 
-// codeLines returns the lines of a block of code or HTML.
-func (c *converter) codeLines(n ast.Node) []Line {
+// inTightList reports whether a paragraph is that of an item in a list without blank lines.
+func inTightList(p *ast.Paragraph) bool {
+	item, ok := p.GetParent().(*ast.ListItem)
+	if !ok {
+		return false
+	}
+	list, ok := item.GetParent().(*ast.List)
+	return ok && list.Tight
+}
+
+// preNode returns a block of code or HTML.
+func preNode(text []byte) Node {
 	s := newLineWriter(maxMarkdown)
-	var b []byte
-	for i := range n.Lines().Len() {
-		l := n.Lines().At(i)
-		b = append(b, l.Value(c.source)...)
-	}
-	if h, ok := n.(*ast.HTMLBlock); ok && h.HasClosure() {
-		b = append(b, h.ClosureLine.Value(c.source)...)
-	}
-	s.writeProse(b)
-	return s.finish()
+	s.writeProse(text)
+	return Node{Type: "pre", Lines: s.finish()}
 }
