@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
@@ -234,15 +235,16 @@ type observer struct {
 	observe func(*view)
 }
 
-// ruleTables returns all rules. They must not be modified.
-func ruleTables() [][]rule {
+// ruleTables returns all rules. They must not be modified. They are made when they are needed: most
+// processes that have this package check nothing.
+var ruleTables = sync.OnceValue(func() [][]rule {
 	return [][]rule{
-		rulesJSONRPC, rulesPairing, rulesErrors, rulesShape, rulesStdio, rulesLifecycle, rulesModern, rulesCapability, rulesMeta,
-		rulesTools, rulesToolList, rulesContent, rulesUtilities, rulesPages, rulesClient,
-		rulesHTTPRequest, rulesHTTPHeader, rulesHTTPResponse, rulesHTTPSession, rulesHTTPStream,
-		rulesInput, rulesSubscription, rulesCache, rulesTasks,
+		rulesJSONRPC(), rulesPairing(), rulesErrors(), rulesShape(), rulesStdio(), rulesLifecycle(), rulesModern(), rulesCapability(), rulesMeta(),
+		rulesTools(), rulesToolList(), rulesContent(), rulesUtilities(), rulesPages(), rulesClient(),
+		rulesHTTPRequest(), rulesHTTPHeader(), rulesHTTPResponse(), rulesHTTPSession(), rulesHTTPStream(),
+		rulesInput(), rulesSubscription(), rulesCache(), rulesTasks(),
 	}
-}
+})
 
 // observers returns all observers.
 func observers() []observer {

@@ -6,74 +6,76 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesShape are the rules about the members of messages. Package shape derives them from the
+// rulesShape returns the rules about the members of messages. Package shape derives them from the
 // schemas of the revisions.
-var rulesShape = []rule{
-	shapeRule(shape.Missing, Error, Rule{
-		ID:    "shape/missing-member",
-		Title: "A required member is missing",
-		Why:   "Peers rely on it: typed clients and servers reject the whole message.",
-		Fix:   "Send the member. An empty list is [], not absent.",
-		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a"}]}`)},
-	}),
-	shapeRule(shape.WrongType, Error, Rule{
-		ID:    "shape/wrong-type",
-		Title: "A value has the wrong type",
-		Why:   "Typed peers reject the whole message; others convert the value, each differently.",
-		Fix:   "Send the type that the specification defines for the member. null is not the same as absent.",
-		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":"d","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":null,"inputSchema":{"type":"object"}}]}`)},
-	}),
-	shapeRule(shape.BadValue, Error, Rule{
-		ID:    "shape/bad-value",
-		Title: "A value is not one of the allowed ones",
-		Why:   "Peers do not know what it means.",
-		Fix:   "Send one of the values that the specification lists.",
-		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"array"}}]}`)},
-	}),
-	shapeRule(shape.BadFormat, Error, Rule{
-		ID:    "shape/bad-format",
-		Title: "A string is not a valid URI or not valid base64",
-		Why:   "Decoders reject it, and the content is lost.",
-		Fix:   "URIs begin with a scheme; binary data is base64 in the standard alphabet, with padding.",
-		Good:  Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0K"}`)},
-		Bad:   Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0"}`)},
-	}),
-	shapeRule(shape.Duplicate, Warning, Rule{
-		ID:    "shape/duplicate-member",
-		Title: "A member appears twice",
-		Why:   "Some parsers use the first value and some the last.",
-		Fix:   "Write each name once.",
-		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","name":"b","inputSchema":{"type":"object"}}]}`)},
-	}),
-	shapeRule(shape.WrongKind, Error, Rule{
-		ID:    "shape/wrong-kind",
-		Title: "A request was sent as a notification, or a notification as a request",
-		Why:   "The sender waits for a response that never arrives, or gets one that it does not expect.",
-		Fix:   "Send requests with an id, and notifications without one.",
-		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
-		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"notifications/roots/list_changed\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-	}),
-	shapeRule(shape.WrongDirection, Error, Rule{
-		ID:    "shape/wrong-direction",
-		Title: "The wrong side sent a message",
-		Why:   "The peer does not implement the method.",
-		Fix:   "Send only messages that the specification defines for your side.",
-		Good:  Example{rev20251125, "init\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"roots\":[]}}"},
-		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-	}),
-	shapeRule(shape.NotInRevision, Error, Rule{
-		ID:    "shape/not-in-revision",
-		Title: "A feature that the negotiated revision does not have",
-		Why:   "Both sides have negotiated a revision; the peer does not know features of other revisions.",
-		Fix:   "Check the negotiated revision before using such a feature, or negotiate a newer revision.",
-		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-		Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{$meta}}}
+func rulesShape() []rule {
+	return []rule{
+		shapeRule(shape.Missing, Error, Rule{
+			ID:    "shape/missing-member",
+			Title: "A required member is missing",
+			Why:   "Peers rely on it: typed clients and servers reject the whole message.",
+			Fix:   "Send the member. An empty list is [], not absent.",
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a"}]}`)},
+		}),
+		shapeRule(shape.WrongType, Error, Rule{
+			ID:    "shape/wrong-type",
+			Title: "A value has the wrong type",
+			Why:   "Typed peers reject the whole message; others convert the value, each differently.",
+			Fix:   "Send the type that the specification defines for the member. null is not the same as absent.",
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":"d","inputSchema":{"type":"object"}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":null,"inputSchema":{"type":"object"}}]}`)},
+		}),
+		shapeRule(shape.BadValue, Error, Rule{
+			ID:    "shape/bad-value",
+			Title: "A value is not one of the allowed ones",
+			Why:   "Peers do not know what it means.",
+			Fix:   "Send one of the values that the specification lists.",
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"array"}}]}`)},
+		}),
+		shapeRule(shape.BadFormat, Error, Rule{
+			ID:    "shape/bad-format",
+			Title: "A string is not a valid URI or not valid base64",
+			Why:   "Decoders reject it, and the content is lost.",
+			Fix:   "URIs begin with a scheme; binary data is base64 in the standard alphabet, with padding.",
+			Good:  Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0K"}`)},
+			Bad:   Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0"}`)},
+		}),
+		shapeRule(shape.Duplicate, Warning, Rule{
+			ID:    "shape/duplicate-member",
+			Title: "A member appears twice",
+			Why:   "Some parsers use the first value and some the last.",
+			Fix:   "Write each name once.",
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","name":"b","inputSchema":{"type":"object"}}]}`)},
+		}),
+		shapeRule(shape.WrongKind, Error, Rule{
+			ID:    "shape/wrong-kind",
+			Title: "A request was sent as a notification, or a notification as a request",
+			Why:   "The sender waits for a response that never arrives, or gets one that it does not expect.",
+			Fix:   "Send requests with an id, and notifications without one.",
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"notifications/roots/list_changed\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		}),
+		shapeRule(shape.WrongDirection, Error, Rule{
+			ID:    "shape/wrong-direction",
+			Title: "The wrong side sent a message",
+			Why:   "The peer does not implement the method.",
+			Fix:   "Send only messages that the specification defines for your side.",
+			Good:  Example{rev20251125, "init\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"roots\":[]}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		}),
+		shapeRule(shape.NotInRevision, Error, Rule{
+			ID:    "shape/not-in-revision",
+			Title: "A feature that the negotiated revision does not have",
+			Why:   "Both sides have negotiated a revision; the peer does not know features of other revisions.",
+			Fix:   "Check the negotiated revision before using such a feature, or negotiate a newer revision.",
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}`},
-	}),
+		}),
+	}
 }
 
 func toolsList(result string) string {

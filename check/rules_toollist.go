@@ -7,97 +7,99 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesToolList are the rules about listed tools, resources and prompts.
-var rulesToolList = []rule{
-	{
-		Rule: Rule{
-			ID: "tools/name", Severity: Warning, Revisions: hasURLElicitation,
-			Title: "Some hosts and models do not accept a tool's name",
-			Why:   "Hosts pass names to models, whose APIs allow letters, digits and a few punctuation marks; hosts drop the tool, or the whole server.",
-			Fix:   "Use 1 to 128 letters, digits, underscores, hyphens and dots. Put the name for people into title.",
-			URL:   "server/tools",
-			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"read_file","title":"Read a file","inputSchema":{"type":"object"}}]}`)},
-			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"Read a file","inputSchema":{"type":"object"}}]}`)},
-		},
-		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
-		check: func(v *view) {
-			for i, t := range elements(v.result("tools")) {
-				if name := member(t, "name"); isString(name) && !isPlainName(stringValue(name)) {
-					v.report("/result/tools"+pointer(i)+"/name", "%s should be 1 to 128 letters, digits, underscores, hyphens and dots", showJSON(name))
+// rulesToolList returns the rules about listed tools, resources and prompts.
+func rulesToolList() []rule {
+	return []rule{
+		{
+			Rule: Rule{
+				ID: "tools/name", Severity: Warning, Revisions: hasURLElicitation,
+				Title: "Some hosts and models do not accept a tool's name",
+				Why:   "Hosts pass names to models, whose APIs allow letters, digits and a few punctuation marks; hosts drop the tool, or the whole server.",
+				Fix:   "Use 1 to 128 letters, digits, underscores, hyphens and dots. Put the name for people into title.",
+				URL:   "server/tools",
+				Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"read_file","title":"Read a file","inputSchema":{"type":"object"}}]}`)},
+				Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"Read a file","inputSchema":{"type":"object"}}]}`)},
+			},
+			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
+			check: func(v *view) {
+				for i, t := range elements(v.result("tools")) {
+					if name := member(t, "name"); isString(name) && !isPlainName(stringValue(name)) {
+						v.report("/result/tools"+pointer(i)+"/name", "%s should be 1 to 128 letters, digits, underscores, hyphens and dots", showJSON(name))
+					}
 				}
-			}
+			},
 		},
-	},
-	listRule("tools/duplicate", "tools", "name", mcp.MethodToolsList, "tools",
-		Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{"type":"object"}}]}`)},
-		Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"a","inputSchema":{"type":"object"}}]}`)}),
-	listRule("resources/duplicate", "resources", "uri", mcp.MethodResourcesList, "resources",
-		Example{rev20251125, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///b","name":"b"}`)},
-		Example{rev20251125, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///a","name":"b"}`)}),
-	listRule("prompts/duplicate", "prompts", "name", mcp.MethodPromptsList, "prompts",
-		Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"b"}`)},
-		Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"a"}`)}),
-	{
-		Rule: Rule{
-			ID: "tools/schema-invalid", Severity: Error,
-			Title: "A tool's schema is not valid JSON Schema",
-			Why:   "Hosts and models cannot tell which arguments the tool takes. Many drop the tool, some the whole list.",
-			Fix:   "Validate the schema against its dialect, which is 2020-12 unless $schema names another.",
-			URL:   "server/tools#tool",
-			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)},
-			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"int"}}}}]}`)},
+		listRule("tools/duplicate", "tools", "name", mcp.MethodToolsList, "tools",
+			Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{"type":"object"}}]}`)},
+			Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"a","inputSchema":{"type":"object"}}]}`)}),
+		listRule("resources/duplicate", "resources", "uri", mcp.MethodResourcesList, "resources",
+			Example{rev20251125, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///b","name":"b"}`)},
+			Example{rev20251125, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///a","name":"b"}`)}),
+		listRule("prompts/duplicate", "prompts", "name", mcp.MethodPromptsList, "prompts",
+			Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"b"}`)},
+			Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"a"}`)}),
+		{
+			Rule: Rule{
+				ID: "tools/schema-invalid", Severity: Error,
+				Title: "A tool's schema is not valid JSON Schema",
+				Why:   "Hosts and models cannot tell which arguments the tool takes. Many drop the tool, some the whole list.",
+				Fix:   "Validate the schema against its dialect, which is 2020-12 unless $schema names another.",
+				URL:   "server/tools#tool",
+				Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)},
+				Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"int"}}}}]}`)},
+			},
+			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
+			check: func(v *view) {
+				eachSchema(v, func(place string, s []byte) {
+					if fault := schemaFault(s); fault != "" && !v.redactedWithin(place) {
+						v.report(place, "this is not a valid schema: %s", clip.Prefix(printable.Line(fault), 2*maxShown))
+					}
+				})
+			},
 		},
-		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
-		check: func(v *view) {
-			eachSchema(v, func(place string, s []byte) {
-				if fault := schemaFault(s); fault != "" && !v.redactedWithin(place) {
-					v.report(place, "this is not a valid schema: %s", clip.Prefix(printable.Line(fault), 2*maxShown))
+		{
+			Rule: Rule{
+				ID: "tools/external-ref", Severity: Warning, Revisions: modernRevisions,
+				Title: "A tool's schema refers to a URL",
+				Why:   "Clients must not fetch schemas automatically: a client that cannot resolve the reference should reject the tool.",
+				Fix:   "Put the schema under $defs, and refer to it by #/$defs/….",
+				URL:   "server/tools",
+				Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)},
+				Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"https://example.com/n.json"}}}}`)},
+			},
+			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
+			check: func(v *view) {
+				eachSchema(v, func(place string, s []byte) {
+					if ref, at := externalRef(s, place, 0); ref != "" {
+						v.report(at, "%s refers to a URL, which clients must not fetch automatically", show(ref))
+					}
+				})
+			},
+		},
+		{
+			Rule: Rule{
+				ID: "tools/header-annotation", Severity: Error, Revisions: modernRevisions,
+				Title: "An x-mcp-header is invalid",
+				Why:   "Clients on HTTP must omit the tool from the list.",
+				Fix:   "Set x-mcp-header to a unique HTTP token, on a string, integer or boolean property that is reached through properties alone.",
+				URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
+				Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`)},
+				Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"The region"}}}}`)},
+			},
+			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
+			check: func(v *view) {
+				for i, t := range elements(v.result("tools")) {
+					s, place := member(t, "inputSchema"), "/result/tools"+pointer(i)+"/inputSchema"
+					if !isObject(s) || v.redactedWithin(place) {
+						continue
+					}
+					if _, err := mcp.HeaderParams(s); err != nil {
+						v.report(place, "clients on HTTP must omit the tool %s: %s", show(stringValue(member(t, "name"))), clip.Prefix(printable.Line(err.Error()), 2*maxShown))
+					}
 				}
-			})
+			},
 		},
-	},
-	{
-		Rule: Rule{
-			ID: "tools/external-ref", Severity: Warning, Revisions: modernRevisions,
-			Title: "A tool's schema refers to a URL",
-			Why:   "Clients must not fetch schemas automatically: a client that cannot resolve the reference should reject the tool.",
-			Fix:   "Put the schema under $defs, and refer to it by #/$defs/….",
-			URL:   "server/tools",
-			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)},
-			Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"https://example.com/n.json"}}}}`)},
-		},
-		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
-		check: func(v *view) {
-			eachSchema(v, func(place string, s []byte) {
-				if ref, at := externalRef(s, place, 0); ref != "" {
-					v.report(at, "%s refers to a URL, which clients must not fetch automatically", show(ref))
-				}
-			})
-		},
-	},
-	{
-		Rule: Rule{
-			ID: "tools/header-annotation", Severity: Error, Revisions: modernRevisions,
-			Title: "An x-mcp-header is invalid",
-			Why:   "Clients on HTTP must omit the tool from the list.",
-			Fix:   "Set x-mcp-header to a unique HTTP token, on a string, integer or boolean property that is reached through properties alone.",
-			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
-			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`)},
-			Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"The region"}}}}`)},
-		},
-		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
-		check: func(v *view) {
-			for i, t := range elements(v.result("tools")) {
-				s, place := member(t, "inputSchema"), "/result/tools"+pointer(i)+"/inputSchema"
-				if !isObject(s) || v.redactedWithin(place) {
-					continue
-				}
-				if _, err := mcp.HeaderParams(s); err != nil {
-					v.report(place, "clients on HTTP must omit the tool %s: %s", show(stringValue(member(t, "name"))), clip.Prefix(printable.Line(err.Error()), 2*maxShown))
-				}
-			}
-		},
-	},
+	}
 }
 
 func exList(what, items string) string {
