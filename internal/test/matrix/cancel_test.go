@@ -14,7 +14,7 @@ import (
 	"mcpwire/server"
 )
 
-// newCancelServer returns a server with a tool that waits for its cancellation, and others that
+// newCancelServer returns a server with a tool that waits for its cancellation, and tools that
 // report it.
 func newCancelServer(func()) *server.Server {
 	srv := server.MustNew("cancel", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Hour}})
@@ -41,9 +41,9 @@ func newCancelServer(func()) *server.Server {
 	return srv
 }
 
-// newBriefServer gives its handlers no time.
-func newBriefServer(func()) *server.Server {
-	srv := server.MustNew("brief", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Millisecond}})
+// newTimeoutServer returns a server with a short timeout for handlers.
+func newTimeoutServer(func()) *server.Server {
+	srv := server.MustNew("timeout", "1", &server.Options{Limits: server.Limits{HandlerTimeout: time.Millisecond}})
 	must(server.AddTool(srv, "hang", "", func(ctx context.Context, _ struct{}) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -51,32 +51,32 @@ func newBriefServer(func()) *server.Server {
 	return srv
 }
 
-var errBored = errors.New("nobody wants it any more")
+var errCause = errors.New("cause of the cancellation")
 
 func TestCancel(t *testing.T) {
-	try(t, "cancel", []behavior{
+	testBehaviors(t, "cancel", []behavior{
 		// Spec: C40 C83
-		{name: "the end of a context ends the handler, and nothing comes after it", test: func(s *scene) {
+		{name: "the end of a context cancels the handler, and no message follows", test: func(s *subtest) {
 			var w wire
 			c := s.dial(w.record)
 			ctx, cancel := context.WithCancelCause(s.Context())
 			done := make(chan error, 1)
 			go func() {
-				_, err := c.CallTool(ctx, "hang", nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { s.Error("progress after the end") }))
+				_, err := c.CallTool(ctx, "hang", nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { s.Error("got progress after the cancellation") }))
 				done <- err
 			}()
 			s.call(c, "begun", object{"n": 1})
-			cancel(errBored)
-			if err := <-done; !errors.Is(err, errBored) || !errors.Is(err, context.Canceled) || client.IsPeer(err) {
+			cancel(errCause)
+			if err := <-done; !errors.Is(err, errCause) || !errors.Is(err, context.Canceled) || client.IsPeer(err) {
 				s.Errorf("got %v", err)
 			}
 			same(s, "the handler could not notify", s.call(c, "ended", object{"n": 1}), "true")
-			ok(s, "ping", c.Ping(s.Context())) // whatever comes in answer to the call is here before this is answered
+			ok(s, "ping", c.Ping(s.Context())) // messages of the call come before this response
 			same(s, "cancellations", w.count("> ", mcp.NotificationCancelled, `"requestId":`), 1)
-			same(s, "causes, which are no business of the server's", w.count(errBored.Error()), 0)
+			same(s, "messages with the cause", w.count(errCause.Error()), 0)
 			same(s, "late messages", w.count("< ", "too late")+w.count("< ", mcp.NotificationProgress), 0)
 		}},
-		{name: "a timeout cancels", test: func(s *scene) {
+		{name: "a timeout cancels", test: func(s *subtest) {
 			var w wire
 			c := s.dial(w.record)
 			_, err := c.CallTool(s.Context(), "hang", nil, client.WithTimeout(20*time.Millisecond))
@@ -85,7 +85,7 @@ func TestCancel(t *testing.T) {
 			}
 			same(s, "cancellations", w.count("> ", mcp.NotificationCancelled, `"requestId":`), 1)
 		}},
-		{name: "only the call that is meant is cancelled", test: func(s *scene) {
+		{name: "only one of two calls is canceled", test: func(s *subtest) {
 			c := s.dial(nil)
 			first, cancelFirst := context.WithCancel(s.Context())
 			second, cancelSecond := context.WithCancel(s.Context())
@@ -104,7 +104,7 @@ func TestCancel(t *testing.T) {
 			s.call(c, "ended", object{"n": 1})
 			select {
 			case err := <-done:
-				s.Errorf("the second ended too: %v", err)
+				s.Errorf("the second call ended too: %v", err)
 			default:
 			}
 			cancelSecond()
@@ -114,7 +114,7 @@ func TestCancel(t *testing.T) {
 			s.call(c, "ended", object{"n": 2})
 		}},
 		// Spec: S51 S55
-		{name: "cancellations of what there is not", test: func(s *scene) {
+		{name: "cancellations without a request", test: func(s *subtest) {
 			p := s.peer()
 			for _, id := range []string{`99`, `"1"`, `null`, `1.5`} {
 				p.Send(mcptest.Notification(mcp.NotificationCancelled, `{"requestId":`+id+`}`))
@@ -126,10 +126,10 @@ func TestCancel(t *testing.T) {
 			p.Send(mcptest.Notification(mcp.NotificationCancelled, `{"requestId":1}`))
 			p.Send(mcptest.Notification(mcp.NotificationCancelled, `{"requestId":1}`))
 			p.Send(mcptest.Request(s.revision, 3, mcp.MethodToolsCall, `{"name":"ended","arguments":{"n":1}}`))
-			p.Expect(mcptest.Result(3, `"$any"`)) // and nothing under 1
+			p.Expect(mcptest.Result(3, `"$any"`)) // no response with the id 1
 		}},
-		{name: "a handler's time is up", test: func(s *scene) {
-			c := s.another("brief").dial(nil)
+		{name: "a handler times out", test: func(s *subtest) {
+			c := s.withServer("timeout").dial(nil)
 			same(s, "result", s.call(c, "hang", nil), "error: tool hang did not finish within 1ms")
 		}},
 	})

@@ -12,52 +12,48 @@ import (
 	"mcpwire/mcptest"
 )
 
-// A behavior is one thing that servers and clients do together.
+// A behavior is a feature of the protocol with its tests.
 type behavior struct {
 	name string
-	when func(f *features) bool // the revisions that have it; nil is all
-	test func(s *scene)
+	// when reports whether a revision has the behavior. Nil means all revisions.
+	when func(f *features) bool
+	test func(s *subtest)
 	// instead tests the revisions that do not have the behavior. It is required if when is set.
-	instead func(s *scene)
-	on      place
-	unless  []exception
+	instead func(s *subtest)
+	// bubbleOnly means that the tests need the fake clock of a bubble.
+	bubbleOnly bool
+	unless     []exception
 }
 
-// A place says where a behavior can be tried.
-type place uint8
-
-const (
-	everywhere place = iota
-	inBubbles        // where the clock is fake
-)
-
-// An exception says why a behavior that a revision has cannot be tried over HTTP.
+// An exception excludes a behavior over some kinds of HTTP.
 type exception struct {
 	over transports
-	when func(f *features) bool // nil is all revisions
-	why  string
+	// when reports whether a revision is excluded. Nil means all revisions.
+	when func(f *features) bool
+	// why is the reason.
+	why string
 }
 
 // transports are kinds of HTTP.
 type transports uint8
 
 const (
-	newHTTP transports = 1 << iota // Streamable HTTP
-	oldHTTP                        // HTTP+SSE
-	anyHTTP = newHTTP | oldHTTP
+	streamableHTTP transports = 1 << iota // Streamable HTTP
+	httpSSE                               // HTTP+SSE
+	anyHTTP        = streamableHTTP | httpSSE
 )
 
-// skipReason returns why the behavior is not tried in the cell, or "".
+// skipReason returns the reason why the behavior is not tested in the cell, or "".
 func (b *behavior) skipReason(c cell, f *features) string {
-	if b.on == inBubbles && !c.bubble {
-		return "time cannot be told here"
+	if b.bubbleOnly && !c.bubble {
+		return "needs a fake clock"
 	}
-	kind := newHTTP
+	kind := streamableHTTP
 	switch {
 	case c.web == nil:
 		return ""
-	case c.web.old:
-		kind = oldHTTP
+	case c.web.sse:
+		kind = httpSSE
 	}
 	for _, e := range b.unless {
 		if e.over&kind != 0 && (e.when == nil || e.when(f)) {
@@ -67,14 +63,15 @@ func (b *behavior) skipReason(c cell, f *features) string {
 	return ""
 }
 
-// A cell is one combination that behaviors are tried in.
+// A cell is a combination of a transport, a framing and a revision.
 type cell struct {
 	transport string
 	bubble    bool
 	pipe      func() (local, remote stream)
 	framing   jsonrpc.Framing
-	web       *web // nil without HTTP
-	version   mcp.Revision
+	// web is nil without HTTP.
+	web     *web
+	version mcp.Revision
 }
 
 func (c cell) String() string {
@@ -85,7 +82,7 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s/%v/%v", c.transport, shape, c.version)
 }
 
-// cells returns all of them.
+// cells returns all cells.
 func cells() (all []cell) {
 	for _, c := range []cell{
 		{transport: "memory", bubble: true, pipe: memory},
@@ -103,10 +100,10 @@ func cells() (all []cell) {
 		{transport: "http1", web: &web{stream: true}},
 		{transport: "http2", web: &web{h2: true}},
 		{transport: "http2", web: &web{h2: true, stream: true}},
-		{transport: "http1", web: &web{old: true}},
+		{transport: "http1", web: &web{sse: true}},
 	} {
 		for _, c.version = range mcp.Revisions() {
-			if c.web.carries(c.version) {
+			if c.web.supports(c.version) {
 				all = append(all, c)
 			}
 		}
@@ -114,11 +111,11 @@ func cells() (all []cell) {
 	return all
 }
 
-// carries reports whether a revision is tried over it. HTTP/2 makes no difference between those
-// that have sessions, so the last of them is enough there.
-func (w *web) carries(r mcp.Revision) bool {
+// supports reports whether a revision is tested over w. With HTTP/2, the last revision with
+// sessions stands for all of them.
+func (w *web) supports(r mcp.Revision) bool {
 	switch {
-	case w.old:
+	case w.sse:
 		return r == mcp.Revision20241105
 	case w.h2:
 		return r >= mcp.Revision20251125
@@ -126,38 +123,38 @@ func (w *web) carries(r mcp.Revision) bool {
 	return r >= mcp.Revision20250326
 }
 
-// A scene is one behavior in one cell.
-type scene struct {
+// A subtest is a behavior in a cell.
+type subtest struct {
 	*testing.T
 	*features
 	cell
 	server string
-	stage  *stage
+	state  *cellState
 }
 
-// A stage is what the behaviors of one cell share.
-type stage struct {
+// A cellState is the state that the behaviors of a cell share.
+type cellState struct {
 	t      *testing.T
 	client *client.Client
 }
 
-// try tries the behaviors of a theme in all cells. server names one of servers.
-func try(t *testing.T, server string, behaviors []behavior) {
+// testBehaviors tests behaviors in all cells, with a server of servers.
+func testBehaviors(t *testing.T, server string, behaviors []behavior) {
 	for _, c := range cells() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			shared := &stage{t: t}
+			shared := &cellState{t: t}
 			for _, b := range behaviors {
 				if b.skipReason(c, featuresOf(c.version)) != "" {
 					continue
 				}
 				t.Run(b.name, func(t *testing.T) {
 					if !c.bubble {
-						b.play(&scene{t, featuresOf(c.version), c, server, shared})
+						b.run(&subtest{t, featuresOf(c.version), c, server, shared})
 						return
 					}
 					synctest.Test(t, func(t *testing.T) {
-						b.play(&scene{t, featuresOf(c.version), c, server, &stage{t: t}})
+						b.run(&subtest{t, featuresOf(c.version), c, server, &cellState{t: t}})
 					})
 				})
 			}
@@ -165,10 +162,10 @@ func try(t *testing.T, server string, behaviors []behavior) {
 	}
 }
 
-func (b *behavior) play(s *scene) {
+func (b *behavior) run(s *subtest) {
 	switch {
 	case (b.when == nil) != (b.instead == nil):
-		s.Fatal("a row says either nothing of revisions, or what holds in the others")
+		s.Fatal("when and instead must be set together")
 	case b.when == nil || b.when(s.features):
 		b.test(s)
 	default:
@@ -176,8 +173,8 @@ func (b *behavior) play(s *scene) {
 	}
 }
 
-// options returns those of a client that answers nothing.
-func (s *scene) options() *client.Options {
+// options returns the options of a client without input capabilities.
+func (s *subtest) options() *client.Options {
 	return &client.Options{
 		Info:      mcp.Implementation{Name: "matrix", Version: "1", Title: "The matrix"},
 		Revisions: []mcp.Revision{s.revision},
@@ -190,24 +187,23 @@ func (s *scene) options() *client.Options {
 	}
 }
 
-// client returns the client that the behaviors of the cell share. Its options are those of
-// options.
-func (s *scene) client() *client.Client {
+// client returns the client that the behaviors of the cell share. It has the options of s.options.
+func (s *subtest) client() *client.Client {
 	s.Helper()
-	if s.stage.client == nil {
-		s.stage.client = (&scene{s.stage.t, s.features, s.cell, s.server, s.stage}).dial(nil)
+	if s.state.client == nil {
+		s.state.client = (&subtest{s.state.t, s.features, s.cell, s.server, s.state}).dial(nil)
 	}
-	return s.stage.client
+	return s.state.client
 }
 
-// dial connects another client, to another server.
-func (s *scene) dial(change func(o *client.Options)) *client.Client {
+// dial connects a new client to a new server.
+func (s *subtest) dial(change func(o *client.Options)) *client.Client {
 	s.Helper()
 	return s.dialAs("", change)
 }
 
-// dialAs is dial for a principal.
-func (s *scene) dialAs(principal string, change func(o *client.Options)) *client.Client {
+// dialAs is dial with a principal.
+func (s *subtest) dialAs(principal string, change func(o *client.Options)) *client.Client {
 	s.Helper()
 	c, err := s.tryDial(s.host(principal), change)
 	if err != nil {
@@ -216,7 +212,7 @@ func (s *scene) dialAs(principal string, change func(o *client.Options)) *client
 	return c
 }
 
-func (s *scene) tryDial(h *host, change func(o *client.Options)) (*client.Client, error) {
+func (s *subtest) tryDial(h *host, change func(o *client.Options)) (*client.Client, error) {
 	o := s.options()
 	if change != nil {
 		change(o)
@@ -228,15 +224,15 @@ func (s *scene) tryDial(h *host, change func(o *client.Options)) (*client.Client
 	return c, err
 }
 
-func (s *scene) host(principal string) *host {
+func (s *subtest) host(principal string) *host {
 	return &host{t: s.T, server: s.server, principal: principal, framing: s.framing, pipe: s.pipe, web: s.web}
 }
 
-// peer connects a client that a behavior plays by hand, and makes the handshake where there is
-// one.
-func (s *scene) peer() *mcptest.Peer {
+// peer connects a client whose messages the test writes. It performs the handshake of a legacy
+// revision.
+func (s *subtest) peer() *mcptest.Peer {
 	s.Helper()
-	p := s.silentPeer()
+	p := s.peerWithoutHandshake()
 	if !s.Modern {
 		p.Send(mcptest.Initialize(s.revision))
 		p.Expect(mcptest.Result(0, `{"protocolVersion":"`+s.revision.String()+`","$any":"$any"}`))
@@ -245,8 +241,8 @@ func (s *scene) peer() *mcptest.Peer {
 	return p
 }
 
-// silentPeer is peer without the handshake.
-func (s *scene) silentPeer() *mcptest.Peer {
+// peerWithoutHandshake is peer without the handshake.
+func (s *subtest) peerWithoutHandshake() *mcptest.Peer {
 	s.Helper()
 	f, err := s.host("").connectRaw(s.Context())
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"mcpwire/server"
 )
 
-// An object is one of JSON.
+// An object is a JSON object.
 type object = map[string]any
 
-// must is for what cannot fail in a server under test.
+// must panics if there is an error. The constructors of the servers use it.
 func must(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
 }
 
-// same compares.
+// same fails the test unless got and want are equal.
 func same[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -43,33 +43,33 @@ func ok(t testing.TB, what string, err error) {
 	}
 }
 
-// refused fails the test unless the error is one that the peer answered, with the code.
-func refused(t testing.TB, what string, err error, code jsonrpc.Code) *jsonrpc.Error {
+// wantError fails the test unless the error is one of the peer with the code.
+func wantError(t testing.TB, what string, err error, code jsonrpc.Code) *jsonrpc.Error {
 	t.Helper()
-	e, answered := errors.AsType[*jsonrpc.Error](err)
-	if !answered || e.Code != code || !client.IsPeer(err) {
+	e, is := errors.AsType[*jsonrpc.Error](err)
+	if !is || e.Code != code || !client.IsPeer(err) {
 		t.Fatalf("%s: got %v, want the peer's error %d", what, err, code)
 	}
 	return e
 }
 
-// limited checks that a call was refused because of a limit. Over HTTP the status says that it was
-// not carried out.
-func limited(s *scene, what string, err error) *jsonrpc.Error {
+// wantLimited checks that a call was rejected because of a limit. Over HTTP, the status means that
+// it was not carried out.
+func wantLimited(s *subtest, what string, err error) *jsonrpc.Error {
 	s.Helper()
-	untaken, ok := errors.AsType[*jsonrpc.CallError](err)
+	unprocessed, ok := errors.AsType[*jsonrpc.CallError](err)
 	if !ok {
-		return refused(s, what, err, server.CodeTooManyRequests)
+		return wantError(s, what, err, server.CodeTooManyRequests)
 	}
-	e, answered := errors.AsType[*jsonrpc.Error](err)
-	if !answered || e.Code != server.CodeTooManyRequests || untaken.Outcome != jsonrpc.OutcomeUnprocessed {
+	e, is := errors.AsType[*jsonrpc.Error](err)
+	if !is || e.Code != server.CodeTooManyRequests || unprocessed.Outcome != jsonrpc.OutcomeUnprocessed {
 		s.Fatalf("%s: got %v, want error 429 of a request that was not carried out", what, err)
 	}
 	return e
 }
 
 // call calls a tool and returns its text. A tool that fails yields "error: " and the text.
-func (s *scene) call(c *client.Client, tool string, args any, opts ...client.CallOption) string {
+func (s *subtest) call(c *client.Client, tool string, args any, opts ...client.CallOption) string {
 	s.Helper()
 	res, err := c.CallTool(s.Context(), tool, args, opts...)
 	ok(s, "tool "+tool, err)
@@ -91,23 +91,24 @@ func text(res *mcp.CallToolResult) string {
 	return all
 }
 
-// testTimeout limits how long behaviors wait for what should happen at once.
+// testTimeout limits the wait for events that should come at once.
 const testTimeout = time.Minute
 
-// soon returns a context for such a wait.
-func (s *scene) soon() context.Context {
+// timeoutContext returns a context with testTimeout.
+func (s *subtest) timeoutContext() context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
 	s.Cleanup(cancel)
 	return ctx
 }
 
-// A wire has the messages that a client has sent and received, see record.
+// A wire records the messages that a client sends and receives.
 type wire struct {
-	mu    sync.Mutex
-	lines []string // "> " is sent, "< " received
+	mu sync.Mutex
+	// lines has the messages with the prefix "> " if they were sent, and "< " if received.
+	lines []string
 }
 
-// record has a client note its messages.
+// record makes a client record its messages.
 func (w *wire) record(o *client.Options) {
 	o.Trace = func(dir jsonrpc.Direction, message []byte) {
 		line := "> "
@@ -120,7 +121,7 @@ func (w *wire) record(o *client.Options) {
 	}
 }
 
-// count returns how many messages hold all of the texts.
+// count returns the number of messages that contain all texts.
 func (w *wire) count(texts ...string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +137,7 @@ next:
 	return n
 }
 
-// ids returns the ids of the requests of a method that were sent.
+// ids returns the ids of the sent requests of a method.
 func (w *wire) ids(t testing.TB, method string) (ids []string) {
 	t.Helper()
 	w.mu.Lock()
@@ -158,11 +159,12 @@ func (w *wire) ids(t testing.TB, method string) (ids []string) {
 	return ids
 }
 
-// A counter is how often something has happened in a server.
+// A counter counts events in a server.
 type counter struct {
-	mu   sync.Mutex
-	n    int
-	more chan struct{} // closed when n grows; nil if nobody waits
+	mu sync.Mutex
+	n  int
+	// more is closed when n grows. It is nil if no goroutine waits.
+	more chan struct{}
 }
 
 func (c *counter) add() {
@@ -181,7 +183,7 @@ func (c *counter) value() int {
 	return c.n
 }
 
-// wait waits until it has happened n times.
+// wait waits until the count is n.
 func (c *counter) wait(ctx context.Context, n int) error {
 	for {
 		c.mu.Lock()

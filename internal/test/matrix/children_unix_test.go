@@ -14,5 +14,5 @@ func noChildren() error {
 	if errors.Is(err, syscall.ECHILD) {
 		return nil
 	}
-	return fmt.Errorf("a child process was left behind (wait4: %d, %v)", pid, err)
+	return fmt.Errorf("a child process is left (wait4: %d, %v)", pid, err)
 }

@@ -23,7 +23,7 @@ var contents = []struct {
 	{"link", mcp.ResourceLink{URI: "lib://c", Name: "c", MIMEType: "text/plain"}, mcp.Revision20250618, "[resource c: lib://c]"},
 }
 
-// newContentServer returns each kind of content, from a tool and from a prompt.
+// newContentServer returns a server whose tools and prompts return each kind of content.
 func newContentServer(func()) *server.Server {
 	srv := server.MustNew("content", "1", nil)
 	for _, c := range contents {
@@ -46,8 +46,8 @@ func newContentServer(func()) *server.Server {
 func TestContent(t *testing.T) {
 	var rows []behavior
 	for _, c := range contents {
-		expect := func(want mcp.ContentBlock) func(s *scene) {
-			return func(s *scene) {
+		expect := func(want mcp.ContentBlock) func(s *subtest) {
+			return func(s *subtest) {
 				res, err := s.client().CallTool(s.Context(), c.name, nil)
 				ok(s, "tool", err)
 				same(s, "from a tool", res.Content, []mcp.ContentBlock{want})
@@ -59,7 +59,7 @@ func TestContent(t *testing.T) {
 		rows = append(rows, behavior{name: c.name, when: since(c.since), test: expect(c.block), instead: expect(mcp.TextContent{Text: c.instead})})
 	}
 	// Spec: S150 S151 S152
-	rows = append(rows, behavior{name: "several", test: func(s *scene) {
+	rows = append(rows, behavior{name: "several", test: func(s *subtest) {
 		var want []mcp.ContentBlock
 		for _, c := range contents {
 			if s.revision < c.since {
@@ -72,5 +72,5 @@ func TestContent(t *testing.T) {
 		ok(s, "tool", err)
 		same(s, "content", res.Content, want)
 	}})
-	try(t, "content", rows)
+	testBehaviors(t, "content", rows)
 }

@@ -16,14 +16,14 @@ import (
 	"mcpwire/server"
 )
 
-// A log is what a server's middleware has seen.
+// A log records the messages that a server's middleware gets.
 type log struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// see is the middleware. It ignores calls of the tool that returns its log.
-func (l *log) see(next middleware.Handler) middleware.Handler {
+// middleware records messages, except for calls of the tool "log".
+func (l *log) middleware(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		name := ""
 		if call := server.CallOf(ctx); call != nil {
@@ -66,7 +66,7 @@ type pair struct {
 func newCustomServer(func()) *server.Server {
 	srv := server.MustNew("custom", "1", nil)
 	l := new(log)
-	srv.Use(l.see)
+	srv.Use(l.middleware)
 	var notes counter
 	var last string
 	must(
@@ -94,7 +94,7 @@ func newCustomServer(func()) *server.Server {
 			return last, err
 		}),
 		server.AddTool(srv, "log", "", func(context.Context, struct{}) ([]string, error) { return l.take(), nil }),
-		server.AddTool(srv, "forbidden", "", func(context.Context, struct{}) (string, error) { return "done all the same", nil }),
+		server.AddTool(srv, "forbidden", "", func(context.Context, struct{}) (string, error) { return "not reached", nil }),
 		server.AddTool(srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
 			roots, err := server.CallOf(ctx).Roots(ctx, "roots")
 			if err != nil {
@@ -106,8 +106,8 @@ func newCustomServer(func()) *server.Server {
 	return srv
 }
 
-// log returns the messages that the server's middleware has seen since the last call of log.
-func (s *scene) log(c *client.Client) []string {
+// log returns the messages that the server's middleware has got since the last call of log.
+func (s *subtest) log(c *client.Client) []string {
 	s.Helper()
 	lines, err := client.CallTool[[]string](s.Context(), c, "log", nil)
 	ok(s, "log", err)
@@ -115,8 +115,8 @@ func (s *scene) log(c *client.Client) []string {
 }
 
 func TestCustom(t *testing.T) {
-	try(t, "custom", []behavior{
-		{name: "a method", test: func(s *scene) {
+	testBehaviors(t, "custom", []behavior{
+		{name: "a method", test: func(s *subtest) {
 			var got pair
 			progress := 0
 			ok(s, "swap", s.client().Call(s.Context(), "com.example/swap", pair{1, 2}, &got,
@@ -124,16 +124,16 @@ func TestCustom(t *testing.T) {
 			same(s, "result", got, pair{2, 1})
 			same(s, "progress", progress, 1)
 		}},
-		{name: "a method's errors", test: func(s *scene) {
-			e := refused(s, "the same", s.client().Call(s.Context(), "com.example/swap", pair{1, 1}, nil), 7)
+		{name: "a method's errors", test: func(s *subtest) {
+			e := wantError(s, "the same", s.client().Call(s.Context(), "com.example/swap", pair{1, 1}, nil), 7)
 			same(s, "error", e.Message+string(e.Data), "the same[1]")
 			for _, params := range []string{`{"a":"x","b":1}`, `{"a":1}`, `{"a":1,"b":2,"c":3}`} {
-				refused(s, params, s.client().Call(s.Context(), "com.example/swap", json.RawMessage(params), nil), jsonrpc.CodeInvalidParams)
+				wantError(s, params, s.client().Call(s.Context(), "com.example/swap", json.RawMessage(params), nil), jsonrpc.CodeInvalidParams)
 			}
-			refused(s, "unknown", s.client().Call(s.Context(), "com.example/none", nil, nil), jsonrpc.CodeMethodNotFound)
+			wantError(s, "unknown", s.client().Call(s.Context(), "com.example/none", nil, nil), jsonrpc.CodeMethodNotFound)
 		}},
 		// Spec: S14
-		{name: "a raw method", test: func(s *scene) {
+		{name: "a raw method", test: func(s *subtest) {
 			var got json.RawMessage
 			ok(s, "raw", s.client().Call(s.Context(), "com.example/raw", object{"give": object{"x": 1}}, &got))
 			var result object
@@ -144,26 +144,26 @@ func TestCustom(t *testing.T) {
 				want["resultType"] = "complete"
 			}
 			same(s, "result", result, want)
-			refused(s, "no object", s.client().Call(s.Context(), "com.example/raw", object{"give": 7}, nil), jsonrpc.CodeInternalError)
+			wantError(s, "not an object", s.client().Call(s.Context(), "com.example/raw", object{"give": 7}, nil), jsonrpc.CodeInternalError)
 		}},
-		{name: "a notification", test: func(s *scene) {
+		{name: "a notification", test: func(s *subtest) {
 			c := s.dial(nil)
 			ok(s, "notify", c.Notify(s.Context(), "notifications/com.example/note", object{"n": 1}))
 			got := s.call(c, "last note", object{"N": 1})
 			if !strings.Contains(got, `"n":1`) {
 				s.Errorf("got %s", got)
 			}
-			ok(s, "one that nobody handles", c.Notify(s.Context(), "notifications/com.example/none", nil))
+			ok(s, "without a handler", c.Notify(s.Context(), "notifications/com.example/none", nil))
 			ok(s, "ping", c.Ping(s.Context()))
 		}},
-		{name: "middleware sees both directions", test: func(s *scene) {
+		{name: "middleware gets both directions", test: func(s *subtest) {
 			var u user
 			c := s.dial(u.answers)
 			first := []string{"in initialize", "in notifications/initialized"}
 			if s.Modern {
 				first = []string{"in server/discover"}
 			}
-			s.log(c) // the notification may have been handled by then, or not
+			s.log(c) // the notification may or may not have been handled
 			var got pair
 			ok(s, "swap", c.Call(s.Context(), "com.example/swap", pair{1, 2}, &got, client.WithProgress(func(*mcp.ProgressNotificationParams) {})))
 			same(s, "ask", s.call(c, "ask", nil), "home")
@@ -171,12 +171,12 @@ func TestCustom(t *testing.T) {
 			ok(s, "list", err)
 			want := []string{"in com.example/swap", "out notifications/progress", "in tools/call ask", "out roots/list ask", "in tools/list"}
 			if s.Modern {
-				want[3] = "in tools/call ask" // again, with the answers
+				want[3] = "in tools/call ask" // the retry with the input
 			}
 			seen := slices.DeleteFunc(s.log(c), func(line string) bool { return slices.Contains(first, line) })
 			same(s, "seen", seen, want)
 		}},
-		{name: "middleware of the client sees both directions", test: func(s *scene) {
+		{name: "middleware of the client gets both directions", test: func(s *subtest) {
 			var u user
 			var mu sync.Mutex
 			var seen []string
@@ -200,12 +200,12 @@ func TestCustom(t *testing.T) {
 				})
 			})
 			mu.Lock()
-			seen = nil // how the client got there
+			seen = nil // without the handshake
 			mu.Unlock()
 			progress := 0
 			ok(s, "swap", c.Call(s.Context(), "com.example/swap", pair{1, 2}, nil, client.WithProgress(func(*mcp.ProgressNotificationParams) { progress++ })))
 			same(s, "progress", progress, 1)
-			ok(s, "told", notified.wait(s.soon(), 1)) // notifications go their own way
+			ok(s, "notification", notified.wait(s.timeoutContext(), 1)) // in another goroutine than the response
 			same(s, "ask", s.call(c, "ask", nil), "home")
 			want := []string{"out com.example/swap", "in notifications/progress", "out tools/call", "in roots/list"}
 			if s.Modern {
@@ -215,9 +215,9 @@ func TestCustom(t *testing.T) {
 			defer mu.Unlock()
 			same(s, "seen", seen, want)
 		}},
-		{name: "middleware refuses, and answers itself", test: func(s *scene) {
+		{name: "middleware returns an error or a result", test: func(s *subtest) {
 			_, err := s.client().CallTool(s.Context(), "forbidden", nil)
-			refused(s, "forbidden", err, 4030)
+			wantError(s, "forbidden", err, 4030)
 			var got struct{ From string }
 			ok(s, "canned", s.client().Call(s.Context(), "com.example/canned", nil, &got))
 			same(s, "canned", got.From, "middleware")

@@ -2,16 +2,16 @@ package matrix
 
 import "mcpwire/mcp"
 
-// features says what a revision has, as the specification does. internal/era says so too, but is
-// part of what is tested.
+// features has the features of a revision by the specification. It does not use internal/era, which
+// is under test.
 type features struct {
 	Modern bool // no handshake
 
 	Batches, Completions, ProgressMessage    bool
 	ToolAnnotations, Titles, ItemMeta, Icons bool
-	Structured, StructuredAny                bool // with an object, with any value
+	Structured, StructuredAny                bool // objects only; any value
 	Elicitation, URLElicitation              bool
-	ElicitationIDs                           bool // of pages
+	ElicitationIDs                           bool // of URL elicitations
 	SamplingTools                            bool
 	CoreTasks                                bool
 
@@ -42,7 +42,7 @@ func featuresOf(r mcp.Revision) *features {
 // Conditions for a behavior's when.
 func modern(f *features) bool   { return f.Modern }
 func legacy(f *features) bool   { return !f.Modern }
-func elicits(f *features) bool  { return f.Elicitation }
+func hasForms(f *features) bool { return f.Elicitation }
 func hasTasks(f *features) bool { return f.CoreTasks || f.Modern }
 
 func since(r mcp.Revision) func(*features) bool {

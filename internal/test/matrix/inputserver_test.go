@@ -12,7 +12,7 @@ import (
 	"mcpwire/server"
 )
 
-type delivery struct {
+type address struct {
 	Street string   `json:"street" schema:"title=Street and number,minLength=3"`
 	Speed  string   `json:"speed" schema:"enum=normal|express"`
 	Floors int      `json:"floors,omitempty"`
@@ -20,14 +20,14 @@ type delivery struct {
 	Weight *float64 `json:"weight,omitempty"`
 }
 
-var question = &mcp.CreateMessageRequestParams{
+var samplingParams = &mcp.CreateMessageRequestParams{
 	Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{mcp.TextContent{Text: "2+2?"}}}},
 	MaxTokens: 10, SystemPrompt: "Be short.",
 }
 
-// newAskServer has tools, a prompt and a resource that ask the client.
-func newAskServer(func()) *server.Server {
-	srv := server.MustNew("ask", "1", nil)
+// newInputServer returns a server with tools, a prompt and a resource that send input requests.
+func newInputServer(func()) *server.Server {
+	srv := server.MustNew("input", "1", nil)
 	var runs, orders, changes counter
 	tool := func(name string, fn func(c *server.Call) (string, error)) {
 		must(server.AddTool(srv, name, "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -44,7 +44,7 @@ func newAskServer(func()) *server.Server {
 	}
 	tool("roots", root)
 	tool("form", func(c *server.Call) (string, error) {
-		to, err := server.Elicit[delivery](c, "to", "Where to?")
+		to, err := server.Elicit[address](c, "to", "Where to?")
 		if err != nil || !to.Accepted() {
 			return string(to.Action), err
 		}
@@ -58,18 +58,18 @@ func newAskServer(func()) *server.Server {
 		}
 		return string(res.Action), nil
 	})
-	tool("sample", func(c *server.Call) (string, error) { return sample(c, question) })
+	tool("sample", func(c *server.Call) (string, error) { return sample(c, samplingParams) })
 	tool("sample with tools", func(c *server.Call) (string, error) {
-		q := *question
+		q := *samplingParams
 		q.Tools = []mcp.Tool{{Name: "add", InputSchema: json.RawMessage(`{"type":"object"}`)}}
 		return sample(c, &q)
 	})
 	tool("several", func(c *server.Call) (string, error) {
 		q := c.InputRequests()
-		roots, message := q.Roots("roots"), q.Sample("message", question)
-		form := new(server.Reply[server.Answer[delivery]])
+		roots, message := q.Roots("roots"), q.Sample("message", samplingParams)
+		form := new(server.Reply[server.Answer[address]])
 		if c.Supports(server.FormElicitation) {
-			form = server.Form[delivery](q, "form", "Where to?")
+			form = server.Form[address](q, "form", "Where to?")
 		}
 		if err := q.Wait(c); err != nil {
 			return "", err
@@ -97,13 +97,13 @@ func newAskServer(func()) *server.Server {
 		server.AddTool(srv, "runs", "", func(context.Context, struct{}) (string, error) {
 			return fmt.Sprint(runs.value(), " ", orders.value()), nil
 		}),
-		server.AddTool(srv, "visit", "", func(ctx context.Context, _ struct{}) (string, error) {
+		server.AddTool(srv, "url required", "", func(ctx context.Context, _ struct{}) (string, error) {
 			return "", mcp.URLElicitationRequired(mcp.ElicitRequestParams{Message: "Pay", URL: "https://example.com/pay", ElicitationID: "e1"})
 		}),
-		server.AddTool(srv, "gossip", "", func(ctx context.Context, _ struct{}) (string, error) {
+		server.AddTool(srv, "notify complete", "", func(ctx context.Context, _ struct{}) (string, error) {
 			return "sent", server.CallOf(ctx).Notify(mcp.NotificationElicitationComplete, []byte(`{"elicitationId":"e1"}`))
 		}),
-		server.AddTool(srv, "paid", "", func(context.Context, struct{}) (string, error) {
+		server.AddTool(srv, "complete", "", func(context.Context, struct{}) (string, error) {
 			srv.ElicitationComplete("e0")
 			srv.ElicitationComplete("e1")
 			return "", nil
@@ -132,33 +132,35 @@ func sample(c *server.Call, q *mcp.CreateMessageRequestParams) (string, error) {
 	return fmt.Sprintf("%s %s %s", res.Model, res.StopReason, mcp.Append(nil, &mcp.SamplingMessage{Role: res.Role, Content: res.Content}, mcp.RevisionNone)), nil
 }
 
-// A user answers what servers ask, and notes it.
+// A user responds to input requests, and records them.
 type user struct {
-	action  mcp.ElicitAction // for each page and form; "" is accept
-	content string           // of each form
+	// action is the action of elicitations. Empty means accept.
+	action mcp.ElicitAction
+	// content is the content of forms. Empty means address.
+	content string
 
-	mu    sync.Mutex
-	asked []string
+	mu       sync.Mutex
+	requests []string
 }
 
 func (u *user) note(parts ...string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.asked = append(u.asked, strings.Join(parts, " "))
+	u.requests = append(u.requests, strings.Join(parts, " "))
 }
 
 // take returns the received input requests, and clears them.
 func (u *user) take() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	asked := u.asked
-	u.asked = nil
-	return asked
+	requests := u.requests
+	u.requests = nil
+	return requests
 }
 
 const street = `{"street":"Main St 1","speed":"express"}`
 
-// answers makes a client declare all input capabilities.
+// answers makes a client declare all input capabilities and use u's handlers.
 func (u *user) answers(o *client.Options) {
 	o.Input.ElicitModes, o.Input.SampleTools = []mcp.ElicitMode{mcp.ElicitModeForm, mcp.ElicitModeURL}, true
 	o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {

@@ -41,25 +41,25 @@ func newListenServer(func()) *server.Server {
 	return srv
 }
 
-// change has the server change something.
-func (s *scene) change(c *client.Client, what string) {
+// change makes the server change a list or a resource.
+func (s *subtest) change(c *client.Client, what string) {
 	s.Helper()
 	s.call(c, "change", object{"what": what})
 }
 
-// listen subscribes. The subscription ends with the test.
-func (s *scene) listen(c *client.Client, filter mcp.SubscriptionFilter) *client.Subscription {
+// listen opens a subscription, which is closed at the end of the test.
+func (s *subtest) listen(c *client.Client, filter mcp.SubscriptionFilter) *client.Subscription {
 	s.Helper()
-	sub, err := c.Listen(s.soon(), filter)
+	sub, err := c.Listen(s.timeoutContext(), filter)
 	ok(s, "listen", err)
 	s.Cleanup(func() { sub.Close() })
 	return sub
 }
 
-// next waits for an event.
-func (s *scene) next(sub *client.Subscription) client.Event {
+// next waits for the next event of a subscription.
+func (s *subtest) next(sub *client.Subscription) client.Event {
 	s.Helper()
-	for e, err := range sub.Events(s.soon()) {
+	for e, err := range sub.Events(s.timeoutContext()) {
 		ok(s, "events", err)
 		return e
 	}
@@ -69,8 +69,8 @@ func (s *scene) next(sub *client.Subscription) client.Event {
 
 func TestListen(t *testing.T) {
 	everything := mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: []string{"lib://a"}}
-	try(t, "listen", []behavior{
-		{name: "all changes are told", test: func(s *scene) {
+	testBehaviors(t, "listen", []behavior{
+		{name: "notifications of all changes", test: func(s *subtest) {
 			c := s.dial(nil)
 			sub := s.listen(c, everything)
 			same(s, "honored", sub.Accepted(), everything)
@@ -87,7 +87,7 @@ func TestListen(t *testing.T) {
 			}
 		}},
 		// Spec: S114
-		{name: "only what was asked for is told", test: func(s *scene) {
+		{name: "notifications of the filter only", test: func(s *subtest) {
 			c := s.dial(nil)
 			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true})
 			same(s, "honored", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true})
@@ -100,7 +100,7 @@ func TestListen(t *testing.T) {
 			}
 		}},
 		// Spec: C39
-		{name: "two at once, each with its filter", test: func(s *scene) {
+		{name: "two subscriptions with different filters", test: func(s *subtest) {
 			c := s.dial(nil)
 			tools := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true})
 			resource := s.listen(c, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"lib://a"}})
@@ -111,20 +111,20 @@ func TestListen(t *testing.T) {
 				same(s, "resource", s.next(resource), client.Event{Kind: client.ResourceUpdated, URI: "lib://a"})
 			}
 		}},
-		{name: "by a callback", test: func(s *scene) {
+		{name: "a callback", test: func(s *subtest) {
 			c, events := s.dial(nil), make(chan client.Event)
-			sub, err := c.ListenFunc(s.soon(), mcp.SubscriptionFilter{PromptsListChanged: true}, func(e client.Event) { events <- e })
+			sub, err := c.ListenFunc(s.timeoutContext(), mcp.SubscriptionFilter{PromptsListChanged: true}, func(e client.Event) { events <- e })
 			ok(s, "listen", err)
 			s.change(c, "prompts")
 			same(s, "event", <-events, client.Event{Kind: client.PromptsListChanged})
 			ok(s, "close", sub.Close())
 			<-sub.Done()
 		}},
-		{name: "resources that there are not", test: func(s *scene) {
+		{name: "unknown resources", test: func(s *subtest) {
 			sub := s.listen(s.dial(nil), mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://none", "lib://a"}})
 			same(s, "honored", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://a"}})
 		}},
-		{name: "the end of a subscription", test: func(s *scene) {
+		{name: "the end of a subscription", test: func(s *subtest) {
 			var w wire
 			c := s.dial(w.record)
 			sub := s.listen(c, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"lib://a"}})
@@ -132,9 +132,9 @@ func TestListen(t *testing.T) {
 			s.next(sub)
 			ok(s, "close", sub.Close())
 			<-sub.Done()
-			ok(s, "why it ended", sub.Err())
-			for range sub.Events(s.soon()) {
-				s.Error("an event after the end")
+			ok(s, "error of the subscription", sub.Err())
+			for range sub.Events(s.timeoutContext()) {
+				s.Error("got an event after Close")
 			}
 			notified := w.count("< ", mcp.NotificationResourceUpdated)
 			s.change(c, "lib://a")
@@ -142,7 +142,7 @@ func TestListen(t *testing.T) {
 			ok(s, "ping", c.Ping(s.Context()))
 			same(s, "notifications", w.count("< ", mcp.NotificationResourceUpdated), notified)
 		}},
-		{name: "a list that was kept is asked for again when it has changed", test: func(s *scene) {
+		{name: "a cached list is requested again after a change", test: func(s *subtest) {
 			c := s.dial(nil)
 			count := func() (n int) {
 				for _, err := range c.Tools(s.Context()) {
@@ -158,7 +158,7 @@ func TestListen(t *testing.T) {
 			same(s, "tools", count(), before+1)
 		}},
 		// Spec: S112 S113 S115
-		{name: "on the wire, the acknowledgement comes first", when: modern, test: func(s *scene) {
+		{name: "the acknowledgment is the first message", when: modern, test: func(s *subtest) {
 			p := s.peer()
 			const meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":"x"}`
 			p.Send(mcptest.Request(s.revision, "x", mcp.MethodSubscriptionsListen, `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["lib://a"]}}`))
@@ -168,12 +168,12 @@ func TestListen(t *testing.T) {
 			p.Send(mcptest.Request(s.revision, 3, mcp.MethodToolsCall, `{"name":"change","arguments":{"what":"lib://a"}}`))
 			p.ExpectUnordered(mcptest.Result(3, `"$any"`), mcptest.Notification(mcp.NotificationResourceUpdated, `{`+meta+`,"uri":"lib://a"}`))
 			p.Send(mcptest.Notification(mcp.NotificationCancelled, `{"requestId":"x"}`))
-		}, instead: func(s *scene) {
+		}, instead: func(s *subtest) {
 			p := s.peer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodSubscriptionsListen, `{"notifications":{}}`))
-			code := "-32602" // it is taken as a modern request without metadata
+			code := "-32602" // a modern request without metadata
 			if s.web != nil {
-				code = "-32601" // it belongs to a session of this revision
+				code = "-32601" // an unknown method of the session's revision
 			}
 			p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":` + code + `,"$any":"$any"}}`)
 			p.Send(mcptest.Request(s.revision, 2, mcp.MethodResourcesSubscribe, `{"uri":"lib://a"}`))

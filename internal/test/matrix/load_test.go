@@ -15,9 +15,11 @@ import (
 	"mcpwire/server"
 )
 
-const crowd = 64 // calls at once
+// concurrentCalls is the number of concurrent calls in TestLoad.
+const concurrentCalls = 64
 
-// newLoadServer has a tool for large messages, and one that waits for a crowd.
+// newLoadServer returns a server with a tool for large messages, and one that waits for
+// concurrentCalls calls.
 func newLoadServer(func()) *server.Server {
 	srv := server.MustNew("load", "1", nil)
 	var arrived counter
@@ -25,21 +27,22 @@ func newLoadServer(func()) *server.Server {
 		server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }),
 		server.AddTool(srv, "meet", "", func(ctx context.Context, in struct{ I int }) (int, error) {
 			arrived.add()
-			return in.I, arrived.wait(ctx, crowd)
+			return in.I, arrived.wait(ctx, concurrentCalls)
 		}),
 		server.AddResource(srv, mcp.Resource{URI: "lib://data", Name: "data"}, server.Static(make([]byte, 1<<20))),
 	)
 	return srv
 }
 
-// newRateServer lets a caller make three calls, and no more for a long time.
+// newRateServer returns a server that admits three calls of a caller, and no more for a long time.
 func newRateServer(func()) *server.Server {
 	srv := server.MustNew("rate", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 1e-5, Burst: 3}}})
 	must(server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "ok", nil }))
 	return srv
 }
 
-// newSingleServer handles one call at a time. Reading the resource ends it.
+// newSingleServer returns a server that handles one call at a time. Reading lib://release ends the
+// call.
 func newSingleServer(func()) *server.Server {
 	srv := server.MustNew("single", "1", &server.Options{Callers: server.CallerLimits{MaxConcurrent: 1, Methods: []string{mcp.MethodToolsCall}}})
 	var begun, released counter
@@ -55,28 +58,28 @@ func newSingleServer(func()) *server.Server {
 }
 
 func TestLoad(t *testing.T) {
-	try(t, "load", []behavior{
+	testBehaviors(t, "load", []behavior{
 		// Spec: S63 C37
-		{name: "a large message", test: func(s *scene) {
+		{name: "a large message", test: func(s *subtest) {
 			size := largeBytes
 			if s.web != nil {
-				size = min(size, 2<<20) // a body may have 4 MiB
+				size = min(size, 2<<20) // the limit of a body is 4 MiB
 			}
 			large := strings.Repeat("0123456789abcde\n", size/16)
 			got, err := client.CallTool[string](s.Context(), s.client(), "echo", object{"Text": large})
 			ok(s, "echo", err)
 			if got != large {
-				s.Errorf("got %d bytes, or others", len(got))
+				s.Errorf("got another text of %d bytes, want %d", len(got), len(large))
 			}
 			if data := s.read("lib://data").Blob; len(data) != 1<<20 {
 				s.Errorf("got %d bytes of data", len(data))
 			}
 		}},
-		{name: "64 calls at once", test: func(s *scene) {
+		{name: "64 calls at once", test: func(s *subtest) {
 			c := s.client()
 			var wg sync.WaitGroup
-			for i := range crowd {
-				wg.Go(func() { // none returns before all are there
+			for i := range concurrentCalls {
+				wg.Go(func() { // the tool waits for all calls
 					if got, err := client.CallTool[int](s.Context(), c, "meet", object{"I": i}); got != i || err != nil {
 						s.Errorf("call %d: got %d, %v", i, got, err)
 					}
@@ -84,7 +87,7 @@ func TestLoad(t *testing.T) {
 			}
 			wg.Wait()
 		}},
-		{name: "many calls by many", test: func(s *scene) {
+		{name: "many calls by several goroutines", test: func(s *subtest) {
 			c := s.client()
 			var wg sync.WaitGroup
 			for i := range 8 {
@@ -100,7 +103,7 @@ func TestLoad(t *testing.T) {
 			wg.Wait()
 		}},
 		// Spec: C18 S25
-		{name: "odd strings", test: func(s *scene) {
+		{name: "control characters and other special strings", test: func(s *subtest) {
 			for _, text := range []string{"", "\x00\x1f\x7f\"\\/", "\r\n\u2028\u2029\ufeff", "漢字 \U0001f600", "Content-Length: 7\r\n\r\n{}"} {
 				got, err := client.CallTool[string](s.Context(), s.client(), "echo", object{"Text": text})
 				ok(s, "echo", err)
@@ -111,15 +114,15 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	try(t, "rate", []behavior{
+	testBehaviors(t, "rate", []behavior{
 		// Spec: S133
-		{name: "a rate", test: func(s *scene) {
+		{name: "a rate limit", test: func(s *subtest) {
 			c := s.dial(nil)
 			for range 3 {
 				same(s, "call", s.call(c, "t", nil), "ok")
 			}
 			_, err := c.CallTool(s.Context(), "t", nil)
-			e := limited(s, "the fourth", err)
+			e := wantLimited(s, "the fourth", err)
 			var data struct {
 				Limit        string
 				RetryAfterMs int
@@ -128,11 +131,11 @@ func TestLimits(t *testing.T) {
 			if data.Limit != "rate" || data.RetryAfterMs <= 0 {
 				s.Errorf("got %s", e.Data)
 			}
-			_, err = c.ListTools(s.Context(), nil) // is not limited
+			_, err = c.ListTools(s.Context(), nil) // lists have no limit
 			ok(s, "list", err)
 		}},
-		{name: "calls at once", test: func(s *scene) {
-			c := s.another("single").dial(nil)
+		{name: "a limit on concurrent calls", test: func(s *subtest) {
+			c := s.withServer("single").dial(nil)
 			done := make(chan string)
 			go func() {
 				text, err := client.CallTool[string](s.Context(), c, "hold", nil)
@@ -141,7 +144,7 @@ func TestLimits(t *testing.T) {
 			_, err := c.ReadResource(s.Context(), "lib://begun")
 			ok(s, "begun", err)
 			_, err = c.CallTool(s.Context(), "hold", nil)
-			same(s, "data", string(limited(s, "the second", err).Data), `{"limit":"concurrency"}`)
+			same(s, "data", string(wantLimited(s, "the second", err).Data), `{"limit":"concurrency"}`)
 			_, err = c.ReadResource(s.Context(), "lib://release")
 			ok(s, "release", err)
 			same(s, "the first", <-done, "held<nil>")
@@ -152,9 +155,9 @@ func TestLimits(t *testing.T) {
 
 func TestBatch(t *testing.T) {
 	const end = `"$any":"$any"}`
-	try(t, "load", []behavior{
+	testBehaviors(t, "load", []behavior{
 		// Spec: S12 S13
-		{name: "a batch", when: func(f *features) bool { return f.Batches }, test: func(s *scene) {
+		{name: "a batch", when: func(f *features) bool { return f.Batches }, test: func(s *subtest) {
 			p := s.peer()
 			p.Send(`[` + mcptest.Request(s.revision, 1, mcp.MethodPing, "") + `,` + mcptest.Notification(mcp.NotificationCancelled, `{"requestId":77}`) + `,` +
 				mcptest.Request(s.revision, 2, mcp.MethodToolsCall, `{"name":"echo","arguments":{"Text":"x"}}`) + `,7]`)
@@ -164,7 +167,7 @@ func TestBatch(t *testing.T) {
 				Error  *jsonrpc.Error
 			}
 			ok(s, "answers", json.Unmarshal([]byte(p.Receive()), &answers))
-			got := map[any]bool{} // the order is that in which they were ready
+			got := map[any]bool{} // the order may vary
 			for _, a := range answers {
 				got[a.ID] = a.Error == nil
 			}
@@ -172,15 +175,15 @@ func TestBatch(t *testing.T) {
 			p.Send(`[` + mcptest.Notification(mcp.NotificationCancelled, `{"requestId":77}`) + `]`)
 			p.Send(`[]`)
 			p.Expect(`{"jsonrpc":"2.0",` + s.noID() + `"error":{"code":-32600,` + end + `}`)
-		}, instead: func(s *scene) {
+		}, instead: func(s *subtest) {
 			p := s.peer()
-			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsList, "")) // says what is spoken, where there is no handshake
+			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsList, "")) // sets the revision of a connection without a handshake
 			p.Expect(mcptest.Result(1, `"$any"`))
 			p.Send(`[` + mcptest.Request(s.revision, 2, mcp.MethodToolsList, "") + `]`)
 			p.Expect(`{"jsonrpc":"2.0",` + s.noID() + `"error":{"code":-32600,` + end + `}`)
 		}},
 		// Spec: S6
-		{name: "what is not a message", test: func(s *scene) {
+		{name: "invalid messages", test: func(s *subtest) {
 			p := s.peer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsList, ""))
 			p.Expect(mcptest.Result(1, `"$any"`))
@@ -196,9 +199,9 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// noID is the id of an error that is about no request.
-func (s *scene) noID() string {
-	if s.revision >= mcp.Revision20251125 || s.web != nil { // HTTP has let it out from the first
+// noID returns the id member of an error without a request.
+func (s *subtest) noID() string {
+	if s.revision >= mcp.Revision20251125 || s.web != nil { // HTTP has always omitted it
 		return ""
 	}
 	return `"id":null,`

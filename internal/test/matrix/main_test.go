@@ -14,14 +14,14 @@ import (
 	"mcpwire/stdio"
 )
 
-// Environment variables that make the test binary a server: which one, and on whose behalf its
-// client is.
+// Environment variables that make the test binary a server: the name of the server, and the
+// principal of its client.
 const (
 	serverVar    = "MATRIX_SERVER"
 	principalVar = "MATRIX_PRINCIPAL"
 )
 
-// servers are those of the themes. crash is what their tool of that name does.
+// servers has the constructors of the servers by name. crash is the function of their tool "crash".
 var servers = map[string]func(crash func()) *server.Server{
 	"handshake": newHandshakeServer,
 	"empty":     newEmptyServer,
@@ -30,12 +30,12 @@ var servers = map[string]func(crash func()) *server.Server{
 	"content":   newContentServer,
 	"progress":  newProgressServer,
 	"cancel":    newCancelServer,
-	"brief":     newBriefServer,
+	"timeout":   newTimeoutServer,
 	"resources": newResourceServer,
 	"prompts":   newPromptServer,
 	"listen":    newListenServer,
 	"views":     newViewServer,
-	"ask":       newAskServer,
+	"input":     newInputServer,
 	"custom":    newCustomServer,
 	"tasks":     newTaskServer,
 	"late":      newLateTaskServer,
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(serverVar); name != "" {
 		os.Exit(serveChild(name))
 	}
-	goleak.VerifyTestMain(childless{m})
+	goleak.VerifyTestMain(childCheck{m})
 }
 
 // crashCode is the exit status of a child that crashed on request.
@@ -64,7 +64,7 @@ const crashCode = 7
 // serveChild is the main function of a child process. It fails if the server leaks goroutines.
 func serveChild(name string) (status int) {
 	srv := servers[name](func() {
-		fmt.Fprintln(os.Stderr, "told to crash")
+		fmt.Fprintln(os.Stderr, "crash requested")
 		os.Exit(crashCode)
 	})
 	ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: os.Getenv(principalVar)})
@@ -82,17 +82,17 @@ func serveChild(name string) (status int) {
 	return 0
 }
 
-// closeServer ends a server's tasks.
+// closeServer closes a server and ends its tasks.
 func closeServer(srv *server.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return srv.Close(ctx)
 }
 
-// A childless runs the tests, and checks that no child process remains.
-type childless struct{ m *testing.M }
+// A childCheck runs the tests, and checks that no child process is left.
+type childCheck struct{ m *testing.M }
 
-func (c childless) Run() int {
+func (c childCheck) Run() int {
 	status := c.m.Run()
 	if err := noChildren(); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, err)

@@ -2,5 +2,5 @@
 
 package matrix
 
-// largeBytes is how long a message may get.
+// largeBytes is the size of the largest message.
 const largeBytes = 8 << 20

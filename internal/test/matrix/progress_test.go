@@ -13,8 +13,7 @@ import (
 	"mcpwire/server"
 )
 
-// newProgressServer returns a server whose tools report progress, by the bubble's clock where they
-// wait.
+// newProgressServer returns a server whose tools report progress and log messages.
 func newProgressServer(func()) *server.Server {
 	srv := server.MustNew("progress", "1", nil)
 	must(
@@ -53,8 +52,8 @@ func newProgressServer(func()) *server.Server {
 	return srv
 }
 
-// logged calls the tool and returns the levels of what was logged.
-func (s *scene) logged(c *client.Client, level mcp.LoggingLevel) (levels []string) {
+// logged calls the tool "logs" and returns the levels of the log messages.
+func (s *subtest) logged(c *client.Client, level mcp.LoggingLevel) (levels []string) {
 	s.Helper()
 	got := s.call(c, "logs", nil, client.WithLog(level, func(p *mcp.LoggingMessageNotificationParams) {
 		levels = append(levels, p.Level.String())
@@ -67,9 +66,9 @@ func (s *scene) logged(c *client.Client, level mcp.LoggingLevel) (levels []strin
 }
 
 func TestProgress(t *testing.T) {
-	try(t, "progress", []behavior{
+	testBehaviors(t, "progress", []behavior{
 		// Spec: S59
-		{name: "progress comes before the result", test: func(s *scene) {
+		{name: "progress comes before the result", test: func(s *subtest) {
 			var got, want []string
 			for i := range 5 {
 				message := ""
@@ -84,7 +83,7 @@ func TestProgress(t *testing.T) {
 			same(s, "result", res, "done")
 			same(s, "progress", got, want)
 		}},
-		{name: "nobody asked for progress", test: func(s *scene) {
+		{name: "a call without a progress token", test: func(s *subtest) {
 			var w wire
 			c := s.dial(w.record)
 			same(s, "result", s.call(c, "steps", object{"n": 5}), "done")
@@ -92,7 +91,7 @@ func TestProgress(t *testing.T) {
 			same(s, "notifications", w.count(mcp.NotificationProgress), 0)
 		}},
 		// Spec: C85
-		{name: "each call has its own progress", test: func(s *scene) {
+		{name: "each call has its own progress", test: func(s *subtest) {
 			c, results := s.client(), make(chan string)
 			for n := range 8 {
 				go func() {
@@ -112,26 +111,26 @@ func TestProgress(t *testing.T) {
 				same(s, "result", <-results, "done")
 			}
 		}},
-		{name: "log messages of a level", test: func(s *scene) {
-			same(s, "of warnings", s.logged(s.client(), mcp.LevelWarning), []string{"warning", "error"})
-			same(s, "of all", s.logged(s.client(), mcp.LevelDebug), []string{"debug", "info", "warning", "error"})
+		{name: "log messages of a level", test: func(s *subtest) {
+			same(s, "levels from warning", s.logged(s.client(), mcp.LevelWarning), []string{"warning", "error"})
+			same(s, "levels from debug", s.logged(s.client(), mcp.LevelDebug), []string{"debug", "info", "warning", "error"})
 		}},
 		// Spec: S161
-		{name: "nobody asked for log messages", when: modern, test: func(s *scene) {
+		{name: "a call without a log level", when: modern, test: func(s *subtest) {
 			var w wire
 			same(s, "result", s.call(s.dial(w.record), "logs", nil), "logged")
 			same(s, "messages", w.count(mcp.NotificationMessage), 0)
-		}, instead: func(s *scene) { // they come all the same, until a level is set
+		}, instead: func(s *subtest) { // all messages are sent until a level is set
 			var w wire
 			c := s.dial(w.record)
 			same(s, "result", s.call(c, "logs", nil), "logged")
 			same(s, "messages", w.count(mcp.NotificationMessage), 4)
 		}},
-		{name: "a level for the session", when: legacy, test: func(s *scene) {
+		{name: "a level for the session", when: legacy, test: func(s *subtest) {
 			c := s.dial(nil)
 			ok(s, "set level", c.SetLevel(s.Context(), mcp.LevelError))
-			same(s, "of all", s.logged(c, mcp.LevelDebug), []string{"error"})
-		}, instead: func(s *scene) {
+			same(s, "levels from debug", s.logged(c, mcp.LevelDebug), []string{"error"})
+		}, instead: func(s *subtest) {
 			if err := s.client().SetLevel(s.Context(), mcp.LevelError); !errors.Is(err, errors.ErrUnsupported) {
 				s.Errorf("got %v", err)
 			}
@@ -140,7 +139,7 @@ func TestProgress(t *testing.T) {
 			p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"$any":"$any"}}`)
 		}},
 		// Spec: S60 S61
-		{name: "on the wire, notifications stand before the answer and none behind", test: func(s *scene) {
+		{name: "progress messages come before the response", test: func(s *subtest) {
 			p := s.peer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsCall, s.withMeta(`"progressToken":"t"`, `"name":"steps","arguments":{"n":1}`)))
 			message := ""
@@ -151,7 +150,7 @@ func TestProgress(t *testing.T) {
 			p.Expect(mcptest.Result(1, `{"content":["$any"],"$any":"$any"}`))
 		}},
 
-		{name: "progress starts the time again", on: inBubbles, test: func(s *scene) {
+		{name: "progress restarts the timeout", bubbleOnly: true, test: func(s *subtest) {
 			began, n := time.Now(), 0
 			got := s.call(s.client(), "steps", object{"n": 10, "every": int64(time.Second)}, client.WithTimeout(1500*time.Millisecond),
 				client.WithProgress(func(*mcp.ProgressNotificationParams) { n++ }))
@@ -159,18 +158,18 @@ func TestProgress(t *testing.T) {
 			same(s, "notifications", n, 10)
 			same(s, "time", time.Since(began), 10*time.Second)
 		}},
-		{name: "no progress, no more time", on: inBubbles, test: func(s *scene) {
+		{name: "a timeout without a progress handler", bubbleOnly: true, test: func(s *subtest) {
 			s.timesOut(1500*time.Millisecond, false, client.WithTimeout(1500*time.Millisecond))
 		}},
-		{name: "progress does not move the end of the whole call", on: inBubbles, test: func(s *scene) {
+		{name: "progress does not extend the maximum timeout", bubbleOnly: true, test: func(s *subtest) {
 			s.timesOut(4500*time.Millisecond, true, client.WithTimeout(1500*time.Millisecond), client.WithMaxTimeout(4500*time.Millisecond),
 				client.WithProgress(func(*mcp.ProgressNotificationParams) {}))
 		}},
 	})
 }
 
-// timesOut calls a tool that takes longer.
-func (s *scene) timesOut(after time.Duration, whole bool, opts ...client.CallOption) {
+// timesOut calls a tool that takes longer than a timeout. whole means the maximum timeout.
+func (s *subtest) timesOut(after time.Duration, whole bool, opts ...client.CallOption) {
 	s.Helper()
 	began := time.Now()
 	_, err := s.client().CallTool(s.Context(), "steps", object{"n": 10, "every": int64(time.Second)}, opts...)
@@ -183,7 +182,7 @@ func (s *scene) timesOut(after time.Duration, whole bool, opts ...client.CallOpt
 
 // withMeta returns the params of a request with members of _meta, and those that each request of
 // the revision must have.
-func (s *scene) withMeta(meta, members string) string {
+func (s *subtest) withMeta(meta, members string) string {
 	if s.Modern {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"` + s.revision.String() + `","io.modelcontextprotocol/clientCapabilities":{}`
 	}

@@ -17,7 +17,7 @@ type review struct {
 	Style    string `json:"style,omitempty"`
 }
 
-// newPromptServer has prompts and a template, with suggestions for both.
+// newPromptServer returns a server with prompts and a template, with completions for both.
 func newPromptServer(func()) *server.Server {
 	srv := server.MustNew("prompts", "1", nil)
 	must(
@@ -60,9 +60,9 @@ func fullPrompt() mcp.Prompt {
 }
 
 func TestPrompts(t *testing.T) {
-	try(t, "prompts", []behavior{
+	testBehaviors(t, "prompts", []behavior{
 		// Spec: S129
-		{name: "a prompt's description in the shape of the revision", test: func(s *scene) {
+		{name: "the definition of a prompt in the revision", test: func(s *subtest) {
 			want := fullPrompt()
 			want.Arguments = []mcp.PromptArgument{{Name: "language", Title: "Language", Description: "of the code", Required: true}, {Name: "style"}}
 			if !s.Titles {
@@ -80,7 +80,7 @@ func TestPrompts(t *testing.T) {
 			}
 			same(s, "names", names, []string{"review", "map", "many"})
 		}},
-		{name: "a prompt is filled in", test: func(s *scene) {
+		{name: "the messages of a prompt", test: func(s *subtest) {
 			res, err := s.client().GetPrompt(s.Context(), "review", map[string]string{"language": "go", "style": "kind"})
 			ok(s, "prompt", err)
 			same(s, "description", res.Description, "Have code reviewed.")
@@ -93,11 +93,12 @@ func TestPrompts(t *testing.T) {
 			same(s, "map", res.Messages, []mcp.PromptMessage{{Role: mcp.RoleUser, Content: mcp.TextContent{Text: "Oslo"}}})
 		}},
 		// Spec: S153
-		{name: "arguments that cannot be", test: func(s *scene) {
+		{name: "invalid arguments", test: func(s *subtest) {
 			for _, tt := range []struct {
 				prompt string
 				args   map[string]string
-				names  string // what the message must name
+				// names is the text that the message must contain.
+				names string
 			}{
 				{"review", nil, "language"},
 				{"review", map[string]string{"language": "cobol"}, "language"},
@@ -106,32 +107,32 @@ func TestPrompts(t *testing.T) {
 				{"atlas", nil, "atlas"},
 			} {
 				_, err := s.client().GetPrompt(s.Context(), tt.prompt, tt.args)
-				if e := refused(s, tt.prompt, err, jsonrpc.CodeInvalidParams); !strings.Contains(e.Message, tt.names) {
-					s.Errorf("%s %v: the message does not name %s: %s", tt.prompt, tt.args, tt.names, e.Message)
+				if e := wantError(s, tt.prompt, err, jsonrpc.CodeInvalidParams); !strings.Contains(e.Message, tt.names) {
+					s.Errorf("%s %v: got %s, want %s in it", tt.prompt, tt.args, e.Message, tt.names)
 				}
 			}
 		}},
-		{name: "a prompt that fails keeps its secrets", test: func(s *scene) {
+		{name: "the text of an internal error is not sent", test: func(s *subtest) {
 			_, err := s.client().GetPrompt(s.Context(), "review", map[string]string{"language": "go", "style": "rude"})
-			if e := refused(s, "prompt", err, jsonrpc.CodeInternalError); strings.Contains(e.Error()+string(e.Data), "secret") {
+			if e := wantError(s, "prompt", err, jsonrpc.CodeInternalError); strings.Contains(e.Error()+string(e.Data), "secret") {
 				s.Errorf("got %v", e)
 			}
 		}},
-		{name: "suggestions from a list of values", test: func(s *scene) {
-			s.suggests(mcp.PromptReference{Name: "review"}, "language", "g", nil, mcp.Completion{Values: []string{"go", "gherkin"}, Total: new(int64(2))})
-			s.suggests(mcp.PromptReference{Name: "review"}, "language", "x", nil, mcp.Completion{Values: []string{}, Total: new(int64(0))})
+		{name: "completions from a list of values", test: func(s *subtest) {
+			s.checkCompletion(mcp.PromptReference{Name: "review"}, "language", "g", nil, mcp.Completion{Values: []string{"go", "gherkin"}, Total: new(int64(2))})
+			s.checkCompletion(mcp.PromptReference{Name: "review"}, "language", "x", nil, mcp.Completion{Values: []string{}, Total: new(int64(0))})
 		}},
-		{name: "suggestions that depend on other arguments", when: since(mcp.Revision20250618), test: func(s *scene) {
-			s.suggests(mcp.PromptReference{Name: "review"}, "style", "k", map[string]string{"language": "go"},
+		{name: "completions that depend on other arguments", when: since(mcp.Revision20250618), test: func(s *subtest) {
+			s.checkCompletion(mcp.PromptReference{Name: "review"}, "style", "k", map[string]string{"language": "go"},
 				mcp.Completion{Values: []string{"k!", "1go"}, Total: new(int64(2))})
-		}, instead: func(s *scene) { // the server does not hear of them
-			s.suggests(mcp.PromptReference{Name: "review"}, "style", "k", map[string]string{"language": "go"},
+		}, instead: func(s *subtest) { // the arguments are not sent
+			s.checkCompletion(mcp.PromptReference{Name: "review"}, "style", "k", map[string]string{"language": "go"},
 				mcp.Completion{Values: []string{"k!", "0"}, Total: new(int64(2))})
 		}},
-		{name: "suggestions for a template", test: func(s *scene) {
-			s.suggests(mcp.ResourceTemplateReference{URI: "lib://{row}"}, "row", "", nil, mcp.Completion{Values: []string{"7"}, Total: new(int64(9)), HasMore: true})
+		{name: "completions for a template", test: func(s *subtest) {
+			s.checkCompletion(mcp.ResourceTemplateReference{URI: "lib://{row}"}, "row", "", nil, mcp.Completion{Values: []string{"7"}, Total: new(int64(9)), HasMore: true})
 		}},
-		{name: "more suggestions than there may be", test: func(s *scene) {
+		{name: "more completions than the limit", test: func(s *subtest) {
 			got, err := s.client().Complete(s.Context(), mcp.PromptReference{Name: "many"}, mcp.CompleteArgument{Name: "n"}, nil)
 			ok(s, "complete", err)
 			if len(got.Values) != 100 || *got.Total != 150 || !got.HasMore {
@@ -139,7 +140,7 @@ func TestPrompts(t *testing.T) {
 			}
 		}},
 		// Spec: S154
-		{name: "suggestions for what there is not", test: func(s *scene) {
+		{name: "completions of unknown arguments", test: func(s *subtest) {
 			for _, tt := range []struct {
 				ref  mcp.Reference
 				name string
@@ -149,15 +150,15 @@ func TestPrompts(t *testing.T) {
 				{mcp.ResourceTemplateReference{URI: "lib://{col}"}, "col"},
 			} {
 				_, err := s.client().Complete(s.Context(), tt.ref, mcp.CompleteArgument{Name: tt.name}, nil)
-				refused(s, tt.name, err, jsonrpc.CodeInvalidParams)
+				wantError(s, tt.name, err, jsonrpc.CodeInvalidParams)
 			}
 		}},
 	})
 }
 
-func (s *scene) suggests(ref mcp.Reference, name, typed string, known map[string]string, want mcp.Completion) {
+func (s *subtest) checkCompletion(ref mcp.Reference, name, typed string, known map[string]string, want mcp.Completion) {
 	s.Helper()
 	got, err := s.client().Complete(s.Context(), ref, mcp.CompleteArgument{Name: name, Value: typed}, known)
 	ok(s, "complete", err)
-	same(s, "suggestions for "+name, *got, want)
+	same(s, "completion of "+name, *got, want)
 }

@@ -2,6 +2,6 @@
 
 package matrix
 
-// largeBytes is how long a message may get: the race detector makes each byte cost ten times as
-// much.
+// largeBytes is the size of the largest message. It is small, because each byte costs ten times as
+// much with the race detector.
 const largeBytes = 1 << 20

@@ -16,7 +16,7 @@ import (
 	"mcpwire/server"
 )
 
-// newResourceServer has texts, data, and templates.
+// newResourceServer returns a server with texts, binary data and templates.
 func newResourceServer(func()) *server.Server {
 	srv := server.MustNew("resources", "1", &server.Options{Limits: server.Limits{PageSize: 2}})
 	var reads counter
@@ -47,7 +47,7 @@ func fullResource() mcp.Resource {
 	}
 }
 
-// vars returns the variables of the URI that is read.
+// vars returns the variables of the URI.
 func vars(_ context.Context, v server.Vars) (string, error) {
 	if v.Get("row") == "none" {
 		return "", fmt.Errorf("row none: %w", server.ErrNotFound)
@@ -59,21 +59,21 @@ func vars(_ context.Context, v server.Vars) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-// read reads a resource of one part, and returns that.
-func (s *scene) read(uri string, opts ...client.CallOption) mcp.ResourceContents {
+// read reads a resource that has one part, and returns the part.
+func (s *subtest) read(uri string, opts ...client.CallOption) mcp.ResourceContents {
 	s.Helper()
 	res, err := s.client().ReadResource(s.Context(), uri, opts...)
 	ok(s, "read "+uri, err)
 	if len(res.Contents) != 1 {
-		s.Fatalf("read %s: %d parts", uri, len(res.Contents))
+		s.Fatalf("read %s: got %d parts, want 1", uri, len(res.Contents))
 	}
 	return res.Contents[0]
 }
 
 func TestResources(t *testing.T) {
-	try(t, "resources", []behavior{
+	testBehaviors(t, "resources", []behavior{
 		// Spec: S128
-		{name: "lists", test: func(s *scene) {
+		{name: "lists", test: func(s *subtest) {
 			var uris, templates []string
 			for r, err := range s.client().Resources(s.Context()) {
 				ok(s, "list", err)
@@ -86,7 +86,7 @@ func TestResources(t *testing.T) {
 			}
 			same(s, "templates", templates, []string{"row://{row}/{+path}{?tag*}", "row://{row}/index", "lib://{name}"})
 		}},
-		{name: "a resource's description in the shape of the revision", test: func(s *scene) {
+		{name: "the definition of a resource in the revision", test: func(s *subtest) {
 			page, err := s.client().ListResources(s.Context(), nil)
 			ok(s, "list", err)
 			want := fullResource()
@@ -101,26 +101,26 @@ func TestResources(t *testing.T) {
 			}
 			same(s, "resource", page.Resources[0], want)
 		}},
-		{name: "text", test: func(s *scene) {
+		{name: "text", test: func(s *subtest) {
 			same(s, "contents", s.read("lib://a"), mcp.ResourceContents{URI: "lib://a", MIMEType: "text/plain", Text: "A\n"})
 		}},
 		// Spec: S145
-		{name: "data", test: func(s *scene) {
+		{name: "data", test: func(s *subtest) {
 			same(s, "contents", s.read("lib://data"), mcp.ResourceContents{URI: "lib://data", MIMEType: "image/png", Blob: []byte{0, 1, 255}})
 		}},
-		{name: "several parts", test: func(s *scene) {
+		{name: "several parts", test: func(s *subtest) {
 			res, err := s.client().ReadResource(s.Context(), "lib://parts")
 			ok(s, "read", err)
 			same(s, "contents", res.Contents, []mcp.ResourceContents{
 				{URI: "lib://parts/1", Text: "one"}, {URI: "lib://parts/2", Blob: []byte{2}, MIMEType: "application/x"},
 			})
 		}},
-		{name: "variables of a template", test: func(s *scene) {
+		{name: "variables of a template", test: func(s *subtest) {
 			for uri, want := range map[string]string{
 				"row://7/a/b.txt":           `path=["a/b.txt"] row=["7"]`,
 				"row://7/a?tag=x&tag=y":     `path=["a"] row=["7"] tag=["x" "y"]`,
 				"row://a%2Fb%20c/%C3%BC":    `path=["ü"] row=["a/b c"]`,
-				"row://7/index":             `row=["7"]`, // the longer text outside of braces counts
+				"row://7/index":             `row=["7"]`, // the template with the longer literal text is used
 				"row://%2e%2e/../etc/hosts": `path=["../etc/hosts"] row=[".."]`,
 			} {
 				got := s.read(uri)
@@ -128,47 +128,47 @@ func TestResources(t *testing.T) {
 				same(s, uri, got.URI, uri)
 			}
 		}},
-		{name: "a resource comes before a template", test: func(s *scene) {
+		{name: "a resource has precedence over a template", test: func(s *subtest) {
 			same(s, "resource", s.read("lib://a").Text, "A\n")
 			same(s, "template", s.read("lib://b").Text, "template")
 		}},
 		// Spec: S18 S147 S148
-		{name: "what there is not", test: func(s *scene) {
+		{name: "unknown resources", test: func(s *subtest) {
 			code := mcp.CodeResourceNotFound
 			if s.Modern {
 				code = jsonrpc.CodeInvalidParams
 			}
 			for _, uri := range []string{"lib://gone", "row://none/x", "other://a"} {
 				_, err := s.client().ReadResource(s.Context(), uri)
-				e := refused(s, uri, err, code)
+				e := wantError(s, uri, err, code)
 				same(s, "data", string(e.Data), `{"uri":"`+uri+`"}`)
 				same(s, "is not found", client.IsNotFound(err), true)
 			}
 		}},
-		{name: "a function that fails keeps its secrets", test: func(s *scene) {
+		{name: "the text of an internal error is not sent", test: func(s *subtest) {
 			_, err := s.client().ReadResource(s.Context(), "lib://broken")
-			e := refused(s, "read", err, jsonrpc.CodeInternalError)
+			e := wantError(s, "read", err, jsonrpc.CodeInternalError)
 			if strings.Contains(e.Error()+string(e.Data), "secret") || client.IsNotFound(err) {
 				s.Errorf("got %v, data %s", e, e.Data)
 			}
 		}},
 		// Spec: S144
-		{name: "what is no URI", test: func(s *scene) {
+		{name: "invalid URIs", test: func(s *subtest) {
 			for _, uri := range []string{"", "a", "/a", "lib://%zz", "lib:// a"} {
 				_, err := s.client().ReadResource(s.Context(), uri)
-				refused(s, uri, err, jsonrpc.CodeInvalidParams)
+				wantError(s, uri, err, jsonrpc.CodeInvalidParams)
 			}
 		}},
-		{name: "contents that may be kept are read once", when: modern, test: func(s *scene) {
+		{name: "cacheable contents are read once", when: modern, test: func(s *subtest) {
 			first := s.read("lib://kept").Text
 			same(s, "again", s.read("lib://kept").Text, first)
-			if fresh := s.read("lib://kept", client.WithFresh()).Text; fresh == first {
-				s.Errorf("not read again: %s", fresh)
+			if again := s.read("lib://kept", client.WithFresh()).Text; again == first {
+				s.Errorf("got %s, want another reading", again)
 			}
-		}, instead: func(s *scene) {
+		}, instead: func(s *subtest) {
 			first := s.read("lib://kept").Text
 			if again := s.read("lib://kept").Text; again == first {
-				s.Errorf("not read again: %s", again)
+				s.Errorf("got %s, want another reading", again)
 			}
 		}},
 	})

@@ -22,16 +22,20 @@ import (
 	"mcpwire/streamable"
 )
 
-// A web says how servers are reached over HTTP.
+// A web is a kind of HTTP.
 type web struct {
-	h2     bool // HTTP/2 with TLS; else HTTP/1.1
-	stream bool // answers are streams, with many signs of life; else JSON where that will do
-	old    bool // the HTTP+SSE transport of 2024-11-05; else Streamable HTTP
+	// h2 means HTTP/2 with TLS instead of HTTP/1.1.
+	h2 bool
+	// stream means that all responses are streams, with frequent keep-alives, instead of JSON where
+	// possible.
+	stream bool
+	// sse means HTTP+SSE of 2024-11-05 instead of Streamable HTTP.
+	sse bool
 }
 
 func (w *web) String() string {
 	switch {
-	case w.old:
+	case w.sse:
 		return "sse"
 	case w.stream:
 		return "stream"
@@ -46,33 +50,37 @@ const (
 	messagesPath = "/messages"
 )
 
-// A site is a server at a URL. A server that crashes is replaced by another one.
+// A site serves a server at a URL. A server that crashes is replaced by another one.
 type site struct {
 	t    testing.TB
 	name string
 	web  web
-	as   *auth.Principal // nil is nobody in particular
-	url  string
-	tls  *tls.Config // for clients; nil without TLS
+	// as is the principal of all requests. It may be nil.
+	as  *auth.Principal
+	url string
+	// tls is the configuration of clients. It is nil without TLS.
+	tls *tls.Config
 
 	transport *streamable.Transport
 
-	mu      sync.Mutex
-	node    *node
-	conns   map[string]net.Conn // by the address of the client
-	busy    map[string]int      // requests under way, likewise
-	crashed sync.WaitGroup      // nodes that must end
+	mu       sync.Mutex
+	instance *instance
+	// conns and busy have the connections, and the numbers of requests in flight, by the address of
+	// the client.
+	conns map[string]net.Conn
+	busy  map[string]int
+	// crashed waits for the crashed instances.
+	crashed sync.WaitGroup
 }
 
-// A node is a server and what serves it.
-type node struct {
+// An instance is a server and its HTTP handler.
+type instance struct {
 	srv     *server.Server
 	handler *streamable.Handler
 	http    http.Handler
 }
 
-// principals maps the principals of package auth to those of the servers, whose ids also have an
-// issuer and a client, which are empty here.
+// principals removes the issuer and the client, which are empty here, from the ids of principals.
 type principals struct{ backend.Backend }
 
 func (p principals) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
@@ -91,7 +99,7 @@ func newSite(t testing.TB, name, principal string, w web) *site {
 	if principal != "" {
 		s.as = &auth.Principal{Subject: principal}
 	}
-	s.node = s.newNode()
+	s.instance = s.newInstance()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -102,14 +110,14 @@ func newSite(t testing.TB, name, principal string, w web) *site {
 	} else {
 		s.serve(l)
 	}
-	if w.old {
+	if w.sse {
 		s.url += ssePath
 	}
 	s.transport = streamable.Dial(s.url, &streamable.DialOptions{TLS: s.tls})
 	return s
 }
 
-// serve is HTTP/1.1.
+// serve serves HTTP/1.1 on l.
 func (s *site) serve(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -123,11 +131,11 @@ func (s *site) serve(l net.Listener) {
 	})
 }
 
-// serveTLS is HTTP/2.
+// serveTLS serves HTTP/2 with TLS on l.
 func (s *site) serveTLS(l net.Listener) {
 	only2 := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
-			s.t.Errorf("a request came by %s", r.Proto)
+			s.t.Errorf("protocol of a request: got %s, want HTTP/2", r.Proto)
 		}
 		s.ServeHTTP(w, r)
 	})
@@ -146,15 +154,15 @@ func (s *site) serveTLS(l net.Listener) {
 	})
 }
 
-func (s *site) newNode() *node {
-	n := &node{srv: servers[s.name](s.crash)}
+func (s *site) newInstance() *instance {
+	n := &instance{srv: servers[s.name](s.crash)}
 	o := &streamable.Options{Retry: time.Millisecond}
 	if s.web.stream {
 		o.StreamAlways, o.Timeouts.KeepAlive = true, 10*time.Millisecond
 	}
 	n.handler = streamable.MustHandler(&linkedServer{n.srv, backend.NewLink(principals{backend.Of(n.srv)})}, o)
 	n.http = n.handler
-	if s.web.old {
+	if s.web.sse {
 		sse, mux := n.handler.SSE(messagesPath), http.NewServeMux()
 		mux.Handle(ssePath, sse)
 		mux.Handle(messagesPath, sse)
@@ -169,45 +177,45 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(auth.WithPrincipal(r.Context(), s.as))
 	}
 	s.mu.Lock()
-	n := s.node
+	n := s.instance
 	s.busy[r.RemoteAddr]++
 	s.mu.Unlock()
-	out := &takenWriter{ResponseWriter: w}
+	out := &hijackWriter{ResponseWriter: w}
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !out.taken {
+		if !out.hijacked {
 			s.busy[r.RemoteAddr]--
 		}
 	}()
 	n.http.ServeHTTP(out, r)
 }
 
-// A takenWriter notes that its connection was taken: then there is a stream on it that goes on when
-// the request has been served.
-type takenWriter struct {
+// A hijackWriter records that its connection was hijacked. A hijacked connection has a stream that
+// continues after ServeHTTP has returned.
+type hijackWriter struct {
 	http.ResponseWriter
-	taken bool
+	hijacked bool
 }
 
-func (w *takenWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *hijackWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Hijack is for [http.ResponseController].
-func (w *takenWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+// Hijack implements http.Hijacker.
+func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	w.taken = err == nil
+	w.hijacked = err == nil
 	return conn, buffered, err
 }
 
-// crash breaks off all requests, and replaces the server by another one without its state.
-// Connections without a request stay, as those to a load balancer do: a client that uses one while
-// it is closed cannot know whether its request was handled.
+// crash aborts all requests, and replaces the server by another one without its state. Connections
+// without a request stay open, like those to a load balancer: a client that uses one while it is
+// closed cannot know whether its request was handled.
 func (s *site) crash() {
-	other := s.newNode()
+	other := s.newInstance()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gone := s.node
-	s.node = other
+	crashed := s.instance
+	s.instance = other
 	for address, c := range s.conns {
 		if s.busy[address] > 0 {
 			c.Close()
@@ -216,24 +224,24 @@ func (s *site) crash() {
 	s.crashed.Go(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		gone.handler.Shutdown(now)
-		if err := gone.end(context.Background()); err != nil {
-			s.t.Errorf("the crashed server does not end: %v", err)
+		crashed.handler.Shutdown(now)
+		if err := crashed.end(context.Background()); err != nil {
+			s.t.Errorf("end of the crashed server: %v", err)
 		}
 	})
 }
 
-// shutdown ends what the site serves.
+// shutdown ends the current and the crashed instances.
 func (s *site) shutdown(ctx context.Context) error {
 	s.mu.Lock()
-	n := s.node
+	n := s.instance
 	s.mu.Unlock()
 	err := n.end(ctx)
 	s.crashed.Wait()
 	return err
 }
 
-func (n *node) end(ctx context.Context) error {
+func (n *instance) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return errors.Join(n.handler.Shutdown(ctx), closeServer(n.srv))
@@ -242,7 +250,7 @@ func (n *node) end(ctx context.Context) error {
 // Connect implements client.Transport.
 func (s *site) Connect(ctx context.Context) (jsonrpc.Framer, error) { return s.transport.Connect(ctx) }
 
-// A siteListener notes the connections of a site.
+// A siteListener records the connections of a site.
 type siteListener struct {
 	net.Listener
 	site *site

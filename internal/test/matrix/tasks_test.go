@@ -18,7 +18,7 @@ import (
 	"mcpwire/server"
 )
 
-// newTaskServer has tools that run as tasks.
+// newTaskServer returns a server with tools that run as tasks.
 func newTaskServer(func()) *server.Server {
 	srv := server.MustNew("tasks", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: 50 * time.Millisecond, TTL: time.Minute}})
 	var released, hanging, cancelled counter
@@ -37,7 +37,7 @@ func newTaskServer(func()) *server.Server {
 		if err != nil {
 			return "", err
 		}
-		to, err := server.Elicit[delivery](c, "to", "Where to?")
+		to, err := server.Elicit[address](c, "to", "Where to?")
 		if err != nil {
 			return "", err
 		}
@@ -46,7 +46,7 @@ func newTaskServer(func()) *server.Server {
 	hang := func(c *server.Call) (string, error) {
 		hanging.add()
 		<-c.Done()
-		if c.Err() == context.Canceled { // not because its time is up
+		if c.Err() == context.Canceled { // canceled, not expired
 			cancelled.add()
 		}
 		return "too late", nil
@@ -61,8 +61,8 @@ func newTaskServer(func()) *server.Server {
 	return srv
 }
 
-// newLateTaskServer is newTaskServer, but does not answer the call of one tool before it is given
-// up.
+// newLateTaskServer is newTaskServer, but does not respond to a call of "may hang" until it is
+// canceled.
 func newLateTaskServer(crash func()) *server.Server {
 	srv := newTaskServer(crash)
 	srv.Use(func(next middleware.Handler) middleware.Handler {
@@ -77,44 +77,44 @@ func newLateTaskServer(crash func()) *server.Server {
 	return srv
 }
 
-// taking has a client take tasks, and answer what they ask.
-func taking(o *client.Options) {
+// withTasks makes a client support tasks and their input requests.
+func withTasks(o *client.Options) {
 	o.Tasks = true
 	new(user).answers(o)
 }
 
-// start starts a tool that must become a task, or must not.
-func (s *scene) start(c *client.Client, tool string, opts ...client.CallOption) *client.Task {
+// start starts a tool, and checks that it has become a task if the revision has tasks.
+func (s *subtest) start(c *client.Client, tool string, opts ...client.CallOption) *client.Task {
 	s.Helper()
 	task, err := c.StartTool(s.Context(), tool, nil, opts...)
 	ok(s, "start "+tool, err)
 	if (task.ID() != "") != hasTasks(s.features) {
-		s.Errorf("start %s: task %q", tool, task.ID())
+		s.Errorf("start %s: got task %q", tool, task.ID())
 	}
 	return task
 }
 
-// finishes waits for the end of a task that has a result.
-func (s *scene) finishes(task *client.Task, want string) {
+// wantResult waits for the end of a task, and checks its result.
+func (s *subtest) wantResult(task *client.Task, want string) {
 	s.Helper()
-	res, err := task.Wait(s.soon())
+	res, err := task.Wait(s.timeoutContext())
 	ok(s, "wait", err)
 	same(s, "result", text(res), want)
 	same(s, "status", task.State().Status, mcp.TaskStatusCompleted)
 }
 
 func TestTasks(t *testing.T) {
-	try(t, "tasks", []behavior{
+	testBehaviors(t, "tasks", []behavior{
 		// Spec: T1 T58
-		{name: "who has tasks says so", test: func(s *scene) {
-			caps := s.dial(taking).Profile().Capabilities
+		{name: "capabilities", test: func(s *subtest) {
+			caps := s.dial(withTasks).Profile().Capabilities
 			_, extension := caps.Extensions[mcp.ExtensionTasks]
 			same(s, "extension", extension, s.Modern)
 			same(s, "core", caps.Tasks != nil, s.CoreTasks)
 		}},
 		// Spec: T11 T18 T19 T40 T46
-		{name: "a task from its beginning to its end", when: hasTasks, test: func(s *scene) {
-			c := s.dial(taking)
+		{name: "a complete task", when: hasTasks, test: func(s *subtest) {
+			c := s.dial(withTasks)
 			var seen []mcp.TaskStatus
 			task := s.start(c, "slow", client.WithTaskStatus(func(state client.TaskState) { seen = append(seen, state.Status) }))
 			same(s, "status", task.State().Status, mcp.TaskStatusWorking)
@@ -122,30 +122,30 @@ func TestTasks(t *testing.T) {
 			ok(s, "poll", err)
 			same(s, "state", []any{state.ID, state.Status, state.TTL, state.PollInterval}, []any{task.ID(), mcp.TaskStatusWorking, time.Minute, 50 * time.Millisecond})
 			s.call(c, "release", nil)
-			s.finishes(task, "done")
+			s.wantResult(task, "done")
 			if !slices.Contains(seen, mcp.TaskStatusCompleted) {
-				s.Errorf("was told %v", seen)
+				s.Errorf("got statuses %v", seen)
 			}
-			s.finishes(c.Task(task.ID()), "done") // another handle on it
-			got, err := client.WaitTask[string](s.soon(), task)
+			s.wantResult(c.Task(task.ID()), "done") // a second handle
+			got, err := client.WaitTask[string](s.timeoutContext(), task)
 			ok(s, "wait", err)
 			same(s, "typed", got, "done")
-		}, instead: func(s *scene) {
-			s.finishes(s.start(s.dial(taking), "quick"), "quick")
+		}, instead: func(s *subtest) {
+			s.wantResult(s.start(s.dial(withTasks), "quick"), "quick")
 		}},
-		{name: "a call waits for its task", test: func(s *scene) {
-			c := s.dial(taking)
+		{name: "a call waits for its task", test: func(s *subtest) {
+			c := s.dial(withTasks)
 			for _, tool := range []string{"quick", "must"} {
 				same(s, tool, s.call(c, tool, nil), tool)
 			}
-			same(s, "a tool that is no task", s.call(c, "release", nil), "")
+			same(s, "a tool without a task", s.call(c, "release", nil), "")
 			task, err := c.StartTool(s.Context(), "release", nil)
 			ok(s, "start", err)
 			same(s, "started", task.ID(), "")
 		}},
 		// Spec: T5 T41 T42 T54
-		{name: "a client that takes no tasks", when: hasTasks, test: func(s *scene) {
-			if s.CoreTasks { // it is the one call that takes none
+		{name: "a client without tasks", when: hasTasks, test: func(s *subtest) {
+			if s.CoreTasks { // each call requests its task
 				p := s.peer()
 				p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsCall, `{"name":"must"}`))
 				p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"$any":"$any"}}`)
@@ -154,47 +154,47 @@ func TestTasks(t *testing.T) {
 			c := s.client()
 			same(s, "quick", s.call(c, "quick", nil), "quick")
 			_, err := c.CallTool(s.Context(), "must", nil)
-			e := refused(s, "must", err, mcp.CodeMissingRequiredClientCapability)
+			e := wantError(s, "must", err, mcp.CodeMissingRequiredClientCapability)
 			same(s, "data", string(e.Data), `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`)
 			_, err = c.Task("x").Poll(s.Context())
-			refused(s, "poll", err, mcp.CodeMissingRequiredClientCapability)
-		}, instead: func(s *scene) {
+			wantError(s, "poll", err, mcp.CodeMissingRequiredClientCapability)
+		}, instead: func(s *subtest) {
 			same(s, "must", s.call(s.client(), "must", nil), "must")
 		}},
 		// Spec: T47
-		{name: "questions of a task", when: hasTasks, test: func(s *scene) {
-			s.finishes(s.start(s.dial(taking), "asks"), "home Main St 1")
-		}, instead: func(s *scene) {
+		{name: "input requests of a task", when: hasTasks, test: func(s *subtest) {
+			s.wantResult(s.start(s.dial(withTasks), "asks"), "home Main St 1")
+		}, instead: func(s *subtest) {
 			want := "home Main St 1"
 			if !s.Elicitation {
 				want = "error: the client has not declared a required capability: elicitation by form"
 			}
-			same(s, "asks", s.call(s.dial(taking), "asks", nil), want)
+			same(s, "asks", s.call(s.dial(withTasks), "asks", nil), want)
 		}},
 		// Spec: T30 T31 T50
-		{name: "a task is cancelled", when: hasTasks, test: func(s *scene) {
-			c := s.dial(taking)
+		{name: "a canceled task", when: hasTasks, test: func(s *subtest) {
+			c := s.dial(withTasks)
 			task := s.start(c, "hangs")
 			ok(s, "cancel", task.Cancel(s.Context()))
 			s.call(c, "cancelled", object{"N": 1})
-			if _, err := task.Wait(s.soon()); !errors.Is(err, client.ErrTaskCanceled) {
+			if _, err := task.Wait(s.timeoutContext()); !errors.Is(err, client.ErrTaskCanceled) {
 				s.Errorf("got %v", err)
 			}
 			state, err := c.Task(task.ID()).Poll(s.Context())
 			ok(s, "poll", err)
 			same(s, "status", state.Status, mcp.TaskStatusCancelled)
-		}, instead: func(s *scene) {
-			refused(s, "cancel", s.client().Task("x").Cancel(s.Context()), jsonrpc.CodeMethodNotFound)
+		}, instead: func(s *subtest) {
+			wantError(s, "cancel", s.client().Task("x").Cancel(s.Context()), jsonrpc.CodeMethodNotFound)
 		}},
-		{name: "a call that is given up cancels its task", test: func(s *scene) {
-			ctx, giveUp := context.WithCancel(s.soon())
-			defer giveUp()
+		{name: "a canceled call cancels its task", test: func(s *subtest) {
+			ctx, cancel := context.WithCancel(s.timeoutContext())
+			defer cancel()
 			c := s.dial(func(o *client.Options) {
-				taking(o)
+				withTasks(o)
 				o.Middleware = append(o.Middleware, func(next middleware.Handler) middleware.Handler {
 					return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 						if m.Method == mcp.MethodTasksGet {
-							giveUp() // not before there is a task: else there may never be one
+							cancel() // when the task exists
 						}
 						return next(ctx, m)
 					}
@@ -207,38 +207,38 @@ func TestTasks(t *testing.T) {
 			}()
 			s.call(c, "hanging", object{"N": 1})
 			if !hasTasks(s.features) {
-				giveUp()
+				cancel()
 			}
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				s.Errorf("got %v", err)
 			}
 			s.call(c, "cancelled", object{"N": 1})
 		}},
-		{name: "a call that is given up before it is answered leaves no task", test: func(s *scene) {
-			ctx, giveUp := context.WithCancel(s.soon())
-			defer giveUp()
-			c := s.another("late").dial(taking)
+		{name: "a call canceled before its response leaves no task", test: func(s *subtest) {
+			ctx, cancel := context.WithCancel(s.timeoutContext())
+			defer cancel()
+			c := s.withServer("late").dial(withTasks)
 			done := make(chan error, 1)
 			go func() {
 				_, err := c.CallTool(ctx, "may hang", nil)
 				done <- err
 			}()
 			s.call(c, "hanging", object{"N": 1})
-			giveUp()
+			cancel()
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				s.Errorf("got %v", err)
 			}
 			s.call(c, "cancelled", object{"N": 1})
 		}},
-		{name: "a call that is given up while its answer arrives leaves no task", when: hasTasks, test: func(s *scene) {
-			ctx, giveUp := context.WithCancel(s.soon())
-			defer giveUp()
+		{name: "a call canceled during its response leaves no task", when: hasTasks, test: func(s *subtest) {
+			ctx, cancel := context.WithCancel(s.timeoutContext())
+			defer cancel()
 			returned := make(chan struct{})
 			c := s.dial(func(o *client.Options) {
-				taking(o)
+				withTasks(o)
 				o.Trace = func(dir jsonrpc.Direction, message []byte) {
 					if dir == jsonrpc.Incoming && strings.Contains(string(message), `"status":"working"`) {
-						giveUp()
+						cancel()
 						<-returned
 					}
 				}
@@ -249,14 +249,14 @@ func TestTasks(t *testing.T) {
 				s.Errorf("got %v", err)
 			}
 			s.call(c, "cancelled", object{"N": 1})
-		}, instead: func(s *scene) { // a result is dropped
-			same(s, "quick", s.call(s.dial(taking), "quick", nil), "quick")
+		}, instead: func(s *subtest) { // a result is dropped
+			same(s, "quick", s.call(s.dial(withTasks), "quick", nil), "quick")
 		}},
 		// Spec: T52
-		{name: "tasks that fail", test: func(s *scene) {
-			c := s.dial(taking)
+		{name: "failed tasks", test: func(s *subtest) {
+			c := s.dial(withTasks)
 			task := s.start(c, "fails")
-			res, err := task.Wait(s.soon())
+			res, err := task.Wait(s.timeoutContext())
 			ok(s, "fails", err)
 			same(s, "fails", text(res), "error: no luck")
 			want := mcp.TaskStatusCompleted
@@ -268,15 +268,15 @@ func TestTasks(t *testing.T) {
 				task, err := c.StartTool(s.Context(), tool, nil)
 				if hasTasks(s.features) {
 					ok(s, tool, err)
-					_, err = task.Wait(s.soon())
+					_, err = task.Wait(s.timeoutContext())
 					same(s, "status", task.State().Status, mcp.TaskStatusFailed)
 				}
-				refused(s, tool, err, code)
+				wantError(s, tool, err, code)
 			}
 		}},
 		// Spec: T28
-		{name: "a list of tasks", when: func(f *features) bool { return f.CoreTasks }, test: func(s *scene) {
-			c := s.dial(taking)
+		{name: "a list of tasks", when: func(f *features) bool { return f.CoreTasks }, test: func(s *subtest) {
+			c := s.dial(withTasks)
 			var want, got []string
 			for range 3 {
 				want = append(want, s.start(c, "quick").ID())
@@ -286,27 +286,27 @@ func TestTasks(t *testing.T) {
 				got = append(got, state.ID)
 			}
 			same(s, "ids", got, want)
-		}, instead: func(s *scene) {
-			for _, err := range s.dial(taking).Tasks(s.Context()) {
+		}, instead: func(s *subtest) {
+			for _, err := range s.dial(withTasks).Tasks(s.Context()) {
 				if !errors.Is(err, errors.ErrUnsupported) {
 					s.Errorf("got %v", err)
 				}
 			}
 		}},
 		// Spec: T32 T53
-		{name: "a task that there is not", when: hasTasks, test: func(s *scene) {
-			_, err := s.dial(taking).Task("x").Wait(s.soon())
-			refused(s, "wait", err, jsonrpc.CodeInvalidParams)
-		}, instead: func(s *scene) {
-			_, err := s.dial(taking).Task("x").Poll(s.Context())
-			refused(s, "poll", err, jsonrpc.CodeMethodNotFound)
+		{name: "an unknown task", when: hasTasks, test: func(s *subtest) {
+			_, err := s.dial(withTasks).Task("x").Wait(s.timeoutContext())
+			wantError(s, "wait", err, jsonrpc.CodeInvalidParams)
+		}, instead: func(s *subtest) {
+			_, err := s.dial(withTasks).Task("x").Poll(s.Context())
+			wantError(s, "poll", err, jsonrpc.CodeMethodNotFound)
 		}},
 		// Spec: T59
-		{name: "params of the other design", when: func(f *features) bool { return f.CoreTasks }, test: func(s *scene) {
+		{name: "params of the other task design", when: func(f *features) bool { return f.CoreTasks }, test: func(s *subtest) {
 			p := s.peer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsCall, `{"name":"slow","task":{"ttl":60000}}`))
 			p.Expect(mcptest.Result(1, `{"task":{"taskId":"$id","status":"working","$any":"$any"}}`))
-		}, instead: func(s *scene) {
+		}, instead: func(s *subtest) {
 			p := s.peer()
 			p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsCall, `{"name":"quick","task":{"ttl":60000}}`))
 			p.Expect(mcptest.Result(1, `{"content":[{"type":"text","text":"quick"}],"$any":"$any"}`))

@@ -25,14 +25,14 @@ type shelf struct {
 	Row int `json:"row" schema:"minimum=1"`
 }
 
-// newToolServer has a tool for each thing that can become of a call.
+// newToolServer returns a server with a tool for each kind of result.
 func newToolServer(func()) *server.Server {
 	srv := server.MustNew("tools", "1", nil)
 	must(
 		server.AddTool(srv, "count", "", func(_ context.Context, in struct{ Words []string }) (int, error) { return len(in.Words), nil }),
 		server.AddTool(srv, "find", "", func(_ context.Context, in book) (book, error) {
 			if in.Title == "Ulysses" {
-				return book{}, errors.New("it is lent: try Emma")
+				return book{}, errors.New("not available: try Emma")
 			}
 			return book{in.Title, 1815}, nil
 		}),
@@ -69,13 +69,13 @@ func fullTool() mcp.Tool {
 	}
 }
 
-// manyTools is how many a newManyServer has, in pages of manyPage.
+// manyTools is the number of tools of newManyServer, in pages of manyPage.
 const (
 	manyTools = 1000
 	manyPage  = 100
 )
 
-// newManyServer has many tools, and allows that its lists are kept.
+// newManyServer returns a server with many tools and cacheable lists.
 func newManyServer(func()) *server.Server {
 	srv := server.MustNew("many", "1", &server.Options{Limits: server.Limits{PageSize: manyPage}, Cache: server.CacheOptions{ListTTL: time.Hour}})
 	for i := range manyTools {
@@ -85,8 +85,8 @@ func newManyServer(func()) *server.Server {
 }
 
 func TestTools(t *testing.T) {
-	try(t, "tools", []behavior{
-		{name: "a typed call", test: func(s *scene) {
+	testBehaviors(t, "tools", []behavior{
+		{name: "a typed call", test: func(s *subtest) {
 			n, err := client.CallTool[int](s.Context(), s.client(), "count", object{"Words": []string{"a", "b", "c"}})
 			ok(s, "count", err)
 			same(s, "count", n, 3)
@@ -97,15 +97,15 @@ func TestTools(t *testing.T) {
 			ok(s, "years", err)
 			same(s, "years", years, []int{1815, 1922})
 		}},
-		{name: "structured content, an object", test: func(s *scene) {
+		{name: "structured content that is an object", test: func(s *subtest) {
 			s.structured("find", book{Title: "Emma"}, `{"title":"Emma","year":1815}`, s.Structured)
 		}},
-		{name: "structured content of any type", test: func(s *scene) {
+		{name: "structured content of any type", test: func(s *subtest) {
 			s.structured("years", nil, `[1815,1922]`, s.StructuredAny)
 			s.structured("nothing", nil, `null`, s.StructuredAny)
 			s.structured("count", object{"Words": []string{}}, `0`, s.StructuredAny)
 		}},
-		{name: "content beside structured content", test: func(s *scene) {
+		{name: "content with structured content", test: func(s *subtest) {
 			res, err := s.client().CallTool(s.Context(), "both", object{"n": json.RawMessage("1e400")})
 			ok(s, "both", err)
 			same(s, "text", text(res), "for people")
@@ -118,16 +118,16 @@ func TestTools(t *testing.T) {
 			ok(s, "meta", json.Unmarshal(res.Meta, &meta))
 			same(s, "meta", meta["com.example/shelf"], any(7.0))
 		}},
-		{name: "a tool that fails", test: func(s *scene) {
-			same(s, "text", s.call(s.client(), "find", book{Title: "Ulysses"}), "error: it is lent: try Emma")
+		{name: "a tool error", test: func(s *subtest) {
+			same(s, "text", s.call(s.client(), "find", book{Title: "Ulysses"}), "error: not available: try Emma")
 			_, err := client.CallTool[book](s.Context(), s.client(), "find", book{Title: "Ulysses"})
 			failed, is := errors.AsType[*client.ToolError](err)
-			if !is || failed.Error() != `tool "find" failed: it is lent: try Emma` || client.IsPeer(err) {
+			if !is || failed.Error() != `tool "find" failed: not available: try Emma` || client.IsPeer(err) {
 				s.Errorf("got %v", err)
 			}
 		}},
 		// Spec: S131
-		{name: "arguments that do not fit", test: func(s *scene) {
+		{name: "invalid arguments", test: func(s *subtest) {
 			for args, want := range map[string]string{
 				`{"row":0}`:         "error: arguments.row: expected integer of at least 1, got 0",
 				`{}`:                `error: arguments: missing required property "row"`,
@@ -136,17 +136,17 @@ func TestTools(t *testing.T) {
 				same(s, args, s.call(s.client(), "shelf", json.RawMessage(args)), want)
 			}
 		}},
-		{name: "a tool that there is not", test: func(s *scene) {
+		{name: "an unknown tool", test: func(s *subtest) {
 			_, err := s.client().CallTool(s.Context(), "lend", nil)
-			refused(s, "lend", err, jsonrpc.CodeInvalidParams)
+			wantError(s, "lend", err, jsonrpc.CodeInvalidParams)
 		}},
-		{name: "an error of the protocol", test: func(s *scene) {
+		{name: "a protocol error", test: func(s *subtest) {
 			_, err := s.client().CallTool(s.Context(), "refuse", nil)
-			e := refused(s, "refuse", err, 4711)
+			e := wantError(s, "refuse", err, 4711)
 			same(s, "message", e.Message, "closed")
 			same(s, "data", string(e.Data), `{"until":"noon"}`)
 		}},
-		{name: "a panic is the end of one request", test: func(s *scene) {
+		{name: "a panic fails one request", test: func(s *subtest) {
 			c := s.client()
 			var wg sync.WaitGroup
 			for i := range 8 {
@@ -156,14 +156,14 @@ func TestTools(t *testing.T) {
 					}
 				})
 				_, err := c.CallTool(s.Context(), "panic", nil)
-				refused(s, "panic", err, jsonrpc.CodeInternalError)
+				wantError(s, "panic", err, jsonrpc.CodeInternalError)
 			}
 			wg.Wait()
 		}},
-		{name: "a group of servers", test: func(s *scene) {
+		{name: "a group of servers", test: func(s *subtest) {
 			g := client.NewGroup(nil)
 			s.Cleanup(func() { g.Close() })
-			ok(s, "add", errors.Join(g.Add("lib", s.dial(nil)), g.Add("load", s.another("load").dial(nil))))
+			ok(s, "add", errors.Join(g.Add("lib", s.dial(nil)), g.Add("load", s.withServer("load").dial(nil))))
 			tools, err := g.Tools(s.Context())
 			ok(s, "tools", err)
 			var names []string
@@ -175,13 +175,13 @@ func TestTools(t *testing.T) {
 			ok(s, "echo", err)
 			same(s, "echo", text(res), "x")
 			_, err = g.CallTool(s.Context(), "lib__refuse", nil)
-			refused(s, "refuse", err, 4711)
+			wantError(s, "refuse", err, 4711)
 			_, err = g.CallTool(s.Context(), "echo", nil)
 			if !errors.Is(err, client.ErrNoMember) {
 				s.Errorf("got %v", err)
 			}
 		}},
-		{name: "a tool's description in the shape of the revision", test: func(s *scene) {
+		{name: "the definition of a tool in the revision", test: func(s *subtest) {
 			want := mcp.Tool{Name: "full", Description: "Says all.", InputSchema: fullTool().InputSchema}
 			if s.ToolAnnotations {
 				want.Annotations = fullTool().Annotations
@@ -201,7 +201,7 @@ func TestTools(t *testing.T) {
 			same(s, "tool", s.tool("full"), want)
 		}},
 		// Spec: S135
-		{name: "schemas of Go types", test: func(s *scene) {
+		{name: "schemas of Go types", test: func(s *subtest) {
 			same(s, "input", string(s.tool("shelf").InputSchema),
 				`{"type":"object","properties":{"row":{"type":"integer","minimum":1}},"required":["row"],"additionalProperties":false}`)
 			want := ""
@@ -213,9 +213,9 @@ func TestTools(t *testing.T) {
 	})
 }
 
-// structured calls a tool and checks the structured content, if any is expected, and the text that
-// replaces it.
-func (s *scene) structured(tool string, args any, want string, has bool) {
+// structured calls a tool, and checks its text and its structured content. has means that the
+// revision has structured content.
+func (s *subtest) structured(tool string, args any, want string, has bool) {
 	s.Helper()
 	res, err := s.client().CallTool(s.Context(), tool, args)
 	ok(s, tool, err)
@@ -226,8 +226,8 @@ func (s *scene) structured(tool string, args any, want string, has bool) {
 	same(s, tool+": structured content", string(res.StructuredContent), want)
 }
 
-// tool returns the description of a tool.
-func (s *scene) tool(name string) mcp.Tool {
+// tool returns the definition of a tool.
+func (s *subtest) tool(name string) mcp.Tool {
 	s.Helper()
 	for tool, err := range s.client().Tools(s.Context()) {
 		ok(s, "list", err)
@@ -235,14 +235,14 @@ func (s *scene) tool(name string) mcp.Tool {
 			return tool
 		}
 	}
-	s.Fatalf("there is no tool %s", name)
+	s.Fatalf("the list has no tool %s", name)
 	return mcp.Tool{}
 }
 
 func TestManyTools(t *testing.T) {
-	try(t, "many", []behavior{
+	testBehaviors(t, "many", []behavior{
 		// Spec: S127 C80 C81
-		{name: "a list of many pages", test: func(s *scene) {
+		{name: "a list of many pages", test: func(s *subtest) {
 			var w wire
 			n := 0
 			for tool, err := range s.dial(w.record).Tools(s.Context()) {
@@ -255,17 +255,17 @@ func TestManyTools(t *testing.T) {
 			same(s, "tools", n, manyTools)
 			same(s, "pages", w.count("> ", `"tools/list"`), manyTools/manyPage)
 		}},
-		{name: "page by page", test: func(s *scene) {
+		{name: "page by page", test: func(s *subtest) {
 			page, err := s.client().ListTools(s.Context(), nil)
 			ok(s, "first page", err)
 			second, err := s.client().ListTools(s.Context(), page.NextCursor)
 			ok(s, "second page", err)
 			same(s, "sizes", []int{len(page.Tools), len(second.Tools)}, []int{manyPage, manyPage})
 			same(s, "first of the second", second.Tools[0].Name, fmt.Sprint("tool", manyPage))
-			_, err = s.client().ListTools(s.Context(), new("no cursor of ours"))
-			refused(s, "a cursor that is none", err, jsonrpc.CodeInvalidParams)
+			_, err = s.client().ListTools(s.Context(), new("invalid cursor"))
+			wantError(s, "an invalid cursor", err, jsonrpc.CodeInvalidParams)
 		}},
-		{name: "a list that may be kept is asked for once", when: modern, test: func(s *scene) {
+		{name: "a cacheable list is requested once", when: modern, test: func(s *subtest) {
 			var w wire
 			c := s.dial(w.record)
 			for range 3 {
@@ -279,7 +279,7 @@ func TestManyTools(t *testing.T) {
 			_, err := c.ListTools(s.Context(), nil, client.WithFresh())
 			ok(s, "fresh", err)
 			same(s, "requests", w.count("> ", `"tools/list"`), 2)
-		}, instead: func(s *scene) {
+		}, instead: func(s *subtest) {
 			var w wire
 			c := s.dial(w.record)
 			for range 3 {

@@ -17,20 +17,23 @@ import (
 	"mcpwire/stdio"
 )
 
-// A host starts a server for each connection that is made with it, or one for all where there is
-// HTTP, and fails the test if one does not end well.
+// A host is a transport that starts a server for each connection, or one server for all connections
+// over HTTP. It fails the test if a server fails.
 type host struct {
 	t         testing.TB
-	server    string // name of
+	server    string
 	principal string
 	framing   jsonrpc.Framing
-	pipe      func() (local, remote stream) // nil runs the server as a child process
-	web       *web                          // nil unless it is reached over HTTP
-	opening   sync.Once
-	open      *site // that it is served at then; nil before the first connection
+	// pipe returns the two ends of a connection. Nil runs the server as a child process.
+	pipe func() (local, remote stream)
+	// web is nil without HTTP.
+	web     *web
+	opening sync.Once
+	// open is the site of the server. It is nil before the first connection.
+	open *site
 }
 
-// A stream is one end of a connection that is made of bytes.
+// A stream is one end of a byte stream.
 type stream interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -42,38 +45,38 @@ func (h *host) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	case h.web != nil:
 		return h.site().Connect(ctx)
 	case h.pipe != nil:
-		return h.connectHere(), nil
+		return h.connectInProcess(), nil
 	}
 	f, err := h.command().Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newLink(f, nil, h.ended), nil
+	return newConnFramer(f, nil, h.checkExit), nil
 }
 
-// connectRaw is Connect for a peer that can end its output alone, if the transport can.
+// connectRaw is Connect for a peer that can close its output alone, if the transport supports that.
 func (h *host) connectRaw(ctx context.Context) (jsonrpc.Framer, error) {
 	switch {
 	case h.web != nil:
-		return newBrowser(h.site())
+		return newHTTPFramer(h.site())
 	case h.pipe != nil:
-		return h.connectHere(), nil
+		return h.connectInProcess(), nil
 	}
 	p, err := h.command().Start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newLink(jsonrpc.NewFramer(p, &jsonrpc.FramerOptions{Framing: h.framing}), p.CloseWrite, h.ended), nil
+	return newConnFramer(jsonrpc.NewFramer(p, &jsonrpc.FramerOptions{Framing: h.framing}), p.CloseWrite, h.checkExit), nil
 }
 
-// site returns where the server is reached over HTTP. All connections are to the same site.
+// site returns the site of all connections over HTTP.
 func (h *host) site() *site {
 	h.opening.Do(func() { h.open = newSite(h.t, h.server, h.principal, *h.web) })
 	return h.open
 }
 
-// connectHere starts a server in this process. The test waits for its end.
-func (h *host) connectHere() jsonrpc.Framer {
+// connectInProcess starts a server in this process. The test waits for its end.
+func (h *host) connectInProcess() jsonrpc.Framer {
 	local, remote := h.pipe()
 	var crashed atomic.Bool
 	srv := servers[h.server](func() {
@@ -87,71 +90,73 @@ func (h *host) connectHere() jsonrpc.Framer {
 		served <- errors.Join(err, closeServer(srv))
 	}()
 	var once sync.Once
-	return newLink(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: h.framing}), local.CloseWrite, func(error) {
+	return newConnFramer(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: h.framing}), local.CloseWrite, func(error) {
 		once.Do(func() {
-			if err := <-served; err != nil && !crashed.Load() && !isHangUp(err) {
+			if err := <-served; err != nil && !crashed.Load() && !isDisconnect(err) {
 				h.t.Errorf("the server failed: %v", err)
 			}
 		})
 	})
 }
 
-// isHangUp reports whether a server's error says that its client did not wait for all answers.
-func isHangUp(err error) bool {
+// isDisconnect reports whether a server's error means that its client did not wait for all responses.
+func isDisconnect(err error) bool {
 	return errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE)
 }
 
-// command runs this binary as the server.
+// command returns the command that runs this binary as the server.
 func (h *host) command() *stdio.Cmd {
 	self, err := os.Executable()
 	if err != nil {
 		h.t.Error(err)
 	}
 	cmd := stdio.Command(self)
-	// The race detector has a program sleep for a second when it exits.
+	// By default, a program with the race detector sleeps for a second when it exits.
 	cmd.Env = []string{serverVar + "=" + h.server, principalVar + "=" + h.principal, "GORACE=atexit_sleep_ms=0"}
 	cmd.Framing = h.framing
 	return cmd
 }
 
-// ended looks at how a child ended.
-func (h *host) ended(err error) {
+// checkExit checks the exit status of a child process.
+func (h *host) checkExit(err error) {
 	if exit, ok := errors.AsType[*stdio.ExitError](err); err != nil && !(ok && exit.Code == crashCode) {
-		h.t.Errorf("the child: %v", err)
+		h.t.Errorf("child process: %v", err)
 	}
 }
 
-// A link is this side of a connection. It is an rpc.Source still, so that package rpc treats it as
-// one.
-type link struct {
+// A connFramer is the client's side of a connection. It is an rpc.Source like the Framer that it
+// wraps.
+type connFramer struct {
 	jsonrpc.Framer
 	rpc.Source
-	half  func() error
-	ended func(err error) // gets the error of Close
+	closeWrite func() error
+	// onClose is called with the error of Close.
+	onClose func(err error)
 }
 
-func newLink(f jsonrpc.Framer, half func() error, ended func(error)) *link {
-	return &link{f, f.(rpc.Source), half, ended}
+func newConnFramer(f jsonrpc.Framer, closeWrite func() error, onClose func(error)) *connFramer {
+	return &connFramer{f, f.(rpc.Source), closeWrite, onClose}
 }
 
-func (l *link) CloseWrite() error { return l.half() }
+func (c *connFramer) CloseWrite() error { return c.closeWrite() }
 
-func (l *link) Close() error {
-	err := l.Framer.Close()
-	l.ended(err)
+func (c *connFramer) Close() error {
+	err := c.Framer.Close()
+	c.onClose(err)
 	return err
 }
 
-// memory connects two ends in memory, in a way that a bubble of synctest knows.
+// memory returns the two ends of a connection in memory, which works in a bubble of synctest.
 func memory() (local, remote stream) {
 	a, b := mcptest.Pipe()
 	return &memoryStream{End: a}, &memoryStream{End: b}
 }
 
-// A memoryStream is the end of a pipe of frames, which here are what is written at once.
+// A memoryStream is a stream over a pipe of frames. Each Write is a frame.
 type memoryStream struct {
 	*mcptest.End
-	rest []byte // of a frame
+	// rest is the unread rest of a frame.
+	rest []byte
 }
 
 func (m *memoryStream) Read(p []byte) (int, error) {
@@ -174,7 +179,7 @@ func (m *memoryStream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pipes connects two ends by pipes of the system.
+// pipes returns the two ends of a connection over pipes of the system.
 func pipes() (local, remote stream) {
 	in, inWriter, err := os.Pipe()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"mcpwire/server"
 )
 
-// newViewServer returns a server that hides its secrets from all users except the librarian, and
-// from her until she requests them.
+// newViewServer returns a server that hides its secrets from all users. The user "librarian" can
+// reveal them with a tool.
 func newViewServer(func()) *server.Server {
 	var open atomic.Bool
 	public := server.NewView(func(_ server.Kind, name string) bool { return !strings.Contains(name, "secret") })
@@ -47,8 +47,8 @@ func newViewServer(func()) *server.Server {
 	return srv
 }
 
-// sees returns all that is listed for a client.
-func (s *scene) sees(c *client.Client) (names []string) {
+// listed returns the names of all items in a client's lists.
+func (s *subtest) listed(c *client.Client) (names []string) {
 	s.Helper()
 	for v, err := range c.Tools(s.Context()) {
 		ok(s, "tools", err)
@@ -70,8 +70,8 @@ func (s *scene) sees(c *client.Client) (names []string) {
 	return names
 }
 
-// uses uses the secrets in each way there is, and returns the errors.
-func (s *scene) uses(c *client.Client) map[string]error {
+// useSecrets uses each hidden item, and returns the errors.
+func (s *subtest) useSecrets(c *client.Client) map[string]error {
 	errs := map[string]error{}
 	_, errs["tool"] = c.CallTool(s.Context(), "secret", nil)
 	_, errs["resource"] = c.ReadResource(s.Context(), "lib://secret")
@@ -85,46 +85,46 @@ func (s *scene) uses(c *client.Client) map[string]error {
 func TestViews(t *testing.T) {
 	public := []string{"prompt open", "resource open", "template open", "tool open"}
 	all := []string{"prompt open", "prompt secret", "resource open", "resource secret", "template open", "template secret", "tool open", "tool secret"}
-	try(t, "views", []behavior{
+	testBehaviors(t, "views", []behavior{
 		// Spec: S120 S132
-		{name: "what is hidden is not there, in lists and at use", test: func(s *scene) {
+		{name: "hidden items are unknown in lists and calls", test: func(s *subtest) {
 			c := s.client()
 			s.call(c, "open", nil)
-			same(s, "lists", s.sees(c), public)
-			for what, err := range s.uses(c) {
+			same(s, "lists", s.listed(c), public)
+			for what, err := range s.useSecrets(c) {
 				code := jsonrpc.CodeInvalidParams
 				if !s.Modern && (what == "resource" || what == "template") {
 					code = mcp.CodeResourceNotFound
 				}
-				e := refused(s, what, err, code)
+				e := wantError(s, what, err, code)
 				if strings.Contains(strings.ToLower(e.Message), "hidden") {
-					s.Errorf("%s: the error tells that there is something: %v", what, e)
+					s.Errorf("%s: got %v, want an error that does not reveal the item", what, e)
 				}
 			}
 			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://secret", "lib://open"}})
-			same(s, "can be watched", sub.Accepted().ResourceSubscriptions, []string{"lib://open"})
+			same(s, "accepted resources", sub.Accepted().ResourceSubscriptions, []string{"lib://open"})
 		}},
-		{name: "a view can change", test: func(s *scene) {
+		{name: "a view can change", test: func(s *subtest) {
 			c := s.dialAs("librarian", nil)
 			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true})
-			same(s, "lists", s.sees(c), public)
+			same(s, "lists", s.listed(c), public)
 			same(s, "principal", s.call(c, "open", nil), "librarian")
 			notified := map[client.EventKind]bool{}
 			for range 3 {
 				notified[s.next(sub).Kind] = true
 			}
-			same(s, "told", notified, map[client.EventKind]bool{client.ToolsListChanged: true, client.PromptsListChanged: true, client.ResourcesListChanged: true})
-			same(s, "lists", s.sees(c), all)
-			for what, err := range s.uses(c) {
+			same(s, "notifications", notified, map[client.EventKind]bool{client.ToolsListChanged: true, client.PromptsListChanged: true, client.ResourcesListChanged: true})
+			same(s, "lists", s.listed(c), all)
+			for what, err := range s.useSecrets(c) {
 				ok(s, what, err)
 			}
 		}},
-		{name: "an error does not tell what is hidden from what there is not", test: func(s *scene) {
+		{name: "hidden and unknown tools have the same error", test: func(s *subtest) {
 			c := s.client()
 			_, hidden := c.CallTool(s.Context(), "secret", nil)
 			_, none := c.CallTool(s.Context(), "nothin", nil)
-			same(s, "message", strings.ReplaceAll(refused(s, "hidden", hidden, jsonrpc.CodeInvalidParams).Message, "secret", "nothin"),
-				refused(s, "none", none, jsonrpc.CodeInvalidParams).Message)
+			same(s, "message", strings.ReplaceAll(wantError(s, "hidden", hidden, jsonrpc.CodeInvalidParams).Message, "secret", "nothin"),
+				wantError(s, "none", none, jsonrpc.CodeInvalidParams).Message)
 		}},
 	})
 }

@@ -16,30 +16,31 @@ import (
 	"mcpwire/mcp"
 )
 
-// A browser is a jsonrpc.Framer that turns a peer's messages into HTTP requests, as configured and
-// without package streamable. It knows the headers, and that the end of a modern request cancels
-// it.
-type browser struct {
+// An httpFramer is a jsonrpc.Framer that sends a peer's messages as HTTP requests, without package
+// streamable. It sets the headers, and closes a modern request to cancel it.
+type httpFramer struct {
 	site   *site
 	http   *http.Client
 	ctx    context.Context
 	cancel context.CancelFunc
 	in     chan []byte
 	wg     sync.WaitGroup
-	to     string // where messages are posted
+	// to is the URL to which messages are posted.
+	to string
 
 	mu      sync.Mutex
 	session string
 	version string
-	open    map[string]context.CancelFunc // modern requests, by id
+	// open has the cancel functions of modern requests by id.
+	open map[string]context.CancelFunc
 }
 
-// newBrowser connects to a site.
-func newBrowser(s *site) (*browser, error) {
-	b := &browser{site: s, in: make(chan []byte, 64), to: s.url, open: make(map[string]context.CancelFunc)}
+// newHTTPFramer connects to a site.
+func newHTTPFramer(s *site) (*httpFramer, error) {
+	b := &httpFramer{site: s, in: make(chan []byte, 64), to: s.url, open: make(map[string]context.CancelFunc)}
 	b.http = &http.Client{Transport: &http.Transport{TLSClientConfig: s.tls.Clone(), ForceAttemptHTTP2: true}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	if !s.web.old {
+	if !s.web.sse {
 		return b, nil
 	}
 	endpoint := make(chan string, 1)
@@ -58,7 +59,7 @@ func newBrowser(s *site) (*browser, error) {
 }
 
 // ReadFrame implements [jsonrpc.Framer].
-func (b *browser) ReadFrame() ([]byte, error) {
+func (b *httpFramer) ReadFrame() ([]byte, error) {
 	select {
 	case frame := <-b.in:
 		return frame, nil
@@ -67,14 +68,14 @@ func (b *browser) ReadFrame() ([]byte, error) {
 	}
 }
 
-func (b *browser) take(frame []byte) {
+func (b *httpFramer) take(frame []byte) {
 	select {
 	case b.in <- bytes.Clone(frame):
 	case <-b.ctx.Done():
 	}
 }
 
-// An outgoing is what a browser looks at in a message.
+// An outgoing has the members of a message that an httpFramer needs.
 type outgoing struct {
 	ID     json.RawMessage
 	Method string
@@ -87,14 +88,14 @@ type outgoing struct {
 	}
 }
 
-// WriteFrame implements [jsonrpc.Framer]. Requests are answered while others are sent; everything
-// else, and what opens a session, waits until the server has it.
-func (b *browser) WriteFrame(frame []byte) error {
+// WriteFrame implements [jsonrpc.Framer]. It does not wait for the response to a request, except
+// for initialize. Other messages are posted before it returns.
+func (b *httpFramer) WriteFrame(frame []byte) error {
 	frame = bytes.Clone(frame)
 	var m outgoing
 	_ = json.Unmarshal(frame, &m) // bytes that are not a message are posted unchanged
 	b.mu.Lock()
-	legacy := b.version != "" || b.site.web.old
+	legacy := b.version != "" || b.site.web.sse
 	b.mu.Unlock()
 	switch {
 	case m.Method == mcp.NotificationCancelled && !legacy:
@@ -104,9 +105,9 @@ func (b *browser) WriteFrame(frame []byte) error {
 			end()
 		}
 		return nil
-	case len(m.ID) == 0 || m.Method == "" || m.Method == mcp.MethodInitialize || b.site.web.old:
+	case len(m.ID) == 0 || m.Method == "" || m.Method == mcp.MethodInitialize || b.site.web.sse:
 		err := b.post(b.ctx, &m, frame)
-		if err == nil && m.Method == mcp.NotificationInitialized && !b.site.web.old {
+		if err == nil && m.Method == mcp.NotificationInitialized && !b.site.web.sse {
 			err = b.listen(func(e sse.Event) { b.take(e.Data) })
 		}
 		return err
@@ -124,8 +125,8 @@ func (b *browser) WriteFrame(frame []byte) error {
 	return nil
 }
 
-// request makes one, with the headers that go with any message.
-func (b *browser) request(ctx context.Context, method string, body []byte) *http.Request {
+// request returns an HTTP request with the headers that all messages have.
+func (b *httpFramer) request(ctx context.Context, method string, body []byte) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, method, b.to, bytes.NewReader(body))
 	must(err)
 	b.mu.Lock()
@@ -139,15 +140,15 @@ func (b *browser) request(ctx context.Context, method string, body []byte) *http
 	return r
 }
 
-// post sends a message and takes all that is answered.
-func (b *browser) post(ctx context.Context, m *outgoing, frame []byte) error {
+// post sends a message and delivers all messages of the HTTP response.
+func (b *httpFramer) post(ctx context.Context, m *outgoing, frame []byte) error {
 	r := b.request(ctx, http.MethodPost, frame)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if v := m.Params.Meta.Version; v != "" {
 		r.Header.Set("MCP-Protocol-Version", v)
 		r.Header.Set("Mcp-Method", m.Method)
-		if name := m.Params.Name + m.Params.URI + m.Params.TaskID; name != "" { // of which there is one
+		if name := m.Params.Name + m.Params.URI + m.Params.TaskID; name != "" { // at most one of them is set
 			r.Header.Set("Mcp-Name", name)
 		}
 	}
@@ -162,17 +163,17 @@ func (b *browser) post(ctx context.Context, m *outgoing, frame []byte) error {
 		b.mu.Unlock()
 	}
 	if resp.Header.Get("Content-Type") == "text/event-stream" {
-		return b.read(resp.Body, func(e sse.Event) { b.answer(m, e.Data) })
+		return b.read(resp.Body, func(e sse.Event) { b.receive(m, e.Data) })
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && len(body) > 0 {
-		b.answer(m, bytes.TrimSpace(body))
+		b.receive(m, bytes.TrimSpace(body))
 	}
 	return err
 }
 
-// answer takes a message that came in answer to another.
-func (b *browser) answer(m *outgoing, frame []byte) {
+// receive delivers a message of the HTTP response to m.
+func (b *httpFramer) receive(m *outgoing, frame []byte) {
 	if m.Method == mcp.MethodInitialize {
 		var res struct{ Result mcp.InitializeResult }
 		_ = json.Unmarshal(frame, &res)
@@ -183,8 +184,8 @@ func (b *browser) answer(m *outgoing, frame []byte) {
 	b.take(frame)
 }
 
-// listen opens the stream of messages that belong to no request.
-func (b *browser) listen(take func(sse.Event)) error {
+// listen opens the standing stream.
+func (b *httpFramer) listen(take func(sse.Event)) error {
 	r := b.request(b.ctx, http.MethodGet, nil)
 	r.Header.Set("Accept", "text/event-stream")
 	resp, err := b.http.Do(r)
@@ -202,7 +203,7 @@ func (b *browser) listen(take func(sse.Event)) error {
 	return nil
 }
 
-func (b *browser) read(body io.Reader, take func(sse.Event)) error {
+func (b *httpFramer) read(body io.Reader, take func(sse.Event)) error {
 	for r := sse.NewReader(body, 64<<20); ; {
 		e, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -218,7 +219,7 @@ func (b *browser) read(body io.Reader, take func(sse.Event)) error {
 }
 
 // Close implements [jsonrpc.Framer].
-func (b *browser) Close() error {
+func (b *httpFramer) Close() error {
 	if b.session != "" {
 		if resp, err := b.http.Do(b.request(b.ctx, http.MethodDelete, nil)); err == nil {
 			resp.Body.Close()
@@ -230,4 +231,4 @@ func (b *browser) Close() error {
 	return nil
 }
 
-var _ jsonrpc.Framer = (*browser)(nil)
+var _ jsonrpc.Framer = (*httpFramer)(nil)

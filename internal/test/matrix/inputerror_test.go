@@ -12,30 +12,30 @@ import (
 	"mcpwire/mcptest"
 )
 
-// noForm checks the revisions that have no forms.
-var noForm = lacks("form", "elicitation by form")
+// noForm tests the revisions that have no forms.
+var noForm = testUnsupported("form", "elicitation by form")
 
-// TestInputRejected has clients and users give no answer, or none that can be used.
+// TestInputRejected checks input requests without a response, and with an invalid one.
 func TestInputRejected(t *testing.T) {
-	try(t, "ask", []behavior{
+	testBehaviors(t, "input", []behavior{
 		// Spec: S193
-		{name: "declining is an answer", when: elicits, test: func(s *scene) {
+		{name: "decline and cancel", when: hasForms, test: func(s *subtest) {
 			for _, action := range []mcp.ElicitAction{mcp.ElicitActionDecline, mcp.ElicitActionCancel} {
-				u := user{action: action} // with content, which must not get through
+				u := user{action: action} // with content, which must not be forwarded
 				same(s, "result", s.call(s.dial(u.answers), "form", nil), string(action))
 			}
 		}, instead: noForm},
-		{name: "a handler of the client that fails is a cancel", when: elicits, test: func(s *scene) {
+		{name: "an error of the client's handler is a cancel", when: hasForms, test: func(s *subtest) {
 			c := s.dial(func(o *client.Options) {
-				o.Input.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, errBored }
+				o.Input.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, errCause }
 			})
 			same(s, "result", s.call(c, "form", nil), "cancel")
 		}, instead: noForm},
-		{name: "content that is not what was asked for stays here", when: elicits, test: func(s *scene) {
-			for content, problem := range badForms {
+		{name: "a client does not send invalid content", when: hasForms, test: func(s *subtest) {
+			for content, field := range invalidForms {
 				u := user{content: content}
 				res, err := s.dial(u.answers).CallTool(s.Context(), "form", nil)
-				if !s.Modern { // the server hears that there is no answer
+				if !s.Modern { // the server gets an error
 					ok(s, content, err)
 					if got := text(res); !strings.HasPrefix(got, `error: elicitation/create "to": the client rejected it`) {
 						s.Errorf("%s: got %s", content, got)
@@ -43,31 +43,31 @@ func TestInputRejected(t *testing.T) {
 					continue
 				}
 				e, is := errors.AsType[*client.InputError](err)
-				if !is || e.Method != mcp.MethodElicit || client.IsPeer(err) || !strings.Contains(err.Error(), problem) {
-					s.Errorf("%s: %s is not named: %v", content, problem, err)
+				if !is || e.Method != mcp.MethodElicit || client.IsPeer(err) || !strings.Contains(err.Error(), field) {
+					s.Errorf("%s: got %v, want %s in it", content, err, field)
 				}
 			}
 		}, instead: noForm},
-		{name: "content that a client did not look at", when: elicits, test: func(s *scene) {
-			for content, problem := range badForms {
-				if got := s.fillIn(content); !strings.Contains(got, problem) || !strings.Contains(got, `"isError":true`) && !strings.Contains(got, "-32602") {
-					s.Errorf("%s: %s is not named: %s", content, problem, got)
+		{name: "a server rejects invalid content", when: hasForms, test: func(s *subtest) {
+			for content, field := range invalidForms {
+				if got := s.submitForm(content); !strings.Contains(got, field) || !strings.Contains(got, `"isError":true`) && !strings.Contains(got, "-32602") {
+					s.Errorf("%s: got %s, want %s in it", content, got, field)
 				}
 			}
 		}, instead: noForm},
-		{name: "sampling that the user refuses", when: modern, test: func(s *scene) {
-			_, err := s.dial(refusing).CallTool(s.Context(), "sample", nil)
+		{name: "the user rejects sampling", when: modern, test: func(s *subtest) {
+			_, err := s.dial(rejectSampling).CallTool(s.Context(), "sample", nil)
 			e, is := errors.AsType[*client.InputError](err)
 			if !is || e.Method != mcp.MethodCreateMessage || !errors.Is(err, client.ErrRefused) || client.IsPeer(err) {
 				s.Errorf("got %v", err)
 			}
-		}, instead: func(s *scene) { // the server hears of it
-			got := s.call(s.dial(refusing), "sample", nil)
+		}, instead: func(s *subtest) { // the server gets an error
+			got := s.call(s.dial(rejectSampling), "sample", nil)
 			if !strings.HasPrefix(got, "error: ") || !strings.Contains(got, "rejected") {
 				s.Errorf("got %s", got)
 			}
 		}},
-		{name: "a handler of the client that panics", test: func(s *scene) {
+		{name: "a handler of the client panics", test: func(s *subtest) {
 			c := s.dial(func(o *client.Options) {
 				o.Input.Roots = func(context.Context) ([]mcp.Root, error) { panic("boom") }
 			})
@@ -82,7 +82,7 @@ func TestInputRejected(t *testing.T) {
 			}
 			ok(s, "ping", c.Ping(s.Context()))
 		}},
-		{name: "no end of rounds", when: modern, test: func(s *scene) {
+		{name: "too many rounds", when: modern, test: func(s *subtest) {
 			var u user
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
@@ -92,7 +92,7 @@ func TestInputRejected(t *testing.T) {
 			if !errors.Is(err, client.ErrTooManyRounds) || client.IsPeer(err) {
 				s.Errorf("got %v", err)
 			}
-		}, instead: func(s *scene) {
+		}, instead: func(s *subtest) {
 			var u user
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
@@ -101,11 +101,11 @@ func TestInputRejected(t *testing.T) {
 			same(s, "result", s.call(c, "order", nil), "order 1")
 		}},
 		// Spec: S107
-		{name: "a call that is given up while the user is asked", test: func(s *scene) {
-			asked, ended := make(chan struct{}), make(chan error, 1)
+		{name: "a call canceled during an input request", test: func(s *subtest) {
+			requested, ended := make(chan struct{}), make(chan error, 1)
 			c := s.dial(func(o *client.Options) {
 				o.Input.Roots = func(ctx context.Context) ([]mcp.Root, error) {
-					close(asked)
+					close(requested)
 					<-ctx.Done()
 					ended <- ctx.Err()
 					return nil, ctx.Err()
@@ -117,21 +117,21 @@ func TestInputRejected(t *testing.T) {
 				_, err := c.CallTool(ctx, "roots", nil)
 				done <- err
 			}()
-			<-asked
+			<-requested
 			cancel()
 			if err := <-done; !errors.Is(err, context.Canceled) || client.IsPeer(err) {
 				s.Errorf("got %v", err)
 			}
 			if err := <-ended; err == nil {
-				s.Error("the user is still asked")
+				s.Error("the context of the input request has no error")
 			}
 			same(s, "runs", s.call(c, "runs", nil), "1 0")
 		}},
 	})
 }
 
-// badForms are wrong contents of the form, and what is wrong.
-var badForms = map[string]string{
+// invalidForms has invalid contents of the form, and the invalid field.
+var invalidForms = map[string]string{
 	`{"street":"x","speed":"express"}`:                    "street",
 	`{"street":"Main St 1","speed":"slow"}`:               "speed",
 	`{"street":"Main St 1"}`:                              "speed",
@@ -140,18 +140,18 @@ var badForms = map[string]string{
 	`{"street":"Main St 1","speed":"normal","floors":[]}`: "floors",
 }
 
-// fillIn plays a client that accepts the form with any content, and returns what it is answered.
-func (s *scene) fillIn(content string) string {
+// submitForm accepts the form with any content, and returns the response to the call.
+func (s *subtest) submitForm(content string) string {
 	s.Helper()
 	const capabilities = `{"elicitation":{"form":{}}}`
-	answer := `{"action":"accept","content":` + content + `}`
-	p := s.silentPeer()
+	input := `{"action":"accept","content":` + content + `}`
+	p := s.peerWithoutHandshake()
 	if s.Modern {
 		params := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + s.revision.String() +
 			`","io.modelcontextprotocol/clientCapabilities":` + capabilities + `},"name":"form"`
 		p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsCall, params+`}`))
 		p.Expect(mcptest.Result(1, `{"inputRequests":{"to":"$any"},"requestState":"$state","$any":"$any"}`))
-		p.Send(mcptest.Request(s.revision, 2, mcp.MethodToolsCall, params+`,"inputResponses":{"to":`+answer+`},"requestState":"$state"}`))
+		p.Send(mcptest.Request(s.revision, 2, mcp.MethodToolsCall, params+`,"inputResponses":{"to":`+input+`},"requestState":"$state"}`))
 		return p.Receive()
 	}
 	p.Send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + s.revision.String() +
@@ -160,24 +160,24 @@ func (s *scene) fillIn(content string) string {
 	p.Send(mcptest.Initialized)
 	p.Send(mcptest.Request(s.revision, 1, mcp.MethodToolsCall, `{"name":"form"}`))
 	p.Expect(`{"jsonrpc":"2.0","id":"$id","method":"elicitation/create","params":"$any"}`)
-	p.Send(`{"jsonrpc":"2.0","id":"$id","result":` + answer + `}`)
+	p.Send(`{"jsonrpc":"2.0","id":"$id","result":` + input + `}`)
 	return p.Receive()
 }
 
-// refusing has a client whose user refuses to have its model used.
-func refusing(o *client.Options) {
+// rejectSampling makes the user of a client reject sampling.
+func rejectSampling(o *client.Options) {
 	o.Input.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 		return nil, client.ErrRefused
 	}
 }
 
-// TestVisitFirst checks the error by which a handler sends the user to a web page before it can do
-// anything.
-func TestVisitFirst(t *testing.T) {
+// TestURLElicitationRequired checks the error of a handler that requires the user to open a URL
+// first.
+func TestURLElicitationRequired(t *testing.T) {
 	const failure = "error: the user must open a URL first\nPay https://example.com/pay"
-	try(t, "ask", []behavior{
+	testBehaviors(t, "input", []behavior{
 		// Spec: S19 S194 S195 S196 S197 S199
-		{name: "as an error", when: func(f *features) bool { return f.ElicitationIDs }, test: func(s *scene) {
+		{name: "an error with a URL", when: func(f *features) bool { return f.ElicitationIDs }, test: func(s *subtest) {
 			var u user
 			complete := make(chan string, 1)
 			c := s.dial(func(o *client.Options) {
@@ -188,50 +188,50 @@ func TestVisitFirst(t *testing.T) {
 					}
 				}
 			})
-			_, err := c.CallTool(s.Context(), "visit", nil)
-			e := refused(s, "visit", err, mcp.CodeURLElicitationRequired)
+			_, err := c.CallTool(s.Context(), "url required", nil)
+			e := wantError(s, "url required", err, mcp.CodeURLElicitationRequired)
 			same(s, "data", string(e.Data), `{"elicitations":[{"mode":"url","message":"Pay","url":"https://example.com/pay","elicitationId":"e1"}]}`)
-			s.call(c, "paid", nil)
+			s.call(c, "complete", nil)
 			same(s, "complete", <-complete, `{"elicitationId":"e1"}`)
-			s.call(c, "paid", nil) // the second time, there is no notification
+			s.call(c, "complete", nil) // no second notification
 			ok(s, "ping", c.Ping(s.Context()))
 			same(s, "more", len(complete), 0)
-		}, instead: func(s *scene) {
+		}, instead: func(s *subtest) {
 			u := user{action: mcp.ElicitActionDecline}
 			var w wire
 			c := s.dial(func(o *client.Options) {
 				u.answers(o)
 				w.record(o)
 			})
-			got := s.call(c, "visit", nil)
-			if s.Modern { // it has become a question
-				same(s, "asked", u.take(), []string{"page Pay https://example.com/pay false"})
+			got := s.call(c, "url required", nil)
+			if s.Modern { // the error becomes an input request
+				same(s, "input requests", u.take(), []string{"page Pay https://example.com/pay false"})
 				same(s, "result", got, strings.Replace(failure, "error: ", "error: the user did not accept: ", 1))
 			} else {
 				same(s, "result", got, failure)
 			}
-			s.call(c, "paid", nil)
+			s.call(c, "complete", nil)
 			ok(s, "ping", c.Ping(s.Context()))
 			same(s, "errors", w.count("-32042"), 0)
 			same(s, "notifications", w.count(mcp.NotificationElicitationComplete), 0)
 		}},
 		// Spec: C115
-		{name: "news of pages that the client does not know, or not any more", test: func(s *scene) {
+		{name: "notifications about unknown elicitations", test: func(s *subtest) {
 			var u user
 			c := s.dial(u.answers)
 			for range 2 {
-				same(s, "gossip", s.call(c, "gossip", nil), "sent")
+				same(s, "notify complete", s.call(c, "notify complete", nil), "sent")
 			}
 			same(s, "roots", s.call(c, "roots", nil), "home file:///home")
-			same(s, "asked", u.take(), []string{"roots"})
+			same(s, "input requests", u.take(), []string{"roots"})
 		}},
-		{name: "to a client that cannot show pages", test: func(s *scene) {
-			res, err := s.client().CallTool(s.Context(), "visit", nil)
+		{name: "a client without URL elicitation", test: func(s *subtest) {
+			res, err := s.client().CallTool(s.Context(), "url required", nil)
 			if s.Modern {
-				refused(s, "visit", err, mcp.CodeMissingRequiredClientCapability)
+				wantError(s, "url required", err, mcp.CodeMissingRequiredClientCapability)
 				return
 			}
-			ok(s, "visit", err)
+			ok(s, "url required", err)
 			same(s, "result", text(res), failure)
 		}},
 	})
