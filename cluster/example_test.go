@@ -10,8 +10,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// Two nodes share a backend in memory. In reality each is a process, and the backend that of
-// mcpwire/cluster/natscluster.
+// Two nodes share a backend in memory. In production, each node is a process, and the backend is that
+// of mcpwire/cluster/natscluster.
 func ExampleJoin() {
 	ctx := context.Background()
 	backend := cluster.NewMemory()
@@ -45,7 +45,7 @@ func ExampleJoin() {
 	// Output: 2 handlers, 2 members
 }
 
-// A lease lets one node at a time do something, here a cleanup.
+// A lease lets one node at a time run a cleanup.
 func ExampleNode_Acquire() {
 	ctx := context.Background()
 	node, err := cluster.Join(ctx, cluster.NewMemory(), nil)

@@ -18,15 +18,15 @@ import (
 	"mcpwire/streamable"
 )
 
-// A site is one process with a server.
-type site struct {
+// A testNode is a node with a server and a handler.
+type testNode struct {
 	server  *server.Server
 	handler *streamable.Handler
 	node    *cluster.Node
 }
 
-// newSite returns a process whose server and handler have all parts of a node.
-func newSite(t *testing.T, b cluster.Backend) *site {
+// newTestNode returns a node whose server and handler share everything with other nodes.
+func newTestNode(t *testing.T, b cluster.Backend) *testNode {
 	t.Helper()
 	ctx, n := t.Context(), join(t, b, nil)
 	so := &server.Options{Tasks: new(server.TaskOptions), Input: server.InputOptions{SingleUseState: true}}
@@ -35,7 +35,7 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 		t.Fatal(err)
 	}
 	if so.Tasks.Store == nil || so.Input.UsedStates == nil || so.Callers.Processes() < 1 || so.Bus == nil || ho.Events == nil || ho.Sessions == nil {
-		t.Errorf("Share has left out something: %+v, %+v", so, ho)
+		t.Errorf("Share has not set all options: %+v, %+v", so, ho)
 	}
 	srv := server.MustNew("site", "1", so)
 	err := server.AddTool(srv, "count", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -76,7 +76,7 @@ func newSite(t *testing.T, b cluster.Backend) *site {
 			t.Error(err)
 		}
 	})
-	return &site{srv, h, n}
+	return &testNode{srv, h, n}
 }
 
 // newRequest returns a request of a client.
@@ -94,7 +94,7 @@ func newRequest(method, session, body string, headers ...string) *http.Request {
 }
 
 // do sends a request and returns the response.
-func (s *site) do(method, session, body string, headers ...string) *httptest.ResponseRecorder {
+func (s *testNode) do(method, session, body string, headers ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, newRequest(method, session, body, headers...))
 	return w
@@ -110,18 +110,18 @@ func eventIDs(w *httptest.ResponseRecorder) (ids []string) {
 	return ids
 }
 
-// TestHandlers has a legacy client send requests to two processes in turn: its session, what it
-// sets and its streams are at both, and its DELETE ends it at both.
+// TestHandlers checks a legacy client that sends requests to two nodes in turn: both have its
+// session, its settings and its streams, and its DELETE ends the session at both.
 func TestHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()
-		a, b := newSite(t, shared), newSite(t, shared)
+		a, b := newTestNode(t, shared), newTestNode(t, shared)
 		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		session := init.Header().Get("Mcp-Session-Id")
 		if init.Code != http.StatusOK || session == "" {
 			t.Fatalf("initialize: %d %s", init.Code, init.Body)
 		}
-		call := func(s *site, id int, method, params string) *httptest.ResponseRecorder {
+		call := func(s *testNode, id int, method, params string) *httptest.ResponseRecorder {
 			t.Helper()
 			w := s.do("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params))
 			if w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"error":{`) {
@@ -130,7 +130,7 @@ func TestHandlers(t *testing.T) {
 			return w
 		}
 		if w := b.do("POST", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); w.Code != http.StatusAccepted {
-			t.Fatalf("initialized at the other process: %d %s", w.Code, w.Body)
+			t.Fatalf("initialized at the other node: %d %s", w.Code, w.Body)
 		}
 		whole := call(b, 2, "tools/call", `{"name":"count"}`)
 		ids := eventIDs(whole)
@@ -139,7 +139,7 @@ func TestHandlers(t *testing.T) {
 		}
 		resumed := a.do("GET", session, "", "Last-Event-ID", ids[1])
 		if got := eventIDs(resumed); resumed.Code != http.StatusOK || strings.Join(got, " ") != strings.Join(ids[2:], " ") || !strings.Contains(resumed.Body.String(), "counted") {
-			t.Errorf("resumed at the other process: %d %s", resumed.Code, resumed.Body)
+			t.Errorf("resumed at the other node: %d %s", resumed.Code, resumed.Body)
 		}
 		answered := make(chan *httptest.ResponseRecorder)
 		go func() {
@@ -154,30 +154,31 @@ func TestHandlers(t *testing.T) {
 			}
 		}
 		if w := <-answered; !strings.Contains(w.Body.String(), "root x") {
-			t.Errorf("a call whose input came from the other process: %s", w.Body)
+			t.Errorf("a call whose input came from the other node: %s", w.Body)
 		}
 		call(a, 3, "logging/setLevel", `{"level":"emergency"}`)
 		synctest.Wait()
 		if w := call(b, 4, "tools/call", `{"name":"count"}`); strings.Contains(w.Body.String(), "notifications/message") {
-			t.Errorf("a log level set at one process is unknown at the other: %s", w.Body)
+			t.Errorf("a log level set at one node is unknown at the other: %s", w.Body)
 		}
 		if w := a.do("DELETE", session, ""); w.Code != http.StatusNoContent {
 			t.Errorf("DELETE: %d %s", w.Code, w.Body)
 		}
 		synctest.Wait()
 		if w := b.do("POST", session, `{"jsonrpc":"2.0","id":5,"method":"ping"}`); w.Code != http.StatusNotFound {
-			t.Errorf("a session that was deleted at the other process: %d %s", w.Code, w.Body)
+			t.Errorf("a session that was deleted at the other node: %d %s", w.Code, w.Body)
 		}
 	})
 }
 
-// TestTakeOverWithoutBackend shows that a node serves the sessions of others while the backend is
-// unavailable, for half a minute, and that DELETE at another node holds at once nevertheless.
+// TestTakeOverWithoutBackend checks that a node serves the sessions of other nodes for half a
+// minute while the backend is unavailable, and that a DELETE at another node still takes effect at
+// once.
 func TestTakeOverWithoutBackend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()
 		f := newFaulty(shared)
-		a, b := newSite(t, shared), newSite(t, f)
+		a, b := newTestNode(t, shared), newTestNode(t, f)
 		open := func() string {
 			w := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 			if w.Code != http.StatusOK {
@@ -214,23 +215,23 @@ func TestTakeOverWithoutBackend(t *testing.T) {
 			}
 			ping("a session that has ended", session, http.StatusNotFound)
 		}
-		pass(time.Minute)
+		advance(time.Minute)
 		ping("a node that is cut off for long", late, http.StatusServiceUnavailable)
 		f.setDown(false)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		ping("the backend is back", late, http.StatusOK)
 		ping("a session that had ended", ended, http.StatusNotFound)
 	})
 }
 
-// TestCallsWithoutBackend has a backend that does not respond. Calls that need nothing of it take no
-// time, also the first one of a session of another node, and the response to an input request. Those
-// that need it fail with status 503.
+// TestCallsWithoutBackend checks a backend that does not respond: calls that do not need it are not
+// delayed, including the first call of a session of another node and the response to an input
+// request, and others fail with status 503.
 func TestCallsWithoutBackend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()
 		fa, fb := newFaulty(shared), newFaulty(shared)
-		a, b := newSite(t, fa), newSite(t, fb)
+		a, b := newTestNode(t, fa), newTestNode(t, fb)
 		open := func() string {
 			return a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
 		}
@@ -256,7 +257,7 @@ func TestCallsWithoutBackend(t *testing.T) {
 		}
 		for _, tt := range []struct {
 			what          string
-			at            *site
+			at            *testNode
 			session, body string
 			headers       []string
 			status        int
@@ -296,19 +297,19 @@ func TestCallsWithoutBackend(t *testing.T) {
 		}
 		fa.setDown(false)
 		fb.setDown(false)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		if w := a.do("DELETE", session, ""); w.Code != http.StatusNoContent {
 			t.Errorf("DELETE, again: %d %s", w.Code, w.Body)
 		}
 	})
 }
 
-// TestNodeLost ends the process of a node in the middle of a call. The client resumes the stream at
-// another node, which ends it with an error.
+// TestNodeLost closes a node during a call. The client resumes the stream at another node, which
+// ends it with an error.
 func TestNodeLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()
-		a, b := newSite(t, shared), newSite(t, shared)
+		a, b := newTestNode(t, shared), newTestNode(t, shared)
 		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		session := init.Header().Get("Mcp-Session-Id")
 		calling := make(chan *httptest.ResponseRecorder)
@@ -323,26 +324,26 @@ func TestNodeLost(t *testing.T) {
 		follow := func() <-chan *httptest.ResponseRecorder {
 			followed := make(chan *httptest.ResponseRecorder)
 			go func() {
-				// The prime and the input request were the first two events.
+				// The priming event and the input request were the first two events.
 				followed <- b.do("GET", session, "", "Last-Event-ID", fmt.Sprintf("1.%s.%s-2", a.node.ID(), base64.RawURLEncoding.EncodeToString([]byte(`"my id"`))))
 			}()
 			return followed
 		}
 		followed := follow()
-		pass(time.Minute)
+		advance(time.Minute)
 		select {
 		case w := <-followed:
-			t.Fatalf("a stream whose node is there has ended: %d %s", w.Code, w.Body)
+			t.Fatalf("the stream of a running node has ended: %d %s", w.Code, w.Body)
 		default:
 		}
 		began := time.Now()
 		a.node.Close()
 		w := <-followed
 		if !strings.Contains(w.Body.String(), `{"jsonrpc":"2.0","id":"my id","error":{"code":-32603,`) || !strings.Contains(w.Body.String(), `"mayHaveRun":true`) {
-			t.Errorf("the stream of a node that is gone: %d %s", w.Code, w.Body)
+			t.Errorf("the stream of a closed node: got %d %s", w.Code, w.Body)
 		}
 		if d := time.Since(began); d > 4*time.Second {
-			t.Errorf("the client has waited %v", d)
+			t.Errorf("the client waited %v", d)
 		}
 		if again := <-follow(); again.Body.String() == "" || !strings.HasSuffix(w.Body.String(), again.Body.String()) {
 			t.Errorf("the same stream again: %d %s", again.Code, again.Body)
@@ -352,44 +353,43 @@ func TestNodeLost(t *testing.T) {
 	})
 }
 
-// A restarted is a backend whose machines have all stopped and started: only what is durable is
-// there.
-type restarted struct {
+// A restartedBackend is a backend after a restart of all machines: it has only the durable data.
+type restartedBackend struct {
 	durable, rest cluster.Backend
 }
 
-func (r *restarted) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+func (r *restartedBackend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
 	if o.Durable {
 		return r.durable.Records(ctx, name, o)
 	}
 	return r.rest.Records(ctx, name, o)
 }
 
-func (r *restarted) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
+func (r *restartedBackend) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
 	return r.rest.Log(ctx, name, o)
 }
 
-func (r *restarted) Bus() cluster.Bus { return r.rest.Bus() }
+func (r *restartedBackend) Bus() cluster.Bus { return r.rest.Bus() }
 
-// TestAllStop stops all processes, and starts others with what is durable. Sessions have what their
-// clients have set, those that have ended stay ended, and a client that listens is told what it may
-// have missed.
-func TestAllStop(t *testing.T) {
+// TestRestartOfAllNodes checks the restart of all nodes with the durable data: sessions have the
+// settings of their clients, ended sessions are still ended, and a client with a standing stream is
+// notified of changes that it may have missed.
+func TestRestartOfAllNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		durable := cluster.NewMemory()
-		one := newSite(t, &restarted{durable, cluster.NewMemory()})
+		one := newTestNode(t, &restartedBackend{durable, cluster.NewMemory()})
 		open := func() string {
 			return one.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
 		}
 		quiet, ended, subscribed, unsubscribed := open(), open(), open(), open()
 		stream := eventIDs(one.do("POST", quiet, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count"}}`))
-		set := func(s *site, session, method, params string) {
+		set := func(s *testNode, session, method, params string) {
 			t.Helper()
 			if w := s.do("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":%q,"params":%s}`, method, params)); w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"error":{`) {
 				t.Fatalf("%s: %d %s", method, w.Code, w.Body)
 			}
 		}
-		listen := func(s *site, session string) (stop func() string) {
+		listen := func(s *testNode, session string) (stop func() string) {
 			ctx, cancel := context.WithCancel(t.Context())
 			w := httptest.NewRecorder()
 			done := make(chan struct{})
@@ -397,7 +397,7 @@ func TestAllStop(t *testing.T) {
 				defer close(done)
 				s.handler.ServeHTTP(w, newRequest("GET", session, "").WithContext(ctx))
 			}()
-			pass(5 * time.Second)
+			advance(5 * time.Second)
 			return func() string {
 				cancel()
 				<-done
@@ -414,32 +414,32 @@ func TestAllStop(t *testing.T) {
 			t.Fatalf("DELETE: %d %s", w.Code, w.Body)
 		}
 		stop()
-		two := newSite(t, &restarted{durable, cluster.NewMemory()})
-		if w := two.do("POST", ended, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); w.Code != http.StatusNotFound {
+		second := newTestNode(t, &restartedBackend{durable, cluster.NewMemory()})
+		if w := second.do("POST", ended, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); w.Code != http.StatusNotFound {
 			t.Errorf("a session that its client has ended: %d %s", w.Code, w.Body)
 		}
-		if w := two.do("POST", quiet, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"count"}}`); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "notifications/message") {
+		if w := second.do("POST", quiet, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"count"}}`); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "notifications/message") {
 			t.Errorf("a session has lost its log level: %d %s", w.Code, w.Body)
 		}
-		if w := two.do("GET", quiet, "", "Last-Event-ID", stream[0]); w.Code != http.StatusBadRequest {
-			t.Errorf("a stream whose events are gone: %d %s", w.Code, w.Body)
+		if w := second.do("GET", quiet, "", "Last-Event-ID", stream[0]); w.Code != http.StatusBadRequest {
+			t.Errorf("a stream without stored events: got %d %s", w.Code, w.Body)
 		}
 		const updated = `"method":"notifications/resources/updated"`
 		for session, want := range map[string]int{subscribed: 2, unsubscribed: 0} {
-			stop := listen(two, session)
-			set(two, session, "logging/setLevel", `{"level":"error"}`) // keeps the subscriptions
-			two.server.ResourceUpdated("site://thing")
-			pass(5 * time.Second)
+			stop := listen(second, session)
+			set(second, session, "logging/setLevel", `{"level":"error"}`) // keeps the subscriptions
+			second.server.ResourceUpdated("site://thing")
+			advance(5 * time.Second)
 			if text := stop(); strings.Count(text, updated) != want {
-				t.Errorf("a client is told %d times, want %d, of what it may have missed and of a change:\n%s", strings.Count(text, updated), want, text)
+				t.Errorf("got %d notifications, want %d, of missed updates and of a change:\n%s", strings.Count(text, updated), want, text)
 			}
 		}
-		three := newSite(t, &restarted{durable, cluster.NewMemory()})
+		three := newTestNode(t, &restartedBackend{durable, cluster.NewMemory()})
 		stop = listen(three, subscribed)
 		three.server.ResourceUpdated("site://thing")
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		if text := stop(); !strings.Contains(text, updated) {
-			t.Errorf("a client is not told of a change after another restart:\n%s", text)
+			t.Errorf("no notification of a change after another restart:\n%s", text)
 		}
 	})
 }

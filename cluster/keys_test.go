@@ -13,11 +13,11 @@ import (
 	"mcpwire/cluster"
 )
 
-// A ring is what Keys maintains at one node.
+// A ring has the keys that Keys has set at one node.
 type ring struct {
 	mu      sync.Mutex
 	secrets [][]byte
-	// replaced counts the calls.
+	// replaced counts the calls of replace.
 	replaced int
 }
 
@@ -29,7 +29,7 @@ func (r *ring) replace(secrets ...[]byte) error {
 	return nil
 }
 
-// opens reports whether the ring has what another one seals with.
+// opens reports whether the ring has the sealing key of another one.
 func (r *ring) opens(other *ring) bool {
 	other.mu.Lock()
 	sealing := other.secrets[0]
@@ -58,7 +58,7 @@ func TestKeys(t *testing.T) {
 	opts := cluster.KeysOptions{Rotate: time.Hour, Keep: 65 * time.Minute}
 	for _, o := range []*cluster.NodeOptions{nil, {Secrets: secrets(7)}} {
 		inBubble(t, func(t *testing.T) {
-			a, b, f := two(t, o)
+			a, b, f := twoNodes(t, o)
 			rings := []*ring{{}, {}}
 			for i, n := range []*cluster.Node{a, b} {
 				if err := n.Keys(t.Context(), "state", &opts, rings[i].replace); err != nil {
@@ -71,12 +71,12 @@ func TestKeys(t *testing.T) {
 			}
 			first := rings[0].sealing()
 			if len(first) != 32 || rings[1].sealing() != first || other.sealing() == first {
-				t.Errorf("the keys of two nodes are %x and %x, others are %x", first, rings[1].sealing(), other.sealing())
+				t.Errorf("got keys %x and %x of two nodes, and %x of another name", first, rings[1].sealing(), other.sealing())
 			}
-			sealed := map[string]time.Time{} // when each key sealed last
+			sealed := map[string]time.Time{} // time at which each key was last used to seal
 			for i := range 4 * 120 {         // four hours in steps of 30 s
-				f.setDown(i%7 < 2) // a minute in each three and a half
-				pass(30 * time.Second)
+				f.setDown(i%7 < 2) // down for one minute of every three and a half
+				advance(30 * time.Second)
 				if !rings[0].opens(rings[1]) || !rings[1].opens(rings[0]) {
 					t.Fatalf("after %v a node cannot open what the other one seals", time.Duration(i)*30*time.Second)
 				}
@@ -86,15 +86,15 @@ func TestKeys(t *testing.T) {
 				for key, at := range sealed {
 					r := &ring{secrets: [][]byte{[]byte(key)}}
 					if time.Since(at) < time.Hour && !rings[0].opens(r) {
-						t.Fatalf("a key opens no more %v after it sealed", time.Since(at))
+						t.Fatalf("a key is unknown %v after it was used to seal", time.Since(at))
 					}
 				}
 			}
 			if n := len(sealed); n < 4 || n > 5 {
-				t.Errorf("%d keys in four hours", n)
+				t.Errorf("got %d keys in four hours", n)
 			}
 			if n := len(rings[0].secrets); n > 3 {
-				t.Errorf("%d keys are valid", n)
+				t.Errorf("got %d valid keys", n)
 			}
 			if rings[0].replaced > 15 {
 				t.Errorf("replace was called %d times", rings[0].replaced)
@@ -104,14 +104,14 @@ func TestKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !late.opens(rings[0]) || !rings[0].opens(late) {
-				t.Error("a node that joins later has other keys")
+				t.Error("a node that joined later has other keys")
 			}
 		})
 	}
 }
 
-// TestKeysBeginOnce shows that nodes that create the keys at the same time get the same ones.
-func TestKeysBeginOnce(t *testing.T) {
+// TestKeysCreatedOnce checks that nodes that create the keys at the same time get the same ones.
+func TestKeysCreatedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()
 		var rings []*ring
@@ -135,10 +135,10 @@ func TestKeysBeginOnce(t *testing.T) {
 }
 
 // A slowBucket is a backend whose bucket of keys does not respond in the first three seconds.
-type slowBucket struct{ *faulty }
+type slowBucket struct{ *faultyBackend }
 
 func (b slowBucket) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
-	r, err := b.faulty.Records(ctx, name, o)
+	r, err := b.faultyBackend.Records(ctx, name, o)
 	if err == nil && name == "keys" {
 		b.setDown(true)
 		time.AfterFunc(3*time.Second, func() { b.setDown(false) })
@@ -146,7 +146,7 @@ func (b slowBucket) Records(ctx context.Context, name string, o cluster.RecordsO
 	return r, err
 }
 
-// TestKeysWait shows that Keys waits for a bucket that was just created.
+// TestKeysWait checks that Keys waits for a bucket that was just created.
 func TestKeysWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, start := join(t, slowBucket{newFaulty(cluster.NewMemory())}, nil), time.Now()
@@ -154,7 +154,7 @@ func TestKeysWait(t *testing.T) {
 			t.Error(err)
 		}
 		if d := time.Since(start); d < 3*time.Second || d > 5*time.Second {
-			t.Errorf("it took %v", d)
+			t.Errorf("Keys took %v", d)
 		}
 	})
 }
@@ -166,11 +166,11 @@ func TestKeysFail(t *testing.T) {
 		n := join(t, shared, &cluster.NodeOptions{Secrets: secrets(1)})
 		for _, o := range []cluster.KeysOptions{{Rotate: time.Minute, Spread: time.Minute}, {Rotate: time.Hour, Keep: 24 * time.Hour}} {
 			if err := n.Keys(t.Context(), "bad", &o, ok); err == nil {
-				t.Errorf("keys with %+v", o)
+				t.Errorf("Keys with %+v: got no error", o)
 			}
 		}
 		if err := n.Keys(t.Context(), "state", nil, func(...[]byte) error { return fmt.Errorf("rejected") }); err == nil {
-			t.Error("replace fails, and Keys does not")
+			t.Error("Keys = nil, want the error of replace")
 		}
 		for what, o := range map[string]*cluster.NodeOptions{"no secrets": nil, "other secrets": {Secrets: secrets(2)}} {
 			err := join(t, shared, o).Keys(t.Context(), "state", nil, ok)
@@ -195,7 +195,7 @@ func TestKeysFail(t *testing.T) {
 				break
 			}
 			if found++; strings.Contains(string(c.Value), "secret") {
-				t.Errorf("the backend has the keys as they are: %q", c.Value)
+				t.Errorf("the backend has the keys unsealed: %q", c.Value)
 			}
 		}
 		if found == 0 {

@@ -31,7 +31,7 @@ func isLost(l *cluster.Lease) bool {
 
 func TestLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, _ := two(t, nil)
+		a, b, _ := twoNodes(t, nil)
 		first := acquire(t, a, "job")
 		if _, err := b.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
 			t.Errorf("a lease that is held: %v", err)
@@ -56,39 +56,39 @@ func TestLease(t *testing.T) {
 			}
 			got <- l
 		}()
-		pass(300 * time.Millisecond)
+		advance(300 * time.Millisecond)
 		began := time.Now()
 		if err := first.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 		second := <-got
 		if d := time.Since(began); d > 0 {
-			t.Errorf("a released lease is taken after %v", d)
+			t.Errorf("acquired a released lease after %v", d)
 		}
 		if first.Held() || !isLost(first) || !second.Held() || second.Epoch() <= first.Epoch() {
 			t.Errorf("held: %v and %v, epochs %d and %d", first.Held(), second.Held(), first.Epoch(), second.Epoch())
 		}
 		if err := first.Release(t.Context()); err != nil || !second.Held() {
-			t.Errorf("released twice: %v, the other is held: %v", err, second.Held())
+			t.Errorf("second release: %v, second lease held: %v", err, second.Held())
 		}
-		pass(time.Minute)
+		advance(time.Minute)
 		if !second.Held() {
 			t.Error("the second lease is lost")
 		}
 	})
 }
 
-// TestLeaseUnsure shows that a node has a lease if the write that takes it is carried out and
-// fails, or conflicts, and that it then keeps and releases the lease.
-func TestLeaseUnsure(t *testing.T) {
-	for name, fail := range map[string]func(f *faulty){
-		"fails":     func(f *faulty) { f.lossy.Store(true) },
-		"conflicts": func(f *faulty) { f.rejects.Store(true) },
+// TestLeaseUncertainWrite checks that a node has a lease if the write that acquires it is carried
+// out but returns an error, and that the node then keeps and releases the lease.
+func TestLeaseUncertainWrite(t *testing.T) {
+	for name, fail := range map[string]func(f *faultyBackend){
+		"fails":     func(f *faultyBackend) { f.lossy.Store(true) },
+		"conflicts": func(f *faultyBackend) { f.rejects.Store(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				a, b, f := two(t, nil)
-				pass(300 * time.Millisecond) // between two beats
+				a, b, f := twoNodes(t, nil)
+				advance(300 * time.Millisecond) // between two heartbeats
 				fail(f)
 				l, err := b.TryAcquire(t.Context(), "job")
 				if err != nil {
@@ -97,7 +97,7 @@ func TestLeaseUnsure(t *testing.T) {
 				if _, err := a.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
 					t.Errorf("a lease that is held: %v", err)
 				}
-				pass(10 * time.Second)
+				advance(10 * time.Second)
 				if !l.Held() {
 					t.Error("the lease is lost")
 				}
@@ -120,17 +120,17 @@ func TestLeaseUnsure(t *testing.T) {
 	}
 }
 
-// TestLeaseIsLost shows that the holder stops before another node begins, whatever fails.
+// TestLeaseIsLost checks that the holder loses the lease before another node acquires it.
 func TestLeaseIsLost(t *testing.T) {
-	for name, fail := range map[string]func(n *cluster.Node, f *faulty){
-		"partition": func(_ *cluster.Node, f *faulty) { f.setDown(true) },
-		"kill":      func(n *cluster.Node, _ *faulty) { n.Close() },
+	for name, fail := range map[string]func(n *cluster.Node, f *faultyBackend){
+		"partition": func(_ *cluster.Node, f *faultyBackend) { f.setDown(true) },
+		"kill":      func(n *cluster.Node, _ *faultyBackend) { n.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				a, b, f := two(t, nil)
+				a, b, f := twoNodes(t, nil)
 				held := acquire(t, b, "job")
-				pass(1700 * time.Millisecond)
+				advance(1700 * time.Millisecond)
 				lostAt := make(chan time.Time, 1)
 				go func() {
 					<-held.Lost()
@@ -140,18 +140,18 @@ func TestLeaseIsLost(t *testing.T) {
 				fail(b, f)
 				next := acquire(t, a, "job")
 				if d := time.Since(<-lostAt); d < time.Second {
-					t.Errorf("the next holder begins %v after the last one stopped", d)
+					t.Errorf("acquired the lease %v after its loss", d)
 				}
 				if d := time.Since(began); d < 3*time.Second || d > 6*time.Second {
-					t.Errorf("another node has the lease after %v", d)
+					t.Errorf("another node acquired the lease after %v", d)
 				}
 				if held.Held() || next.Epoch() <= held.Epoch() {
-					t.Errorf("the old one is held: %v, epochs %d and %d", held.Held(), held.Epoch(), next.Epoch())
+					t.Errorf("old lease held: %v, epochs %d and %d", held.Held(), held.Epoch(), next.Epoch())
 				}
 				f.setDown(false)
-				pass(10 * time.Second)
+				advance(10 * time.Second)
 				if !next.Held() || held.Held() {
-					t.Error("the old holder has it back")
+					t.Error("the old lease is held again")
 				}
 				if err := held.Release(t.Context()); err != nil || !next.Held() {
 					t.Errorf("release of a lost lease: %v", err)
@@ -161,11 +161,11 @@ func TestLeaseIsLost(t *testing.T) {
 	}
 }
 
-// TestLeaseSurvivesOutage shows that a node that could not read for a while does not count beats of
-// the holder as missed.
+// TestLeaseSurvivesOutage checks that a node that could not read during an outage does not count
+// heartbeats of the holder as missed.
 func TestLeaseSurvivesOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		held := acquire(t, a, "job")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
@@ -176,9 +176,9 @@ func TestLeaseSurvivesOutage(t *testing.T) {
 		}()
 		for range 20 {
 			f.setDown(true)
-			pass(7 * time.Second)
+			advance(7 * time.Second)
 			f.setDown(false)
-			pass(time.Second)
+			advance(time.Second)
 		}
 		if err := <-result; !errors.Is(err, context.DeadlineExceeded) || !held.Held() {
 			t.Errorf("acquired: %v; held: %v", err, held.Held())
@@ -186,23 +186,23 @@ func TestLeaseSurvivesOutage(t *testing.T) {
 	})
 }
 
-// TestLeaseUnsureBeat shows that a beat that fails but was carried out does not lose the lease, and
-// that a short outage does not either.
-func TestLeaseUnsureBeat(t *testing.T) {
+// TestLeaseUncertainBeat checks that the lease is not lost by a heartbeat that was carried out but
+// returned an error, nor by a short outage.
+func TestLeaseUncertainBeat(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		held := acquire(t, b, "job")
 		f.lossy.Store(true)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		if f.lossy.Load() || !held.Held() {
-			t.Errorf("lost a beat: %v, held: %v", !f.lossy.Load(), held.Held())
+			t.Errorf("a heartbeat failed: %v, held: %v", !f.lossy.Load(), held.Held())
 		}
 		f.setDown(true)
-		pass(900 * time.Millisecond)
+		advance(900 * time.Millisecond)
 		f.setDown(false)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		if !held.Held() {
-			t.Error("a short outage costs the lease")
+			t.Error("the lease is lost after a short outage")
 		}
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -213,10 +213,10 @@ func TestLeaseUnsureBeat(t *testing.T) {
 	})
 }
 
-// TestLeaveReleases shows that Leave releases the leases at once.
+// TestLeaveReleases checks that Leave releases the leases at once.
 func TestLeaveReleases(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, _ := two(t, nil)
+		a, b, _ := twoNodes(t, nil)
 		for i := range 3 {
 			acquire(t, b, fmt.Sprint(i))
 		}
@@ -234,10 +234,10 @@ func TestLeaveReleases(t *testing.T) {
 	})
 }
 
-// TestLeaseEpoch shows how a record is protected from a holder that was suspended.
+// TestLeaseEpoch checks that the epoch protects a record from a holder that was suspended.
 func TestLeaseEpoch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		stored := uint64(0)
 		write := func(l *cluster.Lease) bool {
 			if l.Epoch() < stored {
@@ -253,7 +253,7 @@ func TestLeaseEpoch(t *testing.T) {
 		f.setDown(true)
 		next := acquire(t, a, "job")
 		if !write(next) || write(old) || !write(next) {
-			t.Error("the epoch does not keep the old holder out")
+			t.Error("the old holder can write in spite of the epoch")
 		}
 		f.setDown(false)
 		for range 3 { // epochs grow also when the record was deleted

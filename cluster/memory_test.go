@@ -20,8 +20,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryWatchMisses checks that a watch that does not keep up says so, and that the next one
-// has all records.
+// TestMemoryWatchMisses checks that a watch that does not keep up ends with an error, and that the
+// next one has all records.
 func TestMemoryWatchMisses(t *testing.T) {
 	ctx := t.Context()
 	r, err := cluster.NewMemory().Records(ctx, "a", cluster.RecordsOptions{})
@@ -29,10 +29,10 @@ func TestMemoryWatchMisses(t *testing.T) {
 		t.Fatal(err)
 	}
 	const many = 5000
-	var gone error
+	var missed error
 	for c, err := range r.Watch(ctx, "") {
 		if err != nil {
-			gone = err
+			missed = err
 			break
 		}
 		if c.Kind != cluster.ChangeSynced {
@@ -43,10 +43,10 @@ func TestMemoryWatchMisses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Those that fit after the gap are not yielded, since others are missing.
+		// Changes after the gap are not yielded, because others are missing.
 	}
-	if !errors.Is(gone, cluster.ErrGone) {
-		t.Errorf("a watch that missed changes: %v", gone)
+	if !errors.Is(missed, cluster.ErrGone) {
+		t.Errorf("a watch that missed changes: got %v", missed)
 	}
 	found := 0
 	for c := range r.Watch(ctx, "") {
@@ -77,12 +77,12 @@ func TestMemoryLogBytes(t *testing.T) {
 	for i := range 12 {
 		entries, err := l.Read(ctx, key(i), 0, 1)
 		if want := i >= 5; err != nil || (len(entries) == 1) != want {
-			t.Errorf("entry %d: got %d, %v; want it there: %v", i, len(entries), err, want)
+			t.Errorf("entry %d: got %d, %v; want it stored: %v", i, len(entries), err, want)
 		}
 	}
 }
 
-// TestMemoryDedupWindow checks that ids are forgotten after two minutes.
+// TestMemoryDedupWindow checks that ids expire after two minutes.
 func TestMemoryDedupWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -106,8 +106,8 @@ func TestMemoryDedupWindow(t *testing.T) {
 	})
 }
 
-// TestMemoryBusIsBounded checks that a subscriber that does not keep up loses messages, and no
-// memory.
+// TestMemoryBusIsBounded checks that messages for a subscriber that does not keep up are dropped
+// above a limit.
 func TestMemoryBusIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := cluster.NewMemory().Bus()

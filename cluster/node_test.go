@@ -27,35 +27,35 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// pass lets time pass.
-func pass(d time.Duration) {
+// advance advances the clock of the bubble by d.
+func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// A faulty is a backend for one node that can be made to fail.
-type faulty struct {
+// A faultyBackend is the backend of one node, which can fail.
+type faultyBackend struct {
 	shared cluster.Backend
 	// down makes calls hang until their context ends.
 	down atomic.Bool
-	// lossy makes a write fail that is carried out.
+	// lossy makes the next write return an error although it is carried out.
 	lossy atomic.Bool
-	// rejects makes a write conflict that is carried out.
+	// rejects makes the next write return a conflict although it is carried out.
 	rejects atomic.Bool
-	// rejectsAll makes all of them do that.
+	// rejectsAll makes all writes do that.
 	rejectsAll atomic.Bool
-	// mute loses messages.
+	// mute drops messages.
 	mute atomic.Bool
 	mu   sync.Mutex
-	// cut is closed when watches end.
+	// cut is closed to end the watches.
 	cut chan struct{}
 }
 
-func newFaulty(shared cluster.Backend) *faulty {
-	return &faulty{shared: shared, cut: make(chan struct{})}
+func newFaulty(shared cluster.Backend) *faultyBackend {
+	return &faultyBackend{shared: shared, cut: make(chan struct{})}
 }
 
-func (f *faulty) setDown(down bool) {
+func (f *faultyBackend) setDown(down bool) {
 	f.down.Store(down)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +65,7 @@ func (f *faulty) setDown(down bool) {
 	}
 }
 
-func (f *faulty) fault(ctx context.Context) error {
+func (f *faultyBackend) fault(ctx context.Context) error {
 	if f.down.Load() {
 		<-ctx.Done()
 		return ctx.Err()
@@ -73,7 +73,7 @@ func (f *faulty) fault(ctx context.Context) error {
 	return nil
 }
 
-func (f *faulty) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+func (f *faultyBackend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
 	if err := f.fault(ctx); err != nil {
 		return nil, err
 	}
@@ -81,15 +81,15 @@ func (f *faulty) Records(ctx context.Context, name string, o cluster.RecordsOpti
 	return &faultyRecords{r, f}, err
 }
 
-func (f *faulty) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
+func (f *faultyBackend) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
 	return f.shared.Log(ctx, name, o)
 }
 
-func (f *faulty) Bus() cluster.Bus { return &faultyBus{f.shared.Bus(), f} }
+func (f *faultyBackend) Bus() cluster.Bus { return &faultyBus{f.shared.Bus(), f} }
 
 type faultyBus struct {
 	cluster.Bus
-	f *faulty
+	f *faultyBackend
 }
 
 func (b *faultyBus) Publish(ctx context.Context, topic string, data []byte) error {
@@ -101,7 +101,7 @@ func (b *faultyBus) Publish(ctx context.Context, topic string, data []byte) erro
 
 type faultyRecords struct {
 	cluster.Records
-	f *faulty
+	f *faultyBackend
 }
 
 func (r *faultyRecords) Get(ctx context.Context, key string) (cluster.Record, error) {
@@ -160,7 +160,7 @@ func (r *faultyRecords) Watch(ctx context.Context, prefix string) iter.Seq2[clus
 	}
 }
 
-// join makes a node that is closed with the test.
+// join joins a node, which is closed at the end of the test.
 func join(t *testing.T, b cluster.Backend, o *cluster.NodeOptions) *cluster.Node {
 	t.Helper()
 	if o == nil {
@@ -175,8 +175,8 @@ func join(t *testing.T, b cluster.Backend, o *cluster.NodeOptions) *cluster.Node
 	return n
 }
 
-// two returns two nodes and the backend of the second.
-func two(t *testing.T, o *cluster.NodeOptions) (a, b *cluster.Node, f *faulty) {
+// twoNodes returns two nodes and the backend of the second.
+func twoNodes(t *testing.T, o *cluster.NodeOptions) (a, b *cluster.Node, f *faultyBackend) {
 	t.Helper()
 	shared := cluster.NewMemory()
 	f = newFaulty(shared)
@@ -210,13 +210,13 @@ func TestMembers(t *testing.T) {
 		want("alone", "a", a)
 		b := node("b")
 		if got := names(b); got != "a b" { // as soon as Join returns
-			t.Errorf("b sees %q", got)
+			t.Errorf("members of b: got %q", got)
 		}
 		c := node("c")
 		join(t, shared, &cluster.NodeOptions{Name: "x", Tenant: "another"})
 		want("three", "a b c", a, b, c)
 		if !a.HasMember(c.ID()) || a.HasMember("nobody") {
-			t.Error("HasMember is wrong")
+			t.Error("HasMember: got a wrong result")
 		}
 		_, changed := a.Members()
 		if err := c.Leave(t.Context()); err != nil {
@@ -229,20 +229,20 @@ func TestMembers(t *testing.T) {
 			t.Error("the channel of Members is not closed")
 		}
 		b.Close()
-		pass(2900 * time.Millisecond)
+		advance(2900 * time.Millisecond)
 		want("one was killed just now", "a b", a)
-		pass(1200 * time.Millisecond)
+		advance(1200 * time.Millisecond)
 		want("one was killed", "a", a)
 		d := node("d")
-		pass(5 * time.Second) // d may see b before that
+		advance(5 * time.Second) // d may still have b before that
 		want("another one", "a d", a, d)
-		pass(10 * time.Minute)
+		advance(10 * time.Minute)
 		want("later", "a d", a, d)
 	})
 }
 
-// TestMembersPartition shows that a node that does not reach the backend does not take the others
-// for gone. The others do not see it until it is back.
+// TestMembersPartition checks that a node that does not reach the backend keeps the other members,
+// and that the others remove it until it reaches the backend again.
 func TestMembersPartition(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()
@@ -250,25 +250,25 @@ func TestMembersPartition(t *testing.T) {
 		a := join(t, shared, &cluster.NodeOptions{Name: "a"})
 		b := join(t, f, &cluster.NodeOptions{Name: "b"})
 		f.setDown(true)
-		pass(2 * time.Minute) // its record has expired
+		advance(2 * time.Minute) // its record has expired
 		if got, want := [2]string{names(a), names(b)}, [2]string{"a", "a b"}; got != want {
-			t.Errorf("apart: got %q, want %q", got, want)
+			t.Errorf("during the partition: got %q, want %q", got, want)
 		}
 		f.setDown(false)
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		if got, want := [2]string{names(a), names(b)}, [2]string{"a b", "a b"}; got != want {
-			t.Errorf("healed: got %q, want %q", got, want)
+			t.Errorf("after the partition: got %q, want %q", got, want)
 		}
-		f.lossy.Store(true) // its next beat is written, and it does not know
-		pass(10 * time.Second)
+		f.lossy.Store(true) // the next heartbeat is written and returns an error
+		advance(10 * time.Second)
 		if got := names(a); got != "a b" {
-			t.Errorf("a write that failed was carried out: got %q", got)
+			t.Errorf("after an uncertain write: got %q", got)
 		}
 	})
 }
 
-// TestStats shows that a node counts its members, what it appends and what it cannot publish, and
-// says that it does not reach the backend.
+// TestStats checks that a node counts its members, its appends and its failed messages, and reports
+// that the backend is unavailable.
 func TestStats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var appended []error
@@ -310,16 +310,16 @@ func TestStats(t *testing.T) {
 			t.Error(err)
 		}
 		f.setDown(true)
-		pass(2 * time.Second)
+		advance(2 * time.Second)
 		if err := n.Check(t.Context()); err != nil {
 			t.Errorf("after two seconds: %v", err)
 		}
-		pass(3 * time.Second)
+		advance(3 * time.Second)
 		if err := n.Check(t.Context()); !errors.Is(err, cluster.ErrUnavailable) {
 			t.Errorf("the backend is unavailable: %v", err)
 		}
 		f.setDown(false)
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		if err := n.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -349,7 +349,7 @@ func TestJoinFails(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, _ := two(t, nil)
+		a, b, _ := twoNodes(t, nil)
 		err := b.Handle(t.Context(), "greet", func(ctx context.Context, data []byte) ([]byte, error) {
 			switch string(data) {
 			case "fail":
@@ -373,7 +373,7 @@ func TestRequest(t *testing.T) {
 		}
 		began := time.Now()
 		if _, err := a.Request(t.Context(), b.ID(), "greet", []byte("wait")); err == nil || time.Since(began) != cluster.CallTimeout {
-			t.Errorf("a handler that hangs: %v after %v", err, time.Since(began))
+			t.Errorf("a blocked handler: got %v after %v", err, time.Since(began))
 		}
 		if _, err := a.Request(t.Context(), b.ID(), "other", nil); !errors.Is(err, cluster.ErrNoNode) {
 			t.Errorf("a topic that nobody handles: %v", err)
@@ -392,7 +392,7 @@ func TestRequest(t *testing.T) {
 // does.
 func TestReplayCacheOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		var caches []auth.ReplayCache
 		for _, n := range []*cluster.Node{a, b} {
 			c, err := n.ReplayCache(t.Context(), "test", time.Minute)
@@ -420,15 +420,15 @@ func TestReplayCacheOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if wins.Load() != 1 {
-			t.Errorf("%d uses are the first", wins.Load())
+			t.Errorf("got %d first uses, want 1", wins.Load())
 		}
 		f.lossy.Store(true)
 		if !first(caches[1], "unsure") || first(caches[1], "unsure") {
-			t.Error("a write that failed was carried out, and the use does not count once")
+			t.Error("uncertain write: the first use was not counted once")
 		}
 		f.rejects.Store(true)
 		if !first(caches[1], "rejected") || first(caches[1], "rejected") {
-			t.Error("a write that conflicted was carried out, and the use does not count once")
+			t.Error("uncertain conflict: the first use was not counted once")
 		}
 		f.setDown(true)
 		if _, err := caches[1].Once(t.Context(), "", "down", time.Minute); !errors.Is(err, cluster.ErrUnavailable) {
@@ -436,18 +436,18 @@ func TestReplayCacheOnce(t *testing.T) {
 		}
 		f.setDown(false)
 		if !first(caches[1], "down") {
-			t.Error("a use counts that never reached the backend")
+			t.Error("a use was counted that did not reach the backend")
 		}
-		pass(time.Minute)
+		advance(time.Minute)
 		if !first(caches[0], "key") {
-			t.Error("the key is not forgotten")
+			t.Error("the key has not expired")
 		}
 	})
 }
 
 func TestReplayCache(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, _ := two(t, nil)
+		a, b, _ := twoNodes(t, nil)
 		var caches []auth.ReplayCache
 		for _, n := range []*cluster.Node{a, b} {
 			c, err := n.ReplayCache(t.Context(), "dpop", 130*time.Second)
@@ -480,11 +480,11 @@ func TestReplayCache(t *testing.T) {
 			t.Errorf("an owner without a limit: %v", err)
 		}
 		if got := use(caches[0], "modest", "1", time.Second); got != "true <nil>" {
-			t.Errorf("another owner: %s", got)
+			t.Errorf("another owner: got %s", got)
 		}
-		pass(130 * time.Second)
+		advance(130 * time.Second)
 		if got := use(caches[0], "greedy", "x", time.Second); got != "true <nil>" {
-			t.Errorf("the quota does not end: %s", got)
+			t.Errorf("after the quota has expired: got %s", got)
 		}
 	})
 }
@@ -514,23 +514,23 @@ func TestLimiter(t *testing.T) {
 		if got := [2]int{take("x"), take("y")}; got != [2]int{20, 20} {
 			t.Errorf("the burst of one node: %v", got)
 		}
-		pass(time.Second)
+		advance(time.Second)
 		if got := take("x"); got != 10 {
 			t.Errorf("the rate of one node: %d", got)
 		}
 		b := join(t, shared, nil)
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		if got := take("x"); got != 10 {
 			t.Errorf("the burst of one of two nodes: %d", got)
 		}
-		pass(time.Second)
+		advance(time.Second)
 		if got := take("x"); got != 5 {
 			t.Errorf("the rate of one of two nodes: %d", got)
 		}
 		if err := b.Leave(t.Context()); err != nil {
 			t.Error(err)
 		}
-		pass(time.Second)
+		advance(time.Second)
 		if got := take("x"); got != 10 {
 			t.Errorf("the rate after the other node left: %d", got)
 		}
@@ -550,7 +550,7 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
-// TestRollingUpgrade checks that records of the next release are read, and others are not.
+// TestRollingUpgrade checks that a node reads records of the next release, and ignores newer ones.
 func TestRollingUpgrade(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()

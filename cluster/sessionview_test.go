@@ -8,8 +8,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestSessionViewIsBounded checks that a view has records up to a limit, does not claim that there
-// are no others, and forgets those that have expired.
+// TestSessionViewIsBounded checks that a view has records up to a limit, does not report that there
+// are no others, and removes those that have expired.
 func TestSessionViewIsBounded(t *testing.T) {
 	v := &sessionView{byKey: make(map[string]*viewedSession), current: true}
 	value, err := encode(&sessionRecord{Key: "k", Session: streamable.SavedSession{Initialize: make([]byte, 700<<10)}})
@@ -24,16 +24,16 @@ func TestSessionViewIsBounded(t *testing.T) {
 		t.Errorf("the view has %d bytes, limit %d", v.bytes, maxViewBytes)
 	}
 	if rec, ok := v.get("0"); rec == nil || !ok {
-		t.Error("the first record is not there")
+		t.Error("the first record is missing")
 	}
 	for _, key := range []string{"99", "unknown"} {
 		if rec, ok := v.get(key); rec != nil || ok {
-			t.Errorf("the view claims to know %s", key)
+			t.Errorf("the view reports that it has %s", key)
 		}
 	}
 	v.begin() // a new watch, which has yielded nothing yet
 	if rec, ok := v.get("unknown"); rec != nil || ok {
-		t.Error("a new watch makes the view claim to know everything")
+		t.Error("the view reports that it is complete after a new watch")
 	}
 	for _, s := range v.byKey {
 		s.expires = time.Now().Add(-time.Second)

@@ -37,7 +37,7 @@ func save(t *testing.T, s streamable.SessionStore, key, principal string) {
 
 func TestSessionStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		var stores []streamable.SessionWatcher
 		for _, n := range []*cluster.Node{a, b} {
 			s, err := n.SessionStore(t.Context(), time.Hour)
@@ -89,7 +89,7 @@ func TestSessionStore(t *testing.T) {
 		want("changed at once", `20["u" "u"]`, load(stores[0], "busy"), load(stores[1], "busy"))
 		want("unknown", "none", load(stores[0], "unknown"))
 		for range 4 {
-			pass(59 * time.Minute)
+			advance(59 * time.Minute)
 			want("a session that is used", "2q[]", load(stores[0], "used"))
 		}
 		want("a session that nobody used", "none", load(stores[0], "idle"))
@@ -98,7 +98,7 @@ func TestSessionStore(t *testing.T) {
 		want("a session that expired and is new", "1again[]", load(stores[1], "busy"))
 		err := stores[0].Update(t.Context(), "long", func(s *streamable.SavedSession) { s.Expires = time.Now().Add(2 * time.Hour) })
 		if err == nil {
-			t.Error("a session outlives the store")
+			t.Error("the store has a session after its TTL")
 		}
 		f.setDown(true)
 		if _, err := stores[1].Load(t.Context(), "used"); !errors.Is(err, cluster.ErrUnavailable) {
@@ -118,7 +118,7 @@ func TestSessionStore(t *testing.T) {
 
 func TestSessionWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		var stores []streamable.SessionWatcher
 		for _, n := range []*cluster.Node{a, b} {
 			s, err := n.SessionStore(t.Context(), 0)
@@ -160,9 +160,9 @@ func TestSessionWatch(t *testing.T) {
 		f.setDown(true)
 		synctest.Wait()
 		save(t, stores[0], "meanwhile", "p")
-		pass(time.Minute)
+		advance(time.Minute)
 		f.setDown(false)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		if diff := cmp.Diff([]string{"meanwhile 1 false"}, got); diff != "" {
 			t.Errorf("changes while the backend was unavailable (-want +got):\n%s", diff)
 		}
@@ -179,11 +179,11 @@ func TestSessionWatch(t *testing.T) {
 	})
 }
 
-// TestSessionView shows what a node knows of sessions without the backend: what has changed when
-// Update returned.
+// TestSessionView checks that a node has a change of a session without the backend when Update of
+// another node has returned.
 func TestSessionView(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		stores := make([]streamable.SessionViewer, 2)
 		for i, n := range []*cluster.Node{a, b} {
 			var err error
@@ -212,18 +212,18 @@ func TestSessionView(t *testing.T) {
 			return time.Since(began)
 		}
 		synctest.Wait()
-		f.setDown(true) // the other node sees no change by itself
+		f.setDown(true) // the other node gets no changes from the backend
 		update("k", func(s *streamable.SavedSession) { s.LogLevel = "info" })
 		want("a change", "k", `"info" ended=false`)
 		want("no change", "other", "none")
 		update("k", func(s *streamable.SavedSession) { s.Ended = true })
 		want("the end", "k", `"info" ended=true`)
-		pass(29 * time.Second)
+		advance(29 * time.Second)
 		want("soon", "other", "none")
-		pass(2 * time.Second)
+		advance(2 * time.Second)
 		want("half a minute later", "other", "unknown")
 		f.setDown(false)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		want("the backend is back", "other", "none")
 
 		blocked := make(chan struct{})
@@ -236,7 +236,7 @@ func TestSessionView(t *testing.T) {
 		f.setDown(true)
 		synctest.Wait()
 		if d := update("suspended", func(s *streamable.SavedSession) { s.Ended = true }); d != 500*time.Millisecond {
-			t.Errorf("a change has waited %v for a node that does not reply", d)
+			t.Errorf("Update waited %v for a node that does not reply", d)
 		}
 		close(blocked)
 		cancel()
@@ -246,7 +246,7 @@ func TestSessionView(t *testing.T) {
 
 func TestEventStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, _ := two(t, nil)
+		a, b, _ := twoNodes(t, nil)
 		var stores []streamable.EventFollower
 		for _, n := range []*cluster.Node{a, b} {
 			s, err := n.EventStore(t.Context(), &cluster.EventStoreOptions{MaxStreamEvents: 50})
@@ -297,7 +297,7 @@ func TestEventStore(t *testing.T) {
 		want("the second", after("s1", second), "3")
 		want("the last", after("s1", third))
 		for what, id := range map[string]string{
-			"empty": "", "no number": "st-1", "zero": "st-1-0", "another form": strings.Replace(first, "-", "-0", 2),
+			"empty": "", "without a number": "st-1", "zero": "st-1-0", "another form": strings.Replace(first, "-", "-0", 2),
 			"another stream": "st-1" + strings.TrimPrefix(other, "st-2"), "never": "st-1-999999", "text": "st-1-x", "huge": "st-1-99999999999999999999",
 		} {
 			want(what, after("s1", id), gone)
@@ -317,11 +317,11 @@ func TestEventStore(t *testing.T) {
 	})
 }
 
-// TestEventFollow shows that Follow yields the events of another node as they come, and large ones
-// whole.
+// TestEventFollow checks that Follow yields the events of another node in order, and large ones
+// complete.
 func TestEventFollow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, _ := two(t, nil)
+		a, b, _ := twoNodes(t, nil)
 		from, err := a.EventStore(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +374,7 @@ func TestEventFollow(t *testing.T) {
 	})
 }
 
-// TestEventParts shows that an event whose last part could not be stored does not become part of
+// TestEventParts checks that an event whose last part could not be stored does not become part of
 // the next one.
 func TestEventParts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -395,7 +395,7 @@ func TestEventParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := tornStore.Append(t.Context(), "s", "st", make([]byte, 2<<20)); err == nil {
-			t.Fatal("a backend that fails stores an event")
+			t.Fatal("Append to a failing backend: got no error")
 		}
 		if _, err := s.Append(t.Context(), "s", "st", []byte("next")); err != nil {
 			t.Fatal(err)
@@ -453,7 +453,7 @@ func newTask(id, owner string, ttl time.Duration) *server.Task {
 
 func TestTaskStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		stores := taskStores(t, a, b)
 		task := newTask("t1", "o", time.Hour)
 		task.InputRequests = map[string]mcp.InputRequest{"k": {Method: mcp.MethodRootsList}}
@@ -464,7 +464,7 @@ func TestTaskStore(t *testing.T) {
 			t.Error("two tasks have the same id")
 		}
 		if err := stores[1].Create(t.Context(), newTask("long", "p", 25*time.Hour)); err == nil {
-			t.Error("a task outlives the store")
+			t.Error("the store has a task after its TTL")
 		}
 		got, err := stores[1].Task(t.Context(), "t1")
 		if err != nil {
@@ -494,7 +494,7 @@ func TestTaskStore(t *testing.T) {
 			if !bytes.Equal(updated.Result, want.Result) || !bytes.Equal(got.Result, want.Result) {
 				t.Errorf("results of %d and %d bytes, want %d", len(updated.Result), len(got.Result), len(want.Result))
 			}
-			updated.Result, got.Result = nil, nil // cmp is slow with large ones
+			updated.Result, got.Result = nil, nil // cmp is slow with large values
 			if diff := cmp.Diff(updated, got); diff != "" {
 				t.Errorf("an updated task (-want +got):\n%s", diff)
 			}
@@ -537,7 +537,7 @@ func TestTaskStore(t *testing.T) {
 		if err != nil || expired.TTL != 0 {
 			t.Errorf("a task that is made to expire: %v", err)
 		}
-		pass(time.Hour)
+		advance(time.Hour)
 		if _, err := stores[0].Task(t.Context(), "t1"); !errors.Is(err, server.ErrTaskNotFound) {
 			t.Errorf("an expired task: %v", err)
 		}
@@ -552,11 +552,11 @@ func TestTaskStore(t *testing.T) {
 	})
 }
 
-// TestTaskUnsure shows that a task is created and updated if each write is carried out and
-// conflicts.
-func TestTaskUnsure(t *testing.T) {
+// TestTaskUncertainWrite checks that a task is created and updated if each write is carried out but
+// returns a conflict.
+func TestTaskUncertainWrite(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		stores := taskStores(t, a, b)
 		f.rejectsAll.Store(true)
 		if err := stores[1].Create(t.Context(), newTask("t", "", time.Hour)); err != nil {
@@ -574,10 +574,10 @@ func TestTaskUnsure(t *testing.T) {
 	})
 }
 
-// TestTaskUpdates checks that no update is lost, and none made twice.
+// TestTaskUpdates checks that each of several concurrent updates is made exactly once.
 func TestTaskUpdates(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		stores := taskStores(t, a, b)
 		if err := stores[0].Create(t.Context(), newTask("t", "", time.Hour)); err != nil {
 			t.Fatal(err)
@@ -606,7 +606,7 @@ func TestTaskUpdates(t *testing.T) {
 
 func TestTaskWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
+		a, b, f := twoNodes(t, nil)
 		stores := taskStores(t, a, b)
 		if err := stores[0].Create(t.Context(), newTask("t", "", time.Hour)); err != nil {
 			t.Fatal(err)
@@ -634,7 +634,7 @@ func TestTaskWait(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			if d := time.Since(began) - 10*time.Minute - time.Millisecond; d < 0 || d > tt.max {
-				t.Errorf("the signal is lost: %v; waited %v for it", tt.lost, d)
+				t.Errorf("signal lost: %v: Wait took %v", tt.lost, d)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -673,7 +673,7 @@ func TestTokenStore(t *testing.T) {
 			Client: &oauth.RegisteredClient{ID: "c", Secret: auth.NewSecret("CLIENT"), RedirectURIs: []string{"u"}},
 			Tokens: &oauth.Tokens{Access: auth.NewSecret("ACCESS"), Refresh: auth.NewSecret("REFRESH"), Type: "Bearer", Granted: []string{"s"}},
 		}
-		for range 2 { // and again
+		for range 2 {
 			if err := stores[0].Save(t.Context(), key, record); err != nil {
 				t.Fatal(err)
 			}
@@ -749,7 +749,7 @@ func TestTokenLocks(t *testing.T) {
 		}
 		wg.Wait()
 		if d := time.Since(began); done != 9 || d > 2*time.Second {
-			t.Errorf("%d refreshes in %v", done, d)
+			t.Errorf("got %d refreshes in %v", done, d)
 		}
 		type login struct {
 			waited, vain bool
@@ -770,7 +770,7 @@ func TestTokenLocks(t *testing.T) {
 				second.vain = vain
 				unlock(false)
 			})
-			pass(time.Minute)
+			advance(time.Minute)
 			unlock(failed)
 			wg.Wait()
 			if first != (login{false, false}) || second != (login{true, failed}) {
@@ -783,8 +783,8 @@ func TestTokenLocks(t *testing.T) {
 // TestBus checks that a message of one server reaches those of other nodes.
 func TestBus(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a, b, f := two(t, nil)
-		strange := join(t, f.shared, &cluster.NodeOptions{Tenant: "strange"})
+		a, b, f := twoNodes(t, nil)
+		otherTenant := join(t, f.shared, &cluster.NodeOptions{Tenant: "strange"})
 		var got []string
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -795,7 +795,7 @@ func TestBus(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			if err := strange.Bus().Subscribe(t.Context(), func([]byte) { t.Error("another tenant has the message") }); !errors.Is(err, cluster.ErrClosed) {
+			if err := otherTenant.Bus().Subscribe(t.Context(), func([]byte) { t.Error("another tenant got the message") }); !errors.Is(err, cluster.ErrClosed) {
 				t.Error(err)
 			}
 		})
@@ -806,7 +806,7 @@ func TestBus(t *testing.T) {
 		}
 		synctest.Wait()
 		cancel()
-		strange.Close()
+		otherTenant.Close()
 		wg.Wait()
 		if err := a.Bus().Publish(t.Context(), []byte(want)); err != nil {
 			t.Error(err)

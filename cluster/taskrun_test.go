@@ -14,8 +14,8 @@ import (
 	"mcpwire/server"
 )
 
-// TestLostTasks shows that a task whose node is gone fails once, and its clients are notified.
-// Others continue.
+// TestLostTasks checks that a task of a lost node fails once, that its clients are notified, and
+// that other tasks continue.
 func TestLostTasks(t *testing.T) {
 	for name, leave := range map[string]bool{"killed": false, "left": true} {
 		inBubble(t, func(t *testing.T) {
@@ -43,11 +43,11 @@ func TestLostTasks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var told []string
+			var notified []string
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go c.Bus().Subscribe(ctx, func(message []byte) { told = append(told, string(message)) })
-			pass(time.Minute + 2*time.Second) // not in step with the searches
+			go c.Bus().Subscribe(ctx, func(message []byte) { notified = append(notified, string(message)) })
+			advance(time.Minute + 2*time.Second) // not a multiple of the search interval
 			status := func(id string) mcp.TaskStatus {
 				t.Helper()
 				task, err := stores[1].Task(t.Context(), id)
@@ -57,7 +57,7 @@ func TestLostTasks(t *testing.T) {
 				return task.Status
 			}
 			if got := status("working"); got != mcp.TaskStatusWorking {
-				t.Errorf("%s: while its node is there, a task is %s", name, got)
+				t.Errorf("%s: task of a running node: got status %s", name, got)
 			}
 			if leave {
 				if err := a.Leave(t.Context()); err != nil {
@@ -66,7 +66,7 @@ func TestLostTasks(t *testing.T) {
 			} else {
 				a.Close()
 			}
-			pass(11 * time.Second)
+			advance(11 * time.Second)
 			for id, want := range map[string]mcp.TaskStatus{
 				"working": mcp.TaskStatusFailed, "asking": mcp.TaskStatusFailed, "done": mcp.TaskStatusCompleted, "other": mcp.TaskStatusWorking,
 			} {
@@ -79,15 +79,15 @@ func TestLostTasks(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, task, err)
 			}
 			version := task.Version
-			pass(time.Minute)
+			advance(time.Minute)
 			if task, err = stores[2].Task(t.Context(), "asking"); err != nil || task.Version != version {
 				t.Errorf("%s: changed again: %+v, %v", name, task, err)
 			}
 			cancel()
 			synctest.Wait()
-			slices.Sort(told)
+			slices.Sort(notified)
 			want := []string{`{"from":"","kind":"task","name":"asking"}`, `{"from":"","kind":"task","name":"working","owner":"o"}`}
-			if diff := cmp.Diff(want, told); diff != "" {
+			if diff := cmp.Diff(want, notified); diff != "" {
 				t.Errorf("%s: messages (-want +got):\n%s", name, diff)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"mcpwire/cluster"
 )
 
-// A message is what one of the nodes got.
+// A message is a text that one of the nodes got.
 type message struct{ at, text string }
 
 // warmUp sends probes until both nodes got one.
@@ -176,7 +176,7 @@ func testRequest(s *suite) {
 	wantNone("a node that has stopped")
 }
 
-// testOverload checks that a busy node says so at once.
+// testOverload checks that a request to an overloaded node fails at once.
 func testOverload(s *suite) {
 	node, topic := rand.Text(), s.key()
 	started, hold := make(chan struct{}, cluster.MaxHandling+1), make(chan struct{})

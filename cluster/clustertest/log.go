@@ -11,7 +11,7 @@ import (
 	"mcpwire/cluster"
 )
 
-// log opens the log that most tests use at both nodes. It has room for 8 entries with one key.
+// log opens the log that most tests use at both nodes. Its limit is 8 entries with one key.
 func (s *suite) log() (a, b cluster.Log) {
 	s.Helper()
 	o := cluster.LogOptions{MaxEntries: 8, MaxAge: 10 * time.Minute}
@@ -201,7 +201,7 @@ func testFollow(s *suite) {
 	}
 }
 
-// testFollowSlowly checks that a follower that is too slow learns that entries are gone.
+// testFollowSlowly checks that a follower that is too slow gets an error for evicted entries.
 func testFollowSlowly(s *suite) {
 	a, b := s.log()
 	key := s.logKey()
@@ -223,7 +223,7 @@ func testFollowSlowly(s *suite) {
 			}
 		}
 		if n == 100 {
-			return // it had them
+			return // the follower had buffered all entries
 		}
 	}
 }

@@ -357,7 +357,7 @@ func testTTL(s *suite) {
 		s.Errorf("a record expired after %v, want %v", d, ttl)
 	}
 	s.wantRecord(b, kept, "kept", rev)
-	// A record that expired does not exist, for decisions too.
+	// A record that has expired does not exist for writes either.
 	var next uint64
 	s.eventually(func() string {
 		var err error

@@ -11,7 +11,7 @@ import (
 	"mcpwire/cluster"
 )
 
-// waitTimeout limits the wait of a test for something that must happen.
+// waitTimeout limits the waits of a test.
 const waitTimeout = 30 * time.Second
 
 // Run tests a backend. open returns the backend as two nodes see it, through connections of their

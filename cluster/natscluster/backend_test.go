@@ -17,7 +17,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// openTest opens a backend that is closed with the test.
+// openTest opens a backend that is closed at the end of the test.
 func openTest(t testing.TB, o natscluster.Options) *natscluster.Backend {
 	t.Helper()
 	if o.Logger == nil {
@@ -31,7 +31,7 @@ func openTest(t testing.TB, o natscluster.Options) *natscluster.Backend {
 	return b
 }
 
-// freePorts returns addresses that nobody listens on.
+// freePorts returns addresses with unused ports.
 func freePorts(t testing.TB, n int) (addresses []string) {
 	t.Helper()
 	for range n {

@@ -10,8 +10,8 @@ import (
 	"mcpwire/cluster/natscluster"
 )
 
-// TestLost shows that the backend counts messages that were dropped because too many waited, also
-// those of a subscription that has ended.
+// TestLost checks that the backend counts messages that were dropped because too many were pending,
+// including those of a subscription that has ended.
 func TestLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -50,11 +50,11 @@ func TestLost(t *testing.T) {
 	publish(cluster.MaxPending + dropped)
 	lost := b.Lost()
 	if lost != dropped && lost != dropped+1 { // the first one may count as waiting
-		t.Errorf("%d messages are lost, want %d", lost, dropped)
+		t.Errorf("got %d lost messages, want %d", lost, dropped)
 	}
 	release()
 	stop()
 	if got := b.Lost(); got != lost {
-		t.Errorf("%d messages are lost after the subscription, want %d", got, lost)
+		t.Errorf("got %d lost messages after the subscription, want %d", got, lost)
 	}
 }

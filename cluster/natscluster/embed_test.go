@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestServerLog shows that a warning that the server repeats is logged every ten seconds.
+// TestServerLog checks that a repeated warning of the server is logged every ten seconds.
 func TestServerLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// external starts a server as others would, with a listener, and returns its URL.
+// external starts a NATS server that does not belong to a backend, and returns its URL.
 func external(t testing.TB) string {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})

@@ -35,7 +35,7 @@ func startProcess(t *testing.T, e *natscluster.Embed) *process {
 	p := &process{exec.Command(os.Args[0]), make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), nodeVariable+"="+string(text))
 	p.cmd.Stderr = os.Stderr
-	stdin, err := p.cmd.StdinPipe() // the process ends with this one
+	stdin, err := p.cmd.StdinPipe() // the end of this process ends the input and so the node
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +60,16 @@ func startProcess(t *testing.T, e *natscluster.Embed) *process {
 	return p
 }
 
-// kill ends the process without a chance to hand over.
+// kill kills the process.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 }
 
-// A writer appends numbers to one sequence, one after the other.
+// A writer appends increasing numbers to one sequence.
 type writer struct {
 	key cluster.LogKey
-	// acked are the sequence numbers of the numbers that were appended.
+	// acked has the sequence number of each appended number.
 	acked map[int]uint64
 	// gap is the longest time between two appends.
 	gap time.Duration
@@ -91,7 +91,7 @@ func (w *writer) run(ctx context.Context, l cluster.Log) error {
 			now := time.Now()
 			w.gap, last = max(w.gap, now.Sub(last)), now
 			w.last.Store(&now)
-			<-time.After(10 * time.Millisecond) // several writers share a small machine
+			<-time.After(10 * time.Millisecond) // limits the load of several writers
 		case !errors.Is(err, cluster.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded):
 			return err
 		default:
@@ -101,7 +101,7 @@ func (w *writer) run(ctx context.Context, l cluster.Log) error {
 	return nil
 }
 
-// check reads back what was acknowledged.
+// check reads the sequence and compares it with the acknowledged numbers.
 func (w *writer) check(t *testing.T, l cluster.Log) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -120,7 +120,7 @@ func (w *writer) check(t *testing.T, l cluster.Log) {
 			var n int
 			fmt.Sscan(string(e.Data), &n)
 			if n != next {
-				t.Errorf("%v has %d where %d was appended", w.key, n, next)
+				t.Errorf("%v: got %d, want %d", w.key, n, next)
 				return
 			}
 			after, found[n] = e.Seq, e.Seq
@@ -129,13 +129,13 @@ func (w *writer) check(t *testing.T, l cluster.Log) {
 	}
 	for n, seq := range w.acked {
 		if found[n] != seq {
-			t.Errorf("%v: entry %d was acknowledged with number %d and has %d", w.key, n, seq, found[n])
+			t.Errorf("%v: entry %d: got sequence number %d, want %d as acknowledged", w.key, n, found[n], seq)
 		}
 	}
 }
 
-// openWithProcess starts a core node in a separate process, and opens two others, nodes 1 and 2. The
-// caller closes node 1. again starts the process again.
+// openWithProcess starts core node 0 in a separate process, and opens nodes 1 and 2. The caller
+// closes node 1. again restarts the process.
 func openWithProcess(t *testing.T) (one *process, nodes []*natscluster.Backend, again func() *process) {
 	t.Helper()
 	dir, routes := t.TempDir(), freePorts(t, 3)
@@ -159,8 +159,8 @@ func openWithProcess(t *testing.T) (one *process, nodes []*natscluster.Backend, 
 	return one, nodes, again
 }
 
-// TestFailover kills a node while others write, and stops another one in order after it is back.
-// Nothing is lost that was acknowledged, and writes go on.
+// TestFailover kills a node during writes, restarts it, and closes another node. It checks that no
+// acknowledged write is lost, and that writes continue.
 func TestFailover(t *testing.T) {
 	killed, nodes, again := openWithProcess(t)
 	defer nodes[1].Close()
@@ -176,7 +176,7 @@ func TestFailover(t *testing.T) {
 		}
 		buckets = append(buckets, r)
 	}
-	// phase writes until fault has happened and all have written again.
+	// phase writes until fault has returned and each writer has written again.
 	phase := func(what string, fault func()) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -202,7 +202,7 @@ func TestFailover(t *testing.T) {
 		for _, w := range writers {
 			for w.last.Load().Before(faultAt.Add(time.Second)) {
 				if time.Since(faultAt) > 30*time.Second {
-					t.Errorf("%s: %v cannot be written any more", what, w.key)
+					t.Errorf("%s: no write to %v for 30 s", what, w.key)
 					break
 				}
 				<-time.After(50 * time.Millisecond)
@@ -221,20 +221,20 @@ func TestFailover(t *testing.T) {
 		writes, succeeded, err := h.Check()
 		t.Logf("%d writes of a record, %d succeeded", writes, succeeded)
 		if err != nil || succeeded < 10 {
-			t.Errorf("%d of %d writes succeeded: %v", succeeded, writes, err)
+			t.Errorf("got %d of %d writes: %v", succeeded, writes, err)
 		}
 	}
 	phase("kill", killed.kill)
 	select {
 	case <-again().ready:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the node that was killed does not come back")
+		t.Fatal("the killed node has not restarted")
 	}
 	phase("stop", nodes[1].Close)
 }
 
-// TestWaitForLeader shows that calls of a bucket wait for a new leader after the loss of a node, if
-// their contexts allow it.
+// TestWaitForLeader checks that calls of a bucket wait for a new leader after the loss of a node,
+// until their contexts end.
 func TestWaitForLeader(t *testing.T) {
 	killed, nodes, _ := openWithProcess(t)
 	defer nodes[1].Close()

@@ -9,7 +9,7 @@ import (
 	"mcpwire/cluster"
 )
 
-// TestLeaders shows when an append to a stream without a leader fails at once.
+// TestLeaders checks when an append to a stream without a leader fails at once.
 func TestLeaders(t *testing.T) {
 	const stream = "s"
 	synctest.Test(t, func(t *testing.T) {
@@ -17,7 +17,7 @@ func TestLeaders(t *testing.T) {
 		admitted := func(want bool, when string) {
 			t.Helper()
 			if err := l.admit(stream); (err == nil) != want || err != nil && !errors.Is(err, cluster.ErrUnavailable) {
-				t.Errorf("%s: admit returns %v, want an error: %v", when, err, !want)
+				t.Errorf("%s: admit = %v, want an error: %v", when, err, !want)
 			}
 		}
 		admitted(true, "nothing is known")
@@ -33,12 +33,12 @@ func TestLeaders(t *testing.T) {
 		admitted(true, "it is time to try again")
 		admitted(false, "one tries")
 		if term.Err() != nil {
-			t.Error("the term has ended before there is a leader")
+			t.Error("the term ended without a new leader")
 		}
 		l.elected(stream)
 		admitted(true, "there is a leader")
 		if term.Err() == nil {
-			t.Error("the term goes on after there is another leader")
+			t.Error("the term has not ended after the election of another leader")
 		}
 		l.lost(stream, true)
 		admitted(false, "it does not respond")

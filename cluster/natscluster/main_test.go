@@ -13,11 +13,11 @@ import (
 	"mcpwire/cluster/natscluster"
 )
 
-// nodeVariable has the options of a core node, as JSON, in the environment of a process that is to
-// be one: this test's own program, so that a test can kill it.
+// nodeVariable is the environment variable that makes the test program a core node, so that a test
+// can kill it. Its value has the options as JSON.
 const nodeVariable = "NATSCLUSTER_TEST_NODE"
 
-// nodeOptions are those of a natscluster.Embed that such a node needs.
+// nodeOptions are the options of natscluster.Embed for such a node.
 type nodeOptions struct {
 	Name, Dir, Listen string
 	Routes            []string
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runNode is a core node until standard input ends.
+// runNode runs a core node until standard input ends.
 func runNode(text string) error {
 	var o nodeOptions
 	if err := json.Unmarshal([]byte(text), &o); err != nil {

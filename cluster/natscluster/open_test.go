@@ -14,7 +14,7 @@ import (
 	"mcpwire/cluster/natscluster"
 )
 
-// TestOptions checks that what cannot work is rejected with a reason, before anything starts.
+// TestOptions checks that invalid options are rejected with a reason before a server starts.
 func TestOptions(t *testing.T) {
 	dir := t.TempDir()
 	routes := []string{"a:6222", "b:6222", "c:6222"}
@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestOpenFails checks that the error says what is missing.
+// TestOpenFails checks that the error names the missing servers.
 func TestOpenFails(t *testing.T) {
 	open := func(o natscluster.Options) string {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestOpenFails(t *testing.T) {
 		b, err := natscluster.Open(ctx, o)
 		if err == nil {
 			b.Close()
-			t.Fatal("opened")
+			t.Fatal("Open: got no error")
 		}
 		return err.Error()
 	}
@@ -81,12 +81,12 @@ func TestOpenFails(t *testing.T) {
 	absent := freePorts(t, 1)[0]
 	want("no server", open(natscluster.Options{URL: "nats://user:secret@" + absent}), "nats://…@"+absent, "check the address")
 	if got := open(natscluster.Options{URL: "nats://user:secret@" + absent}); strings.Contains(got, "secret") {
-		t.Errorf("the error has the password: %s", got)
+		t.Errorf("got %s, want no password in it", got)
 	}
 }
 
-// TestRestart checks that durable records survive the end of all servers, and that others, of a
-// server that is alone, do not.
+// TestRestart checks that durable records survive the end of all servers, and that records in
+// memory do not.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	records := func(b *natscluster.Backend, durable bool) cluster.Records {
@@ -132,7 +132,7 @@ func TestClient(t *testing.T) {
 	openTest(t, natscluster.Options{URL: "nats://" + token + "@" + address})
 }
 
-// TestClientTLS connects such a node with TLS. The server's own process needs none.
+// TestClientTLS connects such a node with TLS. The process of the server needs no TLS.
 func TestClientTLS(t *testing.T) {
 	ca, address, token := newAuthority(t), freePorts(t, 1)[0], strings.Repeat("t", 16)
 	openTest(t, natscluster.Options{Embed: &natscluster.Embed{
@@ -145,11 +145,11 @@ func TestClientTLS(t *testing.T) {
 	b, err := natscluster.Open(ctx, natscluster.Options{URL: "nats://" + token + "@" + address, Connect: []nats.Option{nats.Secure(new(tls.Config))}, Logger: quiet})
 	if err == nil {
 		b.Close()
-		t.Error("connected to a server with a certificate of nobody")
+		t.Error("connected to a server with an untrusted certificate")
 	}
 }
 
-// TestNodes joins nodes on real servers, and checks that messages, leases and tasks get around.
+// TestNodes joins nodes on real servers, and checks messages, leases and tasks between them.
 func TestNodes(t *testing.T) {
 	url := external(t)
 	var nodes []*cluster.Node
@@ -162,7 +162,7 @@ func TestNodes(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	if list, _ := nodes[2].Members(); len(list) != 3 {
-		t.Errorf("the last node sees %v", list)
+		t.Errorf("members of the last node: got %v", list)
 	}
 	l, err := nodes[0].Acquire(t.Context(), "job")
 	if err != nil {
@@ -186,7 +186,7 @@ func TestNodes(t *testing.T) {
 			t.Errorf("epoch %d is followed by %d", l.Epoch(), got.Epoch())
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("a lease does not change hands")
+		t.Error("the other node has not acquired the released lease")
 	}
 	for {
 		list, changed := nodes[1].Members()
@@ -196,7 +196,7 @@ func TestNodes(t *testing.T) {
 		select {
 		case <-changed:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("a node that left is among %v", list)
+			t.Fatalf("members after Leave: got %v", list)
 		}
 	}
 	store, err := nodes[1].EventStore(t.Context(), nil)

@@ -10,8 +10,8 @@ import (
 	"mcpwire/cluster/natscluster"
 )
 
-// TestReplaceAll replaces one core node after the other. Each waits until it has what is stored, so
-// nothing is lost of what is only in memory.
+// TestReplaceAll replaces one core node after the other. Each new node gets the stored data before
+// the next one is replaced, so records in memory are not lost.
 func TestReplaceAll(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -66,7 +66,7 @@ func (a *authority) config(t *testing.T, trusted *authority) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: trusted.pool}
 }
 
-// TestTLS checks that core nodes accept each other by certificates, and none of another authority.
+// TestTLS checks that core nodes accept the certificates of their authority only.
 func TestTLS(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	dir, routes := t.TempDir(), freePorts(t, 3)
@@ -77,7 +77,7 @@ func TestTLS(t *testing.T) {
 		defer cancel()
 		return natscluster.Open(ctx, o)
 	}
-	// One with a certificate of ours, and two that trust us and have another one.
+	// One node has a certificate of ours; two nodes trust ours and have another one.
 	var wg sync.WaitGroup
 	for i, config := range []*tls.Config{ours.config(t, ours), foreign.config(t, ours), foreign.config(t, ours)} {
 		wg.Go(func() {

@@ -15,33 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/server"
-	"mcpwire/stdio"
+	"mcpwire/cluster/natscluster/internal/upstream"
 )
-
-// upstreamVariable makes this program be the server behind the gateways of the scenario gateway.
-const upstreamVariable = "MCPWIRE_HARNESS_UPSTREAM"
-
-// serveUpstream serves a server whose tools say where it runs. It ends the process.
-func serveUpstream() {
-	srv := server.MustNew("upstream", "1", nil)
-	err := errors.Join(
-		server.AddTool(srv, "where", "", func(context.Context, struct{}) (string, error) {
-			return fmt.Sprint(os.Getpid(), " ", os.Getppid()), nil
-		}),
-		server.AddTool(srv, "hang", "", func(ctx context.Context, _ struct{}) (string, error) {
-			<-ctx.Done()
-			return "", ctx.Err()
-		}))
-	if err == nil {
-		err = stdio.Serve(context.Background(), srv)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
 
 const (
 	// hangingCalls are in flight when the node of the upstream is killed.
@@ -59,7 +34,7 @@ func gatewayOwner(ctx context.Context, r *result) error {
 		return err
 	}
 	file := filepath.Join(r.dir, "gateway.yaml")
-	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '1'}, timeouts: {restart: 30s}}}\n", self, upstreamVariable)
+	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '1'}, timeouts: {restart: 30s}}}\n", self, upstream.Variable)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}

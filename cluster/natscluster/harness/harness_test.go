@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"mcpwire/cluster/natscluster/internal/upstream"
 )
 
 // TestMain makes the test's program be an upstream, too.
 func TestMain(m *testing.M) {
-	if os.Getenv(upstreamVariable) != "" {
-		serveUpstream()
-	}
+	upstream.ServeIfSet()
 	os.Exit(m.Run())
 }
 

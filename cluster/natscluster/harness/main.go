@@ -30,6 +30,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"mcpwire/cluster/natscluster/internal/upstream"
 )
 
 // engineToken is the secret with which clients of the engine log in. Only this machine reaches it.
@@ -53,9 +55,7 @@ type options struct {
 }
 
 func main() {
-	if os.Getenv(upstreamVariable) != "" {
-		serveUpstream()
-	}
+	upstream.ServeIfSet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {

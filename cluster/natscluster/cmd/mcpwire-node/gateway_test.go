@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,35 +14,10 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/cluster/natscluster/internal/upstream"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
-	"mcpwire/server"
-	"mcpwire/stdio"
 )
-
-// serverVariable makes this test's program be the server behind a gateway.
-const serverVariable = "MCPWIRE_NODE_TEST_SERVER"
-
-// serveProcess serves a server whose tools say where it runs.
-func serveProcess() {
-	srv := server.MustNew("process", "1", nil)
-	err := errors.Join(
-		server.AddTool(srv, "where", "", func(context.Context, struct{}) (string, error) {
-			return fmt.Sprint(os.Getpid(), " ", os.Getppid()), nil
-		}),
-		server.AddTool(srv, "hang", "", func(ctx context.Context, _ struct{}) (string, error) {
-			<-ctx.Done()
-			return "", ctx.Err()
-		}))
-	if err == nil {
-		err = stdio.Serve(context.Background(), srv)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
 
 // TestGateway runs three nodes with a gateway, whose upstream is a process at one of them, and
 // kills that node.
@@ -55,7 +29,7 @@ func TestGateway(t *testing.T) {
 	t.Setenv("MCPWIRE_HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	// The node's variable must not make the server a node.
-	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '', %s: '1'}, timeouts: {restart: 30s}}}\n", os.Args[0], programVariable, serverVariable)
+	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '', %s: '1'}, timeouts: {restart: 30s}}}\n", os.Args[0], programVariable, upstream.Variable)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +54,7 @@ func TestGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i > 0 && node != atNode || i > 1 && processes[i%2] != atProcess {
-			t.Errorf("process %d of node %d answers client %d; before, it was %v of node %d", atProcess, atNode, i%2, processes, node)
+			t.Errorf("client %d: got process %d of node %d, want %v of node %d", i%2, atProcess, atNode, processes, node)
 		}
 		processes[i%2], node = atProcess, atNode
 	}
@@ -90,7 +64,7 @@ func TestGateway(t *testing.T) {
 
 	failed := make(chan error, 3)
 	var began sync.WaitGroup
-	for range 3 { // one at each node
+	for range 3 { // one call at each node
 		began.Add(1)
 		go func() {
 			began.Done()
@@ -117,11 +91,11 @@ func TestGateway(t *testing.T) {
 			}
 			t.Logf("after %v: %v", time.Since(killed), err)
 		case <-time.After(testTimeout):
-			t.Fatal("a call does not end")
+			t.Fatal("a call has not ended")
 		}
 	}
 	if lost == 0 {
-		t.Error("no call ends with node lost")
+		t.Error("no call failed with node lost")
 	}
 	for _, c := range clients {
 		for {
@@ -129,20 +103,20 @@ func TestGateway(t *testing.T) {
 			if err == nil {
 				t.Logf("after %v: process %d of node %d", time.Since(killed), atProcess, atNode)
 				if atNode == node || slices.Contains(processes[:], atProcess) {
-					t.Errorf("process %d of node %d has answered", atProcess, atNode)
+					t.Errorf("got process %d of the killed node %d", atProcess, atNode)
 				}
 				break
 			}
 			t.Logf("after %v: %v", time.Since(killed), err)
 			if time.Since(killed) > testTimeout {
-				t.Fatal("the process does not run elsewhere")
+				t.Fatal("no other node runs the process")
 			}
 		}
 	}
 	for _, process := range processes {
 		for syscall.Kill(process, 0) == nil {
 			if time.Since(killed) > testTimeout {
-				t.Fatal("a process of the killed node is left")
+				t.Fatal("a process of the killed node is running")
 			}
 			runtime.Gosched()
 		}

@@ -21,21 +21,20 @@ import (
 	"go.uber.org/goleak"
 
 	"mcpwire/client"
+	"mcpwire/cluster/natscluster/internal/upstream"
 	"mcpwire/internal/trace/live"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
 
-// programVariable makes this test's program be mcpwire-node.
+// programVariable is the environment variable that makes the test program mcpwire-node.
 const programVariable = "MCPWIRE_NODE_TEST"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		main()
 	}
-	if os.Getenv(serverVariable) != "" {
-		serveProcess()
-	}
+	upstream.ServeIfSet()
 	goleak.VerifyTestMain(m)
 }
 
@@ -96,14 +95,14 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A program is mcpwire-node as a process.
+// A program is a process of mcpwire-node.
 type program struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	stdin io.Closer
-	// url is where it serves, and admin its other port.
+	// url is the URL of the endpoint, and admin that of the admin port.
 	url, admin string
-	// lines has what it logs, until it ends, and seen what was read.
+	// lines yields the lines of the log until the process ends, and seen has those that were read.
 	lines chan string
 	seen  []string
 	ended chan error
@@ -151,7 +150,7 @@ func start(t *testing.T, args ...string) *program {
 	return p
 }
 
-// until reads what the program logs up to a line with that prefix.
+// until reads the log up to a line with a prefix, and returns the line.
 func (p *program) until(prefix string) (line string) {
 	p.t.Helper()
 	timeout := time.After(testTimeout)
@@ -182,7 +181,7 @@ func (p *program) wait() (status int) {
 		}
 		p.ended <- err
 	case <-time.After(testTimeout):
-		p.t.Error("the program does not end")
+		p.t.Error("the program has not ended")
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -233,7 +232,8 @@ func call(ctx context.Context, c *client.Client, tool string, args any) (string,
 	return res.Content[0].(mcp.TextContent).Text, nil
 }
 
-// TestNode runs one node: its endpoint, its other port, what mcpwire watch sees, and its end.
+// TestNode checks the endpoint, the admin port, the socket for mcpwire watch, and the exit status
+// of one node.
 func TestNode(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dir", t.TempDir(), "--watch", "--test-tools")
@@ -263,7 +263,7 @@ func TestNode(t *testing.T) {
 		"\nmcpwire_refused_total{reason=\"overloaded\"} 0\n", "\nmcp_server_operation_duration_seconds_count{", "\nprocess_open_fds ",
 	} {
 		if !strings.Contains(metrics, want) {
-			t.Errorf("the metrics have no %q", want)
+			t.Errorf("metrics: no %q", want)
 		}
 	}
 	if t.Failed() {
@@ -284,7 +284,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestLocal runs three nodes and a proxy, kills a node, and checks that it comes back.
+// TestLocal runs three nodes and a proxy, kills a node, and checks that it is restarted.
 func TestLocal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts three nodes")
@@ -331,7 +331,7 @@ func TestLocal(t *testing.T) {
 	p.until("n2: has ended and is started again")
 	for range 3 {
 		if name := ask(); name == "n2" {
-			t.Error("a node that was killed answers")
+			t.Error("a killed node responds")
 		}
 	}
 	p.until("n2: listening on ")
@@ -339,18 +339,19 @@ func TestLocal(t *testing.T) {
 		got = append(got, ask())
 	}
 	if !slices.Contains(got[3:], "n2") {
-		t.Errorf("the node that was started again does not answer: %q", got[3:])
+		t.Errorf("restarted node: got %q", got[3:])
 	}
 	if status := p.stop(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
 	if files, err := os.ReadDir(tmp); err != nil || len(files) > 0 {
-		t.Errorf("files are left: %v, %v", files, err)
+		t.Errorf("got files %v, %v at the end, want none", files, err)
 	}
 }
 
-// TestCutOff shows that a call that takes longer than --drain fails, and the exit status says so.
-func TestCutOff(t *testing.T) {
+// TestDrainTimeout checks that a call that takes longer than --drain fails, and that the exit
+// status reports it.
+func TestDrainTimeout(t *testing.T) {
 	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--dir", t.TempDir(), "--drain", "100ms", "--test-tools")
 	c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}, Retry: client.RetryPolicy{}}, nil)
 	begun, failed := make(chan struct{}), make(chan error, 1)
@@ -375,9 +376,9 @@ func TestCutOff(t *testing.T) {
 	select {
 	case err := <-failed:
 		if err == nil || !strings.Contains(err.Error(), "it may have been executed") {
-			t.Errorf("the call: %v", err)
+			t.Errorf("call: got %v", err)
 		}
 	case <-time.After(testTimeout):
-		t.Error("the call does not end")
+		t.Error("the call has not ended")
 	}
 }

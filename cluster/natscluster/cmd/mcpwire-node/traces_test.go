@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"mcpwire/cluster/natscluster/internal/upstream"
 )
 
 // TestTraces runs a node with a gateway, and checks the spans that it exports, and its metrics.
@@ -37,7 +39,7 @@ func TestTraces(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", web.URL)
 	t.Setenv("OTEL_SERVICE_NAME", "front")
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
-	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '', %s: '1'}}}\n", os.Args[0], programVariable, serverVariable)
+	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '', %s: '1'}}}\n", os.Args[0], programVariable, upstream.Variable)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
