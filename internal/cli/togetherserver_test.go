@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -20,38 +24,82 @@ func init() {
 	}
 }
 
-// connectTogether numbers the processes of a server by files in a folder, and does not return until
-// so many have started: with 1 5, the first returns at once, the next four when all of them have
-// started, and later ones at once.
+// connectTogether numbers the processes of a server by files in a folder, and returns when all
+// processes of a group have started. Each argument after the folder is the last number of a group:
+// with 1 5, the first process returns at once, the next four when all of them have started, and
+// later ones at once.
 func connectTogether(args []string) error {
-	dir := args[0]
-	name := func(n int) string { return filepath.Join(dir, fmt.Sprint(n)) }
-	n := 1
-	for ; ; n++ {
-		f, err := os.OpenFile(name(n), os.O_CREATE|os.O_EXCL, 0o600)
-		if os.IsExist(err) {
-			continue
-		}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	n, err := takeNumber(args[0], l.Addr().String())
+	if err != nil {
+		return err
+	}
+	first := 1
+	for _, arg := range args[1:] {
+		last, err := strconv.Atoi(arg)
 		if err != nil {
 			return err
 		}
-		f.Close()
-		break
-	}
-	for _, arg := range args[1:] {
-		var together int
-		if _, err := fmt.Sscan(arg, &together); err != nil {
-			return err
+		if n <= last {
+			return waitForGroup(l, n, last-first+1, filepath.Join(args[0], strconv.Itoa(first)))
 		}
-		if n > together {
-			continue
-		}
-		for {
-			if _, err := os.Stat(name(together)); err == nil {
-				return nil
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		first = last + 1
 	}
 	return nil
+}
+
+// takeNumber creates a file with text whose name is the next number, and returns the number.
+func takeNumber(dir, text string) (int, error) {
+	f, err := os.CreateTemp(dir, "new")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return 0, err
+	}
+	for n := 1; ; n++ {
+		if err := os.Link(f.Name(), filepath.Join(dir, strconv.Itoa(n))); err == nil || !os.IsExist(err) {
+			return n, err
+		}
+	}
+}
+
+// waitForGroup waits until all processes of a group have called it. The first process, whose file
+// has the address of its listener, accepts a connection of each other one and then closes all of
+// them.
+func waitForGroup(l net.Listener, n, size int, firstFile string) error {
+	deadline := time.Now().Add(time.Minute)
+	if filepath.Base(firstFile) == strconv.Itoa(n) {
+		if err := l.(*net.TCPListener).SetDeadline(deadline); err != nil {
+			return err
+		}
+		for range size - 1 {
+			c, err := l.Accept()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+		}
+		return nil
+	}
+	address, err := os.ReadFile(firstFile)
+	if err != nil {
+		return err
+	}
+	c, err := net.DialTimeout("tcp", string(address), time.Until(deadline))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(deadline); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, c)
+	return err
 }
