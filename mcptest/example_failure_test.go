@@ -7,14 +7,14 @@ import (
 	"mcpwire/mcptest"
 )
 
-// testWrong expects what does not come.
+// testWrong expects another message than the one that it gets.
 func testWrong(t testing.TB) {
 	p := mcptest.NewPeer(t, mcptest.Serve(t, newWords(t)))
 	p.Send(mcptest.Request(mcp.LatestRevision, 1, "tools/call", `{"name":"longest","arguments":{"text":"a bc"}}`))
 	p.Expect(mcptest.Result(1, `{"content":[{"type":"text","text":"abc"}],"isError":false,"$any":"$any"}`))
 }
 
-// What a failure shows.
+// The message of a failed expectation.
 func ExamplePeer_failure() {
 	run(testWrong)
 	// Output:

@@ -7,7 +7,7 @@ import (
 	"mcpwire/mcptest"
 )
 
-// testProgress plays a client by hand, a message at a time. In a test file, it would be
+// testProgress writes and reads the messages of a client. In a test file, it would be
 // TestProgress(t *testing.T).
 func testProgress(t testing.TB) {
 	mcptest.CheckLeaks(t)
@@ -23,8 +23,8 @@ func testProgress(t testing.TB) {
 	p.Expect(mcptest.Notification("notifications/progress", `{"progressToken":"p","progress":2}`))
 	p.Expect(mcptest.Result(1, `{"content":[{"type":"text","text":"bc"}]}`))
 
-	// Modern requests carry their own metadata, which Request adds. Their answers say who answers:
-	// that must be the one from above.
+	// Request adds the metadata of modern requests. The responses have the version of the server,
+	// which must be the one from above.
 	p.Send(mcptest.Request(mcp.Revision20260728, "two", "tools/call", `{"name":"longest","arguments":{"text":"abc d"}}`))
 	p.Expect(mcptest.Result("two", `{
 		"content":[{"type":"text","text":"abc"}],
@@ -32,7 +32,7 @@ func testProgress(t testing.TB) {
 		"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"words","version":"$version"}}}`))
 }
 
-// A server under test, and a client that the test plays by hand.
+// A server under test, and a client whose messages the test writes.
 func ExamplePeer() {
 	run(testProgress)
 	// Output: PASS

@@ -20,9 +20,8 @@ func sum(ctx context.Context, c *client.Client, numbers ...int) (total int, err 
 	return total, nil
 }
 
-// playAdder plays a server: $probe and $call are the ids of the client's requests, whatever they
-// are.
-func playAdder(p *mcptest.Peer) {
+// scriptAdder is the script of a server. $probe and $call are the ids of the client's requests.
+func scriptAdder(p *mcptest.Peer) {
 	p.Expect(mcptest.Request(mcp.RevisionNone, "$probe", "server/discover", `"$any"`))
 	p.Send(mcptest.Result("$probe", `{"resultType":"complete", "supportedVersions":["2026-07-28"], "capabilities":{"tools":{}}, "ttlMs":0, "cacheScope":"private"}`))
 
@@ -32,7 +31,7 @@ func playAdder(p *mcptest.Peer) {
 
 // testSum tests code that uses a client. In a test file, it would be TestSum(t *testing.T).
 func testSum(t testing.TB) {
-	c, err := client.Dial(t.Context(), client.Over(mcptest.Script(t, playAdder)), nil)
+	c, err := client.Dial(t.Context(), client.Over(mcptest.Script(t, scriptAdder)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,7 @@ func testSum(t testing.TB) {
 	}
 }
 
-// A client under test, and a server that the test plays by hand.
+// A client under test, and a server whose messages the test writes.
 func ExampleScript() {
 	run(testSum)
 	// Output: PASS

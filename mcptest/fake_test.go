@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A fakeTB is a test whose failures are looked at instead of being failures.
+// A fakeTB is a testing.TB that records failures.
 type fakeTB struct {
 	testing.TB // of the real test
 
@@ -50,7 +50,7 @@ func (t *fakeTB) Fatal(args ...any) {
 
 func (t *fakeTB) Fatalf(format string, args ...any) { t.Fatal(fmt.Sprintf(format, args...)) }
 
-// failures runs a test, and what it cleans up, and returns how it failed.
+// failures runs a test and its cleanup functions, and returns its failures.
 func failures(t testing.TB, test func(t testing.TB)) []string {
 	t.Helper()
 	fake := &fakeTB{TB: t}

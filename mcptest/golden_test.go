@@ -17,10 +17,10 @@ import (
 	"mcpwire/mcptest"
 )
 
-// A clerk is a server for golden files. It answers one request after the other.
-type clerk struct{}
+// A goldenServer is a server for golden files. It handles one request after the other.
+type goldenServer struct{}
 
-func (clerk) Serve(_ context.Context, f jsonrpc.Framer) error {
+func (goldenServer) Serve(_ context.Context, f jsonrpc.Framer) error {
 	var open []jsonrpc.ID
 	for {
 		frame, err := f.ReadFrame()
@@ -60,14 +60,14 @@ func (clerk) Serve(_ context.Context, f jsonrpc.Framer) error {
 	}
 }
 
-// TestGoldenChild is what runGolden runs.
+// TestGoldenChild is the test that runGolden runs in a separate process.
 func TestGoldenChild(t *testing.T) {
 	how := os.Getenv("MCPTEST_GOLDEN_CHILD")
 	if how == "" {
 		t.Skip("it is run by the tests of Golden")
 	}
 	opts := &mcptest.GoldenOptions{Bubble: how == "bubble", Timeout: 500 * time.Millisecond}
-	mcptest.Golden(t, "*.txtar", func(testing.TB) clerk { return clerk{} }, opts)
+	mcptest.Golden(t, "*.txtar", func(testing.TB) goldenServer { return goldenServer{} }, opts)
 }
 
 // runGolden runs a file in a separate process, and returns the lines about failures and the
@@ -108,8 +108,8 @@ func runGolden(t *testing.T, how, text string, env []string, args ...string) (fa
 	return strings.Join(lines, ""), string(written)
 }
 
-// place is where failures are: at the call of Golden. What cleans up in a bubble is somewhere in
-// package testing.
+// place matches the location of a failure: the call of Golden, or package testing for cleanup
+// functions in a bubble.
 var place = regexp.MustCompile(`(?m)^(golden_test|testing)\.go:\d+: `)
 
 func TestGoldenChecks(t *testing.T) {
@@ -164,11 +164,11 @@ the session so far:
 		{"the server fails", "real", "-- s --\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"break\"}\n", "the server failed: broken on request\n"},
 		{"no sessions", "real", "> {}\n", "f.txtar: no sessions: each begins with a line such as -- name --\n"},
 		{"no messages", "real", "-- s --\n# Nothing.\n", "f.txtar:2: session \"s\": the session sends nothing\n"},
-		{"answers first", "real", "-- s --\n< {}\n", "f.txtar:2: session \"s\": no message can be expected before the first that is sent\n"},
-		{"no such line", "real", "-- s --\n> 1\nwhat?\n", "f.txtar:3: session \"s\": \"what?\" begins with none of > >raw < @handshake @unordered @eof #\n"},
-		{"no such revision", "real", "-- s --\n@handshake 2025-11-24\n",
+		{"response first", "real", "-- s --\n< {}\n", "f.txtar:2: session \"s\": no message can be expected before the first that is sent\n"},
+		{"unknown line", "real", "-- s --\n> 1\nwhat?\n", "f.txtar:3: session \"s\": \"what?\" begins with none of > >raw < @handshake @unordered @eof #\n"},
+		{"unknown revision", "real", "-- s --\n@handshake 2025-11-24\n",
 			"f.txtar:2: session \"s\": \"@handshake 2025-11-24\": the handshake must come first and name one of [2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28]\n"},
-		{"behind the end", "real", "-- s --\n@eof\n> 1\n", "f.txtar:3: session \"s\": nothing can be sent after @eof\n"},
+		{"message after the end", "real", "-- s --\n@eof\n> 1\n", "f.txtar:3: session \"s\": nothing can be sent after @eof\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -288,19 +288,19 @@ func TestGoldenUpdate(t *testing.T) {
 				t.Fatalf("failures %q, file (-want +got):\n%s", failures, diff)
 			}
 			if failures, _ := runGolden(t, "bubble", after, nil); failures != "" {
-				t.Errorf("what was written fails:\n%s", failures)
+				t.Errorf("the written file fails:\n%s", failures)
 			}
 			if _, again := runGolden(t, "bubble", after, tt.env, tt.args...); again != after {
 				t.Errorf("a second update changes:\n%s", cmp.Diff(after, again))
 			}
 			if failures, _ := runGolden(t, "real", after, nil); failures != "" {
-				t.Errorf("what was written fails outside of a bubble:\n%s", failures)
+				t.Errorf("the written file fails outside of a bubble:\n%s", failures)
 			}
 		})
 	}
 }
 
-// TestGolden runs the test that ExampleGolden shows, in and outside of a bubble.
+// TestGolden runs the test of ExampleGolden in a bubble and outside of it.
 func TestGolden(t *testing.T) {
 	goldenTest(t)
 	mcptest.Golden(t, "testdata/*.txtar", newWords, &mcptest.GoldenOptions{Bubble: true})

@@ -7,6 +7,6 @@ import (
 	"go.uber.org/goleak"
 )
 
-var _ = flag.Bool("update", false, "write what servers answer into testdata")
+var _ = flag.Bool("update", false, "write the responses of servers into testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

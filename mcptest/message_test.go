@@ -25,8 +25,8 @@ func TestLines(t *testing.T) {
 		{"modern, no params", mcptest.Request(modern, 1, "server/discover", ""), `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` + meta + `}}}`},
 		{"modern, with metadata", mcptest.Request(modern, 1, "x", `{"a":1,"_meta":{"progressToken":"t","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`),
 			`{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"t","io.modelcontextprotocol/clientCapabilities":{"roots":{}}},"a":1}}`},
-		{"modern, params that are none", mcptest.Request(modern, 1, "x", `[1]`), `{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}`},
-		{"modern, metadata that is none", mcptest.Request(modern, 1, "x", `{"_meta":"$modern"}`), `{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":"$modern"}}`},
+		{"modern, invalid params", mcptest.Request(modern, 1, "x", `[1]`), `{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}`},
+		{"modern, invalid metadata", mcptest.Request(modern, 1, "x", `{"_meta":"$modern"}`), `{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":"$modern"}}`},
 		{"notification", mcptest.Notification("notifications/cancelled", `{"requestId":1}`), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`},
 		{"result", mcptest.Result("$id", `{"a":"$any"}`), `{"jsonrpc":"2.0","id":"$id","result":{"a":"$any"}}`},
 		{"error", mcptest.Error(3, jsonrpc.CodeInvalidParams, "no such \"tool\""), `{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"no such \"tool\""}}`},
@@ -37,7 +37,7 @@ func TestLines(t *testing.T) {
 		}
 		var m jsonrpc.Message
 		if err := jsonrpc.Parse([]byte(tt.got), &m, 0); err != nil {
-			t.Errorf("%s is no message: %v", tt.name, err)
+			t.Errorf("%s: invalid message: %v", tt.name, err)
 		}
 	}
 }

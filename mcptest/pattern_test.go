@@ -36,17 +36,17 @@ func TestMatch(t *testing.T) {
 		{"null is not absent", `{"a":null}`, `{}`, []string{"a: missing, want null"}},
 		{"elements", `[[1,2],[3]]`, `[[1],[3,4]]`, []string{
 			"[0][1]: missing, want 2", "[1][1]: got 4, want no such element"}},
-		{"a name that is no word", `{"a/b":{"c":1}}`, `{"a/b":{"c":2}}`, []string{`["a/b"].c: got 2, want 1`}},
+		{"a name that is not a word", `{"a/b":{"c":1}}`, `{"a/b":{"c":2}}`, []string{`["a/b"].c: got 2, want 1`}},
 		{"twice", `{"a":1}`, `{"a":1,"a":1}`, []string{"a: appears twice"}},
 		{"any", `{"a":"$any","b":["$any","$any"]}`, `{"a":{"x":1},"b":[null,"y"]}`, nil},
-		{"any must be there", `{"a":"$any"}`, `{}`, []string{`a: missing, want "$any"`}},
+		{"any does not match a missing member", `{"a":"$any"}`, `{}`, []string{`a: missing, want "$any"`}},
 		{"rest", `{"a":{"b":1,"$any":"$any"}}`, `{"a":{"b":2,"c":3}}`, []string{"a.b: got 2, want 1"}},
 		{"empty rest", `{"$any":"$any"}`, `{}`, nil},
-		{"rest of no object", `{"$any":"$any"}`, `[]`, []string{`the message: got [], want {"$any":"$any"}`}},
+		{"rest of an array", `{"$any":"$any"}`, `[]`, []string{`the message: got [], want {"$any":"$any"}`}},
 		{"capture", `["$x","$x"]`, `[{"a":1,"b":2},{"b":2.0,"a":1}]`, nil},
 		{"capture differs", `["$x","$x"]`, `[1,2]`, []string{"[1]: got 2, want $x, which is 1"}},
 		{"bound", `"$bound"`, `{"k":"$any"}`, nil},
-		{"bound is no pattern", `"$bound"`, `{"k":"v"}`, []string{`the message: got {"k":"v"}, want $bound, which is {"k":"$any"}`}},
+		{"a bound value is not a pattern", `"$bound"`, `{"k":"v"}`, []string{`the message: got {"k":"v"}, want $bound, which is {"k":"$any"}`}},
 		{"escaped", `["$$x","$$any","$$$x"]`, `["$x","$any","$$x"]`, nil},
 		{"escaped name", `{"$$any":1,"$ref":2}`, `{"$any":1,"$ref":2}`, nil},
 		{"no variables", `["$","$5","a$x","$x y"]`, `["$","$5","a$x","$x y"]`, nil},
@@ -60,7 +60,7 @@ func TestMatch(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 			if len(vars) != 1 {
-				t.Errorf("the variables from before were changed: %s", vars.names())
+				t.Errorf("the former variables have changed: %s", vars.names())
 			}
 		})
 	}
@@ -106,8 +106,8 @@ func TestMerge(t *testing.T) {
 		{"elements", `["$any",1]`, `[1,2,3]`, `["$any",2,3]`},
 		{"capture", `["$x","$x",1]`, `[5,5,6]`, `["$x","$x",6]`},
 		{"capture differs", `["$x","$x",1]`, `[5,6,1]`, `["$x",6,1]`},
-		{"the variable's place is gone", `{"a":{"b":"$x"}}`, `{"a":[1]}`, `{"a":[1]}`},
-		{"looks like variables", `1`, `{"a":"$x","$any":"$any","b":["$$y","$5"]}`, `{"a":"$$x","$$any":"$$any","b":["$$$y","$5"]}`},
+		{"a variable without a place", `{"a":{"b":"$x"}}`, `{"a":[1]}`, `{"a":[1]}`},
+		{"texts that look like variables", `1`, `{"a":"$x","$any":"$any","b":["$$y","$5"]}`, `{"a":"$$x","$$any":"$$any","b":["$$$y","$5"]}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,13 +118,13 @@ func TestMerge(t *testing.T) {
 				t.Errorf("got %s, want %s", merged, tt.merged)
 			}
 			if again := compare(mustParse(t, merged), got, variables{}); len(again.diffs) > 0 {
-				t.Errorf("the merged pattern does not match what came:\n%s", again.diffText())
+				t.Errorf("the merged pattern does not match the message:\n%s", again.diffText())
 			}
 		})
 	}
 }
 
-// FuzzMerge shows that what merge makes of any pattern and any message matches the message.
+// FuzzMerge checks that a merged pattern matches the message with which it was merged.
 func FuzzMerge(f *testing.F) {
 	f.Add(`{"id":"$x","r":{"a":["$any",1],"$any":"$any"}}`, `{"id":1,"r":{"a":[2,"$$y"],"b":"$any","$any":2}}`)
 	f.Add(`["$x","$x","$x"]`, `[1,1.0,"$x"]`)
@@ -138,7 +138,7 @@ func FuzzMerge(f *testing.F) {
 		}
 		same := match{verbatim: true}
 		if same.compareValue("", got, got); len(same.diffs) > 0 {
-			t.Skip() // a member appears twice, which nothing matches
+			t.Skip() // no pattern matches a duplicate member
 		}
 		m := &match{vars: variables{}}
 		merged := string(m.merge(nil, &want, got))

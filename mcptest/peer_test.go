@@ -41,18 +41,18 @@ var echo = serverFunc(func(_ context.Context, f jsonrpc.Framer) error {
 	}
 })
 
-// play has a peer talk to echo.
-func play(script func(p *mcptest.Peer)) func(t testing.TB) {
+// withPeer returns a test that runs script with a peer of echo.
+func withPeer(script func(p *mcptest.Peer)) func(t testing.TB) {
 	return func(t testing.TB) { script(mcptest.NewPeer(t, mcptest.Serve(t, echo))) }
 }
 
 func TestPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		play(func(p *mcptest.Peer) {
+		withPeer(func(p *mcptest.Peer) {
 			p.Send(`{"id": 1, "a": [true]}`)
 			p.Expect(`{"a":[true],"id":"$id"}`)
 			if got := p.Value("id"); got != "1" {
-				t.Errorf("$id is %s", got)
+				t.Errorf("$id = %s", got)
 			}
 			p.Set("x", `{"y": "z"}`)
 			p.Send(`["$id","$x","$modern"]`)
@@ -64,7 +64,7 @@ func TestPeer(t *testing.T) {
 			}
 			p.ExpectUnordered("3", `"$one"`, "2")
 			if got := p.Value("one"); got != "1" {
-				t.Errorf("$one is %s", got)
+				t.Errorf("$one = %s", got)
 			}
 			p.Send(`"twice"`)
 			if got := p.Receive() + p.Receive(); got != `"twice""twice"` {
@@ -88,7 +88,7 @@ func TestPeerFailures(t *testing.T) {
 		test func(t testing.TB)
 		want []string
 	}{
-		{"another message", play(func(p *mcptest.Peer) {
+		{"another message", withPeer(func(p *mcptest.Peer) {
 			p.Send(`{"a":1,"b":[{"c":"x"}]}`)
 			p.Expect(`{"b": [{"c": "y"}], "a": "$any", "d": null}`)
 		}), []string{`Expect: got another message
@@ -97,28 +97,28 @@ func TestPeerFailures(t *testing.T) {
 want: {"b":[{"c":"y"}],"a":"$any","d":null}
 got:  {"a":1,"b":[{"c":"x"}]}` + sent + `{"a":1,"b":[{"c":"x"}]}
   < {"a":1,"b":[{"c":"x"}]}`}},
-		{"nothing comes", play(func(p *mcptest.Peer) {
+		{"no message", withPeer(func(p *mcptest.Peer) {
 			p.Send(`"mute"`)
 			p.Expect(`{"id":1}`)
 		}), []string{"Expect: no message within 10s\nwant: {\"id\":1}" + sent + `"mute"`}},
-		{"the other side hangs up", func(t testing.TB) {
+		{"the other side closes", func(t testing.TB) {
 			mcptest.NewPeer(t, mcptest.Serve(t, serverFunc(func(context.Context, jsonrpc.Framer) error { return nil }))).Expect("1")
 		}, []string{"Expect: the other side has closed the connection\nwant: 1\nthe session so far:\n  ! the other side has closed the connection"}},
-		{"not JSON", play(func(p *mcptest.Peer) {
+		{"not JSON", withPeer(func(p *mcptest.Peer) {
 			p.SendRaw("{]")
 			p.Expect("{}")
 		}), []string{"Expect: the message is not JSON: invalid JSON at byte 1: unexpected ']', want a member name in quotes\ngot:  {]" + sent + "{]\n  < {]"}},
-		{"a pattern that is not JSON", play(func(p *mcptest.Peer) { p.Expect("{") }),
+		{"a pattern that is not JSON", withPeer(func(p *mcptest.Peer) { p.Expect("{") }),
 			[]string{"Expect: the pattern is not JSON: invalid JSON at byte 1: unexpected end of text, want a member name in quotes\npattern: {"}},
-		{"a message that is not JSON", play(func(p *mcptest.Peer) { p.Send("{$x}") }),
+		{"a message that is not JSON", withPeer(func(p *mcptest.Peer) { p.Send("{$x}") }),
 			[]string{"Send: invalid JSON at byte 1: unexpected '$', want a member name in quotes\nmessage: {$x}\n(SendRaw sends what is not JSON)"}},
-		{"no such variable", play(func(p *mcptest.Peer) { p.Send(`"$x"`) }),
+		{"unknown variable", withPeer(func(p *mcptest.Peer) { p.Send(`"$x"`) }),
 			[]string{"Send: $x has no value; those that have one: $modern\nmessage: \"$x\"\n(SendRaw sends what is not JSON)"}},
-		{"other bytes", play(func(p *mcptest.Peer) {
+		{"other bytes", withPeer(func(p *mcptest.Peer) {
 			p.Send("1.0")
 			p.ExpectRaw("1.00")
 		}), []string{"ExpectRaw: the message differs from byte 3 on\nwant: 1.00\ngot:  1.0" + sent + "1.0\n  < 1.0"}},
-		{"unordered", play(func(p *mcptest.Peer) {
+		{"unordered", withPeer(func(p *mcptest.Peer) {
 			p.Send("[1]")
 			p.Send("[2,3]")
 			p.ExpectUnordered(`{"a":1}`, `["$x","$x"]`, "[1]")
@@ -127,64 +127,64 @@ got:  {"a":1,"b":[{"c":"x"}]}` + sent + `{"a":1,"b":[{"c":"x"}]}
 got:  [2,3]
 want: {"a":1}
 want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
-		{"too few", play(func(p *mcptest.Peer) {
+		{"too few", withPeer(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.ExpectUnordered("1", "2")
 		}), []string{"ExpectUnordered: no message within 10s\nwant: 2" + sent + "1\n  < 1"}},
-		{"no silence", play(func(p *mcptest.Peer) {
+		{"unexpected message", withPeer(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.ExpectSilence(time.Second)
 		}), []string{"ExpectSilence: got a message\ngot:  1" + sent + "1\n  < 1"}},
-		{"silence of the dead", play(func(p *mcptest.Peer) {
+		{"silence of a closed connection", withPeer(func(p *mcptest.Peer) {
 			p.CloseWrite()
 			p.ExpectSilence(time.Second)
 		}), []string{"ExpectSilence: the other side has closed the connection\nthe session so far:\n  ! end of output\n  ! the other side has closed the connection"}},
-		{"no hanging up", play(func(p *mcptest.Peer) { p.ExpectClose() }), []string{"ExpectClose: the other side has not closed the connection within 10s"}},
-		{"a message instead of hanging up", play(func(p *mcptest.Peer) {
+		{"not closed", withPeer(func(p *mcptest.Peer) { p.ExpectClose() }), []string{"ExpectClose: the other side has not closed the connection within 10s"}},
+		{"a message instead of the end", withPeer(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.ExpectClose()
 		}), []string{"ExpectClose: got a message\ngot:  1" + sent + "1\n  < 1"}},
-		{"nobody reads", func(t testing.TB) {
+		{"the other side does not read", func(t testing.TB) {
 			local, _ := mcptest.Pipe()
 			p := mcptest.NewPeer(t, local)
 			p.SendRaw(strings.Repeat("x", 64<<10))
 			p.Timeout = time.Minute
 			p.SendRaw("y")
 		}, []string{"SendRaw: the other side does not read: it has not read the message within 1m0s" + sent + strings.Repeat("x", 1000) + "… (65536 bytes)\n  > y"}},
-		{"a name that is none", play(func(p *mcptest.Peer) { p.Set("a b", "1") }), []string{`Set: "a b" cannot be the name of a variable`}},
-		{"a value that is no JSON", play(func(p *mcptest.Peer) { p.Set("a", "b") }),
+		{"an invalid name", withPeer(func(p *mcptest.Peer) { p.Set("a b", "1") }), []string{`Set: "a b" cannot be the name of a variable`}},
+		{"a value that is not JSON", withPeer(func(p *mcptest.Peer) { p.Set("a", "b") }),
 			[]string{"Set: the value of $a is not JSON: invalid JSON at byte 0: unexpected 'b', want a value\nvalue: b"}},
-		{"no value", play(func(p *mcptest.Peer) { p.Value("x") }), []string{"Value: $x has no value; those that have one: $modern"}},
-		{"unexpected messages", play(func(p *mcptest.Peer) {
+		{"no value", withPeer(func(p *mcptest.Peer) { p.Value("x") }), []string{"Value: $x has no value; those that have one: $modern"}},
+		{"unexpected messages", withPeer(func(p *mcptest.Peer) {
 			p.Send(`"twice"`)
 			p.Expect(`"twice"`)
 			p.Send("2")
 		}), []string{"2 unexpected messages; the last: 2" + sent + "\"twice\"\n  < \"twice\"\n  > 2\n  < \"twice\"\n  < 2\n  ! the other side has closed the connection"}},
-		{"what waits is shown", play(func(p *mcptest.Peer) {
+		{"pending messages are shown", withPeer(func(p *mcptest.Peer) {
 			p.Send(`"twice"`)
 			p.Expect("1")
 		}), []string{"Expect: got another message\n    the message: got \"twice\", want 1\nwant: 1\ngot:  \"twice\"" + sent + "\"twice\"\n  < \"twice\"\n  < \"twice\""}},
-		{"closed, so nothing is unexpected", play(func(p *mcptest.Peer) {
+		{"no unexpected messages after Close", withPeer(func(p *mcptest.Peer) {
 			p.Send("1")
 			p.Close()
 		}), nil},
-		{"closed, so nothing can be expected", play(func(p *mcptest.Peer) {
+		{"Expect after Close", withPeer(func(p *mcptest.Peer) {
 			p.Close()
 			p.Expect("1")
 		}), []string{"Expect: the peer itself has closed the connection\nwant: 1"}},
 		{"a server that fails", func(t testing.TB) {
 			mcptest.Serve(t, serverFunc(func(_ context.Context, f jsonrpc.Framer) error {
 				f.ReadFrame()
-				return errors.New("out of tea")
+				return errors.New("internal failure")
 			}))
-		}, []string{"the server failed: out of tea"}},
+		}, []string{"the server failed: internal failure"}},
 		{"a server that does not end", func(t testing.TB) {
 			mcptest.Serve(t, serverFunc(func(ctx context.Context, _ jsonrpc.Framer) error {
 				<-ctx.Done()
 				return nil
 			}))
 		}, []string{"the server has not returned within 30s of the end of its connection"}},
-		{"a server that does not hang up", func(t testing.TB) {
+		{"a server that does not close", func(t testing.TB) {
 			local, remote := mcptest.Pipe()
 			t.Cleanup(func() { remote.Close() })
 			mcptest.NewPeer(t, local)
@@ -201,10 +201,10 @@ want: ["$x","$x"]` + sent + "[1]\n  > [2,3]\n  < [1]\n  < [2,3]"}},
 	}
 }
 
-// TestPeerLongSession shows that the transcript of a long session is cut at its beginning.
+// TestPeerLongSession checks that the transcript of a long session is cut at its beginning.
 func TestPeerLongSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		got := failures(t, play(func(p *mcptest.Peer) {
+		got := failures(t, withPeer(func(p *mcptest.Peer) {
 			for range 40 {
 				p.Send("0")
 				p.Expect("0")
@@ -218,7 +218,7 @@ func TestPeerLongSession(t *testing.T) {
 	})
 }
 
-// TestPeerOverStream shows that a peer works over any transport.
+// TestPeerOverStream checks a peer over a byte stream.
 func TestPeerOverStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remote := net.Pipe()
@@ -238,10 +238,10 @@ func TestPeerOverStream(t *testing.T) {
 	})
 }
 
-// broken is a framer with a frame that is unusable.
-type broken struct{ frames []any }
+// A brokenFramer is a framer with an invalid frame.
+type brokenFramer struct{ frames []any }
 
-func (b *broken) ReadFrame() ([]byte, error) {
+func (b *brokenFramer) ReadFrame() ([]byte, error) {
 	if len(b.frames) == 0 {
 		return nil, io.ErrUnexpectedEOF
 	}
@@ -253,18 +253,18 @@ func (b *broken) ReadFrame() ([]byte, error) {
 	return []byte(f.(string)), nil
 }
 
-func (b *broken) WriteFrame([]byte) error { return errors.New("no way") }
-func (b *broken) Close() error            { return nil }
+func (b *brokenFramer) WriteFrame([]byte) error { return errors.New("write failed") }
+func (b *brokenFramer) Close() error            { return nil }
 
 func TestPeerOverBrokenTransport(t *testing.T) {
-	transport := func() *broken { return &broken{[]any{&jsonrpc.FrameError{Reason: "too large"}, "1"}} }
+	transport := func() *brokenFramer { return &brokenFramer{[]any{&jsonrpc.FrameError{Reason: "too large"}, "1"}} }
 	tests := []struct {
 		name   string
 		script func(p *mcptest.Peer)
 		want   string
 	}{
 		{"frame", func(p *mcptest.Peer) { p.Expect("1") }, "Expect: too large\nwant: 1\nthe session so far:\n  ! too large"},
-		{"write", func(p *mcptest.Peer) { p.Send("1") }, "Send: no way\nthe session so far:\n  > 1"},
+		{"write", func(p *mcptest.Peer) { p.Send("1") }, "Send: write failed\nthe session so far:\n  > 1"},
 		{"end", func(p *mcptest.Peer) {
 			p.ExpectClose()
 		}, "ExpectClose: too large\nthe session so far:\n  ! too large"},

@@ -16,7 +16,7 @@ import (
 
 var _ jsonrpc.Framer = (*mcptest.End)(nil)
 
-// reads returns what an end reads until there is an error, and that.
+// reads returns the frames that an end reads until an error, and the error.
 func reads(e *mcptest.End) (frames []string, err error) {
 	for {
 		frame, err := e.ReadFrame()
@@ -52,7 +52,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// TestPipeCopies shows that a frame is a copy and belongs to its reader.
+// TestPipeCopies checks that a frame is a copy that belongs to its reader.
 func TestPipeCopies(t *testing.T) {
 	a, b := mcptest.Pipe()
 	msg := []byte("one")
@@ -86,8 +86,8 @@ func TestPipeClose(t *testing.T) {
 	}
 }
 
-// TestPipeCloseWakes shows that reads and writes in a bubble count as blocked while they wait, and
-// that Close at either end wakes them.
+// TestPipeCloseWakes checks that reads and writes in a bubble are durably blocked while they wait,
+// and that Close at either end wakes them.
 func TestPipeCloseWakes(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -115,17 +115,17 @@ func TestPipeCloseWakes(t *testing.T) {
 				a.Close()
 			}
 			if err := <-wrote; err != io.ErrClosedPipe {
-				t.Errorf("far %v: write: %v", remote, err)
+				t.Errorf("remote %v: write: %v", remote, err)
 			}
 			if err := <-read; !errors.Is(err, want) {
-				t.Errorf("far %v: read: %v, want %v", remote, err, want)
+				t.Errorf("remote %v: read: %v, want %v", remote, err, want)
 			}
 		})
 	}
 }
 
-// TestPipeIsBounded shows that one direction holds up to 64 KiB, however large the frames are, and
-// that one larger frame passes alone.
+// TestPipeIsBounded checks that one direction buffers up to 64 KiB of frames of any size, and that
+// one larger frame is buffered alone.
 func TestPipeIsBounded(t *testing.T) {
 	for _, size := range []int{1 << 10, 64 << 10, 100 << 10} {
 		synctest.Test(t, func(t *testing.T) {

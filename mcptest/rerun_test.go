@@ -20,20 +20,20 @@ import (
 	"mcpwire/server"
 )
 
-// A consent is what the handlers of these tests ask for.
+// A consent is the form of the handlers in these tests.
 type consent struct {
 	Agree bool `json:"agree"`
 }
 
-// agrees are the options of a client whose user agrees to everything.
-func agrees() *client.Options {
+// agreeingClient returns the options of a client whose user accepts every form.
+func agreeingClient() *client.Options {
 	return &client.Options{Input: client.InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: []byte(`{"agree":true}`)}, nil
 	}}}
 }
 
-// asks requests the user's consent.
-func asks(ctx context.Context, key, message string) error {
+// requestConsent requests the user's consent.
+func requestConsent(ctx context.Context, key, message string) error {
 	_, err := server.Elicit[consent](ctx, key, message)
 	return err
 }
@@ -67,16 +67,16 @@ In modern revisions a handler that asks the client runs again from its beginning
 Put side effects after the last input request or into server.Once, and take random values and times from server.Once.
 mcptest ran it twice to find this; see mcptest.RerunCheck.`
 
-// differs returns the failure of a target.
-func differs(target string, differences ...string) []string {
+// wantFailure returns the expected failure of a target with these differences.
+func wantFailure(target string, differences ...string) []string {
 	return []string{target + ": the handler does something else when it runs again, before the client has answered:\n    " +
 		strings.Join(differences, "\n    ") + advice}
 }
 
-// TestRerunCheck calls one tool and looks at how the test fails, how often the handler ran, and
-// what the client got.
+// TestRerunCheck calls a tool, and checks the failures of the test, the number of runs of the
+// handler, and the result.
 func TestRerunCheck(t *testing.T) {
-	// The number of effects is what Snapshot returns.
+	// Snapshot returns the number of effects.
 	type effects struct{ n atomic.Int32 }
 	order := func(e *effects) string { return fmt.Sprintf("Pay for order %d?", e.n.Add(1)) }
 	tests := []struct {
@@ -90,27 +90,29 @@ func TestRerunCheck(t *testing.T) {
 		result string
 	}{
 		{"an effect in the input request", nil, mcptest.RerunCheck{}, func(e *effects) handler {
-			return func(ctx context.Context) (string, error) { return "paid", asks(ctx, "pay", order(e)) }
+			return func(ctx context.Context) (string, error) { return "paid", requestConsent(ctx, "pay", order(e)) }
 		}, []string{`inputRequests.pay.params.message: got "Pay for order 2?", want "Pay for order 1?"`}, 17, "t still has"},
 		{"an effect in the key", nil, mcptest.RerunCheck{}, func(e *effects) handler {
-			return func(ctx context.Context) (string, error) { return "paid", asks(ctx, fmt.Sprint(e.n.Add(1)), "Pay?") }
+			return func(ctx context.Context) (string, error) {
+				return "paid", requestConsent(ctx, fmt.Sprint(e.n.Add(1)), "Pay?")
+			}
 		}, []string{
 			`inputRequests["1"]: missing, want {"method":"elicitation/create","params":{"mode":"form","message":"Pay?","requestedSchema":{"type":"object","properties":{"agree":{"type":"boolean"}},"required":["agree"]}}}`,
 			`inputRequests["2"]: got {"method":"elicitation/create","params":{"mode":"form","message":"Pay?","requestedSchema":{"type":"object","properties":{"agree":{"type":"boolean"}},"required":["agree"]}}}, want no such member`,
 		}, 17, "t still has"},
-		{"an effect that cannot be seen", nil, mcptest.RerunCheck{}, func(e *effects) handler {
-			return func(ctx context.Context) (string, error) { order(e); return "paid", asks(ctx, "pay", "Pay?") }
+		{"an effect without a difference", nil, mcptest.RerunCheck{}, func(e *effects) handler {
+			return func(ctx context.Context) (string, error) { order(e); return "paid", requestConsent(ctx, "pay", "Pay?") }
 		}, nil, 3, "paid"},
 		{"an effect that Snapshot shows", nil, mcptest.RerunCheck{Snapshot: func() any { return nil }}, func(e *effects) handler {
-			return func(ctx context.Context) (string, error) { order(e); return "paid", asks(ctx, "pay", "Pay?") }
+			return func(ctx context.Context) (string, error) { order(e); return "paid", requestConsent(ctx, "pay", "Pay?") }
 		}, []string{"RerunCheck.Snapshot: got 2 after the second run, want 1 as after the first"}, 3, "paid"},
 		{"an effect before the second input request", nil, mcptest.RerunCheck{Snapshot: func() any { return nil }}, func(e *effects) handler {
 			return func(ctx context.Context) (string, error) {
-				if err := asks(ctx, "order", "Order?"); err != nil {
+				if err := requestConsent(ctx, "order", "Order?"); err != nil {
 					return "", err
 				}
 				order(e)
-				return "paid", asks(ctx, "pay", "Pay?")
+				return "paid", requestConsent(ctx, "pay", "Pay?")
 			}
 		}, []string{"RerunCheck.Snapshot: got 2 after the second run, want 1 as after the first"}, 5, "paid"},
 		{"Once", &server.Options{Input: server.InputOptions{MaxRounds: 1, SingleUseState: true}}, mcptest.RerunCheck{Snapshot: func() any { return nil }}, func(e *effects) handler {
@@ -119,12 +121,12 @@ func TestRerunCheck(t *testing.T) {
 				if err != nil {
 					return "", err
 				}
-				return "paid", asks(ctx, "pay", message)
+				return "paid", requestConsent(ctx, "pay", message)
 			}
 		}, nil, 3, "paid"},
 		{"an effect after the last input request", nil, mcptest.RerunCheck{Snapshot: func() any { return nil }}, func(e *effects) handler {
 			return func(ctx context.Context) (string, error) {
-				if err := errors.Join(asks(ctx, "a", "A?"), asks(ctx, "b", "B?")); err != nil {
+				if err := errors.Join(requestConsent(ctx, "a", "A?"), requestConsent(ctx, "b", "B?")); err != nil {
 					return "", err
 				}
 				return order(e), nil
@@ -136,19 +138,19 @@ func TestRerunCheck(t *testing.T) {
 		{"as many rounds as allowed", nil, mcptest.RerunCheck{}, func(*effects) handler {
 			return func(ctx context.Context) (string, error) {
 				for i := range 8 {
-					if err := asks(ctx, fmt.Sprint(i), "And?"); err != nil {
+					if err := requestConsent(ctx, fmt.Sprint(i), "And?"); err != nil {
 						return "", err
 					}
 				}
 				return "done", nil
 			}
 		}, nil, 17, "done"},
-		{"it works only once", nil, mcptest.RerunCheck{}, func(e *effects) handler {
+		{"an error in the second run", nil, mcptest.RerunCheck{}, func(e *effects) handler {
 			return func(ctx context.Context) (string, error) {
 				if e.n.Add(1) == 2 {
 					return "", errors.New("it exists")
 				}
-				return "made", asks(ctx, "make", "Make?")
+				return "made", requestConsent(ctx, "make", "Make?")
 			}
 		}, []string{`the first run asked the client, the second returned a result: {"content":[{"type":"text","text":"it exists"}],"isError":true,"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}`}, 3, "made"},
 		{"a protocol error", nil, mcptest.RerunCheck{}, func(e *effects) handler {
@@ -156,20 +158,20 @@ func TestRerunCheck(t *testing.T) {
 				if e.n.Add(1) == 2 {
 					return "", jsonrpc.Errorf(7, "it exists")
 				}
-				return "made", asks(ctx, "make", "Make?")
+				return "made", requestConsent(ctx, "make", "Make?")
 			}
 		}, []string{`the first run asked the client, the second failed: {"code":7,"message":"it exists"}`}, 3, "made"},
 		{"a rate limit", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.01, Burst: 1}, Methods: []string{"tools/call"}}}, mcptest.RerunCheck{}, func(*effects) handler {
-			return func(ctx context.Context) (string, error) { return "", asks(ctx, "a", "A?") }
+			return func(ctx context.Context) (string, error) { return "", requestConsent(ctx, "a", "A?") }
 		}, nil, 1, "too many"},
 		{"disabled", nil, mcptest.RerunCheck{Disabled: true}, func(e *effects) handler {
 			return func(ctx context.Context) (string, error) {
-				return "paid", asks(ctx, "pay", fmt.Sprint("Order ", e.n.Add(1)/2)) // once 0, then 1 and 1
+				return "paid", requestConsent(ctx, "pay", fmt.Sprint("Order ", e.n.Add(1)/2)) // once 0, then 1 and 1
 			}
 		}, nil, 3, "paid"},
 		{"a time", nil, mcptest.RerunCheck{Pause: time.Second}, func(*effects) handler {
 			return func(ctx context.Context) (string, error) {
-				return "booked", asks(ctx, "now", "Book for "+time.Now().UTC().Format(time.TimeOnly)+"?")
+				return "booked", requestConsent(ctx, "now", "Book for "+time.Now().UTC().Format(time.TimeOnly)+"?")
 			}
 		}, []string{`inputRequests.now.params.message: got "Book for 00:00:01?", want "Book for 00:00:00?"`}, 3, "booked"},
 		{"a time from Once", nil, mcptest.RerunCheck{Pause: time.Second}, func(*effects) handler {
@@ -178,16 +180,16 @@ func TestRerunCheck(t *testing.T) {
 				if err != nil {
 					return "", err
 				}
-				return "booked", asks(ctx, "now", "Book for "+now.Format(time.TimeOnly)+"?")
+				return "booked", requestConsent(ctx, "now", "Book for "+now.Format(time.TimeOnly)+"?")
 			}
 		}, nil, 3, "booked"},
-		{"it blocks", nil, mcptest.RerunCheck{}, func(e *effects) handler {
+		{"a handler that blocks in the second run", nil, mcptest.RerunCheck{}, func(e *effects) handler {
 			return func(ctx context.Context) (string, error) {
 				time.Sleep(5 * time.Second)
 				if e.n.Add(1) == 2 {
 					<-ctx.Done()
 				}
-				return "made", asks(ctx, "make", "Make?")
+				return "made", requestConsent(ctx, "make", "Make?")
 			}
 		}, []string{"the first run asked the client after 5s, the second has not returned after 15s"}, 3, "made"},
 	}
@@ -202,13 +204,13 @@ func TestRerunCheck(t *testing.T) {
 					if check.Snapshot != nil && tt.runs > 1 {
 						check.Snapshot = func() any { return e.n.Load() }
 					}
-					opts := agrees()
+					opts := agreeingClient()
 					opts.Retry.MaxAttempts = 1
 					result = callTool(t, mcptest.Connect(t, check, opts))
 				})
 				var want []string
 				if tt.want != nil {
-					want = differs(`tools/call "t"`, tt.want...)
+					want = wantFailure(`tools/call "t"`, tt.want...)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("failures (-want +got):\n%s", diff)
@@ -221,7 +223,7 @@ func TestRerunCheck(t *testing.T) {
 	}
 }
 
-// TestRerunOfTimes has times with fractions, which differ without a pause, as random values do.
+// TestRerunOfTimes checks times with fractions, which differ without a pause, like random values.
 // Connect checks an unwrapped server, and one that is wrapped in a RerunCheck.
 func TestRerunOfTimes(t *testing.T) {
 	for _, wrap := range []func(jsonrpc.Server) jsonrpc.Server{
@@ -230,8 +232,8 @@ func TestRerunOfTimes(t *testing.T) {
 	} {
 		got := failures(t, func(t testing.TB) {
 			callTool(t, mcptest.Connect(t, wrap(newTool(t, nil, func(ctx context.Context) (string, error) {
-				return "booked", asks(ctx, "now", "Book for "+time.Now().String()+"?")
-			})), agrees()))
+				return "booked", requestConsent(ctx, "now", "Book for "+time.Now().String()+"?")
+			})), agreeingClient()))
 		})
 		if len(got) != 1 || !strings.Contains(got[0], "inputRequests.now.params.message: got ") {
 			t.Errorf("failures %q", got)
@@ -239,15 +241,15 @@ func TestRerunOfTimes(t *testing.T) {
 	}
 }
 
-// TestRerunOfOtherMethods has a prompt and a resource, and another failure of the same handler,
-// which is not reported again.
+// TestRerunOfOtherMethods checks a prompt and a resource, and that a second failure of the same
+// handler is not reported.
 func TestRerunOfOtherMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := failures(t, func(t testing.TB) {
 			n := 0
 			ask := func(ctx context.Context) (string, error) {
 				n++
-				return "done", asks(ctx, "n", fmt.Sprint(n))
+				return "done", requestConsent(ctx, "n", fmt.Sprint(n))
 			}
 			srv := server.MustNew("test", "1", nil)
 			err := errors.Join(
@@ -256,7 +258,7 @@ func TestRerunOfOtherMethods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			opts := agrees()
+			opts := agreeingClient()
 			opts.Input.MaxRounds = 2
 			c := mcptest.Connect(t, srv, opts)
 			for range 2 {
@@ -265,23 +267,23 @@ func TestRerunOfOtherMethods(t *testing.T) {
 			}
 		})
 		want := append(
-			differs(`resources/read "test:r"`, `inputRequests.n.params.message: got "2", want "1"`),
-			differs(`prompts/get "p"`, `inputRequests.n.params.message: got "8", want "7"`)...)
+			wantFailure(`resources/read "test:r"`, `inputRequests.n.params.message: got "2", want "1"`),
+			wantFailure(`prompts/get "p"`, `inputRequests.n.params.message: got "8", want "7"`)...)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("failures (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestRerunInLegacyRevisions does not repeat a handler that waits for the client.
+// TestRerunInLegacyRevisions checks that the handler of a legacy call does not run twice.
 func TestRerunInLegacyRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		opts := agrees()
+		opts := agreeingClient()
 		opts.Revisions = []mcp.Revision{mcp.LatestLegacyRevision}
 		c := mcptest.Connect(t, newTool(t, nil, func(ctx context.Context) (string, error) {
 			runs++
-			return "done", asks(ctx, "n", fmt.Sprint(runs))
+			return "done", requestConsent(ctx, "n", fmt.Sprint(runs))
 		}), opts)
 		if got := callTool(t, c); got != "done" || runs != 1 {
 			t.Errorf("got %q after %d runs", got, runs)
@@ -289,8 +291,8 @@ func TestRerunInLegacyRevisions(t *testing.T) {
 	})
 }
 
-// TestRerunNotifications compares the progress and the log messages of the two runs. The client
-// sees those of one.
+// TestRerunNotifications checks that the progress and the log messages of the two runs are
+// compared, and that the client gets those of one run.
 func TestRerunNotifications(t *testing.T) {
 	send := func(ctx context.Context, text string) error {
 		c := server.CallOf(ctx)
@@ -305,23 +307,23 @@ func TestRerunNotifications(t *testing.T) {
 		name    string
 		handler func(run int) handler
 		want    []string
-		// shown is what the client sees of each kind.
+		// shown has the texts that the client gets as progress and as log messages.
 		shown []string
 	}{
 		{"the same", func(int) handler {
 			return func(ctx context.Context) (string, error) {
-				return "done", errors.Join(send(ctx, "a"), send(ctx, "aa"), asks(ctx, "k", "?"))
+				return "done", errors.Join(send(ctx, "a"), send(ctx, "aa"), requestConsent(ctx, "k", "?"))
 			}
 		}, nil, []string{"a", "aa", "a", "aa"}},
 		{"fewer", func(int) handler {
 			return func(ctx context.Context) (string, error) {
 				_, err := server.Once(ctx, "o", func(ctx context.Context) (int, error) { return 0, send(ctx, "a") })
-				return "done", errors.Join(err, send(ctx, "aa"), asks(ctx, "k", "?"))
+				return "done", errors.Join(err, send(ctx, "aa"), requestConsent(ctx, "k", "?"))
 			}
 		}, nil, []string{"a", "aa", "aa"}},
 		{"more", func(run int) handler {
 			return func(ctx context.Context) (string, error) {
-				return "done", errors.Join(send(ctx, strings.Repeat("a", run)), asks(ctx, "k", "?"))
+				return "done", errors.Join(send(ctx, strings.Repeat("a", run)), requestConsent(ctx, "k", "?"))
 			}
 		}, []string{aaProgress, aaLog}, []string{"a", "aaa"}},
 	}
@@ -334,7 +336,7 @@ func TestRerunNotifications(t *testing.T) {
 					c := mcptest.Connect(t, newTool(t, nil, func(ctx context.Context) (string, error) {
 						runs++
 						return tt.handler(runs)(ctx)
-					}), agrees())
+					}), agreeingClient())
 					result := callTool(t, c,
 						client.WithProgress(func(p *mcp.ProgressNotificationParams) { progress = append(progress, p.Message) }),
 						client.WithLog(mcp.LevelInfo, func(p *mcp.LoggingMessageNotificationParams) {
@@ -346,20 +348,20 @@ func TestRerunNotifications(t *testing.T) {
 				})
 				var want []string
 				if tt.want != nil {
-					want = differs(`tools/call "t"`, tt.want...)
+					want = wantFailure(`tools/call "t"`, tt.want...)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("failures (-want +got):\n%s", diff)
 				}
 				if !slices.Equal(progress, tt.shown) || !slices.Equal(logs, tt.shown) {
-					t.Errorf("the client sees progress %q, log %q; want %q", progress, logs, tt.shown)
+					t.Errorf("got progress %q, log %q; want %q", progress, logs, tt.shown)
 				}
 			})
 		})
 	}
 }
 
-// TestRerunOfManyNotifications sends more than are recorded, which are not compared.
+// TestRerunOfManyNotifications checks that notifications above the limit are not compared.
 func TestRerunOfManyNotifications(t *testing.T) {
 	for _, tt := range []struct {
 		n     int
@@ -375,8 +377,8 @@ func TestRerunOfManyNotifications(t *testing.T) {
 							return "", err
 						}
 					}
-					return "done", asks(ctx, "k", "?")
-				}), agrees())
+					return "done", requestConsent(ctx, "k", "?")
+				}), agreeingClient())
 				callTool(t, c, client.WithLog(mcp.LevelInfo, func(*mcp.LoggingMessageNotificationParams) {}))
 			})
 			if len(got) > 0 != tt.fails {
@@ -386,22 +388,22 @@ func TestRerunOfManyNotifications(t *testing.T) {
 	}
 }
 
-// TestRerunBesideOthers has another call in flight, whose effects and log messages count for
-// nothing.
-func TestRerunBesideOthers(t *testing.T) {
+// TestRerunWithConcurrentCall checks that the effects and log messages of another call in flight
+// are ignored.
+func TestRerunWithConcurrentCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		var logs []string
 		srv := newTool(t, nil, func(ctx context.Context) (string, error) {
 			n := runs.Add(1)
-			return "done", errors.Join(server.CallOf(ctx).Log(mcp.LevelInfo, "", n), asks(ctx, "k", "?"))
+			return "done", errors.Join(server.CallOf(ctx).Log(mcp.LevelInfo, "", n), requestConsent(ctx, "k", "?"))
 		})
 		release := make(chan struct{})
 		err := server.AddTool(srv, "other", "", func(context.Context, struct{}) (string, error) { <-release; return "", nil })
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := mcptest.Connect(t, mcptest.RerunCheck{Server: srv, Snapshot: func() any { return runs.Load() }}, agrees())
+		c := mcptest.Connect(t, mcptest.RerunCheck{Server: srv, Snapshot: func() any { return runs.Load() }}, agreeingClient())
 		other := make(chan error)
 		go func() {
 			_, err := c.CallTool(t.Context(), "other", nil)
@@ -414,13 +416,13 @@ func TestRerunBesideOthers(t *testing.T) {
 			t.Errorf("got %q after %d runs; %v", got, runs.Load(), err)
 		}
 		if want := []string{"1", "3"}; !slices.Equal(logs, want) {
-			t.Errorf("the client sees log messages %q, want %q", logs, want)
+			t.Errorf("log messages: got %q, want %q", logs, want)
 		}
 	})
 }
 
-// TestRerunIsCanceled cancels a call whose handler runs the second time, and then uses the
-// connection.
+// TestRerunIsCanceled checks the cancellation of a call during the second run of its handler, and
+// that the connection works afterwards.
 func TestRerunIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -430,8 +432,8 @@ func TestRerunIsCanceled(t *testing.T) {
 				<-ctx.Done()
 				ended = context.Cause(ctx)
 			}
-			return "done", asks(ctx, "k", "?")
-		}), agrees())
+			return "done", requestConsent(ctx, "k", "?")
+		}), agreeingClient())
 		ctx, cancel := context.WithCancel(t.Context())
 		called := make(chan error)
 		go func() {
@@ -441,7 +443,7 @@ func TestRerunIsCanceled(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-called; !errors.Is(err, context.Canceled) {
-			t.Errorf("the call ends with %v", err)
+			t.Errorf("call: got %v", err)
 		}
 		synctest.Wait()
 		if ended == nil {
@@ -453,14 +455,14 @@ func TestRerunIsCanceled(t *testing.T) {
 	})
 }
 
-// TestRerunAtTheEnd ends the input before the handler returns: nothing can be sent again.
+// TestRerunAtTheEnd checks that a handler that returns after the end of input does not run again.
 func TestRerunAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		p := mcptest.NewPeer(t, mcptest.Serve(t, newTool(t, nil, func(ctx context.Context) (string, error) {
 			runs++
 			time.Sleep(time.Millisecond)
-			return "", asks(ctx, "k", "?")
+			return "", requestConsent(ctx, "k", "?")
 		})))
 		const params = `{"name":"t","_meta":{"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}`
 		p.Send(mcptest.Request(mcp.LatestRevision, 1, "tools/call", params))
@@ -468,14 +470,14 @@ func TestRerunAtTheEnd(t *testing.T) {
 		p.Expect(mcptest.Result(1, `{"inputRequests":{"k":"$any"},"$any":"$any"}`))
 		p.ExpectClose()
 		if runs != 1 {
-			t.Errorf("%d runs", runs)
+			t.Errorf("got %d runs", runs)
 		}
 	})
 }
 
-// TestRerunWire checks the retry that a server of another implementation gets: without a state the
-// complete request, with one the state instead of the responses. A retry omits responses that no
-// handler requested.
+// TestRerunWire checks the retry to a server of another implementation: the complete request
+// without a state, or the state instead of the responses. A retry omits responses that no handler
+// has requested.
 func TestRerunWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
@@ -528,7 +530,7 @@ func TestRerunWire(t *testing.T) {
 			`{"jsonrpc":"2.0","id":"mcptest-rerun-3","method":"tools/call","params":{"name":"x"}}`,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("the server gets (-want +got):\n%s", diff)
+			t.Errorf("messages to the server (-want +got):\n%s", diff)
 		}
 		p.ExpectClose()
 	})

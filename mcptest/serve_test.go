@@ -21,7 +21,7 @@ func TestConnect(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := mcptest.Connect(t, newWords(t), &client.Options{Revisions: []mcp.Revision{r}})
 				if got := c.Revision(); got != r {
-					t.Errorf("the client speaks %v, want %v", got, r)
+					t.Errorf("revision: got %v, want %v", got, r)
 				}
 				if got, err := client.CallTool[int](t.Context(), c, "word_count", map[string]any{"text": "a b c"}); got != 3 || err != nil {
 					t.Errorf("got %d, %v", got, err)
@@ -35,7 +35,7 @@ func TestConnectFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := failures(t, func(t testing.TB) {
 			mcptest.Connect(t, serverFunc(func(context.Context, jsonrpc.Framer) error { return nil }), nil)
-			t.Error("the test went on")
+			t.Error("the test continued after the failure")
 		})
 		if len(got) != 1 || !strings.HasPrefix(got[0], "dial the server under test: ") {
 			t.Errorf("failures %q", got)
@@ -43,7 +43,7 @@ func TestConnectFails(t *testing.T) {
 	})
 }
 
-// ask is a client: it sends a message and waits for one.
+// ask sends a message and returns the next one.
 func ask(t testing.TB, e *mcptest.End, message string) string {
 	t.Helper()
 	if err := e.WriteFrame([]byte(message)); err != nil {
@@ -83,27 +83,27 @@ func TestScriptFailures(t *testing.T) {
 	}{
 		{"none", one, func(t testing.TB, e *mcptest.End) {
 			if got := ask(t, e, "1"); got != "-1" {
-				t.Errorf("the client got %s", got)
+				t.Errorf("client: got %s", got)
 			}
 		}, nil},
 		// The client gets an error, and the rest of its test continues.
 		{"another message", one, func(t testing.TB, e *mcptest.End) {
 			if got := ask(t, e, "2"); got != "EOF" {
-				t.Errorf("the client got %s", got)
+				t.Errorf("client: got %s", got)
 			}
 		}, []string{"Expect: got another message\n    the message: got 2, want 1\nwant: 1\ngot:  2\nthe session so far:\n  < 2"}},
-		{"not played to its end", one, func(testing.TB, *mcptest.End) {},
+		{"not completed", one, func(testing.TB, *mcptest.End) {},
 			[]string{"Expect: the other side has closed the connection\nwant: 1\nthe session so far:\n  ! the other side has closed the connection"}},
 		{"more than expected", one, func(t testing.TB, e *mcptest.End) {
 			ask(t, e, "1")
 			e.WriteFrame([]byte("2"))
 		}, []string{"1 unexpected messages; the last: 2\nthe session so far:\n  < 1\n  > -1\n  < 2\n  ! the other side has closed the connection"}},
-		{"it hangs up itself", func(p *mcptest.Peer) {
+		{"the script closes", func(p *mcptest.Peer) {
 			p.Expect("1")
 			p.Close()
 		}, func(t testing.TB, e *mcptest.End) {
 			if got := ask(t, e, "1"); got != "EOF" {
-				t.Errorf("the client got %s", got)
+				t.Errorf("client: got %s", got)
 			}
 		}, nil},
 	}
@@ -139,7 +139,7 @@ func TestCheckLeaks(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0], "leaked goroutines: ") || !strings.Contains(got[0], "mcptest_test.leave") {
 		t.Errorf("failures: %q", got)
 	}
-	// The one that runs already is not this test's.
+	// A goroutine that was started before is not a leak of this test.
 	got = failures(t, func(t testing.TB) {
 		mcptest.CheckLeaks(t)
 		p := mcptest.NewPeer(t, mcptest.Serve(t, echo))

@@ -39,7 +39,7 @@ func newWords(t testing.TB) *server.Server {
 	return srv
 }
 
-// run runs a test of an example, as go test does, and prints how it went.
+// run runs the test of an example and prints its failures and its result, like go test.
 func run(test func(t testing.TB)) {
 	failed := failures(&testing.T{}, test)
 	if len(failed) == 0 {
