@@ -45,7 +45,7 @@ func TestOfferCapabilities(t *testing.T) {
 	}
 }
 
-func TestReadHello(t *testing.T) {
+func TestReadProfile(t *testing.T) {
 	type facts struct {
 		Versions           string
 		Name, Caps, Advice string

@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestEveryTextDiffers shows that equal contents do not give equal texts.
+// TestEveryTextDiffers checks that equal contents have different texts.
 func TestEveryTextDiffers(t *testing.T) {
 	r := ring(t, secret(1))
 	seen := make(map[string]bool)
@@ -71,7 +71,7 @@ func TestEveryTextDiffers(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRejects(t *testing.T) {
 	r := ring(t, secret(1))
 	text := sealed(t, r, "plain", "bound")
 	box, err := encoding.DecodeString(text)
@@ -93,9 +93,9 @@ func TestOpenRefuses(t *testing.T) {
 		"no bound":                open(r, text, len(text), purpose, ""),
 		"too long":                open(r, text, len(text)-1, purpose, "bound"),
 		"another secret":          open(ring(t, secret(2)), text, len(text), purpose, "bound"),
-		"a ring of its own":       open(new(Ring), text, len(text), purpose, "bound"),
+		"another ring":            open(new(Ring), text, len(text), purpose, "bound"),
 		"empty":                   open(r, "", math.MaxInt, purpose, "bound"),
-		"no base64":               open(r, text[:len(text)-1]+"!", math.MaxInt, purpose, "bound"),
+		"not base64":              open(r, text[:len(text)-1]+"!", math.MaxInt, purpose, "bound"),
 		"padding":                 open(r, text+"=", math.MaxInt, purpose, "bound"),
 		"a suffix":                open(r, text+"-TAMPERED", math.MaxInt, purpose, "bound"),
 		"a line break":            open(r, text+"\n", math.MaxInt, purpose, "bound"),
@@ -164,17 +164,17 @@ func TestRotation(t *testing.T) {
 		t.Error("a ring with both secrets does not open what each has sealed")
 	}
 	if _, _, err := ring(t, secret(1)).Open(fresh, math.MaxInt, purpose, nil); err == nil {
-		t.Error("the old secret seals still")
+		t.Error("the old secret still seals")
 	}
 	if err := r.Replace(secret(2)); err != nil {
 		t.Fatal(err)
 	}
 	if opens(old) || !opens(fresh) {
-		t.Error("a secret that was taken out opens still, or the one that is left does not")
+		t.Error("a removed secret still opens, or the remaining one does not")
 	}
 }
 
-func TestReplaceRefuses(t *testing.T) {
+func TestReplaceRejects(t *testing.T) {
 	r := ring(t, secret(1))
 	text := sealed(t, r, "x", "")
 	many := make([][]byte, maxKeys+1)
@@ -196,7 +196,7 @@ func TestReplaceRefuses(t *testing.T) {
 	}
 }
 
-// TestSecretsAreCopied shows that the caller may wipe them.
+// TestSecretsAreCopied checks that the caller may overwrite the secrets.
 func TestSecretsAreCopied(t *testing.T) {
 	s := secret(1)
 	r := ring(t, s)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Shims as they are installed.
+// Installed shims.
 const (
 	// npmShim is written by cmd-shim of npm.
 	npmShim = "@ECHO off\r\nGOTO start\r\n:find_dp0\r\nSET dp0=%~dp0\r\nEXIT /b\r\n:start\r\nSETLOCAL\r\nCALL :find_dp0\r\n\r\n" +
@@ -78,7 +78,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-func TestCommandLineRefuses(t *testing.T) {
+func TestCommandLineRejects(t *testing.T) {
 	for _, test := range []struct {
 		name, path string
 		args       []string
@@ -116,12 +116,12 @@ func TestIsShim(t *testing.T) {
 		{"in quotes", start + `node x.js "%*"`, false},
 		{"in a variable", start + "set ARGS=%*\r\nnode x.js %ARGS%\r\n", false},
 		{"call", start + "call node x.js %*\r\n", false},
-		{"call behind a condition", start + "@if exist x call node x.js %*\r\n", false},
+		{"call after a condition", start + "@if exist x call node x.js %*\r\n", false},
 		{"another batch file", start + `"%~dp0\other.cmd" %*`, false},
 		{"another shell", start + `cmd /c node x.js %*`, false},
 		{"another shell by its variable", start + `"%ComSpec%" /c node x.js %*`, false},
 		{"loop", start + "for %%i in (%*) do node %%i\r\n", false},
-		{"more behind it", start + "node x.js %* & exit /b\r\n", false},
+		{"a second command", start + "node x.js %* & exit /b\r\n", false},
 		{"redirected", start + "node x.js %* 2>nul\r\n", false},
 		{"pipe", start + "type x | node x.js %*\r\n", false},
 		{"delayed expansion", start + "setlocal EnableDelayedExpansion\r\nnode x.js %*\r\n", false},
@@ -173,8 +173,7 @@ func (s shell) expand(line string) string {
 	return b.String()
 }
 
-// unescape takes the carets out of a line. It returns false if there is more than one command on
-// it.
+// unescape removes the carets of a line. It returns false if the line has more than one command.
 func (s shell) unescape(line string) (string, bool) {
 	var b strings.Builder
 	quoted := false
@@ -203,7 +202,7 @@ func (s shell) unescape(line string) (string, bool) {
 func (s shell) run(t *testing.T, line, path string) (args string, ok bool) {
 	line, ok = strings.CutPrefix(line, `"cmd.exe" /d /e:on /v:off /s /c "`)
 	if !ok {
-		t.Fatalf("the options are others: %s", line)
+		t.Fatalf("options: got %s", line)
 	}
 	line, ok = s.unescape(s.expand(strings.TrimSuffix(line, `"`)))
 	if !ok {
@@ -213,7 +212,7 @@ func (s shell) run(t *testing.T, line, path string) (args string, ok bool) {
 	return args, ok
 }
 
-// split splits arguments as C libraries of today do, or, with old, as those of before 2008.
+// split splits arguments as current C libraries do, or, with old, as those from before 2008.
 func split(line string, old bool) (args []string) {
 	for {
 		line = strings.TrimLeft(line, " \t")
@@ -257,7 +256,7 @@ func split(line string, old bool) (args []string) {
 	}
 }
 
-// checkArguments compares the arguments that arrive through a batch file with those that were sent.
+// checkArguments compares the arguments that a program gets from a batch file with args.
 func checkArguments(t *testing.T, args []string) {
 	s := shell{map[string]string{"CD": `C:\dir`, "USERNAME": "somebody & echo", "A": "1", "X^": "2"}}
 	const path = `C:\50% & more\srv.cmd`
@@ -294,7 +293,7 @@ func checkArguments(t *testing.T, args []string) {
 			}
 			text, _ := s.run(t, first, path)
 			if got, ok := s.unescape(strings.TrimPrefix(text, " ")); !ok || !strings.HasPrefix(got, `"`) || !strings.HasSuffix(got, `"`) {
-				t.Errorf("as one argument: not in balanced quotes: %s", text)
+				t.Errorf("as one argument: got unbalanced quotes: %s", text)
 			}
 		}
 	}
@@ -319,8 +318,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// FuzzArguments shows that the arguments arrive as they were sent, and that the line has one
-// command.
+// FuzzArguments checks that a program gets the same arguments, and that the line has one command.
 func FuzzArguments(f *testing.F) {
 	for _, args := range arguments {
 		f.Add(strings.Join(args, "\x01"))

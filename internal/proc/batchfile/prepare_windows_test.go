@@ -33,8 +33,8 @@ func wine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
 
-// install writes a batch file in a new folder. SELF in it is replaced by the path of the test
-// binary.
+// install writes a batch file in a new folder. SELF in the script is replaced by the path of the
+// test binary.
 func install(t *testing.T, name, script string) (path string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -52,7 +52,7 @@ func install(t *testing.T, name, script string) (path string) {
 	return path
 }
 
-// received runs a command, and returns the arguments that arrived at the test binary.
+// received runs a command, and returns the arguments that the test binary got.
 func received(t *testing.T, cmd *exec.Cmd) []string {
 	t.Helper()
 	cmd.Env = append(os.Environ(), helperVar+"=1")
@@ -99,8 +99,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestPrepareInjects checks that a batch file that is not a shim runs none of the text as a
-// command, however it handles quotes.
+// TestPrepareInjects checks that batch files that are not shims do not run a part of an argument as
+// a command.
 func TestPrepareInjects(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "marker")
 	inject := `&echo>"` + marker + `"&`
@@ -116,7 +116,7 @@ func TestPrepareInjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd.Env = append(os.Environ(), helperVar+"=1")
-			out, _ := cmd.CombinedOutput() // the script may not understand them
+			out, _ := cmd.CombinedOutput() // the script may reject the arguments
 			if _, err := os.Stat(marker); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("%q ran a command in\n%s: %v %s", args, script, err, out)
 			}
@@ -124,7 +124,7 @@ func TestPrepareInjects(t *testing.T) {
 	}
 }
 
-// TestPrepareFinds shows that a batch file is found as os/exec finds it.
+// TestPrepareFinds checks that a batch file is found as by os/exec.
 func TestPrepareFinds(t *testing.T) {
 	path := install(t, "srv.cmd", "@echo off\r\nSELF %*\r\n")
 	dir := filepath.Dir(path)
@@ -153,7 +153,7 @@ func TestPrepareFinds(t *testing.T) {
 	}
 }
 
-func TestPrepareLeaves(t *testing.T) {
+func TestPrepareUnchanged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{`C:\no\such.cmd`, `.\such`, "no-such-program", `C:\windows\system32\cmd.exe`} {
 		cmd := exec.Command(name, "a&b\n")
@@ -164,7 +164,7 @@ func TestPrepareLeaves(t *testing.T) {
 	}
 }
 
-func TestPrepareRefuses(t *testing.T) {
+func TestPrepareRejects(t *testing.T) {
 	path := install(t, "srv.cmd", "@echo off\r\nSELF %*\r\n")
 	if err := Prepare(exec.Command(path, "a\nb")); !errors.Is(err, ErrArguments) {
 		t.Errorf("got %v", err)

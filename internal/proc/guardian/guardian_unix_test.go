@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestMain is also the owner that TestStart kills: it starts a group and a guardian, and says so.
+// TestMain is also the owner that TestStart kills: it starts a group and a guardian, and prints a
+// line.
 func TestMain(m *testing.M) {
 	if os.Getenv("MCPWIRE_GUARDIAN_OWNER") == "" {
 		os.Exit(m.Run())
@@ -29,11 +30,11 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// gone reports whether a group has no process that still runs.
-func gone(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
+// ended reports whether a group has no running process.
+func ended(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
 
-// TestStart shows that a group ends with its owner, though one of its processes ignores every
-// signal that it can.
+// TestStart checks that a group ends with its owner, even if one of its processes ignores all
+// signals that it can.
 func TestStart(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("there is no /bin/sh")
@@ -57,21 +58,21 @@ func TestStart(t *testing.T) {
 	}
 	group := int(b[0])<<24 | int(b[1])<<16 | int(b[2])<<8 | int(b[3])
 	defer syscall.Kill(-group, syscall.SIGKILL)
-	if gone(group) {
-		t.Fatal("the group is gone before its owner")
+	if ended(group) {
+		t.Fatal("the group ended before its owner")
 	}
 	_ = owner.Process.Kill()
 	_ = owner.Wait()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.Now().Add(time.Minute); !gone(group); <-tick.C {
+	for limit := time.Now().Add(time.Minute); !ended(group); <-tick.C {
 		if time.Now().After(limit) {
-			t.Fatal("the group outlives its owner")
+			t.Fatal("the group is running after the end of its owner")
 		}
 	}
 }
 
-// TestDismiss shows that a guardian that is dismissed ends no process.
+// TestDismiss checks that a dismissed guardian kills no process.
 func TestDismiss(t *testing.T) {
 	bystander := exec.Command("sleep", "1000")
 	bystander.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -92,12 +93,12 @@ func TestDismiss(t *testing.T) {
 	}
 	err := bystander.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGUSR1 {
-		t.Errorf("the group was ended by somebody else: %v", err)
+		t.Errorf("kill the group: %v", err)
 	}
-	unused := Start() // the start of what it was for has failed
+	unused := Start() // without a group, as after a failed start
 	unused.Stop()
 	if code := unused.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("a guardian of nothing ended with status %d", code)
+		t.Errorf("a guardian without a group ended with status %d", code)
 	}
 	var none *Guardian
 	none.Watch(1)

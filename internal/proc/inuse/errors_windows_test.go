@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TestInUse shows that a file that another program has open is not replaced, and that the error
-// says what to do.
+// TestInUse checks that a file that another program has open is not replaced, and that the error
+// names the fix.
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")

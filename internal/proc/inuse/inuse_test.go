@@ -64,7 +64,7 @@ func TestRename(t *testing.T) {
 	write(t, to, "old")
 	for _, text := range []string{"new", "newer"} {
 		write(t, from, text)
-		reader, err := os.Open(to) // which is done in a moment
+		reader, err := os.Open(to) // closed after a moment
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ const role = "PROCGROUP_ROLE"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
-	case "child": // starts the grandchild when it is told that its group exists
+	case "child": // starts the grandchild when its input has a line: the group exists
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), role+"=grandchild")
@@ -38,7 +38,7 @@ func TestKill(t *testing.T) {
 		end  func(g Group, leader *os.Process)
 	}{
 		{"kill", func(g Group, _ *os.Process) { g.Kill() }},
-		// What a leader that was killed leaves behind ends when the group is closed.
+		// The descendants of a killed leader end when the group is closed.
 		{"close", func(_ Group, leader *os.Process) { _ = leader.Kill() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

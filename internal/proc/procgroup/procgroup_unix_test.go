@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestReap has a child that leaves a descendant, which holds the pipe until the group is closed.
+// TestReap checks a child with a descendant, which keeps the pipe open until the group is closed.
 func TestReap(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "sleep 1000 & echo started; exit 3")
 	cmd.SysProcAttr = Attr()
@@ -42,7 +42,8 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// TestZeroGroup shows that the zero Group signals no process, in particular not this one's group.
+// TestZeroGroup checks that the zero Group signals no process, in particular not the group of this
+// process.
 func TestZeroGroup(t *testing.T) {
 	var g Group
 	g.Terminate()

@@ -62,7 +62,7 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// TestCheckComments shows what checkComments sees.
+// TestCheckComments tests checkComments.
 func TestCheckComments(t *testing.T) {
 	long := strings.Repeat("x", 90)
 	for _, tt := range []struct {
@@ -72,7 +72,7 @@ func TestCheckComments(t *testing.T) {
 		{"good", "package p\n\n// A T is a type.\ntype T int\n\n// f does it.\nfunc f() {}\n", nil},
 		{"wide", "package p\n\n// f is " + long + " wide.\nfunc f() {}\n", []string{"a.go:3: the comment has 104 columns, limit 100"}},
 		{"tabs", "package p\n\nfunc f() {\n\t// " + long + " xx\n\t// " + long + " xxxx\n}\n", []string{"a.go:5: the comment has 102 columns, limit 100"}},
-		{"behind code", "package p\n\nvar v = 1 // " + long + "\n", []string{"a.go:3: the comment has 103 columns, limit 100"}},
+		{"after code", "package p\n\nvar v = 1 // " + long + "\n", []string{"a.go:3: the comment has 103 columns, limit 100"}},
 		{"URL", "package p\n\n// f is https://example.com/" + long + "\nfunc f() {}\n", nil},
 		{"name", "package p\n\n// Does it.\nfunc f() {}\n\n// What is a type.\ntype T int\n",
 			[]string{"a.go:3: the comment does not begin with f", "a.go:6: the comment does not begin with T"}},

@@ -71,7 +71,7 @@ var groups = []group{
 	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills"}},
 }
 
-// undrawn are the groups that the picture leaves out.
+// undrawn are the groups that the picture omits.
 var undrawn = []string{"cluster", "bridge", "gateway nodes", "skills", "examples", "test"}
 
 // modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
@@ -115,7 +115,7 @@ func groupOf(name string) *group {
 	return &groups[i]
 }
 
-// contains reports whether a list of packages, as a group has it, has the package.
+// contains reports whether a list of packages of a group contains the package.
 func contains(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(p string) bool {
 		folder, all := strings.CutSuffix(p, "/")
@@ -168,7 +168,7 @@ func TestTable(t *testing.T) {
 	for _, g := range groups {
 		for _, name := range g.imports {
 			if !slices.Contains(names, name) {
-				t.Errorf("group %q imports %q, which does not stand above it", g.name, name)
+				t.Errorf("group %q imports %q, which is not above it in the table", g.name, name)
 			}
 		}
 		names = append(names, g.name)
@@ -218,7 +218,7 @@ func TestPicture(t *testing.T) {
 	}
 	want := picture(imports(goList(t, "linux", "./...")))
 	if boxes := strings.Count(want, "["); boxes > 16 {
-		t.Errorf("the picture has %d boxes; 16 are as many as a reader takes in", boxes)
+		t.Errorf("the picture has %d boxes, want at most 16", boxes)
 	}
 	if had == want {
 		return
@@ -231,7 +231,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// imports returns which groups the packages of each group import.
+// imports returns the groups that the packages of each group import.
 func imports(list []pkg) map[string]map[string]bool {
 	arrows := map[string]map[string]bool{}
 	for _, p := range list {
@@ -380,7 +380,7 @@ func TestNoNATS(t *testing.T) {
 	}
 }
 
-// TestCheckImports shows which imports checkImports refuses.
+// TestCheckImports tests checkImports.
 func TestCheckImports(t *testing.T) {
 	of := func(path string, imports ...string) pkg {
 		p := pkg{ImportPath: "example.com/wire/" + path, Imports: imports}
@@ -417,7 +417,7 @@ func TestCheckImports(t *testing.T) {
 	}
 }
 
-// TestDrawing shows that picture leaves out the arrows that others imply.
+// TestDrawing checks that picture omits the arrows that others imply.
 func TestDrawing(t *testing.T) {
 	got := picture(map[string]map[string]bool{
 		"capture":      {"jsonrpc, mcp": true, "base": true, "skills": true}, // skills is not drawn

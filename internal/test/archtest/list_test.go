@@ -25,7 +25,7 @@ const root = "../../.."
 // and so do imports.
 var platforms = []string{"linux", "darwin", "windows"}
 
-// A pkg is what go list says of a package, without its tests.
+// A pkg is the description of a package by go list, without its tests.
 type pkg struct {
 	ImportPath string
 	Standard   bool
@@ -47,8 +47,8 @@ func (p pkg) ours() bool { return p.Module != nil && p.Module.Main }
 // rel is the path inside the module: "jsonrpc", "internal/era".
 func (p pkg) rel() string { return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/") }
 
-// goList runs go list in the module for a platform: for this one as the tests are
-// built, so that what it compiles is there already, for others as they are vetted.
+// goList runs go list in the module for a platform: for this one with the settings of the tests, so
+// that compiled packages are in the cache, and for others with the settings of go vet.
 func goList(t *testing.T, goos string, args ...string) []pkg {
 	t.Helper()
 	fields := "-json=ImportPath,Standard,Dir,GoFiles,CgoFiles,Imports,Deps,Export,Module"

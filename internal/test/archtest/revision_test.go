@@ -20,21 +20,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tellsRevisionsApart reports whether a file may name revisions by their date
+// mayCompareRevisions reports whether a file may name revisions by their date
 // and compare them by order: internal/era, the table in package mcp, generated
 // files and tests.
-func tellsRevisionsApart(path string, generated bool) bool {
+func mayCompareRevisions(path string, generated bool) bool {
 	return generated || strings.HasPrefix(path, "internal/era/") || path == "mcp/revision.go" || strings.HasSuffix(path, "_test.go")
 }
 
 var dateLiteral = regexp.MustCompile(`20\d\d-\d\d-\d\d`)
 
-// timeLayout is the one such date that is no revision.
+// timeLayout is the only such date that is not a revision.
 const timeLayout = "2006-01-02"
 
 // checkDates complains of string literals with a date in them.
 func checkDates(s source) []string {
-	if !s.inMain() || tellsRevisionsApart(s.path, s.generated) {
+	if !s.inMain() || mayCompareRevisions(s.path, s.generated) {
 		return nil
 	}
 	var complaints []string
@@ -97,7 +97,7 @@ func TestRevisionOrder(t *testing.T) {
 		}
 		complaints, err := checkOrder(p.ImportPath, fset, files, imports, func(f *ast.File) bool {
 			name := filepath.Base(fset.Position(f.Package).Filename)
-			return tellsRevisionsApart(p.rel()+"/"+name, ast.IsGenerated(f))
+			return mayCompareRevisions(p.rel()+"/"+name, ast.IsGenerated(f))
 		})
 		if err != nil {
 			t.Errorf("%s: %v", p.ImportPath, err)

@@ -132,7 +132,8 @@ func receiver(typ ast.Expr) *ast.Ident {
 	return nil
 }
 
-// checkSurface complains of each package whose exported names are not as many as recorded.
+// checkSurface complains of each package whose number of exported names differs from the recorded
+// one.
 func checkSurface(names map[string][]string, recorded map[string]int) []string {
 	var complaints []string
 	for _, dir := range slices.Sorted(maps.Keys(names)) {

@@ -13,14 +13,14 @@ import (
 
 var (
 	usedAction = regexp.MustCompile(`^\s*(?:- )?uses:\s*(\S+)(.*)$`)
-	// pinnedAction is an action at a commit, which nobody can move as they can a tag.
+	// pinnedAction is an action at a commit, which cannot be moved like a tag.
 	pinnedAction = regexp.MustCompile(`^[\w.-]+/[\w./-]+@[0-9a-f]{40}$`)
 	version      = regexp.MustCompile(`^ # v\d+\.\d+\.\d+$`)
 	expression   = regexp.MustCompile(`\$\{\{[^}]*\}\}`)
 )
 
-// checkWorkflow complains of what lets others run code in a job, or gives a job more rights than it
-// has a use for.
+// checkWorkflow complains of workflows that let others run code in a job, or give a job more rights
+// than it needs.
 func checkWorkflow(name, text string) []string {
 	var complaints []string
 	complain := func(line int, format string, args ...any) {
@@ -42,7 +42,7 @@ func checkWorkflow(name, text string) []string {
 			}
 		}
 		if strings.Contains(line, "pull_request_target") || strings.Contains(line, "workflow_run") {
-			complain(i+1, "this event runs with rights that a stranger's code must not have")
+			complain(i+1, "this event runs with rights that the code of others must not have")
 		}
 		_, command, isRun := strings.Cut(line, "run: ")
 		switch {
@@ -91,7 +91,7 @@ func TestCheckWorkflow(t *testing.T) {
 		{"expression in a block", head + "      - run: |\n          echo ${{ inputs.a }}\n        env:\n          B: ${{ inputs.b }}\n", []string{"workflows/x.yml:11: ${{ inputs.a }} becomes part of a command; pass it as a variable in env"}},
 		{"rights", strings.Replace(head, "contents: read", "contents: write", 1), []string{"workflows/x.yml:1: want permissions of the workflow that are contents: read; a job that needs more says so"}},
 		{"no timeout", strings.Replace(head, "    timeout-minutes: 5\n", "", 1), []string{"workflows/x.yml:1: want timeout-minutes in each job"}},
-		{"event", strings.Replace(head, "  push:", "  pull_request_target:", 1), []string{"workflows/x.yml:2: this event runs with rights that a stranger's code must not have"}},
+		{"event", strings.Replace(head, "  push:", "  pull_request_target:", 1), []string{"workflows/x.yml:2: this event runs with rights that the code of others must not have"}},
 	} {
 		if diff := cmp.Diff(tt.want, checkWorkflow("workflows/x.yml", tt.text)); diff != "" {
 			t.Errorf("%s: complaints (-want +got):\n%s", tt.name, diff)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A proof is a test that shows a requirement.
+// A proof is a test of a requirement.
 type proof struct {
 	dir     string // of the package, from the root of the repository
 	test    string
@@ -28,7 +28,7 @@ func (p proof) String() string {
 	return s
 }
 
-// A scan collects what the annotations say.
+// A scan collects the annotations.
 type scan struct {
 	proofs     map[string][]proof // by the requirement's id
 	scripts    []scripted

@@ -62,11 +62,11 @@ func TestJudge(t *testing.T) {
 		proofs map[string][]proof
 		want   []string
 	}{
-		{"as it should be", by("S1"), nil},
-		{"tests beside what is left to the user", by("S1", "S3"), nil},
+		{"complete", by("S1"), nil},
+		{"tests of a requirement with the status user", by("S1", "S3"), nil},
 		{"no test", by(), []string{"S1 has neither a test nor a status: annotate a test, or say in requirements.txt why there is none"}},
 		{"no longer open", by("S1", "S2"), []string{"S2 is open by requirements.txt, but a TestA shows it: go test ./internal/test/compliance -update"}},
-		{"a test of what holds without", by("S1", "S4"), []string{`S4 is "design" by requirements.txt, but a TestA shows it: one of the two is wrong`}},
+		{"a test of a requirement with the status design", by("S1", "S4"), []string{`S4 is "design" by requirements.txt, but a TestA shows it: one of the two is wrong`}},
 		{"unknown", by("S1", "S99"), []string{"a TestA names S99, which is not in requirements.txt"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestScan(t *testing.T) {
 				"x_test.go:15: the annotation belongs to no test: it must stand in one, or in the comment above it",
 				"x_test.go:18: the annotation belongs to no test: it must stand in one, or in the comment above it",
 			}},
-		{name: "what does not run", files: map[string]string{"x_test.go": head + "// Spec: S1\nfunc Example() {}\n\n// Spec: S2\nfunc ExampleT_m() {\n\t// Output:\n}\n\n// Spec: S3\nfunc (t T) TestX() {}\n\n// Spec: S4\nfunc ExampleT() {\n\tprintln()\n\t// Unordered output:\n\t// x\n}\n"},
+		{name: "functions that do not run", files: map[string]string{"x_test.go": head + "// Spec: S1\nfunc Example() {}\n\n// Spec: S2\nfunc ExampleT_m() {\n\t// Output:\n}\n\n// Spec: S3\nfunc (t T) TestX() {}\n\n// Spec: S4\nfunc ExampleT() {\n\tprintln()\n\t// Unordered output:\n\t// x\n}\n"},
 			want: map[string][]proof{"S2": {{".", "ExampleT_m", ""}}, "S4": {{".", "ExampleT", ""}}}, wrong: []string{
 				"x_test.go:5: Example is not run, as it has no output",
 				"x_test.go:13: the annotation belongs to no test: it must stand in one, or in the comment above it",

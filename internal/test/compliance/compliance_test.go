@@ -13,13 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write doc/compliance.md anew, and take the status open from what is tested")
+var update = flag.Bool("update", false, "write doc/compliance.md, and remove the status open from tested requirements")
 
 const (
 	root         = "../../.."
 	page         = root + "/doc/compliance.md"
 	requirements = "requirements.txt"
-	// reference has the ids. It is beside the repository, and not part of it.
+	// reference has the ids. It is not part of the repository.
 	reference = root + "/../shared/spec/WIRE.md"
 )
 
@@ -39,8 +39,8 @@ func report(t *testing.T, complaints []string) {
 	}
 }
 
-// TestPage checks that each requirement has a test or a status, and that doc/compliance.md says
-// which.
+// TestPage checks that each requirement has a test or a status, and that doc/compliance.md is up to
+// date.
 func TestPage(t *testing.T) {
 	s, err := scanTests(os.DirFS(root))
 	if err != nil {
@@ -63,15 +63,14 @@ func TestPage(t *testing.T) {
 	report(t, complaints)
 	report(t, judge(all(parts), s.proofs))
 	if diff := cmp.Diff(readFile(t, page), render(parts, s.proofs)); diff != "" {
-		t.Errorf("go test ./internal/test/compliance -update writes %s anew (-there +generated):\n%s", filepath.ToSlash(page), diff)
+		t.Errorf("go test ./internal/test/compliance -update rewrites %s (-file +generated):\n%s", filepath.ToSlash(page), diff)
 	}
 }
 
-// TestRequirements checks that requirements.txt has all the requirements that the reference has, in
-// its order.
+// TestRequirements checks that requirements.txt has all requirements of the reference in its order.
 func TestRequirements(t *testing.T) {
 	if _, err := os.Stat(reference); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("there is nothing to compare with: no %s", reference)
+		t.Skipf("skipped: the reference is missing: no %s", reference)
 	}
 	chapter := regexp.MustCompile(`^8[abd]\. `) // on servers, clients and tasks
 	item := regexp.MustCompile(`(?m)^- ([A-Z]\d+) `)
@@ -85,7 +84,7 @@ func TestRequirements(t *testing.T) {
 		}
 	}
 	if len(want) == 0 {
-		t.Fatalf("%s has no requirements any more", reference)
+		t.Fatalf("%s has no requirements", reference)
 	}
 	parts, _ := parseRequirements(readFile(t, requirements))
 	got := collect(all(parts), func(r *requirement) string { return r.id })

@@ -61,7 +61,7 @@ func render(parts []part, proofs map[string][]proof) string {
 // tested is the text in place of a status if there are tests.
 const tested = "tested"
 
-// standing is the status that counts.
+// standing returns the status of a requirement, or tested.
 func (r *requirement) standing(proofs map[string][]proof) string {
 	if len(proofs[r.id]) > 0 {
 		return tested
@@ -69,7 +69,7 @@ func (r *requirement) standing(proofs map[string][]proof) string {
 	return r.status
 }
 
-// evidence is what the page says of tests and status.
+// evidence returns the cell of the page with the tests and the status.
 func (r *requirement) evidence(tests []proof) string {
 	word := r.status
 	if r.reason != "" {
@@ -116,5 +116,5 @@ func collect[T, U any](list []T, f func(T) U) []U {
 	return out
 }
 
-// cell makes a text fit into a cell of a table.
+// cell escapes a text for a cell of a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// A requirement is one demand of the specification.
+// A requirement is a requirement of the specification.
 type requirement struct {
 	id, revisions, text string
-	// status is one of statuses, and reason its sentence. Both are empty if it
-	// is all up to the tests.
+	// status is one of statuses, and reason its sentence. Both are empty if tests
+	// cover the requirement.
 	status, reason string
 	statusLine     int // line of the status, from 1
 }
 
-// A status says why a requirement has no test, or not only tests.
+// A status is the reason why a requirement has no test, or not only tests.
 type status struct {
 	name    string
 	reason  bool // it needs a sentence
@@ -154,7 +154,7 @@ func withoutStale(text string, rows []*requirement, proofs map[string][]proof) s
 	return strings.Join(lines, "")
 }
 
-// judge complains of annotations and statuses that do not fit together.
+// judge complains of annotations and statuses that contradict each other.
 func judge(rows []*requirement, proofs map[string][]proof) []string {
 	var complaints []string
 	known := map[string]bool{}

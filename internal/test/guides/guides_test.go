@@ -1,5 +1,5 @@
 // Package guides runs the guides in doc/guide: it writes their files, compiles their programs, runs
-// their commands, and compares what these print with what the guide says.
+// their commands, and compares their output with the guide.
 //
 // A block of code is one of these:
 //
@@ -11,7 +11,7 @@
 //     that fails is an error, but for "sh exit=N", where exactly one must fail with that status.
 //     With "sh background", the block is one command, which runs while the rest does. The rest waits
 //     until it prints "listening";
-//   - text after sh: what the commands print to standard output and standard error. "…" is any text,
+//   - text after sh: the standard output and standard error of the commands. "…" is any text,
 //     also several lines.
 //
 // Blocks of other languages are configurations of other programs, and JSON, which is parsed.
@@ -118,7 +118,7 @@ func script(blocks []block) string {
 			}
 		}
 	}
-	b.WriteString("trap '' TERM\nkill 0\nwait\n") // ends what is in the background
+	b.WriteString("trap '' TERM\nkill 0\nwait\n") // end the background processes
 	return b.String()
 }
 
@@ -282,8 +282,8 @@ func (c *checker) run(t *testing.T, blocks []block) {
 	}
 }
 
-// environment returns the variables of this process that have nothing to do with mcpwire, and tells
-// go where its caches are, because HOME is another folder.
+// environment returns the variables of this process except those of mcpwire, with the caches of the
+// go command, because HOME is another folder.
 func environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -333,7 +333,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// TestMatches shows what counts as the same output.
+// TestMatches tests matches.
 func TestMatches(t *testing.T) {
 	for _, tt := range []struct {
 		want, got string

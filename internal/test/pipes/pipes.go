@@ -12,19 +12,22 @@ import (
 	"testing"
 )
 
-// A Half is one direction of a connection in memory. It holds up to limit bytes that nobody has
-// read yet; 0 is no limit. Waiting for it is waiting in a synctest bubble.
+// A Half is one direction of a connection in memory. Waiting for it in a synctest bubble is durably
+// blocking.
 type Half struct {
-	// Limit is how many bytes may wait to be read. Zero means any number. It must not be changed
-	// while others use the Half.
+	// Limit limits the number of unread bytes. Zero means no limit. It must not be changed while
+	// others use the Half.
 	Limit int
 
 	mu    sync.Mutex
 	moved sync.Cond
 	buf   []byte
-	room  []byte // of which buf is the rest
-	ended error  // what the reader gets in the end
-	shut  bool   // the reader is gone
+	// array is the memory of which buf is the rest.
+	array []byte
+	// ended is the error that the reader gets after the buffered bytes.
+	ended error
+	// closed means that the reader has closed the Half.
+	closed bool
 }
 
 func newHalf(limit int) *Half {
@@ -36,18 +39,18 @@ func newHalf(limit int) *Half {
 func (h *Half) Read(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(h.buf) == 0 && h.ended == nil && !h.shut {
+	for len(h.buf) == 0 && h.ended == nil && !h.closed {
 		h.moved.Wait()
 	}
 	switch {
-	case h.shut:
+	case h.closed:
 		return 0, io.ErrClosedPipe
 	case len(h.buf) == 0:
 		return 0, h.ended
 	}
 	n := copy(p, h.buf)
 	if h.buf = h.buf[n:]; len(h.buf) == 0 {
-		h.buf = h.room[:0]
+		h.buf = h.array[:0]
 	}
 	h.moved.Broadcast()
 	return n, nil
@@ -57,10 +60,10 @@ func (h *Half) Write(p []byte) (n int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for n < len(p) {
-		for h.Limit > 0 && len(h.buf) >= h.Limit && !h.shut && h.ended == nil {
+		for h.Limit > 0 && len(h.buf) >= h.Limit && !h.closed && h.ended == nil {
 			h.moved.Wait()
 		}
-		if h.shut || h.ended != nil {
+		if h.closed || h.ended != nil {
 			return n, io.ErrClosedPipe
 		}
 		k := len(p) - n
@@ -68,7 +71,7 @@ func (h *Half) Write(p []byte) (n int, err error) {
 			k = min(k, h.Limit-len(h.buf))
 		}
 		h.buf = append(h.buf, p[n:n+k]...)
-		h.room = h.buf
+		h.array = h.buf
 		n += k
 		h.moved.Broadcast()
 	}
@@ -85,32 +88,32 @@ func (h *Half) End(err error) {
 	h.moved.Broadcast()
 }
 
-// Close makes everybody's calls fail.
+// Close makes all calls fail.
 func (h *Half) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.shut = true
+	h.closed = true
 	h.moved.Broadcast()
 }
 
-// Len returns the number of bytes that wait to be read.
+// Len returns the number of unread bytes.
 func (h *Half) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.buf)
 }
 
-// Take returns what waits to be read, without waiting.
+// Take returns the unread bytes without waiting.
 func (h *Half) Take() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.buf
-	h.buf, h.room = nil, nil
+	h.buf, h.array = nil, nil
 	h.moved.Broadcast()
 	return b
 }
 
-// A End is one end of a connection in memory.
+// An End is one end of a connection in memory.
 type End struct{ In, Out *Half }
 
 func (d End) Read(p []byte) (int, error)  { return d.In.Read(p) }
@@ -122,13 +125,13 @@ func (d End) Close() error {
 	return nil
 }
 
-// Memory returns the two ends of a connection in memory, whose directions hold limit bytes.
+// Memory returns the two ends of a connection in memory with the limit of each direction in bytes.
 func Memory(limit int) (a, b End) {
 	x, y := newHalf(limit), newHalf(limit)
 	return End{x, y}, End{y, x}
 }
 
-// Transports make the two ends of a connection.
+// Transports are functions that return the two ends of a connection, by the transport's name.
 var Transports = []struct {
 	Name string
 	Open func(t *testing.T) (a, b io.ReadWriteCloser)

@@ -30,7 +30,7 @@ func TestAcceptDefaults(t *testing.T) {
 	}
 }
 
-// A recorder is a server that notes how its tools are called.
+// A recorder is a server that records the calls of its tools.
 type recorder struct {
 	*server.Server
 	calls []string
@@ -93,7 +93,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-func TestRunRefuses(t *testing.T) {
+func TestRunRejects(t *testing.T) {
 	for _, tt := range []struct {
 		args           []string
 		scenario, text string
@@ -114,7 +114,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// TestLogins shows that package oauth accepts the options of each login.
+// TestLogins checks that package oauth accepts the options of each login.
 func TestLogins(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

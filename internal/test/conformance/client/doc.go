@@ -1,4 +1,4 @@
-// Command client plays the client scenarios of the MCP conformance suite
+// Command client runs the client scenarios of the MCP conformance suite
 // (npm @modelcontextprotocol/conformance) with package client, and with package
 // oauth if a scenario requires a login. The suite starts it for each scenario:
 //

@@ -38,7 +38,7 @@ func serveVia(args []string) error {
 			return fmt.Errorf("got %q, want %q", got, want)
 		}
 		if os.Getenv(secretVariable) != "hush" {
-			return errors.New("where is the secret?")
+			return errors.New("no secret in the environment")
 		}
 		if _, err := os.Stat(os.Getenv("MCPWIRE_HOME")); err != nil {
 			return err
@@ -51,7 +51,7 @@ func serveVia(args []string) error {
 	return errors.Join(err, (&stdio.Config{}).Serve(context.Background(), srv))
 }
 
-// TestVia shows that the arguments before the URL are a command, which the client starts and
+// TestVia checks that the arguments before the URL are a command, which the client starts and
 // connects to, and that a command that must log in gets the scenario's credentials.
 func TestVia(t *testing.T) {
 	const login = `{"client_id":"me","client_secret":"hush","issuer":"it"}`
@@ -61,7 +61,7 @@ func TestVia(t *testing.T) {
 		want           string
 	}{
 		{"tools_call", "", []string{os.Args[0], "plain"}, ""},
-		{"tools_call", "", nil, "refused"}, // nobody listens at the address
+		{"tools_call", "", nil, "refused"}, // no server listens at the address
 		{"auth/pre-registration", login, []string{os.Args[0], "login"}, ""},
 		{"auth/pre-registration", "{}", []string{os.Args[0], "login"}, "want"},
 	} {
@@ -73,8 +73,8 @@ func TestVia(t *testing.T) {
 	}
 }
 
-// TestBrowse shows that the browser follows redirects, and that an error says when it did not
-// arrive.
+// TestBrowse checks that the browser follows redirects, and returns an error if the last page does
+// not exist.
 func TestBrowse(t *testing.T) {
 	var arrived bool
 	mux := http.NewServeMux()

@@ -13,8 +13,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// TestServeHTTP shows that the server prints its address, serves both eras there, and ends on a
-// signal, though clients are connected.
+// TestServeHTTP checks that the server prints its address, serves both eras there, and ends when
+// the context is canceled while clients are connected.
 func TestServeHTTP(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -47,15 +47,15 @@ func TestServeHTTP(t *testing.T) {
 	}
 }
 
-func TestRunRefuses(t *testing.T) {
+func TestRunRejects(t *testing.T) {
 	for _, args := range [][]string{{"-http", "localhost"}, {"-http", "localhost:x"}, {"-http", "127.0.0.1:1:1"}, {"-era", "classical"}} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
-			t.Errorf("%s is taken", args)
+			t.Errorf("run(%s): got no error", args)
 		}
 	}
 }
 
-// TestRevisionsOf shows that an era has the revisions of that era and no others.
+// TestRevisionsOf checks that an era has the revisions of that era and no others.
 func TestRevisionsOf(t *testing.T) {
 	legacy, err := revisionsOf("legacy")
 	if err != nil {
