@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A lockedBuffer collects what several processes write.
+// A lockedBuffer is a buffer for concurrent writers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -141,8 +141,8 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// TestStderr checks who learns what a process wrote before it failed, and that the process's own
-// Stderr still gets it.
+// TestStderr checks that only clients with ShowStderr get the standard error of a failed process,
+// and that the Stderr of its command gets it too.
 func TestStderr(t *testing.T) {
 	mcptest.CheckLeaks(t)
 	self, err := os.Executable()
@@ -176,7 +176,7 @@ func TestStderr(t *testing.T) {
 			t.Errorf("ShowStderr %t: got %q", show, text)
 		}
 		if strings.Contains(text, "sk-live") {
-			t.Errorf("ShowStderr %t: %q has the secret", show, text)
+			t.Errorf("ShowStderr %t: got %q, want no secret in it", show, text)
 		}
 		clientEnd.Close()
 		<-ended
@@ -190,7 +190,7 @@ func TestStderr(t *testing.T) {
 func TestServeErrors(t *testing.T) {
 	mcptest.CheckLeaks(t)
 	if _, err := bridge.New(nil, nil); err == nil {
-		t.Error("a bridge without an upstream was made")
+		t.Error("New without an upstream: got no error")
 	}
 	b, err := bridge.New(inMemory(newServer(t, mcp.LatestRevision)), &bridge.Options{Limits: bridge.Limits{MaxClients: 1}})
 	if err != nil {

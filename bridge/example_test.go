@@ -15,8 +15,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// A client that knows no revision without the handshake reaches a server that knows no other, and
-// that is not on HTTP.
+// A client of the legacy era uses a modern server that does not speak HTTP.
 func Example() {
 	srv := server.MustNew("modern", "1.0.0", &server.Options{Revisions: []mcp.Revision{mcp.LatestRevision}})
 	err := server.AddTool(srv, "greet", "greets", func(_ context.Context, in struct{ Name string }) (string, error) { return "hello " + in.Name, nil })

@@ -56,13 +56,13 @@ func TestProbes(t *testing.T) {
 		stop()
 		check("shutdown", "200 ok", "503 shutting down", "200 ok")
 		if got := get(p, "/metrics"); got != "404 404 page not found\n" {
-			t.Errorf("another path: %s", got)
+			t.Errorf("another path: got %s", got)
 		}
 	})
 }
 
-// TestChecksAreLimited shows that requests share the results of a check for a second, and that a
-// check that hangs fails.
+// TestChecksAreLimited checks that requests share the result of a check for a second, and that a
+// blocked check fails.
 func TestChecksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0

@@ -17,8 +17,8 @@ import (
 	"mcpwire/bench/raw"
 )
 
-// TestBridgeCommands checks the commands of the measurements of each bridge: a row is a way and a
-// crossing.
+// TestBridgeCommands checks which bridges are measured for each pair of transports and of eras, and
+// their commands.
 func TestBridgeCommands(t *testing.T) {
 	p := &bridgeEnd{run: &run{}, bridge: "/mcpwire", packages: "/bin"}
 	upstream := map[transport][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}
@@ -63,13 +63,13 @@ func TestBridgeCommands(t *testing.T) {
 	p.packages = ""
 	for _, b := range bridges[1:] {
 		if command := b.command(p, ways[1], crossings(ways[1])[0], upstream[onStdio]); command != nil {
-			t.Errorf("%s is run although it is not installed", b.name)
+			t.Errorf("%s: got a command without an installation", b.name)
 		}
 	}
 }
 
-// TestLargeTexts shows that a server that writes before it reads on gets all calls at once, though
-// no pipe can hold them.
+// TestLargeTexts checks that a server that writes before it reads again gets all calls, although no
+// pipe can buffer them.
 func TestLargeTexts(t *testing.T) {
 	theirIn, out, err := os.Pipe()
 	if err != nil {
@@ -112,7 +112,7 @@ func TestLargeTexts(t *testing.T) {
 func TestProcesses(t *testing.T) {
 	cat, err := exec.LookPath("cat")
 	if err != nil {
-		t.Skip("there is no cat")
+		t.Skip("no cat")
 	}
 	cmd := exec.Command(cat)
 	in, err := cmd.StdinPipe()
@@ -167,7 +167,7 @@ func TestBridgeTable(t *testing.T) {
 	}
 }
 
-// TestFailures shows that a bridge that is not ours may fail, and is left out from then on.
+// TestFailures checks that another bridge may fail, and is omitted after that.
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom")
 	log, err := os.CreateTemp(t.TempDir(), "log")

@@ -41,7 +41,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestTurn shows that every peer has every place of a round equally often.
+// TestTurn checks that every peer has every place of a round equally often.
 func TestTurn(t *testing.T) {
 	const n = 4
 	for place := range n {
@@ -50,7 +50,7 @@ func TestTurn(t *testing.T) {
 			count[turn(round, place, n)]++
 		}
 		if !slices.Equal(count, []int{2, 2, 2, 2}) {
-			t.Errorf("place %d went to the peers %v times", place, count)
+			t.Errorf("place %d: got counts %v", place, count)
 		}
 	}
 }

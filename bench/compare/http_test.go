@@ -38,14 +38,14 @@ func TestParseResponse(t *testing.T) {
 	for _, whole := range []string{jsonReply, sseReply} {
 		for n := range len(whole) {
 			if _, _, err := parseResponse([]byte(whole[:n])); !errors.Is(err, errIncomplete) {
-				t.Errorf("%q: got %v, want that it is incomplete", whole[:n], err)
+				t.Errorf("%q: got %v, want an incomplete response", whole[:n], err)
 			}
 		}
 	}
 }
 
-// TestAccept shows that a response that looks like the last one is accepted by its id alone, and
-// what differs is parsed.
+// TestAccept checks that a response with the form of the last one is accepted by its id alone, and
+// that others are parsed.
 func TestAccept(t *testing.T) {
 	reply := func(id, text string) string {
 		body := `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":"` + text + `"}]}}`

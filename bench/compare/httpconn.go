@@ -20,7 +20,7 @@ import (
 )
 
 // An httpConn is a connection that is kept alive. Its requests are encoded once,
-// and their ids, all of the same length, are spliced in. A response is recognised
+// and their ids, all of the same length, are spliced in. A response is recognized
 // by its length and by the place of its id, and parsed if it looks different, or
 // if it is the turn of one to be looked at in full.
 type httpConn struct {

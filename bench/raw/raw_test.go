@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAnswer(t *testing.T) {
+func TestResponse(t *testing.T) {
 	for _, tt := range []struct{ name, line, want string }{
 		{"initialize", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`,
 			`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1.0.0"}}}` + "\n"},

@@ -42,7 +42,7 @@ func TestOrder(t *testing.T) {
 					t.Errorf("got %q, %v, want %q", got, err, tt.want)
 				}
 				if want := "Where shall the hat go?"; asked != want {
-					t.Errorf("the user was asked %q, want %q", asked, want)
+					t.Errorf("input request: got %q, want %q", asked, want)
 				}
 			})
 		}

@@ -14,7 +14,7 @@ import (
 	"mcpwire/server"
 )
 
-// A client that knows no revision without a handshake reaches a server that knows no other.
+// A legacy client uses a modern server.
 func Example() {
 	srv := server.MustNew("modern", "1", &server.Options{Revisions: []mcp.Revision{mcp.LatestRevision}})
 	err := server.AddTool(srv, "greet", "greets", func(_ context.Context, in struct{ Name string }) (string, error) { return "hello " + in.Name, nil })
