@@ -461,7 +461,7 @@ func TestKeysTimeout(t *testing.T) {
 	})
 }
 
-func TestKeySetOdd(t *testing.T) {
+func TestKeySetUnusualKeys(t *testing.T) {
 	key := newRSKey(t, "1")
 	good, err := json.Marshal(key.jwk())
 	if err != nil {

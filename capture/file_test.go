@@ -148,9 +148,9 @@ type flushes struct {
 
 func (f flushes) Flush() error { f.n.Add(1); return nil }
 
-// TestFlushWhenQuiet checks that a compressor is flushed once, a tenth of a second after the last
+// TestFlushAfterPause checks that a compressor is flushed once, a tenth of a second after the last
 // event.
-func TestFlushWhenQuiet(t *testing.T) {
+func TestFlushAfterPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
 		w := capture.NewWriter(flushes{io.Discard, &n}, nil)

@@ -529,8 +529,8 @@ func TestTeeFullDisk(t *testing.T) {
 	})
 }
 
-// TestTeeAlone records for the Tee only.
-func TestTeeAlone(t *testing.T) {
+// TestTeeOnly records for the Tee only.
+func TestTeeOnly(t *testing.T) {
 	var tee teeLog
 	w := capture.NewWriter(io.Discard, &capture.Options{Hooks: &hooks.Writer[capture.Event]{Tee: &tee}})
 	w.Record(message(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))

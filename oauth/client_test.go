@@ -351,9 +351,9 @@ func TestNotReplayable(t *testing.T) {
 	}
 }
 
-// TestUnauthorizedForEver shows that a server that accepts no token gets one more attempt for each
+// TestUnauthorizedAlways shows that a server that accepts no token gets one more attempt for each
 // request, and that the caller gets its response.
-func TestUnauthorizedForEver(t *testing.T) {
+func TestUnauthorizedAlways(t *testing.T) {
 	w := newWorld(t)
 	w.accept = "https://nobody.example.com"
 	resp, err := post(t.Context(), w.transport(nil))

@@ -114,9 +114,9 @@ func TestDPoPClientNonces(t *testing.T) {
 	}
 }
 
-// TestDPoPClientNonceForEver shows that a server that requires another nonce each time gets one
+// TestDPoPClientNonceAlways shows that a server that requires another nonce each time gets one
 // more attempt.
-func TestDPoPClientNonceForEver(t *testing.T) {
+func TestDPoPClientNonceAlways(t *testing.T) {
 	w := newWorld(t)
 	w.challenge = "DPoP"
 	w.as[worldAS].document()["dpop_signing_alg_values_supported"] = []string{"ES256"}

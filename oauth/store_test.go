@@ -137,7 +137,7 @@ func TestFileStoreIsPrivate(t *testing.T) {
 	refused("directory")
 }
 
-func TestFileStoreOdd(t *testing.T) {
+func TestFileStoreInvalidFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	for _, text := range []string{"", "SECRET", `{"records":[{"record":{"tokens":"SECRET"}}]}`} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -149,9 +149,9 @@ func TestFileStoreOdd(t *testing.T) {
 	}
 }
 
-// TestFileStoreTogether shows that concurrent changes of one file by several stores, as of several
+// TestFileStoreConcurrent shows that concurrent changes of one file by several stores, as of several
 // processes, are not lost.
-func TestFileStoreTogether(t *testing.T) {
+func TestFileStoreConcurrent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var wg sync.WaitGroup
 	for i := range 4 {

@@ -326,9 +326,9 @@ func TestLoginInTurn(t *testing.T) {
 	}
 }
 
-// TestLoginMeanwhile runs a process whose token has become invalid, while the store has one that
+// TestLoginOfAnotherProcess runs a process whose token has become invalid, while the store has one that
 // another process got. The process uses that one; if it is invalid too, the user must log in.
-func TestLoginMeanwhile(t *testing.T) {
+func TestLoginOfAnotherProcess(t *testing.T) {
 	w := newWorld(t)
 	a := newPromptedUser(w)
 	path := filepath.Join(t.TempDir(), "tokens.json")

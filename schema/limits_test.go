@@ -150,8 +150,8 @@ func TestDecodeHostile(t *testing.T) {
 	}
 }
 
-// TestPatternsTogether checks many small patterns that take much memory for their length.
-func TestPatternsTogether(t *testing.T) {
+// TestManyPatterns checks many small patterns that take much memory for their length.
+func TestManyPatterns(t *testing.T) {
 	properties := func(n int) string {
 		var all []string
 		for i := range n {

@@ -537,9 +537,9 @@ func TestBusHangs(t *testing.T) {
 	})
 }
 
-// TestBusStrangers shows that the server ignores unknown events, and events about items that its
+// TestBusForeignEvents shows that the server ignores unknown events, and events about items that its
 // clients must not see.
-func TestBusStrangers(t *testing.T) {
+func TestBusForeignEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := server.NewMemoryBus()
 		srv := server.MustNew("empty", "1", &server.Options{Bus: bus})

@@ -231,9 +231,9 @@ func TestURLElicitationRequired(t *testing.T) {
 	}
 }
 
-// TestURLElicitationRequiredElsewhere returns the error for a resource, with wrong data, and in a
+// TestURLElicitationRequiredOtherMethods returns the error for a resource, with wrong data, and in a
 // request that allows no input requests.
-func TestURLElicitationRequiredElsewhere(t *testing.T) {
+func TestURLElicitationRequiredOtherMethods(t *testing.T) {
 	for _, tt := range []struct {
 		revision string
 		err      error

@@ -705,9 +705,9 @@ func TestInputResponseMissing(t *testing.T) {
 	}
 }
 
-// TestInputWithForeignDeadline sends an input request with a context that is not derived from the
+// TestInputWithOtherContext sends an input request with a context that is not derived from the
 // call's, and expects the error of this context.
-func TestInputWithForeignDeadline(t *testing.T) {
+func TestInputWithOtherContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)

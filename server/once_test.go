@@ -182,8 +182,8 @@ type notUTF8 struct{}
 
 func (notUTF8) MarshalJSON() ([]byte, error) { return []byte("\"\xff\""), nil }
 
-// TestOnceCannotRemember returns values that cannot be encoded as JSON.
-func TestOnceCannotRemember(t *testing.T) {
+// TestOnceInvalidValues returns values that cannot be encoded as JSON.
+func TestOnceInvalidValues(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		for i, err := range []error{
 			errorOf(server.Once(c, "a", func(context.Context) (float64, error) { return math.NaN(), nil })),

@@ -25,11 +25,11 @@ func newTask(t *testing.T, srv *server.Server, name string, fn func(call *server
 	}
 }
 
-// TestTaskIsQuiet shows that a task that has ended sends no notifications, although its handler
+// TestEndedTaskNotifications shows that a task that has ended sends no notifications, although its handler
 // continues. A task of the extension sends none at any time.
 //
 // Spec: T35 T55
-func TestTaskIsQuiet(t *testing.T) {
+func TestEndedTaskNotifications(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		srv := newTaskServer(t, server.TaskOptions{})
 		var kept *server.Call

@@ -294,9 +294,9 @@ func TestDefinitionIsCopied(t *testing.T) {
 	}
 }
 
-// TestOddNames shows that any text can be a tool's name, and that the tool is found by every JSON
+// TestUnusualNames shows that any text can be a tool's name, and that the tool is found by every JSON
 // spelling of it and by no other name.
-func TestOddNames(t *testing.T) {
+func TestUnusualNames(t *testing.T) {
 	srv := server.MustNew("test", "1", nil)
 	names := []string{"a b", "é☃😀", `a\u0062`, "ab", `quote"`, "\u2028", "</script>", "line\nbreak"}
 	for _, name := range names {

@@ -395,9 +395,9 @@ func childPid(t *testing.T, p *Process) (pid int) {
 	return pid
 }
 
-// TestProcessPipeHeldElsewhere checks that a process that has left the group, and is not killed,
+// TestProcessPipeHeldByDescendant checks that a process that has left the group, and is not killed,
 // cannot block reads.
-func TestProcessPipeHeldElsewhere(t *testing.T) {
+func TestProcessPipeHeldByDescendant(t *testing.T) {
 	t.Parallel()
 	p := startHelper(t, "detach")
 	r := bufio.NewReader(p)

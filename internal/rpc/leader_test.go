@@ -82,9 +82,9 @@ func TestTakeOverWritesEarlierResponses(t *testing.T) {
 	}, Options{})
 }
 
-// TestTakeOverLeavesFrameAlone shows that the frame of a handler that lost the lead does not change
+// TestTakeOverKeepsFrame shows that the frame of a handler that lost the lead does not change
 // when later frames are read.
-func TestTakeOverLeavesFrameAlone(t *testing.T) {
+func TestTakeOverKeepsFrame(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["late echo"] = func(_ context.Context, r *Request) (string, error) {
 			elapse(time.Second)

@@ -139,7 +139,7 @@ func golden(t *testing.T, goos, root string, list []hosts.File) {
 	}
 }
 
-func TestFindElsewhere(t *testing.T) {
+func TestFindFoldersOfVariables(t *testing.T) {
 	files := map[string]string{
 		"cc/.claude.json":       `{"mcpServers": {"cc": {"command": "x"}}}`,
 		"cx/config.toml":        "[mcp_servers.cx]\ncommand = 'x'",
@@ -226,7 +226,7 @@ func TestFindBroken(t *testing.T) {
 	}
 }
 
-func TestFindOddFiles(t *testing.T) {
+func TestFindUnusualFiles(t *testing.T) {
 	e, root := machine(t, "linux", map[string]string{
 		"home/.cursor/mcp.json/folder": "",
 		"home/.kiro":                   "a file where a folder should be",

@@ -178,9 +178,9 @@ func TestPythonLogs(t *testing.T) {
 	})
 }
 
-// TestEndsForGarbage shows that there is no stdio/exit finding about a server that ends because of
+// TestExitAfterInvalidMessage shows that there is no stdio/exit finding about a server that ends because of
 // an invalid message.
-func TestEndsForGarbage(t *testing.T) {
+func TestExitAfterInvalidMessage(t *testing.T) {
 	for _, f := range []fault{lines(notJSON, die), lines(func(line string) bool { return strings.HasPrefix(line, "[") }, die), lines(func(line string) bool { return line == "" }, die)} {
 		synctest.Test(t, func(t *testing.T) {
 			report, err := probeFake(t, flaw{in: f}, nil)

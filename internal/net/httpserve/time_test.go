@@ -411,9 +411,9 @@ func TestServeShutdownTimeout(t *testing.T) {
 	})
 }
 
-// TestServeDeadHTTP2 shows that the server closes an HTTP/2 connection whose client does not
+// TestServeUnresponsiveHTTP2 shows that the server closes an HTTP/2 connection whose client does not
 // respond to pings.
-func TestServeDeadHTTP2(t *testing.T) {
+func TestServeUnresponsiveHTTP2(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
 		settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"

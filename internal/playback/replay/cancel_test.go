@@ -198,9 +198,9 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
-// TestDisconnectedElsewhere shows that an exchange of one session that ends in another one adds no
+// TestDisconnectOfAnotherSession shows that an exchange of one session that ends in another one adds no
 // step.
-func TestDisconnectedElsewhere(t *testing.T) {
+func TestDisconnectOfAnotherSession(t *testing.T) {
 	other, end := webCalls(0, 9, "c"), webEnds(2, "client closed")
 	other.Session, end.Session = 2, 2
 	file := recordWeb(webAsks(1), webCalls(1, 1, "a"), webAsks(2), webCalls(2, 2, "wait"), &capture.Event{Kind: capture.KindStart, Session: 2}, other, end)

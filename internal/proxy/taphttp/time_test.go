@@ -114,8 +114,8 @@ func (l *pipeListener) send(t *testing.T, text string) (net.Conn, *bufio.Reader)
 
 const getStream = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 
-// TestQuietStream shows that a stream without data for a day continues.
-func TestQuietStream(t *testing.T) {
+// TestIdleStream shows that a stream without data for a day continues.
+func TestIdleStream(t *testing.T) {
 	bubble(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		http.NewResponseController(w).Flush()
