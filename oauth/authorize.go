@@ -58,7 +58,10 @@ type Prompter interface {
 	Prepare(ctx context.Context, known []string) (Prompt, error)
 }
 
-// A Prompt is one authorization.
+// A Prompt is one authorization. If it also has the method Secrets() (state, verifier string), it
+// chooses the state and the PKCE verifier, which are otherwise random. So another process can
+// repeat the authorization with the same ones, and give it the callback. The state must be
+// unguessable, and the verifier has 43 to 128 letters and digits that nobody else knows.
 type Prompt interface {
 	// URI returns the redirect URI.
 	URI() string
@@ -128,6 +131,13 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (*Tokens, string
 	}
 	f.adjustOfflineAccess(g.NoOfflineAccess)
 	p := newAuthorizationRequest(f, cred, prompt.URI())
+	if s, ok := prompt.(interface {
+		Secrets() (state, verifier string)
+	}); ok {
+		if p.state, p.verifier = s.Secrets(); len(p.state) < minState || len(p.verifier) < minVerifier {
+			return nil, "", errors.New("the prompt has chosen a state or a verifier that is too short")
+		}
+	}
 	address, err := p.authorizeURL(f)
 	if err != nil {
 		return nil, "", err
@@ -207,6 +217,12 @@ type authorizationRequest struct {
 	issAdvertised bool
 	deadline      time.Time
 }
+
+const (
+	// minState is the least number of bytes of a state, and minVerifier that of a verifier
+	// (https://www.rfc-editor.org/rfc/rfc7636#section-4.1).
+	minState, minVerifier = 22, 43
+)
 
 func newAuthorizationRequest(f *flow, cred *credentials, redirectURI string) *authorizationRequest {
 	var verifier [32]byte
