@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -121,9 +122,9 @@ func (p *gatewayProcess) openLogins(c *gatewayconfig.Config) error {
 		if c := p.now(); c != nil && c.policy.audit != nil {
 			c.policy.audit.Record(r)
 		}
-	}, func(upstream string, of func(context.Context) bool) {
+	}, func(upstream string, at time.Time, of func(context.Context) bool) {
 		if p.gateway != nil {
-			p.gateway.LoginChanged(upstream, of)
+			p.gateway.LoginChanged(upstream, at, of)
 		}
 	})
 	return nil

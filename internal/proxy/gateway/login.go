@@ -90,17 +90,17 @@ func (w *world) loginItem(i int) visibleItem {
 	return visibleItem{upstream: i, own: loginTool, name: name, raw: raw, sum: maphash.Bytes(seed, raw), login: true}
 }
 
-// LoginChanged says that users have logged in to an upstream, or out of it. It ends the connections
-// of the callers for whom of returns true; of gets a context with the caller. Clients are told if
-// the lists that they see have changed.
-func (g *Gateway) LoginChanged(upstream string, of func(context.Context) bool) {
+// LoginChanged says that users have logged in to an upstream, or out of it, at a time. It ends the
+// connections that were made before, of the callers for whom of returns true; of gets a context
+// with the caller. Clients are told if the lists that they see have changed.
+func (g *Gateway) LoginChanged(upstream string, at time.Time, of func(context.Context) bool) {
 	u := g.state.Load().byName[upstream]
 	if u == nil {
 		return
 	}
 	u.mu.Lock()
 	for _, be := range u.backends {
-		if of(be.base) {
+		if be.created.Before(at) && of(be.base) {
 			u.removeLocked(be)
 		}
 	}

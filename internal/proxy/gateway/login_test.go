@@ -54,7 +54,7 @@ func (f *fakeLogin) finish(g *Gateway) {
 	f.in = true
 	f.mu.Unlock()
 	close(f.done)
-	g.LoginChanged("one", func(context.Context) bool { return true })
+	g.LoginChanged("one", time.Now(), func(context.Context) bool { return true })
 }
 
 // loginGateway returns a gateway with an upstream that needs a login, one that does not, and a

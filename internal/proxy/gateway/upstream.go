@@ -41,6 +41,7 @@ type backend struct {
 	principal string
 	// base has the values of the principal.
 	base      context.Context
+	created   time.Time
 	bridge    *bridge.Bridge
 	relay     relay.Handler
 	stateless relay.Peer
@@ -227,7 +228,7 @@ func (u *upstream) newBackend(ctx context.Context, key string) (*backend, error)
 	if err != nil {
 		return nil, err
 	}
-	be := &backend{u: u, principal: key, base: base, bridge: b, relay: b.Relay(), done: make(chan struct{})}
+	be := &backend{u: u, principal: key, base: base, created: time.Now(), bridge: b, relay: b.Relay(), done: make(chan struct{})}
 	be.stateless = be.relay.Stateless()
 	for i := range be.catalogs {
 		be.catalogs[i] = newCatalog(be, i == 1)

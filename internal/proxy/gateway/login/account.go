@@ -128,6 +128,31 @@ func (a *account) rejection() *rejection {
 	return a.rejected
 }
 
+// hasLoggedInElsewhere reports if the user has a token that another gateway has stored since the
+// upstream rejected the last one.
+func (a *account) hasLoggedInElsewhere(ctx context.Context) bool {
+	if !a.loggedIn(ctx) {
+		return false
+	}
+	last := a.rejection()
+	if last == nil {
+		return true
+	}
+	tokens, err := a.store.tokens(ctx)
+	return err == nil && tokens != nil && last.token != hashOf(tokens.Type+" "+tokens.Access.Reveal())
+}
+
+// finishedElsewhere notes a login at another gateway, which hasLoggedInElsewhere has found.
+func (a *account) finishedElsewhere() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.rejected != nil && a.rejected.status == http.StatusForbidden { // the user was logged in
+		a.client = nil
+		a.up.l.changed(a)
+	}
+	a.rejected, a.refused = nil, false
+}
+
 // finished notes a login.
 func (a *account) finished() {
 	a.mu.Lock()

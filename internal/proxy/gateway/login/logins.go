@@ -38,7 +38,9 @@ type Options struct {
 	Identity *Identity
 	// Folder is where tokens are stored. Empty means in memory.
 	Folder string
-	// Ring seals the tokens in Folder. Nil means that the files are only private (mode 0600).
+	// Ring seals the tokens in Folder, and links and cookies, which gateways with the same keys and
+	// the same Folder accept from each other. Nil means that the files are only private (mode
+	// 0600), and that a login must be finished at the gateway that has made the link.
 	Ring *seal.Ring
 	// Transport sends requests to authorization servers that the configuration names. Nil means a
 	// new [http.Transport] with the proxy of the environment.
@@ -65,7 +67,7 @@ type Logins struct {
 
 	// onRecord and onChange are set by Notify.
 	onRecord func(*gateway.CallRecord)
-	onChange func(upstream string, of func(context.Context) bool)
+	onChange func(upstream string, at time.Time, of func(context.Context) bool)
 
 	mu        sync.Mutex
 	closed    bool
@@ -121,7 +123,7 @@ func (l *Logins) Close() {
 	l.mu.Lock()
 	l.closed = true
 	for _, p := range l.pages.byID {
-		p.timer.Stop()
+		p.stop()
 	}
 	l.mu.Unlock()
 	l.wg.Wait()
@@ -133,7 +135,7 @@ func (l *Logins) Close() {
 // Notify has record called with a record for each login and logout, whose method is "login" or
 // "logout", and changed after each of them, for gateway.Gateway.LoginChanged. It must be called
 // before the first request.
-func (l *Logins) Notify(record func(*gateway.CallRecord), changed func(upstream string, of func(context.Context) bool)) {
+func (l *Logins) Notify(record func(*gateway.CallRecord), changed func(upstream string, at time.Time, of func(context.Context) bool)) {
 	l.onRecord, l.onChange = record, changed
 }
 
@@ -178,9 +180,15 @@ func (l *Logins) accountOf(ctx context.Context, u *Upstream) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := accountKey{u, user}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.accountLocked(u, user, auth.PrincipalOf(ctx))
+}
+
+// accountLocked returns the account of a user at an upstream. p is the principal of one caller of
+// the user, or nil.
+func (l *Logins) accountLocked(u *Upstream, user string, p *auth.Principal) (*account, error) {
+	key := accountKey{u, user}
 	if e, ok := l.accounts[key]; ok {
 		l.recent.MoveToFront(e)
 		return e.Value.(*account), nil
@@ -194,7 +202,7 @@ func (l *Logins) accountOf(ctx context.Context, u *Upstream) (*account, error) {
 		delete(l.accounts, accountKey{oldest.up, oldest.user})
 	}
 	// Only the values of the principal are kept.
-	a := &account{up: u, user: user, ctx: auth.WithPrincipal(context.Background(), auth.PrincipalOf(ctx)), store: store}
+	a := &account{up: u, user: user, ctx: auth.WithPrincipal(context.Background(), p), store: store}
 	l.accounts[key] = l.recent.PushFront(a)
 	return a, nil
 }
@@ -215,8 +223,9 @@ func (l *Logins) changed(a *account) {
 	if l.onChange == nil {
 		return
 	}
+	at := time.Now()
 	l.spawn(func() { // callers may hold locks
-		l.onChange(a.up.opts.Name, func(ctx context.Context) bool {
+		l.onChange(a.up.opts.Name, at, func(ctx context.Context) bool {
 			user, err := l.user(ctx)
 			return err == nil && user == a.user
 		})

@@ -29,6 +29,12 @@ const (
 	maxPagesPerUser = 32
 	// maxStarts limits the attempts at one page.
 	maxStarts = 10
+	// endedLife is how long the id of a page is remembered after the login, and a state after its
+	// use, and maxEnded limits their number.
+	endedLife = pageLife + maxSkew
+	maxEnded  = 20_000
+	// watchInterval is the time between looks if the user has logged in at another gateway.
+	watchInterval = 2 * time.Second
 	// startWait limits the time from a click to the redirect, and finishWait that from the response
 	// of an authorization server to the last page.
 	startWait  = 30 * time.Second
@@ -37,13 +43,17 @@ const (
 
 // A pageSet holds the pages that can be used.
 type pageSet struct {
-	byID      map[string]*page
+	byID map[string]*page
+	// byAccount has the page that requests of the account are told of.
 	byAccount map[*account]*page
 	byUser    map[string]int
+	// ended has the ids of pages, and the states, that were used here, with the time until which
+	// they are remembered. Another gateway's keys would make them valid again.
+	ended map[string]time.Time
 }
 
 func (s *pageSet) init() {
-	s.byID, s.byAccount, s.byUser = map[string]*page{}, map[*account]*page{}, map[string]int{}
+	s.byID, s.byAccount, s.byUser, s.ended = map[string]*page{}, map[*account]*page{}, map[string]int{}, map[string]time.Time{}
 }
 
 // A page is where a user logs in to an upstream.
@@ -52,7 +62,9 @@ type page struct {
 	account *account
 	created time.Time
 	done    chan struct{}
-	timer   *time.Timer
+	// timer removes the page, and watch looks if the user has logged in at another gateway; nil
+	// without Options.Ring.
+	timer, watch *time.Timer
 	// starts counts the attempts. Logins.mu guards it.
 	starts int
 }
@@ -70,17 +82,72 @@ func (l *Logins) pageFor(a *account) (*gateway.LoginPage, error) {
 	if p := l.pages.byAccount[a]; p != nil {
 		return p.public(), nil
 	}
+	now := time.Now()
+	id, err := l.newPageID(a, now)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.addPageLocked(id, a, now)
+	if err != nil {
+		return nil, err
+	}
+	return p.public(), nil
+}
+
+// addPageLocked adds a page that was made at a time.
+func (l *Logins) addPageLocked(id string, a *account, created time.Time) (*page, error) {
 	switch {
 	case l.closed:
 		return nil, errors.New("the gateway is shutting down")
 	case len(l.pages.byID) >= maxPages || l.pages.byUser[a.user] >= maxPagesPerUser:
 		return nil, errors.New("too many logins are pending: finish one, or try again in ten minutes")
 	}
-	p := &page{id: rand.Text(), account: a, created: time.Now(), done: make(chan struct{})}
-	p.timer = time.AfterFunc(pageLife, func() { l.remove(p) })
-	l.pages.byID[p.id], l.pages.byAccount[a] = p, p
+	p := &page{id: id, account: a, created: created, done: make(chan struct{})}
+	p.timer = time.AfterFunc(time.Until(created.Add(pageLife)), func() { l.remove(p) })
+	l.pages.byID[p.id] = p
+	if l.pages.byAccount[a] == nil {
+		l.pages.byAccount[a] = p
+	}
 	l.pages.byUser[a.user]++
-	return p.public(), nil
+	if l.opts.Ring != nil {
+		p.watch = time.AfterFunc(watchInterval, func() { l.spawn(p.look) })
+	}
+	return p, nil
+}
+
+// look ends the page of an account if the user has logged in at another gateway.
+func (l *Logins) look(a *account) {
+	l.mu.Lock()
+	p := l.pages.byAccount[a]
+	l.mu.Unlock()
+	if p != nil && p.watch != nil {
+		p.look()
+	}
+}
+
+// look ends the page if the user has logged in at another gateway.
+func (p *page) look() {
+	l := p.account.up.l
+	if !p.account.hasLoggedInElsewhere(l.ctx) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.closed && l.pages.byID[p.id] == p {
+			p.watch.Reset(watchInterval)
+		}
+		return
+	}
+	if l.end(p) {
+		p.account.finishedElsewhere()
+		close(p.done)
+	}
+}
+
+// stop stops the timers.
+func (p *page) stop() {
+	p.timer.Stop()
+	if p.watch != nil {
+		p.watch.Stop()
+	}
 }
 
 // pendingPage returns the page of an account with an id, or nil.
@@ -100,9 +167,11 @@ func (l *Logins) remove(p *page) bool {
 	if l.pages.byID[p.id] != p {
 		return false
 	}
-	p.timer.Stop()
+	p.stop()
 	delete(l.pages.byID, p.id)
-	delete(l.pages.byAccount, p.account)
+	if l.pages.byAccount[p.account] == p {
+		delete(l.pages.byAccount, p.account)
+	}
 	if l.pages.byUser[p.account.user]--; l.pages.byUser[p.account.user] == 0 {
 		delete(l.pages.byUser, p.account.user)
 	}
@@ -171,21 +240,34 @@ func (l *Logins) servePage(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, "Log in to "+u.opts.Name, lines, l.url+Path+"login/"+p.id+"/start")
 }
 
-// find returns the page with an id, or nil.
+// find returns the page with an id, or nil. A page of another gateway with the same keys becomes
+// one of this gateway, too.
 func (l *Logins) find(id string) *page {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pages.byID[id]
+	p := l.pages.byID[id]
+	l.mu.Unlock()
+	if p == nil {
+		p = l.adopt(id)
+	}
+	return p
 }
 
 // An attempt is an attempt of a browser to log in at a page.
 type attempt struct {
 	l    *Logins
 	page *page
-	// cookie is the hash of the cookie of the browser.
+	// cookie is the hash of the cookie of the browser. Logins.mu guards it.
 	cookie [32]byte
 	// identification is the login to the gateway, until it has succeeded.
 	identification *identification
+	// state and verifier are those of the request to the authorization server of the upstream.
+	state, verifier string
+	// rejection is what the upstream last answered to a token, or nil.
+	rejection *rejection
+	// restored means that the request was sent by another gateway.
+	restored bool
+	// asked means that the OAuth client has got the response. Only run uses it.
+	asked bool
 
 	// started receives the URL to send the browser to.
 	started chan string
@@ -247,12 +329,8 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	secret := rand.Text()
-	a := &attempt{l: l, page: p, cookie: sha256.Sum256([]byte(secret)), started: make(chan string, 1), callback: make(chan string, 1), ended: make(chan struct{})}
-	http.SetCookie(w, &http.Cookie{
-		Name: l.cookieName(), Value: secret, Path: "/", MaxAge: int(pageLife / time.Second),
-		Secure: strings.HasPrefix(l.url, "https:"), HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	})
+	a := l.newAttempt(p)
+	a.rejection = p.account.rejection()
 	if l.identity == nil {
 		l.authorize(w, r, a)
 		return
@@ -263,11 +341,36 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.identification = id
-	if !l.addState(id.state, a) {
+	if !a.setCookie(w) || !l.addState(id.state, a) {
 		writeExpired(w)
 		return
 	}
 	redirect(w, address)
+}
+
+// newAttempt returns an attempt that has no cookie yet.
+func (l *Logins) newAttempt(p *page) *attempt {
+	return &attempt{
+		l: l, page: p, state: rand.Text(), verifier: rand.Text() + rand.Text(),
+		started: make(chan string, 1), callback: make(chan string, 1), ended: make(chan struct{}),
+	}
+}
+
+// setCookie gives the browser the cookie of the attempt. It reports false if that is not possible.
+func (a *attempt) setCookie(w http.ResponseWriter) bool {
+	value, err := a.ticket()
+	if err != nil {
+		a.l.opts.Logger.Error("login", "error", err)
+		return false
+	}
+	a.l.mu.Lock()
+	a.cookie = sha256.Sum256([]byte(value))
+	a.l.mu.Unlock()
+	http.SetCookie(w, &http.Cookie{
+		Name: a.l.cookieName(), Value: value, Path: "/", MaxAge: int(pageLife / time.Second),
+		Secure: strings.HasPrefix(a.l.url, "https:"), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	return true
 }
 
 // addState has a state accepted once, as long as the page of the attempt can be used. It reports
@@ -292,12 +395,16 @@ func (l *Logins) addState(state string, a *attempt) bool {
 // answers the request if there is none. identified says which kind of state is expected.
 func (l *Logins) takeState(w http.ResponseWriter, r *http.Request, identified bool) *attempt {
 	state := r.URL.Query().Get("state")
+	if a := l.restore(r, state, identified); a != nil {
+		return a
+	}
 	l.mu.Lock()
 	a := l.states[state]
 	ok := a != nil && (a.identification == nil) == identified && l.pages.byID[a.page.id] == a.page
 	own := ok && a.owns(r)
 	if own {
 		delete(l.states, state)
+		l.addEndedLocked(state)
 	}
 	l.mu.Unlock()
 	switch {
@@ -344,15 +451,24 @@ func (l *Logins) serveIdentity(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authorize sends the browser to the authorization server of the upstream.
-func (l *Logins) authorize(w http.ResponseWriter, r *http.Request, a *attempt) {
-	ctx, cancel := context.WithDeadline(l.ctx, a.page.created.Add(pageLife))
-	if !l.spawn(func() {
+// start begins to log the user in, until cancel is called. It reports false after Close.
+func (a *attempt) start() (cancel func(), ok bool) {
+	ctx, cancel := context.WithDeadline(a.l.ctx, a.page.created.Add(pageLife))
+	ok = a.l.spawn(func() {
 		defer cancel()
 		defer close(a.ended)
 		a.err = a.run(ctx)
-	}) {
+	})
+	if !ok {
 		cancel()
+	}
+	return cancel, ok
+}
+
+// authorize sends the browser to the authorization server of the upstream.
+func (l *Logins) authorize(w http.ResponseWriter, r *http.Request, a *attempt) {
+	cancel, ok := a.start()
+	if !ok {
 		writeExpired(w)
 		return
 	}
@@ -360,6 +476,11 @@ func (l *Logins) authorize(w http.ResponseWriter, r *http.Request, a *attempt) {
 	defer timer.Stop()
 	select {
 	case address := <-a.started:
+		if !a.setCookie(w) {
+			cancel()
+			writeExpired(w)
+			return
+		}
 		redirect(w, address)
 	case <-a.ended:
 		l.answer(w, a)
@@ -380,7 +501,7 @@ func (a *attempt) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rt, err := c.Transport(of.up.opts.Server, &challenger{of})
+	rt, err := c.Transport(of.up.opts.Server, &challenger{of, a.rejection})
 	if err != nil {
 		return err
 	}
@@ -401,13 +522,19 @@ func (a *attempt) run(ctx context.Context) error {
 	if resp.StatusCode != http.StatusOK {
 		return errors.New("the authorization server has given no token")
 	}
-	if a.l.remove(a.page) {
+	if a.restored && !a.asked {
+		return errors.New("the response was used before")
+	}
+	if a.l.end(a.page) {
 		of.finished()
 		close(a.page.done)
 		a.l.record(of, "login", a.page.created, gateway.OutcomeOK)
 	}
 	return nil
 }
+
+// Secrets makes the attempt one that another gateway can finish, see oauth.Prompt.
+func (a *attempt) Secrets() (state, verifier string) { return a.state, a.verifier }
 
 // Prepare implements oauth.Prompter.
 func (a *attempt) Prepare(context.Context, []string) (oauth.Prompt, error) { return a, nil }
@@ -417,10 +544,13 @@ func (a *attempt) URI() string { return a.page.account.up.redirectURI }
 
 // Authorize implements oauth.Prompt.
 func (a *attempt) Authorize(ctx context.Context, address string) (string, error) {
-	if !a.l.addState(stateOf(address), a) {
-		return "", errors.New("the login has expired")
+	a.asked = true
+	if !a.restored {
+		if !a.l.addState(a.state, a) {
+			return "", errors.New("the login has expired")
+		}
+		a.started <- address // has room: Authorize is called once
 	}
-	a.started <- address // has room: Authorize is called once
 	select {
 	case query := <-a.callback:
 		return a.URI() + "?" + query, nil
@@ -428,9 +558,6 @@ func (a *attempt) Authorize(ctx context.Context, address string) (string, error)
 		return "", context.Cause(ctx)
 	}
 }
-
-// stateOf returns the state in the URL of an authorization request.
-func stateOf(address string) string { return parseURL(address).Query().Get("state") }
 
 // Close implements oauth.Prompt.
 func (a *attempt) Close() error { return nil }
@@ -454,6 +581,14 @@ func (l *Logins) serveCallback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+	if a.restored {
+		cancel, ok := a.start()
+		if !ok {
+			writeExpired(w)
+			return
+		}
+		defer cancel()
+	}
 	a.callback <- r.URL.RawQuery // has room: the state is taken once
 	timer := time.NewTimer(finishWait)
 	defer timer.Stop()
@@ -524,11 +659,15 @@ func (l *Logins) serveClient(w http.ResponseWriter, r *http.Request) {
 
 // A challenger is the transport of the request that makes a login begin. It repeats what the
 // upstream last answered to a token, or asks the upstream, and accepts any other token.
-type challenger struct{ account *account }
+type challenger struct {
+	account *account
+	// last is that answer, or nil.
+	last *rejection
+}
 
 // RoundTrip implements http.RoundTripper.
 func (c *challenger) RoundTrip(req *http.Request) (*http.Response, error) {
-	last, token := c.account.rejection(), req.Header.Get("Authorization")
+	last, token := c.last, req.Header.Get("Authorization")
 	switch {
 	case token == "" && (last == nil || last.status != http.StatusUnauthorized):
 		return c.probe(req)

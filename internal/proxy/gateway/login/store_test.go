@@ -148,7 +148,7 @@ func TestSharedFolder(t *testing.T) {
 				if r.Method == "logout" && r.Outcome == gateway.OutcomeOK && r.Upstream == "up" {
 					records.Add(1)
 				}
-			}, func(_ string, of func(context.Context) bool) {
+			}, func(_ string, _ time.Time, of func(context.Context) bool) {
 				if of(as("alice")) && !of(as("bob")) {
 					changes.Add(1)
 				}

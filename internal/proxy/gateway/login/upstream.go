@@ -123,6 +123,7 @@ func (u *Upstream) Pending(ctx context.Context, id string) *gateway.LoginPage {
 	if err != nil {
 		return nil
 	}
+	u.l.look(a)
 	return u.l.pendingPage(a, id)
 }
 
@@ -132,6 +133,7 @@ func (u *Upstream) Page(ctx context.Context) (*gateway.LoginPage, error) {
 	if err != nil {
 		return nil, err
 	}
+	u.l.look(a)
 	return u.l.pageFor(a)
 }
 

@@ -263,6 +263,9 @@ type world struct {
 	url      string
 	upstream *recorder
 	up       UpstreamOptions
+	options  Options
+	// pages serves the pages instead of logins, unless it is nil.
+	pages http.Handler
 
 	mu      sync.Mutex
 	records []string
@@ -300,10 +303,11 @@ func newWorld(t testing.TB, revision mcp.Revision, change ...worldOption) *world
 	for _, c := range change {
 		c(w, o, &w.up)
 	}
+	w.options = *o
 	w.logins, err = New(o)
 	must(t, err)
 	t.Cleanup(w.logins.Close)
-	w.logins.Notify(w.note, func(name string, of func(context.Context) bool) { w.gateway.LoginChanged(name, of) })
+	w.logins.Notify(w.note, func(name string, at time.Time, of func(context.Context) bool) { w.gateway.LoginChanged(name, at, of) })
 	u, err := w.logins.Upstream(w.up)
 	must(t, err)
 	w.front(front, o, u)
@@ -331,7 +335,13 @@ func (w *world) front(front *httptest.Server, o *Options, u *Upstream) {
 	must(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
-	mux.Handle(Path, w.logins)
+	mux.HandleFunc(Path, func(rw http.ResponseWriter, r *http.Request) {
+		if w.pages != nil {
+			w.pages.ServeHTTP(rw, r)
+			return
+		}
+		w.logins.ServeHTTP(rw, r)
+	})
 	w.serve(front, mux, h)
 }
 

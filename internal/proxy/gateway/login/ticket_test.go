@@ -1,0 +1,225 @@
+package login
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/internal/seal"
+	"mcpwire/mcp"
+)
+
+// sharedKeys makes a world one whose gateways have keys and a folder in common.
+func sharedKeys(t *testing.T) worldOption {
+	dir := t.TempDir()
+	return func(_ *world, o *Options, _ *UpstreamOptions) {
+		o.Folder, o.Ring = dir, new(seal.Ring)
+		must(t, o.Ring.Replace([]byte("0123456789abcdef0123456789abcdef")))
+	}
+}
+
+// replica returns the logins of another gateway of the world.
+func (w *world) replica(change func(*Options)) *Logins {
+	w.t.Helper()
+	o := w.options
+	if change != nil {
+		change(&o)
+	}
+	l, err := New(&o)
+	must(w.t, err)
+	w.t.Cleanup(l.Close)
+	u, err := l.Upstream(w.up)
+	must(w.t, err)
+	u.Transport(ownTransport(w.t)) // for the question what the upstream needs
+	return l
+}
+
+// stepOf returns the index of the step of a request of a browser: page, start, identity, callback.
+func stepOf(r *http.Request) int {
+	switch path := r.URL.Path; {
+	case strings.HasSuffix(path, "/start"):
+		return 1
+	case strings.HasSuffix(path, "/identity"):
+		return 2
+	case strings.Contains(path, "/callback/"):
+		return 3
+	}
+	return 0
+}
+
+// TestReplicas has a browser reach one of two gateways in each step. The user is then logged in, and
+// the call of the client goes on, which waits at the first gateway.
+func TestReplicas(t *testing.T) {
+	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
+	gateways := []*Logins{w.logins, w.replica(nil)}
+	for _, at := range []int{0b0001, 0b0010, 0b0100, 0b1000, 0b0101, 0b1010, 0b1111} {
+		t.Run(fmt.Sprintf("%04b", at), func(t *testing.T) {
+			w.pages = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { gateways[at>>stepOf(r)&1].ServeHTTP(rw, r) })
+			user := fmt.Sprint("user", at)
+			b := w.browser(user, "up-"+user)
+			c := w.dial(w.idp.callerToken(user, nil), mcp.LatestRevision, func(page string) mcp.ElicitAction {
+				status, text := b.login(page)
+				if status != http.StatusOK || !strings.Contains(text, "You are logged in") {
+					t.Errorf("status %d: %s", status, text)
+				}
+				return mcp.ElicitActionAccept
+			}, nil)
+			if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); got != "up-"+user || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestCompleteElsewhere checks that a legacy client is notified of a login that another gateway has
+// finished.
+func TestCompleteElsewhere(t *testing.T) {
+	w := newWorld(t, mcp.LatestLegacyRevision, sharedKeys(t))
+	w.pages = w.replica(nil)
+	done := make(chan string, 1)
+	b := w.browser("ann", "up-ann")
+	c := w.dial(w.idp.callerToken("ann", nil), mcp.LatestLegacyRevision, func(string) mcp.ElicitAction { return mcp.ElicitActionAccept }, func(method, params string) {
+		if method == mcp.NotificationElicitationComplete {
+			done <- params
+		}
+	})
+	_, err := client.CallTool[string](t.Context(), c, "up__whoami", nil)
+	if err == nil {
+		t.Fatal("the call succeeds without a login")
+	}
+	_, rest, _ := strings.Cut(err.Error(), "open ")
+	link, _, _ := strings.Cut(rest, " ")
+	if status, text := b.login(link); status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	if params := <-done; !strings.Contains(params, link[strings.LastIndex(link, "/")+1:]) {
+		t.Errorf("the notification has %s", params)
+	}
+	if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); got != "up-ann" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestForeignReplica checks that links and cookies of gateways with other keys, old ones and changed
+// ones are refused, and that a response is used once at a gateway.
+func TestForeignReplica(t *testing.T) {
+	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
+	stranger := w.replica(func(o *Options) {
+		o.Ring = new(seal.Ring)
+		must(t, o.Ring.Replace([]byte("fedcba9876543210fedcba9876543210")))
+	})
+	page := func() string {
+		w.logins.mu.Lock()
+		defer w.logins.mu.Unlock()
+		a, err := w.logins.accountLocked(w.logins.upstreams["up"], userText(w.idp.URL, "ann"), nil)
+		must(t, err)
+		id, err := w.logins.newPageID(a, time.Now())
+		must(t, err)
+		return w.url + Path + "login/" + id
+	}
+	serve := func(l *Logins) {
+		w.pages = l
+	}
+	others := w.replica(func(o *Options) { o.Identity = &Identity{Issuer: w.idp.URL, ClientID: "another"} })
+	w.up.Issuer = w.as.URL
+	moved := w.replica(nil)
+	w.up.Issuer = ""
+	link := page()
+	for name, tt := range map[string]struct {
+		l       *Logins
+		address string
+	}{"other keys": {stranger, link}, "another identity": {others, link}, "another server": {moved, link}, "changed": {w.logins, link[:len(link)-1]}, "random": {w.logins, w.url + Path + "login/ABC"}} {
+		serve(tt.l)
+		if status, _ := w.browser("ann", "up").login(tt.address); status != http.StatusNotFound {
+			t.Errorf("%s: status %d", name, status)
+		}
+	}
+
+	// The page is for ann. Bob's browser may open the link anywhere, and gets nothing.
+	other := w.replica(nil)
+	serve(other)
+	if status, text := w.browser("bob", "up-bob").login(link); status != http.StatusForbidden || !strings.Contains(text, "not yours") {
+		t.Errorf("bob: status %d: %s", status, text)
+	}
+
+	// The response to one gateway is not accepted twice, nor without the cookie.
+	b := w.browser("ann", "up-ann")
+	serve(w.logins)
+	if status, text := b.login(link); status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	var callback *url.URL
+	for _, u := range b.visited {
+		if strings.Contains(u.Path, "/callback/") {
+			callback = u
+		}
+	}
+	for name, l := range map[string]*Logins{"the same gateway": w.logins, "another gateway": other} {
+		serve(l)
+		if status, _ := w.browser("ann", "up-ann").open(callback.String()); status == http.StatusOK {
+			t.Errorf("%s accepts a response without a cookie", name)
+		}
+		if status, _ := b.open(callback.String()); status == http.StatusOK {
+			t.Errorf("%s accepts a response twice", name)
+		}
+	}
+	if n := strings.Count(strings.Join(w.noted(), "\n"), "login  ok"); n != 1 {
+		t.Errorf("%d logins are noted in %q", n, w.noted())
+	}
+	serve(w.logins)
+	if status, _ := b.login(link); status != http.StatusNotFound {
+		t.Errorf("a used link has the status %d", status)
+	}
+}
+
+// TestTicketLife checks that links of other gateways expire.
+func TestTicketLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := new(seal.Ring)
+		must(t, ring.Replace([]byte("0123456789abcdef0123456789abcdef")))
+		open := func() *Logins {
+			l, err := New(&Options{URL: "http://127.0.0.1:1", Ring: ring})
+			must(t, err)
+			_, err = l.Upstream(UpstreamOptions{Name: "up", Server: "http://127.0.0.1:2/mcp"})
+			must(t, err)
+			return l
+		}
+		one, two := open(), open()
+		defer one.Close()
+		defer two.Close()
+		p, err := one.upstreams["up"].Page(t.Context())
+		must(t, err)
+		time.Sleep(pageLife - time.Second)
+		if two.find(p.ID) == nil {
+			t.Error("the link has expired too early")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if two.find(p.ID) != nil || open().find(p.ID) != nil {
+			t.Error("the link has not expired")
+		}
+	})
+}
+
+// TestTicketSize checks that a cookie fits into a browser, whatever an upstream has answered.
+func TestTicketSize(t *testing.T) {
+	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
+	p, err := w.logins.upstreams["up"].l.pageFor(&account{up: w.logins.upstreams["up"], user: strings.Repeat("u", 700)})
+	must(t, err)
+	a := w.logins.newAttempt(w.logins.find(p.ID))
+	for _, n := range []int{10, 100_000} {
+		a.rejection = &rejection{status: 403, header: []string{strings.Repeat(`"`, n)}}
+		text, err := a.ticket()
+		if err != nil || len(text) > maxTicket {
+			t.Errorf("%d bytes, %v", len(text), err)
+		}
+	}
+	if _, err := w.logins.pageFor(&account{up: w.logins.upstreams["up"], user: strings.Repeat("u", 2000)}); err == nil {
+		t.Error("a link of more than the limit is made")
+	}
+}
