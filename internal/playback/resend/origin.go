@@ -35,6 +35,8 @@ type Origin struct {
 	Command []string
 	// Dir is the working directory. Empty means that of this process.
 	Dir string
+	// Gateway reports that the message went to a gateway with several servers. Command is nil then.
+	Gateway bool
 	// HeaderFraming frames messages with a Content-Length header instead of a line end.
 	HeaderFraming bool
 	// URL is the URL for messages or, for [capture.TransportSSE], of the stream. Empty means
@@ -123,9 +125,9 @@ func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 	if o.Transport == capture.TransportStdio {
 		start := f.start
 		if start == nil {
-			start = f.lastStart
+			start, o.Gateway = f.lastStart, e.Side == capture.Downstream && f.severalStarts
 		}
-		if start != nil {
+		if start != nil && !o.Gateway {
 			o.Command, o.Dir = start.Command, start.Dir
 		}
 	} else if f.head != nil {
@@ -190,6 +192,9 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 		if len(command) == 0 {
 			command = o.Command
 		}
+		if len(command) == 0 && o.Gateway {
+			return nil, nil, ErrGateway
+		}
 		if len(command) == 0 {
 			return nil, nil, fmt.Errorf("resend: %w: it has no command", ErrNoServer)
 		}
@@ -232,6 +237,8 @@ type finder struct {
 	start *capture.Start
 	// lastStart is the last start of any session.
 	lastStart *capture.Start
+	// severalStarts reports that sessions have started different commands.
+	severalStarts bool
 	// handshake is that of the session.
 	handshake handshake
 	// lastHandshake is the last one of any session.
@@ -265,6 +272,9 @@ func (f *finder) add(e *capture.Event) {
 	case capture.KindHead:
 		*f = finder{session: f.session, head: e.Head} // another capture in the same file
 	case capture.KindStart:
+		if s := f.lastStart; s != nil && !slices.Equal(s.Command, e.Start.Command) {
+			f.severalStarts = true
+		}
 		if f.lastStart = e.Start; e.Session == f.session {
 			f.start = e.Start
 		}

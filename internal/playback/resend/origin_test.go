@@ -57,6 +57,8 @@ func written(t *testing.T, opts *capture.Options, events ...capture.Event) *capt
 func TestFind(t *testing.T) {
 	header := capture.Header{Name: "mcp-protocol-version", Value: "2025-06-18"}
 	framed := toServer(1, 0, plainCall)
+	toGateway := toServer(1, 0, plainCall)
+	toGateway.Side = capture.Downstream
 	framed.Framing, framed.Prefix = capture.FramingHeader, "Content-Length: 2\r\n\r\n"
 	for _, tt := range []struct {
 		name    string
@@ -70,6 +72,10 @@ func TestFind(t *testing.T) {
 			resend.Origin{Name: "fs", Transport: capture.TransportStdio, Command: []string{"node", "s.js"}, Dir: "/srv", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
 		{"stdio with headers, no response yet", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, initialize), framed},
 			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, HeaderFraming: true, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
+		{"to a bridge", capture.Options{}, []capture.Event{start(2, "", "a"), start(3, "", "a"), toGateway},
+			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}}, plainCall},
+		{"to a gateway", capture.Options{}, []capture.Event{start(2, "", "a"), start(3, "", "b"), toGateway},
+			resend.Origin{Transport: capture.TransportStdio, Gateway: true}, plainCall},
 		{"modern", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall)},
 			resend.Origin{Transport: capture.TransportStdio, Command: []string{"a"}, Modern: true, Revision: "2026-07-28"}, modernCall},
 		{"a notification in a modern session", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall), toServer(1, 0, `{"jsonrpc":"2.0","method":"n"}`)},

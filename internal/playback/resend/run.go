@@ -91,6 +91,8 @@ var (
 	// ErrNotMessage is wrapped by the error of [Find] for an event that is not a message of a
 	// client.
 	ErrNotMessage = errors.New("the event is not a message of the client")
+	// ErrGateway is the error of [Run] for a message to a gateway, whose server is unknown.
+	ErrGateway = errors.New("the message went to a gateway: send the one on its other side again, which went to a server")
 	// ErrTruncated is wrapped by the error of [Find] for an incomplete message.
 	ErrTruncated = errors.New("the capture has only the beginning of the message")
 	// ErrNoServer is wrapped if neither the capture nor the options have a command or URL.

@@ -81,6 +81,9 @@ func (rs *resender) find(edit bool) tea.Cmd {
 		}
 		defer r.Close()
 		o, message, err := resend.Find(ctx, r.Events(), session, n)
+		if err == nil && o.Gateway {
+			err = resend.ErrGateway
+		}
 		return originMsg{&resendRequest{o, message, id, response}, edit, err}
 	})
 }

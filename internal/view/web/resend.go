@@ -47,6 +47,9 @@ func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o, message, err := s.origin(r.Context(), p)
+	if err == nil && o.Gateway {
+		err = resend.ErrGateway
+	}
 	if err != nil {
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return

@@ -5,6 +5,7 @@ import { openDialog } from "./dialogs.js";
 import { h } from "./dom.js";
 import { fmtMs } from "./format.js";
 import { isolated, setText } from "./safetext.js";
+import { store } from "./store.js";
 
 // showResend opens the dialog. done is called with the response of POST /api/resend.
 export function showResend(r, done) {
@@ -19,7 +20,7 @@ export function showResend(r, done) {
   };
   x.target.hidden = true;
   x.dialog = openDialog("Send again", [
-    h("p", {}, "This goes to a ", h("strong", { text: "fresh copy" }), " of ", isolated(r.srv || "the server"), ", which ends afterwards. The recorded session does not see it. Tools run again, with their effects. The target is:"),
+    h("p", {}, "This goes to a ", h("strong", { text: "fresh copy" }), " of ", isolated(store.serverName(r) || "the server"), ", which ends afterwards. The recorded session does not see it. Tools run again, with their effects. The target is:"),
     x.target,
     h("p", { class: "what" }, isolated(r.sum || r.m)),
     x.status,
