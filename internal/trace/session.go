@@ -231,6 +231,10 @@ func CaptureLetter(index int) string {
 // HasSides reports whether the capture has the traffic of a bridge's sides.
 func (c *Capture) HasSides() bool { return c.hasSides }
 
+// HasUpstreams reports whether the capture has the traffic of several servers, as that of a gateway
+// does.
+func (c *Capture) HasUpstreams() bool { return c.hasUpstreams }
+
 // Label returns the name of the server, followed by the side if a bridge recorded the session.
 func (s *Session) Label() string {
 	if s.Side == "" {

@@ -432,10 +432,14 @@ func (o *Overview) drawTools(c *canvas, x, y, w, h float64) {
 		}
 	}
 	c.text("p-time", x+w-cardPad, first-22, "end", "calls")
+	shared := map[string]int{}
+	for _, t := range o.tools {
+		shared[t.name]++
+	}
 	for i, t := range o.tools {
 		at := first + lineStep*float64(i)
 		c.circle(serverClass(t.color), x+cardPad+4, at-4, 3.5)
-		c.text("p-name", x+cardPad+14, at, "start", fit(t.name, nameW-14, 12))
+		c.spans(x+cardPad+14, at, "start", nameSpans(t.name, shared[t.name], t.server, nameW-14)...)
 		if t.p99 > 0 {
 			c.line("p-range p-l-ask", place(t.p50), at-4, place(t.p99), at-4)
 			c.line("p-arrow p-l-ask", place(t.p99), at-9, place(t.p99), at+1)
@@ -453,6 +457,16 @@ func (o *Overview) drawTools(c *canvas, x, y, w, h float64) {
 		note += ", " + plural.Of(o.moreTools, "more tool")
 	}
 	c.text("p-time", x+cardPad, y+h-12, "start", note)
+}
+
+// nameSpans returns the name of a tool, with its server if several tools have the name.
+func nameSpans(name string, tools int, server string, width float64) []span {
+	name = fit(name, width, 12)
+	list := []span{{"p-name", name}}
+	if room := width - boldTextWidth(name, 12) - 6; tools > 1 && room > 24 {
+		list = append(list, span{"p-dim", fit(server, room, 11)})
+	}
+	return list
 }
 
 func circlePath(x, y, r float64) string {
@@ -498,10 +512,14 @@ func (o *Overview) drawDefinitions(c *canvas, x, y, w, h float64) {
 	most := o.definitions[0].bytes
 	nameW := min(w*0.36, 180)
 	left, right := x+cardPad+nameW+10, x+w-cardPad-100
+	shared := map[string]int{}
+	for _, d := range o.definitions {
+		shared[d.name]++
+	}
 	for i, d := range o.definitions {
 		at := y + 66 + lineStep*float64(i)
 		c.circle(serverClass(d.color), x+cardPad+4, at-4, 3.5)
-		c.text("p-name", x+cardPad+14, at, "start", fit(d.name, nameW-14, 12))
+		c.spans(x+cardPad+14, at, "start", nameSpans(d.name, shared[d.name], d.server, nameW-14)...)
 		c.rect("p-track", left, at-9, right-left, 10, 3)
 		c.rect(serverClass(d.color), left, at-9, max((right-left)*float64(d.bytes)/float64(most), 2), 10, 3)
 		c.text("p-dim", x+w-cardPad, at, "end", trace.FormatSize(d.bytes)+"  ≈"+grouped(int(d.bytes/bytesPerToken)))

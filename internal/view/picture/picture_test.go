@@ -249,6 +249,21 @@ func TestOverview(t *testing.T) {
 	}
 }
 
+// TestLongCall shows that a call of five minutes, in which nothing else happens, leaves the scale to
+// the others.
+func TestLongCall(t *testing.T) {
+	m := trace.New(nil)
+	newRecording(m, "A", "shop").add(handshake + `
+100 > {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}
+600 < {"jsonrpc":"2.0","id":1,"result":{"content":[]}}
+700 > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b"}}
+300700 < {"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
+	o := NewOverview(m, m.Rows())
+	if x := o.scale.x(began.Add(5 * time.Second)); x < 0.3 {
+		t.Errorf("the first 5 s take %.3f of the width", x)
+	}
+}
+
 // TestTimeScale shows that idle time is narrow, and that the order is preserved.
 func TestTimeScale(t *testing.T) {
 	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }

@@ -161,7 +161,11 @@ func (b *sequenceBuilder) lane(key string, l lane) int {
 func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 	s := r.Session
 	bridge := func() int {
-		return b.lane("bridge "+s.Capture.ID, lane{kind: bridgeLane, name: "bridge", detail: "mcpwire"})
+		name := "bridge"
+		if s.Capture.HasUpstreams() {
+			name = "gateway"
+		}
+		return b.lane("bridge "+s.Capture.ID, lane{kind: bridgeLane, name: name, detail: "mcpwire"})
 	}
 	if s.Side == capture.Upstream {
 		client = bridge()
@@ -175,7 +179,7 @@ func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 	if s.Side == capture.Upstream && s.Server.Name != "" {
 		name = s.Server.Name
 	}
-	detail := join(", ", "server", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision()))
+	detail := cmp.Or(join(", ", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision())), "server")
 	key := "server " + s.Capture.Name
 	if s.Side == capture.Upstream { // there may be several, behind a gateway
 		key += " " + upstreamKey(s)
@@ -522,28 +526,8 @@ func (b *sequenceBuilder) orderLanes() {
 		to[old] = i
 		b.Sequence.lanes = append(b.Sequence.lanes, b.building[old])
 	}
-	b.nameGateway()
 	for i := range b.steps {
 		b.steps[i].from, b.steps[i].to = to[b.steps[i].from], to[b.steps[i].to]
-	}
-}
-
-// nameGateway gives a bridge to several servers the name of what it is.
-func (b *sequenceBuilder) nameGateway() {
-	between, servers := -1, 0
-	for i, l := range b.Sequence.lanes {
-		switch l.kind {
-		case bridgeLane:
-			if between >= 0 {
-				return // bridges of several captures
-			}
-			between = i
-		case serverLane:
-			servers++
-		}
-	}
-	if between >= 0 && servers > 1 {
-		b.Sequence.lanes[between].name = "gateway"
 	}
 }
 

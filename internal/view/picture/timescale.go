@@ -14,11 +14,15 @@ import (
 type interval struct{ from, to time.Time }
 
 // busyTimes returns when a request was worked on. What has no end, or lasts as long as a stream,
-// only counts by its ends.
+// only counts by its ends, and a long call by its first and last seconds: nothing else may have
+// happened in between.
 func busyTimes(r *trace.Row) []interval {
 	end := r.At.Add(r.Wall())
 	if !r.Done || r.IsStream() || r.Status == trace.Unanswered || r.Task != nil || r.ClientTime > idleTime || r.InputRounds != nil {
 		return []interval{{r.At, r.At}, {end, end}}
+	}
+	if r.Wall() > 3*idleTime {
+		return []interval{{r.At, r.At.Add(idleTime)}, {end.Add(-idleTime), end}}
 	}
 	return []interval{{r.At, end}}
 }

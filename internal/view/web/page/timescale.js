@@ -18,7 +18,7 @@ export function newScale(rows, now, within) {
 
 // addBusy adds the times in which a row was worked on. What the server waits for the client, what
 // is open without a limit and what has no end yet only count by their ends; a pending call also
-// counts for its first seconds.
+// counts for its first seconds, and a long one for its first and last seconds.
 function addBusy(list, r, now) {
   const end = rowEnd(r, now);
   if (r.st === "pending" && !r.stream) list.push([r.at, Math.min(end, r.at + idleMs)]);
@@ -31,7 +31,8 @@ function addBusy(list, r, now) {
     list.push([from, r.at + a]);
     from = r.at + b;
   }
-  list.push([from, Math.max(from, end)]);
+  if (end - from > 3 * idleMs) list.push([from, from + idleMs], [end - idleMs, end]);
+  else list.push([from, Math.max(from, end)]);
 }
 
 class Scale {
