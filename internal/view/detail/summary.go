@@ -99,12 +99,8 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 	r := b.snapshot
 	switch r.Record.Status {
 	case trace.Pending:
-		if !isStream(r) && r.Record.Kind == trace.Request {
-			if r.Wall > 0 {
-				add("no response yet, after %s", trace.FormatDuration(r.Wall))
-			} else {
-				add("no response yet")
-			}
+		if !isStream(r) && r.Record.Kind == trace.Request && r.Wall > 0 {
+			add("no response yet, after %s", trace.FormatDuration(r.Wall))
 		}
 	case trace.Failed:
 		if meaning := codeMeaning(jsonrpc.Code(r.Record.Code)); meaning != "" {

@@ -293,7 +293,7 @@ func helpKeys() []helpGroup {
 		{"Looking", [][2]string{
 			{"Enter", "open a row; again, or z: full size"},
 			{"1 … 9", "tabs; ← → the next tab. Tab switches between table and detail, J K go to other rows"},
-			{"Esc", "back: close the detail, end a pause, clear the filter"},
+			{"Esc", "back one step: close the detail, end a pause, end a sort, clear the filter"},
 			{"/", "filter; in a detail: search"},
 			{": Ctrl+P", "commands: type a part of the name"},
 			{"F", "facets: servers, statuses, kinds and findings with counts"},

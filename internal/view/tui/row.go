@@ -376,6 +376,10 @@ func (v *tableView) columnsFor(columns int, several bool) []column {
 			all[worst].width = max(8, all[worst].width-(want-(columns-sum)))
 			continue
 		}
+		if c := &all[worst]; c.name == serverColumn && c.width > 1 { // its color and sign remain
+			c.head, c.width, c.cell, c.dropOrder = "", 1, cellServerSign, 3
+			continue
+		}
 		all = append(all[:worst:worst], all[worst+1:]...)
 	}
 }
@@ -552,11 +556,27 @@ func cellServer(v *tableView, rv *rowView) line {
 		number := "/" + strconv.FormatUint(rv.session, 10)
 		text = cut(text, max(1, v.serverWidth()-len(number))) + number
 	}
-	st := v.theme.dim
-	if n := len(v.theme.servers); n > 0 {
-		st = v.theme.servers[rv.serverIndex%n]
+	return line{{v.theme.server(rv.serverIndex), text}}
+}
+
+// serverSigns tell servers apart without colors, as in the page.
+var serverSigns = [...]string{"●", "■", "▲", "◆", "▼", "★", "✚"}
+
+// cellServerSign shows the sign of the server, or of one bridge the first letter of the side.
+func cellServerSign(v *tableView, rv *rowView) line {
+	sign := serverSigns[rv.serverIndex%len(serverSigns)]
+	if v.singleBridge && !strings.Contains(rv.server, " ") {
+		sign = rv.server[:min(1, len(rv.server))]
 	}
-	return line{{st, text}}
+	return line{{v.theme.server(rv.serverIndex), sign}}
+}
+
+// server returns the style of a server.
+func (t *theme) server(index int) style {
+	if n := len(t.servers); n > 0 {
+		return t.servers[index%n]
+	}
+	return t.dim
 }
 
 // cellWhat shows the symbol, the method or kind, and the target.
@@ -708,7 +728,8 @@ func newTimeScale(rows []rowView, now time.Time) timeScale {
 }
 
 // appendBusy appends the times in which a row was worked on. A row that waits for something else,
-// or has no end yet, counts only by its ends; a pending one also by its first seconds.
+// or has no end yet, counts only by its ends; a pending one also by its first seconds, and a long
+// one by its first and last seconds.
 func (rv *rowView) appendBusy(busy []scalePart, now time.Time) []scalePart {
 	end := rv.at.Add(rv.elapsed(now))
 	ends := func() []scalePart {
@@ -735,6 +756,10 @@ func (rv *rowView) appendBusy(busy []scalePart, now time.Time) []scalePart {
 	}
 	if from.After(end) {
 		from = end
+	}
+	if end.Sub(from) > 3*maxIdle {
+		busy = append(busy, scalePart{from: from, to: from.Add(maxIdle)})
+		from = end.Add(-maxIdle)
 	}
 	return append(busy, scalePart{from: rv.at, to: rv.at}, scalePart{from: from, to: end})
 }

@@ -185,10 +185,7 @@ func (m *model) sourcesView() {
 		})
 		list = append(list, choice{heading: true, label: "Servers"})
 		for _, s := range servers {
-			sign := span{m.theme.dim, "● "}
-			if n := len(m.theme.servers); n > 0 {
-				sign.style = m.theme.servers[s.Index%n]
-			}
+			sign := span{m.theme.server(s.Index), serverSigns[s.Index%len(serverSigns)] + " "}
 			list = append(list, choice{sign: sign, label: safe(s.Value), hint: plural.Of(s.Count, "row"), run: func() tea.Cmd { return m.table.setFilter("server:=" + quoteTerm(s.Value)) }})
 		}
 		list = append(list, choice{heading: true, label: "Captures"})
@@ -256,21 +253,26 @@ type overviewData struct {
 	servers         []trace.Facet
 }
 
-// overviewColumns is the number of parts of the time in the overview.
-const overviewColumns = 60
+// The limits of the number of parts of the time in the overview. A part is a column.
+const (
+	minOverviewParts = 60
+	maxOverviewParts = 150
+)
 
 // overview shows calls over time, and latencies by tool.
 func (m *model) overview() {
 	var d overviewData
-	m.src.Read(func(w *trace.Model) { d = overviewOf(w) })
+	parts := min(max(m.width-20, minOverviewParts), maxOverviewParts)
+	m.src.Read(func(w *trace.Model) { d = overviewOf(w, parts) })
 	m.dialogs.open("Overview", func(r *renderer) []line { return r.overview(&d) })
 	m.dialogs.overlay.pager.cutsLines = true
 	m.dialogs.overlay.pager.wrap()
 }
 
-// overviewOf computes the overview. The caller must hold the lock of the model.
-func overviewOf(w *trace.Model) overviewData {
-	d := overviewData{calls: make([]int, overviewColumns), failures: make([]int, overviewColumns), servers: w.Facets().Servers}
+// overviewOf computes the overview with a number of parts. The caller must hold the lock of the
+// model.
+func overviewOf(w *trace.Model, parts int) overviewData {
+	d := overviewData{calls: make([]int, parts), failures: make([]int, parts), servers: w.Facets().Servers}
 	rows := w.Rows()
 	for _, r := range rows {
 		if r.Kind != trace.Request {
@@ -288,7 +290,7 @@ func overviewOf(w *trace.Model) overviewData {
 		if r.Kind != trace.Request {
 			continue
 		}
-		i := min(overviewColumns-1, int(float64(r.At.Sub(d.from))/float64(span)*overviewColumns))
+		i := min(parts-1, int(float64(r.At.Sub(d.from))/float64(span)*float64(parts)))
 		d.calls[i]++
 		d.requests++
 		switch r.Status {
@@ -327,19 +329,15 @@ func (r *renderer) overview(d *overviewData) []line {
 		out[0] = append(out[0], span{t.pending, "… " + number(d.pending) + " pending"})
 	}
 	whole := d.to.Sub(d.from)
-	each := "a part is " + trace.FormatDuration(whole/overviewColumns)
+	each := "a part is " + trace.FormatDuration(whole/time.Duration(len(d.calls)))
 	out = append(out, nil, line{{t.head, "Requests over time"}, {t.dim, "  " + each}}, line{{t.bar, sparkline(d.calls)}})
 	if d.failed > 0 {
 		out = append(out, line{{t.failure, sparkline(d.failures)}, {t.dim, "  failed"}})
 	}
-	out = append(out, line{{t.dim, pad(d.from.In(r.zone).Format("15:04:05"), overviewColumns-8) + d.to.In(r.zone).Format("15:04:05")}})
+	out = append(out, line{{t.dim, pad(d.from.In(r.zone).Format("15:04:05"), len(d.calls)-8) + d.to.In(r.zone).Format("15:04:05")}})
 	out = append(out, nil, line{{t.head, "Servers"}})
 	for _, s := range d.servers {
-		st := t.text
-		if n := len(t.servers); n > 0 {
-			st = t.servers[s.Index%n]
-		}
-		out = append(out, line{{st, "● "}, {t.text, pad(safe(s.Value), 24)}, {t.dim, padLeft(number(s.Count), 8) + " rows"}})
+		out = append(out, line{{t.server(s.Index), serverSigns[s.Index%len(serverSigns)] + " "}, {t.text, pad(safe(s.Value), 24)}, {t.dim, padLeft(number(s.Count), 8) + " rows"}})
 	}
 	return append(append(out, nil), r.latencies(d.tools)...)
 }
