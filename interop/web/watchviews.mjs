@@ -86,7 +86,7 @@ export async function columns(s) {
   await s.synced()
   s.equal([await page.locator('#grid .head .c-method').count(), await page.locator('#grid .head .c-time').count()], [1, 0], 'columns after a reload')
   await page.keyboard.press('Shift+C')
-  await page.click('.menu-item:has-text("As at first")')
+  await page.click('.menu-item:has-text("Reset columns")')
   await page.locator('#grid .head .c-time').waitFor()
   await hashIs(s, 'cols', null)
 }

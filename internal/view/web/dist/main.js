@@ -889,7 +889,8 @@ function addBusy(list, r, now2) {
     list.push([from, r.at + a]);
     from = r.at + b;
   }
-  list.push([from, Math.max(from, end)]);
+  if (end - from > 3 * idleMs) list.push([from, from + idleMs], [end - idleMs, end]);
+  else list.push([from, Math.max(from, end)]);
 }
 var Scale = class {
   constructor(busy) {
@@ -1023,6 +1024,7 @@ function setPath(path2, d) {
   path2.drawn = d;
   path2.setAttribute("d", d);
 }
+var gapHalf = 28;
 function drawRuler(el, scale, px, share = rightMargin) {
   const ticks = scale.ticks(px * share);
   const key = px + ticks.map((t) => t.x.toFixed(3) + t.text).join();
@@ -1030,7 +1032,8 @@ function drawRuler(el, scale, px, share = rightMargin) {
   el.shown = key;
   el.replaceChildren(...ticks.map((t) => {
     const tick = h("span", { class: "tick" + (t.gap ? " gap" : ""), text: t.text });
-    tick.style.left = (t.x * share * 100).toFixed(2) + "%";
+    const x = t.x * share * px;
+    tick.style.left = (t.gap ? Math.max(x, Math.min(gapHalf, px / 2)) : x).toFixed(1) + "px";
     return tick;
   }));
 }
@@ -3128,7 +3131,7 @@ function openMenu(label, at2, entries, again) {
   fill(entries);
   box2.addEventListener("keydown", menuKey);
   box2.addEventListener("contextmenu", (e) => e.preventDefault());
-  document.body.append(box2);
+  byId("main").append(box2);
   place(box2, at2);
   items(box2)[0]?.focus();
   addEventListener("pointerdown", outside2, true);
@@ -3346,7 +3349,7 @@ function showResend(r, done) {
   };
   x.target.hidden = true;
   x.dialog = openDialog("Send again", [
-    h("p", {}, "This goes to a ", h("strong", { text: "fresh copy" }), " of ", isolated(r.srv || "the server"), ", which ends afterwards. The recorded session does not see it. Tools run again, with their effects. The target is:"),
+    h("p", {}, "This goes to a ", h("strong", { text: "fresh copy" }), " of ", isolated(store.serverName(r) || "the server"), ", which ends afterwards. The recorded session does not see it. Tools run again, with their effects. The target is:"),
     x.target,
     h("p", { class: "what" }, isolated(r.sum || r.m)),
     x.status,
@@ -3414,12 +3417,13 @@ function redrawSessions() {
   if (!sessionsOpen) return;
   const { body: body2, capture, session } = sessionsOpen;
   const first = (c) => c.capture === capture && (c.session || 0) === (session || 0);
-  const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
+  const some = store.sessions.filter((c) => c.rows || c.pid || first(c));
+  const cards = some.sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
   const list = h("div", { class: "cards" }, ...cards.map((c) => card(c, first(c))));
   const parts = [];
   if (!cards.length) parts.push(h("p", { class: "hint", text: "No session yet." }));
   else parts.push(list);
-  if (store.sessions.length > cards.length) parts.push(h("p", { class: "hint", text: plural(store.sessions.length - cards.length, "older session") + " not shown" }));
+  if (some.length > cards.length) parts.push(h("p", { class: "hint", text: plural(some.length - cards.length, "older session") + " not shown" }));
   if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());
   if (store.older) parts.push(h("p", { class: "hint" }, plural(store.older, "older capture") + " not shown. ", h("code", { text: "mcpwire watch --web --past -1" }), " shows all of them, and ", h("code", { text: "mcpwire watch --web FILE" }), " one."));
   body2.replaceChildren(...parts);
@@ -4057,7 +4061,7 @@ function showColumns(at2) {
       setShown(c.key, !isShown(c, px, em));
       head2.changed();
     } }));
-    return [{ heading: "Columns" }, ...list, "-", { label: "As at first", run: () => {
+    return [{ heading: "Columns" }, ...list, "-", { label: "Reset columns", run: () => {
       resetColumns();
       head2.changed();
     } }];
@@ -4550,6 +4554,7 @@ function drawEmpty(shown, clearFilter2) {
   if (el.dataset.state === state && state !== "filtered") return;
   el.dataset.state = state;
   el.hidden = !state;
+  byId("main").toggleAttribute("data-empty", state === "none");
   if (state === "loading") el.replaceChildren(skeleton());
   else if (state === "filtered") el.replaceChildren(...nothingFound(clearFilter2));
   else if (state === "none") el.replaceChildren(...nothingYet());
@@ -4574,7 +4579,7 @@ function nothingYet() {
       { class: "commands" },
       command("mcpwire tap -- COMMAND", "runs a server and records its traffic"),
       command("mcpwire tap URL --listen ADDR", "the same for a server on HTTP"),
-      command("mcpwire wrap NAME", "puts a tap in front of a server, in the configuration of a host")
+      command("mcpwire wrap NAME", "puts a tap before a server in a host's configuration")
     ),
     h("p", {}, "Or drop a capture file anywhere here, or ", h("button", { type: "button", class: "link", text: "choose one", on: { click: () => byId("file").click() } }), ".")
   ];

@@ -24,12 +24,13 @@ function redrawSessions() {
   if (!sessionsOpen) return;
   const { body, capture, session } = sessionsOpen;
   const first = (c) => c.capture === capture && (c.session || 0) === (session || 0);
-  const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
+  const some = store.sessions.filter((c) => c.rows || c.pid || first(c));
+  const cards = some.sort((a, b) => first(b) - first(a) || parseTime(b.last) - parseTime(a.last)).slice(0, 100);
   const list = h("div", { class: "cards" }, ...cards.map((c) => card(c, first(c))));
   const parts = [];
   if (!cards.length) parts.push(h("p", { class: "hint", text: "No session yet." }));
   else parts.push(list);
-  if (store.sessions.length > cards.length) parts.push(h("p", { class: "hint", text: plural(store.sessions.length - cards.length, "older session") + " not shown" }));
+  if (some.length > cards.length) parts.push(h("p", { class: "hint", text: plural(some.length - cards.length, "older session") + " not shown" }));
   if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());
   if (store.older) parts.push(h("p", { class: "hint" }, plural(store.older, "older capture") + " not shown. ", h("code", { text: "mcpwire watch --web --past -1" }), " shows all of them, and ", h("code", { text: "mcpwire watch --web FILE" }), " one."));
   body.replaceChildren(...parts);

@@ -87,7 +87,7 @@ export function showColumns(at) {
       setShown(c.key, !isShown(c, px, em));
       head.changed();
     } }));
-    return [{ heading: "Columns" }, ...list, "-", { label: "As at first", run: () => {
+    return [{ heading: "Columns" }, ...list, "-", { label: "Reset columns", run: () => {
       resetColumns();
       head.changed();
     } }];

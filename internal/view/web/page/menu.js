@@ -1,5 +1,5 @@
 // Menus, after the pattern of ARIA: arrow keys, Home, End, first letters and Escape.
-import { h } from "./dom.js";
+import { byId, h } from "./dom.js";
 
 let open = null;
 
@@ -25,7 +25,7 @@ export function openMenu(label, at, entries, again) {
   fill(entries);
   box.addEventListener("keydown", menuKey);
   box.addEventListener("contextmenu", (e) => e.preventDefault());
-  document.body.append(box);
+  byId("main").append(box); // in a landmark
   place(box, at);
   items(box)[0]?.focus();
   addEventListener("pointerdown", outside, true);

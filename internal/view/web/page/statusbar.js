@@ -116,6 +116,7 @@ export function drawEmpty(shown, clearFilter) {
   if (el.dataset.state === state && state !== "filtered") return;
   el.dataset.state = state;
   el.hidden = !state;
+  byId("main").toggleAttribute("data-empty", state === "none");
   if (state === "loading") el.replaceChildren(skeleton());
   else if (state === "filtered") el.replaceChildren(...nothingFound(clearFilter));
   else if (state === "none") el.replaceChildren(...nothingYet());
@@ -141,7 +142,7 @@ function nothingYet() {
     h("ul", { class: "commands" },
       command("mcpwire tap -- COMMAND", "runs a server and records its traffic"),
       command("mcpwire tap URL --listen ADDR", "the same for a server on HTTP"),
-      command("mcpwire wrap NAME", "puts a tap in front of a server, in the configuration of a host")),
+      command("mcpwire wrap NAME", "puts a tap before a server in a host's configuration")),
     h("p", {}, "Or drop a capture file anywhere here, or ", h("button", { type: "button", class: "link", text: "choose one", on: { click: () => byId("file").click() } }), "."),
   ];
 }

@@ -67,6 +67,8 @@ function setPath(path, d) {
   path.setAttribute("d", d);
 }
 
+const gapHalf = 28; // half of the width of a gap's label, in px
+
 // drawRuler shows times above what a scale places. share is the part of the width that it uses.
 export function drawRuler(el, scale, px, share = rightMargin) {
   const ticks = scale.ticks(px * share);
@@ -75,7 +77,8 @@ export function drawRuler(el, scale, px, share = rightMargin) {
   el.shown = key;
   el.replaceChildren(...ticks.map((t) => {
     const tick = h("span", { class: "tick" + (t.gap ? " gap" : ""), text: t.text });
-    tick.style.left = (t.x * share * 100).toFixed(2) + "%";
+    const x = t.x * share * px;
+    tick.style.left = (t.gap ? Math.max(x, Math.min(gapHalf, px / 2)) : x).toFixed(1) + "px";
     return tick;
   }));
 }
