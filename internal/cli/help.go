@@ -156,7 +156,9 @@ func firstClauses(text string, width int) string {
 		return text
 	}
 	for _, end := range []string{"; ", " (", ", "} {
-		if clause, _, ok := strings.Cut(text, end); ok && utf8.RuneCountInString(clause) <= width {
+		clause, _, ok := strings.Cut(text, end)
+		// A condition alone does not tell what the flag does.
+		if ok && utf8.RuneCountInString(clause) <= width && !strings.HasPrefix(clause, "with ") && !strings.HasPrefix(clause, "when ") {
 			return clause
 		}
 	}
