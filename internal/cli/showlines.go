@@ -299,12 +299,16 @@ func (l *lister) text(r *trace.Row, depth int, summary string) error {
 	if side := r.Session.Side; side != "" {
 		name = fmt.Sprintf("%-4s ", trace.SideLabel(side)) + name
 	}
-	if l.server {
+	columns := 20
+	if gateway := r.Capture.HasUpstreams(); l.server || gateway {
 		name = trace.Truncate(trace.Escape(r.Session.ServerName()), 12) + " " + name
+		if gateway && !l.server {
+			columns = 28
+		}
 	}
 	glyph := strings.Repeat("  ", depth) + trace.Glyph(r)
 	if !narrow {
-		name += strings.Repeat(" ", max(0, 20-2*depth-trace.Width(name)))
+		name += strings.Repeat(" ", max(0, columns-2*depth-trace.Width(name)))
 	}
 	rest := " " + summary
 	findings := ""

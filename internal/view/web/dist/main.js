@@ -481,7 +481,7 @@ function tracks(columns, px) {
 }
 function growing(px, em) {
   const between = (least, share, most) => Math.min(most, Math.max(least, px / em * share)).toFixed(2) + "em";
-  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.1, 13) };
+  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.112, 13) };
 }
 
 // page/row.js
@@ -2927,7 +2927,8 @@ function showExport() {
     what,
     link2("/api/export.html" + query2, "A page", "One HTML file, which every browser opens without network. Secrets are redacted again, so that it can be shared."),
     link2("/api/save" + query2, "The capture", "A file of events (.mcpcap.ndjson) for mcpwire and other programs. Secrets are redacted."),
-    h("p", { class: "hint", text: "To copy a single exchange, press y (the message) or Y (as a command, or as curl)." })
+    h("p", { class: "hint", text: "To copy a single exchange, press y (the message) or Y (as a command, or as curl)." }),
+    h("p", { class: "hint" }, h("code", { text: "mcpwire export --to FORMAT" }), " makes other files: har, otlp, pcapng, sequence, mermaid and others.")
   ]);
 }
 

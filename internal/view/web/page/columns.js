@@ -153,5 +153,5 @@ export function tracks(columns, px) {
 // growing returns the widths of the columns that grow with the list, up to a maximum.
 export function growing(px, em) {
   const between = (least, share, most) => Math.min(most, Math.max(least, (px / em) * share)).toFixed(2) + "em";
-  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.1, 13) };
+  return { "--name": between(12, 0.165, 26), "--server": between(6.5, 0.112, 13) };
 }

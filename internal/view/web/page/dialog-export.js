@@ -18,5 +18,6 @@ export function showExport() {
     link("/api/export.html" + query, "A page", "One HTML file, which every browser opens without network. Secrets are redacted again, so that it can be shared."),
     link("/api/save" + query, "The capture", "A file of events (.mcpcap.ndjson) for mcpwire and other programs. Secrets are redacted."),
     h("p", { class: "hint", text: "To copy a single exchange, press y (the message) or Y (as a command, or as curl)." }),
+    h("p", { class: "hint" }, h("code", { text: "mcpwire export --to FORMAT" }), " makes other files: har, otlp, pcapng, sequence, mermaid and others."),
   ]);
 }
