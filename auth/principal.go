@@ -54,7 +54,7 @@ func (p *Principal) ID() string {
 // String returns the ID, so that no log shows the claims by accident.
 func (p *Principal) String() string { return p.ID() }
 
-// LogValue returns the ID, for the same reason.
+// LogValue returns the ID, so that no log shows the claims by accident.
 func (p *Principal) LogValue() slog.Value { return slog.StringValue(p.ID()) }
 
 // HasScopes reports whether the principal has all scopes, by name or by a scope that includes them

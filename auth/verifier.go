@@ -150,7 +150,7 @@ func NewStatic(tokens ...StaticToken) (Verifier, error) {
 // String returns the subject, so that no log shows the token by accident.
 func (t StaticToken) String() string { return t.Subject }
 
-// LogValue returns the subject, for the same reason.
+// LogValue returns the subject, so that no log shows the token by accident.
 func (t StaticToken) LogValue() slog.Value { return slog.StringValue(t.Subject) }
 
 func (t StaticToken) digest() (d [sha256.Size]byte, err error) {

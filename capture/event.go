@@ -149,8 +149,8 @@ type Event struct {
 	// RedactedMore counts hidden values beyond those in Redacted. Readers set it.
 	RedactedMore int
 
-	// Frame is Data as parsed before, so that a program of this module parses it only once for all
-	// who look at it. Code outside the module cannot name its type. nil means not parsed.
+	// Frame is the parsed Data, for programs of this module, which parse a message once for all its
+	// readers. Others leave it nil.
 	Frame *traffic.Frame
 }
 

@@ -273,7 +273,7 @@ func (n *Node) Members() (list []Member, changed <-chan struct{}) {
 	return list, m.changed
 }
 
-// HasMember reports whether the node with that id is there.
+// HasMember reports whether the node with that id is one of the Members.
 func (n *Node) HasMember(id string) bool {
 	n.members.mu.Lock()
 	defer n.members.mu.Unlock()

@@ -37,15 +37,14 @@ type sessionRecord struct {
 // SessionStore returns a store of legacy sessions that all nodes share. It keeps a session for
 // maxAge after it was last changed, and one without Expires also after it was last loaded. Zero
 // means 25 h, an hour more than the default of streamable.Timeouts.Lifetime. All nodes must use the
-// same.
+// same maxAge.
 //
-// That a session has ended, its log level and its subscriptions survive the loss of all machines of
-// the backend, if what is durable there does.
+// The end of a session, its log level and its subscriptions are durable, as in [RecordsOptions].
 //
-// Each node has a view of all records. A record that ends a session, or changes what its client has
-// set, is in the views of all nodes when Update returns, except of those that do not respond within
-// half a second: they are suspended, or cut off from this one. A node that is cut off from the
-// backend notices that within three seconds, and uses its view for 30 seconds more.
+// Each node has a view of all records. When Update returns, a record that ends a session, or
+// changes what its client has set, is in the views of all nodes that respond within half a second.
+// The others are suspended, or cut off from this one. A node that is cut off from the backend
+// notices that within three seconds, and uses its view for another 30 seconds.
 func (n *Node) SessionStore(ctx context.Context, maxAge time.Duration) (streamable.SessionViewer, error) {
 	if maxAge <= 0 {
 		maxAge = defaultSessionAge

@@ -60,9 +60,9 @@ type taskRecord struct {
 const maxWrites = 64
 
 // TaskStore returns a store of tasks that all nodes share. A task whose TTL exceeds maxTTL cannot
-// be created; zero means 24 h. All nodes must use the same. A task, with its result, has up to 16
-// MiB. A task whose node is gone fails after about ten seconds: its error says that the tool may
-// have run.
+// be created; zero means 24 h. All nodes must use the same maxTTL. A task, with its result, has up
+// to 16 MiB. A task whose node is gone fails after about ten seconds, with an error that says that
+// the tool may have run.
 func (n *Node) TaskStore(ctx context.Context, maxTTL time.Duration) (server.TaskStore, error) {
 	s := &taskStore{n: n, maxTTL: cmp.Or(maxTTL, defaultMaxTaskTTL), known: make(map[string]string)}
 	s.runs = &taskRuns{store: s}

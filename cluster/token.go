@@ -98,11 +98,11 @@ func (s *tokenStore) release(ctx context.Context, l *Lease) {
 	}
 }
 
-// vainMark is the record of a resource whose last login failed.
-var vainMark = []byte{format}
+// failedMark is the record of a resource whose last login failed.
+var failedMark = []byte{format}
 
 // LockLogin implements [oauth.LoginLocker].
-func (s *tokenStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error) {
+func (s *tokenStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(failed bool), failed bool, err error) {
 	waited := false
 	l, err := s.n.acquire(ctx, "oauth login "+resource, func() {
 		waited = true
@@ -114,7 +114,7 @@ func (s *tokenStore) LockLogin(ctx context.Context, resource string, waiting fun
 	key := s.n.key("login", resource)
 	if waited {
 		_, err = s.records.Get(ctx, key)
-		vain = err == nil
+		failed = err == nil
 	}
 	if err == nil || errors.Is(err, ErrNotFound) {
 		err = s.records.remove(ctx, key)
@@ -123,15 +123,15 @@ func (s *tokenStore) LockLogin(ctx context.Context, resource string, waiting fun
 		s.release(ctx, l)
 		return nil, false, err
 	}
-	return func(vain bool) {
-		if vain {
+	return func(failed bool) {
+		if failed {
 			ctx := context.WithoutCancel(ctx)
 			// Without the mark the next node asks the user, too.
-			_, _, err := s.records.update(ctx, key, func([]byte) ([]byte, error) { return vainMark, nil })
+			_, _, err := s.records.update(ctx, key, func([]byte) ([]byte, error) { return failedMark, nil })
 			if err != nil {
 				s.n.opts.Logger.Warn("other nodes do not learn that a login failed", "error", err)
 			}
 		}
 		s.release(ctx, l)
-	}, vain, nil
+	}, failed, nil
 }

@@ -58,7 +58,8 @@ type Check struct {
 // Probes are an [http.Handler] of /livez, /readyz and /startupz. Make them with [New].
 //
 // /livez succeeds as long as the process responds. /startupz succeeds after [Probes.Start]. /readyz
-// succeeds between Start and the end of the context, while the checks do that are not optional.
+// succeeds from Start until the end of the context, as long as all checks that are not optional
+// succeed.
 type Probes struct {
 	ctx    context.Context
 	checks []Check
@@ -79,7 +80,7 @@ func New(ctx context.Context, checks ...Check) *Probes {
 	return &Probes{ctx: ctx, checks: checks}
 }
 
-// Start ends the time in which the process starts.
+// Start reports that the process has started: /startupz and /readyz succeed from now on.
 func (p *Probes) Start() { p.started.Store(true) }
 
 // ServeHTTP implements [http.Handler].

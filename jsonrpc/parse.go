@@ -12,8 +12,8 @@ import (
 const MaxBatch = 100
 
 // Parse parses a frame that holds one message. It makes one pass over the frame, which validates
-// the whole text (RFC 8259, UTF-8, at most maxDepth levels; 0 is [jsonwire.DefaultMaxDepth]), and
-// allocates nothing. m's slices alias the frame.
+// the whole text (RFC 8259, UTF-8, at most maxDepth levels; zero means 512), and allocates
+// nothing. m's slices alias the frame.
 //
 // The error is an *Error to answer with. If the frame is not JSON, it is [CodeParseError] and m is
 // empty. If the frame is JSON but not a message, it is [CodeInvalidRequest], m.ID is the id if a

@@ -2,8 +2,8 @@ package mcp
 
 import "fmt"
 
-// A Revision is a dated version of the protocol. Later revisions are greater. Only the era package
-// may compare revisions; other code asks for a feature.
+// A Revision is a dated version of the protocol. Later revisions are greater. In this
+// module only internal/era compares them; other code asks for a feature.
 type Revision uint8
 
 // The revisions. The zero Revision is not a revision.

@@ -101,10 +101,10 @@ type StoreLocker interface {
 type LoginLocker interface {
 	Store
 	// LockLogin waits for the lock of a resource until ctx ends. If another process has it,
-	// LockLogin calls waiting first, and vain reports whether the last holder asked the user in
-	// vain: then the user must not be asked again at once. unlock must be called once, with the
-	// result of asking.
-	LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error)
+	// LockLogin calls waiting first, and failed reports whether the login of that process failed:
+	// then the user must not be asked again at once. unlock must be called once, and told whether
+	// the login failed.
+	LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(failed bool), failed bool, err error)
 }
 
 // storedRecord is the stored form of a record, including secrets.

@@ -71,11 +71,12 @@ type Options struct {
 	// Events keeps the events of legacy streams, for clients that resume one. Nil keeps them in
 	// memory.
 	Events EventStore
-	// Sessions lets another process take over a legacy session, and a DELETE or a log level hold at
-	// all processes. Nil disables that, unless the server has StateKeys: its processes then share
-	// sessions without a store. The id of a session contains what is needed to take it over, sealed
-	// with the keys; and what its client sets or ends at one process has no effect at others.
-	// Sessions whose id would be longer than 1 KiB need the store.
+	// Sessions stores legacy sessions, so that another process can take one over, and a DELETE or a
+	// log level at one process counts at all. If the server has StateKeys, the id of a session
+	// contains, sealed with them, what another process needs to take it over. Its processes then
+	// share sessions even if Sessions is nil, but what a client sets or ends at one process has no
+	// effect at others, and a session whose id would exceed 1 KiB is not shared. Nil without
+	// StateKeys means that each process has its own sessions.
 	Sessions SessionStore
 	// Nodes connects the processes that share sessions, so that responses to input requests and
 	// cancellations reach the process that they are for. Nil means that the client must send them
