@@ -190,8 +190,8 @@ type request struct {
 	pending *rpc.Pending
 }
 
-// ErrTooManyRounds is wrapped by the error of a call that exceeds [InputOptions.MaxRounds].
-var ErrTooManyRounds = errors.New("too many input rounds")
+// errTooManyRounds is wrapped by the error of a call that exceeds InputOptions.MaxRounds.
+var errTooManyRounds = errors.New("too many input rounds")
 
 // roundTrip sends a request and returns the text of the result object. Its resultType is absent,
 // "complete", or one that a declared extension adds ("task"). roundTrip handles _meta, input
@@ -222,7 +222,7 @@ func (c *Client) roundTripDirect(ctx context.Context, r *request) (result []byte
 		}
 		ac.req.inputRounds = r.inputRounds
 		if r.inputRounds >= c.opts.Input.MaxRounds {
-			return nil, fmt.Errorf("call %s: %w: %d times", r.method, ErrTooManyRounds, r.inputRounds+1)
+			return nil, fmt.Errorf("call %s: %w: %d times", r.method, errTooManyRounds, r.inputRounds+1)
 		}
 		if err := ac.handleInputRequired(ctx, result); err != nil {
 			return nil, err

@@ -590,7 +590,7 @@ func TestInputBounds(t *testing.T) {
 			}
 			s.expectEnd()
 		})
-		if err := c.Call(t.Context(), "tools/call", nil, nil); !errors.Is(err, ErrTooManyRounds) || IsPeer(err) {
+		if err := c.Call(t.Context(), "tools/call", nil, nil); !errors.Is(err, errTooManyRounds) || IsPeer(err) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -458,7 +458,7 @@ func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 		return nil
 	}
 	if t.inputRounds >= t.c.opts.Input.MaxRounds {
-		return fmt.Errorf("%w: %d times", ErrTooManyRounds, t.inputRounds+1)
+		return fmt.Errorf("%w: %d times", errTooManyRounds, t.inputRounds+1)
 	}
 	responses, err := t.c.inputs.answer(ctx, append(pending, '}'))
 	if err != nil {

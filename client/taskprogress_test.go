@@ -223,7 +223,7 @@ func TestTaskEndlessInput(t *testing.T) {
 		}}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, err := c.CallTool(ctx, "slow", nil); !errors.Is(err, ErrTooManyRounds) || asked != 3 {
+		if _, err := c.CallTool(ctx, "slow", nil); !errors.Is(err, errTooManyRounds) || asked != 3 {
 			t.Errorf("got %v after %d rounds", err, asked)
 		}
 		synctest.Wait()

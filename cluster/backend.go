@@ -173,14 +173,6 @@ type Bus interface {
 	Handle(ctx context.Context, node, topic string, handle func(ctx context.Context, data []byte) []byte) (stop func(), err error)
 }
 
-// The bounds that all backends have in common.
-const (
-	// MaxPending limits the messages that wait for one subscription.
-	MaxPending = 4096
-	// MaxHandling limits the concurrent requests of one handler.
-	MaxHandling = 256
-)
-
 // maxKey limits the bytes of a key.
 const maxKey = 200
 

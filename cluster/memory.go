@@ -16,14 +16,18 @@ import (
 )
 
 const (
-	// maxWatched limits the changed records that wait for one watcher of NewMemory.
+	// maxPending limits the messages that wait for one subscription, and maxHandling the concurrent
+	// requests of one handler. See Bus.
+	maxPending  = 4096
+	maxHandling = 256
+	// maxWatched limits the changed records that wait for one watcher.
 	maxWatched = 4096
-	// maxPendingBytes limits the messages that wait for one subscription of NewMemory.
+	// maxPendingBytes limits the messages that wait for one subscription, in bytes.
 	maxPendingBytes = 32 << 20
 	// recordOverhead is the memory of a record or an entry without its key and value, in bytes.
 	recordOverhead = 256
 	dedupWindow    = 2 * time.Minute
-	// maxDedup limits the ids that a log of NewMemory remembers.
+	// maxDedup limits the ids that a log remembers.
 	maxDedup     = 1 << 16
 	defaultBytes = 64 << 20
 )
@@ -80,7 +84,7 @@ func (m *memory) Log(_ context.Context, name string, o LogOptions) (Log, error) 
 // Bus implements [Backend].
 func (m *memory) Bus() Bus { return &m.bus }
 
-// memoryRecords is a bucket of NewMemory.
+// memoryRecords is a bucket in memory.
 type memoryRecords struct {
 	mu       sync.Mutex
 	ttl      time.Duration
@@ -293,7 +297,7 @@ func (r *memoryRecords) take(w *memoryWatcher) (all []Change, missed bool) {
 	return all, w.missed
 }
 
-// memoryLog is a log of NewMemory.
+// memoryLog is a log in memory.
 type memoryLog struct {
 	mu         sync.Mutex
 	maxEntries int
@@ -498,7 +502,7 @@ func (l *memoryLog) Drop(ctx context.Context, group string) error {
 	return nil
 }
 
-// memoryBus is the bus of NewMemory.
+// memoryBus is the bus of a backend in memory.
 type memoryBus struct {
 	mu       sync.Mutex
 	topics   map[string]map[*memorySubscription]struct{}
@@ -530,7 +534,7 @@ func (b *memoryBus) Publish(ctx context.Context, topic string, data []byte) erro
 func (s *memorySubscription) add(data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pending) >= MaxPending || s.bytes+len(data) > maxPendingBytes {
+	if len(s.pending) >= maxPending || s.bytes+len(data) > maxPendingBytes {
 		return
 	}
 	s.pending = append(s.pending, data)
@@ -598,7 +602,7 @@ func (b *memoryBus) Subscribe(ctx context.Context, topic string, deliver func([]
 type memoryHandler struct {
 	handle func(ctx context.Context, data []byte) []byte
 	ctx    context.Context
-	// running has room for MaxHandling.
+	// running has room for maxHandling.
 	running chan struct{}
 	mu      sync.Mutex
 	stopped bool
@@ -655,7 +659,7 @@ func (b *memoryBus) Handle(ctx context.Context, node, topic string, handle func(
 	if err := cmp.Or(ctx.Err(), CheckKey(node, topic)); err != nil {
 		return nil, err
 	}
-	h := &memoryHandler{handle: handle, running: make(chan struct{}, MaxHandling)}
+	h := &memoryHandler{handle: handle, running: make(chan struct{}, maxHandling)}
 	var cancel context.CancelFunc
 	h.ctx, cancel = context.WithCancel(context.Background())
 	key := node + " " + topic

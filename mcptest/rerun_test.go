@@ -161,7 +161,7 @@ func TestRerunCheck(t *testing.T) {
 				return "made", requestConsent(ctx, "make", "Make?")
 			}
 		}, []string{`the first run asked the client, the second failed: {"code":7,"message":"it exists"}`}, 3, "made"},
-		{"a rate limit", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.01, Burst: 1}, Methods: []string{"tools/call"}}}, mcptest.RerunCheck{}, func(*effects) handler {
+		{"a rate limit", &server.Options{Callers: server.CallerLimits{PerSecond: 0.01, Burst: 1, Methods: []string{"tools/call"}}}, mcptest.RerunCheck{}, func(*effects) handler {
 			return func(ctx context.Context) (string, error) { return "", requestConsent(ctx, "a", "A?") }
 		}, nil, 1, "too many"},
 		{"disabled", nil, mcptest.RerunCheck{Disabled: true}, func(e *effects) handler {

@@ -20,8 +20,11 @@ import (
 // no connections (HTTP). A request over a limit fails with [CodeTooManyRequests]. Each input round
 // counts as a request.
 type CallerLimits struct {
-	// Rate limits the request rate. The zero value sets no limit.
-	Rate RateLimit
+	// PerSecond is the average number of requests in a second. Zero or less means no limit.
+	PerSecond float64
+	// Burst is the number of requests allowed at once after a pause. Zero means PerSecond, but at
+	// least 1.
+	Burst int
 
 	// MaxConcurrent limits the requests that are in flight. Zero means no limit other than
 	// Limits.MaxInFlight.
@@ -35,15 +38,6 @@ type CallerLimits struct {
 	// Methods lists the methods that the limits apply to. Nil means tools/call, prompts/get,
 	// resources/read and completion/complete.
 	Methods []string
-}
-
-// A RateLimit limits the request rate of one caller. The zero value sets no limit.
-type RateLimit struct {
-	// PerSecond is the average rate. Zero or less means no limit.
-	PerSecond float64
-	// Burst is the number of requests allowed at once after a pause. Zero means PerSecond, but at
-	// least 1.
-	Burst int
 }
 
 // CodeTooManyRequests is the error code for a caller with too many requests. The error's data is an
@@ -104,11 +98,11 @@ type caller struct {
 
 // newLimits returns the limits of the options, or nil if they set none.
 func newLimits(o *Options) *limits {
-	if o.Callers.Rate.PerSecond <= 0 && o.Callers.MaxConcurrent <= 0 {
+	if o.Callers.PerSecond <= 0 && o.Callers.MaxConcurrent <= 0 {
 		return nil
 	}
 	l := &limits{processes: o.Callers.Processes, methods: make(map[string]bool), byID: make(map[string]*list.Element)}
-	if r := o.Callers.Rate; r.PerSecond > 0 {
+	if r := &o.Callers; r.PerSecond > 0 {
 		l.all.rate, l.all.burst = rate.Limit(r.PerSecond), r.Burst
 		if l.all.burst <= 0 {
 			l.all.burst = int(max(min(math.Ceil(r.PerSecond), math.MaxInt32), 1))

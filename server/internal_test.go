@@ -48,7 +48,7 @@ func (l *limits) size(t *testing.T) int {
 // flight is not.
 func TestCallersAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1}})
+		l, admit := callersOf(t, &Options{Callers: CallerLimits{PerSecond: 1, Burst: 10, MaxConcurrent: 1}})
 		busy := admit("busy")
 		for i := range 50 {
 			l.release(admit(fmt.Sprint(i)))
@@ -81,7 +81,7 @@ func TestCallersAreEvicted(t *testing.T) {
 // are evicted, unless they have requests in flight.
 func TestCallersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
+		l, admit := callersOf(t, &Options{Callers: CallerLimits{PerSecond: 0.001}})
 		busy := admit("busy")
 		for i := range 2 * maxCallers {
 			l.release(admit(fmt.Sprint(i)))
@@ -104,7 +104,7 @@ func TestCallersAreBounded(t *testing.T) {
 // longest.
 func TestCallerKeepsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, admit := callersOf(t, &Options{Callers: CallerLimits{Rate: RateLimit{PerSecond: 0.001}}})
+		l, admit := callersOf(t, &Options{Callers: CallerLimits{PerSecond: 0.001}})
 		for i := range maxCallers {
 			l.release(admit(fmt.Sprint(i)))
 		}
@@ -134,7 +134,7 @@ func TestCallersOfSeveralServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 1
 		l := newLimits(&Options{Callers: CallerLimits{
-			Rate: RateLimit{PerSecond: 6, Burst: 12}, MaxConcurrent: 4, Processes: func() int { return n },
+			PerSecond: 6, Burst: 12, MaxConcurrent: 4, Processes: func() int { return n },
 		}})
 		// rush admits as many requests at once as possible.
 		rush := func() (admitted []*caller) {

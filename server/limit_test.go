@@ -41,7 +41,7 @@ const refusedRate = `{"limit":"rate","retryAfterMs":%d}`
 // Spec: S133 S155
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := with(t, &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 2, Burst: 3}}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) {
+		srv := with(t, &server.Options{Callers: server.CallerLimits{PerSecond: 2, Burst: 3}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) {
 			return nil, nil
 		})
 		a, again, b := clientOf(t, srv, modern, "a"), clientOf(t, srv, "2025-06-18", "a"), clientOf(t, srv, modern, "b")
@@ -154,7 +154,7 @@ func TestLimitedMethods(t *testing.T) {
 		var got []string
 		for _, method := range methods {
 			srv := server.MustNew("test", "1", &server.Options{
-				Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.001}, Methods: tt.option}, AdvertiseKinds: []server.Kind{server.KindPrompt, server.KindResource, server.KindTool},
+				Callers: server.CallerLimits{PerSecond: 0.001, Methods: tt.option}, AdvertiseKinds: []server.Kind{server.KindPrompt, server.KindResource, server.KindTool},
 			})
 			if err := errors.Join(
 				srv.AddRawMethod("com.example/m", func(*server.Call, json.RawMessage) (json.RawMessage, error) { return nil, nil }),
@@ -186,7 +186,7 @@ func TestLimitedMethods(t *testing.T) {
 // middleware.
 func TestLimitedHandshake(t *testing.T) {
 	for _, middleware := range []middleware.Func{nil, passOn} {
-		srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.001}, Methods: []string{"ping", "initialize"}}})
+		srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{PerSecond: 0.001, Methods: []string{"ping", "initialize"}}})
 		if middleware != nil {
 			srv.Use(middleware)
 		}
@@ -200,7 +200,7 @@ func TestLimitedHandshake(t *testing.T) {
 // TestLimitMessage shows that the error of a rate-limited request has the limit and the time to
 // retry.
 func TestLimitMessage(t *testing.T) {
-	srv := with(t, &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.5}}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, nil })
+	srv := with(t, &server.Options{Callers: server.CallerLimits{PerSecond: 0.5}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, nil })
 	c := connect(t, srv, modern)
 	c.must("tools/call", `{"name":"t"}`)
 	_, err := c.tool("t", "{}")

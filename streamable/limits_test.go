@@ -106,7 +106,7 @@ func TestLimitsOfServer(t *testing.T) {
 			{"2025-03-26 batch", "200 application/json [] " + `[{"jsonrpc":"2.0","id":2,` + refused + "]"},
 		} {
 			for _, always := range []bool{false, true} {
-				srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 0.25, Burst: 1}}})
+				srv := server.MustNew("test", "1", &server.Options{Callers: server.CallerLimits{PerSecond: 0.25, Burst: 1}})
 				addTools(t, srv)
 				h := streamable.MustHandler(srv, &streamable.Options{StreamAlways: always})
 				e := &endpoint{t: t, srv: srv, h: h, url: "http://localhost", client: &http.Client{Transport: direct{h}}}

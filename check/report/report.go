@@ -64,8 +64,8 @@ type Report struct {
 	Version string
 }
 
-// Count returns the number of results of each severity.
-func (r *Report) Count() (errors, warnings, infos int) {
+// count returns the number of results of each severity.
+func (r *Report) count() (errors, warnings, infos int) {
 	for _, f := range r.Results {
 		switch f.Rule.Severity {
 		case check.Error:
@@ -279,7 +279,7 @@ func Text(w io.Writer, r *Report, opts *TextOptions) error {
 // writeSummary writes the counts, and if there are several groups, a line for each. hidden counts
 // the results that are not in groups.
 func writeSummary(b *bufio.Writer, r *Report, groups []group, hidden int, opts *TextOptions) {
-	errors, warnings, infos := r.Count()
+	errors, warnings, infos := r.count()
 	seen := " in " + plural.Of(int(r.Events), "event")
 	if len(r.Results) == 0 {
 		b.WriteString("no findings" + seen + "\n")
@@ -392,7 +392,7 @@ type jsonFinding struct {
 // returns errors of w.
 func JSON(w io.Writer, r *Report) error {
 	out := jsonReport{Findings: []jsonFinding{}, Summary: jsonSummary{Events: r.Events, Sources: r.Sources}}
-	out.Summary.Errors, out.Summary.Warnings, out.Summary.Infos = r.Count()
+	out.Summary.Errors, out.Summary.Warnings, out.Summary.Infos = r.count()
 	for _, f := range r.Results {
 		out.Findings = append(out.Findings, jsonFinding{
 			Rule: f.Rule.ID, Severity: f.Rule.Severity, Source: f.Source, Capture: f.Capture, Event: f.Event, Dir: string(f.Dir), Session: f.Session,
@@ -658,7 +658,7 @@ func fileURI(name string) string {
 // no effect as Markdown or HTML. It returns errors of w.
 func Markdown(w io.Writer, r *Report) error {
 	b := bufio.NewWriter(w)
-	errors, warnings, infos := r.Count()
+	errors, warnings, infos := r.count()
 	fmt.Fprintf(b, "### %s: %s, %s, %s in %s\n", markdownText.Replace(printable.Line(r.Tool)), plural.Of(errors, "error"), plural.Of(warnings, "warning"), plural.Of(infos, "info"), plural.Of(int(r.Events), "event"))
 	counts := make(map[string]int)
 	for _, f := range r.Results {

@@ -15,8 +15,11 @@ import (
 const (
 	// busyHeader marks the reply of a node that handles too many requests.
 	busyHeader = "Mcpwire-Busy"
-	// maxPendingBytes limits the messages that wait for one subscription.
+	// maxPending and maxPendingBytes limit the messages that wait for one subscription, and
+	// maxHandling the concurrent requests of one handler. See cluster.Bus.
+	maxPending      = 4096
 	maxPendingBytes = 32 << 20
+	maxHandling     = 256
 )
 
 // bus is the bus of a Backend: NATS without JetStream.
@@ -65,7 +68,7 @@ func (b bus) subscribe(ctx context.Context, subject string, deliver func(*nats.M
 		return nil, mapError(ctx, err)
 	}
 	b.b.addSubscription(s)
-	if err = s.sub.SetPendingLimits(cluster.MaxPending, maxPendingBytes); err == nil {
+	if err = s.sub.SetPendingLimits(maxPending, maxPendingBytes); err == nil {
 		err = b.b.nc.FlushWithContext(ctx)
 	}
 	if err != nil {
@@ -142,7 +145,7 @@ func (b bus) Handle(ctx context.Context, node, topic string, handle func(context
 		return nil, err
 	}
 	handling, cancel := context.WithCancel(context.Background())
-	running := make(chan struct{}, cluster.MaxHandling)
+	running := make(chan struct{}, maxHandling)
 	var wg sync.WaitGroup // Go is called only by deliver
 	respond := func(m *nats.Msg, reply *nats.Msg) {
 		if err := m.RespondMsg(reply); err != nil {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
 )
 
@@ -47,7 +46,7 @@ func TestLost(t *testing.T) {
 	publish(1)
 	<-begun
 	const dropped = 10
-	publish(cluster.MaxPending + dropped)
+	publish(4096 + dropped)
 	lost := b.Lost()
 	if lost != dropped && lost != dropped+1 { // the first one may count as waiting
 		t.Errorf("got %d lost messages, want %d", lost, dropped)

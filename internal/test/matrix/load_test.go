@@ -36,7 +36,7 @@ func newLoadServer(func()) *server.Server {
 
 // newRateServer returns a server that admits three calls of a caller, and no more for a long time.
 func newRateServer(func()) *server.Server {
-	srv := server.MustNew("rate", "1", &server.Options{Callers: server.CallerLimits{Rate: server.RateLimit{PerSecond: 1e-5, Burst: 3}}})
+	srv := server.MustNew("rate", "1", &server.Options{Callers: server.CallerLimits{PerSecond: 1e-5, Burst: 3}})
 	must(server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "ok", nil }))
 	return srv
 }
