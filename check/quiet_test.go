@@ -3,6 +3,7 @@ package check
 import (
 	"testing"
 
+	"mcpwire/capture"
 	"mcpwire/mcp"
 )
 
@@ -91,5 +92,34 @@ func TestVerboseServer(t *testing.T) {
 			}
 			t.Errorf("no %s at event %d, but\n%s", tt.want, tt.at, brief(found))
 		})
+	}
+}
+
+// TestTwoSides checks that the two sides of a tap that forwards messages unchanged are separate
+// sessions, although they have the same session id, or the same endpoint.
+func TestTwoSides(t *testing.T) {
+	for _, x := range []Example{
+		{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		{rev20241105, "sse-transport\nget\n  :path: /sse\nstream\nsse(event=endpoint) /messages?sessionId=1\n" +
+			`post {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` + "\n  :path: /messages?sessionId=1\nreply(x=2) 202\n" +
+			`<(x=1,event=message) {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"$rev","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`},
+	} {
+		head, events, err := x.Events()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := New(nil)
+		var found []Finding
+		for _, e := range events {
+			for i, side := range []capture.Side{capture.Downstream, capture.Upstream} {
+				own := *e
+				own.N, own.Side = 2*e.N-1+uint64(i), side
+				own.Session, own.Exchange = 2*e.Session+uint64(i), 2*e.Exchange-1+uint64(i)
+				found = append(found, k.Add(head, &own)...)
+			}
+		}
+		if found = append(found, k.Close()...); len(found) > 0 {
+			t.Errorf("%v: findings:\n%s", x.Revision, brief(found))
+		}
 	}
 }

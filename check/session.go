@@ -86,6 +86,8 @@ type session struct {
 
 type sessionKey struct {
 	capture string
+	// side keeps the two conversations of a bridge or a tap apart, which may have the same id.
+	side capture.Side
 	// number is the session number in the capture.
 	number uint64
 	// id is the Mcp-Session-Id as captured, or "".
@@ -207,7 +209,7 @@ const maxCaptures = 256
 // nil if it has no message.
 func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 	if x == nil {
-		s := ck.sessionFor(sessionKey{capture: e.Capture, number: e.Session})
+		s := ck.sessionFor(sessionKey{capture: e.Capture, side: e.Side, number: e.Session})
 		if s.transport == transportUnknown {
 			s.transport, s.certain = transportStdio, true
 			if t := s.capture.transport; t == capture.TransportHTTP || t == capture.TransportSSE {
@@ -227,14 +229,14 @@ func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 // resolveHTTP returns the session of an exchange. All modern requests share one session, because
 // they have none; there, nothing is compared that two clients could have sent.
 func (ck *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *session {
-	shared := sessionKey{capture: e.Capture, number: e.Session}
-	if post := ck.endpoints[endpointKey{e.Capture, x.url}]; post != nil && x.method == "POST" {
+	shared := sessionKey{capture: e.Capture, side: e.Side, number: e.Session}
+	if post := ck.endpoints[endpointKey{e.Capture, e.Side, x.url}]; post != nil && x.method == "POST" {
 		return post
 	}
 	sh := ck.sharedHTTPOf(shared)
 	if id := x.requestHeader("Mcp-Session-Id"); id != "" {
 		// The recorder's session number is ignored.
-		key := sessionKey{capture: e.Capture, id: id}
+		key := sessionKey{capture: e.Capture, side: e.Side, id: id}
 		_, known := ck.sessions[key]
 		s := ck.sessionFor(key)
 		s.transport, s.certain = transportHTTP, true
@@ -297,7 +299,11 @@ func (ck *Checker) sharedHTTPOf(key sessionKey) *sharedHTTP {
 }
 
 // An endpointKey identifies the URL that an HTTP+SSE session posts to.
-type endpointKey struct{ capture, url string }
+type endpointKey struct {
+	capture string
+	side    capture.Side
+	url     string
+}
 
 // addEndpoint handles the endpoint event of an HTTP+SSE stream.
 func (ck *Checker) addEndpoint(x *exchange, e *capture.Event) {
@@ -310,20 +316,20 @@ func (ck *Checker) addEndpoint(x *exchange, e *capture.Event) {
 		return
 	}
 	ck.sessionCount++
-	s := ck.sessionFor(sessionKey{e.Capture, e.Session, "~" + string(sessionSuffix(ck.sessionCount))})
+	s := ck.sessionFor(sessionKey{e.Capture, e.Side, e.Session, "~" + string(sessionSuffix(ck.sessionCount))})
 	s.transport, s.certain = transportSSE, true
 	x.session = s
-	ck.endpoints[endpointKey{e.Capture, target.RequestURI()}] = s
+	ck.endpoints[endpointKey{e.Capture, e.Side, target.RequestURI()}] = s
 }
 
 // setSessionID assigns a session the id from the response to initialize.
 func (ck *Checker) setSessionID(s *session, id string) {
-	key := sessionKey{capture: s.key.capture, id: id}
+	key := sessionKey{capture: s.key.capture, side: s.key.side, id: id}
 	if id == "" || s.key.id == id || ck.sessions[key] != nil {
 		return
 	}
 	delete(ck.sessions, s.key)
-	if sh := ck.sharedHTTPOf(sessionKey{capture: s.key.capture, number: s.key.number}); sh.session == s {
+	if sh := ck.sharedHTTPOf(sessionKey{capture: s.key.capture, side: s.key.side, number: s.key.number}); sh.session == s {
 		sh.session, sh.handshakes = nil, sh.handshakes-1
 	}
 	s.key, s.certain = key, true

@@ -25,8 +25,9 @@ const maxField = 8 << 10
 // soon as their lines end, because they show that the server is alive.
 type eventSink struct {
 	x *exchange
-	// record records an event, whose data is valid during the call.
-	record func(*capture.Event)
+	// intercept gets the events instead of the record, unless it is nil. Their data is valid during
+	// the call.
+	intercept func(*capture.Event)
 	// line is the beginning of a line other than data.
 	line []byte
 	// data is the event's data, its lines joined by LF.
@@ -53,13 +54,21 @@ type eventSink struct {
 }
 
 func newEventSink(x *exchange) *eventSink {
-	return &eventSink{x: x, record: x.record, data: x.newBuffer(), sse: new(capture.SSE)}
+	return &eventSink{x: x, data: x.newBuffer(), sse: new(capture.SSE)}
 }
 
 var (
 	byteOrderMark = []byte("\xef\xbb\xbf")
 	dataField     = []byte("data:")
 )
+
+func (s *eventSink) record(e *capture.Event) {
+	if s.intercept != nil {
+		s.intercept(e)
+	} else {
+		s.x.record(e)
+	}
+}
 
 func (s *eventSink) feed(p []byte, _ bool) {
 	if s.skipLF && len(p) > 0 {

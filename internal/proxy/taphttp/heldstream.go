@@ -65,7 +65,7 @@ func (s *heldStream) run(resp *http.Response, coding string) (why string, err er
 	whole := false
 	defer func() {
 		s.close()
-		s.sink.record = x.record
+		s.sink.intercept = nil
 		s.sink.end(whole)
 	}()
 	if err := s.write(nil); err != nil {
@@ -163,7 +163,7 @@ func (s *heldStream) feed(p []byte) error {
 
 // pass records and forwards bytes unchanged. s.writing is locked.
 func (s *heldStream) pass(p []byte) {
-	s.sink.record = s.x.record
+	s.sink.intercept = nil
 	s.sink.feed(p, false)
 	if s.err == nil {
 		s.err = s.x.write(p, false)
@@ -179,7 +179,7 @@ func (s *heldStream) endEvent(end eventEnd) {
 		s.pass(s.event.buf)
 		return
 	}
-	s.sink.record = s.recordEvent
+	s.sink.intercept = s.recordEvent
 	s.sink.feed(s.event.buf, false)
 	if !s.written && s.err == nil {
 		s.err = s.write(s.event.buf)
@@ -275,7 +275,7 @@ func (s *heldStream) finish() error {
 	if s.streaming || len(s.event.buf) == 0 {
 		return nil
 	}
-	s.sink.record = s.x.record
+	s.sink.intercept = nil
 	s.sink.feed(s.event.buf, false)
 	return s.write(s.event.buf)
 }
