@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -105,13 +106,8 @@ func (m *Matcher) Match(e *capture.Event, n uint64) Match {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	match.rows = m.rowsLocked(e)
-	for _, row := range match.rows {
-		if match.Target == "" {
-			match.Target = clip.String(row.Target, maxText)
-		}
-		if match.Method == "" {
-			match.Method = clip.String(row.Method, maxText)
-		}
+	method := match.Method
+	for i, row := range match.rows {
 		q := m.requests[row.Seq]
 		matches := false
 		if f != nil {
@@ -125,6 +121,9 @@ func (m *Matcher) Match(e *capture.Event, n uint64) Match {
 		case row.Kind == trace.Request:
 			q.matched = matches
 			m.rememberLocked(row, q)
+		}
+		if i == 0 || matches && !match.Hold {
+			match.Method, match.Target = clip.String(cmp.Or(method, row.Method), maxText), clip.String(row.Target, maxText)
 		}
 		match.Hold = match.Hold || matches
 	}

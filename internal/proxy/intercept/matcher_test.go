@@ -51,6 +51,9 @@ func TestMatch(t *testing.T) {
 				if got = append(got, match.Hold); i == 0 && tt.holdResponse {
 					match.HoldResponse()
 				}
+				if match.Hold && m.dir == toServer && tt.filter == "tool:a" && match.Target != "a" {
+					t.Errorf("the held message is shown as %s %s", match.Method, match.Target)
+				}
 				if match.Hold != (match.Data == m.data && m.data != "") {
 					t.Errorf("message %d is held: %v, and has the data %q", i, match.Hold, match.Data)
 				}

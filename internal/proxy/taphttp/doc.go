@@ -87,7 +87,8 @@
 //   - An answer to a client's request is its response with status 200, or the status that
 //     a modern server has for the error; with HTTP+SSE, the request gets 202 and the
 //     client's stream the answer. An answer to a server's request is posted to the server
-//     with the header of the client's request for the stream.
+//     with the header of the client's request for the stream. What the tap itself responds
+//     has no CORS fields: a page of another origin sees a failure.
 //   - If the client disconnects or the exchange is aborted, what is held for it is not
 //     forwarded: with a modern server, a disconnect cancels. [Handler.Shutdown] passes on
 //     everything that is held before it waits.

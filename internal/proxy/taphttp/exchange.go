@@ -314,6 +314,20 @@ func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 		Scheme: x.h.upstream.Scheme, Host: x.h.upstream.Host,
 		Path: x.r.URL.Path, RawPath: x.r.URL.RawPath, RawQuery: x.r.URL.RawQuery, ForceQuery: x.r.URL.ForceQuery,
 	}
+	out := &http.Request{
+		Method: x.r.Method, URL: u, Host: x.h.upstream.Host, Header: x.upstreamHeader(),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: body.ReadCloser, ContentLength: x.r.ContentLength, Trailer: x.r.Trailer,
+	}
+	// The transport may retry on a connection that was closed before it sent anything.
+	if body.data != nil {
+		out.GetBody = func() (io.ReadCloser, error) { return bytesBody(body.data), nil }
+	}
+	return out
+}
+
+// upstreamHeader returns the header of the request for the server.
+func (x *exchange) upstreamHeader() http.Header {
 	header := endToEnd(x.r.Header, x.header)
 	delete(header, "Host")
 	if _, ok := header["User-Agent"]; !ok {
@@ -334,16 +348,7 @@ func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 		}
 		x.note(capture.ToServer, "the Origin header was replaced, as configured: "+x.h.opts.Origin)
 	}
-	out := &http.Request{
-		Method: x.r.Method, URL: u, Host: x.h.upstream.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: body.ReadCloser, ContentLength: x.r.ContentLength, Trailer: x.r.Trailer,
-	}
-	// The transport may retry on a connection that was closed before it sent anything.
-	if body.data != nil {
-		out.GetBody = func() (io.ReadCloser, error) { return bytesBody(body.data), nil }
-	}
-	return out
+	return header
 }
 
 // interim is the state of the informational responses to a request, which goroutines of the

@@ -319,7 +319,8 @@ func (s *heldStream) insert(of uint64, answer *capture.Event) bool {
 	own.SSE = &capture.SSE{Event: "message"}
 	s.x.link(of, s.x.recordOn(capture.Downstream, &own), "answered")
 	// If the client is gone, the goroutine of the stream notices too.
-	return s.x.write([]byte("event: message\ndata: "+string(answer.Data)+"\n\n"), false) == nil
+	_ = s.x.write([]byte("event: message\ndata: "+string(answer.Data)+"\n\n"), false)
+	return true
 }
 
 // An eventEnd says what ends in a piece of an event stream.

@@ -224,8 +224,12 @@ func (x *exchange) dropRequest(data []byte) {
 	x.w.WriteHeader(http.StatusAccepted)
 }
 
-// dropped fails an exchange in which something was dropped.
+// dropped fails an exchange in which something was dropped. That is not the server's failure.
 func (x *exchange) dropped(what string) {
+	if x.sent {
+		x.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindEnd})
+		x.sent = false
+	}
 	x.recordEnd("dropped by a viewer of the tap; the client got status " + strconv.Itoa(http.StatusBadGateway))
 	x.writeError(http.StatusBadGateway, "a viewer of the tap dropped "+what)
 }
@@ -592,8 +596,8 @@ func (x *exchange) answerServer(of uint64, target, data string) {
 		x.note(capture.ToServer, "the answer was not sent: "+printable(err.Error()))
 		return
 	}
-	out.Header = endToEnd(x.r.Header, x.header)
-	deleteFields(out.Header, "Host", "Content-Length", "Expect", "Last-Event-Id", wireclient.HeaderMethod, wireclient.HeaderName)
+	out.Header = x.upstreamHeader()
+	deleteFields(out.Header, "Content-Length", "Expect", "Last-Event-Id", wireclient.HeaderMethod, wireclient.HeaderName)
 	deleteFields(out.Header, bodyFields...)
 	setField(out.Header, "Content-Type", "application/json")
 	setField(out.Header, "Accept", "application/json, text/event-stream")

@@ -307,6 +307,9 @@ func checkSides(t *testing.T, events []*capture.Event, record string) {
 			open[fmt.Sprint(e.Side, e.Exchange)]++
 		case capture.KindEnd:
 			open[fmt.Sprint(e.Side, e.Exchange)]--
+			if e.Side == capture.Upstream && record == "dropped" && len(e.Data) > 0 {
+				t.Errorf("the server's exchange ends with %q", e.Data)
+			}
 		}
 		if e.Exchange > 0 && (e.Side == "" || e.Exchange%2 == 0 != (e.Side == capture.Upstream)) {
 			t.Errorf("event %d, %s, is of side %q and exchange %d", e.N, e.Kind, e.Side, e.Exchange)
@@ -610,6 +613,7 @@ func TestInterceptOld(t *testing.T) {
 	v := newViewer(t, "tool:a | method:roots/list | status:ok tool:b", 0)
 	toClient := make(chan string)
 	got := make(chan string, 10)
+	origins := make(chan string, 10)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /mcp", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -627,13 +631,15 @@ func TestInterceptOld(t *testing.T) {
 	})
 	mux.HandleFunc("POST /messages", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		origins <- r.Header.Get("Origin")
 		got <- string(body)
 		w.WriteHeader(http.StatusAccepted)
 	})
-	p := tapHandler(t, mux.ServeHTTP, &taphttp.Options{Breakpoints: v.b})
+	p := tapHandler(t, mux.ServeHTTP, &taphttp.Options{Breakpoints: v.b, Origin: "https://s.example"})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	request.Header.Set("Origin", "http://localhost:1")
 	resp, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -673,6 +679,9 @@ func TestInterceptOld(t *testing.T) {
 	toClient <- "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"s1\",\"method\":\"roots/list\"}\n\n"
 	if body := <-got; body != streamAnswer {
 		t.Errorf("the server gets %q, want %q", body, streamAnswer)
+	}
+	if first, origin := <-origins, <-origins; first != "" || origin != "https://s.example" {
+		t.Errorf("the answer has the origin %q, want that of the stream as configured", origin)
 	}
 	cancel()
 	http.DefaultClient.CloseIdleConnections()
