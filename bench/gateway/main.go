@@ -148,7 +148,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-func (b *bench) start(ctx context.Context, f fleet) (*gateway, error) {
+func (b *bench) start(ctx context.Context, f fleet, env ...string) (*gateway, error) {
 	addr, err := freeAddress()
 	admin, err2 := freeAddress()
 	if err := errors.Join(err, err2); err != nil {
@@ -162,6 +162,7 @@ func (b *bench) start(ctx context.Context, f fleet) (*gateway, error) {
 		return nil, err
 	}
 	g.cmd = exec.Command(b.mcpwire, "gateway", g.config)
+	g.cmd.Env = append(os.Environ(), env...)
 	g.cmd.Stderr = g.log
 	if err := g.cmd.Start(); err != nil {
 		return nil, err
@@ -341,9 +342,14 @@ func (g *gateway) rawList() (time.Duration, error) {
 	return quantile(took, 0.5).Round(10 * time.Microsecond), nil
 }
 
-// memory measures idle sessions and open streams.
+// memory measures idle sessions and open streams: first as the gateway runs, and then with a
+// collector that leaves little garbage, which shows what they need.
 func (b *bench) memory(ctx context.Context, sessions int) error {
-	g, err := b.start(ctx, fleet{servers: 3, tools: 2, marked: -1})
+	return errors.Join(b.memoryWith(ctx, sessions, "GOGC=100"), b.memoryWith(ctx, sessions, "GOGC=5"))
+}
+
+func (b *bench) memoryWith(ctx context.Context, sessions int, collector string) error {
+	g, err := b.start(ctx, fleet{servers: 3, tools: 2, marked: -1}, collector)
 	if err != nil {
 		return err
 	}
@@ -406,7 +412,7 @@ func (b *bench) memory(ctx context.Context, sessions int) error {
 		}
 		pause(time.Second)
 		idle = g.usage()
-		fmt.Printf("memory: %d sessions that %s: %d bytes each (%d MiB before, %d after)\n", sessions, c.what, (idle.resident-before.resident)/sessions, before.resident>>20, idle.resident>>20)
+		fmt.Printf("memory, %s: %d sessions that %s: %d bytes each (%d MiB before, %d after)\n", collector, sessions, c.what, (idle.resident-before.resident)/sessions, before.resident>>20, idle.resident>>20)
 	}
 	var streams []net.Conn
 	defer func() {
@@ -428,7 +434,7 @@ func (b *bench) memory(ctx context.Context, sessions int) error {
 	}
 	pause(time.Second)
 	streaming := g.usage()
-	fmt.Printf("memory: %d streams of these sessions: %d bytes each more\n", sessions, (streaming.resident-idle.resident)/sessions)
+	fmt.Printf("memory, %s: %d streams of these sessions: %d bytes each more\n", collector, sessions, (streaming.resident-idle.resident)/sessions)
 	return g.stop()
 }
 

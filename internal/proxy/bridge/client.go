@@ -13,6 +13,7 @@ import (
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
+	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -183,7 +184,7 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 		b.metrics.rejected.Add(1)
 		return nil, b.namedRejection(err)
 	}
-	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, calls: map[*call]struct{}{}, lastUsed: time.Now(), closeDone: make(chan struct{})}
+	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, lastUsed: time.Now(), closeDone: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
 	if b.opts.Shared && out != nil {
 		c.out = c.withOutbox(out) // a client that does not read must not delay others
@@ -296,7 +297,7 @@ func (cl *client) startRequest(ctx context.Context, frame []byte, m *jsonrpc.Mes
 	cl.mu.Lock()
 	full := len(cl.calls) >= cl.b.opts.MaxCalls
 	if !full && !cl.closed {
-		cl.calls[c] = struct{}{}
+		sparse.Set(&cl.calls, c, struct{}{})
 	}
 	cl.lastUsed = time.Now()
 	cl.mu.Unlock()
@@ -495,7 +496,7 @@ func (c *call) finish(response []byte, from provenance) {
 		}
 		cl := c.client
 		cl.mu.Lock()
-		delete(cl.calls, c)
+		sparse.Delete(&cl.calls, c)
 		cl.lastUsed = time.Now()
 		cl.mu.Unlock()
 		cl.b.metrics.recordAnswer(c, response)

@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -44,7 +45,7 @@ type translator struct {
 
 // newTranslator returns a translator on up, which is not its codec yet.
 func (b *Bridge) newTranslator(up *upstream, machine translate.Translator, serverEra Era) *translator {
-	t := &translator{b: b, upstream: up, machine: machine, serverEra: serverEra, clients: map[*client]struct{}{}, callsByStream: map[uint64]*call{}, callsByID: map[string]*call{}, serverRequests: map[string]struct{}{}}
+	t := &translator{b: b, upstream: up, machine: machine, serverEra: serverEra, clients: map[*client]struct{}{}}
 	t.timer = time.AfterFunc(time.Hour, t.tick)
 	t.timer.Stop()
 	return t
@@ -179,7 +180,7 @@ func (t *translator) sendToClientLocked(cl *client, out rpc.Sender, message []by
 func (t *translator) answerLocked(o *translate.Out, message []byte, from provenance) {
 	if o.Stream != 0 {
 		c := t.callsByStream[o.Stream]
-		delete(t.callsByStream, o.Stream)
+		sparse.Delete(&t.callsByStream, o.Stream)
 		if c != nil {
 			c.finish(message, from)
 			return
@@ -188,7 +189,7 @@ func (t *translator) answerLocked(o *translate.Out, message []byte, from provena
 	var m jsonrpc.Message
 	if jsonrpc.Parse(message, &m, 0) == nil && len(m.ID) > 0 {
 		if c := t.callsByID[m.ID.Key()]; c != nil {
-			delete(t.callsByID, m.ID.Key())
+			sparse.Delete(&t.callsByID, m.ID.Key())
 			c.finish(message, from)
 			return
 		}
@@ -216,14 +217,14 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	if c.out != nil || t.shared != nil {
 		t.lastStream++
 		c.stream = t.lastStream
-		t.callsByStream[c.stream] = c
+		sparse.Set(&t.callsByStream, c.stream, c)
 	} else {
 		if t.callsByID[c.id.Key()] != nil {
 			t.mu.Unlock()
 			c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "another request with this id is in flight"))
 			return
 		}
-		t.callsByID[c.id.Key()] = c
+		sparse.Set(&t.callsByID, c.id.Key(), c)
 	}
 	t.machine.SetCause(c.event)
 	t.applyLocked(c.rec, c.event, t.machine.FromDownstream(time.Now(), frame, c.stream))
@@ -251,7 +252,7 @@ func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, 
 		t.applyLocked(cl.rec, event, t.machine.FromDownstream(time.Now(), frame, stream))
 	}
 	if c != nil { // only now, because machine may send to it
-		delete(t.callsByStream, c.stream)
+		sparse.Delete(&t.callsByStream, c.stream)
 	}
 	t.mu.Unlock()
 	if c != nil && c.method != mcp.MethodInitialize {
@@ -263,7 +264,7 @@ func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, 
 // cancels over HTTP by disconnecting.
 func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
 	if c := t.callsByID[jsonrpc.ID(id).Key()]; c != nil {
-		delete(t.callsByID, jsonrpc.ID(id).Key())
+		sparse.Delete(&t.callsByID, jsonrpc.ID(id).Key())
 		return c
 	}
 	for _, c := range t.callsByStream {
@@ -277,7 +278,7 @@ func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
 // response implements codec.
 func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	t.mu.Lock()
-	delete(t.serverRequests, m.ID.Key())
+	sparse.Delete(&t.serverRequests, m.ID.Key())
 	t.mu.Unlock()
 	t.step(cl.rec, event, func(now time.Time) []translate.Out { return t.machine.FromDownstream(now, frame, 0) })
 }
@@ -290,7 +291,7 @@ func (t *translator) abandon(c *call) {
 		return
 	}
 	t.applyLocked(c.client.rec, 0, t.machine.StreamClosed(time.Now(), c.stream))
-	delete(t.callsByStream, c.stream)
+	sparse.Delete(&t.callsByStream, c.stream)
 }
 
 // removeClient implements codec.
@@ -420,10 +421,10 @@ func (t *translator) noteActivityLocked(c *call, frame []byte) {
 	}
 	switch {
 	case m.Kind == jsonrpc.KindRequest:
-		t.serverRequests[m.ID.Key()] = struct{}{}
+		sparse.Set(&t.serverRequests, m.ID.Key(), struct{}{})
 	case string(m.Method) == mcp.NotificationCancelled:
 		id, _ := m.Param("requestId")
-		delete(t.serverRequests, jsonrpc.ID(id).Key())
+		sparse.Delete(&t.serverRequests, jsonrpc.ID(id).Key())
 	case string(m.Method) != mcp.NotificationProgress:
 	case c != nil:
 		c.resetTimer()
@@ -445,9 +446,9 @@ func (t *translator) expire(c *call) {
 		c.resetTimer()
 		return
 	}
-	delete(t.callsByStream, c.stream)
+	sparse.Delete(&t.callsByStream, c.stream)
 	if t.callsByID[c.id.Key()] == c {
-		delete(t.callsByID, c.id.Key())
+		sparse.Delete(&t.callsByID, c.id.Key())
 	}
 	if c.method != mcp.MethodInitialize {
 		var outs []translate.Out

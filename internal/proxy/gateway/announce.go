@@ -34,9 +34,11 @@ type watcher struct {
 	// ctx has the caller.
 	ctx    context.Context
 	modern bool
-	// sums holds the sum of what the client sees, by notification. Only one goroutine uses it after
-	// add: the one that has set busy.
-	sums map[string]uint64
+	// notifications are those that the client wants.
+	notifications []string
+	// sums holds the sum of what the client sees for each notification. Only one goroutine uses it
+	// after add: the one that has set busy.
+	sums []uint64
 	// busy says that a goroutine compares and sends.
 	busy atomic.Bool
 	// again says that something has changed since it began.
@@ -51,11 +53,11 @@ func (a *announcer) start(g *Gateway) {
 	g.wg.Go(a.run)
 }
 
-// add adds a watcher for the notifications.
+// add adds a watcher for the notifications, whose list must not change.
 func (a *announcer) add(ctx context.Context, modern bool, notifications []string, send func(string)) *watcher {
-	w := &watcher{ctx: ctx, modern: modern, sums: map[string]uint64{}, send: send}
-	for _, n := range notifications {
-		w.sums[n] = a.g.visibleSum(ctx, modern, n)
+	w := &watcher{ctx: ctx, modern: modern, notifications: notifications, sums: make([]uint64, len(notifications)), send: send}
+	for i, n := range notifications {
+		w.sums[i] = a.g.visibleSum(ctx, modern, n)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,9 +128,9 @@ func (a *announcer) inform(w *watcher) {
 
 // tell sends a watcher the notifications of the lists that have changed for it.
 func (a *announcer) tell(w *watcher) {
-	for n, was := range w.sums {
-		if sum := a.g.visibleSum(w.ctx, w.modern, n); sum != was && w.ctx.Err() == nil {
-			w.sums[n] = sum
+	for i, n := range w.notifications {
+		if sum := a.g.visibleSum(w.ctx, w.modern, n); sum != w.sums[i] && w.ctx.Err() == nil {
+			w.sums[i] = sum
 			w.send(n)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -120,4 +122,77 @@ func BenchmarkList(b *testing.B) {
 	for b.Loop() {
 		list()
 	}
+}
+
+// BenchmarkSession measures the memory that an idle session of a legacy client takes, without the
+// connection that it came by.
+func BenchmarkSession(b *testing.B) {
+	const handshake = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1.0.0"}}}`
+	const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"s__who","arguments":{}}}`
+	for _, bm := range []struct {
+		name     string
+		revision mcp.Revision
+		messages []string
+	}{
+		{"handshake", mcp.LatestRevision, []string{handshake, initialized}},
+		{"call-legacy", mcp.LatestLegacyRevision, []string{handshake, initialized, call}},
+		{"call-modern", mcp.LatestRevision, []string{handshake, initialized, call}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			up := streamUpstream("s", fullServer("s", bm.revision))
+			up.Bridge.MaxSessions = 1 << 20
+			g, err := New(&Options{Upstreams: []Upstream{up}, MaxSessions: 1 << 20})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer g.Close()
+			h, err := streamable.NewHandler(&relay.Server{Handler: g}, &streamable.Options{Limits: streamable.Limits{MaxSessions: 1 << 20, MaxPerCaller: 1 << 20}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ended, cancel := context.WithCancel(b.Context())
+			cancel()
+			defer h.Shutdown(ended)
+			open := func() {
+				id := ""
+				for _, body := range bm.messages {
+					r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
+					r.Header.Set("Content-Type", "application/json")
+					r.Header.Set("Accept", "application/json, text/event-stream")
+					if id != "" {
+						r.Header.Set("Mcp-Session-Id", id)
+					}
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					if w.Code >= http.StatusMultipleChoices || strings.Contains(w.Body.String(), `"error"`) {
+						b.Fatal(w.Code, w.Body.String())
+					}
+					if id == "" {
+						id = w.Header().Get("Mcp-Session-Id")
+					}
+				}
+			}
+			for range 100 {
+				open()
+			}
+			heap, stacks := memoryInUse()
+			for b.Loop() {
+				open()
+			}
+			heapAfter, stacksAfter := memoryInUse()
+			b.ReportMetric(float64(heapAfter-heap)/float64(b.N), "heap-B/session")
+			b.ReportMetric(float64(stacksAfter-stacks)/float64(b.N), "stack-B/session")
+		})
+	}
+}
+
+// memoryInUse returns the bytes of live objects and of stacks.
+func memoryInUse() (heap, stacks int64) {
+	for range 3 { // pools keep objects for two cycles
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc), int64(m.StackInuse)
 }

@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
+	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -92,7 +93,7 @@ type ask struct {
 
 // newSession returns a session for a client to which out sends.
 func newSession(g *Gateway, ctx context.Context, out rpc.Sender, lane *bridge.Lane) *session {
-	s := &session{g: g, out: out, lane: lane, upstreams: map[*upstream]*upstreamSession{}, asks: map[string]*ask{}, calls: map[string]*upstreamSession{}}
+	s := &session{g: g, out: out, lane: lane}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
@@ -106,7 +107,7 @@ func (s *session) Close() {
 	}
 	s.closed = true
 	all := s.upstreams
-	s.upstreams = map[*upstream]*upstreamSession{}
+	s.upstreams = nil
 	w := s.watcher
 	s.mu.Unlock()
 	s.cancel()
@@ -126,7 +127,7 @@ func (s *session) Close() {
 func (s *session) forget(u *upstream) {
 	s.mu.Lock()
 	us := s.upstreams[u]
-	delete(s.upstreams, u)
+	sparse.Delete(&s.upstreams, u)
 	maps.DeleteFunc(s.asks, func(_ string, a *ask) bool { return a.from == us })
 	s.mu.Unlock()
 	if us != nil {
@@ -282,12 +283,12 @@ func (s *session) forward(ctx context.Context, o *bridge.Origin, sc *scope, fram
 		s.mu.Unlock()
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "another request with this id is in flight")
 	}
-	s.calls[key] = us
+	sparse.Set(&s.calls, key, us)
 	leveled := us.leveled
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.calls, key)
+		sparse.Delete(&s.calls, key)
 		s.mu.Unlock()
 	}()
 	if leveled != nil {
@@ -338,15 +339,15 @@ func (s *session) open(ctx context.Context, be *backend) (*upstreamSession, erro
 	}
 	us := s.upstreams[be.u]
 	if us != nil && us.be != be && us.isReady() { // the backend was replaced
-		delete(s.upstreams, be.u)
+		sparse.Delete(&s.upstreams, be.u)
 		defer us.close()
 		us = nil
 	}
 	if us == nil {
 		us = &upstreamSession{s: s, be: be, ready: make(chan struct{}), scope: s.g.scope(s.ctx, be, false)}
-		s.upstreams[be.u] = us
+		sparse.Set(&s.upstreams, be.u, us)
 		if !s.g.spawn(us.handshake) {
-			delete(s.upstreams, be.u)
+			sparse.Delete(&s.upstreams, be.u)
 			s.mu.Unlock()
 			return nil, ErrClosed
 		}
@@ -383,7 +384,7 @@ func (us *upstreamSession) handshake() {
 	s.mu.Lock()
 	us.err = err
 	if err != nil && s.upstreams[us.be.u] == us {
-		delete(s.upstreams, us.be.u)
+		sparse.Delete(&s.upstreams, us.be.u)
 	}
 	closed := s.upstreams[us.be.u] != us
 	if err == nil && !closed && s.level != nil {
@@ -530,7 +531,7 @@ func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message
 	ctx = bridge.WithOrigin(ctx, s.lane.Received(ctx, frame))
 	s.mu.Lock()
 	a := s.asks[key]
-	delete(s.asks, key)
+	sparse.Delete(&s.asks, key)
 	s.mu.Unlock()
 	if a == nil {
 		return
@@ -590,7 +591,7 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 	}
 	if err != nil && key != "" {
 		s.mu.Lock()
-		delete(s.asks, key)
+		sparse.Delete(&s.asks, key)
 		s.mu.Unlock()
 	}
 	return err
@@ -623,7 +624,7 @@ func (s *session) addAsk(us *upstreamSession, m *jsonrpc.Message) (id string, ok
 	s.asked++
 	a.number = s.asked
 	id = fmt.Sprintf("%s%s.%d", s.callPrefix, us.be.u.name, s.asked)
-	s.asks[id] = a
+	sparse.Set(&s.asks, id, a)
 	return id, true
 }
 
@@ -637,7 +638,7 @@ func (s *session) evictAskLocked() {
 		}
 	}
 	a := s.asks[oldest]
-	delete(s.asks, oldest)
+	sparse.Delete(&s.asks, oldest)
 	frame := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client has not answered, and %d newer requests are pending", maxAsks), false)
 	s.g.spawn(func() { // the bridge must not be called while it sends
 		if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
@@ -652,7 +653,7 @@ func (s *session) removeAsk(us *upstreamSession, id jsonrpc.ID) string {
 	defer s.mu.Unlock()
 	for key, a := range s.asks {
 		if a.from == us && a.id.Equal(id) {
-			delete(s.asks, key)
+			sparse.Delete(&s.asks, key)
 			return key
 		}
 	}

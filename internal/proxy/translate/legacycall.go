@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -36,13 +37,13 @@ type legacyCalls struct {
 }
 
 func newLegacyCalls(c *core, requests *legacyRequests) *legacyCalls {
-	return &legacyCalls{core: c, requests: requests, byID: make(map[int64]*legacyCall)}
+	return &legacyCalls{core: c, requests: requests}
 }
 
 // add adds a call to the server. r may be nil.
 func (lc *legacyCalls) add(method string, r *legacyRequest, done func(o outcome)) *legacyCall {
 	c := &legacyCall{id: lc.opts.IDs.Add(1), method: method, req: r, done: done}
-	lc.byID[c.id] = c
+	sparse.Set(&lc.byID, c.id, c)
 	if r != nil {
 		r.callID = c.id
 	}
@@ -72,7 +73,7 @@ func (lc *legacyCalls) release() {
 // take removes a pending call and returns it, or nil.
 func (lc *legacyCalls) take(id int64) *legacyCall {
 	c := lc.byID[id]
-	delete(lc.byID, id)
+	sparse.Delete(&lc.byID, id)
 	return c
 }
 
@@ -88,7 +89,7 @@ func (lc *legacyCalls) lost(e *jsonrpc.Error, unsent []int64) {
 	lc.down, lc.held = true, false
 	for _, id := range slices.Sorted(maps.Keys(lc.byID)) {
 		if c := lc.byID[id]; c != nil && c.resend != nil && slices.Contains(unsent, id) {
-			delete(lc.byID, id)
+			sparse.Delete(&lc.byID, id)
 			lc.queue.add(c.req, len(lc.requests.byKey), c.resend)
 			continue
 		}

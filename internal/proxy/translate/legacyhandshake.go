@@ -83,7 +83,7 @@ func (h *legacyHandshake) buildClientMeta(info []byte) (meta [2][]byte) {
 		if era.IsObject(info) {
 			b = append(append(b, `,"`+mcp.MetaClientInfo+`":`...), info...)
 		}
-		meta[i] = b
+		meta[i] = bytes.Clone(b) // without spare room
 	}
 	return meta
 }

@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/sparse"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -44,7 +45,7 @@ type legacyInputs struct {
 }
 
 func newLegacyInputs(c *core, h *legacyHandshake) *legacyInputs {
-	return &legacyInputs{core: c, handshake: h, pending: make(map[int64]*inputRequest)}
+	return &legacyInputs{core: c, handshake: h}
 }
 
 // begin begins an input round: it sends the client the input requests of an input_required result.
@@ -132,7 +133,7 @@ func (li *legacyInputs) parseOne(r *legacyRequest, key, text []byte) (*inputRequ
 func (li *legacyInputs) send(in *inputRequest, rule string) {
 	li.lastID++
 	in.id = li.lastID
-	li.pending[in.id] = in
+	sparse.Set(&li.pending, in.id, in)
 	in.timeout = li.after(li.opts.Limits.InputTimeout, func() {
 		li.cancel(in, "no response in time")
 		li.fail(in, internalError("no response of the user to %s in time", in.Method))
@@ -149,7 +150,7 @@ func (li *legacyInputs) receive(m *jsonrpc.Message) {
 		li.drop("matches no pending request")
 		return
 	}
-	delete(li.pending, id)
+	sparse.Delete(&li.pending, id)
 	li.timers.stop(in.timeout)
 	if m.Kind == jsonrpc.KindError {
 		e := m.Err()
@@ -223,7 +224,7 @@ func (li *legacyInputs) cancelAll(r *legacyRequest, reason string) {
 }
 
 func (li *legacyInputs) cancel(in *inputRequest, reason string) {
-	delete(li.pending, in.id)
+	sparse.Delete(&li.pending, in.id)
 	li.timers.stop(in.timeout)
 	name, params := era.Cancellation{}.Notice(jsonrpc.IntID(in.id), in.Method, reason)
 	li.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "cancelled"})

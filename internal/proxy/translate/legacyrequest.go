@@ -10,6 +10,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -54,7 +55,7 @@ type legacyRequests struct {
 }
 
 func newLegacyRequests(c *core, h *legacyHandshake, inputs *legacyInputs) *legacyRequests {
-	return &legacyRequests{core: c, handshake: h, inputs: inputs, byKey: make(map[string]*legacyRequest)}
+	return &legacyRequests{core: c, handshake: h, inputs: inputs}
 }
 
 // add adds a request of the client, which came in a batch if b is not nil. It returns nil if it has
@@ -77,7 +78,7 @@ func (lr *legacyRequests) add(m *jsonrpc.Message, stream uint64, b *batch) *lega
 		lr.send(r, jsonrpc.AppendError(nil, r.id, errOverloaded, false), "refused")
 		return nil
 	}
-	lr.byKey[r.key] = r
+	sparse.Set(&lr.byKey, r.key, r)
 	if m.Params != nil {
 		r.params = bytes.Clone(m.Params)
 	}
@@ -95,7 +96,7 @@ func (lr *legacyRequests) add(m *jsonrpc.Message, stream uint64, b *batch) *lega
 // finish removes a request.
 func (lr *legacyRequests) finish(r *legacyRequest) {
 	if lr.byKey[r.key] == r {
-		delete(lr.byKey, r.key)
+		sparse.Delete(&lr.byKey, r.key)
 		lr.reserved -= r.size
 	}
 	r.finished = true

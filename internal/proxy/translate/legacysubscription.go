@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -52,7 +53,7 @@ type legacySubscription struct {
 }
 
 func newLegacySubscription(c *core, h *legacyHandshake, requests *legacyRequests, calls *legacyCalls) *legacySubscription {
-	return &legacySubscription{core: c, handshake: h, requests: requests, calls: calls, uris: make(map[string]struct{})}
+	return &legacySubscription{core: c, handshake: h, requests: requests, calls: calls}
 }
 
 // setCapabilities sets the notifications that the server supports.
@@ -70,7 +71,7 @@ func (ls *legacySubscription) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 		ls.requests.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: uri is not a string"), "")
 	case r.method == mcp.MethodResourcesUnsubscribe:
 		_, had := ls.uris[uri]
-		delete(ls.uris, uri)
+		sparse.Delete(&ls.uris, uri)
 		ls.resolveUnsubscribed(uri)
 		ls.requests.respond(r, []byte("{}"), "resources/unsubscribe → subscriptions/listen without it")
 		if had {
@@ -81,7 +82,7 @@ func (ls *legacySubscription) subscribe(r *legacyRequest, m *jsonrpc.Message) {
 	case len(ls.uris) >= ls.opts.Limits.Resources || len(uri) > maxPeerInfo:
 		ls.requests.fail(r, internalError("too many subscribed resources"), "refused")
 	default:
-		ls.uris[uri] = struct{}{}
+		sparse.Set(&ls.uris, uri, struct{}{})
 		ls.waiting = append(ls.waiting, r)
 		ls.drop("resources/subscribe → subscriptions/listen")
 		ls.renew()
@@ -107,7 +108,7 @@ func (ls *legacySubscription) failWaiting(e *jsonrpc.Error) {
 	waiting := ls.waiting
 	ls.waiting = nil
 	for _, r := range waiting {
-		delete(ls.uris, era.LookupString(r.params, "uri"))
+		sparse.Delete(&ls.uris, era.LookupString(r.params, "uri"))
 		ls.requests.fail(r, e, "")
 	}
 }
@@ -220,7 +221,7 @@ func (ls *legacySubscription) resolve(errorOf func(uri string) *jsonrpc.Error) {
 			continue
 		}
 		if e := errorOf(uri); e != nil {
-			delete(ls.uris, uri)
+			sparse.Delete(&ls.uris, uri)
 			ls.requests.fail(r, e, "subscriptions/acknowledged → resources/subscribe")
 		} else {
 			ls.requests.respond(r, []byte("{}"), "subscriptions/acknowledged → resources/subscribe")

@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -32,10 +33,7 @@ type legacyTasks struct {
 }
 
 func newLegacyTasks(c *core, h *legacyHandshake, inputs *legacyInputs, requests *legacyRequests, calls *legacyCalls) *legacyTasks {
-	return &legacyTasks{
-		core: c, handshake: h, inputs: inputs, requests: requests, calls: calls,
-		completed: make(map[string]*completedTask), canceled: make(map[string]struct{}), polled: make(map[string]*taskInput),
-	}
+	return &legacyTasks{core: c, handshake: h, inputs: inputs, requests: requests, calls: calls}
 }
 
 // A completedTask is the result of a call that should be a task but was answered at once.
@@ -128,7 +126,7 @@ func (lt *legacyTasks) complete(r *legacyRequest, result []byte) {
 		lt.requests.fail(r, errOverloaded, "refused")
 		return
 	}
-	lt.completed[id] = completed
+	sparse.Set(&lt.completed, id, completed)
 	lt.order = append(lt.order, id)
 	lt.requests.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → completed task")
 }
@@ -138,7 +136,7 @@ func (lt *legacyTasks) evict() {
 	id := lt.order[0]
 	lt.order = slices.Delete(lt.order, 0, 1)
 	lt.reserved -= lt.completed[id].size
-	delete(lt.completed, id)
+	sparse.Delete(&lt.completed, id)
 }
 
 // serve serves the methods of core tasks.
@@ -224,11 +222,11 @@ func (lt *legacyTasks) handleCancel(r *legacyRequest, id string, _ outcome) {
 		}
 		for len(lt.canceled) >= lt.opts.Limits.Tasks {
 			for old := range maps.Keys(lt.canceled) {
-				delete(lt.canceled, old)
+				sparse.Delete(&lt.canceled, old)
 				break
 			}
 		}
-		lt.canceled[id] = struct{}{}
+		sparse.Set(&lt.canceled, id, struct{}{})
 		lt.cancelInput(id)
 		lt.requests.respond(r, era.CoreTask(nil, o.result, mcp.TaskStatusCancelled), "tasks/cancel")
 	})
@@ -393,13 +391,13 @@ func (lt *legacyTasks) pollInput(r *legacyRequest, id string, task []byte) {
 	case input == nil:
 		for old, one := range lt.polled {
 			if len(lt.polled) >= lt.opts.Limits.Tasks && one.req.pendingInputs == 0 {
-				delete(lt.polled, old)
+				sparse.Delete(&lt.polled, old)
 			}
 		}
 		if len(lt.polled) >= lt.opts.Limits.Tasks {
 			return // the client may send tasks/result
 		}
-		lt.polled[id] = &taskInput{req: &legacyRequest{request: request{method: mcp.MethodTasksResult}}, sent: make(map[string]struct{}), refused: make(map[string]struct{})}
+		sparse.Set(&lt.polled, id, &taskInput{req: &legacyRequest{request: request{method: mcp.MethodTasksResult}}, sent: make(map[string]struct{}), refused: make(map[string]struct{})})
 	default:
 		input.req.stream = r.stream // open until r is answered
 		// An error is reported when the client sends tasks/result.
@@ -421,7 +419,7 @@ func (lt *legacyTasks) awaitsResult(id string) bool {
 // cancelInput cancels the input requests of a task.
 func (lt *legacyTasks) cancelInput(id string) {
 	if input := lt.polled[id]; input != nil {
-		delete(lt.polled, id)
+		sparse.Delete(&lt.polled, id)
 		lt.requests.finish(input.req)
 	}
 }
@@ -439,7 +437,7 @@ func (lt *legacyTasks) adoptInput(r *legacyRequest, id string) (sent map[string]
 	if input == nil {
 		return make(map[string]struct{})
 	}
-	delete(lt.polled, id)
+	sparse.Delete(&lt.polled, id)
 	r.inputRequests, r.pendingInputs = input.req.inputRequests, input.req.pendingInputs
 	for _, in := range r.inputRequests {
 		in.req = r

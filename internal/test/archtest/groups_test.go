@@ -30,7 +30,7 @@ type group struct {
 // first group that names it.
 var groups = []group{
 	// Packages that know nothing of MCP, and a program that go generate runs.
-	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/defaults", "internal/gen"}, nil},
+	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/defaults", "internal/sparse", "internal/gen"}, nil},
 	{"jsonrpc, mcp", []string{"jsonrpc", "jsonrpc/conn", "internal/rpc/", "mcp"}, []string{"base"}},
 	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
 	{"auth", []string{"auth", "oauth"}, []string{"base"}},
@@ -104,7 +104,7 @@ var modules = map[string][]string{
 
 // leaves are groups and packages that import no other package of their group
 // except internal/defaults, so that a program that imports one of them gets no other.
-var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/defaults"}
+var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/defaults", "internal/sparse"}
 
 // groupOf returns the group of a package, or nil.
 func groupOf(name string) *group {
