@@ -59,6 +59,8 @@ type Redactor struct {
 	// nameClasses caches the classes of names.
 	nameClasses map[string]nameClass
 	clean       cleanTexts
+	// placeholders caches the placeholders of short secrets.
+	placeholders map[placeholderKey]string
 }
 
 // NewRedactor returns a Redactor. r may be nil.
@@ -90,6 +92,28 @@ func NewRedactor(r *Redaction) *Redactor {
 // two that its length does not exceed. No character of it needs escaping in JSON, a URL or an HTTP
 // header.
 func (r *Redactor) appendPlaceholder(dst []byte, kind string, secret []byte) []byte {
+	if text, ok := r.placeholders[placeholderKey{kind, string(secret)}]; ok {
+		return append(dst, text...)
+	}
+	at := len(dst)
+	dst = r.appendNewPlaceholder(dst, kind, secret)
+	if len(secret) <= maxCleanValue {
+		if r.placeholders == nil || len(r.placeholders) >= maxPlaceholders {
+			r.placeholders = map[placeholderKey]string{}
+		}
+		r.placeholders[placeholderKey{kind, string(secret)}] = string(dst[at:])
+	}
+	return dst
+}
+
+// A placeholderKey identifies a placeholder.
+type placeholderKey struct{ kind, secret string }
+
+// maxPlaceholders limits the placeholders that are remembered, because sessions repeat theirs. They
+// are forgotten when there are more.
+const maxPlaceholders = 256
+
+func (r *Redactor) appendNewPlaceholder(dst []byte, kind string, secret []byte) []byte {
 	var sum [sha256.Size]byte
 	r.mac.Reset()
 	r.mac.Write(secret)
@@ -292,6 +316,15 @@ func (ct *cleanTexts) has(kind int, text []byte, ks *knownSecrets) bool {
 	return ok
 }
 
+// hasText is has for a string.
+func (ct *cleanTexts) hasText(kind int, text string, ks *knownSecrets) bool {
+	if ct.changes != ks.changes {
+		*ct = cleanTexts{changes: ks.changes}
+	}
+	_, ok := ct.texts[kind][text]
+	return ok
+}
+
 // add remembers a clean text, after has.
 func (ct *cleanTexts) add(kind int, text []byte, ks *knownSecrets) {
 	if len(text) > maxCleanText || ct.changes != ks.changes {
@@ -426,7 +459,7 @@ func clone[T any](p **T) *T {
 func (r *Redactor) Text(text string) string { return r.redactText(text) }
 
 func (r *Redactor) redactText(text string) string {
-	if len(text) < 4 {
+	if len(text) < 4 || r.clean.hasText(cleanText, text, &r.known) {
 		return text
 	}
 	var e edits
@@ -556,13 +589,12 @@ func (r *Redactor) URL(u string) string {
 
 // repeatedURL is URL for one that may occur often.
 func (r *Redactor) repeatedURL(u string) string {
-	text := []byte(u)
-	if r.clean.has(cleanURL, text, &r.known) {
+	if r.clean.hasText(cleanURL, u, &r.known) {
 		return u
 	}
 	out := r.URL(u)
 	if out == u {
-		r.clean.add(cleanURL, text, &r.known)
+		r.clean.add(cleanURL, []byte(u), &r.known)
 	}
 	return out
 }
@@ -775,18 +807,24 @@ var shownHeaders = []string{
 
 // redactHeaders returns a copy of the headers with their secrets hidden.
 func (r *Redactor) redactHeaders(list []Header, at string, p *pointers) []Header {
-	list = slices.Clone(list)
-	for i, h := range list {
+	given := list
+	change := func(i int) *Header {
+		if &list[0] == &given[0] {
+			list = slices.Clone(given)
+		}
+		return &list[i]
+	}
+	for i, h := range given {
 		if r.clean.hasHeader(h, &r.known) {
 			continue
 		}
 		name, value := r.redactText(h.Name), r.Header(h.Name, h.Value)
 		if name != h.Name {
-			list[i].Name = name
+			change(i).Name = name
 			p.add(at + strconv.Itoa(i) + "/0")
 		}
 		if value != h.Value {
-			list[i].Value = value
+			change(i).Value = value
 			p.add(at + strconv.Itoa(i) + "/1")
 		}
 		if name == h.Name && value == h.Value {

@@ -46,13 +46,15 @@ func contentLength(h http.Header, n int64) capture.Header {
 // Headers returns the fields of h, sorted by name, behind the fields of first that have a value.
 // Names are in lower case if http2 is set.
 func Headers(h http.Header, http2 bool, first ...capture.Header) []capture.Header {
-	var list []capture.Header
+	list := make([]capture.Header, 0, len(first)+len(h)+1) // few names have several values
 	for _, f := range first {
 		if f.Value != "" {
 			list = append(list, f)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	names := slices.AppendSeq(make([]string, 0, len(h)), maps.Keys(h))
+	slices.Sort(names)
+	for _, name := range names {
 		shown := name
 		if http2 { // HTTP/2 names are in lower case
 			shown = strings.ToLower(name)
