@@ -217,7 +217,7 @@ func (p *gatewayProcess) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer p.recording.finish(e)
-	c.options.Record = p.recording.writer
+	c.options.Record, c.options.Watched = p.recording.writer, p.recording.isWatched
 	if err := p.openTraces(); err != nil {
 		return err
 	}
@@ -376,7 +376,7 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 		DrainTimeout: conf.Drain.Or(gatewayconfig.DefaultDrain), MaxSessions: conf.Listen.MaxSessions(), Logger: p.log,
 	}
 	if p.recording != nil {
-		c.options.Record = p.recording.writer
+		c.options.Record, c.options.Watched = p.recording.writer, p.recording.isWatched
 	}
 	switch {
 	case p.node != nil:

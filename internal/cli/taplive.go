@@ -26,6 +26,10 @@ type tapRecording struct {
 	live *livesock.Server
 }
 
+// isWatched reports if there is a file or a viewer, or if the first viewer is to get what happens
+// now. There must be a writer.
+func (r *tapRecording) isWatched() bool { return r.hooks.Wants(0) }
+
 // liveRestart lets viewers restart the server, if the tap restarts it. It returns the function that
 // requests a restart, or nil.
 func liveRestart(r *tap.Restart) func() {

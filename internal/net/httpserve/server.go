@@ -338,21 +338,36 @@ type trackingWriter struct {
 }
 
 // MarkBodyRead notes that a handler has read the body of r to its end, so that the server does not
-// look for more when the handler has returned. It has no effect if w is not the ResponseWriter of a
-// server of this package, or if a middleware replaced the body: the original one may have more.
+// look for more when the handler has returned. It has no effect if w neither is the ResponseWriter
+// of a server of this package nor unwraps to it, or if a middleware replaced the body: the original
+// one may have more.
 func MarkBodyRead(w http.ResponseWriter, r *http.Request) {
-	if t, ok := w.(*trackingWriter); ok && t.body == r.Body {
-		t.bodyRead = true
-		t.body.Close()
+	for {
+		switch own := w.(type) {
+		case *trackingWriter:
+			if own.body == r.Body {
+				own.bodyRead = true
+				own.body.Close()
+			}
+			return
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = own.Unwrap()
+		default:
+			return
+		}
 	}
 }
 
 // WriteAndFlush writes b, which must not be longer than 64 KiB, and flushes. If w is the
 // ResponseWriter of a server of this package, and the connection only speaks HTTP/1 without TLS,
-// one system call writes b and what precedes it in the buffers.
+// one system call writes b and what precedes it in the buffers. A ResponseWriter that wraps another
+// one can have a method WriteAndFlush([]byte) error, which calls this function for the other.
 func WriteAndFlush(w http.ResponseWriter, b []byte) error {
 	t, ok := w.(*trackingWriter)
 	if !ok {
+		if own, ok := w.(interface{ WriteAndFlush([]byte) error }); ok {
+			return own.WriteAndFlush(b)
+		}
 		if _, err := w.Write(b); err != nil {
 			return err
 		}

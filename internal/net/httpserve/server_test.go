@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -475,6 +476,24 @@ func (c countedWrites) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// A wrappedWriter is the ResponseWriter of a middleware.
+type wrappedWriter struct{ http.ResponseWriter }
+
+func (w wrappedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w wrappedWriter) WriteAndFlush(b []byte) error { return WriteAndFlush(w.ResponseWriter, b) }
+
+// TestMarkBodyReadWrapped checks that a middleware may wrap the ResponseWriter.
+func TestMarkBodyReadWrapped(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("x"))
+	w := &trackingWriter{ResponseWriter: httptest.NewRecorder(), ctx: r.Context(), body: r.Body}
+	MarkBodyRead(wrappedWriter{wrappedWriter{w}}, r)
+	if !w.bodyRead {
+		t.Error("the server would look for the rest of the body")
+	}
+	MarkBodyRead(httptest.NewRecorder(), r) // does nothing
+}
+
 // TestWriteAndFlush shows that a response of up to 64 KiB is one write with its header, that a
 // longer one arrives complete, and that the handler gets the error of a failed write.
 func TestWriteAndFlush(t *testing.T) {
@@ -486,6 +505,9 @@ func TestWriteAndFlush(t *testing.T) {
 	writeErrs := make(chan error, 16) // buffered because the client may repeat a request
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("bytes"))
+		if n%2 == 0 { // with a middleware
+			w = wrappedWriter{w}
+		}
 		w.Header().Set("Content-Length", strconv.Itoa(2*n))
 		err := WriteAndFlush(w, bytes.Repeat([]byte{'a'}, n))
 		if err == nil {

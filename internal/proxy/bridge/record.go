@@ -12,13 +12,16 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/sse"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/trace/frames"
 	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 	"mcpwire/oauth"
 )
 
@@ -31,7 +34,9 @@ const (
 // A recording writes a capture and numbers its sessions and exchanges. Its methods may be called by
 // many goroutines at once.
 type recording struct {
-	out                 *capture.Writer
+	out *capture.Writer
+	// watched is that of NewRecording.
+	watched             func() bool
 	sessions, exchanges atomic.Uint64
 
 	mu sync.Mutex
@@ -51,6 +56,19 @@ func newRecording(out *capture.Writer) *recording {
 		return nil
 	}
 	return &recording{out: out, sessionByID: map[string]uint64{}, streams: map[uint64]*exchange{}, pendingEnds: map[*upstreamRequest]struct{}{}}
+}
+
+// isWatched reports if the heads of requests and responses that come now are worth their cost.
+func (r *recording) isWatched() bool { return r.watched == nil || r.watched() }
+
+// isBrief reports if a request has no effect on the records of later ones: it is neither an
+// initialize nor a stream that messages of other requests may use. Mcp-Session-Id and Mcp-Method
+// are the headers of Streamable HTTP.
+func isBrief(method string, h http.Header) bool {
+	if method != http.MethodPost || h["Mcp-Session-Id"] == nil && h["Mcp-Method"] == nil {
+		return false
+	}
+	return h.Get("Mcp-Method") != mcp.MethodSubscriptionsListen && h.Get("Mcp-Method") != mcp.MethodInitialize
 }
 
 // newRecorder returns a recorder for a new connection.
@@ -274,7 +292,7 @@ type outerTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (o outerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if recorderFrom(r.Context()).recording == nil {
+	if rec := recorderFrom(r.Context()).recording; rec == nil || !rec.isWatched() && isBrief(r.Method, r.Header) {
 		return o.next.RoundTrip(r)
 	}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, new(upstreamRequest)))
@@ -298,13 +316,19 @@ func (rt recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	if rec.recording == nil {
 		return rt.next.RoundTrip(r)
 	}
-	rec.exchange = rec.recording.exchanges.Add(1)
 	req, outer := r.Context().Value(requestKey{}).(*upstreamRequest)
+	posted, _ := r.Context().Value(postKey{}).(*postedMessage)
+	if !outer && !rec.recording.isWatched() && isBrief(r.Method, r.Header) {
+		if posted != nil {
+			rec.recordSent(toServer, posted.frame, posted.from)
+		}
+		return rt.next.RoundTrip(r)
+	}
+	rec.exchange = rec.recording.exchanges.Add(1)
 	if !outer {
 		req = new(upstreamRequest)
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 	}
-	posted, _ := r.Context().Value(postKey{}).(*postedMessage)
 	req.start(rec, posted)
 	rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: httphead.ClientRequest(r)})
 	if posted != nil && r.Method == http.MethodPost {
@@ -479,6 +503,10 @@ func (b *Bridge) Recorded(h http.Handler) http.Handler {
 // handler is Recorded.
 func (r *recording) handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !r.isWatched() && isBrief(req.Method, req.Header) {
+			h.ServeHTTP(w, req) // its messages are recorded without an exchange
+			return
+		}
 		x := &exchange{rec: recorder{recording: r, side: capture.Downstream, exchange: r.exchanges.Add(1)}, r: req, head: httphead.ServerRequest(req)}
 		defer x.handlerReturned()
 		h.ServeHTTP(&recordedWriter{ResponseWriter: w, x: x}, req.WithContext(context.WithValue(req.Context(), exchangeKey{}, x)))
@@ -488,10 +516,10 @@ func (r *recording) handler(h http.Handler) http.Handler {
 // An exchange is an HTTP request of a client. Its request is recorded when the session is known,
 // and messages to the client after the head of the response.
 type exchange struct {
+	mu sync.Mutex
+	// r is the request, and head its head. They are nil after the end.
 	r    *http.Request
 	head *capture.Request
-
-	mu sync.Mutex
 	// rec has session 0 until the session is known.
 	rec             recorder
 	requestRecorded bool
@@ -626,6 +654,7 @@ func (x *exchange) recordEnd(why string) {
 	}
 	x.rec.recordEvent(e)
 	x.rec.recording.clearStream(x.rec.session, x)
+	x.r, x.head = nil, nil // a session keeps the context of its first request
 }
 
 // isEnded reports if the exchange has ended.
@@ -708,6 +737,21 @@ func (w *recordedWriter) Write(p []byte) (int, error) {
 	w.x.recordResponse(http.StatusOK, w.Header())
 	w.x.recordEndpoint(p)
 	return w.ResponseWriter.Write(p)
+}
+
+// WriteAndFlush is for [httpserve.WriteAndFlush].
+func (w *recordedWriter) WriteAndFlush(p []byte) error {
+	w.x.recordResponse(http.StatusOK, w.Header())
+	w.x.recordEndpoint(p)
+	return httpserve.WriteAndFlush(w.ResponseWriter, p)
+}
+
+// SetReadDeadline supports http.ResponseController, and callers that need none.
+func (w *recordedWriter) SetReadDeadline(t time.Time) error {
+	if d, ok := w.ResponseWriter.(interface{ SetReadDeadline(time.Time) error }); ok {
+		return d.SetReadDeadline(t)
+	}
+	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t)
 }
 
 // FlushError supports http.ResponseController.
@@ -807,12 +851,16 @@ func (x *exchange) recordEndpoint(text []byte) {
 // side. A nil Recording records nothing. Its methods may be called by many goroutines at once.
 type Recording struct{ r *recording }
 
-// NewRecording returns a recording to out, or nil if out is nil. It does not close out.
-func NewRecording(out *capture.Writer) *Recording {
+// NewRecording returns a recording to out, or nil if out is nil. It does not close out. watched
+// reports if out wants traffic at present; nil means always. While it does not, most exchanges of
+// HTTP are not looked at, and their messages are recorded without one.
+func NewRecording(out *capture.Writer, watched func() bool) *Recording {
 	if out == nil {
 		return nil
 	}
-	return &Recording{newRecording(out)}
+	r := newRecording(out)
+	r.watched = watched
+	return &Recording{r}
 }
 
 // Handler wraps a handler of the front. It records the heads of requests and responses.
@@ -872,8 +920,17 @@ type Origin struct {
 // Sent records a message that is about to be sent to the client on the stream of the request.
 func (o *Origin) Sent(frame []byte, from Provenance) {
 	if o != nil {
-		o.rec.outbound().recordSent(toClient, frame, from.p)
+		o.outbound().recordSent(toClient, frame, from.p)
 	}
+}
+
+// outbound returns the recorder for a message on the stream of the request. Without an exchange,
+// that is not the standing stream of the session.
+func (o *Origin) outbound() recorder {
+	if o.rec.served == nil {
+		return o.rec
+	}
+	return o.rec.outbound()
 }
 
 // Answered records the response that is about to be sent. rule names the reason if no bridge
@@ -888,7 +945,7 @@ func (o *Origin) Answered(frame []byte, rule string) {
 	if from.event == 0 {
 		from = provenance{rec: o.rec, event: o.event, rule: rule}
 	}
-	o.rec.outbound().recordSent(toClient, frame, from)
+	o.outbound().recordSent(toClient, frame, from)
 }
 
 func (o *Origin) setAnswer(from provenance) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/capture"
+	"mcpwire/internal/hooks"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -19,20 +21,36 @@ import (
 	"mcpwire/streamable"
 )
 
-// BenchmarkCall measures a call of 1 KiB over HTTP, to a server and through a gateway. Client,
-// gateway and server share the process.
+// BenchmarkCall measures a call of 1 KiB over HTTP: to a server, through a gateway, and through
+// gateways with a recording, which nobody wants or is written. Client, gateway and server share the
+// process.
 func BenchmarkCall(b *testing.B) {
 	srv := server.MustNew("s", "1", nil)
 	must(server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }))
 	direct := serveBench(b, srv)
-	transport := streamable.Dial(direct, &streamable.DialOptions{HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}})
-	g, err := New(&Options{Upstreams: []Upstream{{Name: "s", Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}}}})
-	if err != nil {
-		b.Fatal(err)
+	through := func(record *capture.Writer, watched bool) string {
+		transport := streamable.Dial(direct, &streamable.DialOptions{HTTPClient: &http.Client{Transport: bridge.OuterTransport(bridge.Transport(&http.Transport{MaxIdleConnsPerHost: 64}))}})
+		g, err := New(&Options{
+			Upstreams: []Upstream{{Name: "s", Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}}},
+			Record:    record, Watched: func() bool { return watched },
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { g.Close() })
+		h, err := streamable.NewHandler(&relay.Server{Handler: g}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return serveHandler(b, h, g.Recorded)
 	}
-	defer g.Close()
-	through := serveBench(b, &relay.Server{Handler: g})
-	for _, bm := range []struct{ name, url, tool string }{{"direct", direct, "echo"}, {"gateway", through, "s__echo"}} {
+	unwanted := capture.NewWriter(io.Discard, &capture.Options{Hooks: &hooks.Writer[capture.Event]{Want: func(int) bool { return false }}})
+	defer unwanted.Close()
+	written := capture.NewWriter(io.Discard, nil)
+	defer written.Close()
+	for _, bm := range []struct{ name, url, tool string }{
+		{"direct", direct, "echo"}, {"gateway", through(nil, false), "s__echo"}, {"unwatched", through(unwanted, false), "s__echo"}, {"recorded", through(written, true), "s__echo"},
+	} {
 		for _, parallel := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/%d", bm.name, parallel), func(b *testing.B) {
 				client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}

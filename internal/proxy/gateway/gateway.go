@@ -75,7 +75,7 @@ func New(o *Options) (*Gateway, error) {
 	if o == nil {
 		return nil, errors.New("gateway: no options")
 	}
-	g := &Gateway{recording: bridge.NewRecording(o.Record), live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}, shared: len(o.Secrets) > 0}
+	g := &Gateway{recording: bridge.NewRecording(o.Record, o.Watched), live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}, shared: len(o.Secrets) > 0}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.announcer.start(g)
 	secrets := o.Secrets

@@ -74,6 +74,9 @@ type Options struct {
 	// Record receives the traffic of both sides. The gateway does not close it. Nil records
 	// nothing.
 	Record *capture.Writer
+	// Watched reports if Record wants traffic at present, and may be called by many goroutines at
+	// once. While it does not, calls cost less. Nil means always.
+	Watched func() bool
 	// Logger receives the log. Nil discards it.
 	Logger *slog.Logger
 }

@@ -133,9 +133,13 @@ func serveHTTP(t *testing.T, srv streamable.Server) string {
 	return serveHandler(t, h)
 }
 
-// serveHandler serves h and returns its URL.
-func serveHandler(t testing.TB, h *streamable.Handler) string {
-	web := httptest.NewServer(h)
+// serveHandler serves h, inside the wrappers, and returns its URL.
+func serveHandler(t testing.TB, h *streamable.Handler, wrap ...func(http.Handler) http.Handler) string {
+	var outer http.Handler = h
+	for _, w := range wrap {
+		outer = w(outer)
+	}
+	web := httptest.NewServer(outer)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
