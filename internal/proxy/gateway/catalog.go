@@ -108,8 +108,9 @@ type catalog struct {
 	retryAt time.Time
 	// wanted is the last time that a client needed the catalog.
 	wanted time.Time
-	// session is the session with a legacy server, or nil.
-	session relay.Peer
+	// session is the session with a legacy server, or nil. opening is one whose handshake is not
+	// complete, or nil.
+	session, opening relay.Peer
 	// subscribed says that a subscription runs, or that the server has none.
 	subscribed bool
 	// unsubscribe ends the subscription.
@@ -351,9 +352,13 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 // returns the result.
 type askFunc func(ctx context.Context, method, members string) ([]byte, error)
 
-// clientProfile describes the gateway to servers.
+// clientProfile describes the gateway to servers. It declares what clients may have, because some
+// servers have tools for clients with certain capabilities only.
 func (c *catalog) clientProfile() *era.ClientProfile {
-	return &era.ClientProfile{Info: mcp.Implementation{Name: "mcpwire gateway", Version: "1"}}
+	return &era.ClientProfile{
+		Info: mcp.Implementation{Name: "mcpwire gateway", Version: "1"},
+		Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true,
+	}
 }
 
 // open begins or continues the conversation with the server, and reads its profile.
@@ -427,6 +432,12 @@ func (c *catalog) subscribe(capabilities []byte, meta string) {
 	})
 }
 
+func (c *catalog) setOpening(peer relay.Peer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opening = peer
+}
+
 func (c *catalog) openLegacy(ctx context.Context, snap *snapshot) (askFunc, error) {
 	c.mu.Lock()
 	peer := c.session
@@ -436,6 +447,8 @@ func (c *catalog) openLegacy(ctx context.Context, snap *snapshot) (askFunc, erro
 		if peer = c.be.relay.Session(c.ctx, catalogSender{c}); peer == nil {
 			return nil, errors.New("too many sessions")
 		}
+		c.setOpening(peer)
+		defer c.setOpening(nil)
 		profile := c.clientProfile()
 		capabilities, _ := profile.Capabilities(f)
 		result, err := exchange(ctx, peer, mcp.MethodInitialize, string(profile.AppendInitialize(nil, f, capabilities)))
@@ -578,18 +591,26 @@ func (s catalogSender) Send(message []byte) error {
 	return nil
 }
 
-// answer answers a request of the server. Only pings have a result.
+// answer answers a request of the server. There is no user, and there are no roots.
 func (c *catalog) answer(m *jsonrpc.Message) {
 	c.mu.Lock()
 	peer := c.session
+	if peer == nil {
+		peer = c.opening
+	}
 	c.mu.Unlock()
 	if peer == nil {
 		return
 	}
 	var frame []byte
-	if string(m.Method) == mcp.MethodPing {
+	switch string(m.Method) {
+	case mcp.MethodPing:
 		frame = jsonrpc.AppendResult(nil, m.ID, []byte("{}"))
-	} else {
+	case mcp.MethodRootsList:
+		frame = jsonrpc.AppendResult(nil, m.ID, []byte(`{"roots":[]}`))
+	case mcp.MethodElicit:
+		frame = jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"decline"}`))
+	default:
 		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 	}
 	// The bridge must not be called while it sends.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/client"
+	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -95,5 +97,78 @@ func serveLogger(f jsonrpc.Framer, delay time.Duration, levels chan<- string, ca
 				return
 			}
 		}
+	}
+}
+
+// serveConditional serves a legacy client. It has a tool only for clients that support sampling and
+// elicitation, and asks each client for its roots. It sends the responses to roots.
+func serveConditional(f jsonrpc.Framer, roots chan<- string) {
+	tools := ""
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return
+		}
+		m := new(jsonrpc.Message)
+		must(jsonrpc.Parse(append([]byte(nil), frame...), m, 0))
+		result := `{}`
+		switch {
+		case m.Kind == jsonrpc.KindResponse:
+			roots <- string(m.Result)
+		case string(m.Method) == mcp.MethodInitialize:
+			capabilities, _ := m.Param("capabilities")
+			if era.Lookup(capabilities, "sampling") != nil && era.Lookup(capabilities, "elicitation") != nil {
+				tools = `{"name":"ask","inputSchema":{"type":"object"}}`
+			}
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+		case string(m.Method) == mcp.NotificationInitialized:
+			if f.WriteFrame([]byte(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)) != nil {
+				return
+			}
+		case string(m.Method) == mcp.MethodToolsList:
+			result = `{"tools":[` + tools + `]}`
+		}
+		if m.Kind == jsonrpc.KindRequest {
+			if f.WriteFrame([]byte(`{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":`+result+`}`)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// TestConditionalTools checks that tools are listed that a server has only for clients with certain
+// capabilities, and that the gateway answers requests of the server meanwhile.
+func TestConditionalTools(t *testing.T) {
+	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		t.Run(revision.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				roots := make(chan string, 10)
+				up := streamUpstream("up", nil)
+				up.Bridge.ServerEra = bridge.EraLegacy
+				up.Bridge.Connect = func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+					ours, theirs := net.Pipe()
+					go serveConditional(jsonrpc.NewFramer(theirs, nil), roots)
+					return jsonrpc.NewFramer(ours, nil), nil
+				}
+				g := newGateway(t, &Options{Upstreams: []Upstream{up}})
+				defer g.Close()
+				c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{revision}})
+				defer c.Close()
+				if got, want := toolNames(t, c), "up__ask"; got != want {
+					t.Errorf("got the tools %q, want %q", got, want)
+				}
+				if revision.Modern() {
+					return // the bridge answers
+				}
+				select {
+				case got := <-roots:
+					if want := `{"roots":[]}`; got != want {
+						t.Errorf("the roots are %s, want %s", got, want)
+					}
+				case <-time.After(time.Minute):
+					t.Error("the server has got no roots")
+				}
+			})
+		})
 	}
 }
