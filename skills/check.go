@@ -31,8 +31,8 @@ type Finding struct {
 }
 
 // Check looks for faults of the skills in files, which are as for [Add]: every reason for which Add
-// would return an error, files that it ignores, and what else the specification of skills does not
-// allow (https://agentskills.io/specification), such as a description of more than 1,024
+// would return an error, files of skills that it ignores, and what else the specification of skills
+// does not allow (https://agentskills.io/specification), such as a description of more than 1,024
 // characters. It also reports the files that a SKILL.md links to and that its skill lacks.
 //
 // Check returns the skills that Add would serve, sorted by URI, and the findings, sorted by path.

@@ -50,6 +50,12 @@ func TestCheck(t *testing.T) {
 		}},
 		{"no regular file", fstest.MapFS{"a/SKILL.md": text(head + "---\n"), "a/link.md": {Data: []byte("SKILL.md"), Mode: os.ModeSymlink}, "link.md": {Data: []byte("x"), Mode: os.ModeSymlink}},
 			"a", []skills.Finding{{"a/link.md", "not a regular file: it is not served"}}},
+		{"links and letters", fstest.MapFS{"a/SKILL.md": {Data: []byte("../b.md"), Mode: os.ModeSymlink}, "b/skill.md": text(head), "c/SKILL.md": text("---\nname: c\ndescription: C\n---\n"), "c/skill.md": text("x"), "c/d/Skill.md": text("x")},
+			"c", []skills.Finding{
+				{"a/SKILL.md", "not a regular file: it is not served"},
+				{"b/skill.md", "not the file of a skill, which has the name SKILL.md"},
+				{"c/d/Skill.md", "not the file of a skill, which has the name SKILL.md"},
+			}},
 		{"too large", fstest.MapFS{"a/SKILL.md": text(head + "---\n"), "a/x": {Data: make([]byte, 16<<20+1)}},
 			"a", []skills.Finding{{"a/x", "too large: a skill may have 16777216 bytes, and all skills 268435456"}}},
 		{"links", fstest.MapFS{"a/SKILL.md": text(links), "a/references/FORMS.md": text("x"), "a/two words.md": text("x"), "b/SKILL.md": text("---\nname: b\ndescription: B\n---\n")},

@@ -119,11 +119,16 @@ func load(files fs.FS, report func(name string, err error) error) (*catalog, err
 	}
 	total := int64(0)
 	err = walk(files, func(name string, regular bool) error {
-		if !slices.ContainsFunc(c.roots, func(root string) bool { return strings.HasPrefix(name, root+"/") }) {
-			return nil
-		}
-		if !regular {
+		within := slices.ContainsFunc(c.roots, func(root string) bool { return strings.HasPrefix(name, root+"/") })
+		switch base := path.Base(name); {
+		case !regular && (within || base == manifest):
 			return report(name, ignored("not a regular file: it is not served"))
+		case base != manifest && strings.EqualFold(base, manifest) && !slices.Contains(c.roots, path.Dir(name)):
+			if err := report(name, ignored("not the file of a skill, which has the name "+manifest)); err != nil || !within {
+				return err
+			}
+		case !within:
+			return nil
 		}
 		f, err := readFile(files, name, min(maxTotalBytes, maxServerBytes-total))
 		if err != nil {
