@@ -253,9 +253,9 @@ func auditTranscript(t *testing.T, events []event, mayCrash bool) []violation {
 	for _, e := range events {
 		switch e.Kind {
 		case toServer:
-			a.line(e.Line, clientOutput, a.clientWrote, schemas)
+			a.line(e.Line, clientOutput, a.clientMessage, schemas)
 		case toHost:
-			a.line(e.Line, serverOutput, a.serverWrote, schemas)
+			a.line(e.Line, serverOutput, a.serverMessage, schemas)
 		case inputEnds:
 			inputEnded, endRequested = true, true
 		case signaled:

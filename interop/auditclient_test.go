@@ -25,8 +25,8 @@ var capabilityOf = map[string]string{
 	"tasks/get": "tasks", "tasks/result": "tasks", "tasks/list": "tasks", "tasks/cancel": "tasks", "tasks/update": "tasks",
 }
 
-// clientWrote checks a message of the client.
-func (a *auditor) clientWrote(m *message) {
+// clientMessage checks a message of the client.
+func (a *auditor) clientMessage(m *message) {
 	switch {
 	case m.isRequest():
 		a.clientRequest(m)

@@ -14,8 +14,8 @@ var clientCapabilityOf = map[string]string{"elicitation/create": "elicitation", 
 // severities are the levels of log messages, in ascending order.
 var severities = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// serverWrote checks a message of the server.
-func (a *auditor) serverWrote(m *message) {
+// serverMessage checks a message of the server.
+func (a *auditor) serverMessage(m *message) {
 	switch {
 	case m.isRequest():
 		a.serverRequest(m)

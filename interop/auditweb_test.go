@@ -142,7 +142,7 @@ func (a *webAuditor) checkRequest(x *exchange) {
 			t.violated(clientCancel, "cancellation over HTTP, where a modern client closes the response: %s", m.raw)
 		}
 	}
-	t.line(x.body, clientOutput, t.clientWrote, a.schemas)
+	t.line(x.body, clientOutput, t.clientMessage, a.schemas)
 }
 
 // checkSession checks the session id that a client sends.

@@ -99,11 +99,11 @@ func (a *webAuditor) checkPayload(k *exchangeAudit, s payload) {
 		} else if !t.sse && (m.Result != nil || m.Error != nil) && k.header["Last-Event-Id"] == nil {
 			t.violated(serverStream, "#%d: response on the stream of a GET: %s", k.number, m.raw)
 		}
-		t.line(m.raw, serverOutput, t.serverWrote, a.schemas)
+		t.line(m.raw, serverOutput, t.serverMessage, a.schemas)
 		return
 	}
 	k.responses++ // the entries of a batch
-	t.line(s.data, serverOutput, t.serverWrote, a.schemas)
+	t.line(s.data, serverOutput, t.serverMessage, a.schemas)
 }
 
 // withRequestID adds the id of the request to an error with a failure status, where the id is

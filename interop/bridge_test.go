@@ -57,8 +57,8 @@ func (b *bridged) checkGone() {
 	b.upstream.checkGone()
 }
 
-// recording returns the events of the bridge's capture.
-func (b *bridged) recording() (events []*capture.Event) {
+// events returns the events of the bridge's capture.
+func (b *bridged) events() (events []*capture.Event) {
 	t := b.downstream.t
 	t.Helper()
 	r, err := capture.Open(b.capture, nil)

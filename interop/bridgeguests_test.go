@@ -42,7 +42,7 @@ var bridgeGuests = []bridgeGuest{
 			if path == "" {
 				return nil
 			}
-			return goSDKCancels(revision)
+			return goSDKCancelDeviations(revision)
 		},
 	},
 	{
@@ -74,7 +74,7 @@ var bridgeGuests = []bridgeGuest{
 		send: func(t *testing.T, s *recordedServer, revision string, able features) visit {
 			return visitPython(t, s, pythonMode(revision), able)
 		},
-		known: pythonReopens,
+		known: pythonCloseDeviations,
 	},
 	{
 		name: "Rust", revisions: []string{"2025-03-26", latestLegacy, modern}, send: visitRust,
@@ -99,25 +99,25 @@ type lack struct {
 var bridgeLacks = []lack{
 	{
 		guest: "go-sdk", where: func(string, string) bool { return true },
-		what: func(c *features) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
+		what: withoutTasks, why: "it has no tasks",
 		still: func(*testing.T) bool { return !hasMethod[*mcp.ClientSession]("Task") },
 	},
 	{
 		guest: "Python", where: func(string, string) bool { return true },
-		what: func(c *features) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
+		what: withoutTasks, why: "it has no tasks",
 		still: func(t *testing.T) bool { return !pythonHasTasks(t) },
 	},
 	{
 		guest: "Java", where: func(string, string) bool { return true },
-		what: noJavaTasks, why: "it has no tasks",
+		what: withoutTasks, why: "it has no tasks",
 	},
 	{
 		guest: "Rust", where: func(string, string) bool { return true },
-		what: noRustTasks, why: "the guest does not use the extension, and the SDK has no tasks of the legacy era",
+		what: withoutTasks, why: "the guest does not use the extension, and the SDK has no tasks of the legacy era",
 	},
 	{
 		guest: "mcp-go", where: func(_, revision string) bool { return revision == modern },
-		what: func(c *features) { c.Tasks, c.Interview = false, false }, why: "it does not support the tasks extension",
+		what: withoutTasks, why: "it does not support the tasks extension",
 		still: func(*testing.T) bool { return !hasMethod[*client.Client]("UpdateTask") },
 	},
 	{

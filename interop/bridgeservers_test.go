@@ -190,7 +190,7 @@ func (s *bridgeSide) runTour(t *testing.T, p *peer, revision string, overHTTP bo
 	w := &tour{T: t, peer: p, revision: revision, bridged: s}
 	w.run(b.downstream)
 	b.checkGone()
-	events := b.recording()
+	events := b.events()
 	defer func() {
 		if t.Failed() {
 			logRecording(t, events)

@@ -74,7 +74,7 @@ func TestFastMCP(t *testing.T) {
 			t.Parallel()
 			s := newWebServer(t, webPath, tt.serverRevisions...)
 			checkReport(t, walkFastMCP(t, s), tt.want)
-			s.audit(1, pythonReopens(webPath, tt.want)...)
+			s.audit(1, pythonCloseDeviations(webPath, tt.want)...)
 		})
 	}
 }

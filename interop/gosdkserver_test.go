@@ -317,7 +317,7 @@ var goSDKPeer = &peer{
 		"content of later revisions":                             "it sends all kinds of content in every revision",
 	},
 	deviations: func(revision string) []deviation {
-		known := append(newerContent(revision),
+		known := append(contentDeviations(revision),
 			deviation{rule: serverCancelled, has: "tools/call", why: "it sends the results of canceled calls"},
 			deviation{rule: serverResponse, has: `"code":0`, why: "errors of handlers that are not JSON-RPC errors get the code 0"})
 		if revision == modern {

@@ -55,7 +55,7 @@ func goSDKWeb(path string, revisions []string, modes ...string) *peer {
 }
 
 func goSDKWebDeviations(revision string) []deviation {
-	known := append(newerContent(revision),
+	known := append(contentDeviations(revision),
 		deviation{rule: serverResponse, has: `"code":0`, why: "errors of handlers that are not JSON-RPC errors get the code 0"})
 	if revision == modern {
 		return append(known, buffered)

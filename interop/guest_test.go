@@ -369,6 +369,9 @@ func (c features) without(change func(*features)) features {
 	return c
 }
 
+// withoutTasks removes tasks.
+func withoutTasks(c *features) { c.Tasks, c.Interview = false, false }
+
 // formLine returns the record of the input request of the tool ask.
 func formLine(schema any, message string) string {
 	members, _ := schema.(map[string]any)

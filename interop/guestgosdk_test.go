@@ -227,7 +227,7 @@ func TestGoSDKVisit(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb)
 			// The SDK does not support tasks.
-			able := featuresOf(revision).without(func(c *features) { c.Tasks, c.Interview = false, false })
+			able := featuresOf(revision).without(withoutTasks)
 			g := newGoSDKGuest(t.Context(), t, s, revision)
 			checkVisit(t, makeVisit(t, g, able), expected(revision, able))
 			s.audit(1)

@@ -61,7 +61,7 @@ func (p *guestProxy) checkCapture(file string) {
 	t := p.upstream.t
 	t.Helper()
 	p.capture = file
-	events := p.recording()
+	events := p.events()
 	messages, translations := map[capture.Side]int{}, 0
 	for _, e := range events {
 		switch e.Kind {

@@ -27,8 +27,8 @@ func webCases(revisions ...string) (all []webCase) {
 		webCase{name: "HTTP+SSE", path: ssePath, revision: "2024-11-05", want: "2024-11-05"})
 }
 
-// goSDKCancels are the deviations of the SDK's client.
-func goSDKCancels(revision string) []deviation {
+// goSDKCancelDeviations returns the deviations of the SDK's client.
+func goSDKCancelDeviations(revision string) []deviation {
 	if revision != modern {
 		return nil
 	}
@@ -44,7 +44,7 @@ func TestGoSDKHTTP(t *testing.T) {
 			t.Parallel()
 			s := newWebServer(t, tt.path, tt.serverRevisions...)
 			checkReport(t, walk(t.Context(), connectGoSDK(t.Context(), t, s, tt.revision)), tt.want)
-			s.audit(1, goSDKCancels(tt.want)...)
+			s.audit(1, goSDKCancelDeviations(tt.want)...)
 		})
 	}
 }
@@ -56,10 +56,10 @@ func TestGoSDKVisitHTTP(t *testing.T) {
 			t.Parallel()
 			s := newWebProgram(t, tt.path, everythingWebVerb, tt.serverRevisions...)
 			// The SDK does not support tasks.
-			able := featuresOf(tt.want).without(func(c *features) { c.Tasks, c.Interview = false, false })
+			able := featuresOf(tt.want).without(withoutTasks)
 			g := newGoSDKGuest(t.Context(), t, s, tt.revision)
 			checkVisit(t, makeVisit(t, g, able), expected(tt.want, able))
-			s.audit(1, goSDKCancels(tt.want)...)
+			s.audit(1, goSDKCancelDeviations(tt.want)...)
 		})
 	}
 }

@@ -62,9 +62,6 @@ func expectedJava(revision string, able features) visit {
 	return v
 }
 
-// noJavaTasks removes tasks, which the SDK does not support.
-func noJavaTasks(c *features) { c.Tasks, c.Interview = false, false }
-
 // javaCases are the cases of the SDK over HTTP. It requests the latest legacy revision.
 var javaCases = []webCase{
 	{name: "2025-03-26", path: webPath, serverRevisions: []string{"2025-03-26"}, want: "2025-03-26"},
@@ -99,7 +96,7 @@ func TestJavaVisit(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb, revision)
-			able := featuresOf(revision).without(noJavaTasks)
+			able := featuresOf(revision).without(withoutTasks)
 			checkVisit(t, visitJava(t, s, revision, able), expectedJava(revision, able))
 			s.audit(1)
 		})
@@ -126,7 +123,7 @@ func TestJavaVisitHTTP(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newWebProgram(t, tt.path, everythingWebVerb, tt.want)
-			able := featuresOf(tt.want).without(noJavaTasks)
+			able := featuresOf(tt.want).without(withoutTasks)
 			checkVisit(t, visitJava(t, s, tt.want, able), expectedJava(tt.want, able))
 			s.audit(1)
 		})

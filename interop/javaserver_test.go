@@ -22,7 +22,7 @@ var javaPeer = &peer{
 		"content of later revisions": "it sends all kinds of content in every revision",
 		"no tasks in 2025-11-25":     "it does not support tasks",
 	},
-	deviations: newerContent,
+	deviations: contentDeviations,
 }
 
 // TestJavaServer runs our client against a server of the SDK.
@@ -35,7 +35,7 @@ func javaWeb(revisions []string) *peer {
 	p.lacks = maps.Clone(javaPeer.lacks)
 	maps.Copy(p.lacks, crashOnce)
 	p.deviations = func(revision string) []deviation {
-		return append(newerContent(revision), deviation{rule: serverEvents, has: "repeated event id", why: "all events have the session id as their id"})
+		return append(contentDeviations(revision), deviation{rule: serverEvents, has: "repeated event id", why: "all events have the session id as their id"})
 	}
 	p.launch = func(t *testing.T, _ ...string) *recordedServer {
 		t.Helper()

@@ -306,7 +306,7 @@ var mcpGoPeer = &peer{
 		"no tasks in 2026-07-28":                     "it does not support the extension",
 	},
 	deviations: func(revision string) []deviation {
-		known := append(newerContent(revision),
+		known := append(contentDeviations(revision),
 			deviation{rule: serverCancelled, has: "tools/call", why: "it sends the results of canceled calls"},
 			deviation{rule: serverProgress, why: "notifications have a separate queue, so some come after the result", racy: true})
 		if revision == modern {

@@ -65,7 +65,7 @@ func mcpGoWeb(path string, revisions []string, modes ...string) *peer {
 
 func mcpGoWebDeviations(revision string) []deviation {
 	const queue = "notifications have one or two separate queues"
-	known := append(newerContent(revision), deviation{rule: serverProgress, why: queue, racy: true})
+	known := append(contentDeviations(revision), deviation{rule: serverProgress, why: queue, racy: true})
 	if revision == modern {
 		return append(known, buffered, deviation{rule: serverLogging, why: queue, racy: true})
 	}

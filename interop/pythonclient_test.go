@@ -46,8 +46,8 @@ func visitPython(t *testing.T, s *recordedServer, mode string, able features) (v
 	return v
 }
 
-// pythonReopens returns the deviations of the SDK's client when it ends a session.
-func pythonReopens(path, revision string) []deviation {
+// pythonCloseDeviations returns the deviations of the SDK's client when it ends a session.
+func pythonCloseDeviations(path, revision string) []deviation {
 	if path != webPath || revision == modern {
 		return nil
 	}
@@ -95,7 +95,7 @@ func TestPythonVisit(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb, revision)
 			// The SDK does not support tasks.
-			able := featuresOf(revision).without(func(c *features) { c.Tasks, c.Interview = false, false })
+			able := featuresOf(revision).without(withoutTasks)
 			checkVisit(t, visitPython(t, s, pythonMode(revision), able), expected(revision, able))
 			s.audit(1)
 		})
@@ -111,7 +111,7 @@ func TestPythonHTTP(t *testing.T) {
 			t.Parallel()
 			s := newWebServer(t, tt.path, tt.serverRevisions...)
 			checkReport(t, walkPython(t, s, tt.revision, tt.want != modern), tt.want)
-			s.audit(1, pythonReopens(tt.path, tt.want)...)
+			s.audit(1, pythonCloseDeviations(tt.path, tt.want)...)
 		})
 	}
 }
@@ -126,9 +126,9 @@ func TestPythonVisitHTTP(t *testing.T) {
 			t.Parallel()
 			s := newWebProgram(t, tt.path, everythingWebVerb, tt.want)
 			// The SDK does not support tasks.
-			able := featuresOf(tt.want).without(func(c *features) { c.Tasks, c.Interview = false, false })
+			able := featuresOf(tt.want).without(withoutTasks)
 			checkVisit(t, visitPython(t, s, tt.revision, able), expected(tt.want, able))
-			s.audit(1, pythonReopens(tt.path, tt.want)...)
+			s.audit(1, pythonCloseDeviations(tt.path, tt.want)...)
 		})
 	}
 }

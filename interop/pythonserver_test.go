@@ -20,7 +20,7 @@ var pythonPeer = &peer{
 		"no tasks in 2025-11-25":     "it no longer supports tasks",
 		"no tasks in 2026-07-28":     "it does not support the extension",
 	},
-	deviations: newerContent,
+	deviations: contentDeviations,
 }
 
 // TestPythonServer runs our client against a server of the SDK.
@@ -32,7 +32,7 @@ func pythonWeb(revisions []string) *peer {
 	p.revisions = revisions
 	p.lacks = crashOnce
 	p.deviations = func(revision string) []deviation {
-		all := newerContent(revision)
+		all := contentDeviations(revision)
 		if revision != modern {
 			all = append(all, deviation{rule: serverCancelled, has: `"code":-32800`, why: "over HTTP in the legacy era, it ends the response of a canceled request with an error"})
 		}

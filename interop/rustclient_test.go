@@ -66,9 +66,6 @@ func rustCases(path string) []webCase {
 	return all
 }
 
-// noRustTasks removes tasks, which the guest does not use.
-func noRustTasks(c *features) { c.Tasks, c.Interview = false, false }
-
 // TestRust runs the client of the SDK against our server.
 //
 // Spec: S2 S6 S9 S14 S58 S59 S64 S65
@@ -89,7 +86,7 @@ func TestRustVisit(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb, revision)
-			able := featuresOf(revision).without(noRustTasks)
+			able := featuresOf(revision).without(withoutTasks)
 			checkVisit(t, visitRust(t, s, revision, able), expected(revision, able))
 			s.audit(1)
 		})
@@ -119,7 +116,7 @@ func TestRustVisitHTTP(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newWebProgram(t, tt.path, everythingWebVerb, tt.want)
-			able := featuresOf(tt.want).without(noRustTasks)
+			able := featuresOf(tt.want).without(withoutTasks)
 			checkVisit(t, visitRust(t, s, tt.revision, able), expected(tt.want, able))
 			s.audit(1)
 		})

@@ -17,7 +17,7 @@ var rustPeer = &peer{
 		"no tasks in 2025-11-25":     "it no longer supports tasks",
 		"no tasks in 2026-07-28":     "the server here does not use the extension",
 	},
-	deviations: newerContent,
+	deviations: contentDeviations,
 }
 
 // TestRustServer runs our client against a server of the SDK.
@@ -29,7 +29,7 @@ func rustWeb(revisions []string) *peer {
 	p.revisions = revisions
 	p.lacks = crashOnce
 	p.deviations = func(revision string) []deviation {
-		all := newerContent(revision)
+		all := contentDeviations(revision)
 		if revision != modern {
 			all = append(all, deviation{rule: serverEvents, has: `repeated event id "0"`, why: "its stream of GET begins with the id of its first event"})
 		}

@@ -90,11 +90,11 @@ func TestTapSoak(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("tap: %v", err)
 	}
-	checkSoaked(t, file)
+	checkSoakCapture(t, file)
 }
 
-// checkSoaked checks that a capture has every message, each request before its response.
-func checkSoaked(t *testing.T, file string) {
+// checkSoakCapture checks that a capture has every message, each request before its response.
+func checkSoakCapture(t *testing.T, file string) {
 	t.Helper()
 	r, err := capture.Open(file, nil)
 	if err != nil {

@@ -315,8 +315,9 @@ func (s *recordedServer) checkGone() {
 	}
 }
 
-// newerContent returns the deviations of peers that send all kinds of content in every revision.
-func newerContent(revision string) []deviation {
+// contentDeviations returns the deviations of peers that send all kinds of content in every
+// revision.
+func contentDeviations(revision string) []deviation {
 	if revision < "2025-06-18" {
 		return []deviation{{rule: serverSchema, has: "CallToolResult", why: "it sends all kinds of content in every revision"}}
 	}

@@ -36,8 +36,8 @@ func (t *tour) toolNames() []string {
 	return collect(t, t.Tools(t.ctx, client.WithFresh()), func(tool mcp.Tool) string { return tool.Name })
 }
 
-// have checks that got contains the names want.
-func (t *tour) have(what string, got, want []string) {
+// contains checks that got contains the names want.
+func (t *tour) contains(what string, got, want []string) {
 	t.Helper()
 	for _, name := range want {
 		if !slices.Contains(got, name) {
@@ -72,7 +72,7 @@ var basicStops = []stop{
 		}
 	}},
 	{"tools", "", func(t *tour) {
-		t.have("tools", t.toolNames(), surfaceTools)
+		t.contains("tools", t.toolNames(), surfaceTools)
 	}},
 	{"pages", "", func(t *tour) {
 		first, err := t.ListResources(t.ctx, nil)
@@ -233,8 +233,8 @@ var contentStops = []stop{
 		t.equal("content", []string{"text", "image/png " + pixel, audio, link, "text/plain " + greetingURI + ": " + greetingText}, got)
 	}},
 	{"resources", "", func(t *tour) {
-		t.have("resources", collect(t, t.Resources(t.ctx), func(r mcp.Resource) string { return r.URI }), surfaceResources)
-		t.have("templates", collect(t, t.ResourceTemplates(t.ctx), func(r mcp.ResourceTemplate) string { return r.URITemplate }), []string{itemTemplate})
+		t.contains("resources", collect(t, t.Resources(t.ctx), func(r mcp.Resource) string { return r.URI }), surfaceResources)
+		t.contains("templates", collect(t, t.ResourceTemplates(t.ctx), func(r mcp.ResourceTemplate) string { return r.URITemplate }), []string{itemTemplate})
 		for uri, want := range map[string]mcp.ResourceContents{
 			greetingURI: {URI: greetingURI, MIMEType: "text/plain", Text: greetingText},
 			logoURI:     {URI: logoURI, MIMEType: "image/png", Blob: logo},
@@ -256,7 +256,7 @@ var contentStops = []stop{
 		}
 	}},
 	{"prompts", "", func(t *tour) {
-		t.have("prompts", collect(t, t.Prompts(t.ctx), func(p mcp.Prompt) string { return p.Name }), surfacePrompts)
+		t.contains("prompts", collect(t, t.Prompts(t.ctx), func(p mcp.Prompt) string { return p.Name }), surfacePrompts)
 		r, err := t.GetPrompt(t.ctx, "greet", map[string]string{"name": "Ada", "style": "formal"})
 		if err != nil {
 			t.Fatal(err)

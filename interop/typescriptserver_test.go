@@ -61,7 +61,7 @@ var typeScript1Peer = &peer{
 		"an unknown tool is a tool error": "a call of an unknown tool gets a result with isError",
 		"content of later revisions":      "it sends all kinds of content in every revision",
 	},
-	deviations: newerContent,
+	deviations: contentDeviations,
 }
 
 var typeScript2Peer = &peer{
@@ -81,7 +81,7 @@ var typeScript2Peer = &peer{
 		"no tasks in 2025-11-25":     "it no longer supports tasks",
 		"no tasks in 2026-07-28":     "it does not support the extension",
 	},
-	deviations: newerContent,
+	deviations: contentDeviations,
 }
 
 // TestTypeScript1Server runs our client against a server of the SDK.

@@ -8,7 +8,7 @@ import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
-from way import connect, JOB, report, server_of
+from common import connect, JOB, report, server_of
 
 MODERN = "2026-07-28"
 ABLE, WORDS = JOB["able"], JOB["words"]
@@ -51,7 +51,7 @@ async def notified(message):
         received["events"].append("tools changed")
 
 
-async def until(notes, length):
+async def wait_for_length(notes, length):
     """Waits until notes has length elements."""
     with anyio.fail_after(20):
         while len(notes) < length:
@@ -158,15 +158,15 @@ async def logs(client):
     else:
         await client.set_logging_level("info")
         await text(client, "log")
-    await until(received["log"], 2)
+    await wait_for_length(received["log"], 2)
 
 
 async def changes(client):
     await text(client, "touch", {"uri": "test://a"})
     await text(client, "touch", {"uri": WORDS["greetingURI"]})
-    await until(received["events"], 1)
+    await wait_for_length(received["events"], 1)
     await text(client, "extend")
-    await until(received["events"], 2)
+    await wait_for_length(received["events"], 2)
 
 
 async def watch(client):

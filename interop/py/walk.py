@@ -7,7 +7,7 @@ The first argument is the job as JSON: the server, the steps, and the mode of th
 import anyio
 import mcp_types as types
 from mcp import MCPError
-from way import connect, JOB, report, server_of
+from common import connect, JOB, report, server_of
 
 
 async def call(client, step):

@@ -10,7 +10,7 @@ import {
   ToolListChangedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
 import { capabilities, handlers, job, visit } from "./visit.mjs";
-import { endSession, watchRevision, way } from "./way1.mjs";
+import { endSession, newTransport, watchRevision } from "./transport1.mjs";
 
 const client = new Client({ name: "interop", version: "1" }, { capabilities });
 client.setRequestHandler(ElicitRequestSchema, async ({ params }) => handlers.elicit(params));
@@ -21,7 +21,7 @@ client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) =>
 client.setNotificationHandler(ToolListChangedNotificationSchema, () => handlers.changed());
 
 let revision = "";
-const transport = way(job);
+const transport = newTransport(job);
 watchRevision(transport, (version) => (revision = version));
 await client.connect(transport);
 

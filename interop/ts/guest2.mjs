@@ -4,7 +4,7 @@
 import { Client } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient, resultFromTaskOutcome } from "@modelcontextprotocol/ext-tasks/client";
 import { capabilities, handlers, job, visit } from "./visit.mjs";
-import { endSession, way } from "./way2.mjs";
+import { endSession, newTransport } from "./transport2.mjs";
 
 const clientInfo = { name: "interop", version: "1" };
 const client = new Client(clientInfo, { capabilities, versionNegotiation: { mode: job.mode } });
@@ -15,7 +15,7 @@ client.setNotificationHandler("notifications/message", ({ params }) => handlers.
 client.setNotificationHandler("notifications/resources/updated", ({ params }) => handlers.updated(params));
 client.setNotificationHandler("notifications/tools/list_changed", () => handlers.changed());
 
-const transport = way(job);
+const transport = newTransport(job);
 await client.connect(transport);
 const modern = client.getProtocolEra() === "modern";
 

@@ -2,9 +2,9 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { CallToolResultSchema } from "@modelcontextprotocol/sdk/types.js";
 import { identity, job, walk } from "./walk.mjs";
-import { endSession, watchRevision, way } from "./way1.mjs";
+import { endSession, newTransport, watchRevision } from "./transport1.mjs";
 
-const transport = way(job);
+const transport = newTransport(job);
 let revision = "";
 const callTool = (client, params, options) => client.callTool(params, CallToolResultSchema, options);
 

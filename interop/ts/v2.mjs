@@ -2,9 +2,9 @@
 // negotiation: "legacy", "auto" or {"pin": revision}.
 import { Client } from "@modelcontextprotocol/client";
 import { identity, job, walk } from "./walk.mjs";
-import { endSession, way } from "./way2.mjs";
+import { endSession, newTransport } from "./transport2.mjs";
 
-const transport = way(job);
+const transport = newTransport(job);
 
 await walk(
   async () => {

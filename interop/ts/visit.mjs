@@ -35,7 +35,7 @@ export const handlers = {
 export const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
 
 /** Resolves when the list has length elements. Rejects after 20 seconds. */
-async function until(list, length) {
+async function waitForLength(list, length) {
   const end = Date.now() + 20_000;
   while (list.length < length) {
     if (Date.now() > end) {
@@ -93,7 +93,7 @@ export async function visit(client, dialect) {
     if (able.log) {
       const meta = await dialect.logFrom(client, "info");
       await text("log", {}, meta);
-      await until(received.log, 2);
+      await waitForLength(received.log, 2);
     }
     report.log = received.log;
     report.tasks = able.tasks ? await dialect.runTasks(client) : {};
@@ -102,9 +102,9 @@ export async function visit(client, dialect) {
       await dialect.watch(client, words.greetingURI);
       await text("touch", { uri: "test://a" });
       await text("touch", { uri: words.greetingURI });
-      await until(received.events, 1);
+      await waitForLength(received.events, 1);
       await text("extend");
-      await until(received.events, 2);
+      await waitForLength(received.events, 2);
     }
     report.events = received.events;
     await dialect.endSession();

@@ -2,7 +2,7 @@
 import { SSEClientTransport, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
-export function way({ command, args, url, old }) {
+export function newTransport({ command, args, url, old }) {
   if (url) {
     return old ? new SSEClientTransport(new URL(url)) : new StreamableHTTPClientTransport(new URL(url));
   }

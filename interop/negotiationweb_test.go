@@ -2,15 +2,15 @@ package interop
 
 import "testing"
 
-// TestAgreementHTTP is TestAgreement over HTTP. There the status and the body of an error show the
-// era of a server, and whether it may support only HTTP+SSE.
-func TestAgreementHTTP(t *testing.T) {
+// TestNegotiationHTTP is TestNegotiation over HTTP. There the status and the body of an error show
+// the era of a server, and whether it may support only HTTP+SSE.
+func TestNegotiationHTTP(t *testing.T) {
 	web1 := func(path string) *peer { return typeScriptWeb(typeScript1Peer, path, "web1.mjs", legacyRevisions, nil) }
 	web2 := func(legacy string) *peer {
 		return typeScriptWeb(typeScript2Peer, webPath, "web2.mjs", allRevisions, map[string]any{"legacy": legacy})
 	}
 	our := ourWeb(webPath, allRevisions)
-	for _, tt := range []agreement{
+	for _, tt := range []negotiation{
 		{"ours", our, nil, nil, modern, []string{probed}},
 		{"ours, legacy server", our, legacyRevisions, nil, latestLegacy, []string{probed, handshake}},
 		{"ours, modern server, legacy client", our, []string{modern}, legacyRevisions, "", []string{handshake}},
@@ -36,7 +36,7 @@ func TestAgreementHTTP(t *testing.T) {
 // TestUndeclaredHTTP is TestUndeclared over HTTP, where modern errors have their own status.
 func TestUndeclaredHTTP(t *testing.T) {
 	sends := deviation{rule: serverRequest, has: "has not declared", why: "the SDK leaves the check of capabilities to servers"}
-	for _, tt := range []undeclared{
+	for _, tt := range []undeclaredCase{
 		{ourWeb(webPath, allRevisions), latestLegacy, nil},
 		{ourWeb(webPath, allRevisions), modern, nil},
 		{goSDKWeb(webPath, allRevisions, statelessArg), modern, []deviation{sends, buffered}},

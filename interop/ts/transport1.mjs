@@ -3,7 +3,7 @@ import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
-export function way({ command, args, url, old }) {
+export function newTransport({ command, args, url, old }) {
   if (url) {
     return old ? new SSEClientTransport(new URL(url)) : new StreamableHTTPClientTransport(new URL(url));
   }

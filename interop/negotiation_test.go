@@ -28,8 +28,8 @@ const (
 	handshake = "initialize"
 )
 
-// An agreement is a case of [TestAgreement]: a client, a server and the negotiated revision.
-type agreement struct {
+// A negotiation is a case of [TestNegotiation]: a client, a server and the negotiated revision.
+type negotiation struct {
 	name            string
 	peer            *peer
 	serverRevisions []string // the revisions of the server; nil means all that it supports
@@ -38,10 +38,10 @@ type agreement struct {
 	methods         []string // the requests of the negotiation
 }
 
-// TestAgreement checks that our client detects the revisions of servers, with server/discover or,
+// TestNegotiation checks that our client detects the revisions of servers, with server/discover or,
 // where that fails, with the handshake in the same process.
-func TestAgreement(t *testing.T) {
-	for _, tt := range []agreement{
+func TestNegotiation(t *testing.T) {
+	for _, tt := range []negotiation{
 		{"ours", ours, nil, nil, modern, []string{probed}},
 		{"ours, legacy server", ours, legacyRevisions, nil, latestLegacy, []string{probed, handshake}},
 		{"ours, old server", ours, []string{"2024-11-05"}, nil, "2024-11-05", []string{probed, handshake}},
@@ -66,7 +66,7 @@ func TestAgreement(t *testing.T) {
 }
 
 // run dials twice: without a profile, and with the profile of the first connection.
-func (tt agreement) run(t *testing.T) {
+func (tt negotiation) run(t *testing.T) {
 	t.Parallel()
 	s := tt.peer.launch(t, tt.serverRevisions...)
 	ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
@@ -165,7 +165,7 @@ func TestUndeclared(t *testing.T) {
 	const unchecked = "the SDK leaves the check of capabilities to servers"
 	sends := deviation{rule: serverRequest, has: "has not declared", why: unchecked}
 	zeroCode := deviation{rule: serverResponse, has: `"code":0`, why: "errors of handlers that are not JSON-RPC errors get the code 0"}
-	for _, tt := range []undeclared{
+	for _, tt := range []undeclaredCase{
 		{ours, latestLegacy, nil},
 		{ours, modern, nil},
 		{goSDKPeer, latestLegacy, []deviation{sends, zeroCode}},
@@ -180,14 +180,14 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// An undeclared is a case of [TestUndeclared].
-type undeclared struct {
+// An undeclaredCase is a case of [TestUndeclared].
+type undeclaredCase struct {
 	peer     *peer
 	revision string
 	known    []deviation
 }
 
-func (tt undeclared) run(t *testing.T) {
+func (tt undeclaredCase) run(t *testing.T) {
 	t.Parallel()
 	s := tt.peer.launch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
