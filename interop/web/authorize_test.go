@@ -54,7 +54,7 @@ func checkAuthorized(t *testing.T, v *siteUser, revision mcp.Revision) {
 	if q.Get("client_id") != got.ClientID || q.Get("resource") != v.site.url || q.Get("code_challenge_method") != "S256" {
 		t.Errorf("query of the authorization request = %v", q)
 	}
-	unauthorized := v.toSite.matching(func(r recorded) bool { return r.status == http.StatusUnauthorized })
+	unauthorized := v.toSite.matching(func(r recordedRequest) bool { return r.status == http.StatusUnauthorized })
 	if len(unauthorized) != 1 {
 		t.Errorf("requests with status 401 = %d, want 1", len(unauthorized))
 	}

@@ -235,7 +235,7 @@ func (is *issuer) remove(t *testing.T, what, id string) {
 }
 
 // replay sends a recorded request to the token endpoint again and returns the status.
-func (is *issuer) replay(t *testing.T, r recorded) int {
+func (is *issuer) replay(t *testing.T, r recordedRequest) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), r.method, r.url, strings.NewReader(r.body))
 	if err != nil {

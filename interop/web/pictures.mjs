@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
-import { small } from './picturespng.mjs'
-import { pause, play, playBridged, playGateway } from './picturesstage.mjs'
+import { compress } from './picturespng.mjs'
+import { pause, runSession, runBridged, runGateway } from './picturesstage.mjs'
 import { Terminal } from './picturesterm.mjs'
 
 const [, , exe, chromiumPath, folder] = process.argv
@@ -16,10 +16,10 @@ const home = mkdtempSync(join(tmpdir(), 'mw'))
 const env = { ...process.env, MCPWIRE_HOME: home }
 const cleanups = []
 
-// shoot saves a screenshot of a page or an element.
-async function shoot(place, name) {
+// savePicture saves a screenshot of a page or an element.
+async function savePicture(place, name) {
   const path = join(folder, name + '.png')
-  const png = small(await place.screenshot())
+  const png = compress(await place.screenshot())
   if (png.length > maxSize) throw new Error(`${path} has ${png.length} bytes, limit ${maxSize}`)
   writeFileSync(path, png)
   console.log(path, Math.round(png.length / 1024) + ' KB')
@@ -32,7 +32,7 @@ async function watchWeb(...more) {
   for await (const line of createInterface({ input: child.stdout })) return line
 }
 
-async function web(browser, address, colorScheme) {
+async function pagePicture(browser, address, colorScheme) {
   const page = await browser.newPage({ viewport: { width: 1720, height: 790 }, colorScheme, reducedMotion: 'reduce' })
   await page.addInitScript(() => localStorage.setItem('mcpwire.split', '66'))
   await page.goto(address)
@@ -42,30 +42,30 @@ async function web(browser, address, colorScheme) {
   await page.click('#tab-timing')
   await page.locator('#panel .chart').waitFor()
   await pause(300)
-  await shoot(page, 'watch-web-' + colorScheme)
+  await savePicture(page, 'watch-web-' + colorScheme)
   await page.close()
 }
 
-// sides takes pictures of the translation of a call by a bridge.
-async function sides(browser, address, colorScheme) {
+// bridgePicture takes a picture of the translation of a call by a bridge.
+async function bridgePicture(browser, address, colorScheme) {
   const page = await browser.newPage({ viewport: { width: 1720, height: 790 }, colorScheme, reducedMotion: 'reduce' })
   await page.addInitScript(() => localStorage.setItem('mcpwire.split', '42'))
   await page.goto(address)
   await page.locator('#grid .canvas .row', { hasText: 'release' }).first().click()
   await page.click('#tab-translated')
   await pause(600)
-  await shoot(page, 'watch-bridge-' + colorScheme)
+  await savePicture(page, 'watch-bridge-' + colorScheme)
   await page.close()
 }
 
-// gateway takes pictures of the sequence of a session through a gateway.
-async function gateway(browser, address, colorScheme) {
+// gatewayPicture takes a picture of the sequence of a session through a gateway.
+async function gatewayPicture(browser, address, colorScheme) {
   const page = await browser.newPage({ viewport: { width: 1720, height: 900 }, colorScheme, reducedMotion: 'reduce' })
   await page.goto(address)
   await page.locator('#grid .canvas .row').first().waitFor()
   await page.evaluate(() => (location.hash = 'f=method%3A%3Dtools%2Fcall&view=sequence'))
   await pause(1200)
-  await shoot(page, 'watch-gateway-' + colorScheme)
+  await savePicture(page, 'watch-gateway-' + colorScheme)
   await page.close()
 }
 
@@ -76,7 +76,7 @@ function draw(kind, name, ...captures) {
   console.log(path)
 }
 
-async function terminal(browser, look) {
+async function terminalPicture(browser, look) {
   const t = new Terminal(exe, env, look)
   cleanups.push(() => t.stop())
   await pause(2500)
@@ -87,7 +87,7 @@ async function terminal(browser, look) {
   await pause(1200)
   const page = await browser.newPage({ viewport: { width: 1200, height: 700 } })
   await page.setContent(t.page())
-  await shoot(page.locator('pre'), 'watch-terminal-' + look)
+  await savePicture(page.locator('pre'), 'watch-terminal-' + look)
   await page.close()
 }
 
@@ -96,27 +96,27 @@ async function terminal(browser, look) {
 const terminalKeys = [['G'], ['k'], ['k'], ['Right'], ['Enter']]
 
 try {
-  const hosts = await play(exe, env)
+  const hosts = await runSession(exe, env)
   cleanups.push(() => hosts.forEach((h) => h.stop()))
   const address = await watchWeb()
   const browser = await chromium.launch({ executablePath: chromiumPath, args: ['--no-sandbox', '--disable-gpu', '--font-render-hinting=none'] })
   cleanups.push(() => browser.close())
-  for (const look of ['light', 'dark']) await web(browser, address, look)
-  for (const look of ['light', 'dark']) await terminal(browser, look)
+  for (const look of ['light', 'dark']) await pagePicture(browser, address, look)
+  for (const look of ['light', 'dark']) await terminalPicture(browser, look)
   draw('overview', 'overview', ...readdirSync(join(home, 'captures')).map((f) => join(home, 'captures', f)))
   const file = join(home, 'bridge.mcpcap.ndjson')
-  const bridged = await playBridged(exe, env, file)
+  const bridged = await runBridged(exe, env, file)
   bridged.stop()
   await pause(800)
   const bridgeAddress = await watchWeb(file)
-  for (const look of ['light', 'dark']) await sides(browser, bridgeAddress, look)
+  for (const look of ['light', 'dark']) await bridgePicture(browser, bridgeAddress, look)
   draw('sequence', 'sequence', file)
   const gatewayFile = join(home, 'gateway.mcpcap.ndjson')
-  const host = await playGateway(exe, env, gatewayFile, join(home, 'gateway.yaml'))
+  const host = await runGateway(exe, env, gatewayFile, join(home, 'gateway.yaml'))
   cleanups.push(() => host.stop())
   await pause(800)
   const gatewayAddress = await watchWeb(gatewayFile)
-  for (const look of ['light', 'dark']) await gateway(browser, gatewayAddress, look)
+  for (const look of ['light', 'dark']) await gatewayPicture(browser, gatewayAddress, look)
 } finally {
   for (const cleanup of cleanups.reverse()) await cleanup()
   await pause(500)

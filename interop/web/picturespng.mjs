@@ -4,8 +4,8 @@ import { deflateSync, inflateSync, crc32 } from 'node:zlib'
 
 const maxColors = 256 // of a palette
 
-// small returns a PNG of the browser as a PNG with a palette.
-export function small(png) {
+// compress returns a PNG of the browser as a PNG with a palette.
+export function compress(png) {
   const image = decode(png)
   const palette = paletteOf(image.pixels)
   const index = new Map(palette.map((c, i) => [c, i]))

@@ -13,10 +13,10 @@ class Host {
     this.child = spawn(exe, before.includes('gateway') ? before : [...before, '--', 'node', 'picturesserver.mjs', name], { env, cwd: import.meta.dirname, stdio: ['pipe', 'pipe', 'ignore'] })
     this.waiting = new Map()
     this.id = 0
-    createInterface({ input: this.child.stdout }).on('line', (line) => this.take(line))
+    createInterface({ input: this.child.stdout }).on('line', (line) => this.receive(line))
   }
 
-  take(line) {
+  receive(line) {
     let m
     try {
       m = JSON.parse(line)
@@ -59,9 +59,9 @@ const meta = {
   'io.modelcontextprotocol/clientInfo': { name: 'editor', version: '3.1.0' },
 }
 
-// play runs the session and returns its hosts, whose servers still run. One request of the last
-// host is pending then.
-export async function play(exe, env) {
+// runSession runs the session and returns its hosts, whose servers still run. One request of the
+// last host is pending then.
+export async function runSession(exe, env) {
   const [files, calendar, deploy] = ['files', 'calendar', 'deploy'].map((n) => new Host(exe, env, n))
   await files.initialize('2025-11-25', { roots: {} })
   await files.call('search', { query: 'frame', path: 'src' }, { _meta: { progressToken: 'search-1' } })
@@ -83,9 +83,9 @@ export async function play(exe, env) {
   return [files, calendar, deploy]
 }
 
-// playBridged runs a session of a host and a server of different eras through a bridge, which
+// runBridged runs a session of a host and a server of different eras through a bridge, which
 // records both sides in a file. It returns the host.
-export async function playBridged(exe, env, file) {
+export async function runBridged(exe, env, file) {
   const deploy = new Host(exe, env, 'deploy', ['bridge', '--capture', file])
   await deploy.initialize('2025-11-25', { elicitation: {} })
   await deploy.call('plan', { service: 'api' })
@@ -93,9 +93,9 @@ export async function playBridged(exe, env, file) {
   return deploy
 }
 
-// playGateway runs a session of a legacy host and three servers of both eras through a gateway,
+// runGateway runs a session of a legacy host and three servers of both eras through a gateway,
 // which records both sides in a file. It returns the host, whose last call is pending then.
-export async function playGateway(exe, env, file, config) {
+export async function runGateway(exe, env, file, config) {
   const server = (name, era) => `  ${name}: {command: [node, picturesserver.mjs, ${name}], cwd: ${JSON.stringify(import.meta.dirname)}, era: ${era}}\n`
   writeFileSync(config, 'listWait: 10s\nupstreams:\n' + server('files', 'legacy') + server('calendar', 'legacy') + server('deploy', 'modern'))
   const host = new Host(exe, env, 'gateway', ['gateway', '--stdio', '--capture', file, config])

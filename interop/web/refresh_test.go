@@ -37,7 +37,7 @@ func TestRefresh(t *testing.T) {
 				}
 			}
 			used := map[string]bool{}
-			for _, r := range v.toIssuer.matching(func(r recorded) bool { return r.form.Get("grant_type") == "refresh_token" }) {
+			for _, r := range v.toIssuer.matching(func(r recordedRequest) bool { return r.form.Get("grant_type") == "refresh_token" }) {
 				used[r.form.Get("refresh_token")] = true
 				if r.form.Get("resource") != s.url {
 					t.Errorf("resource of a refresh = %q, want %q", r.form.Get("resource"), s.url)
@@ -76,7 +76,7 @@ func TestRefreshRejected(t *testing.T) {
 	id := v.whoami(c).ClientID
 	s.issuer.remove(t, "token", v.token())
 	v.whoami(c)
-	refreshes := v.toIssuer.matching(func(r recorded) bool { return r.form.Get("grant_type") == "refresh_token" })
+	refreshes := v.toIssuer.matching(func(r recordedRequest) bool { return r.form.Get("grant_type") == "refresh_token" })
 	if len(refreshes) != 1 || len(v.logins()) != 1 {
 		t.Fatalf("refreshes = %d, logins = %d, want 1 and 1", len(refreshes), len(v.logins()))
 	}

@@ -68,7 +68,7 @@ func newSite(t *testing.T, is *issuer, format string, o siteOptions) *site {
 	s.origin = "http://" + ts.Listener.Addr().String()
 	s.url = s.origin + "/" + format + "/mcp"
 	s.server = s.newServer(t, &server.Options{Revisions: o.revisions})
-	handler := streamable.MustHandler(s.server, &streamable.Options{Scopes: needed})
+	handler := streamable.MustHandler(s.server, &streamable.Options{Scopes: requiredScopes})
 	guard, err := auth.NewGuard(s.guardOptions(t, format, o))
 	if err != nil {
 		t.Fatal(err)
@@ -86,8 +86,8 @@ func newSite(t *testing.T, is *issuer, format string, o siteOptions) *site {
 	return s
 }
 
-// needed returns the scopes of a request; see [streamable.Options.Scopes].
-func needed(method, name string) []string {
+// requiredScopes returns the scopes of a request; see [streamable.Options.Scopes].
+func requiredScopes(method, name string) []string {
 	switch {
 	case method == "tools/call" && name == "change":
 		return []string{scopeWrite}

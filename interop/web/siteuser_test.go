@@ -193,8 +193,8 @@ func (v *siteUser) whoami(c *client.Client) identity {
 	return got
 }
 
-// A recorded is a request with the status of its response.
-type recorded struct {
+// A recordedRequest is a request with the status of its response.
+type recordedRequest struct {
 	method, url string
 	header      http.Header
 	form        url.Values // the body as a form
@@ -207,7 +207,7 @@ type recorder struct {
 	next http.RoundTripper
 
 	mu  sync.Mutex
-	all []recorded
+	all []recordedRequest
 }
 
 func newTransport(t *testing.T) *http.Transport {
@@ -218,7 +218,7 @@ func newTransport(t *testing.T) *http.Transport {
 
 // RoundTrip implements http.RoundTripper.
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
-	seen := recorded{method: req.Method, url: req.URL.String(), header: req.Header.Clone()}
+	seen := recordedRequest{method: req.Method, url: req.URL.String(), header: req.Header.Clone()}
 	if req.GetBody != nil {
 		body, err := req.GetBody()
 		if err != nil {
@@ -242,7 +242,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // matching returns the requests for which f returns true.
-func (r *recorder) matching(f func(recorded) bool) (found []recorded) {
+func (r *recorder) matching(f func(recordedRequest) bool) (found []recordedRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, seen := range r.all {
@@ -255,18 +255,18 @@ func (r *recorder) matching(f func(recorded) bool) (found []recorded) {
 
 // grants returns the number of successful token requests with a grant_type.
 func (v *siteUser) grants(kind string) int {
-	return len(v.toIssuer.matching(func(r recorded) bool { return r.form.Get("grant_type") == kind && r.status == http.StatusOK }))
+	return len(v.toIssuer.matching(func(r recordedRequest) bool { return r.form.Get("grant_type") == kind && r.status == http.StatusOK }))
 }
 
 // registrations returns the number of registration requests.
 func (v *siteUser) registrations() int {
-	return len(v.toIssuer.matching(func(r recorded) bool { return strings.HasSuffix(r.url, "/reg") }))
+	return len(v.toIssuer.matching(func(r recordedRequest) bool { return strings.HasSuffix(r.url, "/reg") }))
 }
 
 // last returns the last successful request to the site with a token.
-func (v *siteUser) last() recorded {
+func (v *siteUser) last() recordedRequest {
 	v.t.Helper()
-	all := v.toSite.matching(func(r recorded) bool {
+	all := v.toSite.matching(func(r recordedRequest) bool {
 		return r.method == http.MethodPost && r.header.Get("Authorization") != "" && r.status < 300
 	})
 	if len(all) == 0 {

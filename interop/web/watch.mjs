@@ -35,13 +35,13 @@ function call(name, args) {
   })
 }
 
-async function play(line) {
+async function runScene(line) {
   const scene = new Scene(browser, call, line)
   try {
     await scenes[line.scene](scene)
   } catch (e) {
     scene.fail(e.stack || String(e))
-    await scene.shoot('failed')
+    await scene.screenshot('failed')
   }
   await scene.end()
   write({ notes: scene.notes, failures: scene.failures })
@@ -50,7 +50,7 @@ async function play(line) {
 for await (const text of createInterface({ input: process.stdin })) {
   const line = JSON.parse(text)
   if (line.scene) {
-    play(line)
+    runScene(line)
     continue
   }
   const waiting = calls.get(line.reply)

@@ -29,7 +29,7 @@ func TestWatchLive(t *testing.T) {
 	for _, scene := range []string{"access", "rows", "filter", "facets", "columns", "menus", "strip", "pictures", "detail", "keys", "diff", "resend", "edit", "export", "save", "drop", "reload", "narrow", "axe", "run", "restart"} {
 		t.Run(scene, func(t *testing.T) {
 			with["url"] = m.url // it changes in a scene that restarts watch
-			d.play(t, scene, with, m.functions())
+			d.runScene(t, scene, with, m.functions())
 		})
 	}
 }
@@ -85,14 +85,14 @@ func TestWatchHeld(t *testing.T) {
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 	})
-	d.play(t, "held", map[string]any{"url": m.mustWatch()}, m.functions())
+	d.runScene(t, "held", map[string]any{"url": m.mustWatch()}, m.functions())
 }
 
 // TestWatchEmpty drives the page without traffic.
 func TestWatchEmpty(t *testing.T) {
 	d := drivers.get(t)
 	m := newMachine(t)
-	d.play(t, "empty", map[string]any{"url": m.mustWatch()}, m.functions())
+	d.runScene(t, "empty", map[string]any{"url": m.mustWatch()}, m.functions())
 }
 
 // TestWatchHostile drives the page with malicious traffic of hosts and servers, live and in a
@@ -103,7 +103,7 @@ func TestWatchHostile(t *testing.T) {
 	rows := writeHostile(t, m.captures())
 	m.tap("old")
 	sendLarge(t, m)
-	d.play(t, "hostile", map[string]any{"url": m.mustWatch("--past", "-1"), "rows": rows}, m.functions())
+	d.runScene(t, "hostile", map[string]any{"url": m.mustWatch("--past", "-1"), "rows": rows}, m.functions())
 }
 
 // TestWatchMany drives the page with the maximum number of rows.
@@ -112,5 +112,5 @@ func TestWatchMany(t *testing.T) {
 	m := newMachine(t)
 	const rows = 100_000
 	file := writeMany(t, m.captures(), rows)
-	d.play(t, "many", map[string]any{"url": m.mustWatch(file), "rows": rows}, m.functions())
+	d.runScene(t, "many", map[string]any{"url": m.mustWatch(file), "rows": rows}, m.functions())
 }

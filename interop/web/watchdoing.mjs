@@ -18,29 +18,29 @@ export async function diff(s) {
   const text = await dialog.innerText()
   s.check(text.includes('/params/arguments/b') && /\b2\b[^]*\b5\b/.test(text), 'differences: ' + text)
   s.check(text.includes('/result/'), 'differences of the responses are missing')
-  await s.accessible('the differences')
-  await s.shoot('open')
+  await s.checkAccessible('the differences')
+  await s.screenshot('open')
 }
 
 // resend: the page sends a request to a new process of the server, and opens the row of the
 // response. The session of the host gets nothing.
 export async function resend(s) {
   await s.open({}, 'f=server%3Aold+tool%3Aadd')
-  await s.pick('"b":5')
+  await s.openDetail('"b":5')
   await s.page.waitForTimeout(200) // the page writes the address with a delay
   const lines = await s.call('countLines', { tap: 'old' })
   await s.page.keyboard.press('r')
   const dialog = s.page.locator('dialog[open]')
   await dialog.locator('.answer', { hasText: 'serve' }).waitFor()
-  await s.accessible('the dialog to send again', { within: 'dialog' })
-  await s.shoot('dialog')
-  await sent(s, dialog, lines)
+  await s.checkAccessible('the dialog to send again', { within: 'dialog' })
+  await s.screenshot('dialog')
+  await checkSent(s, dialog, lines)
 }
 
 // edit: like resend, with arguments that were edited in the form and as JSON.
 export async function edit(s) {
   await s.open({}, 'f=server%3Aold+tool%3Aadd')
-  await s.pick('"b":5')
+  await s.openDetail('"b":5')
   await s.page.waitForTimeout(200) // the page writes the address with a delay
   const lines = await s.call('countLines', { tap: 'old' })
   await s.page.keyboard.press('E')
@@ -50,8 +50,8 @@ export async function edit(s) {
   s.equal(await field.inputValue(), '5', 'the recorded argument in the form')
   await field.fill('many')
   await dialog.locator('.field-problem:visible').waitFor()
-  for (const colors of [false, true]) await s.accessible('the form with a problem', { within: 'dialog', colors })
-  await s.shoot('form')
+  for (const colors of [false, true]) await s.checkAccessible('the form with a problem', { within: 'dialog', colors })
+  await s.screenshot('form')
   await dialog.locator('button', { hasText: /^Send$/ }).click()
   await dialog.locator('button', { hasText: 'Send anyway' }).waitFor()
   await field.fill('6')
@@ -64,17 +64,17 @@ export async function edit(s) {
   s.check(message.includes('"tools/call"') && /"b":\s*6/.test(message), 'message to edit: ' + message)
   await area.fill('{')
   await dialog.locator('text=not valid JSON').waitFor()
-  await s.accessible('the message', { within: 'dialog' })
+  await s.checkAccessible('the message', { within: 'dialog' })
   await area.fill(message.replace(/"b":\s*6/, '"b": 41'))
   await dialog.locator('text=The arguments are valid').waitFor()
   await dialog.locator('button', { hasText: /^Send$/ }).click()
   await dialog.locator('.call-place', { hasText: '42' }).waitFor({ timeout: 20000 }).catch(async () => s.fail('after sending: ' + (await dialog.innerText())))
-  await s.accessible('the result', { within: 'dialog' })
+  await s.checkAccessible('the result', { within: 'dialog' })
   await dialog.locator('button', { hasText: 'Differences from the recorded' }).click()
   await dialog.locator('table.diff', { hasText: '/params/arguments/b' }).waitFor()
-  await s.accessible('the differences from the recorded', { within: 'dialog' })
-  await s.shoot('differences')
-  await sent(s, dialog, lines)
+  await s.checkAccessible('the differences from the recorded', { within: 'dialog' })
+  await s.screenshot('differences')
+  await checkSent(s, dialog, lines)
   const panel = s.page.locator('#panel')
   await panel.filter({ hasText: '42' }).waitFor().catch(async () => s.fail('response: ' + (await panel.innerText())))
 }
@@ -93,14 +93,14 @@ export async function run(s) {
     await page.selectOption('#call-tool', value)
     const field = dialog.getByRole('textbox', { name: 'text', exact: true })
     await field.waitFor()
-    await s.accessible('the tool runner, ' + colorScheme, { within: 'dialog', colors: true })
+    await s.checkAccessible('the tool runner, ' + colorScheme, { within: 'dialog', colors: true })
     await field.fill('**bold** and <b>HTML</b>')
     await dialog.locator('text=The arguments are valid').waitFor()
     await dialog.locator('button', { hasText: /^Send$/ }).click()
     await dialog.locator('.call-place strong', { hasText: 'bold' }).waitFor({ timeout: 20000 }).catch(async () => s.fail('after running: ' + (await dialog.innerText())))
     s.check((await dialog.locator('.call-place').innerText()).includes('<b>HTML</b>'), 'HTML is not shown as text')
-    await s.accessible('the result, ' + colorScheme, { within: 'dialog', colors: true })
-    await s.shoot('result-' + colorScheme)
+    await s.checkAccessible('the result, ' + colorScheme, { within: 'dialog', colors: true })
+    await s.screenshot('result-' + colorScheme)
     await field.fill('')
     const runs = await page.$$eval('.call select[aria-label="Fill in from a call"] option', (list) => list.map((o) => o.value).filter((v) => v.startsWith('run')))
     await page.selectOption('.call select[aria-label="Fill in from a call"]', runs[0])
@@ -113,18 +113,19 @@ export async function run(s) {
   await s.page.keyboard.press('Shift+T')
   await s.page.locator('#call-tool:enabled').waitFor()
   s.equal(await s.page.getByRole('textbox', { name: 'a', exact: true }).inputValue(), '', 'the field of a number')
-  await s.accessible('the tool runner on a phone', { within: 'dialog' })
+  await s.checkAccessible('the tool runner on a phone', { within: 'dialog' })
   s.check(await s.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'page is wider than the screen')
-  await s.shoot('narrow')
+  await s.screenshot('narrow')
 }
 
-// sent checks the result of sending, opens its row, and checks that the host has got no more lines.
-async function sent(s, dialog, lines) {
+// checkSent checks the result of sending, opens its row, and checks that the host has got no more
+// lines.
+async function checkSent(s, dialog, lines) {
   const before = captureOf(s)
   const shown = dialog.locator('button', { hasText: 'Show the row' })
   if (!(await shown.count())) await dialog.locator('button', { hasText: /^Send$/ }).click()
   await dialog.locator('text=Response received').waitFor({ timeout: 20000 }).catch(async () => s.fail('after sending: ' + (await dialog.innerText())))
-  await s.shoot('answered')
+  await s.screenshot('answered')
   await shown.click()
   await dialog.waitFor({ state: 'detached' })
   await s.wait('the response', () => document.querySelector('#tab-response').getAttribute('aria-selected') === 'true' && document.querySelector('#panel .lines'))
@@ -134,7 +135,7 @@ async function sent(s, dialog, lines) {
   }, before)
   const sources = await s.page.evaluate(async () => (await fetch('/api/sources')).json())
   s.equal(sources.find((c) => c.id === captureOf(s))?.name, 'old resent', 'capture of the opened row')
-  await s.shoot('row')
+  await s.screenshot('row')
   s.equal(await s.call('countLines', { tap: 'old' }), lines, 'lines of the host')
 }
 
@@ -174,8 +175,8 @@ export async function exporting(s) {
     await page.locator('#grid .canvas .row', { hasText: '"b":5' }).first().click()
     await page.click('#tab-response')
     await page.waitForFunction(() => document.querySelector('#panel .lines'))
-    await s.accessible('the exported page, ' + colorScheme, { page, colors: colorScheme === 'dark' })
-    await s.shoot('open-' + colorScheme, page)
+    await s.checkAccessible('the exported page, ' + colorScheme, { page, colors: colorScheme === 'dark' })
+    await s.screenshot('open-' + colorScheme, page)
     await page.fill('#filter', '(server:=old | server:=new) tool:add')
     await page.press('#filter', 'Enter')
     await page.waitForFunction(() => document.querySelector('#grid .canvas .row') && [...document.querySelectorAll('#grid .canvas .row')].every((r) => r.textContent.includes('add')))
@@ -184,7 +185,7 @@ export async function exporting(s) {
     await page.locator('#picture svg', { hasText: 'Latency by tool' }).waitFor()
     await page.click('#picture button:has-text("Sequence")')
     await page.locator('#picture svg', { hasText: 'old-host' }).waitFor()
-    await s.shoot('picture-' + colorScheme, page)
+    await s.screenshot('picture-' + colorScheme, page)
     s.check((await page.locator('#picture svg[data-kind]').innerHTML()).includes(s.with.secret) === false, 'picture contains the secret')
     s.equal(requests, [], 'requests of the exported page')
   }
@@ -220,12 +221,12 @@ export async function drop(s) {
   ]
   await dropFile(s, 'dropped.mcpcap.ndjson', lines.map((l) => JSON.stringify(l)).join('\n') + '\n')
   await s.row('from_a_file').waitFor().catch(async () => s.fail('file does not open: ' + (await s.text('#toasts'))))
-  await s.shoot('opened')
+  await s.screenshot('opened')
   s.expected.push(/Failed to load resource/)
   await dropFile(s, 'letter.txt', 'Dear Sir or Madam')
   await s.page.locator('#toasts .toast.bad').waitFor().catch(() => s.fail('file that is not a capture: no error'))
   s.note('error for a file that is not a capture: ' + (await s.page.locator('#toasts .toast.bad').first().innerText().catch(() => '')))
-  await s.shoot('rejected')
+  await s.screenshot('rejected')
 }
 
 function dropFile(s, name, text) {

@@ -87,9 +87,9 @@ func startDriver(t *testing.T) *driver {
 	return d
 }
 
-// play runs a scene in the driver, and reports its failures. with is the scene's input, functions
-// are the functions that it may call. The scene writes files to a directory of the test.
-func (d *driver) play(t *testing.T, scene string, with map[string]any, functions map[string]function) {
+// runScene runs a scene in the driver, and reports its failures. with is the scene's input,
+// functions are the functions that it may call. The scene writes files to a directory of the test.
+func (d *driver) runScene(t *testing.T, scene string, with map[string]any, functions map[string]function) {
 	t.Helper()
 	request := map[string]any{"scene": scene, "with": with, "dir": t.TempDir(), "shots": os.Getenv("WATCH_SHOTS")}
 	if err := d.send(request); err != nil {

@@ -60,7 +60,7 @@ async function everyRow(s) {
   })
   s.check(typeof opened === 'number' && opened >= s.with.rows, `opened rows = ${opened}, want at least ${s.with.rows}`)
   s.note('opened hostile rows: ' + opened)
-  await s.shoot('rows')
+  await s.screenshot('rows')
   const shown = await s.page.evaluate(() => document.body.innerText)
   const raw = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u0080-\u009f\u202a-\u202e\u2066-\u2069\u200b]/.exec(shown)
   s.check(!raw, 'page contains an invisible character: U+' + raw?.[0].charCodeAt(0).toString(16) + ' in ' + JSON.stringify(shown.slice(Math.max(0, raw?.index - 30), raw?.index + 30)))
@@ -72,7 +72,7 @@ async function inDialogs(s) {
     await s.page.keyboard.press(key)
     await s.page.locator('dialog[open]').waitFor()
     await s.wait('the dialog', () => !document.querySelector('dialog .busy'))
-    await s.shoot('dialog-' + key)
+    await s.screenshot('dialog-' + key)
     await s.page.keyboard.press('Escape')
     await s.page.locator('dialog[open]').waitFor({ state: 'detached' })
   }
@@ -90,7 +90,7 @@ async function largeRows(s) {
       await s.wait('a large message', () => document.querySelector('#panel:not([aria-busy])')?.childElementCount > 0, undefined, 20000)
       const took = Date.now() - began
       if (took > 3000) s.fail(`time to open a tab = ${took} ms, want at most 3000`)
-      if (tab !== '1') await s.shoot(`large-${i}-${tab}`)
+      if (tab !== '1') await s.screenshot(`large-${i}-${tab}`)
     }
     for (const mode of ['Tree', 'Raw']) {
       await s.page.keyboard.press('2')

@@ -17,7 +17,7 @@ export async function access(s) {
   const page = await withoutToken.newPage()
   await page.goto(u.origin + '/')
   s.check(/mcpwire watch/.test(await page.locator('body').innerText()), 'page without the token: ' + (await page.locator('body').innerText()))
-  await s.shoot('rejected', page)
+  await s.screenshot('rejected', page)
 
   await s.open()
   s.check(!s.page.url().includes('token'), 'the address still has the token: ' + s.page.url())
@@ -51,7 +51,7 @@ export async function access(s) {
 export async function reload(s) {
   await s.open()
   await s.filter('tool:add server:old')
-  await s.pick('"b":5')
+  await s.openDetail('"b":5')
   await s.tab('response')
   await s.page.waitForTimeout(200) // the page writes the address with a delay
   const before = await state(s)
@@ -65,13 +65,13 @@ export async function reload(s) {
   const link = s.page.locator('#offline')
   await s.call('restartWatch', { start: false })
   await link.filter({ hasText: 'lost' }).waitFor()
-  await s.accessible('a lost connection')
-  await s.shoot('offline')
+  await s.checkAccessible('a lost connection')
+  await s.screenshot('offline')
   s.equal(await s.row('add').count() > 0, true, 'rows exist without a connection')
   s.with.url = await s.call('restartWatch', { start: true })
   await link.waitFor({ state: 'hidden', timeout: 20000 }).catch(async () => s.fail('after a restart: ' + (await link.innerText())))
   await s.synced()
-  await s.shoot('restarted')
+  await s.screenshot('restarted')
   const hash = new URL(s.page.url()).hash
   await s.page.goto(s.with.url + hash)
   await s.synced()

@@ -27,7 +27,7 @@ export async function rows(s) {
   s.check(delays[0] > 0, 'delay is negative: the clocks differ')
   await s.wait('all responses', () => [...document.querySelectorAll('#grid .canvas .row')].filter((r) => r.textContent.includes('probe-')).every((r) => r.querySelector('.c-status').textContent === 'ok'))
   s.check((await s.status()).includes('4 servers live'), 'status line: ' + (await s.status()))
-  await s.shoot('list')
+  await s.screenshot('list')
 }
 
 // filter: the matching rows, and the error of an invalid filter with its position.
@@ -58,12 +58,12 @@ export async function filter(s) {
   })
   s.equal(border, red, 'border of an invalid filter')
   s.equal(await s.row('echo').count(), 1, 'rows with an invalid filter, which are those of the last valid one')
-  await s.shoot('wrong')
-  await s.accessible('an invalid filter')
+  await s.screenshot('wrong')
+  await s.checkAccessible('an invalid filter')
 
   await s.filter('tool:nothing_like_it')
   await s.wait('the empty list', () => document.getElementById('empty').dataset.state === 'filtered')
-  await s.shoot('nothing')
+  await s.screenshot('nothing')
   await s.page.click('#empty button')
   await s.wait('all rows', (n) => document.getElementById('grid').getAttribute('aria-rowcount') === n, all)
   s.equal(await s.page.inputValue('#filter'), '', 'cleared filter')
@@ -88,7 +88,7 @@ const tabTexts = [
 export async function detail(s) {
   await s.open()
   await s.filter('tool:add')
-  await s.pick('"b":2')
+  await s.openDetail('"b":2')
   const translatedVisible = () => s.page.locator('#tab-translated').isVisible()
   s.check(!(await translatedVisible()), 'tab of translations is visible without a bridge')
   await s.page.keyboard.press('9')
@@ -98,19 +98,19 @@ export async function detail(s) {
   for (const [filter, text, tab, want] of tabTexts) {
     if (filter + text !== last) {
       await s.filter(filter)
-      await s.pick(text)
+      await s.openDetail(text)
       last = filter + text
     }
     const panel = await s.tab(tab)
     await panel.filter({ hasText: want }).waitFor({ timeout: 5000 }).catch(async () => s.fail(`${filter}: tab ${tab} = ${JSON.stringify((await panel.innerText()).slice(0, 600))}, want ${want}`))
     s.equal(await s.page.locator('#tabs [aria-selected="true"]').count(), 1, 'selected tabs')
-    await s.shoot(tab)
+    await s.screenshot(tab)
   }
   s.check(/slow/.test(await s.text('#d-title')), 'title of the detail lacks slow')
   const halves = await s.page.locator('#panel .pairs').first().evaluate((box) => ({ differ: box.querySelectorAll('.differs').length, same: box.querySelectorAll('.old.equal').length, tops: getComputedStyle(box).display !== 'grid' || [...box.querySelectorAll('.old.equal')].every((el) => el.offsetTop === el.nextElementSibling.offsetTop) }))
   s.check(halves.differ > 3 && halves.same > 3 && halves.tops, 'messages before and after the translation are not side by side: ' + JSON.stringify(halves))
   await s.filter('tool:slow (side:downstream | side:upstream)')
-  await s.pick('slow')
+  await s.openDetail('slow')
   await s.page.keyboard.press('o')
   await s.wait('the row of the upstream side', () => document.querySelector('#grid .row.selected.upstream'))
   await s.page.keyboard.press('o')
@@ -120,9 +120,9 @@ export async function detail(s) {
   await s.page.locator('#grid .canvas .row').first().click()
   const findings = await s.tab('findings')
   await findings.locator('.finding').first().waitFor().catch(() => s.fail('tab Findings has no finding'))
-  await s.shoot('findings')
+  await s.screenshot('findings')
   await s.filter('tool:add')
-  await s.pick('"b":2')
+  await s.openDetail('"b":2')
   await s.tab('raw')
   await s.page.click('#panel button:has-text("Hex")')
   s.check(/^000000 {2}7b 22/.test(await s.text('#panel .hex')), 'bytes: ' + (await s.text('#panel .hex')).slice(0, 60))
@@ -132,7 +132,7 @@ export async function detail(s) {
   await s.filter('server:old tool:slow')
   await s.row('slow').first().locator('.fold').click()
   await s.wait('the unfolded rows', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length >= 1)
-  await s.shoot('unfolded')
+  await s.screenshot('unfolded')
 }
 
 // keys: the keys of the terminal work in the page.
@@ -210,7 +210,7 @@ export async function keys(s) {
   for (const [key, title] of [['c', 'Sessions'], ['s', 'Tools'], ['?', 'Help'], ['e', 'Export']]) {
     await page.keyboard.press(key)
     await page.locator('dialog[open] h2', { hasText: title }).waitFor({ timeout: 3000 }).catch(() => s.fail(`key ${key}: dialog ${title} did not open`))
-    await s.shoot('dialog-' + title.toLowerCase())
+    await s.screenshot('dialog-' + title.toLowerCase())
     await page.keyboard.press('Escape')
     await page.locator('dialog[open]').waitFor({ state: 'detached' })
   }
@@ -243,7 +243,7 @@ export async function empty(s) {
   for (const colorScheme of ['light', 'dark']) {
     await s.open({ colorScheme })
     s.check(/mcpwire tap/.test(await s.text('#empty')), 'empty page: ' + (await s.text('#empty')))
-    await s.accessible('the empty page, ' + colorScheme, { colors: colorScheme === 'dark' })
-    await s.shoot(colorScheme)
+    await s.checkAccessible('the empty page, ' + colorScheme, { colors: colorScheme === 'dark' })
+    await s.screenshot(colorScheme)
   }
 }

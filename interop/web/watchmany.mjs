@@ -13,7 +13,7 @@ export async function many(s) {
   await report(s, 'while the rows appear')
   const heap = await s.page.evaluate(() => performance.memory?.usedJSHeapSize)
   s.note(`heap of the page: ${(heap / 1e6).toFixed(0)} MB`)
-  await s.shoot('end')
+  await s.screenshot('end')
 
   await s.page.evaluate(() => {
     const f = (globalThis.frames_ = [])

@@ -122,8 +122,8 @@ export class Scene {
     await this.synced()
   }
 
-  // pick opens the detail of the first row with a text.
-  async pick(text) {
+  // openDetail opens the detail of the first row with a text.
+  async openDetail(text) {
     await this.row(text).first().click()
     await this.wait('the detail of ' + text, () => document.querySelector('#panel:not([aria-busy])')?.childElementCount > 0)
   }
@@ -169,10 +169,10 @@ export class Scene {
     return this.text('#status')
   }
 
-  // accessible checks the page with axe. The options: within is the selector of the part to check;
-  // page is another page; colors checks only the contrast, for a page that differs from a checked
-  // one only in its colors.
-  async accessible(what, opts) {
+  // checkAccessible checks the page with axe. The options: within is the selector of the part to
+  // check; page is another page; colors checks only the contrast, for a page that differs from a
+  // checked one only in its colors.
+  async checkAccessible(what, opts) {
     const page = opts?.page || this.page
     const began = Date.now()
     if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axeSource + ';0')
@@ -184,8 +184,8 @@ export class Scene {
     for (const f of found) this.fail(what + ': ' + f)
   }
 
-  // shoot saves a screenshot if WATCH_SHOTS is set.
-  async shoot(name, page) {
+  // screenshot saves a screenshot if WATCH_SHOTS is set.
+  async screenshot(name, page) {
     page ||= this.page
     if (!this.shots || !page) return
     await page.screenshot({ path: join(this.shots, this.name + '-' + name + '.png') }).catch((e) => this.note(String(e)))

@@ -68,7 +68,7 @@ type machine struct {
 	mu      sync.Mutex
 	watcher *process
 	url     string // of the page, with the token
-	taps    map[string]*tapped
+	taps    map[string]*tappedServer
 }
 
 // newMachine returns a machine without processes.
@@ -83,7 +83,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(home) })
-	return &machine{t: t, exe: exe, home: home, taps: map[string]*tapped{}}
+	return &machine{t: t, exe: exe, home: home, taps: map[string]*tappedServer{}}
 }
 
 // captures returns the directory of the captures.
@@ -169,8 +169,8 @@ func (m *machine) stopWatch() {
 	m.watcher.stop(syscall.SIGTERM)
 }
 
-// A tapped is a server behind a tap. The test is the host.
-type tapped struct {
+// A tappedServer is a server behind a tap. The test is the host.
+type tappedServer struct {
 	*process
 
 	mu   sync.Mutex
@@ -180,14 +180,14 @@ type tapped struct {
 }
 
 // tap starts the demo server behind a tap.
-func (m *machine) tap(name string, flags ...string) *tapped {
+func (m *machine) tap(name string, flags ...string) *tappedServer {
 	m.t.Helper()
 	args := append([]string{"tap", "--name", name}, flags...)
 	p, err := m.run(append(args, "--", m.exe, "serve", "--log-level", "error")...)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	tp := &tapped{process: p, came: make(chan struct{}, 1), done: make(chan struct{})}
+	tp := &tappedServer{process: p, came: make(chan struct{}, 1), done: make(chan struct{})}
 	go tp.read()
 	m.t.Cleanup(func() {
 		p.stop(syscall.SIGKILL)
@@ -199,7 +199,7 @@ func (m *machine) tap(name string, flags ...string) *tapped {
 	return tp
 }
 
-func (tp *tapped) read() {
+func (tp *tappedServer) read() {
 	defer close(tp.done)
 	r := bufio.NewReaderSize(tp.stdout, 1<<20)
 	for {
@@ -218,14 +218,14 @@ func (tp *tapped) read() {
 }
 
 // send writes a line, and returns the time before the write in ms since 1970.
-func (tp *tapped) send(line string) (float64, error) {
+func (tp *tappedServer) send(line string) (float64, error) {
 	at := float64(time.Now().UnixMicro()) / 1000
 	_, err := io.WriteString(tp.stdin, line+"\n")
 	return at, err
 }
 
 // answered waits for the response to a request.
-func (tp *tapped) answered(id string) error {
+func (tp *tappedServer) answered(id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	has := func(line string) bool {
@@ -253,7 +253,7 @@ func (tp *tapped) answered(id string) error {
 }
 
 // lines returns the number of lines from the server.
-func (tp *tapped) lines() int {
+func (tp *tappedServer) lines() int {
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
 	return len(tp.got)
