@@ -51,7 +51,7 @@ drops, delays or answers them in mcpwire watch, in the terminal (key i) or the
 page. Later messages of the same direction wait behind a held one, also
 cancellations; the other direction goes on. On HTTP, only later events of the
 same stream wait. A response stops only if the filter did not match its request,
-such as status:error, or if watch asks for it. After 60 seconds a message is
+such as status:error, or if watch asks for it. After 45 seconds a message is
 passed on. The capture has the messages of both sides, before and after, and
 notes say what was decided. Held messages are shown with their secrets. Clients
 may give up on a request that is held for long; on HTTP, it is not forwarded

@@ -13,8 +13,9 @@ import (
 	"mcpwire/internal/trace/live"
 )
 
-// DefaultTimeout is how long a message is held before it is passed on.
-const DefaultTimeout = 60 * time.Second
+// DefaultTimeout is how long a message is held before it is passed on. SDKs wait for a response for
+// 60 seconds by default.
+const DefaultTimeout = 45 * time.Second
 
 // The limits of what is held at a time.
 const (
