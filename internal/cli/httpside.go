@@ -284,8 +284,9 @@ func openBrowser(_ context.Context, address string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// The process may last as long as the browser, so do not wait for it.
-	return cmd.Process.Release()
+	// The process may last as long as the browser, so only a goroutine waits for it.
+	go func() { _ = cmd.Wait() }()
+	return nil
 }
 
 // A loginClock stops the timer of a connection while the user logs in.
