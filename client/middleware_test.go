@@ -23,13 +23,13 @@ import (
 	"mcpwire/server"
 )
 
-// A witness is a middleware that records messages: "> " is outgoing, "< " incoming.
-type witness struct {
+// A messageRecorder is a middleware that records messages: "> " is outgoing, "< " incoming.
+type messageRecorder struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (w *witness) middleware(next middleware.Handler) middleware.Handler {
+func (w *messageRecorder) middleware(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		line := "< "
 		if m.Direction == jsonrpc.Outgoing {
@@ -53,7 +53,7 @@ func (w *witness) middleware(next middleware.Handler) middleware.Handler {
 	}
 }
 
-func (w *witness) take() []string {
+func (w *messageRecorder) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lines := w.lines
@@ -105,7 +105,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 	} {
 		t.Run(tt.revision.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := new(witness)
+				w := new(messageRecorder)
 				srv := curious(t)
 				c := wire(t, srv, tt.revision, Options{Middleware: []middleware.Func{w.middleware}, Input: InputOptions{Roots: twoRoots}})
 				if !tt.revision.Modern() {
@@ -295,7 +295,7 @@ func TestMiddlewareIncoming(t *testing.T) {
 // call with input rounds or retries passes through it once.
 func TestMiddlewareOncePerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(witness)
+		w := new(messageRecorder)
 		c := wire(t, shop(), mcp.Revision20260728, Options{Middleware: []middleware.Func{w.middleware}})
 		w.take()
 		for range 3 {

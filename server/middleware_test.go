@@ -24,19 +24,19 @@ import (
 	"mcpwire/server"
 )
 
-// A witness is a middleware that records messages: "> " is incoming, "< " outgoing.
-type witness struct {
+// A messageRecorder is a middleware that records messages: "> " is incoming, "< " outgoing.
+type messageRecorder struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (w *witness) note(format string, args ...any) {
+func (w *messageRecorder) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = append(w.lines, fmt.Sprintf(format, args...))
 }
 
-func (w *witness) take() []string {
+func (w *messageRecorder) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lines := w.lines
@@ -44,7 +44,7 @@ func (w *witness) take() []string {
 	return lines
 }
 
-func (w *witness) middleware(next middleware.Handler) middleware.Handler {
+func (w *messageRecorder) middleware(next middleware.Handler) middleware.Handler {
 	return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		line := "> "
 		if m.Direction == jsonrpc.Outgoing {
@@ -80,7 +80,7 @@ func talkative(t *testing.T, middleware ...middleware.Func) *server.Server {
 
 func TestMiddlewareSeesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(witness)
+		w := new(messageRecorder)
 		srv := talkative(t, w.middleware)
 		ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: "p"})
 
@@ -152,7 +152,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 // TestMiddlewareSeesInputRequests shows that input requests to legacy clients go through the
 // middleware chain like all other requests.
 func TestMiddlewareSeesInputRequests(t *testing.T) {
-	w := new(witness)
+	w := new(messageRecorder)
 	srv := with(t, nil, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 		got, err := call.Roots(ctx, "where")
 		if err != nil {
