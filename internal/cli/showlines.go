@@ -296,15 +296,17 @@ func (l *lister) text(r *trace.Row, depth int, summary string) error {
 		name = string(r.Kind)
 	}
 	name = trace.Escape(name)
+	columns := 20
+	server := trace.Truncate(trace.Escape(r.Session.ServerName()), 12)
+	if r.Capture.HasUpstreams() && !l.server {
+		name = server + strings.Repeat(" ", max(0, 8-trace.Width(server))) + " " + name
+		columns = 28
+	}
 	if side := r.Session.Side; side != "" {
 		name = fmt.Sprintf("%-4s ", trace.SideLabel(side)) + name
 	}
-	columns := 20
-	if gateway := r.Capture.HasUpstreams(); l.server || gateway {
-		name = trace.Truncate(trace.Escape(r.Session.ServerName()), 12) + " " + name
-		if gateway && !l.server {
-			columns = 28
-		}
+	if l.server {
+		name = server + " " + name
 	}
 	glyph := strings.Repeat("  ", depth) + trace.Glyph(r)
 	if !narrow {
