@@ -203,7 +203,7 @@ func recordProxy(e *env, opts *capture.Options, name, dir string, log *slog.Logg
 	var err error
 	switch {
 	case name != "":
-		rec.file, err = capture.Create(name, opts)
+		rec.file, err = captures.CreateFile(name, opts)
 	case dir != "":
 		rec.file, err = captures.Create(dir, opts.Name, opts)
 	default:

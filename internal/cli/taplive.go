@@ -132,7 +132,7 @@ func (f *tapFlags) create(e *env, name string, opts *capture.Options, logf func(
 		return nil, nil
 	}
 	if f.output != "" {
-		rec, err := capture.Create(f.output, opts)
+		rec, err := captures.CreateFile(f.output, opts)
 		if err != nil {
 			return nil, fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 		}

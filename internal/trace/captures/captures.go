@@ -80,24 +80,34 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	if o.Name == "" {
 		o.Name = name
 	}
-	// The lock only tells others that the capture is being written. A file system without locks
-	// must not prevent recording.
-	if o.Hooks == nil {
-		o.Hooks = new(hooks.Writer[capture.Event])
-	}
-	o.Hooks.Opened = func(f *os.File) { _ = lock(f) }
 	base := fmt.Sprintf("%s-%s-%d", FileName(name), time.Now().UTC().Format(timeLayout), os.Getpid())
 	for i := 1; ; i++ {
 		path := filepath.Join(dir, base+capture.Suffix)
 		if i > 1 {
 			path = filepath.Join(dir, fmt.Sprintf("%s-%d%s", base, i, capture.Suffix))
 		}
-		f, err := capture.Create(path, &o)
+		f, err := CreateFile(path, &o)
 		if errors.Is(err, fs.ErrExist) && i < maxSameName {
 			continue
 		}
 		return f, err
 	}
+}
+
+// CreateFile is [capture.Create] for a capture that viewers may follow: until it is closed, they
+// see that it is being written. CreateFile sets opts.Hooks.Opened.
+func CreateFile(path string, opts *capture.Options) (*capture.File, error) {
+	var o capture.Options
+	if opts != nil {
+		o = *opts
+	}
+	// The lock only tells others that the capture is being written. A file system without locks
+	// must not prevent recording.
+	if o.Hooks == nil {
+		o.Hooks = new(hooks.Writer[capture.Event])
+	}
+	o.Hooks.Opened = func(f *os.File) { _ = lock(f) }
+	return capture.Create(path, &o)
 }
 
 // ProbeName is the server name of the captures that CreateProbe creates.

@@ -347,6 +347,18 @@ func Example() {
 	// Output: my server closed 1 <nil>
 }
 
+// TestCreateFile checks that a capture with a given path counts as being written.
+func TestCreateFile(t *testing.T) {
+	f, err := captures.CreateFile(filepath.Join(t.TempDir(), "a"+capture.Suffix), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := captures.Stat(f.Name()); err != nil || info.State != captures.Writing {
+		t.Errorf("the state is %s, %v, want %s", info.State, err, captures.Writing)
+	}
+}
+
 // TestCloseUnlocks checks that Close unlocks a capture, independent of the garbage collector.
 func TestCloseUnlocks(t *testing.T) {
 	f, err := captures.Create(t.TempDir(), "x", nil)
