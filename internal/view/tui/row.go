@@ -97,6 +97,8 @@ type rowView struct {
 	since  time.Duration
 	dir    capture.Dir
 	server string
+	// named tells that server is the name of one of several servers behind a gateway.
+	named  bool
 	method string
 	target string
 	// note has the arguments or the reason for a failure.
@@ -135,7 +137,7 @@ func (t *table) newRow(s position, e entry) rowView {
 	}
 	x := rowView{
 		position: s, seq: r.Seq, n: r.N, letters: letters(r), serverIndex: r.Session.ServerIndex(), captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
-		server: safe(t.view.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
+		server: safe(t.view.serverLabel(r)), named: r.Session.ServerName() != r.Capture.Name, method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
 		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: t.marked(r.Seq),
 	}
 	switch {
@@ -552,7 +554,7 @@ func cellDir(v *tableView, rv *rowView) line {
 
 func cellServer(v *tableView, rv *rowView) line {
 	text := rv.server
-	if rv.session > 1 {
+	if rv.session > 1 && !rv.named {
 		number := "/" + strconv.FormatUint(rv.session, 10)
 		text = cut(text, max(1, v.serverWidth()-len(number))) + number
 	}
