@@ -256,11 +256,12 @@ func (s *Session) ServerIndex() int {
 	return s.serverIndex
 }
 
-// nameServer sets the name of the session's server if there are several on the upstream side.
+// nameServer sets the name of the session's server if there are several on the upstream side. The
+// first name stays: a server that gives another in each response would have all rows sent again.
 func (m *Model) nameServer(s *Session) {
 	c, name := s.Capture, s.Server.Name
 	switch {
-	case s.Side != capture.Upstream || name == "" || name == s.serverName:
+	case s.Side != capture.Upstream || name == "" || s.serverName != "":
 	case c.hasUpstreams:
 		m.setServerName(s)
 	case c.firstUpstream == "":
