@@ -251,7 +251,7 @@ type UpstreamStatus struct {
 	Sessions int `json:"sessions"`
 	// Connections is the number of open connections or processes.
 	Connections int `json:"connections"`
-	// InFlight is the number of pending requests.
+	// InFlight is the number of pending requests of clients, without subscriptions.
 	InFlight int `json:"inFlight"`
 	// Requests, Errors and Restarts count since the start.
 	Requests int64 `json:"requests"`
@@ -273,7 +273,8 @@ type NodeStatus struct {
 	Node string `json:"node"`
 	// State is "idle", "up" or "down", as in UpstreamStatus.
 	State string `json:"state"`
-	// Processes is the number of running processes, and InFlight that of their pending requests.
+	// Processes is the number of running processes, and InFlight that of their pending requests,
+	// with subscriptions.
 	Processes int `json:"processes"`
 	InFlight  int `json:"inFlight"`
 	// Restarts counts since the node runs them.

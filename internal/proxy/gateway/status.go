@@ -35,13 +35,13 @@ func (u *upstream) status() UpstreamStatus {
 	u.mu.Lock()
 	backends := slices.Collect(maps.Values(u.backends))
 	retired := u.retired
+	s.InFlight = u.inFlight // the bridges also count subscriptions
 	u.mu.Unlock()
 	eras := map[bridge.Era]bool{}
 	for _, be := range backends {
 		b := be.bridge.Status()
 		s.Sessions += b.Clients
 		s.Connections += b.Connections
-		s.InFlight += b.InFlight
 		s.Requests += b.Requests
 		s.Errors += b.Errors
 		s.Restarts += b.Restarts
@@ -139,7 +139,7 @@ func (g *Gateway) appendMetrics(dst []byte) []byte {
 		}},
 		{"upstream_sessions", "gauge", "Clients of the upstream's bridges.", func(s *UpstreamStatus) int64 { return int64(s.Sessions) }},
 		{"upstream_connections", "gauge", "Connections to the server, or its processes.", func(s *UpstreamStatus) int64 { return int64(s.Connections) }},
-		{"upstream_requests_in_flight", "gauge", "Pending requests to the server.", func(s *UpstreamStatus) int64 { return int64(s.InFlight) }},
+		{"upstream_requests_in_flight", "gauge", "Pending requests of clients to the server, without subscriptions.", func(s *UpstreamStatus) int64 { return int64(s.InFlight) }},
 		{"upstream_requests_total", "counter", "Requests to the server.", func(s *UpstreamStatus) int64 { return s.Requests }},
 		{"upstream_errors_total", "counter", "Requests that were answered with an error.", func(s *UpstreamStatus) int64 { return s.Errors }},
 		{"upstream_restarts_total", "counter", "Connections to the server that were made again.", func(s *UpstreamStatus) int64 { return s.Restarts }},

@@ -47,6 +47,9 @@ func TestSubscriptionAdmitted(t *testing.T) {
 				t.Errorf("%d admitted, %d in flight; want %d and 0", admitted, inFlight, tt.want)
 			}
 		}
+		if n := g.Upstreams()[0].InFlight; n != 0 {
+			t.Errorf("the status counts %d subscriptions as pending requests", n)
+		}
 		full = true
 		if _, err := c.Listen(t.Context(), resource); err == nil || !strings.Contains(err.Error(), "too many calls to up") {
 			t.Errorf("above the limit: %v", err)
