@@ -7,6 +7,6 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "write what the server answers into testdata")
+var update = flag.Bool("update", false, "write the responses of the server into testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

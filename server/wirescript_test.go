@@ -25,31 +25,31 @@ import (
 // own connection and server:
 //
 //	> {"jsonrpc":…}     a frame that is sent
-//	>& {"jsonrpc":…}    the same, but the next one is sent with it, in one piece, without waiting
-//	                    for answers
+//	>& {"jsonrpc":…}    the same, but the next frame is sent in the same write, without waiting
+//	                    for responses
 //	>q "\xef\xbb\xbf"   a frame as a Go string
 //	>raw "Content-…"    bytes that are sent without framing
-//	< {"jsonrpc":…}     a frame that must come, byte for byte, before the next one is sent; and no
-//	                    other may
+//	< {"jsonrpc":…}     a frame that must be received, byte for byte, before the next one is sent.
+//	                    Other frames are errors
 //	@eof                the end of input. It is also the end of each script
 //	# …                 a comment
 //
-// What may stand at the top of a script:
+// Options at the top of a script:
 //
-//	@unordered          the answers between two frames may come in any order
-//	@revision legacy    play it in each of the revisions listed (legacy is all with a handshake);
-//	                    $REVISION is the one
-//	@handshake          begin with a handshake, in $REVISION or in the revision named
-//	@speaks R R         what the server speaks, may be $REVISION; @lenient, @pages N, @tools NAME… are
-//	                    other options of it
-//	@primitives         it also has resources, prompts and their tools
-//	@asking             it has tools that ask the client
-//	@framing line       play it in this framing only
+//	@unordered          the responses between two frames may come in any order
+//	@revision legacy    run it in each of the listed revisions (legacy is all with a handshake);
+//	                    $REVISION is replaced by the current one
+//	@handshake          begin with a handshake, in $REVISION or in the named revision
+//	@speaks R R         the server's revisions, may be $REVISION; @lenient, @pages N, @tools NAME… are
+//	                    other options of the server
+//	@primitives         the server also has resources, prompts and their tools
+//	@asking             the server has tools that send input requests
+//	@framing line       run it in this framing only
 //
 // $MODERN is replaced by the two members that the _meta of a modern request must have, $SERVER by
 // the one that its result has, $CURSOR by the last nextCursor, $STATE by the last requestState,
 // $DIGITS by a long number, $LONG by a long text, $DEEP and $TOODEEP by nested arrays. With
-// -update, the answers are written into the files.
+// -update, the responses are written into the files.
 type script struct {
 	file, name string
 	revisions  []string // at least one, may be empty
@@ -59,7 +59,7 @@ type script struct {
 	framing    string
 	tools      []string
 	primitives bool // with resources and prompts
-	asking     bool // with tools that ask the client
+	asking     bool // with tools that send input requests
 	options    server.Options
 	steps      []step
 	lines      []string // lines of the file
