@@ -217,7 +217,7 @@ func Create(name string, opts *Options) (*File, error) {
 
 const zstdWindow = 1 << 20
 
-// opened tells the hooks of a file that was opened.
+// opened calls the hook for a file that was opened.
 func (o *Options) opened(f *os.File) {
 	if o.Hooks != nil && o.Hooks.Opened != nil {
 		o.Hooks.Opened(f)

@@ -745,7 +745,7 @@ func (l *writeLoop) withTee(w io.Writer) io.Writer {
 	return teeWriter{w, l.tee}
 }
 
-// endLine tells the Tee, if there is one, that the output is at the end of a line.
+// endLine notifies the Tee, if there is one, that the output is at the end of a line.
 func (l *writeLoop) endLine() {
 	if l.tee != nil {
 		l.tee.EndLine(l.next)

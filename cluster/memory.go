@@ -311,7 +311,7 @@ type memoryLog struct {
 	// ids has the sequence numbers of the ids in dedup, which is in order of time.
 	ids   map[string]uint64
 	dedup []memoryID
-	// followers are told of new entries. The channels have room for one.
+	// followers are notified of new entries. The channels have a buffer of one.
 	followers map[LogKey]map[chan struct{}]struct{}
 }
 

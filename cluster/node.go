@@ -38,8 +38,8 @@ type NodeOptions struct {
 	Logger *slog.Logger
 }
 
-// A Node is a process, or a part of one, in a cluster. It tells the other nodes every second that
-// it is there. [Node.Leave] or [Node.Close] must be called.
+// A Node is a process, or a part of one, in a cluster. It sends a beat to the other nodes every
+// second. [Node.Leave] or [Node.Close] must be called.
 type Node struct {
 	backend Backend
 	opts    NodeOptions
@@ -148,7 +148,7 @@ func (n *Node) onClose(stop func()) error {
 	return ErrClosed
 }
 
-// Leave ends the node in order: it releases its leases and tells the other nodes, which then need
+// Leave ends the node in order: it releases its leases and notifies the other nodes, which then need
 // not wait until it counts as gone. It returns the first error of the backend; the node is closed
 // in any case.
 func (n *Node) Leave(ctx context.Context) error {

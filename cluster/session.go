@@ -87,7 +87,7 @@ func mustHold(before, after *streamable.SavedSession) bool {
 // mustKeep reports whether a change of a session must survive the loss of the record.
 func mustKeep(before, after *streamable.SavedSession) bool {
 	isNew := len(before.Initialize) == 0 && len(after.Initialize) > 0
-	// If the client listens, it is later told what it may have missed.
+	// If the client listens, it later gets notifications of changes that it may have missed.
 	listens := before.Listener == "" && after.Listener != "" && len(after.Subscriptions) > 0
 	return isNew || listens || mustHold(before, after)
 }

@@ -136,7 +136,7 @@ func (tr *taskRuns) fail(ctx context.Context, id string) error {
 		return err
 	}
 	if err := tr.store.n.Bus().Publish(ctx, server.TaskUpdated(t)); err != nil {
-		tr.store.n.opts.Logger.Debug("clients are not told of a task that was lost", "error", err)
+		tr.store.n.opts.Logger.Debug("clients are not notified of a task that was lost", "error", err)
 	}
 	return nil
 }

@@ -151,8 +151,8 @@ func (n *node) dropImplied(name string) {
 	n.keywords = kept
 }
 
-// narrow moves bounds into the integer range where they can be told in its
-// terms, which makes the check cheap and its message short.
+// narrow moves bounds into the integer range if the range can express them,
+// which makes the check cheap and its message short.
 func (n *node) narrow() {
 	lo, hi, ok := n.num.integerRange()
 	if !ok {

@@ -64,8 +64,8 @@ func (r *numberRule) finish() {
 	}
 }
 
-// integerRange returns the int64 values within the bounds, and false if that
-// can't be told in such terms. The range may be empty, as lo > hi.
+// integerRange returns the int64 values within the bounds, and false if the
+// bounds are not such a range. The range may be empty, as lo > hi.
 func (r *numberRule) integerRange() (lo, hi int64, ok bool) {
 	lo, hi = math.MinInt64, math.MaxInt64
 	for _, b := range r.bounds {

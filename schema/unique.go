@@ -109,8 +109,8 @@ func (c *cursor) duplicates(limit int) (found []finding) {
 
 // equalItems finds two equal elements of the array text and returns their
 // indexes. It costs about as much as reading the text a few times, whatever the
-// number of elements. If spend is not nil it is told the bytes looked at, and
-// ends the search by returning false.
+// number of elements. If spend is not nil, it is called with the number of
+// bytes read, and ends the search by returning false.
 func equalItems(text []byte, spend func(bytes int) bool) (i, j int, ok bool) {
 	seen := map[string]int{}
 	var buf []byte

@@ -18,9 +18,10 @@
 //
 // When the server that leads a stream is lost, another one leads it after 4 to 9 seconds. Until then
 // an append to a log fails with [cluster.ErrUnavailable], at once if that is known. Calls of a bucket
-// wait until NATS tells that there is a leader, or their contexts end. A server that is closed hands
-// over first. NATS tells it at $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.>, to which the user of the
-// connection should be allowed to subscribe; otherwise calls look four times a second.
+// wait until NATS announces a leader, or their contexts end. A server that is closed first lets other
+// servers lead its streams. The announcements are at $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.>, to
+// which the user of the connection should be allowed to subscribe; otherwise calls check four times a
+// second.
 //
 // # Security
 //

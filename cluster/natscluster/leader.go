@@ -26,20 +26,20 @@ const (
 	// circuitTime is the time between appends to a stream that has no leader for longer than that,
 	// or does not respond. Others fail at once.
 	circuitTime = time.Second
-	// electedSubject begins the subjects at which NATS tells that a stream has a new leader.
+	// electedSubject is the prefix of the subjects at which NATS announces new leaders of streams.
 	electedSubject = "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED."
 )
 
-// leaders knows which streams have no leader.
+// leaders records which streams have no leader.
 type leaders struct {
 	mu sync.Mutex
-	// streams has the streams that were asked for.
+	// streams has the streams that were looked up.
 	streams map[string]*leader
 }
 
-// A leader is what is known of the leader of a stream.
+// A leader is the known state of the leader of a stream.
 type leader struct {
-	// term ends when NATS tells that there is a new leader, which end is for.
+	// term ends when NATS announces a new leader. end ends it.
 	term context.Context
 	end  context.CancelFunc
 	// lostAt is the time when a call found none. It is zero if there is one.
@@ -48,7 +48,7 @@ type leader struct {
 	retryAt time.Time
 }
 
-// watch makes l follow what NATS tells, until the connection is closed.
+// watch subscribes l to the announcements of NATS, until the connection is closed.
 func (l *leaders) watch(nc *nats.Conn) error {
 	_, err := nc.Subscribe(electedSubject+">", func(m *nats.Msg) {
 		l.elected(strings.TrimPrefix(m.Subject, electedSubject))

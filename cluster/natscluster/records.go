@@ -23,7 +23,7 @@ const (
 	deletedHeader = "Mcpwire-Deleted"
 	// deletedTTL is how long such a message is kept.
 	deletedTTL = time.Minute
-	// heartbeat is the interval at which a server tells a watch that it is there.
+	// heartbeat is the interval at which a server sends heartbeats to a watch.
 	heartbeat = time.Second
 	// maxSilence is the time without a message or a heartbeat after which a watch ends.
 	maxSilence   = 3 * heartbeat

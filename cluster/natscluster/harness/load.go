@@ -322,7 +322,7 @@ func (l *load) resumer(who string, n uint64) {
 	}
 }
 
-// interrupted hangs up in the middle of a call and resumes its stream.
+// interrupted disconnects during a call and resumes its stream.
 func (l *load) interrupted(ctx context.Context, who string, s *session, steps, hangUp int) error {
 	id, began := l.work(), time.Now()
 	st, err := s.tool(ctx, l.url(), "work", fmt.Sprintf(`{"id":%q,"ms":%d,"steps":%d}`, id, 50*steps, steps), hangUp)
@@ -559,7 +559,7 @@ func (l *load) listen() {
 			select {
 			case <-li.events:
 			case <-time.After(12 * time.Second):
-				return fmt.Errorf("%s was not told of a change", li.who)
+				return fmt.Errorf("%s was not notified of a change", li.who)
 			case <-ctx.Done():
 				return ctx.Err()
 			}

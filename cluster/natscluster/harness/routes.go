@@ -16,7 +16,7 @@ import (
 )
 
 // A network is between the engines of the nodes. A node reaches the others at addresses of the
-// network, which passes the bytes on, late or not at all if it has been told so.
+// network, which forwards the bytes, or delays or drops them as set by split and delay.
 type network struct {
 	// processes returns the process id of each node, or 0.
 	processes func() []int
@@ -34,9 +34,9 @@ type network struct {
 	wg        sync.WaitGroup
 }
 
-// newNetwork listens at an address for each node, and passes connections on to the node's own one.
-// Both have the same port: so a node takes the address of another one that it is told by a third
-// for one that it knows, and does not connect to it directly.
+// newNetwork listens at an address for each node, and forwards connections to the node's own address.
+// Both have the same port. So a node that gets the address of a second node from a third one considers
+// it known, and does not connect to it directly.
 func newNetwork(count int, processes func() []int) (n *network, err error) {
 	n = &network{processes: processes, cut: make(map[[2]int]bool), slow: make(map[int]time.Duration), changed: make(chan struct{}), conns: make(map[net.Conn]struct{})}
 	for i := range count {

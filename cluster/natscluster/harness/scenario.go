@@ -38,7 +38,7 @@ var scenarios = []scenario{
 	{"takeover", "first request at a new node: p99 5 ms", takeover, false},
 	{"input-elsewhere", "answered; p99 5 ms more", inputElsewhere, false},
 	{"overhead", "a call answered in JSON: 3 µs of processor time; an event: p50 0.6 ms, p99 5 ms", overhead, false},
-	{"notify-elsewhere", "a legacy client is told of each change, whatever nodes it reaches", notifyElsewhere, true},
+	{"notify-elsewhere", "a legacy client is notified of each change, whatever nodes it reaches", notifyElsewhere, true},
 	{"gateway", "the node of an upstream is killed: its calls end with node lost, the upstream is back elsewhere with the next epoch, no epoch has two owners", gatewayOwner, true},
 	{"pause", "SIGSTOP 15 s: invariants hold", pause, false},
 	{"partition-1-2", "invariants hold", partition12, true},
@@ -554,7 +554,7 @@ func notifyElsewhere(ctx context.Context, r *result) error {
 			r.led.violation("subscribed at %s, listening at %s: %v", b.nodes[i%3].name, b.nodes[i/3].name, err)
 		}
 	}
-	r.figure("told %d times, p50 %v, most %v", len(told), told.percentile(50), told.percentile(100))
+	r.figure("notified %d times, p50 %v, most %v", len(told), told.percentile(50), told.percentile(100))
 	return nil
 }
 
@@ -591,7 +591,7 @@ func (r *result) notified(ctx context.Context, b *testbed, subscribing, listenin
 		case err := <-ended:
 			return err
 		case <-time.After(5 * time.Second):
-			return fmt.Errorf("not told of a change at %s", n.name)
+			return fmt.Errorf("no notification of a change at %s", n.name)
 		}
 	}
 	return s.delete(ctx, b.nodes[0].url())

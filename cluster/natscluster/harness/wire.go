@@ -237,10 +237,10 @@ type stream struct {
 	seen func(*message)
 }
 
-var errHungUp = errors.New("the client has hung up")
+var errDisconnected = errors.New("the client has disconnected")
 
 // read reads a response and closes it. It returns nil when the response to the request has come,
-// errHungUp after the given number of events, and else why there is no response.
+// errDisconnected after the given number of events, and else why there is no response.
 func (st *stream) read(r *http.Response, hangUp int) error {
 	defer r.Body.Close()
 	if r.Header.Get("Content-Type") != "text/event-stream" || r.StatusCode != http.StatusOK {
@@ -293,7 +293,7 @@ func (st *stream) read(r *http.Response, hangUp int) error {
 			st.seen(&m)
 		}
 		if got++; got == hangUp {
-			return errHungUp
+			return errDisconnected
 		}
 	}
 }

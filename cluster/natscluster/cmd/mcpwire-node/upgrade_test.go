@@ -218,7 +218,7 @@ func TestRollingUpgrade(t *testing.T) {
 		select {
 		case <-l.news:
 		case <-time.After(testTimeout):
-			t.Errorf("%s: the client is not told of the new tool", l.c.Revision())
+			t.Errorf("%s: the client got no notification of the new tool", l.c.Revision())
 		}
 		if err := l.c.Close(); err != nil {
 			t.Error(err)
