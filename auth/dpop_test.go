@@ -205,7 +205,7 @@ func TestDPoPNonces(t *testing.T) {
 		node := func(keys ...[]byte) http.Handler {
 			return rsGuard(t, bound(t, token, key), auth.GuardOptions{DPoP: &auth.DPoPOptions{Nonces: true, NonceKeys: keys}}).Protect(hello)
 		}
-		one, two, stranger := node(keys[0]), node(keys[1], keys[0]), node()
+		one, two, otherKeys := node(keys[0]), node(keys[1], keys[0]), node()
 		send := func(h http.Handler, changes map[string]any) *httptest.ResponseRecorder {
 			return serve(h, "POST", "/mcp", "Authorization", "DPoP "+token, "DPoP", key.proof(t, "POST", rsResource, token, nil, changes))
 		}
@@ -221,7 +221,7 @@ func TestDPoPNonces(t *testing.T) {
 		if w := send(two, map[string]any{"nonce": nonce}); w.Code != 200 || w.Header().Get("DPoP-Nonce") == "" {
 			t.Errorf("at a node with a newer key: status %d, %v, want 200 and a nonce of its own", w.Code, w.Header())
 		}
-		if w := send(stranger, map[string]any{"nonce": nonce}); w.Code != 401 {
+		if w := send(otherKeys, map[string]any{"nonce": nonce}); w.Code != 401 {
 			t.Errorf("at a node with other keys: status %d", w.Code)
 		}
 		<-time.After(time.Minute)

@@ -619,24 +619,24 @@ func TestOversizeMemory(t *testing.T) {
 				}
 				f := newFramer(readOnly{body}, &FramerOptions{Framing: framing, MaxFrame: limit})
 				held := 0
-				var told *TooLargeError
+				var tooLarge *TooLargeError
 				var err error
 				for err != io.EOF {
 					var frame []byte
 					frame, err = f.NextFrame()
 					if large, ok := errors.AsType[*TooLargeError](err); ok {
-						if told != nil {
+						if tooLarge != nil {
 							t.Errorf("%v, limit %d: reported twice: %v", framing, limit, large)
 						}
-						told = large
+						tooLarge = large
 					}
 					if frame == nil && err == nil {
 						err = f.Fill(false)
 						held = max(held, f.BufferSize()+f.chunkBytes)
 					}
 				}
-				if told == nil || string(told.ID) != "7" || told.Kind != KindResponse || told.Size <= int64(limit) {
-					t.Errorf("%v, limit %d: %v", framing, limit, told)
+				if tooLarge == nil || string(tooLarge.ID) != "7" || tooLarge.Kind != KindResponse || tooLarge.Size <= int64(limit) {
+					t.Errorf("%v, limit %d: %v", framing, limit, tooLarge)
 				}
 				if most := limit + max(limit/10, maxIdleBuffer); held > most {
 					t.Errorf("%v, limit %d: buffered %d bytes of a message of %d", framing, limit, held, size)

@@ -175,15 +175,15 @@ func TestClientNotifications(t *testing.T) {
 			c := server.CallOf(ctx)
 			return "ok", errors.Join(c.Notify("com.example/n", nil), c.Notify("notifications/tools/list_changed", nil))
 		})
-		var heard []string
-		c, end := dial(t, r, srv, &client.Options{OnNotification: func(method string, _ json.RawMessage) { heard = append(heard, method) }})
+		var received []string
+		c, end := dial(t, r, srv, &client.Options{OnNotification: func(method string, _ json.RawMessage) { received = append(received, method) }})
 		if _, err := c.CallTool(t.Context(), "t", nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		end()
-		if diff := gocmp.Diff([]string{"com.example/n", "notifications/tools/list_changed"}, heard); diff != "" {
-			t.Errorf("heard (-want +got):\n%s", diff)
+		if diff := gocmp.Diff([]string{"com.example/n", "notifications/tools/list_changed"}, received); diff != "" {
+			t.Errorf("notifications (-want +got):\n%s", diff)
 		}
 		var got []string
 		for _, line := range r.ended() {

@@ -270,7 +270,7 @@ func TestServerTrace(t *testing.T) {
 		if err := c.call("ping", ""); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // until the peer has heard all
+		synctest.Wait() // until the peer has received all
 		c.close()
 		ambient.End()
 

@@ -99,7 +99,7 @@ func TestChainWaits(t *testing.T) {
 					synctest.Wait()
 					<-time.After(1500 * time.Millisecond) // runs during the second call
 					if panics {
-						panic("told to")
+						panic("on request")
 					}
 					return nil, nil
 				}

@@ -197,14 +197,14 @@ func TestStoreIsShared(t *testing.T) {
 	if w.count("/authorize") != 1 || w.count("/token") != 2 {
 		t.Errorf("got %v", w.requests())
 	}
-	stranger := w.transport(func(o *oauth.ClientOptions) {
+	otherAccount := w.transport(func(o *oauth.ClientOptions) {
 		store, err := oauth.NewFileStore(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.Store, o.Account = store, "somebody else"
 	})
-	mustPost(t, stranger)
+	mustPost(t, otherAccount)
 	if w.count("/authorize") != 2 {
 		t.Error("another account used the token")
 	}

@@ -513,8 +513,8 @@ type receivedEvents struct {
 // serverEvents are the events of one server.
 type serverEvents struct {
 	kinds map[eventKind]*kindEvents
-	// heard is the time of the last event.
-	heard time.Time
+	// lastEvent is the time of the latest event.
+	lastEvent time.Time
 }
 
 // kindEvents are the events of one server and kind.
@@ -561,7 +561,7 @@ func (re *receivedEvents) lost(from string, sent map[eventKind]uint64) (known bo
 func (re *receivedEvents) forget() {
 	re.mu.Lock()
 	defer re.mu.Unlock()
-	maps.DeleteFunc(re.servers, func(_ string, s *serverEvents) bool { return time.Since(s.heard) > forgetServer })
+	maps.DeleteFunc(re.servers, func(_ string, s *serverEvents) bool { return time.Since(s.lastEvent) > forgetServer })
 }
 
 // kindLocked returns the events of a server and kind, or nil if there are too many servers.
@@ -577,7 +577,7 @@ func (re *receivedEvents) kindLocked(from string, kind eventKind) *kindEvents {
 		s = &serverEvents{kinds: make(map[eventKind]*kindEvents)}
 		re.servers[from] = s
 	}
-	s.heard = time.Now()
+	s.lastEvent = time.Now()
 	k := s.kinds[kind]
 	if k == nil {
 		k = new(kindEvents)

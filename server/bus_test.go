@@ -89,7 +89,7 @@ func TestBus(t *testing.T) {
 			elapse(time.Minute)
 			synctest.Wait()
 			for i, c := range clients {
-				if diff := cmp.Diff(tt.want, c.heard()); diff != "" {
+				if diff := cmp.Diff(tt.want, c.notifications()); diff != "" {
 					t.Errorf("%s, client %d (-want +got):\n%s", what, i, diff)
 				}
 			}
@@ -97,8 +97,8 @@ func TestBus(t *testing.T) {
 	}
 }
 
-// heard returns the notifications of the client in short form.
-func (c *client) heard() (all []string) {
+// notifications returns the notifications of the client in short form.
+func (c *client) notifications() (all []string) {
 	for _, note := range c.takeNotes() {
 		method, params, _ := strings.Cut(strings.TrimPrefix(note, "notifications/"), " ")
 		var p struct{ URI, ElicitationID, TaskID string }
@@ -163,7 +163,7 @@ func TestBusLosesEvents(t *testing.T) {
 				t.Helper()
 				synctest.Wait()
 				for i, c := range clients {
-					if diff := cmp.Diff(want, c.heard()); diff != "" {
+					if diff := cmp.Diff(want, c.notifications()); diff != "" {
 						t.Errorf("%s, %s, client %d (-want +got):\n%s", what, when, i, diff)
 					}
 				}
@@ -212,7 +212,7 @@ func TestBusLate(t *testing.T) {
 		close(begin)
 		elapse(10 * time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"resources/updated lib://a"}, c.heard()); diff != "" {
+		if diff := cmp.Diff([]string{"resources/updated lib://a"}, c.notifications()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 
@@ -223,7 +223,7 @@ func TestBusLate(t *testing.T) {
 		first.takeNotes()
 		elapse(time.Minute)
 		synctest.Wait()
-		if diff := cmp.Diff([]string(nil), first.heard()); diff != "" {
+		if diff := cmp.Diff([]string(nil), first.notifications()); diff != "" {
 			t.Errorf("a new server (-want +got):\n%s", diff)
 		}
 	})
@@ -247,7 +247,7 @@ func TestBusElicitation(t *testing.T) {
 			here.ElicitationComplete("e1")
 			synctest.Wait()
 		}
-		if diff := cmp.Diff([]string{"elicitation/complete e1"}, c.heard()); diff != "" {
+		if diff := cmp.Diff([]string{"elicitation/complete e1"}, c.notifications()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	})
@@ -425,13 +425,13 @@ func TestBusFails(t *testing.T) {
 			there.ResourceUpdated("lib://b")
 			here.ResourceUpdated("lib://a")
 			synctest.Wait()
-			if got := c.heard(); got != nil {
+			if got := c.notifications(); got != nil {
 				t.Errorf("got %q", got)
 			}
 			down = false
 			here.ResourceUpdated("lib://a")
 			synctest.Wait()
-			if diff := cmp.Diff([]string{"resources/updated lib://a"}, c.heard()); diff != "" {
+			if diff := cmp.Diff([]string{"resources/updated lib://a"}, c.notifications()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			for _, want := range []string{"subscribing again", "event not published", "bus is down"} {
@@ -557,7 +557,7 @@ func TestBusForeignEvents(t *testing.T) {
 		}
 		must(t, bus.Publish(t.Context(), []byte("no JSON")))
 		synctest.Wait()
-		if got := c.heard(); got != nil {
+		if got := c.notifications(); got != nil {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -116,17 +116,17 @@ func TestAuditor(t *testing.T) {
 		"legacy request with a bad token":       {initialized, progress + `1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var heard []string
-			a := newAuditor(func(format string, args ...any) { heard = append(heard, fmt.Sprintf(format, args...)) })
+			var complaints []string
+			a := newAuditor(func(format string, args ...any) { complaints = append(complaints, fmt.Sprintf(format, args...)) })
 			for _, line := range lines {
-				if heard != nil {
-					t.Errorf("the auditor complains too early: %q", heard)
+				if complaints != nil {
+					t.Errorf("the auditor complains too early: %q", complaints)
 				}
 				for said := range strings.SplitSeq(line, "\n") {
 					a.observe(said[0] == '>', said[2:])
 				}
 			}
-			if heard == nil {
+			if complaints == nil {
 				t.Error("the auditor does not complain")
 			}
 		})

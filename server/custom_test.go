@@ -158,7 +158,7 @@ func TestCallMeta(t *testing.T) {
 
 func TestMethodNames(t *testing.T) {
 	raw := func(*server.Call, json.RawMessage) (json.RawMessage, error) { return nil, nil }
-	hear := func(context.Context, json.RawMessage) {}
+	handleNotification := func(context.Context, json.RawMessage) {}
 	for _, tt := range []struct{ name, method, notification string }{
 		{"com.example/x", "", ""},
 		{"x", "", ""},
@@ -180,7 +180,7 @@ func TestMethodNames(t *testing.T) {
 		for what, got := range map[string][2]string{
 			"AddRawMethod":   {fmt.Sprint(srv.AddRawMethod(tt.name, raw)), tt.method},
 			"AddMethod":      {fmt.Sprint(server.AddMethod(server.MustNew("test", "1", nil), tt.name, addSum)), tt.method},
-			"OnNotification": {fmt.Sprint(srv.OnNotification(tt.name, hear)), tt.notification},
+			"OnNotification": {fmt.Sprint(srv.OnNotification(tt.name, handleNotification)), tt.notification},
 		} {
 			if got[1] == "" && got[0] != "<nil>" || got[1] != "" && !strings.Contains(got[0], got[1]) {
 				t.Errorf("%s(%q): %s, want one about %q", what, tt.name, got[0], got[1])
@@ -191,7 +191,7 @@ func TestMethodNames(t *testing.T) {
 	for what, err := range map[string]error{
 		"a duplicate":                 server.AddMethod(srv, "com.example/raw", addSum),
 		"a raw duplicate":             srv.AddRawMethod("com.example/sum", raw),
-		"a notification's duplicate ": errors.Join(srv.OnNotification("x", hear), srv.OnNotification("x", hear)),
+		"a notification's duplicate ": errors.Join(srv.OnNotification("x", handleNotification), srv.OnNotification("x", handleNotification)),
 	} {
 		if !errors.Is(err, server.ErrDuplicate) {
 			t.Errorf("%s: %v", what, err)

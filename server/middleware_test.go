@@ -639,8 +639,8 @@ func TestMiddlewareTooLate(t *testing.T) {
 			ran++
 			return nil, nil
 		})
-		heard := 0
-		if err := srv.OnNotification("com.example/n", func(context.Context, json.RawMessage) { heard++ }); err != nil {
+		received := 0
+		if err := srv.OnNotification("com.example/n", func(context.Context, json.RawMessage) { received++ }); err != nil {
 			t.Fatal(err)
 		}
 		late := make(chan error, 2)
@@ -666,8 +666,8 @@ func TestMiddlewareTooLate(t *testing.T) {
 				t.Error("next did not fail after the middleware had returned")
 			}
 		}
-		if ran+heard > 0 {
-			t.Errorf("%d handlers and %d functions ran", ran, heard)
+		if ran+received > 0 {
+			t.Errorf("%d handlers and %d functions ran", ran, received)
 		}
 	})
 }

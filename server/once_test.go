@@ -247,9 +247,9 @@ func TestInputInOtherMethods(t *testing.T) {
 			}
 			return jsonrpc.Errorf(7, "cannot")
 		}
-		hear := server.Complete("x", func(ctx context.Context, _ server.CompleteRequest) ([]string, error) { return nil, cannot(ctx) })
+		complete := server.Complete("x", func(ctx context.Context, _ server.CompleteRequest) ([]string, error) { return nil, cannot(ctx) })
 		get := func(ctx context.Context, _ map[string]string) (string, error) { return ask(ctx) }
-		err := server.AddPrompt(srv, mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "x"}}}, get, hear)
+		err := server.AddPrompt(srv, mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "x"}}}, get, complete)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -147,17 +147,17 @@ func TestChangesWithoutAReader(t *testing.T) {
 		if more := runtime.NumGoroutine() - before; more > 2 {
 			t.Errorf("%d more goroutines", more)
 		}
-		heard := 0
+		received := 0
 		for {
 			local.SetReadDeadline(time.Now().Add(time.Second))
 			n, err := local.Read(buf)
 			if err != nil {
 				break
 			}
-			heard += strings.Count(string(buf[:n]), "list_changed")
+			received += strings.Count(string(buf[:n]), "list_changed")
 		}
-		if heard != 2 {
-			t.Errorf("got %d notifications, want one for the first change and one for all others", heard)
+		if received != 2 {
+			t.Errorf("got %d notifications, want one for the first change and one for all others", received)
 		}
 		local.Close()
 		if err := <-c.served; err != nil {

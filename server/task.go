@@ -30,7 +30,7 @@ import (
 // 2025-11-25 client without a principal it also ends with the connection, since no other connection
 // can access the task.
 //
-// A task of the extension is canceled at once if the client was not told of it, because it canceled
+// A task of the extension is canceled at once if the client did not get its id, because it canceled
 // the request or disconnected before the response was written. Otherwise only tasks/cancel cancels
 // it.
 type TaskOptions struct {

@@ -42,7 +42,7 @@ func TestEndedTaskNotifications(t *testing.T) {
 			}
 			return "done", nil
 		})
-		told := func(c *taskClient) int {
+		countNotes := func(c *taskClient) int {
 			n := 0
 			for _, note := range c.takeNotes() {
 				if strings.HasPrefix(note, "notifications/progress ") || strings.HasPrefix(note, "notifications/message ") {
@@ -60,7 +60,7 @@ func TestEndedTaskNotifications(t *testing.T) {
 				core.must("tasks/cancel", `"taskId":"`+id+`"`)
 			}
 			synctest.Wait()
-			if got := core.get(id).Status; got != ends || told(core) == 0 {
+			if got := core.get(id).Status; got != ends || countNotes(core) == 0 {
 				t.Errorf("%s: the task is %s, or sent no progress", ends, got)
 			}
 			elapse(20 * time.Second)
@@ -68,7 +68,7 @@ func TestEndedTaskNotifications(t *testing.T) {
 				t.Errorf("%s: progress is accepted after the end", ends)
 			}
 			synctest.Wait()
-			if n := told(core); n > 0 {
+			if n := countNotes(core); n > 0 {
 				t.Errorf("%s: %d notifications after the end", ends, n)
 			}
 		}
@@ -91,7 +91,7 @@ func TestEndedTaskNotifications(t *testing.T) {
 		if got := modern.get(id); got.Status != "completed" {
 			t.Errorf("got %+v", got)
 		}
-		if n := told(modern); n > 0 {
+		if n := countNotes(modern); n > 0 {
 			t.Errorf("%d notifications of a task of the extension", n)
 		}
 		stop()

@@ -259,7 +259,7 @@ func (p *scriptRun) receive(t *testing.T, n int) []string {
 			select {
 			case text, ok := <-p.frames:
 				if !ok {
-					t.Fatalf("the server hung up after %d of %d answers: %q", len(got), n, got)
+					t.Fatalf("the server disconnected after %d of %d responses: %q", len(got), n, got)
 				}
 				take(text)
 			case <-time.After(testTimeout):

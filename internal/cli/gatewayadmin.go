@@ -36,7 +36,7 @@ func (p *gatewayProcess) serveAdmin(serving, until context.Context, background *
 	metrics := p.gateway.Metrics()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		metrics.ServeHTTP(w, r)
-		_, _ = w.Write(p.appendMetrics(nil)) // a client that hung up needs none
+		_, _ = w.Write(p.appendMetrics(nil)) // a client that disconnected needs none
 	})
 	mux.HandleFunc("GET /upstreamz", func(w http.ResponseWriter, r *http.Request) { writeAdminJSON(w, p.upstreamz(r.Context())) })
 	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) { writeAdminJSON(w, p.configz()) })
@@ -94,14 +94,14 @@ func writeAdminJSON(w http.ResponseWriter, v any) {
 		return
 	}
 	// Servers choose some of the texts, and operators read them on terminals.
-	_, _ = w.Write(append(printable.JSON(text), '\n')) // a client that hung up needs none
+	_, _ = w.Write(append(printable.JSON(text), '\n')) // a client that disconnected needs none
 }
 
 // upstreamz returns the state of the upstreams, without credentials in errors.
 func (p *gatewayProcess) upstreamz(ctx context.Context) any {
 	var page struct {
 		Upstreams []gateway.UpstreamStatus `json:"upstreams"`
-		// SilentNodes are the nodes that have not told whether they run processes.
+		// SilentNodes are the nodes that have not reported whether they run processes.
 		SilentNodes []string `json:"silentNodes,omitempty"`
 	}
 	page.Upstreams = p.gateway.Upstreams()

@@ -84,7 +84,7 @@ func launched(command []string) (rest []string, name string) {
 	return nil, ""
 }
 
-// hasSubcommand reports whether a package manager is told to run a package.
+// hasSubcommand reports whether the arguments make a package manager run a package.
 func hasSubcommand(program string, args []string) bool {
 	if len(args) < 2 {
 		return false

@@ -105,7 +105,7 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 	sh.s.e = &own
 	// Users of a shell want to see all messages from the server.
 	d.notes.show(mcp.LevelNone)
-	d.trace.heard = sh.heard
+	d.trace.onNotification = sh.onNotification
 	d.trace.sent = nil // some are sent while the user edits a line
 	connecting, done := signal.NotifyContext(ctx, os.Interrupt)
 	c, err := d.dial(connecting, func(o *client.Options) { o.Reconnect = client.ReconnectPolicy{} })
@@ -125,8 +125,8 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 	return err
 }
 
-// heard shows a notification from the server.
-func (sh *shell) heard(method string, params []byte) {
+// onNotification shows a notification from the server.
+func (sh *shell) onNotification(method string, params []byte) {
 	switch method {
 	case mcp.NotificationProgress, mcp.NotificationAcknowledged:
 	case mcp.NotificationMessage:

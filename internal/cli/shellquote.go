@@ -30,12 +30,12 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// shellLine quotes a command for a POSIX shell. Every command that people are told to run comes
-// from it or from [shellText].
+// shellLine quotes a command for a POSIX shell. Every command that output suggests is from it or
+// from [shellText].
 func shellLine(argv ...string) string { return shellText(plainArgs(argv...)) }
 
-// A shellArg is an argument of a command that people are told to run: text, with shell variables
-// instead of secrets.
+// A shellArg is an argument of a command that output suggests: text, with shell variables instead
+// of secrets.
 type shellArg []shellPart
 
 // A shellPart is text, or the name of a variable.

@@ -79,7 +79,7 @@ func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb)
 		}
 	}
 	s := &session{e: e, d: d, trace: d.trace, notes: d.notes}
-	d.trace.heard = s.heard
+	d.trace.onNotification = s.onNotification
 	var tweaks []func(*client.Options)
 	if own, ok := v.(interface{ tweak(*client.Options) }); ok {
 		tweaks = append(tweaks, own.tweak)
@@ -106,8 +106,8 @@ func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb)
 	return err
 }
 
-// heard shows the log messages of a server that reach the level.
-func (s *session) heard(method string, params []byte) {
+// onNotification shows the log messages of a server that reach the level.
+func (s *session) onNotification(method string, params []byte) {
 	if method == mcp.NotificationMessage {
 		s.notes.logParams(params)
 	}

@@ -13,10 +13,10 @@ import (
 // unchanged, because clients convert legacy results and --json prints the server's own. It is safe
 // for concurrent use.
 type wireTrace struct {
-	// heard is called for each notification of the server, on the goroutine that reads, so
+	// onNotification is called for each notification of the server, on the goroutine that reads, so
 	// notifications before a result come before the result. Set it before connecting. params are
 	// valid until it returns.
-	heard func(method string, params []byte)
+	onNotification func(method string, params []byte)
 	// sent is called for each request of this side, on the goroutine that sends it. It may be nil.
 	// Set it before connecting. params are valid until it returns.
 	sent func(method string, params []byte)
@@ -86,8 +86,8 @@ func (w *wireTrace) observe(dir jsonrpc.Direction, message []byte) {
 }
 
 func (w *wireTrace) message(dir jsonrpc.Direction, m *jsonrpc.Message, now time.Time) {
-	if dir == jsonrpc.Incoming && m.Kind == jsonrpc.KindNotification && w.heard != nil {
-		w.heard(string(m.Method), m.Params)
+	if dir == jsonrpc.Incoming && m.Kind == jsonrpc.KindNotification && w.onNotification != nil {
+		w.onNotification(string(m.Method), m.Params)
 		return
 	}
 	if dir == jsonrpc.Outgoing && m.Kind == jsonrpc.KindRequest && w.sent != nil {

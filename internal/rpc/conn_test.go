@@ -292,7 +292,7 @@ func TestDrainHandlesQueue(t *testing.T) {
 				for _, way := range runModes {
 					for _, wire := range wires {
 						synctest.Test(t, func(t *testing.T) {
-							stop := errors.New("told to stop")
+							stop := errors.New("stop")
 							ctx, cancel := context.WithCancelCause(context.Background())
 							p := newPeer(t, way, wire, Options{MaxInFlight: limit, DrainTimeout: 5 * time.Second}, nil)
 							p.start(ctx)
@@ -419,7 +419,7 @@ func TestDrainAbandonsStuckHandlers(t *testing.T) {
 // TestContextEnds shows that the connection stops reading when ctx ends, and finishes accepted
 // requests.
 func TestContextEnds(t *testing.T) {
-	stop := errors.New("told to stop")
+	stop := errors.New("stop")
 	for _, busy := range []bool{false, true} {
 		for _, way := range runModes {
 			for _, wire := range wires {
@@ -644,11 +644,11 @@ func TestDrainInput(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				heard := 0
+				received := 0
 				f := &failingFramer{inputs: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
 				c := NewConn(f, &Options{Trace: func(dir jsonrpc.Direction, message []byte) {
 					if dir == jsonrpc.Incoming && string(message) == word {
-						heard++
+						received++
 					}
 				}})
 				if err := c.Notify(t.Context(), "m", nil); err != nil {
@@ -662,8 +662,8 @@ func TestDrainInput(t *testing.T) {
 				if took := time.Since(began); took != tt.want {
 					t.Errorf("Run took %v, want %v", took, tt.want)
 				}
-				if heard != 2 {
-					t.Errorf("%d of 2 messages were read", heard)
+				if received != 2 {
+					t.Errorf("%d of 2 messages were read", received)
 				}
 			})
 		})

@@ -366,7 +366,7 @@ func TestOnUnsent(t *testing.T) {
 				tt.test(p)
 				synctest.Wait()
 				if n := unsent.Load(); n != tt.want {
-					t.Errorf("told %d times, want %d", n, tt.want)
+					t.Errorf("got %d calls of OnUnsent, want %d", n, tt.want)
 				}
 			}, Options{}, m)
 		})
@@ -395,11 +395,11 @@ func TestDeliveryUnsent(t *testing.T) {
 		{"listed, unsent", "watched", false, false, []bool{false}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			told := 0
+			unsentCalls := 0
 			var c *Conn
 			c, _ = detach(t, func(_ context.Context, r *Request) ([]byte, error) {
 				if string(r.Method) == "watched" {
-					r.OnUnsent(func() { told++ })
+					r.OnUnsent(func() { unsentCalls++ })
 				}
 				if tt.cancel {
 					c.DeliverNotification(t.Context(), parsed(t, cancelOf(1)))
@@ -413,14 +413,14 @@ func TestDeliveryUnsent(t *testing.T) {
 					t.Fatal(err)
 				}
 				d.ReportSent(true)
-				d.Untracked, told = tt.free, 0
+				d.Untracked, unsentCalls = tt.free, 0
 				c.Deliver(t.Context(), &d, nil)
 			}
 			for _, sent := range tt.sent {
 				d.ReportSent(sent)
 			}
-			if told != tt.want {
-				t.Errorf("told %d times, want %d", told, tt.want)
+			if unsentCalls != tt.want {
+				t.Errorf("got %d calls of OnUnsent, want %d", unsentCalls, tt.want)
 			}
 		})
 	}

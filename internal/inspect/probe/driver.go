@@ -175,7 +175,7 @@ func firstLine(err error) string {
 }
 
 // discover sends server/discover. If a process does not answer soon, it also sends initialize: the
-// response tells a slow server from one that ignores server/discover.
+// response distinguishes a slow server from one that ignores server/discover.
 func (d *driver) discover(ctx context.Context) reply {
 	if d.stdio == nil {
 		return d.call(ctx, mcp.MethodDiscover, object{}, func(q *outgoing) { q.wait = d.r.opts.Connect })

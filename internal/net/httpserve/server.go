@@ -127,7 +127,7 @@ func remoteAddressError(addr string) error {
 // Serve accepts connections from l until ctx ends and [Options.ShutdownDelay] has passed. It then
 // shuts down: it calls [Options.OnShutdown], closes the listener, waits for pending requests, and
 // aborts those that take longer than [Options.ShutdownTimeout]. It returns nil if it aborted none.
-// The contexts of requests do not end with ctx, but when the client hangs up or the request is
+// The contexts of requests do not end with ctx, but when the client disconnects or the request is
 // aborted. Serve does not wait for handlers that ignore that.
 //
 // A panic in the handler only fails its request: the client gets status 500, or a truncated

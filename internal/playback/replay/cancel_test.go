@@ -191,7 +191,7 @@ func TestDisconnected(t *testing.T) {
 					t.Errorf("sent (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(tt.notified, got); diff != "" {
-					t.Errorf("told (-want +got):\n%s", diff)
+					t.Errorf("notified (-want +got):\n%s", diff)
 				}
 			})
 		})

@@ -1,4 +1,4 @@
-// Package resume stores what a replacement for a legacy server must be told: the
+// Package resume stores the state that a replacement for a legacy server needs: the
 // handshake, the log level and the subscriptions of the session
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle).
 // The tap and the bridge restart servers with it.

@@ -140,7 +140,7 @@ func TestSharedPipes(t *testing.T) {
 // TestIgnored checks that the server inherits the signals that the tap ignores.
 func TestIgnored(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
-		t.Skip("these tests were told to ignore it themselves, by nohup for example")
+		t.Skip("these tests ignore the signal themselves, for example because of nohup")
 	}
 	for _, trap := range []string{"", "trap '' HUP; "} {
 		tap := selfCommand("tap", "ignored")

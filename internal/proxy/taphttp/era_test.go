@@ -135,16 +135,16 @@ func TestSubscription(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			heard := make(chan client.Event, 8)
-			sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { heard <- e })
+			received := make(chan client.Event, 8)
+			sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { received <- e })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := client.CallTool[string](t.Context(), c, "greet", input{}); err != nil { // a legacy server announces nothing before it has heard notifications/initialized
+			if _, err := client.CallTool[string](t.Context(), c, "greet", input{}); err != nil { // a legacy server announces nothing before it has received notifications/initialized
 				t.Fatal(err)
 			}
 			server.AddTool(s, "another", "", func(context.Context, struct{}) (string, error) { return "", nil })
-			if e := <-heard; e.Kind != client.ToolsListChanged {
+			if e := <-received; e.Kind != client.ToolsListChanged {
 				t.Errorf("event %v", e.Kind)
 			}
 			sub.Close()

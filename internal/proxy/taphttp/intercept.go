@@ -359,7 +359,7 @@ func toolOf(message []byte) string {
 	return jsonwire.Text(jsonwire.Lookup(m.Params, "name"))
 }
 
-// paramsOf returns the arguments of a tool that headers repeat. If no list of tools has told, these
+// paramsOf returns the arguments of a tool that headers repeat. Without the list of tools, these
 // are the arguments of the received call with the values of its headers, and unknown are the
 // headers without such an argument.
 func (ic *interceptor) paramsOf(tool string, received []byte, old http.Header) (params []mcp.HeaderParam, unknown []string) {

@@ -19,8 +19,8 @@ const (
 	firstSubscriptionTimeout = time.Second
 )
 
-// A legacySubscription is the one subscriptions/listen request for all that a legacy client hears
-// of: changes of lists and of subscribed resources. When these change, a new subscription replaces
+// A legacySubscription is the one subscriptions/listen request for all notifications that a legacy
+// client gets: of lists and of subscribed resources. When these change, a new subscription replaces
 // the old one, which stays open until the new one is acknowledged.
 type legacySubscription struct {
 	*core
