@@ -148,9 +148,9 @@ func (n *Node) onClose(stop func()) error {
 	return ErrClosed
 }
 
-// Leave ends the node in order: it releases its leases and notifies the other nodes, which then need
-// not wait until it counts as gone. It returns the first error of the backend; the node is closed
-// in any case.
+// Leave ends the node in order: it releases its leases and notifies the other nodes, which then
+// need not wait until it counts as gone. It returns the first error of the backend; the node is
+// closed in any case.
 func (n *Node) Leave(ctx context.Context) error {
 	n.mu.Lock()
 	leases := make([]*Lease, 0, len(n.leases))
