@@ -9,7 +9,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// PairOptions are the options of [Pairs]. nil means defaults.
+// PairOptions are the options of [Pairs]. Nil means defaults.
 type PairOptions struct {
 	// MaxPending limits the requests that wait for their response. A new request evicts the oldest.
 	// Zero means 65536.
@@ -25,26 +25,28 @@ type PairOptions struct {
 
 // A Call is a request with the facts that pairing needs.
 type Call struct {
+	// Capture is the id of the capture.
 	Capture string
 	// N is the number of the request's event.
 	N uint64
 	// Index is the position in a batch.
 	Index int
-	// T is the time of the request since the head of the capture.
-	T       time.Duration
-	At      time.Time
-	Dir     Dir
-	Session uint64
-	// Exchange is the HTTP exchange that carried the request.
-	Exchange uint64
-	ID       jsonrpc.ID
+	// T is the time of the request since the head of the capture, and At the head's time plus T.
+	T  time.Duration
+	At time.Time
+	// Dir is the direction of the request.
+	Dir Dir
+	// Session and Exchange are those of the request's event. See [Event].
+	Session, Exchange uint64
+	ID                jsonrpc.ID
 	// Method is the first KiB of the method name.
 	Method string
 
+	// Answered reports whether there is a response. Otherwise the following fields are zero.
 	Answered bool
 	// Failed reports that the response is an error.
 	Failed bool
-	// ResponseN is the number of the response's event.
+	// ResponseN is the number of the response's event, and ResponseT its time since the head.
 	ResponseN uint64
 	ResponseT time.Duration
 	// Latency is the time from request to response. It is negative if the response was recorded

@@ -47,7 +47,7 @@ var (
 	errUnpacked = errors.New("capture: the compressed file unpacks to too much")
 )
 
-// ReaderOptions are the options of a [Reader]. nil means defaults.
+// ReaderOptions are the options of a [Reader]. Nil means defaults.
 type ReaderOptions struct {
 	// MaxLine limits the length of a line in bytes. Zero means 136 MiB, which is above the
 	// longest line of a [Writer]. A gap replaces a longer line.

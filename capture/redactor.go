@@ -26,7 +26,7 @@ type Redaction struct {
 	// have no effect. A [Redactor] ignores it.
 	Off bool
 	// Key is the HMAC key of the placeholders: captures with the same key have equal placeholders
-	// for equal secrets. Keep it secret. It needs at least 16 bytes; a shorter one is ignored. nil
+	// for equal secrets. Keep it secret. It needs at least 16 bytes; a shorter one is ignored. Nil
 	// means a random key for each capture, which is not stored.
 	Key []byte
 	// Names are additional names whose values are hidden: names of members, headers, parameters and

@@ -36,13 +36,13 @@ const (
 // errUnfinished is wrapped by the error of Close if the disk was too slow.
 var errUnfinished = fmt.Errorf("capture: not everything was written in time: %w", os.ErrDeadlineExceeded)
 
-// Options are the options of a [Writer]. nil means defaults.
+// Options are the options of a [Writer]. Nil means defaults.
 type Options struct {
 	// Tool, Transport, Name and URL are for the head, see [Head].
 	Tool      string
 	Transport Transport
 	Name, URL string
-	// Redact adds to the default redaction, or turns it off. nil is the default alone.
+	// Redact adds to the default redaction, or turns it off. Nil is the default alone.
 	Redact *Redaction
 	// MaxQueue limits the bytes that wait to be written. Zero means 128 MiB. Events beyond it
 	// become gaps.
@@ -56,7 +56,7 @@ type Options struct {
 	// private to its owner and not compressed.
 	Append bool
 	// Notice is called when the file of a [File] disappears while it records, and is created again.
-	// The writing goroutine calls it. nil means no call.
+	// The writing goroutine calls it. Nil means no call.
 	Notice func(error)
 	// Hooks are for the programs of this module. Others leave it nil.
 	Hooks *hooks.Writer[Event]

@@ -19,7 +19,7 @@ type Rule struct {
 	ID string
 	// Severity is the severity of the rule's findings.
 	Severity Severity
-	// Revisions lists the revisions with this rule, in ascending order. nil means all.
+	// Revisions lists the revisions with this rule, in ascending order. Nil means all.
 	Revisions []mcp.Revision
 	// Title says in one line what is wrong.
 	Title string

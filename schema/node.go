@@ -43,7 +43,7 @@ type node struct {
 	key      *keyPlan    // map
 	fields   *structPlan // struct
 
-	// Constraints. nil means none.
+	// Constraints. Nil means none.
 	lo, hi   int64  // opInt, inclusive
 	ulo, uhi uint64 // opUint, inclusive
 	num      *numberRule

@@ -56,7 +56,7 @@ type Report struct {
 	Sources []string
 	// Events counts the checked events.
 	Events uint64
-	// Rules lists the checked rules. nil means all.
+	// Rules lists the checked rules. Nil means all.
 	Rules []*check.Rule
 	// Tool names the checking program, such as "mcpwire".
 	Tool string
