@@ -218,10 +218,7 @@ func (p *gatewayProcess) serve(ctx context.Context) (err error) {
 	}
 	defer p.recording.finish(e)
 	c.options.Record, c.options.Watched = p.recording.writer, p.recording.isWatched
-	if err := p.openTraces(); err != nil {
-		return err
-	}
-	if p.traces != nil {
+	if p.openTraces(); p.traces != nil {
 		defer p.closeTraces()
 		c.options.Observe = p.traces.Observe
 	}
@@ -270,10 +267,11 @@ func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher
 // tracesTimeout limits the export of the last spans.
 const tracesTimeout = 3 * time.Second
 
-// openTraces begins to export spans, if the variables OTEL_… say so. A node has its own.
-func (p *gatewayProcess) openTraces() (err error) {
+// openTraces begins to export spans, if the variables OTEL_… say so. Invalid ones are not an error:
+// hosts that set them for themselves start the gateway with them. A node has its own spans.
+func (p *gatewayProcess) openTraces() {
 	if p.node != nil {
-		return nil
+		return
 	}
 	transport := "tcp"
 	if kind, _, ok := gatewayconfig.SocketAddress(p.address); ok {
@@ -281,14 +279,14 @@ func (p *gatewayProcess) openTraces() (err error) {
 	} else if p.address == "stdio" {
 		transport = "pipe"
 	}
-	p.traces, err = traces.New(&traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: Version, Transport: transport, Logger: p.log})
-	if err != nil {
-		return usagef("gateway: environment variable %v", err)
+	t, err := traces.New(&traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: Version, Transport: transport, Logger: p.log})
+	switch {
+	case err != nil:
+		p.log.Warn("spans are not exported", "error", err)
+	case t != nil:
+		p.traces = t
+		p.log.Info("exporting spans", "endpoint", t.Endpoint())
 	}
-	if p.traces != nil {
-		p.log.Info("exporting spans", "endpoint", p.traces.Endpoint())
-	}
-	return nil
 }
 
 // closeTraces exports the last spans.
