@@ -467,7 +467,8 @@ func ExampleNewClient() {
 	// Output: oauth: not to be trusted: http://mcp.example.com is not https
 }
 
-// TestErrorText checks that the text of an error has no parts of the server's URL that may be secret.
+// TestErrorText checks that the text of an error has no parts of the server's URL that may be
+// secret.
 func TestErrorText(t *testing.T) {
 	for server, want := range map[string]string{
 		"https://mcp.example.com:8443/a%2Fb?key=SECRET": "authorization for https://mcp.example.com:8443/a%2Fb: token: access was denied",

@@ -149,8 +149,8 @@ func TestFileStoreInvalidFile(t *testing.T) {
 	}
 }
 
-// TestFileStoreConcurrent shows that concurrent changes of one file by several stores, as of several
-// processes, are not lost.
+// TestFileStoreConcurrent shows that concurrent changes of one file by several stores, as of
+// several processes, are not lost.
 func TestFileStoreConcurrent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var wg sync.WaitGroup

@@ -326,8 +326,8 @@ func TestLoginInTurn(t *testing.T) {
 	}
 }
 
-// TestLoginOfAnotherProcess runs a process whose token has become invalid, while the store has one that
-// another process got. The process uses that one; if it is invalid too, the user must log in.
+// TestLoginOfAnotherProcess runs a process whose token has become invalid, while the store has one
+// that another process got. The process uses that one; if it is invalid too, the user must log in.
 func TestLoginOfAnotherProcess(t *testing.T) {
 	w := newWorld(t)
 	a := newPromptedUser(w)

@@ -537,8 +537,8 @@ func TestBusHangs(t *testing.T) {
 	})
 }
 
-// TestBusForeignEvents shows that the server ignores unknown events, and events about items that its
-// clients must not see.
+// TestBusForeignEvents shows that the server ignores unknown events, and events about items that
+// its clients must not see.
 func TestBusForeignEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := server.NewMemoryBus()

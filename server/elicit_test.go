@@ -231,8 +231,8 @@ func TestURLElicitationRequired(t *testing.T) {
 	}
 }
 
-// TestURLElicitationRequiredOtherMethods returns the error for a resource, with wrong data, and in a
-// request that allows no input requests.
+// TestURLElicitationRequiredOtherMethods returns the error for a resource, with wrong data, and in
+// a request that allows no input requests.
 func TestURLElicitationRequiredOtherMethods(t *testing.T) {
 	for _, tt := range []struct {
 		revision string

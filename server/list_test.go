@@ -145,9 +145,9 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// TestCursorsOfAnotherServer shows that a cursor of one server works at another server with the same
-// keys. The list continues after the item of that name, in any order of registration, even if it is
-// the last one.
+// TestCursorsOfAnotherServer shows that a cursor of one server works at another server with the
+// same keys. The list continues after the item of that name, in any order of registration, even if
+// it is the last one.
 func TestCursorsOfAnotherServer(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	open := func(t *testing.T, name string, keys *server.StateKeys, tools ...string) *client {

@@ -25,8 +25,8 @@ func newTask(t *testing.T, srv *server.Server, name string, fn func(call *server
 	}
 }
 
-// TestEndedTaskNotifications shows that a task that has ended sends no notifications, although its handler
-// continues. A task of the extension sends none at any time.
+// TestEndedTaskNotifications shows that a task that has ended sends no notifications, although its
+// handler continues. A task of the extension sends none at any time.
 //
 // Spec: T35 T55
 func TestEndedTaskNotifications(t *testing.T) {

@@ -178,8 +178,8 @@ func TestPythonLogs(t *testing.T) {
 	})
 }
 
-// TestExitAfterInvalidMessage shows that there is no stdio/exit finding about a server that ends because of
-// an invalid message.
+// TestExitAfterInvalidMessage shows that there is no stdio/exit finding about a server that ends
+// because of an invalid message.
 func TestExitAfterInvalidMessage(t *testing.T) {
 	for _, f := range []fault{lines(notJSON, die), lines(func(line string) bool { return strings.HasPrefix(line, "[") }, die), lines(func(line string) bool { return line == "" }, die)} {
 		synctest.Test(t, func(t *testing.T) {

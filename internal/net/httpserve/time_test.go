@@ -411,8 +411,8 @@ func TestServeShutdownTimeout(t *testing.T) {
 	})
 }
 
-// TestServeUnresponsiveHTTP2 shows that the server closes an HTTP/2 connection whose client does not
-// respond to pings.
+// TestServeUnresponsiveHTTP2 shows that the server closes an HTTP/2 connection whose client does
+// not respond to pings.
 func TestServeUnresponsiveHTTP2(t *testing.T) {
 	var n atomic.Int32
 	inBubble(t, hello(&n), &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {

@@ -198,8 +198,8 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
-// TestDisconnectOfAnotherSession shows that an exchange of one session that ends in another one adds no
-// step.
+// TestDisconnectOfAnotherSession shows that an exchange of one session that ends in another one
+// adds no step.
 func TestDisconnectOfAnotherSession(t *testing.T) {
 	other, end := webCalls(0, 9, "c"), webEnds(2, "client closed")
 	other.Session, end.Session = 2, 2

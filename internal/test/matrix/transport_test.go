@@ -99,7 +99,8 @@ func (h *host) connectInProcess() jsonrpc.Framer {
 	})
 }
 
-// isDisconnect reports whether a server's error means that its client did not wait for all responses.
+// isDisconnect reports whether a server's error means that its client did not wait for all
+// responses.
 func isDisconnect(err error) bool {
 	return errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE)
 }
