@@ -3003,7 +3003,7 @@ function barLine(s, m) {
     h("span", {}, "Held: ", title(s, m)),
     timeLeft(m),
     h("span", { class: "grow" }),
-    h("button", { type: "button", text: "Pass", on: { click: () => decide(s, { id: m.id, action: "pass" }) } }),
+    h("button", { type: "button", text: "Pass on", on: { click: () => decide(s, { id: m.id, action: "pass" }) } }),
     h("button", { type: "button", text: "Decide… (i)", on: { click: showHeld } })
   );
 }

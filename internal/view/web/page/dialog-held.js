@@ -41,7 +41,7 @@ function drawHeld() {
 
 function barLine(s, m) {
   return h("div", { class: "held-line" }, pauseIcon(), h("span", {}, "Held: ", title(s, m)), timeLeft(m),
-    h("span", { class: "grow" }), h("button", { type: "button", text: "Pass", on: { click: () => decide(s, { id: m.id, action: "pass" }) } }), h("button", { type: "button", text: "Decide… (i)", on: { click: showHeld } }));
+    h("span", { class: "grow" }), h("button", { type: "button", text: "Pass on", on: { click: () => decide(s, { id: m.id, action: "pass" }) } }), h("button", { type: "button", text: "Decide… (i)", on: { click: showHeld } }));
 }
 
 function pauseIcon() {
