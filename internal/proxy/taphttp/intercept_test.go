@@ -918,12 +918,12 @@ func TestInterceptTime(t *testing.T) {
 		decide       func(v *viewer)
 		want         time.Duration
 	}{
-		{"nobody decides", "tool:a", func(v *viewer) { v.next() }, time.Minute},
+		{"nobody decides", "tool:a", func(v *viewer) { v.next() }, intercept.DefaultTimeout},
 		{"twice", "tool:a | status:ok", func(v *viewer) {
 			v.decide(live.Decision{Action: live.Pass, HoldResponse: true}, "")
-		}, time.Minute},
+		}, intercept.DefaultTimeout},
 		{"a delay", "tool:a", func(v *viewer) { v.decide(live.Decision{Action: live.Delay, DelayMS: 90_000}, "") }, 90 * time.Second},
-		{"an event", "method:notifications/message", func(v *viewer) { v.next() }, time.Minute},
+		{"an event", "method:notifications/message", func(v *viewer) { v.next() }, intercept.DefaultTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			interceptBubble(t, tt.filter, func(w http.ResponseWriter, r *http.Request) {
