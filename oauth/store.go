@@ -102,7 +102,7 @@ type LoginLocker interface {
 	Store
 	// LockLogin waits for the lock of a resource until ctx ends. If another process has it,
 	// LockLogin calls waiting first, and failed reports whether the login of that process failed:
-	// then the user must not be asked again at once. unlock must be called once, and told whether
+	// then the user must not be asked again at once. unlock must be called once, and says whether
 	// the login failed.
 	LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(failed bool), failed bool, err error)
 }
@@ -335,7 +335,7 @@ func (s *fileStore) Lock(ctx context.Context) (func(), error) {
 }
 
 // failedMark is the content of a login's lock file if the login failed.
-const failedMark = "vain\n"
+const failedMark = "failed\n"
 
 // LockLogin implements [LoginLocker]. Each resource has a lock file. Its content says how the last
 // login ended.
