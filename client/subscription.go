@@ -157,7 +157,7 @@ func (s *Subscription) Err() error {
 	return s.err
 }
 
-// Close ends the Subscription and tells the server. It waits up to 5 s for a legacy server to
+// Close ends the Subscription and notifies the server. It waits up to 5 s for a legacy server to
 // confirm. It drops unread events. Close may be called more than once and always returns nil.
 func (s *Subscription) Close() error {
 	s.mu.Lock()

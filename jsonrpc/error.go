@@ -206,7 +206,7 @@ func (e *CallError) Error() string { return fmt.Sprintf("%v: %v", e.Outcome, e.E
 // Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// An Outcome tells whether a request without a response was carried out, and so whether it may be
+// An Outcome says whether a request without a response was carried out, and so whether it may be
 // sent again.
 type Outcome uint8
 

@@ -23,7 +23,7 @@
 // Modern requests are independent: they have no session, and a client that hangs
 // up cancels its request. Their headers must agree with the body; an invalid
 // request gets status 400 or 404 with a JSON-RPC error. A legacy client opens a
-// session with initialize; its requests continue when it hangs up. The response is
+// session with initialize; its requests continue when it disconnects. The response is
 // JSON. It is an event stream if a message precedes the result, or if the result
 // takes longer than [Timeouts.KeepAlive].
 //

@@ -641,7 +641,7 @@ func (pr *postRequest) readBody() (err error) {
 		return errBodyTooLarge
 	}
 	// net/http removes the deadline itself at the end of an HTTP/1 body, because it reads on to
-	// detect that the client hangs up.
+	// detect that the client disconnects.
 	pr.readAt = h.clock.elapsed()
 	if r.ContentLength != 0 && pr.setReadDeadline(h.clock.base.Add(pr.readAt+h.opts.Timeouts.Body)) == nil {
 		defer func() {

@@ -628,8 +628,8 @@ func (ss *sharedState) listen(ctx context.Context) {
 	})
 }
 
-// storeListenerLocked tells the other nodes that this one is the listener. It reports false if the
-// store has failed.
+// storeListenerLocked informs the other nodes that this one is the listener. It reports false if
+// the store has failed.
 func (ss *sharedState) storeListenerLocked(ctx context.Context) bool {
 	s := ss.session
 	before := ""

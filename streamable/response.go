@@ -463,8 +463,8 @@ func (rs *response) isHijacked() bool {
 	return rs.conn != nil
 }
 
-// waitClosed waits until the client hangs up or the response has ended. The client sends nothing on
-// the connection while the stream lasts.
+// waitClosed waits until the client disconnects or the response has ended. The client sends nothing
+// on the connection while the stream lasts.
 func (rs *response) waitClosed() {
 	var b [1]byte
 	rs.conn.Read(b[:])

@@ -96,7 +96,7 @@ type ServeOptions struct {
 // When ctx has ended and [ServeOptions.ShutdownDelay] has passed, ListenAndServe calls
 // [ServeOptions.OnShutdown], closes the listener, waits for pending requests, and aborts those that
 // take longer than [ServeOptions.ShutdownTimeout]. It returns nil if it aborted none. The contexts
-// of requests do not end with ctx, but when the client hangs up or the request is aborted.
+// of requests do not end with ctx, but when the client disconnects or the request is aborted.
 // ListenAndServe does not wait for handlers that ignore that.
 //
 // A panic in the handler only fails its request: the client gets status 500, or a truncated

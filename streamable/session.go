@@ -659,7 +659,7 @@ func (h *Handler) supportsLegacy(versions []string) bool {
 }
 
 // serveLegacyRequest handles the request, or the batch if entries is not nil, and answers it. The
-// handler continues when the client hangs up: in these revisions that does not cancel a request.
+// handler continues when the client disconnects: in these revisions that does not cancel a request.
 func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 	rs := pr.beginResponse()
 	// Over HTTP/1 the response can end while the handler goes on, see response.endNow. Over HTTP/2
@@ -678,7 +678,7 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 		}
 	}()
 	rs.startKeepAliveAt(st, pr.readAt)
-	// Without a stream no write would fail when the client hangs up.
+	// Without a stream no write would fail when the client disconnects.
 	if rs.hijackable && !pr.accept.stream {
 		stopWatch := context.AfterFunc(pr.r.Context(), func() { st.markSuspect(rs) })
 		defer func() {

@@ -485,7 +485,7 @@ type SessionViewer interface {
 	// View returns the record of a session, or nil if there is none, without a call of the store.
 	// ok is false if the view cannot tell; the Handler then calls Load. A view may be behind. How
 	// far determines when an ended session ends everywhere. It must have a record before the
-	// Handler is told of it by Watch. The caller owns the record.
+	// Handler learns of it by Watch. The caller owns the record.
 	View(key string) (saved *SavedSession, ok bool)
 }
 

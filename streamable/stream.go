@@ -85,7 +85,7 @@ func (st *stream) detachLocked() {
 	st.out, st.detached, st.stopWatch, st.suspect, st.strays = nil, nil, nil, false, nil
 }
 
-// setClientAway tells the memory store whether the stream waits for its client.
+// setClientAway sets in the memory store whether the stream waits for its client.
 func (st *stream) setClientAway(away bool) {
 	if m := st.session.h.memoryEvents; m != nil {
 		m.setAway(st.session.key, st.name, away)
@@ -468,7 +468,7 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 	return ended
 }
 
-// markEndLocked tells the processes that pass on the stream that it ends without a response.
+// markEndLocked informs the processes that pass on the stream that it ends without a response.
 func (st *stream) markEndLocked() {
 	if st.streaming && st.session.shared != nil {
 		if _, err := st.persist([]byte(endMark)); err != nil {
@@ -727,9 +727,9 @@ func (ss *standingStream) served() {
 	}
 }
 
-// serveHijacked ends the stream when the client hangs up, the authorization expires or the handler
-// shuts down. It detaches the slot now, because the client may send more before this request has
-// been served.
+// serveHijacked ends the stream when the client disconnects, the authorization expires or the
+// handler shuts down. It detaches the slot now, because the client may send more before this
+// request has been served.
 func (ss *standingStream) serveHijacked(ctx context.Context) {
 	ss.hijacked = true
 	ss.slot = ss.slot.detach()

@@ -34,7 +34,7 @@ type httpSide struct {
 	// interactive reports whether the user may be asked to log in.
 	interactive bool
 	clock       loginClock
-	// status is cleared before the user is told to log in. It may be nil.
+	// status is cleared before the user is asked to log in. It may be nil.
 	status *statusLine
 }
 

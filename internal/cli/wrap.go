@@ -188,7 +188,7 @@ type rewriting struct {
 	env *env
 	selection
 	dryRun bool
-	// explained tells that the placeholders of diffs were explained.
+	// explained means that the placeholders of diffs were explained.
 	explained  bool
 	verb, done string
 	change     func(*hosts.Document, hosts.Server) error

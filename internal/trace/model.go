@@ -46,7 +46,7 @@ type Options struct {
 	Load func(captureID string, n uint64) ([]byte, error)
 }
 
-// An Op tells what happened to a row.
+// An Op says what happened to a row.
 type Op uint8
 
 // The operations.

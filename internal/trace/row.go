@@ -154,7 +154,7 @@ type HTTPInfo struct {
 	Events int
 	// BodyBytes is the size of bodies that are not messages.
 	BodyBytes int64
-	// EndReason tells why the round trip ended, if it did not end normally.
+	// EndReason says why the round trip ended, if it did not end normally.
 	EndReason string
 	// Stream reports whether the response is an event stream.
 	Stream bool
@@ -284,7 +284,7 @@ func (r *Row) CodeText() string {
 	return strconv.Itoa(r.Code)
 }
 
-// A Kind tells what a row is about.
+// A Kind says what a row is about.
 type Kind string
 
 // The kinds of row.
@@ -324,7 +324,7 @@ const (
 	HTTPFailed    Status = "http"       // HTTP error without a response message; see Row.Code
 )
 
-// A Role tells why a request is inside another row.
+// A Role says why a request is inside another row.
 type Role string
 
 // The roles.

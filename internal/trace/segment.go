@@ -8,7 +8,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// A SegmentKind tells who spends the time of a [Segment].
+// A SegmentKind says who spends the time of a [Segment].
 type SegmentKind string
 
 // The segment kinds.

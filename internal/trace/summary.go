@@ -198,7 +198,7 @@ func streamText(r *Row) string {
 	return ""
 }
 
-// endText tells why the HTTP round trip of a request ended, if it did not end normally.
+// endText returns why the HTTP round trip of a request ended, if it did not end normally.
 func endText(r *Row) string {
 	if r.HTTP == nil {
 		return ""
@@ -213,7 +213,7 @@ func handshakeText(r *Row) string {
 	return ""
 }
 
-// countText tells how many items a result has.
+// countText returns how many items a result has.
 func countText(f *ResultInfo) string {
 	if f.ListName == "" {
 		return ""

@@ -548,17 +548,17 @@ func notifyElsewhere(ctx context.Context, r *result) error {
 	}
 	defer b.close()
 	r.load = loadAverage()
-	var told times
+	var notifications times
 	for i := range nodeCount * nodeCount {
-		if err := r.notified(ctx, b, b.nodes[i%3], b.nodes[i/3], &told); err != nil {
+		if err := r.notified(ctx, b, b.nodes[i%3], b.nodes[i/3], &notifications); err != nil {
 			r.led.violation("subscribed at %s, listening at %s: %v", b.nodes[i%3].name, b.nodes[i/3].name, err)
 		}
 	}
-	r.figure("notified %d times, p50 %v, most %v", len(told), told.percentile(50), told.percentile(100))
+	r.figure("notified %d times, p50 %v, most %v", len(notifications), notifications.percentile(50), notifications.percentile(100))
 	return nil
 }
 
-func (r *result) notified(ctx context.Context, b *testbed, subscribing, listening *node, told *times) error {
+func (r *result) notified(ctx context.Context, b *testbed, subscribing, listening *node, notifications *times) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	s, err := openSession(ctx, newHTTPClient(), b.nodes[0].url(), b.nodes[0].url())
@@ -587,7 +587,7 @@ func (r *result) notified(ctx context.Context, b *testbed, subscribing, listenin
 		}
 		select {
 		case <-changed:
-			*told = append(*told, time.Since(began))
+			*notifications = append(*notifications, time.Since(began))
 		case err := <-ended:
 			return err
 		case <-time.After(5 * time.Second):

@@ -208,7 +208,7 @@ func redactedLines(data []byte, root *node, mask func([]string) []string, harmle
 // shownKeys are the members of an entry with texts to show.
 var shownKeys = []string{"type", "transport", "cwd", "envFile", "source"}
 
-// A visibility tells which strings of a node are shown.
+// A visibility says which strings of a node are shown.
 type visibility uint8
 
 const (

@@ -97,7 +97,7 @@ func longCleanEnd(b []byte, i int) int {
 }
 
 // appendEscaped appends the content of a JSON string, without quotes. After a run of plain bytes,
-// it copies as many bytes at once and then checks them, so that few are copied in vain.
+// it copies as many bytes at once and then checks them, so that few are copied for nothing.
 func appendEscaped(dst, src []byte) []byte {
 	i, mark := 0, 0 // mark: start of the run of plain bytes
 	for i <= len(src)-16 {

@@ -45,7 +45,7 @@ func Start() *Guardian {
 	return &Guardian{cmd, life}
 }
 
-// Watch tells the guardian its group. Call it once, as soon as the group exists. Call Stop as soon
+// Watch gives the guardian its group. Call it once, as soon as the group exists. Call Stop as soon
 // as the group has ended, since its number may be reused.
 func (g *Guardian) Watch(group int) {
 	if g != nil {

@@ -38,7 +38,7 @@
 //
 // The bridge then connects again, after a backoff that grows until a request is
 // answered. It repeats the handshake, the log level and the subscriptions, and
-// tells clients that lists may have changed. Requests that were not sent wait
+// notifies clients that lists may have changed. Requests that were not sent wait
 // for the new connection, up to Options.RestartWait. While the bridge detects
 // the era of the server, up to Options.MaxBacklog messages of a client wait.
 //

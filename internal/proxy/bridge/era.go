@@ -514,7 +514,7 @@ func (b *Bridge) detectLegacy(cl *client, up *upstream, o clientMessage) (eraRes
 	return eraResult{serverEra: EraLegacy}, nil
 }
 
-// identifiesClient reports if a message tells which clients its client can share with.
+// identifiesClient reports if a message says which clients its client can share with.
 func identifiesClient(m *jsonrpc.Message) bool {
 	return eraOf(m) == EraModern || m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize
 }

@@ -243,7 +243,7 @@ func (h *httpHandler) acquire(ctx context.Context, frame []byte) (cl *client, do
 	g := h.groups[key]
 	if g.ended() && modern {
 		// A modern server takes each request by itself, so one group is enough, and its clients
-		// hear of each other's subscriptions and tasks.
+		// receive notifications of each other's subscriptions and tasks.
 		g = h.defaults[owner]
 	}
 	if g.ended() {

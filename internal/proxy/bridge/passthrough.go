@@ -225,7 +225,7 @@ func (p *passthrough) expire(c *call) {
 	}
 }
 
-// sendCancellation tells the server that a removed call is canceled.
+// sendCancellation notifies the server that a removed call is canceled.
 func (p *passthrough) sendCancellation(c *call, why string) {
 	if c.method == mcp.MethodInitialize || c.asksForTask {
 		p.upstream.queue.withdraw(c.serverID)

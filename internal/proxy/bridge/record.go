@@ -796,8 +796,8 @@ func (c *recordedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// In the HTTP+SSE transport, a stream tells the client where to post messages, and the response to
-// a post is 202 before the bridge gets the message.
+// In the HTTP+SSE transport, a stream has the address where the client posts messages, and the
+// response to a post is 202 before the bridge gets the message.
 
 // A postponedHead is the head of a response whose request is not recorded yet, because the session
 // is unknown.

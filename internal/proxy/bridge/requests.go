@@ -618,7 +618,8 @@ func (r *router) codecOfFailed(id jsonrpc.ID) codec {
 	return nil
 }
 
-// disconnected tells each codec why the connection ended, and which of its requests were not sent.
+// disconnected informs each codec why the connection ended, and which of its requests were not
+// sent.
 func (r *router) disconnected(err error, unsent []queuedMessage) {
 	unsentBy := map[codec][]queuedMessage{}
 	codecs := r.codecs()

@@ -653,7 +653,7 @@ func (p *passthrough) reconnected() error {
 	return nil
 }
 
-// messagesLost implements codec. It tells clients that lists may have changed.
+// messagesLost implements codec. It notifies clients that lists may have changed.
 func (p *passthrough) messagesLost() {
 	_, result := p.upstream.resume.Handshake()
 	p.mu.Lock()

@@ -373,7 +373,7 @@ func (u *upstream) waitBackoff() bool {
 	return u.ctx.Err() == nil
 }
 
-// connectionEnded records the end of a connection, and tells the codecs.
+// connectionEnded records the end of a connection, and informs the codecs.
 func (u *upstream) connectionEnded(err error) {
 	o := &u.b.opts
 	visible := u.b.visibleError(err)
@@ -519,7 +519,7 @@ func (u *upstream) restoreSession(ctx context.Context) error {
 
 func versionIn(result []byte) string { return stringOf(jsonwire.Lookup(result, "protocolVersion")) }
 
-// messagesLost tells the codecs that notifications of the server may have been lost.
+// messagesLost informs the codecs that notifications of the server may have been lost.
 func (u *upstream) messagesLost() {
 	for _, c := range u.router.codecs() {
 		c.messagesLost()

@@ -18,8 +18,8 @@ const announcePause = time.Second
 // allKinds are the notifications of all lists.
 var allKinds = []string{mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged}
 
-// An announcer tells clients that the lists that they see have changed. Its methods may be called
-// by many goroutines at once.
+// An announcer notifies clients that the lists that they see have changed. Its methods may be
+// called by many goroutines at once.
 type announcer struct {
 	g *Gateway
 	// notify has an element if something has changed.
@@ -87,7 +87,7 @@ func (a *announcer) changed() {
 	}
 }
 
-// run tells the watchers about changes, at most once in announcePause.
+// run notifies the watchers of changes, at most once in announcePause.
 func (a *announcer) run() {
 	for {
 		select {
@@ -105,7 +105,7 @@ func (a *announcer) run() {
 	}
 }
 
-// inform tells a watcher about changes in a goroutine, so that a client that does not read delays
+// inform notifies a watcher of changes in a goroutine, so that a client that does not read delays
 // no other.
 func (a *announcer) inform(w *watcher) {
 	w.again.Store(true)

@@ -96,8 +96,8 @@ func New(o *Options) (*Gateway, error) {
 // Apply replaces the options. It returns an error, and changes nothing, if they are invalid. It
 // keeps the connections of upstreams whose Name, Fingerprint, Isolation and PerPrincipal are
 // unchanged, and ends the others when their pending requests have ended, or after DrainTimeout.
-// Clients are told if the lists that they see have changed. No Secrets means that they stay. Record
-// cannot be changed.
+// Clients are notified if the lists that they see have changed. No Secrets means that they stay.
+// Record cannot be changed.
 func (g *Gateway) Apply(o *Options) error {
 	next, err := g.replaceState(o)
 	if err != nil {

@@ -92,7 +92,7 @@ func (w *world) loginItem(i int) visibleItem {
 
 // LoginChanged says that users have logged in to an upstream, or out of it, at a time. It ends the
 // connections that were made before, of the callers for whom of returns true; of gets a context
-// with the caller. Clients are told if the lists that they see have changed.
+// with the caller. Clients are notified if the lists that they see have changed.
 func (g *Gateway) LoginChanged(upstream string, at time.Time, of func(context.Context) bool) {
 	u := g.state.Load().byName[upstream]
 	if u == nil {
@@ -307,7 +307,7 @@ func (s *session) showsPages() bool {
 	return ok && era.Of(revision).ElicitationIDs && era.Lookup(params, "capabilities", "elicitation", "url") != nil
 }
 
-// announceLogin has the client told when the user has logged in at a page.
+// announceLogin notifies the client when the user has logged in at a page.
 func (s *session) announceLogin(page *LoginPage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

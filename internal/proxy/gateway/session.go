@@ -580,7 +580,7 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 		}
 		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), jsonrpc.StringID(key))
 	case isListChanged(string(m.Method)):
-		return nil // the catalogs hear it, too, and the gateway announces what the client sees
+		return nil // the catalogs receive it, too, and the gateway announces what the client sees
 	}
 	var err error
 	if u.out != nil {

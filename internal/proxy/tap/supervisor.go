@@ -679,8 +679,8 @@ func (sv *supervisor) giveUp(reason string) {
 	sv.failUnanswered(l, "the server has exited and is not restarted: "+reason)
 }
 
-// notifyListChanged tells the host which lists to request again. result is the server's answer to
-// the handshake.
+// notifyListChanged notifies the host which lists to request again. result is the server's answer
+// to the handshake.
 func (sv *supervisor) notifyListChanged(result []byte) {
 	if old, now := sv.state.negotiated(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {
 		sv.rec.note("the new server negotiated revision " + clip.Quote(now, maxNoted) + "; the host still uses " + clip.Quote(old, maxNoted))

@@ -230,7 +230,7 @@ func (li *legacyInputs) cancel(in *inputRequest, reason string) {
 	li.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "cancelled"})
 }
 
-// notifyComplete tells the client that the URL elicitations of a request are complete.
+// notifyComplete notifies the client that the URL elicitations of a request are complete.
 func (li *legacyInputs) notifyComplete(r *legacyRequest) {
 	if li.handshake.legacy.ElicitationIDs {
 		for _, id := range r.elicitationIDs {

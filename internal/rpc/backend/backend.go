@@ -26,7 +26,7 @@ type Backend interface {
 	// SharedKeys returns the ring of the keys that the server was given, which other processes may
 	// have too, and the server's name. The ring is nil if the server has its own random keys.
 	SharedKeys() (ring *seal.Ring, name string)
-	// HasBus reports whether the server tells other processes what its clients are notified of.
+	// HasBus reports whether the server sends to other processes what its clients are notified of.
 	HasBus() bool
 	// OpenSession returns a connection for one session of a legacy client, which starts with
 	// initialize; see [rpc.NewDetached]. out takes messages that belong to no request. ctx

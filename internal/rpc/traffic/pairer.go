@@ -7,7 +7,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A Place tells where and when a frame was recorded.
+// A Place says where and when a frame was recorded.
 type Place struct {
 	// Capture is the id of the capture.
 	Capture string

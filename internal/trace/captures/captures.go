@@ -171,7 +171,7 @@ func FileName(name string) string {
 	return "server"
 }
 
-// A State tells whether a capture is complete.
+// A State says whether a capture is complete.
 type State string
 
 // The states of a capture.

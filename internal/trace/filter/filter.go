@@ -125,7 +125,7 @@ type Subject interface {
 // A node is a part of a filter.
 type node interface {
 	eval(s Subject, h Hits) bool
-	// text returns the node in the filter language. inner tells that the node is part of another
+	// text returns the node in the filter language. inner means that the node is part of another
 	// node, so that a list needs parentheses.
 	text(inner bool) string
 }
@@ -238,9 +238,9 @@ type pattern struct {
 	source string
 	// str is in lower case.
 	str string
-	// glob tells that * in str is a wildcard.
+	// glob means that * in str is a wildcard.
 	glob bool
-	// part tells that str matches values that contain it.
+	// part means that str matches values that contain it.
 	part bool
 }
 

@@ -47,7 +47,7 @@ type wordScan struct {
 	word string
 	// re is set for words beyond ASCII.
 	re *regexp.Regexp
-	// escape tells that JSON may spell the word with a backslash.
+	// escape means that JSON may spell the word with a backslash.
 	escape bool
 }
 

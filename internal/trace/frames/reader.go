@@ -27,7 +27,7 @@ type Frame struct {
 	Framing capture.Framing
 	// Prefix is the header of a block.
 	Prefix string
-	// Cut tells that Text is only the beginning.
+	// Cut means that Text is only the beginning.
 	Cut bool
 	// Size is the original size, in bytes.
 	Size int64

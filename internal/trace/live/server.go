@@ -64,11 +64,11 @@ type Server struct {
 	greeting Greeting
 	// head is the first line, or its beginning.
 	head []byte
-	// headComplete tells that head ends with a newline.
+	// headComplete means that head ends with a newline.
 	headComplete bool
 	// atLineEnd is true between lines.
 	atLineEnd bool
-	// endsWithLF tells that the last byte written was a newline.
+	// endsWithLF means that the last byte written was a newline.
 	endsWithLF bool
 	viewers    map[*viewer]struct{}
 	// joining are viewers that wait for the end of the current line.
@@ -336,17 +336,17 @@ type viewer struct {
 	conn   *net.UnixConn
 	// Server.mu guards greeted, wakeOnly and heldOnly.
 	greeted bool
-	// heldOnly tells to send what the tap holds in place of events.
+	// heldOnly means to send what the tap holds in place of events.
 	heldOnly bool
-	// wakeOnly tells to send empty lines in place of events.
+	// wakeOnly means to send empty lines in place of events.
 	wakeOnly bool
 
 	mu    sync.Mutex
 	queue [][]byte
 	bytes int
-	// wakeQueued tells that an empty line is in the queue.
+	// wakeQueued means that an empty line is in the queue.
 	wakeQueued bool
-	// draining tells to send only what is in the queue.
+	// draining means to send only what is in the queue.
 	draining bool
 	cutOff   bool
 	// signal has a buffer of one element.

@@ -30,7 +30,7 @@ type Content struct {
 // A Block is one part of a content. Its texts are safe to show.
 type Block struct {
 	Kind BlockKind `json:"kind"`
-	// Title tells what the block is, such as "arguments". It may be empty.
+	// Title says what the block is, such as "arguments". It may be empty.
 	Title string `json:"title,omitempty"`
 	// Role is the role of a message of a prompt or a model.
 	Role string `json:"role,omitempty"`

@@ -86,7 +86,7 @@ type Detail struct {
 	method string
 	// redactedInRequest counts the redacted places in the request.
 	redactedInRequest int
-	// noCommand tells why CallCommand fails. Empty means that it can succeed.
+	// noCommand says why CallCommand fails. Empty means that it can succeed.
 	noCommand string
 }
 
@@ -110,7 +110,7 @@ type Fact struct {
 	Event uint64 `json:"event,omitempty"`
 }
 
-// A Timing tells how long each part took. Milliseconds count from the beginning of the row.
+// A Timing says how long each part took. Milliseconds count from the beginning of the row.
 type Timing struct {
 	At time.Time `json:"at"`
 	// WallMS is the total time. If Open is set, it is the time so far.
@@ -150,9 +150,9 @@ type Finding struct {
 	Title string `json:"title,omitempty"`
 	// Message describes this violation.
 	Message string `json:"message"`
-	// Why tells why it matters.
+	// Why says why it matters.
 	Why string `json:"why,omitempty"`
-	// Fix tells how to fix it.
+	// Fix says how to fix it.
 	Fix     string `json:"fix,omitempty"`
 	Pointer string `json:"pointer,omitempty"`
 	URL     string `json:"url,omitempty"`

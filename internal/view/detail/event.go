@@ -32,7 +32,7 @@ type RawEvent struct {
 	OmittedBytes int64 `json:"left,omitempty"`
 	// Redacted are JSON pointers into the event's line of the capture.
 	Redacted []string `json:"redacted,omitempty"`
-	// Why tells why the payload is not plain JSON in the capture.
+	// Why says why the payload is not plain JSON in the capture.
 	Why string `json:"why,omitempty"`
 	// Hex is a dump of the beginning. It is nil unless Options.Hex is set.
 	Hex []HexRow `json:"hex,omitempty"`

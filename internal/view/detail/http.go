@@ -27,7 +27,7 @@ type HTTP struct {
 	// Events counts the events of the stream.
 	Events int  `json:"events,omitempty"`
 	Ended  bool `json:"ended"`
-	// EndReason tells why the round trip ended, if it did not end normally.
+	// EndReason says why the round trip ended, if it did not end normally.
 	EndReason string `json:"end,omitempty"`
 	// BodyBytes is the size of bodies that are not messages.
 	BodyBytes int64 `json:"bodyBytes,omitempty"`
@@ -52,9 +52,9 @@ type HTTPHead struct {
 type Header struct {
 	Name  string `json:"name"`
 	Value []Span `json:"value"`
-	// IsMCP tells that the protocol defines the field, such as Mcp-Method or MCP-Protocol-Version.
+	// IsMCP means that the protocol defines the field, such as Mcp-Method or MCP-Protocol-Version.
 	IsMCP bool `json:"own,omitempty"`
-	// Anomaly tells how the value differs from the value in the body that it repeats.
+	// Anomaly says how the value differs from the value in the body that it repeats.
 	Anomaly string `json:"wrong,omitempty"`
 }
 

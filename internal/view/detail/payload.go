@@ -15,7 +15,7 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// A Form tells what a payload consists of.
+// A Form says what a payload consists of.
 type Form string
 
 // The forms.
@@ -34,9 +34,9 @@ type Payload struct {
 	Form Form        `json:"form"`
 	// Len is the number of bytes on the wire.
 	Len int64 `json:"len"`
-	// Cut tells that only the beginning was recorded.
+	// Cut means that only the beginning was recorded.
 	Cut bool `json:"cut,omitempty"`
-	// Partial tells that the payload is one message of a batch.
+	// Partial means that the payload is one message of a batch.
 	Partial bool `json:"partial,omitempty"`
 	// Lines are the lines of the payload. JSON has one line for each member and element; numbers,
 	// escapes and duplicate names are unchanged.
@@ -47,7 +47,7 @@ type Payload struct {
 	Blobs []Blob `json:"blobs,omitempty"`
 	// Redacted counts the placeholders of secrets in Lines.
 	Redacted int `json:"redacted,omitempty"`
-	// Anomaly tells why the payload is not valid JSON, or what is unusual about it.
+	// Anomaly says why the payload is not valid JSON, or what is unusual about it.
 	Anomaly string `json:"wrong,omitempty"`
 	// Bytes is the beginning of the recorded data, up to Options.MaxShown. It must not be
 	// modified.

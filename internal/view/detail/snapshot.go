@@ -41,7 +41,7 @@ type Snapshot struct {
 	responseN uint64
 	// lastN is the number of the last round's or last poll's response. Zero means none.
 	lastN uint64
-	// lastIsPoll tells that lastN belongs to a poll.
+	// lastIsPoll means that lastN belongs to a poll.
 	lastIsPoll bool
 	// startN is the number of the event that started the session's process.
 	startN       uint64

@@ -240,7 +240,7 @@ func pairMoved(a, b []pointerLine, match, matchOfB []int) {
 // A pointerLine is a line with the pointer of its value, or "" if that is unknown.
 type pointerLine struct {
 	key, text string
-	// isEnd tells that the line closes what the line opener opens. An opener of -1 is unknown.
+	// isEnd means that the line closes what the line opener opens. An opener of -1 is unknown.
 	isEnd  bool
 	opener int
 }

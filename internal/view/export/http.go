@@ -41,7 +41,7 @@ type roundTrip struct {
 	sent     body
 	received body
 	events   []streamEvent
-	// endReason tells why it ended.
+	// endReason says why it ended.
 	endReason string
 }
 

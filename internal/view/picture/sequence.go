@@ -38,7 +38,7 @@ type Sequence struct {
 	omitted int
 }
 
-// A laneKind tells what a peer is.
+// A laneKind says what a peer is.
 type laneKind int
 
 const (
@@ -55,7 +55,7 @@ type lane struct {
 	color int
 }
 
-// A stepKind tells what a step shows.
+// A stepKind says what a step shows.
 type stepKind int
 
 const (

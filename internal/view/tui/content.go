@@ -44,7 +44,7 @@ type query struct {
 	findingsOnly bool
 	// gen counts the queries, to recognize outdated results.
 	gen int
-	// busy tells that the newest selection is not ready.
+	// busy means that the newest selection is not ready.
 	busy bool
 }
 

@@ -39,7 +39,7 @@ type copier struct {
 	table   *table
 	pane    *pane
 	dialogs *dialogs
-	// reading tells that a detail is being read.
+	// reading means that a detail is being read.
 	reading bool
 }
 
@@ -153,7 +153,7 @@ func (c *copier) copyAs(d *detail.Detail, curl bool) tea.Cmd {
 	}
 	copied := c.copyText(what, cmd.Text)
 	if copied != nil {
-		c.flash = flash{} // the overlay tells that it was copied
+		c.flash = flash{} // the overlay says that it was copied
 	}
 	return copied
 }

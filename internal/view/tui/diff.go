@@ -86,7 +86,7 @@ func (a allRows) Close()                              {}
 // A comparison has the differences of two payloads.
 type comparison struct {
 	changes []jsondiff.Change
-	// note tells why there are no changes.
+	// note says why there are no changes.
 	note string
 }
 

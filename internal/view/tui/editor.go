@@ -17,7 +17,7 @@ const maxEdit = 1 << 20
 type editor struct {
 	*shared
 	area textarea.Model
-	// about tells what is edited.
+	// about says what is edited.
 	about string
 	// done is called with the edited text.
 	done func(text []byte) tea.Cmd

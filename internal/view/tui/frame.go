@@ -16,7 +16,7 @@ type frame struct {
 	at      int64
 	n       uint64
 	capture string
-	// answer tells that the frame is the response of its row.
+	// answer means that the frame is the response of its row.
 	answer bool
 }
 
@@ -25,9 +25,9 @@ func (f *frame) time() time.Time { return time.Unix(0, f.at) }
 // A frameView shows the table as a list of events, in chronological order.
 type frameView struct {
 	list *frameList
-	// busy tells that a newer list is being built.
+	// busy means that a newer list is being built.
 	busy bool
-	// stale tells that the list being built is already outdated.
+	// stale means that the list being built is already outdated.
 	stale bool
 	// took is how long building the list took.
 	took time.Duration
@@ -113,7 +113,7 @@ func sortFrames(all []frame) []frame {
 	return out
 }
 
-// A frameKind tells which part of an exchange a frame is.
+// A frameKind says which part of an exchange a frame is.
 type frameKind uint8
 
 const (

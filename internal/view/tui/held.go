@@ -52,7 +52,7 @@ func (h *heldRef) text() string {
 	return what + " to " + to + " of " + safe(h.source.Name)
 }
 
-// left tells when the message will be passed on.
+// left returns when the message will be passed on.
 func (h *heldRef) left(now time.Time) string {
 	return fmt.Sprintf("%d s left", max(0, (h.message.Until-now.UnixMilli()+999)/1000))
 }

@@ -42,7 +42,7 @@ type entry struct {
 	frame *frame
 	// run has the rows of a folded run of progress, of which row is the first.
 	run []*trace.Row
-	// runOpen tells that row is the first of an unfolded run.
+	// runOpen means that row is the first of an unfolded run.
 	runOpen bool
 }
 
@@ -103,7 +103,7 @@ func (l *rowList) unfold(r *trace.Row, depth int, buf []entry) []entry {
 	return buf
 }
 
-// A foldState tells which rows show their children.
+// A foldState says which rows show their children.
 type foldState struct {
 	// all is the state of rows that are not in exceptions.
 	all bool

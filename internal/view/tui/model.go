@@ -40,7 +40,7 @@ type shared struct {
 	background *background
 	now        func() time.Time
 	zone       *time.Location
-	// dark tells that the background of the terminal is dark.
+	// dark means that the background of the terminal is dark.
 	dark  bool
 	theme *theme
 	// width and height are the size of the screen.
@@ -76,7 +76,7 @@ type model struct {
 
 	table *table
 	pane  *pane
-	// paneFocused tells that the pane has the focus, and not the table.
+	// paneFocused means that the pane has the focus, and not the table.
 	paneFocused bool
 	// zoom gives the whole screen to the pane.
 	zoom bool
@@ -87,7 +87,7 @@ type model struct {
 
 	copier   *copier
 	resender *resender
-	// tickPending tells that a tick has been requested.
+	// tickPending means that a tick has been requested.
 	tickPending bool
 	quit        bool
 }
@@ -121,7 +121,7 @@ func newModel(src source, opts *Options, t *background) *model {
 
 // Messages of the model to itself, and of the feed.
 type (
-	// changedMsg tells that the hub has changed.
+	// changedMsg means that the hub has changed.
 	changedMsg struct{ sources bool }
 	// tickMsg updates timers.
 	tickMsg time.Time

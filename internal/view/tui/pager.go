@@ -15,7 +15,7 @@ type pager struct {
 	// renderedBy is the renderer that lines are from.
 	renderedBy renderer
 	lines      []line
-	// cutsLines tells to cut long lines. Otherwise they are wrapped.
+	// cutsLines means to cut long lines. Otherwise they are wrapped.
 	cutsLines bool
 
 	width, height int

@@ -25,14 +25,14 @@ type pane struct {
 	// gen counts the requests for details.
 	gen     int
 	loading bool
-	// stale tells that the row has changed since.
+	// stale means that the row has changed since.
 	stale bool
-	// reading tells that the detail of a row is being read: one at a time, because it may be large.
+	// reading means that the detail of a row is being read: one at a time, because it may be large.
 	reading bool
 	// cancelRead cancels that.
 	cancelRead context.CancelFunc
 	detail     *detail.Detail
-	// failed tells why the detail could not be read.
+	// failed says why the detail could not be read.
 	failed string
 
 	bar tabBar
@@ -294,7 +294,7 @@ func (p *pane) View() string {
 	return strings.Join(lines, "\n")
 }
 
-// emptyLine tells why there is no text.
+// emptyLine returns why there is no text.
 func (p *pane) emptyLine() line {
 	switch {
 	case p.failed != "":

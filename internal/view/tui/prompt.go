@@ -19,9 +19,9 @@ type prompt struct {
 	*shared
 	label string
 	input textinput.Model
-	// isQuestion tells that y accepts and any other key cancels.
+	// isQuestion means that y accepts and any other key cancels.
 	isQuestion bool
-	// isFilter tells that the text is a filter, which the filter bar shows.
+	// isFilter means that the text is a filter, which the filter bar shows.
 	isFilter bool
 	answer   answer
 
@@ -33,7 +33,7 @@ type prompt struct {
 	canceled func() tea.Cmd
 }
 
-// An answer tells how a prompt has ended.
+// An answer says how a prompt has ended.
 type answer uint8
 
 const (

@@ -34,13 +34,13 @@ type tableView struct {
 	// sincePause counts the rows since the pause.
 	sincePause      int
 	multipleSources bool
-	// singleBridge tells that all rows are from one bridge.
+	// singleBridge means that all rows are from one bridge.
 	singleBridge bool
 	// searchShare is the progress of the search in payloads, from 0 to 1.
 	searchShare float64
 	searching   bool
 	session     trace.SessionInfo
-	// hasSession tells that session is set.
+	// hasSession means that session is set.
 	hasSession bool
 	// seq is the Seq of the cursor's row. Zero means none.
 	seq uint64
@@ -97,7 +97,7 @@ type rowView struct {
 	since  time.Duration
 	dir    capture.Dir
 	server string
-	// named tells that server is the name of one of several servers behind a gateway.
+	// named means that server is the name of one of several servers behind a gateway.
 	named  bool
 	method string
 	target string
@@ -109,12 +109,12 @@ type rowView struct {
 	requestBytes  int64
 	responseBytes int64
 	wall          time.Duration
-	// hasDuration tells that the row has a duration.
+	// hasDuration means that the row has a duration.
 	hasDuration bool
-	// pending tells that its time is still running.
+	// pending means that its time is still running.
 	pending  bool
 	findings int
-	// hasError tells that one of the findings is an error.
+	// hasError means that one of the findings is an error.
 	hasError bool
 	spans    []trace.Segment
 	// text is the text of a row that is not a request.
@@ -329,9 +329,9 @@ type column struct {
 	cell  func(v *tableView, x *rowView) line
 	// after places the column behind the text of rows that are not requests.
 	after bool
-	// requestOnly tells that other rows use the column for their text.
+	// requestOnly means that other rows use the column for their text.
 	requestOnly bool
-	// dropOrder tells which columns are left out first: those with higher values.
+	// dropOrder says which columns are left out first: those with higher values.
 	dropOrder int
 }
 
@@ -629,7 +629,7 @@ func cellWhat(v *tableView, rv *rowView) line {
 	return append(l, span{rv.style(t), name}, span{st, rv.text})
 }
 
-// namesTarget reports whether the target of a method, such as a tool, tells more than the method.
+// namesTarget reports whether the target of a method, such as a tool, says more than the method.
 func namesTarget(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || strings.HasPrefix(method, "resources/")
 }

@@ -231,7 +231,7 @@ func sessionText(c *trace.SessionInfo, wide bool) string {
 	return text
 }
 
-// exitText tells how the process of a session ended, and which session replaced it.
+// exitText returns how the process of a session ended, and which session replaced it.
 func exitText(c *trace.SessionInfo) string {
 	text := fmt.Sprintf("exit %d", c.ExitCode)
 	if c.Signal != "" {

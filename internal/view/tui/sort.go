@@ -50,7 +50,7 @@ func sortOrders() []sortOrder {
 type sortView struct {
 	order sortOrder
 	list  []sortedRow
-	// busy tells that a newer list is being built, and stale that it is already outdated.
+	// busy means that a newer list is being built, and stale that it is already outdated.
 	busy, stale bool
 	// took is how long building the list took.
 	took time.Duration

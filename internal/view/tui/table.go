@@ -20,7 +20,7 @@ type table struct {
 	cursor position
 	top    position
 	follow bool
-	// blurred tells that another part has the focus.
+	// blurred means that another part has the focus.
 	blurred  bool
 	timeMode int
 	// marks has the Seq of the rows to compare, in the order in which they were marked.
@@ -30,7 +30,7 @@ type table struct {
 	view    tableView
 }
 
-// An openMsg tells that the cursor's row was clicked.
+// An openMsg means that the cursor's row was clicked.
 type openMsg struct{}
 
 // refresh copies the visible lines. It calls use with the cursor's row, or nil without rows, while
@@ -503,7 +503,7 @@ func (t *table) emptyHelp() []line {
 	return out
 }
 
-// matchText tells how many rows match the filter.
+// matchText returns how many rows match the filter.
 func (t *table) matchText() string {
 	// Rows since a pause count too.
 	n := t.view.items + t.view.sincePause
@@ -516,7 +516,7 @@ func (t *table) matchText() string {
 	return fmt.Sprintf("   %d of %d", n, t.view.all)
 }
 
-// stateLine tells whether the table is paused or follows.
+// stateLine returns whether the table is paused or follows.
 func (t *table) stateLine() line {
 	var l line
 	switch {

@@ -114,7 +114,7 @@ type index struct {
 	entries []entry
 	stride  int64
 	events  int
-	// unordered tells that numbers are not in order. No recorder writes such a file.
+	// unordered means that numbers are not in order. No recorder writes such a file.
 	unordered bool
 	last      uint64
 	start     int64

@@ -19,14 +19,14 @@ type Batch struct {
 	// Version is the version of the model after these changes. It is 0 until a reset is complete:
 	// a Feed that resumes there starts from the beginning.
 	Version uint64
-	// Reset tells the receiver to drop everything that it has.
+	// Reset means that the receiver must drop everything that it has.
 	Reset bool
 	// Changed are the rows that were added or have changed, at all levels, each once, ordered by
 	// Seq. They are valid until use returns.
 	Changed []*trace.Row
 	// Evicted has the Seq of evicted rows.
 	Evicted []uint64
-	// Sources tells that the result of Hub.Sources or the progress of a search has changed.
+	// Sources means that the result of Hub.Sources or the progress of a search has changed.
 	Sources bool
 }
 
@@ -45,7 +45,7 @@ type Feed struct {
 	after uint64
 	// reset requests a reset.
 	reset bool
-	// resetting tells that a reset is in progress.
+	// resetting means that a reset is in progress.
 	resetting bool
 	// cursor is the Seq of the last row of a reset so far.
 	cursor         uint64
@@ -152,7 +152,7 @@ func (f *Feed) deliver(use func(b *Batch)) bool {
 	return true
 }
 
-// fillChanges adds changes to b. more tells that there are further ones.
+// fillChanges adds changes to b. more means that there are further ones.
 func (f *Feed) fillChanges(b *Batch) (more bool) {
 	l := &f.hub.changeLog
 	if !f.resetting && (f.reset || !l.has(f.after)) {

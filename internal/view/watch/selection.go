@@ -32,7 +32,7 @@ type Selection struct {
 	closed bool
 	// searchDone is the progress of the search, in millionths.
 	searchDone atomic.Uint64
-	// searching tells that the search is running.
+	// searching means that the search is running.
 	searching atomic.Bool
 }
 
@@ -300,7 +300,7 @@ func (se *search) end() {
 	se.notify()
 }
 
-// notify tells the feeds about the progress of the search.
+// notify notifies the feeds of the progress of the search.
 func (se *search) notify() {
 	h := se.selection.hub
 	h.sourcesMu.Lock()

@@ -32,7 +32,7 @@ type Source struct {
 	// Transport is that of the head. Empty means unknown.
 	Transport capture.Transport
 	State     State
-	// Err tells why reading failed. Empty means no error.
+	// Err says why reading failed. Empty means no error.
 	Err string
 	// Read is the number of bytes read so far. Size is the known number of bytes.
 	Read, Size int64
@@ -43,7 +43,7 @@ type Source struct {
 	Intercepted *live.Intercepted
 }
 
-// A State tells whether more events may come from a source.
+// A State says whether more events may come from a source.
 type State string
 
 // The states of a source.
@@ -65,7 +65,7 @@ type source struct {
 	// path is empty for a tap without a file that can be followed.
 	path       string
 	compressed bool
-	// follow tells to wait at the end of a file that may grow.
+	// follow means to wait at the end of a file that may grow.
 	follow       bool
 	captureStart time.Time
 
@@ -82,7 +82,7 @@ type source struct {
 	everWritten bool
 	// file identifies the file that was opened.
 	file fs.FileInfo
-	// claimed tells that a goroutine reads the source.
+	// claimed means that a goroutine reads the source.
 	claimed bool
 	ended   bool
 
@@ -107,7 +107,7 @@ type source struct {
 	// last is the number of the last event.
 	last     uint64
 	tailSeen bool
-	// validated tells that the beginning is that of a capture.
+	// validated means that the beginning is that of a capture.
 	validated bool
 
 	// events counts the ingested events. hub.mu guards it.
@@ -123,7 +123,7 @@ type segment struct {
 	index index
 }
 
-// addFile adds a file, or returns the source that reads it already. follow tells that the file may
+// addFile adds a file, or returns the source that reads it already. follow means that the file may
 // grow.
 func (h *Hub) addFile(path string, follow bool) (s *source, added bool) {
 	return h.addFileLimited(path, follow, 0)
@@ -601,7 +601,7 @@ func (h *Hub) addMultiRowLocked(e *capture.Event, changes []trace.Change) {
 	h.multiRow[eventKey{e.Capture, e.N}] = roots
 }
 
-// progressLimiter limits how often feeds are told about progress.
+// progressLimiter limits how often feeds are notified of progress.
 type progressLimiter struct{ last time.Time }
 
 const progressInterval = 250 * time.Millisecond

@@ -60,7 +60,7 @@ type tailWait struct {
 	began  time.Time
 	// checkedLock is when the lock was last checked.
 	checkedLock time.Time
-	// dormant tells that the file seems to have no writer.
+	// dormant means that the file seems to have no writer.
 	dormant bool
 }
 
@@ -200,7 +200,7 @@ type tailer struct {
 	off int64
 	// line is the offset of the line that was returned last.
 	line int64
-	// midLine tells that this line continues.
+	// midLine means that this line continues.
 	midLine  bool
 	waitMore func() bool
 }

@@ -50,7 +50,7 @@ type callableDetail struct {
 	Schema json.RawMessage `json:"schema,omitempty"`
 	// Target is where a call would go. The user must see it first.
 	Target string `json:"target,omitempty"`
-	// Note tells why the tool cannot be called.
+	// Note says why the tool cannot be called.
 	Note     string         `json:"note,omitempty"`
 	Recorded []recordedCall `json:"recorded"`
 }
@@ -246,7 +246,7 @@ func (s *Server) serveValidate(w http.ResponseWriter, r *http.Request) {
 	}
 	out := struct {
 		Problems []problem `json:"problems"`
-		// Note tells why the schema could not be used.
+		// Note says why the schema could not be used.
 		Note string `json:"note,omitempty"`
 	}{Problems: []problem{}}
 	out.Problems, out.Note = validate(jsonwire.Lookup(definition, "inputSchema"), []byte(q.Arguments))
@@ -254,7 +254,7 @@ func (s *Server) serveValidate(w http.ResponseWriter, r *http.Request) {
 }
 
 // validate returns what is wrong with arguments, and why the schema could not be used. The schema
-// is a stranger's, so keywords that could take exponential time are not supported.
+// is not trusted, so keywords that could take exponential time are not supported.
 func validate(input, arguments []byte) ([]problem, string) {
 	if err := jsonwire.Valid(arguments, 0); err != nil {
 		return []problem{{Message: err.Error()}}, ""

@@ -304,7 +304,7 @@ type captureSelection struct {
 	capture string
 	// path is empty if the capture has no file.
 	path string
-	// live tells that the capture is still being written.
+	// live means that the capture is still being written.
 	live bool
 	// all selects every event of the file.
 	all bool

@@ -50,15 +50,15 @@ type stream struct {
 	// queue are the rows to send. They may be read only with the model locked.
 	queue []*trace.Row
 	gone  []uint64
-	// reset tells that the page must drop everything first.
+	// reset means that the page must drop everything first.
 	reset bool
-	// sources tells that the sources must be sent.
+	// sources means that the sources must be sent.
 	sources bool
 	// older is the sent number of captures that are not read.
 	older int
-	// caughtUp tells that everything that existed at the beginning is in the queue or sent.
+	// caughtUp means that everything that existed at the beginning is in the queue or sent.
 	caughtUp bool
-	// synced tells that the event synced has been sent.
+	// synced means that the event synced has been sent.
 	synced bool
 	cards  sentCards
 	// facets are the facets last sent, as JSON.
@@ -67,7 +67,7 @@ type stream struct {
 	cardsDue time.Time
 	// keepAliveAt is when to send a keep-alive comment.
 	keepAliveAt time.Time
-	// busy tells that the page believes a search to be running.
+	// busy means that the page believes a search to be running.
 	busy bool
 	// searchSentAt is when the last progress event was sent.
 	searchSentAt time.Time
@@ -157,7 +157,7 @@ func (st *stream) run(ctx context.Context, f *filter.Filter) error {
 		case err != nil:
 			return err
 		}
-		if st.reset && !fresh { // the first hello has told about it
+		if st.reset && !fresh { // the first hello has said so
 			err = st.sendHello(f)
 		} else {
 			err = nil
@@ -440,12 +440,12 @@ type view struct {
 	sent map[uint64]*trace.Row
 	// fresh are the rows of sent that the current batch has added.
 	fresh map[*trace.Row]bool
-	// forgotten are the rows that a resuming page may have had and was told to drop. It is nil if
+	// forgotten are the rows that a resuming page may have had and had to drop. It is nil if
 	// the page does not resume.
 	forgotten map[uint64]bool
 }
 
-// newView returns a view for a page. goesOn tells that the page resumes. The caller must close the
+// newView returns a view for a page. goesOn means that the page resumes. The caller must close the
 // view.
 func newView(hub *watch.Hub, f *filter.Filter, goesOn bool) view {
 	v := view{hub: hub}

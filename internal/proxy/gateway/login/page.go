@@ -44,7 +44,7 @@ const (
 // A pageSet holds the pages that can be used.
 type pageSet struct {
 	byID map[string]*page
-	// byAccount has the page that requests of the account are told of.
+	// byAccount has the page that errors of requests of the account name.
 	byAccount map[*account]*page
 	byUser    map[string]int
 	// ended has the ids of pages, and the states, that were used here, with the time until which
@@ -654,7 +654,7 @@ func (l *Logins) serveClient(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "max-age=300")
-	_, _ = w.Write(doc) // a client that hung up needs none
+	_, _ = w.Write(doc) // a client that is gone needs none
 }
 
 // A challenger is the transport of the request that makes a login begin. It repeats what the
@@ -747,7 +747,7 @@ func write(w http.ResponseWriter, status int, title string, lines []string, next
 	if next != "" {
 		text += `<a href="` + html.EscapeString(next) + `" rel="noreferrer">Continue</a>`
 	}
-	_, _ = io.WriteString(w, text+"</main></body></html>\n") // a browser that hung up needs none
+	_, _ = io.WriteString(w, text+"</main></body></html>\n") // a client that is gone needs none
 }
 
 // writeText writes a page without a link.

@@ -52,7 +52,7 @@ func (c *Children) Status(ctx context.Context, list []gateway.UpstreamStatus) (s
 				return // it is no gateway, or has ended
 			}
 			if err != nil {
-				c.log.Debug("a node has not told the state of its processes", "node", m.Name, "error", err)
+				c.log.Debug("a node has not sent the state of its processes", "node", m.Name, "error", err)
 				mu.Lock()
 				silent = append(silent, m.Name)
 				mu.Unlock()

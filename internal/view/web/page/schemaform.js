@@ -1,5 +1,5 @@
 // A form for a JSON schema. The value of a form is JSON text, in which numbers stay as they were
-// typed. The schema is a stranger's: it decides which controls there are, and nothing else.
+// typed. The schema is not trusted: it decides which controls there are, and nothing else.
 import { h } from "./dom.js";
 import { indented, member, parseText, rawOf } from "./jsontext.js";
 import { escapeLine, isolated } from "./safetext.js";
