@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 )
 
 // TestRemovedFile shows that a capture that is removed while it is written is created again, and

@@ -4,7 +4,7 @@ import (
 	"iter"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/jsonrpc"
 )

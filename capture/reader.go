@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/json/jsonwire"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mcpwire/internal/defaults"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/hooks"
 )
 
 // Defaults of a Writer.

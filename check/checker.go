@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/traffic"

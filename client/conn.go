@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/middleware"

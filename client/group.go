@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

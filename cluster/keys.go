@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"mcpwire/internal/defaults"
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/wait"
 	"mcpwire/server"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/seal"
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/seal"
+	"mcpwire/internal/base/wait"
 )
 
 // NodeOptions configure a [Node]. The zero value is ready to use.

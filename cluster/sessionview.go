@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 	"mcpwire/streamable"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/net/loopback"
 )
 

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proc/filelock"
 	"mcpwire/internal/proc/inuse"
-	"mcpwire/internal/wait"
 )
 
 // ErrNotStored is the error of [Store.Load] for an unknown key.

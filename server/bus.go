@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 )
 
 // A Bus connects servers in several processes that serve the same clients, so that a change in one

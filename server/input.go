@@ -12,11 +12,11 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/seal"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"

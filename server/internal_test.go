@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
-	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

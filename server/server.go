@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
-	"mcpwire/internal/seal"
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"

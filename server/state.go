@@ -16,10 +16,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
-	"mcpwire/internal/seal"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

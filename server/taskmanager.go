@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"

@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proc/guardian"
 	"mcpwire/internal/proc/procgroup"
-	"mcpwire/internal/wait"
 )
 
 // A Process is a running server. Read reads the server's standard output and Write writes its

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"

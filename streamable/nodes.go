@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

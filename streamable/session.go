@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mcpwire/internal/seal"
+	"mcpwire/internal/base/seal"
 	"mcpwire/mcp"
 )
 

@@ -16,11 +16,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/seal"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/seal"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

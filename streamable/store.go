@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 )
 
 // An EventStore keeps the events of legacy sessions' streams, so that a client can resume one

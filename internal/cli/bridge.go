@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/trace/captures"
 	livesock "mcpwire/internal/trace/live"

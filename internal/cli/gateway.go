@@ -25,6 +25,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/capture"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/proxy/gateway"
@@ -34,7 +35,6 @@ import (
 	"mcpwire/internal/proxy/gateway/traces"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/trace/captures"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"

@@ -16,12 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/proxy/gateway"
 	gatewayconfig "mcpwire/internal/proxy/gateway/config"
 	gatewaylogin "mcpwire/internal/proxy/gateway/login"
-	"mcpwire/internal/seal"
 )
 
 // gatewayLogins are the logins of the callers of a gateway.

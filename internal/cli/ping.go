@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace"
-	"mcpwire/internal/wait"
 	"mcpwire/mcp"
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

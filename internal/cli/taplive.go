@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/proxy/intercept"
 	"mcpwire/internal/proxy/tap"
 	"mcpwire/internal/trace/captures"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 )
 

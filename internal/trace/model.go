@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace/filter"

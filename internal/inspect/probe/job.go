@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

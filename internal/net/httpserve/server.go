@@ -14,7 +14,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 )
 
 // Options are the options of [ListenAndServe] and [Serve]. The zero value, like nil, serves

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

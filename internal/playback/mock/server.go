@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/playback/resend"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace/wireclient"

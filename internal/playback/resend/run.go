@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace/captures"
 	"mcpwire/internal/trace/wireclient"

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
-	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 )
 

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

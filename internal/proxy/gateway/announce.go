@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/wait"
 	"mcpwire/mcp"
 )
 

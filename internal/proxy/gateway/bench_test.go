@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

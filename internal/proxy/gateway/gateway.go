@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
-	"mcpwire/internal/seal"
 	"mcpwire/mcp"
 )
 

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/proc/guardian"
 	"mcpwire/internal/proc/procgroup"
-	"mcpwire/internal/wait"
 )
 
 // A StartError reports that the server could not be started.

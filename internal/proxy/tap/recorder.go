@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/trace/frames"
 )
 

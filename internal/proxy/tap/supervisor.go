@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/text/clip"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/proxy/intercept"
 )
 

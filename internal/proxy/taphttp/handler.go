@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/defaults"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/proxy/intercept"
 )

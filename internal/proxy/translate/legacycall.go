@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/sparse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/sparse"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

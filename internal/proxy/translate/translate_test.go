@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/proxy/translate"
-	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 )
 

@@ -6,8 +6,8 @@ package backend
 import (
 	"context"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/seal"
 	"mcpwire/mcp"
 )
 

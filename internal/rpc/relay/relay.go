@@ -13,9 +13,9 @@ import (
 	"context"
 	"time"
 
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
-	"mcpwire/internal/seal"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

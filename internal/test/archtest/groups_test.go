@@ -30,7 +30,7 @@ type group struct {
 // first group that names it.
 var groups = []group{
 	// Packages that know nothing of MCP, and a program that go generate runs.
-	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/defaults", "internal/sparse", "internal/gen"}, nil},
+	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/base/", "internal/gen"}, nil},
 	{"jsonrpc, mcp", []string{"jsonrpc", "jsonrpc/conn", "internal/rpc/", "mcp"}, []string{"base"}},
 	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
 	{"auth", []string{"auth", "oauth"}, []string{"base"}},
@@ -103,8 +103,8 @@ var modules = map[string][]string{
 }
 
 // leaves are groups and packages that import no other package of their group
-// except internal/defaults, so that a program that imports one of them gets no other.
-var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/seal", "internal/wait", "internal/hooks", "internal/defaults", "internal/sparse"}
+// except internal/base/defaults, so that a program that imports one of them gets no other.
+var leaves = []string{"internal/json/jsonwire", "internal/net/", "internal/text/", "internal/proc/", "internal/base/"}
 
 // groupOf returns the group of a package, or nil.
 func groupOf(name string) *group {
@@ -139,7 +139,7 @@ func checkImports(p pkg) []string {
 				complaints = append(complaints, fmt.Sprintf("%s imports %s, which has no group", p.rel(), name))
 			} else if other != g && !slices.Contains(g.imports, other.name) {
 				complaints = append(complaints, fmt.Sprintf("%s may not import %s: group %q may not import group %q", p.rel(), name, g.name, other.name))
-			} else if other == g && contains(leaves, p.rel()) && name != "internal/defaults" {
+			} else if other == g && contains(leaves, p.rel()) && name != "internal/base/defaults" {
 				complaints = append(complaints, fmt.Sprintf("%s may not import %s: it is to import nothing of its group", p.rel(), name))
 			}
 		case strings.Contains(first, "."): // not of the standard library

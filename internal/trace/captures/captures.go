@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 )
 
 // HomeVariable names the environment variable that overrides the folder for all of the user's

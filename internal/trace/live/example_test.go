@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/trace/live"
 )
 

@@ -16,9 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/internal/defaults"
-	"mcpwire/internal/hooks"
-	"mcpwire/internal/wait"
+	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/hooks"
+	"mcpwire/internal/base/wait"
 )
 
 // Defaults of [Options].

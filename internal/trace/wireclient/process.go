@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/trace/frames"
-	"mcpwire/internal/wait"
 	"mcpwire/stdio"
 )
 

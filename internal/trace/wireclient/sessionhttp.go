@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/sse"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )

@@ -6,9 +6,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
-	"mcpwire/internal/wait"
 )
 
 // A content decides what the table lists: the rows of the selection for its query, up to a pause,

@@ -9,8 +9,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/trace"
-	"mcpwire/internal/wait"
 )
 
 // A sortOrder is an order of the rows of the timeline other than that of time.

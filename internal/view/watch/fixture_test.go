@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/trace/live"
-	"mcpwire/internal/wait"
 )
 
 const (

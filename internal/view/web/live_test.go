@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )

@@ -10,7 +10,7 @@ import (
 	"net/url"
 
 	"mcpwire/capture"
-	"mcpwire/internal/hooks"
+	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/proxy/taphttp"
 	"mcpwire/internal/trace/live"
 	"mcpwire/streamable"

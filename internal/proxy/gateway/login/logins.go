@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/proxy/gateway"
-	"mcpwire/internal/seal"
 )
 
 // Path is the path below which the pages are.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/seal"
+	"mcpwire/internal/base/seal"
 	"mcpwire/oauth"
 )
 

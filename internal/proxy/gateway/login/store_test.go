@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/seal"
 	"mcpwire/internal/proxy/gateway"
-	"mcpwire/internal/seal"
 	"mcpwire/oauth"
 )
 

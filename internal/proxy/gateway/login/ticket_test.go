@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mcpwire/client"
-	"mcpwire/internal/seal"
+	"mcpwire/internal/base/seal"
 	"mcpwire/mcp"
 )
 

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/proxy/gateway"
-	"mcpwire/internal/wait"
 	"mcpwire/jsonrpc"
 )
 

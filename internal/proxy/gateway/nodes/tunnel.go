@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/wait"
 )
 
 const (

@@ -19,13 +19,13 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsondiff"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proc/filelock"
 	"mcpwire/internal/proc/inuse"
 	"mcpwire/internal/proxy/gateway"
 	"mcpwire/internal/text/clip"
-	"mcpwire/internal/wait"
 )
 
 // A PinMode says what happens when the definition of a tool or prompt changes.
