@@ -17,6 +17,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace/messages"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -500,9 +501,6 @@ func revisionOf(data []byte) string {
 	return ""
 }
 
-// maxTools limits the remembered tools with arguments in headers.
-const maxTools = 10_000
-
 // finish completes a recording: the dependencies between requests, and the beginning of the
 // session.
 func (b *builder) finish() {
@@ -515,7 +513,9 @@ func (b *builder) finish() {
 				r.Revision = v
 			}
 		}
-		r.params = learnParams(r.params, c.method, c.result())
+		if c.method == mcp.MethodToolsList {
+			r.params = wireclient.LearnParams(r.params, c.result())
+		}
 	}
 	if hello {
 		r.Modern = false
@@ -596,32 +596,6 @@ func memberSet(object []byte) map[string]bool {
 		set[members.KeyString()] = true
 	}
 	return set
-}
-
-// learnParams adds the header parameters in a result of tools/list to known and returns it.
-func learnParams(known map[string][]mcp.HeaderParam, method string, result []byte) map[string][]mcp.HeaderParam {
-	tools := jsonwire.Lookup(result, "tools")
-	if method != mcp.MethodToolsList || len(tools) == 0 || tools[0] != '[' {
-		return known
-	}
-	list := jsonwire.ArrayElements(tools)
-	for list.Next() {
-		name, schema := jsonwire.Text(jsonwire.Lookup(list.Value(), "name")), jsonwire.Lookup(list.Value(), "inputSchema")
-		if schema == nil {
-			continue
-		}
-		params, err := mcp.HeaderParams(schema)
-		switch {
-		case err != nil || len(params) == 0:
-			delete(known, name)
-		case len(known) < maxTools:
-			if known == nil {
-				known = map[string][]mcp.HeaderParam{}
-			}
-			known[name] = params
-		}
-	}
-	return known
 }
 
 // paramsOf returns a copy of the recorded header parameters.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -37,7 +38,9 @@ func taskIDs(result []byte) [][]byte {
 
 // learn remembers the server's new values for the recorded ones.
 func (p *player) learn(l *liveCall) {
-	p.origin.Params = learnParams(p.origin.Params, l.call.method, l.result())
+	if l.call.method == mcp.MethodToolsList {
+		p.origin.Params = wireclient.LearnParams(p.origin.Params, l.result())
+	}
 	old, now := taskIDs(l.call.result()), taskIDs(l.result())
 	for i := range min(len(old), len(now)) {
 		if len(p.tasks) < maxTasks {
