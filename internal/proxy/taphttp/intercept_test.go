@@ -291,8 +291,8 @@ func TestIntercept(t *testing.T) {
 	}
 }
 
-// checkSides checks that a capture of a tap that held a message has two sides that are complete, and
-// says what was decided.
+// checkSides checks that a capture of a tap that held a message has two sides that are complete,
+// and says what was decided.
 func checkSides(t *testing.T, events []*capture.Event, record string) {
 	t.Helper()
 	var text []string
@@ -469,8 +469,8 @@ func TestInterceptHeaders(t *testing.T) {
 	}
 }
 
-// TestInterceptCoding checks compressed bodies and streams: what is passed on has its coding if it is
-// a body, and what is edited has none.
+// TestInterceptCoding checks compressed bodies and streams: what is passed on has its coding if it
+// is a body, and what is edited has none.
 func TestInterceptCoding(t *testing.T) {
 	call, edited := eraCases[0].call, eraCases[0].editedCall
 	for _, tt := range []struct {
@@ -543,7 +543,8 @@ func TestInterceptCoding(t *testing.T) {
 	}
 }
 
-// TestInterceptPosts checks what becomes of POSTs with other messages than a request, and of batches.
+// TestInterceptPosts checks what becomes of batches, and of POSTs with other messages than a
+// request.
 func TestInterceptPosts(t *testing.T) {
 	const (
 		note     = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -688,8 +689,8 @@ func TestInterceptOld(t *testing.T) {
 	checkSides(t, p.events(), "answered")
 }
 
-// TestInterceptLines checks that events are forwarded byte for byte if none of them is held, however
-// they are cut, and in which lines an edited one is sent.
+// TestInterceptLines checks that events are forwarded byte for byte if none of them is held,
+// however they are cut, and in which lines an edited one is sent.
 func TestInterceptLines(t *testing.T) {
 	const message = `{"jsonrpc":"2.0","method":"notifications/message"}`
 	for _, tt := range []struct{ name, stream, want string }{
@@ -767,8 +768,8 @@ func TestInterceptLong(t *testing.T) {
 	}
 }
 
-// TestInterceptOther checks that other traffic passes unchanged: pages, empty and broken bodies, and
-// failures.
+// TestInterceptOther checks that other traffic passes unchanged: pages, empty and broken bodies,
+// and failures.
 func TestInterceptOther(t *testing.T) {
 	v := newViewer(t, "method:nothing", 0)
 	p := tapHandler(t, func(w http.ResponseWriter, r *http.Request) {
