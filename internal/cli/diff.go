@@ -29,7 +29,7 @@ to the same requests and the response times. Each difference has a level:
   breaking    clients of A may fail: a tool is gone, an argument is now
               required, a result may have a new type, a call fails
   unclear     the effect depends on the server
-compatible  clients of A are not affected: a new tool, an optional argument
+  compatible  clients of A are not affected: a new tool, an optional argument
   words       text for people and models: descriptions, titles, instructions
 
 A and B are captures (files, capture:NAME for the newest of a server, or - for

@@ -44,11 +44,11 @@ func helpText(c *cobra.Command, all bool) string {
 		long = upperFirst(c.Short) + "."
 	}
 	if !all {
-		long, _, _ = strings.Cut(long, "\n\n")
+		long = firstParagraph(long)
 	}
 	b.WriteString(reflow(long) + "\n\n")
-	use := c.UseLine()
-	if c.HasAvailableSubCommands() {
+	use := strings.Replace(c.UseLine(), " [flags]", " [FLAGS]", 1)
+	if c.HasAvailableSubCommands() && (!c.HasParent() || !c.Runnable()) {
 		use = c.CommandPath() + " COMMAND"
 	}
 	b.WriteString(reflow("Usage: "+use) + "\n")
@@ -149,16 +149,29 @@ func writeFlagLines(b *strings.Builder, flags *pflag.FlagSet) {
 	}
 }
 
+// firstParagraph returns the first paragraph of a text without the sentence that introduces the
+// list after it.
+func firstParagraph(text string) string {
+	p, _, _ := strings.Cut(text, "\n\n")
+	if !strings.HasSuffix(p, ":") {
+		return p
+	}
+	if i := strings.LastIndex(strings.ReplaceAll(p, "\n", " "), ". "); i >= 0 {
+		return p[:i+1]
+	}
+	return p
+}
+
 // firstClauses returns the beginning of a flag's description that fits into a width: clauses if
-// possible, otherwise words and an ellipsis.
+// possible, otherwise words and an ellipsis. It does not end in a list of values, whose first value
+// would look like the only one.
 func firstClauses(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
 	}
-	for _, end := range []string{"; ", " (", ", "} {
+	for _, end := range []string{"; ", " (", ", such as ", ", as ", ", in "} {
 		clause, _, ok := strings.Cut(text, end)
-		// A condition alone does not tell what the flag does.
-		if ok && utf8.RuneCountInString(clause) <= width && !strings.HasPrefix(clause, "with ") && !strings.HasPrefix(clause, "when ") {
+		if ok && utf8.RuneCountInString(clause) <= width && !strings.HasPrefix(clause, "with ") && !strings.Contains(clause, ": ") {
 			return clause
 		}
 	}

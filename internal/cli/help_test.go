@@ -70,6 +70,32 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestShortHelp checks what --help omits: no flag ends in the first of several values, no paragraph
+// in a colon, and a command with subcommands shows its own usage.
+func TestShortHelp(t *testing.T) {
+	for _, tt := range []struct{ command, want string }{
+		{"check", "      --format FORMAT       FORMAT of the findings: text, json, junit, sarif …\n"},
+		{"check", "      --fail-on SEVERITY    lowest SEVERITY for exit status 6: error …\n"},
+		{"mock", "      --loose             if no params match, use a recorded request for the …\n"},
+		{"call", "  -o, --output FILE      write images, audio and other data to FILE, or the …\n"},
+		{"diff", "response times.\n\nUsage: "},
+		{"export", "Convert captures to the formats of other tools.\n\nUsage: "},
+		{"gateway", "Usage: mcpwire gateway [FLAGS] FILE |"},
+	} {
+		c, _, err := newRoot(&env{}, []string{tt.command}).Find([]string{tt.command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := writeHelp(&b, c); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), tt.want) {
+			t.Errorf("%s --help lacks %q:\n%s", tt.command, tt.want, b.String())
+		}
+	}
+}
+
 // TestCommandsFor checks that a command line which begins with a command needs that command only.
 func TestCommandsFor(t *testing.T) {
 	for _, c := range commands() {
