@@ -38,7 +38,9 @@ func Append(dst []byte, e Event) ([]byte, error) {
 		dst = append(dst, '\n')
 	}
 	if e.HasID {
-		dst = appendID(dst, e.ID)
+		dst = append(dst, "id: "...)
+		dst = append(dst, e.ID...)
+		dst = append(dst, '\n')
 	}
 	if e.HasRetry {
 		ms := int64(e.Retry / time.Millisecond)
@@ -99,16 +101,6 @@ func appendSplit(dst, data []byte) []byte {
 	return append(dst, "\n\n"...)
 }
 
-// AppendMessageID is [AppendMessage] with an id field. The error is [ErrInvalidID]; dst is then
-// returned unchanged.
-func AppendMessageID[T string | []byte](dst []byte, id T, data []byte) ([]byte, error) {
-	if !validID(id) {
-		return dst, ErrInvalidID
-	}
-	dst = slices.Grow(dst, len(id)+len(data)+fieldOverhead+dataOverhead)
-	return AppendMessage(appendID(dst, id), data), nil
-}
-
 // AppendComment appends a comment, which every reader ignores: a keep-alive on a quiet stream. Line
 // ends in text become spaces. A blank line follows, because some clients and proxies forward
 // nothing before they see one. It must be placed between events, like everything that this package
@@ -128,20 +120,6 @@ func AppendComment(dst []byte, text string) []byte {
 	return append(dst, "\n\n"...)
 }
 
-func appendID[T string | []byte](dst []byte, id T) []byte {
-	dst = append(dst, "id: "...)
-	dst = append(dst, id...)
-	return append(dst, '\n')
-}
-
-func validID[T string | []byte](id T) bool {
-	if len(id) > MaxField {
-		return false
-	}
-	for i := range len(id) {
-		if c := id[i]; c == '\n' || c == '\r' || c == 0 {
-			return false
-		}
-	}
-	return true
+func validID(id []byte) bool {
+	return len(id) <= MaxField && !bytes.ContainsAny(id, "\r\n\x00")
 }

@@ -68,34 +68,20 @@ func TestAppendRejects(t *testing.T) {
 			if !errors.Is(err, test.want) || string(got) != "before" {
 				t.Errorf("got %q, %v; want %v", got, err, test.want)
 			}
-			if test.want != sse.ErrInvalidID {
-				return
-			}
-			got, err = sse.AppendMessageID([]byte("before"), test.event.ID, nil)
-			if !errors.Is(err, test.want) || string(got) != "before" {
-				t.Errorf("AppendMessageID: got %q, %v; want %v", got, err, test.want)
-			}
 		})
 	}
 }
 
-// TestAppendMessage shows that the short forms write the same bytes as Append.
+// TestAppendMessage shows that the short form writes the same bytes as Append.
 func TestAppendMessage(t *testing.T) {
 	for _, test := range appendTests {
-		data, id := test.event.Data, string(test.event.ID)
+		data := test.event.Data
 		want, err := sse.Append(nil, sse.Event{Data: data})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := sse.AppendMessage(nil, data); !bytes.Equal(got, want) {
 			t.Errorf("AppendMessage(%q) = %q, want %q", data, got, want)
-		}
-		if !test.event.HasID {
-			continue
-		}
-		want = []byte("id: " + id + "\n" + string(want))
-		if got, err := sse.AppendMessageID(nil, id, data); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("AppendMessageID(%q, %q) = %q, %v; want %q", id, data, got, err, want)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func ExampleAppend() {
 	out = sse.AppendMessage(out, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 	fmt.Printf("%q\n", out)
 
-	_, err = sse.AppendMessageID(nil, "1\ndata: forged", nil)
+	_, err = sse.Append(nil, sse.Event{ID: []byte("1\ndata: forged"), HasID: true})
 	fmt.Println(err)
 	// Output:
 	// "id: s1-0\nretry: 3000\ndata: \n\n: keep-alive\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n"
