@@ -1,9 +1,9 @@
 // Package mock implements a mock MCP server: it answers clients with a server's
 // recorded answers from a capture (see package capture).
 //
-//	rec, err := mock.Open("fs.mcpcap.ndjson", nil)
+//	rec, err := mock.Read(events, nil) // of a capture.Reader
 //	srv, err := mock.New(rec, nil)
-//	err = stdio.Serve(ctx, srv)      // or srv.Handler(nil), over HTTP
+//	err = stdio.Serve(ctx, srv)        // or srv.Handler(nil), over HTTP
 //
 // # Matching
 //

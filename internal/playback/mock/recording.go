@@ -101,16 +101,6 @@ type lookupKey struct {
 // other masks match only exactly.
 const maxMasks = 64
 
-// Open reads a capture file.
-func Open(name string, opts *ReadOptions) (*Recording, error) {
-	r, err := capture.Open(name, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return Read(r.Events(), opts)
-}
-
 // Read reads a capture. opts may be nil. The error is that of events, [ErrNothing], or wraps
 // [ErrTooLarge].
 func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Recording, error) {

@@ -83,10 +83,8 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// Clean removes the sockets of taps that have ended. It returns the errors of [List].
-func Clean(dir string) error { return cleanExcept(dir, "") }
-
-// cleanExcept is like Clean, but skips the socket own.
+// cleanExcept removes the sockets of taps that have ended, except own. It returns the errors of
+// [List].
 func cleanExcept(dir, own string) error {
 	names, err := readNames(dir)
 	for _, name := range names {
