@@ -518,11 +518,6 @@ func texts(list [][]byte) []string {
 	return all
 }
 
-// metaText returns a string in the metadata of a message.
-func metaText(m *jsonrpc.Message, key string) string {
-	return textOf(member(m.Params, "_meta", key))
-}
-
 // show quotes and truncates a peer's text for display, and replaces what a terminal would act on.
 func show[T ~string | ~[]byte](text T) string {
 	s := strconv.QuoteToGraphic(clip.Characters(text, maxShown))

@@ -232,3 +232,8 @@ func failure(m *jsonrpc.Message, code string) []string {
 }
 
 func valid(line string) bool { return jsonwire.Valid([]byte(line), 0) == nil }
+
+// metaText returns a string in the metadata of a message.
+func metaText(m *jsonrpc.Message, key string) string {
+	return textOf(member(m.Params, "_meta", key))
+}

@@ -76,17 +76,6 @@ func Compare(before, after []byte, direction Direction) []Change {
 	return c.changes
 }
 
-// Worst returns the worst impact, or "" if there are no changes.
-func Worst(changes []Change) Impact {
-	worst := Impact("")
-	for _, c := range changes {
-		if rank(c.Impact) > rank(worst) {
-			worst = c.Impact
-		}
-	}
-	return worst
-}
-
 func rank(v Impact) int {
 	return slices.Index([]Impact{"", Annotations, Compatible, Unclear, Breaking}, v)
 }

@@ -157,17 +157,11 @@ type call struct {
 	stream uint64
 }
 
-// newClient returns a client, or nil if a limit is reached. The caller must close it.
-func (b *Bridge) newClient(out rpc.Sender, owner string, many bool) *client {
-	cl, _ := b.newClientFor("", out, owner, many)
-	return cl
-}
-
 // rejectedByClosed rejects the clients of a closed bridge.
 var rejectedByClosed = newRejectedError(http.StatusServiceUnavailable, "the bridge is shutting down")
 
-// newClientFor is newClient for a caller that may have an own limit. The error names the
-// limit.
+// newClientFor returns a client for a caller, which may have a separate limit. The caller of
+// newClientFor must close the client. The error names the limit that is reached.
 func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many bool) (*client, *relay.RejectedError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,7 +4,15 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+
+	"mcpwire/internal/rpc"
 )
+
+// newClient returns a client of a caller without a separate limit, or nil if a limit is reached.
+func (b *Bridge) newClient(out rpc.Sender, owner string, many bool) *client {
+	cl, _ := b.newClientFor("", out, owner, many)
+	return cl
+}
 
 // TestIdleOutbox checks that an idle client has no sending goroutine, that messages keep their
 // order, and that all of them are sent before the goroutine ends.
