@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/test/race"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -132,7 +133,7 @@ func TestAbandonedTaskCall(t *testing.T) {
 // TestCallAllocations shows that a call allocates no more than package rpc does for it, in either
 // era. A tool call reuses that memory, and allocates for its texts instead.
 func TestCallAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/internal/test/race"
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
 )
@@ -78,7 +79,7 @@ var allocRequests = []struct {
 
 // TestAllocations checks the allocations of a request, from the bytes read to the bytes written.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, log := range []*slog.Logger{nil, slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))} {
@@ -104,7 +105,7 @@ func TestAllocations(t *testing.T) {
 // TestListIsEncodedOnce shows that a second request for a list of 1,000 tools takes almost no
 // allocations, though encoding the list takes thousands.
 func TestListIsEncodedOnce(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	srv := server.MustNew("test", "1", nil)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/test/race"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -318,7 +319,7 @@ func TestSessionMemory(t *testing.T) {
 	for range n {
 		e.visit("2025-06-18", "{}", nil)
 	}
-	if got := (int64(memory()) - int64(before)) / n; got > 4<<10 && !raceEnabled {
+	if got := (int64(memory()) - int64(before)) / n; got > 4<<10 && !race.Enabled {
 		t.Errorf("a session takes %d bytes", got)
 	} else {
 		t.Logf("a session takes %d bytes", got)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	mcpclient "mcpwire/client"
+	"mcpwire/internal/test/race"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -58,8 +59,9 @@ func newServer(t *testing.T, revisions []mcp.Revision) *server.Server {
 			return strings.Repeat("x", in.Size), nil
 		}),
 		server.AddTool(srv, "flood", "", func(ctx context.Context, _ struct{}) (string, error) {
-			for i := range flood {
-				if err := server.CallOf(ctx).Progress(float64(i), flood, strings.Repeat("x", 1<<20)); err != nil {
+			megabytes := race.Choose(32, 128) // more than the client reads
+			for i := range megabytes {
+				if err := server.CallOf(ctx).Progress(float64(i), float64(megabytes), strings.Repeat("x", 1<<20)); err != nil {
 					return "", err
 				}
 			}

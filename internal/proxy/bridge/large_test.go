@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	mcpclient "mcpwire/client"
+	"mcpwire/internal/test/race"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -89,6 +90,7 @@ func serveOn(t *testing.T, b *Bridge, transport string) string {
 // TestLarge checks that large results are forwarded between all transports while another call is in
 // flight.
 func TestLarge(t *testing.T) {
+	large := race.Choose(1<<20, 8<<20)
 	transports := []string{"pipe", "socket", "http", "sse"}
 	for _, downstream := range transports {
 		for _, upstream := range transports {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/client"
+	"mcpwire/internal/test/race"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/mcptest"
@@ -61,7 +62,7 @@ func TestLoad(t *testing.T) {
 	testBehaviors(t, "load", []behavior{
 		// Spec: S63 C37
 		{name: "a large message", test: func(s *subtest) {
-			size := largeBytes
+			size := race.Choose(1<<20, 8<<20)
 			if s.web != nil {
 				size = min(size, 2<<20) // the limit of a body is 4 MiB
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mcpwire/capture"
+	"mcpwire/internal/test/race"
 	"mcpwire/internal/view/watch"
 )
 
@@ -30,6 +31,7 @@ func TestHostile(t *testing.T) {
 	r.server(strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000))
 	deepID, _ := r.ask("deep", `{"a":`+strings.Repeat(`{"a":`, 5_000)+"1"+strings.Repeat("}", 5_000)+"}")
 	r.reply(deepID, "x")
+	hugeBytes := race.Choose(5_000_000, 50_000_000)
 	r.call("huge", `{}`, strings.Repeat("0123456789", hugeBytes/10))
 	r.call("last", `{}`, "x")
 	s := serve(t, &watch.Options{Files: []string{r.done()}}, nil)

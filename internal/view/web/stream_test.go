@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/test/race"
 	"mcpwire/internal/view/watch"
 	"mcpwire/internal/view/web"
 )
@@ -260,7 +261,7 @@ func TestSlowPage(t *testing.T) {
 	r.flush()
 	s := serve(t, &watch.Options{Files: []string{r.Name()}, MaxRows: 2000}, nil)
 	slow, fast := s.follow(nil), s.follow(nil)
-	for i := range slowRows {
+	for i := range race.Choose(4_000, 20_000) {
 		r.call("tool", `{"i":`+strconv.Itoa(i)+`,"filler":"`+strings.Repeat("x", 200)+`"}`, "x")
 		if i%1000 == 0 {
 			r.flush()

@@ -1,5 +1,0 @@
-//go:build !race
-
-package taphttp_test
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build race
-
-package streamable_test
-
-const raceEnabled = true
