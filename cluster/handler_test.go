@@ -304,6 +304,40 @@ func TestCallsWithoutBackend(t *testing.T) {
 	})
 }
 
+// TestStateNotUsed checks a call with a request state, during which the backend notes the use but
+// does not respond: the client is asked to repeat the call, and then the state is good for one call.
+func TestStateNotUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := cluster.NewMemory()
+		f := newFaulty(shared)
+		a, b := newTestNode(t, f), newTestNode(t, shared)
+		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}`
+		call := func(n *testNode, more string) *httptest.ResponseRecorder {
+			return n.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"roots",`+more+meta+`}}`,
+				"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "roots")
+		}
+		_, state, _ := strings.Cut(call(a, "").Body.String(), `"requestState":"`)
+		state, _, _ = strings.Cut(state, `"`)
+		answer := `"requestState":"` + state + `","inputResponses":{"roots":{"roots":[{"uri":"file:///x","name":"x"}]}},`
+		advance(beatOffset)
+		var atOnce time.Duration
+		f.silent.Store(&atOnce)
+		w := call(a, answer)
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+			t.Fatalf("the backend does not respond: %d %v %s", w.Code, w.Header(), w.Body)
+		}
+		advance(time.Second)
+		if w := call(b, answer); !strings.Contains(w.Body.String(), "root x") {
+			t.Errorf("the same call at another node: %d %s", w.Code, w.Body)
+		}
+		for _, n := range []*testNode{a, b} {
+			if w := call(n, answer); !strings.Contains(w.Body.String(), "start over") {
+				t.Errorf("the call once more: %d %s", w.Code, w.Body)
+			}
+		}
+	})
+}
+
 // TestNodeLost closes a node during a call. The client resumes the stream at another node, which
 // ends it with an error.
 func TestNodeLost(t *testing.T) {

@@ -44,6 +44,10 @@ type faultyBackend struct {
 	rejects atomic.Bool
 	// rejectsAll makes all writes do that.
 	rejectsAll atomic.Bool
+	// silent makes the next write hang until its context ends. It is carried out after that time.
+	silent atomic.Pointer[time.Duration]
+	// silentAll makes all writes hang. They are carried out at once.
+	silentAll atomic.Bool
 	// mute drops messages.
 	mute atomic.Bool
 	mu   sync.Mutex
@@ -114,6 +118,17 @@ func (r *faultyRecords) Get(ctx context.Context, key string) (cluster.Record, er
 func (r *faultyRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
 	if err := r.f.fault(ctx); err != nil {
 		return 0, err
+	}
+	after := r.f.silent.Swap(nil)
+	if r.f.silentAll.Load() {
+		after = new(time.Duration)
+	}
+	if after != nil {
+		value, late := bytes.Clone(value), context.WithoutCancel(ctx)
+		time.AfterFunc(*after, func() { _, _ = r.Records.Put(late, key, value, rev) })
+		<-ctx.Done()
+		<-time.After(time.Millisecond) // the contexts of callers, which end at the same time, have ended
+		return 0, ctx.Err()
 	}
 	rev, err := r.Records.Put(ctx, key, value, rev)
 	if err == nil && r.f.lossy.CompareAndSwap(true, false) {
@@ -441,6 +456,149 @@ func TestReplayCacheOnce(t *testing.T) {
 		advance(time.Minute)
 		if !first(caches[0], "key") {
 			t.Error("the key has not expired")
+		}
+	})
+}
+
+// beatOffset is the time by which a test moves its writes away from the beats of nodes.
+const beatOffset = 100 * time.Millisecond
+
+// TestReplayCacheAbandoned checks that a use that fails does not count, whether it is recorded in
+// time, late or never: the caller, who may try again at any node, has not done anything.
+func TestReplayCacheAbandoned(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// recorded is when the write of the use is carried out. Negative means never. The use
+		// fails after cluster.CallTimeout.
+		recorded time.Duration
+		// outage is how long the backend does not respond after the use has failed.
+		outage time.Duration
+		// again is when the use is tried again after that, at node.
+		again time.Duration
+		node  int
+	}{
+		{"at once, at this node", 0, 0, 0, 0},
+		{"at once, at another node", 0, 0, time.Second, 1},
+		{"late, at this node", 3 * time.Second, 0, 2 * time.Second, 0},
+		{"late, at another node", 3 * time.Second, 0, 2 * time.Second, 1},
+		{"before an outage, at this node", 0, 20 * time.Second, 0, 0},
+		{"before an outage, at another node", 0, 20 * time.Second, 2 * time.Second, 1},
+		{"never, at this node", -1, 0, 0, 0},
+		{"never, at another node", -1, 0, time.Second, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				other, failing, f := twoNodes(t, nil)
+				var caches []auth.ReplayCache
+				for _, n := range []*cluster.Node{failing, other} {
+					c, err := n.ReplayCache(t.Context(), "test", time.Minute)
+					if err != nil {
+						t.Fatal(err)
+					}
+					caches = append(caches, c)
+				}
+				advance(beatOffset)
+				if tt.recorded >= 0 {
+					f.silent.Store(&tt.recorded)
+				} else {
+					f.setDown(true)
+				}
+				began := time.Now()
+				if first, err := caches[0].Once(t.Context(), "", "key", time.Minute); first || !errors.Is(err, cluster.ErrUnavailable) {
+					t.Fatalf("the backend does not respond: got %v, %v", first, err)
+				}
+				if d := time.Since(began).Round(10 * time.Millisecond); d != cluster.CallTimeout {
+					t.Errorf("the use failed after %v", d)
+				}
+				f.setDown(tt.outage > 0)
+				advance(tt.outage)
+				f.setDown(false)
+				advance(tt.again)
+				for i, want := range []bool{true, false, false} {
+					if first, err := caches[(tt.node+i)%2].Once(t.Context(), "", "key", time.Minute); first != want || err != nil {
+						t.Errorf("use %d after the one that failed: got %v, %v, want %v", i+1, first, err, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestReplayCacheAbandonedOften checks that a use that fails again and again counts once when it
+// succeeds, and that a key which another use has stays with it.
+func TestReplayCacheAbandonedOften(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		other, failing, f := twoNodes(t, nil)
+		a, err := failing.ReplayCache(t.Context(), "test", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := other.ReplayCache(t.Context(), "test", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := cluster.CallTimeout + beatOffset/2
+		for range 3 {
+			advance(beatOffset) // a use that failed before is abandoned then
+			f.silent.Store(&late)
+			if first, err := a.Once(t.Context(), "", "key", time.Minute); first || !errors.Is(err, cluster.ErrUnavailable) {
+				t.Fatalf("the backend does not respond: got %v, %v", first, err)
+			}
+		}
+		advance(time.Second)
+		got := make(map[bool]int)
+		for _, c := range []auth.ReplayCache{b, a, b, a} {
+			first, err := c.Once(t.Context(), "", "key", time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			got[first]++
+		}
+		if diff := cmp.Diff(map[bool]int{true: 1, false: 3}, got); diff != "" {
+			t.Errorf("uses after those that failed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestReplayCacheIsBounded lets more uses fail than a node frees.
+func TestReplayCacheIsBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const uses, limit = 4096 + 100, 4096
+		other, failing, f := twoNodes(t, nil)
+		var caches []auth.ReplayCache
+		for _, n := range []*cluster.Node{failing, other} {
+			c, err := n.ReplayCache(t.Context(), "test", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			caches = append(caches, c)
+		}
+		f.silentAll.Store(true)
+		var wg sync.WaitGroup
+		for i := range uses {
+			wg.Go(func() {
+				if first, err := caches[0].Once(t.Context(), "", fmt.Sprint(i), time.Minute); first || !errors.Is(err, cluster.ErrUnavailable) {
+					t.Errorf("the backend does not respond: got %v, %v", first, err)
+				}
+			})
+		}
+		wg.Wait()
+		f.silentAll.Store(false)
+		advance(10 * time.Second)
+		free := 0
+		for i := range uses {
+			if first, _ := caches[1].Once(t.Context(), "", fmt.Sprint(i), time.Minute); first {
+				free++
+			}
+		}
+		if free != limit {
+			t.Errorf("%d of %d keys are free, want %d", free, uses, limit)
+		}
+		if err := failing.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := failing.ReplayCache(t.Context(), "test", time.Minute); !errors.Is(err, cluster.ErrClosed) {
+			t.Errorf("a node that has left: %v", err)
 		}
 	})
 }
