@@ -470,6 +470,18 @@ func (r *Redactor) redactText(text string) string {
 	return string(appendEdited(nil, b, e.list, e.arena))
 }
 
+// Prose returns a text that describes names, such as help or a list of tools, with the secrets
+// hidden that have a telling shape. The values of names that tell of a secret stay: in
+// "login(password: string)" nothing is secret.
+func (r *Redactor) Prose(text string) string {
+	var e edits
+	b := []byte(text)
+	if r.scan(&e, b, textMode{prose: true}); len(e.list) == 0 {
+		return text
+	}
+	return string(appendEdited(nil, b, e.list, e.arena))
+}
+
 // Message appends a message to dst with its secrets hidden. It also returns the JSON pointers of
 // the hidden values, or nil if the message cannot be stored as JSON. msg may be any bytes.
 func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {

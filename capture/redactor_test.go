@@ -272,6 +272,21 @@ func TestPlantedSecrets(t *testing.T) {
 
 // TestRedactHostileText shows that texts that could take quadratic time are scanned in linear time:
 // each has many beginnings without an end. The test would time out otherwise.
+func TestProse(t *testing.T) {
+	r, key := capture.NewRedactor(nil), fakeOpenAI
+	for _, tt := range []struct{ text, want string }{
+		{"login(user: string, password: string)", "login(user: string, password: string)"},
+		{"--token VALUE, --api-key=VALUE", "--token VALUE, --api-key=VALUE"},
+		{"password: " + key + ", or\nthe key " + key, "password: HIDDEN, or\nthe key HIDDEN"},
+		{"", ""},
+	} {
+		got := regexp.MustCompile(`~redacted:[^~]*~`).ReplaceAllString(r.Prose(tt.text), "HIDDEN")
+		if got != tt.want {
+			t.Errorf("Prose(%q) = %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
 func TestRedactHostileText(t *testing.T) {
 	for _, unit := range []string{"eyJ-", "eyJ.", "sk-", "-----BEGIN ", "token={", "token=\"{", "token=${", "\\", "\\\"", "password='", "://", "http://a@", "<password>", "auth:", "--token ", "key ", "basic ", "{\"", "[", "{\"name\":\"token\",\"value\":\"", "~redacted:", "%41", "%25", "&#38;", "<a name=\"password\" value=\"", "<", "é", "é:", "machine a password ", "machine ", "curl -u ", "-u a:", "password:\n  ", "password: |\n  a\n", "data: a\ndata:",
 		"form-data; name=\"password\"\n\n", "form-data; ", "identified by ", "password '", "data:;base64,", "QUJD", "\u00a0", "token=~redacted:a:0123456789ab:8~"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/capture"
 	"mcpwire/check"
 	"mcpwire/internal/inspect/probe"
 	"mcpwire/mcp"
@@ -78,9 +79,13 @@ not respond, and 6 if something else is wrong.`,
 			case asMarkdown && (asJSON || all):
 				return usagef("doctor: --markdown excludes --json and --all")
 			case asMarkdown:
-				return markdown(e, func(e *env) error { return runDoctor(cmd, e, f, args, false, quick) })
+				return markdown(e, func(e *env) error {
+					r := newDoctorReport(e, false)
+					r.redactor = capture.NewRedactor(nil)
+					return runDoctor(cmd, e, f, args, r, quick)
+				})
 			case !all:
-				return runDoctor(cmd, e, f, args, asJSON, quick)
+				return runDoctor(cmd, e, f, args, newDoctorReport(e, asJSON), quick)
 			}
 			if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
 				return usagef("doctor: --all examines all configured servers: it takes no server")
@@ -92,7 +97,7 @@ not respond, and 6 if something else is wrong.`,
 	fs := c.Flags()
 	registerReach(f, fs)
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object, or with --all an array of them")
-	fs.BoolVar(&asMarkdown, "markdown", false, "print Markdown with the version of mcpwire, for an issue")
+	fs.BoolVar(&asMarkdown, "markdown", false, "print Markdown for an issue, with the version of mcpwire and without secrets")
 	fs.BoolVar(&all, "all", false, "examine all configured servers, four at a time")
 	fs.BoolVar(&quick, "quick", false, "do not check the server against the rules")
 	return c
@@ -119,9 +124,7 @@ func markdown(e *env, run func(e *env) error) error {
 	return failed
 }
 
-func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON, quick bool) error {
-	screen := newScreen(e.stdout)
-	r := &doctorReport{out: e.stdout, paint: screen.paint, json: asJSON, progress: e.statusLine()}
+func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, r *doctorReport, quick bool) error {
 	t, rest, err := splitTarget(cmd, e, args)
 	var bad *failure
 	if errors.As(err, &bad) && bad.code == "bad_configuration" {

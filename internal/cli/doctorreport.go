@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"mcpwire/capture"
 	"mcpwire/internal/text/plural"
 )
 
@@ -50,8 +51,15 @@ type doctorReport struct {
 	out     io.Writer
 	paint   paint
 	json    bool
+	// redactor hides secrets in what is shown. It may be nil.
+	redactor *capture.Redactor
 	// failed is the first error of writing.
 	failed error
+}
+
+// newDoctorReport returns a report that is shown on standard output.
+func newDoctorReport(e *env, asJSON bool) *doctorReport {
+	return &doctorReport{out: e.stdout, paint: newScreen(e.stdout).paint, json: asJSON, progress: e.statusLine()}
 }
 
 // A doctorSection is a part of a report.
@@ -202,17 +210,33 @@ func (r *doctorReport) fold(text string, indent int) string {
 	return f.String()
 }
 
+// prose hides secrets in a text of this program, which may quote the server.
+func (r *doctorReport) prose(text string) string {
+	if r.redactor == nil {
+		return text
+	}
+	return r.redactor.Prose(text)
+}
+
+// quoted hides secrets in lines of the server's output. A key in PEM has several lines.
+func (r *doctorReport) quoted(lines []string) []string {
+	if r.redactor == nil || len(lines) == 0 {
+		return lines
+	}
+	return strings.Split(r.redactor.Text(strings.Join(lines, "\n")), "\n")
+}
+
 func (r *doctorReport) show(lines []*doctorLine) string {
 	marks := map[string][2]string{markGood: {"✓", green}, markBad: {"✗", red}, markOdd: {"!", yellow}, markNote: {"·", dim}}
 	var b strings.Builder
 	for _, l := range lines {
 		m := marks[l.Mark]
-		b.WriteString("  " + r.paint.in(m[1], m[0]) + " " + r.fold(l.Text, 4) + "\n")
-		for _, d := range l.Detail {
+		b.WriteString("  " + r.paint.in(m[1], m[0]) + " " + r.fold(r.prose(l.Text), 4) + "\n")
+		for _, d := range r.quoted(l.Detail) {
 			b.WriteString("      " + r.paint.in(dim, "│") + " " + d + "\n")
 		}
 		if l.Hint != "" {
-			b.WriteString("    → " + r.fold(l.Hint, 6) + "\n")
+			b.WriteString("    → " + r.fold(r.prose(l.Hint), 6) + "\n")
 		}
 	}
 	return b.String()
@@ -250,7 +274,7 @@ func (r *doctorReport) finish() error {
 		r.write(string(text) + "\n")
 	} else {
 		r.flush()
-		text := r.paint.in(bold, "Result: "+r.Status) + ": " + r.Verdict + "\n"
+		text := r.paint.in(bold, "Result: "+r.Status) + ": " + r.prose(r.Verdict) + "\n"
 		if r.Next != "" {
 			when := "next"
 			if r.NextWhen != "" {
