@@ -135,6 +135,8 @@ type commandLine struct {
 	args []string
 	// offset is the number of lines of the output to skip.
 	offset int
+	// redact hides secrets in the output. It is nil if the command shows only what is redacted.
+	redact func(*capture.Redactor, string) string
 }
 
 // result runs a command and returns a page of its output.
@@ -145,8 +147,13 @@ func (a *agentServer) result(ctx context.Context, line commandLine) (string, err
 		return "", fmt.Errorf("%s: stopped after %s", line.args[0], agentTimeout)
 	}
 	text, notes := stdout.text(), strings.TrimSpace(stderr.text())
-	// Findings and differences are results, not failures.
-	if status != 0 && status != exitFindings {
+	if line.redact != nil {
+		r := capture.NewRedactor(nil)
+		text, notes = line.redact(r, text), line.redact(r, notes)
+	}
+	// Findings, differences and the diagnosis of a server are results, not failures.
+	diagnosis := line.args[0] == "doctor" && (status == exitUnreachable || status == exitAuth)
+	if status != exitOK && status != exitFindings && !diagnosis {
 		if text != "" {
 			notes = text + "\n" + notes
 		}
@@ -237,6 +244,18 @@ func (p *outputPage) text() string {
 	return p.kept.String()
 }
 
+// checked is the input that the tools with findings share.
+type checked struct {
+	Verbose bool `json:"verbose,omitempty" jsonschema:"also report infos, and errors of the SDK that the server is built with"`
+}
+
+func (in *checked) verbosely(args []string) []string {
+	if in.Verbose {
+		return append(args, "--verbose")
+	}
+	return args
+}
+
 // paged is the input that all tools with long results share.
 type paged struct {
 	Offset int `json:"offset,omitempty" jsonschema:"number of lines to skip, from the last line of the page before" schema:"minimum=0"`
@@ -245,7 +264,7 @@ type paged struct {
 type capturesInput struct{ paged }
 
 func (a *agentServer) captures(in *capturesInput) (commandLine, error) {
-	return commandLine{[]string{"captures"}, in.Offset}, nil
+	return commandLine{args: []string{"captures"}, offset: in.Offset}, nil
 }
 
 type exchangesInput struct {
@@ -263,7 +282,7 @@ func (a *agentServer) exchanges(in *exchangesInput) (commandLine, error) {
 	if in.Filter != "" {
 		args = append(args, "--filter="+in.Filter)
 	}
-	return commandLine{args, in.Offset}, nil
+	return commandLine{args: args, offset: in.Offset}, nil
 }
 
 type exchangeInput struct {
@@ -277,7 +296,7 @@ func (a *agentServer) exchange(in *exchangeInput) (commandLine, error) {
 	if err != nil {
 		return commandLine{}, err
 	}
-	return commandLine{append([]string{"show", "-n", strconv.Itoa(in.Number)}, files...), in.Offset}, nil
+	return commandLine{args: append([]string{"show", "-n", strconv.Itoa(in.Number)}, files...), offset: in.Offset}, nil
 }
 
 type statsInput struct {
@@ -295,11 +314,12 @@ func (a *agentServer) stats(in *statsInput) (commandLine, error) {
 	if in.By != "" {
 		args = append(args, "--by="+in.By)
 	}
-	return commandLine{args, in.Offset}, nil
+	return commandLine{args: args, offset: in.Offset}, nil
 }
 
 type checkCaptureInput struct {
 	Capture string `json:"capture,omitempty" jsonschema:"name of a server or of a capture; the default is the newest captures"`
+	checked
 	paged
 }
 
@@ -308,7 +328,7 @@ func (a *agentServer) checkCapture(in *checkCaptureInput) (commandLine, error) {
 	if err != nil {
 		return commandLine{}, err
 	}
-	return commandLine{append([]string{"check"}, files...), in.Offset}, nil
+	return commandLine{args: in.verbosely(append([]string{"check"}, files...)), offset: in.Offset}, nil
 }
 
 type diffInput struct {
@@ -337,7 +357,7 @@ func (a *agentServer) diff(in *diffInput) (commandLine, error) {
 		}
 		args = append(args, files...)
 	}
-	return commandLine{args, in.Offset}, nil
+	return commandLine{args: args, offset: in.Offset, redact: (*capture.Redactor).Prose}, nil
 }
 
 type specInput struct {
@@ -359,13 +379,13 @@ func (a *agentServer) spec(in *specInput) (commandLine, error) {
 		}
 		args = append(args, in.Term)
 	}
-	return commandLine{args, in.Offset}, nil
+	return commandLine{args: args, offset: in.Offset}, nil
 }
 
 type serversInput struct{ paged }
 
 func (a *agentServer) servers(in *serversInput) (commandLine, error) {
-	return commandLine{[]string{"servers"}, in.Offset}, nil
+	return commandLine{args: []string{"servers"}, offset: in.Offset}, nil
 }
 
 type doctorInput struct {
@@ -379,15 +399,16 @@ func (a *agentServer) doctor(in *doctorInput) (commandLine, error) {
 	if err != nil {
 		return commandLine{}, err
 	}
-	args := []string{"doctor", target}
+	args := []string{"doctor", target, "--markdown"} // without secrets
 	if in.Quick {
 		args = append(args, "--quick")
 	}
-	return commandLine{args, in.Offset}, nil
+	return commandLine{args: args, offset: in.Offset}, nil
 }
 
 type checkServerInput struct {
 	Server string `json:"server" jsonschema:"name of a configured server, or HOST:NAME"`
+	checked
 	paged
 }
 
@@ -396,7 +417,7 @@ func (a *agentServer) checkServer(in *checkServerInput) (commandLine, error) {
 	if err != nil {
 		return commandLine{}, err
 	}
-	return commandLine{[]string{"check", target}, in.Offset}, nil
+	return commandLine{args: in.verbosely([]string{"check", target}), offset: in.Offset, redact: (*capture.Redactor).Prose}, nil
 }
 
 type listInput struct {
@@ -424,7 +445,7 @@ func (a *agentServer) list(in *listInput) (commandLine, error) {
 		}
 		args = append(args, name)
 	}
-	return commandLine{args, in.Offset}, nil
+	return commandLine{args: args, offset: in.Offset, redact: (*capture.Redactor).Prose}, nil
 }
 
 type callInput struct {
@@ -453,7 +474,7 @@ func (a *agentServer) call(in *callInput) (commandLine, error) {
 	if !configured.IsRemote() {
 		args = append(args, "--tap")
 	}
-	return commandLine{args, in.Offset}, nil
+	return commandLine{args: args, offset: in.Offset, redact: (*capture.Redactor).Text}, nil
 }
 
 // agentTarget returns the argument for a configured server. An agent names servers of hosts only:
