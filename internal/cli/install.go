@@ -28,7 +28,9 @@ func newInstallCommand(e *env) *cobra.Command {
 		Long: `Add the server of mcpwire mcp to the user's configuration of a host, so that its
 agent can read captures and check servers. Everything else in the file stays as
 it is, and a backup is made. Restart the host afterwards. mcpwire uninstall
-removes the entry.`,
+removes the entry.
+
+` + hostsHelp,
 		Example: `  mcpwire install mcp cursor --dry-run
   mcpwire install mcp claude-code --allow-calls`,
 		ValidArgsFunction: completeInstall,
@@ -51,7 +53,9 @@ func newUninstallCommand(e *env) *cobra.Command {
 		Short: "remove mcpwire's own MCP server from a host",
 		Long: `Remove the server that mcpwire install has added to the user's configuration of a
 host. Everything else in the file stays as it is, and a backup is made. Restart
-the host afterwards.`,
+the host afterwards.
+
+` + hostsHelp,
 		Example: `  mcpwire uninstall mcp cursor --dry-run
   mcpwire uninstall mcp cursor`,
 		ValidArgsFunction: completeInstall,
@@ -62,6 +66,11 @@ the host afterwards.`,
 	c.Flags().BoolVarP(&in.dryRun, "dry-run", "n", false, "only print what would change")
 	return c
 }
+
+// hostsHelp names the hosts that hosts.Names returns.
+const hostsHelp = `HOST is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf,
+codex, cline, roo, kilo, gemini, opencode, zed, amp, kiro, lm-studio or
+copilot-cli.`
 
 func completeInstall(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {

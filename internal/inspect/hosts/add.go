@@ -28,7 +28,7 @@ func (e *NotInstalledError) Error() string {
 // UserFile returns the file where a host keeps the servers of the user: the first that exists, or
 // else the one that the host would create. The error may be a [*NotInstalledError].
 func UserFile(e *Env, host string) (string, error) {
-	var first string
+	var absent, folder string
 	for _, l := range userLocations(e) {
 		if l.host != host || l.path == "" || strings.ContainsRune(l.path, '*') {
 			continue
@@ -36,20 +36,34 @@ func UserFile(e *Env, host string) (string, error) {
 		if exists(l.path) {
 			return l.path, nil
 		}
-		if first == "" {
-			first = l.path
+		dir := ownFolder(l.path)
+		if folder == "" {
+			folder = dir
+		}
+		if absent == "" && exists(dir) {
+			absent = l.path
 		}
 	}
-	if first == "" {
+	switch {
+	case absent != "":
+		return absent, nil
+	case folder == "":
 		return "", fmt.Errorf("the folder of %s is unknown; set HOME", host)
 	}
-	if dir := filepath.Dir(first); !exists(dir) {
-		return "", &NotInstalledError{Host: host, Folder: dir}
-	}
-	return first, nil
+	return "", &NotInstalledError{Host: host, Folder: folder}
 }
 
-// OpenOrNew is [Open] for a file that may be absent. Save creates an absent one.
+// ownFolder returns the folder that an installed host has, for one of its files. A host creates the
+// folder "settings" with its first setting, so the one above counts.
+func ownFolder(path string) string {
+	dir := filepath.Dir(path)
+	if filepath.Base(dir) == "settings" {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+// OpenOrNew is [Open] for a file that may be absent. Save creates an absent one, with its folder.
 func OpenOrNew(e *Env, path string) (*Document, error) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return Open(e, path)
@@ -115,6 +129,14 @@ func entryFor(host string, command []string) any {
 			Command []string `json:"command"`
 			Enabled bool     `json:"enabled"`
 		}{"local", command, true}
+	case "copilot-cli":
+		// Without both members, some releases reject the whole file.
+		return struct {
+			Type    string   `json:"type"`
+			Command string   `json:"command"`
+			Args    []string `json:"args"`
+			Tools   []string `json:"tools"`
+		}{"local", command[0], command[1:], []string{"*"}}
 	case "vscode", "vscode-insiders", "claude-code":
 		return plain{"stdio", command[0], command[1:]}
 	}

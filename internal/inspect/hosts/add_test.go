@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,8 @@ func TestAdd(t *testing.T) {
 			`{"mcpServers":{"fs":{"command":"fs"},"mcpwire":{"command":"/bin/mcpwire","args":["mcp"]}}}`},
 		{"another form", "opencode", "opencode.json", `{"mcp":{"fs":{"type":"local","command":["fs"]}}}`,
 			`{"mcp":{"fs":{"type":"local","command":["fs"]},"mcpwire":{"type":"local","command":["/bin/mcpwire","mcp"],"enabled":true}}}`},
+		{"a form with tools", "copilot-cli", "mcp-config.json", `{"mcpServers":{"fs":{"command":"fs"}}}`,
+			`{"mcpServers":{"fs":{"command":"fs"},"mcpwire":{"type":"local","command":"/bin/mcpwire","args":["mcp"],"tools":["*"]}}}`},
 		{"TOML", "codex", "config.toml", "model = \"x\" # mine\n\n[mcp_servers.fs]\ncommand = \"fs\"",
 			"model = \"x\" # mine\n\n[mcp_servers.fs]\ncommand = \"fs\"\n\n[mcp_servers.mcpwire]\ncommand = \"/bin/mcpwire\"\nargs = [\"mcp\"]\n"},
 		{"TOML, no file", "codex", "config.toml", "", "[mcp_servers.mcpwire]\ncommand = \"/bin/mcpwire\"\nargs = [\"mcp\"]\n"},
@@ -101,6 +104,63 @@ func TestAdd(t *testing.T) {
 			}
 			if err := again.Add(tt.host, "mcpwire", []string{"x"}); !errors.Is(err, ErrExists) {
 				t.Errorf("a second entry: %v, want ErrExists", err)
+			}
+		})
+	}
+}
+
+// TestUserFile chooses among the files of a host by the folders that exist.
+func TestUserFile(t *testing.T) {
+	const extension = ".config/Code/User/globalStorage/saoudrizwan.claude-dev"
+	for _, tt := range []struct {
+		name, host string
+		// exist are folders, and files in JSON.
+		exist []string
+		want  string // or a folder of which the error says that it does not exist
+		err   bool
+	}{
+		{"a folder", "amp", []string{".config/amp"}, ".config/amp/settings.json", false},
+		{"the second file", "amp", []string{".config/amp/settings.jsonc"}, ".config/amp/settings.jsonc", false},
+		{"none", "kiro", nil, ".kiro", true},
+		{"a host without settings", "kiro", []string{".kiro"}, ".kiro/settings/mcp.json", false},
+		{"a host with settings", "kiro", []string{".kiro/settings"}, ".kiro/settings/mcp.json", false},
+		{"no place of two", "cline", nil, ".cline/data", true},
+		{"the second place", "cline", []string{extension}, extension + "/settings/cline_mcp_settings.json", false},
+		{"a file in the second place", "cline", []string{".cline/data", extension + "/settings/cline_mcp_settings.json"}, extension + "/settings/cline_mcp_settings.json", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := &Env{GOOS: "linux", Home: dir, Dir: dir, Lookup: func(string) (string, bool) { return "", false }}
+			for _, path := range tt.exist {
+				path = filepath.Join(dir, path)
+				if !strings.HasPrefix(filepath.Ext(path), ".json") {
+					if err := os.MkdirAll(path, 0o700); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := UserFile(e, tt.host)
+			if missing, ok := errors.AsType[*NotInstalledError](err); ok != tt.err {
+				t.Fatalf("UserFile: %v, want a NotInstalledError %t", err, tt.err)
+			} else if ok {
+				got = missing.Folder
+			}
+			if want := filepath.Join(dir, tt.want); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			if tt.err {
+				return
+			}
+			text := save(t, e, got, func(d *Document) error { return d.Add(tt.host, "mcpwire", []string{"mcpwire", "mcp"}) })
+			if text == "" {
+				t.Error("the file is empty")
 			}
 		})
 	}
@@ -190,27 +250,4 @@ func TestAddRejected(t *testing.T) {
 			t.Errorf("Save: %v, want ErrChanged", err)
 		}
 	})
-}
-
-func TestUserFile(t *testing.T) {
-	home := t.TempDir()
-	e := &Env{GOOS: "linux", Home: home, Dir: home, Lookup: func(string) (string, bool) { return "", false }}
-	var missing *NotInstalledError
-	if _, err := UserFile(e, "cursor"); !errors.As(err, &missing) || missing.Folder != filepath.Join(home, ".cursor") {
-		t.Errorf("without a folder: %v", err)
-	}
-	if err := os.MkdirAll(filepath.Join(home, ".config", "amp"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	want := filepath.Join(home, ".config", "amp", "settings.json")
-	if got, err := UserFile(e, "amp"); got != want || err != nil {
-		t.Errorf("without a file: %q, %v; want %q", got, err, want)
-	}
-	want += "c"
-	if err := os.WriteFile(want, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := UserFile(e, "amp"); got != want || err != nil {
-		t.Errorf("with one of the files: %q, %v; want %q", got, err, want)
-	}
 }

@@ -531,6 +531,9 @@ func (d *Document) Save() (bool, error) {
 		return false, err
 	}
 	if d.absent {
+		if err := os.MkdirAll(filepath.Dir(d.real), 0o755); err != nil {
+			return false, err
+		}
 		err := writeNew(d.real, nil, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			err = ErrChanged
