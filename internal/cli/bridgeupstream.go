@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/internal/net/httppost"
 	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/proxy/tap"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -24,7 +25,8 @@ type bridgeConnect = func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer
 // inPath returns an error if the program is not found in PATH.
 func inPath(program string) error {
 	if _, err := exec.LookPath(program); err != nil {
-		return fail(exitUnreachable, "spawn", "the program is not in the PATH set by the host: use its full path", err)
+		start := &tap.StartError{Command: program, Err: err}
+		return fail(exitUnreachable, "spawn", "the program is not in the PATH set by the host: use its full path", start)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"mcpwire/internal/trace"
@@ -42,6 +43,8 @@ func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, name
 	p.list.json, p.list.live, p.list.server = f.json, true, true
 	feed := hub.Subscribe(0)
 	defer feed.Close()
+	// announced reports that the wait for a first tap was announced, or is not needed.
+	announced := named
 	for {
 		ended := named && p.ended()
 		wait, cancel := context.WithTimeout(ctx, endPoll)
@@ -52,6 +55,10 @@ func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, name
 		if quiet {
 			err = nil
 			hub.Read(func(*trace.Model) { failed = p.print(ended && !p.searching()) })
+			if !announced && len(hub.Sources()) == 0 {
+				fmt.Fprintln(e.stderr, "no tap runs now; waiting for one (mcpwire wrap adds one to a host, Ctrl-C ends this)")
+			}
+			announced = true
 		}
 		if werr := p.write(e); werr != nil {
 			return werr

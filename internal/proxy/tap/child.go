@@ -3,6 +3,7 @@ package tap
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -23,7 +24,18 @@ type StartError struct {
 	Err     error
 }
 
-func (e *StartError) Error() string { return fmt.Sprintf("start %q: %v", e.Command, e.Err) }
+func (e *StartError) Error() string {
+	cause := e.Err
+	// These name the program again.
+	if program, ok := errors.AsType[*exec.Error](cause); ok {
+		cause = program.Err
+	} else if path, ok := errors.AsType[*fs.PathError](cause); ok {
+		cause = path.Err
+	}
+	return fmt.Sprintf("cannot start %s: %v", e.Command, cause)
+}
+
+// Unwrap returns Err.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // The time limits of the steps that end a server, and the time for which the processes it left may

@@ -69,10 +69,14 @@ func Run(ctx context.Context, opts Options) (exit int, err error) {
 	t := newTap(&opts)
 	defer t.parent.release()
 	defer t.watchHost()()
+	run := t.runOnce
 	if opts.Restart != nil {
-		return t.runSupervised(ctx)
+		run = t.runSupervised
 	}
-	return t.runOnce(ctx)
+	if exit, err = run(ctx); err != nil {
+		t.rec.note(err.Error()) // many hosts drop standard error
+	}
+	return exit, err
 }
 
 // A tap is the state of one call of Run.
