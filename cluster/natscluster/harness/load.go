@@ -30,6 +30,10 @@ const (
 	recoverTime = callTimeout + 15*time.Second
 	// pollInterval is that of conditions that are waited for.
 	pollInterval = 100 * time.Millisecond
+	// maxAttempts limits the attempts of a call that a node rejects because the backend did not
+	// respond in time. With retryAfter between them, they take longer than an election.
+	maxAttempts = 5
+	retryAfter  = time.Second
 )
 
 // A load has clients of all kinds, which check all that they get.
@@ -54,6 +58,8 @@ type load struct {
 	progress map[string]int
 	// degraded has the times at which streams began that could not be resumed.
 	degraded []time.Time
+	// repeated is the number of attempts after which a call was repeated.
+	repeated int
 }
 
 // A taskSeen is a task whose creation was acknowledged.
@@ -143,6 +149,33 @@ func (l *load) repeat(who string, interval time.Duration, fn func(ctx context.Co
 			return
 		}
 	}
+}
+
+// attempt makes a call that needs the backend. A call that a node rejects with status 503 was not
+// carried out, and is repeated, as clients do.
+func (l *load) attempt(ctx context.Context, call func() error) error {
+	for i := 1; ; i++ {
+		err := call()
+		if !hasStatus(err, http.StatusServiceUnavailable) || i == maxAttempts || sleep(ctx, retryAfter) != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.repeated++
+		l.mu.Unlock()
+	}
+}
+
+// end ends a session. If the first attempt was carried out all the same, the session is gone.
+func (l *load) end(ctx context.Context, s *session) error {
+	first := true
+	return l.attempt(ctx, func() error {
+		err := s.delete(ctx, l.url())
+		if !first && hasStatus(err, http.StatusNotFound) {
+			return nil
+		}
+		first = false
+		return err
+	})
 }
 
 // client is one of our clients.
@@ -314,7 +347,9 @@ func (l *load) resumer(who string, n uint64) {
 			err = l.interrupted(ctx, who, s, 3+rnd.IntN(6), 1+rnd.IntN(4))
 		}
 		cancel()
-		l.did(who, "resume", began, err)
+		if !errors.Is(err, errNotResumable) {
+			l.did(who, "resume", began, err)
+		}
 		if err != nil {
 			s = nil
 		}
@@ -322,20 +357,30 @@ func (l *load) resumer(who string, n uint64) {
 	}
 }
 
+// errNotResumable is the error of a call whose stream could not be resumed, because the event store
+// did not respond in time.
+var errNotResumable = errors.New("the stream cannot be resumed")
+
 // interrupted disconnects during a call and resumes its stream.
 func (l *load) interrupted(ctx context.Context, who string, s *session, steps, hangUp int) error {
 	id, began := l.work(), time.Now()
 	st, err := s.tool(ctx, l.url(), "work", fmt.Sprintf(`{"id":%q,"ms":%d,"steps":%d}`, id, 50*steps, steps), hangUp)
 	if slices.ContainsFunc(st.events, func(e event) bool { return e.id == "" }) {
-		l.mu.Lock()
-		l.degraded = append(l.degraded, began)
-		l.mu.Unlock()
+		l.addDegraded(began)
 	}
-	if err != nil && (errors.Is(err, errForeign) || st.last == "") {
+	switch {
+	case err == errDisconnected && st.last == "":
+		return errNotResumable
+	case err != nil && (errors.Is(err, errForeign) || st.last == ""):
 		return err
 	}
 	if err != nil {
-		if err := s.resume(ctx, l.url(), st); err != nil {
+		err = s.resume(ctx, l.url(), st)
+		if hasStatus(err, http.StatusBadRequest) { // an event was not stored
+			l.addDegraded(began)
+			return errNotResumable
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -363,6 +408,13 @@ func (l *load) interrupted(ctx context.Context, who string, s *session, steps, h
 	return nil
 }
 
+// addDegraded records a stream that could not be resumed.
+func (l *load) addDegraded(began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.degraded = append(l.degraded, began)
+}
+
 // degradedSince returns how long after a fault streams began that could not be resumed.
 func (l *load) degradedSince(fault time.Time) (d time.Duration) {
 	l.mu.Lock()
@@ -373,13 +425,21 @@ func (l *load) degradedSince(fault time.Time) (d time.Duration) {
 	return d.Round(10 * time.Millisecond)
 }
 
+// delayed returns how many attempts of calls were repeated, and how many streams could not be
+// resumed, because the backend did not respond in time.
+func (l *load) delayed() (repeated, degraded int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.repeated, len(l.degraded)
+}
+
 // endSession opens a session and ends it at another node.
 func (l *load) endSession(ctx context.Context) error {
 	s, err := openSession(ctx, newHTTPClient(), l.url(), l.url())
 	if err != nil {
 		return err
 	}
-	if err := s.delete(ctx, l.url()); err != nil {
+	if err := l.end(ctx, s); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -410,11 +470,13 @@ func (l *load) useState(ctx context.Context) error {
 	results := make(chan error, 2)
 	for range 2 {
 		go func() {
-			result, err := callModern(ctx, newHTTPClient(), l.url(), "tools/call", "greet", params)
-			if err == nil && !strings.HasPrefix(toolText(result), id+", x,") {
-				err = fmt.Errorf("%w: the greeting of %s is %s", errForeign, id, result)
-			}
-			results <- err
+			results <- l.attempt(ctx, func() error {
+				result, err := callModern(ctx, newHTTPClient(), l.url(), "tools/call", "greet", params)
+				if err == nil && !strings.HasPrefix(toolText(result), id+", x,") {
+					err = fmt.Errorf("%w: the greeting of %s is %s", errForeign, id, result)
+				}
+				return err
+			})
 		}()
 	}
 	first, second := <-results, <-results
@@ -463,7 +525,7 @@ func (l *load) cancelElsewhere(ctx context.Context) error {
 	case <-time.After(5 * time.Second):
 		return errors.New("a canceled call goes on")
 	}
-	return s.delete(ctx, l.url())
+	return l.end(ctx, s)
 }
 
 // createTask creates a task, of a modern or a legacy client.
@@ -472,21 +534,28 @@ func (l *load) createTask(ctx context.Context) error {
 	arguments := fmt.Sprintf(`"arguments":{"id":%q,"ms":500}`, id)
 	seen := taskSeen{work: id}
 	var result json.RawMessage
-	var err error
-	if l.calls.Load()%2 == 0 {
+	create := func() (err error) {
 		result, err = callModern(ctx, newHTTPClient(), l.url(), "tools/call", "job", fmt.Sprintf(`{"name":"job",%s}`, arguments))
-	} else if seen.session, err = openSession(ctx, newHTTPClient(), l.url(), l.url()); err == nil {
-		var st *stream
-		st, err = seen.session.call(ctx, l.url(), "tools/call", fmt.Sprintf(`{"name":"job",%s,"task":{"ttl":1200000}}`, arguments), 0)
-		switch {
-		case err != nil:
-		case st.response.Error != nil:
-			err = st.response.Error
-		default:
+		return err
+	}
+	if l.calls.Load()%2 == 1 {
+		var err error
+		if seen.session, err = openSession(ctx, newHTTPClient(), l.url(), l.url()); err != nil {
+			return err
+		}
+		create = func() error {
+			st, err := seen.session.call(ctx, l.url(), "tools/call", fmt.Sprintf(`{"name":"job",%s,"task":{"ttl":1200000}}`, arguments), 0)
+			switch {
+			case err != nil:
+				return err
+			case st.response.Error != nil:
+				return st.response.Error
+			}
 			result = st.response.Result
+			return nil
 		}
 	}
-	if err != nil {
+	if err := l.attempt(ctx, create); err != nil {
 		return err
 	}
 	var r struct {

@@ -70,8 +70,11 @@ func (l *load) verify(ctx context.Context) string {
 	for _, st := range states {
 		l.check(ctx, "a request state that was used", func(url string) error {
 			_, err := callModern(ctx, c, url, "tools/call", "greet", st.params)
-			if err == nil {
-				return errors.New("it was used again")
+			switch {
+			case err == nil:
+				l.led.violation("a request state was used again, at %s", url)
+			case hasStatus(err, http.StatusServiceUnavailable):
+				return err
 			}
 			return nil
 		})
