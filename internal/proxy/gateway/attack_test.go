@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mcpwire/mcp"
 )
 
@@ -92,6 +94,44 @@ func TestNestedResults(t *testing.T) {
 			frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s{%s}%s}`, strings.Repeat(`{"result":`, depth), link, strings.Repeat("}", depth))
 			if got := string(s.exposeURIs([]byte(frame))); !strings.Contains(got, `"uri":"`+want+`"`) {
 				t.Errorf("%d levels: got %s, want %s in it", depth, got, want)
+			}
+		}
+	})
+}
+
+// TestReference checks that completion/complete reaches only prompts and templates that the view
+// allows, and that the server cannot read another name in the reference than the gateway.
+func TestReference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fullServer("up")
+		defer srv.Close(context.Background())
+		var audited []string
+		g := newGateway(t, &Options{
+			Upstreams: []Upstream{streamUpstream("up", srv)},
+			View:      func(context.Context) View { return prefixView("up__p") },
+			Audit:     func(r *CallRecord) { audited = append(audited, r.Name+" "+string(r.Outcome)) },
+		})
+		defer g.Close()
+		g.fresh(t.Context(), true, nil, time.Minute, false)
+		const invalid = `"code":-32602`
+		for _, tt := range []struct{ ref, want, name string }{
+			{`{"type":"ref/prompt","name":"up__p"}`, `"values":["alice","bob"]`, "p ok"},
+			{`{"type":"ref/resource","uri":"x:{y}"}`, "resource not found", "x:{y} denied"},
+			{`{"type":"ref/resource","name":"up__p","uri":"x:{y}"}`, invalid, " denied"},
+			{`{"type":"ref/prompt","name":"up__p","uri":"x:{y}"}`, invalid, " denied"},
+			{`{"type":"ref/prompt","name":"up__p","NAME":"q"}`, invalid, " denied"},
+			{`{"type":"ref/prompt","name":"up__p","Type":"ref/resource"}`, invalid, " denied"},
+			{`{"type":"ref/prompt","name":7}`, invalid, " denied"},
+			{`{"name":"up__p"}`, invalid, " denied"},
+			{`"up__p"`, invalid, " denied"},
+		} {
+			audited = nil
+			got := request(t, t.Context(), g.Stateless(), mcp.MethodComplete, `{`+modernMeta+`,"ref":`+tt.ref+`,"argument":{"name":"who","value":""}}`)
+			if !strings.Contains(got, tt.want) {
+				t.Errorf("%s: got %s, want %s in it", tt.ref, got, tt.want)
+			}
+			if diff := cmp.Diff([]string{tt.name}, audited); diff != "" {
+				t.Errorf("%s: audit (-want +got):\n%s", tt.ref, diff)
 			}
 		}
 	})

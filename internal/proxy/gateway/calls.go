@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,21 +61,19 @@ func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jso
 		c.frame = replaceText(frame, to(c.own), "params", "uri")
 	case mcp.MethodComplete:
 		ref, _ := m.Param("ref")
-		if name := era.LookupString(ref, "name"); name != "" {
-			if c.target, err = g.find(ctx, modern, KindPrompt, name); err != nil {
-				return call{}, true, err
-			}
-			c.frame = replaceText(frame, to(c.own), "params", "ref", "name")
-			break
-		}
-		uri := era.LookupString(ref, "uri")
-		if uri == "" {
-			return call{}, true, missingParam("ref.name or ref.uri")
-		}
-		if c.target, err = g.findResource(ctx, modern, KindTemplate, uri); err != nil {
+		member, kind, err := reference(ref)
+		if err != nil {
 			return call{}, true, err
 		}
-		c.frame = replaceText(frame, to(c.own), "params", "ref", "uri")
+		if kind == KindPrompt {
+			c.target, err = g.find(ctx, modern, kind, era.LookupString(ref, member))
+		} else {
+			c.target, err = g.findResource(ctx, modern, kind, era.LookupString(ref, member))
+		}
+		if err != nil {
+			return call{}, true, err
+		}
+		c.frame = replaceText(frame, to(c.own), "params", "ref", member)
 	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate, mcp.MethodTasksResult:
 		if modern && method == mcp.MethodTasksResult || !modern && method == mcp.MethodTasksUpdate {
 			return call{}, false, nil
@@ -96,6 +95,32 @@ func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jso
 		return call{}, false, nil
 	}
 	return c, true, nil
+}
+
+// reference returns the member of the ref of completion/complete that names the prompt or template.
+// A ref with both names, or with members that differ only in case, is an error: the server could
+// read another one than the view was asked about.
+func reference(ref []byte) (member string, kind Kind, err error) {
+	member, kind = "name", KindPrompt
+	switch era.LookupString(ref, "type") {
+	case "ref/prompt":
+	case "ref/resource":
+		member, kind = "uri", KindTemplate
+	default:
+		return "", 0, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: ref.type must be ref/prompt or ref/resource"}
+	}
+	for members := jsonwire.ObjectMembers(ref); members.Next(); {
+		key := members.KeyString()
+		for _, name := range []string{"type", "name", "uri"} {
+			if strings.EqualFold(key, name) && key != "type" && key != member {
+				return "", 0, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: a ref with this type must not have the member " + quote(key)}
+			}
+		}
+	}
+	if era.LookupString(ref, member) == "" {
+		return "", 0, missingParam("ref." + member)
+	}
+	return member, kind, nil
 }
 
 // declaresTasks reports if a modern client declares the tasks extension.
@@ -248,6 +273,10 @@ func newRecord(ctx context.Context, m *jsonrpc.Message, c call) *CallRecord {
 		r.Name = uri
 	} else if id, ok := textParam(m, "taskId"); ok {
 		r.Name = id
+	} else if ref, ok := m.Param("ref"); ok {
+		if member, _, err := reference(ref); err == nil {
+			r.Name = era.LookupString(ref, member)
+		}
 	}
 	r.Arguments, _ = m.Param("arguments")
 	r.Meta, _ = m.Param("_meta")

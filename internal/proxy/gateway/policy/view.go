@@ -184,7 +184,7 @@ func (w *View) Key() string { return w.key }
 //
 // A URI must be allowed both as it is written and as a server may read it, with escapes decoded and
 // dot segments resolved, so that file:///public/../secret does not pass as public. It must not be
-// denied with scheme and host in lower case either.
+// denied with scheme and host in their usual form either, such as file:///secret for file:/secret.
 func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
 	if w.everything && w.filters[upstream] == nil {
 		return true
@@ -234,16 +234,26 @@ const maxEscapes = 3
 
 // allowsReadings reports whether a URI that is allowed as it is written is also allowed in the ways
 // in which a server may read it. Servers differ in whether they split off the query before or after
-// they decode escapes.
+// they decode escapes, in whether they ignore white space as web browsers do, and in where a path
+// begins.
 func (w *View) allowsReadings(upstream, uri string) bool {
 	written := uri
 	for range maxEscapes + 1 {
-		for _, reading := range []string{cleanURI(uri, true), cleanURI(uri, false)} {
-			if reading != written && !w.allows(gateway.KindResource, upstream, reading) {
-				return false
-			}
-			if lower := lowerOrigin(reading); lower != reading && w.denies(upstream, lower) {
-				return false
+		for _, form := range []string{uri, withoutBreaks(uri)} {
+			for _, query := range []bool{true, false} {
+				reading := cleanURI(form, query, true)
+				if reading != written && !w.allows(gateway.KindResource, upstream, reading) {
+					return false
+				}
+				if plain := cleanURI(plainOrigin(form), query, true); plain != reading && w.denies(upstream, plain) {
+					return false
+				}
+				if !hasNoHost(form) {
+					continue
+				}
+				if reading := cleanURI(form, query, false); reading != written && !w.allows(gateway.KindResource, upstream, reading) {
+					return false
+				}
 			}
 		}
 		plain := unescape(uri)
@@ -253,6 +263,16 @@ func (w *View) allowsReadings(upstream, uri string) bool {
 		uri = plain
 	}
 	return false
+}
+
+// withoutBreaks returns a URI without what the URL standard of web browsers, and so the class URL
+// of JavaScript, ignores: tabs and line breaks, and control characters and spaces at both ends.
+func withoutBreaks(uri string) string {
+	uri = strings.TrimFunc(uri, func(r rune) bool { return r <= ' ' })
+	if !strings.ContainsAny(uri, "\t\r\n") {
+		return uri
+	}
+	return strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(uri)
 }
 
 // unescape decodes the valid escapes of a URI.
@@ -275,39 +295,89 @@ func unescape(uri string) string {
 }
 
 // cleanURI resolves the dot segments and empty segments in the path of a URI. With query, what
-// follows a question mark or a number sign is not part of the path.
-func cleanURI(uri string, query bool) string {
+// follows a question mark or a number sign is not part of the path. With host, the path begins
+// after the host; many servers take notes://a/b for the path a/b, which has none.
+func cleanURI(uri string, query, host bool) string {
 	uri = strings.ReplaceAll(uri, `\`, "/")
-	scheme, rest, ok := strings.Cut(uri, "://")
+	start, p, ok := strings.Cut(uri, ":")
 	if !ok {
 		return uri
 	}
+	start += ":"
 	tail := ""
-	if i := strings.IndexAny(rest, "?#"); query && i >= 0 {
-		rest, tail = rest[:i], rest[i:]
+	if i := strings.IndexAny(p, "?#"); query && i >= 0 {
+		p, tail = p[:i], p[i:]
 	}
-	host, p, ok := strings.Cut(rest, "/")
-	if !ok {
-		return uri
+	if after, ok := strings.CutPrefix(p, "//"); ok {
+		start, p = start+"//", after
+		if host {
+			name, rest, ok := strings.Cut(p, "/")
+			if !ok {
+				return uri
+			}
+			start, p = start+name+"/", rest
+		}
+	} else if after, ok := strings.CutPrefix(p, "/"); ok {
+		start, p = start+"/", after
+	} else if !hasDotSegment(p) {
+		return uri // such as urn:x//y, which has no path
 	}
-	cleaned := path.Clean("/" + p)
-	if strings.HasSuffix(p, "/") && cleaned != "/" {
+	cleaned := path.Clean("/" + p)[1:]
+	if strings.HasSuffix(p, "/") && cleaned != "" {
 		cleaned += "/"
 	}
-	return scheme + "://" + host + cleaned + tail
+	return start + cleaned + tail
 }
 
-// lowerOrigin returns a URI with scheme and host in lower case.
-func lowerOrigin(uri string) string {
-	scheme, rest, ok := strings.Cut(uri, ":")
+// hasDotSegment reports whether a path has a segment of one or two dots.
+func hasDotSegment(p string) bool {
+	p = "/" + p + "/"
+	return strings.Contains(p, "/./") || strings.Contains(p, "/../")
+}
+
+// hasNoHost reports whether a server may read the text after the slashes of a URI as a path.
+func hasNoHost(uri string) bool {
+	scheme, rest, ok := strings.Cut(uri, "://")
+	_, web := defaultPorts[strings.ToLower(scheme)]
+	return ok && !web && !strings.HasPrefix(rest, "/")
+}
+
+// defaultPorts has the default ports of the schemes whose URIs always have a host, whatever number
+// of slashes follows the colon.
+var defaultPorts = map[string]string{"http": ":80", "https": ":443", "ws": ":80", "wss": ":443", "ftp": ":21"}
+
+// plainOrigin returns a URI with scheme and host in the form that most people write: in lower case,
+// without a user, a default port or a dot at the end, and for files on this machine without a host:
+// file:/x and file://localhost/x are file:///x (RFC 8089).
+func plainOrigin(uri string) string {
+	scheme, rest, ok := strings.Cut(strings.ReplaceAll(uri, `\`, "/"), ":")
 	if !ok {
 		return uri
 	}
-	if after, ok := strings.CutPrefix(rest, "//"); ok {
-		n := strings.IndexByte(after+"/", '/')
-		return strings.ToLower(scheme) + "://" + strings.ToLower(after[:n]) + after[n:]
+	scheme = strings.ToLower(scheme)
+	after, hasHost := strings.CutPrefix(rest, "//")
+	port, web := defaultPorts[scheme]
+	switch {
+	case web:
+		after = strings.TrimLeft(rest, "/")
+	case hasHost:
+	case scheme == "file":
+		return "file:///" + strings.TrimPrefix(rest, "/")
+	default:
+		return scheme + ":" + rest
 	}
-	return strings.ToLower(scheme) + ":" + rest
+	n := len(after)
+	if i := strings.IndexAny(after, "/?#"); i >= 0 {
+		n = i
+	}
+	host := strings.ToLower(after[:n])
+	if web {
+		host = host[strings.LastIndexByte(host, '@')+1:]
+		host = strings.TrimSuffix(strings.TrimSuffix(host, port), ".")
+	} else if scheme == "file" && host == "localhost" {
+		host = ""
+	}
+	return scheme + "://" + host + after[n:]
 }
 
 // An upstreamFilter has the compiled filters by kind.

@@ -68,10 +68,15 @@ func TestViews(t *testing.T) {
 		},
 		{
 			"denied URIs as servers read them", []Rule{{Allow: []string{"*"}, Deny: []string{"*__file:///etc/*", "*__https://intern/*"}}}, nil,
-			[]item{{resource, "files", "file:///a"}, {resource, "files", "FILE:///a"}, {resource, "files", "note:7"}, {resource, "files", "NOTE:x%20y"}, {resource, "files", "file:///100%"}},
+			[]item{{resource, "files", "file:///a"}, {resource, "files", "FILE:///a"}, {resource, "files", "note:7"}, {resource, "files", "file://server/etc/x"}, {resource, "files", "https://intern:8443/x"}, {resource, "files", "NOTE:x%20y"}, {resource, "files", "file:///100%"}},
 			[]item{
 				{resource, "files", "file:///etc/passwd"}, {resource, "files", "FILE:///etc/passwd"}, {resource, "files", "File:///%65tc/passwd"}, {resource, "files", "file:////etc//passwd"},
 				{resource, "files", "file:///./etc/passwd"}, {resource, "files", "file:///a/../etc/passwd"}, {resource, "files", "https://INTERN/x"}, {resource, "files", "https://%69ntern/x"},
+				{resource, "files", "file:/etc/passwd"}, {resource, "files", "file:etc/passwd"}, {resource, "files", `file:\etc\passwd`}, {resource, "files", "FILE:/a/../etc/passwd"},
+				{resource, "files", "file://localhost/etc/passwd"}, {resource, "files", "file://LocalHost/%65tc/passwd"}, {resource, "files", "file://%6cocalhost/etc/passwd"},
+				{resource, "files", " file:///etc/passwd"}, {resource, "files", "file:///e\ttc/passwd"}, {resource, "files", "fi\nle:///etc/passwd"}, {resource, "files", "file:///a/.%09./etc/passwd"},
+				{resource, "files", "https:/intern/x"}, {resource, "files", "https:intern/x"}, {resource, "files", "https://intern:443/x"}, {resource, "files", "https://me:pw@intern/x"},
+				{resource, "files", "https://intern./x"}, {resource, "files", "https:///intern/x"}, {resource, "files", "https://a@b@Intern.:443/x"},
 			},
 		},
 		{
@@ -82,9 +87,22 @@ func TestViews(t *testing.T) {
 				{resource, "files", "file:///public/%2E%2E%2fetc/passwd"}, {resource, "files", "file:///public/%252e%252e/etc"},
 				{resource, "files", `file:///public/..%5cetc`}, {resource, "files", "file:///public/s%65cret"},
 				{resource, "files", "file:///public/%2525252525252e"}, {resource, "files", "file:///etc/passwd"},
-				{resource, "files", `file:///public/x\..\..\etc`}, {resource, "files", "file:///public/%2e%2e/etc?%zz"}, {resource, "files", "file:///public/%zz/%2e%2e/%2e%2e/etc"},
+				{resource, "files", `file:///public/x\..\..\etc`}, {resource, "files", "file:///public/.\t./etc"}, {resource, "files", "file:///public/.%0a./etc"}, {resource, "files", "file:///public/%2e%2e/etc?%zz"}, {resource, "files", "file:///public/%zz/%2e%2e/%2e%2e/etc"},
 				{resource, "files", "file:///public/a%3f/../../etc"}, {resource, "files", "file:///public/a%3f%2f..%2f..%2fetc"}, {resource, "files", "file:///public/a%23%2f..%2f..%2fetc"},
 			},
+		},
+		{
+			"URIs without a host", []Rule{{Allow: []string{"db__db://public/*", "db__doc:public/*", "db__urn:*", "db__get:https://x/*"}}}, nil,
+			[]item{{resource, "db", "db://public/a/../b"}, {resource, "db", "db://public/a//b"}, {resource, "db", "doc:public/a"}, {resource, "db", "urn:a:b"}, {resource, "db", "get:https://x/y"}},
+			[]item{
+				{resource, "db", "db://public/../secret/b"}, {resource, "db", "db://public/../../secret"}, {resource, "db", "db://public/%2e%2e/secret"}, {resource, "db", "db://public/.."},
+				{resource, "db", "db://public/a?/../../../secret"}, {resource, "db", "doc:public/../secret"}, {resource, "db", "doc:public/..%2fsecret"}, {resource, "db", "get:https://x/../y"},
+			},
+		},
+		{
+			"denied URIs without a host", []Rule{{Allow: []string{"*"}, Deny: []string{"db__db://secret/*", "db__doc:secret/*"}}}, nil,
+			[]item{{resource, "db", "db://public/a"}, {resource, "db", "db://public"}, {resource, "db", "doc:public/a"}},
+			[]item{{resource, "db", "db://public/../secret/b"}, {resource, "db", "db://public/../../secret/b"}, {resource, "db", "db://../secret/b"}, {resource, "db", "doc:a/../secret/b"}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
