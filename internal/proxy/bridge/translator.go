@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"strconv"
 	"sync"
@@ -36,6 +37,8 @@ type translator struct {
 	callsByID  map[string]*call
 	lastStream uint64
 	timer      *time.Timer
+	// handshakeTimer limits the latest handshake with a legacy server. It is nil before it.
+	handshakeTimer *time.Timer
 	// serverRequests holds the keys of requests that the client has not answered.
 	serverRequests map[string]struct{}
 	// down says that machine knows that the upstream is lost.
@@ -125,6 +128,9 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 			t.upstream.rememberCall(it, o.Method)
 		}
 		t.upstream.router.track(o.Call, t, o.Message)
+		if o.Method == mcp.MethodInitialize {
+			t.limitHandshakeLocked(o.Call)
+		}
 	case o.Call != 0:
 		t.forget(o.Call)
 	}
@@ -142,6 +148,43 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 	if err != nil && it.id != nil {
 		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, t.b.named(t.b.clientError(err))))
 	}
+}
+
+// limitHandshakeLocked fails the handshake after ConnectTimeout. The requests that wait for it have
+// CallTimeout, which is for a server that has said that it works.
+func (t *translator) limitHandshakeLocked(call int64) {
+	d := t.b.opts.timeoutFor(mcp.MethodInitialize)
+	if d == 0 {
+		return
+	}
+	if t.handshakeTimer != nil {
+		t.handshakeTimer.Stop()
+	}
+	began := time.Now()
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.closed || timer != t.handshakeTimer {
+			return
+		}
+		if left := t.b.remaining(d); left > 0 {
+			timer.Reset(left)
+			return
+		}
+		err := fmt.Errorf("the server has not responded to %s for %v", mcp.MethodInitialize, d)
+		outs := t.machine.CallFailed(time.Now(), call, t.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err)))
+		if len(outs) == 0 {
+			return // the handshake is complete
+		}
+		t.upstream.queue.withdraw(jsonrpc.IntID(call))
+		t.forget(call)
+		t.b.metrics.timeouts.Add(1)
+		t.b.markUnhealthy(err, nil)
+		t.applyLocked(t.upstream.rec, 0, outs)
+		t.upstream.checkAlive(began)
+	})
+	t.handshakeTimer = timer
 }
 
 // forget forgets a call that was given up.
@@ -325,6 +368,9 @@ func (t *translator) shutdown() bool {
 	t.applyLocked(t.upstream.rec, 0, t.machine.Close(time.Now(), t.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))))
 	t.closed = true
 	t.timer.Stop()
+	if t.handshakeTimer != nil {
+		t.handshakeTimer.Stop()
+	}
 	return true
 }
 

@@ -180,3 +180,32 @@ func TestManyClientKinds(t *testing.T) {
 		srv.reads(`"initialize"`, kind.declared)
 	}
 }
+
+// TestHandshakeTimeout checks that requests of modern clients fail after ConnectTimeout, not
+// CallTimeout, if a legacy server does not respond to initialize, and that a server that does not
+// respond to a ping either is started again.
+func TestHandshakeTimeout(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			b := f.bridge(&Options{ServerEra: EraLegacy, Shared: shared, ConnectTimeout: 10 * time.Second, CallTimeout: time.Hour, DrainTimeout: time.Nanosecond})
+			c, _ := dialPipe(t, b)
+			start := time.Now()
+			c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + inputMeta + `}}}`)
+			srv := f.next()
+			srv.request(`"initialize"`)
+			c.reads(`"id":1,"error":{"code":-32603,"message":"the server has not responded to initialize for 10s"`)
+			if d := time.Since(start); d != 10*time.Second {
+				t.Errorf("shared %v: the error took %v, want 10s", shared, d)
+			}
+			srv.request(`"ping"`)
+			<-time.After(time.Minute)
+			c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t",` + inputMeta + `}}}`)
+			srv = f.next()
+			serverHandshake(srv)
+			<-time.After(time.Minute) // a handshake in time ends the timeout
+			srv.send(resultFor(srv.request("tools/call"), `{"content":[]}`))
+			c.reads(`"id":2,"result"`)
+		})
+	}
+}
