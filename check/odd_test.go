@@ -17,7 +17,7 @@ const (
 	oddNone    = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","prompts":[],"ttlMs":0,"cacheScope":"private"}}`
 )
 
-// oddCall returns a tools/call and its answer.
+// oddCall returns a tools/call and its response.
 func oddCall(arguments, result string) string {
 	return `> {"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"a","arguments":` + arguments + `}}` + "\n" + `< {"jsonrpc":"2.0","id":"c","result":` + result + `}` + "\n"
 }

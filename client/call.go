@@ -27,7 +27,7 @@ import (
 //	activeCall.roundTrip            sends requests until one has a result or the call fails:
 //	  connection                    waits until supervise publishes a connection
 //	  send                          buildParams (_meta, input responses), then wait
-//	  wait                          answer, callbacks, timeouts; cancels the request
+//	  wait                          response, callbacks, timeouts; cancels the request
 //	  checkResult                   final, or input required
 //	  handleFailure                 error of the call, or retry: waitRetry, switchRevision,
 //	                                reprobe, relistTools, handleCallError (HTTP)
@@ -319,8 +319,8 @@ func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonr
 	return nil
 }
 
-// reprobe checks that the server is modern, as [Options.Profile] says, after its first answer is an
-// error. If not, it replaces the connection.
+// reprobe checks that the server is modern, as [Options.Profile] says, after its first response is
+// an error. If not, it replaces the connection.
 func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negotiated, err error) error {
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
@@ -417,7 +417,7 @@ func objectBody(object []byte) []byte {
 	return bytes.TrimSpace(object[1 : len(object)-1])
 }
 
-// An activeCall is one call from its first request to its last answer. It may send several
+// An activeCall is one call from its first request to its last response. It may send several
 // requests: retries, requests in another revision, and requests with the responses to input
 // requests. A pool reuses the values.
 type activeCall struct {
@@ -425,7 +425,7 @@ type activeCall struct {
 	// req is a copy, so that the caller's request does not escape.
 	req   request
 	timer callTimer
-	// idleTimeout limits the wait for an answer or progress. Zero means no limit.
+	// idleTimeout limits the wait for a response or progress. Zero means no limit.
 	idleTimeout time.Duration
 	// now is when the timer was started, or when the call got a connection if it had to wait.
 	now instant
@@ -550,7 +550,7 @@ func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
 	return nil, fmt.Errorf("call %s: %w", ac.req.method, err)
 }
 
-// send sends one request and waits for its answer. sent reports whether the server may have seen
+// send sends one request and waits for its response. sent reports whether the server may have seen
 // it.
 func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiated) (result []byte, sent bool, err error) {
 	p, err := conn.rpc.NewCall(ac.req.method)
@@ -587,8 +587,8 @@ func (ac *activeCall) hasValidParams(neg *negotiated) bool {
 	return ac.req.valid && neg.validMeta && ac.req.opts.meta == nil && ac.inputResponses == nil && ac.requestState == nil
 }
 
-// wait waits for the answer and runs the callbacks. Those of notifications that arrived before the
-// answer run before wait returns.
+// wait waits for the response and runs the callbacks. Those of notifications that arrived before
+// the response run before wait returns.
 func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending) ([]byte, error) {
 	answered, returned := false, false
 	if ac.callbacks != nil {
@@ -635,7 +635,7 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 			ac.callbacks.deliver()
 			return nil, err
 		}
-		<-p.Done() // the answer came first
+		<-p.Done() // the response came first
 		answered = true
 		result, err := ac.answered(p)
 		returned = true
@@ -650,7 +650,8 @@ func (ac *activeCall) answered(p *rpc.Pending) ([]byte, error) {
 	return p.Result()
 }
 
-// giveUp cancels a request whose caller does not get the answer. answered reports whether it came.
+// giveUp cancels a request whose caller does not get the response. answered reports whether it
+// came.
 func (ac *activeCall) giveUp(conn *connection, p *rpc.Pending, answered bool) {
 	if !answered {
 		ac.cancel(conn, p, "gave up")
@@ -660,7 +661,7 @@ func (ac *activeCall) giveUp(conn *connection, p *rpc.Pending, answered bool) {
 }
 
 // cancel cancels the request, or the task that the server makes of it. It returns false if the
-// answer came first.
+// response came first.
 func (ac *activeCall) cancel(conn *connection, p *rpc.Pending, reason string) bool {
 	switch {
 	case ac.req.asTask && ac.c.tasks.cancelPending(p), ac.mayBeTask(conn) && conn.cancelPossibleTask(p, reason):

@@ -180,7 +180,7 @@ func (c *Client) ForgetCached() {
 	c.caches.clear()
 }
 
-// Ping asks the server for any answer: it sends ping to a legacy server and server/discover to a
+// Ping asks the server for any response: it sends ping to a legacy server and server/discover to a
 // modern one.
 func (c *Client) Ping(ctx context.Context, opts ...CallOption) error {
 	r := &request{method: mcp.MethodPing, repeatable: true, opts: newCallOptions(opts)}

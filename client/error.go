@@ -10,16 +10,16 @@ import (
 	"mcpwire/mcp"
 )
 
-// IsPeer reports whether err is the server's answer. err then wraps a *[jsonrpc.Error] with the
+// IsPeer reports whether err is the server's response. err then wraps a *[jsonrpc.Error] with the
 // code and data; local errors never wrap one. A call that the server rejected unprocessed, for
-// example because of a limit over HTTP, has no answer: see [jsonrpc.CallError].
+// example because of a limit over HTTP, has no response: see [jsonrpc.CallError].
 func IsPeer(err error) bool {
 	_, ok := errors.AsType[*jsonrpc.Error](err)
 	_, undelivered := errors.AsType[*jsonrpc.CallError](err)
 	return ok && !undelivered
 }
 
-// IsNotFound reports whether err is the server's answer that a resource does not exist. Legacy
+// IsNotFound reports whether err is the server's response that a resource does not exist. Legacy
 // servers use a dedicated code. Modern servers use the code for invalid params, so IsNotFound is
 // true for those as well.
 func IsNotFound(err error) bool {
@@ -43,7 +43,7 @@ type TimeoutError struct {
 	Method string
 	// After is the limit that was exceeded.
 	After time.Duration
-	// Max is set if After limits the whole call, not the wait for an answer or for progress.
+	// Max is set if After limits the whole call, not the wait for a response or for progress.
 	Max bool
 
 	// option names the option that sets the limit. "" means WithTimeout.
@@ -99,12 +99,12 @@ func (e *NotConnectedError) Error() string {
 // Unwrap returns Err.
 func (e *NotConnectedError) Unwrap() error { return e.Err }
 
-// A ProtocolError is an answer of the server that violates the protocol.
+// A ProtocolError is a response of the server that violates the protocol.
 type ProtocolError struct {
 	// Method is the method of the request.
 	Method string
 	Reason string
-	// Err is the error of decoding the answer. It may be nil.
+	// Err is the error of decoding the response. It may be nil.
 	Err error
 }
 

@@ -403,7 +403,7 @@ func (e *InputError) Error() string {
 	return fmt.Sprintf("no response to the server's %s: %v", e.Method, e.Err)
 }
 
-// Unwrap returns Err, except for a *jsonrpc.Error, which would look like the server's answer.
+// Unwrap returns Err, except for a *jsonrpc.Error, which would look like the server's response.
 func (e *InputError) Unwrap() error {
 	if IsPeer(e.Err) {
 		return nil

@@ -33,7 +33,7 @@ type negotiation struct {
 	failureCount int
 	// probedConn is the connection that carried the probe.
 	probedConn *connection
-	// probeTimedOut is set if the probe had no answer: the server may only be slow.
+	// probeTimedOut is set if the probe had no response: the server may only be slow.
 	probeTimedOut bool
 	// priorErr is the error of the probe, or of the handshake after it on the same connection.
 	priorErr error
@@ -164,7 +164,7 @@ func (n *negotiation) selectRevision(names []string, info *era.ServerProfile, ca
 	return nil, &IncompatibleError{Client: n.c.opts.Revisions, Server: names, Err: cause}
 }
 
-// fallBackToLegacy continues after an answer to the probe that no modern server gives.
+// fallBackToLegacy continues after a response to the probe that no modern server gives.
 func (n *negotiation) fallBackToLegacy(err error) (step, error) {
 	if n.initializeErr != nil {
 		return nil, n.initializeErr

@@ -141,8 +141,8 @@ const (
 	maxPendingNotificationBytes = 4 << 20 // one notification may exceed it
 )
 
-// A callbackQueue holds the notifications of one call until the goroutine that waits for the answer
-// takes them.
+// A callbackQueue holds the notifications of one call until the goroutine that waits for the
+// response takes them.
 type callbackQueue struct {
 	registry *callbackRegistry
 	// token is the progress token.

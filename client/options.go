@@ -50,7 +50,7 @@ type Options struct {
 	// them.
 	Input InputOptions
 
-	// Timeouts limits the wait for answers.
+	// Timeouts limits the wait for responses.
 	Timeouts Timeouts
 
 	// Retry controls how often requests are repeated.
@@ -98,7 +98,7 @@ type Options struct {
 // InputOptions hold the handlers of a server's requests for input. A handler that is nil is not
 // declared to the server.
 //
-// The handlers must return when their ctx ends: nobody needs the answer then, and the call, or
+// The handlers must return when their ctx ends: nobody needs the response then, and the call, or
 // Close, waits for them. They may run concurrently. [FromContext] returns the Client of the server
 // that asks.
 type InputOptions struct {
@@ -110,7 +110,7 @@ type InputOptions struct {
 	// ElicitModes are the modes that Elicit supports. Nil means [mcp.ElicitModeForm] alone.
 	ElicitModes []mcp.ElicitMode
 
-	// Sample asks the user's model. An error refuses the request; the call that needed the answer
+	// Sample asks the user's model. An error refuses the request; the call that needed the response
 	// fails with it.
 	Sample func(ctx context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error)
 
@@ -125,13 +125,13 @@ type InputOptions struct {
 	MaxRounds int
 }
 
-// Timeouts limit how long a Client waits for answers.
+// Timeouts limit how long a Client waits for responses.
 type Timeouts struct {
-	// Probe limits the wait for an answer to the probe. After that the server counts as legacy.
+	// Probe limits the wait for a response to the probe. After that the server counts as legacy.
 	// Zero means 5 s.
 	Probe time.Duration
 
-	// Handshake limits the wait for an answer to initialize. Zero means 30 s.
+	// Handshake limits the wait for a response to initialize. Zero means 30 s.
 	Handshake time.Duration
 
 	// Call limits the wait of calls without [WithTimeout]. Zero means 5 min; negative means no
@@ -313,7 +313,7 @@ type CallOption func(*callOptions)
 
 // callOptions are the options of one call. The zero value means the Client's Options.
 type callOptions struct {
-	// timeout limits the wait for an answer. Zero means Options.Timeouts.Call; negative, no limit.
+	// timeout limits the wait for a response. Zero means Options.Timeouts.Call; negative, no limit.
 	timeout time.Duration
 	// maxTimeout limits the whole call. Zero means Options.Timeouts.MaxCall; negative, no limit.
 	maxTimeout time.Duration
@@ -354,7 +354,7 @@ func applyOptions(opts []CallOption) (o callOptions) {
 	return o
 }
 
-// WithTimeout limits how long the call waits for its answer. With [WithProgress], each progress
+// WithTimeout limits how long the call waits for its response. With [WithProgress], each progress
 // notification restarts the time. The time that handlers take for input requests does not count. A
 // negative d means no limit.
 func WithTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.timeout = d } }

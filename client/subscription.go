@@ -834,7 +834,7 @@ func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 
 // listen sends a request that lasts until the server ends it, without a timeout and without
 // retries. It calls onID before it sends the request. The result is nil if the server ended the
-// request with a cancellation instead of an answer.
+// request with a cancellation instead of a response.
 func (ss *subscriptions) listen(ctx context.Context, method string, params []byte, onID func(id jsonrpc.ID)) (result []byte, err error) {
 	r := &request{method: method, params: params, opts: callOptions{timeout: -1, maxTimeout: -1}}
 	if ss.c.chain == nil {

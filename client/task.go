@@ -37,8 +37,8 @@ type TaskState struct {
 	PollInterval time.Duration
 }
 
-// A Task is a handle on a tool call that the server continues after its answer. Modern servers use
-// the extension io.modelcontextprotocol/tasks: they decide which calls become tasks, if
+// A Task is a handle on a tool call that the server continues after its response. Modern servers
+// use the extension io.modelcontextprotocol/tasks: they decide which calls become tasks, if
 // [Options.Tasks] allows it. In revision 2025-11-25, the client asks for a task. A Task behaves the
 // same for both. Multiple goroutines may call its methods at once.
 //
@@ -219,7 +219,7 @@ func (t *Task) end(result []byte, err error) {
 	t.c.callbacks.remove(t.callbacks)
 }
 
-// refresh asks the server for the task's state and stores it. raw is the whole answer.
+// refresh asks the server for the task's state and stores it. raw is the whole response.
 func (t *Task) refresh(ctx context.Context) (state TaskState, raw []byte, err error) {
 	id := t.ID()
 	raw, err = t.c.roundTrip(ctx, &request{method: mcp.MethodTasksGet, params: taskParams(id), repeatable: true, callbacks: t.callbacks})
@@ -247,7 +247,7 @@ func taskParams(id string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
 }
 
-// parseResult returns the task in the answer to a tool call, or nil if the answer is a result.
+// parseResult returns the task in the response to a tool call, or nil if the response is a result.
 func (tt *taskTracker) parseResult(raw []byte) (*TaskState, error) {
 	tr := parseToolMembers(raw)
 	return tr.task(tt.c.Revision().Modern())
@@ -541,7 +541,7 @@ func (tt *taskTracker) cancelPending(p *rpc.Pending) bool {
 	})
 }
 
-// cancelLate cancels the task in the answer to a call that nobody waits for. It drops a result
+// cancelLate cancels the task in the response to a call that nobody waits for. It drops a result
 // or an error.
 func (tt *taskTracker) cancelLate(p *rpc.Pending) {
 	raw, err := p.Result()
@@ -557,7 +557,7 @@ func (tt *taskTracker) cancelLate(p *rpc.Pending) {
 // server like [rpc.Pending.Cancel], and cancels a task that the server has created all the same
 // once its id arrives. It returns false if the call must be canceled like any other.
 func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
-	if len(p.Done()) > 0 { // the answer came first
+	if len(p.Done()) > 0 { // the response came first
 		return false
 	}
 	w := &cn.c.tasks.withdrawn
@@ -591,7 +591,7 @@ func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
 // maxWithdrawn limits the withdrawn calls. Beyond it, the oldest one is dropped.
 const maxWithdrawn = 256
 
-// withdrawnCalls are the calls that cancelPossibleTask has canceled and that have no answer yet.
+// withdrawnCalls are the calls that cancelPossibleTask has canceled and that have no response yet.
 // The zero value is empty.
 type withdrawnCalls struct {
 	mu sync.Mutex
@@ -611,7 +611,7 @@ func (w *withdrawnCalls) add(p *rpc.Pending) (forgotten <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.calls) >= maxWithdrawn {
-		if oldest := w.calls[0]; oldest.Abandon() { // else its answer is being handled
+		if oldest := w.calls[0]; oldest.Abandon() { // else its response is being handled
 			close(oldest.evicted)
 		}
 		w.calls = slices.Delete(w.calls, 0, 1)

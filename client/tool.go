@@ -306,7 +306,7 @@ func parseToolResult(raw []byte) (toolResult, error) {
 	return tr, tr.check()
 }
 
-// parseToolMembers finds the parts of the answer to a tool call.
+// parseToolMembers finds the parts of the response to a tool call.
 func parseToolMembers(raw []byte) toolResult {
 	tr := toolResult{raw: raw}
 	members := jsonwire.ObjectMembers(raw)

@@ -181,7 +181,7 @@ func (r *run) serve(ctx context.Context, srv jsonrpc.Server) error {
 		case <-clientGone:
 			clientGone = nil
 			r.log.Debug("the client has stopped reading")
-			cancel() // nobody reads the answers
+			cancel() // nobody reads the responses
 		case <-stop:
 			stop = nil
 		case <-timeout:

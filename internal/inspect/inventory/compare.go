@@ -26,7 +26,7 @@ type Difference struct {
 	What string `json:"what"`
 	// Name is the name of the subject, or the request.
 	Name string `json:"name,omitempty"`
-	// Pointer is a JSON pointer into the definition or answer.
+	// Pointer is a JSON pointer into the definition or response.
 	Pointer string `json:"pointer,omitempty"`
 	Impact  Impact `json:"impact"`
 	Why     string `json:"why"`
@@ -37,13 +37,13 @@ type Difference struct {
 
 // Options configure [Compare]. A nil *Options means defaults.
 type Options struct {
-	// Ignore lists JSON pointers into answers that are not compared; see jsondiff.Options.Ignore.
+	// Ignore lists JSON pointers into responses that are not compared; see jsondiff.Options.Ignore.
 	Ignore []string
-	// Same reports whether to ignore the difference between two values in answers, as JSON text,
+	// Same reports whether to ignore the difference between two values in responses, as JSON text,
 	// such as two times. pointer is their location. A nil Same ignores no difference.
 	Same func(pointer string, old, now []byte) bool
 	// MatchesRedacted reports whether a text may be the original of a redacted one. Such texts
-	// count as equal, in definitions and in answers. A nil MatchesRedacted matches no text.
+	// count as equal, in definitions and in responses. A nil MatchesRedacted matches no text.
 	MatchesRedacted func(redacted, text string) bool
 	// LatencyRatio is the ratio of median latencies from which on they differ. With zero, latencies
 	// are not compared.
@@ -53,7 +53,7 @@ type Options struct {
 	MinLatencyDiff time.Duration
 }
 
-// maxPerAnswer limits the reported differences of one answer.
+// maxPerAnswer limits the reported differences of one response.
 const maxPerAnswer = 20
 
 // Compare returns the differences between two states of a server, or between two servers. A
@@ -344,7 +344,7 @@ func changeText(d jsondiff.Change) string {
 	return "changed"
 }
 
-// answers compares the answers to equal requests.
+// answers compares the responses to equal requests.
 func (c *comparison) answers(a, b *Inventory) {
 	for _, k := range a.Order {
 		x, y := a.Answers[k], b.Answers[k]

@@ -1,11 +1,11 @@
 // Package inventory takes an inventory of a server: its name and version, the
-// definitions that it offers, and its answers, from a capture or result by
+// definitions that it offers, and its responses, from a capture or result by
 // result. [Compare] compares two inventories, to determine whether a new
 // version of a server breaks users of the old one.
 //
 // # Memory
 //
-// Definitions and answers are stored up to limits. Dropped answers are counted.
+// Definitions and responses are stored up to limits. Dropped responses are counted.
 //
 // # Concurrency
 //

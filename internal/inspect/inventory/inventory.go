@@ -18,7 +18,7 @@ import (
 const (
 	maxDefinitions = 16 << 10  // of one kind
 	maxAnswers     = 16 << 10  // different requests
-	maxBytes       = 128 << 20 // of answers, and of each kind
+	maxBytes       = 128 << 20 // of responses, and of each kind
 )
 
 // The kinds of definitions that a server offers.
@@ -53,12 +53,12 @@ type Inventory struct {
 	Answers map[Key]*Answer
 	// Order lists the keys of Answers in the order of the requests.
 	Order []Key
-	// Dropped counts the definitions and answers above the limits.
+	// Dropped counts the definitions and responses above the limits.
 	Dropped int
 
 	// listings holds the latest listing of each kind.
 	listings map[string]*listing
-	// answerBytes is the size of the answers.
+	// answerBytes is the size of the responses.
 	answerBytes int
 }
 
@@ -71,7 +71,7 @@ type Key struct {
 	Params uint64
 }
 
-// An Answer is the answer to a request. Of equal requests, it is the first answer, with the
+// An Answer is the response to a request. Of equal requests, it is the first response, with the
 // latencies of all.
 type Answer struct {
 	// Result is JSON text, or nil for an error.
@@ -123,7 +123,7 @@ func messageAt(data []byte, index int) (m jsonrpc.Message, ok bool) {
 	return m, jsonrpc.Parse(data, &m, 0) == nil
 }
 
-// Add adds an answer, a result or an error as JSON text. It keeps only copies.
+// Add adds a response, a result or an error as JSON text. It keeps only copies.
 func (iv *Inventory) Add(method string, params, result, failure []byte, latency time.Duration) {
 	switch method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:

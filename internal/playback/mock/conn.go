@@ -162,7 +162,7 @@ func (c *conn) register(r *responder) bool {
 	return true
 }
 
-// sendRequest sends an input request to the client. The channel receives the answer once.
+// sendRequest sends an input request to the client. The channel receives the response once.
 func (c *conn) sendRequest(to rpc.Sender, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
 	c.mu.Lock()
 	c.lastRequest++
@@ -204,7 +204,7 @@ func (c *conn) missingCapability(method string, params []byte) string {
 
 var errEnded = errors.New("mock: the request ended without a response")
 
-// accept creates the responder of a request and looks up its answer, in the order of arrival. The
+// accept creates the responder of a request and looks up its response, in the order of arrival. The
 // caller must end the responder. accept does not keep m.
 //
 // The flow of a request is:

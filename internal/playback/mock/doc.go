@@ -1,5 +1,5 @@
 // Package mock implements a mock MCP server: it answers clients with a server's
-// recorded answers from a capture (see package capture).
+// recorded responses from a capture (see package capture).
 //
 //	rec, err := mock.Read(events, nil) // of a capture.Reader
 //	srv, err := mock.New(rec, nil)
@@ -7,7 +7,7 @@
 //
 // # Matching
 //
-// A request gets the answer of a recorded one with the same method and the same
+// A request gets the response of a recorded one with the same method and the same
 // params, except for _meta. The order of members and the spelling of numbers and
 // strings do not matter. A value that was hidden in the recording matches anything.
 // Several matching exchanges are used in their order, and the last one repeatedly.
@@ -23,9 +23,9 @@
 // # What is sent
 //
 // Messages have the recorded text, except for ids, progress tokens and subscription
-// ids, which are the client's. The messages that preceded an answer precede it again:
+// ids, which are the client's. The messages that preceded a response precede it again:
 // progress, log messages, and input requests, whose answers the server awaits. Later
-// unsolicited messages follow the same answer as in the recording. Recorded delays
+// unsolicited messages follow the same response as in the recording. Recorded delays
 // apply only if [Options.Latency] says so.
 //
 // # Limits

@@ -237,7 +237,7 @@ func (f *Fault) setError(value string) error {
 	return nil
 }
 
-// unknownTerm returns the first term of a filter that needs the answer to a request, or "".
+// unknownTerm returns the first term of a filter that needs the response to a request, or "".
 func unknownTerm(text string) string {
 	unquoted := text
 	for {
@@ -274,7 +274,7 @@ func (f *Fault) OnMessages() bool {
 	return f.act == actDelay || f.act == actDrop || f.act == actError || f.act == actExit
 }
 
-// hasDelay reports whether the fault delays the answer.
+// hasDelay reports whether the fault delays the response.
 func (f *Fault) hasDelay() bool { return f.act == actDelay || f.act == actDrop }
 
 // String returns the name of the action.
@@ -338,7 +338,7 @@ func (r *responder) faultError() *jsonrpc.Error {
 // garbage is a message that no parser accepts.
 const garbage = `{"jsonrpc": garbage`
 
-// injectFaults applies the faults to an answer, in order. It returns an error
+// injectFaults applies the faults to a response, in order. It returns an error
 // to send nothing.
 func (r *responder) injectFaults(answer []byte) ([]byte, error) {
 	for _, f := range r.faults {
@@ -382,7 +382,7 @@ func (r *responder) injectFaults(answer []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// duplicate sends an answer twice, as two messages if possible.
+// duplicate sends a response twice, as two messages if possible.
 func (r *responder) duplicate(answer []byte) []byte {
 	if r.noPreceding {
 		return append(append(answer, ' '), answer...)
@@ -391,7 +391,7 @@ func (r *responder) duplicate(answer []byte) []byte {
 	return answer
 }
 
-// truncate keeps n bytes of an answer, or half of it if n is negative. Over HTTP the connection
+// truncate keeps n bytes of a response, or half of it if n is negative. Over HTTP the connection
 // breaks there.
 func (r *responder) truncate(answer []byte, n int) []byte {
 	if n < 0 {
@@ -404,7 +404,7 @@ func (r *responder) truncate(answer []byte, n int) []byte {
 	return answer[:min(n, len(answer))]
 }
 
-// swapID exchanges the id of an answer with that of another pending request. Without one, it turns
+// swapID exchanges the id of a response with that of another pending request. Without one, it turns
 // a number into a string, or changes the string.
 func (r *responder) swapID() {
 	p := r.conn
@@ -426,7 +426,7 @@ func (r *responder) swapID() {
 	}
 }
 
-// withFaultID returns an answer with the id that a fault set.
+// withFaultID returns a response with the id that a fault set.
 func (r *responder) withFaultID(answer []byte) []byte {
 	r.conn.mu.Lock()
 	id := r.swappedID
@@ -502,7 +502,7 @@ func (s *subject) revision(match func(string) bool) bool {
 	return f != nil && match(f.Revision.String())
 }
 
-// HasEventIn implements filter.Subject. The numbers are those of the recorded request and answer.
+// HasEventIn implements filter.Subject. The numbers are those of the recorded request and response.
 func (s *subject) HasEventIn(from, to uint64) bool {
 	e := s.responder.exchange
 	return e != nil && (e.n >= from && e.n <= to || e.hasResponse && e.responseN >= from && e.responseN <= to)

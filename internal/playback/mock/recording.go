@@ -49,7 +49,7 @@ type Recording struct {
 	modern []mcp.Revision
 	// legacy has the revisions negotiated in handshakes, in ascending order.
 	legacy []mcp.Revision
-	// streams reports that most answers came in event streams.
+	// streams reports that most responses came in event streams.
 	streams bool
 	// lenient reports that the server answered before the handshake was complete.
 	lenient bool
@@ -73,7 +73,7 @@ type Notes struct {
 	Unclaimed int
 }
 
-// A methodKey is a method in one era, since the answers differ between eras.
+// A methodKey is a method in one era, since the responses differ between eras.
 type methodKey struct {
 	modern bool
 	name   string
@@ -212,7 +212,7 @@ type reader struct {
 	serverRequests map[*traffic.Call]*ownedStep
 	// httpExchanges has the HTTP exchanges with an unanswered request.
 	httpExchanges map[httpExchangeKey]*exchange
-	// inStream counts the answers in event streams.
+	// inStream counts the responses in event streams.
 	inStream int
 }
 
@@ -239,7 +239,7 @@ type sessionReader struct {
 	last *exchange
 }
 
-// A pending request has no answer yet.
+// A pending request has no response yet.
 type pending struct {
 	exchange *exchange
 	session  *sessionReader
@@ -448,7 +448,7 @@ func (in *incoming) fromClient() {
 				x.cancelled = x.cancelled || x.id.Equal(id)
 			}
 		}
-	case in.m.Call != nil: // an answer to the server
+	case in.m.Call != nil: // a response to the server
 		if o := in.reader.serverRequests[in.m.Call]; o != nil {
 			o.step().responded = true
 			o.exchange.lastAt = max(o.exchange.lastAt, in.event.T)
@@ -481,7 +481,7 @@ func (in *incoming) request() {
 	}
 	l.last = x
 	if in.m.Call == nil {
-		return // its answer cannot be identified
+		return // its response cannot be identified
 	}
 	l.pending = append(l.pending, x)
 	early := !x.modern && !l.initialized && x.method != mcp.MethodInitialize && x.method != mcp.MethodPing

@@ -26,7 +26,7 @@ type responder struct {
 	// level is the log level of a modern request.
 	level mcp.LoggingLevel
 
-	// The answer is from one of these three.
+	// The response is from one of these three.
 	exchange *exchange
 	err      *jsonrpc.Error
 	// emptyResult answers with {}.
@@ -37,7 +37,7 @@ type responder struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	// out sends the messages before the answer.
+	// out sends the messages before the response.
 	out rpc.Sender
 	// noPreceding reports that other messages need another stream.
 	noPreceding bool
@@ -54,7 +54,7 @@ func (r *responder) end() {
 	r.conn.mu.Unlock()
 }
 
-// isImmediate reports whether the answer needs no waiting.
+// isImmediate reports whether the response needs no waiting.
 func (r *responder) isImmediate() bool {
 	if slices.ContainsFunc(r.faults, (*Fault).hasDelay) {
 		return false
@@ -74,7 +74,7 @@ func (r *responder) isImmediate() bool {
 	return true
 }
 
-// run sends the preceding messages and returns the answer, or an error to send nothing.
+// run sends the preceding messages and returns the response, or an error to send nothing.
 func (r *responder) run() ([]byte, error) {
 	if r.refuseHTTP() {
 		return nil, errEnded
@@ -100,7 +100,7 @@ func (r *responder) run() ([]byte, error) {
 	return answer, nil
 }
 
-// sendPreceding sends the messages before the answer and applies the latency.
+// sendPreceding sends the messages before the response and applies the latency.
 func (r *responder) sendPreceding() error {
 	keep := r.conn.srv.opts.Latency
 	for i := range r.exchange.steps {
@@ -124,7 +124,7 @@ func (r *responder) sendPreceding() error {
 	return r.wait(keep.Fixed)
 }
 
-// response returns the text of the answer. Without one, it waits until the request ends.
+// response returns the text of the response. Without one, it waits until the request ends.
 func (r *responder) response() ([]byte, error) {
 	id := r.id
 	switch {
@@ -149,7 +149,7 @@ func (r *responder) response() ([]byte, error) {
 	return nil, errEnded
 }
 
-// waitDone waits until no one needs an answer anymore.
+// waitDone waits until no one needs a response anymore.
 func (r *responder) waitDone() {
 	select {
 	case <-r.ctx.Done():
@@ -167,7 +167,7 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// runStep sends one recorded message. After an input request it waits for the answer. An error
+// runStep sends one recorded message. After an input request it waits for the response. An error
 // means that the request has ended.
 func (r *responder) runStep(s *step, to rpc.Sender) error {
 	if s.isRequest {
@@ -258,7 +258,7 @@ func (r *responder) sendRequest(s *step, to rpc.Sender) error {
 	return nil
 }
 
-// sendTrailing sends the recorded messages after an answer, once for each client. Those after the
+// sendTrailing sends the recorded messages after a response, once for each client. Those after the
 // handshake wait for the initialized notification.
 func (c *conn) sendTrailing(r *responder) {
 	if r.exchange == nil || len(r.exchange.trailing) == 0 || r.method == mcp.MethodInitialize {
@@ -277,7 +277,7 @@ func (c *conn) onInitialized() {
 	}
 }
 
-// playTrailing sends the messages after an answer, on a goroutine if that takes time.
+// playTrailing sends the messages after a response, on a goroutine if that takes time.
 func (c *conn) playTrailing(r *responder) {
 	c.mu.Lock()
 	done := c.sentTrailing[r.exchange]
@@ -301,7 +301,7 @@ func (c *conn) playTrailing(r *responder) {
 	}()
 }
 
-// hasDelay reports whether sending the messages after the answer takes time.
+// hasDelay reports whether sending the messages after the response takes time.
 func (r *responder) hasDelay() bool {
 	if r.conn.srv.opts.Latency.Keep {
 		return true

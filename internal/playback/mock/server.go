@@ -28,7 +28,7 @@ import (
 type Options struct {
 	// Latency is the response time.
 	Latency Latency
-	// Once uses each recorded answer once. Further requests are not in the capture then.
+	// Once uses each recorded response once. Further requests are not in the capture then.
 	Once bool
 	// Loose also accepts, if the params do not match, a recorded request of the same method with
 	// the same tool, prompt, resource or task.
@@ -41,7 +41,7 @@ type Options struct {
 	// same faults.
 	Seed uint64
 
-	// ClientTimeout limits the wait for a client's answer to an input request. Zero means 5 min.
+	// ClientTimeout limits the wait for a client's response to an input request. Zero means 5 min.
 	ClientTimeout time.Duration
 	// DrainTimeout limits the wait for pending requests when a client's input ends. Zero means 10
 	// s.
@@ -71,7 +71,7 @@ func (o *Options) withDefaults() Options {
 type Latency struct {
 	// Keep uses the recorded delay of each message.
 	Keep bool
-	// Fixed is the delay of each answer, unless Keep is set.
+	// Fixed is the delay of each response, unless Keep is set.
 	Fixed time.Duration
 }
 
@@ -113,7 +113,7 @@ type Server struct {
 	// waitCtx ends when the server stops waiting for clients.
 	waitCtx context.Context
 	drain   context.CancelFunc
-	// activity counts the goroutines that work after answers.
+	// activity counts the goroutines that work after responses.
 	activity activity
 
 	// mu guards the fields below and the state of faults.
@@ -206,7 +206,7 @@ func (s *Server) assignModern() *session {
 	return s.assignSession(func(x *session) bool { return x.modern && !x.http })
 }
 
-// Eras reports in which eras the capture has answers.
+// Eras reports in which eras the capture has responses.
 func (r *Recording) Eras() (legacy, modern bool) { return len(r.legacy) > 0, len(r.modern) > 0 }
 
 // Translate returns a bridge to the server for clients of the era without answers in the capture.
@@ -269,7 +269,7 @@ func (h *Handler) SSE(messages string) http.Handler {
 }
 
 // Shutdown ends streams, rejects further requests and waits for pending ones, see
-// [streamable.Handler.Shutdown]. It cancels requests that wait without an answer.
+// [streamable.Handler.Shutdown]. It cancels requests that wait without a response.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.srv.drain()
 	return h.handler.Shutdown(ctx)

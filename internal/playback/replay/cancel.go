@@ -91,7 +91,7 @@ func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (b
 	if _, err := p.deliver(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationCancelled, append(params, '}'))); err != nil {
 		return true, err
 	}
-	// No answer should come, and the next request may have the same id, from another HTTP client.
+	// No response should come, and the next request may have the same id, from another HTTP client.
 	_, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), func() bool { return l.state != sent })
 	if err == nil && l.state == sent {
 		p.finishCall(l, &Result{Status: Open, OK: true})

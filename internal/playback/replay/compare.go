@@ -133,7 +133,7 @@ func isTimeNear(number []byte, t time.Time) bool {
 	return false
 }
 
-// compareResponses compares an answer with the recorded one.
+// compareResponses compares a response with the recorded one.
 func (c *comparer) compareResponses(recorded, live side, old, now *jsonrpc.Message) []Difference {
 	if (old.Kind == jsonrpc.KindError) == (now.Kind == jsonrpc.KindError) {
 		return c.compare(recorded, live)

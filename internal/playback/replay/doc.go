@@ -1,5 +1,5 @@
 // Package replay plays the client of a recorded session against a server: it sends
-// the recorded messages and compares the answers with the recorded ones.
+// the recorded messages and compares the responses with the recorded ones.
 //
 // [Read] takes the client's side from a capture. [Run] plays it over a
 // [wireclient.Session]. The caller names the server; the capture never does.
@@ -14,7 +14,7 @@
 // HTTP headers are built anew, so that a session can be played over another
 // transport. A canceled request is canceled as the transport and era require, by a
 // notification or by ending its HTTP request, after as many notifications as in the
-// recording. Input requests of the server get the recorded answers, by method and
+// recording. Input requests of the server get the recorded responses, by method and
 // order; unrecorded ones are declined. An unfinished task is polled until it is done.
 //
 // A message with hidden parts is not sent unless [Options.Set] has their values.
@@ -26,7 +26,7 @@
 // Unless [Options.Strict] is set, it ignores values that differ each time: times,
 // UUIDs and ULIDs anywhere, _meta, ttlMs, and the values of cursors, states and ids
 // of tasks and sessions. A hidden value equals any value. Results hide the secrets of
-// live answers, as captures do.
+// live responses, as captures do.
 //
 // # Security
 //

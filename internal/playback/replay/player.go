@@ -20,7 +20,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxFailures is the number of consecutive requests without an answer that ends the replay.
+// maxFailures is the number of consecutive requests without a response that ends the replay.
 const maxFailures = 3
 
 // A player plays a recording. It is for one goroutine.
@@ -29,13 +29,13 @@ const maxFailures = 3
 //
 //	play              start inbox.fill, which reads; then run
 //	run               handshake if the recording has none; then each frame
-//	  playFrame       await the answers that preceded the frame, prepare and send it
+//	  playFrame       await the responses that preceded the frame, prepare and send it
 //	    prepare       substitute new cursors, states and task ids; skip hidden messages
 //	  playResponse    wait for an input request of the server, then respond
 //	waitUntil         used by all waits: takes arrivals and runs due replies and polls
 //	  handleArrival   handleRequest, tracker.route or handleResponse
 //	compareResponse   compare and finishCall; addResult reports in recorded order
-//	finish            wait for the remaining answers; reportRest reports all others
+//	finish            wait for the remaining responses; reportRest reports all others
 type player struct {
 	rec      *Recording
 	origin   *resend.Origin
@@ -48,22 +48,22 @@ type player struct {
 	calls []liveCall
 	// serverRequests are indexed by serverRequest.
 	serverRequests []liveRequest
-	// pending are the calls without an answer.
+	// pending are the calls without a response.
 	pending []*liveCall
 	// tasks maps recorded task ids to the new ones, as JSON text.
 	tasks   map[string][]byte
 	tracker tracker
 	// unownedMethods are the methods of notifications without a request.
 	unownedMethods []string
-	// oneWay has the exchanges of messages without an answer, and whether they have ended.
+	// oneWay has the exchanges of messages without a response, and whether they have ended.
 	oneWay map[uint64]bool
 	// syntheticID is the id of a pending synthetic handshake.
 	syntheticID string
 	// polls counts repeated task requests.
 	polls int
-	// failures counts consecutive requests without an answer.
+	// failures counts consecutive requests without a response.
 	failures int
-	// responses counts the received answers.
+	// responses counts the received responses.
 	responses int
 	// versionNoted reports that a change of the server's version was noted.
 	versionNoted bool
@@ -98,7 +98,7 @@ type liveCall struct {
 	// lastActivity is the time of the last sign of progress.
 	lastActivity  time.Time
 	notifications notificationLog
-	// response is the last answer.
+	// response is the last response.
 	response  *element
 	responseN uint64
 	latency   time.Duration
@@ -231,7 +231,7 @@ func (p *player) deliver(ctx context.Context, message []byte) (wireclient.Sent, 
 	return p.conn.Send(ctx, message)
 }
 
-// waitExchange waits for the end of the exchange of a message without an answer.
+// waitExchange waits for the end of the exchange of a message without a response.
 func (p *player) waitExchange(ctx context.Context, exchange uint64) error {
 	p.oneWay[exchange] = false
 	defer delete(p.oneWay, exchange)
@@ -355,7 +355,7 @@ func (p *player) isStaleCancellation(m *jsonrpc.Message) bool {
 	return id != nil && !slices.ContainsFunc(p.pending, func(l *liveCall) bool { return l.id.Key() == jsonrpc.ID(id).Key() })
 }
 
-// substitute returns a request with values from earlier answers. why says why it cannot be sent.
+// substitute returns a request with values from earlier responses. why says why it cannot be sent.
 func (p *player) substitute(el *element) (raw []byte, why string) {
 	c := el.call
 	if c.response == nil && c.status >= 400 {
@@ -389,7 +389,7 @@ func (p *player) substitute(el *element) (raw []byte, why string) {
 	return raw, ""
 }
 
-// result returns the result of the call, or nil for an error or no answer.
+// result returns the result of the call, or nil for an error or no response.
 func (l *liveCall) result() []byte {
 	if l.response == nil {
 		return nil
@@ -405,8 +405,8 @@ type inputResponse struct {
 	used   bool
 }
 
-// inputResponses returns the recorded answers to input requests under their new keys. It prefers an
-// answer with the same key and method, and otherwise takes the next one with the method. It
+// inputResponses returns the recorded responses to input requests under their new keys. It prefers
+// an answer with the same key and method, and otherwise takes the next one with the method. It
 // declines other input requests.
 func inputResponses(was, answered, now []byte) []byte {
 	if len(now) == 0 || now[0] != '{' {
@@ -517,12 +517,12 @@ func (p *player) handleArrival(ctx context.Context, x arrival) error {
 	return nil
 }
 
-// handleEnd handles the end of an exchange: no further answers come in it.
+// handleEnd handles the end of an exchange: no further responses come in it.
 func (p *player) handleEnd(x arrival) error {
 	if _, ok := p.oneWay[x.Exchange]; ok {
 		p.oneWay[x.Exchange] = true
 	}
-	// The answer comes on the stream.
+	// The response comes on the stream.
 	if p.origin.Transport == capture.TransportSSE && x.Err == nil && x.Status/100 == 2 {
 		return nil
 	}
@@ -546,7 +546,7 @@ func (p *player) handleEnd(x arrival) error {
 	return nil
 }
 
-// findCall returns the request that an answer is for, or nil.
+// findCall returns the request that a response is for, or nil.
 func (p *player) findCall(m *jsonrpc.Message, exchange uint64) *liveCall {
 	key := m.ID.Key()
 	var matching, others []*liveCall
@@ -572,7 +572,7 @@ func (p *player) findCall(m *jsonrpc.Message, exchange uint64) *liveCall {
 	return nil
 }
 
-// handleResponse handles an answer.
+// handleResponse handles a response.
 func (p *player) handleResponse(el *element, x arrival) error {
 	if p.syntheticID != "" && el.m.ID.Key() == p.syntheticID {
 		p.syntheticID = ""
@@ -600,9 +600,9 @@ func (p *player) handleResponse(el *element, x arrival) error {
 	return p.eraError(l, nil)
 }
 
-// markLost notes that a request gets no answer.
+// markLost notes that a request gets no response.
 func (p *player) markLost(l *liveCall, err error) error {
-	if l.response != nil { // an earlier answer to a task poll
+	if l.response != nil { // an earlier response to a task poll
 		p.compareResponse(l)
 		return nil
 	}
@@ -624,7 +624,7 @@ func (p *player) markLost(l *liveCall, err error) error {
 	return nil
 }
 
-// markTimeout notes that an answer has not come in time.
+// markTimeout notes that a response has not come in time.
 func (p *player) markTimeout(l *liveCall) error {
 	if l.response != nil {
 		p.compareResponse(l)
@@ -637,7 +637,7 @@ func (p *player) markTimeout(l *liveCall) error {
 	return nil
 }
 
-// compareResponse compares the answer of a request.
+// compareResponse compares the response of a request.
 func (p *player) compareResponse(l *liveCall) {
 	c := l.call
 	r := &Result{Status: Same, OK: true, LiveN: l.responseN}
@@ -666,8 +666,8 @@ func (p *player) compareResponse(l *liveCall) {
 	p.finishCall(l, r)
 }
 
-// noteVersion notes once that a modern server, which sends its version in each answer, has another
-// version.
+// noteVersion notes once that a modern server, which sends its version in each response, has
+// another version.
 func (p *player) noteVersion(l *liveCall, r *Result) {
 	if p.versionNoted || !p.rec.Modern || p.opts.Strict {
 		return
@@ -733,8 +733,8 @@ func (p *player) handshakeError(m *jsonrpc.Message, n uint64) error {
 	return &resend.HandshakeError{N: n, Err: e}
 }
 
-// eraError returns an error if the first answer shows that the server does not accept the session.
-// A non-nil cause says why no answer came.
+// eraError returns an error if the first response shows that the server does not accept the
+// session. A non-nil cause says why no response came.
 func (p *player) eraError(l *liveCall, cause error) error {
 	c := l.call
 	if c.result() == nil || cause == nil && l.response.m.Kind != jsonrpc.KindError {
@@ -842,7 +842,7 @@ func (p *player) runDue(ctx context.Context, deadline time.Time) (time.Time, err
 	return next, nil
 }
 
-// replyDelay returns the delay of an answer to the server.
+// replyDelay returns the delay of a response to the server.
 func (p *player) replyDelay(a *serverRequest) time.Duration {
 	if p.opts.Timing == Keep {
 		return max(p.opts.ReplyDelay, a.replyT-a.t)
@@ -850,7 +850,7 @@ func (p *player) replyDelay(a *serverRequest) time.Duration {
 	return p.opts.ReplyDelay
 }
 
-// await waits for the answers to those of the requests that were sent.
+// await waits for the responses to those of the requests that were sent.
 func (p *player) await(ctx context.Context, calls []*call) error {
 	for _, c := range calls {
 		if err := p.awaitOne(ctx, &p.calls[c.index]); err != nil {
@@ -860,7 +860,7 @@ func (p *player) await(ctx context.Context, calls []*call) error {
 	return nil
 }
 
-// awaitOne waits for the answer to a request, as long as there is progress.
+// awaitOne waits for the response to a request, as long as there is progress.
 func (p *player) awaitOne(ctx context.Context, l *liveCall) error {
 	for l.state == sent {
 		_, err := p.waitUntil(ctx, l.lastActivity.Add(p.opts.Timeout), func() bool { return l.state == done })
@@ -885,7 +885,7 @@ func (p *player) waitRecorded(ctx context.Context, f *frame) error {
 	return err
 }
 
-// finish waits for the remaining answers after everything was sent.
+// finish waits for the remaining responses after everything was sent.
 func (p *player) finish(ctx context.Context) error {
 	for _, l := range slices.Clone(p.pending) {
 		if l.call.response == nil {
@@ -903,7 +903,8 @@ func (p *player) finish(ctx context.Context) error {
 	return err
 }
 
-// hasPendingRequest reports whether a request of the server awaits its answer or has not come yet.
+// hasPendingRequest reports whether a request of the server awaits its response or has not come
+// yet.
 func (p *player) hasPendingRequest() bool {
 	for i := range p.serverRequests {
 		if p.serverRequests[i].waiting || p.results[len(p.calls)+i] == nil {

@@ -22,7 +22,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Recording is the client's side of a session, with the answers it got.
+// A Recording is the client's side of a session, with the responses it got.
 type Recording struct {
 	// Capture is the id of the capture.
 	Capture string
@@ -111,7 +111,7 @@ type call struct {
 	response   *element
 	responseT  time.Duration
 	responseAt time.Time
-	// status is that of an HTTP response without an answer.
+	// status is that of an HTTP response without a message.
 	status        int
 	notifications notificationLog
 
@@ -131,7 +131,7 @@ type serverRequest struct {
 	// reply is nil if the client did not answer.
 	reply  *element
 	replyT time.Duration
-	// pendingCalls are the calls without an answer at that time.
+	// pendingCalls are the calls without a response at that time.
 	pendingCalls []*call
 }
 
@@ -251,7 +251,7 @@ func (r *reader) request(e *capture.Event) {
 	r.httpExchanges[e.Exchange] = x
 }
 
-// exchangeEnded handles the end of an exchange: its status applies to the calls without an answer.
+// exchangeEnded handles the end of an exchange: its status applies to the calls without a response.
 func (r *reader) exchangeEnded(n uint64) {
 	if x := r.httpExchanges[n]; x != nil {
 		for _, c := range x.calls {
@@ -329,7 +329,7 @@ func (r *reader) finish() {
 // A builder builds a recording.
 type builder struct {
 	rec *Recording
-	// calls are the calls without an answer.
+	// calls are the calls without a response.
 	calls          map[*traffic.Call]*call
 	serverRequests map[*traffic.Call]*serverRequest
 	tracker        tracker
@@ -429,7 +429,7 @@ func targetOf(m *jsonrpc.Message) string {
 	return ""
 }
 
-// addReply adds an answer of the client as a separate frame.
+// addReply adds a response of the client as a separate frame.
 func (b *builder) addReply(f *frame, el element, p *traffic.Message) {
 	a := b.serverRequests[p.Call]
 	if p.Call == nil || a == nil {
@@ -532,7 +532,7 @@ func (b *builder) finish() {
 	}
 }
 
-// result returns the result of the call, or nil for an error or no answer.
+// result returns the result of the call, or nil for an error or no response.
 func (c *call) result() []byte {
 	if c.response == nil {
 		return nil
@@ -540,8 +540,8 @@ func (c *call) result() []byte {
 	return c.response.m.Result
 }
 
-// dependencies are the last answers that a request can depend on: by method and cursor; by method,
-// target and state; by task id.
+// dependencies are the last responses that a request can depend on: by method and cursor; by
+// method, target and state; by task id.
 type dependencies struct{ pages, inputRounds, tasks map[string]*call }
 
 // resolve finds the request that a request depends on, and remembers the request for later ones.

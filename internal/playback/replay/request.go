@@ -16,7 +16,7 @@ import (
 type liveRequest struct {
 	recorded *serverRequest
 	received bool
-	// waiting reports that the answer is to be sent in its recorded place.
+	// waiting reports that the response is to be sent in its recorded place.
 	waiting bool
 	id      jsonrpc.ID
 	at      time.Time
@@ -25,7 +25,7 @@ type liveRequest struct {
 // handleRequest handles a request of the server.
 func (p *player) handleRequest(ctx context.Context, el *element, x arrival) error {
 	m := &el.m
-	if p.origin.Modern && p.origin.Transport != capture.TransportStdio { // no answer is possible
+	if p.origin.Modern && p.origin.Transport != capture.TransportStdio { // no response is possible
 		p.summary.Stray++
 		return nil
 	}
@@ -47,7 +47,7 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 	if slices.ContainsFunc(r.Differences, func(d Difference) bool { return !d.Note }) {
 		r.Status, r.OK = Different, false
 	}
-	if a.recorded.reply == nil { // no recorded answer
+	if a.recorded.reply == nil { // no recorded response
 		p.resolveRequest(a, r)
 		return nil
 	}
@@ -88,7 +88,7 @@ func (p *player) resolveRequest(a *liveRequest, r *Result) {
 	p.addResult(len(p.calls)+a.recorded.index, r)
 }
 
-// respond sends the server the recorded answer.
+// respond sends the server the recorded response.
 func (p *player) respond(ctx context.Context, a *liveRequest) error {
 	a.waiting = false
 	raw := edit(p.fillRedacted(a.recorded.reply.raw, a.recorded.reply.redacted), []string{"id"}, func([]byte) []byte { return a.id })
@@ -96,7 +96,7 @@ func (p *player) respond(ctx context.Context, a *liveRequest) error {
 	return err
 }
 
-// playResponse plays an answer to the server: it waits until the server sends the request, or will
+// playResponse plays a response to the server: it waits until the server sends the request, or will
 // not send it anymore.
 func (p *player) playResponse(ctx context.Context, f *frame) error {
 	i := f.reply.index

@@ -61,18 +61,18 @@ type Options struct {
 	// Timing is the pace. Empty means Fast.
 	Timing Timing
 
-	// Timeout limits the wait for the connection, and for an answer or progress. Zero means 30 s.
+	// Timeout limits the wait for the connection, and for a response or progress. Zero means 30 s.
 	Timeout time.Duration
 	// IdleTimeout limits the final wait for notifications without a request. Zero means 300 ms.
 	IdleTimeout time.Duration
-	// ReplyDelay is the time for which an answer to the server is delayed, to keep its recorded
+	// ReplyDelay is the time for which a response to the server is delayed, to keep its recorded
 	// place, while nothing else happens. Zero means 500 ms.
 	ReplyDelay time.Duration
 
 	// Select decides whether to play the request in an event. nil plays all. The handshake is
 	// always played.
 	Select func(captureID string, n uint64) bool
-	// Ignore has the places that are not compared: JSON pointers into answers, such as
+	// Ignore has the places that are not compared: JSON pointers into responses, such as
 	// /result/content/*/text, see jsondiff.Options.Ignore.
 	Ignore []string
 	// Strict compares everything, including the number of notifications.
@@ -277,19 +277,19 @@ type Status string
 
 // The statuses.
 const (
-	// Same means that the answer equals the recorded one.
+	// Same means that the response equals the recorded one.
 	Same Status = "same"
 	// Different means that it differs.
 	Different Status = "different"
-	// Open means that the recording has no answer to compare with.
+	// Open means that the recording has no response to compare with.
 	Open Status = "open"
 	// Skipped means that the request could not be sent: see Result.Why.
 	Skipped Status = "skipped"
 	// Redacted means that the request was not sent because parts of it were hidden: see Result.Why.
 	Redacted Status = "hidden"
-	// Timeout means that no answer came in time.
+	// Timeout means that no response came in time.
 	Timeout Status = "timeout"
-	// Lost means that no answer came, for another reason: see Result.Why.
+	// Lost means that no response came, for another reason: see Result.Why.
 	Lost Status = "lost"
 )
 
@@ -313,10 +313,10 @@ type Result struct {
 	Differences []Difference `json:"differences"`
 	// Redacted has the hidden places, as JSON pointers into the message.
 	Redacted []string `json:"hidden,omitempty"`
-	// Recorded and Live are latencies in milliseconds, or nil without an answer.
+	// Recorded and Live are latencies in milliseconds, or nil without a response.
 	Recorded *float64 `json:"recordedMs,omitempty"`
 	Live     *float64 `json:"liveMs,omitempty"`
-	// LiveN is the number of the event with the answer in the new capture.
+	// LiveN is the number of the event with the response in the new capture.
 	LiveN uint64 `json:"liveN,omitempty"`
 }
 

@@ -106,8 +106,8 @@ func (p *player) poll(ctx context.Context, l *liveCall) error {
 	return err
 }
 
-// wasWorking reports whether the recorded answer is that of a working task, whose progress depends
-// on time.
+// wasWorking reports whether the recorded response is that of a working task, whose progress
+// depends on time.
 func (p *player) wasWorking(l *liveCall) bool {
 	return !p.opts.Strict && l.call.method == mcp.MethodTasksGet && l.response.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.result(), "status")) == working
 }

@@ -26,7 +26,7 @@
 // have only the names of environment variables; the new process gets the environment
 // of this one.
 //
-// Requests of the server get the answers of a client without a user: an empty result
+// Requests of the server get the responses of a client without a user: an empty result
 // for pings, decline for elicitations, and an error for all others. A modern result
 // with input requests is returned as received.
 //

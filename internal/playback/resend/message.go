@@ -13,9 +13,9 @@ import (
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling).
 const codeRejected jsonrpc.Code = -1
 
-// Decline returns the answer of a client without a user to a request of the server: an empty result
-// for pings, decline for elicitations, an error that says "rejected" for sampling, and -32601 for
-// all others. The caller owns the answer.
+// Decline returns the response of a client without a user to a request of the server: an empty
+// result for pings, decline for elicitations, an error that says "rejected" for sampling, and
+// -32601 for all others. The caller owns the response.
 func Decline(m *jsonrpc.Message) []byte {
 	switch string(m.Method) {
 	case mcp.MethodPing:

@@ -350,7 +350,7 @@ func (f *finder) addServerMessage(e *capture.Event) {
 	f.params = wireclient.LearnParams(f.params, m.Result)
 }
 
-// setRevision stores the revision from the answer to initialize.
+// setRevision stores the revision from the response to initialize.
 func (h *handshake) setRevision(e *capture.Event) {
 	if h.request == nil || h.negotiated || e.Session != h.session {
 		return

@@ -46,10 +46,10 @@ type Options struct {
 	TLS       *tls.Config
 	Transport http.RoundTripper
 
-	// Timeout limits the handshake, and the wait for the answer. Zero means 30 s.
+	// Timeout limits the handshake, and the wait for the response. Zero means 30 s.
 	Timeout time.Duration
 	// IdleTimeout is the time without a message of the server after which a message without an
-	// answer is complete. Zero means 300 ms.
+	// response is complete. Zero means 300 ms.
 	IdleTimeout time.Duration
 	// GracePeriod is the time for a process to end after its input was closed. SIGTERM follows, and
 	// SIGKILL a second later. Zero means 1 s.
@@ -99,7 +99,7 @@ var (
 	ErrNoServer = errors.New("the capture does not say how to reach the server")
 	// ErrTimeout is wrapped if [Options.Timeout] was exceeded.
 	ErrTimeout = errors.New("no answer in time")
-	// ErrNoAnswer is wrapped if the server ended the HTTP exchange of a request without an answer.
+	// ErrNoAnswer is wrapped if the server ended the HTTP exchange of a request without a response.
 	ErrNoAnswer = errors.New("the server ended the exchange without a response")
 )
 
@@ -132,7 +132,7 @@ func (e *RedactedError) Error() string {
 
 // A HandshakeError reports that the server refused the handshake.
 type HandshakeError struct {
-	// N is the number of the event with the answer.
+	// N is the number of the event with the response.
 	N uint64
 	// Err is the server's error.
 	Err *jsonrpc.Error
@@ -155,13 +155,13 @@ type Result struct {
 
 	// N is the number of the message's event.
 	N uint64
-	// Response is the frame with the answer, or the last answer to a batch. nil means none.
+	// Response is the frame with the response, or the last response to a batch. nil means none.
 	Response []byte
 	// ResponseN is the number of its event.
 	ResponseN uint64
 	// Latency is the time from the message to Response.
 	Latency time.Duration
-	// Status is that of the HTTP response with or without an answer. Zero means stdio.
+	// Status is that of the HTTP response, which may have no message. Zero means stdio.
 	Status int
 	// Asked counts the declined requests of the server.
 	Asked int
@@ -200,11 +200,11 @@ func withTimeout(ctx context.Context, d time.Duration, what string, f func(conte
 }
 
 // Run starts a new instance of the server, sends the message, after a handshake if it needs one,
-// waits for the answer, and ends the instance. It records all of it in a capture named after the
+// waits for the response, and ends the instance. It records all of it in a capture named after the
 // server with " resent". It reads message until it returns. opts may be nil.
 //
-// Run ends when the answer or its substitute has come; after an idle time if the message has no
-// answer; at a timeout; or when ctx ends, with an error that wraps its cause. The result is nil
+// Run ends when the response or its substitute has come; after an idle time if the message has no
+// response; at a timeout; or when ctx ends, with an error that wraps its cause. The result is nil
 // without a capture; otherwise it has everything known, even with an error. See the package
 // comment for errors.
 func Run(ctx context.Context, o *Origin, message []byte, opts *Options) (*Result, error) {
@@ -329,7 +329,7 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 	return freshID(message, list[0].ID), nil
 }
 
-// send sends the message and waits for the answers.
+// send sends the message and waits for the responses.
 func (r *runner) send(ctx context.Context, message []byte) error {
 	if len(wireclient.PendingOf(message)) == 0 {
 		return r.sendOneWay(ctx, message)
@@ -345,7 +345,7 @@ func (r *runner) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-// roundTrip sends a message and returns the last of its answers.
+// roundTrip sends a message and returns the last of its responses.
 func (r *runner) roundTrip(ctx context.Context, message []byte) (sent wireclient.Sent, last *wireclient.Incoming, err error) {
 	waiting := wireclient.PendingOf(message)
 	if sent, err = r.s.Send(ctx, message); err != nil {
@@ -373,21 +373,21 @@ func (r *runner) roundTrip(ctx context.Context, message []byte) (sent wireclient
 	return sent, last, nil
 }
 
-// noAnswerError returns the error for an exchange that ended before the answer, or nil if the
-// answer may still come.
+// noAnswerError returns the error for an exchange that ended before the response, or nil if the
+// response may still come.
 func (r *runner) noAnswerError(in *wireclient.Incoming) error {
 	switch {
 	case in.Err != nil:
 		return &wireclient.EndedError{Err: in.Err}
 	case in.Status/100 != 2:
 		return &wireclient.StatusError{Status: in.Status, N: in.N}
-	case r.o.Transport == capture.TransportSSE: // the answer comes on the stream
+	case r.o.Transport == capture.TransportSSE: // the response comes on the stream
 		return nil
 	}
 	return fmt.Errorf("resend: %w, with HTTP status %d", ErrNoAnswer, in.Status)
 }
 
-// sendOneWay sends a message without an answer, and waits until the server is idle.
+// sendOneWay sends a message without a response, and waits until the server is idle.
 func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 	sent, err := r.s.Send(ctx, message)
 	if r.res.N = sent.N; err != nil {

@@ -54,15 +54,15 @@
 //     from the host. Instead it sends list_changed notifications for the capabilities that
 //     the new server declares.
 //   - Requests of the old server that the host has not answered are canceled, and late
-//     answers dropped. If the new server reuses such an id before the late answer arrives,
-//     it gets that answer: nothing on the wire distinguishes the two.
+//     responses dropped. If the new server reuses such an id before the late response arrives,
+//     it gets that response: nothing on the wire distinguishes the two.
 //   - Each server has its own session in the capture.
 //
 // The capture has all of this, preceded by a note. A restart cannot preserve the
 // memory of the old server; tasks, cursors, elicitations and progress under way; or a
 // frame that the old server did not finish, whose beginning the host has seen (the
 // tap ends it, and it is invalid). If the new server answers the handshake
-// differently, the host keeps the first answer, and a note reports the difference.
+// differently, the host keeps the first response, and a note reports the difference.
 //
 // # Breakpoints
 //

@@ -21,15 +21,15 @@ const (
 )
 
 // A resumeState is what the tap must know to replace the server: the state of the session, and the
-// requests without an answer. It is safe for concurrent use.
+// requests without a response. It is safe for concurrent use.
 type resumeState struct {
 	// session has the frames as the host sent them.
 	session resume.State[*capture.Event, struct{}]
 
 	mu sync.Mutex
-	// calls are requests of the host without an answer.
+	// calls are requests of the host without a response.
 	calls map[string]*call
-	// serverRequests are requests of the server without an answer.
+	// serverRequests are requests of the server without a response.
 	serverRequests map[string]jsonrpc.ID
 	// staleRequests are unanswered requests of earlier servers.
 	staleRequests map[string]bool
@@ -131,7 +131,7 @@ func (r *resumeState) noteNotification(m *jsonrpc.Message, e *capture.Event) {
 			r.session.Initialized(frame)
 		}
 	case mcp.NotificationCancelled:
-		if id, ok := m.Param("requestId"); ok { // no answer will come
+		if id, ok := m.Param("requestId"); ok { // no response will come
 			delete(r.calls, jsonrpc.ID(id).Key())
 			r.session.Forget(id)
 		}
@@ -140,9 +140,9 @@ func (r *resumeState) noteNotification(m *jsonrpc.Message, e *capture.Event) {
 
 // A disposition is the result of handleServerFrame.
 type disposition struct {
-	// withhold reports an answer to a replayed request.
+	// withhold reports a response to a replayed request.
 	withhold bool
-	// ready reports an answer to the handshake.
+	// ready reports a response to the handshake.
 	ready bool
 	// result is the result of the replayed request. It aliases the frame.
 	result  []byte
@@ -211,7 +211,7 @@ type unanswered struct {
 	calls []*call
 	// serverRequests are requests that the host need not answer anymore.
 	serverRequests []jsonrpc.ID
-	// initialize is the host's initialize request if it has no answer.
+	// initialize is the host's initialize request if it has no response.
 	initialize *capture.Event
 	headers    bool
 }

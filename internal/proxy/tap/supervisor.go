@@ -679,7 +679,7 @@ func (sv *supervisor) giveUp(reason string) {
 	sv.failUnanswered(l, "the server has exited and is not restarted: "+reason)
 }
 
-// notifyListChanged notifies the host which lists to request again. result is the server's answer
+// notifyListChanged notifies the host which lists to request again. result is the server's response
 // to the handshake.
 func (sv *supervisor) notifyListChanged(result []byte) {
 	if old, now := sv.state.negotiated(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {

@@ -29,7 +29,7 @@
 // Exchanges are numbered, and so are sessions. Traffic that belongs to a session of
 // the protocol, by its id or endpoint, has the number of the exchange that opened it.
 // Other traffic has one number per client connection. This distinguishes two modern
-// clients that both use the id 1, and it matches the answer of a legacy client with
+// clients that both use the id 1, and it matches the response of a legacy client with
 // its input request, although they use different exchanges and possibly different
 // connections.
 //
@@ -84,9 +84,9 @@
 //     only notifications or responses is accepted with status 202. A dropped event leaves
 //     its id and retry time, so that a client that resumes the stream does not get it
 //     again; the stream goes on without it, and ends without the response if it was one.
-//   - An answer to a client's request is its response with status 200, or the status that
-//     a modern server has for the error; with HTTP+SSE, the request gets 202 and the
-//     client's stream the answer. An answer to a server's request is posted to the server
+//   - A response to a client's request has status 200, or the status that a modern server
+//     has for the error; with HTTP+SSE, the request gets 202 and the client's stream the
+//     response. A response to a server's request is posted to the server
 //     with the header of the client's request for the stream. What the tap itself responds
 //     has no CORS fields: a page of another origin sees a failure.
 //   - If the client disconnects or the exchange is aborted, what is held for it is not

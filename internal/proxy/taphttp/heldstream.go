@@ -307,7 +307,7 @@ func (s *heldStream) write(p []byte) error {
 	return s.x.write(p, false)
 }
 
-// insert sends the client an answer of a viewer to event of, between two events of the stream. It
+// insert sends the client a response of a viewer to event of, between two events of the stream. It
 // reports whether the stream is open. Any goroutine may call it.
 func (s *heldStream) insert(of uint64, answer *capture.Event) bool {
 	s.writing.Lock()

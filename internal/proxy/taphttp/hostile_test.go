@@ -72,7 +72,7 @@ func TestCutOff(t *testing.T) {
 }
 
 // TestNoResponse shows that the tap answers if the server sends nothing that is HTTP, and that the
-// capture does not attribute that answer to the server.
+// capture does not attribute that response to the server.
 func TestNoResponse(t *testing.T) {
 	for name, answer := range map[string]string{
 		"closed": "", "no http": "SSH-2.0-OpenSSH\r\n", "status": "HTTP/1.1 000 No\r\n\r\n", "switch": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",

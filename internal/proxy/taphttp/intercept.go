@@ -276,7 +276,7 @@ func (x *exchange) answerRequest(of uint64, data string) {
 	x.recordEnd(why)
 }
 
-// answerStatus returns the HTTP status of an answer: modern servers have some for errors.
+// answerStatus returns the HTTP status of a response: modern servers have some for errors.
 func (x *exchange) answerStatus(data []byte) int {
 	var m jsonrpc.Message
 	if x.r.Header.Get(wireclient.HeaderMethod) == "" || jsonrpc.Parse(data, &m, 0) != nil || m.Kind != jsonrpc.KindError {
@@ -583,10 +583,10 @@ func setField(h http.Header, name, value string) {
 	h[name] = []string{value}
 }
 
-// answerTimeout limits the time for the server to take an answer of a viewer.
+// answerTimeout limits the time for the server to take a response of a viewer.
 const answerTimeout = 30 * time.Second
 
-// answerServer posts a viewer's answer to a request of the server, in place of the client. of is
+// answerServer posts a viewer's response to a request of the server, in place of the client. of is
 // the event of the request, and target the URL for messages of the client.
 func (x *exchange) answerServer(of uint64, target, data string) {
 	ctx, cancel := context.WithTimeout(x.ctx, answerTimeout)

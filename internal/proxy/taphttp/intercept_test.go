@@ -223,7 +223,7 @@ func TestIntercept(t *testing.T) {
 						mu.Unlock()
 					}
 					switch {
-					case strings.Contains(string(body), `"roots"`): // an answer to the server
+					case strings.Contains(string(body), `"roots"`): // a response to the server
 						w.WriteHeader(http.StatusAccepted)
 					case isEvent:
 						w.Header().Set("Content-Type", "text/event-stream")

@@ -252,7 +252,7 @@ func init() {
 }
 
 // serve answers requests until the input ends. A request is a program and a payload, each behind
-// its length in four bytes, big endian. The answer is one byte; 1 means true.
+// its length in four bytes, big endian. The response is one byte; 1 means true.
 func serve(in io.Reader, out io.Writer) {
 	debug.SetMemoryLimit(maxMemory / 2) // collect more often near the limit
 	programs := map[string]*gojq.Code{}

@@ -15,7 +15,7 @@ var (
 	ErrClosed = errors.New("the session is closed")
 )
 
-// A StatusError is an HTTP response with an error status instead of an answer.
+// A StatusError is an HTTP response with an error status and without a message.
 type StatusError struct {
 	Status int
 	// N is the number of the event with the head of the response.
@@ -60,7 +60,7 @@ func Messages(frame []byte) []jsonrpc.Message {
 	return []jsonrpc.Message{m}
 }
 
-// A Pending is a set of ids without an answer, by their keys.
+// A Pending is a set of ids without a response, by their keys.
 type Pending map[string]bool
 
 // PendingOf returns the ids that a message requests answers for, except for subscriptions, which
