@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/plural"
 )
 
 // Code is a JSON-RPC error code.
@@ -41,11 +42,12 @@ func (c Code) String() string {
 }
 
 // An Error is an error object: a peer's error response, or the error that a handler answers with.
-// Nil Data is absent on the wire.
 type Error struct {
-	Code    Code
+	// Code is sent as CodeInternalError if it is zero.
+	Code Code
+	// Message is one sentence for people.
 	Message string
-	// Data is JSON text.
+	// Data is JSON text. Nil means that the error has no data.
 	Data []byte
 }
 
@@ -140,6 +142,7 @@ func typeName(err error) string {
 
 // A PanicError is a panic in a handler. It fails one request.
 type PanicError struct {
+	// Value is the value of the panic. It is never sent.
 	Value any
 	// Stack is for the log and never sent.
 	Stack []byte
@@ -243,7 +246,11 @@ type DrainError struct {
 }
 
 func (e *DrainError) Error() string {
-	text := fmt.Sprintf("%d requests were aborted %v after the end of input", e.Requests, e.After)
+	verb := "were"
+	if e.Requests == 1 {
+		verb = "was"
+	}
+	text := fmt.Sprintf("%s %s aborted %v after the end of input", plural.Of(e.Requests, "request"), verb, e.After)
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()
 	}

@@ -636,8 +636,7 @@ func (f *streamFramer) readHeader() (ok bool, err error) {
 		return true, nil
 	}
 	if n < 0 {
-		switch {
-		case f.readErr != nil && len(block) > 0:
+		if f.readErr != nil && len(block) > 0 {
 			f.start = f.end
 			return false, &FrameError{Code: CodeParseError, Reason: "the input ended within a header"}
 		}
@@ -821,16 +820,16 @@ func (e *TooLargeError) Error() string {
 }
 
 // Is reports whether target is [ErrMalformed] and the message is a response, which is unreadable.
-func (e *TooLargeError) Is(target error) bool { return target == ErrMalformed && e.isAnswer() }
+func (e *TooLargeError) Is(target error) bool { return target == ErrMalformed && e.isResponse() }
 
-// isAnswer reports whether the message is known to be a response.
-func (e *TooLargeError) isAnswer() bool { return e.Kind == KindResponse || e.Kind == KindError }
+// isResponse reports whether the message is known to be a response.
+func (e *TooLargeError) isResponse() bool { return e.Kind == KindResponse || e.Kind == KindError }
 
 // frameError returns the framer's error for the message.
 func (e *TooLargeError) frameError() *FrameError {
 	bad := newTooLarge(e.Limit)
 	bad.Err = e
-	if e.isAnswer() && len(e.ID) > 0 {
+	if e.isResponse() && len(e.ID) > 0 {
 		bad.Err = &CallError{ID: e.ID, Err: e, Outcome: OutcomeUnknown}
 	}
 	return bad

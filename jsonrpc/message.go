@@ -257,17 +257,15 @@ func isInteger(text []byte) bool {
 	return len(text) > 0
 }
 
-// The Append functions append one message, without framing, to dst and return it. They check
-// nothing: params, result and data must be valid JSON without raw line breaks (see [OneLine]).
-
-// AppendRequest appends a request. It omits nil params.
+// AppendRequest appends a request, without framing, to dst. It omits nil params. It checks nothing:
+// id and params must be valid JSON without raw line breaks, see [OneLine].
 func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	return appendMethod(append(dst, ','), method, params)
 }
 
-// AppendNotification appends a notification. It omits nil params.
+// AppendNotification appends a notification to dst. params is as in [AppendRequest].
 func AppendNotification(dst []byte, method string, params []byte) []byte {
 	return appendMethod(append(dst, `{"jsonrpc":"2.0",`...), method, params)
 }
@@ -280,7 +278,8 @@ func appendMethod(dst []byte, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendResult appends a response.
+// AppendResult appends a response with a result to dst. It checks nothing: id and result must be
+// valid JSON without raw line breaks.
 func AppendResult(dst []byte, id ID, result []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
@@ -288,9 +287,10 @@ func AppendResult(dst []byte, id ID, result []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendError appends an error response. An empty id is written as null if nullID is set, and
-// otherwise omitted: JSON-RPC requires null, but newer revisions of MCP have no null id in their
-// schemas.
+// AppendError appends an error response to dst. An empty id is written as null if nullID is set,
+// and otherwise omitted: JSON-RPC requires null, but newer revisions of MCP have no null id in
+// their schemas. It checks nothing: id and e.Data must be valid JSON without raw line breaks, which
+// [ErrorOf] makes sure of.
 func AppendError(dst []byte, id ID, e *Error, nullID bool) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0",`...)
 	if len(id) > 0 {

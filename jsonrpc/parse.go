@@ -53,15 +53,16 @@ func IsBatch(frame []byte) bool {
 	return false
 }
 
-// An Entry is one member of a batch: a message, or the error to answer it with.
+// An Entry is one member of a batch.
 type Entry struct {
 	Message
+	// Invalid is the error to answer with if the member is not a message. Otherwise it is nil.
 	Invalid *Error
 }
 
-// ParseBatch parses a frame that holds an array of messages. The messages alias the frame. The
-// error is an *Error that answers the whole batch: it is not JSON, it is empty, or it has more than
-// MaxBatch members.
+// ParseBatch parses a frame that holds an array of messages. The messages alias the frame. maxDepth
+// limits the levels of the whole frame; zero means 512. The error is an *Error that answers the
+// whole batch: it is not JSON, it is empty, or it has more than MaxBatch members.
 func ParseBatch(frame []byte, maxDepth int) ([]Entry, error) {
 	var s jsonwire.Scanner
 	s.Reset(frame, maxDepth)

@@ -518,7 +518,7 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 		if got := <-call; !errors.Is(got.err, jsonrpc.ErrClosed) || !errors.Is(got.err, broken) || time.Since(began) > time.Second {
 			t.Errorf("call, after %v: %+v", time.Since(began), got)
 		}
-		if err := p.ended(); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "1 requests were aborted 5s") {
+		if err := p.ended(); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "1 request was aborted 5s") {
 			t.Errorf("Run returned %v", err)
 		}
 		if d := time.Since(began); d != 5*time.Second {
