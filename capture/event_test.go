@@ -110,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 				w.Len = max(w.Len, int64(len(w.Data)))
 			}
 			if redaction == nil && (w.Part > 0 || w.Encoding != "" || w.Cut || w.Response != nil) {
-				continue // a payload that cannot be checked is redacted, see TestPieces
+				continue // a payload that cannot be checked is redacted, see TestRedactLearns
 			}
 			if diff := cmp.Diff(&w, g, cmpopts.IgnoreUnexported(capture.Event{})); diff != "" {
 				t.Errorf("event %d, redaction %s (-want +got):\n%s", i+1, redact, diff)

@@ -214,9 +214,9 @@ func (o *Options) httpServer(base context.Context, h http.Handler, config *tls.C
 // connKey is the key of a request's *boundedConn in its context.
 type connKey struct{}
 
-// onlyHTTP1 reports whether the server speaks HTTP/1 only, directly on its boundedConns. These then
-// limit the wait for a request and for its header: net/http would read the clock for that, twice in
-// each request.
+// onlyHTTP1 reports whether the server speaks HTTP/1 only, directly on connections of type
+// boundedConn. These then limit the wait for a request and for its header: net/http would read the
+// clock for that, twice in each request.
 func (o *Options) onlyHTTP1(config *tls.Config) bool { return config == nil && !o.H2C }
 
 // connLimits returns the limits of the server's connections.

@@ -3,9 +3,9 @@
 // the Model Context Protocol use them
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http).
 //
-// [Append], [AppendMessage], [AppendMessageID] and [AppendComment] write into a slice; a
-// [Reader] returns slices of its buffer. Neither allocates once its buffers have grown to
-// the size of the traffic.
+// [Append], [AppendMessage] and [AppendComment] write into a slice; a [Reader] returns
+// slices of its buffer. Neither allocates once its buffers have grown to the size of the
+// traffic.
 //
 // # Events without data
 //

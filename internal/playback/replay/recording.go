@@ -99,7 +99,7 @@ type call struct {
 	index int
 	n     uint64
 	t     time.Duration
-	// id is the result of idKey.
+	// id is the key of the request's id, see jsonrpc.ID.Key.
 	id     string
 	method string
 	target string

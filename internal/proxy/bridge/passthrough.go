@@ -34,9 +34,9 @@ type passthrough struct {
 
 	mu      sync.Mutex
 	clients map[*client]*clientState
-	// calls holds the pending calls by idKey of the upstream's id.
+	// calls holds the pending calls by jsonrpc.ID.Key of the upstream's id.
 	calls map[string]*call
-	// tokens holds calls by idKey of the upstream's progress token.
+	// tokens holds calls by jsonrpc.ID.Key of the upstream's progress token.
 	tokens map[string]*call
 	// serverRequests holds the pending requests of the server.
 	serverRequests map[string]*serverRequest

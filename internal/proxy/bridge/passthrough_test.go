@@ -297,7 +297,7 @@ func (s streamFramer) Receive() ([]byte, context.Context, error) {
 	return frame, ctx, err
 }
 
-// withStreams makes the connections of f streamFramers.
+// withStreams makes each connection of f a streamFramer.
 func (f *fakeServer) withStreams(o *Options) *Options {
 	o.Connect = func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
 		framer, err := f.connect(ctx, w)

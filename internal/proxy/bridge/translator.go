@@ -33,7 +33,7 @@ type translator struct {
 	machine translate.Translator
 	// callsByStream holds calls over HTTP, and of clients that share, by call.stream.
 	callsByStream map[uint64]*call
-	// callsByID holds calls of a byte stream, by idKey.
+	// callsByID holds calls of a byte stream, by jsonrpc.ID.Key.
 	callsByID  map[string]*call
 	lastStream uint64
 	timer      *time.Timer

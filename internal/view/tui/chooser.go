@@ -16,7 +16,7 @@ type chooser struct {
 	note line
 	// choices returns the choices. It is called again after each message, because they may change.
 	choices func() []choice
-	// fixedKeys are run without narrowing: keys of the choice at the cursor.
+	// keys act on the choice at the cursor, instead of narrowing the list.
 	keys []chooserKey
 
 	typed string

@@ -247,7 +247,7 @@ func (m *model) goToRow(seq uint64) tea.Cmd {
 type overviewData struct {
 	requests, failed, pending uint64
 	from, to                  time.Time
-	// perColumn counts requests in equal parts of the time; failures counts those that failed.
+	// calls counts requests in equal parts of the time; failures counts those that failed.
 	calls, failures []int
 	tools           []*trace.Stat
 	servers         []trace.Facet
