@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -490,6 +491,83 @@ func TestOutputTryWriteDoesNotWait(t *testing.T) {
 			}
 			t.Error("never full")
 		})
+	})
+}
+
+// countCalls returns a function that reports the number of system calls of a kind ("syscr" for reads,
+// "syscw" for writes) that the thread of f has made. f runs in a goroutine, and its error goes to
+// done.
+func countCalls(t *testing.T, kind string, f func() error) (calls func() int, done <-chan error) {
+	var tid atomic.Int64
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		tid.Store(int64(unix.Gettid()))
+		ended <- f()
+	}()
+	eventually(t, "thread", func() bool { return tid.Load() != 0 })
+	return func() int {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/io", tid.Load()))
+		if err != nil {
+			t.Skip("the system does not count the calls of a thread: ", err)
+		}
+		_, after, _ := strings.Cut(string(b), kind+": ")
+		var n int
+		if _, err := fmt.Sscan(after, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}, ended
+}
+
+// TestUnpollable checks that a descriptor that neither blocks nor can be polled, as a nonblocking
+// terminal of macOS, is read and written at intervals, and not in a loop without a wait.
+func TestUnpollable(t *testing.T) {
+	atIntervals := func(t *testing.T, calls func() int) {
+		started := time.Now()
+		before := calls()
+		n := 0
+		eventually(t, "three calls", func() bool { n = calls() - before; return n >= 3 })
+		if limit := int(time.Since(started)/(retryInterval*time.Millisecond)) + 1; n > limit {
+			t.Errorf("%d calls in %v, want at most %d", n, time.Since(started), limit)
+		}
+	}
+	t.Run("read", func(t *testing.T) {
+		r, w := transports["nonblocking pipe"](t)
+		in := inputs["polled"](t, r).(*polledInput)
+		defer in.Close()
+		in.canPoll = false
+		buf := make([]byte, 10)
+		calls, done := countCalls(t, "syscr", func() error { _, err := in.Read(buf); return err })
+		atIntervals(t, calls)
+		w.Write([]byte("message"))
+		if err := <-done; err != nil || !bytes.HasPrefix(buf, []byte("message")) {
+			t.Errorf("Read: %q, %v", buf, err)
+		}
+		_, done = countCalls(t, "syscr", func() error { _, err := in.Read(buf); return err })
+		in.stop()
+		if err := <-done; err != io.EOF {
+			t.Errorf("Read after stop: %v, want io.EOF", err)
+		}
+	})
+	t.Run("write", func(t *testing.T) {
+		r, w := transports["nonblocking pipe"](t)
+		out := outputs["polled"](t, w).(*polledOutput)
+		defer out.Close()
+		full := 0
+		for n := 1; n > 0; full += n {
+			n, _ = out.tryWrite(make([]byte, pipeBuf))
+		}
+		out.canPoll = false
+		calls, done := countCalls(t, "syscw", func() error { _, err := out.Write(make([]byte, 1<<20)); return err })
+		atIntervals(t, calls)
+		if n, err := io.ReadFull(r, make([]byte, full+1<<20)); err != nil {
+			t.Errorf("read %d bytes: %v", n, err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("Write: %v", err)
+		}
 	})
 }
 

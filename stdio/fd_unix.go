@@ -92,6 +92,11 @@ func pollFDs(fds []unix.PollFd, timeout int) (int, error) {
 	}
 }
 
+// retryInterval is the time between attempts to read or write a descriptor that neither blocks nor
+// can be polled, in milliseconds: poll(2) of macOS does not support devices, and another process
+// can make a terminal nonblocking, which all processes share.
+const retryInterval = 10
+
 // readResult converts the result of read(2) for io.Reader.
 func readResult(n int, err error, want int) (int, error) {
 	switch {
@@ -164,7 +169,8 @@ type polledInput struct {
 	fd int
 	// wakeR and wakeW are the ends of a pipe. A byte in it wakes poll.
 	wakeR, wakeW int
-	canPoll      bool
+	// canPoll belongs to the one reader.
+	canPoll bool
 }
 
 // newPolledInput returns an input for fd, and owns fd unless it fails.
@@ -204,6 +210,11 @@ func (in *polledInput) Read(p []byte) (int, error) {
 		}
 		n, err := readFD(in.fd, p)
 		if err == unix.EAGAIN {
+			if !in.canPoll {
+				if _, err := pollFDs(fds[1:], retryInterval); err != nil {
+					return 0, os.NewSyscallError("poll", err)
+				}
+			}
 			continue
 		}
 		return readResult(n, os.NewSyscallError("read", err), len(p))
@@ -226,11 +237,13 @@ func (in *polledInput) Close() error {
 type polledOutput struct {
 	gate
 	fd int
+	// canPoll belongs to the one writer.
+	canPoll bool
 }
 
 // newPolledOutput returns an output that owns fd.
 func newPolledOutput(fd int) *polledOutput {
-	out := &polledOutput{fd: fd}
+	out := &polledOutput{fd: fd, canPoll: true}
 	out.release = func() { unix.Close(out.fd) }
 	return out
 }
@@ -256,12 +269,20 @@ func (o *polledOutput) Write(p []byte) (int, error) {
 	}
 }
 
-// waitWritable waits for room on a descriptor that does not block. It checks for Close at
+// waitWritable waits until a descriptor that does not block may have room. It checks for Close at
 // intervals.
 func (o *polledOutput) waitWritable() error {
-	const lookUp = 100 // milliseconds
+	const checkInterval = 100 // milliseconds
 	for !o.stopped() {
-		n, err := pollFDs([]unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLOUT}}, lookUp)
+		if !o.canPoll {
+			_, err := pollFDs(nil, retryInterval)
+			return os.NewSyscallError("poll", err)
+		}
+		fds := []unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLOUT}}
+		n, err := pollFDs(fds, checkInterval)
+		if o.canPoll = fds[0].Revents&unix.POLLNVAL == 0; !o.canPoll {
+			continue
+		}
 		if n > 0 || err != nil {
 			return os.NewSyscallError("poll", err)
 		}
@@ -284,7 +305,7 @@ func (o *polledOutput) tryWrite(p []byte) (int, error) {
 	}
 	defer o.leave()
 	fds := []unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLOUT}}
-	if n, err := pollFDs(fds, 0); n == 0 || err != nil {
+	if n, err := pollFDs(fds, 0); n == 0 || err != nil || fds[0].Revents&unix.POLLNVAL != 0 {
 		return 0, os.NewSyscallError("poll", err)
 	}
 	n, err := writeFD(o.fd, p)
