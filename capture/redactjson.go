@@ -32,6 +32,9 @@ type walker struct {
 	hidden *pointers
 	// text is scratch space for unescaped strings.
 	text []byte
+	// inner and innerEdits are scratch space for JSON in a string.
+	inner      *walker
+	innerEdits edits
 }
 
 // A pathStep is the raw name of a member, or the index of an element.
@@ -202,6 +205,8 @@ func (w *walker) object(m mode) error {
 					value = it
 				}
 			}
+		} else if w.isRepeatable() {
+			err = w.repeated(child)
 		} else {
 			err = w.value(child)
 		}
@@ -516,21 +521,24 @@ func (w *walker) redactString(it stringItem, m mode) {
 // redactEscaped is redactString for a string with escapes; text is its value. It encodes the string
 // again if it contains a secret.
 func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
-	var e edits
+	e := &w.innerEdits
+	e.reset()
 	json := false
 	if !m.prose && w.depth < maxNested && (text[0] == '{' || text[0] == '[') {
-		inner := walker{r: w.r, e: &e, depth: w.depth + 1}
-		if json = inner.walk(text, 0) == nil; !json {
+		if w.inner == nil {
+			w.inner = &walker{r: w.r, e: e, depth: w.depth + 1}
+		}
+		if json = w.inner.walk(text, 0) == nil; !json {
 			e.reset()
 		}
 	}
 	if json {
-		w.r.scanKnown(&e, text)
+		w.r.scanKnown(e, text)
 		e.normalize(0)
 	} else {
-		w.r.scan(&e, text, textMode{prose: m.prose})
+		w.r.scan(e, text, textMode{prose: m.prose})
 		if !m.prose && bytes.Contains(text, streamLine) {
-			w.r.scanJoined(&e, text, false)
+			w.r.scanJoined(e, text, false)
 		}
 	}
 	if len(e.list) > 0 {
@@ -539,7 +547,7 @@ func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
 		w.addPointer()
 	}
 	if cap(w.text) > 1<<20 {
-		w.text = nil
+		w.text, w.inner = nil, nil // which refers to it
 	}
 }
 

@@ -220,6 +220,53 @@ var harmlessNames = []string{
 // qualifiers may follow the name of a secret without changing its meaning.
 var qualifiers = []string{"value", "hash", "base64", "b64", "text", "raw", "plain", "header", "string", "s"}
 
+// nameEndings is a set of the last three letters of names. It tells most names that are not those
+// of secrets.
+type nameEndings [26*26*26/64 + 1]uint64
+
+// secretEndings has the endings of the names in the lists, also with qualifiers, and of variables
+// with a key.
+var secretEndings = func() (ne nameEndings) {
+	for _, s := range slices.Concat(secretNames, queryNames) {
+		ne.add(s.suffix)
+		ne.add(s.suffix + "s")
+	}
+	for _, q := range qualifiers {
+		ne.add(q)
+	}
+	ne.add("KEY")
+	ne.add("PAT")
+	return ne
+}()
+
+// endingOf returns the number of a name's ending. It reports false if the name does not end in
+// three ASCII letters.
+func endingOf[T string | []byte](name T) (n int, ok bool) {
+	if len(name) < 3 {
+		return 0, false
+	}
+	for i := len(name) - 3; i < len(name); i++ {
+		c := name[i] | 0x20
+		if c < 'a' || c > 'z' {
+			return 0, false
+		}
+		n = n*26 + int(c-'a')
+	}
+	return n, true
+}
+
+func (ne *nameEndings) add(name string) {
+	if n, ok := endingOf(name); ok {
+		ne[n/64] |= 1 << (n % 64)
+	}
+}
+
+// exclude reports whether the name is certainly not that of a secret.
+func (ne *nameEndings) exclude(name []byte) bool {
+	n, ok := endingOf(name)
+	return ok && ne[n/64]&(1<<(n%64)) == 0
+}
+
 // maxNames limits the cache of classified names.
 const maxNames = 4096
 
@@ -231,6 +278,9 @@ type nameClass struct {
 // classify returns the kind of secret that a name stands for, if any. query means that it is a
 // parameter of a URL or a form.
 func (r *Redactor) classify(name []byte, query bool) (secretName, bool) {
+	if r.endings.exclude(name) {
+		return secretName{}, false
+	}
 	if len(name) > 64 {
 		name = name[len(name)-64:]
 	}
@@ -312,7 +362,7 @@ func matchName(norm string, query bool) (secretName, bool) {
 // values are all hidden.
 func isEnvironment(name []byte) bool {
 	var scratch [32]byte
-	if len(name) > len(scratch) {
+	if len(name) > len(scratch) || len(name) > 0 && alnum(name[0]) && name[0]|0x20 != 'e' {
 		return false
 	}
 	switch string(appendNormal(scratch[:0], name)) {

@@ -43,6 +43,8 @@ type Redactor struct {
 	mac hash.Hash
 	// names are normalized.
 	names []string
+	// endings has those of all names of secrets.
+	endings nameEndings
 	// headers are in lower case.
 	headers []string
 	known   knownSecrets
@@ -59,13 +61,14 @@ type Redactor struct {
 	// nameClasses caches the classes of names.
 	nameClasses map[string]nameClass
 	clean       cleanTexts
+	members     cleanMembers
 	// placeholders caches the placeholders of short secrets.
 	placeholders map[placeholderKey]string
 }
 
 // NewRedactor returns a Redactor. r may be nil.
 func NewRedactor(r *Redaction) *Redactor {
-	d := &Redactor{openPEM: map[textStream]int{}, pendingNames: map[textStream]pendingName{}, label: RedactionDefault, nameClasses: map[string]nameClass{}}
+	d := &Redactor{openPEM: map[textStream]int{}, pendingNames: map[textStream]pendingName{}, label: RedactionDefault, nameClasses: map[string]nameClass{}, endings: secretEndings}
 	var key [32]byte
 	rand.Read(key[:]) // never fails
 	secret := key[:]
@@ -75,7 +78,9 @@ func NewRedactor(r *Redaction) *Redactor {
 			secret = slices.Clone(r.Key)
 		}
 		for _, n := range r.Names {
-			d.names = append(d.names, string(appendNormal(nil, n)))
+			norm := string(appendNormal(nil, n))
+			d.names = append(d.names, norm)
+			d.endings.add(norm)
 		}
 		for _, n := range r.Headers {
 			d.headers = append(d.headers, lower(n))
@@ -272,105 +277,6 @@ func (ks *knownSecrets) all(yield func(string) bool) {
 				return
 			}
 		}
-	}
-}
-
-// cleanTexts remembers texts and headers in which nothing was hidden, because traffic repeats most
-// of them: a proxy records each message on both sides. A new known secret empties it. The zero
-// value is ready to use.
-type cleanTexts struct {
-	// changes is that of the known secrets.
-	changes uint64
-	texts   [cleanKinds]map[string]struct{}
-	// bytes counts those of texts.
-	bytes   int
-	headers map[Header]struct{}
-}
-
-// The kinds of cleanTexts, which are redacted differently.
-const (
-	cleanText = iota
-	cleanProse
-	cleanURL
-	cleanKinds
-)
-
-// Limits of cleanTexts, which is emptied when it is full.
-const (
-	// maxCleanText is the length of the longest text, in bytes.
-	maxCleanText = 8 << 10
-	// maxCleanBytes limits all texts, each of which counts for some bytes more.
-	maxCleanBytes   = 256 << 10
-	cleanOverhead   = 64
-	maxCleanHeaders = 512
-	// maxCleanValue is the length of the longest name and value of a header, in bytes.
-	maxCleanValue = 512
-)
-
-// has reports whether a text is known to be clean.
-func (ct *cleanTexts) has(kind int, text []byte, ks *knownSecrets) bool {
-	if ct.changes != ks.changes {
-		*ct = cleanTexts{changes: ks.changes}
-	}
-	_, ok := ct.texts[kind][string(text)]
-	return ok
-}
-
-// hasText is has for a string.
-func (ct *cleanTexts) hasText(kind int, text string, ks *knownSecrets) bool {
-	if ct.changes != ks.changes {
-		*ct = cleanTexts{changes: ks.changes}
-	}
-	_, ok := ct.texts[kind][text]
-	return ok
-}
-
-// add remembers a clean text, after has.
-func (ct *cleanTexts) add(kind int, text []byte, ks *knownSecrets) {
-	if len(text) > maxCleanText || ct.changes != ks.changes {
-		return
-	}
-	if ct.bytes += len(text) + cleanOverhead; ct.bytes > maxCleanBytes {
-		ct.texts, ct.bytes = [cleanKinds]map[string]struct{}{}, len(text)+cleanOverhead
-	}
-	if ct.texts[kind] == nil {
-		ct.texts[kind] = map[string]struct{}{}
-	}
-	ct.texts[kind][string(text)] = struct{}{}
-}
-
-// hasHeader reports whether a header is known to be clean.
-func (ct *cleanTexts) hasHeader(h Header, ks *knownSecrets) bool {
-	if ct.changes != ks.changes {
-		*ct = cleanTexts{changes: ks.changes}
-	}
-	_, ok := ct.headers[h]
-	return ok
-}
-
-// addHeader remembers a clean header, after hasHeader.
-func (ct *cleanTexts) addHeader(h Header, ks *knownSecrets) {
-	if len(h.Name)+len(h.Value) > maxCleanValue || ct.changes != ks.changes {
-		return
-	}
-	if ct.headers == nil || len(ct.headers) >= maxCleanHeaders {
-		ct.headers = map[Header]struct{}{}
-	}
-	ct.headers[Header{strings.Clone(h.Name), strings.Clone(h.Value)}] = struct{}{}
-}
-
-// scanRepeated is scan for a text that may occur often.
-func (r *Redactor) scanRepeated(e *edits, text []byte, how textMode) {
-	kind := cleanText
-	if how.prose {
-		kind = cleanProse
-	}
-	if r.clean.has(kind, text, &r.known) {
-		return
-	}
-	from := len(e.list)
-	if r.scan(e, text, how); len(e.list) == from {
-		r.clean.add(kind, text, &r.known)
 	}
 }
 

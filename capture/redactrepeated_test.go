@@ -2,6 +2,7 @@ package capture
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,10 @@ func TestRedactRepeated(t *testing.T) {
 		{"text", func(r *Redactor) string { return r.Text("the word is " + secret) }},
 		{"message", func(r *Redactor) string {
 			out, _ := r.Message(nil, []byte(`{"jsonrpc":"2.0","method":"m","params":{"a":"the word is `+secret+`"}}`))
+			return string(out)
+		}},
+		{"member", func(r *Redactor) string {
+			out, _ := r.Message(nil, []byte(`{"jsonrpc":"2.0","method":"m","params":{"a":{"b":"the word is `+secret+`"}}}`))
 			return string(out)
 		}},
 		{"header", func(r *Redactor) string {
@@ -50,7 +55,7 @@ func TestRedactRepeated(t *testing.T) {
 // TestCleanTextsLimits checks that texts and headers that differ each time do not fill the memory.
 func TestCleanTextsLimits(t *testing.T) {
 	r := NewRedactor(nil)
-	word := strings.Repeat("word ", 100)
+	word := strings.Repeat("word ", 40)
 	for i := range 5000 {
 		r.Text(fmt.Sprint(word, i))
 		r.redactHeaders([]Header{{"User-Agent", fmt.Sprint(word[:100], i)}}, "", new(pointers))
@@ -64,4 +69,62 @@ func TestCleanTextsLimits(t *testing.T) {
 	if total > maxCleanBytes || len(r.clean.headers) > maxCleanHeaders {
 		t.Errorf("got %d bytes of texts and %d headers", total, len(r.clean.headers))
 	}
+}
+
+// TestCleanMembersLimits checks that members that differ each time do not fill the memory.
+func TestCleanMembersLimits(t *testing.T) {
+	r := NewRedactor(nil)
+	for i := range 1000 {
+		for _, size := range []int{10, 2000, maxCleanMember} {
+			r.Message(nil, fmt.Appendf(nil, `{"params":{"m%d":[%d],"arguments":{"n":%d,"text":%q}}}`, i, i, i, strings.Repeat("x ", size/2)))
+		}
+	}
+	values := 0
+	for _, cv := range r.members.members {
+		for _, value := range cv.values {
+			if values++; len(value) > maxCleanMember {
+				t.Errorf("got a value of %d bytes", len(value))
+			}
+		}
+	}
+	if len(r.members.members) > maxCleanMembers || values == 0 {
+		t.Errorf("got %d members with %d values", len(r.members.members), values)
+	}
+}
+
+// FuzzRedactRepeated checks that a Redactor that has seen other messages redacts as a new one does.
+func FuzzRedactRepeated(f *testing.F) {
+	f.Add(`{"a":"b"}`, `{"a":"b","password":"hunter2"}`, "arguments")
+	f.Add(`[{"name":"password"}]`, `["--token","abc"]`, "tools")
+	f.Add(`{"a":{"a":1,"a":2}}`, `{"a":"swordfish-and-more"}`, "password")
+	f.Add(`[1]`, `[1`, "env")
+	f.Add("{\"a\":\"b\"}\n", `{"a":"x"}  `, `\u0061`)
+	f.Fuzz(func(t *testing.T, a, b, member string) {
+		redaction := &Redaction{Key: make([]byte, 16), Names: []string{"custom"}}
+		used := NewRedactor(redaction)
+		var headers []string
+		check := func(msg string) {
+			fresh := NewRedactor(redaction)
+			for _, h := range headers {
+				fresh.Header("Authorization", h)
+			}
+			got, gotHidden := used.Message(nil, []byte(msg))
+			want, wantHidden := fresh.Message(nil, []byte(msg))
+			if string(got) != string(want) || !slices.Equal(gotHidden, wantHidden) {
+				t.Fatalf("%s became\n%s, hidden %q, but a new Redactor makes\n%s, hidden %q", msg, got, gotHidden, want, wantHidden)
+			}
+		}
+		for range 2 {
+			for _, outer := range []string{"params", "result", "password"} {
+				check(`{"` + outer + `":{"` + member + `":` + a + `,"_meta":` + b + `}}`)
+				check(`{"` + outer + `":{"_meta":` + a + `,"` + member + `":` + b + `},"id":1}`)
+				check(`{"` + outer + `":{"_meta":` + a + `,"_meta":` + a + b + `}}`)
+				check(`[{"` + outer + `":{"_meta":` + b + `}}]`)
+			}
+			headers = append(headers, "Bearer swordfish-and-more", "Bearer "+a)
+			for _, h := range headers {
+				used.Header("Authorization", h)
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"strings"
+	"unicode/utf8"
 )
 
 // Text is scanned in one pass over its words. A secret is recognized by its shape (prefixes of key
@@ -95,6 +96,9 @@ func (r *Redactor) scan(e *edits, text []byte, how textMode) {
 		}
 		start := i
 		for i++; i < len(text) && wordByte[text[i]]; i++ {
+		}
+		if r.isOrdinary(text, start, i) {
+			continue
 		}
 		r.scanWord(e, text, start, i)
 		if how.prose {
@@ -188,9 +192,39 @@ func pemEndOf(text []byte, i int) int {
 	return len(text)
 }
 
+// minShape is the least length of a word with the shape of a key.
+const minShape = 12
+
+// announces marks the first bytes of words that may announce a value without a separator: those of
+// scanScheme and scanPhrase, and flags.
+var announces = func() (t [256]bool) {
+	for _, c := range []byte("bBdDfFmMpP-") {
+		t[c] = true
+	}
+	return t
+}()
+
+// isOrdinary reports whether the word text[start:end] certainly has nothing to do with a secret: it
+// is too short for a key, announces no value, and is not its name.
+func (r *Redactor) isOrdinary(text []byte, start, end int) bool {
+	if end-start >= minShape || announces[text[start]] {
+		return false
+	}
+	if end == len(text) {
+		return true
+	}
+	switch c := text[end]; {
+	case c == ' ' && end+1 < len(text) && wordByte[text[end+1]]:
+		return true // most of prose
+	case c == ':' && end+1 < len(text) && text[end+1] == '/', c >= utf8.RuneSelf:
+		return false
+	}
+	return r.endings.exclude(text[start:end])
+}
+
 // scanWord hides keys that are recognizable by their shape.
 func (r *Redactor) scanWord(e *edits, text []byte, start, end int) {
-	if end-start < 12 {
+	if end-start < minShape {
 		return
 	}
 	w := text[start:end]
@@ -247,6 +281,9 @@ func hasDigit(b []byte) bool {
 // text[start:end]. It returns their end, or end.
 func (r *Redactor) scanScheme(e *edits, text []byte, start, end int) int {
 	var basic bool
+	if c := text[start] | 0x20; c != 'b' && c != 'd' {
+		return end
+	}
 	switch name := text[start:end]; {
 	case bytes.EqualFold(name, []byte("bearer")), bytes.EqualFold(name, []byte("dpop")):
 	case bytes.EqualFold(name, []byte("basic")):
@@ -655,6 +692,9 @@ var cellEndByte = func() (t [256]bool) {
 // in the first line of a table. It returns the index before which no other word belongs to that
 // line.
 func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
+	if r.endings.exclude(text[start:end]) {
+		return end
+	}
 	from, to, delim := cellAround(text, start, end)
 	if delim == 0 {
 		return end
