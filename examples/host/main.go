@@ -73,6 +73,9 @@ func run(ctx context.Context, servers map[string]client.Transport, stdout, stder
 
 // parse returns the transports that the arguments name.
 func parse(args []string) (map[string]client.Transport, error) {
+	if len(args) == 0 {
+		return nil, errors.New("usage: host NAME=COMMAND|NAME=URL...")
+	}
 	servers := make(map[string]client.Transport)
 	for _, arg := range args {
 		name, target, _ := strings.Cut(arg, "=")

@@ -1,5 +1,8 @@
 // Sampling is a server on standard input and output whose tool uses the model of the host. The
-// server needs no key for a model; the host decides which one answers.
+// server needs no key for a model; the host decides which one answers. Here, a file answers:
+//
+//	echo '{"role":"assistant","content":{"type":"text","text":"Short."},"model":"me"}' >said.json
+//	mcpwire call summarize text='A long text.' --sampling @said.json -- go run ./examples/sampling
 package main
 
 import (

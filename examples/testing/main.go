@@ -1,5 +1,8 @@
 // Testing is a server to be tested: a list of things to do. The interesting file is main_test.go,
 // which shows the ways to test a server with package mcptest.
+//
+//	go test -v ./examples/testing
+//	mcpwire call add text='buy bread' -- go run ./examples/testing
 package main
 
 import (
