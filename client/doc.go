@@ -22,7 +22,7 @@
 // Calls take options, such as [WithTimeout] and [WithProgress]. A [Group] holds
 // the clients of an agent with many servers.
 //
-// The handlers in [Options] serve input requests: a server may ask for the
+// The handlers in [Options.Input] serve input requests: a server may ask for the
 // user's input, the user's model, or folders while it answers. Legacy servers
 // send them as requests, modern servers within a result.
 //
@@ -56,7 +56,7 @@
 // # Concurrency
 //
 // Multiple goroutines may use a [Client] at once. The callbacks of a call run
-// on the goroutine that made the call. The handlers in [Options] run
+// on the goroutine that made the call. The handlers in [Options.Input] run
 // concurrently on goroutines of the Client, and may call the server.
 //
 // # Errors

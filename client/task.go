@@ -315,7 +315,7 @@ func parseError(text []byte) *jsonrpc.Error {
 
 // Wait waits for the end of the task and returns the tool's result, as [Client.CallTool] does. It
 // polls at the interval that the server suggests, and at once when the server reports a change. The
-// handlers in [Options] serve the task's input requests.
+// handlers in [Options.Input] serve the task's input requests.
 //
 // The error of a failed task is the server's *[jsonrpc.Error], and that of a canceled task is
 // [ErrTaskCanceled]. When ctx ends or the server cannot be reached, the task goes on, and Wait can
