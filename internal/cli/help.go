@@ -47,11 +47,7 @@ func helpText(c *cobra.Command, all bool) string {
 		long = firstParagraph(long)
 	}
 	b.WriteString(reflow(long) + "\n\n")
-	use := strings.Replace(c.UseLine(), " [flags]", " [FLAGS]", 1)
-	if c.HasAvailableSubCommands() && (!c.HasParent() || !c.Runnable()) {
-		use = c.CommandPath() + " COMMAND"
-	}
-	b.WriteString(reflow("Usage: "+use) + "\n")
+	b.WriteString(reflow("Usage: "+synopsis(c)) + "\n")
 	if c.HasExample() {
 		b.WriteString("\nExamples:\n" + strings.TrimRight(c.Example, "\n ") + "\n")
 	}
@@ -104,6 +100,14 @@ func reflow(text string) string {
 
 // ofTarget is the annotation of the flags, shared by many commands, that say how to reach a server.
 const ofTarget = "target"
+
+// synopsis returns how to call a command.
+func synopsis(c *cobra.Command) string {
+	if c.HasAvailableSubCommands() && (!c.HasParent() || !c.Runnable()) {
+		return c.CommandPath() + " COMMAND"
+	}
+	return strings.Replace(c.UseLine(), " [flags]", " [FLAGS]", 1)
+}
 
 // flagGroups returns the command's own flags and those that say how to reach a server.
 func flagGroups(c *cobra.Command) (own, target *pflag.FlagSet) {

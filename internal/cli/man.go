@@ -60,7 +60,7 @@ func manPage(c *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %q \"1\" \"\" %q \"mcpwire\"\n", strings.ToUpper(manName(c)), "mcpwire "+Version)
 	// Without hyphenation and adjustment, commands can be copied.
-	b.WriteString(".nh\n.ad l\n.SH NAME\n" + roff(manName(c)) + ` \- ` + roff(c.Short) + "\n.SH SYNOPSIS\n.B " + roff(c.UseLine()) + "\n.SH DESCRIPTION\n")
+	b.WriteString(".nh\n.ad l\n.SH NAME\n" + roff(manName(c)) + ` \- ` + roff(c.Short) + "\n.SH SYNOPSIS\n.B " + roff(synopsis(c)) + "\n.SH DESCRIPTION\n")
 	long := c.Long
 	if long == "" {
 		long = upperFirst(c.Short) + "."
@@ -76,13 +76,19 @@ func manPage(c *cobra.Command) string {
 			b.WriteString(roff(paragraph) + "\n")
 		}
 	}
+	if c.HasAvailableSubCommands() {
+		b.WriteString(".SH COMMANDS\n")
+		for _, sub := range manCommands(c) {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(sub.Name()), roff(sub.Short))
+		}
+	}
 	manOptions(&b, "OPTIONS", c.NonInheritedFlags())
 	manOptions(&b, "OPTIONS OF ALL COMMANDS", c.InheritedFlags())
 	if c.HasExample() {
 		b.WriteString(".SH EXAMPLES\n.nf\n" + roff(strings.Trim(c.Example, "\n")) + "\n.fi\n")
 	}
 	if !c.HasParent() {
-		b.WriteString(".SH EXIT STATUS\n" + roff(statusHelp) + "\n")
+		b.WriteString(".SH EXIT STATUS\n" + roff(strings.TrimPrefix(statusHelp, "Exit status: ")) + "\n")
 	}
 	var others []string
 	if c.HasParent() {

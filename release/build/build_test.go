@@ -46,19 +46,21 @@ func TestVersions(t *testing.T) {
 }
 
 func TestLinuxPath(t *testing.T) {
-	for name, want := range map[string]string{
-		"mcpwire":                 "/usr/bin/mcpwire",
-		"LICENSE":                 "/usr/share/doc/mcpwire/copyright",
-		"THIRD_PARTY_LICENSES":    "/usr/share/doc/mcpwire/THIRD_PARTY_LICENSES",
-		"man/mcpwire-tap.1":       "/usr/share/man/man1/mcpwire-tap.1.gz",
-		"completions/_mcpwire":    "/usr/share/zsh/vendor-completions/_mcpwire",
-		"completions/mcpwire.ps1": "",
+	for _, tt := range []struct{ format, name, want string }{
+		{"deb", "mcpwire", "/usr/bin/mcpwire"},
+		{"deb", "LICENSE", "/usr/share/doc/mcpwire/copyright"},
+		{"deb", "THIRD_PARTY_LICENSES", "/usr/share/doc/mcpwire/THIRD_PARTY_LICENSES"},
+		{"deb", "man/mcpwire-tap.1", "/usr/share/man/man1/mcpwire-tap.1.gz"},
+		{"deb", "completions/_mcpwire", "/usr/share/zsh/vendor-completions/_mcpwire"},
+		{"rpm", "completions/_mcpwire", "/usr/share/zsh/site-functions/_mcpwire"},
+		{"apk", "completions/_mcpwire", "/usr/share/zsh/site-functions/_mcpwire"},
+		{"apk", "completions/mcpwire.ps1", ""},
 	} {
-		if got, err := linuxPath(name); got != want || err != nil {
-			t.Errorf("linuxPath(%q) = %q, %v; want %q", name, got, err, want)
+		if got, err := linuxPath(tt.format, tt.name); got != tt.want || err != nil {
+			t.Errorf("linuxPath(%q, %q) = %q, %v; want %q", tt.format, tt.name, got, err, tt.want)
 		}
 	}
-	if got, err := linuxPath("completions/other"); err == nil {
+	if got, err := linuxPath("deb", "completions/other"); err == nil {
 		t.Errorf("a file without a place has %q", got)
 	}
 }

@@ -19,11 +19,11 @@ import (
 // writeLinuxPackages writes the packages of a build for Debian, Fedora and Alpine, and those that
 // derive from them.
 func (r *release) writeLinuxPackages(b *build) error {
-	contents, err := r.linuxContents(b)
-	if err != nil {
-		return err
-	}
 	for _, format := range []string{"deb", "rpm", "apk"} {
+		contents, err := r.linuxContents(b, format)
+		if err != nil {
+			return fmt.Errorf("%s: %w", format, err)
+		}
 		if err := r.writeLinuxPackage(b, format, contents); err != nil {
 			return fmt.Errorf("%s: %w", format, err)
 		}
@@ -31,15 +31,15 @@ func (r *release) writeLinuxPackages(b *build) error {
 	return nil
 }
 
-// linuxContents returns the files of a package, by their paths on the system.
-func (r *release) linuxContents(b *build) (files.Contents, error) {
+// linuxContents returns the files of a package in a format, by their paths on the system.
+func (r *release) linuxContents(b *build, format string) (files.Contents, error) {
 	var contents files.Contents
 	add := func(destination, source string, executable bool) {
 		info := &files.ContentFileInfo{Owner: "root", Group: "root", Mode: os.FileMode(file{executable: executable}.mode()), MTime: r.source.date}
 		contents = append(contents, &files.Content{Source: source, Destination: destination, FileInfo: info})
 	}
 	for _, f := range r.files(b) {
-		destination, err := linuxPath(f.name)
+		destination, err := linuxPath(format, f.name)
 		if err != nil {
 			return nil, err
 		}
@@ -68,8 +68,8 @@ func (r *release) linuxContents(b *build) (files.Contents, error) {
 }
 
 // linuxPath returns the path on a Linux system of a file of the archive, or "" for a file that
-// packages leave out.
-func linuxPath(name string) (string, error) {
+// packages leave out. The format of the package stands for the system.
+func linuxPath(format, name string) (string, error) {
 	switch dir, base := path.Split(name); {
 	case name == "mcpwire":
 		return "/usr/bin/mcpwire", nil
@@ -81,8 +81,10 @@ func linuxPath(name string) (string, error) {
 		return "/usr/share/man/man1/" + base + ".gz", nil
 	case base == "mcpwire.bash":
 		return "/usr/share/bash-completion/completions/mcpwire", nil
-	case base == "_mcpwire":
+	case base == "_mcpwire" && format == "deb":
 		return "/usr/share/zsh/vendor-completions/_mcpwire", nil
+	case base == "_mcpwire":
+		return "/usr/share/zsh/site-functions/_mcpwire", nil
 	case base == "mcpwire.fish":
 		return "/usr/share/fish/vendor_completions.d/mcpwire.fish", nil
 	case base == "mcpwire.ps1":
