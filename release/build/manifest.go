@@ -38,7 +38,7 @@ func (r *release) writeText(name, text string) error {
 // formula returns the Homebrew formula (https://docs.brew.sh/Formula-Cookbook).
 func (r *release) formula(download string) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "class Mcpwire < Formula\n  desc %q\n  version %q\n  license \"Apache-2.0\"\n", capitalize(summary), r.source.version)
+	fmt.Fprintf(&b, "class Mcpwire < Formula\n  desc %q\n  homepage %q\n  version %q\n  license \"Apache-2.0\"\n", capitalize(summary), download, r.source.version)
 	for _, system := range []struct{ block, os string }{{"macos", "darwin"}, {"linux", "linux"}} {
 		fmt.Fprintf(&b, "\n  on_%s do\n", system.block)
 		for _, processor := range []struct{ block, arch string }{{"arm", "arm64"}, {"intel", "amd64"}} {
