@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -160,8 +161,12 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	}
 	run := newCheckRun(&f.opts)
 	run.report.Rules = f.rules()
-	run.report.Sources, run.report.Events = []string{d.target.name}, report.Events
-	run.add(d.target.name, report.Findings)
+	source := d.target.name
+	if file := commandFile(d.target.dir, d.target.command); file != "" {
+		source = file
+	}
+	run.report.Sources, run.report.Events = []string{source}, report.Events
+	run.add(source, report.Findings)
 	if err != nil && len(run.report.Results) == 0 {
 		// Nothing was checked, so a report without findings would be wrong.
 		return d.probeFailure(err)
@@ -175,6 +180,24 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 		return d.probeFailure(err)
 	}
 	return printed
+}
+
+// commandFile returns the first word of a command that names a file below the working folder, such
+// as index.js in "node index.js", or "". Services that annotate a repository show findings at it. A
+// shell's argument may have several words.
+func commandFile(dir string, command []string) string {
+	for _, arg := range command {
+		for _, word := range strings.Fields(arg) {
+			name := filepath.Join(dir, word)
+			if !filepath.IsLocal(name) {
+				continue
+			}
+			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // record creates the file of --output. Without --output, it creates the capture of a probe in the
