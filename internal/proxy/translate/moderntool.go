@@ -36,11 +36,10 @@ type waitingCall struct {
 	do   func()
 }
 
-// wait runs do for a call when the task support of the tools is known. It reports false if the call
-// need not wait: the client may know the tools from elsewhere, and lets the server decide which
-// calls become tasks.
+// wait runs do for a call when the task support of the tools is known. It reports false if it is
+// known already. The client may have the tools from elsewhere, such as the catalog of a gateway.
 func (mt *modernTools) wait(c *modernCall, do func()) bool {
-	if mt.complete || mt.byName[c.tool] != nil || c.req.client.Extension(mt.modern, mcp.ExtensionTasks) == nil {
+	if mt.complete || mt.byName[c.tool] != nil {
 		return false
 	}
 	mt.waiting = append(mt.waiting, waitingCall{c, do})
