@@ -494,9 +494,8 @@ func TestOutputTryWriteDoesNotWait(t *testing.T) {
 	})
 }
 
-// countCalls returns a function that reports the number of system calls of a kind ("syscr" for reads,
-// "syscw" for writes) that the thread of f has made. f runs in a goroutine, and its error goes to
-// done.
+// countCalls runs f in a goroutine, whose error goes to done. calls returns how many system calls of
+// a kind, "syscr" for reads or "syscw" for writes, its thread has made.
 func countCalls(t *testing.T, kind string, f func() error) (calls func() int, done <-chan error) {
 	var tid atomic.Int64
 	ended := make(chan error, 1)
