@@ -370,8 +370,8 @@ func TestNotes(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	if err := Write(&text, b.Lookup("tools/call", []mcp.Revision{mcp.Revision20241105}), Style{}); err != nil || !strings.Contains(text.String(), "\n  - what goes wrong inside") {
-		t.Errorf("a note on all that was asked for has no revisions: %v\n%s", err, text.String())
+	if err := Write(&text, b.Lookup("tools/call", []mcp.Revision{mcp.Revision20241105}), Style{}); err != nil || !strings.Contains(text.String(), "\n  - a failure inside") {
+		t.Errorf("a note on all requested revisions names them: %v\n%s", err, text.String())
 	}
 }
 
