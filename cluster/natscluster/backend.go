@@ -55,8 +55,15 @@ type Backend struct {
 	js      jetstream.JetStream
 	leaders leaders
 
-	mu      sync.Mutex
-	streams map[string]streamKey
+	// ctx ends when the backend is closed. wg has the goroutines, whose ctx it is.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	// streams has the streams that this process has opened.
+	streams map[string]*openStream
 	// subscriptions are those of the bus.
 	subscriptions map[*subscription]struct{}
 	// lost counts the messages that ended subscriptions have dropped.
@@ -68,11 +75,20 @@ var (
 	_ cluster.LossCounter = (*Backend)(nil)
 )
 
-// streamKey is what a stream was opened with.
-type streamKey struct {
-	maxAge           time.Duration
-	maxBytes, perKey int64
-	durable          bool
+// An openStream is a stream that this process has opened.
+type openStream struct {
+	cfg jetstream.StreamConfig
+	// soughtAt is when it was last looked for because it did not respond.
+	soughtAt time.Time
+}
+
+// hasLimits reports whether the stream was opened with the limits of cfg.
+func (s *openStream) hasLimits(cfg *jetstream.StreamConfig) bool {
+	return sameLimits(&s.cfg, cfg) && s.cfg.Storage == cfg.Storage
+}
+
+func sameLimits(a, b *jetstream.StreamConfig) bool {
+	return a.MaxAge == b.MaxAge && a.MaxBytes == b.MaxBytes && a.MaxMsgsPerSubject == b.MaxMsgsPerSubject
 }
 
 // Open connects to NATS, or starts a server, and waits until JetStream works: with several embedded
@@ -95,7 +111,8 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
-	b := &Backend{opts: o, streams: make(map[string]streamKey), subscriptions: make(map[*subscription]struct{})}
+	b := &Backend{opts: o, streams: make(map[string]*openStream), subscriptions: make(map[*subscription]struct{})}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if err := b.open(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("open NATS: %w", err)
@@ -106,6 +123,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 func (b *Backend) open(ctx context.Context) (err error) {
 	connect := []nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.IgnoreAuthErrorAbort(), // or it closes the connection after two rejections
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			b.opts.Logger.Warn("NATS reports an error", "error", err)
@@ -246,6 +264,11 @@ func (b *Backend) isCurrent(ctx context.Context, name string) bool {
 
 // Close disconnects. It stops an embedded server, which first hands over what it leads.
 func (b *Backend) Close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.wg.Wait()
 	if b.nc != nil {
 		b.nc.Close()
 	}
@@ -260,11 +283,10 @@ func (b *Backend) Bus() cluster.Bus { return bus{b} }
 // stream makes sure that a stream exists, and has these limits.
 func (b *Backend) stream(ctx context.Context, cfg jetstream.StreamConfig) error {
 	cfg.Replicas, cfg.NoAck = b.opts.Replicas, false
-	key := streamKey{cfg.MaxAge, cfg.MaxBytes, cfg.MaxMsgsPerSubject, cfg.Storage == jetstream.FileStorage}
 	b.mu.Lock()
 	known := b.streams[cfg.Name]
 	b.mu.Unlock()
-	if known == key {
+	if known != nil && known.hasLimits(&cfg) {
 		return nil
 	}
 	for {
@@ -273,7 +295,7 @@ func (b *Backend) stream(ctx context.Context, cfg jetstream.StreamConfig) error 
 		switch {
 		case err == nil:
 			b.mu.Lock()
-			b.streams[cfg.Name] = key
+			b.streams[cfg.Name] = &openStream{cfg: cfg}
 			b.mu.Unlock()
 			return nil
 		case errors.Is(err, errOtherStream), errors.As(err, &api) && api.Code < 500 && api.ErrorCode != codeNoPeers && api.ErrorCode != codeNameInUse:
@@ -298,8 +320,7 @@ func (b *Backend) tryStream(ctx context.Context, cfg jetstream.StreamConfig) err
 	defer cancel()
 	found, err := b.js.Stream(ctx, cfg.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = b.js.CreateStream(ctx, cfg)
-		return err
+		return b.createStream(ctx, cfg)
 	}
 	if err != nil {
 		return err
@@ -308,12 +329,51 @@ func (b *Backend) tryStream(ctx context.Context, cfg jetstream.StreamConfig) err
 	if had.Storage != cfg.Storage {
 		return fmt.Errorf("it exists with %s storage, not %s: %w", had.Storage, cfg.Storage, errOtherStream)
 	}
-	if had.MaxAge == cfg.MaxAge && had.MaxBytes == cfg.MaxBytes && had.MaxMsgsPerSubject == cfg.MaxMsgsPerSubject {
+	if sameLimits(&had, &cfg) {
 		return nil
 	}
-	cfg.Replicas = had.Replicas
+	cfg.Replicas, cfg.FirstSeq = had.Replicas, had.FirstSeq
 	_, err = b.js.UpdateStream(ctx, cfg)
 	return err
+}
+
+// createStream creates a stream. Its sequence numbers begin with the time in microseconds, so that
+// they are greater than those of a stream with that name that existed before: revisions and epochs
+// only grow.
+func (b *Backend) createStream(ctx context.Context, cfg jetstream.StreamConfig) error {
+	cfg.FirstSeq = uint64(time.Now().UnixMicro())
+	_, err := b.js.CreateStream(ctx, cfg)
+	return err
+}
+
+// seekInterval is the time between searches for a stream that does not respond.
+const seekInterval = time.Second
+
+// seek creates a stream again, in the background, if it does not exist any longer: somebody has
+// deleted it, or it was in the memory of servers that have all been restarted. Its content is lost.
+// A stream that has no leader is left alone.
+func (b *Backend) seek(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, now := b.streams[name], time.Now()
+	if s == nil || b.closed || now.Sub(s.soughtAt) < seekInterval {
+		return
+	}
+	s.soughtAt = now
+	cfg := s.cfg
+	b.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(b.ctx, seekInterval)
+		defer cancel()
+		_, err := b.js.Stream(ctx, name)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return
+		}
+		if err := b.createStream(ctx, cfg); err != nil {
+			b.opts.Logger.Warn("a stream is gone", "stream", name, "error", err)
+			return
+		}
+		b.opts.Logger.Warn("a stream was gone with what it had, and is there again", "stream", name)
+	})
 }
 
 // sleep waits for d. It returns false if ctx ends first.

@@ -146,6 +146,7 @@ func (b *Backend) publish(ctx context.Context, stream string, m *nats.Msg, opts 
 			return 0, mapError(ctx, err)
 		default:
 			b.leaders.lost(stream, false)
+			b.seek(stream)
 			if !waitLeader(ctx, term) {
 				return 0, mapError(ctx, err)
 			}
@@ -178,6 +179,7 @@ func (b *Backend) append(ctx context.Context, stream string, m *nats.Msg, opts .
 			return ack.Sequence, nil
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
 			b.leaders.lost(stream, false)
+			b.seek(stream)
 			if waitLeader(ctx, term) {
 				continue
 			}
@@ -210,15 +212,27 @@ func (b *Backend) get(ctx context.Context, stream string, r getRequest) (*stored
 		m, err := b.tryGet(call, stream, r)
 		again := call.Err() != nil && ctx.Err() == nil
 		cancel()
-		var api *jetstream.APIError
 		switch {
 		case err == nil:
 			return m, nil
 		case again: // at the new leader
-		case !errors.As(err, &api) || api.ErrorCode != codeNotAvailable || !waitLeader(ctx, term):
+		case !b.mayCome(stream, err) || !waitLeader(ctx, term):
 			return nil, err
 		}
 	}
+}
+
+// mayCome reports whether a request to a stream failed because it has no leader, or does not exist.
+// Then it has seek look for the stream.
+func (b *Backend) mayCome(stream string, err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if !ok || api.ErrorCode != codeNotAvailable && api.ErrorCode != jetstream.JSErrCodeStreamNotFound {
+		return false
+	}
+	if api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+		b.seek(stream)
+	}
+	return true
 }
 
 func (b *Backend) tryGet(ctx context.Context, stream string, r getRequest) (*storedMsg, error) {

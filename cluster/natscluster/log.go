@@ -310,6 +310,7 @@ func (l *log) Drop(ctx context.Context, group string) error {
 		return fmt.Errorf("natscluster: invalid response of NATS: %w", err)
 	}
 	if response.Error != nil {
+		l.b.mayCome(s.stream(), response.Error)
 		return mapError(ctx, response.Error)
 	}
 	return nil

@@ -151,6 +151,7 @@ func (r *records) watch(ctx context.Context, prefix string, yield func(cluster.C
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
+		r.b.mayCome(r.stream, err)
 		return mapError(ctx, err)
 	}
 	defer func() {
