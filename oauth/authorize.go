@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/net/loopback"
 )
 
@@ -58,10 +59,14 @@ type Prompter interface {
 	Prepare(ctx context.Context, known []string) (Prompt, error)
 }
 
-// A Prompt is one authorization. If it also has the method Secrets() (state, verifier string), it
-// chooses the state and the PKCE verifier, which are otherwise random. So another process can
-// repeat the authorization with the same ones, and give it the callback. The state must be
-// unguessable, and the verifier has 43 to 128 letters and digits that nobody else knows.
+// A Prompt is one authorization. Two more methods let another process repeat the authorization with
+// the same secrets, and give it the callback:
+//   - Secrets() (state, verifier string) chooses the state and the PKCE verifier, which are
+//     otherwise random. The state must be unguessable, and the verifier has 43 to 128 letters and
+//     digits that nobody else knows.
+//   - ProofKey(key auth.Secret) auth.Secret gets the private key that the tokens will be bound to,
+//     as in [Record], and returns the one to use instead. An empty one means that they are not
+//     bound.
 type Prompt interface {
 	// URI returns the redirect URI.
 	URI() string
@@ -136,6 +141,13 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (*Tokens, string
 	}); ok {
 		if p.state, p.verifier = s.Secrets(); len(p.state) < minState || len(p.verifier) < minVerifier {
 			return nil, "", errors.New("the prompt has chosen a state or a verifier that is too short")
+		}
+	}
+	if k, ok := prompt.(interface {
+		ProofKey(auth.Secret) auth.Secret
+	}); ok {
+		if f.proof, err = chooseProofKey(f.proof, k.ProofKey); err != nil {
+			return nil, "", fmt.Errorf("the key that the prompt has chosen: %w", err)
 		}
 	}
 	address, err := p.authorizeURL(f)

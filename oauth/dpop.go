@@ -82,6 +82,25 @@ func (k *proofKey) seal() (auth.Secret, error) {
 	return auth.NewSecret(base64.StdEncoding.EncodeToString(der)), nil
 }
 
+// chooseProofKey returns the key that choose returns for key. Both keys may be nil.
+func chooseProofKey(key *proofKey, choose func(auth.Secret) auth.Secret) (*proofKey, error) {
+	var sealed auth.Secret
+	if key != nil {
+		var err error
+		if sealed, err = key.seal(); err != nil {
+			return nil, err
+		}
+	}
+	chosen := choose(sealed)
+	switch chosen.Reveal() {
+	case "":
+		return nil, nil
+	case sealed.Reveal():
+		return key, nil
+	}
+	return parseProofKey(chosen)
+}
+
 type proofClaims struct {
 	ID       string `json:"jti"`
 	Method   string `json:"htm"`

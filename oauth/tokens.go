@@ -284,11 +284,12 @@ func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) e
 
 // runGrant gets a token by the configured grant.
 func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
-	disc, proof := f.discovery, f.proof
+	disc := f.discovery
 	tokens, clientID, err := s.client.opts.Grant.tokens(ctx, f)
 	if err != nil {
 		return authorizationError("authorize", s.name, disc.issuer, err)
 	}
+	proof := f.proof // the grant may have changed it
 	if tokens.Type != "DPoP" {
 		proof = nil
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/internal/net/loopback"
+	"mcpwire/auth"
 	"mcpwire/internal/proxy/gateway"
 	"mcpwire/oauth"
 )
@@ -259,6 +260,9 @@ type attempt struct {
 	// cookie is the hash of the cookie of the browser. Logins.mu guards it.
 	cookie [32]byte
 	// identification is the login to the gateway, until it has succeeded.
+	// proofKey is the key that the tokens will be bound to, or empty. It is known when started has
+	// the URL, or the attempt is restored.
+	proofKey auth.Secret
 	identification *identification
 	// state and verifier are those of the request to the authorization server of the upstream.
 	state, verifier string
@@ -548,6 +552,15 @@ func (a *attempt) Authorize(ctx context.Context, address string) (string, error)
 	if !a.restored {
 		if !a.l.addState(a.state, a) {
 			return "", errors.New("the login has expired")
+// ProofKey has the gateway that finishes the attempt use the key of the one that began it, see
+// oauth.Prompt.
+func (a *attempt) ProofKey(key auth.Secret) auth.Secret {
+	if !a.restored {
+		a.proofKey = key
+	}
+	return a.proofKey
+}
+
 		}
 		a.started <- address // has room: Authorize is called once
 	}

@@ -47,6 +47,8 @@ type attemptTicket struct {
 	// upstream.
 	Nonce    string `json:"nonce,omitempty"`
 	State    string `json:"state"`
+	// ProofKey is that of the attempt.
+	ProofKey string `json:"proofKey,omitempty"`
 	Verifier string `json:"verifier"`
 	// Status, Header and Token are a rejection.
 	Status int      `json:"status,omitempty"`
@@ -185,7 +187,7 @@ func (a *attempt) ticket() (string, error) {
 	if a.l.opts.Ring == nil {
 		return rand.Text(), nil
 	}
-	t := attemptTicket{Page: a.page.id, State: a.state, Verifier: a.verifier}
+	t := attemptTicket{Page: a.page.id, State: a.state, Verifier: a.verifier, ProofKey: a.proofKey.Reveal()}
 	if id := a.identification; id != nil {
 		t.Nonce, t.State, t.Verifier = id.nonce, id.state, id.verifier
 	}
@@ -227,7 +229,7 @@ func (l *Logins) restore(r *http.Request, state string, identified bool) *attemp
 		a.rejection = &rejection{t.Status, t.Header, [sha256.Size]byte(t.Token)}
 	}
 	if identified {
-		a.restored, a.state, a.verifier = true, t.State, t.Verifier
+		a.restored, a.state, a.verifier, a.proofKey = true, t.State, t.Verifier, auth.NewSecret(t.ProofKey)
 	} else {
 		if l.identity == nil {
 			return nil

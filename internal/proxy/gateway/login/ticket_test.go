@@ -55,7 +55,13 @@ func stepOf(r *http.Request) int {
 // TestReplicas has a browser reach one of two gateways in each step. The user is then logged in, and
 // the call of the client goes on, which waits at the first gateway.
 func TestReplicas(t *testing.T) {
+	t.Run("bearer", func(t *testing.T) { testReplicas(t, false) })
+	t.Run("DPoP", func(t *testing.T) { testReplicas(t, true) })
+}
+
+func testReplicas(t *testing.T, dpop bool) {
 	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
+	w.as.dpop = dpop
 	gateways := []*Logins{w.logins, w.replica(nil)}
 	for _, at := range []int{0b0001, 0b0010, 0b0100, 0b1000, 0b0101, 0b1010, 0b1111} {
 		t.Run(fmt.Sprintf("%04b", at), func(t *testing.T) {
@@ -72,7 +78,14 @@ func TestReplicas(t *testing.T) {
 			if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); got != "up-"+user || err != nil {
 				t.Errorf("got %q, %v", got, err)
 			}
+			w.as.revoke("up-"+user, false)
+			if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); got != "up-"+user || err != nil {
+				t.Errorf("after the token expired: got %q, %v", got, err)
+			}
 		})
+	}
+	if got := strings.Contains(w.upstream.String(), "Authorization: DPoP "); got != dpop {
+		t.Errorf("tokens bound to keys: got %v, want %v", got, dpop)
 	}
 }
 

@@ -3,6 +3,7 @@ package login
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -66,11 +67,15 @@ type issuer struct {
 	lifetime int
 	// noMetadata rejects requests for metadata.
 	noMetadata bool
+	// dpop binds tokens to keys (https://www.rfc-editor.org/rfc/rfc9449).
+	dpop bool
 }
 
 type grant struct {
 	user   string
 	scopes []string
+	// key is the thumbprint of the key that the token is bound to, or "".
+	key string
 }
 
 func newIssuer(t testing.TB, name string) *issuer {
@@ -138,8 +143,13 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.NotFound(w, r)
 			return
 		}
+		var algorithms []string
+		if i.dpop {
+			algorithms = []string{"ES256"}
+		}
 		respond(200, map[string]any{
-			"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "registration_endpoint": i.URL + "/register",
+			"dpop_signing_alg_values_supported": algorithms,
+			"issuer":                            i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "registration_endpoint": i.URL + "/register",
 			"code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true, "token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"},
 		})
 	case "/keys":
@@ -176,17 +186,18 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // token serves the token endpoint.
 func (i *issuer) token(r *http.Request, respond func(int, any)) {
 	var g grant
-	idToken := ""
+	idToken, key := "", thumbprintOf(r)
 	switch r.PostFormValue("grant_type") {
 	case "authorization_code":
 		q := i.codes[r.PostFormValue("code")]
 		delete(i.codes, r.PostFormValue("code"))
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || r.PostFormValue("redirect_uri") != q.Get("redirect_uri") {
+		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || r.PostFormValue("redirect_uri") != q.Get("redirect_uri") ||
+			q.Get("dpop_jkt") != key {
 			respond(400, map[string]any{"error": "invalid_grant"})
 			return
 		}
-		g = grant{q.Get("user"), strings.Fields(q.Get("scope"))}
+		g = grant{q.Get("user"), strings.Fields(q.Get("scope")), key}
 		if slices.Contains(g.scopes, "openid") {
 			claims := map[string]any{"iss": i.URL, "aud": q.Get("client_id"), "sub": g.user, "nonce": q.Get("nonce"), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix()}
 			if i.idToken != nil {
@@ -196,7 +207,7 @@ func (i *issuer) token(r *http.Request, respond func(int, any)) {
 		}
 	case "refresh_token":
 		var ok bool
-		if g, ok = i.tokens["refresh "+r.PostFormValue("refresh_token")]; !ok {
+		if g, ok = i.tokens["refresh "+r.PostFormValue("refresh_token")]; !ok || g.key != key {
 			respond(400, map[string]any{"error": "invalid_grant"})
 			return
 		}
@@ -204,9 +215,37 @@ func (i *issuer) token(r *http.Request, respond func(int, any)) {
 		respond(400, map[string]any{"error": "unsupported_grant_type"})
 		return
 	}
+	kind := "Bearer"
+	if key != "" {
+		kind = "DPoP"
+	}
 	access, refresh := "access-"+g.user+"-"+rand.Text(), rand.Text()
 	i.tokens[access], i.tokens["refresh "+refresh] = g, g
-	respond(200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": i.lifetime, "refresh_token": refresh, "id_token": idToken, "scope": strings.Join(g.scopes, " ")})
+	respond(200, map[string]any{"access_token": access, "token_type": kind, "expires_in": i.lifetime, "refresh_token": refresh, "id_token": idToken, "scope": strings.Join(g.scopes, " ")})
+}
+
+// issued returns the number of valid tokens.
+func (i *issuer) issued() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.tokens)
+}
+
+// thumbprintOf returns the thumbprint of the key in the DPoP header of a request, or "".
+func thumbprintOf(r *http.Request) string {
+	proof, err := jose.ParseSigned(r.Header.Get("DPoP"), []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil {
+		return ""
+	}
+	key := proof.Signatures[0].Header.JSONWebKey
+	if _, err = proof.Verify(key); err != nil {
+		return ""
+	}
+	sum, err := key.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(sum)
 }
 
 // Verify implements auth.Verifier for the upstream.
@@ -217,7 +256,7 @@ func (i *issuer) Verify(_ context.Context, token string) (*auth.Principal, error
 	if !ok {
 		return nil, auth.ErrInvalidToken
 	}
-	return &auth.Principal{Issuer: i.URL, Subject: g.user, ClientID: "gateway", Scopes: g.scopes}, nil
+	return &auth.Principal{Issuer: i.URL, Subject: g.user, ClientID: "gateway", Scopes: g.scopes, KeyThumbprint: g.key}, nil
 }
 
 // A recorder records all bytes of requests to a handler. Requests for the tool delete need the
@@ -284,7 +323,7 @@ func newWorld(t testing.TB, revision mcp.Revision, change ...worldOption) *world
 	must(t, server.AddPrompt(srv, mcp.Prompt{Name: "hello"}, func(ctx context.Context, _ struct{}) (string, error) { return auth.PrincipalOf(ctx).Subject, nil }))
 	up := httptest.NewUnstartedServer(nil)
 	server := "http://" + up.Listener.Addr().String() + "/mcp"
-	guard, err := auth.NewGuard(&auth.GuardOptions{Resource: server, Verifier: w.as, AuthorizationServers: []string{w.as.URL}})
+	guard, err := auth.NewGuard(&auth.GuardOptions{Resource: server, Verifier: w.as, AuthorizationServers: []string{w.as.URL}, DPoP: &auth.DPoPOptions{}})
 	must(t, err)
 	h, err := streamable.NewHandler(srv, &streamable.Options{Guard: guard})
 	must(t, err)
