@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -57,7 +58,9 @@ type Logins struct {
 	// identity is nil without Options.Identity.
 	identity *identity
 	folder   *folder
-	mux      *http.ServeMux
+	// used has the ids of pages and the states that must not be accepted again.
+	used *usedSet
+	mux  *http.ServeMux
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -105,6 +108,13 @@ func New(o *Options) (*Logins, error) {
 	}
 	if l.folder, err = openFolder(o.Folder, o.Ring); err != nil {
 		return nil, err
+	}
+	used := ""
+	if o.Folder != "" && o.Ring != nil {
+		used = filepath.Join(o.Folder, "used")
+	}
+	if l.used, err = openUsedSet(used); err != nil {
+		return nil, fmt.Errorf("open the folder of used links: %w", err)
 	}
 	if o.Identity != nil {
 		if l.identity, err = newIdentity(o.Identity, l.opts.Transport, l.url+Path+"identity"); err != nil {

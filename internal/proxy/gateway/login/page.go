@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"html"
 	"io"
 	"net"
@@ -16,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/net/loopback"
 	"mcpwire/auth"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/proxy/gateway"
 	"mcpwire/oauth"
 )
@@ -30,10 +31,6 @@ const (
 	maxPagesPerUser = 32
 	// maxStarts limits the attempts at one page.
 	maxStarts = 10
-	// endedLife is how long the id of a page is remembered after the login, and a state after its
-	// use, and maxEnded limits their number.
-	endedLife = pageLife + maxSkew
-	maxEnded  = 20_000
 	// watchInterval is the time between looks if the user has logged in at another gateway.
 	watchInterval = 2 * time.Second
 	// startWait limits the time from a click to the redirect, and finishWait that from the response
@@ -48,13 +45,10 @@ type pageSet struct {
 	// byAccount has the page that errors of requests of the account name.
 	byAccount map[*account]*page
 	byUser    map[string]int
-	// ended has the ids of pages, and the states, that were used here, with the time until which
-	// they are remembered. Another gateway's keys would make them valid again.
-	ended map[string]time.Time
 }
 
 func (s *pageSet) init() {
-	s.byID, s.byAccount, s.byUser, s.ended = map[string]*page{}, map[*account]*page{}, map[string]int{}, map[string]time.Time{}
+	s.byID, s.byAccount, s.byUser = map[string]*page{}, map[*account]*page{}, map[string]int{}
 }
 
 // A page is where a user logs in to an upstream.
@@ -241,9 +235,12 @@ func (l *Logins) servePage(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, "Log in to "+u.opts.Name, lines, l.url+Path+"login/"+p.id+"/start")
 }
 
-// find returns the page with an id, or nil. A page of another gateway with the same keys becomes
-// one of this gateway, too.
+// find returns the page with an id, or nil if its user has logged in. A page of another gateway
+// with the same keys becomes one of this gateway, too.
 func (l *Logins) find(id string) *page {
+	if l.used.has(id) {
+		return nil
+	}
 	l.mu.Lock()
 	p := l.pages.byID[id]
 	l.mu.Unlock()
@@ -260,12 +257,12 @@ type attempt struct {
 	// cookie is the hash of the cookie of the browser. Logins.mu guards it.
 	cookie [32]byte
 	// identification is the login to the gateway, until it has succeeded.
-	// proofKey is the key that the tokens will be bound to, or empty. It is known when started has
-	// the URL, or the attempt is restored.
-	proofKey auth.Secret
 	identification *identification
 	// state and verifier are those of the request to the authorization server of the upstream.
 	state, verifier string
+	// proofKey is the key that the tokens will be bound to, or empty. It is known when started has
+	// the URL, or the attempt is restored.
+	proofKey auth.Secret
 	// rejection is what the upstream last answered to a token, or nil.
 	rejection *rejection
 	// restored means that the request was sent by another gateway.
@@ -399,16 +396,31 @@ func (l *Logins) addState(state string, a *attempt) bool {
 // answers the request if there is none. identified says which kind of state is expected.
 func (l *Logins) takeState(w http.ResponseWriter, r *http.Request, identified bool) *attempt {
 	state := r.URL.Query().Get("state")
-	if a := l.restore(r, state, identified); a != nil {
+	a := l.restore(r, state, identified)
+	if a == nil {
+		if a = l.takeOwnState(w, r, state, identified); a == nil {
+			return nil
+		}
+	}
+	switch first, err := l.used.add(state); {
+	case err != nil:
+		l.failed(w, a, "The login has failed", fmt.Errorf("the gateway cannot store that the response was used: %w", err))
+	case !first:
+		writeExpired(w)
+	default:
 		return a
 	}
+	return nil
+}
+
+// takeOwnState is takeState for a request that this gateway has sent.
+func (l *Logins) takeOwnState(w http.ResponseWriter, r *http.Request, state string, identified bool) *attempt {
 	l.mu.Lock()
 	a := l.states[state]
 	ok := a != nil && (a.identification == nil) == identified && l.pages.byID[a.page.id] == a.page
 	own := ok && a.owns(r)
 	if own {
 		delete(l.states, state)
-		l.addEndedLocked(state)
 	}
 	l.mu.Unlock()
 	switch {
@@ -540,6 +552,15 @@ func (a *attempt) run(ctx context.Context) error {
 // Secrets makes the attempt one that another gateway can finish, see oauth.Prompt.
 func (a *attempt) Secrets() (state, verifier string) { return a.state, a.verifier }
 
+// ProofKey has the gateway that finishes the attempt use the key of the one that began it, see
+// oauth.Prompt.
+func (a *attempt) ProofKey(key auth.Secret) auth.Secret {
+	if !a.restored {
+		a.proofKey = key
+	}
+	return a.proofKey
+}
+
 // Prepare implements oauth.Prompter.
 func (a *attempt) Prepare(context.Context, []string) (oauth.Prompt, error) { return a, nil }
 
@@ -552,15 +573,6 @@ func (a *attempt) Authorize(ctx context.Context, address string) (string, error)
 	if !a.restored {
 		if !a.l.addState(a.state, a) {
 			return "", errors.New("the login has expired")
-// ProofKey has the gateway that finishes the attempt use the key of the one that began it, see
-// oauth.Prompt.
-func (a *attempt) ProofKey(key auth.Secret) auth.Secret {
-	if !a.restored {
-		a.proofKey = key
-	}
-	return a.proofKey
-}
-
 		}
 		a.started <- address // has room: Authorize is called once
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -47,9 +46,9 @@ type attemptTicket struct {
 	// upstream.
 	Nonce    string `json:"nonce,omitempty"`
 	State    string `json:"state"`
+	Verifier string `json:"verifier"`
 	// ProofKey is that of the attempt.
 	ProofKey string `json:"proofKey,omitempty"`
-	Verifier string `json:"verifier"`
 	// Status, Header and Token are a rejection.
 	Status int      `json:"status,omitempty"`
 	Header []string `json:"header,omitempty"`
@@ -121,7 +120,7 @@ func (l *Logins) adopt(id string) *page {
 		return p
 	}
 	u := l.upstreams[t.Upstream]
-	if u == nil || u.serverID() != t.Server || l.hasEndedLocked(id) {
+	if u == nil || u.serverID() != t.Server {
 		return nil
 	}
 	a, err := l.accountLocked(u, t.User, principalOf(t.User))
@@ -153,33 +152,10 @@ func principalOf(user string) *auth.Principal {
 
 // end removes a page whose user has logged in, for good. It reports if it was there.
 func (l *Logins) end(p *page) bool {
-	if !l.remove(p) {
-		return false
+	if _, err := l.used.add(p.id); err != nil {
+		l.opts.Logger.Error("a link that was used is valid until it expires", "error", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.addEndedLocked(p.id)
-	return true
-}
-
-// addEndedLocked remembers the id of a page, or a state, that is used up.
-func (l *Logins) addEndedLocked(text string) {
-	if l.opts.Ring == nil {
-		return // nothing else makes it valid again
-	}
-	now := time.Now()
-	if len(l.pages.ended) >= maxEnded {
-		maps.DeleteFunc(l.pages.ended, func(_ string, until time.Time) bool { return now.After(until) })
-	}
-	if len(l.pages.ended) >= maxEnded {
-		clear(l.pages.ended) // authorization servers accept a code once
-	}
-	l.pages.ended[text] = now.Add(endedLife)
-}
-
-func (l *Logins) hasEndedLocked(text string) bool {
-	until, ok := l.pages.ended[text]
-	return ok && time.Now().Before(until)
+	return l.remove(p)
 }
 
 // ticket returns the cookie of an attempt.
@@ -214,9 +190,9 @@ func (l *Logins) restore(r *http.Request, state string, identified bool) *attemp
 		return nil
 	}
 	l.mu.Lock()
-	known := l.states[state] != nil || l.hasEndedLocked(state)
+	own := l.states[state] != nil
 	l.mu.Unlock()
-	if known {
+	if own || l.used.has(state) {
 		return nil
 	}
 	p := l.find(t.Page)
@@ -243,9 +219,8 @@ func (l *Logins) restore(r *http.Request, state string, identified bool) *attemp
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.starts++; p.starts > maxStarts || l.closed || l.hasEndedLocked(state) {
+	if p.starts++; p.starts > maxStarts || l.closed {
 		return nil
 	}
-	l.addEndedLocked(state)
 	return a
 }

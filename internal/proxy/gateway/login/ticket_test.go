@@ -190,6 +190,32 @@ func TestForeignReplica(t *testing.T) {
 	}
 }
 
+// TestReplay checks that a response, and a link after the login, are refused by a gateway that has
+// not seen their use. The gateways share the folder of tokens.
+func TestReplay(t *testing.T) {
+	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
+	other := w.replica(nil)
+	link := w.loginPage(w.idp.callerToken("ann", nil))
+	other.find(link[strings.LastIndex(link, "/")+1:]) // knows the page, and not that it was used
+	b := w.browser("ann", "up-ann")
+	callback := b.followUntil(link+"/start", w.url+Path+"callback/")
+	// A wrong code uses the state up, too, but not the link.
+	if status, text := b.open(strings.Replace(callback, "code=", "code=x", 1)); status != http.StatusBadGateway {
+		t.Errorf("a wrong code: got %d, %s", status, text)
+	}
+	w.pages = other
+	if status, text := b.open(callback); status != http.StatusNotFound || w.as.issued() != 0 {
+		t.Errorf("the response at another gateway: got %d, %s, and %d tokens", status, text, w.as.issued())
+	}
+	if status, text := b.login(link); status != http.StatusOK {
+		t.Errorf("the link: got %d, %s", status, text)
+	}
+	w.pages = w.logins
+	if status, text := b.open(link); status != http.StatusNotFound {
+		t.Errorf("the link after the login: got %d, %s", status, text)
+	}
+}
+
 // TestTicketLife checks that links of other gateways expire.
 func TestTicketLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
