@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/gateway"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace"
 	"mcpwire/jsonrpc"
@@ -24,7 +26,8 @@ a ? after optional arguments. On a terminal, long descriptions are cut, unless
 --wide is given. list requests all pages, one after the other.
 Names after tools or prompts select only those, and show them with full
 descriptions and a line for each argument. If one kind cannot be listed, list
-still prints the others, and the exit status is 5.
+still prints the others, and the exit status is 5. If a gateway has no current
+lists of some of its servers yet, list names them on standard error.
 
 --json prints the result objects exactly as received, one per line: a line for
 each page, in the order tools, resources, templates, prompts.`
@@ -128,8 +131,10 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 		s.notes.linef("the server offers neither tools nor resources nor prompts")
 	}
 	var failed error
+	var stale []string
+	defer func() { noteStale(s, stale) }()
 	for _, kind := range kinds {
-		err := v.list(ctx, s, kind, len(kinds) > 1)
+		err := v.list(ctx, s, kind, len(kinds) > 1, &stale)
 		switch {
 		case err == nil:
 			continue
@@ -178,8 +183,8 @@ func declaredKinds(c mcp.ServerCapabilities) []string {
 	return kinds
 }
 
-// list prints the things of one kind.
-func (v *listVerb) list(ctx context.Context, s *session, kind string, headed bool) error {
+// list prints the things of one kind. It adds what staleUpstreams returns to stale.
+func (v *listVerb) list(ctx context.Context, s *session, kind string, headed bool, stale *[]string) error {
 	if headed && !v.json {
 		if err := s.write(newScreen(s.e.stdout).paint.in(bold, kind) + "\n"); err != nil {
 			return err
@@ -208,6 +213,7 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		if err != nil {
 			return nil, err
 		}
+		*stale = append(*stale, staleUpstreams(s, method)...)
 		count += len(entries)
 		for _, entry := range entries {
 			if v.json {
@@ -235,9 +241,32 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		if headed {
 			return s.write("  none\n")
 		}
-		s.notes.linef("the server has no %s", kind)
+		if len(*stale) == 0 {
+			s.notes.linef("the server has no %s", kind)
+		}
 	}
 	return nil
+}
+
+// staleUpstreams returns the servers behind a gateway whose part of the last list is missing or may
+// be out of date, if the gateway says so.
+func staleUpstreams(s *session, method string) (names []string) {
+	result, _ := s.trace.result(method)
+	for m := jsonwire.ArrayElements(jsonwire.Lookup(jsonwire.Lookup(result, "_meta"), gateway.MetaStale)); m.Next(); {
+		if name := jsonwire.Text(m.Value()); name != "" {
+			names = append(names, clipLine(name, 60))
+		}
+	}
+	return names
+}
+
+// noteStale says which servers behind a gateway are missing in lists.
+func noteStale(s *session, names []string) {
+	slices.Sort(names)
+	if names = slices.Compact(names); names == nil {
+		return
+	}
+	s.notes.linef("the list is not complete: the gateway has no current lists of %s yet; list again later", strings.Join(names, ", "))
 }
 
 // maxPages limits how many pages of a list are requested.

@@ -45,6 +45,11 @@ func (v *listVerb) details(ctx context.Context, s *session) error {
 			}
 		}
 	}
+	method := mcp.MethodToolsList
+	if v.kinds[0] == kindPrompts {
+		method = mcp.MethodPromptsList
+	}
+	noteStale(s, staleUpstreams(s, method))
 	for _, name := range v.names {
 		if !slices.Contains(shown, name) {
 			return fail(exitAnswer, "not_listed", "mcpwire list TARGET "+v.kinds[0]+" lists them",

@@ -36,7 +36,7 @@ func TestCatalogBytes(t *testing.T) {
 			t.Fatalf("one catalog has %d bytes", one)
 		}
 		count.Add(maxUpstreamBytes - 2*one + 1)
-		if got := list("bob"); strings.Contains(got, `"up__a"`) || !strings.Contains(got, metaStale) {
+		if got := list("bob"); strings.Contains(got, `"up__a"`) || !strings.Contains(got, MetaStale) {
 			t.Errorf("bob above the limit: got %s", got)
 		}
 		if got := list("ann"); !strings.Contains(got, `"up__a"`) {

@@ -20,9 +20,9 @@ const (
 	maxPageBytes = 4 << 20
 )
 
-// metaStale is the key in the _meta of a list for the names of the upstreams whose part is missing
+// MetaStale is the key in the _meta of a list for the names of the upstreams whose part is missing
 // or may be out of date.
-const metaStale = "mcpwire.gateway/stale"
+const MetaStale = "mcpwire.gateway/stale"
 
 // kindOfList returns the kind that a method lists.
 func kindOfList(method string) (Kind, bool) {
@@ -77,18 +77,18 @@ func (g *Gateway) answerList(ctx context.Context, modern bool, kind Kind, m *jso
 		dst = append(strconv.AppendInt(dst, ttl, 10), `,"cacheScope":"private","_meta":{"`+mcp.MetaServerInfo+`":`...)
 		dst = w.st.identity.AppendInfo(dst, era.Of(mcp.LatestRevision))
 		if stale != nil {
-			dst = append(append(dst, `,"`+metaStale+`":`...), stale...)
+			dst = append(append(dst, `,"`+MetaStale+`":`...), stale...)
 		}
 		dst = append(dst, '}')
 	} else if stale != nil {
-		dst = append(append(append(dst, `,"_meta":{"`+metaStale+`":`...), stale...), '}')
+		dst = append(append(append(dst, `,"_meta":{"`+MetaStale+`":`...), stale...), '}')
 	}
 	return append(dst, "}}"...), nil
 }
 
 // staleNames returns the JSON array of the upstreams whose catalogs are missing or may be out of
-// date, or nil if there are none. With a view, it has only those of which the caller sees a tool,
-// so that it does not name the others.
+// date, or nil if there are none. With a view, it has only those of which the caller may see
+// something, so that it does not name the others.
 func (w *world) staleNames(view View) []byte {
 	var names []byte
 	for i, snap := range w.snaps {
@@ -96,7 +96,7 @@ func (w *world) staleNames(view View) []byte {
 			continue
 		}
 		u := w.st.upstreams[i].name
-		if view != nil && !w.shows(i, view) {
+		if view != nil && !w.shows(i, view) && (snap != nil || !allowsSome(view, u)) {
 			continue
 		}
 		names = jsonwire.AppendQuote(append(names, ','), u)

@@ -71,11 +71,13 @@ func (u *upstream) mustLogIn(ctx context.Context) bool {
 
 // allowsLogin reports if a view shows the tool to log in.
 func allowsLogin(view View, upstream string) bool {
-	if view == nil || view.Allows(KindTool, upstream, loginTool) {
-		return true
-	}
-	some, ok := view.(interface{ AllowsSome(upstream string) bool })
-	return ok && some.AllowsSome(upstream)
+	return view == nil || view.Allows(KindTool, upstream, loginTool) || allowsSome(view, upstream)
+}
+
+// allowsSome reports if a view may show something of an upstream, whose catalog is not known.
+func allowsSome(view View, upstream string) bool {
+	v, ok := view.(interface{ AllowsSome(upstream string) bool })
+	return ok && v.AllowsSome(upstream)
 }
 
 // loginItem returns the tool to log in to an upstream.

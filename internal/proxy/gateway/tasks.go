@@ -177,7 +177,7 @@ func (s *session) listTasks(ctx context.Context, o *bridge.Origin, m *jsonrpc.Me
 	}
 	if failed != nil {
 		failed[0] = '['
-		result = append(append(append(result, `,"_meta":{"`+metaStale+`":`...), failed...), "]}"...)
+		result = append(append(append(result, `,"_meta":{"`+MetaStale+`":`...), failed...), "]}"...)
 	}
 	return jsonrpc.AppendResult(dst, m.ID, append(result, '}')), nil
 }

@@ -138,7 +138,7 @@ func TestListTasks(t *testing.T) {
 				break
 			}
 			got = ask("ann", mcp.MethodTasksList, `{"cursor":`+string(next)+`}`)
-			seen = string(jsonwire.Lookup([]byte(got), "result", "_meta", metaStale))
+			seen = string(jsonwire.Lookup([]byte(got), "result", "_meta", MetaStale))
 		}
 		if seen != `["broken"]` {
 			t.Errorf("stale: got %s, want the broken upstream", seen)
