@@ -157,6 +157,9 @@ func (g *Gateway) forward(ctx context.Context, modern bool, frame []byte, m *jso
 	if !ok {
 		return dst, false, nil
 	}
+	if err != nil {
+		c.frame = frameOf(frame, m) // for the record
+	}
 	dst, err = g.perform(ctx, modern, c, err, m, dst, send)
 	return dst, true, err
 }

@@ -217,6 +217,9 @@ func TestHooks(t *testing.T) {
 			Audit: func(r *CallRecord) {
 				mu.Lock()
 				defer mu.Unlock()
+				if (r.ResponseBytes > 0) != (r.Outcome == OutcomeOK) || r.RequestBytes < len(modernMeta) {
+					t.Errorf("%s, %s: the request has %d bytes, the response %d", r.Name, r.Outcome, r.RequestBytes, r.ResponseBytes)
+				}
 				audit = append(audit, fmt.Sprintf("%s %s %s %s %d %s", r.Method, r.Upstream, r.Name, r.Outcome, r.Code, r.Arguments))
 			},
 			Pin: func(_ string, _ Kind, name string, definition []byte) PinDecision {

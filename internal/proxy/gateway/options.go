@@ -215,7 +215,9 @@ type CallRecord struct {
 	Outcome  Outcome
 	// Code is the code of the JSON-RPC error, or 0.
 	Code int
-	// RequestBytes and ResponseBytes are the lengths of the messages.
+	// RequestBytes is the length of the request to the upstream, or of the client's own if there is
+	// no upstream for it, and ResponseBytes that of the upstream's response. They are 0 without
+	// one.
 	RequestBytes, ResponseBytes int
 }
 

@@ -46,9 +46,10 @@ type AuditOptions struct {
 //	"request":212,"response":1034,"arguments":"e3b0…","trace":"4bf9…"}
 //
 // (in one line). "caller" is the id of the principal or the network address, and absent for a local
-// client. "code" is that of a JSON-RPC error. "request" and "response" are lengths in bytes.
-// "arguments" is the SHA-256 of the JSON text of the arguments, so that the log has no secrets but
-// a call can be found by its arguments. "trace" is the trace id of the call's traceparent
+// client. "code" is that of a JSON-RPC error. "request" and "response" are the lengths in bytes of
+// the request, also of a denied one, and of the server's response if there was one. "arguments" is
+// the SHA-256 of the JSON text of the arguments, so that the log has no secrets but a call can be
+// found by its arguments. "trace" is the trace id of the call's traceparent
 // (https://www.w3.org/TR/trace-context/#traceparent-header).
 //
 // Calls never wait for the disk. If it is too slow or fails, lines are lost: the next line that can
@@ -255,10 +256,8 @@ func appendCall(dst []byte, r *gateway.CallRecord) []byte {
 	}
 	dst = append(dst, `,"ms":`...)
 	dst = strconv.AppendFloat(dst, float64(r.Duration.Microseconds())/1000, 'f', -1, 64)
-	dst = append(dst, `,"request":`...)
-	dst = strconv.AppendInt(dst, int64(r.RequestBytes), 10)
-	dst = append(dst, `,"response":`...)
-	dst = strconv.AppendInt(dst, int64(r.ResponseBytes), 10)
+	dst = appendLength(dst, "request", r.RequestBytes)
+	dst = appendLength(dst, "response", r.ResponseBytes)
 	if r.Arguments != nil {
 		sum := r.Digest()
 		dst = append(dst, `,"arguments":"`...)
@@ -271,6 +270,15 @@ func appendCall(dst []byte, r *gateway.CallRecord) []byte {
 		dst = append(dst, '"')
 	}
 	return append(dst, "}\n"...)
+}
+
+// appendLength appends a member with the length of a message, unless there was no message.
+func appendLength(dst []byte, name string, n int) []byte {
+	if n == 0 {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), name...), `":`...)
+	return strconv.AppendInt(dst, int64(n), 10)
 }
 
 // appendText appends a member with a text that a client may have chosen, unless it is empty.
