@@ -249,17 +249,16 @@ func (cl *client) inFlight() (open int, used time.Time) {
 	return len(cl.calls), cl.lastUsed
 }
 
-// pendingCalls returns the number of pending requests, without subscriptions.
-func (cl *client) pendingCalls() int {
+// pending returns the number of pending requests without subscriptions, and that of subscriptions.
+func (cl *client) pending() (calls, subscriptions int) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	n := 0
 	for c := range cl.calls {
-		if c.method != mcp.MethodSubscriptionsListen {
-			n++
+		if c.method == mcp.MethodSubscriptionsListen {
+			subscriptions++
 		}
 	}
-	return n
+	return len(cl.calls) - subscriptions, subscriptions
 }
 
 // closeSubscriptions abandons the subscriptions of the client.

@@ -240,8 +240,9 @@ func (h *histogram) observe(d time.Duration) {
 
 // A Status says what a bridge does at one time.
 type Status struct {
-	// Clients is the number of clients, and InFlight that of their pending requests.
-	Clients, InFlight int
+	// Clients is the number of clients, InFlight that of their pending requests without
+	// subscriptions, and Subscriptions that of their requests subscriptions/listen.
+	Clients, InFlight, Subscriptions int
 	// Connections is the number of connections to the server, or of its processes.
 	Connections int
 	// Requests, Errors, Restarts and Failures count since the start: the requests of clients, those
@@ -264,8 +265,9 @@ func (b *Bridge) Status() Status {
 	b.mu.Lock()
 	st.Clients = len(b.clients)
 	for cl := range b.clients {
-		n, _ := cl.inFlight()
-		st.InFlight += n
+		calls, subscriptions := cl.pending()
+		st.InFlight += calls
+		st.Subscriptions += subscriptions
 	}
 	b.mu.Unlock()
 	legacy, modern := b.eras.get()
@@ -294,22 +296,15 @@ func (b *Bridge) Metrics() http.Handler {
 }
 
 func (b *Bridge) appendMetrics(dst []byte) []byte {
-	m := &b.metrics
-	b.mu.Lock()
-	clients := len(b.clients)
-	var open int64
-	for cl := range b.clients {
-		n, _ := cl.inFlight()
-		open += int64(n)
-	}
-	b.mu.Unlock()
+	m, st := &b.metrics, b.Status()
 	for _, v := range []struct {
 		name, kind, help string
 		value            int64
 	}{
-		{"sessions", "gauge", "Clients that are connected, or have a session.", int64(clients)},
-		{"requests_in_flight", "gauge", "Pending requests of clients.", open},
-		{"server_connections", "gauge", "Connections to the server, or its processes.", b.openConnections.Load()},
+		{"sessions", "gauge", "Clients that are connected, or have a session.", int64(st.Clients)},
+		{"requests_in_flight", "gauge", "Pending requests of clients, without subscriptions.", int64(st.InFlight)},
+		{"subscriptions", "gauge", "Subscriptions of clients (subscriptions/listen).", int64(st.Subscriptions)},
+		{"server_connections", "gauge", "Connections to the server, or its processes.", int64(st.Connections)},
 		{"sessions_total", "counter", "Clients since the start.", m.sessions.Load()},
 		{"sessions_refused_total", "counter", "Clients that were rejected because of the limit.", m.rejected.Load()},
 		{"requests_total", "counter", "Requests of clients.", m.requests.Load()},

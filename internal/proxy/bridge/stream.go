@@ -131,7 +131,7 @@ func (s *streamClient) drain(ctx context.Context) (late int, err error) {
 	timer := time.NewTimer(s.b.opts.DrainTimeout)
 	defer timer.Stop()
 	for {
-		open := s.client.pendingCalls()
+		open, _ := s.client.pending()
 		if open == 0 {
 			return 0, nil
 		}

@@ -275,10 +275,12 @@ type NodeStatus struct {
 	Node string `json:"node"`
 	// State is "idle", "up" or "down", as in UpstreamStatus.
 	State string `json:"state"`
-	// Processes is the number of running processes, and InFlight that of their pending requests,
-	// with subscriptions.
+	// Processes is the number of running processes.
 	Processes int `json:"processes"`
-	InFlight  int `json:"inFlight"`
+	// InFlight is the number of their pending requests without subscriptions, and Subscriptions
+	// that of subscriptions, such as those of the gateways to changes of lists.
+	InFlight      int `json:"inFlight"`
+	Subscriptions int `json:"subscriptions"`
 	// Restarts counts since the node runs them.
 	Restarts int64 `json:"restarts"`
 	// LastError is as in UpstreamStatus.

@@ -453,8 +453,12 @@ func TestStatus(t *testing.T) {
 		}
 		owner := tc.where(tc.dial(1, mcp.LatestRevision))
 		tc.where(tc.dial(2, mcp.LatestRevision))
+		synctest.Wait()
 		for i := range tc.members {
 			nodes, silent := status(i)
+			if len(nodes) == 1 && (nodes[0].InFlight != 0 || nodes[0].Subscriptions == 0) {
+				t.Errorf("node %d shows %+v, want no request in flight, and the subscriptions of catalogs", i, nodes)
+			}
 			if len(silent) > 0 || len(nodes) != 1 || nodes[0].Node != owner || nodes[0].State != "up" || nodes[0].Processes != 1 || nodes[0].LastError != "" {
 				t.Errorf("node %d shows %+v and %v, want node %s", i, nodes, silent, owner)
 			}

@@ -91,6 +91,7 @@ func (c *Children) status() map[string]gateway.NodeStatus {
 		s.State = cmp.Or(s.State, "idle")
 		s.Processes += b.Connections
 		s.InFlight += b.InFlight
+		s.Subscriptions += b.Subscriptions
 		s.Restarts += b.Restarts
 		switch {
 		case b.Err != nil:
