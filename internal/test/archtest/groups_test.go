@@ -86,7 +86,7 @@ var modules = map[string][]string{
 	"internal/proc/filelock":        {"golang.org/x/sys"},
 	"internal/proc/inuse":           {"golang.org/x/sys"},
 	"internal/proc/procgroup":       {"golang.org/x/sys"},
-	"internal/proxy/gateway/config": {"go.yaml.in/yaml/v3"},
+	"internal/proxy/gateway/config": {"go.yaml.in/yaml/v4"},
 	"internal/proxy/gateway/policy": {"golang.org/x/time/rate"},
 	"internal/proxy/tap":            {"golang.org/x/sys"},
 	"internal/trace/captures":       {"golang.org/x/sys"},
@@ -98,7 +98,7 @@ var modules = map[string][]string{
 	"mcpotel":                       {"go.opentelemetry.io/otel"},
 	"oauth":                         {"github.com/go-jose/go-jose/v4", "golang.org/x/sys"},
 	"server":                        {"golang.org/x/time/rate"},
-	"skills":                        {"go.yaml.in/yaml/v3"},
+	"skills":                        {"go.yaml.in/yaml/v4"},
 	"stdio":                         {"golang.org/x/sys"},
 }
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Format returns the text of a file. It has the values that are not zero, in the order of the

@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	"mcpwire/internal/text/lazyregexp"
-
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // MaxFileBytes limits the size of a file.
@@ -153,9 +151,6 @@ type syntaxError struct {
 	message string
 }
 
-// yamlError matches the errors of package yaml.
-var yamlError = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)$`)
-
 // parseYAML parses a file of one document.
 func parseYAML(data []byte) (*yaml.Node, *syntaxError) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -172,12 +167,27 @@ func parseYAML(data []byte) (*yaml.Node, *syntaxError) {
 			return nil, &syntaxError{positionOf(&second), "the file has more than one document"}
 		}
 	}
-	s := &syntaxError{position{1, 1}, err.Error()}
-	if m := yamlError().FindStringSubmatch(err.Error()); m != nil {
-		s.message = "not YAML: " + m[2]
-		if line, err := strconv.Atoi(m[1]); err == nil {
-			s.line = line
-		}
+	return nil, newSyntaxError(data, err)
+}
+
+// newSyntaxError returns the error for one of package yaml.
+func newSyntaxError(data []byte, err error) *syntaxError {
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		return &syntaxError{position{1, 1}, "not YAML: " + err.Error()}
 	}
-	return nil, s
+	s := &syntaxError{position{e.Mark.Line, e.Mark.Column}, "not YAML: " + e.Message}
+	if e.Stage == yaml.ReaderStage { // it has the offset only
+		s.position = positionAt(data[:min(max(e.Mark.Index, 0), len(data))])
+	}
+	if c := e.ContextMark; e.ContextMsg != "" && c.Line > 0 && c != e.Mark {
+		s.message += fmt.Sprintf(", %s that begins at %d:%d", e.ContextMsg, c.Line, c.Column)
+	}
+	return s
+}
+
+// positionAt returns the position after the text before it.
+func positionAt(before []byte) position {
+	line := bytes.LastIndexByte(before, '\n') + 1
+	return position{bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[line:]) + 1}
 }

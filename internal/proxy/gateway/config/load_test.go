@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"mcpwire/schema/fullschema"
 )
@@ -63,7 +63,16 @@ var invalidFiles = []struct {
 }{
 	{"empty", "", []string{"1:1: the file is empty: it needs at least upstreams"}, false},
 	{"a comment", "# a comment\n", []string{"1:1: the file is empty: it needs at least upstreams"}, false},
-	{"not YAML", "upstreams:\n  a: [1\nb: 2\n", []string{"1:1: not YAML: did not find expected ',' or ']'"}, false},
+	{"a list without an end", "upstreams:\n  a: [1\nb\n", []string{"4:1: not YAML: did not find expected ',' or ']', while parsing a flow sequence that begins at 2:6"}, false},
+	{"an error in the first line", "upstreams: @a\n", []string{"1:12: not YAML: found character that cannot start any token"}, false},
+	{"a tab", "upstreams:\n\ta: {command: a}\n", []string{"2:1: not YAML: found character that cannot start any token"}, false},
+	{"wrong indentation", "upstreams:\n  a: {command: a}\n b: {command: b}\n", []string{"3:2: not YAML: did not find expected key, while parsing a block mapping that begins at 1:1"}, false},
+	{"two values", "upstreams:\n  a: {command: é}: b\n", []string{"2:18: not YAML: mapping values are not allowed in this context"}, false},
+	{"a text without an end", "upstreams:\n  a: {command: \"a}\n", []string{"3:1: not YAML: found unexpected end of stream, while scanning a quoted scalar that begins at 2:16"}, false},
+	{"an unknown anchor", "upstreams:\n  a: *b\n", []string{"2:6: not YAML: unknown anchor 'b' referenced"}, false},
+	{"a control character", "upstreams:\n  a: {command: é\x01}\n", []string{"2:17: not YAML: control characters are not allowed (value: 1)"}, false},
+	{"not UTF-8", "upstreams:\n  a: {command: \xff}\n", []string{"2:16: not YAML: invalid leading UTF-8 octet (value: 255)"}, false},
+	{"an error in a second document", "upstreams: {a: {command: a}}\n---\na: @\n", []string{"3:4: not YAML: found character that cannot start any token"}, true},
 	{"two documents", "upstreams: {a: {command: a}}\n---\nupstreams: {}\n", []string{"2:1: the file has more than one document"}, true},
 	{"a list", "- a\n", []string{"1:1: the configuration is a list: want a mapping of keys to values"}, false},
 	{"no upstreams", "listen: 127.0.0.1:1\n", []string{`1:1: missing key "upstreams"`}, false},
