@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,8 +65,8 @@ type localCluster struct {
 	stderr *lineWriter
 	dir    string
 	core   string
-	// nodes are the nodes' endpoints.
-	nodes roundRobin
+	// nodes has the address of each node's endpoint.
+	nodes *roundRobin
 	// path is that of the endpoint. It is nil until a node serves.
 	path atomic.Pointer[string]
 }
@@ -79,7 +80,9 @@ func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error
 		}
 		defer os.RemoveAll(c.dir)
 	}
-	ports, err := freePorts(2 * f.local)
+	// Each node must know where the others are before one of them listens. So the ports are free
+	// now, and another program may take one before the node does.
+	ports, err := freePorts(f.local)
 	if err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error
 	for i := range f.local {
 		core = append(core, fmt.Sprintf("n%d=%s", i+1, ports[i]))
 	}
-	c.core, c.nodes.addresses = strings.Join(core, ","), ports[f.local:]
+	c.core, c.nodes = strings.Join(core, ","), newRoundRobin(f.local)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ready := make(chan struct{}, f.local)
@@ -112,14 +115,16 @@ func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error
 func (c *localCluster) keepNode(ctx context.Context, i int, ready chan<- struct{}) {
 	name := fmt.Sprintf("n%d", i+1)
 	var once sync.Once
-	serving := func(path string) {
+	serving := func(address, path string) {
+		c.nodes.set(i, address)
 		once.Do(func() {
 			c.path.Store(&path)
 			ready <- struct{}{}
 		})
 	}
 	for {
-		err := c.runNode(ctx, name, c.nodes.addresses[i], serving)
+		err := c.runNode(ctx, name, serving)
+		c.nodes.set(i, "")
 		if ctx.Err() != nil {
 			if !errors.Is(err, context.Canceled) { // it was not drained
 				c.stderr.line("%s: %v", name, err)
@@ -135,14 +140,15 @@ func (c *localCluster) keepNode(ctx context.Context, i int, ready chan<- struct{
 	}
 }
 
-// runNode runs a node until it ends, and drains it when ctx ends.
-func (c *localCluster) runNode(ctx context.Context, name, address string, serving func(path string)) error {
+// runNode runs a node until it ends, and drains it when ctx ends. It calls serving when the node
+// serves.
+func (c *localCluster) runNode(ctx context.Context, name string, serving func(address, path string)) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	f := c.flags
-	args := []string{"--name", name, "--listen", address, "--dir", filepath.Join(c.dir, name), "--core", c.core, "--log-level", f.level.String(), "--stop-at-eof"}
+	args := []string{"--name", name, "--listen", "127.0.0.1:0", "--dir", filepath.Join(c.dir, name), "--core", c.core, "--log-level", f.level.String(), "--stop-at-eof"}
 	if f.gateway != "" {
 		args = append(args, "--gateway", f.gateway)
 	} else {
@@ -167,8 +173,8 @@ func (c *localCluster) runNode(ctx context.Context, name, address string, servin
 	lines.Buffer(nil, maxLogLine)
 	for lines.Scan() {
 		if at, ok := strings.CutPrefix(lines.Text(), listening); ok {
-			_, path, _ := strings.Cut(at, "/")
-			serving("/" + path)
+			address, path, _ := strings.Cut(at, "/")
+			serving(address, "/"+path)
 		}
 		c.stderr.line("%s: %s", name, lines.Text())
 	}
@@ -196,19 +202,38 @@ func serveProxy(ctx context.Context, listen string, dial func(ctx context.Contex
 	return streamable.ListenAndServe(ctx, listen, proxy, &streamable.ServeOptions{OnListen: onListen})
 }
 
-// roundRobin connects to each of some addresses in turn.
+// A roundRobin connects to each of some addresses in turn.
 type roundRobin struct {
+	mu sync.Mutex
+	// addresses has "" for a node that does not serve.
 	addresses []string
-	// next counts the connections.
-	next atomic.Uint64
+	next      int
+}
+
+func newRoundRobin(n int) *roundRobin { return &roundRobin{addresses: make([]string, n)} }
+
+func (rr *roundRobin) set(i int, address string) {
+	rr.mu.Lock()
+	defer rr.mu.Unlock()
+	rr.addresses[i] = address
+}
+
+// inTurn returns the addresses, the one whose turn it is first.
+func (rr *roundRobin) inTurn() []string {
+	rr.mu.Lock()
+	defer rr.mu.Unlock()
+	rr.next = (rr.next + 1) % len(rr.addresses)
+	return slices.Concat(rr.addresses[rr.next:], rr.addresses[:rr.next])
 }
 
 // dial connects to the next address that accepts connections.
 func (rr *roundRobin) dial(ctx context.Context, network, _ string) (conn net.Conn, err error) {
+	err = errors.New("none serves")
 	dialer := net.Dialer{Timeout: dialTimeout}
-	first := rr.next.Add(1) // other connections change it meanwhile
-	for i := range rr.addresses {
-		at := rr.addresses[(first+uint64(i))%uint64(len(rr.addresses))]
+	for _, at := range rr.inTurn() {
+		if at == "" {
+			continue
+		}
 		if conn, err = dialer.DialContext(ctx, network, at); err == nil {
 			return conn, nil
 		}
