@@ -87,12 +87,12 @@ func (g *Gateway) answerList(ctx context.Context, modern bool, kind Kind, m *jso
 }
 
 // staleNames returns the JSON array of the upstreams whose catalogs are missing or may be out of
-// date, or nil if there are none. With a view, it has only those of which the caller may see
-// something, so that it does not name the others.
+// date, or nil if there are none. It does not name those to which the caller must log in first,
+// whose tool to log in is listed, and with a view, those of which the caller sees nothing.
 func (w *world) staleNames(view View) []byte {
 	var names []byte
 	for i, snap := range w.snaps {
-		if snap != nil && !w.stale[i] {
+		if snap != nil && !w.stale[i] || snap == nil && w.mustLogIn[i] {
 			continue
 		}
 		u := w.st.upstreams[i].name

@@ -251,9 +251,10 @@ func (u *upstream) evictIdleLocked() bool {
 
 // removeLocked removes a backend and closes it.
 func (u *upstream) removeLocked(be *backend) {
-	delete(u.backends, be.principal)
 	be.idle.Stop()
-	u.g.spawn(be.close)
+	if u.g.spawn(be.close) { // otherwise retire closes it
+		delete(u.backends, be.principal)
+	}
 }
 
 // expire closes a backend that was idle too long.
