@@ -67,7 +67,7 @@ const defaultConnectTime = 30 * time.Second
 
 // upstream returns one upstream. It starts nothing.
 func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream, error) {
-	out := gateway.Upstream{Name: u.Name, Rename: u.Rename}
+	out := gateway.Upstream{Name: u.Name, Rename: u.Rename, RequirePin: u.Pin == policy.PinHide.String()}
 	var err error
 	if out.Fingerprint, err = b.conf.Fingerprint(u); err != nil {
 		return out, err

@@ -388,7 +388,7 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 		if w.mustLogIn[i] && (view == nil || view.Allows(kind, u.name, own)) {
 			return target{upstream: u, kind: kind, own: own}, nil // the call asks for the login
 		}
-		if w.snaps[i] == nil && st.opts.Pin == nil && (view == nil || view.Allows(kind, u.name, own)) {
+		if w.snaps[i] == nil && !u.conf.Load().RequirePin && (view == nil || view.Allows(kind, u.name, own)) {
 			// Its catalog is missing, so the server itself knows.
 			u.wantCatalog(ctx, modern)
 			return target{upstream: u, kind: kind, own: own}, nil
