@@ -154,7 +154,10 @@ func (v *callVerb) arguments(ctx context.Context, s *session) (json.RawMessage, 
 			}
 			names = append(names, tool.Name)
 		}
-		if v.unknown = !found && names != nil; v.unknown {
+		stale := staleUpstreams(s, mcp.MethodToolsList)
+		if !found && stale != nil {
+			noteStale(s, stale)
+		} else if v.unknown = !found && names != nil; v.unknown {
 			s.notes.warnf("the server has no tool %s%s", safeLine(v.tool), didYouMean(v.tool, names))
 		}
 	}
