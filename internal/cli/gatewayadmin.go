@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -88,13 +89,16 @@ func onlyLocal(h http.Handler) http.Handler {
 func writeAdminJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false) // commands have < > and &
+	if err := e.Encode(v); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	// Servers choose some of the texts, and operators read them on terminals.
-	_, _ = w.Write(append(printable.JSON(text), '\n')) // a client that disconnected needs none
+	_, _ = w.Write(printable.JSON(text.Bytes())) // a client that disconnected needs none
 }
 
 // upstreamz returns the state of the upstreams, without credentials in errors.

@@ -25,7 +25,12 @@ func TestAdminTexts(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got[0].Server != hostile || got[0].LastError != hostile {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if !strings.HasSuffix(w.Body.String(), "\n") {
+	if !strings.HasSuffix(w.Body.String(), "]\n") {
 		t.Error("there is no line break at the end")
+	}
+	w = httptest.NewRecorder()
+	writeAdminJSON(w, "sh -c 'a >&2 </x'")
+	if got, want := w.Body.String(), "\"sh -c 'a >&2 </x'\"\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
