@@ -233,7 +233,7 @@ func (i *issuer) issued() int {
 
 // thumbprintOf returns the thumbprint of the key in the DPoP header of a request, or "".
 func thumbprintOf(r *http.Request) string {
-	proof, err := jose.ParseSigned(r.Header.Get("DPoP"), []jose.SignatureAlgorithm{jose.ES256})
+	proof, err := jose.ParseSignedCompact(r.Header.Get("DPoP"), []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		return ""
 	}
