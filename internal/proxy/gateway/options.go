@@ -135,8 +135,8 @@ type Upstream struct {
 	Login Login
 	// Rename has the gateway's whole name for tools and prompts, by the server's own name.
 	Rename map[string]string
-	// RequirePin refuses calls of tools and prompts about which Options.Pin has not decided, because
-	// the lists of the server could not be read.
+	// RequirePin refuses calls of tools and prompts about which Options.Pin has not decided,
+	// because the lists of the server could not be read.
 	RequirePin bool
 	// Fingerprint identifies the configuration. [Gateway.Apply] keeps the connections of an
 	// upstream whose Name, Fingerprint, Isolation and PerPrincipal are unchanged.

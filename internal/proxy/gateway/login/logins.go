@@ -40,8 +40,8 @@ type Options struct {
 	// Folder is where tokens are stored. Empty means in memory.
 	Folder string
 	// Ring seals the tokens in Folder, and links and cookies, which gateways with the same keys and
-	// the same Folder accept from each other. Nil means that the files are only private (mode
-	// 0600), and that a login must be finished at the gateway that has made the link.
+	// the same Folder accept from each other, once in all. Nil means that the files are only
+	// private (mode 0600), and that a login must be finished at the gateway that has made the link.
 	Ring *seal.Ring
 	// Transport sends requests to authorization servers that the configuration names. Nil means a
 	// new [http.Transport] with the proxy of the environment.
