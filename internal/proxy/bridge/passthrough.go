@@ -118,9 +118,6 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	}
 	c.startTimer(func() { p.expire(c) })
 	it := queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: p.rule()}}
-	if c.modern {
-		p.upstream.rememberCall(it, c.method)
-	}
 	err := p.enqueueLocked(c, it)
 	p.mu.Unlock()
 	if err == errQueueFull {

@@ -88,6 +88,13 @@ func (q *sendQueue) bypass(it queuedMessage) bool {
 	return true
 }
 
+// keep is keepLocked for a message that is sent with pushUrgent.
+func (q *sendQueue) keep(it queuedMessage) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.keepLocked(it)
+}
+
 // keepLocked keeps a request that is about to be sent, if it may have to be sent again.
 func (q *sendQueue) keepLocked(it queuedMessage) {
 	if q.keepSent && it.id != nil && len(it.frame) <= maxRetryBytes {
@@ -205,13 +212,18 @@ func (q *sendQueue) withdraw(id jsonrpc.ID) bool {
 	return true
 }
 
-// answered forgets a request that has a response.
-func (q *sendQueue) answered(id jsonrpc.ID) {
-	if q.keepSent {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.sent, id.Key())
+// answered forgets a request that has a response, and returns it. It returns none if the request
+// was not kept.
+func (q *sendQueue) answered(id jsonrpc.ID) (request queuedMessage) {
+	if !q.keepSent {
+		return queuedMessage{}
 	}
+	key := id.Key()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	request = q.sent[key]
+	delete(q.sent, key)
+	return request
 }
 
 // putBack keeps a message that was not sent for the next connection.

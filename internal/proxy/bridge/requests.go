@@ -188,7 +188,7 @@ func (u *upstream) ping(ctx context.Context) error {
 	return err
 }
 
-// headerRetries holds the calls of tools that a modern server over HTTP may reject because of
+// headerRetries holds the calls of tools that a modern server over HTTP has rejected because of
 // missing headers. The transport only knows the headers of tools that it has seen in a list
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). The
 // upstream then lists the tools and sends the call again, once. The zero value is ready to use. Its
@@ -198,25 +198,11 @@ type headerRetries struct {
 	calls map[string]*toolCall
 }
 
-// A toolCall is a call without a response.
+// A toolCall is a call that was rejected once.
 type toolCall struct {
 	request queuedMessage
-	// cancel ends the retry; nil before it begins.
+	// cancel ends the retry.
 	cancel context.CancelFunc
-}
-
-// rememberCall records a request to a modern server that is about to be sent.
-func (u *upstream) rememberCall(it queuedMessage, method string) {
-	if !u.b.opts.HTTP || method != mcp.MethodToolsCall || len(it.frame) > maxRetryBytes {
-		return
-	}
-	h := &u.retries
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.calls == nil {
-		h.calls = map[string]*toolCall{}
-	}
-	h.calls[it.id.Key()] = &toolCall{request: it}
 }
 
 // forget removes a call that was answered or given up.
@@ -229,7 +215,7 @@ func (h *headerRetries) forget(id jsonrpc.ID) {
 }
 
 func (h *headerRetries) removeLocked(key string) {
-	if c := h.calls[key]; c != nil && c.cancel != nil {
+	if c := h.calls[key]; c != nil {
 		c.cancel()
 	}
 	delete(h.calls, key)
@@ -259,23 +245,33 @@ func (h *headerRetries) has(c *toolCall) bool {
 	return h.calls[c.request.id.Key()] == c
 }
 
-// refused handles a response. It returns the call to send again if the response rejects its
-// headers for the first time, with a context that ends when the call does. Otherwise it forgets
-// the call and returns nil.
-func (h *headerRetries) refused(ctx context.Context, m *jsonrpc.Message) (*toolCall, context.Context) {
+// refused handles a response to a request, which has no id if it is unknown. It returns the call to
+// send again if the response rejects its headers for the first time, with a context that ends when
+// the call does. Otherwise it forgets the call and returns nil.
+func (h *headerRetries) refused(ctx context.Context, m *jsonrpc.Message, request queuedMessage) (*toolCall, context.Context) {
+	rejected := m.Kind == jsonrpc.KindError && m.Err().Code == mcp.CodeHeaderMismatch && isModernToolCall(request.frame)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.calls) == 0 {
+	if !rejected && len(h.calls) == 0 {
 		return nil, nil
 	}
 	key := m.ID.Key()
-	c := h.calls[key]
-	if c == nil || c.cancel != nil || m.Kind != jsonrpc.KindError || m.Err().Code != mcp.CodeHeaderMismatch {
+	if !rejected || h.calls[key] != nil {
 		h.removeLocked(key)
 		return nil, nil
 	}
+	c := &toolCall{request: request}
 	ctx, c.cancel = context.WithCancel(ctx)
+	if h.calls == nil {
+		h.calls = map[string]*toolCall{}
+	}
+	h.calls[key] = c
 	return c, ctx
+}
+
+// isModernToolCall reports if a request, which may be nil, is a tools/call of the modern era.
+func isModernToolCall(frame []byte) bool {
+	return stringOf(jsonwire.Lookup(frame, "method")) == mcp.MethodToolsCall && jsonwire.Lookup(frame, "params", "_meta", mcp.MetaProtocolVersion) != nil
 }
 
 // retryWithHeaders lists tools until the transport has seen the tool of a call, and sends the call

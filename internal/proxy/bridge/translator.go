@@ -124,9 +124,6 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 	switch {
 	case o.Call != 0 && !o.Cancel:
 		it.id = jsonrpc.IntID(o.Call)
-		if t.serverEra == EraModern {
-			t.upstream.rememberCall(it, o.Method)
-		}
 		t.upstream.router.track(o.Call, t, o.Message)
 		if o.Method == mcp.MethodInitialize {
 			t.limitHandshakeLocked(o.Call)
@@ -141,6 +138,9 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 	}
 	var err error
 	if t.down {
+		if t.serverEra == EraModern {
+			t.upstream.queue.keep(it) // for headerRetries
+		}
 		err = t.upstream.sendUrgent(it) // sent first on the next connection
 	} else if err = t.upstream.trySend(it); err != nil && it.id == nil {
 		t.upstream.logDropped(err)

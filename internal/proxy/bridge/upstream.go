@@ -176,8 +176,11 @@ func (u *upstream) unavailable() error {
 	if u.closing || u.ctx.Err() != nil {
 		return errUpstreamClosed
 	}
+	if u.conn != nil {
+		return nil
+	}
 	next, err := u.backoff.last()
-	if wait := time.Until(next); err != nil && u.conn == nil && wait > u.b.opts.RestartWait {
+	if wait := time.Until(next); err != nil && wait > u.b.opts.RestartWait {
 		return &retryError{err, wait.Round(time.Second)}
 	}
 	return nil
@@ -709,8 +712,9 @@ func (u *upstream) callFailed(id jsonrpc.ID, err error) {
 }
 
 func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
+	var request queuedMessage
 	if len(m.ID) > 0 && len(m.Method) == 0 {
-		u.queue.answered(m.ID)
+		request = u.queue.answered(m.ID)
 		u.backoff.answered(m.ID)
 	}
 	now := time.Now().UnixNano()
@@ -719,7 +723,7 @@ func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	u.deliverMu.Lock()
 	defer u.deliverMu.Unlock()
 	event := from.rec.recordMessage(toClient, frame)
-	if len(m.Method) > 0 || !u.takeResponse(frame, m, event) {
+	if len(m.Method) > 0 || !u.takeResponse(frame, m, request, event) {
 		u.route(frame, m, from.callID, event)
 	}
 	if len(m.Method) == 0 && m.ID.Equal(from.callID) {
@@ -727,9 +731,9 @@ func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	}
 }
 
-// takeResponse handles a response to a request of the bridge itself, or one that causes a retry. It
-// reports if it was one of these.
-func (u *upstream) takeResponse(frame []byte, m *jsonrpc.Message, event uint64) bool {
+// takeResponse handles a response to a request of the bridge itself, or one that causes a retry of
+// the request. It reports if it was one of these.
+func (u *upstream) takeResponse(frame []byte, m *jsonrpc.Message, request queuedMessage, event uint64) bool {
 	if u.own.answer(m.ID, ownAnswer{m: m, frame: frame, event: event}) {
 		return true
 	}
@@ -739,7 +743,7 @@ func (u *upstream) takeResponse(frame []byte, m *jsonrpc.Message, event uint64) 
 		}
 		return true
 	}
-	call, ctx := u.retries.refused(u.ctx, m)
+	call, ctx := u.retries.refused(u.ctx, m, request)
 	if call == nil {
 		return false
 	}
