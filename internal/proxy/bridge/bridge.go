@@ -341,27 +341,40 @@ func (o *Options) timeoutFor(method string) time.Duration {
 	return max(o.CallTimeout, 0)
 }
 
-// startTimer calls expire when the timeout of the call is over, unless a user is logging in. The
-// timeout counts from the time when the request arrived.
-func (c *call) startTimer(expire func()) {
-	b := c.client.b
-	d := b.opts.timeoutFor(c.method)
+// An expirer gives up calls that timed out.
+type expirer interface{ expire(c *call) }
+
+// startTimer calls expire of e when the timeout of the call is over, unless a user is logging in.
+// The timeout counts from the time when the request arrived.
+func (c *call) startTimer(e expirer) {
+	d := c.client.b.opts.timeoutFor(c.method)
 	if d == 0 {
 		return
 	}
 	c.timeout = d
-	t := time.AfterFunc(d, func() {
-		if left := b.remaining(d); left > 0 {
-			c.timer.Load().Reset(left)
-			return
-		}
-		expire()
-	})
-	c.timer.Store(t)
-	t.Reset(max(d-time.Since(c.began), 0)) // only after Store, because the timer may fire at once
+	t := c.afterTimeout(max(d-time.Since(c.began), 0), e)
+	if !c.timer.CompareAndSwap(nil, t) {
+		return // it has fired already, and the user is logging in
+	}
 	if c.done.Load() {
 		t.Stop()
 	}
+}
+
+// afterTimeout returns a timer that calls expire of e after d, or later if a user is logging in.
+func (c *call) afterTimeout(d time.Duration, e expirer) *time.Timer {
+	return time.AfterFunc(d, func() {
+		left := c.client.b.remaining(c.timeout)
+		if left <= 0 {
+			e.expire(c)
+			return
+		}
+		t := c.afterTimeout(left, e)
+		c.timer.Store(t)
+		if c.done.Load() {
+			t.Stop()
+		}
+	})
 }
 
 // resetTimer restarts the timeout of the call.

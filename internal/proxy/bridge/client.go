@@ -70,7 +70,7 @@ type client struct {
 	forwarder forwarder
 	calls     map[*call]struct{}
 	// backlog holds the messages that came during detection.
-	backlog []func(forwarder)
+	backlog []clientMessage
 	// backlogBytes counts all bytes since detection began.
 	backlogBytes int
 	// detecting is set while resolveForwarder runs.
@@ -285,14 +285,15 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 // startRequest is request. If wait is set, the caller waits for the response, and must call run of
 // the call if it is not nil.
 func (cl *client) startRequest(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, answer func([]byte), wait bool) *call {
-	c := &call{waits: wait, client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: time.Now(), seq: cl.b.callCount.Add(1)}
+	now := time.Now()
+	c := &call{waits: wait, client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: now, seq: cl.b.callCount.Add(1)}
 	cl.b.metrics.requests.Add(1)
 	cl.mu.Lock()
 	full := len(cl.calls) >= cl.b.opts.MaxCalls
 	if !full && !cl.closed {
 		sparse.Set(&cl.calls, c, struct{}{})
 	}
-	cl.lastUsed = time.Now()
+	cl.lastUsed = now
 	cl.mu.Unlock()
 	c.rec, c.event, c.origin = cl.receive(ctx, frame)
 	if box, ok := out.(*outbox); ok {
@@ -303,7 +304,7 @@ func (cl *client) startRequest(ctx context.Context, frame []byte, m *jsonrpc.Mes
 		c.reject(&relay.RejectedError{Status: http.StatusTooManyRequests, Reason: why})
 		return c
 	}
-	switch err := cl.dispatch(clientMessage{c, frame, m}, func(p forwarder) { p.request(c, frame, m) }); err {
+	switch err := cl.dispatch(clientMessage{call: c, frame: frame, m: m}); err {
 	case nil:
 	case errBacklog:
 		c.reject(&relay.RejectedError{Status: http.StatusServiceUnavailable, Reason: err.Error()})
@@ -322,13 +323,13 @@ func (c *call) reject(e *relay.RejectedError) {
 // notification takes a notification. Ownership is as in request.
 func (cl *client) notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	_, event, _ := cl.receive(ctx, frame)
-	cl.logDropped(cl.dispatch(clientMessage{nil, frame, m}, func(p forwarder) { p.notification(cl, frame, m, event) }))
+	cl.logDropped(cl.dispatch(clientMessage{frame: frame, m: m, event: event}))
 }
 
 // response takes the response to a server's request. Ownership is as in request.
 func (cl *client) response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	_, event, _ := cl.receive(ctx, frame)
-	cl.logDropped(cl.dispatch(clientMessage{nil, frame, m}, func(p forwarder) { p.response(cl, frame, m, event) }))
+	cl.logDropped(cl.dispatch(clientMessage{frame: frame, m: m, event: event}))
 }
 
 // logDropped logs a dropped message if err is not nil.
@@ -360,16 +361,30 @@ var (
 	errBacklog      = errors.New("too many requests wait for the server to start; this one was not sent")
 )
 
-// A clientMessage is a message of a client. call is nil unless it is a request.
+// A clientMessage is a message of a client. call is nil unless it is a request, and event is the
+// message in the capture unless it is one.
 type clientMessage struct {
 	call  *call
 	frame []byte
 	m     *jsonrpc.Message
+	event uint64
 }
 
-// dispatch calls f with the client's forwarder, now or as soon as that is known. If it returns
-// errSessionEnded or errBacklog, it does not call f.
-func (cl *client) dispatch(o clientMessage, f func(forwarder)) error {
+// forward gives the message of cl to p.
+func (o *clientMessage) forward(cl *client, p forwarder) {
+	switch {
+	case o.call != nil:
+		p.request(o.call, o.frame, o.m)
+	case o.m.Kind == jsonrpc.KindNotification:
+		p.notification(cl, o.frame, o.m, o.event)
+	default:
+		p.response(cl, o.frame, o.m, o.event)
+	}
+}
+
+// dispatch gives a message to the client's forwarder, now or as soon as that is known. If it
+// returns errSessionEnded or errBacklog, it drops the message.
+func (cl *client) dispatch(o clientMessage) error {
 	cl.mu.Lock()
 	switch {
 	case cl.closed:
@@ -381,23 +396,23 @@ func (cl *client) dispatch(o clientMessage, f func(forwarder)) error {
 	case cl.forwarder != nil && !cl.detecting:
 		p := cl.forwarder
 		cl.mu.Unlock()
-		f(p)
+		o.forward(cl, p)
 		return nil
 	}
 	if clientEra := cl.b.opts.ClientEra; !cl.detecting && clientEra != EraAuto && clientEra != eraOf(o.m) {
 		cl.mu.Unlock()
-		f(wrongEra(clientEra))
+		o.forward(cl, wrongEra(clientEra))
 		return nil
 	}
 	if cl.b.opts.Shared && !cl.detecting && !identifiesClient(o.m) {
 		cl.mu.Unlock()
-		f(uninitialized)
+		o.forward(cl, uninitialized)
 		return nil
 	}
 	if o.call != nil {
 		o.call.waits = false // another goroutine sends it
 	}
-	cl.backlog = append(cl.backlog, f)
+	cl.backlog = append(cl.backlog, o)
 	cl.backlogBytes += len(o.frame)
 	if cl.detecting {
 		cl.mu.Unlock()
@@ -423,8 +438,8 @@ func (cl *client) resolveForwarder(o clientMessage) {
 		waiting := cl.backlog
 		cl.detecting, cl.backlog, cl.backlogBytes = false, nil, 0
 		cl.mu.Unlock()
-		for _, f := range waiting {
-			f(p)
+		for i := range waiting {
+			waiting[i].forward(cl, p)
 		}
 		return
 	}
@@ -433,10 +448,10 @@ func (cl *client) resolveForwarder(o clientMessage) {
 		cl.backlog = cl.backlog[1:]
 	}
 	for len(cl.backlog) > 0 && !cl.closed {
-		f := cl.backlog[0]
+		next := cl.backlog[0]
 		cl.backlog = cl.backlog[1:]
 		cl.mu.Unlock()
-		f(p)
+		next.forward(cl, p)
 		cl.mu.Lock()
 	}
 	cl.detecting, cl.backlog, cl.backlogBytes = false, nil, 0
@@ -471,6 +486,13 @@ var errNoStream = errors.New("the client only accepts messages that belong to it
 // finish answers the call with a response, or with none if it is nil. from is the origin of the
 // response. Only the first call has an effect.
 func (c *call) finish(response []byte, from provenance) {
+	var m jsonrpc.Message
+	isError := response != nil && jsonrpc.Parse(response, &m, 0) == nil && m.Kind == jsonrpc.KindError
+	c.finishParsed(response, isError, from)
+}
+
+// finishParsed is finish for a response that is known to be an error, or not to be one.
+func (c *call) finishParsed(response []byte, isError bool, from provenance) {
 	c.once.Do(func() {
 		c.done.Store(true)
 		if t := c.timer.Load(); t != nil {
@@ -488,11 +510,12 @@ func (c *call) finish(response []byte, from provenance) {
 			c.rec.outbound().recordSent(capture.ToClient, response, from)
 		}
 		cl := c.client
+		now := time.Now()
 		cl.mu.Lock()
 		sparse.Delete(&cl.calls, c)
-		cl.lastUsed = time.Now()
+		cl.lastUsed = now
 		cl.mu.Unlock()
-		cl.b.metrics.recordAnswer(c, response)
+		cl.b.metrics.recordAnswer(c, isError, now)
 		c.reply(response)
 	})
 }
@@ -502,7 +525,7 @@ func (c *call) rewritten() bool { return !c.serverID.Equal(c.id) }
 
 // fail answers the call with an error.
 func (c *call) fail(e *jsonrpc.Error) {
-	c.finish(jsonrpc.AppendError(nil, c.id, c.client.b.named(e), false), c.bridgeProvenance())
+	c.finishParsed(jsonrpc.AppendError(nil, c.id, c.client.b.named(e), false), true, c.bridgeProvenance())
 }
 
 // bridgeProvenance returns the provenance of a response that the bridge made.

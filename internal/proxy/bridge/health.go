@@ -203,15 +203,11 @@ type metrics struct {
 }
 
 // recordAnswer counts the response to a call.
-func (m *metrics) recordAnswer(c *call, response []byte) {
+func (m *metrics) recordAnswer(c *call, isError bool, now time.Time) {
 	if c.method != mcp.MethodSubscriptionsListen {
-		m.latency.observe(time.Since(c.began))
+		m.latency.observe(now.Sub(c.began))
 	}
-	if response == nil {
-		return
-	}
-	var a jsonrpc.Message
-	if jsonrpc.Parse(response, &a, 0) == nil && a.Kind == jsonrpc.KindError {
+	if isError {
 		m.errors.Add(1)
 	}
 }

@@ -123,43 +123,64 @@ func (p *sessionPeer) Close() { p.cl.close() }
 // request to out, which must not be used after the request.
 func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	frame, m = copyMessage(frame, m)
-	answer := make(chan []byte, 1)
+	w := &waiter{outbox: outbox{notify: make(chan struct{}, 1)}}
 	var box rpc.Sender
-	o := newOutbox()
 	if out != nil {
-		box = o
+		box = &w.outbox
 	}
-	defer o.take(true)
-	c := cl.startRequest(ctx, frame, m, box, func(response []byte) { answer <- response }, true)
+	defer w.take(true)
+	c := cl.startRequest(ctx, frame, m, box, w.answer, true)
 	if c.run != nil {
 		stop := context.AfterFunc(ctx, func() { cl.abandon(c) })
 		c.run()
 		stop()
 	}
 	for {
-		select {
-		case <-o.notify:
-			cl.flush(o, out, false)
-		case response := <-answer:
-			if out != nil {
-				cl.flush(o, out, true)
-			}
-			if response == nil && ctx.Err() != nil {
-				return dst, context.Cause(ctx)
-			}
-			if response == nil {
-				return dst, jsonrpc.ErrRequestEnded
-			}
-			if c.rejected != nil {
-				return dst, c.rejected
-			}
+		response, answered := w.answerOf()
+		if out != nil {
+			cl.flush(&w.outbox, out, answered)
+		}
+		switch {
+		case !answered:
+		case response == nil && ctx.Err() != nil:
+			return dst, context.Cause(ctx)
+		case response == nil:
+			return dst, jsonrpc.ErrRequestEnded
+		case c.rejected != nil:
+			return dst, c.rejected
+		default:
 			return append(dst, response...), nil
+		}
+		select {
+		case <-w.notify:
 		case <-ctx.Done():
-			cl.abandon(c)
-			<-answer
+			cl.abandon(c) // it is answered then
 			return dst, context.Cause(ctx)
 		}
 	}
+}
+
+// A waiter receives the messages and the response of a request whose goroutine waits for them.
+type waiter struct {
+	outbox
+	// response is nil if there was none. The lock of outbox guards it and answered.
+	response []byte
+	answered bool
+}
+
+// answer takes the response.
+func (w *waiter) answer(response []byte) {
+	w.mu.Lock()
+	w.response, w.answered = response, true
+	w.mu.Unlock()
+	signal(w.notify)
+}
+
+// answerOf returns the response, and reports if the request was answered.
+func (w *waiter) answerOf() (response []byte, answered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.response, w.answered
 }
 
 // copyMessage returns copies of a frame, on one line, and of its message.
@@ -185,6 +206,8 @@ type group struct {
 	requests int
 	// idleSince is the time of the last request's end, if requests is 0.
 	idleSince time.Time
+	// idleTimer calls expire. Requests do not stop it, because that costs more than a look at
+	// idleSince.
 	idleTimer *time.Timer
 }
 
@@ -231,19 +254,21 @@ func (p *statelessPeer) Close() {
 // The error says that a limit is reached.
 func (h *httpHandler) acquire(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
 	owner, caller := principalIDOf(ctx), relay.CallerOf(ctx)
+	// A modern server takes each request by itself, so one group is enough, and its clients receive
+	// notifications of each other's subscriptions and tasks.
 	key := owner
 	modern := h.b.opts.ServerEra == EraModern
 	if !modern {
-		key += " " + translate.ClientKey(frame)
 		_, found := h.b.eras.get()
 		modern = found == supportYes
+	}
+	if !modern {
+		key += " " + translate.ClientKey(frame)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.groups[key]
-	if g.ended() && modern {
-		// A modern server takes each request by itself, so one group is enough, and its clients
-		// receive notifications of each other's subscriptions and tasks.
+	if modern {
 		g = h.defaults[owner]
 	}
 	if g.ended() {
@@ -252,13 +277,11 @@ func (h *httpHandler) acquire(ctx context.Context, frame []byte) (cl *client, do
 		}
 	}
 	g.requests++
-	g.idleTimer.Stop()
 	return g.client, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if g.requests--; g.requests == 0 {
 			g.idleSince = time.Now()
-			g.idleTimer.Reset(h.b.opts.IdleTimeout)
 		}
 	}, nil
 }
@@ -306,10 +329,22 @@ func (h *httpHandler) evictIdleLocked(caller string, own bool) (oldest *group) {
 	return oldest
 }
 
-// expire ends a group that was idle too long.
+// minIdleCheck is the least time between two looks at a group.
+const minIdleCheck = 10 * time.Millisecond
+
+// expire ends a group that was idle too long, or looks again later.
 func (h *httpHandler) expire(owner, key string, g *group) {
 	h.mu.Lock()
-	if g.requests > 0 || h.groups[key] != g {
+	if h.groups[key] != g {
+		h.mu.Unlock()
+		return
+	}
+	left := h.b.opts.IdleTimeout
+	if g.requests == 0 {
+		left -= time.Since(g.idleSince)
+	}
+	if g.requests > 0 || left > 0 {
+		g.idleTimer.Reset(max(left, minIdleCheck))
 		h.mu.Unlock()
 		return
 	}

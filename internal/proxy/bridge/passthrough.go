@@ -116,7 +116,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 	if c.method == mcp.MethodSubscriptionsListen {
 		c.listenFrame = frame
 	}
-	c.startTimer(func() { p.expire(c) })
+	c.startTimer(p)
 	it := queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: p.rule()}}
 	err := p.enqueueLocked(c, it)
 	p.mu.Unlock()
@@ -376,7 +376,7 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 	if c.rewritten() {
 		frame = restoreIDs(frame, c)
 	}
-	c.finish(frame, p.provenance(event))
+	c.finishParsed(frame, m.Kind == jsonrpc.KindError, p.provenance(event))
 }
 
 // callFailed implements codec.

@@ -87,7 +87,7 @@ func (s *sharedSession) request(c *call, frame []byte, m *jsonrpc.Message) {
 	ready, waits := state.ready, state.handshaking && !state.ready && !isInitialize
 	full := waits && state.queueBytes > 0 && state.queueBytes+len(frame) > s.p.b.opts.MaxQueue
 	if waits && !full {
-		state.queue = append(state.queue, clientMessage{c, frame, m})
+		state.queue = append(state.queue, clientMessage{call: c, frame: frame, m: m})
 		state.queueBytes += len(frame)
 	}
 	s.p.mu.Unlock()

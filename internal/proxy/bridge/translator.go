@@ -272,7 +272,7 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	t.machine.SetCause(c.event)
 	t.applyLocked(c.rec, c.event, t.machine.FromDownstream(time.Now(), frame, c.stream))
 	if !c.done.Load() {
-		c.startTimer(func() { t.expire(c) })
+		c.startTimer(t)
 	}
 	t.mu.Unlock()
 	signal(t.upstream.queue.notify) // the machine may wait for a connection
