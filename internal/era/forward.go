@@ -76,6 +76,10 @@ func CheckMembers(frame []byte, m *jsonrpc.Message, fold bool) error {
 // checkEnvelope returns an error for a member that differs only in case from a JSON-RPC name.
 func checkEnvelope(frame []byte) error {
 	for members := jsonwire.ObjectMembers(frame); members.Next(); {
+		switch string(members.RawKey()) {
+		case "jsonrpc", "id", "method", "params", "result", "error":
+			continue
+		}
 		for _, want := range [...]string{"jsonrpc", "id", "method", "params", "result", "error"} {
 			if isMisspelled(&members, want) {
 				return &FormError{invalidRequest("member %s must be spelled %q", clipName(members.RawKey()), want)}
