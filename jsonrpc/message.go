@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 
 	"mcpwire/internal/json/jsonwire"
@@ -257,9 +258,14 @@ func isInteger(text []byte) bool {
 	return len(text) > 0
 }
 
+// appendOverhead is the number of bytes that AppendRequest appends in addition to its arguments, if
+// the method needs no escapes. The other functions append no more.
+const appendOverhead = len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)
+
 // AppendRequest appends a request, without framing, to dst. It omits nil params. It checks nothing:
 // id and params must be valid JSON without raw line breaks, see [OneLine].
 func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
+	dst = slices.Grow(dst, appendOverhead+len(id)+len(method)+len(params))
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	return appendMethod(append(dst, ','), method, params)
@@ -267,6 +273,7 @@ func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
 
 // AppendNotification appends a notification to dst. params is as in [AppendRequest].
 func AppendNotification(dst []byte, method string, params []byte) []byte {
+	dst = slices.Grow(dst, appendOverhead+len(method)+len(params))
 	return appendMethod(append(dst, `{"jsonrpc":"2.0",`...), method, params)
 }
 
@@ -281,6 +288,7 @@ func appendMethod(dst []byte, method string, params []byte) []byte {
 // AppendResult appends a response with a result to dst. It checks nothing: id and result must be
 // valid JSON without raw line breaks.
 func AppendResult(dst []byte, id ID, result []byte) []byte {
+	dst = slices.Grow(dst, appendOverhead+len(id)+len(result))
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	dst = append(append(dst, `,"result":`...), result...)
