@@ -300,7 +300,7 @@ func decide(n, perCaller, inFlight, max int64) *rejection {
 // admit admits an HTTP request to s, which must be free, or rejects it. target may be nil.
 func (h *Handler) admit(s *slot, w http.ResponseWriter, r *http.Request, from requester, target aborter) bool {
 	// The response that a pending request waits for is a POST in a session of either transport.
-	mayRespond := r.Method == http.MethodPost && (r.Header[headerSession] != nil || r.URL.Query().Has(sessionParam))
+	mayRespond := r.Method == http.MethodPost && (r.Header[headerSession] != nil || r.URL.RawQuery != "" && r.URL.Query().Has(sessionParam))
 	e := h.admission.admit(s, h.callerID(r, from.principal), target, mayRespond)
 	if e == rejectedByShutdown {
 		w.Header()["Connection"] = closeConnection

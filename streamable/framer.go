@@ -206,7 +206,7 @@ func (f *framer) Post(ctx context.Context, msg []byte) error {
 	case err != nil:
 		return err
 	case env.kind == jsonrpc.KindRequest:
-		f.serveLater(f.newPostLocked(ctx, &env, msg))
+		f.serveLater(f.newPostLocked(ctx, &env, bytes.Clone(msg)))
 	case env.method == mcp.NotificationCancelled:
 		if f.cancelLocked(&env) {
 			f.startOneWayLocked(ctx, &env, msg)
@@ -228,11 +228,12 @@ func (f *framer) stateLocked() error {
 	return nil
 }
 
-// PostAndWait is Post for a modern request whose caller waits for the response. If the request can
-// be sent at once, it returns functions that the caller must use: run sends the request, and
-// returns when a JSON response was received, the request has failed, or another goroutine reads the
-// stream that is the response; cancel makes run return, and may be called at any time. If run is
-// nil, the request was posted as by Post. The bridge detects the method.
+// PostAndWait is Post for a modern request whose caller waits for the response. The framer keeps
+// msg, which must not change. If the request can be sent at once, PostAndWait returns functions
+// that the caller must use: run sends the request, and returns when a JSON response was received,
+// the request has failed, or another goroutine reads the stream that is the response; cancel makes
+// run return, and may be called at any time. If run is nil, the request was posted as by Post. The
+// bridge detects the method.
 func (f *framer) PostAndWait(ctx context.Context, msg []byte) (run func(), cancel context.CancelFunc, err error) {
 	env := readEnvelope(msg)
 	if env.kind != jsonrpc.KindRequest || env.version == nil {
@@ -256,7 +257,7 @@ func (f *framer) PostAndWait(ctx context.Context, msg []byte) (run func(), cance
 	return nil, nil, nil
 }
 
-// newPostLocked returns a request, which is pending from then on.
+// newPostLocked returns a request, which is pending from then on. It keeps msg.
 func (f *framer) newPostLocked(ctx context.Context, env *envelope, msg []byte) *post {
 	p := &post{f: f, id: string(env.id), method: env.method, modern: env.version != nil, initialized: f.initialized}
 	if era.ServerMayAsk(env.method) {
@@ -280,7 +281,7 @@ func (f *framer) newPostLocked(ctx context.Context, env *envelope, msg []byte) *
 	}
 	p.ctx, p.cancel = f.requestContext(ctx)
 	if err == nil {
-		p.body = append(make([]byte, 0, len(msg)), msg...)
+		p.body = msg
 		f.pending[p.id] = p
 	}
 	p.sendErr = err

@@ -623,8 +623,12 @@ func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *rpc.De
 	if err != nil {
 		return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
 	}
-	out, revoke := newRevocableSender(d.Sender)
-	defer revoke()
+	var out rpc.Sender
+	if d.Sender != nil {
+		s := &revocableSender{out: d.Sender}
+		defer s.revoke()
+		out = s
+	}
 	n := len(dst)
 	dst, err = rc.Request(ctx, frame, m, out, dst)
 	if e := rejectedError(err); e != nil {
@@ -709,18 +713,11 @@ type revocableSender struct {
 	out rpc.Sender
 }
 
-// newRevocableSender returns a Sender that forwards to out until revoke is called, or nil if out is
-// nil.
-func newRevocableSender(out rpc.Sender) (_ rpc.Sender, revoke func()) {
-	if out == nil {
-		return nil, func() {}
-	}
-	s := &revocableSender{out: out}
-	return s, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.out = nil
-	}
+// revoke makes Send fail from now on.
+func (s *revocableSender) revoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = nil
 }
 
 // Send implements [rpc.Sender].

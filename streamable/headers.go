@@ -381,14 +381,17 @@ func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, er
 	h := t.header(6)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
 	h[headerVersion] = version
+	values := make([]string, 2) // of two headers, in one allocation
 	if e.method != "" {
-		h[headerMethod] = []string{era.EncodeHeaderValue(e.method)}
+		values[0] = era.EncodeHeaderValue(e.method)
+		h[headerMethod] = values[:1:1]
 	}
 	if e.name == nil || e.name[0] != '"' {
 		return h, nil
 	}
 	name := jsonwire.Text(e.name)
-	h[headerName] = []string{era.EncodeHeaderValue(name)}
+	values[1] = era.EncodeHeaderValue(name)
+	h[headerName] = values[1:]
 	if e.method == mcp.MethodToolsCall {
 		return h, t.tools.apply(h, name, e.arguments)
 	}
