@@ -2,9 +2,9 @@
 
 package httppost
 
-import "net"
+import "syscall"
 
 // canCheckIdle says that nothing is sent here on this system.
 const canCheckIdle = false
 
-func isQuiet(net.Conn) bool { return false }
+func isQuiet(syscall.RawConn) bool { return false }

@@ -27,6 +27,7 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -50,7 +51,7 @@ type Transport struct {
 	base *http.Transport
 
 	mu sync.Mutex
-	// idle holds idle connections by address, oldest first.
+	// idle holds idle connections by the host of the URL, oldest first.
 	idle map[string][]*conn
 	// prune closes idle connections; nil if there are none.
 	prune *time.Timer
@@ -145,44 +146,47 @@ func (t *Transport) connect(r *http.Request) (*conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	port := r.URL.Port()
-	if port == "" {
-		port = "80"
-	}
-	address := net.JoinHostPort(r.URL.Hostname(), port)
+	host := r.URL.Host
 	for {
-		c := t.takeIdle(address)
+		c := t.takeIdle(host)
 		if c == nil {
 			break
 		}
-		if c.r.Buffered() == 0 && isQuiet(c.Conn) {
+		if c.r.Buffered() == 0 && isQuiet(c.raw) {
 			c.reused = true
 			return c, nil
 		}
 		c.Conn.Close()
 	}
-	dialed, err := t.base.DialContext(ctx, "tcp", address)
+	port := r.URL.Port()
+	if port == "" {
+		port = "80"
+	}
+	dialed, err := t.base.DialContext(ctx, "tcp", net.JoinHostPort(r.URL.Hostname(), port))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, err
 	}
-	c := &conn{Conn: dialed, t: t, address: address}
+	c := &conn{Conn: dialed, t: t, host: host}
+	if sc, ok := dialed.(syscall.Conn); ok {
+		c.raw, _ = sc.SyscallConn()
+	}
 	c.r = bufio.NewReader(c)
 	return c, nil
 }
 
-func (t *Transport) takeIdle(address string) *conn {
+func (t *Transport) takeIdle(host string) *conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := t.idle[address]
+	list := t.idle[host]
 	if len(list) == 0 {
 		return nil
 	}
 	c := list[len(list)-1]
 	list[len(list)-1] = nil
-	t.idle[address] = list[:len(list)-1]
+	t.idle[host] = list[:len(list)-1]
 	return c
 }
 
@@ -194,12 +198,12 @@ func (t *Transport) putIdle(c *conn) {
 	if limit == 0 {
 		limit = http.DefaultMaxIdleConnsPerHost
 	}
-	if len(t.idle[c.address]) >= limit {
+	if len(t.idle[c.host]) >= limit {
 		c.Conn.Close()
 		return
 	}
 	c.idleSince = time.Now()
-	t.idle[c.address] = append(t.idle[c.address], c)
+	t.idle[c.host] = append(t.idle[c.host], c)
 	if t.prune == nil && t.base.IdleConnTimeout > 0 {
 		t.prune = time.AfterFunc(t.base.IdleConnTimeout, t.closeExpired)
 	}
@@ -216,7 +220,7 @@ func (t *Transport) closeIdle(expired func(*conn) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next := time.Time{}
-	for address, list := range t.idle {
+	for host, list := range t.idle {
 		var keep []*conn
 		for _, c := range list {
 			if expired(c) {
@@ -228,8 +232,8 @@ func (t *Transport) closeIdle(expired func(*conn) bool) {
 				next = c.idleSince
 			}
 		}
-		if t.idle[address] = keep; keep == nil {
-			delete(t.idle, address)
+		if t.idle[host] = keep; keep == nil {
+			delete(t.idle, host)
 		}
 	}
 	switch {
@@ -245,9 +249,11 @@ func (t *Transport) closeIdle(expired func(*conn) bool) {
 // A conn is a connection to a server. One goroutine uses it at a time.
 type conn struct {
 	net.Conn
-	t       *Transport
-	address string
-	r       *bufio.Reader
+	t    *Transport
+	host string
+	r    *bufio.Reader
+	// raw is for isQuiet. It is nil if the connection has no descriptor.
+	raw syscall.RawConn
 	// reused says that the connection has served a request before.
 	reused    bool
 	idleSince time.Time
