@@ -371,7 +371,7 @@ type clientMessage struct {
 }
 
 // forward gives the message of cl to p.
-func (o *clientMessage) forward(cl *client, p forwarder) {
+func (o clientMessage) forward(cl *client, p forwarder) {
 	switch {
 	case o.call != nil:
 		p.request(o.call, o.frame, o.m)
@@ -438,8 +438,8 @@ func (cl *client) resolveForwarder(o clientMessage) {
 		waiting := cl.backlog
 		cl.detecting, cl.backlog, cl.backlogBytes = false, nil, 0
 		cl.mu.Unlock()
-		for i := range waiting {
-			waiting[i].forward(cl, p)
+		for _, o := range waiting {
+			o.forward(cl, p)
 		}
 		return
 	}
@@ -448,10 +448,10 @@ func (cl *client) resolveForwarder(o clientMessage) {
 		cl.backlog = cl.backlog[1:]
 	}
 	for len(cl.backlog) > 0 && !cl.closed {
-		next := cl.backlog[0]
+		o := cl.backlog[0]
 		cl.backlog = cl.backlog[1:]
 		cl.mu.Unlock()
-		next.forward(cl, p)
+		o.forward(cl, p)
 		cl.mu.Lock()
 	}
 	cl.detecting, cl.backlog, cl.backlogBytes = false, nil, 0
@@ -512,7 +512,11 @@ func (c *call) finishParsed(response []byte, isError bool, from provenance) {
 		cl := c.client
 		now := time.Now()
 		cl.mu.Lock()
-		sparse.Delete(&cl.calls, c)
+		if cl.aggregate { // there is one map for many clients
+			delete(cl.calls, c)
+		} else {
+			sparse.Delete(&cl.calls, c)
+		}
 		cl.lastUsed = now
 		cl.mu.Unlock()
 		cl.b.metrics.recordAnswer(c, isError, now)

@@ -106,13 +106,13 @@ func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Mess
 
 // Notification implements relay.Peer.
 func (p *sessionPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	frame, m = copyMessage(frame, m)
+	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
 	p.cl.notification(ctx, frame, m)
 }
 
 // Response implements relay.Peer.
 func (p *sessionPeer) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	frame, m = copyMessage(frame, m)
+	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
 	p.cl.response(ctx, frame, m)
 }
 
@@ -122,8 +122,8 @@ func (p *sessionPeer) Close() { p.cl.close() }
 // roundTrip forwards a request and waits for the response. Meanwhile it sends the messages of the
 // request to out, which must not be used after the request.
 func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
-	frame, m = copyMessage(frame, m)
 	w := &waiter{outbox: outbox{notify: make(chan struct{}, 1)}}
+	frame, m = copyMessage(&w.request, frame, m)
 	var box rpc.Sender
 	if out != nil {
 		box = &w.outbox
@@ -163,6 +163,7 @@ func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Messag
 // A waiter receives the messages and the response of a request whose goroutine waits for them.
 type waiter struct {
 	outbox
+	request jsonrpc.Message
 	// response is nil if there was none. The lock of outbox guards it and answered.
 	response []byte
 	answered bool
@@ -183,13 +184,12 @@ func (w *waiter) answerOf() (response []byte, answered bool) {
 	return w.response, w.answered
 }
 
-// copyMessage returns copies of a frame, on one line, and of its message.
-func copyMessage(frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
+// copyMessage returns copies of a frame, on one line, and of its message, which is own if possible.
+func copyMessage(own *jsonrpc.Message, frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	if frame == nil {
 		frame = encodeMessage(m)
 	}
 	frame = compact(frame)
-	own := new(jsonrpc.Message)
 	if jsonrpc.Parse(frame, own, 0) != nil { // it was parsed before
 		return frame, m.Clone()
 	}
@@ -216,23 +216,23 @@ func (g *group) ended() bool { return g == nil || g.client.ctx.Err() != nil }
 
 // Request implements relay.Peer. A client that disconnects cancels.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
-	cl, done, err := p.handler.acquire(ctx, frame)
+	g, err := p.handler.acquire(ctx, frame)
 	if err != nil {
 		return dst, err
 	}
-	defer done()
-	return cl.roundTrip(ctx, frame, m, out, dst)
+	defer p.handler.release(g)
+	return g.client.roundTrip(ctx, frame, m, out, dst)
 }
 
 // Notification implements relay.Peer.
 func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	cl, done, err := p.handler.acquire(ctx, frame)
+	g, err := p.handler.acquire(ctx, frame)
 	if err != nil {
 		return
 	}
-	defer done()
-	frame, m = copyMessage(frame, m)
-	cl.notification(ctx, frame, m)
+	defer p.handler.release(g)
+	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
+	g.client.notification(ctx, frame, m)
 }
 
 // Response implements relay.Peer. Modern clients send no responses.
@@ -250,9 +250,9 @@ func (p *statelessPeer) Close() {
 	}
 }
 
-// acquire returns the client for a principal's request. It is in use until the caller calls done.
-// The error says that a limit is reached.
-func (h *httpHandler) acquire(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
+// acquire returns the group for a principal's request, which the caller must release. The error
+// says that a limit is reached.
+func (h *httpHandler) acquire(ctx context.Context, frame []byte) (*group, error) {
 	owner, caller := principalIDOf(ctx), relay.CallerOf(ctx)
 	// A modern server takes each request by itself, so one group is enough, and its clients receive
 	// notifications of each other's subscriptions and tasks.
@@ -272,18 +272,22 @@ func (h *httpHandler) acquire(ctx context.Context, frame []byte) (cl *client, do
 		g = h.defaults[owner]
 	}
 	if g.ended() {
+		var err error
 		if g, err = h.newGroupLocked(owner, caller, key); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	g.requests++
-	return g.client, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if g.requests--; g.requests == 0 {
-			g.idleSince = time.Now()
-		}
-	}, nil
+	return g, nil
+}
+
+// release ends the use of a group by a request.
+func (h *httpHandler) release(g *group) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g.requests--; g.requests == 0 {
+		g.idleSince = time.Now()
+	}
 }
 
 // newGroupLocked returns a new group. If a limit is reached, it evicts the group that was idle

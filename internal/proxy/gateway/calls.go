@@ -226,14 +226,19 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	defer c.upstream.end()
 	s := g.scope(ctx, be, modern)
 	frame := c.frame
-	if modern {
+	if _, has := m.Param("requestState"); has && modern {
 		if frame, err = s.openState(frame); err != nil {
 			return dst, OutcomeDenied, err
 		}
 	}
 	frame = s.ownRelated(frame, "params")
 	n := len(dst)
-	response, err := st.observeUpstream(ctx, &s, method, frame, n, send)
+	var response []byte
+	if observe := st.opts.Observe; observe == nil {
+		response, err = send(ctx, &s, frame)
+	} else {
+		response, err = observe.observeUpstream(ctx, &s, string(m.Method), frame, n, send)
+	}
 	if login != nil {
 		if required := g.afterLogin(ctx, c.upstream, frame, response[min(n, len(response)):], err); required != nil {
 			return dst, outcomeOfError(required), required
@@ -363,31 +368,31 @@ func (p *statelessPeer) laneOf(ctx context.Context) *bridge.Lane {
 
 // Request implements relay.Peer.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
-	n := len(dst)
-	frame = frameOf(frame, m)
-	o := p.laneOf(ctx).Received(ctx, frame)
+	line := frameOf(frame, m)
+	o := p.laneOf(ctx).Received(ctx, line)
 	ctx = bridge.WithOrigin(ctx, o)
+	var response []byte
 	var err error
 	if observe := p.g.state.Load().opts.Observe; observe == nil {
-		dst, err = p.request(ctx, o, frame, m, out, dst)
+		response, err = p.request(ctx, o, line, m, out, dst)
 	} else {
-		dst, err = observe.observeClient(ctx, mcp.LatestRevision, m, dst, func(ctx context.Context) ([]byte, error) {
-			return p.request(ctx, o, frame, m, out, dst)
+		response, err = observe.observeClient(ctx, mcp.LatestRevision, m, dst, func(ctx context.Context) ([]byte, error) {
+			return p.request(ctx, o, line, m, out, dst)
 		})
 	}
-	recordAnswer(o, m, dst[n:], err)
-	return dst, err
+	recordAnswer(o, m, response[len(dst):], err)
+	return response, err
 }
 
 func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	g := p.g
 	method := string(m.Method)
-	var err error
 	if kind, ok := kindOfList(method); ok {
-		if dst, err = g.answerList(ctx, true, kind, m, dst); err != nil {
-			return answerError(ctx, dst, m.ID, err)
+		response, err := g.answerList(ctx, true, kind, m, dst)
+		if err != nil {
+			return answerError(ctx, response, m.ID, err)
 		}
-		return dst, nil
+		return response, nil
 	}
 	switch method {
 	case mcp.MethodDiscover:
@@ -395,8 +400,7 @@ func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []b
 	case mcp.MethodSubscriptionsListen:
 		return p.listen(ctx, o, frame, m, out, dst)
 	}
-	n := len(dst)
-	dst, ok, err := g.forward(ctx, true, frame, m, dst, func(ctx context.Context, s *scope, frame []byte) ([]byte, error) {
+	response, ok, err := g.forward(ctx, true, frame, m, dst, func(ctx context.Context, s *scope, frame []byte) ([]byte, error) {
 		var box rpc.Sender
 		if out != nil {
 			box = scopeSender{s, out, o}
@@ -407,12 +411,12 @@ func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []b
 		err = jsonrpc.MethodNotFound(method)
 	}
 	if e, ok := errors.AsType[*loginError](err); ok {
-		return g.answerLogin(dst[:n], true, showsPages(m), m, e)
+		return g.answerLogin(dst, true, showsPages(m), m, e)
 	}
 	if err != nil {
-		return answerError(ctx, dst[:n], m.ID, err)
+		return answerError(ctx, dst, m.ID, err)
 	}
-	return dst, nil
+	return response, nil
 }
 
 // Notification implements relay.Peer. Over HTTP, modern clients send none that matters: they cancel

@@ -45,10 +45,7 @@ func (observe ObserveFunc) observeClient(ctx context.Context, revision mcp.Revis
 
 // observeUpstream observes the request frame to the upstream of s, which send sends. send appends
 // the response to n bytes.
-func (st *state) observeUpstream(ctx context.Context, s *scope, method string, frame []byte, n int, send forwardFunc) ([]byte, error) {
-	if st.opts.Observe == nil {
-		return send(ctx, s, frame)
-	}
+func (observe ObserveFunc) observeUpstream(ctx context.Context, s *scope, method string, frame []byte, n int, send forwardFunc) ([]byte, error) {
 	at := jsonedit.Locate(frame, "params")
 	op := Operation{Upstream: s.be.u.name, Method: method}
 	if at.Found() {
@@ -56,7 +53,7 @@ func (st *state) observeUpstream(ctx context.Context, s *scope, method string, f
 	}
 	var response []byte
 	err := errNotObserved
-	st.opts.Observe(ctx, &op, func(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	observe(ctx, &op, func(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 		if at.Found() && string(params) != string(op.Params) {
 			frame = jsonedit.Splice(frame, at, params)
 		}

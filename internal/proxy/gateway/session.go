@@ -158,22 +158,22 @@ func (s *session) send(message []byte, from bridge.Provenance) error {
 
 // Request implements relay.Peer.
 func (s *session) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
-	n := len(dst)
 	o := s.lane.Received(ctx, frameOf(frame, m))
 	ctx = bridge.WithOrigin(ctx, o)
+	var response []byte
 	var err error
 	if observe := s.g.state.Load().opts.Observe; observe == nil {
-		dst, err = s.request(ctx, o, frame, m, out, dst)
+		response, err = s.request(ctx, o, frame, m, out, dst)
 	} else {
-		dst, err = observe.observeClient(ctx, s.negotiated(), m, dst, func(ctx context.Context) ([]byte, error) {
+		response, err = observe.observeClient(ctx, s.negotiated(), m, dst, func(ctx context.Context) ([]byte, error) {
 			return s.request(ctx, o, frame, m, out, dst)
 		})
 	}
 	if err != nil {
-		dst, err = answerError(ctx, dst[:n], m.ID, err)
+		response, err = answerError(ctx, dst, m.ID, err)
 	}
-	recordAnswer(o, m, dst[n:], err)
-	return dst, err
+	recordAnswer(o, m, response[len(dst):], err)
+	return response, err
 }
 
 // negotiated returns the negotiated revision, or RevisionNone before the handshake.
@@ -216,8 +216,7 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 	case mcp.MethodTasksList:
 		return s.listTasks(ctx, o, m, out, dst)
 	}
-	n := len(dst)
-	dst, ok, err := s.g.forward(ctx, false, frame, m, dst, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
+	response, ok, err := s.g.forward(ctx, false, frame, m, dst, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, m, out, dst)
 	})
 	if !ok {
@@ -230,10 +229,11 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 		}
 		return s.g.answerLogin(dst, false, byURL, m, e)
 	}
-	if err == nil {
-		s.noteSubscription(m, dst[n:])
+	if err != nil {
+		return dst, err
 	}
-	return dst, err
+	s.noteSubscription(m, response[len(dst):])
+	return response, nil
 }
 
 // noteSubscription notes what the response to resources/subscribe or resources/unsubscribe changes.
