@@ -254,6 +254,47 @@ func TestGatewayReload(t *testing.T) {
 	}
 }
 
+// TestGatewayPins checks that a running gateway notices that another process has changed the accepted
+// definitions, as mcpwire gateway pins accept does.
+func TestGatewayPins(t *testing.T) {
+	g := startGateway(t, "  one: {command: [mcpwire, serve], pin: hide}\npins: pins.json\n")
+	path := filepath.Join(g.dir, "pins.json")
+	c := g.dial("modern", nil)
+	lists := func() bool {
+		tools, err := c.ListTools(t.Context(), nil, client.WithFresh())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(tools.Tools, func(tool mcp.Tool) bool { return tool.Name == "one__echo" })
+	}
+	if !lists() {
+		t.Fatal("the tool is not listed")
+	}
+	var pins []byte
+	waitUntil(t, "the pins to be saved", func() (saved bool) {
+		pins, _ = os.ReadFile(path)
+		return len(pins) > 0
+	})
+	other := regexp.MustCompile(`("sha256": *")[0-9a-f]{8}`).ReplaceAll(pins, []byte("${1}00000000"))
+	if err := os.WriteFile(filepath.Join(g.dir, "new"), other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(g.dir, "new"), path); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the tool to be hidden", func() bool { return !lists() })
+	waitUntil(t, "the change to be accepted", func() bool {
+		accept := exec.Command("mcpwire", "gateway", "pins", "accept", "gateway.yaml", "one")
+		accept.Dir, accept.Env = g.dir, g.cmd.Env
+		out, err := accept.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.Contains(string(out), "echo") // the gateway has saved the change
+	})
+	waitUntil(t, "the tool to be shown", lists)
+}
+
 func livesText(pid string) bool {
 	var n int
 	_, err := fmt.Sscan(pid, &n)

@@ -45,6 +45,9 @@ func (p *gatewayProcess) watch(ctx context.Context, file *gatewayconfig.Watcher)
 			}
 			file.Forget()
 		case <-ticker.C:
+			if pins := p.now().policy.pins; pins != nil && pins.Reread() {
+				p.gateway.Reload()
+			}
 			if !file.Changed() {
 				continue
 			}

@@ -104,12 +104,17 @@ func (g *Gateway) Apply(o *Options) error {
 		return err
 	}
 	if next.opts.Pin != nil {
-		for _, u := range next.upstreams {
-			u.reload() // to ask it
-		}
+		g.Reload() // to ask it
 	}
 	g.announcer.changed()
 	return nil
+}
+
+// Reload reads the lists of all upstreams again, because Options.Pin decides differently now.
+func (g *Gateway) Reload() {
+	for _, u := range g.state.Load().upstreams {
+		u.reload()
+	}
 }
 
 // replaceState makes the options current.

@@ -103,6 +103,8 @@ type Pins struct {
 	// seen is the state of the file when it was last read or written, at lastCheck.
 	seen      fileState
 	lastCheck time.Time
+	// replaced says that another process has replaced the file since the last Reread.
+	replaced bool
 	// full says that the log has a message about too many pins.
 	full bool
 }
@@ -257,6 +259,17 @@ func (p *Pins) setLocked(to *pin) {
 	}
 }
 
+// Reread reads the file again if another process has replaced it, such as AcceptPins, and reports
+// whether it has. Decide does the same, so a gateway calls Reread to learn that it must ask again.
+func (p *Pins) Reread() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rereadLocked(time.Now())
+	replaced := p.replaced
+	p.replaced = false
+	return replaced
+}
+
 // rereadLocked reads the file again if another process has replaced it.
 func (p *Pins) rereadLocked(now time.Time) {
 	if now.Sub(p.lastCheck) < pinCheckInterval {
@@ -272,7 +285,7 @@ func (p *Pins) rereadLocked(now time.Time) {
 		return
 	}
 	p.mergeLocked(pins)
-	p.pins, p.seen = pins, state
+	p.pins, p.seen, p.replaced = pins, state, true
 }
 
 // mergeLocked adds the pins that are not written yet to those of the file. An item that another
@@ -329,11 +342,12 @@ func (p *Pins) save() error {
 		return err
 	}
 	defer unlock()
-	file, _, err := readPins(p.path)
+	file, was, err := readPins(p.path)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
+	p.replaced = p.replaced || was != p.seen
 	p.mergeLocked(file)
 	merged := map[pinKey]*pin{}
 	for key := range p.dirty {
@@ -421,8 +435,8 @@ func changesOf(pins map[pinKey]*pin, selected func(*pin) bool) []*PinChange {
 }
 
 // AcceptPins pins the changed definitions of an upstream, of the tools and prompts with this name
-// or of all if name is empty, and returns what it accepted. A running gateway notices it when it
-// next reads the catalog of the upstream.
+// or of all if name is empty, and returns what it accepted. A running gateway notices it by
+// [Pins.Reread].
 func AcceptPins(path, upstream, name string) ([]*PinChange, error) {
 	unlock, err := lockFile(path)
 	if err != nil {

@@ -196,6 +196,41 @@ func TestPinsOfTwoProcesses(t *testing.T) {
 	}
 }
 
+// TestReread checks that pins notice a change by another process once, and none of their own.
+func TestReread(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pins.json")
+	p := openTestPins(t, path, nil)
+	defer p.Close()
+	p.Decide("hide", gateway.KindTool, "a", []byte(pinnedTool))
+	if err := p.save(); err != nil {
+		t.Fatal(err)
+	}
+	reread := func() bool {
+		p.lastCheck = time.Time{}
+		return p.Reread()
+	}
+	other := []byte(strings.Replace(pinnedTool, "a file", "all files", 1))
+	if reread() || p.Decide("hide", gateway.KindTool, "a", other) != gateway.PinHide {
+		t.Error("before the change is accepted: it is, or the file counts as changed")
+	}
+	if err := p.save(); err != nil {
+		t.Fatal(err)
+	}
+	if accepted, err := AcceptPins(path, "hide", ""); err != nil || len(accepted) != 1 {
+		t.Fatalf("accepted %v, %v", accepted, err)
+	}
+	p.Decide("hide", gateway.KindTool, "b", []byte(pinnedTool))
+	if err := p.save(); err != nil { // reads the file first
+		t.Fatal(err)
+	}
+	if got := []bool{reread(), reread()}; !got[0] || got[1] {
+		t.Errorf("Reread after the change is accepted: got %v, want true once", got)
+	}
+	if p.Decide("hide", gateway.KindTool, "a", other) != gateway.PinShow {
+		t.Error("the accepted definition is hidden")
+	}
+}
+
 // TestPinsAreSaved checks that pins are written before Close.
 func TestPinsAreSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
