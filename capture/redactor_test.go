@@ -68,6 +68,8 @@ func TestRedactMessage(t *testing.T) {
 		{"XML in a string", `{"text":"<password>a b</password>"}`, `{"text":"<password><password:8></password>"}`},
 		{"URL", `{"uri":"https://u:p@h/x?access_token=abc&q=1&code=xyz#id_token=t"}`, `{"uri":"https://<userinfo:8>@h/x?access_token=<token:8>&q=1&code=<code:8>#id_token=<token:8>"}`},
 		{"database", `{"u":"postgres://u:p/w#x@h/db"}`, `{"u":"postgres://<userinfo:8>@h/db"}`},
+		{"user alone", `{"a":"git+https://gho4st@h/x","b":"libsql://a1b2c3d4e5f6a7b8c9d0@h","c":"ssh://:p@h"}`, `{"a":"git+https://<userinfo:8>@h/x","b":"libsql://<userinfo:32>@h","c":"ssh://<userinfo:8>@h"}`},
+		{"no user", `{"a":"ssh://git@h/x","b":"docs://readme/@scope/name","c":"docs://api@{version}.json"}`, ""},
 		{"hook", `{"u":"https://hooks.slack.com/services/T0/B0/xyz"}`, `{"u":"https://hooks.slack.com/services/<hook:16>"}`},
 		{"variable names", `{"a":"token=${TOKEN}","token":"x"}`, `{"a":"token=${TOKEN}","token":"<token:8>"}`},
 		{"the protocol's own", `{"params":{"_meta":{"progressToken":"abc"},"cursor":"x","maxTokens":100,"requestState":"s"},"nextCursor":"y","usage":{"inputTokens":5}}`, ""},

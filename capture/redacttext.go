@@ -636,7 +636,8 @@ func harmless(v []byte, name secretName) bool {
 // The scheme begins at start; i is after "://".
 func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
 	stop := " \t\r\n\"'<>`"
-	if scheme := string(bytes.ToLower(text[start : i-3])); scheme == "http" || scheme == "https" || i < len(text) && text[i] == '/' {
+	scheme := string(bytes.ToLower(text[start : i-3]))
+	if scheme == "http" || scheme == "https" || i < len(text) && text[i] == '/' {
 		stop += "/?#\\" // other schemes allow these in passwords
 	}
 	end := i
@@ -646,8 +647,11 @@ func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
 	host := i
 	if at := bytes.LastIndexByte(text[i:end], '@'); at > 0 {
 		host = i + at + 1
-		if !isPlaceholder(text[i : i+at]) {
-			r.hide(e, i, i+at, "userinfo", text[i:i+at])
+		user := text[i : i+at]
+		// With HTTP, the user alone may be a token. Elsewhere, it is a name or part of a path, such
+		// as in ssh://git@host and docs://readme/@scope/name.
+		if secret := strings.Contains(scheme, "http") || bytes.IndexByte(user, ':') >= 0 || isToken(string(user)); secret && !isPlaceholder(user) {
+			r.hide(e, i, i+at, "userinfo", user)
 		}
 	}
 	for _, hook := range secretPaths {
