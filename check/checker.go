@@ -672,6 +672,7 @@ func (ck *Checker) rememberResponse(v *view) {
 	if c.dir != capture.ToServer {
 		return
 	}
+	s.newestAnswered = max(s.newestAnswered, c.n)
 	if c.modern && modernAnswer(v) {
 		s.modern = true
 	}

@@ -225,10 +225,15 @@ func (v *view) firstTime(subject string) bool {
 	return true
 }
 
-// pendingCalls returns the requests of the client that still need a response.
+// pendingCalls returns the requests of the client that still need a response. If the client has
+// closed its side, those before an answered request do not count: the server had ignored them, and
+// the client did not wait for them.
 func pendingCalls(s *session) []*call {
 	var list []*call
 	for _, c := range sortedCalls(s) {
+		if s.ended[capture.ToServer] != 0 && c.n < s.newestAnswered {
+			continue
+		}
 		if c.dir == capture.ToServer && c.canceled == 0 && c.method != mcp.MethodSubscriptionsListen && s.completeSince(c.n) {
 			list = append(list, c)
 		}

@@ -81,7 +81,10 @@ type session struct {
 	ids   map[capture.Dir]*idSet
 	// answered holds the answered requests, by the direction of the request.
 	answered map[capture.Dir]*recentIDs
-	state    states
+	// newestAnswered is the number of the event with the newest of the client's answered requests,
+	// or 0.
+	newestAnswered uint64
+	state          states
 }
 
 type sessionKey struct {

@@ -47,6 +47,28 @@ func TestSilentInitialize(t *testing.T) {
 	}
 }
 
+// TestExitAfterIgnored shows that requests which a server ignored, and which the client did not wait
+// for, were not lost by its exit.
+func TestExitAfterIgnored(t *testing.T) {
+	const (
+		ignored  = `> {"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
+		answered = `> {"jsonrpc":"2.0","id":2,"method":"ping"}` + "\n" + `< {"jsonrpc":"2.0","id":2,"result":{}}` + "\n"
+	)
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"ignored", ignored + answered + "eof >\nexit 1", []string{"stdio/exit-status"}},
+		{"not ignored", answered + ignored + "eof >\nexit 1", []string{"stdio/exit-pending"}},
+		{"the client waits", ignored + answered + "exit 1", []string{"stdio/exit-pending"}},
+	} {
+		ids, messages := sessionFindings(t, Example{mcp.Revision20251125, oddHello + oddWelcome + oddReady + tt.text})
+		if diff := cmp.Diff(tt.want, ids); diff != "" {
+			t.Errorf("%s (-want +got):\n%s%q", tt.name, diff, messages)
+		}
+	}
+}
+
 // TestRuleIn checks that a finding refers to the specification page of its revision.
 func TestRuleIn(t *testing.T) {
 	for _, tt := range []struct {
