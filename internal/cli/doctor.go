@@ -223,20 +223,6 @@ func (doc *doctor) elsewhereArgs(raw string, words ...string) []shellArg {
 // bearer is the header that gives the server a token. mcpwire replaces the variable.
 const bearer = "Authorization: Bearer ${TOKEN}"
 
-// tap suggests recording the server. A tap takes only a command.
-func (doc *doctor) tap() {
-	t := &doc.d.target
-	args := plainArgs("mcpwire", "tap", "--")
-	if len(t.env) > 0 {
-		args = append(append(args, plainArgs("env")...), doc.names.args(t.env...)...)
-	}
-	when := ""
-	if t.dir != "" {
-		when = "in " + safeLine(t.dir)
-	}
-	doc.report.nextOnce(when, append(args, doc.names.args(t.command...)...)...)
-}
-
 // newestFirst returns the revisions to try: the modern ones, then those that hosts propose.
 func newestFirst() []mcp.Revision {
 	list := mcp.Revisions()

@@ -181,6 +181,8 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 			l.hint("its standard error output, above, should give the cause")
 		case last.Exit != nil && last.Exit.Code == 0:
 			l.hint("it exits as if finished: it may need an argument, such as stdio, to serve")
+		case doc.stray:
+			l.hint("its standard output, above, should give the cause")
 		default:
 			l.hint("it gives no cause: run it by hand, with the variables that it needs")
 		}
@@ -195,7 +197,11 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		doc.report.noAnswer = true
 		s.bad("it starts, but does not respond within %s", shortTime(doc.connect)).
 			hint("if it is slow, set a longer --connect-timeout. Check that it is a server for stdio: some need an argument for that, others first wait for a login, a lock or the network")
-		doc.tap()
+		if slices.ContainsFunc(doc.flags, func(a shellArg) bool { return a.text() == "--connect-timeout" }) {
+			doc.report.next(doc.names.args(doc.d.target.command...)...) // waiting did not help
+		} else {
+			doc.report.next(doc.mcpwire("doctor", "--connect-timeout", "2m")...)
+		}
 	case probe.Refused:
 		s.bad("it rejects all revisions, the last with error %d %s", int(last.Error.Code), clipLine(last.Error.Message, 200))
 		doc.report.next(doc.mcpwire("info", "--probe")...)
@@ -272,10 +278,20 @@ func (doc *doctor) output(all []probe.Observation) {
 			return
 		}
 		kind := classifyStray(firstText(o.Stray))
+		doc.stray = true
+		if last := &all[len(all)-1]; last.Outcome == probe.Ended && strings.TrimSpace(last.Stderr()) == "" {
+			// It says here, and not on standard error, why it ended.
+			s.odd("it writes text instead of messages, and exits").detail(strayLines(o.Stray)...)
+			var lines []string
+			for _, line := range o.Stray {
+				lines = append(lines, withoutColors(string(line)))
+			}
+			doc.why = stderrReason(lines)
+			return
+		}
 		line := s.bad("the first output that is not a message was probably written by: %s", kind.what)
 		line.detail(strayLines(o.Stray)...).hint("%s", kind.hint)
-		doc.tap()
-		doc.stray = true
+		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 		return
 	}
 	if answers > 0 {
@@ -363,13 +379,21 @@ var (
 // stderrReason returns the reason in the lines that a server wrote. It ignores usage texts.
 func stderrReason(lines []string) reason {
 	if first := strings.TrimSpace(lines[0]); strings.HasPrefix(strings.ToLower(first), "usage") {
-		// The program printed only its usage.
+		// The program printed its usage, and maybe an error, as Python's argparse does.
+		for _, line := range lines {
+			if strings.Contains(line, ": error: ") {
+				first = strings.TrimSpace(line)
+			}
+		}
 		return reason{what: clipLine(first, 160), hint: "it expects other arguments"}
 	}
 	var telling []string
-	before, read := "", ""
+	before, read, usage := "", "", ""
 	for _, line := range lines {
 		if usageBegins().MatchString(line) {
+			if _, arguments, ok := strings.Cut(line, "sage: "); ok {
+				usage = strings.TrimSpace(arguments)
+			}
 			break
 		}
 		wants := wantsValue().MatchString(line) || wantsValue().MatchString(before) && isErrorLine(before)
@@ -388,6 +412,9 @@ func stderrReason(lines []string) reason {
 		before = line
 	}
 	r := reason{hint: stderrHint(strings.ToLower(strings.Join(telling, "\n")))}
+	if r.hint == "" && usage != "" && len(telling) > 0 {
+		r.hint = "its usage is: " + clipLine(usage, 160)
+	}
 	// The exception says more than the source code above it.
 	slices.SortStableFunc(telling, func(a, b string) int { return cmp.Compare(rankLine(a), rankLine(b)) })
 	for _, line := range telling {
@@ -410,13 +437,20 @@ func missingVariable(name string) reason {
 	return reason{name + " is missing", "it needs the environment variable " + name + ": --env " + name + "=value sets it here; for hosts, set it in env of the configuration", name}
 }
 
-// stderrHint returns a hint for some common causes of failure.
+// stderrHint returns a hint for some common causes of failure. text is in lower case.
 func stderrHint(text string) string {
+	const oldSDK = "it needs version 1 of the Python SDK, and version 2 is installed: install mcp<2 too, with uvx --with 'mcp<2', or pip install 'mcp<2'"
 	for _, h := range []struct{ part, hint string }{
+		{".node'", "a native addon is missing or was not built: npm rebuild in the folder of the server, without --ignore-scripts"},
+		{"node_module_version", "its native addons were built for another version of Node.js: npm rebuild in the folder of the server"},
 		{"cannot find module", "a package is missing: npm install in the folder of the server, and build it"},
 		{"err_module_not_found", "a package is missing: npm install in the folder of the server, and build it"},
+		{"this is mcp 2.x", oldSDK},
+		{"no module named 'mcp.server.fastmcp'", oldSDK},
 		{"modulenotfounderror", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
 		{"no module named", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
+		{"is not valid json", "something that it reads is not valid JSON"},
+		{"in json at position", "something that it reads is not valid JSON"},
 		{"unexpected token", "the file needs a newer node, or was not built: check node --version"},
 		{"unsupported engine", "it needs another version of Node.js"},
 		{"eacces", "the server is not allowed to read or write a file"},
@@ -427,12 +461,30 @@ func stderrHint(text string) string {
 		{"api_key", "it needs a key: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
 		{"token", "it needs a token: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
 		{"enotfound", "it cannot reach the network"},
+		{"econnrefused", "it cannot connect to something that it needs, such as a database: check that this runs"},
+		{"filenotfounderror", "a file or a program that it needs does not exist, or is not in the PATH"},
+		{"enoent", "a file or a program that it needs does not exist, or is not in the PATH"},
 		{"e404", "the registry does not have this package"},
 		{"docker daemon", "Docker is not running"},
 	} {
-		if strings.Contains(text, h.part) {
+		if containsWord(text, h.part) {
 			return h.hint
 		}
 	}
 	return ""
+}
+
+// containsWord reports whether text contains part with no letter before it: FileNotFoundError does
+// not contain ENOTFOUND.
+func containsWord(text, part string) bool {
+	for i := 0; ; i++ {
+		at := strings.Index(text[i:], part)
+		if at < 0 {
+			return false
+		}
+		i += at
+		if i == 0 || part[0] < 'a' || part[0] > 'z' || text[i-1] < 'a' || text[i-1] > 'z' {
+			return true
+		}
+	}
 }

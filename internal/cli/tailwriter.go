@@ -66,7 +66,18 @@ func (t *tailWriter) lines() []string {
 	return lines
 }
 
-// all returns all kept lines that are not blank.
+// colors matches the sequences that set colors and styles on a terminal.
+var colors = lazyregexp.New(`\x1b\[[0-9;:]*m`)
+
+// withoutColors removes colors and styles from text.
+func withoutColors(s string) string {
+	if strings.IndexByte(s, 0x1b) < 0 {
+		return s
+	}
+	return colors().ReplaceAllString(s, "")
+}
+
+// all returns all kept lines that are not blank, without colors.
 func (t *tailWriter) all() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +87,7 @@ func (t *tailWriter) all() []string {
 	}
 	var lines []string
 	for _, part := range parts {
-		for line := range strings.Lines(part) {
+		for line := range strings.Lines(withoutColors(part)) {
 			if line = strings.TrimRight(line, "\r\n\t "); line != "" {
 				lines = append(lines, line)
 			}
