@@ -156,6 +156,7 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, r *doc
 	doc.flags, doc.target = againArgs(cmd, args, names)
 	doc.examine(cmd.Context())
 	if err := cmd.Context().Err(); err != nil {
+		r.progress.clear()
 		return err
 	}
 	return r.finish()

@@ -233,7 +233,8 @@ func (r *doctorReport) show(lines []*doctorLine) string {
 		m := marks[l.Mark]
 		b.WriteString("  " + r.paint.in(m[1], m[0]) + " " + r.fold(r.prose(l.Text), 4) + "\n")
 		for _, d := range r.quoted(l.Detail) {
-			b.WriteString("      " + r.paint.in(dim, "│") + " " + d + "\n")
+			bar := "      " + r.paint.in(dim, "│") + " "
+			b.WriteString(bar + strings.ReplaceAll(r.fold(d, 8), "\n        ", "\n"+bar) + "\n")
 		}
 		if l.Hint != "" {
 			b.WriteString("    → " + r.fold(r.prose(l.Hint), 6) + "\n")
@@ -274,7 +275,9 @@ func (r *doctorReport) finish() error {
 		r.write(string(text) + "\n")
 	} else {
 		r.flush()
-		text := r.paint.in(bold, "Result: "+r.Status) + ": " + r.prose(r.Verdict) + "\n"
+		result := "Result: " + r.Status
+		verdict := strings.TrimPrefix(r.fold(result+": "+r.prose(r.Verdict), 0), result)
+		text := r.paint.in(bold, result) + verdict + "\n"
 		if r.Next != "" {
 			when := "next"
 			if r.NextWhen != "" {

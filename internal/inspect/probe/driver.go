@@ -141,7 +141,7 @@ func (d *driver) handshake(ctx context.Context) error {
 		return a.err
 	case !d.negotiated:
 		d.failure = d.refusalError(&a)
-		d.reportRefusal = func() { d.report("no-handshake", &a, "%s", firstLine(d.failure)) }
+		d.reportRefusal = func() { d.report("no-handshake", &a, "%s", errorText(d.failure)) }
 		return nil
 	}
 	d.capabilities = member(a.result, "capabilities")
@@ -168,10 +168,11 @@ func (d *driver) awaitEnd(ctx context.Context) {
 	d.buffered = b.state == stoppedEarly
 }
 
-// firstLine returns an error's text without the lines of standard error that may follow.
-func firstLine(err error) string {
+// errorText returns an error's text without the lines of standard error that may follow.
+func errorText(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "; last stderr lines:")
-	return show(text)
+	quoted := show(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
 // discover sends server/discover. If a process does not answer soon, it also sends initialize: the
@@ -333,7 +334,7 @@ func (d *driver) describeReply(a *reply) string {
 	case a.state == timedOut:
 		return "no response in time"
 	case a.state == disconnected && a.err != nil:
-		text = "the connection ended: " + show(a.err.Error())
+		text = "the connection ended: " + errorText(a.err)
 	case a.state == disconnected:
 		text = "the connection ended"
 	case a.rpcError != nil:
