@@ -320,7 +320,7 @@ func printSkillFindings(e *env, valid int, findings []skillFindingJSON) error {
 	if len(findings) > 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(e.stdout, "nothing found in %s\n", plural.Of(valid, "skill"))
+	_, err := fmt.Fprintf(e.stdout, "no findings in %s\n", plural.Of(valid, "skill"))
 	return err
 }
 
