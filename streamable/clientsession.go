@@ -263,7 +263,7 @@ func (f *framer) isSessionGone() bool {
 	if resp.StatusCode != http.StatusNotFound && (resp.StatusCode != http.StatusBadRequest || !f.sessionServed.Load()) {
 		return false
 	}
-	r := readHTTPError(resp, 0)
+	r := readHTTPError(resp)
 	return !r.isMethodNotFound() && !r.answersID(id.String())
 }
 
@@ -524,7 +524,7 @@ func (f *framer) get(ctx context.Context, lastID string) (*http.Response, error)
 	if resp.StatusCode/100 == 2 {
 		return nil, &jsonrpc.CallError{Err: fmt.Errorf("the server's response to GET is not a stream: %w", &StatusError{StatusCode: resp.StatusCode}), Outcome: jsonrpc.OutcomeRejected}
 	}
-	return nil, readHTTPError(resp, 0).callError()
+	return nil, readHTTPError(resp).callError()
 }
 
 // endpointTimeout limits the wait for the endpoint event. Servers whose GET stream is not HTTP+SSE
@@ -555,7 +555,7 @@ func (p *post) mayBeSSE(r *httpError) bool {
 }
 
 // openSSE tries to open an HTTP+SSE stream. It returns nil on failure.
-func (f *framer) openSSE(ctx context.Context, r *httpError) *sseConn {
+func (f *framer) openSSE(ctx context.Context) *sseConn {
 	streamCtx, cancel := context.WithCancel(f.baseCtx) // the stream outlasts the request
 	stop := context.AfterFunc(ctx, cancel)
 	timer := time.AfterFunc(endpointTimeout, cancel)
@@ -653,7 +653,7 @@ func (p *post) roundTripSSE(conn *sseConn) error {
 		linger(resp.Body, p.cancel)
 		return nil
 	}
-	r := readHTTPError(resp, 0)
+	r := readHTTPError(resp)
 	switch {
 	// The session is gone, though its stream has not ended yet.
 	case resp.StatusCode == http.StatusNotFound && !r.isMethodNotFound() && p.method != mcp.MethodInitialize:

@@ -599,14 +599,14 @@ func (p *post) handleErrorStatus(resp *http.Response, inSession bool) error {
 	if resp.StatusCode/100 == 2 {
 		return malformedError("the response to a request has HTTP status %d, as for a notification", resp.StatusCode)
 	}
-	r := readHTTPError(resp, 0)
+	r := readHTTPError(resp)
 	switch {
 	case p.modern:
 	case inSession && p.f.isSessionRejected(r, p.id):
 		p.f.loseSession()
 		return sessionGoneError(r)
 	case p.method == mcp.MethodInitialize && p.mayBeSSE(r):
-		if conn := p.f.openSSE(p.ctx, r); conn != nil {
+		if conn := p.f.openSSE(p.ctx); conn != nil {
 			return p.roundTripSSE(conn)
 		}
 	}
@@ -828,7 +828,7 @@ func (o *oneWayPost) send() error {
 		linger(resp.Body, o.cancel)
 		return nil
 	}
-	r := readHTTPError(resp, 0)
+	r := readHTTPError(resp)
 	if o.header == nil && (to != f.transport.url && resp.StatusCode == http.StatusNotFound || session.id != "" && f.isSessionRejected(r, "")) {
 		f.loseSession()
 	}

@@ -535,7 +535,7 @@ type httpError struct {
 }
 
 // readHTTPError reads a response whose status is not 2xx.
-func readHTTPError(resp *http.Response, depth int) *httpError {
+func readHTTPError(resp *http.Response) *httpError {
 	r := &httpError{status: &StatusError{StatusCode: resp.StatusCode}, retryAfter: parseRetryAfter(resp.Header, time.Now())}
 	if resp.StatusCode/100 == 3 {
 		r.status.Location = describeRedirect(resp)
@@ -548,7 +548,7 @@ func readHTTPError(resp *http.Response, depth int) *httpError {
 	}
 	body = bytes.TrimSpace(bytes.TrimPrefix(body, bom))
 	var m jsonrpc.Message
-	if len(body) > 0 && body[0] == '{' && jsonrpc.Parse(body, &m, depth) == nil && m.Kind == jsonrpc.KindError {
+	if len(body) > 0 && body[0] == '{' && jsonrpc.Parse(body, &m, 0) == nil && m.Kind == jsonrpc.KindError {
 		r.message = &m
 		r.status.Text = clip.String(m.Err().Message, maxErrorText)
 	} else if isText(resp.Header) {
