@@ -146,14 +146,13 @@ type transcript struct {
 	isStream        map[uint64]bool
 }
 
-func (tr *transcript) add(e capture.Event) *capture.Event {
+func (tr *transcript) add(e capture.Event) {
 	tr.elapsed += time.Millisecond
 	e.N, e.T, e.Capture = uint64(len(tr.events)+1), tr.elapsed, tr.head.ID
 	if e.Data != nil {
 		e.Len = int64(len(e.Data))
 	}
 	tr.events = append(tr.events, &e)
-	return &e
 }
 
 // addLine handles a line and the lines indented below it.

@@ -387,22 +387,18 @@ const (
 	maxHashes = 1 << 15
 )
 
-// add adds an id in canonical form and reports whether it was present before.
-func (s *idSet) add(id string, seed maphash.Seed) (before bool) {
+// add adds an id in canonical form.
+func (s *idSet) add(id string, seed maphash.Seed) {
 	if n, ok := jsonwire.ParseInt([]byte(id)); ok {
-		return s.addInt(n)
-	}
-	h := maphash.String(seed, id)
-	if _, ok := s.hashes[h]; ok {
-		return true
+		s.addInt(n)
+		return
 	}
 	if len(s.hashes) < maxHashes {
 		if s.hashes == nil {
 			s.hashes = map[uint64]struct{}{}
 		}
-		s.hashes[h] = struct{}{}
+		s.hashes[maphash.String(seed, id)] = struct{}{}
 	}
-	return false
 }
 
 // has reports whether the set contains an id.
@@ -423,11 +419,11 @@ func (s *idSet) full() bool {
 	return s != nil && (len(s.ranges) >= maxRanges || len(s.hashes) >= maxHashes)
 }
 
-func (s *idSet) addInt(n int64) (before bool) {
+func (s *idSet) addInt(n int64) {
 	// Find the first range that does not end before n.
 	i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n })
 	if i < len(s.ranges) && s.ranges[i].first <= n {
-		return true
+		return
 	}
 	left := i > 0 && s.ranges[i-1].last+1 == n
 	right := i < len(s.ranges) && s.ranges[i].first-1 == n
@@ -442,7 +438,6 @@ func (s *idSet) addInt(n int64) (before bool) {
 	case len(s.ranges) < maxRanges:
 		s.ranges = slices.Insert(s.ranges, i, idRange{n, n})
 	}
-	return false
 }
 
 // recentIDs maps the latest ids to numbers, up to maxRecent.

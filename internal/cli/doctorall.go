@@ -81,7 +81,7 @@ func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error
 func examineConfigured(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server, f targetFlags) *doctorReport {
 	name := s.Host + ":" + s.Name
 	r := &doctorReport{out: io.Discard, json: true, Target: safeLine(name), Sections: []*doctorSection{}}
-	doc, err := configuredDoctor(cmd, e, machine, s, &f, r)
+	doc, err := configuredDoctor(e, machine, s, &f, r)
 	switch {
 	case err == nil:
 		doc.target = plainArgs(name)
@@ -101,7 +101,7 @@ func examineConfigured(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.S
 // errUntrusted is wrapped by the error for a server that is not started.
 var errUntrusted = errors.New("only a file of the project configures it")
 
-func configuredDoctor(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server, f *targetFlags, r *doctorReport) (*doctor, error) {
+func configuredDoctor(e *env, machine *hosts.Env, s hosts.Server, f *targetFlags, r *doctorReport) (*doctor, error) {
 	if s.Scope == hosts.ScopeProject && !f.trustProject && !hosts.IsTrusted(machine, s) {
 		return nil, fmt.Errorf("%w: %s", errUntrusted, s.File)
 	}

@@ -103,16 +103,15 @@ func (f *inFlight) cancel(id jsonrpc.ID) bool {
 	return r != nil
 }
 
-// cancelAll cancels running requests, drops queued ones, and returns how many there were. Running
-// requests stay tracked, for methods.
-func (f *inFlight) cancelAll() int {
+// cancelAll cancels running requests and drops queued ones. Running requests stay tracked, for
+// methods.
+func (f *inFlight) cancelAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.cancelAllLocked()
+	f.cancelAllLocked()
 }
 
-func (f *inFlight) cancelAllLocked() int {
-	n := f.requests.len()
+func (f *inFlight) cancelAllLocked() {
 	for _, r := range f.queue {
 		f.untrackLocked(r)
 	}
@@ -124,7 +123,6 @@ func (f *inFlight) cancelAllLocked() int {
 		f.activeNotification.cancel()
 	}
 	f.checkIdleLocked()
-	return n
 }
 
 // whenIdle returns a channel that is closed as soon as no handler is running or queued.

@@ -222,7 +222,7 @@ func (d *Document) WrapURL(pointer, listen string) error {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return errors.New("the entry's URL cannot be tapped")
 	}
-	_, _, rest := splitURL(s.URL)
+	_, rest := splitURL(s.URL)
 	text := d.quote("http://" + net.JoinHostPort(host, port) + rest)
 	kept := undoEntry{Pointer: pointer, URL: s.URL, Before: string(d.data[m.value.start:m.value.end]), After: text}
 	d.splice(m.value.start, m.value.end, text)

@@ -127,7 +127,7 @@ func hideURL(text string) string {
 		return Placeholder
 	}
 	var b strings.Builder
-	scheme, _, path := splitURL(text)
+	scheme, path := splitURL(text)
 	b.WriteString(scheme)
 	if u.User != nil {
 		b.WriteString(Placeholder + "@")
@@ -165,19 +165,18 @@ func hideURL(text string) string {
 	return b.String()
 }
 
-// splitURL splits a URL into the scheme with its slashes, user and host, and the rest. Unlike
+// splitURL returns the scheme of a URL with its slashes, and what follows user and host. Unlike
 // url.Parse it changes no bytes, because they may contain references to variables.
-func splitURL(text string) (scheme, authority, rest string) {
+func splitURL(text string) (scheme, rest string) {
 	if i := strings.Index(text, "//"); i >= 0 && !strings.ContainsAny(text[:i], "/?#") {
 		scheme, text = text[:i+2], text[i+2:]
 	} else {
-		return "", "", text
+		return "", text
 	}
-	end := len(text)
 	if i := strings.IndexAny(text, "/?#"); i >= 0 {
-		end = i
+		return scheme, text[i:]
 	}
-	return scheme, text[:end], text[end:]
+	return scheme, ""
 }
 
 // sameAs reports whether two entries describe the same server.

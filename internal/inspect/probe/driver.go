@@ -267,8 +267,8 @@ func (d *driver) call(ctx context.Context, method string, params object, tweaks 
 }
 
 // notify sends a notification.
-func (d *driver) notify(ctx context.Context, method string, params object) reply {
-	return d.send(ctx, outgoing{body: notification(method, d.params(params))})
+func (d *driver) notify(ctx context.Context, method string, params object) {
+	d.send(ctx, outgoing{body: notification(method, d.params(params))})
 }
 
 // send sends a message.

@@ -258,7 +258,7 @@ func (c *conn) match(r *responder, m *jsonrpc.Message) {
 	}
 	c.mu.Unlock()
 	if r.exchange == nil && !c.answerDefault(r, m) {
-		r.err = c.srv.reportMiss(c, r, m)
+		r.err = c.srv.reportMiss(r, m)
 		r.unmatched = true
 	}
 }

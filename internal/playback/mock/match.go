@@ -252,7 +252,7 @@ const (
 )
 
 // reportMiss logs that a request is not in the capture, and returns the error to answer with.
-func (s *Server) reportMiss(c *conn, r *responder, m *jsonrpc.Message) *jsonrpc.Error {
+func (s *Server) reportMiss(r *responder, m *jsonrpc.Message) *jsonrpc.Error {
 	s.misses.Add(1)
 	params := paramsText(m.Params)
 	attrs := []any{"asked", clip.String(r.method, 128)}

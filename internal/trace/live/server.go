@@ -278,7 +278,7 @@ func (s *Server) EndLine(next uint64) {
 			v.enqueue(lineEnd)
 		}
 	}
-	s.backlog.endLine(next)
+	s.backlog.endLine()
 	s.atLineEnd, s.endsWithLF, s.greeting.Next = true, true, next
 	for _, v := range s.joining {
 		s.sendGreetingLocked(v)
@@ -508,8 +508,8 @@ func (b *backlog) add(p []byte, next uint64) {
 	}
 }
 
-// endLine ends the current block. next is the number of the next event.
-func (b *backlog) endLine(next uint64) {
+// endLine ends the current block.
+func (b *backlog) endLine() {
 	k := len(b.blocks)
 	if k == 0 || b.blocks[k-1].done {
 		return

@@ -42,7 +42,7 @@ func CallCommand(d *Detail) (*Command, error) {
 		return nil, fmt.Errorf("%w: it is not a message of a client", ErrNoCommand)
 	}
 	l := newShellLine()
-	target, err := d.target(l)
+	target, err := d.target()
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ type target struct {
 }
 
 // target returns the server for a command.
-func (d *Detail) target(l *shellLine) (*target, error) {
+func (d *Detail) target() (*target, error) {
 	if d.isHTTP() {
 		address, note := d.address()
 		if address == "" {

@@ -282,14 +282,14 @@ func (b *builder) addMessage(e *capture.Event) {
 		data, partial := b.batchEntry(e, true)
 		b.detail.Request = b.payload(e, data, partial)
 		b.detail.Asked = newContent("request", b.detail.Request, data, b.snapshot.Record.Method)
-		b.keepForCommand(e, data, partial)
+		b.keepForCommand(e, data)
 	case b.snapshot.Record.Kind == trace.HTTP && e.Kind == capture.KindMessage && b.detail.Response == nil && e.Dir == capture.ToClient:
 		b.detail.Response = b.payload(e, e.Data, false)
 	}
 }
 
 // keepForCommand keeps the data for commands.
-func (b *builder) keepForCommand(e *capture.Event, data []byte, partial bool) {
+func (b *builder) keepForCommand(e *capture.Event, data []byte) {
 	d := b.detail
 	d.redactedInRequest = len(e.Redacted) + e.RedactedMore
 	switch {
