@@ -208,6 +208,18 @@ func (s *scope) message(frame []byte, m *jsonrpc.Message) []byte {
 	return frame
 }
 
+// hides reports whether a message of the server is about a resource that the caller must not see:
+// the view may have changed since the caller subscribed, and servers also announce changes of
+// resources within the one that a client is subscribed to.
+func (s *scope) hides(m *jsonrpc.Message) bool {
+	if string(m.Method) != mcp.NotificationResourceUpdated {
+		return false
+	}
+	view := s.g.state.Load().view(s.ctx)
+	uri, _ := textParam(m, "uri")
+	return view != nil && !view.Allows(KindResource, s.be.u.name, uri)
+}
+
 // ownRelated returns a message of the client with the server's own id of a related task. part is
 // "params" or "result".
 func (s *scope) ownRelated(frame []byte, part string) []byte {

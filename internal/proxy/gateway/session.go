@@ -579,6 +579,8 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 			return nil
 		}
 		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), jsonrpc.StringID(key))
+	case us.scope.hides(m):
+		return nil
 	case isListChanged(string(m.Method)):
 		return nil // the catalogs receive it, too, and the gateway announces what the client sees
 	}

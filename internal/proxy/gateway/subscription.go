@@ -348,7 +348,7 @@ func (p *part) SendFrom(message []byte, from bridge.Provenance) error {
 		p.settle(append([]byte(nil), granted...), nil)
 		return nil
 	}
-	if m.Kind != jsonrpc.KindNotification || isListChanged(string(m.Method)) {
+	if m.Kind != jsonrpc.KindNotification || isListChanged(string(m.Method)) || p.scope.hides(m) {
 		return nil
 	}
 	return p.sub.send(p.scope.message(message, m), from)

@@ -2,12 +2,17 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
+	"mcpwire/internal/era"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -55,4 +60,53 @@ func TestSubscriptionAdmitted(t *testing.T) {
 			t.Errorf("above the limit: %v", err)
 		}
 	})
+}
+
+// An exactView shows only the resource with this URI.
+type exactView string
+
+func (v exactView) Allows(kind Kind, _, name string) bool {
+	return kind == KindResource && name == string(v)
+}
+func (v exactView) Key() string { return string(v) }
+
+// TestHiddenUpdates checks that a client is not notified of changes of resources that it must not
+// see, although it is subscribed to one that contains them, or could see them before.
+func TestHiddenUpdates(t *testing.T) {
+	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := server.MustNew("up", "1", nil)
+			must(server.AddResource(srv, mcp.Resource{URI: "x://a", Name: "a"}, server.Static("a")))
+			o := &Options{Upstreams: []Upstream{streamUpstream("up", srv)}, View: func(context.Context) View { return exactView("x://a") }}
+			g := newGateway(t, o)
+			defer g.Close()
+			var updated []string
+			c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{revision}, OnNotification: func(method string, params json.RawMessage) {
+				if method == mcp.NotificationResourceUpdated {
+					updated = append(updated, era.LookupString(params, "uri"))
+				}
+			}})
+			defer c.Close()
+			sub, err := c.Listen(t.Context(), mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://a"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Close()
+			update := func(uri string) {
+				srv.ResourceUpdated(uri)
+				<-time.After(time.Second)
+				synctest.Wait()
+			}
+			update("x://a/secret")
+			update("x://a")
+			o.View = func(context.Context) View { return exactView("x://b") }
+			if err := g.Apply(o); err != nil {
+				t.Fatal(err)
+			}
+			update("x://a")
+			if diff := cmp.Diff([]string{"x://a"}, updated); diff != "" {
+				t.Errorf("%v: updates (-want +got):\n%s", revision, diff)
+			}
+		})
+	}
 }
