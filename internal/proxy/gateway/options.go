@@ -55,8 +55,9 @@ type Options struct {
 	// others it gets the text with code -32603. It must not keep the CallInfo. A nil function
 	// allows all.
 	Check func(ctx context.Context, call *CallInfo) error
-	// Audit is called after each call, also if it was denied. It must not block for long, and must
-	// not keep the CallRecord. Nil means no audit.
+	// Audit is called after each call, also if it was denied, and for each resource and task of a
+	// modern subscription when the server has acknowledged it or not. It must not block for long,
+	// and must not keep the CallRecord. Nil means no audit.
 	Audit func(*CallRecord)
 	// Pin decides about the definition of a tool or prompt when its catalog was read. definition
 	// is its JSON object as the server sent it, and must not be kept or changed. Nil shows all.

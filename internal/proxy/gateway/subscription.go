@@ -56,6 +56,8 @@ type part struct {
 	// granted is what the server acknowledged; nil if it failed with err.
 	granted []byte
 	err     error
+	// records are the records of the resources and tasks for Options.Audit.
+	records []*CallRecord
 }
 
 // listen serves a subscription until it ends.
@@ -73,7 +75,7 @@ func (p *statelessPeer) listen(ctx context.Context, o *bridge.Origin, frame []by
 	sub := &subscription{g: g, id: m.ID, ctx: ctx, out: out, origin: o, ended: make(chan struct{}, 1)}
 	p.add(sub)
 	defer p.remove(sub)
-	parts, err := sub.parts(filter)
+	parts, err := sub.parts(filter, m)
 	if err != nil {
 		return answerError(ctx, dst, m.ID, err)
 	}
@@ -127,10 +129,11 @@ func (sub *subscription) appendMeta(dst []byte) []byte {
 	return append(append(dst, sub.id...), '}')
 }
 
-// parts returns the parts of a subscription with a filter. Resources and tasks that nobody has are
-// not part of it.
-func (sub *subscription) parts(filter []byte) ([]*part, error) {
+// parts returns the parts of a subscription with a filter, which m requests. Resources and tasks
+// that nobody has are not part of it.
+func (sub *subscription) parts(filter []byte, m *jsonrpc.Message) ([]*part, error) {
 	g := sub.g
+	audit := g.state.Load().opts.Audit
 	byUpstream := map[*upstream]*part{}
 	var list []*part
 	add := func(u *upstream) *part {
@@ -154,16 +157,36 @@ func (sub *subscription) parts(filter []byte) ([]*part, error) {
 			if n++; n > maxSubscribed {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: too many resources or tasks in one subscription"}
 			}
-			switch {
-			case !ok:
-			case name == "taskIds":
-				if u, own := g.ownTask(sub.ctx, text); u != nil {
-					add(u).tasks[own] = elements.Value()
+			if !ok {
+				continue
+			}
+			var t target
+			if name == "taskIds" {
+				t.kind = KindTool
+				t.upstream, t.own = g.ownTask(sub.ctx, text)
+			} else {
+				t, _ = g.findResource(sub.ctx, true, KindResource, text)
+			}
+			var record *CallRecord
+			if audit != nil {
+				record = newRecord(sub.ctx, m, call{target: t})
+			}
+			if t.upstream == nil {
+				if record != nil {
+					record.Name = text
+					record.finish(OutcomeDenied, nil, nil)
+					audit(record)
 				}
-			default:
-				if t, err := g.findResource(sub.ctx, true, KindResource, text); err == nil {
-					add(t.upstream).uris[t.own] = elements.Value()
-				}
+				continue
+			}
+			p := add(t.upstream)
+			if name == "taskIds" {
+				p.tasks[t.own] = elements.Value()
+			} else {
+				p.uris[t.own] = elements.Value()
+			}
+			if record != nil {
+				p.records = append(p.records, record)
 			}
 		}
 	}
@@ -329,9 +352,40 @@ func (p *part) settle(granted []byte, err error) (first bool) {
 		if p.release != nil {
 			p.release()
 		}
+		p.audit()
 		close(p.settled)
 	})
 	return first
+}
+
+// audit records whether the server has granted the resources and tasks.
+func (p *part) audit() {
+	audit := p.sub.g.state.Load().opts.Audit
+	if audit == nil || len(p.records) == 0 {
+		return
+	}
+	granted := map[string]bool{}
+	for _, name := range []string{"resourceSubscriptions", "taskIds"} {
+		if list := era.Lookup(p.granted, name); len(list) > 0 && list[0] == '[' {
+			for elements := jsonwire.ArrayElements(list); elements.Next(); {
+				own, _ := jsonrpc.ID(elements.Value()).Text()
+				granted[own] = true
+			}
+		}
+	}
+	for _, r := range p.records {
+		outcome := OutcomeError // the server does not notify of changes of it
+		switch {
+		case p.err != nil:
+			if o := outcomeOfError(p.err); o != OutcomeCanceled || p.sub.ctx.Err() != nil {
+				outcome = o
+			}
+		case granted[r.Name]:
+			outcome = OutcomeOK
+		}
+		r.finish(outcome, nil, p.err)
+		audit(r)
+	}
 }
 
 // Send implements rpc.Sender.

@@ -110,3 +110,45 @@ func TestHiddenUpdates(t *testing.T) {
 		})
 	}
 }
+
+// TestSubscriptionAudited checks that a modern subscription has a record for each resource and task.
+func TestSubscriptionAudited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server.MustNew("up", "1", nil)
+		must(server.AddResource(srv, mcp.Resource{URI: "x:a", Name: "a"}, server.Static("a")))
+		full := false
+		var audited []string
+		g := newGateway(t, &Options{
+			Upstreams: []Upstream{streamUpstream("up", srv)},
+			View:      func(context.Context) View { return prefixView("up__x:a") },
+			Audit: func(r *CallRecord) {
+				audited = append(audited, strings.Join([]string{r.Method, r.Upstream, r.Name, string(r.Outcome)}, " "))
+			},
+			Admit: func(context.Context, string) (func(), error) {
+				if full {
+					return nil, &relay.RejectedError{Status: http.StatusTooManyRequests, Reason: "too many calls"}
+				}
+				return nil, nil
+			},
+		})
+		defer g.Close()
+		c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{mcp.LatestRevision}})
+		defer c.Close()
+		sub, err := c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:a", "x:b", "y:c"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		full = true
+		if _, err := c.Listen(t.Context(), mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x:a"}}); err == nil {
+			t.Error("above the limit: got no error")
+		}
+		want := []string{
+			"subscriptions/listen  x:b denied", "subscriptions/listen  y:c denied", "subscriptions/listen up x:a ok",
+			"subscriptions/listen up x:a rejected",
+		}
+		if diff := cmp.Diff(want, audited); diff != "" {
+			t.Errorf("records (-want +got):\n%s", diff)
+		}
+	})
+}
