@@ -41,8 +41,10 @@ const (
 	identityTimeout = 10 * time.Second
 	// maxIdentityBytes limits a response of the issuer.
 	maxIdentityBytes = 256 << 10
-	// metadataTTL is how long the metadata of the issuer is used.
-	metadataTTL = 10 * time.Minute
+	// metadataTTL is how long the metadata of the issuer is used before it is requested again, and
+	// metadataRetry the time between attempts if that fails.
+	metadataTTL   = 10 * time.Minute
+	metadataRetry = 30 * time.Second
 	// maxCode limits a code or an error of the issuer.
 	maxCode = 8 << 10
 )
@@ -99,7 +101,8 @@ func (i *identity) userOf(p *auth.Principal) (string, error) {
 	return userText(p.Issuer, value), nil
 }
 
-// metadata returns the metadata of the issuer.
+// metadata returns the metadata of the issuer. If it cannot be requested again, it returns the last
+// one.
 func (i *identity) metadata(ctx context.Context) (*oidcMetadata, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -107,14 +110,15 @@ func (i *identity) metadata(ctx context.Context) (*oidcMetadata, error) {
 		return i.meta, nil
 	}
 	meta, err := i.fetchMetadata(ctx)
-	if err != nil {
-		if i.meta != nil {
-			return i.meta, nil
-		}
+	switch {
+	case err == nil:
+		i.meta, i.until = meta, time.Now().Add(metadataTTL)
+	case i.meta == nil:
 		return nil, err
+	default:
+		i.until = time.Now().Add(metadataRetry)
 	}
-	i.meta, i.until = meta, time.Now().Add(metadataTTL)
-	return meta, nil
+	return i.meta, nil
 }
 
 func (i *identity) fetchMetadata(ctx context.Context) (*oidcMetadata, error) {

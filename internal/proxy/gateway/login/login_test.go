@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -157,4 +158,41 @@ func (c *caller) call(name string) string {
 		c.w.t.Errorf("call %s: %v", name, err)
 	}
 	return got
+}
+
+// A metadataServer serves the metadata of an issuer, unless it is down.
+type metadataServer struct {
+	down     bool
+	requests int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (m *metadataServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	m.requests++
+	if m.down {
+		return nil, errors.New("the issuer is down")
+	}
+	return respond(req, http.StatusOK, http.Header{}, `{"issuer":"https://idp.example.com","authorization_endpoint":"https://idp.example.com/a","token_endpoint":"https://idp.example.com/t","jwks_uri":"https://idp.example.com/k"}`), nil
+}
+
+// TestMetadataRefresh checks that logins use the last metadata while the issuer is down, and do not
+// wait for it each time.
+func TestMetadataRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &metadataServer{}
+		i, err := newIdentity(&Identity{Issuer: "https://idp.example.com", ClientID: "c"}, s, "https://gw.example.com/oauth/identity")
+		must(t, err)
+		for _, step := range []struct {
+			after time.Duration
+			down  bool
+			// requests is the number of requests after the step.
+			requests int
+		}{{0, false, 1}, {metadataTTL - 1, true, 1}, {1, true, 2}, {metadataRetry - 1, true, 2}, {1, true, 3}, {metadataRetry, false, 4}, {metadataTTL - 1, false, 4}} {
+			time.Sleep(step.after)
+			s.down = step.down
+			if _, err := i.metadata(t.Context()); err != nil || s.requests != step.requests {
+				t.Errorf("%v later: got %v after %d requests, want %d", step.after, err, s.requests, step.requests)
+			}
+		}
+	})
 }
