@@ -254,7 +254,7 @@ func staleUpstreams(s *session, method string) (names []string) {
 	result, _ := s.trace.result(method)
 	for m := jsonwire.ArrayElements(jsonwire.Lookup(jsonwire.Lookup(result, "_meta"), gateway.MetaStale)); m.Next(); {
 		if name := jsonwire.Text(m.Value()); name != "" {
-			names = append(names, clipLine(name, 60))
+			names = append(names, name)
 		}
 	}
 	return names
@@ -266,7 +266,7 @@ func noteStale(s *session, names []string) {
 	if names = slices.Compact(names); names == nil {
 		return
 	}
-	s.notes.linef("the list is not complete: the gateway has no current lists of %s yet; list again later", strings.Join(names, ", "))
+	s.notes.linef("the list is not complete: the gateway has no current lists of %s yet; list again later", clipLine(strings.Join(names, ", "), 300))
 }
 
 // maxPages limits how many pages of a list are requested.
