@@ -710,3 +710,54 @@ func TestSharedIdleMixed(t *testing.T) {
 		}
 	})
 }
+
+// TestGroupIdle checks that the client of requests without a session ends after the idle timeout,
+// which counts from the end of the last request.
+func TestGroupIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		h := f.bridge(&Options{ServerEra: EraModern, IdleTimeout: time.Minute}).Relay().(*httpHandler)
+		groups := func() int {
+			synctest.Wait()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return len(h.groups)
+		}
+		var srv *pipe
+		call := func(took time.Duration) {
+			m := new(jsonrpc.Message)
+			frame := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta("") + `}}`)
+			if err := jsonrpc.Parse(frame, m, 0); err != nil {
+				t.Fatal(err)
+			}
+			answered := make(chan error, 1)
+			go func() {
+				_, err := h.Stateless().Request(t.Context(), frame, m, nil, nil)
+				answered <- err
+			}()
+			if srv == nil {
+				srv = f.next()
+			}
+			request := srv.request("tools/call")
+			<-time.After(took)
+			srv.send(resultFor(request, `{"resultType":"complete","content":[]}`))
+			if err := <-answered; err != nil {
+				t.Fatal(err)
+			}
+		}
+		call(0)
+		<-time.After(40 * time.Second)
+		call(90 * time.Second) // it runs when the timeout after the first call is over
+		if n := groups(); n != 1 {
+			t.Fatalf("got %d groups after a long call, want 1", n)
+		}
+		<-time.After(59 * time.Second)
+		if n := groups(); n != 1 {
+			t.Errorf("got %d groups before the idle timeout, want 1", n)
+		}
+		<-time.After(2 * time.Second)
+		if n := groups(); n != 0 {
+			t.Errorf("got %d groups after the idle timeout, want 0", n)
+		}
+	})
+}
