@@ -42,7 +42,13 @@ func NewEncoder(w io.Writer, red *Redaction) *Encoder {
 // Encode writes an event. It does not keep e. It returns the first error of the underlying writer.
 func (c *Encoder) Encode(e *Event) error {
 	c.ev = *e
-	e = &c.ev
+	err := c.encode(&c.ev)
+	c.ev = Event{}
+	return err
+}
+
+// encode is Encode for an event that it may change.
+func (c *Encoder) encode(e *Event) error {
 	c.p.prepare(e, c.red)
 	if c.red != nil {
 		c.red.redactFields(e, &c.p.hidden)
@@ -61,7 +67,6 @@ func (c *Encoder) Encode(e *Event) error {
 	if len(c.out.buf) > sinkSize {
 		c.out.flush()
 	}
-	c.ev = Event{}
 	return c.out.err
 }
 
@@ -140,23 +145,26 @@ func (c *Encoder) head(h *Head) {
 
 // commonMembers writes the members that all events have.
 func (c *Encoder) commonMembers(e *Event) {
-	c.out.str(`{"n":`)
-	c.out.buf = strconv.AppendUint(c.out.buf, e.N, 10)
-	c.seconds("t", e.T)
 	kind := e.Kind
 	if c.p.kind == KindInvalid || c.p.kind == KindMessage {
 		kind = c.p.kind
 	}
-	c.out.str(`,"k":`)
-	c.quote(string(kind))
+	c.out.reserve(len(kind) + len(e.Dir) + len(e.Side))
+	b := append(c.out.buf, `{"n":`...)
+	b = strconv.AppendUint(b, e.N, 10)
+	b = append(b, `,"t":`...)
+	b = appendSeconds(b, e.T)
+	b = append(b, `,"k":`...)
+	b = jsonwire.AppendQuote(b, string(kind))
 	if e.Dir != "" {
-		c.out.str(`,"dir":`)
-		c.quote(string(e.Dir))
+		b = append(b, `,"dir":`...)
+		b = jsonwire.AppendQuote(b, string(e.Dir))
 	}
 	if e.Side != "" {
-		c.out.str(`,"side":`)
-		c.quote(string(e.Side))
+		b = append(b, `,"side":`...)
+		b = jsonwire.AppendQuote(b, string(e.Side))
 	}
+	c.out.buf = b
 	c.positive("s", e.Session)
 	c.positive("x", e.Exchange)
 }

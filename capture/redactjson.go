@@ -54,14 +54,14 @@ const maxNested = 3
 
 // A mode says how to redact the values below a member.
 type mode struct {
-	// force, if its kind is set, hides every string, and every number if number is set.
-	force secretName
+	// force, if not nil, hides every string, and every number if number is set.
+	force *secretName
 	// env marks values of environment variables.
 	env bool
 	// schema marks a JSON Schema, where a name belongs to a property and not to its value.
 	schema bool
-	// prop is the property that the schema describes, if it has the name of a secret.
-	prop secretName
+	// prop is the property that the schema describes, if it has the name of a secret, or nil.
+	prop *secretName
 	// prose marks descriptions in lists and schemas, which name secrets but have none.
 	prose bool
 }
@@ -102,7 +102,7 @@ func (w *walker) value(m mode) error {
 	if err := w.s.Skip(); err != nil {
 		return err
 	}
-	if c := w.data[start]; w.r != nil && m.force.number && (c == '-' || c >= '0' && c <= '9') {
+	if c := w.data[start]; w.r != nil && m.force != nil && m.force.number && (c == '-' || c >= '0' && c <= '9') {
 		w.e.replace(start, w.s.Pos(), []byte("0"))
 		w.addPointer()
 	}
@@ -136,19 +136,19 @@ func (w *walker) array(m mode) error {
 	more, err := w.s.EnterArray()
 	w.path = append(w.path, pathStep{})
 	at := len(w.path) - 1
-	var name secretName // what the previous element says about this one
+	var name *secretName // what the previous element says about this one
 	for n := 0; more && err == nil; n++ {
 		w.path[at] = pathStep{index: n}
 		if w.s.Peek() != '"' {
-			name = secretName{}
+			name = nil
 			err = w.value(m)
 		} else {
 			var it stringItem
 			if it, err = w.str(m); err == nil && !m.schema {
-				if name.kind != "" && len(it.raw) > 0 && name.hides(it.raw) {
+				if len(it.raw) > 0 && name.hides(it.raw) {
 					w.replaceString(it, name.kind)
 				}
-				name = secretName{}
+				name = nil
 				// This is ["Cookie", "…"] or ["--token", "…"].
 				if pairs && n == 0 || len(it.raw) > 2 && it.raw[0] == '-' {
 					name = w.classifyItem(it)
@@ -164,12 +164,11 @@ func (w *walker) array(m mode) error {
 }
 
 // classifyItem classifies a string as a name.
-func (w *walker) classifyItem(it stringItem) secretName {
+func (w *walker) classifyItem(it stringItem) *secretName {
 	if w.r == nil || len(it.raw) > 64 {
-		return secretName{}
+		return nil
 	}
-	name, _ := w.r.classify(it.raw, false)
-	return name
+	return w.r.classify(it.raw, false)
 }
 
 func (w *walker) object(m mode) error {
@@ -178,8 +177,8 @@ func (w *walker) object(m mode) error {
 	var seen map[uint64]struct{}
 	w.path = append(w.path, pathStep{index: -1})
 	at := len(w.path) - 1
-	var named secretName // the class of the member "name"
-	var value stringItem // of the member "value"
+	var named *secretName // the class of the member "name"
+	var value stringItem  // of the member "value"
 	for more && err == nil {
 		w.s.Peek()
 		start := w.s.Pos()
@@ -198,7 +197,7 @@ func (w *walker) object(m mode) error {
 			if it, err = w.str(child); err == nil {
 				switch role(k.raw) {
 				case roleName:
-					if s := w.classifyItem(it); s.kind != "" {
+					if s := w.classifyItem(it); s != nil {
 						named = s
 					}
 				case roleValue:
@@ -214,16 +213,19 @@ func (w *walker) object(m mode) error {
 			more, err = w.s.NextMember()
 		}
 	}
-	if err != nil && named.kind == "" {
-		named.kind = "cut" // the name may be in the missing part
+	if err != nil && named == nil {
+		named = &cutName
 	}
-	if named.kind != "" && len(value.raw) > 0 && !m.schema && named.hides(value.raw) {
+	if len(value.raw) > 0 && !m.schema && named.hides(value.raw) {
 		w.path[at].key = []byte("value")
 		w.replaceString(value, named.kind)
 	}
 	w.path, w.keys = w.path[:at], w.keys[:base]
 	return err
 }
+
+// cutName stands for the name of a value if the text ends before its object does.
+var cutName = secretName{kind: "cut"}
 
 type keyRole int
 
@@ -294,11 +296,11 @@ func (w *walker) childMode(m mode, k memberName) mode {
 	if !m.schema && w.isSchema() {
 		return mode{schema: true}
 	}
-	name, secret := w.r.classify(key, false)
+	name := w.r.classify(key, false)
 	if m.schema {
-		return schemaMode(m, key, name, secret, w.s.Peek())
+		return schemaMode(m, key, name, w.s.Peek())
 	}
-	if m.force.kind == "" && !m.env && w.s.Peek() == '"' && w.isProse(key) {
+	if m.force == nil && !m.env && w.s.Peek() == '"' && w.isProse(key) {
 		return mode{prose: true}
 	}
 	if m.prose {
@@ -307,11 +309,11 @@ func (w *walker) childMode(m mode, k memberName) mode {
 	switch {
 	case m.env && (string(key) == "name" || string(key) == "key"):
 		return mode{}
-	case m.force.kind != "" || m.env:
+	case m.force != nil || m.env:
 		return m
-	case name.opaque && w.s.Peek() != '"':
+	case name != nil && name.opaque && w.s.Peek() != '"':
 		return m
-	case secret:
+	case name != nil:
 		return mode{force: name}
 	case isEnvironment(key):
 		return mode{env: true}
@@ -321,7 +323,7 @@ func (w *walker) childMode(m mode, k memberName) mode {
 
 // schemaMode is childMode inside a JSON Schema. There, a member with the name of a secret is a
 // property with an object as its schema; only the values that the schema proposes are hidden.
-func schemaMode(m mode, key []byte, name secretName, secret bool, next byte) mode {
+func schemaMode(m mode, key []byte, name *secretName, next byte) mode {
 	switch string(key) {
 	case "default", "const", "examples":
 		return mode{force: m.prop}
@@ -331,9 +333,9 @@ func schemaMode(m mode, key []byte, name secretName, secret bool, next byte) mod
 		return mode{schema: true}
 	}
 	switch {
-	case secret && next == '{':
+	case name != nil && next == '{':
 		return mode{schema: true, prop: name}
-	case secret && (next == '"' || next >= '0' && next <= '9'):
+	case name != nil && (next == '"' || next >= '0' && next <= '9'):
 		return mode{force: name}
 	}
 	return mode{schema: true, prop: m.prop}
@@ -476,11 +478,11 @@ func (r *Redactor) appendPointer(dst []byte, name string) []byte {
 // redactString adds the edits for a string, which is a value or a name.
 func (w *walker) redactString(it stringItem, m mode) {
 	text := it.raw
-	if it.escaped && (m.force.kind == "" || m.force.opaque) {
+	if it.escaped && (m.force == nil || m.force.opaque) {
 		w.text = jsonwire.AppendUnquote(w.text[:0], it.raw)
 		text = w.text
 	}
-	if m.force.kind != "" && m.force.hides(text) {
+	if m.force.hides(text) {
 		w.replaceString(it, m.force.kind)
 		return
 	}

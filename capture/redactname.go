@@ -43,9 +43,9 @@ type secretName struct {
 	opaque bool
 }
 
-// hides reports whether a value with that name is a secret.
-func (s secretName) hides(value []byte) bool {
-	return !s.opaque || isOpaque(value, s.suffix)
+// hides reports whether a value with that name is a secret. It reports false if s is nil.
+func (s *secretName) hides(value []byte) bool {
+	return s != nil && (!s.opaque || isOpaque(value, s.suffix))
 }
 
 // isOpaque reports whether a value with an ambiguous name looks like a credential: no spaces,
@@ -270,16 +270,14 @@ func (ne *nameEndings) exclude(name []byte) bool {
 // maxNames limits the cache of classified names.
 const maxNames = 4096
 
-type nameClass struct {
-	name, queryName     secretName
-	isName, isQueryName bool
-}
+// A nameClass has the results of classifyName.
+type nameClass struct{ name, queryName *secretName }
 
-// classify returns the kind of secret that a name stands for, if any. query means that it is a
+// classify returns the kind of secret that a name stands for, or nil. query means that it is a
 // parameter of a URL or a form.
-func (r *Redactor) classify(name []byte, query bool) (secretName, bool) {
+func (r *Redactor) classify(name []byte, query bool) *secretName {
 	if r.endings.exclude(name) {
-		return secretName{}, false
+		return nil
 	}
 	if len(name) > 64 {
 		name = name[len(name)-64:]
@@ -289,30 +287,30 @@ func (r *Redactor) classify(name []byte, query bool) (secretName, bool) {
 		if len(r.nameClasses) >= maxNames {
 			clear(r.nameClasses)
 		}
-		v.name, v.isName = r.classifyName(name, false)
-		v.queryName, v.isQueryName = r.classifyName(name, true)
+		v.name = r.classifyName(name, false)
+		v.queryName = r.classifyName(name, true)
 		r.nameClasses[string(name)] = v
 	}
 	if query {
-		return v.queryName, v.isQueryName
+		return v.queryName
 	}
-	return v.name, v.isName
+	return v.name
 }
 
-func (r *Redactor) classifyName(name []byte, query bool) (secretName, bool) {
+func (r *Redactor) classifyName(name []byte, query bool) *secretName {
 	norm := string(appendNormal(nil, name))
 	if slices.Contains(r.names, norm) {
-		return secretName{norm, "custom", true, true, false}, true
+		return &secretName{norm, "custom", true, true, false}
 	}
 	norm = strings.TrimRight(norm, digits)
 	if len(norm) < 2 {
-		return secretName{}, false
+		return nil
 	}
-	if s, ok := matchName(norm, query); ok {
-		return s, true
+	if s := matchName(norm, query); s != nil {
+		return s
 	}
 	if isVariable(name) {
-		return secretName{"key", "key", false, true, false}, true
+		return &secretName{"key", "key", false, true, false}
 	}
 	for _, q := range qualifiers {
 		rest, ok := strings.CutSuffix(norm, q)
@@ -320,11 +318,11 @@ func (r *Redactor) classifyName(name []byte, query bool) (secretName, bool) {
 			continue
 		}
 		// The name "tokens" counts them.
-		if s, ok := matchName(rest, query); ok && (q != "s" || s.suffix != "token") {
-			return s, true
+		if s := matchName(rest, query); s != nil && (q != "s" || s.suffix != "token") {
+			return s
 		}
 	}
-	return secretName{}, false
+	return nil
 }
 
 // isVariable reports whether a name is that of an environment variable with a key, such as
@@ -338,21 +336,21 @@ func isVariable(name []byte) bool {
 }
 
 // matchName searches the lists. norm is normalized and has no trailing digits.
-func matchName(norm string, query bool) (secretName, bool) {
-	find := func(list []secretName) (secretName, bool) {
-		for _, s := range list {
-			if strings.HasSuffix(norm, s.suffix) && (!s.whole || norm == s.suffix) {
-				return s, true
+func matchName(norm string, query bool) *secretName {
+	find := func(list []secretName) *secretName {
+		for i := range list {
+			if s := &list[i]; strings.HasSuffix(norm, s.suffix) && (!s.whole || norm == s.suffix) {
+				return s
 			}
 		}
-		return secretName{}, false
+		return nil
 	}
 	if slices.ContainsFunc(harmlessNames, func(p string) bool { return strings.HasSuffix(norm, p) }) {
-		return secretName{}, false
+		return nil
 	}
 	if query {
-		if s, ok := find(queryNames); ok {
-			return s, true
+		if s := find(queryNames); s != nil {
+			return s
 		}
 	}
 	return find(secretNames)

@@ -17,9 +17,9 @@ func FuzzClassify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, query := range []bool{false, true} {
 			for range 2 {
-				got, ok := r.classify([]byte(name), query)
-				if want, wantOK := r.classifyName([]byte(name[max(0, len(name)-64):]), query); got != want || ok != wantOK {
-					t.Errorf("classify(%q, %v) = %v, %v; want %v, %v", name, query, got, ok, want, wantOK)
+				got, want := r.classify([]byte(name), query), r.classifyName([]byte(name[max(0, len(name)-64):]), query)
+				if (got == nil) != (want == nil) || got != nil && *got != *want {
+					t.Errorf("classify(%q, %v) = %v, want %v", name, query, got, want)
 				}
 			}
 		}

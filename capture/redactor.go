@@ -54,6 +54,8 @@ type Redactor struct {
 	label   RedactionMode
 	// plain is scratch space for decoded base64.
 	plain []byte
+	// copies is scratch space for redactFields.
+	copies eventCopies
 
 	// pendingNames are the streams of text whose last line ended in the name of a secret.
 	pendingNames map[textStream]pendingName
@@ -292,7 +294,19 @@ const (
 	maxPEMLines = 400
 )
 
-// redactFields replaces fields of e with secrets by redacted copies, and lists them.
+// eventCopies has the parts of an event whose fields are redacted.
+type eventCopies struct {
+	head        Head
+	exit        Exit
+	request     Request
+	response    Response
+	translation Translation
+	gap         Gap
+	sse         SSE
+}
+
+// redactFields replaces fields of e with secrets by redacted copies, which are valid until the next
+// call, and lists them.
 func (r *Redactor) redactFields(e *Event, p *pointers) {
 	redact := func(s *string, pointer string) {
 		if t := r.redactText(*s); t != *s {
@@ -308,7 +322,7 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 		redact((*string)(&e.Dir), "/dir")
 		redact((*string)(&e.Framing), "/frame")
 	}
-	if h := clone(&e.Head); h != nil {
+	if h := clone(&e.Head, &r.copies.head); h != nil {
 		redact(&h.ID, "/id")
 		redact(&h.Name, "/name")
 		redact(&h.Tool, "/tool")
@@ -321,10 +335,10 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 	if e.Start != nil {
 		e.Start = r.redactStart(e.Start, p)
 	}
-	if x := clone(&e.Exit); x != nil {
+	if x := clone(&e.Exit, &r.copies.exit); x != nil {
 		redact(&x.Signal, "/signal")
 	}
-	if q := clone(&e.Request); q != nil {
+	if q := clone(&e.Request, &r.copies.request); q != nil {
 		redact(&q.Method, "/req/method")
 		redact(&q.Proto, "/req/proto")
 		redact(&q.Remote, "/req/remote")
@@ -334,31 +348,31 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 		}
 		q.Headers = r.redactHeaders(q.Headers, "/req/headers/", p)
 	}
-	if s := clone(&e.Response); s != nil {
+	if s := clone(&e.Response, &r.copies.response); s != nil {
 		redact(&s.Proto, "/res/proto")
 		s.Headers = r.redactHeaders(s.Headers, "/res/headers/", p)
 	}
-	if x := clone(&e.Translation); x != nil {
+	if x := clone(&e.Translation, &r.copies.translation); x != nil {
 		redact(&x.Rule, "/rule")
 	}
-	if g := clone(&e.Gap); g != nil {
+	if g := clone(&e.Gap, &r.copies.gap); g != nil {
 		redact((*string)(&g.Why), "/why")
 	}
-	if s := clone(&e.SSE); s != nil {
+	if s := clone(&e.SSE, &r.copies.sse); s != nil {
 		redact(&s.ID, "/sse/id")
 		redact(&s.Event, "/sse/event")
 		redact(&s.Comment, "/sse/comment")
 	}
 }
 
-// clone makes p point to a copy, and returns the copy.
-func clone[T any](p **T) *T {
+// clone copies what p points to, makes p point to the copy, and returns the copy.
+func clone[T any](p **T, dst *T) *T {
 	if *p == nil {
 		return nil
 	}
-	c := **p
-	*p = &c
-	return &c
+	*dst = **p
+	*p = dst
+	return dst
 }
 
 // Text returns the text with its secrets hidden.
@@ -420,16 +434,16 @@ func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 		if name == "PWD" || name == "OLDPWD" {
 			continue
 		}
-		if _, secret := r.classify([]byte(name), false); secret {
+		if r.classify([]byte(name), false) != nil {
 			r.known.add(value, 6, true)
 		}
 	}
 	c.Command = slices.Clone(s.Command)
-	var name secretName // what the previous argument says about this one
+	var name *secretName // what the previous argument says about this one
 	for i, a := range c.Command {
 		out := r.redactText(a)
 		switch {
-		case name.kind != "" && name.hides([]byte(a)):
+		case name.hides([]byte(a)):
 			out = r.placeholder(name.kind, a)
 			r.known.add(a, 6, true)
 		case i > 0 && c.Command[i-1] == "-u" && strings.Contains(a, ":"):
@@ -439,9 +453,9 @@ func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 		case isToken(a):
 			out = r.placeholder("argument", a)
 		}
-		name = secretName{}
+		name = nil
 		if len(a) > 2 && a[0] == '-' && !strings.Contains(a, "=") {
-			name, _ = r.classify([]byte(a), false)
+			name = r.classify([]byte(a), false)
 		}
 		if out != a {
 			c.Command[i] = out
@@ -543,7 +557,7 @@ func (r *Redactor) query(q string) string {
 		if err != nil {
 			plain = name
 		}
-		if s, secret := r.classify([]byte(plain), true); ok && secret && value != "" {
+		if s := r.classify([]byte(plain), true); ok && s != nil && value != "" {
 			pairs[i] = name + "=" + r.placeholder(s.kind, value)
 			continue
 		}
@@ -632,7 +646,7 @@ func (r *Redactor) redactAnnounced(s textStream, out *edits, text []byte) {
 	if k := bytes.LastIndexAny(name, " \t\"'"); k >= 0 {
 		name = name[k+1:]
 	}
-	if c, secret := r.classify(name, false); secret && !c.opaque {
+	if c := r.classify(name, false); c != nil && !c.opaque {
 		r.pendingNames[s] = pendingName{indent(text), block, c.kind}
 	}
 }
@@ -783,14 +797,14 @@ func (r *Redactor) Header(name, value string) string {
 		return r.redactShown(value)
 	}
 	param, isParam := strings.CutPrefix(name, "mcp-param-")
-	kind, secret := r.classify([]byte(param), false)
-	if isParam && !secret {
+	secret := r.classify([]byte(param), false)
+	if isParam && secret == nil {
 		// These are arguments of a tool, which the body has too.
 		return r.redactShown(value)
 	}
-	if secret {
+	if secret != nil {
 		r.known.add(value, 8, false)
-		return r.placeholder(kind.kind, value)
+		return r.placeholder(secret.kind, value)
 	}
 	return r.placeholder("header", value)
 }

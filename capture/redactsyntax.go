@@ -243,8 +243,8 @@ func (r *Redactor) scanPart(e *edits, text []byte, end int) int {
 		}
 	}
 	nameFrom, nameTo := token(rest, 0)
-	s, ok := r.classify(bytes.TrimRight(rest[nameFrom:nameTo], ";"), true)
-	if !ok {
+	s := r.classify(bytes.TrimRight(rest[nameFrom:nameTo], ";"), true)
+	if s == nil {
 		return end
 	}
 	from := end + blank + size
@@ -274,7 +274,7 @@ func (r *Redactor) scanTag(e *edits, text []byte, i int) {
 		end++
 	}
 	tag := text[i+1 : end]
-	var name secretName
+	var name *secretName
 	var value [2]int
 	for at := 0; ; {
 		k := bytes.IndexByte(tag[at:], '=')
@@ -289,7 +289,7 @@ func (r *Redactor) scanTag(e *edits, text []byte, i int) {
 		from, to := attribute(tag, k+1)
 		switch strings.ToLower(string(tag[first:k])) {
 		case "key", "name", "id", "property", "field", "variable":
-			if s, ok := r.classify(tag[from:to], false); ok {
+			if s := r.classify(tag[from:to], false); s != nil {
 				name = s
 			}
 		case "value", "val", "content":
@@ -297,7 +297,7 @@ func (r *Redactor) scanTag(e *edits, text []byte, i int) {
 		}
 		at = max(to, k+1)
 	}
-	if name.kind == "" {
+	if name == nil {
 		return
 	}
 	if value[1] == 0 && end < len(text) && text[end] == '>' && tag[len(tag)-1] != '/' {

@@ -3,6 +3,8 @@ package capture
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
@@ -18,6 +20,28 @@ var wordByte = func() (t [256]bool) {
 	}
 	return t
 }()
+
+// wordEnd returns the end of the word that continues at i. It looks at eight letters at once.
+func wordEnd(text []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for {
+		for i+8 <= len(text) {
+			w := binary.LittleEndian.Uint64(text[i:])
+			lower := (w | 0x20*ones) &^ highs
+			// The high bit of a byte is set in w if it is not ASCII, in the first sum if it is at
+			// least 'a', and in the second if it is greater than 'z'.
+			others := (w | ^(lower + (0x80-'a')*ones) | (lower + (0x7f-'z')*ones)) & highs
+			n := bits.TrailingZeros64(others) / 8
+			if i += n; n < 8 {
+				break
+			}
+		}
+		if i == len(text) || !wordByte[text[i]] {
+			return i
+		}
+		i++
+	}
+}
 
 // A keyShape is the prefix of an issuer's keys and the minimum length of the rest.
 type keyShape struct {
@@ -95,9 +119,11 @@ func (r *Redactor) scan(e *edits, text []byte, how textMode) {
 			continue
 		}
 		start := i
-		for i++; i < len(text) && wordByte[text[i]]; i++ {
-		}
+		i = wordEnd(text, i+1)
 		if r.isOrdinary(text, start, i) {
+			if i < len(text) && text[i] == ' ' {
+				i++
+			}
 			continue
 		}
 		r.scanWord(e, text, start, i)
@@ -195,19 +221,21 @@ func pemEndOf(text []byte, i int) int {
 // minShape is the least length of a word with the shape of a key.
 const minShape = 12
 
-// announces marks the first bytes of words that may announce a value without a separator: those of
-// scanScheme and scanPhrase, and flags.
-var announces = func() (t [256]bool) {
-	for _, c := range []byte("bBdDfFmMpP-") {
-		t[c] = true
+// announcing has, for the first byte of a word, a bit for each length of the words that may announce
+// a value without a separator: those of scanScheme and scanPhrase, and flags.
+var announcing = func() (t [256]uint16) {
+	for _, w := range []string{"bearer", "dpop", "basic", "base64", "by", "default", "form-data", "machine", "password"} {
+		t[w[0]] |= 1 << len(w)
+		t[w[0]-'a'+'A'] |= 1 << len(w)
 	}
+	t['-'] = 1<<minShape - 1
 	return t
 }()
 
 // isOrdinary reports whether the word text[start:end] certainly has nothing to do with a secret: it
 // is too short for a key, announces no value, and is not its name.
 func (r *Redactor) isOrdinary(text []byte, start, end int) bool {
-	if end-start >= minShape || announces[text[start]] {
+	if n := end - start; n >= minShape || announcing[text[start]]>>n&1 != 0 {
 		return false
 	}
 	if end == len(text) {
@@ -364,11 +392,11 @@ func (r *Redactor) scanValue(e *edits, text []byte, start, end int) int {
 		return end
 	}
 	query := text[sep] == '=' && (start == 0 || bytes.IndexByte([]byte("?&#;"), text[start-1]) >= 0)
-	name, ok := r.classify(text[start:end], query)
-	if !ok && end-start == 3 && bytes.EqualFold(text[start:end], []byte("key")) {
-		name, ok = r.classify(twoWords(text, start, end), false)
+	name := r.classify(text[start:end], query)
+	if name == nil && end-start == 3 && bytes.EqualFold(text[start:end], []byte("key")) {
+		name = r.classify(twoWords(text, start, end), false)
 	}
-	if !ok {
+	if name == nil {
 		return end
 	}
 	from, to := valueSpan(text, start, sep, valueForm{
@@ -618,7 +646,7 @@ func bracketEnd(text []byte, i int) int {
 }
 
 // harmless reports whether a value is certainly not a secret.
-func harmless(v []byte, name secretName) bool {
+func harmless(v []byte, name *secretName) bool {
 	if len(v) == 0 || isPlaceholder(v) {
 		return true
 	}
@@ -703,7 +731,7 @@ func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
 	if delim == 0 {
 		return end
 	}
-	if _, ok := r.classify(text[from:to], false); !ok {
+	if r.classify(text[from:to], false) == nil {
 		return end
 	}
 	head := bytes.LastIndexByte(text[max(0, start-maxTableHead):start], '\n') + 1 + max(0, start-maxTableHead)
@@ -714,14 +742,12 @@ func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
 	if len(names) < 2 || at == len(text) {
 		return max(at, end)
 	}
-	secrets := make([]secretName, len(names))
+	secrets := make([]*secretName, len(names))
 	for i, cell := range names {
 		if cell.from == cell.to || cell.to-cell.from > 64 {
 			return at
 		}
-		if name, ok := r.classify(text[cell.from:cell.to], false); ok {
-			secrets[i] = name
-		}
+		secrets[i] = r.classify(text[cell.from:cell.to], false)
 	}
 	first := at
 	if delim == '|' {
@@ -737,7 +763,7 @@ func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
 			break
 		}
 		for i, cell := range cells {
-			if value := text[cell.from:cell.to]; secrets[i].kind != "" && !harmless(value, secrets[i]) && secrets[i].hides(value) {
+			if value := text[cell.from:cell.to]; secrets[i] != nil && !harmless(value, secrets[i]) && secrets[i].hides(value) {
 				r.hide(e, cell.from, cell.to, secrets[i].kind, value)
 			}
 		}

@@ -569,7 +569,7 @@ func (w *Writer) writeEvents(b *eventBuffer) {
 			l.unflushed.add(e)
 		}
 		l.next = max(l.next, e.N+1)
-		if l.enc.Encode(e) == nil && len(l.enc.out.buf) == 0 {
+		if l.enc.encode(e) == nil && len(l.enc.out.buf) == 0 {
 			l.markWritten()
 		}
 	}
