@@ -138,9 +138,15 @@ func (r recorder) recordSent(dir capture.Dir, frame []byte, from provenance) {
 
 // link records that one event was made from another.
 func (r recorder) link(from, to uint64, rule string) {
-	if r.recording != nil && from != 0 && to != 0 {
-		r.recording.out.Record(&capture.Event{Kind: capture.KindTranslate, Session: r.session, Translation: &capture.Translation{Of: from, To: []uint64{to}, Rule: rule}})
+	if r.recording == nil || from == 0 || to == 0 {
+		return
 	}
+	t := &struct { // one allocation
+		capture.Translation
+		to [1]uint64
+	}{Translation: capture.Translation{Of: from, Rule: rule}, to: [1]uint64{to}}
+	t.To = t.to[:]
+	r.recording.out.Record(&capture.Event{Kind: capture.KindTranslate, Session: r.session, Translation: &t.Translation})
 }
 
 // note records a remark.
@@ -151,6 +157,15 @@ func (r recorder) note(text string) {
 // recordEOF records the end of one direction.
 func (r recorder) recordEOF(dir capture.Dir) {
 	r.recordEvent(&capture.Event{Kind: capture.KindEOF, Dir: dir})
+}
+
+// recordExchangeEnd records the end of the HTTP exchange. why is "" for the normal end.
+func (r recorder) recordExchangeEnd(why string) {
+	e := capture.Event{Kind: capture.KindEnd}
+	if why != "" {
+		e.Data = []byte(why)
+	}
+	r.recordEvent(&e)
 }
 
 // stderr returns a writer that records the standard error of a process. The caller must close it.
@@ -354,7 +369,10 @@ type upstreamRequest struct {
 	// rec has the latest exchange.
 	rec          recorder
 	awaitsAnswer bool
-	pendingEnd   *capture.Event
+	// endPending reports that the response has ended, for the reason why, and that this is not
+	// recorded yet.
+	endPending bool
+	why        string
 	// previous is the request that this one continues; nil if its end was recorded.
 	previous *upstreamRequest
 }
@@ -385,10 +403,7 @@ func (ur *upstreamRequest) recorderOr(rec recorder) recorder {
 func (ur *upstreamRequest) responseEnded(why string, whole bool) {
 	ur.mu.Lock()
 	defer ur.mu.Unlock()
-	ur.pendingEnd = &capture.Event{Kind: capture.KindEnd}
-	if why != "" {
-		ur.pendingEnd.Data = []byte(why)
-	}
+	ur.endPending, ur.why = true, why
 	if !whole || !ur.awaitsAnswer || !ur.rec.recording.addPendingEnd(ur) {
 		ur.recordEndLocked()
 	}
@@ -410,10 +425,10 @@ func (ur *upstreamRequest) answered() {
 }
 
 func (ur *upstreamRequest) recordEndLocked() {
-	if ur.pendingEnd != nil {
-		ur.rec.recordEvent(ur.pendingEnd)
+	if ur.endPending {
+		ur.rec.recordExchangeEnd(ur.why)
 		ur.rec.recording.removePendingEnd(ur)
-		ur.pendingEnd = nil
+		ur.endPending = false
 	}
 }
 
@@ -648,11 +663,7 @@ func (x *exchange) recordEnd(why string) {
 	x.beginLocked(x.rec.recording.sessionOf(x.r.Header.Get("Mcp-Session-Id")))
 	x.flushLocked()
 	x.ended = true
-	e := &capture.Event{Kind: capture.KindEnd}
-	if why != "" {
-		e.Data = []byte(why)
-	}
-	x.rec.recordEvent(e)
+	x.rec.recordExchangeEnd(why)
 	x.rec.recording.clearStream(x.rec.session, x)
 	x.r, x.head = nil, nil // a session keeps the context of its first request
 }

@@ -46,25 +46,37 @@ func contentLength(h http.Header, n int64) capture.Header {
 // Headers returns the fields of h, sorted by name, behind the fields of first that have a value.
 // Names are in lower case if http2 is set.
 func Headers(h http.Header, http2 bool, first ...capture.Header) []capture.Header {
-	list := make([]capture.Header, 0, len(first)+len(h)+1) // few names have several values
+	n := 1 // few names have several values
+	for _, f := range first {
+		if f.Value != "" {
+			n++
+		}
+	}
+	list := make([]capture.Header, 0, n+len(h))
 	for _, f := range first {
 		if f.Value != "" {
 			list = append(list, f)
 		}
 	}
-	names := slices.AppendSeq(make([]string, 0, len(h)), maps.Keys(h))
-	slices.Sort(names)
-	for _, name := range names {
-		shown := name
-		if http2 { // HTTP/2 names are in lower case
-			shown = strings.ToLower(name)
+	sorted := len(list)
+	for name, values := range h {
+		for _, v := range values {
+			list = append(list, capture.Header{Name: name, Value: v})
 		}
-		for _, v := range h[name] {
-			list = append(list, capture.Header{Name: shown, Value: v})
+	}
+	slices.SortStableFunc(list[sorted:], func(a, b capture.Header) int { return strings.Compare(a.Name, b.Name) })
+	if http2 { // HTTP/2 names are in lower case
+		for i := range list[sorted:] {
+			list[sorted+i].Name = strings.ToLower(list[sorted+i].Name)
 		}
 	}
 	return list
 }
 
 // TrailerNames returns the value of the Trailer field that announces t.
-func TrailerNames(t http.Header) string { return strings.Join(slices.Sorted(maps.Keys(t)), ", ") }
+func TrailerNames(t http.Header) string {
+	if len(t) == 0 {
+		return ""
+	}
+	return strings.Join(slices.Sorted(maps.Keys(t)), ", ")
+}
