@@ -24,8 +24,9 @@ type Encoder struct {
 	// red is nil if redaction is off.
 	red *Redactor
 	p   payload
-	// ev is scratch space.
-	ev Event
+	// ev and text are scratch space.
+	ev   Event
+	text []byte
 }
 
 // NewEncoder returns an Encoder that writes to w and hides what red says. A nil red means the
@@ -53,7 +54,6 @@ func (c *Encoder) encode(e *Event) error {
 	if c.red != nil {
 		c.red.redactFields(e, &c.p.hidden)
 	}
-	c.p.hidden.inherit(e, c.red)
 	c.out.reserve(1 << 10)
 	if e.Kind == KindHead && e.Head != nil {
 		c.head(e.Head)
@@ -62,6 +62,7 @@ func (c *Encoder) encode(e *Event) error {
 		c.kindMembers(e)
 	}
 	c.payload(e)
+	c.p.hidden.inherit(e, c.red)
 	c.redacted()
 	c.out.str("}\n")
 	if len(c.out.buf) > sinkSize {
@@ -178,7 +179,7 @@ func (c *Encoder) kindMembers(e *Event) {
 		c.out.str(`,"res":{"status":`)
 		c.out.buf = strconv.AppendInt(c.out.buf, int64(e.Response.Status), 10)
 		c.member("proto", e.Response.Proto)
-		c.headers(e.Response.Headers)
+		c.headers(e.Response.Headers, "/res/headers/")
 		c.out.str("}")
 	case e.Start != nil:
 		c.list("cmd", e.Start.Command)
@@ -220,29 +221,53 @@ func (c *Encoder) request(r *Request) {
 	c.member("url", r.URL)
 	c.member("proto", r.Proto)
 	c.member("remote", r.Remote)
-	c.headers(r.Headers)
+	c.headers(r.Headers, "/req/headers/")
 	c.out.str("}")
 }
 
-// headers writes names with their values. It adds base64 for a value that is not UTF-8.
-func (c *Encoder) headers(list []Header) {
+// headers writes names with their values, redacted. at is the pointer to the list in the line, with
+// a slash.
+func (c *Encoder) headers(list []Header, at string) {
 	c.out.str(`,"headers":[`)
 	for i, h := range list {
 		if i > 0 {
 			c.out.str(",")
 		}
-		c.out.str("[")
-		c.quote(h.Name)
-		c.out.str(",")
-		c.quote(h.Value)
-		if !utf8.ValidString(h.Value) {
-			c.out.str(`,"`)
-			c.out.base64(func(put func([]byte)) { put([]byte(h.Value)) })
-			c.out.str(`"`)
+		if c.red == nil {
+			c.header(h)
+			continue
 		}
-		c.out.str("]")
+		if text := c.red.clean.header(h, &c.red.known); text != "" {
+			c.out.reserve(len(text))
+			c.out.str(text)
+			continue
+		}
+		shown := c.red.redactHeader(h, at, i, &c.p.hidden)
+		if text := c.header(shown); shown == h {
+			c.red.clean.addHeader(h, text, &c.red.known)
+		}
 	}
 	c.out.str("]")
+}
+
+// header writes a name with its value, and base64 for a value that is not UTF-8. It returns the
+// text, which is valid until the next call.
+func (c *Encoder) header(h Header) []byte {
+	b := append(c.text[:0], '[')
+	b = jsonwire.AppendQuote(b, h.Name)
+	b = append(b, ',')
+	b = jsonwire.AppendQuote(b, h.Value)
+	if !utf8.ValidString(h.Value) {
+		b = append(b, `,"`...)
+		b = base64.StdEncoding.AppendEncode(b, []byte(h.Value))
+		b = append(b, '"')
+	}
+	b = append(b, ']')
+	c.out.put(b)
+	if c.text = b; cap(b) > sinkSize {
+		c.text = nil
+	}
+	return b
 }
 
 func (c *Encoder) list(name string, list []string) {

@@ -305,8 +305,8 @@ type eventCopies struct {
 	sse         SSE
 }
 
-// redactFields replaces fields of e with secrets by redacted copies, which are valid until the next
-// call, and lists them.
+// redactFields replaces fields of e with secrets, other than headers, by redacted copies, which are
+// valid until the next call, and lists them.
 func (r *Redactor) redactFields(e *Event, p *pointers) {
 	redact := func(s *string, pointer string) {
 		if t := r.redactText(*s); t != *s {
@@ -346,11 +346,9 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 			q.URL = u
 			p.add("/req/url")
 		}
-		q.Headers = r.redactHeaders(q.Headers, "/req/headers/", p)
 	}
 	if s := clone(&e.Response, &r.copies.response); s != nil {
 		redact(&s.Proto, "/res/proto")
-		s.Headers = r.redactHeaders(s.Headers, "/res/headers/", p)
 	}
 	if x := clone(&e.Translation, &r.copies.translation); x != nil {
 		redact(&x.Rule, "/rule")
@@ -737,33 +735,17 @@ var shownHeaders = []string{
 	"x-accel-buffering", "x-content-type-options",
 }
 
-// redactHeaders returns a copy of the headers with their secrets hidden.
-func (r *Redactor) redactHeaders(list []Header, at string, p *pointers) []Header {
-	given := list
-	change := func(i int) *Header {
-		if &list[0] == &given[0] {
-			list = slices.Clone(given)
-		}
-		return &list[i]
+// redactHeader returns the header with index i of the list at a pointer, with its secrets hidden,
+// and lists them.
+func (r *Redactor) redactHeader(h Header, at string, i int, p *pointers) Header {
+	name, value := r.redactText(h.Name), r.Header(h.Name, h.Value)
+	if name != h.Name {
+		p.add(at + strconv.Itoa(i) + "/0")
 	}
-	for i, h := range given {
-		if r.clean.hasHeader(h, &r.known) {
-			continue
-		}
-		name, value := r.redactText(h.Name), r.Header(h.Name, h.Value)
-		if name != h.Name {
-			change(i).Name = name
-			p.add(at + strconv.Itoa(i) + "/0")
-		}
-		if value != h.Value {
-			change(i).Value = value
-			p.add(at + strconv.Itoa(i) + "/1")
-		}
-		if name == h.Name && value == h.Value {
-			r.clean.addHeader(h, &r.known)
-		}
+	if value != h.Value {
+		p.add(at + strconv.Itoa(i) + "/1")
 	}
-	return list
+	return Header{name, value}
 }
 
 // Header returns the value of an HTTP header with its secrets hidden. It hides the whole value

@@ -13,8 +13,9 @@ type cleanTexts struct {
 	changes uint64
 	texts   [cleanKinds]map[string]struct{}
 	// bytes counts those of texts.
-	bytes   int
-	headers map[Header]struct{}
+	bytes int
+	// headers has each header as headers of an [Encoder] writes it.
+	headers map[Header]string
 }
 
 // The kinds of cleanTexts, which are redacted differently.
@@ -69,24 +70,23 @@ func (ct *cleanTexts) add(kind int, text []byte, ks *knownSecrets) {
 	ct.texts[kind][string(text)] = struct{}{}
 }
 
-// hasHeader reports whether a header is known to be clean.
-func (ct *cleanTexts) hasHeader(h Header, ks *knownSecrets) bool {
+// header returns how a header is written, or "" unless it is known to be clean.
+func (ct *cleanTexts) header(h Header, ks *knownSecrets) string {
 	if ct.changes != ks.changes {
 		*ct = cleanTexts{changes: ks.changes}
 	}
-	_, ok := ct.headers[h]
-	return ok
+	return ct.headers[h]
 }
 
-// addHeader remembers a clean header, after hasHeader.
-func (ct *cleanTexts) addHeader(h Header, ks *knownSecrets) {
+// addHeader remembers how a clean header is written, after header.
+func (ct *cleanTexts) addHeader(h Header, written []byte, ks *knownSecrets) {
 	if len(h.Name)+len(h.Value) > maxCleanValue || ct.changes != ks.changes {
 		return
 	}
 	if ct.headers == nil || len(ct.headers) >= maxCleanHeaders {
-		ct.headers = map[Header]struct{}{}
+		ct.headers = map[Header]string{}
 	}
-	ct.headers[Header{strings.Clone(h.Name), strings.Clone(h.Value)}] = struct{}{}
+	ct.headers[Header{strings.Clone(h.Name), strings.Clone(h.Value)}] = string(written)
 }
 
 // scanRepeated is scan for a text that may occur often.

@@ -1,7 +1,9 @@
 package capture
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +28,11 @@ func TestRedactRepeated(t *testing.T) {
 			return string(out)
 		}},
 		{"header", func(r *Redactor) string {
-			return r.redactHeaders([]Header{{"User-Agent", "a " + secret}}, "", new(pointers))[0].Value
+			var out bytes.Buffer
+			enc := &Encoder{out: sink{w: &out}, red: r}
+			enc.Encode(&Event{Kind: KindResponse, Response: &Response{Headers: []Header{{"User-Agent", "a " + secret}}}})
+			enc.Flush()
+			return out.String()
 		}},
 		{"URL", func(r *Redactor) string {
 			e := &Event{Kind: KindRequest, Request: &Request{URL: "/a/" + secret}}
@@ -55,10 +61,11 @@ func TestRedactRepeated(t *testing.T) {
 // TestCleanTextsLimits checks that texts and headers that differ each time do not fill the memory.
 func TestCleanTextsLimits(t *testing.T) {
 	r := NewRedactor(nil)
+	enc := &Encoder{out: sink{w: io.Discard}, red: r}
 	word := strings.Repeat("word ", 40)
 	for i := range 5000 {
 		r.Text(fmt.Sprint(word, i))
-		r.redactHeaders([]Header{{"User-Agent", fmt.Sprint(word[:100], i)}}, "", new(pointers))
+		enc.Encode(&Event{Kind: KindResponse, Response: &Response{Headers: []Header{{"User-Agent", fmt.Sprint(word[:100], i)}}}})
 	}
 	total := 0
 	for _, m := range r.clean.texts {

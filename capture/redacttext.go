@@ -120,11 +120,14 @@ func (r *Redactor) scan(e *edits, text []byte, how textMode) {
 		}
 		start := i
 		i = wordEnd(text, i+1)
-		if r.isOrdinary(text, start, i) {
-			if i < len(text) && text[i] == ' ' {
-				i++
+		if n := i - start; n < minShape && announcing[text[start]]>>n&1 == 0 {
+			if i+1 < len(text) && text[i] == ' ' && wordByte[text[i+1]] {
+				i++ // in front of another word, as most words of prose
+				continue
 			}
-			continue
+			if r.isOrdinary(text, start, i) {
+				continue
+			}
 		}
 		r.scanWord(e, text, start, i)
 		if how.prose {
@@ -232,19 +235,13 @@ var announcing = func() (t [256]uint16) {
 	return t
 }()
 
-// isOrdinary reports whether the word text[start:end] certainly has nothing to do with a secret: it
-// is too short for a key, announces no value, and is not its name.
+// isOrdinary reports whether the word text[start:end], which is too short for a key and announces
+// no value, certainly has nothing to do with a secret: it is not its name.
 func (r *Redactor) isOrdinary(text []byte, start, end int) bool {
-	if n := end - start; n >= minShape || announcing[text[start]]>>n&1 != 0 {
-		return false
-	}
 	if end == len(text) {
 		return true
 	}
-	switch c := text[end]; {
-	case c == ' ' && end+1 < len(text) && wordByte[text[end+1]]:
-		return true // most of prose
-	case c == ':' && end+1 < len(text) && text[end+1] == '/', c >= utf8.RuneSelf:
+	if c := text[end]; c >= utf8.RuneSelf || c == ':' && end+1 < len(text) && text[end+1] == '/' {
 		return false
 	}
 	return r.endings.exclude(text[start:end])
