@@ -191,7 +191,10 @@ func (w *walker) object(m mode) error {
 		if w.r != nil && len(k.raw) >= 4 {
 			w.redactString(stringItem{k.raw, k.escaped, start, start + 2 + len(k.raw)}, mode{})
 		}
-		child := w.childMode(m, k)
+		child := m
+		if w.r != nil {
+			child = w.childMode(m, k)
+		}
 		if w.s.Peek() == '"' {
 			var it stringItem
 			if it, err = w.str(child); err == nil {
@@ -284,11 +287,8 @@ func (w *walker) checkDuplicate(k memberName, base int, seen map[uint64]struct{}
 	return seen
 }
 
-// childMode returns the mode for the value of a member.
+// childMode returns the mode for the value of a member. w.r must not be nil.
 func (w *walker) childMode(m mode, k memberName) mode {
-	if w.r == nil {
-		return m
-	}
 	key := k.raw
 	if k.escaped {
 		key = []byte(jsonwire.UnquoteString(k.raw))

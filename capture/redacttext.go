@@ -31,10 +31,11 @@ func wordEnd(text []byte, i int) int {
 			// The high bit of a byte is set in w if it is not ASCII, in the first sum if it is at
 			// least 'a', and in the second if it is greater than 'z'.
 			others := (w | ^(lower + (0x80-'a')*ones) | (lower + (0x7f-'z')*ones)) & highs
-			n := bits.TrailingZeros64(others) / 8
-			if i += n; n < 8 {
+			if others != 0 {
+				i += bits.TrailingZeros64(others) / 8
 				break
 			}
+			i += 8
 		}
 		if i == len(text) || !wordByte[text[i]] {
 			return i
@@ -224,8 +225,8 @@ func pemEndOf(text []byte, i int) int {
 // minShape is the least length of a word with the shape of a key.
 const minShape = 12
 
-// announcing has, for the first byte of a word, a bit for each length of the words that may announce
-// a value without a separator: those of scanScheme and scanPhrase, and flags.
+// announcing has, for the first byte of a word, a bit for each length of the words that may
+// announce a value without a separator: those of scanScheme and scanPhrase, and flags.
 var announcing = func() (t [256]uint16) {
 	for _, w := range []string{"bearer", "dpop", "basic", "base64", "by", "default", "form-data", "machine", "password"} {
 		t[w[0]] |= 1 << len(w)
