@@ -462,6 +462,7 @@ type junitCase struct {
 	Class   string        `xml:"classname,attr"`
 	Name    string        `xml:"name,attr"`
 	Failure *junitFailure `xml:"failure,omitempty"`
+	Output  string        `xml:"system-out,omitempty"`
 }
 
 type junitFailure struct {
@@ -471,11 +472,12 @@ type junitFailure struct {
 }
 
 // JUnit writes a report as JUnit XML, with a suite for each group of rules and a test for each
-// rule. A test fails if its rule has findings. It returns errors of w.
+// rule. A test fails if its rule has errors or warnings. Infos are the test's output. It returns
+// errors of w.
 func JUnit(w io.Writer, r *Report) error {
-	byID := map[string]group{}
+	byID := map[string][]group{} // the highest severity first
 	for _, g := range r.groups() {
-		byID[g.rule.ID] = g
+		byID[g.rule.ID] = append(byID[g.rule.ID], g)
 	}
 	out := junitSuites{Name: "mcpwire check"}
 	for _, rule := range r.rules() {
@@ -485,10 +487,18 @@ func JUnit(w io.Writer, r *Report) error {
 		}
 		suite := &out.Suites[len(out.Suites)-1]
 		c := junitCase{Class: class, Name: rule.ID}
-		if g, ok := byID[rule.ID]; ok {
-			c.Failure = junitText(g)
-			suite.Failures++
-			out.Failures++
+		for _, g := range byID[rule.ID] {
+			switch {
+			case g.rule.Severity == check.Info:
+				c.Output = junitText(g)
+			case c.Failure == nil:
+				message := g.rule.Title + " (" + plural.Of(len(g.results), "finding") + ")"
+				c.Failure = &junitFailure{g.rule.Severity.String(), message, junitText(g)}
+				suite.Failures++
+				out.Failures++
+			default:
+				c.Failure.Text += junitText(g)
+			}
 		}
 		suite.Tests++
 		out.Tests++
@@ -506,13 +516,14 @@ func JUnit(w io.Writer, r *Report) error {
 	return err
 }
 
-func junitText(g group) *junitFailure {
+// junitText returns the findings of a rule, and the fix.
+func junitText(g group) string {
 	var b strings.Builder
 	for _, f := range g.results {
 		b.WriteString(printable.Line(f.Source) + ": " + location(&f.Finding) + ": " + f.Message + "\n")
 	}
 	b.WriteString("fix: " + g.rule.Fix + "\n" + g.rule.URL + "\n")
-	return &junitFailure{Type: g.rule.Severity.String(), Message: g.rule.Title + " (" + plural.Of(len(g.results), "finding") + ")", Text: b.String()}
+	return b.String()
 }
 
 // These types are the part of SARIF 2.1.0

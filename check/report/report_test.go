@@ -197,6 +197,53 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
+// TestJUnitSeverities shows that infos fail no test, and hide no failure of their rule.
+func TestJUnitSeverities(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		severities []check.Severity
+		failures   int
+		failure    string // its type
+		output     bool
+	}{
+		{"an info", []check.Severity{check.Info}, 0, "", true},
+		{"an error and an info", []check.Severity{check.Error, check.Info}, 1, "error", true},
+		{"a warning and an error", []check.Severity{check.Warning, check.Error}, 1, "error", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := reportOf(t, "jsonrpc/unknown-id")
+			r.Rules = (&check.Options{Only: []string{"jsonrpc/unknown-id"}}).Enabled()
+			first := r.Results[0]
+			r.Results = nil
+			for _, severity := range tt.severities {
+				rule, res := *first.Rule, first
+				rule.Severity = severity
+				res.Rule = &rule
+				r.Results = append(r.Results, res)
+			}
+			var b bytes.Buffer
+			if err := report.JUnit(&b, r); err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Failures int `xml:"failures,attr"`
+				Case     struct {
+					Failure struct {
+						Type string `xml:"type,attr"`
+					} `xml:"failure"`
+					Output string `xml:"system-out"`
+				} `xml:"testsuite>testcase"`
+			}
+			if err := xml.Unmarshal(b.Bytes(), &got); err != nil {
+				t.Fatalf("%v\n%s", err, b.Bytes())
+			}
+			if got.Failures != tt.failures || got.Case.Failure.Type != tt.failure || (got.Case.Output != "") != tt.output {
+				t.Errorf("got %+v\n%s", got, b.Bytes())
+			}
+		})
+	}
+}
+
 func TestSARIF(t *testing.T) {
 	var b bytes.Buffer
 	if err := report.SARIF(&b, reportOf(t, "jsonrpc/unknown-id")); err != nil {
