@@ -91,6 +91,7 @@ const (
 
 // An Event is one line of a capture. Fields that do not belong to its Kind are zero.
 type Event struct {
+	// Kind is the kind of the event.
 	Kind Kind
 	// N is the number of the event in its capture. Numbers start at 1, have no gaps, and are
 	// assigned before the bytes are forwarded, so that their order is a possible order of cause and
@@ -102,7 +103,8 @@ type Event struct {
 	At time.Time
 	// Capture is the id of the capture with this event. Readers set it; writers ignore it.
 	Capture string
-	Dir     Dir
+	// Dir is the direction. It is empty if the event concerns both.
+	Dir Dir
 	// Side is set in the capture of a bridge, where each session belongs to one side.
 	Side Side
 	// Session distinguishes connections and sessions in one capture. The recorder counts them; it
@@ -127,11 +129,15 @@ type Event struct {
 	Part int
 	// Encoding is the content coding of Data ("gzip"). Empty means plain bytes.
 	Encoding string
-	Framing  Framing
+	// Framing is how a frame of a byte stream was delimited. Otherwise it is empty.
+	Framing Framing
 	// Prefix is the header of FramingHeader with all its line ends.
 	Prefix string
 	// Why says why the payload of a message is recorded as text and not as JSON. Readers set it.
 	Why RawReason
+
+	// The following fields belong to one Kind each, except that messages from an event stream also
+	// have an SSE.
 
 	Head        *Head
 	Start       *Start
@@ -203,6 +209,7 @@ type Start struct {
 	// Env lists the names of the environment variables. Redaction cuts off a value after "=", and
 	// remembers it as a secret if the name is that of one.
 	Env []string
+	// PID is the id of the process.
 	PID int
 }
 
@@ -219,20 +226,25 @@ type Header struct{ Name, Value string }
 
 // A Request is the head of an HTTP request.
 type Request struct {
+	// Method is the HTTP method.
 	Method string
 	// URL is the request target.
 	URL string
 	// Proto is the version, such as "HTTP/1.1".
 	Proto string
 	// Remote is the address of the peer.
-	Remote  string
+	Remote string
+	// Headers has the fields as they were sent.
 	Headers []Header
 }
 
 // A Response is the head of an HTTP response.
 type Response struct {
-	Status  int
-	Proto   string
+	// Status is the status code.
+	Status int
+	// Proto is the version, such as "HTTP/1.1".
+	Proto string
+	// Headers has the fields as they were sent.
 	Headers []Header
 }
 
@@ -263,7 +275,8 @@ type Gap struct {
 	Bytes int64
 	// Until is the time of the last missing event; T of the event is the time of the first.
 	Until time.Duration
-	Why   GapReason
+	// Why says why the events are missing.
+	Why GapReason
 }
 
 // A RawReason says why the payload of a message is recorded as text and not as JSON.

@@ -38,7 +38,8 @@ type Call struct {
 	Dir Dir
 	// Session and Exchange are those of the request's event. See [Event].
 	Session, Exchange uint64
-	ID                jsonrpc.ID
+	// ID is the id of the request.
+	ID jsonrpc.ID
 	// Method is the first KiB of the method name.
 	Method string
 
@@ -56,6 +57,7 @@ type Call struct {
 
 // An Exchange is a request with its response.
 type Exchange struct {
+	// Call describes the exchange.
 	Call *Call
 	// Request is the event with the request. Its Data is nil if the request was too large to keep,
 	// see [PairOptions]. It belongs to the caller.

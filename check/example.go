@@ -17,7 +17,8 @@ import (
 type Example struct {
 	// Revision is the revision to check against, and the value of $rev.
 	Revision mcp.Revision
-	Text     string
+	// Text is the session.
+	Text string
 }
 
 // Transcript returns the text with its short forms expanded, one line for each message.

@@ -40,6 +40,7 @@ func hasCode(err error, code jsonrpc.Code) bool {
 // A TimeoutError is the error of a call that took too long. The Client has canceled the call,
 // unless it opens a connection. It unwraps to [context.DeadlineExceeded].
 type TimeoutError struct {
+	// Method is the method of the request.
 	Method string
 	// After is the limit that was exceeded.
 	After time.Duration
@@ -103,6 +104,7 @@ func (e *NotConnectedError) Unwrap() error { return e.Err }
 type ProtocolError struct {
 	// Method is the method of the request.
 	Method string
+	// Reason says what is wrong with the response.
 	Reason string
 	// Err is the error of decoding the response. It may be nil.
 	Err error

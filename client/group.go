@@ -44,8 +44,10 @@ var ErrNoMember = errors.New("no such group member")
 
 // A MemberError is the error of one member of a [Group].
 type MemberError struct {
+	// Member is the name of the member.
 	Member string
-	Err    error
+	// Err is the member's error. It is never nil.
+	Err error
 }
 
 func (e *MemberError) Error() string { return fmt.Sprintf("%s: %v", e.Member, e.Err) }

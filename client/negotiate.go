@@ -272,10 +272,13 @@ func (n *negotiation) finishHandshake(ctx context.Context, result []byte) error 
 // [Options.Profile] to a later Dial to the same server.
 type Profile struct {
 	// Revision is the revision to speak.
-	Revision     mcp.Revision           `json:"revision"`
-	Server       mcp.Implementation     `json:"server"`
+	Revision mcp.Revision `json:"revision"`
+	// Server is the server's name and version, as it says.
+	Server mcp.Implementation `json:"server"`
+	// Capabilities are those that the server has declared.
 	Capabilities mcp.ServerCapabilities `json:"capabilities"`
-	Instructions string                 `json:"instructions,omitempty"`
+	// Instructions tell a model how to use the server. They may be empty.
+	Instructions string `json:"instructions,omitempty"`
 
 	// discovered is set if this Client made the profile, which is then complete.
 	discovered bool

@@ -668,6 +668,7 @@ func stringValues(text []byte) []string {
 
 // An Event is a change that a [Subscription] reports.
 type Event struct {
+	// Kind says what has changed.
 	Kind EventKind
 	// URI is the resource, or the part of it, that changed. It is set for ResourceUpdated.
 	URI string

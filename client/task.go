@@ -25,10 +25,13 @@ var ErrTaskCanceled = errors.New("the task was cancelled")
 
 // TaskState is the last known state of a task, in a form that does not depend on the revision.
 type TaskState struct {
+	// ID is the id that the server gave the task.
 	ID     string
 	Status mcp.TaskStatus
 	// Message is a description for people.
 	Message string
+	// Created and Updated are the times of the creation and of the last change, by the server's
+	// clock.
 	Created time.Time
 	Updated time.Time
 	// TTL is the time after Created when the server may forget the task. Negative means never.

@@ -52,6 +52,7 @@ func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.To
 // A ToolError is the error of a tool call if the tool reports failure. Its text is meant for the
 // model that made the call.
 type ToolError struct {
+	// Tool is the name of the tool.
 	Tool string
 	// Result is the whole result, with IsError set.
 	Result *mcp.CallToolResult
@@ -486,6 +487,7 @@ func outputType[Out any](c *Client) (*schema.Typed[Out], error) {
 // An OutputError is the error of a tool call if the result violates the tool's output schema
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema).
 type OutputError struct {
+	// Tool is the name of the tool.
 	Tool string
 	// Result is the whole result.
 	Result *mcp.CallToolResult

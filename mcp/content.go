@@ -262,9 +262,12 @@ func checkBlock(a *Annotations, meta, extra []byte) error {
 // nil. The specification has the types TextResourceContents and BlobResourceContents.
 // (https://modelcontextprotocol.io/specification/2026-07-28/schema#textresourcecontents)
 type ResourceContents struct {
-	URI      string
+	// URI is the URI of the resource, or of a part of it.
+	URI string
+	// MIMEType is the media type of the content. Empty means unknown.
 	MIMEType string
-	Text     string
+	// Text is the content of a text resource.
+	Text string
 	// Blob is the binary content, not encoded.
 	Blob []byte
 	// Meta exists since 2025-06-18.

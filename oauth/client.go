@@ -61,12 +61,14 @@ type ClientOptions struct {
 	// if the authorization server supports that. See [Client.MetadataDocument]. Without it and
 	// without ClientID, the client registers dynamically.
 	ClientIDMetadataURL string
-	Registration        Registration
+	// Registration describes the client in its metadata document and when it registers.
+	Registration Registration
 
 	// Scopes are requested in addition to the scopes that the server names when it rejects a
 	// request, and in place of those in its metadata.
 	Scopes []string
-	DPoP   DPoPMode
+	// DPoP says whether tokens are bound to a key of the client.
+	DPoP DPoPMode
 
 	// MetadataTransport sends the requests for metadata, registrations and tokens. Nil means a
 	// [GuardedTransport]. Redirects are not followed.

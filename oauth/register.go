@@ -25,7 +25,8 @@ const TrustFirstIssuer = "*"
 type Registration struct {
 	// ClientName is shown to users. Empty means "MCP client".
 	ClientName string
-	ClientURI  string
+	// ClientURI is the URL of a page about the client. It may be empty.
+	ClientURI string
 	// RedirectURIs are the redirect URIs of a client that is registered by hand or by a metadata
 	// document. Ports of loopback addresses are ignored. Nil means /callback on 127.0.0.1 and ::1.
 	// Dynamic registration uses the actual URI instead.

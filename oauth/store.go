@@ -29,6 +29,8 @@ var ErrNotStored = errors.New("not stored")
 // Resource and no ClientID, and the record that says where a resource's tokens are has no Issuer
 // and no ClientID.
 type RecordKey struct {
+	// Issuer is the authorization server, Resource the canonical URL of the MCP server, ClientID
+	// the client's id at the authorization server, and Account [ClientOptions.Account].
 	Issuer, Resource, ClientID, Account string
 }
 
@@ -49,12 +51,14 @@ type Record struct {
 // A RegisteredClient is an authorization server's response to a registration. See
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1.
 type RegisteredClient struct {
+	// ID is the client's id, and Secret its secret. A public client has no secret.
 	ID     string
 	Secret auth.Secret
 	// SecretExpiry is zero if the secret does not expire.
 	SecretExpiry time.Time
 	// AuthMethod is how the client authenticates at the token endpoint.
-	AuthMethod   AuthMethod
+	AuthMethod AuthMethod
+	// RedirectURIs are the redirect URIs that the client registered.
 	RedirectURIs []string
 }
 

@@ -345,6 +345,7 @@ func (c *Call) Require(features ...ClientFeature) error {
 // revisions a tool's result says it with isError, so that the model can tell the user; other
 // requests get the error -32600.
 type UnsupportedError struct {
+	// Missing lists the features that the client has not declared.
 	Missing []ClientFeature
 
 	// wire is nil if the error becomes the result of a tool.

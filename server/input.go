@@ -44,6 +44,7 @@ var (
 // An InputError reports an unusable response to an input request: its value is invalid or, in
 // legacy revisions, it is an error. A user who declines is not an error but a response.
 type InputError struct {
+	// Key is the key of the input request.
 	Key string
 	// Method is the method of the input request.
 	Method string

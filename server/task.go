@@ -77,17 +77,22 @@ type Task struct {
 	Owner string
 
 	// Core is set for tasks of the core protocol of 2025-11-25. Others belong to the extension.
-	Core   bool
+	Core bool
+	// Method is the method of the request that runs as the task: tools/call.
 	Method string
 	// Name is the name of the tool.
 	Name string
 
+	// Status is the state of the task. StatusMessage describes it to people; it may be empty.
 	Status        mcp.TaskStatus
 	StatusMessage string
-	Created       time.Time
-	Updated       time.Time
-	TTL           time.Duration
-	PollInterval  time.Duration
+	// Created and Updated are the times of the creation and of the last change.
+	Created time.Time
+	Updated time.Time
+	// TTL is how long after Created the store keeps the task, see [Task.Expires].
+	TTL time.Duration
+	// PollInterval is how often clients should poll the task.
+	PollInterval time.Duration
 
 	// Result is the result of a completed task, or of a core task that failed with isError.
 	Result json.RawMessage

@@ -40,9 +40,9 @@ type Cmd struct {
 	// Process keeps the last 64 KiB for error messages in any case.
 	Stderr io.Writer
 
-	// Framing is the framing that Connect uses. FramingAuto means one line per message. MaxFrame
-	// limits a message, in bytes. Zero means jsonrpc.DefaultMaxFrame.
-	Framing  jsonrpc.Framing
+	// Framing is the framing that Connect uses. FramingAuto means one line per message.
+	Framing jsonrpc.Framing
+	// MaxFrame limits a message, in bytes. Zero means jsonrpc.DefaultMaxFrame.
 	MaxFrame int
 
 	// StopWait, TermWait and KillWait limit the steps of Process.Close: the child has StopWait to

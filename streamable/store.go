@@ -52,6 +52,7 @@ type EventFollower interface {
 
 // A StoredEvent is one event of a stream.
 type StoredEvent struct {
+	// ID is the id of the event.
 	ID string
 	// Data is empty if the event only has an id.
 	Data []byte

@@ -417,6 +417,7 @@ func (dc *dialedConns) release() {
 // A StatusError is an HTTP response without a JSON-RPC response to the message. A
 // [*jsonrpc.CallError] of this transport wraps it if the server responded at all.
 type StatusError struct {
+	// StatusCode is the status of the response.
 	StatusCode int
 	// Text is the beginning of a text body, or the message of a JSON-RPC error in the body. It
 	// comes from the peer and has at most 200 bytes.

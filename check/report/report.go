@@ -51,6 +51,7 @@ type Result struct {
 
 // A Report is the result of a check.
 type Report struct {
+	// Results are the findings of all sources.
 	Results []Result
 	// Sources lists everything that was checked, also without findings.
 	Sources []string
