@@ -12,7 +12,7 @@
 // When ctx ends, the process is no longer ready. It serves for another five seconds, in which the
 // load balancer notices, and then shuts down.
 //
-// Serve the probes at a port of their own, without authentication: an orchestrator has no token,
+// Serve the probes on a separate port, without authentication: an orchestrator has no token,
 // and must reach them when the other port is overloaded. Whoever reaches them reads the errors of
 // the checks.
 //

@@ -344,7 +344,7 @@ func (v *ResourceContents) read(text []byte) *DecodeError {
 	return d.end(&v.Extra, "uri")
 }
 
-// A StopReason says why sampling stopped. Models may have reasons of their own.
+// A StopReason says why sampling stopped. Models may have other reasons.
 type StopReason string
 
 // The reasons why sampling stopped.

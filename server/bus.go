@@ -43,8 +43,8 @@ type Bus interface {
 }
 
 // TaskUpdated returns the message that tells servers on a [Bus] of an update of t. A shared
-// [TaskStore] publishes it for an update of its own, such as the end of a task whose process is
-// gone.
+// [TaskStore] publishes it for an update that the store makes, such as the end of a task whose
+// process has ended.
 func TaskUpdated(t *Task) []byte {
 	e := event{Kind: eventTask, Name: t.ID}
 	if t.Core {

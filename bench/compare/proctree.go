@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// processes returns a process and its descendants, except those that run the program at the path
-// besides.
-func processes(root int, besides string) ([]int, error) {
+// processes returns a process and its descendants, without those that run the program at the path
+// except.
+func processes(root int, except string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func processes(root int, besides string) ([]int, error) {
 	}
 	kept := all[:0]
 	for _, pid := range all {
-		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe != besides {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe != except {
 			kept = append(kept, pid)
 		}
 	}

@@ -92,7 +92,7 @@ func serve(ctx context.Context, addr, issuer string) error {
 	})
 }
 
-// call calls the tool. show is called with the URL at which the user has to log in.
+// call calls the tool. show is called with the URL at which the user must log in.
 func call(ctx context.Context, url string, show func(loginURL string), stdout io.Writer) error {
 	// Without a Store, the token is forgotten at the end. oauth.NewFileStore keeps it.
 	login, err := oauth.NewClient(&oauth.ClientOptions{

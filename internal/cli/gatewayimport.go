@@ -277,7 +277,8 @@ func (im *hostImport) addHeaders(u *gatewayconfig.Upstream, s hosts.Server, comm
 	}
 }
 
-// isSecret reports whether a value looks like a secret, by the rules for captures. A path is none.
+// isSecret reports whether a value looks like a secret, by the rules for captures. A path is not a
+// secret.
 func (im *hostImport) isSecret(name, value string) bool {
 	return value != "" && !filepath.IsAbs(value) && im.redactor.Text(name+"="+value) != name+"="+value
 }

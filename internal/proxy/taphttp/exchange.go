@@ -359,8 +359,7 @@ type interim struct {
 	done bool
 	// conn is the connection of the last attempt, or nil if its heads are not visible.
 	conn *serverConn
-	// forwarded is nil until the server requests the body. It is closed when the client has been
-	// told.
+	// forwarded is nil until the server requests the body. It is closed when the client knows.
 	forwarded chan struct{}
 }
 

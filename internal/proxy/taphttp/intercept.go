@@ -302,7 +302,7 @@ func (x *exchange) editRequest(out *http.Request, received, edited []byte) {
 	x.h.interceptor.mirror(out.Header, received, edited)
 }
 
-// bodyFields are the fields that describe the bytes of a body, besides its length. An edited body
+// bodyFields are the fields that describe the bytes of a body, except its length. An edited body
 // has no content coding.
 var bodyFields = []string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest"}
 

@@ -130,7 +130,7 @@ func (c *chooser) Update(k tea.KeyPressMsg) (cmd tea.Cmd, done bool) {
 	return nil, false
 }
 
-// letter handles a key that is none of the list.
+// letter handles all other keys: text narrows the list, and one of keys acts on the choice.
 func (c *chooser) letter(k tea.KeyPressMsg) (tea.Cmd, bool) {
 	if len(c.keys) == 0 {
 		if k.Text != "" && len(c.typed) < maxTyped {

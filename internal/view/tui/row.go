@@ -335,7 +335,8 @@ type column struct {
 	dropOrder int
 }
 
-// A columnChoice is what the user has chosen about a column. The zero value is none.
+// A columnChoice is what the user has chosen about a column. The zero value means that
+// nothing was chosen.
 type columnChoice struct {
 	shown, hidden bool
 	// width is in columns of the screen. Zero means the usual width.

@@ -178,7 +178,7 @@
 //	{"error":{"message":TEXT,"at":COLUMN in characters, from 1}}
 //
 // GET /api/copy/SEQ?as=call|curl responds with a command line. Status 422
-// tells why it cannot:
+// says why that is impossible:
 //
 //	{"text":COMMAND,"variables":[NAME…],"notes":[TEXT…]}
 //
@@ -209,7 +209,7 @@
 //
 // The user must see the target before the message is sent, because a
 // capture may come from a stranger. Above 1 MiB, message is absent and note
-// tells so. Status 422 has the reason why the message cannot be sent.
+// says so. Status 422 has the reason why the message cannot be sent.
 //
 // POST /api/resend sends the message of a row to a new instance of the
 // server, which takes up to two minutes:
@@ -222,7 +222,7 @@
 //	{"error":{"message":TEXT,"target":TEXT}}
 //
 // Show this target and post again with it. On success the response is as
-// follows, and the stream sends the rows of the new capture. note tells
+// follows, and the stream sends the rows of the new capture. note says
 // what went wrong:
 //
 //	{"capture":ID,"n":N of the request,"rn":N of the response,
