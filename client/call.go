@@ -656,7 +656,7 @@ func (ac *activeCall) giveUp(conn *connection, p *rpc.Pending, answered bool) {
 	if !answered {
 		ac.cancel(conn, p, "gave up")
 	} else if tasks := &ac.c.tasks; ac.req.asTask || ac.mayBeTask(conn) {
-		ac.c.goroutines.start(func() { tasks.cancelLate(p) })
+		ac.c.goroutines.Start(func() { tasks.cancelLate(p) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
@@ -36,7 +37,7 @@ type Client struct {
 
 	trackOnce sync.Once
 	// goroutines are those of subscriptions and tasks.
-	goroutines goroutineGroup
+	goroutines wait.Group
 	// logLevel is the mcp.LoggingLevel that SetLevel has set.
 	logLevel atomic.Uint32
 }
@@ -84,7 +85,7 @@ func (c *Client) Close() error {
 	c.conns.stop()
 	<-c.conns.done
 	c.conns.wg.Wait()
-	c.goroutines.wait()
+	c.goroutines.Wait()
 	return nil
 }
 
@@ -149,30 +150,6 @@ func (c *Client) trackChanges() {
 	})
 }
 
-// A goroutineGroup is a set of goroutines to wait for. The zero value is empty.
-type goroutineGroup struct {
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup
-}
-
-// start runs fn on a new goroutine. It returns false if wait was called before.
-func (g *goroutineGroup) start(fn func()) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.wg.Go(fn)
-	}
-	return !g.closed
-}
-
-func (g *goroutineGroup) wait() {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.wg.Wait()
-}
-
 // ForgetCached drops the client's own cached responses and its knowledge of the server's tools.
 // Call it when the client gets other credentials, because another user may see other data.
 func (c *Client) ForgetCached() {
@@ -226,7 +203,7 @@ func (c *Client) restoreLogLevel() {
 	if level == mcp.LevelNone || c.Revision().Modern() {
 		return
 	}
-	c.goroutines.start(func() {
+	c.goroutines.Start(func() {
 		if err := c.SetLevel(context.Background(), level); err != nil {
 			c.log.Info("log level not restored", "error", err)
 		}

@@ -85,7 +85,7 @@ func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, 
 	if err != nil {
 		return nil, err
 	}
-	started := c.goroutines.start(func() {
+	started := c.goroutines.Start(func() {
 		for e, err := range s.Events(context.Background()) {
 			if err != nil {
 				return // Err returns it
@@ -107,7 +107,7 @@ func (ss *subscriptions) open(ctx context.Context, requested mcp.SubscriptionFil
 	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Subscription{c: ss.c, requested: requested, stop: stop, acknowledged: make(chan struct{}), done: make(chan struct{})}
 	s.queue = newEventQueue(maxPendingEvents+filterSize(&s.requested), s.missed)
-	if !ss.c.goroutines.start(func() { s.finish(s.run(runCtx)) }) {
+	if !ss.c.goroutines.Start(func() { s.finish(s.run(runCtx)) }) {
 		stop()
 		return nil
 	}

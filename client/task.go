@@ -488,7 +488,7 @@ func (tt *taskTracker) subscribe(ctx context.Context, id string) *Subscription {
 	if s == nil {
 		return nil
 	}
-	tt.c.goroutines.start(func() {
+	tt.c.goroutines.Start(func() {
 		select {
 		case <-s.acknowledged:
 			if len(s.Accepted().TaskIDs) > 0 {
@@ -516,7 +516,7 @@ func (tt *taskTracker) waitTool(ctx context.Context, t *Task, r *request) (toolR
 	if timeoutErr, ok := errors.AsType[*TimeoutError](context.Cause(ctx)); ok {
 		err = t.wrapError(timeoutErr)
 	}
-	tt.c.goroutines.start(func() { tt.cancel(t) })
+	tt.c.goroutines.Start(func() { tt.cancel(t) })
 	return tr, err
 }
 
@@ -532,7 +532,7 @@ func (tt *taskTracker) cancel(t *Task) {
 // cancelPending cancels the task that a legacy server creates for a call, once its id is known.
 // The call itself must not be canceled. It returns false if the client has ended.
 func (tt *taskTracker) cancelPending(p *rpc.Pending) bool {
-	return tt.c.goroutines.start(func() {
+	return tt.c.goroutines.Start(func() {
 		timer := time.NewTimer(cancelTimeout)
 		defer timer.Stop()
 		select {
@@ -572,7 +572,7 @@ func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
 		w.remove(p)
 		return false
 	}
-	if !cn.c.goroutines.start(func() {
+	if !cn.c.goroutines.Start(func() {
 		timer := time.NewTimer(cancelTimeout)
 		defer timer.Stop()
 		select {

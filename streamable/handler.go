@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/backend"
@@ -200,7 +201,7 @@ type Handler struct {
 	needsAddress bool
 	sessions     sessionTable
 	// followers are the goroutines that make sessions follow their records.
-	followers taskGroup
+	followers wait.Group
 	// forwarder is nil without Options.Nodes.
 	forwarder *forwarder
 	// sealer is nil if the ids of sessions are not sealed.
@@ -381,7 +382,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		}
 		h.sessions.endAll()
 		h.forwarder.close()
-		h.followers.wait()
+		h.followers.Wait()
 	}()
 	select {
 	case <-ended:

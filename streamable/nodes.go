@@ -185,7 +185,7 @@ func (f *forwarder) sendResponse(ctx context.Context, key, principalID string, m
 		f.lost("", err)
 		return
 	}
-	if !f.h.followers.start(func() {
+	if !f.h.followers.Start(func() {
 		defer func() { <-f.handling }()
 		ctx, cancel := context.WithTimeout(f.h.closed, responseTime)
 		defer cancel()
@@ -330,7 +330,7 @@ func (f *forwarder) deliver(s *session, forwarded *nodeMessage) {
 		s.release()
 		<-f.handling
 	}
-	if !f.h.followers.start(func() {
+	if !f.h.followers.Start(func() {
 		defer release()
 		s.peer.deliverNotification(s.shared.identity, forwarded.Message, &m)
 	}) {

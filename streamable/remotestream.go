@@ -139,7 +139,7 @@ func (f *forwarder) watchNode(node string) (gone <-chan struct{}, stop func()) {
 	if w == nil {
 		ctx, cancel := context.WithCancel(f.h.closed)
 		w = &nodeWatch{gone: make(chan struct{}), cancel: cancel}
-		if !f.h.followers.start(func() { f.checkNode(ctx, node, w.gone) }) {
+		if !f.h.followers.Start(func() { f.checkNode(ctx, node, w.gone) }) {
 			cancel()
 			return nil, func() {}
 		}
@@ -475,7 +475,7 @@ func (st *stream) endStrayCheckSoon(ctx context.Context, out *response) {
 		return
 	}
 	h := st.session.h
-	h.followers.start(func() {
+	h.followers.Start(func() {
 		began := time.Now()
 		for {
 			if !wait.Sleep(ctx, strayTime) {
@@ -619,7 +619,7 @@ func (ss *sharedState) listen(ctx context.Context) {
 	}
 	// Whatever the record says, the client listens here.
 	ss.setListener(h.instance)
-	h.followers.start(func() {
+	h.followers.Start(func() {
 		for stored := false; !stored && wait.Sleep(ctx, listenRetry); {
 			ss.mu.Lock()
 			stored = ss.elsewhere() != "" || ss.storeListenerLocked(ctx)
@@ -678,7 +678,7 @@ func (ss *sharedState) setListener(node string) {
 	before := ss.listener.Swap(&node)
 	if node != ss.session.h.instance && before != nil && *before == ss.session.h.instance {
 		st := &ss.session.standalone
-		ss.session.h.followers.start(func() { // which may have to wait for the client to read
+		ss.session.h.followers.Start(func() { // which may have to wait for the client to read
 			st.mu.Lock()
 			defer st.mu.Unlock()
 			if ss.elsewhere() != "" {
@@ -699,7 +699,7 @@ func (s *session) receiveStandalone(m *nodeMessage) bool {
 	}
 	q.pending = append(q.pending, m)
 	if !q.sending {
-		q.sending = s.h.followers.start(s.sendPending)
+		q.sending = s.h.followers.Start(s.sendPending)
 	}
 	return q.sending
 }

@@ -403,7 +403,7 @@ func (t *sessionTable) add(s *session) (live *session, ok bool) {
 		t.sweeper.Reset(t.sweepInterval())
 	}
 	if store, ok := t.h.opts.Sessions.(SessionWatcher); ok {
-		t.startWatch.Do(func() { t.h.followers.start(func() { t.watch(store) }) })
+		t.startWatch.Do(func() { t.h.followers.Start(func() { t.watch(store) }) })
 	}
 	if t.h.admission.closing.Load() {
 		t.end(s, t.isLocal())

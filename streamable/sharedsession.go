@@ -425,7 +425,7 @@ func (ss *sharedState) followSoon(saved *SavedSession) {
 	if ss.following {
 		return
 	}
-	ss.following = ss.session.h.followers.start(func() {
+	ss.following = ss.session.h.followers.Start(func() {
 		for {
 			ss.pendingMu.Lock()
 			saved := ss.pending
@@ -438,31 +438,6 @@ func (ss *sharedState) followSoon(saved *SavedSession) {
 			ss.follow(saved)
 		}
 	})
-}
-
-// A taskGroup is a number of goroutines that end together.
-type taskGroup struct {
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
-}
-
-// start runs f in a goroutine, unless wait has been called.
-func (g *taskGroup) start(f func()) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.running.Go(f)
-	}
-	return !g.closed
-}
-
-// wait waits until all goroutines have returned.
-func (g *taskGroup) wait() {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.running.Wait()
 }
 
 // changed makes a session follow its record, which may be nil. It does not block.
@@ -478,7 +453,7 @@ func (t *sessionTable) changed(key string, saved *SavedSession) {
 	switch {
 	case !saved.Ended:
 		s.shared.followSoon(saved)
-	case t.unlist(s) && !t.h.followers.start(func() { s.close(true) }): // which calls the store
+	case t.unlist(s) && !t.h.followers.Start(func() { s.close(true) }): // which calls the store
 		s.close(true)
 	}
 }

@@ -1,8 +1,10 @@
-// Package wait has waits that a context or a timeout bounds, and the backoff between attempts.
+// Package wait has waits that a context or a timeout bounds, the backoff between attempts, and
+// groups of goroutines to wait for.
 package wait
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -64,4 +66,30 @@ func Backoff(minDelay, maxDelay time.Duration, failures int, random float64) tim
 	}
 	d = min(d, maxDelay)
 	return d - time.Duration(random*float64(d)/2)
+}
+
+// A Group is a set of goroutines to wait for. Unlike a WaitGroup, it starts none after Wait was
+// called. The zero value is empty. Many goroutines may call its methods at once.
+type Group struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+// Start runs f on a new goroutine. It returns false if Wait was called before; f does not run then.
+func (g *Group) Start(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.running.Go(f)
+	}
+	return !g.closed
+}
+
+// Wait waits until all goroutines have returned.
+func (g *Group) Wait() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.running.Wait()
 }

@@ -61,6 +61,31 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+func TestGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		begin, ended := make(chan struct{}), make(chan struct{})
+		if !g.Start(func() { <-begin }) {
+			t.Error("Start before Wait: got false, want true")
+		}
+		go func() {
+			g.Wait()
+			close(ended)
+		}()
+		synctest.Wait()
+		if g.Start(func() { t.Error("a goroutine started after Wait") }) {
+			t.Error("Start after Wait: got true, want false")
+		}
+		select {
+		case <-ended:
+			t.Error("Wait returned before the goroutine")
+		default:
+		}
+		close(begin)
+		<-ended
+	})
+}
+
 func TestBackoff(t *testing.T) {
 	const least, most = 100 * time.Millisecond, 3 * time.Second
 	var got []string
