@@ -268,3 +268,45 @@ func TestLeaseEpoch(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestLeaseTaken checks that a holder whose record another node has taken, or that is gone, loses
+// the lease with its next beat. A process that was suspended notices so when it wakes up.
+func TestLeaseTaken(t *testing.T) {
+	for name, take := range map[string]func(r cluster.Records, key string, rev uint64) error{
+		"taken": func(r cluster.Records, key string, rev uint64) error {
+			_, err := r.Put(context.Background(), key, []byte("\x01"+`{"node":"other","token":"other","beat":1}`), rev)
+			return err
+		},
+		"gone": func(r cluster.Records, key string, rev uint64) error {
+			return r.Delete(context.Background(), key, rev)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				shared := cluster.NewMemory()
+				l := acquire(t, join(t, shared, nil), "job")
+				r, err := shared.Records(t.Context(), "leases", cluster.RecordsOptions{TTL: 24 * time.Hour, Durable: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				advance(beatOffset)
+				for c, err := range r.Watch(t.Context(), "") {
+					if err == nil {
+						err = take(r, c.Key, c.Rev)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
+				if isLost(l) {
+					t.Error("the lease is lost before a beat")
+				}
+				advance(time.Second)
+				if !isLost(l) || l.Held() {
+					t.Error("the lease is held after a beat")
+				}
+			})
+		})
+	}
+}

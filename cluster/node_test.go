@@ -647,6 +647,45 @@ func TestReplayCache(t *testing.T) {
 	})
 }
 
+// TestHandlerNodes checks that a message reaches the handlers of the same endpoint at other nodes.
+func TestHandlerNodes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := twoNodes(t, nil)
+		var mu sync.Mutex
+		got := make(map[string][]string)
+		receive := func(name string, n *cluster.Node, endpoint string) {
+			t.Helper()
+			stop, err := n.HandlerNodes(endpoint).Receive(func(message []byte) []byte {
+				mu.Lock()
+				defer mu.Unlock()
+				got[name] = append(got[name], string(message))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stop)
+		}
+		receive("a", a, "e")
+		receive("b", b, "e")
+		receive("another endpoint", b, "other")
+		for _, m := range []struct {
+			from *cluster.Node
+			text string
+		}{{a, "of a"}, {b, "of b"}, {a, ""}} {
+			if err := m.from.HandlerNodes("e").Publish(t.Context(), []byte(m.text)); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if diff := cmp.Diff(map[string][]string{"a": {"of b"}, "b": {"of a", ""}}, got); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestLimiter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()

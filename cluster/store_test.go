@@ -116,6 +116,56 @@ func TestSessionStore(t *testing.T) {
 	})
 }
 
+// TestSessionKept checks which changes of a session have a durable copy.
+func TestSessionKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := cluster.NewMemory()
+		s, err := join(t, shared, nil).SessionStore(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := shared.Records(t.Context(), "sessions-kept", cluster.RecordsOptions{TTL: time.Hour, Durable: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// last returns the revision of the copy that was written last.
+		last := func() (rev uint64) {
+			for c, err := range kept.Watch(t.Context(), "") {
+				if err != nil || c.Kind == cluster.ChangeSynced {
+					return rev
+				}
+				rev = max(rev, c.Rev)
+			}
+			return rev
+		}
+		for _, tt := range []struct {
+			what   string
+			change func(s *streamable.SavedSession)
+			want   bool
+		}{
+			{"its client listens", func(s *streamable.SavedSession) { s.Listener = "n1" }, false},
+			{"its client listens elsewhere", func(s *streamable.SavedSession) { s.Listener = "n2" }, false},
+			{"its client does not listen", func(s *streamable.SavedSession) { s.Listener = "" }, false},
+			{"a subscription", func(s *streamable.SavedSession) { s.Subscriptions = []string{"u"} }, true},
+			{"its client listens, with a subscription", func(s *streamable.SavedSession) { s.Listener = "n1" }, true},
+			{"it listens elsewhere, with a subscription", func(s *streamable.SavedSession) { s.Listener = "n2" }, false},
+			{"a log level", func(s *streamable.SavedSession) { s.LogLevel = "error" }, true},
+			{"the same log level", func(s *streamable.SavedSession) { s.LogLevel = "error" }, false},
+			{"initialize", func(s *streamable.SavedSession) { s.Initialize = []byte("{}") }, true},
+			{"the end", func(s *streamable.SavedSession) { s.Ended = true }, true},
+		} {
+			before := last()
+			err := s.Update(t.Context(), "key", func(s *streamable.SavedSession) { s.Version++; tt.change(s) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := last() > before; got != tt.want {
+				t.Errorf("%s: got a copy: %v, want %v", tt.what, got, tt.want)
+			}
+		}
+	})
+}
+
 func TestSessionWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := twoNodes(t, nil)
@@ -319,6 +369,29 @@ func TestEventStore(t *testing.T) {
 
 // TestEventFollow checks that Follow yields the events of another node in order, and large ones
 // complete.
+// TestEventStoreBytes checks that EventStoreOptions.MaxBytes limits the events of all streams.
+func TestEventStoreBytes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, err := join(t, cluster.NewMemory(), nil).EventStore(t.Context(), &cluster.EventStoreOptions{MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for i := range 3 {
+			id, err := s.Append(t.Context(), "session", fmt.Sprint("stream", i), make([]byte, 400<<10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		for i, want := range []error{streamable.ErrEventGone, nil, nil} {
+			if _, _, err := s.After(t.Context(), "session", ids[i]); !errors.Is(err, want) {
+				t.Errorf("event %d of 3: got %v, want %v", i+1, err, want)
+			}
+		}
+	})
+}
+
 func TestEventFollow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, _ := twoNodes(t, nil)
