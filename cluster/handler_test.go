@@ -305,7 +305,7 @@ func TestCallsWithoutBackend(t *testing.T) {
 }
 
 // TestStateNotUsed checks a call with a request state, during which the backend notes the use but
-// does not respond: the client is asked to repeat the call, and then the state is good for one call.
+// does not respond: the client is asked to repeat the call, and the state is good for one call.
 func TestStateNotUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := cluster.NewMemory()
@@ -319,9 +319,7 @@ func TestStateNotUsed(t *testing.T) {
 		_, state, _ := strings.Cut(call(a, "").Body.String(), `"requestState":"`)
 		state, _, _ = strings.Cut(state, `"`)
 		answer := `"requestState":"` + state + `","inputResponses":{"roots":{"roots":[{"uri":"file:///x","name":"x"}]}},`
-		advance(beatOffset)
-		var atOnce time.Duration
-		f.silent.Store(&atOnce)
+		f.silent.Store(&silence{bucket: "once-states-site"})
 		w := call(a, answer)
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
 			t.Fatalf("the backend does not respond: %d %v %s", w.Code, w.Header(), w.Body)

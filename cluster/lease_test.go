@@ -289,7 +289,7 @@ func TestLeaseTaken(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				advance(beatOffset)
+				advance(100 * time.Millisecond)
 				for c, err := range r.Watch(t.Context(), "") {
 					if err == nil {
 						err = take(r, c.Key, c.Rev)

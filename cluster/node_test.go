@@ -44,8 +44,8 @@ type faultyBackend struct {
 	rejects atomic.Bool
 	// rejectsAll makes all writes do that.
 	rejectsAll atomic.Bool
-	// silent makes the next write hang until its context ends. It is carried out after that time.
-	silent atomic.Pointer[time.Duration]
+	// silent makes a write hang.
+	silent atomic.Pointer[silence]
 	// silentAll makes all writes hang. They are carried out at once.
 	silentAll atomic.Bool
 	// mute drops messages.
@@ -53,6 +53,13 @@ type faultyBackend struct {
 	mu   sync.Mutex
 	// cut is closed to end the watches.
 	cut chan struct{}
+}
+
+// A silence makes the next write to a bucket hang until its context ends. It is carried out after a
+// time.
+type silence struct {
+	bucket string
+	after  time.Duration
 }
 
 func newFaulty(shared cluster.Backend) *faultyBackend {
@@ -82,7 +89,7 @@ func (f *faultyBackend) Records(ctx context.Context, name string, o cluster.Reco
 		return nil, err
 	}
 	r, err := f.shared.Records(ctx, name, o)
-	return &faultyRecords{r, f}, err
+	return &faultyRecords{r, f, name}, err
 }
 
 func (f *faultyBackend) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
@@ -105,7 +112,8 @@ func (b *faultyBus) Publish(ctx context.Context, topic string, data []byte) erro
 
 type faultyRecords struct {
 	cluster.Records
-	f *faultyBackend
+	f    *faultyBackend
+	name string
 }
 
 func (r *faultyRecords) Get(ctx context.Context, key string) (cluster.Record, error) {
@@ -119,13 +127,14 @@ func (r *faultyRecords) Put(ctx context.Context, key string, value []byte, rev u
 	if err := r.f.fault(ctx); err != nil {
 		return 0, err
 	}
-	after := r.f.silent.Swap(nil)
-	if r.f.silentAll.Load() {
-		after = new(time.Duration)
+	after, hangs := time.Duration(0), r.f.silentAll.Load()
+	if q := r.f.silent.Load(); q != nil && q.bucket == r.name {
+		after, hangs = q.after, true
+		r.f.silent.Store(nil)
 	}
-	if after != nil {
+	if hangs {
 		value, late := bytes.Clone(value), context.WithoutCancel(ctx)
-		time.AfterFunc(*after, func() { _, _ = r.Records.Put(late, key, value, rev) })
+		time.AfterFunc(after, func() { _, _ = r.Records.Put(late, key, value, rev) })
 		<-ctx.Done()
 		<-time.After(time.Millisecond) // the contexts of callers, which end at the same time, have ended
 		return 0, ctx.Err()
@@ -460,9 +469,6 @@ func TestReplayCacheOnce(t *testing.T) {
 	})
 }
 
-// beatOffset is the time by which a test moves its writes away from the beats of nodes.
-const beatOffset = 100 * time.Millisecond
-
 // TestReplayCacheAbandoned checks that a use that fails does not count, whether it is recorded in
 // time, late or never: the caller, who may try again at any node, has not done anything.
 func TestReplayCacheAbandoned(t *testing.T) {
@@ -497,9 +503,8 @@ func TestReplayCacheAbandoned(t *testing.T) {
 					}
 					caches = append(caches, c)
 				}
-				advance(beatOffset)
 				if tt.recorded >= 0 {
-					f.silent.Store(&tt.recorded)
+					f.silent.Store(&silence{"once-test", tt.recorded})
 				} else {
 					f.setDown(true)
 				}
@@ -537,10 +542,9 @@ func TestReplayCacheAbandonedOften(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		late := cluster.CallTimeout + beatOffset/2
 		for range 3 {
-			advance(beatOffset) // a use that failed before is abandoned then
-			f.silent.Store(&late)
+			advance(100 * time.Millisecond) // the key of the use before is free then
+			f.silent.Store(&silence{"once-test", cluster.CallTimeout + 50*time.Millisecond})
 			if first, err := a.Once(t.Context(), "", "key", time.Minute); first || !errors.Is(err, cluster.ErrUnavailable) {
 				t.Fatalf("the backend does not respond: got %v, %v", first, err)
 			}

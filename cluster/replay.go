@@ -6,12 +6,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"mcpwire/auth"
-	"mcpwire/internal/base/wait"
 )
 
 const (
@@ -21,41 +19,27 @@ const (
 	// node to a sixteenth.
 	maxReplayKeys      = 1 << 18
 	maxReplayKeysOwner = maxReplayKeys / 16
-	// maxAbandoned limits the keys that a node has yet to free after uses that failed.
-	maxAbandoned = 1 << 12
 )
 
 // A replayCache is an auth.ReplayCache.
 type replayCache struct {
-	n       *Node
-	records *records
-	ttl     time.Duration
+	n        *Node
+	records  *records
+	cleanups *cleanups
+	ttl      time.Duration
 
 	mu sync.Mutex
 	// owners counts the keys in used.
 	owners map[string]int
 	used   []usedKey
-	// abandoned has the uses that failed and may have been recorded, in order, and tokens has
-	// their tokens.
-	abandoned []abandonedUse
-	tokens    map[string]struct{}
-	// wake has room for one. It is sent to when abandoned grows.
-	wake chan struct{}
+	// abandoned has the tokens of uses that failed and may have been recorded.
+	abandoned map[string]struct{}
 }
 
 // A usedKey is a key that this node has recorded for an owner.
 type usedKey struct {
 	owner string
 	at    time.Time
-}
-
-// An abandonedUse is a use that failed although it may have been recorded, or may still be. Its
-// caller has not done what it wanted to do once, so the key must become free.
-type abandonedUse struct {
-	key   string
-	token []byte
-	// expires is when the record of the use expires by itself.
-	expires time.Time
 }
 
 // ReplayCache returns a cache that all nodes share. Its Once decides which of several uses of a key
@@ -71,11 +55,11 @@ func (n *Node) ReplayCache(ctx context.Context, name string, maxTTL time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	c := &replayCache{n: n, records: r, ttl: maxTTL, owners: make(map[string]int), tokens: make(map[string]struct{}), wake: make(chan struct{}, 1)}
-	if !n.start(c.freeAbandoned) {
-		return nil, ErrClosed
+	cleanups, err := newCleanups(n)
+	if err != nil {
+		return nil, err
 	}
-	return c, nil
+	return &replayCache{n: n, records: r, cleanups: cleanups, ttl: maxTTL, owners: make(map[string]int), abandoned: make(map[string]struct{})}, nil
 }
 
 // Once implements [auth.ReplayCache]. It limits the keys that an owner uses at this node, with
@@ -89,22 +73,22 @@ func (c *replayCache) Once(ctx context.Context, owner, key string, ttl time.Dura
 			return false, err
 		}
 	}
-	use := abandonedUse{key: c.n.key("once", digest(owner, key)), token: append([]byte{format}, rand.Text()...), expires: time.Now().Add(c.ttl)}
+	key, token := c.n.key("once", digest(owner, key)), append([]byte{format}, rand.Text()...)
 	wrote := false
-	value, _, err := c.records.update(ctx, use.key, func(old []byte) ([]byte, error) {
+	value, _, err := c.records.update(ctx, key, func(old []byte) ([]byte, error) {
 		if old != nil && !c.isFree(old) {
 			return nil, errUsed
 		}
 		wrote = true
-		return use.token, nil
+		return token, nil
 	})
 	switch {
 	case err == errUsed:
 		return false, nil
 	case err != nil && wrote:
-		c.abandon(use)
+		c.abandon(key, token)
 	}
-	return bytes.Equal(value, use.token), err
+	return bytes.Equal(value, token), err
 }
 
 // errUsed ends the update of a key that was used before.
@@ -120,65 +104,31 @@ func (c *replayCache) isFree(value []byte) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, abandoned := c.tokens[string(value)]
+	_, abandoned := c.abandoned[string(value)]
 	return abandoned
 }
 
-// abandon frees the key of a use that failed, in the background.
-func (c *replayCache) abandon(use abandonedUse) {
+// abandon frees the key of a use that failed although it may have been recorded, or may still be.
+// What the caller wanted to do once has not been done.
+func (c *replayCache) abandon(key string, token []byte) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.abandoned) >= maxAbandoned {
-		return // the key remains used
-	}
-	c.abandoned = append(c.abandoned, use)
-	c.tokens[string(use.token)] = struct{}{}
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// freeAbandoned frees the keys of abandoned uses until ctx ends.
-func (c *replayCache) freeAbandoned(ctx context.Context) {
-	for failures := 0; ; {
-		use, ok := c.firstAbandoned()
-		if !ok {
-			select {
-			case <-c.wake:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		if time.Now().Before(use.expires) && c.free(ctx, use) != nil {
-			failures++
-			if !wait.Sleep(ctx, wait.Backoff(minBackoff, maxBackoff, failures, 0)) {
-				return
-			}
-			continue
-		}
-		failures = 0
+	c.abandoned[string(token)] = struct{}{}
+	c.mu.Unlock()
+	done := func() {
 		c.mu.Lock()
-		c.abandoned = slices.Delete(c.abandoned, 0, 1)
-		delete(c.tokens, string(use.token))
-		c.mu.Unlock()
+		defer c.mu.Unlock()
+		delete(c.abandoned, string(token))
+	}
+	free := func(ctx context.Context) error { return c.free(ctx, key) }
+	if !c.cleanups.add(cleanup{free, time.Now().Add(c.ttl), done}) {
+		done() // the key remains used
 	}
 }
 
-func (c *replayCache) firstAbandoned() (use abandonedUse, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.abandoned) == 0 {
-		return use, false
-	}
-	return c.abandoned[0], true
-}
-
-// free frees the key of an abandoned use, unless another use has it. It writes the record even if
-// the key is free: then a write of the abandoned use that is carried out later conflicts.
-func (c *replayCache) free(ctx context.Context, use abandonedUse) error {
-	rec, err := c.records.Get(ctx, use.key)
+// free frees a key, unless a use has it that has not failed. It writes the record even if the key
+// is free: then a write of an abandoned use that is carried out later conflicts.
+func (c *replayCache) free(ctx context.Context, key string) error {
+	rec, err := c.records.Get(ctx, key)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		rec = Record{}
@@ -187,7 +137,7 @@ func (c *replayCache) free(ctx context.Context, use abandonedUse) error {
 	case !c.isFree(rec.Value):
 		return nil
 	}
-	_, err = c.records.Put(ctx, use.key, freeKey, rec.Rev)
+	_, err = c.records.Put(ctx, key, freeKey, rec.Rev)
 	return err
 }
 

@@ -648,6 +648,43 @@ func TestTaskUncertainWrite(t *testing.T) {
 }
 
 // TestTaskUpdates checks that each of several concurrent updates is made exactly once.
+// TestTaskNotCreated checks that a task whose creation fails does not exist, whether the write is
+// carried out in time, late or never: nothing runs it, and nothing would end it.
+func TestTaskNotCreated(t *testing.T) {
+	for _, after := range []time.Duration{0, cluster.CallTimeout + 50*time.Millisecond, time.Hour} {
+		inBubble(t, func(t *testing.T) {
+			a, b, f := twoNodes(t, nil)
+			stores := taskStores(t, a, b)
+			f.silent.Store(&silence{"tasks", after})
+			if err := stores[1].Create(t.Context(), newTask("t", "o", 10*time.Minute)); !errors.Is(err, cluster.ErrUnavailable) {
+				t.Fatalf("create without a response: %v", err)
+			}
+			advance(time.Minute)
+			for i, s := range stores {
+				if task, err := s.Task(t.Context(), "t"); !errors.Is(err, server.ErrTaskNotFound) {
+					t.Errorf("written after %v, node %d: got %+v, %v", after, i, task, err)
+				}
+				if list, err := s.Tasks(t.Context(), "o", "", 10); err != nil || len(list) > 0 {
+					t.Errorf("written after %v, node %d: got %d tasks, %v", after, i, len(list), err)
+				}
+			}
+			runs, err := f.shared.Records(t.Context(), "task-runs", cluster.RecordsOptions{TTL: 24 * time.Hour, Durable: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for c, err := range runs.Watch(t.Context(), "") {
+				if err != nil || c.Kind != cluster.ChangeSynced {
+					t.Errorf("written after %v: got a run %+v, %v", after, c, err)
+				}
+				break
+			}
+			if err := stores[0].Create(t.Context(), newTask("t2", "o", 10*time.Minute)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestTaskUpdates(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := twoNodes(t, nil)

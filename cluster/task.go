@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -38,6 +39,7 @@ type taskStore struct {
 	// it is large.
 	tasks, owners, parts *records
 	runs                 *taskRuns
+	cleanups             *cleanups
 
 	mu sync.Mutex
 	// known has the content of owners that this node has read.
@@ -74,6 +76,10 @@ func (n *Node) TaskStore(ctx context.Context, maxTTL time.Duration) (server.Task
 		if *b.r, err = n.records(ctx, b.name, RecordsOptions{TTL: s.maxTTL, MaxBytes: 1 << 30, Durable: true}); err != nil {
 			return nil, err
 		}
+	}
+	var err error
+	if s.cleanups, err = newCleanups(n); err != nil {
+		return nil, err
 	}
 	if !n.start(s.runs.reap) {
 		return nil, ErrClosed
@@ -156,11 +162,36 @@ func (s *taskStore) Create(ctx context.Context, t *server.Task) error {
 		return value, nil
 	})
 	if err != nil {
+		// It may have been carried out, and then nothing would ever run the task or end it. If
+		// there are too many of these, it expires.
+		s.cleanups.add(cleanup{run: func(ctx context.Context) error { return s.discard(ctx, key, value, &created) }, expires: created.Expires()})
 		return err
 	}
 	t.Version = 1
 	s.remember(t.ID, owner)
 	return nil
+}
+
+// discard makes a task that was not created, although the write may have been carried out, expire.
+// It writes the record even if there is none: then a write that is carried out later conflicts.
+func (s *taskStore) discard(ctx context.Context, key string, value []byte, t *server.Task) error {
+	rec, err := s.tasks.Get(ctx, key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		rec = Record{}
+	case err != nil:
+		return err
+	case !bytes.Equal(rec.Value, value): // it is discarded, or another task has the id
+		return nil
+	}
+	s.runs.end(ctx, t.ID)
+	expired := server.Task{ID: t.ID, Owner: t.Owner, Status: t.Status, Created: t.Created}
+	text, err := encode(&taskRecord{Task: expired})
+	if err != nil {
+		return err
+	}
+	_, err = s.tasks.Put(ctx, key, text, rec.Rev)
+	return err
 }
 
 // Task implements [server.TaskStore].

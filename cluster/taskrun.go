@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -86,10 +87,12 @@ func (tr *taskRuns) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed error // one task does not keep the others from failing
 	for _, value := range values {
 		var run taskRun
 		if err := decode(value, &run); err != nil {
-			return err
+			failed = cmp.Or(failed, err)
+			continue
 		}
 		if n.HasMember(run.Node) {
 			continue
@@ -98,16 +101,20 @@ func (tr *taskRuns) search(ctx context.Context) error {
 		if !ok {
 			since = now
 		}
-		if now.Sub(since) < reapInterval {
-			suspects[run.Task] = since
-			continue
+		if now.Sub(since) >= reapInterval {
+			err := tr.fail(ctx, run.Task)
+			if err == nil {
+				continue
+			}
+			if ctx.Err() != nil {
+				return err
+			}
+			failed = cmp.Or(failed, err)
 		}
-		if err := tr.fail(ctx, run.Task); err != nil {
-			return err
-		}
+		suspects[run.Task] = since
 	}
 	tr.suspects = suspects
-	return nil
+	return failed
 }
 
 // errTaskOver ends an update of a task that has ended.

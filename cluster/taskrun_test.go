@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,4 +93,44 @@ func TestLostTasks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostTaskInvalid checks that a lost task whose record cannot be read, and a run whose record
+// cannot, do not keep other tasks from failing.
+func TestLostTaskInvalid(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := cluster.NewMemory()
+		lost, n := join(t, shared, nil), join(t, shared, nil)
+		stores := taskStores(t, lost, n)
+		ids := []string{"t1", "t2", "t3"}
+		for _, id := range ids {
+			if err := stores[0].Create(t.Context(), newTask(id, "o", time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Spoil the record of the first task, and the run of the second.
+		for i, bucket := range []string{"tasks", "task-runs"} {
+			r, err := shared.Records(t.Context(), bucket, cluster.RecordsOptions{TTL: 24 * time.Hour, MaxBytes: 1 << 30, Durable: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for c, err := range r.Watch(t.Context(), "") {
+				if err == nil && c.Kind == cluster.ChangePut && strings.Contains(string(c.Value), `"`+ids[i]+`"`) {
+					_, err = r.Put(t.Context(), c.Key, []byte("x"), c.Rev)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.Kind == cluster.ChangeSynced {
+					break
+				}
+			}
+		}
+		lost.Close()
+		advance(20 * time.Second)
+		task, err := stores[1].Task(t.Context(), "t3")
+		if err != nil || task.Status != mcp.TaskStatusFailed {
+			t.Errorf("the third task: %+v, %v", task, err)
+		}
+	})
 }
