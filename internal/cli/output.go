@@ -2,7 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -189,12 +191,24 @@ func (s *session) writeData(data []part, file string) error {
 			ext := filepath.Ext(file)
 			name = strings.TrimSuffix(file, ext) + "-" + strconv.Itoa(i+1) + ext
 		}
-		if err := os.WriteFile(name, p.data, 0o666); err != nil {
+		if err := writeWhole(name, p.data); err != nil {
 			return fail(exitUnexpected, "output", "", err)
 		}
 		s.notes.linef("%s: %s", safeLine(name), sizeText(len(p.data)))
 	}
 	return nil
+}
+
+// writeWhole writes a file. It removes the file if only a part of it could be written, for example
+// on a full disk.
+func writeWhole(name string, data []byte) error {
+	err := os.WriteFile(name, data, 0o666)
+	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Op != "open" {
+		if info, serr := os.Lstat(name); serr == nil && info.Mode().IsRegular() {
+			_ = os.Remove(name) // err says what failed
+		}
+	}
+	return err
 }
 
 // signature shows a tool as a function: name(arg: type, opt?: type).

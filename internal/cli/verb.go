@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/internal/trace/captures"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -55,14 +57,29 @@ func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 		if err := t.addTap(cmd.Name()); err != nil {
 			return err
 		}
+		begin := time.Now()
 		err = f.runVerb(cmd.Context(), e, t, v)
-		fmt.Fprintf(e.stderr, "recorded: mcpwire show %s\n", shellLine(ofCapture+t.captureName()))
+		if hasCaptureSince(t.captureName(), begin) {
+			fmt.Fprintf(e.stderr, "recorded: mcpwire show %s\n", shellLine(ofCapture+t.captureName()))
+		} else {
+			fmt.Fprintln(e.stderr, "nothing was recorded (-v shows why)")
+		}
 		return err
 	}
 	c.Flags().BoolVar(&record, "tap", false, "record the session of a stdio server, as mcpwire tap does")
 	v.register(c.Flags())
 	f.register(c.Flags())
 	return c
+}
+
+// hasCaptureSince reports whether a server has a capture that began after begin.
+func hasCaptureSince(name string, begin time.Time) bool {
+	dir, err := captures.Dir()
+	if err != nil {
+		return false
+	}
+	newest, err := captures.Find(dir, name)
+	return err == nil && !newest.Started.Before(begin.Truncate(time.Second))
 }
 
 // runVerb connects, runs the verb, and disconnects.
