@@ -107,7 +107,7 @@ func TestKeys(t *testing.T) {
 		{"r", []string{"sending again is disabled"}, nil},
 		{"f", nil, []string{"▼ follow"}},
 		{"x", []string{"≡ frames"}, nil},
-		{"x x", []string{"11 exchanges"}, []string{"≡ frames"}},
+		{"x x", []string{"11 rows"}, []string{"≡ frames"}},
 	} {
 		bubble(t, tt.keys, func(t *testing.T) {
 			d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30)
@@ -259,8 +259,8 @@ func TestSave(t *testing.T) {
 	saved(t, f, 0, path)
 	synctest.Test(t, func(t *testing.T) {
 		d := drive(t, f, &Options{Colors: NoColor, Folder: dir}).size(80, 24)
-		d.keys("/").types("tool:order").keys("enter", "ctrl+s", "ctrl+u").types("out.txt").keys("enter").has("saved 1 exchange to")
-		d.keys("ctrl+s", "ctrl+u").types("out").keys("enter").has("saved 1 exchange to")
+		d.keys("/").types("tool:order").keys("enter", "ctrl+s", "ctrl+u").types("out.txt").keys("enter").has("saved 1 row to")
+		d.keys("ctrl+s", "ctrl+u").types("out").keys("enter").has("saved 1 row to")
 		d.keys("ctrl+s", "ctrl+u").types("out").keys("enter").has("✖ open") // it exists
 	})
 	text, err := os.ReadFile(filepath.Join(dir, "out.txt"))

@@ -127,7 +127,7 @@ func (r *renderer) session(c *trace.SessionInfo) []line {
 	}
 	fact("recorded by", safe(c.Tool))
 	fact("redaction", safe(string(c.Redact)))
-	fact("exchanges", fmt.Sprint(c.Rows))
+	fact("rows", fmt.Sprint(c.Rows))
 	if !c.First.IsZero() {
 		fact("from", c.First.In(r.zone).Format("2006-01-02 15:04:05.000"))
 		fact("to", c.Last.In(r.zone).Format("2006-01-02 15:04:05.000"))

@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/trace"
 )
 
@@ -57,7 +58,7 @@ func (m *model) save(name string) tea.Cmd {
 		if err != nil {
 			return doneMsg{text: err.Error(), bad: true}
 		}
-		return doneMsg{text: fmt.Sprintf("saved %s to %s", exchangeCount(rows), name)}
+		return doneMsg{text: fmt.Sprintf("saved %s to %s", plural.Of(rows, "row"), name)}
 	})
 }
 
@@ -65,13 +66,6 @@ func (m *model) save(name string) tea.Cmd {
 type saver struct {
 	src  source
 	zone *time.Location
-}
-
-func exchangeCount(n int) string {
-	if n == 1 {
-		return "1 exchange"
-	}
-	return fmt.Sprint(n, " exchanges")
 }
 
 // forEachRow calls f for the rows of a selection. It locks the model for a few rows at a time.

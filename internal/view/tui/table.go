@@ -465,7 +465,7 @@ func (t *table) emptyLine(i int) line {
 	case t.frames != nil && t.frames.busy:
 		text = []line{{{st.dim, "Sorting the frames …"}}}
 	case v.all > 0:
-		text = []line{{{st.text, "None of " + number(v.all) + " exchanges match."}}, {{st.dim, "/ changes the filter, Esc clears it."}}}
+		text = []line{{{st.text, "None of " + number(v.all) + " rows match."}}, {{st.dim, "/ changes the filter, Esc clears it."}}}
 		if v.searching {
 			text = []line{{{st.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(v.searchShare*100))}}}
 		}
@@ -539,13 +539,14 @@ func (t *table) stateLine() line {
 	return append(l, span{"", " "})
 }
 
-// countText returns the number of exchanges or frames.
+// countText returns the number of rows or frames. A row is an exchange, a line of standard error,
+// or another event.
 func (t *table) countText() string {
 	if t.view.cursor < 0 {
 		return ""
 	}
 	text := fmt.Sprintf("%d", t.view.items)
-	what := " exchange"
+	what := " row"
 	if t.frames != nil {
 		what = " frame"
 	}
