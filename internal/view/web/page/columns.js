@@ -7,7 +7,7 @@ import { preference, setPreference, view } from "./state.js";
 // hidden columns are shown only if the user wants them.
 export const columnList = [
   { key: "num", label: "#", name: "Number", title: "Number of the first event, as in mcpwire show -n", from: 760, width: "4.6em", right: true, by: (r) => r.q },
-  { key: "time", label: "Time", from: 470, width: "7.6em", right: true, by: (r) => r.at },
+  { key: "time", label: "Time", from: 600, width: "7.6em", right: true, by: (r) => r.at },
   { key: "glyph", label: "", name: "Kind", title: "Direction or kind", from: 0, width: "1.5em", fixed: true },
   { key: "server", label: "Server", from: 1000, width: "var(--server)", by: (r) => r.srv },
   { key: "what", label: "Name", title: "Tool, prompt, resource or method", from: 0, width: "minmax(4em, 1fr)", wide: "var(--name)", fixed: true, by: (r) => nameOf(r) },
