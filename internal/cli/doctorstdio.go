@@ -439,7 +439,10 @@ func missingVariable(name string) reason {
 
 // stderrHint returns a hint for some common causes of failure. text is in lower case.
 func stderrHint(text string) string {
-	const oldSDK = "it needs version 1 of the Python SDK, and version 2 is installed: install mcp<2 too, with uvx --with 'mcp<2', or pip install 'mcp<2'"
+	const (
+		inOldSDK = "install mcp<2 too, with uvx --with 'mcp<2', or pip install 'mcp<2'"
+		oldSDK   = "it needs version 1 of the Python SDK, and version 2 is installed: " + inOldSDK
+	)
 	for _, h := range []struct{ part, hint string }{
 		{".node'", "a native addon is missing or was not built: npm rebuild in the folder of the server, without --ignore-scripts"},
 		{"node_module_version", "its native addons were built for another version of Node.js: npm rebuild in the folder of the server"},
@@ -447,6 +450,7 @@ func stderrHint(text string) string {
 		{"err_module_not_found", "a package is missing: npm install in the folder of the server, and build it"},
 		{"this is mcp 2.x", oldSDK},
 		{"no module named 'mcp.server.fastmcp'", oldSDK},
+		{"attributeerror: 'server' object has no attribute", "it may need version 1 of the Python SDK, and version 2 is installed: " + inOldSDK},
 		{"modulenotfounderror", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
 		{"no module named", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
 		{"is not valid json", "something that it reads is not valid JSON"},

@@ -60,6 +60,7 @@ func TestStderrReasonHint(t *testing.T) {
 		{"a missing program, Node.js", "Error: spawn gh ENOENT", "Error: spawn gh ENOENT", "a file or a program that it needs does not exist"},
 		{"no network", "TypeError: fetch failed\n  [cause]: Error: getaddrinfo ENOTFOUND docs.example.com", "TypeError: fetch failed", "it cannot reach the network"},
 		{"a server for version 1 of the SDK", "    from mcp.server.fastmcp import FastMCP\nModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where FastMCP was renamed", "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where FastMCP was renamed", "it needs version 1 of the Python SDK"},
+		{"a low-level server for version 1", "AttributeError: 'Server' object has no attribute 'list_resources'", "AttributeError: 'Server' object has no attribute 'list_resources'", "it may need version 1 of the Python SDK"},
 		{"a package", "ModuleNotFoundError: No module named 'requests'", "ModuleNotFoundError: No module named 'requests'", "a package is missing in this Python"},
 		{"a native addon", "Error: Cannot find module '../build/Release/keytar.node'", "Error: Cannot find module '../build/Release/keytar.node'", "a native addon is missing"},
 		{"a file", "Error: Cannot find module '/x/index.js'", "Error: Cannot find module '/x/index.js'", "a package is missing: npm install"},
