@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -157,6 +158,9 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 		return err
 	}
 	l.noMatch(e)
+	if l.seen == 0 && l.filter == nil && !f.json {
+		fmt.Fprintln(e.stderr, "nothing to show: the capture has no events")
+	}
 	return nil
 }
 

@@ -164,14 +164,10 @@ func (l *lister) flush(last *trace.Row) error {
 	return nil
 }
 
-// noMatch says on standard error that no row was printed, and why.
+// noMatch says on standard error that no row was printed, if a filter is the reason.
 func (l *lister) noMatch(e *env) {
-	switch {
-	case l.count > 0:
-	case l.filter != nil || !l.window.since.IsZero():
+	if l.count == 0 && (l.filter != nil || !l.window.since.IsZero()) {
 		fmt.Fprintf(e.stderr, "0 of %s match\n", plural.Of(l.seen, "row"))
-	case !l.json:
-		fmt.Fprintln(e.stderr, "nothing to show: the capture has no events")
 	}
 }
 
