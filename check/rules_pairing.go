@@ -108,7 +108,7 @@ func rulesPairing() []rule {
 		},
 		{
 			Rule: Rule{
-				ID: "jsonrpc/notification-answered", Severity: Error, Revisions: hasStreamableHTTP,
+				ID: "jsonrpc/notification-answered", Severity: Error,
 				Title: "A notification got a response",
 				Why:   "The sender expects no response: strict clients treat it as an invalid message.",
 				Fix:   "Respond only to messages with an id. Ignore notifications with unknown methods.",

@@ -69,6 +69,16 @@ func TestExitAfterIgnored(t *testing.T) {
 	}
 }
 
+// TestAnsweredNotification shows that a response to a notification is found in all revisions.
+func TestAnsweredNotification(t *testing.T) {
+	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20251125} {
+		ids, messages := sessionFindings(t, Example{rev, oddHello + oddWelcome + oddReady + `< {"jsonrpc":"2.0","result":{}}` + "\n"})
+		if diff := cmp.Diff([]string{"jsonrpc/notification-answered"}, ids); diff != "" {
+			t.Errorf("%v (-want +got):\n%s%q", rev, diff, messages)
+		}
+	}
+}
+
 // TestRuleIn checks that a finding refers to the specification page of its revision.
 func TestRuleIn(t *testing.T) {
 	for _, tt := range []struct {
