@@ -74,7 +74,7 @@ func run(ctx context.Context, servers map[string]client.Transport, stdout, stder
 // parse returns the transports that the arguments name.
 func parse(args []string) (map[string]client.Transport, error) {
 	if len(args) == 0 {
-		return nil, errors.New("usage: host NAME=COMMAND|NAME=URL...")
+		return nil, errors.New("want at least one server, as NAME=COMMAND or NAME=URL")
 	}
 	servers := make(map[string]client.Transport)
 	for _, arg := range args {
