@@ -25,7 +25,7 @@ func benchTexts(kind string, n int) []string {
 			case "prose":
 				b.WriteString(words[rnd.IntN(len(words))] + " ")
 			case "json":
-				fmt.Fprintf(&b, `{"id":%d,"title":"%s %s","done":%v},`, rnd.IntN(1e9), words[rnd.IntN(len(words))], words[rnd.IntN(len(words))], rnd.IntN(2) == 0)
+				fmt.Fprintf(&b, `{"id":%d,"title":"%s %s %d","done":%v},`, rnd.IntN(1e9), words[rnd.IntN(len(words))], words[rnd.IntN(len(words))], rnd.IntN(1e6), rnd.IntN(2) == 0)
 			}
 		}
 		if kind == "json" {

@@ -508,7 +508,7 @@ func (w *walker) redactString(it stringItem, m mode) {
 		return
 	}
 	from := len(w.e.list)
-	w.r.scanString(w.e, text, w.hasKnown, textMode{prose: m.prose})
+	w.r.scanString(w.e, text, textMode{prose: m.prose, noKnown: !w.hasKnown})
 	if len(w.e.list) == from {
 		return
 	}
@@ -575,13 +575,12 @@ func (w *walker) replaceString(it stringItem, kind string) {
 	w.addPointer()
 }
 
-// scanString is scan for the value of a JSON string. hit reports that the whole data contains a
-// known secret.
-func (r *Redactor) scanString(e *edits, text []byte, hit bool, how textMode) {
-	if !hit && len(text) < 12 && !mayHaveName(text) {
+// scanString is scan for the value of a JSON string.
+func (r *Redactor) scanString(e *edits, text []byte, how textMode) {
+	if how.noKnown && len(text) < minShape && !mayHaveName(text) {
 		return // too short for a shape, and without a name
 	}
-	r.scanRepeated(e, text, how)
+	r.scan(e, text, how)
 }
 
 // mayHaveName reports whether a text may contain a name with a value.

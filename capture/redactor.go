@@ -377,12 +377,13 @@ func clone[T any](p **T, dst *T) *T {
 func (r *Redactor) Text(text string) string { return r.redactText(text) }
 
 func (r *Redactor) redactText(text string) string {
-	if len(text) < 4 || r.clean.hasText(cleanText, text, &r.known) {
+	if len(text) < 4 || r.clean.has(cleanText, text, &r.known) {
 		return text
 	}
 	var e edits
 	b := []byte(text)
-	if r.scanRepeated(&e, b, textMode{}); len(e.list) == 0 {
+	if r.scanText(&e, b); len(e.list) == 0 {
+		r.clean.add(cleanText, text, &r.known)
 		return text
 	}
 	return string(appendEdited(nil, b, e.list, e.arena))
@@ -519,12 +520,12 @@ func (r *Redactor) URL(u string) string {
 
 // repeatedURL is URL for one that may occur often.
 func (r *Redactor) repeatedURL(u string) string {
-	if r.clean.hasText(cleanURL, u, &r.known) {
+	if r.clean.has(cleanURL, u, &r.known) {
 		return u
 	}
 	out := r.URL(u)
 	if out == u {
-		r.clean.add(cleanURL, []byte(u), &r.known)
+		r.clean.add(cleanURL, u, &r.known)
 	}
 	return out
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// cleanTexts remembers texts and headers in which nothing was hidden, because traffic repeats most
-// of them: a proxy records each message on both sides. A new known secret empties it. The zero
-// value is ready to use.
+// cleanTexts remembers short texts and headers in which nothing was hidden, because traffic repeats
+// most of them. It does not remember the strings of messages, most of which differ. A new known
+// secret empties it. The zero value is ready to use.
 type cleanTexts struct {
 	// changes is that of the known secrets.
 	changes uint64
@@ -21,7 +21,6 @@ type cleanTexts struct {
 // The kinds of cleanTexts, which are redacted differently.
 const (
 	cleanText = iota
-	cleanProse
 	cleanURL
 	cleanKinds
 )
@@ -39,16 +38,7 @@ const (
 )
 
 // has reports whether a text is known to be clean.
-func (ct *cleanTexts) has(kind int, text []byte, ks *knownSecrets) bool {
-	if ct.changes != ks.changes {
-		*ct = cleanTexts{changes: ks.changes}
-	}
-	_, ok := ct.texts[kind][string(text)]
-	return ok
-}
-
-// hasText is has for a string.
-func (ct *cleanTexts) hasText(kind int, text string, ks *knownSecrets) bool {
+func (ct *cleanTexts) has(kind int, text string, ks *knownSecrets) bool {
 	if ct.changes != ks.changes {
 		*ct = cleanTexts{changes: ks.changes}
 	}
@@ -57,7 +47,7 @@ func (ct *cleanTexts) hasText(kind int, text string, ks *knownSecrets) bool {
 }
 
 // add remembers a clean text, after has.
-func (ct *cleanTexts) add(kind int, text []byte, ks *knownSecrets) {
+func (ct *cleanTexts) add(kind int, text string, ks *knownSecrets) {
 	if len(text) > maxCleanText || ct.changes != ks.changes {
 		return
 	}
@@ -67,7 +57,7 @@ func (ct *cleanTexts) add(kind int, text []byte, ks *knownSecrets) {
 	if ct.texts[kind] == nil {
 		ct.texts[kind] = map[string]struct{}{}
 	}
-	ct.texts[kind][string(text)] = struct{}{}
+	ct.texts[kind][strings.Clone(text)] = struct{}{}
 }
 
 // header returns how a header is written, or "" unless it is known to be clean.
@@ -87,21 +77,6 @@ func (ct *cleanTexts) addHeader(h Header, written []byte, ks *knownSecrets) {
 		ct.headers = map[Header]string{}
 	}
 	ct.headers[Header{strings.Clone(h.Name), strings.Clone(h.Value)}] = string(written)
-}
-
-// scanRepeated is scan for a text that may occur often.
-func (r *Redactor) scanRepeated(e *edits, text []byte, how textMode) {
-	kind := cleanText
-	if how.prose {
-		kind = cleanProse
-	}
-	if r.clean.has(kind, text, &r.known) {
-		return
-	}
-	from := len(e.list)
-	if r.scan(e, text, how); len(e.list) == from {
-		r.clean.add(kind, text, &r.known)
-	}
 }
 
 // cleanMembers remembers objects and arrays in which nothing was hidden, in the members of params

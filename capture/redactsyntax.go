@@ -435,6 +435,7 @@ func (d *decodedText) index(i int) int {
 
 // scanEncoded looks for secrets in the decoded text.
 func (r *Redactor) scanEncoded(e *edits, text []byte, how textMode) {
+	how.noKnown = false // before it is decoded
 	how.depth++
 	for at := 0; at < len(text); at += codeWindow {
 		window := text[at:min(len(text), at+codeWindow+codeMargin)]

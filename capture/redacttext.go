@@ -77,6 +77,8 @@ type textMode struct {
 	// prose ignores names with values, which the text only describes. Shapes and credentials still
 	// count.
 	prose bool
+	// noKnown reports that the text contains no known secret verbatim.
+	noKnown bool
 	// depth counts the encodings that were removed.
 	depth int
 }
@@ -87,7 +89,9 @@ func (r *Redactor) scanText(e *edits, text []byte) { r.scan(e, text, textMode{})
 
 func (r *Redactor) scan(e *edits, text []byte, how textMode) {
 	from := len(e.list)
-	r.scanKnown(e, text)
+	if !how.noKnown {
+		r.scanKnown(e, text)
+	}
 	r.scanPEM(e, text)
 	// encoded reports that the text has an encoded character.
 	encoded := false
