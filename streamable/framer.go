@@ -348,7 +348,9 @@ func (f *framer) serve(p *post) {
 func (f *framer) remove(p *post) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.pending, p.id)
+	if f.pending[p.id] == p { // the response to p may have caused a request with the same id
+		delete(f.pending, p.id)
+	}
 	if p.cancelTimer != nil {
 		p.cancelTimer.Stop()
 	}

@@ -139,6 +139,32 @@ func TestPostAndWaitCancel(t *testing.T) {
 	}
 }
 
+// TestPostAndWaitAgain checks that a request can be canceled that was sent again, with the same id,
+// before run returned.
+func TestPostAndWaitAgain(t *testing.T) {
+	calls := 0
+	began := make(chan struct{})
+	w, _ := dialWaiter(t, func(rw http.ResponseWriter, r *http.Request) {
+		if calls++; calls == 2 {
+			close(began)
+			<-r.Context().Done()
+			return
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		io.WriteString(rw, waitedAnswer)
+	})
+	first, _ := postWaited(t, w)
+	second, _ := postWaited(t, w)
+	first()
+	go func() {
+		<-began
+		if err := w.WriteFrame([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`)); err != nil {
+			t.Error(err)
+		}
+	}()
+	second()
+}
+
 // TestPostAndWaitLegacy checks that nobody waits for a legacy request, which goes on after its
 // cancellation.
 func TestPostAndWaitLegacy(t *testing.T) {
