@@ -195,6 +195,12 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		doc.report.next(doc.mcpwire("doctor", "--env", "PYTHONUNBUFFERED=1")...)
 	case probe.Silent:
 		doc.report.noAnswer = true
+		if url := localURL(last); url != "" {
+			s.bad("it serves HTTP, and does not respond on standard input").
+				hint("start it by hand, and configure its URL, %s; or look for an argument or a variable that selects stdio", url)
+			doc.report.nextOnce("while it runs", plainArgs("mcpwire", "doctor", url)...)
+			return
+		}
 		s.bad("it starts, but does not respond within %s", shortTime(doc.connect)).
 			hint("if it is slow, set a longer --connect-timeout. Check that it is a server for stdio: some need an argument for that, others first wait for a login, a lock or the network")
 		if slices.ContainsFunc(doc.flags, func(a shellArg) bool { return a.text() == "--connect-timeout" }) {
@@ -209,6 +215,25 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		s.bad("it responds with an unknown version: %q", clipLine(last.Version, 40)).hint("respond to initialize with the requested version, or the latest that the server speaks")
 		doc.report.next(doc.mcpwire("check")...)
 	}
+}
+
+// servedURL matches a URL on this machine, as servers print it.
+var servedURL = lazyregexp.New(`https?://(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):\d{1,5}(/[\w./-]*\w)?`)
+
+// localURL returns the URL at which a server says that it serves MCP. It is empty if there is none.
+func localURL(o *probe.Observation) string {
+	text := string(bytes.Join(o.Stray, []byte{'\n'})) + "\n" + o.Stderr()
+	first := ""
+	for _, url := range servedURL().FindAllString(text, -1) {
+		url = strings.Replace(url, "0.0.0.0", "127.0.0.1", 1)
+		if strings.HasSuffix(url, "/mcp") || strings.HasSuffix(url, "/sse") {
+			return url
+		}
+		if first == "" {
+			first = url
+		}
+	}
+	return first
 }
 
 // cause returns the innermost wrapped error.
@@ -287,6 +312,11 @@ func (doc *doctor) output(all []probe.Observation) {
 				lines = append(lines, withoutColors(string(line)))
 			}
 			doc.why = stderrReason(lines)
+			return
+		}
+		if last := &all[len(all)-1]; last.Outcome == probe.Silent && localURL(last) != "" {
+			// noHandshake explains it.
+			s.odd("it writes text instead of messages").detail(strayLines(o.Stray)...)
 			return
 		}
 		line := s.bad("the first output that is not a message was probably written by: %s", kind.what)
