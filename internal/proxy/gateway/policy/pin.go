@@ -100,8 +100,8 @@ type Pins struct {
 	pins map[pinKey]*pin
 	// dirty are the pins that the file does not have yet.
 	dirty map[pinKey]bool
-	// seen is the state of the file when it was last read or written, at lastCheck.
-	seen      fileState
+	// seen describes the file that was last read or written, at lastCheck; nil if there was none.
+	seen      os.FileInfo
 	lastCheck time.Time
 	// replaced says that another process has replaced the file since the last Reread.
 	replaced bool
@@ -276,16 +276,16 @@ func (p *Pins) rereadLocked(now time.Time) {
 		return
 	}
 	p.lastCheck = now
-	if state, err := stateOf(p.path); err != nil || state == p.seen {
+	if now, err := os.Stat(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) || isSameVersion(now, p.seen) {
 		return
 	}
-	pins, state, err := readPins(p.path)
+	pins, info, err := readPins(p.path)
 	if err != nil {
 		p.log.Error("pins not read again", "error", err)
 		return
 	}
 	p.mergeLocked(pins)
-	p.pins, p.seen, p.replaced = pins, state, true
+	p.pins, p.seen, p.replaced = pins, info, true
 }
 
 // mergeLocked adds the pins that are not written yet to those of the file. An item that another
@@ -347,14 +347,14 @@ func (p *Pins) save() error {
 		return err
 	}
 	p.mu.Lock()
-	p.replaced = p.replaced || was != p.seen
+	p.replaced = p.replaced || !isSameVersion(was, p.seen)
 	p.mergeLocked(file)
 	merged := map[pinKey]*pin{}
 	for key := range p.dirty {
 		merged[key] = p.pins[key]
 	}
 	p.mu.Unlock()
-	state, err := writePins(p.path, file)
+	info, err := writePins(p.path, file)
 	if err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func (p *Pins) save() error {
 		}
 	}
 	p.mergeLocked(file)
-	p.pins, p.seen = file, state
+	p.pins, p.seen = file, info
 	return nil
 }
 
@@ -461,57 +461,48 @@ func AcceptPins(path, upstream, name string) ([]*PinChange, error) {
 	return accepted, err
 }
 
-// A fileState identifies a version of a file.
-type fileState struct {
-	size  int64
-	mtime time.Time
+// isSameVersion reports if two descriptions, which are nil if there is no file, are of the same
+// unchanged file. The time alone does not tell two writes within a few milliseconds apart.
+func isSameVersion(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// stateOf returns the state of a file. A missing file has the zero state.
-func stateOf(path string) (fileState, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fileState{}, nil
-	}
-	if err != nil {
-		return fileState{}, err
-	}
-	return fileState{info.Size(), info.ModTime()}, nil
-}
-
-// readPins reads a file. A missing file has no pins.
-func readPins(path string) (map[pinKey]*pin, fileState, error) {
+// readPins reads a file. A missing file has no pins and a nil FileInfo.
+func readPins(path string) (map[pinKey]*pin, os.FileInfo, error) {
 	pins := map[pinKey]*pin{}
 	file, err := inuse.Open(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return pins, fileState{}, nil
+		return pins, nil, nil
 	}
 	if err != nil {
-		return nil, fileState{}, fmt.Errorf("pins: %w", err)
+		return nil, nil, fmt.Errorf("pins: %w", err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fileState{}, fmt.Errorf("pins: %w", err)
+		return nil, nil, fmt.Errorf("pins: %w", err)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxPinFile+1))
 	if err != nil {
-		return nil, fileState{}, fmt.Errorf("pins: %w", err)
+		return nil, nil, fmt.Errorf("pins: %w", err)
 	}
 	var f pinFile
 	if len(text) > maxPinFile || json.Unmarshal(text, &f) != nil || f.Version != 1 {
-		return nil, fileState{}, fmt.Errorf("pins: %s is not a file of pins of this version; with another path, all definitions are pinned anew", path)
+		return nil, nil, fmt.Errorf("pins: %s is not a file of pins of this version; with another path, all definitions are pinned anew", path)
 	}
 	for _, p := range f.Pins {
 		if p != nil {
 			pins[p.key()] = p
 		}
 	}
-	return pins, fileState{info.Size(), info.ModTime()}, nil
+	return pins, info, nil
 }
 
 // writePins replaces a file. The caller has its lock.
-func writePins(path string, pins map[pinKey]*pin) (_ fileState, err error) {
+func writePins(path string, pins map[pinKey]*pin) (_ os.FileInfo, err error) {
 	f := pinFile{Version: 1, Pins: make([]*pin, 0, len(pins))}
 	for _, p := range pins {
 		f.Pins = append(f.Pins, p)
@@ -521,12 +512,12 @@ func writePins(path string, pins map[pinKey]*pin) (_ fileState, err error) {
 	})
 	text, err := json.MarshalIndent(f, "", "\t")
 	if err != nil {
-		return fileState{}, err
+		return nil, err
 	}
 	// CreateTemp uses mode 0600 and a new name.
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
-		return fileState{}, fmt.Errorf("pins: %w", err)
+		return nil, fmt.Errorf("pins: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -536,18 +527,22 @@ func writePins(path string, pins map[pinKey]*pin) (_ fileState, err error) {
 		}
 	}()
 	if _, err = tmp.Write(append(text, '\n')); err != nil {
-		return fileState{}, err
+		return nil, err
 	}
 	if err = tmp.Sync(); err != nil {
-		return fileState{}, err
+		return nil, err
+	}
+	info, err := tmp.Stat() // of this file, even if another process replaces it at once
+	if err != nil {
+		return nil, err
 	}
 	if err = tmp.Close(); err != nil {
-		return fileState{}, err
+		return nil, err
 	}
 	if err = inuse.Rename(tmp.Name(), path); err != nil {
-		return fileState{}, err
+		return nil, err
 	}
-	return stateOf(path)
+	return info, nil
 }
 
 // lockFile waits for the lock on a file that is replaced, which is a file beside it.

@@ -231,6 +231,38 @@ func TestReread(t *testing.T) {
 	}
 }
 
+// TestRereadAtOnce replaces the file by one of the same size and time.
+func TestRereadAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pins.json")
+	p := openTestPins(t, path, nil)
+	defer p.Close()
+	p.Decide("hide", gateway.KindTool, "a", []byte(pinnedTool))
+	if err := p.save(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path+".new", time.Time{}, info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	p.lastCheck = time.Time{}
+	if !p.Reread() {
+		t.Error("the file counts as unchanged")
+	}
+}
+
 // TestPinsAreSaved checks that pins are written before Close.
 func TestPinsAreSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
