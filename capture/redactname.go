@@ -220,8 +220,8 @@ var harmlessNames = []string{
 // qualifiers may follow the name of a secret without changing its meaning.
 var qualifiers = []string{"value", "hash", "base64", "b64", "text", "raw", "plain", "header", "string", "s"}
 
-// nameEndings is a set of the last three letters of names. It tells most names that are not those
-// of secrets.
+// nameEndings is a set of the last three letters of names. Most names that are not those of secrets
+// have an ending that is not in the set.
 type nameEndings [26*26*26/64 + 1]uint64
 
 // secretEndings has the endings of the names in the lists, also with qualifiers, and of variables

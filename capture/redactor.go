@@ -389,9 +389,9 @@ func (r *Redactor) redactText(text string) string {
 	return string(appendEdited(nil, b, e.list, e.arena))
 }
 
-// Prose returns a text that describes names, such as help or a list of tools, with the secrets
-// hidden that have a telling shape. The values of names that tell of a secret stay: in
-// "login(password: string)" nothing is secret.
+// Prose returns a text that describes names, such as help or a list of tools. It hides secrets that
+// have the shape of one. Text after the name of a secret stays: in "login(password: string)",
+// nothing is secret.
 func (r *Redactor) Prose(text string) string {
 	var e edits
 	b := []byte(text)

@@ -142,7 +142,7 @@ func token(text []byte, i int) (from, to int) {
 // scanIdentified hides the password in the SQL clause IDENTIFIED BY '…'. BY is text[start:end].
 func (r *Redactor) scanIdentified(e *edits, text []byte, start, end int) int {
 	before := text[max(0, start-64):start]
-	if !containsDent(before) || !bytes.Contains(bytes.ToUpper(before), []byte("IDENTIFIED ")) {
+	if !mayContainIdentified(before) || !bytes.Contains(bytes.ToUpper(before), []byte("IDENTIFIED ")) {
 		return end
 	}
 	i := skipSpace(text, end, 8)
@@ -162,8 +162,9 @@ func (r *Redactor) scanIdentified(e *edits, text []byte, start, end int) int {
 	return max(to, end)
 }
 
-// containsDent reports whether a text contains a part of the word IDENTIFIED, in any case.
-func containsDent(text []byte) bool {
+// mayContainIdentified reports whether a text may contain the word IDENTIFIED, in any case. It
+// looks for four of its letters, and allocates nothing.
+func mayContainIdentified(text []byte) bool {
 	for i := 0; i+4 <= len(text); i++ {
 		if text[i]|0x20 == 'd' && text[i+1]|0x20 == 'e' && text[i+2]|0x20 == 'n' && text[i+3]|0x20 == 't' {
 			return true

@@ -241,7 +241,7 @@ var announcing = func() (t [256]uint16) {
 }()
 
 // isOrdinary reports whether the word text[start:end], which is too short for a key and announces
-// no value, certainly has nothing to do with a secret: it is not its name.
+// no value, is certainly not the name of a secret.
 func (r *Redactor) isOrdinary(text []byte, start, end int) bool {
 	if end == len(text) {
 		return true

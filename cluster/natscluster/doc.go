@@ -16,12 +16,12 @@
 // servers need the option sync_interval: always; by default a loss of power costs what was written
 // in the last two minutes.
 //
-// When the server that leads a stream is lost, another one leads it after 4 to 9 seconds. Until then
-// an append to a log fails with [cluster.ErrUnavailable], at once if that is known. Calls of a bucket
-// wait until NATS announces a leader, or their contexts end. A server that is closed first lets other
-// servers lead its streams. The announcements are at $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.>, to
-// which the user of the connection should be allowed to subscribe; otherwise calls check four times a
-// second.
+// When the server that leads a stream is lost, another one leads it after 4 to 9 seconds. Until
+// then an append to a log fails with [cluster.ErrUnavailable], at once if that is known. Calls of a
+// bucket wait until NATS announces a leader, or their contexts end. A server that is closed first
+// lets other servers lead its streams. The announcements are at
+// $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.>, to which the user of the connection should be allowed
+// to subscribe; otherwise calls check four times a second.
 //
 // # Security
 //

@@ -228,7 +228,7 @@ func (rr *roundRobin) inTurn() []string {
 
 // dial connects to the next address that accepts connections.
 func (rr *roundRobin) dial(ctx context.Context, network, _ string) (conn net.Conn, err error) {
-	err = errors.New("none serves")
+	err = errors.New("no node serves yet")
 	dialer := net.Dialer{Timeout: dialTimeout}
 	for _, at := range rr.inTurn() {
 		if at == "" {
