@@ -412,19 +412,25 @@ func TestRequest(t *testing.T) {
 	})
 }
 
+// replayCaches returns the cache of that name at each node.
+func replayCaches(t *testing.T, name string, maxTTL time.Duration, nodes ...*cluster.Node) (caches []auth.ReplayCache) {
+	t.Helper()
+	for _, n := range nodes {
+		c, err := n.ReplayCache(t.Context(), name, maxTTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		caches = append(caches, c)
+	}
+	return caches
+}
+
 // TestReplayCacheOnce checks that exactly one of several uses is the first, whatever the backend
 // does.
 func TestReplayCacheOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := twoNodes(t, nil)
-		var caches []auth.ReplayCache
-		for _, n := range []*cluster.Node{a, b} {
-			c, err := n.ReplayCache(t.Context(), "test", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
-			caches = append(caches, c)
-		}
+		caches := replayCaches(t, "test", time.Minute, a, b)
 		first := func(c auth.ReplayCache, key string) bool {
 			t.Helper()
 			ok, err := c.Once(t.Context(), "", key, time.Minute)
@@ -495,14 +501,7 @@ func TestReplayCacheAbandoned(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				other, failing, f := twoNodes(t, nil)
-				var caches []auth.ReplayCache
-				for _, n := range []*cluster.Node{failing, other} {
-					c, err := n.ReplayCache(t.Context(), "test", time.Minute)
-					if err != nil {
-						t.Fatal(err)
-					}
-					caches = append(caches, c)
-				}
+				caches := replayCaches(t, "test", time.Minute, failing, other)
 				if tt.recorded >= 0 {
 					f.silent.Store(&silence{"once-test", tt.recorded})
 				} else {
@@ -534,14 +533,8 @@ func TestReplayCacheAbandoned(t *testing.T) {
 func TestReplayCacheAbandonedOften(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		other, failing, f := twoNodes(t, nil)
-		a, err := failing.ReplayCache(t.Context(), "test", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := other.ReplayCache(t.Context(), "test", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		caches := replayCaches(t, "test", time.Minute, failing, other)
+		a, b := caches[0], caches[1]
 		for range 3 {
 			advance(100 * time.Millisecond) // the key of the use before is free then
 			f.silent.Store(&silence{"once-test", cluster.CallTimeout + 50*time.Millisecond})
@@ -569,14 +562,7 @@ func TestReplayCacheIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const uses, limit = 4096 + 100, 4096
 		other, failing, f := twoNodes(t, nil)
-		var caches []auth.ReplayCache
-		for _, n := range []*cluster.Node{failing, other} {
-			c, err := n.ReplayCache(t.Context(), "test", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
-			caches = append(caches, c)
-		}
+		caches := replayCaches(t, "test", time.Minute, failing, other)
 		f.silentAll.Store(true)
 		var wg sync.WaitGroup
 		for i := range uses {
@@ -610,14 +596,7 @@ func TestReplayCacheIsBounded(t *testing.T) {
 func TestReplayCache(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, _ := twoNodes(t, nil)
-		var caches []auth.ReplayCache
-		for _, n := range []*cluster.Node{a, b} {
-			c, err := n.ReplayCache(t.Context(), "dpop", 130*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			caches = append(caches, c)
-		}
+		caches := replayCaches(t, "dpop", 130*time.Second, a, b)
 		use := func(c auth.ReplayCache, owner, key string, ttl time.Duration) string {
 			ok, err := c.Once(t.Context(), owner, key, ttl)
 			return fmt.Sprint(ok, " ", err)

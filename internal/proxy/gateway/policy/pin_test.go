@@ -36,6 +36,18 @@ func openTestPins(t *testing.T, path string, log *slog.Logger) *Pins {
 	return p
 }
 
+// savedTestPins returns pins whose file has one.
+func savedTestPins(t *testing.T) *Pins {
+	t.Helper()
+	p := openTestPins(t, filepath.Join(t.TempDir(), "pins.json"), nil)
+	t.Cleanup(func() { p.Close() })
+	p.Decide("hide", gateway.KindTool, "a", []byte(pinnedTool))
+	if err := p.save(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestPins(t *testing.T) {
 	const show, warn, hide = gateway.PinShow, gateway.PinWarn, gateway.PinHide
 	for _, tt := range []struct {
@@ -198,13 +210,7 @@ func TestPinsOfTwoProcesses(t *testing.T) {
 
 // TestReread checks that pins notice a change by another process once, and none of their own.
 func TestReread(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pins.json")
-	p := openTestPins(t, path, nil)
-	defer p.Close()
-	p.Decide("hide", gateway.KindTool, "a", []byte(pinnedTool))
-	if err := p.save(); err != nil {
-		t.Fatal(err)
-	}
+	p := savedTestPins(t)
 	reread := func() bool {
 		p.lastCheck = time.Time{}
 		return p.Reread()
@@ -216,7 +222,7 @@ func TestReread(t *testing.T) {
 	if err := p.save(); err != nil {
 		t.Fatal(err)
 	}
-	if accepted, err := AcceptPins(path, "hide", ""); err != nil || len(accepted) != 1 {
+	if accepted, err := AcceptPins(p.path, "hide", ""); err != nil || len(accepted) != 1 {
 		t.Fatalf("accepted %v, %v", accepted, err)
 	}
 	p.Decide("hide", gateway.KindTool, "b", []byte(pinnedTool))
@@ -233,28 +239,22 @@ func TestReread(t *testing.T) {
 
 // TestRereadAtOnce replaces the file by one of the same size and time.
 func TestRereadAtOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pins.json")
-	p := openTestPins(t, path, nil)
-	defer p.Close()
-	p.Decide("hide", gateway.KindTool, "a", []byte(pinnedTool))
-	if err := p.save(); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
+	p := savedTestPins(t)
+	info, err := os.Stat(p.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(p.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+	if err := os.WriteFile(p.path+".new", text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(path+".new", time.Time{}, info.ModTime()); err != nil {
+	if err := os.Chtimes(p.path+".new", time.Time{}, info.ModTime()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := os.Rename(p.path+".new", p.path); err != nil {
 		t.Fatal(err)
 	}
 	p.lastCheck = time.Time{}
