@@ -11,8 +11,9 @@
 //     that fails is an error, but for "sh exit=N", where exactly one must fail with that status.
 //     With "sh background", the block is one command, which runs while the rest does. The rest waits
 //     until it prints "listening";
-//   - text after sh: the standard output and standard error of the commands. "…" is any text,
-//     also several lines.
+//   - text after sh: the standard output and standard error of the commands, without the lines in
+//     which the go command reports downloads, because these depend on the module cache. "…" is any
+//     text, also several lines.
 //
 // Blocks of other languages are configurations of other programs, and JSON, which is parsed.
 package guides
@@ -130,6 +131,17 @@ func matches(want, got string) bool {
 	}
 	ok, err := regexp.MatchString("(?s)^"+strings.Join(parts, ".*")+"$", strings.TrimSpace(got))
 	return ok && err == nil
+}
+
+// withoutDownloads removes the lines in which the go command reports what it downloads.
+func withoutDownloads(out string) string {
+	var b strings.Builder
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "go: downloading ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // trimmed removes the indentation and empty lines of a text.
@@ -258,10 +270,11 @@ func (c *checker) run(t *testing.T, blocks []block) {
 		if bl.language != "sh" || bl.file != "" {
 			continue
 		}
-		out, err := os.ReadFile(filepath.Join(results, fmt.Sprintf("%d.out", i)))
+		text, err := os.ReadFile(filepath.Join(results, fmt.Sprintf("%d.out", i)))
 		if err != nil {
 			t.Errorf("line %d: not run: %v", bl.line, err)
 		}
+		out := withoutDownloads(string(text))
 		t.Logf("line %d prints:\n%s", bl.line, out)
 		failed, err := os.ReadFile(filepath.Join(results, fmt.Sprintf("%d.failed", i)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -276,8 +289,8 @@ func (c *checker) run(t *testing.T, blocks []block) {
 		case !wantFailure && len(failed) > 0:
 			t.Errorf("line %d: failed: %s\n%s", bl.line, failed, out)
 		}
-		if i+1 < len(blocks) && blocks[i+1].language == "text" && !matches(blocks[i+1].text, string(out)) {
-			t.Errorf("line %d: the output differs (-guide +output):\n%s", blocks[i+1].line, cmp.Diff(blocks[i+1].text, string(out)))
+		if i+1 < len(blocks) && blocks[i+1].language == "text" && !matches(blocks[i+1].text, out) {
+			t.Errorf("line %d: the output differs (-guide +output):\n%s", blocks[i+1].line, cmp.Diff(blocks[i+1].text, out))
 		}
 	}
 }
@@ -348,6 +361,20 @@ func TestMatches(t *testing.T) {
 	} {
 		if got := matches(tt.want, tt.got); got != tt.ok {
 			t.Errorf("matches(%q, %q): got %v", tt.want, tt.got, got)
+		}
+	}
+}
+
+func TestWithoutDownloads(t *testing.T) {
+	for _, tt := range []struct{ out, want string }{
+		{"ok  \texample.com/clock\t0.1s\n", "ok  \texample.com/clock\t0.1s\n"},
+		{"go: downloading golang.org/x/sys v0.1.0\nok\n", "ok\n"},
+		{"a\ngo: downloading x v1.0.0\nb\ngo: downloading y v1.0.0", "a\nb\n"},
+		{"go: finding module for package x\n", "go: finding module for package x\n"},
+		{"", ""},
+	} {
+		if got := withoutDownloads(tt.out); got != tt.want {
+			t.Errorf("withoutDownloads(%q): got %q, want %q", tt.out, got, tt.want)
 		}
 	}
 }
