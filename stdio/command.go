@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/proc/environ"
 	"mcpwire/internal/proc/guardian"
 	"mcpwire/internal/proc/procgroup"
 	"mcpwire/jsonrpc"
@@ -168,28 +169,7 @@ func (c *Cmd) environ() []string {
 	if c.EnvAllow == nil && c.Env == nil {
 		return nil
 	}
-	env := []string{}
-	for _, entry := range os.Environ() {
-		// On Windows, names of entries such as "=C:=C:\dir" begin with '='.
-		name, _, _ := strings.Cut(entry[min(1, len(entry)):], "=")
-		name = entry[:min(1, len(entry))] + name
-		if c.EnvAllow == nil || matchesAny(name, c.EnvAllow) {
-			env = append(env, entry)
-		}
-	}
-	return append(env, c.Env...)
-}
-
-func matchesAny(name string, list []string) bool {
-	for _, pattern := range list {
-		if runtime.GOOS == "windows" {
-			name, pattern = strings.ToUpper(name), strings.ToUpper(pattern)
-		}
-		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || name == pattern {
-			return true
-		}
-	}
-	return false
+	return append(environ.Inherit(c.EnvAllow, nil), c.Env...)
 }
 
 // MinimalEnv returns a list for Cmd.EnvAllow. It has the variables that programs need to find

@@ -59,6 +59,10 @@ and capabilities once, in the handshake, so only clients that declare the same
 ones share it, and a command may run once for each kind of client. Without a
 login, all clients are the same user.
 
+A command gets the environment of the bridge, because hosts give the bridge the
+variables of the server, but not the token of --token-env. It runs as the same
+user, and on Linux could read that in /proc.
+
 If a server on HTTP requires a login, the bridge prints the URL on standard
 error and opens the browser: with --listen on a terminal, after Enter. Tokens
 are stored for later use by all commands. All clients of the bridge then act as

@@ -102,7 +102,7 @@ func (f *bridgeFlags) registerHTTP(fs *pflag.FlagSet) {
 	fs.BoolVar(&h.sse, "sse", false, "with HTTP, also serve the older HTTP+SSE transport, at /sse and /messages")
 	fs.Var(&h.hosts, "host", "with HTTP, host `NAME` that clients use in addition to localhost; may be repeated")
 	fs.Var(&h.origins, "origin", "with HTTP, `ORIGIN` of allowed web pages, such as https://app.example.com; may be repeated")
-	fs.StringVar(&h.tokenEnv, "token-env", "", "with HTTP, require the bearer token in the environment variable `NAME`")
+	fs.StringVar(&h.tokenEnv, "token-env", "", "with HTTP, require the bearer token in the environment variable `NAME`, which the server does not get")
 	fs.Var(&h.proxies, "behind", "with HTTP, `NETWORK` or address of a reverse proxy, whose X-Forwarded-For identifies clients; may be repeated")
 	fs.StringVar(&h.certFile, "tls-cert", "", "with HTTP, serve TLS with the certificate in `FILE`, in PEM")
 	fs.StringVar(&h.keyFile, "tls-key", "", "with HTTP, `FILE` with the certificate's private key, in PEM")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/internal/net/httppost"
+	"mcpwire/internal/proc/environ"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/proxy/tap"
 	"mcpwire/jsonrpc"
@@ -37,6 +38,8 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *upstreamTarget {
 	show := newTailWriter(e.stderr)
 	base := stdio.Command(t.command[0], t.command[1:]...)
 	base.Dir, base.Env, base.Framing, base.MaxFrame = t.dir, t.env, f.target.framing, f.maxFrame
+	// Hosts give the bridge the variables of the server; only the secret of the bridge is not one.
+	base.EnvAllow = environ.Names(nil, []string{f.http.tokenEnv})
 	return &upstreamTarget{name: t.captureName(), process: true, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		cmd.Stderr = io.MultiWriter(show, stderr)

@@ -133,7 +133,7 @@ func framingOf(name string) jsonrpc.Framing {
 // process returns a function that starts the process of an upstream. It logs its standard error.
 func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) bridgeConnect {
 	base := stdio.Command(u.Command[0], slices.Concat(u.Command[1:], u.Args)...)
-	base.Dir, base.Framing = u.Cwd, framingOf(u.Framing)
+	base.Dir, base.Framing, base.EnvAllow = u.Cwd, framingOf(u.Framing), b.conf.Inherited(u)
 	if b.node != nil {
 		base.StopWait, base.TermWait = nodeStopWait, nodeTermWait
 	}

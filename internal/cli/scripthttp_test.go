@@ -32,12 +32,13 @@ func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // listen starts mcpwire, waits until it listens, and puts the URL into a variable of the script.
+// The process gets a few variables of the script, and those that LISTEN_ENV lists.
 // What it returns stops the process, waits for it and returns what it wrote to standard error.
 func listen(ts *testscript.TestScript, variable string, args ...string) (stop func() (log string, err error)) {
 	path, err := exec.LookPath("mcpwire")
 	ts.Check(err)
 	c := exec.Command(path, args...)
-	for _, name := range []string{"PATH", "TOKEN", "GORACE", "HOME", "MCPWIRE_HOME"} {
+	for _, name := range append([]string{"PATH", "TOKEN", "GORACE", "HOME", "MCPWIRE_HOME"}, strings.Fields(ts.Getenv("LISTEN_ENV"))...) {
 		c.Env = append(c.Env, name+"="+ts.Getenv(name))
 	}
 	c.Dir = ts.Getenv("WORK")

@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/base/wait"
+	"mcpwire/internal/proc/environ"
 	"mcpwire/internal/trace/frames"
 	"mcpwire/stdio"
 )
@@ -316,7 +317,7 @@ func StartOf(cmd *stdio.Cmd) capture.Start {
 	if dir == "" {
 		dir, _ = os.Getwd() // the record can do without it
 	}
-	return capture.Start{Command: slices.Concat([]string{cmd.Path}, cmd.Args), Dir: dir, Env: slices.Concat(os.Environ(), cmd.Env)}
+	return capture.Start{Command: slices.Concat([]string{cmd.Path}, cmd.Args), Dir: dir, Env: append(environ.Inherit(cmd.EnvAllow, nil), cmd.Env...)}
 }
 
 // ExitOf describes the end of a process by the error of [stdio.Process.Wait].

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -223,5 +224,32 @@ func TestStartFails(t *testing.T) {
 	_, err := StartProcess(t.Context(), func(context.Context, io.Writer) (Child, error) { return nil, want }, &ProcessOptions{})
 	if err != want {
 		t.Errorf("the error is %v, want %v", err, want)
+	}
+}
+
+// TestStartOf checks that the record of a process has the variables that the process gets, and no
+// other ones of its parent.
+func TestStartOf(t *testing.T) {
+	t.Setenv("WIRECLIENT_TEST_A", "1")
+	t.Setenv("WIRECLIENT_TEST_B", "2")
+	for _, tt := range []struct {
+		name  string
+		allow []string
+		want  string
+	}{
+		{"all", nil, "WIRECLIENT_TEST_A=1 WIRECLIENT_TEST_B=2 WIRECLIENT_TEST_C=3"},
+		{"none", []string{}, "WIRECLIENT_TEST_C=3"},
+		{"one", []string{"WIRECLIENT_TEST_B"}, "WIRECLIENT_TEST_B=2 WIRECLIENT_TEST_C=3"},
+	} {
+		var got []string
+		for _, entry := range StartOf(&stdio.Cmd{Path: "x", EnvAllow: tt.allow, Env: []string{"WIRECLIENT_TEST_C=3"}}).Env {
+			if strings.HasPrefix(entry, "WIRECLIENT_TEST_") {
+				got = append(got, entry)
+			}
+		}
+		slices.Sort(got)
+		if got := strings.Join(got, " "); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

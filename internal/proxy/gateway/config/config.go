@@ -192,9 +192,13 @@ type Upstream struct {
 	Command Texts `yaml:"command"`
 	// Args are more arguments.
 	Args []string `yaml:"args"`
-	// Env are variables that are added to the environment of the gateway. A value that is a secret
-	// is env:NAME or file:PATH.
+	// Env are variables of the command. A value that is a secret is env:NAME or file:PATH.
 	Env Values `yaml:"env"`
+	// Inherit names variables of the gateway that the command gets too, such as HTTPS_PROXY. A name
+	// that ends in * stands for all names that begin so. The command always gets PATH, HOME and
+	// others that hold no secrets, and never a variable that an env:NAME of this file names, unless
+	// its own env has it.
+	Inherit []string `yaml:"inherit"`
 	// Cwd is the folder that the command runs in, relative to that of this file. The default is the
 	// folder that the gateway runs in.
 	Cwd string `yaml:"cwd"`

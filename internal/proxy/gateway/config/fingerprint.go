@@ -22,6 +22,9 @@ func (c *Config) Fingerprint(u *Upstream) (string, error) {
 	}
 	hash := sha256.New()
 	hash.Write(text)
+	if len(u.Command) > 0 {
+		fmt.Fprintf(hash, "%q", c.Inherited(u)) // another reference may take a variable away
+	}
 	add := func(key string, r Reference) error {
 		if r.IsZero() {
 			return nil

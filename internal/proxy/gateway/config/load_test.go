@@ -34,7 +34,7 @@ listen: {address: "0.0.0.0:8443", path: /gw, sse: true, tls: {cert: file:tls.crt
 auth: {resource: "https://mcp.example.com/gw", scopes: [mcp], issuers: [{url: "https://idp.example.com", audience: mcp, jwks: "https://idp.example.com/keys"}, {url: "https://old.example.com", introspection: {endpoint: "https://old.example.com/introspect", clientId: gw, clientSecret: "env:SECRET"}}]}
 login: {url: "https://mcp.example.com/", address: "0.0.0.0:8444", identity: {issuer: "https://idp.example.com", id: gw, secret: "env:WEB_SECRET", claim: oid, scopes: [profile]}, store: logins}
 upstreams:
-  files: {command: [mcp-files], args: [/data], env: {LOG_LEVEL: debug, API_KEY: "env:KEY"}, cwd: /data, framing: header, isolation: client, idle: 5m, rename: {read_file: read}, tools: {allow: ["read_*"], deny: ["delete_*"]}, prompts: {deny: ["*"]}, resources: {allow: ["file://*"]}, pin: hide, timeouts: {connect: 5s, call: 1m, restart: 2s}, limits: {rate: 5.5, burst: 10, concurrent: 4, processes: 3, processesPerCaller: 1}}
+  files: {command: [mcp-files], args: [/data], env: {LOG_LEVEL: debug, API_KEY: "env:KEY"}, inherit: [HTTPS_PROXY], cwd: /data, framing: header, isolation: client, idle: 5m, rename: {read_file: read}, tools: {allow: ["read_*"], deny: ["delete_*"]}, prompts: {deny: ["*"]}, resources: {allow: ["file://*"]}, pin: hide, timeouts: {connect: 5s, call: 1m, restart: 2s}, limits: {rate: 5.5, burst: 10, concurrent: 4, processes: 3, processesPerCaller: 1}}
   github: {url: "https://api.example.com/mcp/", transport: http, era: modern, credentials: {exchange: {issuer: "https://idp.example.com", id: gw, secret: "file:secret", audience: github, resource: "https://api.example.com/", scopes: [read]}}}
   legacy: {url: "env:LEGACY_URL", transport: sse, headers: {X-Api-Key: "env:LEGACY_KEY", X-Tenant: blue}, tls: {ca: ca.pem}}
   client: {url: "https://c.example.com/mcp", credentials: {client: {issuer: "https://idp.example.com", id: gw, secret: "env:S"}}}
@@ -132,6 +132,13 @@ var invalidFiles = []struct {
 	{"references", "upstreams: {a: {command: a, env: {A: \"env:\", B: \"file:\"}}}\n", []string{
 		"1:38: upstreams.a.env.A: env: is followed by the name of a variable, such as env:API_KEY",
 		"1:49: upstreams.a.env.B: file: is followed by a path, such as file:/run/secrets/key",
+	}, true},
+	{"inherited variables", "auth: {token: \"env:TOKEN\"}\nupstreams:\n  a: {command: a, inherit: [HTTPS_PROXY, AWS_*, \"*\", TOKEN, A=b, \"*_KEY\", OTEL_EXPORTER_OTLP_HEADERS]}\n  b: {url: \"https://x.example/mcp\", inherit: [A]}\n", []string{
+		`3:54: upstreams.a.inherit[3]: TOKEN has a secret of the gateway, which servers do not inherit: if this one needs it, write env: {TOKEN: "env:TOKEN"}`,
+		`3:61: "A=b" is neither the name of a variable nor the beginning of names and *, such as AWS_*`,
+		`3:66: "*_KEY" is neither the name of a variable nor the beginning of names and *, such as AWS_*`,
+		`3:75: upstreams.a.inherit[6]: OTEL_EXPORTER_OTLP_HEADERS has a secret of the gateway, which servers do not inherit: if this one needs it, write env: {OTEL_EXPORTER_OTLP_HEADERS: "env:OTEL_EXPORTER_OTLP_HEADERS"}`,
+		"4:37: inherit does not apply to an upstream with a url",
 	}, true},
 	{"headers", "upstreams:\n  a: {url: \"https://x.example/mcp\", headers: {\"a b\": c, mcp-name: d, X-A: e, x-a: f}}\n", []string{
 		`2:47: "a b" cannot be the name of a header`,
@@ -264,7 +271,7 @@ func TestParse(t *testing.T) {
 	files := c.Upstream("files")
 	want := &Upstream{
 		Name: "files", Command: Texts{"mcp-files"}, Args: []string{"/data"}, Cwd: "/data", Framing: "header", Isolation: "client", Idle: Duration(5 * time.Minute),
-		Env:   Values{"LOG_LEVEL": {Text: "debug"}, "API_KEY": {Reference: Reference{Env: "KEY"}}},
+		Env: Values{"LOG_LEVEL": {Text: "debug"}, "API_KEY": {Reference: Reference{Env: "KEY"}}}, Inherit: []string{"HTTPS_PROXY"},
 		Tools: Filter{Allow: []string{"read_*"}, Deny: []string{"delete_*"}}, Rename: map[string]string{"read_file": "read"},
 		Prompts: Filter{Deny: []string{"*"}}, Resources: Filter{Allow: []string{"file://*"}}, Pin: "hide",
 		Timeouts: Timeouts{Connect: Duration(5 * time.Second), Call: Duration(time.Minute), Restart: Duration(2 * time.Second)},

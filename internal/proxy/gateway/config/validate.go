@@ -14,6 +14,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/capture"
 	"mcpwire/internal/net/loopback"
+	"mcpwire/internal/proc/environ"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/lazyregexp"
 )
@@ -255,7 +256,7 @@ func (v *validator) admin() {
 
 // onlyFor lists the keys of an upstream that are for some kinds only.
 var onlyFor = []struct{ key, kinds string }{
-	{"args", "command"}, {"env", "command"}, {"cwd", "command"}, {"framing", "command socket"},
+	{"args", "command"}, {"env", "command"}, {"inherit", "command"}, {"cwd", "command"}, {"framing", "command socket"},
 	{"transport", "url"}, {"headers", "url"}, {"tls", "url"}, {"credentials", "url"},
 }
 
@@ -327,8 +328,21 @@ func (v *validator) command(path string, u *Upstream) {
 			v.secret(at)
 		}
 	}
+	secrets := v.c.secretVariables()
+	for i, name := range u.Inherit {
+		at := fmt.Sprintf("%s.inherit[%d]", path, i)
+		switch {
+		case !inheritedName().MatchString(name):
+			v.errorf(at, "%q is neither the name of a variable nor the beginning of names and *, such as AWS_*", clip.Characters(name, 60))
+		case environ.Match(name, secrets):
+			v.errorf(at, "%s: %s has a secret of the gateway, which servers do not inherit: if this one needs it, write env: {%s: \"env:%s\"}", at, name, name, name)
+		}
+	}
 	u.Cwd = below(v.file.dir, u.Cwd)
 }
+
+// inheritedName matches what Inherit may have.
+var inheritedName = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_()]*\*?|\*)$`)
 
 // secret reports a secret in plain text.
 func (v *validator) secret(at string) {

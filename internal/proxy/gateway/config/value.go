@@ -6,13 +6,16 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"mcpwire/auth"
+	"mcpwire/internal/proc/environ"
 	"mcpwire/internal/text/lazyregexp"
+	"mcpwire/stdio"
 )
 
 // A Duration is a time such as 500ms, 10s or 5m. Zero means that the file has none.
@@ -136,6 +139,26 @@ func (v Value) Resolve() (string, error) {
 	}
 	secret, err := v.Reference.Resolve()
 	return secret.Reveal(), err
+}
+
+// secretVariables returns the names of variables with secrets of the gateway: those that references
+// of the file name, and those with the headers for a collector of spans. A variable that every
+// program gets is not one of them, wherever a reference names it.
+func (c *Config) secretVariables() []string {
+	list := []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_LOGS_HEADERS"}
+	common := slices.DeleteFunc(stdio.MinimalEnv(), func(name string) bool { return strings.HasSuffix(name, "*") })
+	for _, r := range c.file.references {
+		if r.Env != "" && !environ.Match(r.Env, common) {
+			list = append(list, r.Env)
+		}
+	}
+	return list
+}
+
+// Inherited returns the names of the variables that the command of an upstream inherits from the
+// gateway.
+func (c *Config) Inherited(u *Upstream) []string {
+	return environ.Names(slices.Concat(stdio.MinimalEnv(), u.Inherit), c.secretVariables())
 }
 
 // readLimited reads a file of at most limit bytes.
