@@ -97,10 +97,10 @@ type dpopProof struct {
 	issued                   time.Time
 }
 
-// check checks the proof in a request of address for a token that is bound to the key with the
-// given thumbprint. Because of the order of the checks, only the holder of both the token and the
+// check checks the proof in a request of address for a token of principal, which is bound to the key
+// with the principal's thumbprint. Because of the order of the checks, only the holder of both the token and the
 // key can write to the replay cache. staleNonce says that the client should get a new nonce.
-func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) (staleNonce bool, err error) {
+func (c *dpopChecker) check(r *http.Request, address, token string, principal *Principal) (staleNonce bool, err error) {
 	headers := r.Header.Values("DPoP")
 	if len(headers) != 1 {
 		return false, invalidProof("not exactly one header")
@@ -119,7 +119,7 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 	if subtle.ConstantTimeCompare([]byte(p.ath), []byte(base64.RawURLEncoding.EncodeToString(hash[:]))) != 1 {
 		return false, invalidProof("ath is not the token's hash")
 	}
-	if subtle.ConstantTimeCompare([]byte(p.thumbprint), []byte(thumbprint)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(p.thumbprint), []byte(principal.KeyThumbprint)) != 1 {
 		return false, invalidProof("the key is not the token's")
 	}
 	now := time.Now()
@@ -132,14 +132,15 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 	} else if d := now.Sub(p.issued); d > maxProofAge || d < -maxProofAge {
 		return false, invalidProof("iat is too far from the current time")
 	}
-	return staleNonce, c.checkReplay(r.Context(), p)
+	return staleNonce, c.checkReplay(r.Context(), p, principal)
 }
 
-// checkReplay records the proof as used, and returns an error if it was used before.
-func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof) error {
+// checkReplay records the proof as used, and returns an error if it was used before. The owner is the
+// principal, since a client can have as many keys as it wants.
+func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof, principal *Principal) error {
 	key := sha256.Sum256([]byte(p.thumbprint + "\x00" + p.id)) // a thumbprint has no NUL
 	text := base64.RawURLEncoding.EncodeToString(key[:])
-	first, err := c.replay.Once(ctx, p.thumbprint, text, replayTTL)
+	first, err := c.replay.Once(ctx, principal.ID(), text, replayTTL)
 	if err != nil {
 		return unavailable("replay cache", err)
 	}
@@ -324,16 +325,16 @@ func (n *nonces) check(nonce string, now time.Time) (good, fresh bool) {
 // concurrent calls with the same owner and key, exactly one returns true. An error means that the
 // result is unknown; then the request is rejected. Many goroutines may call Once at once.
 //
-// The owner of a key is the thumbprint of the client's proof key. A cache that counts by owner can
-// keep one owner from filling it: it returns [ErrReplayQuota] if an owner has too many keys. Others
-// may ignore it, since no key has two owners.
+// The owner of a key is the [Principal.ID] of the caller. A cache that counts by owner can keep one
+// owner from filling it: it returns [ErrReplayQuota] if an owner has too many keys. Others may ignore
+// it, since no key has two owners.
 type ReplayCache interface {
 	Once(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }
 
 // ErrReplayQuota is the error of a [ReplayCache] if the owner has too many keys. A [Guard] answers
 // it with status 429.
-var ErrReplayQuota = errors.New("too many proofs with one key")
+var ErrReplayQuota = errors.New("too many proofs of one principal")
 
 // A memoryReplayCache is a ReplayCache for one process.
 type memoryReplayCache struct {
@@ -347,16 +348,18 @@ type memoryReplayCache struct {
 
 var errReplayCacheFull = errors.New("replay cache is full")
 
-// ownerShare is the inverse of the part of the cache that one owner may use.
-const ownerShare = 16
+// freeShare is the inverse of the part of the free room that an owner's keys may equal. An owner
+// alone gets a sixteenth of the cache. The more owners there are, the less each gets, so that there
+// is room for an owner without keys however many others use all they can.
+const freeShare = 15
 
 // NewMemoryReplayCache returns a [ReplayCache] for one process. It has room for max keys of about
 // 200 bytes each. Zero means 262,144, which is enough for 2000 proofs a second, and for 126 a
-// second of one key.
+// second of one principal.
 //
 // The cache never drops a key early: when it is full, Once returns an error until a key expires.
-// One owner can use a sixteenth of it; then Once returns [ErrReplayQuota]. Keys whose owner is
-// empty can fill it.
+// One owner can use a sixteenth of it, and less when others use it too; then Once returns
+// [ErrReplayQuota]. Keys whose owner is empty can fill it.
 func NewMemoryReplayCache(max int) ReplayCache {
 	if max <= 0 {
 		max = 1 << 18
@@ -379,7 +382,7 @@ func (c *memoryReplayCache) Once(_ context.Context, owner, key string, ttl time.
 	if _, ok := c.seen[digest]; ok {
 		return false, nil
 	}
-	if owner != "" && c.owners[ownerKey] >= max(c.max/ownerShare, 1) {
+	if owner != "" && c.owners[ownerKey] >= max((c.max-len(c.seen))/freeShare, 1) {
 		return false, ErrReplayQuota
 	}
 	if len(c.seen) >= c.max {

@@ -321,13 +321,16 @@ func FuzzDPoP(f *testing.F) {
 	})
 }
 
-// TestDPoPReplayQuota shows that a key that has used its share of the replay cache gets 429, and
-// that others are admitted.
+// TestDPoPReplayQuota shows that a principal that has used its share of the replay cache gets 429, and
+// that others are admitted. Another key of the principal has no share of its own.
 func TestDPoPReplayQuota(t *testing.T) {
-	hog, other := newRSKey(t, ""), newRSKey(t, "")
-	owners := map[string]string{"token-of-hog": hog.thumbprint(t), "token-of-other": other.thumbprint(t)}
+	hog, hog2, other := newRSKey(t, ""), newRSKey(t, ""), newRSKey(t, "")
+	type owner struct{ subject, thumbprint string }
+	owners := map[string]owner{
+		"token-of-hog": {"hog", hog.thumbprint(t)}, "token2-of-hog": {"hog", hog2.thumbprint(t)}, "token-of-other": {"other", other.thumbprint(t)},
+	}
 	v := verifierFunc(func(_ context.Context, token string) (*auth.Principal, error) {
-		return &auth.Principal{Issuer: rsIssuer, Subject: token, KeyThumbprint: owners[token]}, nil
+		return &auth.Principal{Issuer: rsIssuer, Subject: owners[token].subject, KeyThumbprint: owners[token].thumbprint}, nil
 	})
 	g := rsGuard(t, v, auth.GuardOptions{DPoP: &auth.DPoPOptions{Replay: auth.NewMemoryReplayCache(32)}})
 	send := func(key rsKey, token string) *httptest.ResponseRecorder {
@@ -337,8 +340,8 @@ func TestDPoPReplayQuota(t *testing.T) {
 	for range 3 {
 		got = append(got, send(hog, "token-of-hog").Code)
 	}
-	got = append(got, send(other, "token-of-other").Code)
-	if diff := cmp.Diff([]int{200, 200, 429, 200}, got); diff != "" {
+	got = append(got, send(hog2, "token2-of-hog").Code, send(other, "token-of-other").Code)
+	if diff := cmp.Diff([]int{200, 200, 429, 429, 200}, got); diff != "" {
 		t.Errorf("statuses (-want +got):\n%s", diff)
 	}
 	if w := send(hog, "token-of-hog"); w.Header().Get("Retry-After") == "" || w.Header().Get("WWW-Authenticate") != "" {
@@ -393,6 +396,24 @@ func TestMemoryReplayCacheRace(t *testing.T) {
 	}
 }
 
+// TestReplayQuotaOfMany shows that many owners that use all they can leave room for another one.
+func TestReplayQuotaOfMany(t *testing.T) {
+	c := auth.NewMemoryReplayCache(3200)
+	for owner := range 100 {
+		for i := 0; ; i++ {
+			if _, err := c.Once(t.Context(), fmt.Sprint(owner), fmt.Sprint(i), time.Hour); err != nil {
+				if !errors.Is(err, auth.ErrReplayQuota) {
+					t.Fatalf("owner %d: after %d keys: %v", owner, i, err)
+				}
+				break
+			}
+		}
+	}
+	if first, err := c.Once(t.Context(), "victim", "0", time.Hour); !first || err != nil {
+		t.Errorf("an owner without keys: got %v, %v", first, err)
+	}
+}
+
 // TestReplayQuota shows that one owner cannot use the capacity of others.
 func TestReplayQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -421,7 +442,7 @@ func TestReplayQuota(t *testing.T) {
 		<-time.After(time.Minute)
 		once("third", "1")
 		want := []string{
-			"hog 0 true <nil>", "hog 1 true <nil>", "hog 2 true <nil>", "hog 3 true <nil>", "hog 4 false too many proofs with one key",
+			"hog 0 true <nil>", "hog 1 true <nil>", "hog 2 true <nil>", "hog 3 true <nil>", "hog 4 false too many proofs of one principal",
 			"hog 0 false <nil>", "other 0 true <nil>", "hog 4 true <nil>", "other 1 true <nil>", "third 1 false replay cache is full", "third 1 true <nil>",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

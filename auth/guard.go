@@ -277,7 +277,7 @@ func (g *Guard) admit(r *http.Request) (admission, *rejection) {
 		adm.token = NewSecret(token)
 	}
 	if s == schemeDPoP {
-		if adm.nonce, rejected = g.checkProof(r, token, p.KeyThumbprint); rejected != nil {
+		if adm.nonce, rejected = g.checkProof(r, token, p); rejected != nil {
 			if rejected.code == "invalid_dpop_proof" {
 				g.failures.addFailure(addr, digest, false)
 			}
@@ -311,8 +311,8 @@ func (g *Guard) verify(ctx context.Context, token string) (*Principal, error) {
 }
 
 // checkProof checks the proof. It returns a new nonce if the client should get one.
-func (g *Guard) checkProof(r *http.Request, token, thumbprint string) (nonce string, _ *rejection) {
-	stale, err := g.dpop.check(r, g.publicURL(r), token, thumbprint)
+func (g *Guard) checkProof(r *http.Request, token string, principal *Principal) (nonce string, _ *rejection) {
+	stale, err := g.dpop.check(r, g.publicURL(r), token, principal)
 	if g.dpop.nonces != nil && (stale || errors.Is(err, errNonce)) {
 		nonce = g.dpop.nonces.current(time.Now())
 	}

@@ -215,8 +215,18 @@ func (in *introspectionVerifier) principalOf(answer claimSet) (*Principal, error
 	if p.KeyThumbprint, ok = answer.confirmation(); !ok {
 		return nil, invalid("unsupported binding of the token")
 	}
-	if kind, _ := answer.str("token_type"); strings.EqualFold(kind, string(schemeDPoP)) && p.KeyThumbprint == "" {
-		return nil, invalid("the token is bound to an unknown key")
+	kind, ok := answer.str("token_type")
+	if !ok && answer.has("token_type") && string(answer["token_type"]) != "null" {
+		return nil, invalid("token_type is not a string")
+	}
+	switch strings.ToLower(kind) {
+	case "", "bearer", "access_token":
+	case "dpop":
+		if p.KeyThumbprint == "" {
+			return nil, invalid("the token is bound to an unknown key")
+		}
+	default: // such as refresh_token and id_token
+		return nil, invalid("not an access token")
 	}
 	return p, nil
 }

@@ -66,6 +66,12 @@ func TestIntrospection(t *testing.T) {
 		{"not valid yet", map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}, auth.ErrInvalidToken},
 		{"nobody's", map[string]any{"sub": nil, "client_id": nil}, auth.ErrInvalidToken},
 		{"bound in another way", map[string]any{"cnf": map[string]any{"x5t#S256": jkt}}, auth.ErrInvalidToken},
+		{"access token", map[string]any{"token_type": "access_token"}, nil},
+		{"token without a type", map[string]any{"token_type": nil}, nil},
+		{"type is null", map[string]any{"token_type": null}, nil},
+		{"refresh token", map[string]any{"token_type": "refresh_token"}, auth.ErrInvalidToken},
+		{"identity token", map[string]any{"token_type": "id_token"}, auth.ErrInvalidToken},
+		{"type of another kind", map[string]any{"token_type": 1}, auth.ErrInvalidToken},
 		{"bound without a thumbprint", map[string]any{"token_type": "DPoP"}, auth.ErrInvalidToken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,10 +15,11 @@ import (
 const (
 	// maxReplayBytes limits the records of one replay cache: about 400,000 keys.
 	maxReplayBytes = 128 << 20
-	// maxReplayKeys limits the keys that a node counts by owner, and the keys of one owner at one
-	// node to a sixteenth.
-	maxReplayKeys      = 1 << 18
-	maxReplayKeysOwner = maxReplayKeys / 16
+	// maxReplayKeys limits the keys that a node counts by owner. The keys of one owner at one node
+	// may equal the freeReplayShare-th part of what is left, so that many owners leave room for
+	// others.
+	maxReplayKeys   = 1 << 18
+	freeReplayShare = 15
 )
 
 // A replayCache is an auth.ReplayCache.
@@ -152,7 +153,7 @@ func (c *replayCache) count(owner string) error {
 		}
 		c.used = c.used[1:]
 	}
-	if c.owners[owner] >= maxReplayKeysOwner {
+	if c.owners[owner] >= max((maxReplayKeys-len(c.used))/freeReplayShare, 1) {
 		return auth.ErrReplayQuota
 	}
 	c.owners[owner]++
