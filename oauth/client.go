@@ -412,6 +412,9 @@ type httpResponse struct {
 	body   []byte
 }
 
+// ok reports whether the status means success. Some servers send 201 for a new token.
+func (r *httpResponse) ok() bool { return r.status/100 == 2 }
+
 // do sends a request and reads the response. It does not follow redirects.
 func (f *fetcher) do(ctx context.Context, req *http.Request) (*httpResponse, error) {
 	if err := f.checkURL(req.URL); err != nil {
@@ -449,7 +452,7 @@ func (f *fetcher) transportError(req *http.Request, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnreachable, req.URL.Host, err)
 }
 
-// get fetches a document. found is false if it does not exist: for a status other than 200.
+// get fetches a document. found is false if it does not exist: for any status but 2xx.
 func (f *fetcher) get(ctx context.Context, address string) (body []byte, found bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -460,7 +463,7 @@ func (f *fetcher) get(ctx context.Context, address string) (body []byte, found b
 	if err != nil {
 		return nil, false, err
 	}
-	if r.status != http.StatusOK {
+	if !r.ok() {
 		return nil, false, nil
 	}
 	// Some sites answer every path with their front page.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -87,6 +88,22 @@ func TestDiscoveryOrder(t *testing.T) {
 			w.resource = map[string]any{"/here": doc(w)}
 		}, []string{
 			"GET https://MCP.example.com:443/here", as + "/.well-known/oauth-authorization-server"}},
+		{"by the header, without quotes", func(w *world) {
+			w.challenge = "Bearer resource_metadata=" + strings.TrimPrefix(wellKnownOfServer, "GET ")
+		}, []string{
+			wellKnownOfServer, as + "/.well-known/oauth-authorization-server"}},
+		{"by the header, in single quotes", func(w *world) {
+			w.challenge = "Bearer resource_metadata='" + strings.TrimPrefix(wellKnownOfServer, "GET ") + "'"
+		}, []string{
+			wellKnownOfServer, as + "/.well-known/oauth-authorization-server"}},
+		{"by the header, without commas", func(w *world) {
+			w.challenge = `Bearer error="invalid_token" resource_metadata="` + strings.TrimPrefix(wellKnownOfServer, "GET ") + `"`
+		}, []string{
+			wellKnownOfServer, as + "/.well-known/oauth-authorization-server"}},
+		{"by the header, relative", func(w *world) {
+			w.challenge = `Bearer resource_metadata="/.well-known/oauth-protected-resource/mcp"`
+		}, []string{
+			wellKnownOfServer, as + "/.well-known/oauth-authorization-server"}},
 		{"HTML for every URL", func(w *world) {
 			w.challenge = "Bearer"
 			w.resource = map[string]any{"/.well-known/oauth-protected-resource": doc(w)}
@@ -197,6 +214,9 @@ func TestClientFaults(t *testing.T) {
 		{"metadata on another host", func(w *world) {
 			w.challenge = `Bearer resource_metadata="https://evil.example.com/.well-known/oauth-protected-resource"`
 		}, oauth.ErrUntrusted, worldServer},
+		{"metadata on another host, without a scheme", func(w *world) {
+			w.challenge = `Bearer resource_metadata=//evil.example.com/x`
+		}, oauth.ErrUntrusted, worldServer},
 		{"metadata by http", func(w *world) { w.challenge = `Bearer resource_metadata="http://mcp.example.com/x"` }, oauth.ErrUntrusted, worldServer},
 		{"metadata missing", func(w *world) { w.challenge = `Bearer resource_metadata="https://mcp.example.com/x"` }, oauth.ErrUntrusted, "/x"},
 		{"metadata of another server", prm(func(m map[string]any) { m["resource"] = "https://evil.example.com/mcp" }), oauth.ErrUntrusted, wellKnown},
@@ -248,6 +268,7 @@ func TestClientFaults(t *testing.T) {
 		{"login required", answer(func(s *worldIssuer) { s.deny = "login_required" }), oauth.ErrConsentRequired, "/authorize"},
 
 		{"code rejected", answer(func(s *worldIssuer) { s.tokenError = func(url.Values) string { return "invalid_grant" } }), oauth.ErrRefused, "/token"},
+		{"code rejected with status 200", raw(worldAS+"/token", 200, `{"error":"bad_verification_code"}`), oauth.ErrRefused, "/token"},
 		{"token endpoint redirects", raw(worldAS+"/token", 307, ""), oauth.ErrUntrusted, "/token"},
 		{"token endpoint down", raw(worldAS+"/token", 502, ""), oauth.ErrUnreachable, "/token"},
 		{"token with a line break", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["access_token"] = "a\r\nX: y" } }), oauth.ErrUntrusted, "/token"},
@@ -283,6 +304,37 @@ func TestClientFaults(t *testing.T) {
 				t.Errorf("a secret, or a line break, in %s", text)
 			}
 		})
+	}
+}
+
+// TestStatuses shows that any status 2xx means success.
+func TestStatuses(t *testing.T) {
+	for _, path := range []string{"/token", "/register", "/.well-known/oauth-authorization-server"} {
+		for _, status := range []int{200, 201, 202, 203} {
+			w := newWorld(t)
+			w.odd[worldAS+path] = func(rw http.ResponseWriter, r *http.Request) {
+				rec := httptest.NewRecorder()
+				w.as[worldAS].ServeHTTP(rec, r)
+				maps.Copy(rw.Header(), rec.Header())
+				rw.WriteHeader(status)
+				rw.Write(rec.Body.Bytes())
+			}
+			mustPost(t, w.transport(nil))
+		}
+	}
+}
+
+// TestErrorWithStatus200 shows the code and the description of an error that came with status 200.
+func TestErrorWithStatus200(t *testing.T) {
+	w := newWorld(t)
+	w.odd[worldAS+"/token"] = func(rw http.ResponseWriter, _ *http.Request) {
+		say(rw, http.StatusOK, map[string]any{"error": "bad_verification_code", "error_description": "The code is wrong"})
+	}
+	_, err := post(t.Context(), w.transport(nil))
+	for _, want := range []string{"bad_verification_code", "The code is wrong"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
 	}
 }
 

@@ -80,19 +80,19 @@ func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery,
 // resource returns the metadata of the server, or nil if it has no metadata.
 func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDocument, error) {
 	if metadata != "" {
-		u, err := url.Parse(metadata)
+		u, err := d.server.Parse(metadata) // some servers send a path
 		if err != nil {
 			return nil, fmt.Errorf("%w: resource_metadata is not a URL", ErrUntrusted)
 		}
 		if o := originOf(u); o != originOf(d.server) && !slices.Contains(d.origins, o) {
 			return nil, fmt.Errorf("%w: resource_metadata is on another host, %q", ErrUntrusted, printable(o, 200))
 		}
-		body, found, err := d.fetch.get(ctx, metadata)
+		body, found, err := d.fetch.get(ctx, u.String())
 		if err != nil {
 			return nil, fmt.Errorf("metadata of the resource: %w", err)
 		}
 		if !found {
-			return nil, fmt.Errorf("%w: resource_metadata not found", ErrUntrusted)
+			return nil, fmt.Errorf("%w: resource_metadata not found: %s", ErrUntrusted, printable(u.String(), 200))
 		}
 		return decodeResourceDocument(body)
 	}

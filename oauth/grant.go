@@ -335,6 +335,7 @@ type tokenResponse struct {
 	RefreshToken string          `json:"refresh_token"`
 	Scope        string          `json:"scope"`
 	IssuedType   string          `json:"issued_token_type"`
+	Error        json.RawMessage `json:"error"`
 }
 
 // requestToken sends the request. It repeats it if the authorization server requires a nonce in the
@@ -369,13 +370,15 @@ func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *toke
 		return nil, false, err
 	}
 	fresh := c.nonces.store(owner, rep.header)
-	if rep.status != http.StatusOK {
+	a = new(tokenResponse)
+	decodeErr := decodeObject(rep.body, a)
+	// Some servers report errors with status 200.
+	if !rep.ok() || decodeErr == nil && a.AccessToken == "" && len(a.Error) > 0 {
 		err := responseError(rep)
 		return nil, r.proof != nil && fresh && isOAuthError(err, "use_dpop_nonce"), err
 	}
-	a = new(tokenResponse)
-	if err := decodeObject(rep.body, a); err != nil {
-		return nil, false, fmt.Errorf("response of the token endpoint: %w", err)
+	if decodeErr != nil {
+		return nil, false, fmt.Errorf("response of the token endpoint: %w", decodeErr)
 	}
 	if len(a.AccessToken) > maxTokenBytes || !isVisible(a.AccessToken) || len(a.RefreshToken) > maxTokenBytes {
 		return nil, false, fmt.Errorf("%w: the token endpoint's response has no usable access_token", ErrUntrusted)

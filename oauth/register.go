@@ -237,7 +237,7 @@ func (c *Client) register(ctx context.Context, d *discovery, redirectURI string)
 	if err != nil {
 		return nil, err
 	}
-	if r.status != http.StatusCreated && r.status != http.StatusOK {
+	if !r.ok() {
 		return nil, responseError(r)
 	}
 	cred, expiry, err := decodeRegistration(r.body, method)

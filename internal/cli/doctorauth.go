@@ -93,8 +93,8 @@ func (doc *doctor) resource(ctx context.Context, s *doctorSection, named string)
 		return nil
 	}
 	places := wellKnown(u, "oauth-protected-resource")
-	if named != "" {
-		places = []string{named}
+	if place, err := u.Parse(named); named != "" && err == nil { // it may be relative
+		places = []string{place.String()}
 	}
 	for _, place := range places {
 		var d resourceDocument

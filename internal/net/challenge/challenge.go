@@ -31,27 +31,33 @@ type Challenge struct {
 // Parse parses the values of a response's WWW-Authenticate headers. If a part is malformed or
 // beyond the limits (16 KiB, 16 challenges, 32 parameters each), it returns the challenges before
 // it and [ErrMalformed]. The result does not alias values.
+//
+// Parse also reads some forms that servers send against the RFC, and returns ErrMalformed with the
+// whole list: URLs without quotes, values in single quotes, and spaces between parameters.
 func Parse(values []string) ([]Challenge, error) {
-	var out []Challenge
+	var p parser
 	left := maxBytes
 	for _, v := range values {
 		if len(v) > left {
-			return out, ErrMalformed
+			return p.list, ErrMalformed
 		}
 		left -= len(v)
-		p := parser{rest: v, list: out}
-		err := p.run()
-		out = p.list
-		if err != nil {
-			return out, err
+		p.rest = v
+		if err := p.run(); err != nil {
+			return p.list, err
 		}
 	}
-	return out, nil
+	if p.odd {
+		return p.list, ErrMalformed
+	}
+	return p.list, nil
 }
 
 type parser struct {
 	rest string
 	list []Challenge
+	// odd means that a part is malformed and was read nevertheless.
+	odd bool
 }
 
 // run parses a list in which commas separate challenges and also their parameters. The text after a
@@ -73,9 +79,14 @@ func (p *parser) run() error {
 		} else if err := p.challenge(name); err != nil {
 			return err
 		}
-		p.skip(" \t")
-		if p.rest != "" && p.rest[0] != ',' {
-			return ErrMalformed
+		for p.skip(" \t"); p.rest != "" && p.rest[0] != ','; p.skip(" \t") {
+			p.odd = true // only a parameter may follow without a comma
+			if name = p.token(); name == "" || !p.isParam() {
+				return ErrMalformed
+			}
+			if err := p.param(name); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -130,10 +141,16 @@ func (p *parser) param(name string) error {
 	return nil
 }
 
-// value parses a token or a quoted string.
+// value parses a token or a quoted string, or a value with other characters of URLs.
 func (p *parser) value() (string, bool) {
 	if p.rest == "" || p.rest[0] != '"' {
 		t := p.token()
+		if end := strings.IndexAny(p.rest+",", ", \t\""); end > 0 {
+			t, p.rest, p.odd = t+p.rest[:end], p.rest[end:], true
+		}
+		if unquoted := strings.TrimPrefix(t, "'"); len(unquoted) > 1 && strings.HasSuffix(unquoted, "'") && unquoted != t {
+			t, p.odd = unquoted[:len(unquoted)-1], true
+		}
 		return t, t != ""
 	}
 	var b strings.Builder

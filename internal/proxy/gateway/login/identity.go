@@ -295,7 +295,7 @@ func (i *identity) redeem(ctx context.Context, id *identification, code string) 
 	var answer struct {
 		IDToken string `json:"id_token"`
 	}
-	if status != http.StatusOK || json.Unmarshal(body, &answer) != nil || answer.IDToken == "" {
+	if status/100 != 2 || json.Unmarshal(body, &answer) != nil || answer.IDToken == "" {
 		return "", fmt.Errorf("the token endpoint of the issuer answered with status %d and no ID token", status)
 	}
 	return answer.IDToken, nil
