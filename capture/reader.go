@@ -29,7 +29,7 @@ const (
 
 // The limits of the output of a compressed capture: a fixed amount plus a multiple of the input.
 const (
-	baseUnpacked = 256 << 20 // bytes
+	baseUnpacked = 64 << 20 // bytes
 	maxRatio     = 200
 )
 
@@ -52,8 +52,8 @@ type ReaderOptions struct {
 	// MaxLine limits the length of a line in bytes. Zero means 136 MiB, which is above the
 	// longest line of a [Writer]. A gap replaces a longer line.
 	MaxLine int
-	// MaxUnpacked limits the output of a compressed capture in bytes. Zero means 256 MiB plus 200
-	// times the bytes read from the file.
+	// MaxUnpacked limits the output of a compressed capture in bytes. Whatever it is, the output is
+	// limited to 64 MiB plus 200 times the bytes read from the file. Zero means that limit alone.
 	MaxUnpacked int64
 	// Poll is the time between two checks of Follow for more data. Zero means 100 ms.
 	Poll time.Duration
@@ -255,7 +255,7 @@ type unpacker struct {
 	src     *bufio.Reader
 	plain   io.Reader
 	in, out int64
-	// max limits out. Zero means a limit that depends on in.
+	// max limits out further than in does, unless it is zero.
 	max int64
 }
 
@@ -280,9 +280,9 @@ type unpacked struct{ u *unpacker }
 
 func (u unpacked) Read(p []byte) (int, error) {
 	counter := u.u
-	limit := counter.max
-	if limit <= 0 {
-		limit = baseUnpacked + maxRatio*counter.in
+	limit := baseUnpacked + maxRatio*counter.in
+	if counter.max > 0 {
+		limit = min(limit, counter.max)
 	}
 	if counter.out > limit {
 		return 0, errUnpacked

@@ -49,6 +49,8 @@ func TestUnpackLimit(t *testing.T) {
 		{"gzip above the limit", pack("gzip", 5000), int64(1000 * len(line)), errUnpacked, -1},
 		{"zstd above the limit", pack("zstd", 5000), int64(1000 * len(line)), errUnpacked, -1},
 		{"far more than went in", zeros(), 0, errUnpacked, -1},
+		{"far more than went in, below another limit", zeros(), 1 << 30, errUnpacked, -1},
+		{"not far more, but a small file", zeros()[:120_000], 0, errUnpacked, -1},
 		{"less than is free", pack("gzip", 100_000), 0, nil, 100_000},
 		{"not compressed", []byte(strings.Repeat(line, 2000)), 1000, nil, 2000},
 	} {

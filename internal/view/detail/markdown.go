@@ -27,6 +27,7 @@ const (
 	maxMarkdown      = 32 << 10 // bytes of a document
 	maxMarkdownDepth = 24
 	maxMarkdownNodes = 4000
+	maxOpenBrackets  = 16 // at once, in a paragraph
 )
 
 // markdownSign finds what plain text rarely has.
@@ -34,14 +35,33 @@ var markdownSign = lazyregexp.New("(?m)^(#{1,6} \\S|```|[-*+] \\S.*\\n[-*+] \\S|
 
 // isMarkdown reports whether a text looks like Markdown.
 func isMarkdown(s, mediaType string) bool {
-	if len(s) > maxMarkdown {
+	if len(s) > maxMarkdown || openBrackets(s) > maxOpenBrackets {
 		return false
 	}
 	return strings.HasPrefix(strings.ToLower(mediaType), "text/markdown") || mediaType == "" && markdownSign().MatchString(s)
 }
 
-// parseMarkdown returns a document, CommonMark with tables, without its HTML and its links. The
-// parser takes time in proportion to the length, and nests at most 64 levels.
+// openBrackets returns how many brackets are open at once in a paragraph of s. For each of them, the
+// parser looks through the text after it again.
+func openBrackets(s string) int {
+	most, open := 0, 0
+	for i := range len(s) {
+		switch {
+		case s[i] == '[':
+			open++
+			most = max(most, open)
+		case s[i] == ']':
+			open = max(open-1, 0)
+		case s[i] == '\n' && i > 0 && s[i-1] == '\n':
+			open = 0
+		}
+	}
+	return most
+}
+
+// parseMarkdown returns a document, CommonMark with tables, without its HTML and its links. With the
+// limits of isMarkdown, the parser takes time in proportion to the length. It nests at most 64
+// levels.
 func parseMarkdown(source []byte) []Node {
 	document := parser.NewCommonMarkWithExtensions(parser.Tables | parser.Strikethrough).Parse(source)
 	return new(converter).children(document, 0)
