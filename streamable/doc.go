@@ -19,6 +19,11 @@
 //	err := streamable.ListenAndServe(ctx, ":8080", mux,
 //		&streamable.ServeOptions{OnShutdown: h.Shutdown})
 //
+// A middleware around it that wraps the http.ResponseWriter needs a method
+// Unwrap() http.ResponseWriter, or Flush. Without both, messages before a result
+// arrive only with it, and standing streams and requests to a client are rejected;
+// the log says so once.
+//
 // The Handler recognizes the era of each request by its metadata and headers.
 // Modern requests are independent: they have no session, and a client that hangs
 // up cancels its request. Their headers must agree with the body; an invalid

@@ -220,6 +220,8 @@ type Handler struct {
 	unforwarded atomic.Uint64
 	// storeDownUntil is the clock's time until which no event is stored.
 	storeDownUntil atomic.Int64
+	// unflushed is done when the log says that a ResponseWriter cannot flush.
+	unflushed sync.Once
 	// closed ends when Shutdown is called.
 	closed context.Context
 	close  context.CancelFunc
@@ -431,6 +433,8 @@ var (
 	errClientGone = errors.New("the client disconnected")
 	// errClientTakesNoStream fails an input request to a client that accepts no stream.
 	errClientTakesNoStream = errors.New("the client has no open stream for requests of the server")
+	// errCannotFlush fails what the client must get before the response ends.
+	errCannotFlush = errors.New("a middleware of this server keeps messages back until the response ends: its http.ResponseWriter has neither Flush nor Unwrap")
 )
 
 // Header values that many responses share.

@@ -397,7 +397,7 @@ func (pr *postRequest) serveSubscription() {
 		writeError(pr.w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
-	if pr.slot.stand().write(pr.w) {
+	if pr.h.refuseUnflushed(pr.w, http.StatusNotImplemented, pr.id()) || pr.slot.stand().write(pr.w) {
 		return
 	}
 	ss := &standingStream{h: pr.h, slot: &pr.slot, response: pr.h.newResponse(pr.w, pr.r, pr.accept)}
@@ -803,7 +803,10 @@ func (b *ndjsonBody) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
-	err = b.rc.Flush()
+	if err = b.rc.Flush(); errors.Is(err, http.ErrNotSupported) {
+		b.h.warnUnflushed(b.w)
+		err = nil
+	}
 	b.rc.SetWriteDeadline(time.Time{}) // an HTTP/2 deadline ends the stream even without a write
 	return n, err
 }

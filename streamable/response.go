@@ -212,6 +212,10 @@ func (rs *response) writeTextLocked(text []byte) error {
 		} else {
 			rs.writeErr = httpserve.WriteAndFlush(rs.w, part)
 		}
+		if errors.Is(rs.writeErr, http.ErrNotSupported) {
+			rs.writeErr = nil // the part is sent with a later one, or at the end
+			rs.h.warnUnflushed(rs.w)
+		}
 	}
 	if rs.writeErr != nil {
 		rs.writeErr = errors.Join(errClientGone, rs.writeErr)
@@ -219,6 +223,31 @@ func (rs *response) writeTextLocked(text []byte) error {
 		rs.setWriteDeadline(time.Time{})
 	}
 	return rs.writeErr
+}
+
+// canFlush reports whether the client gets what is written before the response ends.
+func (rs *response) canFlush() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.conn != nil || rs.ended || httpserve.CanFlush(rs.w)
+}
+
+// warnUnflushed logs once that w cannot flush.
+func (h *Handler) warnUnflushed(w http.ResponseWriter) {
+	h.unflushed.Do(func() {
+		h.opts.Logger.Warn("messages before a result arrive only with it, and there are no standing streams: the http.ResponseWriter of a middleware has no method Flush; give it a method Unwrap() http.ResponseWriter", "type", fmt.Sprintf("%T", w))
+	})
+}
+
+// refuseUnflushed reports whether w cannot carry a standing stream, and then answers the request
+// with id, which may be nil.
+func (h *Handler) refuseUnflushed(w http.ResponseWriter, status int, id jsonrpc.ID) bool {
+	if httpserve.CanFlush(w) {
+		return false
+	}
+	h.warnUnflushed(w)
+	writeErrorID(w, status, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", errCannotFlush))
+	return true
 }
 
 // setWriteDeadline limits the writes that follow. Only ResponseWriters of tests do not support it.

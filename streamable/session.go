@@ -756,6 +756,9 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
+	if h.refuseUnflushed(w, http.StatusMethodNotAllowed, nil) { // the status of a server without these streams
+		return
+	}
 	last := ""
 	switch ids := r.Header[headerLastID]; {
 	case len(ids) > 1:

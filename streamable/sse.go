@@ -89,7 +89,7 @@ func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
-	if place.stand().write(w) {
+	if s.h.refuseUnflushed(w, http.StatusNotImplemented, nil) || place.stand().write(w) {
 		return
 	}
 	ctx, cancel := auth.WithExpiry(r.Context())

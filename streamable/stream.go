@@ -219,6 +219,9 @@ func (st *stream) sendLocked(message []byte) error {
 		return nil // the client accepts no stream
 	case st.out == nil && !st.streaming:
 		return errClientGone // the client cannot resume it
+	case st.out != nil && !st.out.canFlush() && isRequest(message):
+		st.session.h.warnUnflushed(st.out.w)
+		return errCannotFlush
 	}
 	if !st.streaming {
 		if err := st.startLocked(); err != nil {

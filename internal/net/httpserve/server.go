@@ -360,7 +360,8 @@ func MarkBodyRead(w http.ResponseWriter, r *http.Request) {
 
 // WriteAndFlush writes b, which must not be longer than 64 KiB, and flushes. If w is the
 // ResponseWriter of a server of this package, and the connection only speaks HTTP/1 without TLS,
-// one system call writes b and what precedes it in the buffers. A ResponseWriter that wraps another
+// one system call writes b and what precedes it in the buffers. If w cannot flush, the error is
+// [http.ErrNotSupported] and b is written nevertheless. A ResponseWriter that wraps another
 // one can have a method WriteAndFlush([]byte) error, which calls this function for the other.
 func WriteAndFlush(w http.ResponseWriter, b []byte) error {
 	t, ok := w.(*trackingWriter)
@@ -381,6 +382,20 @@ func WriteAndFlush(w http.ResponseWriter, b []byte) error {
 		}
 	}
 	return t.writeAndFlush(b)
+}
+
+// CanFlush reports whether w can flush, or unwraps to a ResponseWriter that can.
+func CanFlush(w http.ResponseWriter) bool {
+	for {
+		switch own := w.(type) {
+		case http.Flusher, interface{ FlushError() error }:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = own.Unwrap()
+		default:
+			return false
+		}
+	}
 }
 
 // minJoined is the largest text that net/http certainly buffers, in bytes.
