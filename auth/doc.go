@@ -31,7 +31,8 @@
 //
 // Behind a guard, [PrincipalOf] returns the caller, and [Require] checks the scopes of an
 // operation. If they are insufficient, [Deny] answers so that a client can ask its user
-// for more.
+// for more. streamable.Handler calls it if a handler returns the error of [Require] before
+// the response has begun.
 //
 // A token is for this server alone. Handlers do not see it, so they cannot send it
 // elsewhere. A server must get its own tokens for upstream servers, for example in exchange

@@ -157,6 +157,9 @@ func (e *ScopeError) Error() string {
 // [GuardOptions.ScopeIncludes]. The error is a [*ScopeError], or [ErrUnauthenticated] if ctx has no
 // principal.
 //
+// A streamable.Handler answers a request whose handler returns this error with [Deny], unless the
+// response has begun or the request is part of a batch; then the error is like any other.
+//
 // Pass all scopes of an operation in one call: the client requests the scopes of the error, and
 // should not have to ask its user twice.
 func Require(ctx context.Context, scopes ...string) error {

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -246,8 +247,15 @@ func (s *session) answer(r *rpc.Request, dst []byte) ([]byte, error) {
 		dst, err = s.handle(c, r, dst)
 	}
 	sent = err == nil
+	if d, ok := r.Sender().(denier); err != nil && ok && d.Denies(err) {
+		err = errors.Join(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: %v", err), err)
+	}
 	return dst, err
 }
+
+// A denier is a Sender whose transport can say by itself that a caller lacks permission, as HTTP
+// does with status 403 and a challenge. Denies reports whether it will if the response is err.
+type denier interface{ Denies(err error) bool }
 
 // handle answers a request that has passed all general checks. It applies the caller's limits.
 func (s *session) handle(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {

@@ -272,13 +272,25 @@ func (t *tool) call(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 func appendHandlerError(c *Call, dst []byte, err error) ([]byte, error) {
 	var e *jsonrpc.Error
 	switch {
-	case errors.As(err, &e), errors.Is(err, ErrInputRequired):
+	case errors.As(err, &e), errors.Is(err, ErrInputRequired), c.denies(err):
 		return dst, err
 	case context.Cause(c) == errHandlerTimeout && errors.Is(err, context.DeadlineExceeded):
 		return c.results().failure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.Limits.HandlerTimeout)), nil
 	}
 	c.Logger().Debug("tool failed", "error", err)
 	return c.results().failure(dst, err.Error()), nil
+}
+
+// denies reports whether the transport rejects the request because of the handler's error.
+func (c *Call) denies(err error) (yes bool) {
+	if run := c.run.Load(); run != nil && run.isTask() {
+		return false
+	}
+	rpc.WithSender(&c.ctx.request, func(s rpc.Sender) {
+		d, ok := s.(denier)
+		yes = ok && d.Denies(err)
+	})
+	return yes
 }
 
 // An encoder appends the result of a tool that returned out.

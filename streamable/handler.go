@@ -52,7 +52,8 @@ type Options struct {
 	// Scopes returns the scopes that a request needs, given its method and the tool, prompt, URI or
 	// task that it names. A caller without them gets status 403, which makes clients request more.
 	// The Handler calls it for each request of each revision, after the Guard. Nil requires no
-	// scopes.
+	// scopes. A handler can also return the error of [auth.Require], with the same effect if the
+	// response has not begun.
 	Scopes func(method, name string) []string
 
 	// Limits bounds what clients may use.
@@ -665,7 +666,7 @@ func (rc *relayConn) check(d *rpc.Delivery) error {
 		return nil
 	}
 	arguments, _ := m.Param("arguments")
-	if e := rc.tools.check(r.header, string(nameOf(m)), arguments); e != nil {
+	if e := rc.tools.check(r.r.Header, string(nameOf(m)), arguments); e != nil {
 		return e
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/httpserve"
@@ -26,8 +27,8 @@ type response struct {
 	h  *Handler
 	w  http.ResponseWriter
 	rc *http.ResponseController
-	// header is the request's.
-	header http.Header
+	// r is the request. It is nil once the connection was hijacked.
+	r      *http.Request
 	accept acceptedTypes
 	// hijackable means that the connection can be hijacked, to end the response before its handler
 	// returns.
@@ -70,7 +71,7 @@ type response struct {
 // begin prepares rs as the response to r. The caller must end or stop it before the HTTP request
 // has been served.
 func (rs *response) begin(h *Handler, w http.ResponseWriter, r *http.Request, accept acceptedTypes) {
-	rs.h, rs.w, rs.header, rs.accept = h, w, r.Header, accept
+	rs.h, rs.w, rs.r, rs.accept = h, w, r, accept
 	rs.chunked, rs.isHTTP2 = r.ProtoAtLeast(1, 1), r.ProtoMajor > 1
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
 		rs.hasWriteTimeout = s.WriteTimeout > 0
@@ -144,10 +145,20 @@ func (rs *response) Send(message []byte) error {
 
 // CheckHeaderParams checks that the headers agree with a tool's arguments. Package server calls it.
 func (rs *response) CheckHeaderParams(params []mcp.HeaderParam, arguments []byte) error {
-	if e := checkParams(rs.header, params, arguments); e != nil {
+	if e := checkParams(rs.r.Header, params, arguments); e != nil {
 		return e
 	}
 	return nil
+}
+
+// Denies reports whether err, of a handler, can become the response's status. Package server calls
+// it.
+func (rs *response) Denies(err error) bool { return isDenial(err) && !rs.isStreaming() }
+
+// isDenial reports whether err is one of [auth.Require].
+func isDenial(err error) bool {
+	_, ok := errors.AsType[*auth.ScopeError](err)
+	return ok || errors.Is(err, auth.ErrUnauthenticated)
 }
 
 // isStreaming reports whether the response is a stream already.
@@ -295,9 +306,13 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 		}
 		return sent
 	}
-	if len(answer) == 0 {
+	switch {
+	case len(answer) == 0:
 		rs.w.WriteHeader(http.StatusAccepted)
 		return false
+	case isDenial(err) && !early:
+		auth.Deny(rs.w, rs.r, err)
+		return true
 	}
 	// Without Cache-Control: a response to POST is only cached if it asks for that (RFC 9110,
 	// section 9.3.3).
@@ -429,6 +444,9 @@ func statusOf(err error) int {
 	if e := rejectedError(err); e != nil {
 		return e.Status
 	}
+	if isDenial(err) {
+		return http.StatusForbidden
+	}
 	switch jsonrpc.ErrorOf(err).Code {
 	case codeTooManyRequests:
 		return http.StatusTooManyRequests
@@ -481,7 +499,7 @@ func (rs *response) hijack() bool {
 		return false // net/http keeps it
 	}
 	rs.conn = conn
-	rs.w, rs.rc, rs.header, rs.buf, rs.hasDeadline = nil, nil, nil, nil, false
+	rs.w, rs.rc, rs.r, rs.buf, rs.hasDeadline = nil, nil, nil, nil, false
 	return true
 }
 

@@ -574,7 +574,7 @@ func (pr *postRequest) serveInitialize() {
 	var err error
 	pr.answer, err = s.peer.deliverRequest(pr.withIdentity(r.Context()), pr.body, &pr.delivery, pr.answer[:0])
 	if err != nil || !s.setNegotiated(pr.answer) {
-		if rejectedError(err) == nil {
+		if rejectedError(err) == nil && !isDenial(err) {
 			err = nil // the status is that of any other response
 		}
 		rs.end(pr.answer, err)
@@ -731,7 +731,7 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jso
 		if err == nil && !s.initialized.Load() && string(pr.delivery.Message.Method) != mcp.MethodPing {
 			s.initialized.Store(true) // the server takes requests before the notification
 		}
-		if statusOf(err) != http.StatusTooManyRequests && rejectedError(err) == nil {
+		if statusOf(err) != http.StatusTooManyRequests && rejectedError(err) == nil && !isDenial(err) {
 			err = nil // other errors of these revisions have status 200
 		}
 	}

@@ -191,6 +191,13 @@ func (st *stream) Send(message []byte) error {
 	return st.sendHere(message)
 }
 
+// Denies is response.Denies. A batch has only one status.
+func (st *stream) Denies(err error) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return !st.streaming && st.out != nil && st.requestID != nil && isDenial(err)
+}
+
 // sendHere is Send for a message that no other process sends.
 func (st *stream) sendHere(message []byte) error {
 	st.mu.Lock()

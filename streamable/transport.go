@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/net/challenge"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
@@ -419,8 +420,9 @@ func (dc *dialedConns) release() {
 type StatusError struct {
 	// StatusCode is the status of the response.
 	StatusCode int
-	// Text is the beginning of a text body, or the message of a JSON-RPC error in the body. It
-	// comes from the peer and has at most 200 bytes.
+	// Text is the beginning of a text body, or the message of a JSON-RPC error in the body, or
+	// insufficient_scope with the scopes that the request needs. It comes from the peer and has at
+	// most 200 bytes.
 	Text string
 	// Location is the origin that an unfollowed redirect leads to, or says why the redirect is
 	// invalid.
@@ -554,6 +556,12 @@ func readHTTPError(resp *http.Response) *httpError {
 		r.status.Text = clip.String(m.Err().Message, maxErrorText)
 	} else if isText(resp.Header) {
 		r.status.Text = clip.String(body, maxErrorText)
+	}
+	challenges, _ := challenge.Parse(resp.Header["Www-Authenticate"])
+	for _, c := range challenges {
+		if c.Params["error"] == "insufficient_scope" { // the challenge says more than the body
+			r.status.Text = clip.String("insufficient_scope: "+c.Params["scope"], maxErrorText)
+		}
 	}
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -114,6 +115,27 @@ func TestStatusErrorText(t *testing.T) {
 	e := &StatusError{StatusCode: 503, Text: "\x1b[31m"}
 	if got, want := fmt.Sprint(e), `HTTP status 503 Service Unavailable: "\x1b[31m"`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestInsufficientScopeText shows that the error of a missing scope names it, also behind challenges
+// of other schemes.
+func TestInsufficientScopeText(t *testing.T) {
+	for _, test := range []struct {
+		header []string
+		want   string
+	}{
+		{[]string{`Bearer error="insufficient_scope", scope="a b"`}, "insufficient_scope: a b"},
+		{[]string{`DPoP algs="ES256"`, `Bearer error="insufficient_scope", scope="a"`}, "insufficient_scope: a"},
+		{[]string{`Bearer error="insufficient_scope"`}, "insufficient_scope: "},
+		{[]string{`Bearer error="invalid_token"`}, "no"},
+		{[]string{`"`}, "no"},
+		{nil, "no"},
+	} {
+		resp := &http.Response{StatusCode: 403, Header: http.Header{"Content-Type": {"text/plain"}, "Www-Authenticate": test.header}, Body: io.NopCloser(strings.NewReader("no"))}
+		if got := readHTTPError(resp).status.Text; got != test.want {
+			t.Errorf("%q: %q, want %q", test.header, got, test.want)
+		}
 	}
 }
 

@@ -102,7 +102,10 @@ func (d *dialer) denied(err error) *failure {
 		if d.target.header.Get("Authorization") != "" {
 			f.hint = "the server rejects the given token"
 		}
-		if status.StatusCode == http.StatusForbidden {
+		switch {
+		case strings.HasPrefix(status.Text, "insufficient_scope"):
+			f.code, f.hint = "forbidden", "the token lacks a scope that this request needs: log in again, or give a token that has it"
+		case status.StatusCode == http.StatusForbidden:
 			f.code, f.hint = "forbidden", "the server does not allow this user, or this Host or Origin (see mcpwire doctor)"
 		}
 		if status.StatusCode == http.StatusProxyAuthRequired {
