@@ -102,9 +102,16 @@ func (r *gatewayVisit) run(t *testing.T) {
 	}
 	want.Server = "mcpwire-gateway"
 	want.Instructions = "## everything\n\n" + instructions + "\n\n## other\n\n" + instructions
-	for list, prefix := range map[*[]string]string{&want.Tools: "other__", &want.Prompts: "other__", &want.Resources: "mcpw+other:", &want.Templates: "mcpw+other:"} {
+	for _, list := range []*[]string{&want.Tools, &want.Prompts} {
 		for _, name := range *list {
-			*list = append(*list, prefix+name)
+			*list = append(*list, "other__"+name)
+		}
+		*list = sorted(*list)
+	}
+	// Guests use the server's own URIs, which the other server is not allowed to offer, too.
+	for _, list := range []*[]string{&want.Resources, &want.Templates} {
+		for i, uri := range *list {
+			(*list)[i] = strings.Replace(uri, "://", "://everything+", 1)
 		}
 		*list = sorted(*list)
 	}
@@ -135,10 +142,11 @@ func newEverythingServer(t *testing.T, web bool, serverRevisions []string) *reco
 func newGuestGateway(t *testing.T, path string, visited, other *recordedServer, modern bool) *guestProxy {
 	t.Helper()
 	type upstream struct {
-		Command []string          `json:"command,omitempty"`
-		URL     string            `json:"url,omitempty"`
-		Era     string            `json:"era"`
-		Rename  map[string]string `json:"rename,omitempty"`
+		Command   []string            `json:"command,omitempty"`
+		URL       string              `json:"url,omitempty"`
+		Era       string              `json:"era"`
+		Rename    map[string]string   `json:"rename,omitempty"`
+		Resources map[string][]string `json:"resources,omitempty"`
 	}
 	entry := func(s *recordedServer, modern bool) upstream {
 		u := upstream{Era: "legacy"}
@@ -160,9 +168,11 @@ func newGuestGateway(t *testing.T, path string, visited, other *recordedServer, 
 			first.Rename[name] = name
 		}
 	}
+	second := entry(other, !modern)
+	second.Resources = map[string][]string{"deny": {"*"}}
 	text, err := json.Marshal(map[string]any{ // JSON is YAML
 		"listWait":  "30s",
-		"upstreams": map[string]upstream{"everything": first, "other": entry(other, !modern)},
+		"upstreams": map[string]upstream{"everything": first, "other": second},
 	})
 	if err != nil {
 		t.Fatal(err)

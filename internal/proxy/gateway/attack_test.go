@@ -90,9 +90,9 @@ func TestNestedResults(t *testing.T) {
 		defer be.release()
 		s := g.scope(t.Context(), be, true)
 		const link = `"content":[{"type":"resource_link","uri":"x:a"}]`
-		for depth, want := range []string{"mcpw+second:x:a", "mcpw+second:x:a", "x:a", "x:a"} {
+		for depth, want := range []string{"x:second+a", "x:second+a", "x:a", "x:a"} {
 			frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s{%s}%s}`, strings.Repeat(`{"result":`, depth), link, strings.Repeat("}", depth))
-			if got := string(s.exposeURIs([]byte(frame))); !strings.Contains(got, `"uri":"`+want+`"`) {
+			if got := string(s.exposeURIs([]byte(frame), "result")); !strings.Contains(got, `"uri":"`+want+`"`) {
 				t.Errorf("%d levels: got %s, want %s in it", depth, got, want)
 			}
 		}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,7 @@ func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jso
 		if c.target, err = g.find(ctx, modern, kind, name); err != nil {
 			return call{}, true, err
 		}
-		c.frame = replaceText(frame, to(c.own), "params", "name")
+		c.frame = ownArguments(replaceText(frame, to(c.own), "params", "name"), c.upstream.name)
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		if modern && method != mcp.MethodResourcesRead {
 			return call{}, false, nil
@@ -225,6 +226,7 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	c.upstream.begin()
 	defer c.upstream.end()
 	s := g.scope(ctx, be, modern)
+	s.bare = c.bare && method == mcp.MethodResourcesRead
 	frame := c.frame
 	if _, has := m.Param("requestState"); has && modern {
 		if frame, err = s.openState(frame); err != nil {
@@ -387,6 +389,9 @@ func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Me
 func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	g := p.g
 	method := string(m.Method)
+	if meta, ok := m.Param("_meta"); ok && bytes.Contains(meta, []byte(extensionApps)) {
+		ctx = withApps(ctx, era.Lookup(meta, mcp.MetaClientCapabilities))
+	}
 	if kind, ok := kindOfList(method); ok {
 		response, err := g.answerList(ctx, true, kind, m, dst)
 		if err != nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -25,8 +26,8 @@ const (
 	maxItems = 20_000
 	// maxCatalogBytes limits the bytes of the lists of a server in one catalog.
 	maxCatalogBytes = 64 << 20
-	// maxUpstreamBytes limits the bytes of all catalogs of an upstream, which has two for each
-	// principal with PerPrincipal.
+	// maxUpstreamBytes limits the bytes of all catalogs of an upstream, which has up to four for
+	// each principal with PerPrincipal.
 	maxUpstreamBytes = 256 << 20
 	// maxPages limits the pages of one list of a server.
 	maxPages = 1000
@@ -58,6 +59,8 @@ type snapshot struct {
 	// bytes is the length of the lists.
 	bytes int
 	lists [numKinds]itemList
+	// apps says that the server has MCP Apps: what it lists may depend on the client.
+	apps bool
 }
 
 // An itemList is a list of a server.
@@ -80,7 +83,9 @@ type item struct {
 	name jsonedit.Range
 	// hidden says that Options.Pin hides it.
 	hidden bool
-	sum    uint64
+	// app says that it is a tool of an MCP App.
+	app bool
+	sum uint64
 }
 
 // seed makes the sums of this process.
@@ -91,6 +96,8 @@ var seed = maphash.MakeSeed()
 type catalog struct {
 	be     *backend
 	modern bool
+	// apps says that it is for clients with MCP Apps.
+	apps   bool
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -122,8 +129,8 @@ type catalog struct {
 	closed  bool
 }
 
-func newCatalog(be *backend, modern bool) *catalog {
-	c := &catalog{be: be, modern: modern}
+func newCatalog(be *backend, modern, apps bool) *catalog {
+	c := &catalog{be: be, modern: modern, apps: apps}
 	// The gateway's own requests act for the principal of the backend, or for nobody.
 	c.ctx, c.cancel = context.WithCancel(be.base)
 	c.idle = time.AfterFunc(be.u.idleTimeout(), c.rest)
@@ -345,6 +352,7 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 		}
 	}
 	snap.bytes = size
+	snap.findApps()
 	return snap, nil
 }
 
@@ -355,10 +363,14 @@ type askFunc func(ctx context.Context, method, members string) ([]byte, error)
 // clientProfile describes the gateway to servers. It declares what clients may have, because some
 // servers have tools for clients with certain capabilities only.
 func (c *catalog) clientProfile() *era.ClientProfile {
-	return &era.ClientProfile{
+	p := &era.ClientProfile{
 		Info: mcp.Implementation{Name: "mcpwire gateway", Version: "1"},
 		Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true,
 	}
+	if c.apps {
+		p.Extensions = map[string]json.RawMessage{extensionApps: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`)}
+	}
+	return p
 }
 
 // open begins or continues the conversation with the server, and reads its profile.

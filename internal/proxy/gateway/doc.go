@@ -9,18 +9,17 @@
 // # Names
 //
 // The gateway's name for a tool or prompt is the upstream's name, two underscores and the
-// server's own name, for example "files__read", unless Upstream.Rename has another one. Resources
-// keep their URIs. If an earlier upstream has a resource or template with the same scheme, the URIs
-// of the later one become "mcpw+NAME:URI", also in results that name them. For http and https, the
-// host counts as part of the scheme.
+// server's own name, for example "files__read", unless Upstream.Rename has another one. In URIs,
+// the upstream's name and "+" follow the scheme, for example "ui://files+app/main.html", except for
+// http and https.
 //
 // # Catalogs
 //
 // For each upstream and era of clients the gateway has a catalog of the tools, prompts, resources
-// and templates. It answers handshakes and lists from the catalogs, and requests them when a client
-// first needs them, when the server announces a change, and when they are older than
-// Options.CatalogTTL. If a server does not answer in Options.ListWait, or fails, lists have its
-// last known catalog, or nothing of it.
+// and templates. For a server with MCP Apps it has another one for clients without apps. It answers
+// handshakes and lists from the catalogs, and requests them when a client first needs them, when
+// the server announces a change, and when they are older than Options.CatalogTTL. If a server does
+// not answer in Options.ListWait, or fails, lists have its last known catalog, or nothing of it.
 //
 // # Logins
 //

@@ -244,7 +244,7 @@ func TestEraPairs(t *testing.T) {
 					for _, up := range []struct {
 						name, uri string
 						srv       *server.Server
-					}{{"old", "x:a", old}, {"new", "mcpw+new:x:a", modern}} {
+					}{{"old", "x:old+a", old}, {"new", "x:new+a", modern}} {
 						t.Run(up.name, func(t *testing.T) {
 							checkBasics(t, c, up.name, up.uri)
 							checkInputs(t, c, up.name)
@@ -279,7 +279,7 @@ func checkLists(t *testing.T, c *client.Client) {
 		names = append(names, fmt.Sprint(p.Name, err))
 	}
 	want := "old__add old__who old__fail old__steps old__form old__think old__hang old__link old__slow new__add new__who new__fail new__steps new__form new__think new__hang new__link new__slow " +
-		"x:a mcpw+new:x:a old:{id} new:{id} old__p new__p"
+		"x:old+a x:new+a old:old+{id} new:new+{id} old__p new__p"
 	if diff := cmp.Diff(want, strings.ReplaceAll(strings.Join(names, " "), "<nil>", "")); diff != "" {
 		t.Errorf("lists (-want +got):\n%s", diff)
 	}

@@ -80,10 +80,12 @@ type scope struct {
 	principal string
 	modern    bool
 	ctx       context.Context
+	// bare says that the client has read a resource by the server's own URI, and gets such URIs.
+	bare bool
 }
 
 func (g *Gateway) scope(ctx context.Context, be *backend, modern bool) scope {
-	return scope{g, be, principalID(ctx), modern, ctx}
+	return scope{g: g, be: be, principal: principalID(ctx), modern: modern, ctx: ctx}
 }
 
 // taskMacLen is the length of the MAC at the beginning of a task id.
@@ -188,8 +190,8 @@ func (s *scope) response(method string, frame []byte) []byte {
 	if s.modern && bytes.Contains(frame, []byte(`"requestState"`)) {
 		frame = s.sealState(frame)
 	}
-	if bytes.Contains(frame, []byte(`"uri"`)) {
-		frame = s.exposeURIs(frame)
+	if hasURIs(frame) && !s.bare {
+		frame = s.exposeURIs(frame, "result")
 	}
 	return frame
 }
@@ -198,9 +200,12 @@ func (s *scope) response(method string, frame []byte) []byte {
 func (s *scope) message(frame []byte, m *jsonrpc.Message) []byte {
 	switch string(m.Method) {
 	case mcp.NotificationResourceUpdated:
-		return replaceText(frame, s.exposedURI, "params", "uri")
+		return replaceText(frame, func(uri string) string { return exposedURI(s.be.u.name, uri) }, "params", "uri")
 	case mcp.NotificationTasks, mcp.NotificationTaskStatus: // requests name tasks of the client
 		frame = replaceText(frame, s.exposedTask, "params", "taskId")
+	}
+	if hasURIs(frame) {
+		frame = s.exposeURIs(frame, "params")
 	}
 	if bytes.Contains(frame, []byte(`"taskId"`)) {
 		frame = replaceText(frame, s.exposedTask, append([]string{"params"}, relatedTask...)...)
@@ -232,111 +237,4 @@ func (s *scope) ownRelated(frame []byte, part string) []byte {
 		}
 		return ""
 	}, append([]string{part}, relatedTask...)...)
-}
-
-// exposedURI returns the gateway's URI for one of the server.
-func (s *scope) exposedURI(uri string) string {
-	w := s.g.world(s.ctx, s.modern)
-	for i, u := range w.st.upstreams {
-		if u == s.be.u {
-			return w.exposedURI(i, uri)
-		}
-	}
-	return uri
-}
-
-// exposeURIs returns a response with the gateway's URIs of resources.
-func (s *scope) exposeURIs(frame []byte) []byte {
-	at := jsonedit.Locate(frame, "result")
-	if !at.Found() || frame[at.Start] != '{' {
-		return frame
-	}
-	e := uriExposer{s: s}
-	result := e.result(at.Of(frame), true)
-	if !e.changed {
-		return frame
-	}
-	return jsonedit.Splice(frame, at, result)
-}
-
-// A uriExposer replaces URIs in a result.
-type uriExposer struct {
-	s       *scope
-	changed bool
-}
-
-// result replaces the URIs in a result of tools/call, prompts/get or resources/read. With task, it
-// may also be that of tasks/get, which contains the result of the task.
-func (e *uriExposer) result(result []byte, task bool) []byte {
-	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
-		v := m.Value()
-		switch {
-		case m.KeyIs("contents"):
-			return e.each(v, e.uriIn)
-		case m.KeyIs("content"):
-			return e.each(v, e.block)
-		case m.KeyIs("messages"):
-			return e.each(v, func(message []byte) []byte { return e.member(message, "content", e.blocks) })
-		case task && m.KeyIs("result") && v[0] == '{':
-			return e.result(v, false)
-		}
-		return v
-	}, nil)
-}
-
-// each replaces the objects in an array.
-func (e *uriExposer) each(array []byte, change func([]byte) []byte) []byte {
-	if array[0] != '[' {
-		return array
-	}
-	return era.RewriteArray(nil, array, func(element []byte) []byte {
-		if element[0] != '{' {
-			return element
-		}
-		return change(element)
-	})
-}
-
-// member replaces the value of a member of an object.
-func (e *uriExposer) member(object []byte, name string, change func([]byte) []byte) []byte {
-	return era.Rewrite(nil, object, func(m *jsonwire.Members) []byte {
-		if m.KeyIs(name) {
-			return change(m.Value())
-		}
-		return m.Value()
-	}, nil)
-}
-
-// blocks replaces the URIs in one block of content, or an array of them.
-func (e *uriExposer) blocks(v []byte) []byte {
-	if v[0] == '{' {
-		return e.block(v)
-	}
-	return e.each(v, e.block)
-}
-
-// block replaces the URI of a link to a resource, or of an embedded resource.
-func (e *uriExposer) block(block []byte) []byte {
-	return e.member(e.uriIn(block), "resource", func(v []byte) []byte {
-		if v[0] != '{' {
-			return v
-		}
-		return e.uriIn(v)
-	})
-}
-
-// uriIn replaces the member uri of an object.
-func (e *uriExposer) uriIn(object []byte) []byte {
-	return e.member(object, "uri", func(v []byte) []byte {
-		if v[0] != '"' {
-			return v
-		}
-		was := jsonwire.Text(v)
-		uri := e.s.exposedURI(was)
-		if uri == was {
-			return v
-		}
-		e.changed = true
-		return jsonwire.AppendQuote(nil, uri)
-	})
 }

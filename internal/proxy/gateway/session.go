@@ -47,6 +47,8 @@ type session struct {
 	params []byte
 	// revision is the negotiated one.
 	revision mcp.Revision
+	// capabilities are the client's.
+	capabilities []byte
 	// origin is the initialize request.
 	origin *bridge.Origin
 	// level is the params of the last logging/setLevel, or nil.
@@ -203,6 +205,7 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 	}
 	s.mu.Lock()
 	initialized := s.params != nil
+	ctx = withApps(ctx, s.capabilities)
 	s.mu.Unlock()
 	if !initialized {
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: send initialize first")
@@ -253,6 +256,14 @@ func (s *session) noteSubscription(m *jsonrpc.Message, response []byte) {
 		}
 		s.subscribed[uri] = true
 	}
+}
+
+// isSubscribed reports if the client is subscribed to the URI of a notification.
+func (s *session) isSubscribed(m *jsonrpc.Message) bool {
+	uri, _ := textParam(m, "uri")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subscribed[uri]
 }
 
 // Missed implements relay.Notifier.
@@ -313,7 +324,8 @@ func (s *session) initialize(ctx context.Context, o *bridge.Origin, m *jsonrpc.M
 	if _, ok := textParam(m, "protocolVersion"); !ok {
 		return dst, missingParam("protocolVersion")
 	}
-	dst, revision := s.g.answerInitialize(ctx, m, dst)
+	capabilities := era.Lookup(m.Params, "capabilities")
+	dst, revision := s.g.answerInitialize(withApps(ctx, capabilities), m, dst)
 	// Servers get the revision that the client and the gateway have agreed on.
 	params := replaceText(append([]byte(nil), m.Params...), to(revision.String()), "protocolVersion")
 	s.mu.Lock()
@@ -321,9 +333,9 @@ func (s *session) initialize(ctx context.Context, o *bridge.Origin, m *jsonrpc.M
 	if s.params != nil {
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: initialize was already answered; it must be sent only once")
 	}
-	s.params, s.origin, s.revision = params, o, revision
+	s.params, s.origin, s.revision, s.capabilities = params, o, revision, slices.Clone(capabilities)
 	if !s.closed {
-		s.watcher = s.g.announcer.add(s.ctx, false, allKinds, func(notification string) {
+		s.watcher = s.g.announcer.add(withApps(s.ctx, capabilities), false, allKinds, func(notification string) {
 			s.send(jsonrpc.AppendNotification(nil, notification, nil), bridge.Provenance{})
 		})
 	}
@@ -563,7 +575,11 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 	if err := jsonrpc.Parse(message, m, 0); err != nil {
 		return err
 	}
-	frame := us.scope.message(message, m)
+	frame := message
+	// The client may have subscribed by the server's own URI.
+	if string(m.Method) != mcp.NotificationResourceUpdated || !s.isSubscribed(m) {
+		frame = us.scope.message(message, m)
+	}
 	key := ""
 	switch {
 	case m.Kind == jsonrpc.KindRequest:

@@ -53,7 +53,7 @@ func (u *upstream) status() UpstreamStatus {
 		case b.Up && s.State == "idle":
 			s.State = "up"
 		}
-		for _, c := range be.catalogs {
+		for _, c := range be.catalogs[:2] {
 			c.addStatus(&s, b)
 		}
 	}

@@ -405,5 +405,9 @@ func (p *part) SendFrom(message []byte, from bridge.Provenance) error {
 	if m.Kind != jsonrpc.KindNotification || isListChanged(string(m.Method)) || p.scope.hides(m) {
 		return nil
 	}
+	uri, _ := textParam(m, "uri")
+	if own := p.uris[uri]; own != nil { // the client may have used the server's own URI
+		return p.sub.send(jsonedit.Splice(message, jsonedit.Locate(message, "params", "uri"), own), from)
+	}
 	return p.sub.send(p.scope.message(message, m), from)
 }

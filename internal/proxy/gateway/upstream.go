@@ -45,8 +45,9 @@ type backend struct {
 	bridge    *bridge.Bridge
 	relay     relay.Handler
 	stateless relay.Peer
-	// catalogs holds the catalogs for legacy and modern clients.
-	catalogs [2]*catalog
+	// catalogs holds the catalogs for legacy and modern clients, and then those for clients
+	// without MCP Apps, which only servers with apps need.
+	catalogs [4]*catalog
 	// done is closed when the backend is closed.
 	done chan struct{}
 
@@ -231,7 +232,7 @@ func (u *upstream) newBackend(ctx context.Context, key string) (*backend, error)
 	be := &backend{u: u, principal: key, base: base, created: time.Now(), bridge: b, relay: b.Relay(), done: make(chan struct{})}
 	be.stateless = be.relay.Stateless()
 	for i := range be.catalogs {
-		be.catalogs[i] = newCatalog(be, i == 1)
+		be.catalogs[i] = newCatalog(be, i%2 == 1, i < 2)
 	}
 	be.idle = time.AfterFunc(u.idleTimeout(), be.expire)
 	be.idle.Stop()
@@ -278,12 +279,16 @@ func (be *backend) close() {
 	be.bridge.Close()
 }
 
-// catalog returns the catalog for clients of an era.
-func (be *backend) catalog(modern bool) *catalog {
+// catalog returns the catalog for the client of the caller.
+func (be *backend) catalog(ctx context.Context, modern bool) *catalog {
+	i := 0
 	if modern {
-		return be.catalogs[1]
+		i = 1
 	}
-	return be.catalogs[0]
+	if snap, _ := be.catalogs[i].current(); snap != nil && snap.apps && !showsApps(ctx) {
+		i += 2
+	}
+	return be.catalogs[i]
 }
 
 // callerContext returns ctx as the bridge is to see it.

@@ -18,7 +18,6 @@ import (
 // PerPrincipal to one principal, at one time. It is immutable, except for the lists that it caches.
 type world struct {
 	st         *state
-	modern     bool
 	generation uint64
 	// snaps holds the snapshots by the index of the upstream; nil if there is none.
 	snaps []*snapshot
@@ -26,8 +25,8 @@ type world struct {
 	stale []bool
 	// mustLogIn says to which upstreams the principal must log in first.
 	mustLogIn []bool
-	// owners holds the index of the upstream by the scheme of URIs, see schemeOf.
-	owners map[string]int
+	// owners holds the indexes of the upstreams that list a URI, by its schemeOf.
+	owners map[string][]int
 	// names holds the items by the gateway's name, for tools and prompts.
 	names [2]map[string]place
 	// duplicates counts the hidden items with a taken name, by upstream.
@@ -98,8 +97,8 @@ func (c *worldCache) logDuplicatesLocked(w *world) {
 }
 
 type worldKey struct {
-	modern    bool
-	principal string
+	modern, apps bool
+	principal    string
 }
 
 // Limits of the caches. A full cache is emptied.
@@ -111,7 +110,7 @@ const (
 // world returns the current world of the caller.
 func (g *Gateway) world(ctx context.Context, modern bool) *world {
 	st := g.state.Load()
-	key := worldKey{modern: modern}
+	key := worldKey{modern: modern, apps: showsApps(ctx)}
 	if slices.ContainsFunc(st.upstreams, func(u *upstream) bool { return u.conf.Load().PerPrincipal }) {
 		key.principal = credentialID(ctx)
 	}
@@ -143,30 +142,42 @@ func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge
 		done    <-chan struct{}
 		began   time.Time
 	}
-	var reads []read
-	for _, u := range st.upstreams {
-		if only != nil && u != only || u.mustLogIn(ctx) {
-			continue
+	latest := time.Now().Add(st.opts.ListWait)
+	// The second time, it may be known which servers have MCP Apps: they have other catalogs for
+	// clients without apps.
+	for range 2 {
+		var reads []read
+		for _, u := range st.upstreams {
+			if only != nil && u != only || u.mustLogIn(ctx) {
+				continue
+			}
+			be, err := u.acquire(ctx)
+			if err != nil {
+				continue
+			}
+			c := be.catalog(ctx, modern)
+			if done, began := c.want(maxAge, strict); done != nil {
+				reads = append(reads, read{c, done, began})
+			}
+			be.release()
 		}
-		be, err := u.acquire(ctx)
-		if err != nil {
-			continue
+		for _, r := range reads {
+			until := r.began.Add(st.opts.ListWait)
+			if until.After(latest) {
+				until = latest
+			}
+			timer := time.NewTimer(time.Until(until))
+			select {
+			case <-r.done:
+			case <-timer.C:
+				r.catalog.tooSlow()
+			case <-ctx.Done():
+			}
+			timer.Stop()
 		}
-		c := be.catalog(modern)
-		if done, began := c.want(maxAge, strict); done != nil {
-			reads = append(reads, read{c, done, began})
+		if len(reads) == 0 || showsApps(ctx) {
+			break
 		}
-		be.release()
-	}
-	for _, r := range reads {
-		timer := time.NewTimer(time.Until(r.began.Add(st.opts.ListWait)))
-		select {
-		case <-r.done:
-		case <-timer.C:
-			r.catalog.tooSlow()
-		case <-ctx.Done():
-		}
-		timer.Stop()
 	}
 	return g.world(ctx, modern)
 }
@@ -174,8 +185,8 @@ func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge
 func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *world {
 	n := len(st.upstreams)
 	w := &world{
-		st: st, modern: modern, generation: generation, snaps: make([]*snapshot, n), stale: make([]bool, n), mustLogIn: make([]bool, n), duplicates: make([]int, n),
-		owners: map[string]int{}, lists: map[listKey]*visibleList{},
+		st: st, generation: generation, snaps: make([]*snapshot, n), stale: make([]bool, n), mustLogIn: make([]bool, n), duplicates: make([]int, n),
+		owners: map[string][]int{}, lists: map[listKey]*visibleList{},
 	}
 	for i := range w.names {
 		w.names[i] = map[string]place{}
@@ -183,7 +194,7 @@ func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *w
 	for i, u := range st.upstreams {
 		w.mustLogIn[i] = u.mustLogIn(ctx)
 		if be := u.peek(u.keyOf(ctx)); be != nil {
-			w.snaps[i], w.stale[i] = be.catalog(modern).current()
+			w.snaps[i], w.stale[i] = be.catalog(ctx, modern).current()
 		}
 		if w.snaps[i] == nil {
 			continue
@@ -205,8 +216,8 @@ func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *w
 		for _, kind := range []Kind{KindResource, KindTemplate} {
 			for j := range w.snaps[i].lists[kind].items {
 				scheme := schemeOf(w.snaps[i].lists[kind].items[j].own)
-				if _, taken := w.owners[scheme]; !taken {
-					w.owners[scheme] = i
+				if owners := w.owners[scheme]; len(owners) == 0 || owners[len(owners)-1] != i {
+					w.owners[scheme] = append(owners, i)
 				}
 			}
 		}
@@ -221,53 +232,6 @@ func (w *world) nameOf(upstream int, it *item) string {
 		return name
 	}
 	return u.name + Separator + it.own
-}
-
-// schemeOf returns the part of a URI or URI template that decides to which upstream it belongs: the
-// scheme, with the host for http and https.
-func schemeOf(uri string) string {
-	scheme, rest, ok := strings.Cut(uri, ":")
-	if !ok {
-		return ""
-	}
-	scheme = strings.ToLower(scheme)
-	if isWeb(scheme) {
-		host := strings.TrimPrefix(rest, "//")
-		if i := strings.IndexAny(host, "/?#{"); i >= 0 {
-			host = host[:i]
-		}
-		return scheme + "://" + strings.ToLower(host)
-	}
-	return scheme
-}
-
-func isWeb(scheme string) bool { return scheme == "http" || scheme == "https" }
-
-// uriPrefix begins the URIs of a server whose scheme belongs to another one.
-const uriPrefix = "mcpw+"
-
-// exposedURI returns the gateway's URI for one of an upstream.
-func (w *world) exposedURI(upstream int, uri string) string {
-	scheme := schemeOf(uri)
-	owner, owned := w.owners[scheme]
-	if owned && owner == upstream || !owned && strings.HasPrefix(scheme, "http") {
-		return uri // clients may get URLs that nobody owns themselves
-	}
-	return uriPrefix + w.st.upstreams[upstream].name + ":" + uri
-}
-
-// ownerOfURI returns the upstream and its own URI for a URI or URI template of a client. It returns
-// nil if nobody has it.
-func (w *world) ownerOfURI(uri string) (*upstream, string) {
-	if rest, ok := strings.CutPrefix(uri, uriPrefix); ok {
-		if name, own, ok := strings.Cut(rest, ":"); ok && w.st.byName[name] != nil {
-			return w.st.byName[name], own
-		}
-	}
-	if i, ok := w.owners[schemeOf(uri)]; ok {
-		return w.st.upstreams[i], uri
-	}
-	return nil, uri
 }
 
 // list returns a list as a view shows it. view may be nil.
@@ -342,10 +306,14 @@ func (w *world) allItems(kind Kind) (items []visibleItem) {
 					continue // the name is taken
 				}
 			} else {
-				visible.name = w.exposedURI(i, it.own)
+				visible.name = exposedURI(w.st.upstreams[i].name, it.own)
 			}
 			if visible.name != it.own {
 				visible.raw = jsonedit.Splice(it.raw, it.name, jsonwire.AppendQuote(nil, visible.name))
+			}
+			if it.app {
+				e := uriExposer{upstream: w.st.upstreams[i].name}
+				visible.raw = e.item(visible.raw)
 			}
 			visible.sum = it.sum ^ maphash.String(seed, visible.name)
 			items = append(items, visible)
@@ -362,6 +330,8 @@ type target struct {
 	own string
 	// login says that it is the gateway's own tool to log in.
 	login bool
+	// bare says that the client has used the server's own URI.
+	bare bool
 }
 
 // find returns the target of a tool or prompt that the caller may use.
@@ -379,6 +349,10 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 		}
 		u, own := st.split(name)
 		if u == nil {
+			if p := w.appTool(ctx, kind, name); p != nil {
+				name = w.nameOf(p.upstream, p.item)
+				continue
+			}
 			break
 		}
 		i := slices.Index(st.upstreams, u)
@@ -415,7 +389,7 @@ const unknownAge = 5 * time.Second
 // wantCatalog has the catalog read, without waiting for it.
 func (u *upstream) wantCatalog(ctx context.Context, modern bool) {
 	if be, err := u.acquire(ctx); err == nil {
-		be.catalog(modern).want(time.Hour, false)
+		be.catalog(ctx, modern).want(time.Hour, false)
 		be.release()
 	}
 }
@@ -453,19 +427,4 @@ func (w *world) nearest(kind Kind, view View, name string) (best string) {
 		}
 	}
 	return best
-}
-
-// findResource returns the target of a URI, or of a URI template, that the caller may use.
-func (g *Gateway) findResource(ctx context.Context, modern bool, kind Kind, uri string) (target, error) {
-	w := g.world(ctx, modern)
-	u, own := w.ownerOfURI(uri)
-	if u == nil {
-		w = g.fresh(ctx, modern, nil, unknownAge, true)
-		u, own = w.ownerOfURI(uri)
-	}
-	view := w.st.view(ctx)
-	if u != nil && (view == nil || view.Allows(kind, u.name, own)) {
-		return target{upstream: u, kind: kind, own: own}, nil
-	}
-	return target{}, resourceNotFound(modern, uri)
 }

@@ -345,9 +345,9 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 		claims map[string]any
 		want   []string
 	}{
-		{"support", map[string]any{"team": "support"}, []string{"files__read", "files__hello", "file:///public/a"}},
-		{"admin", map[string]any{"admin": true}, []string{"files__read", "files__delete", "long", "files__hello", "files__admin", "file:///public/a", "file:///secret", "file:///{+path}"}},
-		{"support in an array", map[string]any{"team": []any{7, nil, map[string]any{"support": 1}, "support"}}, []string{"files__read", "files__hello", "file:///public/a"}},
+		{"support", map[string]any{"team": "support"}, []string{"files__read", "files__hello", "file://files+/public/a"}},
+		{"admin", map[string]any{"admin": true}, []string{"files__read", "files__delete", "long", "files__hello", "files__admin", "file://files+/public/a", "file://files+/secret", "file://files+/{+path}"}},
+		{"support in an array", map[string]any{"team": []any{7, nil, map[string]any{"support": 1}, "support"}}, []string{"files__read", "files__hello", "file://files+/public/a"}},
 		{"no claims", nil, nil},
 		{"objects and nested arrays", map[string]any{"team": map[string]any{"support": "support"}, "admin": []any{[]any{true}, map[string]any{"true": true}}}, nil},
 		{"a number", map[string]any{"team": 1e300, "admin": 1}, nil},
@@ -376,7 +376,7 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 
 	for _, name := range []string{
 		"files__delete", "files__Read", "FILES__read", "files__read ", " files__delete", "files__delete\x00", "delete", "read", "__delete",
-		"files__files__delete", "files__slow", "long", "files__long", "files__", "mcpw+files:delete", "files__read\u200b", "f\u0456les__delete",
+		"files__files__delete", "files__slow", "long", "files__long", "files__", "delete:files+x", "files__read\u200b", "f\u0456les__delete",
 	} {
 		_, err := c.CallTool(ctx, name, nil)
 		if !client.IsPeer(err) || !strings.Contains(err.Error(), "unknown tool") || strings.Contains(err.Error(), "did you mean \"files__delete") {
@@ -395,8 +395,8 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 		}
 	}
 	for _, uri := range []string{
-		"file:///secret", "mcpw+files:file:///secret", "FILE:///secret", "file:///public/../secret", "file:///public/%2e%2e/secret",
-		"file:///public/%2E%2E%2Fsecret", "mcpw+files:file:///public/%252e%252e/secret", "file://localhost/secret", "file:/secret", "file:///Public/a",
+		"file:///secret", "file://files+/secret", "FILE:///secret", "file:///public/../secret", "file:///public/%2e%2e/secret",
+		"file:///public/%2E%2E%2Fsecret", "file://files+/public/%252e%252e/secret", "file://localhost/secret", "file:/secret", "file:///Public/a",
 	} {
 		if _, err := c.ReadResource(ctx, uri); err == nil {
 			t.Errorf("read %q: no error", uri)
