@@ -817,22 +817,16 @@ func (ac *activeCall) relistTools(ctx context.Context) error {
 	return nil
 }
 
-// indicatesLegacy reports whether this failure of a probe indicates a legacy server: the server
-// answered, but not like a modern one. An overload or a missing authorization says nothing about
-// the era.
-func indicatesLegacy(e *jsonrpc.CallError) bool {
-	return e.Outcome == jsonrpc.OutcomeRejected || errors.Is(e, jsonrpc.ErrMalformed)
-}
-
 // isRefused reports whether a request failed for a reason that a retry does not change.
 func isRefused(err error) bool {
 	e, ok := errors.AsType[*jsonrpc.CallError](err)
 	return ok && (e.Outcome == jsonrpc.OutcomeRejected || e.Outcome == jsonrpc.OutcomeDenied)
 }
 
-// retryStep decides what follows an opening request that failed in its transport. It waits and
-// returns retry if another attempt may help.
-func (n *negotiation) retryStep(ctx context.Context, retry step, callErr *jsonrpc.CallError, err error) (step, error) {
+// retryStep decides what follows an opening request that failed in its transport, with a
+// *jsonrpc.CallError. It waits and returns retry if another attempt may help.
+func (n *negotiation) retryStep(ctx context.Context, retry step, err error) (step, error) {
+	callErr, _ := errors.AsType[*jsonrpc.CallError](err)
 	if n.failureCount++; n.failureCount >= maxOpeningAttempts || callErr.RetryAfter > maxRetryAfter || isRefused(err) || errors.Is(err, jsonrpc.ErrMalformed) {
 		return nil, err
 	}

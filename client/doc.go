@@ -28,10 +28,11 @@
 //
 // # Eras
 //
-// Dial first probes whether the server is modern. It falls back to the legacy
-// handshake if the server exits, does not answer, or answers with an error that
-// a legacy server can send. It starts a fresh process for the handshake if it
-// must. A known [Options.Profile] skips the probe.
+// Dial first probes whether the server is modern. Whatever no modern server
+// answers leads to the legacy handshake: any other result or error, the end of
+// the process, silence, and, after some retries, an overload or a failed
+// request. If the server exits at the probe, or does not respond after it, the
+// handshake gets a fresh process. A known [Options.Profile] skips the probe.
 //
 // # Lost connections
 //

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -16,6 +18,10 @@ import (
 // maxOpeningAttempts limits the attempts with each kind of opening request, so that a server cannot
 // negotiate versions without end.
 const maxOpeningAttempts = 3
+
+// maxSecondWait limits how long a server that has not answered the probe may take for initialize
+// before another connection is opened.
+const maxSecondWait = 5 * time.Second
 
 // A negotiation finds the revision to speak. It is a chain of steps. A legacy server may answer the
 // probe with any error, with silence, or by exiting; only an error that legacy servers do not know
@@ -33,8 +39,9 @@ type negotiation struct {
 	failureCount int
 	// probedConn is the connection that carried the probe.
 	probedConn *connection
-	// probeTimedOut is set if the probe had no response: the server may only be slow.
-	probeTimedOut bool
+	// probeUnanswered is set if the probe had no response: the server may only be slow, or
+	// overloaded.
+	probeUnanswered bool
 	// priorErr is the error of the probe, or of the handshake after it on the same connection.
 	priorErr error
 	// initializeErr is the error of initialize while discover is the last alternative.
@@ -117,27 +124,33 @@ func (n *negotiation) discover(ctx context.Context) (step, error) {
 	}
 	n.probedConn = n.conn
 	result, err := n.conn.openingCall(ctx, mcp.MethodDiscover, n.c.conns.discoverParams(n.modern), timeout)
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	probe, server, cause := era.JudgeProbe(result, err)
+	_, n.probeUnanswered = errors.AsType[*TimeoutError](err)
+	switch probe {
+	case era.ProbeModern:
+		if err == nil {
+			return n.selectRevision(server.Versions, server, nil)
+		} else if server.Versions != nil {
+			return n.selectRevision(server.Versions, nil, err)
+		}
+		return nil, err
+	case era.ProbeDenied:
+		return nil, err
+	case era.ProbeBusy:
+		n.probeUnanswered = true
+		next, failed := n.retryStep(ctx, n.discover, err)
+		if failed == nil || ctx.Err() != nil || n.initializeErr != nil {
+			n.discoverCount--
+			return next, failed
+		}
+	}
 	if err == nil {
-		info, decodeErr := era.ReadDiscover(result)
-		if decodeErr == nil {
-			return n.selectRevision(info.Versions, info, nil)
-		}
-		err = &ProtocolError{Method: mcp.MethodDiscover, Reason: "the response is not a DiscoverResult", Err: decodeErr}
+		cause = &ProtocolError{Method: mcp.MethodDiscover, Reason: "the response is not a DiscoverResult", Err: cause}
 	}
-	if ctx.Err() != nil {
-		return nil, err
-	}
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && era.IsModernError(e) {
-		if names := era.SupportedVersions(e); names != nil {
-			return n.selectRevision(names, nil, err)
-		}
-		return nil, err
-	}
-	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !indicatesLegacy(e) {
-		n.discoverCount--
-		return n.retryStep(ctx, n.discover, e, err)
-	}
-	return n.fallBackToLegacy(err)
+	return n.fallBackToLegacy(cause)
 }
 
 // discoverParams returns the params of server/discover.
@@ -169,9 +182,8 @@ func (n *negotiation) fallBackToLegacy(err error) (step, error) {
 	if n.initializeErr != nil {
 		return nil, n.initializeErr
 	}
-	_, n.probeTimedOut = errors.AsType[*TimeoutError](err)
 	if n.legacy != mcp.RevisionNone {
-		n.c.log.Debug("server is not modern, or slow to respond", "error", err)
+		n.c.log.Debug("server is not modern, or does not respond", "error", err)
 		n.priorErr = err
 		return n.handshake, nil
 	}
@@ -192,7 +204,7 @@ func (n *negotiation) handshake(ctx context.Context) (step, error) {
 	f := era.Of(n.legacy)
 	capabilities, accepts := n.c.offer.Capabilities(f)
 	n.conn.accepts.Store(&accepts)
-	result, err := n.conn.openingCall(ctx, mcp.MethodInitialize, n.c.offer.AppendInitialize(nil, f, capabilities), n.c.opts.handshakeTimeout())
+	result, err := n.initialize(ctx, n.c.offer.AppendInitialize(nil, f, capabilities))
 	e, answered := errors.AsType[*jsonrpc.Error](err)
 	callErr, undelivered := errors.AsType[*jsonrpc.CallError](err)
 	switch {
@@ -202,12 +214,12 @@ func (n *negotiation) handshake(ctx context.Context) (step, error) {
 		return nil, err
 	case answered && !undelivered:
 		return n.initializeRejected(e, err)
-	case undelivered && callErr.Outcome == jsonrpc.OutcomeRejected && n.probeTimedOut && n.modern != mcp.RevisionNone && n.initializeErr == nil:
+	case undelivered && callErr.Outcome == jsonrpc.OutcomeRejected && n.probeUnanswered && n.modern != mcp.RevisionNone && n.initializeErr == nil:
 		n.initializeErr = err // the server was slow to answer the probe
 		return n.discover, nil
 	case undelivered:
 		n.handshakeCount--
-		return n.retryStep(ctx, n.handshake, callErr, err)
+		return n.retryStep(ctx, n.handshake, err)
 	case n.probedConn == n.conn:
 		n.c.log.Debug("server failed after the probe: connecting again without it", "error", err)
 		n.priorErr = err
@@ -215,6 +227,57 @@ func (n *negotiation) handshake(ctx context.Context) (step, error) {
 		return n.handshake, nil
 	}
 	return nil, err
+}
+
+// initialize sends initialize and returns the result. A server that does not answer the probe may
+// be slow to start, or the probe may have disturbed it. So if it does not answer initialize soon
+// either, the request is also sent on a second connection, and the first answer counts.
+func (n *negotiation) initialize(ctx context.Context, params []byte) (result []byte, err error) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		conn   *connection
+		result []byte
+		err    error
+	}
+	answers := make(chan answer, 2)
+	call := func(conn *connection) {
+		result, err := conn.openingCall(ctx, mcp.MethodInitialize, params, n.c.opts.handshakeTimeout())
+		answers <- answer{conn, result, err}
+	}
+	first, second := n.conn, (*connection)(nil)
+	wg.Go(func() { call(first) })
+	var late <-chan time.Time
+	if n.probeUnanswered && n.probedConn == first {
+		timer := time.NewTimer(min(n.c.opts.Timeouts.Probe, maxSecondWait))
+		defer timer.Stop()
+		late = timer.C
+	}
+	var a answer
+	select {
+	case a = <-answers:
+	case <-late:
+		if second, err = n.c.conns.open(ctx); err != nil {
+			n.c.log.Debug("no second connection", "error", err)
+			a = <-answers
+			break
+		}
+		n.probedConn = nil
+		second.accepts.Store(first.accepts.Load())
+		wg.Go(func() { call(second) })
+		if a = <-answers; a.err != nil && !IsPeer(a.err) && ctx.Err() == nil {
+			a = <-answers
+		}
+	}
+	if n.conn = a.conn; second != nil && a.conn == first {
+		second.close()
+	} else if second != nil {
+		n.c.log.Debug("the server does not respond after the probe; using another connection")
+		first.close()
+	}
+	return a.result, a.err
 }
 
 // initializeRejected continues after initialize was answered with an error. The specification wants
@@ -231,7 +294,7 @@ func (n *negotiation) initializeRejected(e *jsonrpc.Error, err error) (step, err
 		return n.handshake, nil
 	case names != nil:
 		return nil, &IncompatibleError{Client: n.c.opts.Revisions, Server: names, Err: err}
-	case n.modern != mcp.RevisionNone && (n.discoverCount == 0 || n.probeTimedOut):
+	case n.modern != mcp.RevisionNone && (n.discoverCount == 0 || n.probeUnanswered):
 		n.initializeErr = err
 		return n.discover, nil
 	case n.modern == mcp.RevisionNone && era.IsModernError(e): // only a modern server answers so

@@ -106,9 +106,42 @@ func TestNegotiation(t *testing.T) {
 			func(s *script) { s.reject(s.expect("server/discover"), -32600, "") },
 			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
 		}},
-		{name: "no response after the probe", want: mcp.Revision20251125, takes: 35 * time.Second, scripts: []func(*script){
+		{name: "no response after the probe", want: mcp.Revision20251125, takes: 10 * time.Second, scripts: []func(*script){
 			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
 			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
+		}},
+		{name: "a legacy server that is slow on its first connection", want: mcp.Revision20251125, takes: 12 * time.Second, scripts: []func(*script){
+			func(s *script) {
+				s.expect("server/discover")
+				i := s.expect("initialize")
+				elapse(7 * time.Second)
+				s.answer(i, initialized(legacyDate))
+				s.expect("notifications/initialized")
+				s.expectEnd()
+			},
+			func(s *script) { s.expect("initialize"); s.expectEnd() },
+		}},
+		{name: "a slow legacy server that allows one process", want: mcp.Revision20251125, takes: 12 * time.Second, scripts: []func(*script){
+			func(s *script) {
+				s.expect("server/discover")
+				i := s.expect("initialize")
+				elapse(7 * time.Second)
+				s.answer(i, initialized(legacyDate))
+				s.expect("notifications/initialized")
+				s.expectEnd()
+			},
+			func(s *script) { s.expect("initialize") },
+		}},
+		{name: "a modern server that is slow on its first connection", want: mcp.Revision20260728, takes: 12 * time.Second, scripts: []func(*script){
+			func(s *script) {
+				s.expect("server/discover")
+				i := s.expect("initialize")
+				elapse(7 * time.Second)
+				s.reject(i, -32601, "")
+				s.discovers()
+				s.expectEnd()
+			},
+			func(s *script) { s.expect("initialize"); s.expectEnd() },
 		}},
 		{name: "another modern version required", want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
 			s.reject(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)

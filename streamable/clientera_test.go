@@ -55,14 +55,21 @@ func TestClientEra(t *testing.T) {
 		{name: "202", probe: raw(202, "", "")},
 		{name: "401", probe: raw(401, "text/plain", "no"), fails: true},
 		{name: "403", probe: raw(403, jsonType, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad origin"}}`), fails: true},
-		{name: "500", probe: raw(500, "text/plain", "no"), fails: true},
-		{name: "502", probe: raw(502, "text/html", "no"), fails: true},
+		{name: "407", probe: raw(407, "text/plain", "no"), fails: true},
+		{name: "429", probe: raw(429, "text/plain", "no")},
+		{name: "500", probe: raw(500, "text/plain", "no")},
+		{name: "502", probe: raw(502, "text/html", "no")},
+		{name: "503", probe: raw(503, "text/html", "no")},
+		{name: "504", probe: raw(504, "text/html", "no")},
+		{name: "500, then DiscoverResult", probe: inTurn(raw(500, "text/html", "no"), reply(discovered)), modern: true},
+		{name: "closed connection", probe: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{name: "closed connection, then DiscoverResult", probe: inTurn(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, reply(discovered)), modern: true},
 		{name: "503, then DiscoverResult", probe: inTurn(raw(503, "text/html", "no"), reply(discovered)), modern: true},
 		{name: "429, then DiscoverResult", probe: inTurn(raw(429, "text/html", "no"), reply(discovered)), modern: true},
 		{name: "503 with Retry-After of two hours", probe: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "7200")
 			w.WriteHeader(503)
-		}, fails: true},
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFakeServer(t, legacy(map[string]http.HandlerFunc{"server/discover": test.probe}))

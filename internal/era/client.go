@@ -2,6 +2,7 @@ package era
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -213,6 +214,50 @@ func stringArray(text []byte) (list []string, ok bool) {
 		list = append(list, s)
 	}
 	return list, true
+}
+
+// A ProbeResult says what the outcome of server/discover shows about a server.
+type ProbeResult uint8
+
+// The results of a probe.
+const (
+	// ProbeLegacy means that no modern server gives this answer: initialize follows. If there was
+	// no answer, the connection has ended or is of no further use, and initialize needs another.
+	ProbeLegacy ProbeResult = iota
+	// ProbeModern means that the server is modern, perhaps with none of our revisions.
+	ProbeModern
+	// ProbeBusy means that the request failed on its way, or that the server is overloaded: the
+	// probe is repeated a few times, and then initialize follows.
+	ProbeBusy
+	// ProbeDenied means that the client may not use the server, of whatever era.
+	ProbeDenied
+)
+
+// JudgeProbe evaluates the result of server/discover, or the error instead of one. Every client of
+// this module decides with it how to go on. server is what a modern server says about itself; after
+// an error it has only Versions, which is nil if the error names none. The cause is err, or says
+// what is wrong with result. Spec:
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
+func JudgeProbe(result []byte, err error) (r ProbeResult, server *ServerProfile, cause error) {
+	if err == nil {
+		if server, err = ReadDiscover(result); err != nil {
+			return ProbeLegacy, nil, err
+		}
+		return ProbeModern, server, nil
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && IsModernError(e) {
+		return ProbeModern, &ServerProfile{Versions: SupportedVersions(e)}, err
+	}
+	if failed, ok := errors.AsType[*jsonrpc.CallError](err); ok {
+		switch {
+		case failed.Outcome == jsonrpc.OutcomeDenied:
+			return ProbeDenied, nil, err
+		case failed.Outcome == jsonrpc.OutcomeRejected || errors.Is(err, jsonrpc.ErrMalformed):
+			return ProbeLegacy, nil, err
+		}
+		return ProbeBusy, nil, err
+	}
+	return ProbeLegacy, nil, err
 }
 
 // IsModernError reports if only modern servers send an error with this code. A client must not
