@@ -3,9 +3,13 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -80,7 +84,7 @@ func (b *Bridge) forwarderFor(cl *client, o clientMessage) (p forwarder, done bo
 	switch {
 	case clientEra == EraLegacy && legacy == supportYes, clientEra == EraModern && modern == supportYes:
 		return b.dedicatedPassthrough(cl, b.newUpstream(), nil), false
-	case clientEra == EraLegacy && legacy == supportNo && modern == supportYes, clientEra == EraModern && modern == supportNo && legacy == supportYes:
+	case clientEra == EraLegacy && legacy == supportNo && modern == supportYes, clientEra == EraModern && modern == supportNo:
 		return b.dedicatedTranslator(cl, clientEra, b.newUpstream()), false
 	case clientEra == EraModern:
 		return b.tryModern(cl, o), false
@@ -101,7 +105,7 @@ func (b *Bridge) dedicatedPassthrough(cl *client, up *upstream, first func()) fo
 func (b *Bridge) dedicatedTranslator(cl *client, clientEra Era, up *upstream) forwarder {
 	var t *translator
 	if clientEra == EraModern {
-		var o *translate.Options
+		o := &translate.Options{HandshakeFailed: b.eras.reset}
 		if cl.aggregate {
 			o = b.sharedTranslateOptions(up)
 		}
@@ -116,94 +120,128 @@ func (b *Bridge) dedicatedTranslator(cl *client, clientEra Era, up *upstream) fo
 
 // tryModern detects the era of the server for a modern client.
 func (b *Bridge) tryModern(cl *client, o clientMessage) forwarder {
-	up := b.newUpstream()
-	ctx, cancel := b.withConnectTimeout(cl.ctx)
-	defer cancel()
-	m, err := b.discover(ctx, up, discoverFor(o.frame))
-	if ctx.Err() != nil && cl.ctx.Err() == nil {
+	found, up, err := b.detectModern(cl, b.newUpstream(), o)
+	if isTimeout(err) && cl.ctx.Err() == nil {
 		up.close()
 		return unresponsive(err)
 	}
-	if result := supportsModern(m, err); result == supportYes {
-		b.eras.update(supportUnknown, supportYes)
-	} else if result == supportNo {
-		if err == nil { // a timeout may be true of this connection only
-			b.eras.update(supportYes, supportNo) // it is the only other era
-		}
+	b.eras.update(found.legacy, found.modern)
+	if found.serverEra == EraLegacy {
 		return b.dedicatedTranslator(cl, EraModern, up)
 	}
 	return b.dedicatedPassthrough(cl, up, nil)
 }
 
+// maxProbes limits how often the bridge sends server/discover to a server that is overloaded.
+const maxProbes = 3
+
+// askEra detects the era of the server with server/discover, and repeats the request if that fails
+// on its way. It returns the upstream to use, which is up or takes the place of up. A legacy server
+// may have ended because of the request; its upstream then connects again. An error says that the
+// era is unknown.
+func (b *Bridge) askEra(ctx context.Context, up *upstream, request []byte) (eraResult, *upstream, error) {
+	for probes := 1; ; probes++ {
+		m, err := b.discover(ctx, up, request)
+		if err != nil && (ctx.Err() != nil || isUnreachable(err)) {
+			return eraResult{}, up, err
+		}
+		found := eraResult{serverEra: EraLegacy, modern: supportNo}
+		if m != nil {
+			found.legacy = supportYes // it is the only other era
+		}
+		switch probe, cause := judgeProbe(m, err); probe {
+		case era.ProbeDenied:
+			return eraResult{}, up, err
+		case era.ProbeModern:
+			return eraResult{serverEra: EraModern, modern: supportYes}, up, nil
+		case era.ProbeBusy:
+			failed, _ := errors.AsType[*jsonrpc.CallError](err)
+			pause := failed.RetryAfter + wait.Backoff(b.opts.MinBackoff, b.opts.MaxBackoff, probes, rand.Float64())
+			if probes < maxProbes && pause <= b.opts.RestartWait {
+				wait.Sleep(ctx, pause)
+				continue
+			}
+		default:
+			b.opts.Logger.Info("the server is not modern", "server", b.opts.Name, "error", cause)
+			if err == errDisturbed {
+				found.legacy = supportYes
+				up.close()
+				up = b.newUpstreamWithContext(up.base)
+			}
+		}
+		return found, up, nil
+	}
+}
+
+// isUnreachable reports if a request had no answer because there was no connection to a server.
+func isUnreachable(err error) bool {
+	_, unconnected := errors.AsType[*connectError](err)
+	dial, ok := errors.AsType[*net.OpError](err)
+	return unconnected || ok && dial.Op == "dial" || errors.Is(err, errUpstreamClosed) || errors.Is(err, errUrgentFull)
+}
+
+// errDisturbed is the error of discover if the server does not respond after server/discover, but
+// responds to initialize on another connection.
+var errDisturbed = errors.New("the server stops responding after " + mcp.MethodDiscover)
+
 // discover sends server/discover to the server. A server that does not answer may be slow to start,
-// or may ignore everything but ping before a handshake. So after a timeout it sends a ping. If the
-// server answers the ping first, discover returns context.DeadlineExceeded while ctx is still
-// valid.
+// may ignore everything but ping before a handshake, or may be disturbed by the request. So after a
+// timeout it sends a ping, and after another one initialize on another connection. If the server
+// answers one of these first, discover returns context.DeadlineExceeded or errDisturbed while ctx
+// is still valid.
 func (b *Bridge) discover(ctx context.Context, up *upstream, request []byte) (*jsonrpc.Message, error) {
-	short, cancel := b.withTimeout(ctx, b.opts.eraProbeTimeout())
-	defer cancel()
 	id := jsonrpc.ID(jsonwire.Lookup(request, "id"))
 	discovered, err := up.start(queuedMessage{frame: request, id: id})
 	if err != nil {
 		return nil, err
 	}
 	defer up.own.forget(id)
-	select {
-	case a := <-discovered:
-		return a.m, a.err
-	case <-short.Done():
-	}
-	if err := context.Cause(short); !isTimeout(err) || ctx.Err() != nil {
-		return nil, err
-	}
-	ping := jsonrpc.StringID("mcpwire-ping")
-	alive, err := up.start(queuedMessage{frame: jsonrpc.AppendRequest(nil, ping, mcp.MethodPing, nil), id: ping})
-	if err != nil {
-		return nil, err
-	}
-	defer up.own.forget(ping)
-	select {
-	case a := <-discovered:
-		return a.m, a.err
-	case a := <-alive:
-		if a.err == nil {
-			a.err = context.DeadlineExceeded
+	var alive, initialized <-chan ownAnswer
+	for phase := 0; ; {
+		short, cancel := b.withTimeout(ctx, b.opts.eraProbeTimeout())
+		defer cancel()
+		late := short.Done()
+		if phase == 2 {
+			late = nil
 		}
-		return nil, a.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// supportsModern evaluates the response to server/discover
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
-func supportsModern(m *jsonrpc.Message, err error) support {
-	if err == nil {
-		if m.Kind != jsonrpc.KindResponse && !era.IsModernError(m.Err()) || onlyLegacy(m) {
-			return supportNo
+		select {
+		case a := <-discovered:
+			return a.m, a.err
+		case a := <-alive:
+			if a.err == nil {
+				a.err = context.DeadlineExceeded
+			}
+			return nil, a.err
+		case a := <-initialized:
+			if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
+				return nil, errDisturbed
+			}
+			initialized = nil
+			continue
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-late:
 		}
-		return supportYes
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if phase++; phase == 1 {
+			ping := jsonrpc.StringID("mcpwire-ping")
+			alive, err = up.start(queuedMessage{frame: jsonrpc.AppendRequest(nil, ping, mcp.MethodPing, nil), id: ping})
+			if err != nil {
+				return nil, err
+			}
+			defer up.own.forget(ping)
+			continue
+		}
+		other := b.newUpstreamWithContext(up.base)
+		other.setPrincipal(up.principal())
+		defer other.close()
+		frame := initializeRequest()
+		if initialized, err = other.start(queuedMessage{frame: frame, id: jsonwire.Lookup(frame, "id")}); err != nil {
+			return nil, err
+		}
 	}
-	if isTimeout(err) {
-		return supportNo
-	}
-	if failed, ok := errors.AsType[*jsonrpc.CallError](err); ok && failed.Outcome == jsonrpc.OutcomeRejected {
-		return supportNo
-	}
-	return supportUnknown // unreachable or unauthorized
-}
-
-// onlyLegacy reports if a response to server/discover names revisions that are all legacy. Such a
-// server knows the modern era but is configured not to use it.
-func onlyLegacy(m *jsonrpc.Message) bool {
-	var versions []string
-	if m.Kind == jsonrpc.KindError {
-		versions = era.SupportedVersions(m.Err())
-	} else if discovered, err := era.ReadDiscover(m.Result); err == nil {
-		versions = discovered.Versions
-	}
-	modern, legacy := era.Common(mcp.Revisions(), versions)
-	return modern == mcp.RevisionNone && legacy != mcp.RevisionNone
 }
 
 // tryLegacy forwards initialize and checks if the server understands it.
@@ -230,7 +268,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	short, stop := b.withTimeout(cl.ctx, probeTimeout)
 	defer stop()
 	if reachable(a.err) {
-		if d, failed := up.askFrame(short, discoverRequest()); failed == nil && supportsModern(d, nil) == supportYes {
+		if b.speaksModern(short, up) {
 			b.eras.update(supportNo, supportYes)
 			return b.dedicatedTranslator(cl, EraLegacy, up), false
 		}
@@ -241,6 +279,31 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 		o.call.fail(b.asRPCError(a.err))
 	}
 	return b.dedicatedPassthrough(cl, up, nil), true
+}
+
+// speaksModern sends server/discover after a handshake that failed. It reports if the server is
+// modern.
+func (b *Bridge) speaksModern(ctx context.Context, up *upstream) bool {
+	probe, _ := judgeProbe(up.askFrame(ctx, discoverRequest()))
+	return probe == era.ProbeModern
+}
+
+// judgeProbe is era.JudgeProbe for the response to server/discover. A server that names only legacy
+// revisions counts as legacy: it knows the modern era, but is configured not to use it.
+func judgeProbe(m *jsonrpc.Message, err error) (era.ProbeResult, error) {
+	var result []byte
+	if err == nil && m.Kind == jsonrpc.KindResponse {
+		result = m.Result
+	} else if err == nil {
+		err = m.Err()
+	}
+	probe, server, cause := era.JudgeProbe(result, err)
+	if probe == era.ProbeModern {
+		if modern, legacy := era.Common(mcp.Revisions(), server.Versions); modern == mcp.RevisionNone && legacy != mcp.RevisionNone {
+			return era.ProbeLegacy, fmt.Errorf("it names only legacy revisions: %v", legacy)
+		}
+	}
+	return probe, cause
 }
 
 // reachable reports if discovery may still succeed after a handshake that failed with err.
@@ -430,7 +493,7 @@ func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMes
 	err := up.unavailable()
 	if err == nil {
 		if clientEra == EraModern {
-			found, err = b.detectModern(cl, up, o)
+			found, up, err = b.detectModern(cl, up, o)
 		} else {
 			found, err = b.detectLegacy(cl, up, o)
 		}
@@ -475,21 +538,12 @@ type eraResult struct {
 	legacy, modern support
 }
 
-// detectModern detects the era of the server with server/discover.
-func (b *Bridge) detectModern(cl *client, up *upstream, o clientMessage) (eraResult, error) {
+// detectModern detects the era of the server for a modern client. It returns the upstream to use as
+// askEra does.
+func (b *Bridge) detectModern(cl *client, up *upstream, o clientMessage) (eraResult, *upstream, error) {
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
-	m, err := b.discover(ctx, up, discoverFor(o.frame))
-	if ctx.Err() != nil {
-		return eraResult{}, err
-	}
-	switch supportsModern(m, err) {
-	case supportYes:
-		return eraResult{EraModern, supportUnknown, supportYes}, nil
-	case supportNo:
-		return eraResult{EraLegacy, supportYes, supportNo}, nil
-	}
-	return eraResult{}, err
+	return b.askEra(ctx, up, discoverFor(o.frame))
 }
 
 // detectLegacy sends the client's handshake to the server, and server/discover if the server does
@@ -508,7 +562,7 @@ func (b *Bridge) detectLegacy(cl *client, up *upstream, o clientMessage) (eraRes
 	}
 	short, stop := b.withTimeout(cl.ctx, probeTimeout)
 	defer stop()
-	if m, err := up.askFrame(short, discoverRequest()); err == nil && supportsModern(m, nil) == supportYes {
+	if b.speaksModern(short, up) {
 		return eraResult{EraModern, supportNo, supportYes}, nil
 	}
 	return eraResult{serverEra: EraLegacy}, nil

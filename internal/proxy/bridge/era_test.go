@@ -1,17 +1,24 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	mcpclient "mcpwire/client"
 	"mcpwire/internal/proxy/translate"
 	"mcpwire/jsonrpc"
+	"mcpwire/streamable"
 )
 
 const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
@@ -314,4 +321,197 @@ func TestNoTranslation(t *testing.T) {
 	second, _ := dialPipe(t, b)
 	second.send(strings.Replace(discover, `"d"`, `"e"`, 1)) // not forwarded to the server
 	second.reads(`"id":"e"`, `-32601`)
+}
+
+const (
+	legacyResult = `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`
+	modernNames  = `"supportedVersions":["2026-07-28"]`
+)
+
+// handshakeFor performs the handshake of a translator for a modern client.
+func handshakeFor(srv *pipe) {
+	srv.t.Helper()
+	srv.send(resultFor(srv.request(`"method":"initialize"`), legacyResult))
+	srv.reads("notifications/initialized")
+}
+
+// TestProbeEndsServer checks that a modern client is served by a legacy server that ends when its
+// first request is not initialize, and that later clients cause no more ends.
+func TestProbeEndsServer(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			b := f.bridge(&Options{Shared: shared})
+			client, _ := dialPipe(t, b)
+			client.send(discover)
+			srv := f.next()
+			srv.request("server/discover")
+			srv.f.Close()
+			handshakeFor(f.next())
+			client.reads(modernNames)
+			for range 3 {
+				client, _ := dialPipe(t, b)
+				client.send(discover)
+				if !shared {
+					handshakeFor(f.next())
+				}
+				client.reads(modernNames)
+			}
+			if len(f.conns) != 0 {
+				t.Errorf("shared %v: got %d more processes", shared, len(f.conns))
+			}
+			if b.Ready(t.Context()) != nil {
+				t.Errorf("shared %v: not ready", shared)
+			}
+		})
+	}
+}
+
+// TestProbeEndsEachServer checks that a server that ends at each first request is not taken for a
+// legacy server for good.
+func TestProbeEndsEachServer(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			b := f.bridge(&Options{Shared: shared})
+			for range 2 {
+				client, _ := dialPipe(t, b)
+				client.send(discover)
+				for _, method := range []string{"server/discover", `"initialize"`} {
+					srv := f.next()
+					srv.request(method)
+					srv.f.Close()
+				}
+				client.reads(`"error"`, "the connection to the server ended")
+				<-time.After(time.Minute)
+			}
+			client, _ := dialPipe(t, b)
+			client.send(discover)
+			srv := f.next()
+			srv.send(resultFor(srv.request("server/discover"), `{"supportedVersions":["2026-07-28"]}`))
+			if legacy, modern := b.eras.get(); !shared {
+				srv.wants(discover)
+			} else if synctest.Wait(); legacy == supportYes {
+				t.Errorf("detected eras: got legacy %v, modern %v", legacy, modern)
+			}
+		})
+	}
+}
+
+// TestProbeDisturbsServer checks that a legacy server that does not respond after server/discover
+// is used on another connection, well before ConnectTimeout, and that later clients do not wait.
+func TestProbeDisturbsServer(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			b := f.bridge(&Options{Shared: shared})
+			began := time.Now()
+			client, _ := dialPipe(t, b)
+			client.send(discover)
+			srv := f.next()
+			srv.request("server/discover")
+			srv.reads(`"ping"`)
+			second := f.next()
+			second.send(resultFor(second.request(`"initialize"`), legacyResult))
+			handshakeFor(f.next())
+			client.reads(modernNames)
+			if d := time.Since(began); d != 10*time.Second {
+				t.Errorf("shared %v: took %v, want 10s", shared, d)
+			}
+			client, _ = dialPipe(t, b)
+			client.send(discover)
+			if !shared {
+				handshakeFor(f.next())
+			}
+			client.reads(modernNames)
+			if d := time.Since(began); d != 10*time.Second {
+				t.Errorf("shared %v: the second client: %v, want 10s", shared, d)
+			}
+		})
+	}
+}
+
+// TestSlowServers checks that a server that is slow to start is served by its first process, even
+// if the bridge has started a second one to find out if the first was disturbed.
+func TestSlowServers(t *testing.T) {
+	for _, tt := range []struct{ name, answer, want string }{
+		{"modern", `"result":{"supportedVersions":["2026-07-28"]}`, discover},
+		{"legacy", `"error":{"code":-32601,"message":"no"}`, `"initialize"`},
+	} {
+		for _, answers := range []bool{false, true} { // if the second answers with an error
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				client, _ := dialPipe(t, f.bridge(nil))
+				client.send(discover)
+				srv := f.next()
+				id := srv.request("server/discover")
+				srv.reads(`"ping"`)
+				second := f.next()
+				if id := second.request(`"initialize"`); answers {
+					second.send(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32601,"message":"no"}}`)
+				}
+				<-time.After(15 * time.Second)
+				srv.send(`{"jsonrpc":"2.0","id":` + id + `,` + tt.answer + `}`)
+				srv.reads(tt.want)
+			})
+		}
+	}
+}
+
+// TestProbeFailsOverHTTP checks which servers a modern client can use through the bridge if
+// server/discover fails on its way.
+func TestProbeFailsOverHTTP(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status int
+		works  bool
+	}{
+		{"closed connection", 0, true},
+		{"401", 401, false},
+		{"403", 403, false},
+		{"429", 429, true},
+		{"500", 500, true},
+		{"502", 502, true},
+		{"503", 503, true},
+	} {
+		for _, shared := range []bool{false, true} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				var probes atomic.Int32
+				legacy := streamable.MustHandler(newServer(t, EraLegacy.revisions()), nil)
+				web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					switch {
+					case !bytes.Contains(body, []byte("server/discover")):
+						legacy.ServeHTTP(w, r)
+					case tt.status == 0:
+						probes.Add(1)
+						panic(http.ErrAbortHandler)
+					default:
+						probes.Add(1)
+						w.WriteHeader(tt.status)
+					}
+				}))
+				t.Cleanup(web.Close)
+				b := newBridge(t, &Options{HTTP: true, Shared: shared, MinBackoff: time.Millisecond, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+					return streamable.Dial(web.URL, nil).Connect(ctx)
+				}})
+				url := served(t, b, nil).URL + "/mcp"
+				for range 2 {
+					c, err := mcpclient.Dial(t.Context(), streamable.Dial(url, nil), &mcpclient.Options{Revisions: EraModern.revisions()})
+					if err == nil {
+						_, err = c.ListTools(t.Context(), nil)
+						c.Close()
+					}
+					if (err == nil) != tt.works {
+						t.Fatalf("shared %v: got %v, want success %v", shared, err, tt.works)
+					}
+				}
+				if n := probes.Load(); tt.works && n != maxProbes {
+					t.Errorf("shared %v: got %d probes, want %d", shared, n, maxProbes)
+				}
+			})
+		}
+	}
 }

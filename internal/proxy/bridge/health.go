@@ -162,24 +162,28 @@ func (b *Bridge) probe(ctx context.Context) error {
 	}
 	// This connection is only for the probe.
 	up := b.newUpstreamWithContext(oauth.WithoutLogin(b.ctx))
-	defer up.close()
-	if _, modern := b.eras.get(); b.opts.ServerEra == EraModern || b.opts.ServerEra == EraAuto && modern != supportNo {
-		m, err := b.discover(ctx, up, discoverRequest())
-		if ctx.Err() != nil {
+	defer func() { up.close() }()
+	serverEra := b.serverEraFor(EraModern)
+	if legacy, _ := b.eras.get(); serverEra == EraAuto && legacy == supportYes {
+		serverEra = EraLegacy
+	}
+	if serverEra != EraLegacy {
+		found, next, err := b.askEra(ctx, up, discoverRequest())
+		up = next
+		b.eras.update(found.legacy, found.modern)
+		switch {
+		case err != nil || found.serverEra == EraModern:
 			return err
-		}
-		switch result := supportsModern(m, err); {
-		case result == supportYes:
-			return nil
-		case result == supportUnknown:
-			return err
-		case b.opts.ServerEra == EraModern:
+		case serverEra == EraModern && b.opts.ServerEra == EraModern:
 			return errors.New("the server does not respond to server/discover")
 		}
 	}
 	m, err := up.askFrame(ctx, initializeRequest())
 	if err == nil && m.Kind == jsonrpc.KindError {
 		err = m.Err()
+	}
+	if err != nil {
+		b.eras.reset()
 	}
 	return err
 }

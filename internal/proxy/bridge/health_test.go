@@ -35,7 +35,7 @@ func TestReadyCost(t *testing.T) {
 				b := f.bridge(&Options{ServerEra: EraModern, ReadyFor: time.Minute})
 				go func() {
 					for srv := range f.conns {
-						srv.send(resultFor(srv.request("server/discover"), `{}`))
+						srv.send(resultFor(srv.request("server/discover"), `{"supportedVersions":["2026-07-28"]}`))
 					}
 				}()
 				defer close(f.conns)

@@ -440,7 +440,7 @@ func (t *translator) wantsConnection() bool {
 // sharedTranslateOptions returns the options of a translator whose clients must not see each other.
 func (b *Bridge) sharedTranslateOptions(up *upstream) *translate.Options {
 	return &translate.Options{
-		IsolateClients: true, IDs: &up.own.last,
+		IsolateClients: true, IDs: &up.own.last, HandshakeFailed: b.eras.reset,
 		Limits: translate.Limits{Requests: b.opts.MaxCalls, Subscriptions: b.opts.MaxSessions, AwaitingInput: max(b.opts.MaxSessions, 256), Tasks: max(b.opts.MaxSessions, 256)},
 	}
 }

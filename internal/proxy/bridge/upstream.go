@@ -65,6 +65,8 @@ type upstream struct {
 	abandoned abandonedCalls
 	router    router
 
+	// base is the parent of ctx.
+	base   context.Context
 	ctx    context.Context
 	cancel context.CancelFunc
 	// done is closed when run returns.
@@ -94,7 +96,7 @@ func (b *Bridge) newUpstream() *upstream { return b.newUpstreamWithContext(b.ctx
 
 // newUpstreamWithContext is newUpstream with a context derived from b.ctx.
 func (b *Bridge) newUpstreamWithContext(ctx context.Context) *upstream {
-	u := &upstream{b: b, rec: b.recording.newRecorder(capture.Upstream), done: make(chan struct{}), queue: sendQueue{limit: b.opts.MaxQueue, keepSent: b.opts.HTTP, notify: make(chan struct{}, 1)}}
+	u := &upstream{b: b, base: ctx, rec: b.recording.newRecorder(capture.Upstream), done: make(chan struct{}), queue: sendQueue{limit: b.opts.MaxQueue, keepSent: b.opts.HTTP, notify: make(chan struct{}, 1)}}
 	u.own.prefix = "mcpwire-" + b.instance + "-"
 	u.ctx, u.cancel = context.WithCancel(ctx)
 	b.wg.Go(u.run)

@@ -88,6 +88,9 @@ func (t *ModernToLegacy) CallFailed(now time.Time, id int64, e *jsonrpc.Error) [
 // UpstreamLost implements [Translator].
 func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
 	return t.step(now, func() {
+		if t.handshake.phase == handshaking {
+			t.opts.HandshakeFailed()
+		}
 		if t.handshake.down || t.handshake.phase == handshaking {
 			t.failWaiting(e)
 		}
@@ -164,6 +167,7 @@ func (t *ModernToLegacy) initialized(o outcome) {
 	case again:
 		t.startHandshake()
 	case e != nil:
+		t.opts.HandshakeFailed()
 		t.failWaiting(e)
 		wanted := func() bool { return len(t.subscriptions.open) > 0 } // they wait for the server
 		if wanted() {

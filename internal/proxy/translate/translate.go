@@ -105,6 +105,9 @@ type Options struct {
 	// Legacy is the newest revision of the legacy side. RevisionNone means the latest.
 	Legacy mcp.Revision
 
+	// HandshakeFailed is called when a handshake with a legacy server fails. It may be nil.
+	HandshakeFailed func()
+
 	// Supported holds the revisions that the bridge announces to modern clients. Nil means Modern
 	// alone.
 	Supported []mcp.Revision
@@ -169,6 +172,9 @@ func (o *Options) orDefault() Options {
 	full.Legacy = cmp.Or(full.Legacy, mcp.LatestLegacyRevision)
 	full.Ring = cmp.Or(full.Ring, new(seal.Ring))
 	full.IDs = cmp.Or(full.IDs, new(atomic.Int64))
+	if full.HandshakeFailed == nil {
+		full.HandshakeFailed = func() {}
+	}
 	if full.Supported == nil {
 		full.Supported = []mcp.Revision{full.Modern}
 	}
