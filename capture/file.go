@@ -21,14 +21,18 @@ import (
 // Suffix is the end of a capture's file name, before the ".gz" or ".zst" of a compressed one.
 const Suffix = ".mcpcap.ndjson"
 
-// errRemoved is wrapped by the error that Options.Notice gets when the file of a capture, or its
-// folder, was removed.
-var errRemoved = errors.New("capture: the file was removed")
+// Options.Notice gets an error that wraps one of these when the file of a capture was removed, alone
+// or with its folder, or made shorter.
+var (
+	errRemoved   = errors.New("capture: the file was removed")
+	errTruncated = errors.New("capture: the file was truncated")
+)
 
 // A File is a Writer with the file that it writes to.
 //
 // If the file is removed while the File records, alone or with its folder, the File creates it
-// again within a second, with a gap for the lost events, and calls Options.Notice.
+// again within a second, with a gap for the lost events, and calls Options.Notice. If the file is
+// truncated, as some programs that rotate logs do, the File begins it again in the same way.
 type File struct {
 	*Writer
 	name string
@@ -58,6 +62,8 @@ type fileOut struct {
 	// removed reports that the file was removed and not recreated yet.
 	removed   bool
 	lastCheck time.Time
+	// size is the size of the file at the last check.
+	size int64
 }
 
 // checkInterval is the time between two checks that the file still exists.
@@ -101,8 +107,8 @@ func (o *fileOut) Flush() error {
 	return o.f.comp.Flush()
 }
 
-// checkFile recreates the file if it was removed. line is the next line; its number tells how many
-// events are lost.
+// checkFile begins the file again if it was removed or truncated. line is the next line; its number
+// tells how many events are lost.
 func (o *fileOut) checkFile(line []byte) error {
 	f := o.f
 	o.lastCheck = time.Now()
@@ -112,7 +118,14 @@ func (o *fileOut) checkFile(line []byte) error {
 			return nil // Write will return the error
 		}
 		current, err := os.Stat(f.name)
-		if err == nil && os.SameFile(is, current) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		if err == nil && os.SameFile(is, current) {
+			if is.Size() >= o.size {
+				o.size = is.Size()
+				return nil
+			}
+			return o.restart(line)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return nil
 		}
 	}
@@ -136,6 +149,19 @@ func (o *fileOut) notice(err error) {
 	}
 }
 
+// restart begins a file that was truncated again. What was written after that is removed: it has no
+// head, and a part of a compressed stream cannot be read.
+func (o *fileOut) restart(line []byte) error {
+	if err := o.f.file.Truncate(0); err != nil {
+		return fmt.Errorf("%s: %w: %w", o.f.name, errTruncated, err)
+	}
+	if err := o.begin(line); err != nil {
+		return err
+	}
+	o.notice(fmt.Errorf("%s: %w; the events before are missing in it", o.f.name, errTruncated))
+	return nil
+}
+
 // recreate creates the file again, with a head and a gap.
 func (o *fileOut) recreate(line []byte) error {
 	f := o.f
@@ -152,8 +178,15 @@ func (o *fileOut) recreate(line []byte) error {
 	f.file = file
 	f.mu.Unlock()
 	old.Close() // nobody can read it
+	return o.begin(line)
+}
+
+// begin writes the head and a gap into an empty file.
+func (o *fileOut) begin(line []byte) error {
+	f := o.f
+	o.size = 0
 	if f.comp != nil {
-		f.comp.Reset(file)
+		f.comp.Reset(f.file)
 	}
 	next := parseLinePrefix(line)
 	enc := NewEncoder(o.dest(), o.opts.Redact)
@@ -224,8 +257,9 @@ func (o *Options) opened(f *os.File) {
 	}
 }
 
+// openFile opens the file for appending, so that a file that is truncated gets no hole.
 func openFile(name string, appendTo, compressed bool) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil || !appendTo || !errors.Is(err, fs.ErrExist) {
 		return f, err
 	}

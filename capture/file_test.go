@@ -1,6 +1,7 @@
 package capture_test
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -87,6 +88,80 @@ func TestRemovedFile(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestTruncatedFile shows that a capture that is truncated while it is written begins again and
+// reports the missing events, whether new events make it longer than before or not.
+func TestTruncatedFile(t *testing.T) {
+	for _, ending := range []string{"", ".gz", ".zst"} {
+		for _, size := range []int64{0, 1, 40} {
+			t.Run(fmt.Sprint(ending, size), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var notices []error
+					f, err := capture.Create(filepath.Join(t.TempDir(), "a"+capture.Suffix+ending), &capture.Options{
+						Notice: func(err error) { notices = append(notices, err) },
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					note := func(text string) {
+						f.Record(&capture.Event{Kind: capture.KindNote, Data: []byte(text)})
+						time.Sleep(2 * time.Second)
+					}
+					note("one")
+					note("two")
+					if err := os.Truncate(f.Name(), size); err != nil {
+						t.Fatal(err)
+					}
+					note("three")
+					if err := f.Close(); err != nil {
+						t.Errorf("Close: %v", err)
+					}
+					if len(notices) != 1 || !strings.Contains(notices[0].Error(), "the file was truncated") || !strings.Contains(notices[0].Error(), f.Name()) {
+						t.Errorf("noticed %v", notices)
+					}
+					r, err := capture.Open(f.Name(), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer r.Close()
+					if diff := cmp.Diff("head gap:write note:three tail", briefs(t, r)); diff != "" {
+						t.Errorf("(-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestTruncatedUnseen shows that a capture that has grown again before the Writer could see that it
+// was truncated has no hole, and can be read.
+func TestTruncatedUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, err := capture.Create(filepath.Join(t.TempDir(), "a"+capture.Suffix), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("one")})
+		if err := f.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(f.Name(), 0); err != nil {
+			t.Fatal(err)
+		}
+		f.Record(&capture.Event{Kind: capture.KindNote, Data: []byte(strings.Repeat("x", 1000))})
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := capture.Open(f.Name(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if got, want := briefs(t, r), "note:"+strings.Repeat("x", 1000)+" tail"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
 }
 
 // TestRemovedForGood shows that a capture that cannot be created again is reported once, and that

@@ -218,6 +218,9 @@ func recordProxy(e *env, opts *capture.Options, name, dir string, log *slog.Logg
 		return nil, outputError(err)
 	}
 	if rec.file != nil {
+		if name != "" {
+			e.noteNumbered(name, rec.file)
+		}
 		log.Debug("recording", "file", rec.file.Name())
 		rec.writer = rec.file.Writer
 	}
@@ -233,7 +236,7 @@ func recordProxy(e *env, opts *capture.Options, name, dir string, log *slog.Logg
 
 // outputError returns the error for a capture that cannot be created.
 func outputError(err error) error {
-	return fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
+	return fail(exitUnexpected, "output", "use a file in an existing folder", err)
 }
 
 // socketAddress parses unix:PATH and tcp:HOST:PORT.

@@ -89,7 +89,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.DurationVar(&f.restartWait, "restart-wait", 10*time.Second, "time that a request waits for a restart of the server; if the backoff ends later, it fails at once")
 	all.DurationVar(&f.drain, "drain-timeout", 10*time.Second, "grace period for requests in flight when the bridge is stopped or its input ends; requests that take longer get an error, and the exit status is 1")
 	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M (default 64M, from clients over HTTP 4M)", f.setMaxFrame)
-	all.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, which must not exist, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
+	all.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, or with a number if it exists, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
 	all.StringVar(&f.name, "name", "", "with --record or --capture, `NAME` of the server in the capture (default that of the package, module, image, program or host)")
 	all.BoolVar(&f.recordIt, "record", false, "record both sides to the captures folder (mcpwire captures)")
 	all.StringVar(&f.redact, "redact", "default", "what to redact in the capture: `WHAT` is default, or off for nothing")

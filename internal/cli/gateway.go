@@ -110,7 +110,7 @@ func newGatewayCommand(e *env) *cobra.Command {
 	fs := c.Flags()
 	fs.StringVar(&f.listen, "listen", "", "`ADDRESS` for clients, in place of the one in the file")
 	fs.BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output, in place of the address in the file")
-	fs.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, which must not exist; compressed if it ends in .gz or .zst")
+	fs.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, or with a number if it exists; compressed if it ends in .gz or .zst")
 	fs.BoolVar(&f.recordIt, "record", false, "record both sides to the captures folder (mcpwire captures)")
 	fs.StringVar(&f.name, "name", "", "`NAME` of the gateway in captures and mcpwire watch (default that of the file)")
 	fs.BoolVar(&f.noWatch, "no-watch", false, "without a capture, do not let mcpwire watch connect; this saves some CPU time")

@@ -158,6 +158,7 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 		return err
 	}
 	l.noMatch(e)
+	e.noteGaps(l.gaps)
 	if l.seen == 0 && l.filter == nil && !f.json {
 		fmt.Fprintln(e.stderr, "nothing to show: the capture has no events")
 	}

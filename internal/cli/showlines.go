@@ -39,6 +39,8 @@ type lister struct {
 	window window
 	// seen and count are the numbers of rows seen and printed.
 	seen, count int
+	// gaps is the number of gaps seen.
+	gaps int
 	// recent holds the rows to print at the end, if window.last is set.
 	recent []*trace.Row
 
@@ -164,6 +166,13 @@ func (l *lister) flush(last *trace.Row) error {
 	return nil
 }
 
+// noteGaps says on standard error that captures are incomplete.
+func (e *env) noteGaps(gaps int) {
+	if gaps > 0 {
+		fmt.Fprintf(e.stderr, "%s in what was recorded, so counts are too low: mcpwire show --filter kind:gap\n", plural.Of(gaps, "gap"))
+	}
+}
+
 // noMatch says on standard error that no row was printed, if a filter is the reason.
 func (l *lister) noMatch(e *env) {
 	if l.count == 0 && (l.filter != nil || !l.window.since.IsZero()) {
@@ -174,6 +183,9 @@ func (l *lister) noMatch(e *env) {
 // print prints a row and its children, if the filter and the window match.
 func (l *lister) print(r *trace.Row) error {
 	l.seen++
+	if r.Kind == trace.Gap {
+		l.gaps++
+	}
 	if r.Mark = markTaken; !l.filter.MatchScanned(r, r.Hits) || r.At.Before(l.window.since) {
 		return nil
 	}

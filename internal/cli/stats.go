@@ -56,10 +56,18 @@ capture, with all others of the same time.`,
 			status := e.statusLine()
 			defer status.clear()
 			status.step("reading %s", plural.Of(len(paths), "capture"))
-			if err := walk(cmd.Context(), captureSource{e, paths, side.side}, m, func(*trace.Row) error { return nil }); err != nil {
+			gaps := 0
+			count := func(r *trace.Row) error {
+				if r.Kind == trace.Gap {
+					gaps++
+				}
+				return nil
+			}
+			if err := walk(cmd.Context(), captureSource{e, paths, side.side}, m, count); err != nil {
 				return err
 			}
 			status.clear()
+			e.noteGaps(gaps)
 			list := m.Tools()
 			if by == "method" {
 				list = m.Methods()

@@ -95,7 +95,7 @@ type tapFlags struct {
 
 func (f *tapFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.name, "name", "", "`NAME` of the server in the capture (default that of the package, module, image or program that the command starts)")
-	fs.StringVarP(&f.output, "output", "o", "", "record to `FILE`, which must not exist; compressed if it ends in .gz or .zst")
+	fs.StringVarP(&f.output, "output", "o", "", "record to `FILE`, or with a number if it exists; compressed if it ends in .gz or .zst")
 	fs.BoolVar(&f.noRecord, "no-record", false, "record nothing")
 	fs.BoolVar(&f.check, "check", false, "check the traffic against the rules, and print findings on stderr")
 	fs.StringVar(&f.redact, "redact", "default", "what to redact in the capture: `WHAT` is default, or off for nothing")

@@ -10,6 +10,7 @@ import (
 	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/proxy/intercept"
 	"mcpwire/internal/proxy/tap"
+	"mcpwire/internal/text/plural"
 	"mcpwire/internal/trace/captures"
 	livesock "mcpwire/internal/trace/live"
 )
@@ -134,8 +135,9 @@ func (f *tapFlags) create(e *env, name string, opts *capture.Options, logf func(
 	if f.output != "" {
 		rec, err := captures.CreateFile(f.output, opts)
 		if err != nil {
-			return nil, fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
+			return nil, outputError(err)
 		}
+		e.noteNumbered(f.output, rec)
 		return rec, nil
 	}
 	dir, err := captures.Dir()
@@ -164,12 +166,22 @@ func (e *env) notice(err error) {
 	fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(err.Error()))
 }
 
+// noteNumbered says where a capture is whose file existed: hosts start a server more than once.
+func (e *env) noteNumbered(name string, f *capture.File) {
+	if f.Name() != name {
+		fmt.Fprintf(e.stderr, "mcpwire: %s exists: recording to %s\n", safeLine(name), safeLine(f.Name()))
+	}
+}
+
 // finish ends the capture and the viewers' streams.
 func (r *tapRecording) finish(e *env) {
 	switch {
 	case r.file != nil:
 		if err := r.file.Close(); err != nil {
 			fmt.Fprintln(e.stderr, "mcpwire: the capture is not complete: "+safeLine(err.Error()))
+		}
+		if lost := r.file.Lost(); lost > 0 {
+			fmt.Fprintf(e.stderr, "mcpwire: %s lost: writing to %s was too slow or failed\n", plural.Of(int(lost), "event"), safeLine(r.file.Name()))
 		}
 	case r.writer != nil:
 		r.writer.Close() // discarded: can't fail

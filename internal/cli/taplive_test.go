@@ -39,3 +39,20 @@ func TestTapReportsPruned(t *testing.T) {
 		t.Errorf("the capture is %q, %v", text, err)
 	}
 }
+
+// TestTapReportsLost shows that a tap says at its end how much it could not record.
+func TestTapReportsLost(t *testing.T) {
+	file, err := capture.Create(filepath.Join(t.TempDir(), "a"+capture.Suffix), &capture.Options{MaxQueue: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		file.Record(&capture.Event{Kind: capture.KindMessage, Data: bytes.Repeat([]byte("x"), 1000)})
+	}
+	var stderr bytes.Buffer
+	(&tapRecording{file: file, writer: file.Writer}).finish(&env{stderr: &stderr})
+	want := "mcpwire: 3 events lost: writing to " + file.Name() + " was too slow or failed\n"
+	if got := stderr.String(); got != want {
+		t.Errorf("stderr: got %q, want %q", got, want)
+	}
+}

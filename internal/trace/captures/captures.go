@@ -81,21 +81,12 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 		o.Name = name
 	}
 	base := fmt.Sprintf("%s-%s-%d", FileName(name), time.Now().UTC().Format(timeLayout), os.Getpid())
-	for i := 1; ; i++ {
-		path := filepath.Join(dir, base+capture.Suffix)
-		if i > 1 {
-			path = filepath.Join(dir, fmt.Sprintf("%s-%d%s", base, i, capture.Suffix))
-		}
-		f, err := CreateFile(path, &o)
-		if errors.Is(err, fs.ErrExist) && i < maxSameName {
-			continue
-		}
-		return f, err
-	}
+	return CreateFile(filepath.Join(dir, base+capture.Suffix), &o)
 }
 
 // CreateFile is [capture.Create] for a capture that viewers may follow: until it is closed, they
-// see that it is being written. CreateFile sets opts.Hooks.Opened.
+// see that it is being written. If the file exists, CreateFile adds a number to its name. It sets
+// opts.Hooks.Opened.
 func CreateFile(path string, opts *capture.Options) (*capture.File, error) {
 	var o capture.Options
 	if opts != nil {
@@ -107,7 +98,28 @@ func CreateFile(path string, opts *capture.Options) (*capture.File, error) {
 		o.Hooks = new(hooks.Writer[capture.Event])
 	}
 	o.Hooks.Opened = func(f *os.File) { _ = lock(f) }
-	return capture.Create(path, &o)
+	for i := 1; ; i++ {
+		f, err := capture.Create(numbered(path, i), &o)
+		if !errors.Is(err, fs.ErrExist) || i == maxSameName {
+			return f, err
+		}
+	}
+}
+
+// numbered returns the path of the i-th capture with a path, such as a-2.ndjson.gz.
+func numbered(path string, i int) string {
+	if i == 1 {
+		return path
+	}
+	dir, name := filepath.Split(path)
+	end := len(name)
+	for _, suffix := range []string{".gz", ".zst", ".ndjson", ".mcpcap"} {
+		end = len(strings.TrimSuffix(name[:end], suffix))
+	}
+	if end == 0 || end == len(name) {
+		end = len(name) - len(filepath.Ext(name))
+	}
+	return fmt.Sprintf("%s%s-%d%s", dir, name[:end], i, name[end:])
 }
 
 // ProbeName is the server name of the captures that CreateProbe creates.

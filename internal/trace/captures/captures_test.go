@@ -359,6 +359,33 @@ func TestCreateFile(t *testing.T) {
 	}
 }
 
+// TestCreateNumbered checks the names of captures whose file exists.
+func TestCreateNumbered(t *testing.T) {
+	for _, tt := range []struct{ name, want string }{
+		{"a", "a-2"},
+		{"a.ndjson", "a-2.ndjson"},
+		{"a.mcpcap.ndjson", "a-2.mcpcap.ndjson"},
+		{"a.mcpcap.ndjson.gz", "a-2.mcpcap.ndjson.gz"},
+		{"a.b.zst", "a.b-2.zst"},
+		{"a.log", "a-2.log"},
+		{".ndjson", "-2.ndjson"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, want := range []string{tt.name, tt.want} {
+				f, err := captures.CreateFile(filepath.Join(dir, tt.name), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				if got := filepath.Base(f.Name()); got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			}
+		})
+	}
+}
+
 // TestCloseUnlocks checks that Close unlocks a capture, independent of the garbage collector.
 func TestCloseUnlocks(t *testing.T) {
 	f, err := captures.Create(t.TempDir(), "x", nil)
