@@ -185,7 +185,8 @@ func getCacheable[T any, P interface {
 		return nil, err
 	}
 	v := new(T)
-	if err := decodeResult(method, raw, P(v)); err != nil {
+	raw, err = c.decodeResult(method, raw, P(v))
+	if err != nil {
 		return nil, err
 	}
 	if !cached {

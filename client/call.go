@@ -846,7 +846,8 @@ func (c *Client) get(ctx context.Context, r *request, result json.Unmarshaler) e
 	if err := c.checkFinal(r.method, raw); err != nil {
 		return err
 	}
-	return decodeResult(r.method, raw, result)
+	_, err = c.decodeResult(r.method, raw, result)
+	return err
 }
 
 // checkFinal returns an error for a result of an extension's type, which the method does not have.
@@ -862,12 +863,23 @@ func (c *Client) checkFinalType(method string, kind mcp.ResultType) error {
 	return nil
 }
 
-// decodeResult decodes a final result.
-func decodeResult(method string, raw []byte, v json.Unmarshaler) error {
-	if err := v.UnmarshalJSON(raw); err != nil {
-		return &ProtocolError{Method: method, Reason: "malformed result", Err: err}
+// maxLeftOut limits the malformed parts of one result that are logged.
+const maxLeftOut = 10
+
+// decodeResult decodes a final result. It leaves out malformed elements, such as a tool or a content
+// block, and logs them. kept is the result without them.
+func (c *Client) decodeResult(method string, raw []byte, v json.Unmarshaler) (kept []byte, err error) {
+	if err = v.UnmarshalJSON(raw); err == nil {
+		return raw, nil
 	}
-	return nil
+	kept, left := era.WithoutMalformed(method, raw)
+	if left == nil || v.UnmarshalJSON(kept) != nil {
+		return nil, &ProtocolError{Method: method, Reason: "malformed result", Err: err}
+	}
+	for _, err := range left[:min(len(left), maxLeftOut)] {
+		c.log.Warn("a malformed part of a result is left out", "method", method, "error", err, "parts", len(left))
+	}
+	return kept, nil
 }
 
 // stringValue decodes a JSON string. ok is false for any other text.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -246,7 +247,7 @@ func FuzzResult(f *testing.F) {
 			t.Errorf("data: %q", data)
 		}
 		a.text()
-		if result, err := a.decode(); err == nil && jsonwire.Valid(mcp.Append(nil, result, mcp.RevisionNone), 0) != nil {
+		if result, err := a.decode(&Client{log: slog.New(slog.DiscardHandler)}); err == nil && jsonwire.Valid(mcp.Append(nil, result, mcp.RevisionNone), 0) != nil {
 			t.Errorf("result: %+v", result)
 		}
 	})

@@ -136,7 +136,6 @@ const maxGroupTools = 64 << 20
 // list returns the tools of one member with prefixed names.
 func (g *Group) list(ctx context.Context, member string, c *Client) ([]mcp.Tool, error) {
 	var tools []mcp.Tool
-	seen := make(map[string]bool)
 	size, text := 0, []byte(nil)
 	for tool, err := range c.Tools(ctx) {
 		if c.Profile().Capabilities.Tools == nil && isMethodNotFound(err) {
@@ -149,11 +148,8 @@ func (g *Group) list(ctx context.Context, member string, c *Client) ([]mcp.Tool,
 		if size += len(text); size > maxGroupTools {
 			return nil, fmt.Errorf("its tools take more than %d bytes", maxGroupTools)
 		}
-		if !seen[tool.Name] {
-			seen[tool.Name] = true
-			tool.Name = member + g.opts.Separator + tool.Name
-			tools = append(tools, tool)
-		}
+		tool.Name = member + g.opts.Separator + tool.Name
+		tools = append(tools, tool)
 	}
 	return tools, nil
 }

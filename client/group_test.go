@@ -153,11 +153,11 @@ func TestGroupOddMembers(t *testing.T) {
 		t.Errorf("a server with tools whose list fails: %v", err)
 	}
 	g.Remove("broken")
-	large := tool("large", `,"description":"`+strings.Repeat("x", maxGroupTools/100)+`"`)
+	description := `,"description":"` + strings.Repeat("x", maxGroupTools/100) + `"`
 	n := 0
 	add(t, g, "large", newFake(t, modernDate, `{"tools":{}}`, map[string]answerer{"tools/list": func(context.Context, string) (string, error) {
 		n++
-		return strings.TrimSuffix(tools(large), "}") + fmt.Sprintf(`,"nextCursor":"%d"}`, n), nil
+		return strings.TrimSuffix(tools(tool(fmt.Sprint("large", n), description)), "}") + fmt.Sprintf(`,"nextCursor":"%d"}`, n), nil
 	}}))
 	list, err = g.Tools(t.Context())
 	if e, ok := errors.AsType[*MemberError](err); !ok || e.Member != "large" || len(list) != 1 || n > 101 {

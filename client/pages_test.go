@@ -15,8 +15,9 @@ import (
 
 // A book is a list in pages, by cursor. The first page has the empty cursor.
 type book struct {
-	pages map[string]page
-	asked []string
+	pages    map[string]page
+	asked    []string
+	repeated []string
 }
 
 type page struct {
@@ -39,7 +40,7 @@ func (b *book) fetch(_ context.Context, cursor *string) ([]string, *string, erro
 }
 
 func (b *book) pager(forget func()) *pager[string] {
-	return &pager[string]{maxPages: 5, fetch: b.fetch, key: func(s *string) string { return *s }, invalidate: forget}
+	return &pager[string]{maxPages: 5, fetch: b.fetch, key: func(s *string) string { return *s }, invalidate: forget, repeated: func(cursor string) { b.repeated = append(b.repeated, cursor) }}
 }
 
 func collectAll[T any](seq iter.Seq2[T, error]) (items []T, err error) {
@@ -85,7 +86,24 @@ func TestPages(t *testing.T) {
 			"first": {items: []string{"a"}, next: new("x")},
 			"x":     {items: []string{"b"}, next: new("y")},
 			"y":     {items: []string{"c"}, next: new("x")},
-		}, []string{"a", "b", "c"}, []string{"first", "x", "y"}, ErrEndlessList},
+		}, []string{"a", "b", "c"}, []string{"first", "x", "y"}, nil},
+		{"an empty cursor on each page", map[string]page{
+			"first": {items: []string{"a", "b"}, next: new("")},
+			"":      {items: []string{"a", "b"}, next: new("")},
+		}, []string{"a", "b"}, []string{"first", ""}, nil},
+		{"the same cursor on each page", map[string]page{
+			"first": {items: []string{"a"}, next: new("x")},
+			"x":     {items: []string{"a", "b"}, next: new("x")},
+		}, []string{"a", "b"}, []string{"first", "x"}, nil},
+		{"a page that has nothing new", map[string]page{
+			"first": {items: []string{"a"}, next: new("x")},
+			"x":     {items: []string{"a"}, next: new("y")},
+			"y":     {items: []string{"b"}},
+		}, []string{"a", "b"}, []string{"first", "x", "y"}, nil},
+		{"two items with one key", map[string]page{
+			"first": {items: []string{"a", "a"}, next: new("x")},
+			"x":     {items: []string{"b", "a"}},
+		}, []string{"a", "b"}, []string{"first", "x"}, nil},
 		{"too many", map[string]page{
 			"first": {next: new("2")}, "2": {next: new("3")}, "3": {next: new("4")}, "4": {next: new("5")}, "5": {next: new("6")}, "6": {},
 		}, nil, []string{"first", "2", "3", "4", "5"}, ErrEndlessList},
@@ -105,10 +123,15 @@ func TestPages(t *testing.T) {
 			b := &book{pages: tt.pages}
 			items := b.pager(func() {}).items(t.Context())
 			for range 2 { // an iterator may be used again
-				b.asked = nil
+				b.asked, b.repeated = nil, nil
 				got, err := collectAll(items)
 				if !errors.Is(err, tt.err) {
 					t.Errorf("error: got %v, want %v", err, tt.err)
+				}
+				last := tt.asked[len(tt.asked)-1]
+				ends := tt.err == nil && b.pages[last].next != nil
+				if len(b.repeated) == 1 != ends {
+					t.Errorf("reported repeated cursors %q, want one: %v", b.repeated, ends)
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("items (-want +got):\n%s", diff)

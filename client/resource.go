@@ -4,17 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"maps"
 	"slices"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
-// ErrEndlessList is wrapped by the error that ends an iteration when the server repeats a cursor,
-// or when the list has more than [Limits.MaxPages] pages.
+// ErrEndlessList is wrapped by the error that ends an iteration when the list has more than
+// [Limits.MaxPages] pages.
 var ErrEndlessList = errors.New("the list does not end")
 
 const defaultMaxPages = 10_000
@@ -28,96 +29,51 @@ type pager[T any] struct {
 	key func(*T) string
 	// invalidate drops the cached pages.
 	invalidate func()
+	// repeated is called when the server repeats a cursor, which ends the list.
+	repeated func(cursor string)
 }
 
-// items yields the items in the server's order and fetches pages as needed.
+// items yields the items in the server's order, each key once, and fetches pages as needed.
 //
 // A cursor becomes invalid when the server restarts or the list changes. items then drops all
-// cached pages and starts again, once, without repeating items.
+// cached pages and starts again, once.
 func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		var pos pagePosition
-		yielded := newHashSet()
+		var cursor *string
+		var pages era.Pages
 		restarted := false
-		for {
-			items, next, err := p.fetch(ctx, pos.value)
+		for n := 1; ; n++ {
+			items, next, err := p.fetch(ctx, cursor)
 			if err != nil {
-				if restarted || pos.value == nil || yielded.full() || !isInvalidParams(err) {
+				if restarted || cursor == nil || pages.Full() || !isInvalidParams(err) {
 					yield(none, err)
 					return
 				}
-				restarted, pos = true, pagePosition{}
+				restarted, cursor, n = true, nil, 0
+				pages.Restart()
 				p.invalidate()
 				continue
 			}
 			for i := range items {
-				if !yielded.add(p.key(&items[i])) && restarted {
-					continue
-				}
-				if !yield(items[i], nil) {
+				if pages.IsNew(p.key(&items[i])) && !yield(items[i], nil) {
 					return
 				}
 			}
-			if next == nil {
+			switch {
+			case next == nil:
+				return
+			case pages.Repeats(*next):
+				p.repeated(*next)
+				return
+			case n >= p.maxPages:
+				yield(none, fmt.Errorf("page %d: %w: Options.Limits.MaxPages is %d", n, ErrEndlessList, p.maxPages))
 				return
 			}
-			if err := pos.advance(next, p.maxPages); err != nil {
-				yield(none, err)
-				return
-			}
+			cursor = next
 		}
 	}
 }
-
-// A pagePosition is a position in a list. The zero value is the first page. Cursors are opaque, and
-// "" is a valid one.
-type pagePosition struct {
-	value *string
-	seen  hashSet
-	// pages is the number of pages after the first.
-	pages int
-}
-
-func (p *pagePosition) advance(next *string, maxPages int) error {
-	if p.pages++; p.pages == 1 {
-		p.seen = newHashSet()
-	}
-	if !p.seen.add(*next) {
-		return fmt.Errorf("page %d: %w: the server sent the cursor %.60q twice", p.pages, ErrEndlessList, *next)
-	}
-	if p.pages >= maxPages {
-		return fmt.Errorf("page %d: %w: Options.Limits.MaxPages is %d", p.pages, ErrEndlessList, maxPages)
-	}
-	p.value = next
-	return nil
-}
-
-// A hashSet is a set of texts, which the server may choose to be long or to collide. It keeps 8
-// bytes of each.
-type hashSet struct {
-	seed maphash.Seed
-	sums map[uint64]struct{}
-}
-
-// maxHashes limits a set. Further texts are not added.
-const maxHashes = 1 << 20
-
-func newHashSet() hashSet {
-	return hashSet{maphash.MakeSeed(), make(map[uint64]struct{})}
-}
-
-// add adds a text and reports whether it is new.
-func (h *hashSet) add(text string) bool {
-	sum := maphash.String(h.seed, text)
-	_, old := h.sums[sum]
-	if !old && !h.full() {
-		h.sums[sum] = struct{}{}
-	}
-	return !old
-}
-
-func (h *hashSet) full() bool { return len(h.sums) >= maxHashes }
 
 // listAll yields the items of a list within the client's limits.
 func listAll[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
@@ -125,6 +81,8 @@ func listAll[T any](ctx context.Context, c *Client, method string, fetch func(co
 		for _, cache := range c.caches.all() {
 			cache.invalidate(method, nil)
 		}
+	}, repeated: func(cursor string) {
+		c.log.Warn("the list ends here, because the server repeats a cursor", "method", method, "cursor", clip.String(cursor, 60))
 	}}
 	if p.maxPages <= 0 {
 		p.maxPages = defaultMaxPages

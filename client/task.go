@@ -328,7 +328,7 @@ func (t *Task) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tr.decode()
+	return tr.decode(t.c)
 }
 
 // WaitTask is [Task.Wait] followed by the decoding of the function [CallTool].

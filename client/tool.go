@@ -23,6 +23,8 @@ import (
 // ListTools returns one page of the server's tools: the first if cursor is nil, or else the page
 // after the one with that NextCursor. [Client.Tools] iterates over all pages.
 //
+// A malformed tool is left out, and the log names it.
+//
 // The client remembers listed tools. It repeats a lost call of a tool that is annotated as
 // read-only or idempotent, and validates results against the tool's output schema.
 func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListToolsResult, error) {
@@ -35,8 +37,8 @@ func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOpti
 	return page, err
 }
 
-// Tools yields the server's tools, page by page. An error ends the loop. The error for an endless
-// list wraps [ErrEndlessList].
+// Tools yields the server's tools, page by page, each name once. An error ends the loop. The error
+// for an endless list wraps [ErrEndlessList]. If the server repeats a cursor, the list has ended.
 func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Tool, error] {
 	return listAll(ctx, c, mcp.MethodToolsList,
 		func(ctx context.Context, cursor *string) ([]mcp.Tool, *string, error) {
@@ -86,6 +88,9 @@ func (e *ToolError) Error() string {
 // args is a JSON object: a struct or map that encoding/json can marshal, a [json.RawMessage], or
 // nil for no arguments. The server validates it.
 //
+// A malformed content block is left out, and the log names it. If nothing else is left, the error is a
+// *[ProtocolError].
+//
 // If the client knows the tool from a list (see [Client.ListTools]), a result that violates its
 // output schema is an *[OutputError]. If the server creates a task, CallTool waits for it until ctx
 // or [WithMaxTimeout] ends, and then cancels it; [Client.StartTool] does not wait. After the
@@ -96,7 +101,7 @@ func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...Ca
 	if err != nil {
 		return nil, err
 	}
-	return tr.decode()
+	return tr.decode(c)
 }
 
 // CallTool calls a tool as [Client.CallTool] does and decodes the result into the type Out:
@@ -337,16 +342,21 @@ func (tr *toolResult) check() error {
 }
 
 // decode decodes the whole result.
-func (tr *toolResult) decode() (*mcp.CallToolResult, error) {
+func (tr *toolResult) decode(c *Client) (*mcp.CallToolResult, error) {
 	r := new(mcp.CallToolResult)
-	if err := decodeResult(mcp.MethodToolsCall, tr.raw, r); err != nil {
+	kept, err := c.decodeResult(mcp.MethodToolsCall, tr.raw, r)
+	if err != nil {
 		return nil, err
+	}
+	if len(kept) != len(tr.raw) {
+		*tr = parseToolMembers(kept)
 	}
 	return r, nil
 }
 
-// text returns the text blocks, joined by line breaks, and their number.
-func (tr *toolResult) text() (all string, n int) {
+// text returns the text blocks, joined by line breaks, and their number. ok is false if one of them
+// is malformed.
+func (tr *toolResult) text() (all string, n int, ok bool) {
 	var joined strings.Builder
 	blocks := jsonwire.ArrayElements(tr.content)
 	for blocks.Next() {
@@ -362,7 +372,10 @@ func (tr *toolResult) text() (all string, n int) {
 		if !isJSONString(kind, "text") {
 			continue
 		}
-		text, _ := stringValue(value)
+		text, isString := stringValue(value)
+		if !isString {
+			return "", 0, false
+		}
 		switch n++; n {
 		case 1:
 			all = text
@@ -376,16 +389,22 @@ func (tr *toolResult) text() (all string, n int) {
 	if n > 1 {
 		all = joined.String()
 	}
-	return all, n
+	return all, n, true
 }
 
 // stringOutput returns the text or, without text blocks, structured content that is a string.
-func (tr *toolResult) stringOutput() string {
-	all, n := tr.text()
-	if s, ok := stringValue(tr.structured); ok && n == 0 {
-		return s
+func (tr *toolResult) stringOutput(c *Client) (string, error) {
+	all, n, ok := tr.text()
+	if !ok {
+		if _, err := tr.decode(c); err != nil { // leaves the malformed blocks out
+			return "", err
+		}
+		all, n, _ = tr.text()
 	}
-	return all
+	if s, ok := stringValue(tr.structured); ok && n == 0 {
+		return s, nil
+	}
+	return all, nil
 }
 
 var errNoOutput = errors.New("the result has neither structured content nor a single text block with JSON")
@@ -395,7 +414,7 @@ func (tr *toolResult) jsonOutput() (json.RawMessage, error) {
 	if tr.structured != nil {
 		return tr.structured, nil
 	}
-	all, n := tr.text()
+	all, n, _ := tr.text()
 	if n != 1 {
 		return nil, errNoOutput
 	}
@@ -410,20 +429,21 @@ func (tr *toolResult) jsonOutput() (json.RawMessage, error) {
 func toolOutput[Out any](c *Client, name string, tr *toolResult) (Out, error) {
 	var none Out
 	if tr.isError {
-		result, err := tr.decode()
+		result, err := tr.decode(c)
 		if err != nil {
 			return none, err
 		}
 		return none, &ToolError{Tool: name, Result: result}
 	}
 	if _, ok := any(none).(string); ok { // the most common type, without an allocation
-		return any(tr.stringOutput()).(Out), nil
+		text, err := tr.stringOutput(c)
+		return any(text).(Out), err
 	}
 	return decodeOutput[Out](c, name, tr)
 }
 
 func decodeOutput[Out any](c *Client, name string, tr *toolResult) (out Out, err error) {
-	if done, err := tr.decodeDirect(&out); done {
+	if done, err := tr.decodeDirect(c, &out); done {
 		return out, err
 	}
 	typed, err := outputType[Out](c)
@@ -448,22 +468,22 @@ func decodeOutput[Out any](c *Client, name string, tr *toolResult) (out Out, err
 }
 
 // decodeDirect decodes a part of the result for types that select one. It returns false for others.
-func (tr *toolResult) decodeDirect(out any) (done bool, err error) {
+func (tr *toolResult) decodeDirect(c *Client, out any) (done bool, err error) {
 	switch out := out.(type) {
 	case *json.RawMessage:
 		data, err := tr.jsonOutput()
 		*out = bytes.Clone(data)
 		return true, err
 	case *[]mcp.ContentBlock:
-		result, err := tr.decode()
+		result, err := tr.decode(c)
 		if err == nil {
 			*out = result.Content
 		}
 		return true, err
 	case **mcp.CallToolResult:
-		*out, err = tr.decode()
+		*out, err = tr.decode(c)
 	case *mcp.CallToolResult:
-		return true, decodeResult(mcp.MethodToolsCall, tr.raw, out)
+		_, err = c.decodeResult(mcp.MethodToolsCall, tr.raw, out)
 	default:
 		return false, nil
 	}
@@ -647,7 +667,7 @@ func (tc *toolCatalog) checkOutput(ctx context.Context, name string, tr *toolRes
 			return tc.checkOutput(ctx, name, tr)
 		}
 	}
-	result, decodeErr := tr.decode()
+	result, decodeErr := tr.decode(tc.c)
 	if decodeErr != nil {
 		return decodeErr
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,59 @@ type point struct {
 // call returns the outcome of CallTool in a comparable form.
 func call[Out any](ctx context.Context, c *Client) (any, error) {
 	return CallTool[Out](ctx, c, "tool", nil)
+}
+
+// TestMalformedParts checks that a malformed item or block costs itself only, and is logged.
+func TestMalformedParts(t *testing.T) {
+	for _, revision := range []string{legacyDate, modernDate} {
+		var log strings.Builder
+		good := tool("good", "")
+		srv := newFake(t, revision, `{"tools":{},"prompts":{},"resources":{}}`, map[string]answerer{
+			"tools/list":     says(`{"tools":[{"name":"bad"},` + good + `],"ttlMs":60000,"cacheScope":"private"}`),
+			"prompts/list":   says(`{"prompts":[{"name":"p"},{"name":"bad","arguments":[{}]}]}`),
+			"resources/read": says(`{"contents":[{"uri":"a:b","text":"t"},{"uri":"bad"}]}`),
+			"prompts/get":    says(`{"messages":[{"role":"user","content":{"type":"text"}},{"role":"user","content":` + text("m") + `}]}`),
+			"tools/call":     says(`{"content":[{"type":"image","mimeType":"bad","data":"data:"},` + text("a") + `,{"type":"text","text":4},` + text("b") + `]}`),
+		})
+		c := srv.dial(&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var got []string
+		note := func(what string, err error) {
+			if err != nil {
+				t.Errorf("%s: %v", revision, err)
+			}
+			got = append(got, what)
+		}
+		for range 2 { // the second time, a modern client has a cached list
+			list, err := collectAll(c.Tools(t.Context()))
+			note(strings.Join(toolNames(list), " "), err)
+		}
+		prompts, err := collectAll(c.Prompts(t.Context()))
+		note(prompts[0].Name, err)
+		contents, err := c.ReadResource(t.Context(), "a:b")
+		note(fmt.Sprint(len(contents.Contents), contents.Contents[0].Text), err)
+		messages, err := c.GetPrompt(t.Context(), "p", nil)
+		note(fmt.Sprint(len(messages.Messages), messages.Messages[0].Content), err)
+		result, err := c.CallTool(t.Context(), "good", nil)
+		note(fmt.Sprint(result.Content), err)
+		all, err := CallTool[string](t.Context(), c, "good", nil)
+		note(all, err)
+		want := []string{"good", "good", "p", "1t", fmt.Sprint(1, mcp.TextContent{Text: "m"}), fmt.Sprint([]mcp.ContentBlock{mcp.TextContent{Text: "a"}, mcp.TextContent{Text: "b"}}), "a\nb"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", revision, diff)
+		}
+		lists := 2
+		if revision == modernDate {
+			lists = 1
+		}
+		if n := strings.Count(log.String(), "left out"); n != lists+1+1+1+2+2 {
+			t.Errorf("%s: got %d lines:\n%s", revision, n, &log)
+		}
+
+		srv.answers["tools/call"] = says(`{"content":[{"type":"text"}]}`)
+		if _, err := CallTool[string](t.Context(), c, "good", nil); err == nil || !strings.Contains(err.Error(), "content[0].text: missing") {
+			t.Errorf("%s: a result without a good block: got %v", revision, err)
+		}
+	}
 }
 
 // Spec: C12

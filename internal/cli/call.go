@@ -21,7 +21,8 @@ block, and the structured content if there is no text. The structured content
 omits data if the data goes to a file, or if standard output is a terminal. With
 -o a.png, data goes to that file, and further data to a-2.png and so on. --json
 prints the result object exactly as received. Progress, log messages and
-warnings go to standard error. The exit status is 5 if the tool fails.
+warnings go to standard error. The exit status is 5 if the tool fails, or if a
+part of the result is malformed.
 
 ` + argsHelp
 
@@ -108,13 +109,15 @@ func (v *callVerb) run(ctx context.Context, s *session) error {
 		f.hint = "mcpwire list TARGET tools lists the tools"
 		return f
 	}
-	if err != nil {
-		return err
-	}
-	if err := v.print(s, result); err != nil {
-		return err
+	more, err := s.received(mcp.MethodToolsCall, v.wireResult(s, result), v.json, err)
+	if more {
+		if err := v.print(s, result); err != nil {
+			return err
+		}
 	}
 	switch {
+	case err != nil:
+		return err
 	case result.IsError:
 		return fail(exitAnswer, "tool_error", "", fmt.Errorf("the tool %s failed%s", safeLine(v.tool), errorText(result)))
 	case bad != nil:
@@ -200,11 +203,8 @@ func (v *callVerb) call(ctx context.Context, s *session, object json.RawMessage,
 	return result, err
 }
 
-// print prints the result as received, or formatted for people.
+// print prints the result for people.
 func (v *callVerb) print(s *session, r *mcp.CallToolResult) error {
-	if v.json {
-		return s.writeValue(v.wireResult(s, r))
-	}
 	var parts []part
 	for _, c := range r.Content {
 		parts = append(parts, contentPart(c))
@@ -230,7 +230,7 @@ func hasText(parts []part) bool {
 }
 
 // wireResult returns the result as received: that of the task if the call became one, otherwise
-// that of the call.
+// that of the call. It returns nil if there was none and r is nil.
 func (v *callVerb) wireResult(s *session, r *mcp.CallToolResult) json.RawMessage {
 	if text, _ := s.trace.result(mcp.MethodTasksResult); text != nil {
 		return text
@@ -244,7 +244,7 @@ func (v *callVerb) wireResult(s *session, r *mcp.CallToolResult) json.RawMessage
 		}
 	}
 	text, _ := s.trace.result(mcp.MethodToolsCall)
-	if text == nil {
+	if text == nil && r != nil {
 		return mcp.Append(nil, r, mcp.RevisionNone)
 	}
 	return text

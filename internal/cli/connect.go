@@ -70,6 +70,7 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		Cache:     client.CacheOptions{MaxBytes: -1},
 		Reconnect: client.ReconnectPolicy{Disabled: true},
 		Trace:     d.trace.observe,
+		Logger:    slog.New(warner{d.notes}),
 	}
 	if f.verbose {
 		d.opts.Logger = verboseLogger(e)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/internal/era"
 	"mcpwire/internal/inspect/inventory"
 	"mcpwire/internal/json/schemadiff"
 	"mcpwire/internal/playback/replay"
@@ -214,9 +215,9 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 		v.Revision = c.Revision().String()
 	}
 	for _, kind := range declaredKinds(c.Profile().Capabilities) {
-		err := eachPage(nil, func(cursor *string) (*string, error) {
+		err := eachPage(d.notes, nil, func(cursor *string, pages *era.Pages) (*string, error) {
 			d.trace.forget()
-			method, _, next, err := fetchPage(ctx, c, kind, cursor)
+			method, _, next, err := fetchPage(ctx, c, kind, cursor, pages)
 			if err != nil {
 				return nil, err
 			}

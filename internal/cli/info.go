@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
@@ -156,8 +157,8 @@ func (s *session) count(ctx context.Context) (text string, took time.Duration, e
 	var parts []string
 	for _, kind := range declaredKinds(s.Profile().Capabilities) {
 		n := 0
-		failed := eachPage(nil, func(cursor *string) (*string, error) {
-			_, entries, next, err := fetchPage(ctx, s.Client, kind, cursor)
+		failed := eachPage(s.notes, nil, func(cursor *string, pages *era.Pages) (*string, error) {
+			_, entries, next, err := fetchPage(ctx, s.Client, kind, cursor, pages)
 			n += len(entries)
 			return next, err
 		})

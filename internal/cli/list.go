@@ -2,16 +2,17 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/gateway"
 	"mcpwire/internal/text/clip"
@@ -199,9 +200,9 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		width = terminalWidth(s.e.stdout)
 	}
 	count := 0
-	err := eachPage(v.page.cursor, func(cursor *string) (*string, error) {
+	err := eachPage(s.notes, v.page.cursor, func(cursor *string, pages *era.Pages) (*string, error) {
 		s.trace.forget()
-		method, entries, next, err := fetchPage(ctx, s.Client, kind, cursor)
+		method, entries, next, err := fetchPage(ctx, s.Client, kind, cursor, pages)
 		if v.json {
 			// Show results that the client rejected, too.
 			if text, _ := s.trace.result(method); text != nil {
@@ -272,19 +273,19 @@ func noteStale(s *session, names []string) {
 // maxPages limits how many pages of a list are requested.
 const maxPages = 10_000
 
-// eachPage calls fetch with cursor, then with each cursor that fetch returns, until that is nil.
-func eachPage(cursor *string, fetch func(cursor *string) (next *string, err error)) error {
-	seen := map[[sha256.Size]byte]bool{} // cursors may be long
+// eachPage calls fetch with cursor, then with each cursor that fetch returns, until that is nil or
+// repeats an earlier one.
+func eachPage(n *notes, cursor *string, fetch func(cursor *string, pages *era.Pages) (next *string, err error)) error {
+	var pages era.Pages
 	for range maxPages {
-		next, err := fetch(cursor)
+		next, err := fetch(cursor, &pages)
 		if err != nil || next == nil {
 			return err
 		}
-		sum := sha256.Sum256([]byte(*next))
-		if seen[sum] {
-			return fail(exitAnswer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: the server sent the cursor %s twice", client.ErrEndlessList, clipLine(*next, 100)))
+		if pages.Repeats(*next) {
+			n.warnf("the list ends here: the server sent the cursor %s twice", clipLine(strconv.Quote(*next), 100))
+			return nil
 		}
-		seen[sum] = true
 		cursor = next
 	}
 	return fail(exitAnswer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: %d pages", client.ErrEndlessList, maxPages))
@@ -355,8 +356,12 @@ func badges(a *mcp.ToolAnnotations) string {
 	return " [" + strings.Join(list, ", ") + "]"
 }
 
-// fetchPage requests one page and returns an entry for each thing on it.
-func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *string) (method string, entries []listEntry, next *string, err error) {
+// fetchPage requests one page and returns an entry for each thing on it. It skips things of earlier
+// pages, since some servers ignore cursors.
+func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *string, pages *era.Pages) (method string, entries []listEntry, next *string, err error) {
+	defer func() {
+		entries = slices.DeleteFunc(entries, func(e listEntry) bool { return !pages.IsNew(e.name) && cursor != nil })
+	}()
 	switch kind {
 	case kindTools:
 		r, err := c.ListTools(ctx, cursor)

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,6 +56,33 @@ func (n *notes) linef(format string, args ...any) {
 
 // warnf prints a warning.
 func (n *notes) warnf(format string, args ...any) { n.linef("warning: "+format, args...) }
+
+// A warner is a slog.Handler that prints the warnings of a client. The others are reported by the
+// commands: what a result lacks, and the output of the server that is not a message.
+type warner struct{ n *notes }
+
+// Enabled implements [slog.Handler].
+func (w warner) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle implements [slog.Handler].
+func (w warner) Handle(_ context.Context, r slog.Record) error {
+	text, reported := r.Message, strings.HasPrefix(r.Message, "invalid ") || r.Message == "connection lost"
+	r.Attrs(func(a slog.Attr) bool {
+		text += fmt.Sprintf(", %s: %v", a.Key, a.Value)
+		reported = reported || a.Key == "method" && !strings.HasSuffix(a.Value.String(), "/list")
+		return true
+	})
+	if !reported {
+		w.n.warnf("%s", clipLine(text, 500))
+	}
+	return nil
+}
+
+// WithAttrs implements [slog.Handler].
+func (w warner) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+// WithGroup implements [slog.Handler].
+func (w warner) WithGroup(string) slog.Handler { return w }
 
 // clear removes progress and the current step from the terminal.
 func (n *notes) clear() { n.status.clear() }

@@ -67,11 +67,10 @@ func (v *promptVerb) run(ctx context.Context, s *session) error {
 	v.warn(ctx, s)
 	s.trace.forget()
 	r, err := s.GetPrompt(ctx, v.name, v.args, client.WithProgress(s.notes.progress))
-	if err != nil {
+	text, _ := s.trace.result(mcp.MethodPromptsGet)
+	more, err := s.received(mcp.MethodPromptsGet, text, v.json, err)
+	if !more {
 		return err
-	}
-	if v.json {
-		return s.writeJSON(mcp.MethodPromptsGet)
 	}
 	for i, m := range r.Messages {
 		head := "[" + safeLine(string(m.Role)) + "]\n"
@@ -85,7 +84,7 @@ func (v *promptVerb) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // warn prints a warning if the server doesn't list the prompt or one of its arguments.

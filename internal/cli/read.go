@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,10 +63,11 @@ func (v *readVerb) run(ctx context.Context, s *session) error {
 				return f
 			}
 		}
-		return err
 	}
-	if v.json {
-		return s.writeJSON(mcp.MethodResourcesRead)
+	text, _ := s.trace.result(mcp.MethodResourcesRead)
+	more, err := s.received(mcp.MethodResourcesRead, text, v.json, err)
+	if !more {
+		return err
 	}
 	var parts []part
 	for _, c := range r.Contents {
@@ -78,5 +80,5 @@ func (v *readVerb) run(ctx context.Context, s *session) error {
 	if file == "" && len(parts) == 1 && parts[0].data != nil && !writerIsTerminal(s.e.stdout) {
 		file = "-"
 	}
-	return s.writeParts(parts, file)
+	return cmp.Or(s.writeParts(parts, file), err)
 }

@@ -20,8 +20,15 @@ func init() {
 
 // serveRough is a legacy server that writes text to standard output that is not a message, sends
 // log messages without a request, has resources but no templates, cannot list its prompts, and
-// returns a hostile cursor.
+// returns a hostile cursor. MCPWIRE_TEST_RESULTS has other results, by method, and MCPWIRE_TEST_ID the
+// id of responses to calls of tools.
 func serveRough(capabilities string) {
+	var results map[string]json.RawMessage
+	if text := os.Getenv("MCPWIRE_TEST_RESULTS"); text != "" {
+		if err := json.Unmarshal([]byte(text), &results); err != nil {
+			panic(err)
+		}
+	}
 	if capabilities == "" {
 		capabilities = `{"tools":{},"resources":{},"prompts":{},"logging":{}}`
 	}
@@ -56,6 +63,12 @@ func serveRough(capabilities string) {
 		case "tools/call":
 			picture := strings.Repeat("AAAA", 1000)
 			result = `{"content":[{"type":"image","mimeType":"image/png","data":"` + picture + `"}],"structuredContent":{"width":640,"data":"` + picture + `"}}`
+		}
+		if own := results[m.Method]; own != nil {
+			result = string(own)
+		}
+		if id := os.Getenv("MCPWIRE_TEST_ID"); id != "" && m.Method == "tools/call" {
+			m.ID = json.RawMessage(id)
 		}
 		if result != "" {
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)

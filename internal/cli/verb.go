@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/internal/era"
 	"mcpwire/internal/trace/captures"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -183,6 +185,26 @@ func (s *session) write(text string) error {
 		return fail(exitUnexpected, "output", "", fmt.Errorf("%w: %w", errOutput, err))
 	}
 	return nil
+}
+
+// received handles the last result of a method, and the error with which the client has rejected it.
+// It returns the error of the command, which is not nil if parts of the result are malformed. With
+// asJSON it prints the result as received; more says that the caller must print it otherwise.
+func (s *session) received(method string, result json.RawMessage, asJSON bool, err error) (more bool, _ error) {
+	if result == nil || client.IsPeer(err) {
+		return false, err
+	}
+	_, left := era.WithoutMalformed(method, result)
+	more = err == nil && !asJSON
+	if left != nil {
+		err = fail(exitAnswer, "malformed_result", "hosts may reject this result; --json prints it as received", fmt.Errorf("the result is incomplete: %d of its parts are malformed, the first: %w", len(left), left[0]))
+	}
+	if asJSON {
+		if err := s.writeValue(result); err != nil {
+			return false, err
+		}
+	}
+	return more, err
 }
 
 // writeJSON writes the last result of a method unchanged.

@@ -62,6 +62,8 @@ type Bridge struct {
 	// failedUpstream is the upstream of a failed detection, for the next client, so that its
 	// backoff applies. It may be nil.
 	failedUpstream *upstream
+	// leftOut has the malformed items that were logged.
+	leftOut map[string]bool
 }
 
 // New returns a bridge, or an error if the options are invalid. The bridge connects to the server
@@ -70,7 +72,7 @@ func New(o *Options) (*Bridge, error) {
 	if o == nil || o.Connect == nil {
 		return nil, errors.New("bridge: Options.Connect is missing")
 	}
-	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}}
+	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}, leftOut: map[string]bool{}}
 	b.recording = newRecording(b.opts.Record)
 	if b.hasFront() {
 		b.recording = b.opts.Recording.r

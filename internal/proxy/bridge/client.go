@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/base/sparse"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
@@ -503,6 +505,9 @@ func (c *call) finishParsed(response []byte, isError bool, from provenance) {
 				(*cancel)()
 			}
 		}
+		if response != nil && !isError && strings.HasSuffix(c.method, "/list") {
+			response = c.client.b.withoutMalformed(c.method, response, &from)
+		}
 		switch {
 		case c.client.b.hasFront():
 			c.origin.setAnswer(from)
@@ -522,6 +527,32 @@ func (c *call) finishParsed(response []byte, isError bool, from provenance) {
 		cl.b.metrics.recordAnswer(c, isError, now)
 		c.reply(response)
 	})
+}
+
+// maxLeftOut limits the malformed items that a bridge logs.
+const maxLeftOut = 100
+
+// withoutMalformed returns a response without the malformed items of its list, which clients may
+// reject as a whole. It logs each of them once.
+func (b *Bridge) withoutMalformed(method string, response []byte, from *provenance) []byte {
+	at := jsonedit.Locate(response, "result")
+	if !at.Found() {
+		return response
+	}
+	rest, left := era.WithoutMalformed(method, at.Of(response))
+	if len(rest) == len(at.Of(response)) {
+		return response
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, err := range left {
+		if text := method + ": " + err.Error(); !b.leftOut[text] && len(b.leftOut) < maxLeftOut {
+			b.leftOut[text] = true
+			b.opts.Logger.Warn("a malformed item of a list is left out", "server", b.opts.Name, "method", method, "error", err)
+		}
+	}
+	from.rule = "malformed items left out"
+	return jsonedit.Splice(response, at, rest)
 }
 
 // rewritten reports if the id on the upstream differs from the client's.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,6 +46,43 @@ func TestBytes(t *testing.T) {
 	response := `{"id":"ask","result":{"role":"user"},"jsonrpc":"2.0","z":0}`
 	client.send(response)
 	srv.wants(response)
+}
+
+// TestMalformedItems checks that clients get lists without malformed items, which are logged once.
+func TestMalformedItems(t *testing.T) {
+	list := `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	for name, test := range map[string]struct{ initialize, list, discover string }{
+		"pass-through": {initialize, list, ""},
+		"translated":   {"", strings.Replace(list, "}", `,"params":{`+inputMeta+`}}}`, 1), `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + inputMeta + `}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log safeBuffer
+			f := newFakeServer(t)
+			b := f.bridge(&Options{ServerEra: EraLegacy, DrainTimeout: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			client, _ := dialPipe(t, b)
+			var srv *pipe
+			if test.discover != "" {
+				client.send(test.discover)
+				srv = f.next()
+				serverHandshake(srv)
+				client.read()
+			} else {
+				client.send(test.initialize)
+				srv = f.next()
+				handshake(client, srv)
+			}
+			for range 2 {
+				client.send(test.list)
+				srv.send(resultFor(srv.request("tools/list"), `{"tools":[{"name":"bad"},{"name":"good","inputSchema":{"type":"object"}}],"x":1.0}`))
+				if got := client.reads(`"tools":[{"name":"good","inputSchema":{"type":"object"}}]`, `"x":1.0`); strings.Contains(got, "bad") {
+					t.Errorf("got %s", got)
+				}
+			}
+			if n := strings.Count(log.String(), `tools[0] \"bad\": inputSchema: missing`); n != 1 {
+				t.Errorf("got %d lines:\n%s", n, log.String())
+			}
+		})
+	}
 }
 
 func TestLineBreaks(t *testing.T) {

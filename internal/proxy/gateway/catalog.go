@@ -72,6 +72,8 @@ type itemList struct {
 	sum uint64
 	// warned and hidden count the decisions of Options.Pin.
 	warned, hidden int
+	// problem says why the list may lack items, or is "".
+	problem string
 }
 
 // An item is a tool, prompt, resource or template.
@@ -350,6 +352,11 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 			c.drop()
 			return nil, fmt.Errorf("%s: %w", kindTexts[k].method, err)
 		}
+		if p := snap.lists[k].problem; p != "" {
+			if old, _ := c.current(); old == nil || old.lists[k].problem != p {
+				c.be.u.g.state.Load().opts.Logger.Warn("a list of an upstream may lack items: "+p, "upstream", c.be.u.name, "method", kindTexts[k].method)
+			}
+		}
 	}
 	snap.bytes = size
 	snap.findApps()
@@ -509,7 +516,7 @@ func (c *catalog) drop() {
 func (c *catalog) loadList(ctx context.Context, ask askFunc, kind Kind, list *itemList, size *int) error {
 	texts := &kindTexts[kind]
 	members := ""
-	seen := map[string]bool{}
+	var pages era.Pages
 	for page := 0; ; page++ {
 		if page >= maxPages {
 			return fmt.Errorf("more than %d pages", maxPages)
@@ -530,24 +537,25 @@ func (c *catalog) loadList(ctx context.Context, ask askFunc, kind Kind, list *it
 				list.ttl = max(ttl, 0)
 			}
 		}
-		if err := c.appendItems(list, kind, era.Lookup(result, texts.member)); err != nil {
+		if err := c.appendItems(list, kind, era.Lookup(result, texts.member), page > 0, &pages); err != nil {
 			return err
 		}
 		cursor := era.Lookup(result, "nextCursor")
 		if cursor == nil || cursor[0] != '"' {
 			return nil
 		}
-		if seen[string(cursor)] {
-			return errors.New("the server repeats a cursor")
+		if pages.Repeats(string(cursor)) {
+			list.problem = "it ends here, because the server repeats a cursor"
+			return nil
 		}
-		seen[string(cursor)] = true
 		members = `"cursor":` + string(cursor)
 	}
 }
 
-// appendItems appends the items of a page. It skips what is no item.
-func (c *catalog) appendItems(list *itemList, kind Kind, array []byte) error {
+// appendItems appends the items of a page. Of a later page, it skips the items that pages has.
+func (c *catalog) appendItems(list *itemList, kind Kind, array []byte, later bool, pages *era.Pages) error {
 	if len(array) == 0 || array[0] != '[' {
+		list.problem = kindTexts[kind].member + " is no array"
 		return nil
 	}
 	st := c.be.u.g.state.Load()
@@ -561,6 +569,9 @@ func (c *catalog) appendItems(list *itemList, kind Kind, array []byte) error {
 			continue
 		}
 		it := item{own: jsonwire.Text(at.Of(raw)), raw: raw, name: at, sum: maphash.Bytes(seed, raw)}
+		if !pages.IsNew(it.own) && later {
+			continue
+		}
 		if st.opts.Pin != nil && (kind == KindTool || kind == KindPrompt) {
 			switch st.opts.Pin(c.be.u.name, kind, it.own, raw) {
 			case PinWarn:

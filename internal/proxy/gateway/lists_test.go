@@ -1,16 +1,21 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 )
 
 // A knowingView is a prefixView that can say what it may show of an unknown catalog.
@@ -48,6 +53,60 @@ func TestStaleNames(t *testing.T) {
 				got := request(t, t.Context(), g.Stateless(), mcp.MethodToolsList, "{"+modernMeta+"}")
 				if stale := string(jsonwire.Lookup([]byte(got), "result", "_meta", MetaStale)); stale != tt.want {
 					t.Errorf("got %s, want %s", stale, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestRepeatedPages checks that a list whose server repeats a cursor ends with what was read, once.
+func TestRepeatedPages(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		pages map[string]string // by cursor
+		want  string
+		warns bool
+	}{
+		{"empty cursor on each page", map[string]string{"": "a b>", "=": "a b>"}, "good__x up__a up__b", true},
+		{"one cursor on each page", map[string]string{"": "a>x", "=x": "a b>x"}, "good__x up__a up__b", true},
+		{"a cycle", map[string]string{"": "a>x", "=x": "b>y", "=y": "c>x"}, "good__x up__a up__b up__c", true},
+		{"an empty cursor once", map[string]string{"": "a>", "=": "b"}, "good__x up__a up__b", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				up := toolServer("up")
+				up.Use(func(next middleware.Handler) middleware.Handler {
+					return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+						if m.Method != mcp.MethodToolsList {
+							return next(ctx, m)
+						}
+						at := ""
+						if cursor := jsonwire.Lookup(m.Params, "cursor"); cursor != nil {
+							at = "=" + jsonwire.Text(cursor)
+						}
+						names, cursor, more := strings.Cut(tt.pages[at], ">")
+						var tools []string
+						for _, name := range strings.Fields(names) {
+							tools = append(tools, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
+						}
+						result := `{"tools":[` + strings.Join(tools, ",") + `]`
+						if more {
+							result += `,"nextCursor":"` + cursor + `"`
+						}
+						return json.RawMessage(result + "}"), nil
+					}
+				})
+				var log bytes.Buffer
+				g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("good", toolServer("good", "x")), streamUpstream("up", up)}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				c := dialStream(t, g, client.Options{})
+				got := toolNames(t, c)
+				c.Close()
+				g.Close()
+				if got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+				if warns := strings.Contains(log.String(), "repeats a cursor"); warns != tt.warns {
+					t.Errorf("got the log\n%s", &log)
 				}
 			})
 		})
