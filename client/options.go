@@ -127,8 +127,8 @@ type InputOptions struct {
 
 // Timeouts limit how long a Client waits for responses.
 type Timeouts struct {
-	// Probe limits the wait for a response to the probe. After that the Client sends initialize, and
-	// after the same time again, at most 5 s, also on a second connection. Zero means 5 s.
+	// Probe limits the wait for a response to the probe. After that the Client sends initialize,
+	// and after the same time again, at most 5 s, also on a second connection. Zero means 5 s.
 	Probe time.Duration
 
 	// Handshake limits the wait for a response to initialize. Zero means 30 s.
