@@ -2,6 +2,7 @@ package streamable_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,99 @@ func TestSubscribeElsewhere(t *testing.T) {
 		f.resp.Body.Close()
 		<-told
 	})
+}
+
+// TestListenAnywhere shows that a client that listens is notified of changes at all nodes, whichever
+// nodes got the parts of its handshake, its subscription and its GET. The first node gets its
+// initialize request.
+func TestListenAnywhere(t *testing.T) {
+	const uri, nodes = "test://x", 3
+	add := func(srv *server.Server) {
+		if err := server.AddResource(srv, mcp.Resource{URI: uri, Name: "x"}, func(context.Context) (string, error) { return "", nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, keys := range map[string]*server.StateKeys{"sealed": newStateKeys(t), "stored": nil} {
+		t.Run(name, func(t *testing.T) {
+			so := &server.Options{Bus: server.NewMemoryBus(), StateKeys: keys}
+			inNetworkOf(t, so, streamable.NewMemoryEvents(nil), nodes, add, func(net *network, all []*endpoint) {
+				for path := range nodes * nodes * nodes * 2 {
+					initialized, subscribed, listened, listensFirst := path%nodes, path/nodes%nodes, path/nodes/nodes%nodes, path/nodes/nodes/nodes == 1
+					what := fmt.Sprintf("initialized at %d, subscribed at %d, listens at %d, first: %t", initialized, subscribed, listened, listensFirst)
+					headers := map[string]string{"Mcp-Protocol-Version": "2025-11-25"}
+					headers["Mcp-Session-Id"] = all[0].do("POST", initialize("2025-11-25", "{}"), nil).header.Get("Mcp-Session-Id")
+					at := func(i int) *legacySession { return &legacySession{all[i], headers} }
+					if got := at(initialized).post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 {
+						t.Fatalf("%s: %d %s", what, got.status, got.body)
+					}
+					var f *eventReader
+					if listensFirst {
+						f = at(listened).listen("")
+					}
+					if got := at(subscribed).post(request(1, "resources/subscribe", `{"uri":"`+uri+`"}`)); got.status != 200 || strings.Contains(got.body, "error") {
+						t.Fatalf("%s: %d %s", what, got.status, got.body)
+					}
+					if !listensFirst {
+						f = at(listened).listen("")
+					}
+					synctest.Wait()
+					f.wantWithin(what, "resources/updated", func() { all[path%nodes].srv.ResourceUpdated(uri) })
+					f.wantWithin(what, "tools/list_changed", all[path%nodes].announce)
+					f.resp.Body.Close()
+					at(listened).do("DELETE", "", headers)
+					synctest.Wait()
+				}
+			})
+		})
+	}
+}
+
+// TestListenWithKeys shows that a client that listens at a process is notified of changes there,
+// although another process that shares only keys got its notifications/initialized.
+func TestListenWithKeys(t *testing.T) {
+	so := &server.Options{StateKeys: newStateKeys(t)}
+	start := func(t *testing.T) (*server.Server, *streamable.Handler) {
+		srv := server.MustNew("test", "1", so)
+		t.Cleanup(func() { srv.Close(context.Background()) })
+		addTools(t, srv)
+		return srv, streamable.MustHandler(srv, nil)
+	}
+	inBubbleWithAll(t, 2, start, func(all []*endpoint) {
+		for _, version := range legacyVersions {
+			headers := map[string]string{"Mcp-Protocol-Version": version}
+			headers["Mcp-Session-Id"] = all[0].do("POST", initialize(version, "{}"), nil).header.Get("Mcp-Session-Id")
+			if got := (&legacySession{all[1], headers}).post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 {
+				t.Fatalf("%s: %d %s", version, got.status, got.body)
+			}
+			f := (&legacySession{all[0], headers}).listen("")
+			synctest.Wait()
+			f.wantWithin(version, "tools/list_changed", all[0].announce)
+			f.resp.Body.Close()
+			synctest.Wait()
+		}
+	})
+}
+
+// wantWithin reads events, in a bubble, until one has the text, which must come within ten seconds
+// after the change.
+func (f *eventReader) wantWithin(what, text string, change func()) {
+	f.t.Helper()
+	found := make(chan bool, 1)
+	go func() {
+		for {
+			ev, err := f.r.Read()
+			if err != nil || strings.Contains(string(ev.Data), text) {
+				found <- err == nil
+				return
+			}
+		}
+	}()
+	change()
+	limit := time.AfterFunc(10*time.Second, func() { f.resp.Body.Close() })
+	defer limit.Stop()
+	if !<-found {
+		f.t.Errorf("%s: no %s", what, text)
+	}
 }
 
 // TestListenerElsewhere shows that a client gets each message that belongs to no request once, at

@@ -778,6 +778,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 	ss := &standingStream{h: h, slot: place, session: s, response: h.newResponse(w, r, accept)}
 	defer ss.served()
 	ctx := ss.begin(r)
+	s.shared.presumeInitialized() // a client that listens here may send nothing else here
 	st, remote, err := &s.standalone, (*remoteStream)(nil), error(nil)
 	if last != "" {
 		st, remote, err = s.streamAfter(ctx, last)

@@ -232,8 +232,12 @@ func (s *session) deliverRequest(ctx context.Context, frame []byte, d *rpc.Deliv
 	return s.peer.deliverRequest(ctx, frame, d, dst)
 }
 
-// presumeInitialized delivers notifications/initialized, which may have reached another process.
+// presumeInitialized delivers notifications/initialized, which may have reached another process: the
+// server does not notify the client before. ss may be nil.
 func (ss *sharedState) presumeInitialized() {
+	if ss == nil {
+		return
+	}
 	ss.deliverInitialized(ss.session.ctx, nil, initializedNotification)
 }
 
@@ -400,6 +404,7 @@ func (ss *sharedState) followLocked(saved *SavedSession) {
 
 // repeat has the session's peer handle a request with one parameter.
 func (ss *sharedState) repeat(method, name, value string) {
+	ss.presumeInitialized() // or the server rejects it
 	params := append(jsonwire.AppendQuote(append(jsonwire.AppendQuote([]byte{'{'}, name), ':'), value), '}')
 	frame := jsonrpc.AppendRequest(nil, jsonrpc.ID("0"), method, params)
 	var m, answer jsonrpc.Message

@@ -140,7 +140,15 @@ func TestReplicas(t *testing.T) {
 // post sends a message to a replica, as a legacy client does.
 func (rs *replicaSet) post(replica, session, message string) *http.Response {
 	rs.t.Helper()
-	r, err := http.NewRequestWithContext(rs.t.Context(), "POST", rs.url, strings.NewReader(message))
+	return rs.send("POST", replica, session, message)
+}
+
+// send sends a request to a replica.
+func (rs *replicaSet) send(method, replica, session, message string) *http.Response {
+	rs.t.Helper()
+	ctx, cancel := context.WithTimeout(rs.t.Context(), testTimeout)
+	rs.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, rs.url, strings.NewReader(message))
 	if err != nil {
 		rs.t.Fatal(err)
 	}
@@ -158,6 +166,24 @@ func (rs *replicaSet) post(replica, session, message string) *http.Response {
 	}
 	rs.t.Cleanup(func() { resp.Body.Close() })
 	return resp
+}
+
+// TestReplicasListen checks that a legacy client that listens at a replica is notified of changes,
+// whichever replica got its notifications/initialized.
+func TestReplicasListen(t *testing.T) {
+	srv := fullServer("old", mcp.LatestLegacyRevision)
+	t.Cleanup(func() { srv.Close(context.Background()) })
+	rs := newReplicaSet(t, 2, Upstream{Name: "old", Bridge: bridge.Options{Connect: overHTTP(t, srv), HTTP: true}})
+	for _, initialized := range []string{"0", "1"} {
+		for _, listened := range []string{"0", "1"} {
+			session := rs.post("0", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header.Get("Mcp-Session-Id")
+			rs.post(initialized, session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			stream := rs.send("GET", listened, session, "")
+			must(server.AddTool(srv, "more"+initialized+listened, "", func(context.Context, none) (string, error) { return "", nil }))
+			readUntil(t, stream, mcp.NotificationToolsChanged)
+			stream.Body.Close()
+		}
+	}
 }
 
 // TestReplicasResponse checks that the response to a server's request has an effect only at the
