@@ -65,9 +65,12 @@ type RecordsOptions struct {
 
 // Records is a bucket of records: values with keys.
 type Records interface {
-	// Get returns a record, or ErrNotFound. It may be older than the last Put. The caller owns the
-	// value.
+	// Get returns a record, or ErrNotFound. Either may be older than the last Put, since a machine
+	// that is cut off from the others may answer. The caller owns the value.
 	Get(ctx context.Context, key string) (Record, error)
+	// Absent returns nil if the record did not exist at a moment during the call, by the word of a
+	// majority of the backend's machines, and ErrConflict if it existed. It costs a write.
+	Absent(ctx context.Context, key string) error
 	// Put stores a record and returns its new revision. It fails with ErrConflict unless rev is the
 	// record's revision, or 0 if the record does not exist. Revisions only grow in a bucket, also
 	// when records are deleted or expire. A backend that may have two leaders for a moment can fail

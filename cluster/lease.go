@@ -123,7 +123,7 @@ func (n *Node) tryWaiting(ctx context.Context, key string, w *leaseWait) (_ *Lea
 			return nil, err
 		}
 	}
-	rec, err := w.records.Get(ctx, key)
+	rec, err := w.records.peek(ctx, key)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return n.tryAcquire(ctx, w.records, key, 0)

@@ -147,6 +147,17 @@ func (r *memoryRecords) Get(ctx context.Context, key string) (Record, error) {
 	return Record{Value: bytes.Clone(rec.value), Rev: rec.rev}, nil
 }
 
+// Absent implements [Records].
+func (r *memoryRecords) Absent(ctx context.Context, key string) error {
+	switch _, err := r.Get(ctx, key); {
+	case err == nil:
+		return ErrConflict
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	return nil
+}
+
 // Put implements [Records].
 func (r *memoryRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
 	if err := cmp.Or(ctx.Err(), CheckKey(key), CheckValue(value)); err != nil {

@@ -308,12 +308,38 @@ func (n *Node) records(ctx context.Context, name string, o RecordsOptions) (*rec
 	return &records{name, r}, nil
 }
 
-// Get implements [Records].
+// Get implements [Records]. That a record is not found is by the word of a majority: clients drop
+// tasks, sessions and tokens that do not exist. A record may be old. Who writes it learns that by
+// its revision, and who only reads it sees what was true a moment ago, as after a slow response.
 func (r *records) Get(ctx context.Context, key string) (Record, error) {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	for {
+		rec, err := r.peek(ctx, key)
+		if !errors.Is(err, ErrNotFound) {
+			return rec, err
+		}
+		if absent := r.absent(ctx, key); !errors.Is(absent, ErrConflict) {
+			return rec, cmp.Or(absent, err)
+		}
+		if !wait.Sleep(ctx, retryDelay) {
+			return rec, r.wrap("get from", callError(ctx, ErrUnavailable))
+		}
+	}
+}
+
+// peek is Get for callers that write the record, or create it, if it has not changed. ErrNotFound
+// may be old.
+func (r *records) peek(ctx context.Context, key string) (Record, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	rec, err := r.Records.Get(ctx, key)
 	return rec, r.wrap("get from", callError(ctx, err))
+}
+
+// absent is Absent.
+func (r *records) absent(ctx context.Context, key string) error {
+	return r.wrap("get from", callError(ctx, r.Records.Absent(ctx, key)))
 }
 
 // Put implements [Records].
@@ -351,7 +377,7 @@ func (r *records) update(ctx context.Context, key string, change func(old []byte
 	defer cancel()
 	var unsure [][]byte // values whose Put failed and may have been carried out
 	for atOnce := true; ; {
-		old, err := r.Get(ctx, key)
+		old, err := r.peek(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			old = Record{}
@@ -361,6 +387,13 @@ func (r *records) update(ctx context.Context, key string, change func(old []byte
 			return old.Value, old.Rev, nil
 		}
 		value, err := change(old.Value)
+		if err != nil && old.Rev == 0 {
+			absent := r.absent(ctx, key)
+			if errors.Is(absent, ErrConflict) && wait.Sleep(ctx, retryDelay) {
+				continue
+			}
+			err = cmp.Or(absent, err)
+		}
 		if err != nil {
 			return nil, 0, err
 		}

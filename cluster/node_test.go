@@ -38,6 +38,8 @@ type faultyBackend struct {
 	shared cluster.Backend
 	// down makes calls hang until their context ends.
 	down atomic.Bool
+	// deposed makes reads find nothing, and writes hang until their context ends.
+	deposed atomic.Bool
 	// lossy makes the next write return an error although it is carried out.
 	lossy atomic.Bool
 	// rejects makes the next write return a conflict although it is carried out.
@@ -84,6 +86,14 @@ func (f *faultyBackend) fault(ctx context.Context) error {
 	return nil
 }
 
+func (f *faultyBackend) writeFault(ctx context.Context) error {
+	if f.deposed.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return f.fault(ctx)
+}
+
 func (f *faultyBackend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
 	if err := f.fault(ctx); err != nil {
 		return nil, err
@@ -120,11 +130,21 @@ func (r *faultyRecords) Get(ctx context.Context, key string) (cluster.Record, er
 	if err := r.f.fault(ctx); err != nil {
 		return cluster.Record{}, err
 	}
+	if r.f.deposed.Load() {
+		return cluster.Record{}, cluster.ErrNotFound
+	}
 	return r.Records.Get(ctx, key)
 }
 
+func (r *faultyRecords) Absent(ctx context.Context, key string) error {
+	if err := r.f.writeFault(ctx); err != nil {
+		return err
+	}
+	return r.Records.Absent(ctx, key)
+}
+
 func (r *faultyRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
-	if err := r.f.fault(ctx); err != nil {
+	if err := r.f.writeFault(ctx); err != nil {
 		return 0, err
 	}
 	after, hangs := time.Duration(0), r.f.silentAll.Load()
@@ -150,7 +170,7 @@ func (r *faultyRecords) Put(ctx context.Context, key string, value []byte, rev u
 }
 
 func (r *faultyRecords) Delete(ctx context.Context, key string, rev uint64) error {
-	if err := r.f.fault(ctx); err != nil {
+	if err := r.f.writeFault(ctx); err != nil {
 		return err
 	}
 	return r.Records.Delete(ctx, key, rev)

@@ -129,7 +129,7 @@ func (c *replayCache) abandon(key string, token []byte) {
 // free frees a key, unless a use has it that has not failed. It writes the record even if the key
 // is free: then a write of an abandoned use that is carried out later conflicts.
 func (c *replayCache) free(ctx context.Context, key string) error {
-	rec, err := c.records.Get(ctx, key)
+	rec, err := c.records.peek(ctx, key)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		rec = Record{}

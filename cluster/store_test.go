@@ -926,3 +926,89 @@ func TestBus(t *testing.T) {
 		}
 	})
 }
+
+// TestNotFound checks a node that is cut off from the others, where a machine of the backend still
+// answers reads, from the time before the records were written: nothing is reported as not found.
+func TestNotFound(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ctx, shared := t.Context(), cluster.NewMemory()
+		f := newFaulty(shared)
+		o := func() *cluster.NodeOptions { return &cluster.NodeOptions{Secrets: secrets(3)} }
+		there, here := join(t, shared, o()), join(t, f, o())
+		tasks := taskStores(t, there, here)
+		var sessions []streamable.SessionStore
+		var tokens []oauth.StoreLocker
+		for _, n := range []*cluster.Node{there, here} {
+			s, err := n.SessionStore(ctx, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tk, err := n.TokenStore(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions, tokens = append(sessions, s), append(tokens, tk)
+		}
+		key := oauth.RecordKey{Issuer: "https://i"}
+		err := errors.Join(
+			tasks[0].Create(ctx, newTask("t", "o", time.Hour)),
+			sessions[0].Update(ctx, "s", func(s *streamable.SavedSession) { s.Principal, s.Initialize = "p", []byte("{}") }),
+			tokens[0].Save(ctx, key, &oauth.Record{Issuer: "https://i", ClientID: "c"}),
+		)
+		lease, leaseErr := there.TryAcquire(ctx, "l")
+		if err := errors.Join(err, leaseErr); err != nil {
+			t.Fatal(err)
+		}
+		calls := map[string]func() error{
+			"task": func() error { _, err := tasks[1].Task(ctx, "t"); return err },
+			"update of a task": func() error {
+				_, err := tasks[1].Update(ctx, "t", func(*server.Task) error { return nil })
+				return err
+			},
+			"wait for a task": func() error { _, err := tasks[1].Wait(ctx, "t", 0); return err },
+			"session": func() error {
+				saved, err := sessions[1].Load(ctx, "s")
+				if err == nil && saved == nil {
+					return errors.New("not found")
+				}
+				return err
+			},
+			"token":           func() error { _, err := tokens[1].Load(ctx, key); return err },
+			"holder of lease": func() error { _, err := here.LeaseHolder(ctx, "l"); return err },
+		}
+		f.deposed.Store(true)
+		for _, known := range []bool{false, true} {
+			for what, call := range calls {
+				if err := call(); !errors.Is(err, cluster.ErrUnavailable) {
+					t.Errorf("%s, cut off, known before: %t: got %v, want %v", what, known, err, cluster.ErrUnavailable)
+				}
+			}
+			if known {
+				break
+			}
+			f.deposed.Store(false)
+			for what, call := range calls {
+				if err := call(); err != nil {
+					t.Errorf("%s, no longer cut off: %v", what, err)
+				}
+			}
+			f.deposed.Store(true)
+		}
+		f.deposed.Store(false)
+		if err := lease.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		for what, call := range map[string]struct {
+			call func() error
+			want error
+		}{
+			"task":  {func() error { _, err := tasks[1].Task(ctx, "other"); return err }, server.ErrTaskNotFound},
+			"token": {func() error { _, err := tokens[1].Load(ctx, oauth.RecordKey{}); return err }, oauth.ErrNotStored},
+			"lease": {func() error { _, err := here.LeaseHolder(ctx, "l"); return err }, cluster.ErrNotFound},
+		} {
+			if err := call.call(); !errors.Is(err, call.want) {
+				t.Errorf("no %s: got %v, want %v", what, err, call.want)
+			}
+		}
+	})
+}

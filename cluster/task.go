@@ -175,7 +175,7 @@ func (s *taskStore) Create(ctx context.Context, t *server.Task) error {
 // discard makes a task that was not created, although the write may have been carried out, expire.
 // It writes the record even if there is none: then a write that is carried out later conflicts.
 func (s *taskStore) discard(ctx context.Context, key string, value []byte, t *server.Task) error {
-	rec, err := s.tasks.Get(ctx, key)
+	rec, err := s.tasks.peek(ctx, key)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		rec = Record{}

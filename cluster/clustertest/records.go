@@ -104,6 +104,55 @@ func testRevisions(s *suite) {
 	}
 }
 
+// testAbsent checks that Absent tells of no record only if none is there, and leaves no trace.
+func testAbsent(s *suite) {
+	a, b := s.plain()
+	key := s.key()
+	absent := func(what string, r cluster.Records, want error) {
+		s.Helper()
+		if err := r.Absent(s.ctx, key); !errors.Is(err, want) {
+			s.Errorf("absent, %s: got %v, want %v", what, err, want)
+		}
+	}
+	absent("before the record", a, nil)
+	absent("again", b, nil)
+	s.wantNotFound(a, key)
+	for range 3 {
+		rev := s.put(a, key, "1", 0)
+		absent("a record", a, cluster.ErrConflict)
+		absent("a record of the other node", b, cluster.ErrConflict)
+		if err := b.Delete(s.ctx, key, rev); err != nil {
+			s.Fatal(err)
+		}
+		absent("a deleted record", a, nil)
+		absent("a deleted record, again", b, nil)
+	}
+	var wg sync.WaitGroup
+	for i := range 20 { // creates a record while others ask for it
+		key := fmt.Sprintf("%s.%d", key, i)
+		for _, r := range []cluster.Records{a, b} {
+			wg.Go(func() {
+				if err := r.Absent(s.ctx, key); err != nil && !errors.Is(err, cluster.ErrConflict) {
+					s.Errorf("absent, a record that is created: %v", err)
+				}
+			})
+		}
+		wg.Go(func() { s.put(a, key, "x", 0) })
+	}
+	wg.Wait()
+	for c, err := range a.Watch(s.ctx, "") {
+		if err != nil {
+			s.Fatal(err)
+		}
+		if c.Kind == cluster.ChangeSynced {
+			break
+		}
+		if err := cluster.CheckKey(c.Key); err != nil {
+			s.Errorf("a watch yields what is no record: %v", err)
+		}
+	}
+}
+
 func testOwnership(s *suite) {
 	a, b := s.plain()
 	key, value := s.key(), []byte("value")

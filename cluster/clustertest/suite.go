@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b cluster.Backend)) {
 		run  func(s *suite)
 	}{
 		{"Revisions", testRevisions},
+		{"Absent", testAbsent},
 		{"Ownership", testOwnership},
 		{"Concurrency", testConcurrency},
 		{"Full", testFull},

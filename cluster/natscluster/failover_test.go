@@ -270,3 +270,41 @@ func TestWaitForLeader(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestAbsentAlone checks that a node without a majority does not report that a record is absent,
+// although the streams that it has led answer reads for some seconds.
+func TestAbsentAlone(t *testing.T) {
+	nodes, _ := openThree(t, t.TempDir())
+	var buckets []cluster.Records
+	for i := range 9 { // the first node leads some of them
+		r, err := nodes[0].Records(t.Context(), fmt.Sprint("b", i), cluster.RecordsOptions{Durable: i%2 == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := r.Absent(ctx, "key"); err != nil {
+			t.Fatal(err)
+		}
+		buckets = append(buckets, r)
+	}
+	var wg sync.WaitGroup
+	wg.Go(nodes[1].Close)
+	wg.Go(nodes[2].Close)
+	wg.Wait()
+	var answers atomic.Int32
+	for i, r := range buckets {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), cluster.CallTimeout)
+			defer cancel()
+			if _, err := r.Get(ctx, "key"); errors.Is(err, cluster.ErrNotFound) {
+				answers.Add(1)
+			}
+			if err := r.Absent(ctx, "key"); !errors.Is(err, cluster.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("absent in bucket %d: got %v, want %v", i, err, cluster.ErrUnavailable)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d buckets answer reads", answers.Load())
+}

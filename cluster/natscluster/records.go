@@ -23,6 +23,8 @@ const (
 	deletedHeader = "Mcpwire-Deleted"
 	// deletedTTL is how long such a message is kept.
 	deletedTTL = time.Minute
+	// absentKey is the end of the subject to which Absent writes. It is not a valid key.
+	absentKey = "~absent"
 	// heartbeat is the interval at which a server sends heartbeats to a watch.
 	heartbeat = time.Second
 	// maxSilence is the time without a message or a heartbeat after which a watch ends.
@@ -82,25 +84,58 @@ func (r *records) Get(ctx context.Context, key string) (cluster.Record, error) {
 	return cluster.Record{Value: m.Data, Rev: m.Seq}, nil
 }
 
+// Absent implements [cluster.Records]. A leader that was deposed and does not know it answers reads
+// for up to ten seconds, but stores nothing. So a write decides that is conditional on the key. It
+// goes to a subject that all keys share, of which the stream keeps one message.
+func (r *records) Absent(ctx context.Context, key string) error {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+		return err
+	}
+	_, err := r.create(ctx, &nats.Msg{Subject: r.subject + absentKey}, key)
+	return err
+}
+
 // Put implements [cluster.Records].
 func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
 	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key), cluster.CheckValue(value)); err != nil {
 		return 0, err
 	}
-	seq, err := r.publish(ctx, &nats.Msg{Subject: r.subject + key, Data: value}, rev)
-	if rev != 0 || !errors.Is(err, cluster.ErrConflict) {
-		return seq, err
+	m := &nats.Msg{Subject: r.subject + key, Data: value}
+	if rev == 0 {
+		return r.create(ctx, m, key)
 	}
-	m, findErr := r.find(ctx, key)
-	if findErr != nil || m == nil || !m.isDeleted() {
-		return 0, cmp.Or(findErr, err)
-	}
-	return r.publish(ctx, &nats.Msg{Subject: r.subject + key, Data: value}, m.Seq)
+	return r.publish(ctx, m, key, rev)
 }
 
-// publish stores a message if the last one with its subject has the given sequence number.
-func (r *records) publish(ctx context.Context, m *nats.Msg, last uint64, opts ...jetstream.PublishOpt) (uint64, error) {
-	return r.b.publish(ctx, r.stream, m, append(opts, jetstream.WithExpectLastSequencePerSubject(last))...)
+// create stores a message if there is no record with the key. NATS also rejects it while another
+// conditional write for the key is in flight.
+func (r *records) create(ctx context.Context, m *nats.Msg, key string) (uint64, error) {
+	for last := uint64(0); ; {
+		seq, err := r.publish(ctx, m, key, last)
+		if !errors.Is(err, cluster.ErrConflict) {
+			return seq, err
+		}
+		found, findErr := r.find(ctx, key)
+		if findErr != nil || found != nil && !found.isDeleted() {
+			return 0, cmp.Or(findErr, err)
+		}
+		before := last
+		if last = 0; found != nil {
+			last = found.Seq
+		}
+		if last == before && !sleep(ctx, retryDelay) {
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// publish stores a message if the last one of the key has the given sequence number.
+func (r *records) publish(ctx context.Context, m *nats.Msg, key string, last uint64, opts ...jetstream.PublishOpt) (uint64, error) {
+	condition := jetstream.WithExpectLastSequencePerSubject(last)
+	if subject := r.subject + key; m.Subject != subject {
+		condition = jetstream.WithExpectLastSequenceForSubject(last, subject)
+	}
+	return r.b.publish(ctx, r.stream, m, append(opts, condition)...)
 }
 
 // Delete implements [cluster.Records].
@@ -113,7 +148,7 @@ func (r *records) Delete(ctx context.Context, key string, rev uint64) error {
 	}
 	m := nats.NewMsg(r.subject + key)
 	m.Header.Set(deletedHeader, "1")
-	_, err := r.publish(ctx, m, rev, jetstream.WithMsgTTL(deletedTTL))
+	_, err := r.publish(ctx, m, key, rev, jetstream.WithMsgTTL(deletedTTL))
 	return err
 }
 
@@ -245,7 +280,7 @@ func (w *watch) message(m *nats.Msg) error {
 	if deleted {
 		c.Kind, c.Value = cluster.ChangeDelete, nil
 	}
-	if (!deleted || w.synced) && !w.yield(c, nil) {
+	if (!deleted || w.synced) && c.Key != absentKey && !w.yield(c, nil) {
 		return errStop
 	}
 	if w.waiting = max(w.waiting, 1) - 1; meta.NumPending == 0 {

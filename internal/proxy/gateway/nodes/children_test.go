@@ -65,6 +65,13 @@ func (r *nodeRecords) Get(ctx context.Context, key string) (cluster.Record, erro
 	return r.Records.Get(ctx, key)
 }
 
+func (r *nodeRecords) Absent(ctx context.Context, key string) error {
+	if err := r.backend.fault(); err != nil {
+		return err
+	}
+	return r.Records.Absent(ctx, key)
+}
+
 func (r *nodeRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
 	if err := r.backend.fault(); err != nil {
 		return 0, err
