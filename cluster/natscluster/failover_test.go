@@ -194,7 +194,7 @@ func TestFailover(t *testing.T) {
 		}
 		var h history.History
 		for i := range 3 {
-			wg.Go(func() { h.Write(ctx, i, buckets[1], what, 200) })
+			wg.Go(func() { h.Write(ctx, i, buckets[1], what, 2000) })
 		}
 		<-time.After(time.Second)
 		fault()
@@ -207,6 +207,10 @@ func TestFailover(t *testing.T) {
 				}
 				<-time.After(50 * time.Millisecond)
 			}
+		}
+		// The stream of the record may have no leader for longer than those of the writers.
+		for h.Succeeded() < 10 && time.Since(faultAt) < 30*time.Second {
+			<-time.After(50 * time.Millisecond)
 		}
 		cancel()
 		wg.Wait()

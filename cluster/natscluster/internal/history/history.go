@@ -92,6 +92,18 @@ func (h *History) write(ctx context.Context, writer, i int, r cluster.Records, k
 	h.ops = append(h.ops, op)
 }
 
+// Succeeded returns the number of writes that have succeeded.
+func (h *History) Succeeded() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, op := range h.ops {
+		if op.Output.(putResult).err == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // String returns the operations, in the order of their ends, with the revision that each value had.
 func (h *History) String() string {
 	h.mu.Lock()
