@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"reflect"
 	"syscall"
 	"time"
 
@@ -87,7 +86,7 @@ func (p *gatewayProcess) replace(old *gatewayConfiguration) error {
 	if err != nil {
 		return err
 	}
-	if err := p.needsRestart(old, c); err != nil {
+	if err := c.NeedsRestart(old.Config); err != nil {
 		return errors.Join(err, c.policy.release(old.policy))
 	}
 	oldModes := c.policy.pinModes.Load()
@@ -108,21 +107,6 @@ func (p *gatewayProcess) replace(old *gatewayConfiguration) error {
 	p.warnMissing(c)
 	if err := old.policy.release(c.policy); err != nil {
 		p.log.Warn("what the old configuration had was not closed", "error", err)
-	}
-	return nil
-}
-
-// needsRestart returns an error if a part has changed that only a restart can apply.
-func (p *gatewayProcess) needsRestart(old, c *gatewayConfiguration) error {
-	for _, part := range []struct {
-		key      string
-		old, new any
-	}{
-		{"listen", old.Listen, c.Listen}, {"keys", old.Keys != nil, c.Keys != nil}, {"auth", old.Auth, c.Auth}, {"login", old.Login, c.Login}, {"admin", old.Admin, c.Admin}, {"capture", old.Capture, c.Capture},
-	} {
-		if !reflect.DeepEqual(part.old, part.new) {
-			return c.Errorf(part.key, "%s has changed, which needs a restart of the gateway: no change was applied", part.key)
-		}
 	}
 	return nil
 }

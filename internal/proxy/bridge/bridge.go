@@ -279,6 +279,30 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// uncountedKey is the context key of clients that do not count for the limits.
+type uncountedKey struct{}
+
+// Uncounted returns a context for clients that Options.MaxServers and Options.MaxServersPerCaller
+// do not count, such as the one with which a front itself reads lists.
+func Uncounted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, uncountedKey{}, true)
+}
+
+const (
+	// uncounted is the caller of uncounted clients.
+	uncounted = "\x00"
+	// maxUncounted is how many connections of uncounted clients the other limits expect.
+	maxUncounted = 4
+)
+
+// callerOf returns the caller to charge for a client.
+func callerOf(ctx context.Context) string {
+	if ctx.Value(uncountedKey{}) != nil {
+		return uncounted
+	}
+	return relay.CallerOf(ctx)
+}
+
 // serverCounts counts the upstreams that clients, or groups of clients, have reserved. The zero
 // value is ready to use. Bridge.mu guards it.
 type serverCounts struct {
@@ -291,10 +315,12 @@ type serverCounts struct {
 func (b *Bridge) reserveLocked(caller string) *relay.RejectedError {
 	n := &b.servers
 	switch {
+	case caller == uncounted:
+		return nil
 	case caller != "" && n.byCaller[caller] >= b.opts.MaxServersPerCaller:
 		return newRejectedError(http.StatusTooManyRequests, "too many sessions with this server for one caller: end one, or wait until one expires")
-	// openConnections includes the connections that are closing.
-	case n.total >= b.opts.MaxServers, b.openConnections.Load() >= 2*int64(b.opts.MaxServers):
+	// openConnections includes the connections that are closing, and those of uncounted clients.
+	case n.total >= b.opts.MaxServers, b.openConnections.Load() >= 2*int64(b.opts.MaxServers+maxUncounted):
 		return newRejectedError(http.StatusServiceUnavailable, "too many sessions with this server")
 	}
 	n.total++
@@ -309,6 +335,9 @@ func (b *Bridge) reserveLocked(caller string) *relay.RejectedError {
 
 // releaseLocked releases a reservation of reserveLocked.
 func (b *Bridge) releaseLocked(caller string) {
+	if caller == uncounted {
+		return
+	}
 	n := &b.servers
 	n.total--
 	if caller == "" {
@@ -321,6 +350,9 @@ func (b *Bridge) releaseLocked(caller string) {
 
 // overLimitLocked reports if the limit for all callers, or the limit for this one, is reached.
 func (b *Bridge) overLimitLocked(caller string) (all, own bool) {
+	if caller == uncounted {
+		return false, false
+	}
 	return b.servers.total >= b.opts.MaxServers, caller != "" && b.servers.byCaller[caller] >= b.opts.MaxServersPerCaller
 }
 

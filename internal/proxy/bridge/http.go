@@ -59,7 +59,7 @@ func (h *httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { retur
 
 // Session implements relay.Handler.
 func (h *httpHandler) Session(ctx context.Context, out rpc.Sender) relay.Peer {
-	cl, err := h.b.newClientFor(relay.CallerOf(ctx), out, principalIDOf(ctx), false)
+	cl, err := h.b.newClientFor(callerOf(ctx), out, principalIDOf(ctx), false)
 	if err != nil {
 		return rejectedPeer{err: err}
 	}
@@ -253,7 +253,7 @@ func (p *statelessPeer) Close() {
 // acquire returns the group for a principal's request, which the caller must release. The error
 // says that a limit is reached.
 func (h *httpHandler) acquire(ctx context.Context, frame []byte) (*group, error) {
-	owner, caller := principalIDOf(ctx), relay.CallerOf(ctx)
+	owner, caller := principalIDOf(ctx), callerOf(ctx)
 	// A modern server takes each request by itself, so one group is enough, and its clients receive
 	// notifications of each other's subscriptions and tasks.
 	key := owner

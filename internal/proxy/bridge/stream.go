@@ -28,7 +28,7 @@ import (
 //   - an error with [ErrFull] if the bridge has no room for the client
 //   - the error of f if reading or writing fails
 func (b *Bridge) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	return b.serve(ctx, f, relay.CallerOf(ctx), false)
+	return b.serve(ctx, f, callerOf(ctx), false)
 }
 
 func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, strict bool) error {

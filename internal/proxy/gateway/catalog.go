@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -134,7 +135,7 @@ type catalog struct {
 func newCatalog(be *backend, modern, apps bool) *catalog {
 	c := &catalog{be: be, modern: modern, apps: apps}
 	// The gateway's own requests act for the principal of the backend, or for nobody.
-	c.ctx, c.cancel = context.WithCancel(be.base)
+	c.ctx, c.cancel = context.WithCancel(bridge.Uncounted(be.base))
 	c.idle = time.AfterFunc(be.u.idleTimeout(), c.rest)
 	c.idle.Stop()
 	return c

@@ -168,3 +168,39 @@ func TestRequirePin(t *testing.T) {
 		}
 	})
 }
+
+// TestOneProcess checks that the connections with which the gateway itself reads lists do not take
+// the place of a caller: with one process, one client is served, and the next is refused.
+func TestOneProcess(t *testing.T) {
+	for _, downstream := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		for _, upstream := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+			for _, isolation := range []Isolation{IsolateClients, IsolatePrincipals, IsolateNone} {
+				synctest.Test(t, func(t *testing.T) {
+					up := streamUpstream("up", appServer("up", true, upstream))
+					up.Isolation, up.Bridge.MaxServers, up.Bridge.MaxServersPerCaller = isolation, 1, 1
+					g := newGateway(t, &Options{Upstreams: []Upstream{up}})
+					defer g.Close()
+					opts := client.Options{Revisions: []mcp.Revision{downstream}}
+					for _, declared := range []map[string]json.RawMessage{nil, appsDeclared} { // reads both catalogs
+						opts.Extensions = declared
+						c := dialStream(t, g, opts)
+						toolNames(t, c)
+						c.Close()
+					}
+					first, second := dialStream(t, g, opts), dialStream(t, g, opts)
+					defer first.Close()
+					defer second.Close()
+					if got, err := client.CallTool[string](t.Context(), first, "up__extra", nil); got != "up" || err != nil {
+						t.Errorf("%v to %v, %v: got %q, %v", downstream, upstream, isolation, got, err)
+					}
+					if isolation != IsolateClients || downstream.Modern() {
+						return
+					}
+					if _, err := client.CallTool[string](t.Context(), second, "up__extra", nil); err == nil || !strings.Contains(err.Error(), "too many sessions with this server") {
+						t.Errorf("%v to %v: got %v for the second client, want too many sessions", downstream, upstream, err)
+					}
+				})
+			}
+		}
+	}
+}

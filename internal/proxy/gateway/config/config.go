@@ -10,49 +10,49 @@ type Config struct {
 	// Listen is where clients connect: an address such as 127.0.0.1:8080 for Streamable HTTP,
 	// unix:PATH or tcp:HOST:PORT for sockets, stdio for one client on standard input and output, or
 	// an object with more options. The default is 127.0.0.1:8080.
-	Listen Listen `yaml:"listen"`
+	Listen Listen `yaml:"listen" reload:"restart"`
 	// Auth says which callers are admitted. By default, callers need no token; other machines can
 	// then not connect unless listen.allowRemote is set.
-	Auth *Auth `yaml:"auth"`
+	Auth *Auth `yaml:"auth" reload:"restart"`
 	// Login says how callers log in to upstreams that have credentials.login.
-	Login Login `yaml:"login"`
+	Login Login `yaml:"login" reload:"restart"`
 	// Upstreams are the servers behind the gateway, by name. Their tools and prompts have the name
 	// of the upstream and two underscores in front: files__read_file. Lists are in the order of the
 	// upstreams here.
-	Upstreams Upstreams `yaml:"upstreams,required"`
+	Upstreams Upstreams `yaml:"upstreams,required" reload:"connect"`
 	// Views say what a caller sees and may call. All views whose match fits the caller count: an
 	// item must be allowed by one of them and denied by none. A caller without a view sees nothing.
 	// Without views, every caller sees everything.
-	Views []View `yaml:"views"`
+	Views []View `yaml:"views" reload:"live"`
 	// Limits limit what one caller, and all callers together, may do.
-	Limits Limits `yaml:"limits"`
+	Limits Limits `yaml:"limits" reload:"live"`
 	// Keys are secrets that gateways behind one load balancer share, each as env:NAME or file:PATH:
 	// 32 random bytes or more in base64. The first one seals sessions, cursors, request states and
 	// ids of tasks, all of them open, so that each gateway accepts those of the others, also after
 	// a restart. By default, each gateway accepts only its own, until it stops.
-	Keys []Reference `yaml:"keys"`
+	Keys []Reference `yaml:"keys" reload:"presence"`
 	// Audit writes a line of JSON for each call: who, what, which upstream, the outcome, the time
 	// in milliseconds and a digest of the arguments. By default, there is no audit. It is a FILE,
 	// or stderr.
-	Audit string `yaml:"audit"`
+	Audit string `yaml:"audit" reload:"live"`
 	// Pins is the file of the accepted definitions of tools, for upstreams that pin them. The
 	// default is a file in the folder for state (MCPWIRE_HOME).
-	Pins string `yaml:"pins"`
+	Pins string `yaml:"pins" reload:"live"`
 	// Admin is where operators look: an address such as 127.0.0.1:9090, which serves /livez,
 	// /readyz, /startupz, /metrics, /upstreamz and /configz without a token, or an object with more
 	// options. By default, there is none.
-	Admin Admin `yaml:"admin"`
+	Admin Admin `yaml:"admin" reload:"restart"`
 	// Capture is the folder for recordings of the traffic: each run writes one file there, without
 	// credentials. By default, nothing is recorded.
-	Capture string `yaml:"capture"`
+	Capture string `yaml:"capture" reload:"restart"`
 	// Instructions are given to clients before the instructions of the upstreams.
-	Instructions string `yaml:"instructions"`
+	Instructions string `yaml:"instructions" reload:"live"`
 	// ListWait is how long a list waits for upstreams that have not answered yet. Clients learn of
 	// their tools when they have. The default is 2s. Raise it for clients that list once only.
-	ListWait Duration `yaml:"listWait" range:"1ms 5m"`
+	ListWait Duration `yaml:"listWait" reload:"live" range:"1ms 5m"`
 	// Drain is the grace period for pending requests when the gateway stops, or stops using an
 	// upstream. The default is 10s.
-	Drain Duration `yaml:"drain" range:"1ms 1h"`
+	Drain Duration `yaml:"drain" reload:"restart" range:"1ms 1h"`
 
 	file *file
 }
@@ -212,7 +212,7 @@ type Upstream struct {
 	// which tries one after the other.
 	Transport string `yaml:"transport" enum:"auto http sse"`
 	// Headers are sent with each request. A value that is a secret is env:NAME or file:PATH.
-	Headers Values `yaml:"headers"`
+	Headers Values `yaml:"headers" reload:"reread"`
 	// TLS is for servers whose certificate the system does not trust.
 	TLS *ClientTLS `yaml:"tls"`
 	// Credentials are how the gateway authenticates to the server. A caller's token is never
@@ -238,20 +238,20 @@ type Upstream struct {
 
 	// Rename maps names of tools and prompts of the server to the whole names that clients see
 	// instead: with read_file: read, files__read_file is read.
-	Rename map[string]string `yaml:"rename"`
+	Rename map[string]string `yaml:"rename" reload:"live"`
 	// Tools says which tools of the server are offered.
-	Tools Filter `yaml:"tools"`
+	Tools Filter `yaml:"tools" reload:"live"`
 	// Prompts says which prompts of the server are offered.
-	Prompts Filter `yaml:"prompts"`
+	Prompts Filter `yaml:"prompts" reload:"live"`
 	// Resources says which resources of the server are offered, by URI.
-	Resources Filter `yaml:"resources"`
+	Resources Filter `yaml:"resources" reload:"live"`
 	// Pin says what to do when the definition of a tool differs from the accepted one, or the first
 	// one that was seen: warn logs it, hide also hides the tool until mcpwire gateway pins accept.
 	// The default is off.
-	Pin string `yaml:"pin" enum:"off warn hide"`
+	Pin string `yaml:"pin" reload:"live" enum:"off warn hide"`
 
 	// Disabled leaves the upstream out.
-	Disabled bool `yaml:"disabled"`
+	Disabled bool `yaml:"disabled" reload:"live"`
 }
 
 // A ClientTLS says which certificates of a server are trusted.
@@ -289,7 +289,7 @@ type Filter struct {
 type Credentials struct {
 	// Token is sent as a bearer token, as env:NAME or file:PATH. A file is read again when it
 	// changes.
-	Token Reference `yaml:"token"`
+	Token Reference `yaml:"token" reload:"reread"`
 	// Client gets a token for the gateway itself (client credentials, RFC 6749).
 	Client *ClientCredentials `yaml:"client"`
 	// Exchange gets a token for the caller of each request (token exchange, RFC 8693).
@@ -393,15 +393,16 @@ type CallerLimits struct {
 // UpstreamLimits limit the use of an upstream.
 type UpstreamLimits struct {
 	// Rate is the number of calls per second of all callers. The default is unlimited.
-	Rate float64 `yaml:"rate" range:"0.001 1000000"`
+	Rate float64 `yaml:"rate" reload:"live" range:"0.001 1000000"`
 	// Burst is the number of calls that may come at once after a pause. The default is the rate.
-	Burst int `yaml:"burst" range:"1 1000000"`
+	Burst int `yaml:"burst" reload:"live" range:"1 1000000"`
 	// Concurrent is the number of pending calls of all callers. The default is unlimited.
-	Concurrent int `yaml:"concurrent" range:"1 1000000"`
-	// Processes is the number of processes or sessions. The default is 100.
-	Processes int `yaml:"processes" range:"1 100000"`
+	Concurrent int `yaml:"concurrent" reload:"live" range:"1 1000000"`
+	// Processes is the number of processes or sessions for callers. The default is 100. The gateway
+	// may need a few more to read the lists.
+	Processes int `yaml:"processes" reload:"connect" range:"1 100000"`
 	// ProcessesPerCaller is the number of processes or sessions of one caller. The default is 32.
-	ProcessesPerCaller int `yaml:"processesPerCaller" range:"1 100000"`
+	ProcessesPerCaller int `yaml:"processesPerCaller" reload:"connect" range:"1 100000"`
 }
 
 // The defaults of a Config.
