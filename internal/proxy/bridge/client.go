@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,8 @@ type client struct {
 	aggregate bool
 	// principalID is the id of the principal, or "" without one.
 	principalID string
+	// callPrincipalID is that of calls whose context has none.
+	callPrincipalID string
 	// caller is charged for the client in limits; "" means that none is.
 	caller string
 	ctx    context.Context
@@ -113,6 +116,8 @@ type call struct {
 	once  sync.Once
 	// done says that the call was answered or abandoned.
 	done atomic.Bool
+	// principalID is the id of the principal that gets the input requests of the call.
+	principalID string
 
 	// rejected says why admission failed; nil if it did not. It is set before the response.
 	rejected *relay.RejectedError
@@ -288,7 +293,7 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 // the call if it is not nil.
 func (cl *client) startRequest(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, answer func([]byte), wait bool) *call {
 	now := time.Now()
-	c := &call{waits: wait, client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: now, seq: cl.b.callCount.Add(1)}
+	c := &call{waits: wait, client: cl, id: m.ID, method: string(m.Method), principalID: cmp.Or(callPrincipalOf(ctx), cl.callPrincipalID), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: now, seq: cl.b.callCount.Add(1)}
 	cl.b.metrics.requests.Add(1)
 	cl.mu.Lock()
 	full := len(cl.calls) >= cl.b.opts.MaxCalls

@@ -79,6 +79,11 @@
 // was active last. A log message goes to the only client with a pending
 // request, to all clients if none has one, and is dropped otherwise.
 //
+// If the calls of several principals share the upstream, see
+// [WithCallPrincipal], such an input request goes to the only principal with a
+// pending call, and is refused otherwise. A call that was given up counts as
+// pending for a while, because the server may not have noticed.
+//
 // Each client has a bounded outbox. The bridge evicts a client that does not
 // read, so that it does not delay others.
 //

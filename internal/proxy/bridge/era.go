@@ -104,14 +104,13 @@ func (b *Bridge) dedicatedPassthrough(cl *client, up *upstream, first func()) fo
 // dedicatedTranslator returns the forwarder of the only client of up, which is of the other era.
 func (b *Bridge) dedicatedTranslator(cl *client, clientEra Era, up *upstream) forwarder {
 	var t *translator
-	if clientEra == EraModern {
-		o := &translate.Options{HandshakeFailed: b.eras.reset}
-		if cl.aggregate {
-			o = b.sharedTranslateOptions(up)
-		}
-		t = b.newTranslator(up, translate.NewModernToLegacy(o), EraLegacy)
-	} else {
+	switch {
+	case clientEra != EraModern:
 		t = b.newTranslator(up, translate.NewLegacyToModern(nil), EraModern)
+	case cl.aggregate:
+		t = b.newModernTranslator(up)
+	default:
+		t = b.newTranslator(up, translate.NewModernToLegacy(&translate.Options{HandshakeFailed: b.eras.reset}), EraLegacy)
 	}
 	t.addClient(cl)
 	up.setCodec(t, nil)

@@ -95,6 +95,24 @@ func principalIDOf(ctx context.Context) string {
 	return ""
 }
 
+// callPrincipalKey is the context key of WithCallPrincipal.
+type callPrincipalKey struct{}
+
+// WithCallPrincipal returns a context for calls that share upstreams with those of other
+// principals. id is the principal of the calls. It gets the input requests that they cause, and no
+// other ones.
+func WithCallPrincipal(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, callPrincipalKey{}, id)
+}
+
+// callPrincipalOf returns the id of the principal of a call, or "".
+func callPrincipalOf(ctx context.Context) string {
+	if id, ok := ctx.Value(callPrincipalKey{}).(string); ok {
+		return id
+	}
+	return principalIDOf(ctx)
+}
+
 // A sessionPeer is the peer of one session.
 type sessionPeer struct{ cl *client }
 

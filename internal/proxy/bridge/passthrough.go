@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
+	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -40,7 +41,9 @@ type passthrough struct {
 	tokens map[string]*call
 	// serverRequests holds the pending requests of the server.
 	serverRequests map[string]*serverRequest
-	closed         bool
+	// principals are those of the clients and their calls.
+	principals translate.Principals
+	closed     bool
 }
 
 // A serverRequest is a pending request of the server.
@@ -98,6 +101,9 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		return
 	}
 	p.calls[key] = c
+	if era.ServerMayAsk(c.method) {
+		p.principals.Use(c.principalID)
+	}
 	if c.tokenKey != "" {
 		p.tokens[c.tokenKey] = c
 	}
@@ -386,6 +392,7 @@ func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
 	if c != nil && p.retrySubscriptionLocked(c, err) {
 		c = nil
 	} else if c != nil {
+		p.noteGivenUpLocked(c)
 		p.removeCallLocked(c)
 	}
 	p.mu.Unlock()
@@ -417,6 +424,7 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	}
 	p.mu.Lock()
 	p.closed = closed
+	p.principals.Lost()
 	var fail []*call
 	for key, c := range p.calls {
 		if !unsentIDs[key] && (closed || c.listenFrame == nil && c.queued && !p.upstream.queue.isQueued(c.serverID)) {
@@ -463,7 +471,12 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 		return
 	}
 	p.mu.Lock()
-	cl, out := p.recipientLocked(on, m)
+	cl, out, known := p.recipientLocked(on, m)
+	if !known {
+		p.mu.Unlock()
+		p.upstream.refuse(m.ID, translate.ErrUnknownCause)
+		return
+	}
 	if cl == nil || p.serverRequests[m.ID.Key()] != nil || len(p.serverRequests) >= p.b.opts.MaxCalls {
 		p.mu.Unlock()
 		p.upstream.refuse(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "no client can handle the request, or it has too many pending"))
@@ -488,23 +501,32 @@ func (p *passthrough) handleServerRequest(frame []byte, m *jsonrpc.Message, on j
 
 // recipientLocked returns the client for a request of the server: by the call on whose stream it
 // came, by the task that it names, by the latest call that may cause it, or the last active client.
-func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (*client, rpc.Sender) {
+// It reports false if the request may belong to another principal.
+func (p *passthrough) recipientLocked(on jsonrpc.ID, m *jsonrpc.Message) (cl *client, out rpc.Sender, known bool) {
 	if c := p.calls[on.Key()]; c != nil {
-		return c.client, c.out
+		return c.client, c.out, true
 	}
 	if cl := p.session.relatedTaskClientLocked(m); cl != nil {
-		return cl, nil
+		return cl, nil, true
 	}
 	var last *call
+	pending := map[string]bool{}
 	for _, c := range p.calls {
-		if era.ServerMayAsk(c.method) && (last == nil || c.seq > last.seq) {
+		if !era.ServerMayAsk(c.method) {
+			continue
+		}
+		pending[c.principalID] = true
+		if last == nil || c.seq > last.seq {
 			last = c
 		}
 	}
-	if last != nil {
-		return last.client, last.out
+	if _, known = p.principals.Cause(pending, time.Now()); !known {
+		return nil, nil, false
 	}
-	return p.lastActiveLocked(), nil
+	if last != nil {
+		return last.client, last.out, true
+	}
+	return p.lastActiveLocked(), nil, true
 }
 
 // handleNotification sends a notification of the server to the client that it is for, or to all.
@@ -731,6 +753,7 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 	if !p.removeCallLocked(c) {
 		return false
 	}
+	p.noteGivenUpLocked(c)
 	var own []byte
 	if !c.asksForTask {
 		meta := jsonwire.Lookup(c.taskFrame, "params", "_meta")
@@ -746,6 +769,13 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 	}
 	p.upstream.abandoned.add(c.serverID, own)
 	return true
+}
+
+// noteGivenUpLocked records that the server may still handle a call without a response.
+func (p *passthrough) noteGivenUpLocked(c *call) {
+	if era.ServerMayAsk(c.method) {
+		p.principals.GiveUp(c.principalID, time.Now())
+	}
 }
 
 // retrySubscriptionLocked reports if a failed call is an acknowledged subscription on a connection

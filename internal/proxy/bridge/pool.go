@@ -130,7 +130,7 @@ func (s *sharedUpstream) setCodecs(clientEra, serverEra Era) {
 		s.mux()
 	case clientEra == EraModern:
 		s.own.chooseAllIDs()
-		t := s.b.newTranslator(s.upstream, translate.NewModernToLegacy(s.b.sharedTranslateOptions(s.upstream)), EraLegacy)
+		t := s.b.newModernTranslator(s.upstream)
 		t.shared = s
 		s.setCodec(t, nil)
 	default:

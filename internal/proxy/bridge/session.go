@@ -84,6 +84,9 @@ func (s *sharedSession) request(c *call, frame []byte, m *jsonrpc.Message) {
 		state = new(clientState) // the client is being removed
 	}
 	state.handshaking = state.handshaking || isInitialize
+	if isInitialize {
+		s.p.principals.Use(c.principalID)
+	}
 	ready, waits := state.ready, state.handshaking && !state.ready && !isInitialize
 	full := waits && state.queueBytes > 0 && state.queueBytes+len(frame) > s.p.b.opts.MaxQueue
 	if waits && !full {

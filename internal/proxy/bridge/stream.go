@@ -45,6 +45,7 @@ func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, str
 		}
 		return fmt.Errorf("%w: %s", ErrFull, err.Reason)
 	}
+	s.client.callPrincipalID = callPrincipalOf(ctx)
 	return s.serve(ctx)
 }
 

@@ -437,12 +437,24 @@ func (t *translator) wantsConnection() bool {
 	return !t.closed && t.down && (open > 0 || t.machine.Legacy() != mcp.RevisionNone)
 }
 
-// sharedTranslateOptions returns the options of a translator whose clients must not see each other.
-func (b *Bridge) sharedTranslateOptions(up *upstream) *translate.Options {
-	return &translate.Options{
-		IsolateClients: true, IDs: &up.own.last, HandshakeFailed: b.eras.reset,
+// newModernTranslator returns a translator on up, which is not its codec yet, for modern clients
+// that must not see each other.
+func (b *Bridge) newModernTranslator(up *upstream) *translator {
+	t := b.newTranslator(up, nil, EraLegacy)
+	t.machine = translate.NewModernToLegacy(&translate.Options{
+		IsolateClients: true, IDs: &up.own.last, PrincipalOf: t.principalOfLocked, HandshakeFailed: b.eras.reset,
 		Limits: translate.Limits{Requests: b.opts.MaxCalls, Subscriptions: b.opts.MaxSessions, AwaitingInput: max(b.opts.MaxSessions, 256), Tasks: max(b.opts.MaxSessions, 256)},
+	})
+	return t
+}
+
+// principalOfLocked returns the id of the principal of the call on a stream. Clients of a dedicated
+// upstream have the same one.
+func (t *translator) principalOfLocked(stream uint64) string {
+	if c := t.callsByStream[stream]; c != nil && t.shared != nil {
+		return c.principalID
 	}
+	return ""
 }
 
 // detach gives up the calls of a client that leaves.

@@ -298,8 +298,9 @@ func principalID(ctx context.Context) string {
 	return ""
 }
 
-// anonymous returns ctx without the caller.
+// anonymous returns ctx without the caller, whose calls share the upstreams of all callers.
 func anonymous(ctx context.Context) context.Context {
+	ctx = bridge.WithCallPrincipal(ctx, principalID(ctx))
 	return (*relay.Server)(nil).WithIdentity(auth.WithPrincipal(ctx, nil), "", "", nil, nil)
 }
 

@@ -91,7 +91,8 @@ const (
 	IsolatePrincipals Isolation = iota
 	// IsolateClients gives each legacy session its own.
 	IsolateClients
-	// IsolateNone shares an upstream between all clients.
+	// IsolateNone shares an upstream between all clients. Input requests only go to the principal
+	// whose call caused them.
 	IsolateNone
 )
 

@@ -28,6 +28,7 @@ type modernCall struct {
 	// upstreamMethod is the method of the server's request.
 	upstreamMethod string
 	req            *modernRequest
+	principal      string
 	done           func(o outcome)
 	// params exclude the progress token.
 	params []byte
@@ -76,7 +77,7 @@ func (c *modernCall) before(other *modernCall) bool {
 
 // addInput gives a server request to a call, under a new key.
 func (c *modernCall) addInput(q *serverRequest) {
-	q.call = c
+	q.call, q.principal = c, c.principal
 	c.inputCount++
 	q.key = "input-" + strconv.Itoa(c.inputCount)
 	c.unsentInputs = append(c.unsentInputs, q)
@@ -104,6 +105,8 @@ type modernCalls struct {
 	hidden map[string]*modernCall
 	// abandoned are calls that were given up and may still become tasks, the oldest first.
 	abandoned []int64
+	// principals are those of all calls that may cause input requests.
+	principals Principals
 	// lastNumber is the last modernCall.number.
 	lastNumber uint64
 }
@@ -118,8 +121,9 @@ func newModernCalls(c *core, h *modernHandshake, inputs *modernInputs) *modernCa
 
 // newCall returns a call that forwards a client request. It has no id yet.
 func (mc *modernCalls) newCall(r *modernRequest, m *jsonrpc.Message) *modernCall {
-	c := &modernCall{method: r.method, upstreamMethod: r.method, req: r, params: legacyParams(m.Params, r.method)}
+	c := &modernCall{method: r.method, upstreamMethod: r.method, req: r, principal: r.principal, params: legacyParams(m.Params, r.method)}
 	if era.AllowsInput(r.method) {
+		mc.principals.Use(c.principal)
 		mc.lastNumber++
 		c.number = mc.lastNumber
 	}
@@ -211,6 +215,9 @@ func (mc *modernCalls) receive(m *jsonrpc.Message) {
 // fail ends a call that the transport lost.
 func (mc *modernCalls) fail(id int64, e *jsonrpc.Error) {
 	if c := mc.take(id); c != nil {
+		if c.number != 0 {
+			mc.principals.GiveUp(c.principal, mc.now)
+		}
 		c.done(outcome{err: e, lost: true})
 	}
 }
@@ -228,6 +235,7 @@ func (mc *modernCalls) lost(e *jsonrpc.Error, unsent []int64, restart func(c *mo
 		}
 		mc.fail(id, e)
 	}
+	mc.principals.Lost()
 }
 
 // release removes a call. Its unsent input requests may move to other calls.
@@ -267,6 +275,9 @@ func (mc *modernCalls) cancel(c *modernCall, reason string) {
 		mc.call(mcp.MethodTasksCancel, taskParams(c.hiddenTaskID), "cancelled", func(outcome) {})
 	}
 	if c.id != 0 && mc.byID[c.id] == c {
+		if c.number != 0 {
+			mc.principals.GiveUp(c.principal, mc.now)
+		}
 		if c.taskParam != nil {
 			mc.abandonTask(c)
 		} else {
@@ -361,7 +372,7 @@ func (mc *modernCalls) hide(c *modernCall, task string) {
 // assign chooses the call that takes a server request to its client: the call on whose stream it
 // came, or else one of the pending calls. Nothing says which one it belongs to, so they take turns:
 // the one with the fewest input requests, and of these the latest. If none can, the request waits
-// for a call.
+// for a call. If calls of several principals are pending, the request is refused.
 func (mc *modernCalls) assign(q *serverRequest, call int64) {
 	if c := mc.byID[call]; c != nil && c.number != 0 {
 		mc.attach(q, c)
@@ -369,6 +380,19 @@ func (mc *modernCalls) assign(q *serverRequest, call int64) {
 	} else if c != nil && call != 0 {
 		mc.inputs.reject(q, q.Refusal(fmt.Sprintf("a modern client cannot be sent input requests before the response to %s", clip.String(c.method, 100))))
 		return
+	}
+	if q.notFor == nil { // otherwise it was given to a call before
+		pending := map[string]bool{}
+		for _, c := range mc.byID {
+			if c.number != 0 {
+				pending[c.principal] = true
+			}
+		}
+		var known bool
+		if q.principal, known = mc.principals.Cause(pending, mc.now); !known {
+			mc.inputs.reject(q, ErrUnknownCause)
+			return
+		}
 	}
 	best, candidates := mc.candidate(q)
 	if best != nil {
@@ -390,7 +414,7 @@ func (mc *modernCalls) assign(q *serverRequest, call int64) {
 // candidate returns the call to take a server request, and how many calls could.
 func (mc *modernCalls) candidate(q *serverRequest) (best *modernCall, candidates int) {
 	for _, c := range mc.byID {
-		if c != q.notFor && c.req != nil && c.number != 0 && mc.cannotAsk(q, c) == "" && len(c.unsentInputs)+len(c.sentInputs) < maxInputs {
+		if c != q.notFor && c.req != nil && c.number != 0 && c.principal == q.principal && mc.cannotAsk(q, c) == "" && len(c.unsentInputs)+len(c.sentInputs) < maxInputs {
 			candidates++
 			if best == nil || c.before(best) {
 				best = c
@@ -461,7 +485,8 @@ func (mc *modernCalls) gather(c *modernCall) {
 // claim gives the unclaimed server requests to a call.
 func (mc *modernCalls) claim(c *modernCall) {
 	for _, q := range slices.Clone(mc.inputs.unclaimed) {
-		if mc.cannotAsk(q, c) == "" && len(c.unsentInputs) < maxInputs {
+		own := q.principal == c.principal || q.principal == "" && !mc.principals.several
+		if own && mc.cannotAsk(q, c) == "" && len(c.unsentInputs) < maxInputs {
 			mc.inputs.removeUnclaimed(q)
 			q.guessed = true
 			c.addInput(q)

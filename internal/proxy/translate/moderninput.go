@@ -21,6 +21,8 @@ type serverRequest struct {
 	// key is the key in inputRequests.
 	key  string
 	call *modernCall
+	// principal is the principal whose call caused the request.
+	principal string
 	// guessed says that the request may belong to another call.
 	guessed bool
 	// notFor is the call that gave the request away.

@@ -17,6 +17,7 @@ import (
 type modernRequest struct {
 	request
 	key          requestKey
+	principal    string
 	client       era.Client
 	logLevel     mcp.LoggingLevel
 	call         *modernCall
@@ -58,7 +59,7 @@ func unknownMethod(method []byte) bool {
 
 // add adds a request of a client. It returns nil if it has rejected the request.
 func (mr *modernRequests) add(m *jsonrpc.Message, stream uint64) *modernRequest {
-	r := &modernRequest{request: request{id: m.ID.Clone(), method: string(m.Method), cause: mr.cause}, key: requestKey{stream, m.ID.Key()}}
+	r := &modernRequest{request: request{id: m.ID.Clone(), method: string(m.Method), cause: mr.cause}, key: requestKey{stream, m.ID.Key()}, principal: mr.opts.PrincipalOf(stream)}
 	var refused *jsonrpc.Error
 	switch {
 	case mr.byKey[r.key] != nil:

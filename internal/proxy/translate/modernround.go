@@ -109,7 +109,7 @@ var errRequestState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "
 // rejected the request.
 func (mr *modernRounds) resume(r *modernRequest, m *jsonrpc.Message, state []byte) *modernCall {
 	c := mr.find(m, state)
-	if c == nil {
+	if c == nil || c.principal != r.principal {
 		mr.requests.fail(r, errRequestState, "requestState rejected")
 		return nil
 	}

@@ -122,8 +122,12 @@ type Options struct {
 	IDs *atomic.Int64
 	// IsolateClients says that requests may come from several modern clients that must not see each
 	// other's messages. A log message that may belong to several of them is dropped. Input requests
-	// are not: they take turns, because the server waits.
+	// are not, within a principal: they take turns, because the server waits.
 	IsolateClients bool
+	// PrincipalOf returns the principal of the request on a stream. An input request goes only to
+	// the principal whose call caused it, and is refused if that is not clear. Nil means that there
+	// is one principal.
+	PrincipalOf func(stream uint64) string
 	// NewID returns ids that cannot be guessed. Nil means random ids.
 	NewID func() string
 
@@ -177,6 +181,9 @@ func (o *Options) orDefault() Options {
 	}
 	if full.Supported == nil {
 		full.Supported = []mcp.Revision{full.Modern}
+	}
+	if full.PrincipalOf == nil {
+		full.PrincipalOf = func(uint64) string { return "" }
 	}
 	if full.NewID == nil {
 		full.NewID = rand.Text

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,11 +30,14 @@ type child struct {
 	held   context.Context
 	cancel context.CancelFunc
 	bridge *bridge.Bridge
+	// mixed says that each connection has calls of several principals.
+	mixed bool
 	// unused receives an element when the child has had no connections for lingerTime.
 	unused chan struct{}
 
 	mu     sync.Mutex
 	users  map[connection]struct{}
+	served int
 	ending bool
 	linger *time.Timer
 }
@@ -77,7 +81,7 @@ func (l *localEnd) abort() {
 // start makes the child for a lease, and releases the lease if it fails. The process starts with
 // the first message.
 func (c *Children) start(conf *config, key string, lease *cluster.Lease) (*child, error) {
-	ch := &child{c: c, name: conf.name, key: key, lease: lease, unused: make(chan struct{}, 1), users: map[connection]struct{}{}}
+	ch := &child{c: c, name: conf.name, key: key, lease: lease, mixed: conf.mixed, unused: make(chan struct{}, 1), users: map[connection]struct{}{}}
 	ch.held, ch.cancel = context.WithCancel(context.Background())
 	o := conf.options
 	connect := o.Connect
@@ -142,8 +146,12 @@ func (ch *child) serve(conn connection) error {
 	}
 	ch.users[conn] = struct{}{}
 	ch.linger.Stop()
+	ctx := ch.held
+	if ch.served++; ch.mixed { // the node at the other end knows the principals of its calls
+		ctx = bridge.WithCallPrincipal(ctx, "connection "+strconv.Itoa(ch.served))
+	}
 	ch.c.wg.Go(func() {
-		err := ch.bridge.Serve(ch.held, jsonrpc.NewFramer(conn, nil))
+		err := ch.bridge.Serve(ctx, jsonrpc.NewFramer(conn, nil))
 		ch.c.log.Debug("a connection to a shared process has ended", "upstream", ch.name, "error", err)
 		ch.mu.Lock()
 		defer ch.mu.Unlock()

@@ -91,7 +91,7 @@ func (c *Children) Share(u *gateway.Upstream) {
 	if u.Isolation == gateway.IsolateClients || u.PerPrincipal {
 		return
 	}
-	conf := &config{name: u.Name, fingerprint: u.Fingerprint, options: u.Bridge}
+	conf := &config{name: u.Name, fingerprint: u.Fingerprint, options: u.Bridge, mixed: u.Isolation == gateway.IsolateNone}
 	u.Bridge.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return c.connect(ctx, conf) }
 }
 
@@ -99,6 +99,8 @@ func (c *Children) Share(u *gateway.Upstream) {
 type config struct {
 	name, fingerprint string
 	options           bridge.Options
+	// mixed says that principals share the process.
+	mixed bool
 }
 
 // key returns what identifies a process. It names a lease.

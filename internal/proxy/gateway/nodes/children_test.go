@@ -2,6 +2,7 @@ package nodes_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,6 +133,10 @@ type program struct {
 	starts  int
 	// release ends the calls of the tool hang.
 	release chan struct{}
+	// asking counts the calls of the tool ask, which ask when all of them are in flight. asked ends
+	// those whose request was refused.
+	asking sync.WaitGroup
+	asked  chan struct{}
 }
 
 // start starts a process at a node.
@@ -155,6 +160,16 @@ func (p *program) start(node int) (jsonrpc.Framer, error) {
 	}))
 	must(server.AddTool(srv, "length", "", func(_ context.Context, in struct{ Text string }) (string, error) {
 		return strings.Repeat("y", 2*len(in.Text)), nil
+	}))
+	must(server.AddTool(srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
+		p.asking.Done()
+		p.asking.Wait() // all expected calls are in flight
+		res, err := server.CallOf(ctx).Elicit(ctx, "q", &mcp.ElicitRequestParams{Message: "Name?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)})
+		if err != nil {
+			<-p.asked // so that the other call still is
+			return "", err
+		}
+		return string(res.Content), nil
 	}))
 	must(server.AddTool(srv, "hang", "", func(ctx context.Context, _ struct{}) (string, error) {
 		select {
@@ -219,7 +234,7 @@ type testCluster struct {
 }
 
 func newCluster(t *testing.T, n int, isolation gateway.Isolation, revisions ...mcp.Revision) *testCluster {
-	tc := &testCluster{t: t, backend: cluster.NewMemory(), program: &program{t: t, revisions: revisions, running: map[int]int{}, release: make(chan struct{})}}
+	tc := &testCluster{t: t, backend: cluster.NewMemory(), program: &program{t: t, revisions: revisions, running: map[int]int{}, release: make(chan struct{}), asked: make(chan struct{})}}
 	for i := range n {
 		log := slog.New(slog.DiscardHandler)
 		if testing.Verbose() {
@@ -260,11 +275,16 @@ func (tc *testCluster) close() {
 // dial connects a client to the gateway of a member.
 func (tc *testCluster) dial(i int, revision mcp.Revision) *client.Client {
 	tc.t.Helper()
+	return tc.dialWith(i, client.Options{Revisions: []mcp.Revision{revision}})
+}
+
+func (tc *testCluster) dialWith(i int, opts client.Options) *client.Client {
+	tc.t.Helper()
 	c, err := client.Dial(tc.t.Context(), client.TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
 		ours, theirs := net.Pipe()
 		go tc.members[i].gateway.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
 		return jsonrpc.NewFramer(ours, nil), nil
-	}), &client.Options{Revisions: []mcp.Revision{revision}})
+	}), &opts)
 	if err != nil {
 		tc.t.Fatal(err)
 	}
@@ -327,6 +347,59 @@ func TestShare(t *testing.T) {
 					})
 				})
 			}
+		}
+	}
+}
+
+// TestSharedInput checks that a shared process can only ask the client of the only call that is in
+// flight at any node.
+func TestSharedInput(t *testing.T) {
+	const refused = "isolation: shared cannot tell whose call this request belongs to"
+	for _, tt := range []struct {
+		name      string
+		isolation gateway.Isolation
+		at        []int // the nodes with calls
+		want      string
+	}{
+		{"one call", gateway.IsolateNone, []int{1}, `{"name":"1"}`},
+		{"calls at two nodes", gateway.IsolateNone, []int{0, 1}, refused},
+		{"calls of one principal at two nodes", gateway.IsolatePrincipals, []int{0, 1}, `{"name":`},
+	} {
+		for _, clientEra := range eras {
+			t.Run(tt.name+" "+clientEra.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					tc := newCluster(t, 2, tt.isolation, mcp.LatestLegacyRevision)
+					defer tc.close()
+					clients := make([]*client.Client, 2)
+					for i := range clients {
+						clients[i] = tc.dialWith(i, client.Options{Revisions: []mcp.Revision{clientEra}, Input: client.InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+							return &mcp.ElicitResult{Action: "accept", Content: json.RawMessage(fmt.Sprintf(`{"name":"%d"}`, i))}, nil
+						}}})
+						tc.where(clients[i]) // so that both use the process
+					}
+					tc.program.asking.Add(len(tt.at))
+					answers := make([]string, len(tt.at))
+					var calls sync.WaitGroup
+					for n, i := range tt.at {
+						calls.Go(func() {
+							text, err := client.CallTool[string](t.Context(), clients[i], "up__ask", nil)
+							answers[n] = fmt.Sprint(text, err)
+						})
+					}
+					synctest.Wait()
+					time.Sleep(time.Second)
+					close(tc.program.asked)
+					calls.Wait()
+					for _, got := range answers {
+						if !strings.Contains(got, tt.want) {
+							t.Errorf("got %s, want %s in it", got, tt.want)
+						}
+					}
+					for _, c := range clients {
+						c.Close()
+					}
+				})
+			})
 		}
 	}
 }
