@@ -22,7 +22,7 @@ import (
 func exportCall(ctx context.Context, w io.Writer, events export.Events, f *filter.Filter, side capture.Side) error {
 	x := &callExport{out: bufio.NewWriter(w), filter: f, side: side, events: map[eventID]*capture.Event{}}
 	x.out.WriteString("#!/bin/sh\nset -u # fail if a variable below is not set\n")
-	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
+	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: trace.Scanner(ctx, f)})
 	for e, err := range events {
 		if err != nil {
 			return err

@@ -62,7 +62,7 @@ func newLister(e *env, f *filter.Filter) *lister {
 
 // run prints the rows of a timeline, in the order in which they began unless l.live is set.
 func (l *lister) run(ctx context.Context, events iter.Seq2[*capture.Event, error], ended func() bool) error {
-	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, l.filter)})
+	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: trace.Scanner(ctx, l.filter)})
 	var failed error
 	for e, err := range events {
 		if err != nil {

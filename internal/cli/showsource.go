@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
 )
@@ -161,36 +160,13 @@ func (s captureSource) one(ctx context.Context, path string, follow bool) iter.S
 	}
 }
 
-// scanner returns a function that evaluates the filter's payload terms on messages, text and HTTP
-// headers, or nil if the filter has none.
-func scanner(ctx context.Context, f *filter.Filter) func(*capture.Event, *traffic.Frame) filter.Hits {
-	if !f.NeedsPayload() {
-		return nil
-	}
-	return func(e *capture.Event, frame *traffic.Frame) filter.Hits {
-		h := f.ScanFrame(ctx, e.Data, frame)
-		var headers []capture.Header
-		switch {
-		case e.Request != nil:
-			h |= f.Scan(ctx, []byte(e.Request.Method+" "+e.Request.URL))
-			headers = e.Request.Headers
-		case e.Response != nil:
-			headers = e.Response.Headers
-		}
-		for _, x := range headers {
-			h |= f.Scan(ctx, []byte(x.Name+": "+x.Value))
-		}
-		return h
-	}
-}
-
 // maxWindow limits how many rows are kept while a capture is read, and so how far apart the events
 // of an exchange may be.
 const maxWindow = 10_000
 
 // newWalkModel returns a model for walk, which keeps a limited number of rows.
 func newWalkModel(ctx context.Context, f *filter.Filter) *trace.Model {
-	return trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
+	return trace.New(&trace.Options{MaxRows: maxWindow, Scan: trace.Scanner(ctx, f)})
 }
 
 // walk reads captures into m and calls each for every row of the timeline, in order, once it is

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -29,35 +30,48 @@ var (
 	severityOrder = []string{"error", "warning", "info"}
 )
 
-// Facets counts the rows of the timeline.
-func (m *Model) Facets() Facets {
-	servers := map[string]*Facet{}
-	kinds, statuses, severities := make([]int, len(kindOrder)), make([]int, len(statusOrder)), make([]int, len(severityOrder))
-	count := func(name string, index int) {
-		f := servers[name]
-		if f == nil {
-			f = &Facet{Value: name, Index: index}
-			servers[name] = f
-		}
-		f.Count++
+// facetCounts are the counts of facets.
+type facetCounts struct {
+	servers                     map[string]Facet
+	kinds, statuses, severities []int
+}
+
+func newFacetCounts() facetCounts {
+	return facetCounts{map[string]Facet{}, make([]int, len(kindOrder)), make([]int, len(statusOrder)), make([]int, len(severityOrder))}
+}
+
+// add counts a row of the timeline.
+func (c *facetCounts) add(r *Row) {
+	c.addServer(r.Capture.Name, r.Capture.ServerIndex)
+	if name := r.Session.serverName; name != "" && name != r.Capture.Name {
+		c.addServer(name, r.Session.serverIndex)
 	}
+	var values facetBits
+	for x := range r.All() {
+		values.add(x)
+	}
+	values.count(values.kinds, c.kinds)
+	values.count(values.statuses, c.statuses)
+	values.count(values.severities, c.severities)
+}
+
+func (c *facetCounts) addServer(name string, index int) {
+	if n := c.servers[name].Count; n > 0 || len(c.servers) < maxCaptures {
+		c.servers[name] = Facet{name, index, n + 1}
+	}
+}
+
+// Facets counts the rows that the timeline has had, including evicted ones.
+func (m *Model) Facets() Facets {
+	p := m.past
+	counts := facetCounts{maps.Clone(p.servers), slices.Clone(p.kinds), slices.Clone(p.statuses), slices.Clone(p.severities)}
 	for _, r := range m.Rows() {
-		count(r.Capture.Name, r.Capture.ServerIndex)
-		if name := r.Session.serverName; name != "" && name != r.Capture.Name {
-			count(name, r.Session.serverIndex)
-		}
-		var values facetBits
-		for x := range r.All() {
-			values.add(x)
-		}
-		values.count(values.kinds, kinds)
-		values.count(values.statuses, statuses)
-		values.count(values.severities, severities)
+		counts.add(r)
 	}
 	var out Facets
-	for _, f := range servers {
+	for _, f := range counts.servers {
 		if f.Value != "" {
-			out.Servers = append(out.Servers, *f)
+			out.Servers = append(out.Servers, f)
 		}
 	}
 	slices.SortFunc(out.Servers, func(a, b Facet) int {
@@ -66,7 +80,7 @@ func (m *Model) Facets() Facets {
 		}
 		return strings.Compare(a.Value, b.Value)
 	})
-	out.Kinds, out.Statuses, out.Findings = facetsOf(kindOrder, kinds), facetsOf(statusOrder, statuses), facetsOf(severityOrder, severities)
+	out.Kinds, out.Statuses, out.Findings = facetsOf(kindOrder, counts.kinds), facetsOf(statusOrder, counts.statuses), facetsOf(severityOrder, counts.severities)
 	return out
 }
 

@@ -28,6 +28,7 @@ const (
 	maxName       = 256     // bytes of a name
 	maxExcerpt    = 160     // bytes
 	maxDepth      = 6       // nesting of rows
+	maxUndecided  = 10_000  // rows that follow a row before Options.Keep decides about it
 )
 
 // Options configures a [Model]. A nil *Options means the defaults.
@@ -44,6 +45,11 @@ type Options struct {
 	// Load returns the payload of an event for [Row.Payloads]. If it is nil, Payloads yields
 	// excerpts.
 	Load func(captureID string, n uint64) ([]byte, error)
+	// Keep decides about each row of the timeline once many newer rows follow it: the row is evicted
+	// if Keep returns false. Nil keeps all rows.
+	Keep func(r *Row) bool
+	// FirstSeq is added to Row.Seq, so that the rows of two models have different numbers.
+	FirstSeq uint64
 }
 
 // An Op says what happened to a row.
@@ -79,10 +85,14 @@ type Model struct {
 	rows []*Row
 	// first is the index in rows of the oldest row.
 	first int
+	// undecided is the index in rows of the first row that Options.Keep has not decided about.
+	undecided int
 	// count is the number of rows at all levels.
-	count          int
-	seq            uint64
-	evicted        uint64
+	count   int
+	seq     uint64
+	evicted uint64
+	// past counts the properties of the evicted rows of the timeline.
+	past           facetCounts
 	roundTrips     map[roundTripKey]*roundTrip
 	roundTripOrder []roundTripKey
 	names          map[string]string
@@ -98,11 +108,12 @@ const maxPending = 65536
 func New(opts *Options) *Model {
 	m := &Model{
 		captures: map[string]*Capture{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{}, servers: map[string]int{},
-		stats: newStatTable(),
+		stats: newStatTable(), past: newFacetCounts(),
 	}
 	if opts != nil {
 		m.opts = *opts
 	}
+	m.seq = m.opts.FirstSeq
 	defaults.IfNotPositive(&m.opts.MaxRows, DefaultMaxRows)
 	defaults.IfNotPositive(&m.opts.MaxChildren, DefaultMaxChildren)
 	m.messages = messages.New(min(m.opts.MaxRows, maxPending))
@@ -141,6 +152,7 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	default:
 		m.otherEvent(s, e)
 	}
+	m.dropUnwanted()
 	m.evictRows()
 	return m.changes
 }
@@ -328,15 +340,43 @@ func (m *Model) evictRows() {
 		r := m.rows[m.first]
 		m.rows[m.first] = nil
 		m.first++
-		m.unlink(r)
-		m.evicted++
-		m.changes = append(m.changes, Change{Evicted, r})
+		m.evict(r)
 	}
 	if m.first > len(m.rows)/2 && m.first > 1024 {
 		n := copy(m.rows, m.rows[m.first:])
 		clear(m.rows[n:])
-		m.rows, m.first = m.rows[:n], 0
+		m.rows, m.first, m.undecided = m.rows[:n], 0, max(0, m.undecided-m.first)
 	}
+}
+
+// dropUnwanted evicts the rows that Options.Keep rejects. It decides about many rows at a time,
+// because it moves the rows behind them.
+func (m *Model) dropUnwanted() {
+	window := min(maxUndecided, m.opts.MaxRows/4)
+	from, end := max(m.undecided, m.first), len(m.rows)-window
+	if m.opts.Keep == nil || end-from < window {
+		return
+	}
+	kept := from
+	for _, r := range m.rows[from:end] {
+		if m.opts.Keep(r) {
+			m.rows[kept] = r
+			kept++
+		} else {
+			m.evict(r)
+		}
+	}
+	n := kept + copy(m.rows[kept:], m.rows[end:])
+	clear(m.rows[n:])
+	m.rows, m.undecided = m.rows[:n], kept
+}
+
+// evict evicts a row that is no longer in the timeline.
+func (m *Model) evict(r *Row) {
+	m.past.add(r)
+	m.unlink(r)
+	m.evicted++
+	m.changes = append(m.changes, Change{Evicted, r})
 }
 
 // unlink removes all references to a row and the rows inside it.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"context"
 	"iter"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace/filter"
+	"mcpwire/mcp"
 )
 
 // A Row is a line of the timeline. The model updates it as events come; callers must not change
@@ -267,6 +269,16 @@ func (r *Row) EffectiveRevision() string {
 	return r.Session.Negotiated
 }
 
+// DescribesSession reports whether the row describes its session: the start of a process, or a part
+// of the handshake.
+func (r *Row) DescribesSession() bool {
+	switch r.Method {
+	case mcp.MethodInitialize, mcp.NotificationInitialized, mcp.MethodDiscover:
+		return r.Kind == Request || r.Kind == Notification
+	}
+	return r.Kind == Start
+}
+
 // Era returns "modern" if the request carries its own revision. Otherwise it returns the era of
 // the session, which may be "".
 func (r *Row) Era() string {
@@ -333,6 +345,32 @@ const (
 	Retry         Role = "retry" // a further round of the parent
 	Poll          Role = "poll"  // queries the task of the parent
 )
+
+// Scan returns the payload terms of a filter that match an event: its message or text, or a line of
+// its HTTP head. frame is the parsed payload, or nil.
+func Scan(ctx context.Context, f *filter.Filter, e *capture.Event, frame *traffic.Frame) filter.Hits {
+	h := f.ScanFrame(ctx, e.Data, frame)
+	var headers []capture.Header
+	switch {
+	case e.Request != nil:
+		h |= f.Scan(ctx, []byte(e.Request.Method+" "+e.Request.URL))
+		headers = e.Request.Headers
+	case e.Response != nil:
+		headers = e.Response.Headers
+	}
+	for _, x := range headers {
+		h |= f.Scan(ctx, []byte(x.Name+": "+x.Value))
+	}
+	return h
+}
+
+// Scanner returns [Scan] for [Options], or nil if the filter has no payload terms.
+func Scanner(ctx context.Context, f *filter.Filter) func(*capture.Event, *traffic.Frame) filter.Hits {
+	if !f.NeedsPayload() {
+		return nil
+	}
+	return func(e *capture.Event, frame *traffic.Frame) filter.Hits { return Scan(ctx, f, e, frame) }
+}
 
 var _ filter.Subject = (*Row)(nil)
 

@@ -32,6 +32,10 @@ type selection interface {
 	Len() int
 	At(i int) *trace.Row
 	Has(r *trace.Row) bool
+	// Whole reports whether it has evicted rows too.
+	Whole() bool
+	// Matches also counts rows that it evicted itself.
+	Matches() uint64
 	SearchProgress() (share float64, busy bool)
 	Close()
 }
@@ -46,6 +50,8 @@ type query struct {
 	gen int
 	// busy means that the newest selection is not ready.
 	busy bool
+	// widened means that the rows were selected again because some were evicted.
+	widened bool
 }
 
 // empty reports whether the query selects all rows.
@@ -78,6 +84,7 @@ type pauseState struct {
 type selectedMsg struct {
 	gen int
 	sel selection
+	src source
 }
 
 // setFilter changes the filter.
@@ -88,7 +95,7 @@ func (c *content) setQuery(text string, findingsOnly bool) tea.Cmd {
 	if text == c.query.text && findingsOnly == c.query.findingsOnly {
 		return nil
 	}
-	c.query.text, c.query.findingsOnly = text, findingsOnly
+	c.query.text, c.query.findingsOnly, c.query.widened = text, findingsOnly, false
 	return c.selectRows()
 }
 
@@ -102,7 +109,10 @@ func (c *content) selectRows() tea.Cmd {
 	c.query.gen++
 	c.query.busy = true
 	gen, src := c.query.gen, c.src
-	return c.background.cmd(time.Minute, func(context.Context) tea.Msg { return selectedMsg{gen, src.selectRows(f)} })
+	return c.background.cmd(time.Minute, func(context.Context) tea.Msg {
+		sel, rows := src.selectRows(f)
+		return selectedMsg{gen, sel, rows}
+	})
 }
 
 // gotSelection uses a selection, unless a newer one is requested.
@@ -112,7 +122,7 @@ func (c *content) gotSelection(msg selectedMsg) {
 		return
 	}
 	c.close()
-	c.sel, c.query.busy = msg.sel, false
+	c.sel, c.src, c.query.busy = msg.sel, msg.src, false
 }
 
 // close releases the selection.

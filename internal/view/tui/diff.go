@@ -81,6 +81,8 @@ func (a allRows) Len() int                            { return len(a) }
 func (a allRows) At(i int) *trace.Row                 { return a[i] }
 func (a allRows) Has(*trace.Row) bool                 { return true }
 func (a allRows) SearchProgress() (s float64, b bool) { return 1, false }
+func (a allRows) Whole() bool                         { return false }
+func (a allRows) Matches() uint64                     { return 0 }
 func (a allRows) Close()                              {}
 
 // A comparison has the differences of two payloads.

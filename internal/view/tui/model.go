@@ -18,7 +18,8 @@ import (
 // A source provides the data of a model. It is a [watch.Hub].
 type source interface {
 	Read(f func(m *trace.Model))
-	selectRows(f *filter.Filter) selection
+	// selectRows returns the rows that match a filter, and the source to read them from.
+	selectRows(f *filter.Filter) (selection, source)
 	Sources() []watch.Source
 	Older() []string
 	Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error)
@@ -29,9 +30,19 @@ type source interface {
 }
 
 // A hubSource is the source of a hub.
-type hubSource struct{ *watch.Hub }
+type hubSource struct {
+	*watch.Hub
+	// rows is the hub of the selected rows: see [watch.Hub.SelectWhole].
+	rows *watch.Hub
+}
 
-func (h hubSource) selectRows(f *filter.Filter) selection { return h.Select(f) }
+// Read calls f with the model of the selected rows.
+func (h hubSource) Read(f func(m *trace.Model)) { h.rows.Read(f) }
+
+func (h hubSource) selectRows(f *filter.Filter) (selection, source) {
+	s := h.SelectWhole(f)
+	return s, hubSource{h.Hub, s.Hub()}
+}
 
 // A shared has what all components use. Only the event loop uses it.
 type shared struct {

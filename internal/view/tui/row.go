@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,9 @@ type tableView struct {
 	// all counts the rows that the timeline has had, regardless of the filter.
 	all     int
 	dropped uint64
+	// whole means that the filter was applied to evicted rows too, and matches counts its matches.
+	whole   bool
+	matches uint64
 	// sincePause counts the rows since the pause.
 	sincePause      int
 	multipleSources bool
@@ -56,8 +60,12 @@ type tableView struct {
 }
 
 // count counts captures and rows. The caller must hold the lock of the model.
-func (v *tableView) count(w *trace.Model) {
-	v.all, v.dropped = int(w.TotalRows()), w.EvictedRows()
+func (v *tableView) count(w *trace.Model, sel selection) {
+	v.all, v.dropped, v.whole = int(w.TotalRows()), w.EvictedRows(), sel.Whole()
+	if v.whole {
+		v.matches = sel.Matches()
+		v.dropped = v.matches - uint64(sel.Len())
+	}
 	captures := w.Captures()
 	v.multipleSources = len(captures) > 1
 	for _, c := range captures {
@@ -68,6 +76,14 @@ func (v *tableView) count(w *trace.Model) {
 			v.started = c.Started
 		}
 	}
+}
+
+// allText returns the number of rows that a filter is applied to.
+func (v *tableView) allText() string {
+	if v.dropped > 0 && !v.whole {
+		return fmt.Sprintf("the newest %d of %d", v.all-int(v.dropped), v.all)
+	}
+	return strconv.Itoa(v.all)
 }
 
 // arrange chooses the columns and the scale of the waterfall for the rows.

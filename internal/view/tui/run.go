@@ -45,7 +45,7 @@ func Run(ctx context.Context, hub *watch.Hub, opts *Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	t := newBackground(ctx)
-	m := newModel(hubSource{hub}, opts, t)
+	m := newModel(hubSource{hub, hub}, opts, t)
 	p := tea.NewProgram(m, programOptions(ctx, opts)...)
 	var wg sync.WaitGroup
 	wg.Go(func() { feed(ctx, hub, p) })

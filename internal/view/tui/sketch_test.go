@@ -45,10 +45,10 @@ func (f *fakeSource) Read(use func(m *trace.Model)) {
 	use(f.model)
 }
 
-func (f *fakeSource) selectRows(x *filter.Filter) selection {
+func (f *fakeSource) selectRows(x *filter.Filter) (selection, source) {
 	s := &fakeSelection{f: f, filter: x}
 	f.chosen = append(f.chosen, s)
-	return s
+	return s, f
 }
 
 func (f *fakeSource) Sources() []watch.Source { return f.sources }
@@ -108,6 +108,8 @@ func (s *fakeSelection) Len() int                        { return len(s.list()) 
 func (s *fakeSelection) At(i int) *trace.Row             { return s.list()[i] }
 func (s *fakeSelection) Has(*trace.Row) bool             { return true }
 func (s *fakeSelection) SearchProgress() (float64, bool) { return 1, false }
+func (s *fakeSelection) Whole() bool                     { return false }
+func (s *fakeSelection) Matches() uint64                 { return 0 }
 func (s *fakeSelection) Close()                          { s.closed = true }
 
 // add adds a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session

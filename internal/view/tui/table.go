@@ -42,7 +42,7 @@ func (t *table) refresh(use func(current *trace.Row)) {
 	}
 	if t.sel != nil {
 		t.src.Read(func(w *trace.Model) {
-			t.view.count(w)
+			t.view.count(w, t.sel)
 			use(t.copyVisible(w))
 		})
 	}
@@ -118,6 +118,10 @@ func (t *table) pageHeight() int { return max(1, t.rowsArea().h) }
 func (t *table) Update(msg tea.Msg) (tea.Cmd, bool) {
 	switch msg := msg.(type) {
 	case changedMsg:
+		if q := &t.query; t.view.dropped > 0 && !t.view.whole && !q.empty() && !q.busy && !q.widened {
+			q.widened = true
+			return t.selectRows(), true
+		}
 		return tea.Batch(t.buildFrames(false), t.buildSorted(false)), true
 	case selectedMsg:
 		t.gotSelection(msg)
@@ -465,9 +469,9 @@ func (t *table) emptyLine(i int) line {
 	case t.frames != nil && t.frames.busy:
 		text = []line{{{st.dim, "Sorting the frames …"}}}
 	case v.all > 0:
-		text = []line{{{st.text, "None of " + number(v.all) + " rows match."}}, {{st.dim, "/ changes the filter, Esc clears it."}}}
+		text = []line{{{st.text, "None of " + v.allText() + " rows match."}}, {{st.dim, "/ changes the filter, Esc clears it."}}}
 		if v.searching {
-			text = []line{{{st.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(v.searchShare*100))}}}
+			text = []line{{{st.pending, fmt.Sprintf("… Searching, %d %% so far.", int(v.searchShare*100))}}}
 		}
 	default:
 		text = t.emptyHelp()
@@ -513,7 +517,10 @@ func (t *table) matchText() string {
 	case t.view.searching:
 		return fmt.Sprintf("   %d so far, searched %d %%", n, int(t.view.searchShare*100))
 	}
-	return fmt.Sprintf("   %d of %d", n, t.view.all)
+	if t.view.whole {
+		return fmt.Sprintf("   %d of %d", t.view.matches, t.view.all)
+	}
+	return fmt.Sprintf("   %d of %s", n, t.view.allText())
 }
 
 // stateLine returns whether the table is paused or follows.
@@ -557,7 +564,7 @@ func (t *table) countText() string {
 		what = ""
 	}
 	if t.view.dropped > 0 && t.width >= 100 {
-		what += fmt.Sprintf(", %d older ones removed", t.view.dropped)
+		what += fmt.Sprintf(", without %d older ones", t.view.dropped)
 	}
 	if t.older > 0 && t.width >= 100 {
 		what += ", L: " + plural.Of(t.older, "older capture")

@@ -245,6 +245,7 @@ func (m *model) goToRow(seq uint64) tea.Cmd {
 
 // An overviewData has the figures of the overview.
 type overviewData struct {
+	evicted                   uint64
 	requests, failed, pending uint64
 	from, to                  time.Time
 	// calls counts requests in equal parts of the time; failures counts those that failed.
@@ -272,7 +273,7 @@ func (m *model) overview() {
 // overviewOf computes the overview with a number of parts. The caller must hold the lock of the
 // model.
 func overviewOf(w *trace.Model, parts int) overviewData {
-	d := overviewData{calls: make([]int, parts), failures: make([]int, parts), servers: w.Facets().Servers}
+	d := overviewData{evicted: w.EvictedRows(), calls: make([]int, parts), failures: make([]int, parts), servers: w.Facets().Servers}
 	rows := w.Rows()
 	for _, r := range rows {
 		if r.Kind != trace.Request {
@@ -322,6 +323,9 @@ func (r *renderer) overview(d *overviewData) []line {
 		share = fmt.Sprintf(" (%.1f %%)", 100*float64(d.failed)/float64(d.requests))
 	}
 	out := []line{{{t.text.plus(bold), plural.Of(int(d.requests), "request")}, {t.dim, "   "}}}
+	if d.evicted > 0 {
+		out[0][0].text = "the newest " + out[0][0].text
+	}
 	if d.failed > 0 {
 		out[0] = append(out[0], span{t.failure, "✖ " + number(d.failed) + " failed" + share}, span{"", "   "})
 	}

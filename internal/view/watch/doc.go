@@ -15,6 +15,7 @@
 // # Views
 //
 // A [Selection] has the rows that match a filter, a [Feed] reports changes.
+// [Hub.SelectWhole] also finds rows that were evicted, by reading the files again.
 // Both are kept up to date as events come and cost almost nothing while
 // none come.
 //

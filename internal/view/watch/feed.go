@@ -80,6 +80,9 @@ func (f *Feed) Close() {
 
 // signalFeedsLocked wakes the feeds. The caller must hold h.mu.
 func (h *Hub) signalFeedsLocked() {
+	if h.only != nil && h.only.parent != nil {
+		h.only.parent.noteProgress(false)
+	}
 	for f := range h.feeds {
 		select {
 		case f.wake <- struct{}{}:

@@ -16,6 +16,7 @@ import (
 	"mcpwire/check"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/captures"
+	"mcpwire/internal/trace/filter"
 	"mcpwire/internal/trace/live"
 )
 
@@ -64,6 +65,14 @@ type Hub struct {
 	multiRow          map[eventKey][]uint64
 	childLists        childLists
 	phase             phase
+	// only selects the rows that the model keeps. Nil means all.
+	only *Selection
+	// first is the number before that of the first row.
+	first uint64
+	// wholes counts the calls of SelectWhole that read files.
+	wholes uint64
+	// maxUnpacked limits the content of a compressed file. Zero means the default.
+	maxUnpacked int64
 	// ctx is the context of Run.
 	ctx context.Context
 	wg  sync.WaitGroup
@@ -99,7 +108,11 @@ const (
 )
 
 // New returns a Hub that reads nothing before [Hub.Run]. opts may be nil.
-func New(opts *Options) *Hub {
+func New(opts *Options) *Hub { return newHub(opts, nil, 0) }
+
+// newHub returns a Hub that keeps only rows that match a filter, and rows that describe sessions. A
+// nil filter keeps all. The numbers of the rows begin after first.
+func newHub(opts *Options, only *filter.Filter, first uint64) *Hub {
 	h := &Hub{
 		id: rand.Text(), ring: newRing(maxRing), feeds: map[*Feed]struct{}{}, selections: map[*Selection]struct{}{}, multiRow: map[eventKey][]uint64{},
 		segments: map[string]*segment{}, followedTaps: map[string]bool{},
@@ -107,8 +120,16 @@ func New(opts *Options) *Hub {
 	if opts != nil {
 		h.opts = *opts
 	}
-	h.model = trace.New(&trace.Options{MaxRows: h.opts.MaxRows})
+	h.first = first
+	mopts := &trace.Options{MaxRows: h.opts.MaxRows, FirstSeq: first}
+	if only != nil {
+		mopts.Keep = func(r *trace.Row) bool { return h.only.Has(r) || r.DescribesSession() }
+	}
+	h.model = trace.New(mopts)
 	h.childLists = childLists{}
+	if only != nil {
+		h.only = h.Select(only)
+	}
 	return h
 }
 
@@ -128,6 +149,11 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.mu.Lock()
 	h.phase = following
 	h.mu.Unlock()
+	if h.only != nil {
+		h.only.searching.Store(false)
+		h.signalFeeds()
+		h.only.parent.noteProgress(true)
+	}
 	for _, s := range h.claimUnstarted() {
 		h.wg.Go(func() { s.run(ctx) })
 	}
@@ -169,6 +195,16 @@ func (h *Hub) Loaded() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.phase == following || h.phase == stopped
+}
+
+// HasSeq reports whether the hub gives this number to a row. Those of [Hub.SelectWhole] do not.
+func (h *Hub) HasSeq(seq uint64) bool { return seq/wholeSeqs == h.first/wholeSeqs }
+
+// SourcesVersion returns a number that changes with the result of [Hub.Sources].
+func (h *Hub) SourcesVersion() uint64 {
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
+	return h.sourcesVersion
 }
 
 // ID returns a random text that identifies the hub. Versions of different hubs are unrelated.
@@ -282,7 +318,7 @@ func (pd *polledDir) mayHaveChanged() bool {
 func (ds *dirScanner) initial() (list []*source) {
 	h := ds.hub
 	for _, path := range h.opts.Files {
-		s, added := h.addFile(path, !compressed(path))
+		s, added := h.addFileLimited(path, !compressed(path), h.maxUnpacked)
 		if !added {
 			continue
 		}
@@ -464,10 +500,13 @@ func (h *Hub) applyLocked(changes []trace.Change) {
 // rowChangedLocked records that a row has changed and reevaluates selections. The caller must hold
 // h.mu.
 func (h *Hub) rowChangedLocked(r *trace.Row) {
-	h.changeLog.add(r.Seq)
 	root := r.Root()
+	shown := h.only == nil || h.only.Has(root)
 	for s := range h.selections {
-		s.reevaluateLocked(root)
+		shown = s.reevaluateLocked(root) || shown
+	}
+	if shown {
+		h.changeLog.add(r.Seq)
 	}
 	if len(h.selections) > 0 && r.Session.Rows <= maxUndecidedRows {
 		h.sessionChangedLocked(r.Session)
@@ -499,6 +538,7 @@ func (h *Hub) removeRowLocked(r *trace.Row) {
 	if h.changeLog.rows[r.Seq] == nil {
 		return
 	}
+	shown := h.only == nil || h.only.Has(r)
 	if r.Parent == nil {
 		for s := range h.selections {
 			s.remove(r)
@@ -507,7 +547,9 @@ func (h *Hub) removeRowLocked(r *trace.Row) {
 	for x := range r.All() {
 		if h.changeLog.rows[x.Seq] != nil {
 			delete(h.changeLog.rows, x.Seq)
-			h.changeLog.add(x.Seq)
+			if shown {
+				h.changeLog.add(x.Seq)
+			}
 		}
 		delete(h.childLists, x)
 	}

@@ -16,12 +16,16 @@ import (
 // inside [Hub.Read] or the use function of [Feed.Next].
 type Selection struct {
 	hub *Hub
+	// parent is the hub whose files hub reads again. It is nil if hub is the one that was asked.
+	parent *Hub
 	// filter is nil for all rows.
 	filter *filter.Filter
 
 	// rows are in the order of the timeline, from index first on.
 	rows  []*trace.Row
 	first int
+	// evicted counts the rows that were removed because the model evicted them.
+	evicted uint64
 	// hits are the payload hits of rows, by Seq.
 	hits map[uint64]filter.Hits
 	// cursor is the Seq of the last row evaluated by fill.
@@ -65,6 +69,81 @@ func (h *Hub) Select(f *filter.Filter) *Selection {
 	}
 	return s
 }
+
+// SelectWhole is like [Hub.Select], but if rows of the timeline were evicted, it reads the files
+// again and keeps only the rows that match. These rows belong to another hub, which [Selection.Hub]
+// returns; closing the Selection stops it. If there are events that are not in a file, the
+// Selection has only rows that were not evicted.
+func (h *Hub) SelectWhole(f *filter.Filter) *Selection {
+	h.mu.Lock()
+	evicted, first := h.model.EvictedRows(), uint64(0)
+	if evicted > 0 {
+		h.wholes = (h.wholes + 1) % maxWholes
+		first = h.wholes * wholeSeqs
+	}
+	h.mu.Unlock()
+	if f == nil || evicted == 0 {
+		return h.Select(f)
+	}
+	whole := newHub(&Options{NoRules: h.opts.NoRules, Rules: h.opts.Rules, MaxRows: h.opts.MaxRows}, f, first)
+	h.sourcesMu.Lock()
+	for _, s := range h.sources {
+		if s.path == "" && s.info.ID != "" {
+			h.sourcesMu.Unlock()
+			return h.Select(f)
+		}
+		if s.info.ID != "" {
+			whole.opts.Files = append(whole.opts.Files, s.path)
+			whole.maxUnpacked = max(whole.maxUnpacked, s.maxUnpacked)
+		}
+	}
+	h.sourcesMu.Unlock()
+	s := whole.only
+	s.parent = h
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.searching.Store(true)
+	started := h.start(func(running context.Context) {
+		stop := context.AfterFunc(running, cancel)
+		defer stop()
+		whole.Run(ctx) // the only error is that it was called before
+	})
+	if !started {
+		cancel()
+		return h.Select(f)
+	}
+	return s
+}
+
+// Numbers of the rows that SelectWhole reads. JavaScript represents them exactly.
+const (
+	wholeSeqs = 1 << 32 // rows of one selection
+	maxWholes = 1 << 20 // selections until numbers repeat
+)
+
+// noteProgress notifies the feeds of the progress of a hub that reads the files again. It does
+// nothing if it did so shortly before, unless done is set.
+func (h *Hub) noteProgress(done bool) {
+	h.sourcesMu.Lock()
+	due := h.progressDueLocked()
+	if done && !due {
+		h.sourcesVersion++
+	}
+	h.sourcesMu.Unlock()
+	if due || done {
+		h.signalFeeds()
+	}
+}
+
+// Hub returns the hub that has the rows of the selection: the one that was asked for it, or that of
+// [Hub.SelectWhole]. Use [Hub.Read] of this hub.
+func (s *Selection) Hub() *Hub { return s.hub }
+
+// Whole reports whether the selection has all rows that match, also evicted ones.
+func (s *Selection) Whole() bool { return s.parent != nil }
+
+// Matches returns the number of rows that match, including those that the selection had to evict.
+func (s *Selection) Matches() uint64 { return uint64(s.Len()) + s.evicted }
 
 // fill evaluates some of the rows that existed before the selection. It returns true when it is
 // done.
@@ -134,6 +213,13 @@ func position(list []*trace.Row, seq uint64) int {
 // SearchProgress returns the progress of the payload search, from 0 to 1, and whether it is
 // running. It may be called anywhere.
 func (s *Selection) SearchProgress() (share float64, busy bool) {
+	if s.parent != nil {
+		var read, size int64
+		for _, x := range s.hub.Sources() {
+			read, size = read+x.Read, size+x.Size
+		}
+		return float64(read) / float64(max(1, size)), s.searching.Load()
+	}
 	return float64(s.searchDone.Load()) / searchUnits, s.searching.Load()
 }
 
@@ -191,6 +277,7 @@ func (s *Selection) remove(r *trace.Row) {
 	list := s.rows[s.first:]
 	if i := position(list, r.Seq); i < len(list) && list[i] == r {
 		s.removeAt(i)
+		s.evicted++
 	}
 }
 
@@ -353,10 +440,10 @@ func (se *search) searchFile(ctx context.Context, p searchPart) {
 
 // scan scans an event.
 func (se *search) scan(ctx context.Context, e *capture.Event) {
-	if len(e.Data) == 0 || ctx.Err() != nil {
+	if !searchable(e) || ctx.Err() != nil {
 		return
 	}
-	if h := se.selection.filter.Scan(ctx, e.Data); h != 0 {
+	if h := trace.Scan(ctx, se.selection.filter, e, nil); h != 0 {
 		se.hits = append(se.hits, eventHits{eventKey{e.Capture, e.N}, h})
 		if len(se.hits) >= maxPendingHits {
 			se.flushHits()

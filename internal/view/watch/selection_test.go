@@ -230,3 +230,86 @@ func TestSelectManyEvents(t *testing.T) {
 		s.Close()
 	}
 }
+
+// TestSelectWhole shows that a selection of a capture whose rows were partly evicted has the rows that
+// a hub with room for all of them selects, and counts those that it has no room for.
+func TestSelectWhole(t *testing.T) {
+	const calls = 3000
+	var events []*capture.Event
+	for i := range calls {
+		pair := call(i, fmt.Sprint("tool", i%7))
+		if i%97 == 0 {
+			pair[1].Data = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"boom"}}`, i)
+		}
+		events = append(events, pair...)
+	}
+	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0, append(events, tail())...)
+	whole := running(t, &watch.Options{Files: []string{path}, MaxRows: calls + 10})
+	small := running(t, &watch.Options{Files: []string{path}, MaxRows: 200})
+	for _, h := range []*watch.Hub{whole, small} {
+		await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	}
+	for _, text := range []string{"status:error", "\"answer 55\"", "n:1-20", "tool:tool3", "-status:ok", "-status:ok -boom", "finding:error", "tool:*", "nothing"} {
+		t.Run(text, func(t *testing.T) {
+			f := parse(t, text)
+			all := whole.Select(f)
+			defer all.Close()
+			await(t, whole, "the search", func(*trace.Model) bool { _, busy := all.SearchProgress(); return !busy })
+			want := selected(t, whole, all)
+			s := small.SelectWhole(f)
+			defer s.Close()
+			if !s.Whole() || s.Hub() == small {
+				t.Fatal("the selection has only rows that were not evicted")
+			}
+			await(t, small, "the search", func(*trace.Model) bool { _, busy := s.SearchProgress(); return !busy })
+			var matches uint64
+			s.Hub().Read(func(*trace.Model) { matches = s.Matches() })
+			if matches != uint64(len(want)) {
+				t.Errorf("%d rows match, want %d", matches, len(want))
+			}
+			got := selected(t, s.Hub(), s)
+			if len(want) > 100 && len(got) >= 50 && len(got) <= 200 { // no room for all: the newest
+				want = want[len(want)-len(got):]
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			seqs := map[bool]int{}
+			s.Hub().Read(func(*trace.Model) {
+				for i := range s.Len() {
+					seqs[s.Hub().HasSeq(s.At(i).Seq) && !small.HasSeq(s.At(i).Seq)]++
+				}
+			})
+			if seqs[false] > 0 {
+				t.Errorf("%d rows have numbers of another hub", seqs[false])
+			}
+		})
+	}
+}
+
+// TestSelectWholeStops shows that closing a selection ends the reading of files, and that rows
+// without a file are not read again.
+func TestSelectWholeStops(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 3000, tail())
+	h := watch.New(&watch.Options{Files: []string{path}, MaxRows: 100, NoRules: true})
+	stop := run(t, h)
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	s := h.SelectWhole(parse(t, "tool:a"))
+	s.Close()
+	stop() // waits for all goroutines
+	if s := h.SelectWhole(parse(t, "tool:a")); s.Whole() {
+		t.Error("a hub that has stopped reads files")
+	}
+	live := filepath.Join(t.TempDir(), "live")
+	p := startTap(t, live, "", nil)
+	h = running(t, &watch.Options{SocketDir: live, MaxRows: 100, NoRules: true})
+	for i := range 200 {
+		p.call(i)
+	}
+	await(t, h, "the rows", func(m *trace.Model) bool { return m.EvictedRows() > 0 })
+	s = h.SelectWhole(parse(t, "tool:search"))
+	defer s.Close()
+	if s.Whole() || s.Hub() != h {
+		t.Error("a tap without a file cannot be read again")
+	}
+}

@@ -529,7 +529,7 @@ type payloadHits struct {
 
 // scan matches the payload of an event with the payload terms of all selections.
 func (h *Hub) scan(ctx context.Context, e *capture.Event) []payloadHits {
-	if len(e.Data) == 0 {
+	if !searchable(e) {
 		return nil
 	}
 	h.mu.Lock()
@@ -540,9 +540,14 @@ func (h *Hub) scan(ctx context.Context, e *capture.Event) []payloadHits {
 	}
 	list := make([]payloadHits, len(selections))
 	for i, s := range selections {
-		list[i] = payloadHits{s, s.filter.ScanFrame(ctx, e.Data, e.Frame)}
+		list[i] = payloadHits{s, trace.Scan(ctx, s.filter, e, e.Frame)}
 	}
 	return list
+}
+
+// searchable reports whether an event has anything that payload terms can match.
+func searchable(e *capture.Event) bool {
+	return len(e.Data) > 0 || e.Request != nil || e.Response != nil
 }
 
 // maxMultiRow limits the events in Hub.multiRow. Most of them are batches and events of long
@@ -552,7 +557,7 @@ const maxMultiRow = 1 << 16
 // assignHitsLocked adds the hits of an event to the rows that it changed. The caller must hold
 // h.mu.
 func (h *Hub) assignHitsLocked(e *capture.Event, changes []trace.Change, list []payloadHits) {
-	if len(e.Data) == 0 || len(changes) == 0 {
+	if !searchable(e) || len(changes) == 0 {
 		return
 	}
 	h.addMultiRowLocked(e, changes)
@@ -562,7 +567,7 @@ func (h *Hub) assignHitsLocked(e *capture.Event, changes []trace.Change, list []
 		if i >= 0 {
 			hits = list[i].hits
 		} else { // added since scan
-			hits = s.filter.Scan(h.ctx, e.Data)
+			hits = trace.Scan(h.ctx, s.filter, e, e.Frame)
 		}
 		if hits == 0 {
 			continue

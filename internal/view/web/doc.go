@@ -61,14 +61,18 @@
 //	hello     the first event, repeated before everything is sent again:
 //	          {"hub":ID always, "reset":BOOL always, "now":TIME always,
 //	          "version":N, "tool":"mcpwire 1.2", "rows":N rows of the model,
-//	          "total":N as below, "filter":F}. If reset is true, drop all
+//	          "total":TOTAL as below, "filter":F}. If reset is true, drop all
 //	          rows, sessions and sources: they follow.
 //	rows      [ROW…] at most 500, added or changed. A ROW is complete and
 //	          replaces the one with the same q. Most come in the order of
 //	          q, but a row inside another may come first.
-//	total     N rows that the timeline has had, including evicted ones and
-//	          regardless of the filter. At most once a second.
-//	facets    the rows of the timeline, regardless of the filter, by property:
+//	total     {"rows":N rows that the timeline has had, regardless of the
+//	          filter, "evicted":N of them that are no longer in memory,
+//	          "whole":true if the filter is applied to all of them by reading
+//	          their files again, "matches":N that match then, "read":N that it
+//	          was applied to so far}
+//	facets    the rows that the timeline has had, regardless of the filter, by
+//	          property:
 //	          {"server":[{"v":NAME,"i":SI,"n":COUNT}…],"kind":…,"status":…,
 //	          "finding":…}. At most once a second.
 //	gone      [SEQ…] at most 5000 rows to drop. Some may never have come.
@@ -78,14 +82,16 @@
 //	          same capture and session. First all (the newest 500), then
 //	          at most once a second.
 //	searching {"share":0…1, "busy":BOOL always} while a filter searches
-//	          payloads. At most four times a second; the last has
+//	          payloads or files. At most four times a second; the last has
 //	          busy:false.
 //	synced    {"version":N} once, when everything that existed at the
 //	          beginning has been sent. Until then, the page can show that
 //	          it is loading.
 //
 // With a filter, the stream has only the matching rows of the timeline and
-// the rows inside them. Durations are in milliseconds; points in time are
+// the rows inside them. If rows were evicted, they are found in the files again:
+// the numbers of the rows then differ from those without this filter, and are
+// valid while a stream with the filter is open. Durations are in milliseconds; points in time are
 // milliseconds since 1970, with fractions. A ROW is:
 //
 //	q      SEQ (always)

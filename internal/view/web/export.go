@@ -19,7 +19,6 @@ import (
 	"mcpwire/internal/trace/filter"
 	"mcpwire/internal/view/detail"
 	"mcpwire/internal/view/watch"
-	"mcpwire/mcp"
 )
 
 // Limits of an exported page.
@@ -333,20 +332,20 @@ func (cs *captureSelection) wants(n uint64) bool {
 // A selection is what a filter shows.
 type selection struct {
 	captures []*captureSelection
-	// omitted counts the rows above the limit.
-	omitted int
+	// omitted counts the rows above the limit, and evicted those of them that are not in memory.
+	omitted, evicted int
 }
 
-// searchTimeout limits how long a download waits for a search in payloads.
-const searchTimeout = time.Minute
+// searchTimeout limits how long a download waits for a search.
+const searchTimeout = 5 * time.Minute
 
 // errSearchTimeout is the cause when a search exceeds searchTimeout.
-var errSearchTimeout = errors.New("the filter is still searching payloads")
+var errSearchTimeout = errors.New("the filter is still searching")
 
 // selectRows returns what a filter shows, without the oldest rows above limit. A limit of 0 means
 // no limit; a nil filter then selects whole captures.
 func (s *Server) selectRows(ctx context.Context, f *filter.Filter, limit int) (*selection, error) {
-	v := newView(s.hub, f, false)
+	v := s.newView(f)
 	defer v.close()
 	if err := v.waitSearch(ctx); err != nil {
 		return nil, err
@@ -363,11 +362,13 @@ func (s *Server) selectRows(ctx context.Context, f *filter.Filter, limit int) (*
 		by[src.ID] = p
 		out.captures = append(out.captures, p)
 	}
-	s.hub.Read(func(m *trace.Model) {
+	v.hub.Read(func(m *trace.Model) {
 		rows := v.rows(m)
+		out.evicted = v.evicted(m)
+		out.omitted = out.evicted
 		if limit > 0 && len(rows) > limit {
-			out.omitted = len(rows) - limit
-			rows = rows[out.omitted:]
+			out.omitted += len(rows) - limit
+			rows = rows[len(rows)-limit:]
 		}
 		for _, r := range rows {
 			if p := by[r.Capture.ID]; p != nil {
@@ -402,6 +403,18 @@ func (v *view) waitSearch(ctx context.Context) error {
 	}
 }
 
+// evicted returns the number of rows of the view that were evicted. The caller must hold the lock
+// of the model.
+func (v *view) evicted(m *trace.Model) int {
+	switch {
+	case v.selection == nil:
+		return int(m.EvictedRows())
+	case v.selection.Whole():
+		return int(v.selection.Matches()) - v.selection.Len()
+	}
+	return 0
+}
+
 // rows returns the rows of the timeline in the view. The caller must hold the lock of the model.
 func (v *view) rows(m *trace.Model) []*trace.Row {
 	if v.selection == nil {
@@ -430,7 +443,7 @@ func (cs *captureSelection) add(root *trace.Row) {
 
 // addContext adds a row as context if it describes the session.
 func (cs *captureSelection) addContext(root *trace.Row) {
-	if !describesSession(root) {
+	if !root.DescribesSession() {
 		return
 	}
 	for r := range root.All() {
@@ -458,18 +471,6 @@ func eventsOf(r *trace.Row) func(yield func(uint64) bool) {
 			}
 		}
 	}
-}
-
-// describesSession reports whether a row describes its session: a process start or a part of the
-// handshake.
-func describesSession(r *trace.Row) bool {
-	switch r.Kind {
-	case trace.Start:
-		return true
-	case trace.Request, trace.Notification:
-		return r.Method == mcp.MethodInitialize || r.Method == mcp.NotificationInitialized || r.Method == mcp.MethodDiscover
-	}
-	return false
 }
 
 // A redactedReader reads the selected part of a capture as lines in which every secret is
@@ -624,8 +625,12 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusServiceUnavailable, err)
 		return
 	}
-	if len(p.captures) == 0 {
+	switch {
+	case len(p.captures) == 0:
 		writeError(w, http.StatusNotFound, "nothing to save")
+		return
+	case f != nil && p.evicted > 0:
+		writeError(w, http.StatusUnprocessableEntity, "the filter matches more rows than fit into memory: narrow it, or save without a filter")
 		return
 	}
 	name := "mcpwire"

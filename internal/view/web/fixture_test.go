@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -261,11 +262,17 @@ type page struct {
 	rows   map[uint64]row
 	cards  map[string]map[string]any
 	source []map[string]any
-	total  uint64 // rows that were captured
+	total  total
 	synced bool
 	resets int
 	search []map[string]any
 	facets map[string][]map[string]any
+}
+
+// A total says of how many rows the page has how many.
+type total struct {
+	Rows, Evicted, Matches, Read uint64
+	Whole                        bool
 }
 
 // follow opens a stream.
@@ -328,7 +335,9 @@ func (p *page) take(name string, data []byte) error {
 	switch name {
 	case "hello":
 		p.hello = nil
-		err = json.Unmarshal(data, &p.hello)
+		var h struct{ Total total }
+		err = errors.Join(json.Unmarshal(data, &p.hello), json.Unmarshal(data, &h))
+		p.total = h.Total
 		if p.hello["reset"] == true {
 			p.resets++
 			clear(p.rows)
@@ -363,6 +372,7 @@ func (p *page) take(name string, data []byte) error {
 		err = json.Unmarshal(data, &s)
 		p.search = append(p.search, s)
 	case "total":
+		p.total = total{}
 		err = json.Unmarshal(data, &p.total)
 	case "facets":
 		p.facets = nil

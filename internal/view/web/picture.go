@@ -102,12 +102,12 @@ func (s *Server) pictured(w http.ResponseWriter, r *http.Request, f func(m *trac
 }
 
 func (s *Server) withRows(ctx context.Context, f *filter.Filter, use func(m *trace.Model, rows []*trace.Row)) error {
-	v := newView(s.hub, f, false)
+	v := s.newView(f)
 	defer v.close()
 	if err := v.waitSearch(ctx); err != nil {
 		return err
 	}
-	s.hub.Read(func(m *trace.Model) { use(m, v.rows(m)) })
+	v.hub.Read(func(m *trace.Model) { use(m, v.rows(m)) })
 	return nil
 }
 

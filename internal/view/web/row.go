@@ -341,7 +341,8 @@ type rowRef struct {
 
 // lookupRow returns a copy of a row, and whether the row exists.
 func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
-	s.hub.Read(func(m *trace.Model) {
+	h := s.hubOf(seq)
+	h.Read(func(m *trace.Model) {
 		if r := findRow(m, seq); r != nil {
 			p, ok = newRowRef(r), true
 		}

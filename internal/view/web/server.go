@@ -83,6 +83,10 @@ type Server struct {
 	closing    chan struct{}
 	endStreams func()
 
+	// wholes are the selections of evicted rows in use, by filter. wholesMu guards it.
+	wholesMu sync.Mutex
+	wholes   map[string]*sharedSelection
+
 	uploads uploads
 	// maxUpload limits a capture that is dropped on the page, in bytes.
 	maxUpload int64
@@ -95,7 +99,7 @@ type Server struct {
 // New returns a Server for the traffic in a hub. opts may be nil. New copies opts.
 func New(hub *watch.Hub, opts *Options) *Server {
 	s := &Server{
-		hub: hub, hosts: map[string]bool{"localhost": true},
+		hub: hub, hosts: map[string]bool{"localhost": true}, wholes: map[string]*sharedSelection{},
 		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
 		closing: make(chan struct{}), maxUpload: maxUpload, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
 	}

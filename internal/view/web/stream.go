@@ -44,7 +44,9 @@ type stream struct {
 	// version is the version of the model after the queue.
 	version uint64
 	// total is the last total sent.
-	total uint64
+	total total
+	// sourcesVersion is the version of the sources last sent.
+	sourcesVersion uint64
 	// sentVersion is the last resume id sent.
 	sentVersion uint64
 	// queue are the rows to send. They may be read only with the model locked.
@@ -82,10 +84,6 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	after := s.resumePoint(r)
-	if f != nil && f.NeedsPayload() {
-		after = 0 // earlier results of the search are unknown
-	}
 	ctx, cancel := context.WithCancel(r.Context())
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -97,17 +95,49 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 		}
 	})
-	st := &stream{s: s, w: w, out: http.NewResponseController(w), version: after, reset: after == 0, sources: true, cards: newSentCards()}
-	st.view = newView(s.hub, f, after != 0)
-	defer st.view.close()
-	st.feed = s.hub.Subscribe(after)
-	defer st.feed.Close()
+	st := &stream{s: s, w: w, out: http.NewResponseController(w), sources: true, cards: newSentCards()}
+	st.open(f, r)
+	defer func() {
+		st.feed.Close()
+		st.view.close()
+	}()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("X-Accel-Buffering", "no")
 	if err := st.run(ctx, f); err != nil {
 		s.opts.Logger.DebugContext(ctx, "a stream has ended", "err", err)
 	}
+}
+
+// open opens the view and its feed. r is the request of a page that may resume, or nil.
+func (st *stream) open(f *filter.Filter, r *http.Request) {
+	st.view = st.s.newView(f)
+	after := uint64(0)
+	if r != nil && (f == nil || !f.NeedsPayload()) { // earlier results of a search are unknown
+		after = resumePoint(st.view.hub, r)
+	}
+	st.version, st.reset = after, after == 0
+	if f != nil && after != 0 {
+		st.view.forgotten = map[uint64]bool{}
+	}
+	st.feed = st.view.hub.Subscribe(after)
+}
+
+// widen replaces a view of rows that were partly evicted by one of all rows, if that is possible.
+func (st *stream) widen(f *filter.Filter) {
+	if f == nil || st.view.tried || st.s.evicted() == 0 {
+		return
+	}
+	st.feed.Close()
+	st.view.close()
+	st.caughtUp, st.queue, st.gone = false, nil, nil
+	st.open(f, nil)
+}
+
+// evicted returns the number of rows that the timeline no longer has.
+func (s *Server) evicted() (n uint64) {
+	s.hub.Read(func(m *trace.Model) { n = m.EvictedRows() })
+	return n
 }
 
 // parseFilter parses the parameter filter of a request. Nil means all rows.
@@ -122,14 +152,15 @@ func parseFilter(r *http.Request) (*filter.Filter, error) {
 	return filter.Parse(text)
 }
 
-// resumePoint returns the version after which a page resumes. Zero means from the beginning.
-func (s *Server) resumePoint(r *http.Request) uint64 {
+// resumePoint returns the version of a hub after which a page resumes. Zero means from the
+// beginning.
+func resumePoint(of *watch.Hub, r *http.Request) uint64 {
 	id := r.Header.Get("Last-Event-ID")
 	if id == "" {
 		id = r.URL.Query().Get("after")
 	}
 	hub, version, ok := strings.Cut(id, "-")
-	if !ok || hub != s.hub.ID() {
+	if !ok || hub != of.ID() {
 		return 0
 	}
 	n, err := strconv.ParseUint(version, 10, 64)
@@ -146,6 +177,7 @@ func (st *stream) run(ctx context.Context, f *filter.Filter) error {
 		return err
 	}
 	for fresh := true; ; fresh = false {
+		st.widen(f)
 		wait, cancel := context.WithDeadline(ctx, st.nextDeadline())
 		err := st.feed.Next(wait, st.addBatch)
 		cancel()
@@ -178,7 +210,7 @@ func (st *stream) nextDeadline() time.Time {
 	if !st.cardsDue.IsZero() && st.cardsDue.Before(at) {
 		at = st.cardsDue
 	}
-	if _, busy := st.view.searching(); busy || st.busy {
+	if _, busy := st.view.searching(); busy || st.busy || st.view.hub != st.s.hub {
 		if tick := now.Add(searchTick); tick.Before(at) {
 			at = tick
 		}
@@ -189,13 +221,12 @@ func (st *stream) nextDeadline() time.Time {
 // addBatch queues the changes of a batch. The caller must hold the lock of the model.
 func (st *stream) addBatch(b *watch.Batch) {
 	if b.Reset {
-		st.reset, st.caughtUp, st.queue, st.gone = true, false, nil, nil
+		st.reset, st.caughtUp, st.synced, st.queue, st.gone = true, false, false, nil, nil
 		st.view.reset()
 	}
 	if b.Version != 0 { // zero in the middle of a reset: the page cannot resume there
 		st.version, st.caughtUp = b.Version, true
 	}
-	st.sources = st.sources || b.Sources
 	st.queue, st.gone = st.view.changes(b, st.queue, st.gone)
 	if st.cardsDue.IsZero() {
 		st.cardsDue = time.Now().Add(cardsTick)
@@ -205,9 +236,10 @@ func (st *stream) addBatch(b *watch.Batch) {
 // sendHello sends the event hello.
 func (st *stream) sendHello(f *filter.Filter) error {
 	rows := 0
-	st.s.hub.Read(func(m *trace.Model) { rows, st.total = len(m.Rows()), m.TotalRows() })
+	st.s.hub.Read(func(m *trace.Model) { rows = len(m.Rows()) })
+	st.total = st.newTotal()
 	o := jsonObject(append(st.data[:0], '{'))
-	o.text("hub", st.s.hub.ID())
+	o.text("hub", st.view.hub.ID())
 	o.name("reset")
 	o = strconv.AppendBool(o, st.reset)
 	o.name("now")
@@ -215,7 +247,8 @@ func (st *stream) sendHello(f *filter.Filter) error {
 	o.number("version", int64(st.version))
 	o.text("tool", st.s.opts.Tool)
 	o.number("rows", int64(rows))
-	o.number("total", int64(st.total))
+	o.name("total")
+	o = append(o, st.total.json()...)
 	if f != nil {
 		o.text("filter", f.String())
 	}
@@ -273,7 +306,7 @@ func (st *stream) sendRows(ctx context.Context) error {
 	for len(st.queue) > 0 && ctx.Err() == nil {
 		n := min(len(st.queue), maxChunk)
 		st.data = append(st.data[:0], '[')
-		st.s.hub.Read(func(*trace.Model) {
+		st.view.hub.Read(func(*trace.Model) {
 			for i, r := range st.queue[:n] {
 				if i > 0 {
 					st.data = append(st.data, ',')
@@ -299,15 +332,18 @@ func (st *stream) sendRows(ctx context.Context) error {
 func (st *stream) writeResumeID() {
 	if st.caughtUp && st.sentVersion != st.version {
 		st.sentVersion = st.version
-		st.buf = append(append(st.buf, "id: "...), st.s.hub.ID()...)
+		st.buf = append(append(st.buf, "id: "...), st.view.hub.ID()...)
 		st.buf = append(strconv.AppendUint(append(st.buf, '-'), st.version, 10), "\n\n"...)
 	}
 }
 
 // sendOther sends the events that are not about rows.
 func (st *stream) sendOther() error {
-	if st.sources {
-		st.sources = false
+	if v := st.s.hub.SourcesVersion(); st.sources || v != st.sourcesVersion {
+		st.sources, st.sourcesVersion = false, v
+		if st.cardsDue.IsZero() {
+			st.cardsDue = time.Now().Add(cardsTick)
+		}
 		data, err := marshal(sources(st.s.hub))
 		if err != nil {
 			return err
@@ -330,6 +366,9 @@ func (st *stream) sendOther() error {
 	}
 	if share, busy := st.view.searching(); busy != st.busy || busy && time.Since(st.searchSentAt) >= searchTick {
 		st.busy, st.searchSentAt = busy, time.Now()
+		if err := st.sendTotal(); err != nil {
+			return err
+		}
 		o := jsonObject(append(st.data[:0], `{"busy":`...))
 		o = strconv.AppendBool(o, busy)
 		o.name("share")
@@ -346,15 +385,41 @@ func (st *stream) sendOther() error {
 	return nil
 }
 
-// sendTotal sends the number of rows of the timeline, regardless of the filter.
+// A total says of how many rows the page has how many.
+type total struct {
+	// Rows is the number of rows that the timeline has had, regardless of the filter.
+	Rows uint64 `json:"rows"`
+	// Evicted is how many of them are no longer in memory.
+	Evicted uint64 `json:"evicted,omitempty"`
+	// Whole means that the filter has been, or is being, applied to all of them. Matches is the
+	// number that it matches.
+	Whole   bool   `json:"whole,omitempty"`
+	Matches uint64 `json:"matches,omitempty"`
+	// Read is the number of rows that it was applied to so far.
+	Read uint64 `json:"read,omitempty"`
+}
+
+func (st *stream) newTotal() (t total) {
+	st.s.hub.Read(func(m *trace.Model) { t.Rows, t.Evicted = m.TotalRows(), m.EvictedRows() })
+	if st.view.hub != st.s.hub {
+		st.view.hub.Read(func(m *trace.Model) { t.Whole, t.Matches, t.Read = true, st.view.selection.Matches(), m.TotalRows() })
+	}
+	return t
+}
+
+func (t total) json() []byte {
+	data, _ := marshal(t) // cannot fail
+	return data
+}
+
+// sendTotal sends the total if it has changed.
 func (st *stream) sendTotal() error {
-	before := st.total
-	st.s.hub.Read(func(m *trace.Model) { st.total = m.TotalRows() })
-	if st.total == before {
+	now := st.newTotal()
+	if now == st.total {
 		return nil
 	}
-	st.data = strconv.AppendUint(st.data[:0], st.total, 10)
-	return st.event("total", st.data)
+	st.total = now
+	return st.event("total", now.json())
 }
 
 // sendFacets sends the facets if they have changed.
@@ -433,9 +498,14 @@ func (st *stream) flush() error {
 // A view selects the rows for a page: all, or the rows of the timeline that match a filter and the
 // rows inside them.
 type view struct {
+	// hub has the rows.
 	hub *watch.Hub
 	// selection is nil for all rows.
 	selection *watch.Selection
+	// release is called when the selection is no longer needed.
+	release func()
+	// tried means that the selection has evicted rows too if that is possible.
+	tried bool
 	// sent are the rows of the timeline that the page has. It is used only with a selection.
 	sent map[uint64]*trace.Row
 	// fresh are the rows of sent that the current batch has added.
@@ -445,24 +515,68 @@ type view struct {
 	forgotten map[uint64]bool
 }
 
-// newView returns a view for a page. goesOn means that the page resumes. The caller must close the
-// view.
-func newView(hub *watch.Hub, f *filter.Filter, goesOn bool) view {
-	v := view{hub: hub}
+// newView returns a view of the rows that match a filter. Nil means all rows. The caller must close
+// the view.
+func (s *Server) newView(f *filter.Filter) view {
+	v := view{hub: s.hub, release: func() {}, tried: s.evicted() > 0}
 	if f != nil {
-		v.selection = hub.Select(f)
+		v.selection, v.release = s.selectWhole(f)
+		v.hub = v.selection.Hub()
 		v.reset()
-		if goesOn {
-			v.forgotten = map[uint64]bool{}
-		}
 	}
 	return v
 }
 
-func (v *view) close() {
-	if v.selection != nil {
-		v.selection.Close()
+func (v *view) close() { v.release() }
+
+// maxWholes limits the selections of evicted rows. Each keeps as many rows as the hub does.
+const maxWholes = 4
+
+// A sharedSelection is a selection of evicted rows, for all requests with its filter.
+type sharedSelection struct {
+	*watch.Selection
+	users int
+}
+
+// selectWhole returns a selection of all rows that match a filter. The caller must call release.
+func (s *Server) selectWhole(f *filter.Filter) (sel *watch.Selection, release func()) {
+	key := f.String()
+	s.wholesMu.Lock()
+	defer s.wholesMu.Unlock()
+	shared := s.wholes[key]
+	if shared == nil {
+		if len(s.wholes) < maxWholes {
+			sel = s.hub.SelectWhole(f)
+		} else {
+			sel = s.hub.Select(f)
+		}
+		if !sel.Whole() {
+			return sel, sel.Close
+		}
+		shared = &sharedSelection{Selection: sel}
+		s.wholes[key] = shared
 	}
+	shared.users++
+	return shared.Selection, func() {
+		s.wholesMu.Lock()
+		defer s.wholesMu.Unlock()
+		if shared.users--; shared.users == 0 {
+			delete(s.wholes, key)
+			shared.Close()
+		}
+	}
+}
+
+// hubOf returns the hub that has the row with a number.
+func (s *Server) hubOf(seq uint64) *watch.Hub {
+	s.wholesMu.Lock()
+	defer s.wholesMu.Unlock()
+	for _, shared := range s.wholes {
+		if h := shared.Hub(); h.HasSeq(seq) {
+			return h
+		}
+	}
+	return s.hub
 }
 
 // reset drops everything that the page has.

@@ -328,10 +328,74 @@ func TestStreamTotal(t *testing.T) {
 	}
 	p := s.follow(url.Values{"filter": {"tool:other"}})
 	p.until("the total", func() bool {
-		return p.synced && len(p.rows) > 0 && max(p.total, number(p.hello["total"])) == uint64(roots)
+		return p.synced && len(p.rows) > 0 && p.total.Rows == uint64(roots)
 	})
 	if len(p.rows) >= roots {
 		t.Errorf("the filter leaves %d rows of %d", len(p.rows), roots)
+	}
+}
+
+// TestStreamWhole shows that a filter finds rows that were evicted, and that their details, pictures
+// and exports work. The count of all rows, and the facets, include evicted rows also without a filter.
+func TestStreamWhole(t *testing.T) {
+	const calls, failures, maxRows = 3000, 30, 400
+	r := record(t, t.TempDir(), "files", nil)
+	for i := range calls {
+		id, _ := r.ask("t"+strconv.Itoa(i), `{"q":"term `+strconv.Itoa(i)+`"}`)
+		if i%(calls/failures) == 0 {
+			r.server(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"boom"}}`)
+		} else {
+			r.reply(id, "x")
+		}
+	}
+	s := serve(t, &watch.Options{Files: []string{r.done()}, MaxRows: maxRows}, nil)
+	status := func(p *page, value string) uint64 {
+		for _, f := range p.facets["status"] {
+			if f["v"] == value {
+				return number(f["n"])
+			}
+		}
+		return 0
+	}
+	all := s.follow(nil)
+	all.until("the facets", func() bool { return all.synced && status(all, "error") == failures })
+	if got := all.total; got.Rows < calls || got.Evicted < calls-maxRows || got.Whole {
+		t.Errorf("without a filter: %+v", got)
+	}
+	for filter, want := range map[string]uint64{"status:error": failures, `"term 55"`: 11, "tool:=t55": 1, "n:1-3": 2, "tool:*": calls, "nothing": 0} {
+		t.Run(filter, func(t *testing.T) {
+			p := s.follow(url.Values{"filter": {filter}})
+			defer p.close()
+			p.until("the end of the search", func() bool {
+				return len(p.search) > 0 && p.search[len(p.search)-1]["busy"] == false && p.total.Read >= p.total.Rows && (want > maxRows || uint64(len(p.rows)) == want)
+			})
+			if got := p.total; !got.Whole || got.Matches != want {
+				t.Errorf("got %+v, want %d matches", got, want)
+			}
+			for q, row := range p.rows {
+				if got := s.get("/api/row/" + strconv.FormatUint(q, 10)); got.status != http.StatusOK || !strings.Contains(got.body, `"n":`+strconv.FormatUint(row.N, 10)) {
+					t.Fatalf("the detail of row %d: status %d: %.200s", q, got.status, got.body)
+				}
+				break
+			}
+			if want == 0 {
+				return
+			}
+			query := "filter=" + url.QueryEscape(filter)
+			if got := s.get("/api/picture/overview?" + query); got.status != http.StatusOK {
+				t.Errorf("the overview has status %d: %s", got.status, got.body)
+			}
+			saved := s.get("/api/save?" + query)
+			if want > maxRows {
+				if saved.status != http.StatusUnprocessableEntity {
+					t.Errorf("saving a part of what matches has status %d", saved.status)
+				}
+				return
+			}
+			if _, messages := readCapture(t, []byte(saved.body)); uint64(len(messages)) < want {
+				t.Errorf("the saved capture has %d messages", len(messages))
+			}
+		})
 	}
 }
 

@@ -44,8 +44,8 @@ function digits(v) {
 function fmtCount(n) {
   return counts.format(n || 0);
 }
-function plural(n, what) {
-  return fmtCount(n) + " " + (n === 1 ? what : what + "s");
+function plural(n, what, many = what + "s") {
+  return fmtCount(n) + " " + (n === 1 ? what : many);
 }
 function fmtSize(n) {
   if (n == null) return "";
@@ -681,6 +681,10 @@ var store = {
   // rows of the model, about
   total: 0,
   // rows that the timeline has had, regardless of the filter
+  evicted: 0,
+  // rows of them that the server no longer has in memory
+  whole: null,
+  // {matches, read}: the filter searches all of them, also in files
   facets: null,
   // counts of rows by property: see the Go package
   letters: false,
@@ -923,6 +927,7 @@ var Scale = class {
       at2 += to - from;
     });
     this.length = Math.max(at2, 1);
+    this.clock = false;
   }
   // x returns the place of a time, from 0 to 1.
   x(t) {
@@ -955,7 +960,7 @@ var Scale = class {
     for (const g of this.gaps) out.push({ x: (g.at + g.end) / 2 / this.length, text: "// " + fmtMs(g.to - g.from), gap: true });
     for (const s of this.segments) {
       if (this.gaps.some((g) => g.at === s.at && g.from === s.from)) continue;
-      for (let t = Math.ceil((s.from - this.from) / step) * step; t <= s.to - this.from && out.length < 200; t += step) out.push({ x: this.x(this.from + t), text: t === 0 ? "0" : fmtMs(t), gap: false });
+      for (let t = Math.ceil((s.from - this.from) / step) * step; t <= s.to - this.from && out.length < 200; t += step) out.push({ x: this.x(this.from + t), text: this.clock ? fmtClock(this.from + t).slice(0, 8) : t === 0 ? "0" : fmtMs(t), gap: false });
     }
     out.sort((a, b) => b.gap - a.gap || a.x - b.x);
     const kept = [];
@@ -4419,7 +4424,7 @@ function open3() {
     emit("sources", store.sources);
   });
   on2("sessions", sessions);
-  on2("total", (n) => store.total = n);
+  on2("total", setTotal);
   on2("facets", (f) => emit("facets", store.facets = f));
   on2("searching", (s) => emit("searching", s));
   on2("synced", () => {
@@ -4441,10 +4446,17 @@ function hello(m) {
   link.clear = false;
   store.hub = m.hub;
   store.expected = m.rows || 0;
-  store.total = m.total || 0;
+  setTotal(m.total || {});
   store.skew = m.now ? m.now - Date.now() : 0;
   if (Math.abs(store.skew) < 1e3) store.skew = 0;
   emit("online", m);
+}
+function setTotal(t) {
+  const before = store.evicted;
+  store.total = t.rows || 0;
+  store.evicted = t.evicted || 0;
+  store.whole = t.whole ? { matches: t.matches || 0, read: t.read || 0 } : null;
+  emit("total", before !== store.evicted);
 }
 async function failed2(source) {
   source.close();
@@ -4470,15 +4482,16 @@ on("searching", (s) => {
 on("sources", drawProgress);
 on("synced", drawProgress);
 on("reset", drawProgress);
+on("total", drawEvicted);
+on("drawn", drawEvicted);
 on("online", () => showOffline(null));
 on("offline", showOffline);
 function drawStatus(shown) {
   if (!store.synced) drawProgress();
   const parts = [];
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
-  const total = Math.max(store.total + (exported ? store.roots.length : 0), shown);
-  add(plural(shown, view.frames ? "frame" : "row") + (view.frames || shown === total ? "" : " of " + fmtCount(total)));
-  drawCount(shown, total);
+  add(countText(shown));
+  drawCount(shown);
   const pending = countPending();
   if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
@@ -4491,11 +4504,33 @@ function drawStatus(shown) {
   const el = byId("status");
   el.replaceChildren(...parts);
 }
-function drawCount(shown, total) {
+function countText(shown) {
+  if (view.frames) return plural(shown, "frame") + (store.evicted && !store.whole ? " of the newest rows" : "");
+  const total = store.total + (exported ? store.roots.length : 0);
+  const local = view.findings || view.zoom;
+  if (bar.searching) return plural(shown, "row") + " so far" + (store.whole ? ": " + fmtCount(store.whole.read) + " of " + fmtCount(Math.max(total, store.whole.read)) + " searched" : "");
+  if (store.whole && store.whole.matches > store.roots.length) return (local ? fmtCount(shown) + " of the newest " : "The newest ") + fmtCount(store.roots.length) + " of " + plural(store.whole.matches, "match", "matches");
+  if (store.evicted && !store.whole) {
+    const loaded = "the newest " + fmtCount(total - store.evicted) + " rows of " + fmtCount(total);
+    return view.filter || local ? fmtCount(shown) + " of " + loaded : loaded[0].toUpperCase() + loaded.slice(1);
+  }
+  return plural(shown, "row") + (shown >= total ? "" : " of " + fmtCount(total));
+}
+function drawCount(shown) {
   const el = byId("filter-count");
   el.hidden = !(view.filter || view.findings || view.zoom) || view.frames;
-  const text = fmtCount(shown) + " of " + fmtCount(total);
+  const all = Math.max(store.total + (exported ? store.roots.length : 0), shown);
+  const of = store.evicted && !store.whole ? "newest " + fmtCount(store.total - store.evicted) : fmtCount(all);
+  const text = bar.searching ? fmtCount(shown) + " so far, " + Math.floor(100 * (bar.searching.share || 0)) + " %" : fmtCount(Math.max(shown, view.findings || view.zoom ? 0 : store.whole?.matches || 0)) + " of " + of;
   if (!el.hidden && el.textContent !== text) el.textContent = text;
+}
+function drawEvicted() {
+  const el = byId("evicted");
+  const whole2 = store.whole;
+  el.hidden = !store.evicted || exported !== null || whole2 !== null && whole2.matches <= store.roots.length;
+  if (el.hidden) return;
+  const text = whole2 ? "The list has the newest " + fmtCount(store.roots.length) + " of " + plural(whole2.matches, "match", "matches") + "." : "The list has the newest " + plural(store.total - store.evicted, "row") + ". " + fmtCount(store.evicted) + " earlier ones are only in the file. " + (view.filter ? "They cannot be searched: not all are in a file." : "A filter searches them too.");
+  if (el.textContent !== text) el.textContent = text;
 }
 var pendingRows = /* @__PURE__ */ new Set();
 function trackPending(changed3) {
@@ -4941,7 +4976,10 @@ var timeTexts = { clock: "Time of day", start: "Seconds since the first row", de
 var actions = {
   next: () => move(indexOfRow() + 1),
   previous: () => move(indexOfRow() < 0 ? page.list.length - 1 : indexOfRow() - 1),
-  first: () => move(0),
+  first: () => {
+    move(0);
+    if (store.evicted && !store.whole) toast("This is the oldest row in the list; " + fmtCount(store.evicted) + " earlier ones are only in the file. The filter n:1-100 shows its beginning.");
+  },
   last: () => move(page.list.length - 1),
   pageUp: () => move(indexOfRow() - page.grid.perPage()),
   pageDown: () => move(indexOfRow() + page.grid.perPage()),
@@ -5015,7 +5053,7 @@ var actions = {
     view.time = timeModes[(timeModes.indexOf(view.time) + 1) % timeModes.length];
     writeHash();
     page.grid.refresh();
-    toast(timeTexts[view.time] + ".");
+    toast(timeTexts[view.time] + (view.time === "start" && store.evicted ? " in the list." : "."));
   },
   tab: (n) => {
     if (!view.open || !tabList[n - 1]) return false;
@@ -5501,6 +5539,7 @@ function draw() {
   if (!shown) return;
   const time = now();
   strip.scale = newScale(store.roots, time);
+  strip.scale.clock = store.evicted > 0;
   const counts2 = [new Float64Array(bins), new Float64Array(bins), new Float64Array(bins)];
   let most = 1;
   for (const r of store.roots) {
@@ -5651,6 +5690,7 @@ function start() {
   on("synced", allLoaded);
   on("sources", () => scheduleRedraw());
   on("searching", () => scheduleRedraw());
+  on("total", (evicted) => evicted && scheduleRedraw());
   setInterval(() => page.grid.tick(), reducedMotion() ? 1e3 : 100);
   page.grid.following = view.follow;
   emit("buttons");

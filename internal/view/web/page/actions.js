@@ -12,6 +12,7 @@ import { confirmRestart, showSessions } from "./dialog-sessions.js";
 import { showTools } from "./dialog-tools.js";
 import { byId } from "./dom.js";
 import { focusFilter, setFilterText } from "./filterbox.js";
+import { fmtCount } from "./format.js";
 import { resetFrames, unfolded } from "./items.js";
 import { toggleRail } from "./facets.js";
 import { showColumns } from "./head.js";
@@ -32,7 +33,10 @@ const timeTexts = { clock: "Time of day", start: "Seconds since the first row", 
 export const actions = {
   next: () => move(indexOfRow() + 1),
   previous: () => move(indexOfRow() < 0 ? page.list.length - 1 : indexOfRow() - 1),
-  first: () => move(0),
+  first: () => {
+    move(0);
+    if (store.evicted && !store.whole) toast("This is the oldest row in the list; " + fmtCount(store.evicted) + " earlier ones are only in the file. The filter n:1-100 shows its beginning.");
+  },
   last: () => move(page.list.length - 1),
   pageUp: () => move(indexOfRow() - page.grid.perPage()),
   pageDown: () => move(indexOfRow() + page.grid.perPage()),
@@ -104,7 +108,7 @@ export const actions = {
     view.time = timeModes[(timeModes.indexOf(view.time) + 1) % timeModes.length];
     writeHash();
     page.grid.refresh();
-    toast(timeTexts[view.time] + ".");
+    toast(timeTexts[view.time] + (view.time === "start" && store.evicted ? " in the list." : "."));
   },
   tab: (n) => {
     if (!view.open || !tabList[n - 1]) return false;

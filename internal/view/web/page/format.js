@@ -12,8 +12,8 @@ export function fmtCount(n) {
 }
 
 // plural formats a count of things: "1 row", "2 rows".
-export function plural(n, what) {
-  return fmtCount(n) + " " + (n === 1 ? what : what + "s");
+export function plural(n, what, many = what + "s") {
+  return fmtCount(n) + " " + (n === 1 ? what : many);
 }
 
 // fmtSize formats a number of bytes: "512 B", "1.2 kB".

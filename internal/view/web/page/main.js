@@ -54,6 +54,7 @@ function start() {
   on("synced", allLoaded);
   on("sources", () => scheduleRedraw());
   on("searching", () => scheduleRedraw());
+  on("total", (evicted) => evicted && scheduleRedraw());
   setInterval(() => page.grid.tick(), reducedMotion() ? 1000 : 100);
   page.grid.following = view.follow;
   emit("buttons");

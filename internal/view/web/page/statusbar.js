@@ -17,6 +17,8 @@ on("searching", (s) => {
 on("sources", drawProgress);
 on("synced", drawProgress);
 on("reset", drawProgress);
+on("total", drawEvicted);
+on("drawn", drawEvicted);
 on("online", () => showOffline(null));
 on("offline", showOffline);
 
@@ -25,9 +27,8 @@ export function drawStatus(shown) {
   if (!store.synced) drawProgress();
   const parts = [];
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
-  const total = Math.max(store.total + (exported ? store.roots.length : 0), shown);
-  add(plural(shown, view.frames ? "frame" : "row") + (view.frames || shown === total ? "" : " of " + fmtCount(total)));
-  drawCount(shown, total);
+  add(countText(shown));
+  drawCount(shown);
   const pending = countPending();
   if (pending) add("… " + fmtCount(pending) + " pending", "pending");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
@@ -41,12 +42,39 @@ export function drawStatus(shown) {
   el.replaceChildren(...parts);
 }
 
+// countText says how many of how many rows the list shows.
+function countText(shown) {
+  if (view.frames) return plural(shown, "frame") + (store.evicted && !store.whole ? " of the newest rows" : "");
+  const total = store.total + (exported ? store.roots.length : 0);
+  const local = view.findings || view.zoom;
+  if (bar.searching) return plural(shown, "row") + " so far" + (store.whole ? ": " + fmtCount(store.whole.read) + " of " + fmtCount(Math.max(total, store.whole.read)) + " searched" : "");
+  if (store.whole && store.whole.matches > store.roots.length) return (local ? fmtCount(shown) + " of the newest " : "The newest ") + fmtCount(store.roots.length) + " of " + plural(store.whole.matches, "match", "matches");
+  if (store.evicted && !store.whole) {
+    const loaded = "the newest " + fmtCount(total - store.evicted) + " rows of " + fmtCount(total);
+    return view.filter || local ? fmtCount(shown) + " of " + loaded : loaded[0].toUpperCase() + loaded.slice(1);
+  }
+  return plural(shown, "row") + (shown >= total ? "" : " of " + fmtCount(total));
+}
+
 // drawCount shows beside the filter how many rows match.
-function drawCount(shown, total) {
+function drawCount(shown) {
   const el = byId("filter-count");
   el.hidden = !(view.filter || view.findings || view.zoom) || view.frames;
-  const text = fmtCount(shown) + " of " + fmtCount(total);
+  const all = Math.max(store.total + (exported ? store.roots.length : 0), shown);
+  const of = store.evicted && !store.whole ? "newest " + fmtCount(store.total - store.evicted) : fmtCount(all);
+  const text = bar.searching ? fmtCount(shown) + " so far, " + Math.floor(100 * (bar.searching.share || 0)) + " %" : fmtCount(Math.max(shown, view.findings || view.zoom ? 0 : store.whole?.matches || 0)) + " of " + of;
   if (!el.hidden && el.textContent !== text) el.textContent = text;
+}
+
+// drawEvicted says above the list that it does not have all rows, and how to see the others.
+function drawEvicted() {
+  const el = byId("evicted");
+  const whole = store.whole;
+  el.hidden = !store.evicted || exported !== null || (whole !== null && whole.matches <= store.roots.length);
+  if (el.hidden) return;
+  const text = whole ? "The list has the newest " + fmtCount(store.roots.length) + " of " + plural(whole.matches, "match", "matches") + "."
+    : "The list has the newest " + plural(store.total - store.evicted, "row") + ". " + fmtCount(store.evicted) + " earlier ones are only in the file. " + (view.filter ? "They cannot be searched: not all are in a file." : "A filter searches them too.");
+  if (el.textContent !== text) el.textContent = text;
 }
 
 const pendingRows = new Set();

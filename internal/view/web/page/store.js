@@ -21,6 +21,8 @@ export const store = {
   first: 0, // time of the first row
   expected: 0, // rows of the model, about
   total: 0, // rows that the timeline has had, regardless of the filter
+  evicted: 0, // rows of them that the server no longer has in memory
+  whole: null, // {matches, read}: the filter searches all of them, also in files
   facets: null, // counts of rows by property: see the Go package
   letters: false, // there are several captures, whose letters precede numbers
   servers: new Map(), // by index: the name of a server

@@ -42,7 +42,7 @@ function open() {
     emit("sources", store.sources);
   });
   on("sessions", sessions);
-  on("total", (n) => (store.total = n));
+  on("total", setTotal);
   on("facets", (f) => emit("facets", (store.facets = f)));
   on("searching", (s) => emit("searching", s));
   on("synced", () => {
@@ -68,10 +68,19 @@ function hello(m) {
   link.clear = false;
   store.hub = m.hub;
   store.expected = m.rows || 0;
-  store.total = m.total || 0;
+  setTotal(m.total || {});
   store.skew = m.now ? m.now - Date.now() : 0;
   if (Math.abs(store.skew) < 1000) store.skew = 0;
   emit("online", m);
+}
+
+// setTotal takes of how many rows the page has how many.
+function setTotal(t) {
+  const before = store.evicted;
+  store.total = t.rows || 0;
+  store.evicted = t.evicted || 0;
+  store.whole = t.whole ? { matches: t.matches || 0, read: t.read || 0 } : null;
+  emit("total", before !== store.evicted);
 }
 
 // failed connects again with a growing delay. An EventSource does not tell why it failed, so

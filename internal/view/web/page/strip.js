@@ -60,6 +60,7 @@ function draw() {
   if (!shown) return;
   const time = now();
   strip.scale = newScale(store.roots, time);
+  strip.scale.clock = store.evicted > 0; // the first row is not the beginning
   const counts = [new Float64Array(bins), new Float64Array(bins), new Float64Array(bins)];
   let most = 1;
   for (const r of store.roots) {

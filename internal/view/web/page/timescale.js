@@ -1,6 +1,6 @@
 // Scales of time that leave out idle time: a stretch of more than 5 s in which nothing begins or
 // ends and no call is being worked on has a small width.
-import { fmtMs } from "./format.js";
+import { fmtClock, fmtMs } from "./format.js";
 import { isPending, rowEnd } from "./row.js";
 
 const idleMs = 5000;
@@ -67,6 +67,7 @@ class Scale {
       at += to - from;
     });
     this.length = Math.max(at, 1);
+    this.clock = false; // the ruler shows the time of day
   }
 
   // x returns the place of a time, from 0 to 1.
@@ -102,7 +103,7 @@ class Scale {
     for (const g of this.gaps) out.push({ x: (g.at + g.end) / 2 / this.length, text: "// " + fmtMs(g.to - g.from), gap: true });
     for (const s of this.segments) {
       if (this.gaps.some((g) => g.at === s.at && g.from === s.from)) continue;
-      for (let t = Math.ceil((s.from - this.from) / step) * step; t <= s.to - this.from && out.length < 200; t += step) out.push({ x: this.x(this.from + t), text: t === 0 ? "0" : fmtMs(t), gap: false });
+      for (let t = Math.ceil((s.from - this.from) / step) * step; t <= s.to - this.from && out.length < 200; t += step) out.push({ x: this.x(this.from + t), text: this.clock ? fmtClock(this.from + t).slice(0, 8) : t === 0 ? "0" : fmtMs(t), gap: false });
     }
     // A label of a gap wins over that of a time beside it.
     out.sort((a, b) => b.gap - a.gap || a.x - b.x);
