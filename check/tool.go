@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
-	"mcpwire/internal/json/jsonpointer"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
@@ -111,8 +108,7 @@ func (t *tool) headers() ([]mcp.HeaderParam, error) {
 // A validator is a compiled schema of a peer. The zero value, used for schemas that do not compile
 // or need unbounded work, accepts everything.
 type validator struct {
-	v      *schema.Validator
-	engine bool
+	v *schema.Validator
 }
 
 // inputValidator returns the validator of the tool's input, outputValidator that of its structured
@@ -132,9 +128,7 @@ func (t *tool) outputValidator() *validator {
 }
 
 // compile compiles a schema of a peer. Schemas that package schema does not support, such as other
-// dialects, go to an engine whose work is unbounded. The engine gets only schemas that stay small
-// when every reference is replaced by its target, so that its work is at most that size times the
-// size of the instance.
+// dialects, go to an engine that rejects those that could need much work.
 func compile(text []byte) *validator {
 	if text == nil {
 		return &validator{}
@@ -143,91 +137,17 @@ func compile(text []byte) *validator {
 	if err == nil {
 		return &validator{v: v.WithLimits(schema.Limits{MaxSteps: maxSchemaSteps})}
 	}
-	budget := maxExpanded
-	if !expandable(text, text, 0, &budget) {
+	if v, err = schema.Compile(text, fullschema.Bounded); err != nil {
 		return &validator{}
 	}
-	if v, err = schema.Compile(text, fullschema.Engine); err != nil {
-		return &validator{}
-	}
-	return &validator{v: v, engine: true}
+	return &validator{v: v}
 }
 
-// maxExpanded limits the values of an expanded schema for the engine.
-const maxExpanded = 10_000
-
-// expandable reports whether a part of a schema, with its references expanded, has at most budget
-// values. It subtracts them from budget. References must be JSON pointers and must not recurse.
-func expandable(root, v []byte, depth int, budget *int) bool {
-	if *budget--; *budget < 0 || depth > 64 {
-		return false
-	}
-	switch {
-	case isObject(v):
-		for m := jsonwire.ObjectMembers(v); m.Next(); {
-			switch {
-			case m.KeyIs("$dynamicRef"), m.KeyIs("$recursiveRef"):
-				return false
-			case m.KeyIs("$ref") && isString(m.Value()):
-				to := referred(root, stringValue(m.Value()))
-				if to == nil || !expandable(root, to, depth+1, budget) {
-					return false
-				}
-			case !expandable(root, m.Value(), depth+1, budget):
-				return false
-			}
-		}
-	case isArray(v):
-		for e := jsonwire.ArrayElements(v); e.Next(); {
-			if !expandable(root, e.Value(), depth+1, budget) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// referred returns the part of a schema that a reference such as #/definitions/a names, or nil for
-// other kinds of references.
-func referred(root []byte, ref string) []byte {
-	path, ok := strings.CutPrefix(ref, "#")
-	if !ok || strings.Contains(path, "%") {
-		return nil
-	}
-	v := root
-	for _, token := range strings.Split(path, "/")[1:] {
-		name := jsonpointer.Unescape(token)
-		switch {
-		case isObject(v):
-			v = member(v, name)
-		case isArray(v):
-			n, err := strconv.Atoi(name)
-			if err != nil {
-				return nil
-			}
-			var found []byte
-			for i, e := range elements(v) {
-				if i == n {
-					found = e
-					break
-				}
-			}
-			v = found
-		default:
-			return nil
-		}
-	}
-	return v
-}
-
-const (
-	maxEngineInstance = 64 << 10 // bytes
-	maxSchemaSteps    = 500_000
-)
+const maxSchemaSteps = 500_000
 
 // validate returns the problems of an instance that are certain.
 func (d *validator) validate(instance []byte) []schema.Problem {
-	if d.v == nil || d.engine && len(instance) > maxEngineInstance {
+	if d.v == nil {
 		return nil
 	}
 	e, ok := errors.AsType[*schema.Error](d.v.Validate(instance))

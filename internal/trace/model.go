@@ -45,8 +45,8 @@ type Options struct {
 	// Load returns the payload of an event for [Row.Payloads]. If it is nil, Payloads yields
 	// excerpts.
 	Load func(captureID string, n uint64) ([]byte, error)
-	// Keep decides about each row of the timeline once many newer rows follow it: the row is evicted
-	// if Keep returns false. Nil keeps all rows.
+	// Keep decides about each row of the timeline once many newer rows follow it. If Keep returns
+	// false, the row is evicted. Nil keeps all rows.
 	Keep func(r *Row) bool
 	// FirstSeq is added to Row.Seq, so that the rows of two models have different numbers.
 	FirstSeq uint64

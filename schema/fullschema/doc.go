@@ -16,7 +16,7 @@
 // those of package regexp. Values of format are asserted as drafts 7, 6 and 4 do, and annotations
 // in later drafts; idn-email and idn-hostname are not checked. Numbers with an exponent beyond 1000
 // are rejected, since numbers are compared exactly. Otherwise the work is not limited, and an
-// untrusted schema can make it exponential: compile those without an engine.
+// untrusted schema can make it exponential: compile those with [Bounded].
 //
 // # Concurrency
 //

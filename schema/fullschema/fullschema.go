@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/schema"
@@ -23,7 +25,7 @@ const (
 	maxShown    = 200 // bytes of a text from a schema or a value in a message
 )
 
-var _ schema.Engine = Engine
+var _, _ schema.Engine = Engine, Bounded
 
 // Engine compiles a schema for [schema.Compile]. text is not kept. The error says
 // what is wrong with the schema.
@@ -40,6 +42,93 @@ func Engine(text []byte) (func(instance []byte) error, error) {
 		return nil, err
 	}
 	return func(instance []byte) error { return validateInstance(compiled, instance) }, nil
+}
+
+// Bounded is an [Engine] for schemas of untrusted peers. It compiles only schemas that stay small
+// when every reference is replaced by its target, so that the work for an instance is at most that
+// size times the size of the instance, which has at most 64 KiB. The error says why it does not
+// compile a schema.
+func Bounded(text []byte) (func(instance []byte) error, error) {
+	budget := maxExpanded
+	if err := expand(text, text, 0, &budget); err != nil {
+		return nil, err
+	}
+	validate, err := Engine(text)
+	if err != nil {
+		return nil, err
+	}
+	return func(instance []byte) error {
+		if len(instance) > maxInstance {
+			problem := schema.Problem{Message: fmt.Sprintf("the value has more than %d bytes", maxInstance)}
+			return &schema.Error{Problems: []schema.Problem{problem}, Limit: true}
+		}
+		return validate(instance)
+	}, nil
+}
+
+// Limits of Bounded.
+const (
+	maxExpanded = 10_000   // values of an expanded schema
+	maxNesting  = 64       // of these values
+	maxInstance = 64 << 10 // bytes
+)
+
+// expand subtracts the values of a part of a schema, with its references expanded, from budget. It
+// returns an error if there are too many, or a reference is not a JSON pointer or recurses.
+func expand(root, v []byte, depth int, budget *int) error {
+	if *budget--; *budget < 0 || depth > maxNesting {
+		return errors.New("it is too large, or refers to itself")
+	}
+	switch {
+	case len(v) > 0 && v[0] == '{':
+		for m := jsonwire.ObjectMembers(v); m.Next(); {
+			part := m.Value()
+			switch {
+			case m.KeyIs("$dynamicRef"), m.KeyIs("$recursiveRef"):
+				return fmt.Errorf("it uses %s", m.KeyString())
+			case m.KeyIs("$ref") && part[0] == '"':
+				ref := jsonwire.Text(part)
+				if part = referred(root, ref); part == nil {
+					return fmt.Errorf("the reference %q does not lead into it", clip.String(ref, maxShown))
+				}
+			}
+			if err := expand(root, part, depth+1, budget); err != nil {
+				return err
+			}
+		}
+	case len(v) > 0 && v[0] == '[':
+		for e := jsonwire.ArrayElements(v); e.Next(); {
+			if err := expand(root, e.Value(), depth+1, budget); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// referred returns the part of a schema that a reference such as #/definitions/a names, or nil for
+// other kinds of references.
+func referred(root []byte, ref string) []byte {
+	path, ok := strings.CutPrefix(ref, "#")
+	if !ok || strings.Contains(path, "%") {
+		return nil
+	}
+	v := root
+	for _, token := range strings.Split(path, "/")[1:] {
+		if len(v) == 0 || v[0] != '[' {
+			v = jsonwire.Lookup(v, jsonpointer.Unescape(token))
+			continue
+		}
+		n, err := strconv.Atoi(token)
+		list := jsonwire.ArrayElements(v)
+		for v = nil; err == nil && n >= 0 && list.Next(); n-- {
+			v = list.Value()
+		}
+		if n >= 0 {
+			v = nil
+		}
+	}
+	return v
 }
 
 // decode decodes a JSON text. Numbers are of type json.Number.

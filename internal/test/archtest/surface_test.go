@@ -33,7 +33,7 @@ var surface = map[string]int{
 	"middleware":          6,
 	"oauth":               56,
 	"schema":              19,
-	"schema/fullschema":   2,
+	"schema/fullschema":   3,
 	"skills":              9,
 	"server":              113,
 	"stdio":               21,

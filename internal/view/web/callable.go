@@ -18,6 +18,7 @@ import (
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
+	"mcpwire/schema/fullschema"
 )
 
 // Limits of the tools that can be called.
@@ -27,7 +28,7 @@ const (
 	maxCallable    = 2000      // tools
 	maxSchemaBytes = 512 << 10 // bytes of an input schema for a form
 	maxRecorded    = 50        // recorded calls of a tool
-	maxArguments   = 4 << 20   // bytes of arguments to check
+	maxArguments   = 4 << 20   // bytes of arguments
 )
 
 // callable is a tool that a capture lists.
@@ -254,22 +255,30 @@ func (s *Server) serveValidate(w http.ResponseWriter, r *http.Request) {
 }
 
 // validate returns what is wrong with arguments, and why the schema could not be used. The schema
-// is not trusted, so keywords that could take exponential time are not supported.
+// is not trusted.
 func validate(input, arguments []byte) ([]problem, string) {
 	if err := jsonwire.Valid(arguments, 0); err != nil {
 		return []problem{{Message: err.Error()}}, ""
 	}
-	v, err := schema.Compile(input, nil)
-	if err != nil {
-		return []problem{}, "the input schema cannot be checked here: " + printable.Line(clip.String(err.Error(), 300))
+	v, err := schema.Compile(input, fullschema.Bounded)
+	if err == nil {
+		err = v.Validate(arguments)
 	}
 	list := []problem{}
-	if e, ok := errors.AsType[*schema.Error](v.Validate(arguments)); ok {
+	if e, ok := errors.AsType[*schema.Error](err); ok {
 		for _, p := range e.Problems {
 			list = append(list, problem{printable.Line(p.Pointer), printable.Line(p.Message)})
 		}
+		if e.Limit {
+			return list[:len(list)-1], "Not all is checked here: " + list[len(list)-1].Message
+		}
+		return list, ""
 	}
-	return list, ""
+	if err == nil {
+		return list, ""
+	}
+	reason := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "schema: "), "engine: ")
+	return list, "Only the server checks the arguments. The tool's schema cannot be checked here: " + printable.Line(clip.String(reason, 300))
 }
 
 // serveCall calls a tool in a new instance of its server.

@@ -75,7 +75,7 @@ func TestCallable(t *testing.T) {
 		{"echo", `{"q":"x"}`, `{"problems":[]}`},
 		{"echo", `{"n":"x"}`, `{"problems":[{"at":"/n","message":"expected integer, got string \"x\""},{"at":"","message":"missing required property \"q\""}]}`},
 		{"echo", `{`, `{"problems":[{"at":"","message":"invalid JSON at byte 1: unexpected end of text, want a member name in quotes"}]}`},
-		{"odd", `{}`, `"note":"the input schema cannot be checked here: `},
+		{"odd", `{}`, `"note":"Only the server checks the arguments. The tool's schema cannot be checked here: it uses $dynamicRef`},
 	} {
 		got := s.post("/api/validate", fmt.Sprintf(`{"row":%d,"name":%s,"arguments":%s}`, list, quote(tt.name), quote(tt.arguments)))
 		if got.status != http.StatusOK || !strings.Contains(got.body, tt.want) {
@@ -112,5 +112,47 @@ func TestCallable(t *testing.T) {
 	}
 	if got := s.get(fmt.Sprint("/api/row/", sent.Row)); got.status != http.StatusOK || !strings.Contains(got.body, `"returned":{`) {
 		t.Errorf("row %d: status %d: %s", sent.Row, got.status, got.body)
+	}
+}
+
+// TestValidateDialects shows that arguments are checked by schemas of every dialect, and what the form
+// says about a schema that cannot be used.
+func TestValidateDialects(t *testing.T) {
+	properties := `"type":"object","properties":{"base":{"type":"integer"},"math":{"$ref":"#/definitions/op"}},"required":["base"],"definitions":{"op":{"enum":["add","sub"]}}}`
+	const bad, unchecked = `{"problems":[{"at":"/base","message":`, `"note":"Only the server checks the arguments. The tool's schema cannot be checked here: `
+	var defs []string
+	type test struct{ name, schema, arguments, want string }
+	var tests []test
+	for _, dialect := range []string{
+		"http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-06/schema#", "http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema",
+		"https://json-schema.org/draft/2019-09/schema", "https://json-schema.org/draft/2020-12/schema",
+	} {
+		schema := `{"$schema":` + quote(dialect) + `,` + properties
+		tests = append(tests, test{dialect, schema, `{"base":1,"math":"add"}`, `{"problems":[]}`}, test{dialect, schema, `{"base":"x"}`, bad}, test{dialect, schema, `{"base":1,"math":"mul"}`, `"at":"/math"`})
+	}
+	recursive := `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"$ref":"#"}}}`
+	tests = append(tests,
+		test{"recursive draft-07", recursive, `{}`, unchecked + `it is too large, or refers to itself"`},
+		test{"recursive", strings.Replace(recursive, `"$schema":"http://json-schema.org/draft-07/schema#",`, "", 1), `{"a":{"a":1}}`, `"at":"/a/a"`},
+		test{"unknown dialect", `{"$schema":"https://example.com/mine","type":"object"}`, `{}`, unchecked},
+		test{"remote", `{"type":"object","properties":{"a":{"$ref":"https://example.com/s"}}}`, `{}`, unchecked + `the reference \"https://example.com/s\" does not lead into it"`},
+		test{"unevaluated", `{"type":"object","properties":{"a":{}},"unevaluatedProperties":false}`, `{"b":1}`, `{"problems":[{`},
+		test{"long arguments", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`, `{"a":"` + strings.Repeat("x", 65<<10) + `"}`, `"note":"Not all is checked here: the value has more than`})
+	for i, tt := range tests {
+		defs = append(defs, fmt.Sprintf(`{"name":"t%d","inputSchema":%s}`, i, tt.schema))
+	}
+	r := record(t, t.TempDir(), "s", nil)
+	r.client(`{"jsonrpc":"2.0","id":"list","method":"tools/list"}`)
+	r.server(`{"jsonrpc":"2.0","id":"list","result":{"tools":[` + strings.Join(defs, ",") + `]}}`)
+	r.call("last", `{}`, "")
+	s := serve(t, &watch.Options{Files: []string{r.done()}}, nil)
+	s.follow(nil).calls("last", "ok")
+	var all struct{ Tools []struct{ Row uint64 } }
+	s.get("/api/callable").into(t, &all)
+	for i, tt := range tests {
+		got := s.post("/api/validate", fmt.Sprintf(`{"row":%d,"name":"t%d","arguments":%s}`, all.Tools[0].Row, i, quote(tt.arguments)))
+		if !strings.Contains(got.body, tt.want) || strings.Contains(got.body, "fullschema") {
+			t.Errorf("%s %.60s: %s, want %s", tt.name, tt.arguments, got.body, tt.want)
+		}
 	}
 }
