@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/era"
 	"mcpwire/mcp"
 )
 
@@ -21,7 +22,7 @@ func rulesCapability() []rule {
 			},
 			kinds: kindRequest, dir: capture.ToServer,
 			check: func(v *view) {
-				if need := serverCapability(v.msg.method, v.features().Completions); need != nil && v.session.initializeResult != 0 && isObject(v.session.serverCaps) && !declared(v.session.serverCaps, need) {
+				if need := era.ServerCapability(v.msg.method, v.features().Completions); need != nil && v.session.initializeResult != 0 && isObject(v.session.serverCaps) && !declared(v.session.serverCaps, need) {
 					v.report("", "%s needs the server's capability %s, which it has not declared", show(v.msg.method), dotted(need)).with(v.session.initializeResult)
 				}
 			},
@@ -65,7 +66,7 @@ func rulesCapability() []rule {
 				if v.call == nil || !isObject(v.session.serverCaps) || v.modern && !v.session.certain {
 					return
 				}
-				need := serverCapability(v.call.method, v.features().Completions)
+				need := era.ServerCapability(v.call.method, v.features().Completions)
 				if len(need) > 0 && !declared(v.session.serverCaps, need[:1]) {
 					v.report("", "%s got a result, but the capability %s is not declared", show(v.call.method), need[0]).with(v.session.initializeResult)
 				}
@@ -84,7 +85,7 @@ func rulesCapability() []rule {
 			},
 			kinds: kindError, methods: []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodPromptsList}, dir: capture.ToClient,
 			check: func(v *view) {
-				need := serverCapability(v.call.method, true)
+				need := era.ServerCapability(v.call.method, true)
 				if v.msg.code() == -32601 && v.session.modern && isObject(v.session.serverCaps) && declared(v.session.serverCaps, need) {
 					v.report("/error", "the server has declared %s but does not implement %s", need[0], show(v.call.method)).with(v.call.n)
 				}
@@ -132,27 +133,6 @@ func rulesCapability() []rule {
 			},
 		},
 	}
-}
-
-// serverCapability returns the path of the server capability that a method needs, or nil.
-func serverCapability(method string, completions bool) []string {
-	switch method {
-	case mcp.MethodToolsList, mcp.MethodToolsCall:
-		return []string{"tools"}
-	case mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead:
-		return []string{"resources"}
-	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		return []string{"resources", "subscribe"}
-	case mcp.MethodPromptsList, mcp.MethodPromptsGet:
-		return []string{"prompts"}
-	case mcp.MethodSetLevel:
-		return []string{"logging"}
-	case mcp.MethodComplete:
-		if completions {
-			return []string{"completions"}
-		}
-	}
-	return nil
 }
 
 // notificationCapability returns the path of the capability that a notification needs, or nil.

@@ -107,3 +107,25 @@ func (f *Features) HasMethod(method []byte) bool {
 	}
 	return false
 }
+
+// ServerCapability returns the path of the server capability that a method needs, or nil. Not all
+// revisions have completions.
+func ServerCapability(method string, completions bool) []string {
+	switch method {
+	case mcp.MethodToolsList, mcp.MethodToolsCall:
+		return []string{"tools"}
+	case mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead:
+		return []string{"resources"}
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return []string{"resources", "subscribe"}
+	case mcp.MethodPromptsList, mcp.MethodPromptsGet:
+		return []string{"prompts"}
+	case mcp.MethodSetLevel:
+		return []string{"logging"}
+	case mcp.MethodComplete:
+		if completions {
+			return []string{"completions"}
+		}
+	}
+	return nil
+}

@@ -213,7 +213,7 @@ var errEnded = errors.New("mock: the request ended without a response")
 //	accept              register the request
 //	  answerBuiltin     protocol errors that do not depend on the recording
 //	  match -> next     the recorded exchange, by candidates and their cursor
-//	    answerDefault   ping, setLevel and an unrecorded subscription
+//	    answerDefault   ping, setLevel, and an unrecorded handshake or subscription
 //	    reportMiss      an error for a request that is not in the capture
 //	  matchFaults       the faults that apply
 //	responder.run       sendPreceding, response, injectFaults
@@ -299,6 +299,9 @@ func (c *conn) answerBuiltin(r *responder, m *jsonrpc.Message) bool {
 // answerDefault answers unrecorded requests that every server answers.
 func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 	switch {
+	case c.srv.recording.lacksDescription(r.modern, r.method):
+		r.result = c.srv.recording.description(r.modern)
+		return true
 	case r.modern && r.method == mcp.MethodSubscriptionsListen && c.srv.recording.methods[methodKey{true, r.method}] == nil:
 		// Clients listen without being asked to. This error tells them that there is nothing to
 		// listen to.
@@ -319,7 +322,7 @@ func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 	default:
 		return false
 	}
-	r.emptyResult = true
+	r.result = []byte("{}")
 	return true
 }
 

@@ -28,6 +28,11 @@
 // unsolicited messages follow the same response as in the recording. Recorded delays
 // apply only if [Options.Latency] says so.
 //
+// A client may have used another process to ask what the server speaks, so that a
+// capture has no server/discover. The mock then answers it with the recorded revisions
+// and the capabilities for the recorded methods, and likewise initialize if the capture
+// has no handshake.
+//
 // # Limits
 //
 // The server's messages are stored in memory, equal ones once; [ReadOptions] limits

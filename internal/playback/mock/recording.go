@@ -2,11 +2,13 @@ package mock
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"mcpwire/capture"
@@ -89,6 +91,11 @@ type method struct {
 	maskTexts []string
 }
 
+// succeeded reports whether a request had a result.
+func (m *method) succeeded() bool {
+	return slices.ContainsFunc(m.all, func(e *exchange) bool { return e.hasResponse && !e.failed })
+}
+
 // A lookupKey indexes requests by their params outside a mask, or by their target.
 type lookupKey struct {
 	isInputRound bool
@@ -127,6 +134,56 @@ func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Recordin
 
 // Revisions returns the revisions with answers in the capture, in ascending order.
 func (r *Recording) Revisions() []mcp.Revision { return append(slices.Clone(r.legacy), r.modern...) }
+
+// lacksDescription reports whether the method is the one with which a server describes itself, and
+// was not recorded. A client may use another process for that request than for the others.
+func (r *Recording) lacksDescription(modern bool, name string) bool {
+	return r.methods[methodKey{modern, name}] == nil && (modern && name == mcp.MethodDiscover || !modern && name == mcp.MethodInitialize && len(r.legacy) > 0)
+}
+
+// description returns the result of that method. It declares the capabilities for the recorded
+// methods.
+func (r *Recording) description(modern bool) []byte {
+	caps := map[string]map[string]any{}
+	for key, m := range r.methods {
+		need := era.ServerCapability(key.name, true)
+		if strings.HasPrefix(key.name, "tasks/") && modern {
+			need = []string{"extensions", mcp.ExtensionTasks}
+		}
+		if key.modern != modern || need == nil || !m.succeeded() {
+			continue
+		}
+		if caps[need[0]] == nil {
+			caps[need[0]] = map[string]any{}
+		}
+		if len(need) > 1 && need[0] == "extensions" {
+			caps[need[0]][need[1]] = struct{}{}
+		} else if len(need) > 1 {
+			caps[need[0]][need[1]] = true
+		}
+	}
+	if listen := r.methods[methodKey{true, mcp.MethodSubscriptionsListen}]; modern && listen != nil {
+		for _, name := range []string{"tools", "prompts", "resources"} {
+			if caps[name] != nil {
+				caps[name]["listChanged"] = true
+			}
+		}
+	}
+	info := map[string]string{"name": cmp.Or(r.Name, "recorded"), "version": "0"}
+	result := map[string]any{"capabilities": caps}
+	if modern {
+		result["supportedVersions"] = json.RawMessage(era.AppendRevisions(nil, r.modern))
+		result["resultType"], result["ttlMs"], result["cacheScope"] = "complete", 0, "private"
+		result["_meta"] = map[string]any{mcp.MetaServerInfo: info}
+	} else {
+		result["protocolVersion"], result["serverInfo"] = r.legacy[0].String(), info
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return []byte("{}") // cannot fail
+	}
+	return text
+}
 
 // put adds an exchange to the index.
 func (r *Recording) put(x *exchange, canonical string) {
@@ -173,7 +230,7 @@ func (r *Recording) rules() *era.Session {
 // recorded, or one of no revision.
 func (r *Recording) mayHave(name []byte) bool {
 	for _, modern := range []bool{false, true} {
-		if m := r.methods[methodKey{modern, string(name)}]; m != nil && slices.ContainsFunc(m.all, func(e *exchange) bool { return e.hasResponse && !e.failed }) {
+		if m := r.methods[methodKey{modern, string(name)}]; m != nil && m.succeeded() {
 			return modern || !isHandshake(name)
 		}
 	}
@@ -373,6 +430,11 @@ func (rd *reader) finish() *Recording {
 	for _, s := range t.sessions {
 		if s.initialize != nil && s.revision != mcp.RevisionNone && !slices.Contains(t.legacy, s.revision) {
 			t.legacy = append(t.legacy, s.revision)
+		}
+	}
+	for key, m := range t.methods { // without a handshake, the capture began later
+		if len(t.legacy)+len(t.modern) == 0 && !key.modern && m.succeeded() && t.methods[methodKey{false, mcp.MethodInitialize}] == nil {
+			t.legacy = []mcp.Revision{mcp.LatestLegacyRevision}
 		}
 	}
 	slices.SortFunc(t.modern, func(a, b mcp.Revision) int { return cmp.Compare(a.String(), b.String()) })

@@ -29,8 +29,8 @@ type responder struct {
 	// The response is from one of these three.
 	exchange *exchange
 	err      *jsonrpc.Error
-	// emptyResult answers with {}.
-	emptyResult bool
+	// result is the text of a result.
+	result []byte
 
 	unmatched bool
 	faults    []*Fault
@@ -80,7 +80,7 @@ func (r *responder) run() ([]byte, error) {
 		return nil, errEnded
 	}
 	if e := r.faultError(); e != nil {
-		r.exchange, r.err, r.emptyResult = nil, e, false
+		r.exchange, r.err, r.result = nil, e, nil
 	}
 	if r.exchange != nil {
 		if err := r.sendPreceding(); err != nil {
@@ -130,8 +130,8 @@ func (r *responder) response() ([]byte, error) {
 	switch {
 	case r.err != nil:
 		return jsonrpc.AppendError(nil, id, r.err, false), nil
-	case r.emptyResult:
-		return jsonrpc.AppendResult(nil, id, []byte("{}")), nil
+	case r.result != nil:
+		return jsonrpc.AppendResult(nil, id, r.result), nil
 	case r.exchange.isSubscription():
 		r.waitDone() // answered only when the server ends
 		if r.exchange.hasResponse && r.ctx.Err() == nil {
