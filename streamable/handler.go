@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,7 +83,7 @@ type Options struct {
 	Sessions SessionStore
 	// Nodes connects the processes that share sessions, so that responses to input requests and
 	// cancellations reach the process that they are for. Nil means that the client must send them
-	// to that process. It needs Sessions or StateKeys.
+	// to that process; others refuse a response with status 400. It needs Sessions or StateKeys.
 	Nodes Nodes
 	// Retry is the delay that legacy clients are asked to wait before they resume a stream. Zero
 	// means 1 s.
@@ -221,6 +222,9 @@ type Handler struct {
 	unforwarded atomic.Uint64
 	// storeDownUntil is the clock's time until which no event is stored.
 	storeDownUntil atomic.Int64
+	// asksAlone means that no other process passes on the response to a request, though another may
+	// get it, and that the log does not say so yet.
+	asksAlone atomic.Bool
 	// unflushed is done when the log says that a ResponseWriter cannot flush.
 	unflushed sync.Once
 	// closed ends when Shutdown is called.
@@ -438,6 +442,11 @@ var (
 	errCannotFlush = errors.New("a middleware of this server keeps messages back until the response ends: its http.ResponseWriter has neither Flush nor Unwrap")
 )
 
+// writeForeignResponse rejects a response to a request that this process has not sent.
+func writeForeignResponse(w http.ResponseWriter) {
+	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this process has sent no request with the id of the response; if another process of the server has, its operator must connect them (Options.Nodes)")
+}
+
 // Header values that many responses share.
 var (
 	jsonType    = []string{"application/json"}
@@ -518,15 +527,17 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 	sharer, _ := r.Handler.(relay.Sharer)
 	open := func(ctx context.Context, out rpc.Sender, _ string) (peer, func(bool)) {
 		var p relay.Peer
+		prefix := ""
 		if sharer != nil && h.opts.Sessions != nil {
-			p = sharer.SharedSession(ctx, out, fmt.Sprintf("%s.%d", h.instance, opened.Add(1)))
+			prefix = fmt.Sprintf("%s.%d", h.instance, opened.Add(1))
+			p = sharer.SharedSession(ctx, out, prefix)
 		} else {
 			p = r.Session(ctx, out)
 		}
 		if p == nil {
 			p = rejectingPeer{}
 		}
-		return &relayConn{Peer: p}, func(bool) { p.Close() }
+		return &relayConn{Peer: p, callPrefix: prefix}, func(bool) { p.Close() }
 	}
 	h, err := newHandler(r, modern, open, opts)
 	if err != nil {
@@ -569,7 +580,8 @@ func (h *Handler) Protect(next http.Handler) http.Handler {
 type peer interface {
 	deliverRequest(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte) (response []byte, err error)
 	deliverNotification(ctx context.Context, frame []byte, m *jsonrpc.Message)
-	deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message)
+	// deliverResponse reports false if it is certain that the peer has sent no request with the id.
+	deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) (issued bool)
 	close()
 }
 
@@ -603,8 +615,8 @@ func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *rpc.Deliver
 func (c serverConn) deliverNotification(ctx context.Context, _ []byte, m *jsonrpc.Message) {
 	c.DeliverNotification(ctx, m)
 }
-func (c serverConn) deliverResponse(_ context.Context, _ []byte, m *jsonrpc.Message) {
-	c.DeliverResponse(m)
+func (c serverConn) deliverResponse(_ context.Context, _ []byte, m *jsonrpc.Message) (issued bool) {
+	return c.DeliverResponse(m) || c.Issued(m.ID)
 }
 func (c serverConn) close() { c.Close() }
 
@@ -614,6 +626,9 @@ type relayConn struct {
 	relay.Peer
 	rules *era.Session
 	tools toolHeaders
+	// callPrefix begins the ids of the peer's requests. It is empty if other processes have no part
+	// in the session.
+	callPrefix string
 }
 
 // deliverRequest implements peer. It returns the response's error, for the status.
@@ -681,15 +696,19 @@ func (rc *relayConn) deliverNotification(ctx context.Context, frame []byte, m *j
 
 // deliverResponse implements peer. It replaces a response that must not be forwarded by an error,
 // so that the server does not wait.
-func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) (issued bool) {
+	if rc.callPrefix != "" && !strings.HasPrefix(string(m.ID), `"`+rc.callPrefix+".") {
+		return false
+	}
 	if err := era.CheckForwarded(frame, m); err != nil {
 		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false)
 		m = new(jsonrpc.Message)
 		if jsonrpc.Parse(frame, m, 0) != nil {
-			return // it has no id
+			return true // it has no id
 		}
 	}
 	rc.Response(ctx, frame, m)
+	return true
 }
 
 func (rc *relayConn) close() { rc.Close() }

@@ -80,7 +80,7 @@ func TestLegacy(t *testing.T) {
 				{"list", request(3, "tools/list", "{}"), nil, 200, `"name":"echo"`},
 				{"unknown method", request(4, "nope", "{}"), nil, 200, `-32601`},
 				{"panic", request(5, "tools/call", `{"name":"panic","arguments":{}}`), nil, 200, `-32603`},
-				{"response with an unknown id", `{"jsonrpc":"2.0","id":99,"result":{}}`, nil, 202, ""},
+				{"response with an unknown id", `{"jsonrpc":"2.0","id":99,"result":{}}`, nil, 400, `no request with the id`},
 				{"notification", `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`, nil, 202, ""},
 				{"another supported version", request(6, "ping", "{}"), []string{"Mcp-Protocol-Version", "2025-06-18"}, 200, `{}`},
 				{"no version", request(7, "ping", "{}"), []string{"Mcp-Protocol-Version", ""}, 200, `{}`},
@@ -454,16 +454,17 @@ func TestTakeOverRequests(t *testing.T) {
 	if one == two {
 		t.Fatalf("both processes used the request id %s", one)
 	}
-	answer := func(v *legacySession, id, name string) {
+	answer := func(v *legacySession, id, name string, status int) {
 		t.Helper()
-		if got := v.post(`{"jsonrpc":"2.0","id":` + id + `,"result":{"roots":[{"uri":"file:///x","name":"` + name + `"}]}}`); got.status != 202 {
-			t.Errorf("%d %s", got.status, got.body)
+		if got := v.post(`{"jsonrpc":"2.0","id":` + id + `,"result":{"roots":[{"uri":"file:///x","name":"` + name + `"}]}}`); got.status != status {
+			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, status)
 		}
 	}
-	answer(v, two, "wrong")
-	answer(w, one, "wrong")
-	answer(v, one, "one")
-	answer(w, two, "two")
+	answer(v, two, "wrong", 400)
+	answer(w, one, "wrong", 400)
+	answer(v, one, "one", 202)
+	answer(w, two, "two", 202)
+	answer(v, one, "late", 202) // nobody waits for it any longer, but it is at the right process
 	for want, f := range map[string]*eventReader{"one": f, "two": g} {
 		if _, data := f.next(); !strings.Contains(data, `"text":"`+want+`"`) {
 			t.Errorf("want %s: %s", want, data)

@@ -345,7 +345,7 @@ func TestSlotsReleased(t *testing.T) {
 		}},
 		{"legacy", posted(200, "2025-06-18", request(1, "ping", "{}"))},
 		{"legacy notification", posted(202, "2025-06-18", `{"jsonrpc":"2.0","method":"notifications/x"}`)},
-		{"legacy response", posted(202, "2025-06-18", `{"jsonrpc":"2.0","id":7,"result":{}}`)},
+		{"legacy response", posted(400, "2025-06-18", `{"jsonrpc":"2.0","id":7,"result":{}}`)},
 		{"legacy abandoned", func(e *endpoint) {
 			v := e.visit("2025-06-18", "{}", nil)
 			abandon(e, legacyWait, v.headers)

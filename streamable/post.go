@@ -532,8 +532,13 @@ func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
 	}
 	if answers == 0 {
 		ctx := pr.withIdentity(r.Context())
+		foreign := false
 		for i := range entries {
-			s.deliverOneWay(ctx, nil, &entries[i].Message)
+			foreign = !s.deliverOneWay(ctx, nil, &entries[i].Message) || foreign
+		}
+		if foreign {
+			writeForeignResponse(w)
+			return
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return

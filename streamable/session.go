@@ -522,7 +522,10 @@ func (pr *postRequest) serveLegacy() {
 	}
 	defer s.release()
 	if m.Kind != jsonrpc.KindRequest {
-		s.deliverOneWay(pr.withIdentity(pr.r.Context()), pr.body, m)
+		if !s.deliverOneWay(pr.withIdentity(pr.r.Context()), pr.body, m) {
+			writeForeignResponse(pr.w)
+			return
+		}
 		pr.w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -531,23 +534,24 @@ func (pr *postRequest) serveLegacy() {
 	}
 }
 
-// deliverOneWay delivers a notification or a response, here or at the process that it is for.
-func (s *session) deliverOneWay(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+// deliverOneWay delivers a notification or a response, here or at the process that it is for. It
+// reports false for a response to a request that no known process has sent.
+func (s *session) deliverOneWay(ctx context.Context, frame []byte, m *jsonrpc.Message) bool {
 	if s.h.forwarder.forward(ctx, s, m) {
-		return
+		return true
 	}
 	if m.Kind == jsonrpc.KindNotification {
 		if string(m.Method) == mcp.NotificationInitialized {
 			if s.shared != nil {
 				s.shared.deliverInitialized(ctx, frame, m)
-				return
+				return true
 			}
 			s.initialized.Store(true)
 		}
 		s.peer.deliverNotification(ctx, frame, m)
-		return
+		return true
 	}
-	s.peer.deliverResponse(ctx, frame, m)
+	return s.peer.deliverResponse(ctx, frame, m)
 }
 
 // serveInitialize opens a session.

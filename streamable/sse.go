@@ -207,7 +207,10 @@ func (s *sseHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseR
 			ses.serveRequest(ctx, frame, m, req, &s.h.admission.unread, place.callerID)
 		}()
 	default:
-		ses.peer.deliverResponse(ctx, frame, m)
+		if !ses.peer.deliverResponse(ctx, frame, m) {
+			writeForeignResponse(w)
+			return
+		}
 	}
 	w.WriteHeader(http.StatusAccepted)
 }

@@ -28,7 +28,6 @@ func TestSSETransport(t *testing.T) {
 		{initialize("2024-11-05", "{}"), `"protocolVersion":"2024-11-05"`},
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, ""},
 		{request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}`},
-		{`{"jsonrpc":"2.0","id":5,"result":{}}`, ""},
 	} {
 		if got := e.do("POST", tt.post, nil); got.status != 202 {
 			t.Fatalf("%s: %d %s", tt.post, got.status, got.body)
@@ -46,6 +45,7 @@ func TestSSETransport(t *testing.T) {
 		status       int
 	}{
 		{"POST", "{", nil, 400},
+		{"POST", `{"jsonrpc":"2.0","id":5,"result":{}}`, nil, 400},
 		{"POST", "{}", map[string]string{"Content-Type": "text/plain"}, 415},
 		{"POST", "{}", map[string]string{"Origin": "http://evil.example.com"}, 403},
 		{"PUT", "", nil, 405},

@@ -340,7 +340,7 @@ func TestAbandonedSessions(t *testing.T) {
 				if n := len(ended); n != 1 {
 					e.t.Errorf("h2 %v, %s: %d handlers were canceled, want 1", h2, accept, n)
 				}
-				if diff := cmp.Diff([]int{404, 202, 202, 202}, status()); diff != "" {
+				if diff := cmp.Diff([]int{404, 400, 400, 400}, status()); diff != "" {
 					e.t.Errorf("h2 %v, %s: sessions (-want +got):\n%s", h2, accept, diff)
 				}
 			})

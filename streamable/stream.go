@@ -230,6 +230,9 @@ func (st *stream) sendLocked(message []byte) error {
 		st.session.h.warnUnflushed(st.out.w)
 		return errCannotFlush
 	}
+	if h := st.session.h; h.asksAlone.Load() && isRequest(message) && h.asksAlone.CompareAndSwap(true, false) {
+		h.opts.Logger.Warn("a legacy client is asked for input, and its response must reach this process: if others share the server's StateKeys or Options.Sessions, set Options.Nodes, or let a proxy send all requests of a session to one process")
+	}
 	if !st.streaming {
 		if err := st.startLocked(); err != nil {
 			return err

@@ -316,6 +316,12 @@ func (c *Conn) DeliverResponse(m *jsonrpc.Message) bool {
 	return c.calls.resolve(m, c.log)
 }
 
+// Issued reports whether this connection has sent a request with the id.
+func (c *Conn) Issued(id jsonrpc.ID) bool {
+	n, ok := c.calls.numberOf(id)
+	return ok && n > 0 && n <= c.calls.ids.Load()
+}
+
 // requestOf returns the context of this connection's request that ctx derives from, or nil.
 func (c *Conn) requestOf(ctx context.Context) *Context {
 	if !c.detached {

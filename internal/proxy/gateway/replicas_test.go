@@ -186,8 +186,8 @@ func TestReplicasListen(t *testing.T) {
 	}
 }
 
-// TestReplicasResponse checks that the response to a server's request has an effect only at the
-// replica that sent the request.
+// TestReplicasResponse checks that the response to a server's request is accepted only at the replica
+// that sent the request.
 func TestReplicasResponse(t *testing.T) {
 	srv := fullServer("old", mcp.LatestLegacyRevision)
 	t.Cleanup(func() { srv.Close(context.Background()) })
@@ -202,16 +202,16 @@ func TestReplicasResponse(t *testing.T) {
 	if ids[0] == ids[1] {
 		t.Errorf("both replicas sent a request with id %s, want different ids", ids[0])
 	}
-	respond := func(replica, id string) {
+	respond := func(replica, id string, status int) {
 		t.Helper()
 		message := `{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept","content":{"name":"` + replica + `"}}}`
-		if resp := rs.post(replica, session, message); resp.StatusCode != http.StatusAccepted {
-			t.Errorf("response: got status %d, want 202", resp.StatusCode)
+		if resp := rs.post(replica, session, message); resp.StatusCode != status {
+			t.Errorf("response: got status %d, want %d", resp.StatusCode, status)
 		}
 	}
-	respond("1", ids[0]) // dropped
+	respond("1", ids[0], http.StatusBadRequest)
 	for i, stream := range streams {
-		respond(fmt.Sprint(i), ids[i])
+		respond(fmt.Sprint(i), ids[i], http.StatusAccepted)
 		if text := readUntil(t, stream, `"result"`); !strings.Contains(text, fmt.Sprintf(`accept{\"name\":\"%d\"}`, i)) {
 			t.Errorf("replica %d: got %s", i, text)
 		}
