@@ -97,9 +97,10 @@ type dpopProof struct {
 	issued                   time.Time
 }
 
-// check checks the proof in a request of address for a token of principal, which is bound to the key
-// with the principal's thumbprint. Because of the order of the checks, only the holder of both the token and the
-// key can write to the replay cache. staleNonce says that the client should get a new nonce.
+// check checks the proof in a request of address for a token of principal, which is bound to the
+// key with the principal's thumbprint. Because of the order of the checks, only the holder of both
+// the token and the key can write to the replay cache. staleNonce says that the client should get a
+// new nonce.
 func (c *dpopChecker) check(r *http.Request, address, token string, principal *Principal) (staleNonce bool, err error) {
 	headers := r.Header.Values("DPoP")
 	if len(headers) != 1 {
@@ -135,8 +136,8 @@ func (c *dpopChecker) check(r *http.Request, address, token string, principal *P
 	return staleNonce, c.checkReplay(r.Context(), p, principal)
 }
 
-// checkReplay records the proof as used, and returns an error if it was used before. The owner is the
-// principal, since a client can have as many keys as it wants.
+// checkReplay records the proof as used, and returns an error if it was used before. The owner is
+// the principal, since a client can have as many keys as it wants.
 func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof, principal *Principal) error {
 	key := sha256.Sum256([]byte(p.thumbprint + "\x00" + p.id)) // a thumbprint has no NUL
 	text := base64.RawURLEncoding.EncodeToString(key[:])
@@ -326,8 +327,8 @@ func (n *nonces) check(nonce string, now time.Time) (good, fresh bool) {
 // result is unknown; then the request is rejected. Many goroutines may call Once at once.
 //
 // The owner of a key is the [Principal.ID] of the caller. A cache that counts by owner can keep one
-// owner from filling it: it returns [ErrReplayQuota] if an owner has too many keys. Others may ignore
-// it, since no key has two owners.
+// owner from filling it: it returns [ErrReplayQuota] if an owner has too many keys. Others may
+// ignore it, since no key has two owners.
 type ReplayCache interface {
 	Once(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }

@@ -21,8 +21,8 @@ import (
 // Suffix is the end of a capture's file name, before the ".gz" or ".zst" of a compressed one.
 const Suffix = ".mcpcap.ndjson"
 
-// Options.Notice gets an error that wraps one of these when the file of a capture was removed, alone
-// or with its folder, or made shorter.
+// Options.Notice gets an error that wraps one of these when the file of a capture was removed,
+// alone or with its folder, or truncated.
 var (
 	errRemoved   = errors.New("capture: the file was removed")
 	errTruncated = errors.New("capture: the file was truncated")

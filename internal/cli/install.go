@@ -69,8 +69,9 @@ the host afterwards.
 
 // hostsHelp names the hosts that hosts.Names returns.
 const hostsHelp = `HOST is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf,
-codex, cline, roo, kilo, gemini, opencode, zed, amp, kiro, lm-studio or
-copilot-cli.`
+codex, cline, roo, kilo, gemini, opencode, zed, amp, kiro, lm-studio,
+copilot-cli, antigravity, fx, grok, junie, kimi, mastra or pi. The file of goose
+is YAML, which mcpwire only reads.`
 
 func completeInstall(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {

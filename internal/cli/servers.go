@@ -31,7 +31,8 @@ started. Values of variables and headers, and arguments that look like secrets,
 are not shown. Files that cannot be read are named on standard error.
 
 Hosts: ` + strings.Join(hosts.Names()[:7], ", ") + `,
-` + strings.Join(hosts.Names()[7:], ", ") + `.`,
+` + strings.Join(hosts.Names()[7:18], ", ") + `,
+` + strings.Join(hosts.Names()[18:], ", ") + `.`,
 		Example: `  mcpwire servers
   mcpwire servers --host cursor
   mcpwire servers --json | jq -r '.servers[] | select(.wrapped) | .name'`,

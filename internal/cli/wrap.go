@@ -234,6 +234,10 @@ func (r *rewriting) run(prefer func(hosts.Server) bool) error {
 // file changes entries of one file.
 func (r *rewriting) file(path string, list []hosts.Server) error {
 	d, err := hosts.Open(r.here, path)
+	if errors.Is(err, hosts.ErrYAML) && r.all {
+		fmt.Fprintf(r.env.stderr, "mcpwire: skipped %s\n", printable.Line(err.Error()))
+		return nil
+	}
 	if err != nil {
 		return err
 	}

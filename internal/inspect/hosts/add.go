@@ -69,6 +69,9 @@ func OpenOrNew(e *Env, path string) (*Document, error) {
 		return Open(e, path)
 	}
 	d := &Document{path: path, real: path, absent: true, syntax: syntaxOf(path, nil), records: e.records()}
+	if d.syntax == syntaxYAML {
+		return nil, fmt.Errorf("%s: %w", path, ErrYAML)
+	}
 	var err error
 	if d.root, err = parse(nil, d.syntax); err != nil {
 		return nil, withPath(err, path)
@@ -81,7 +84,7 @@ func OpenOrNew(e *Env, path string) (*Document, error) {
 // the file. command is the program and its arguments; Add does not keep the slice. It returns
 // [ErrExists] if there is an entry of that name.
 func (d *Document) Add(host, name string, command []string) error {
-	tables := tablesOf(host)
+	tables := tablesOf(host, filepath.Base(d.path))
 	if tables == nil {
 		return fmt.Errorf("no host %q is known", host)
 	}
@@ -98,37 +101,39 @@ func (d *Document) Add(host, name string, command []string) error {
 	}
 	if d.syntax == syntaxTOML {
 		d.addTable(path, name, command)
-	} else if err := d.addMember(path, name, entryFor(host, command)); err != nil {
+	} else if err := d.addMember(path, name, entryFor(host, isMixed(tables), command)); err != nil {
 		return err
 	}
 	d.edits = append(d.edits, edit{pointer: pointer, added: slices.Clone(command), before: Server{Name: name}})
 	return nil
 }
 
-// tablesOf returns the paths to the tables of servers in a host's own file, or nil.
-func tablesOf(host string) [][]string {
+// tablesOf returns the paths to the tables of servers in a host's own file with a name, or in its
+// first file, or nil.
+func tablesOf(host, name string) (tables [][]string) {
 	for _, l := range userLocations(&Env{Home: string(filepath.Separator)}) {
-		if l.host == host {
-			return l.tables
+		if l.host == host && (tables == nil || filepath.Base(l.path) == name) {
+			tables = l.tables
 		}
 	}
-	return nil
+	return tables
 }
 
-// entryFor returns an entry in the form of a host.
-func entryFor(host string, command []string) any {
+// entryFor returns an entry in the form of a host. mixed is that of [location].
+func entryFor(host string, mixed bool, command []string) any {
 	type plain struct {
 		Type    string   `json:"type,omitempty"`
 		Command string   `json:"command"`
 		Args    []string `json:"args"`
 	}
-	switch host {
-	case "opencode":
+	if mixed {
 		return struct {
 			Type    string   `json:"type"`
 			Command []string `json:"command"`
 			Enabled bool     `json:"enabled"`
 		}{"local", command, true}
+	}
+	switch host {
 	case "copilot-cli":
 		// Without both members, some releases reject the whole file.
 		return struct {

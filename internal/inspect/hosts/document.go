@@ -29,6 +29,7 @@ var (
 	ErrRemote     = errors.New("the entry has a URL and no command")
 	ErrChanged    = errors.New("the file has changed since it was read")
 	ErrNoState    = errors.New("no folder for backups")
+	ErrYAML       = errors.New("files in YAML are only read: change the command by hand")
 )
 
 // A Document is a file being edited. Edits are collected and written only by Save.
@@ -84,6 +85,9 @@ func Open(e *Env, path string) (*Document, error) {
 		return nil, err
 	}
 	d := &Document{path: path, real: real, info: info, data: data, syntax: syntaxOf(path, data), records: e.records()}
+	if d.syntax == syntaxYAML {
+		return nil, fmt.Errorf("%s: %w", path, ErrYAML)
+	}
 	if d.root, err = parse(data, d.syntax); err != nil {
 		return nil, withPath(err, path)
 	}

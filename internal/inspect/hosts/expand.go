@@ -136,7 +136,11 @@ func (x *expander) expand(field, text string) string {
 		return text
 	}
 	pattern := braces()
-	switch x.server.Host {
+	host := x.server.Host
+	if host == "kilo" && strings.HasPrefix(filepath.Base(x.server.File), "kilo.json") {
+		host = "opencode" // Kilo has its form since it builds on it
+	}
+	switch host {
 	case "gemini":
 		pattern = dollar()
 	case "opencode":

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -127,6 +128,10 @@ func readLocation(p location, log *records) (File, bool) {
 	}
 	list := entries(root, p.tables)
 	f.add(data, list, p, log)
+	if bytes.HasPrefix(data, bom) && syntaxOf(p.path, data) == syntaxJSON {
+		f.Errors = append(f.Errors, &ParseError{Path: p.path, Line: 1, Column: 1,
+			Reason: "the file begins with a byte order mark, which JSON.parse refuses, and so " + p.host + " may: save it as UTF-8 without one"})
+	}
 	if p.host == "claude-code" && p.scope == ScopeUser {
 		p.scope = ScopeLocal
 		f.add(data, projectEntries(root), p, log)
@@ -137,11 +142,10 @@ func readLocation(p location, log *records) (File, bool) {
 // add reads entries into f.
 func (f *File) add(data []byte, list []entry, p location, log *records) {
 	for _, e := range list {
-		if p.host == "opencode" && !looksLikeServer(e.node) {
-			// These are settings of all servers, or switches for servers of other files.
+		if p.mixed && !looksLikeServer(e.node) {
 			continue
 		}
-		r := reader{data: data, host: p.host}
+		r := reader{data: data, host: p.host, mixed: p.mixed}
 		s, problem := r.server(e)
 		if problem != nil {
 			problem.Path = p.path
@@ -227,6 +231,9 @@ type location struct {
 	path  string
 	// tables lists the paths of names that lead to tables of servers.
 	tables [][]string
+	// mixed reports that the tables also have entries of other kinds: settings of all servers,
+	// switches for servers of other files, extensions that are part of the host.
+	mixed bool
 	// root is the folder of the project that the file belongs to.
 	root string
 }
@@ -240,15 +247,18 @@ var (
 	inZed        = [][]string{{"context_servers"}}
 	inAmp        = [][]string{{"amp.mcpServers"}}
 	inCodex      = [][]string{{"mcp_servers"}}
+	inGoose      = [][]string{{"extensions"}}
+	inFx         = [][]string{{"mcp"}}
 	// serverTables is for files that the user names.
-	serverTables = [][]string{{"mcpServers"}, {"servers"}, {"mcp_servers"}, {"context_servers"}, {"amp.mcpServers"}, {"mcp", "servers"}, {"mcp"}}
+	serverTables = [][]string{{"mcpServers"}, {"servers"}, {"mcp_servers"}, {"context_servers"}, {"amp.mcpServers"}, {"mcp", "servers"}, {"mcp"}, {"extensions"}}
 )
 
 // Names returns the names of the known hosts, in the order of [Find]. The slice belongs to the
 // caller.
 func Names() []string {
 	return []string{"claude-desktop", "claude-code", "cursor", "vscode", "vscode-insiders", "windsurf", "codex", "cline", "roo", "kilo",
-		"gemini", "opencode", "zed", "amp", "kiro", "lm-studio", "copilot-cli"}
+		"gemini", "opencode", "zed", "amp", "kiro", "lm-studio", "copilot-cli",
+		"antigravity", "fx", "goose", "grok", "junie", "kimi", "mastra", "pi"}
 }
 
 // userLocations returns the locations of the user's files. A path is "" if its folder is unknown.
@@ -266,7 +276,12 @@ func userLocations(e *Env) []location {
 	if e.goos() == "windows" {
 		zedName = "Zed"
 	}
-	openCode := join(e.folder("XDG_CONFIG_HOME", ".config"), "opencode")
+	goose := join(zed, "goose", "config.yaml")
+	if e.goos() == "windows" {
+		goose = join(config, "Block", "goose", "config", "config.yaml")
+	}
+	xdg := e.folder("XDG_CONFIG_HOME", ".config")
+	openCode, kilo := join(xdg, "opencode"), join(xdg, "kilo")
 	list := []location{
 		userLocation("claude-desktop", join(config, "Claude", "claude_desktop_config.json"), inMCPServers),
 		userLocation("claude-code", join(e.folder("CLAUDE_CONFIG_DIR"), ".claude.json"), inMCPServers),
@@ -280,7 +295,9 @@ func userLocations(e *Env) []location {
 		userLocation("windsurf", e.home(".codeium", "windsurf", "mcp_config.json"), inMCPServers),
 		userLocation("codex", join(e.folder("CODEX_HOME", ".codex"), "config.toml"), inCodex),
 		userLocation("cline", e.get("CLINE_MCP_SETTINGS_PATH"), inMCPServers),
-		userLocation("cline", e.home(".cline", "data", "settings", "cline_mcp_settings.json"), inMCPServers),
+		userLocation("cline", join(e.folder("CLINE_DIR", ".cline"), "data", "settings", "cline_mcp_settings.json"), inMCPServers),
+		userLocation("kilo", join(kilo, "kilo.json"), inOpenCode),
+		userLocation("kilo", join(kilo, "kilo.jsonc"), inOpenCode),
 		userLocation("kilo", e.home(".kilocode", "cli", "global", "settings", "mcp_settings.json"), inMCPServers),
 		userLocation("gemini", e.home(".gemini", "settings.json"), inMCPServers),
 		userLocation("opencode", e.get("OPENCODE_CONFIG"), inOpenCode),
@@ -293,6 +310,15 @@ func userLocations(e *Env) []location {
 		userLocation("lm-studio", e.home(".lmstudio", "mcp.json"), inMCPServers),
 		userLocation("lm-studio", e.home(".cache", "lm-studio", "mcp.json"), inMCPServers),
 		userLocation("copilot-cli", join(e.folder("COPILOT_HOME", ".copilot"), "mcp-config.json"), inMCPServers),
+		userLocation("antigravity", e.home(".gemini", "config", "mcp_config.json"), inMCPServers),
+		userLocation("antigravity", e.home(".gemini", "antigravity", "mcp_config.json"), inMCPServers),
+		userLocation("fx", e.home(".fx", "mcp.json"), inFx),
+		userLocation("goose", goose, inGoose),
+		userLocation("grok", join(e.folder("GROK_HOME", ".grok"), "config.toml"), inCodex),
+		userLocation("junie", e.home(".junie", "mcp", "mcp.json"), inMCPServers),
+		userLocation("kimi", join(e.folder("KIMI_CODE_HOME", ".kimi-code"), "mcp.json"), inMCPServers),
+		userLocation("mastra", e.home(".mastracode", "mcp.json"), inMCPServers),
+		userLocation("pi", join(e.folder("PI_CODING_AGENT_DIR", ".pi", "agent"), "mcp.json"), inMCPServers),
 	}
 	for _, editor := range []string{code, insiders} {
 		storage := join(editor, "globalStorage")
@@ -305,15 +331,21 @@ func userLocations(e *Env) []location {
 }
 
 func userLocation(host, path string, maps [][]string) location {
-	return location{host: host, scope: ScopeUser, path: path, tables: maps}
+	return location{host: host, scope: ScopeUser, path: path, tables: maps, mixed: isMixed(maps)}
+}
+
+// isMixed reports whether tables of servers also have other entries.
+func isMixed(tables [][]string) bool {
+	last := tables[len(tables)-1][0]
+	return last == "mcp" && len(tables[len(tables)-1]) == 1 || last == "extensions"
 }
 
 // projectLocations returns the locations of files for a project in dir.
 func projectLocations(dir string) []location {
 	in := func(host string, maps [][]string, below ...string) location {
-		return location{host: host, scope: ScopeProject, path: join(dir, below...), tables: maps, root: dir}
+		return location{host: host, scope: ScopeProject, path: join(dir, below...), tables: maps, mixed: isMixed(maps), root: dir}
 	}
-	return []location{
+	list := []location{
 		in("claude-code", inMCPServers, ".mcp.json"),
 		in("cursor", inMCPServers, ".cursor", "mcp.json"),
 		in("vscode", inServers, ".vscode", "mcp.json"),
@@ -330,7 +362,17 @@ func projectLocations(dir string) []location {
 		in("amp", inAmp, ".amp", "settings.json"),
 		in("amp", inAmp, ".amp", "settings.jsonc"),
 		in("kiro", inMCPServers, ".kiro", "settings", "mcp.json"),
+		in("copilot-cli", inMCPServers, ".github", "mcp.json"),
+		in("grok", inCodex, ".grok", "config.toml"),
+		in("junie", inMCPServers, ".junie", "mcp", "mcp.json"),
+		in("kimi", inMCPServers, ".kimi-code", "mcp.json"),
+		in("mastra", inMCPServers, ".mastracode", "mcp.json"),
+		in("pi", inMCPServers, ".pi", "mcp.json"),
 	}
+	for _, folder := range []string{"", ".kilo", ".kilocode"} {
+		list = append(list, in("kilo", inOpenCode, folder, "kilo.json"), in("kilo", inOpenCode, folder, "kilo.jsonc"))
+	}
+	return list
 }
 
 // maxParents limits the search above the working directory, in folders.

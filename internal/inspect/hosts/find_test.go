@@ -17,11 +17,13 @@ import (
 // userFiles are the files of the user that hosts have on one system, below home/.
 func userFiles(goos string) map[string]string {
 	config, zed := ".config", ".config/zed/settings.json"
+	goose := ".config/goose/config.yaml"
 	switch goos {
 	case "darwin":
 		config = "Library/Application Support"
 	case "windows":
 		config, zed = "AppData/Roaming", "AppData/Roaming/Zed/settings.json"
+		goose = "AppData/Roaming/Block/goose/config/config.yaml"
 	}
 	std := func(host string) string {
 		return `{"mcpServers": {"` + host + `": {"command": "` + host + `-server", "args": ["-v"], "env": {"K": "v"}}}}`
@@ -42,13 +44,23 @@ func userFiles(goos string) map[string]string {
 		config + "/Code/User" + storage + "saoudrizwan.claude-dev/settings/cline_mcp_settings.json": std("cline"),
 		config + "/Code/User" + storage + "rooveterinaryinc.roo-cline/settings/mcp_settings.json":   `{"mcpServers": {"roo": {"type": "streamable-http", "url": "https://e.example"}}}`,
 		config + "/Code/User" + storage + "kilocode.kilo-code/settings/mcp_settings.json":           std("kilo"),
-		".gemini/settings.json":           `{"mcpServers": {"stream": {"httpUrl": "https://f.example", "timeout": 5000}, "events": {"url": "https://g.example"}}}`,
-		".config/opencode/opencode.jsonc": `{"mcp": {"timeout": {"startup": 1}, "toggle": {"enabled": false}, "run": {"type": "local", "command": ["bun", "x", "y"], "environment": {"K": "v"}, "enabled": true}, "servers": {"type": "remote", "url": "https://h.example"}}}`,
-		zed:                               `{"context_servers": {"ext": {"source": "extension", "settings": {}}, "new": {"command": "n", "args": []}, "nested": {"command": {"path": "o", "args": ["a"], "env": {"K": "v"}}}}}`,
-		".config/amp/settings.json":       `{"amp.showCosts": true, "amp.mcpServers": {"amp": {"command": "a"}}}`,
-		".kiro/settings/mcp.json":         std("kiro"),
-		".lmstudio/mcp.json":              std("lm-studio"),
-		".copilot/mcp-config.json":        std("copilot"),
+		".gemini/settings.json":               `{"mcpServers": {"stream": {"httpUrl": "https://f.example", "timeout": 5000}, "events": {"url": "https://g.example"}}}`,
+		".config/opencode/opencode.jsonc":     `{"mcp": {"timeout": {"startup": 1}, "toggle": {"enabled": false}, "run": {"type": "local", "command": ["bun", "x", "y"], "environment": {"K": "v"}, "enabled": true}, "servers": {"type": "remote", "url": "https://h.example"}}}`,
+		zed:                                   `{"context_servers": {"ext": {"source": "extension", "settings": {}}, "new": {"command": "n", "args": []}, "nested": {"command": {"path": "o", "args": ["a"], "env": {"K": "v"}}}}}`,
+		".config/amp/settings.json":           `{"amp.showCosts": true, "amp.mcpServers": {"amp": {"command": "a"}}}`,
+		".kiro/settings/mcp.json":             std("kiro"),
+		".lmstudio/mcp.json":                  std("lm-studio"),
+		".copilot/mcp-config.json":            std("copilot"),
+		".gemini/config/mcp_config.json":      `{"mcpServers": {"gravity": {"serverUrl": "https://i.example/mcp"}}}`,
+		".gemini/antigravity/mcp_config.json": std("antigravity"),
+		".config/kilo/kilo.json":              `{"mcp": {"off": {"enabled": false}, "kilo-new": {"type": "local", "command": ["k", "a"], "environment": {"K": "v"}, "enabled": true, "timeout": 1500}}}`,
+		".fx/mcp.json":                        `{"mcp": {"fx": {"type": "local", "command": ["f"], "enabled": true}, "far": {"type": "http", "url": "https://j.example", "bearer_token_env": "TOK"}}}`,
+		goose:                                 "extensions:\n  developer:\n    type: builtin\n    enabled: true\n  goose: # a comment\n    name: goose\n    type: stdio\n    cmd: npx\n    args: [-y, 'x']\n    envs: {K: v}\n    enabled: false\n    timeout: 300\n  far:\n    type: streamable_http\n    uri: https://k.example/mcp\n    headers: {X: y}\n    enabled: true\n",
+		".grok/config.toml":                   "[mcp_servers.grok]\ncommand = \"g\"\nargs = ['a']\n[mcp_servers.far]\nurl = \"https://l.example\"\ntool_timeout_sec = 2\n[mcp_servers.far.headers]\nX = \"y\"\n",
+		".junie/mcp/mcp.json":                 std("junie"),
+		".kimi-code/mcp.json":                 `{"mcpServers": {"kimi": {"transport": "stdio", "command": "k", "args": [], "toolTimeoutMs": 2500}, "far": {"transport": "sse", "url": "https://m.example"}}}`,
+		".mastracode/mcp.json":                std("mastra"),
+		".pi/agent/mcp.json":                  `{"mcpServers": {"pi": {"command": "p", "args": [], "requestTimeoutMs": 3500}}}`,
 	}
 	below := map[string]string{}
 	for name, text := range files {
@@ -70,6 +82,15 @@ var projectFiles = map[string]string{
 	".zed/settings.json":      `{"context_servers": {"p-zed": {"command": "s"}}}`,
 	".amp/settings.json":      `{"amp.mcpServers": {"p-amp": {"command": "s"}}}`,
 	".kiro/settings/mcp.json": `{"mcpServers": {"p-kiro": {"command": "s"}}}`,
+	".github/mcp.json":        `{"mcpServers": {"p-copilot": {"command": "s"}}}`,
+	".grok/config.toml":       "[mcp_servers.p-grok]\ncommand = \"s\"\n",
+	".junie/mcp/mcp.json":     `{"mcpServers": {"p-junie": {"command": "s"}}}`,
+	".kimi-code/mcp.json":     `{"mcpServers": {"p-kimi": {"command": "s"}}}`,
+	".mastracode/mcp.json":    `{"mcpServers": {"p-mastra": {"command": "s"}}}`,
+	".pi/mcp.json":            `{"mcpServers": {"p-pi": {"command": "s"}}}`,
+	"kilo.jsonc":              `{"mcp": {"p-kilo-new": {"type": "local", "command": ["s"]}}}`,
+	".kilo/kilo.json":         `{"mcp": {"p-kilo-new2": {"type": "local", "command": ["s"]}}}`,
+	".kilocode/kilo.json":     `{"mcp": {"p-kilo-new3": {"type": "local", "command": ["s"]}}}`,
 }
 
 // TestFind lists what all hosts have, on all systems.

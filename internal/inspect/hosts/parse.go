@@ -2,8 +2,10 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/tailscale/hujson"
+	"go.yaml.in/yaml/v4"
 )
 
 // Limits on files. They exceed the files of hosts, such as Claude Code's ~/.claude.json with its
@@ -123,6 +126,7 @@ type syntax byte
 const (
 	syntaxJSON syntax = iota // with comments and trailing commas
 	syntaxTOML
+	syntaxYAML // only read
 )
 
 // syntaxOf returns the syntax of a file, from its name or its first character.
@@ -132,6 +136,8 @@ func syntaxOf(path string, data []byte) syntax {
 		return syntaxTOML
 	case strings.HasSuffix(lower, ".json"), strings.HasSuffix(lower, ".jsonc"), strings.HasSuffix(lower, ".json5"):
 		return syntaxJSON
+	case strings.HasSuffix(lower, ".yaml"), strings.HasSuffix(lower, ".yml"):
+		return syntaxYAML
 	}
 	if rest := bytes.TrimSpace(bytes.TrimPrefix(data, bom)); len(rest) > 0 && (rest[0] == '{' || rest[0] == '/') {
 		return syntaxJSON
@@ -158,8 +164,11 @@ func parse(data []byte, syn syntax) (*node, error) {
 	if len(bytes.TrimSpace(data[skip:])) == 0 {
 		return &node{kind: kindObject, start: len(data), end: len(data)}, nil
 	}
-	if syn == syntaxTOML {
+	switch syn {
+	case syntaxTOML:
 		return parseTOML(data, skip)
+	case syntaxYAML:
+		return parseYAML(data, skip)
 	}
 	return parseJSON(data, skip)
 }
@@ -300,6 +309,87 @@ func jsonError(data []byte, skip int, err error) error {
 		text = "unexpected end of file"
 	}
 	return &ParseError{Line: line, Column: column, Reason: text}
+}
+
+// yamlNames maps the names of members in YAML, which only Goose has, to those of other hosts.
+var yamlNames = map[string]string{"cmd": "command", "envs": "env", "uri": "url"}
+
+// parseYAML parses data[skip:] as YAML, with the names of other hosts.
+func parseYAML(data []byte, skip int) (*node, error) {
+	if bytes.Count(data, []byte(":"))+bytes.Count(data, []byte(","))+bytes.Count(data, []byte("- ")) > MaxValues {
+		return nil, &ParseError{Reason: fmt.Sprintf("more than %d values", MaxValues)}
+	}
+	var document yaml.Node
+	if err := yaml.NewDecoder(bytes.NewReader(data[skip:])).Decode(&document); errors.Is(err, io.EOF) {
+		return &node{kind: kindObject, start: len(data), end: len(data)}, nil
+	} else if err != nil {
+		if e, ok := errors.AsType[*yaml.LoadError](err); ok {
+			// The text of the error may quote a secret.
+			return nil, &ParseError{Line: e.Mark.Line, Column: e.Mark.Column, Reason: "not YAML"}
+		}
+		return nil, &ParseError{Reason: "not YAML"}
+	}
+	starts := []int{skip}
+	for i, c := range data {
+		if c == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	y := yamlReader{data: data, starts: starts}
+	return y.node(&document, 0)
+}
+
+type yamlReader struct {
+	data []byte
+	// starts has the offset of each line.
+	starts []int
+}
+
+func (y *yamlReader) node(v *yaml.Node, depth int) (*node, error) {
+	n := &node{kind: kindOther}
+	if v.Line > 0 && v.Line <= len(y.starts) {
+		n.start = min(y.starts[v.Line-1]+max(v.Column-1, 0), len(y.data))
+		n.end = n.start
+	}
+	if depth > MaxDepth {
+		return nil, errorAt(y.data, n.start, fmt.Sprintf("nested more than %d deep", MaxDepth))
+	}
+	switch v.Kind {
+	case yaml.DocumentNode:
+		return y.node(v.Content[0], depth)
+	case yaml.MappingNode:
+		n.kind = kindObject
+		for i := 0; i+1 < len(v.Content); i += 2 {
+			value, err := y.node(v.Content[i+1], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			name := v.Content[i].Value
+			n.members = append(n.members, member{name: cmp.Or(yamlNames[name], name), value: value})
+		}
+	case yaml.SequenceNode:
+		n.kind = kindArray
+		for _, e := range v.Content {
+			elem, err := y.node(e, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.elems = append(n.elems, elem)
+		}
+	case yaml.ScalarNode:
+		n.text = v.Value
+		switch v.ShortTag() {
+		case "!!str":
+			n.kind = kindString
+		case "!!bool":
+			n.kind = kindBool
+		case "!!int", "!!float":
+			n.kind = kindNumber
+		}
+	default:
+		return nil, errorAt(y.data, n.start, "aliases are not supported")
+	}
+	return n, nil
 }
 
 // parseTOML parses data[skip:] as TOML (https://toml.io/en/v1.0.0).

@@ -3,6 +3,7 @@ package hosts
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // Entry returns the server with a name in the tables of host. It returns [ErrNoEntry] or a
 // *ParseError.
 func (d *Document) Entry(host, name string) (Server, error) {
-	for _, table := range tablesOf(host) {
+	for _, table := range tablesOf(host, filepath.Base(d.path)) {
 		path := append(slices.Clone(table), name)
 		if d.root.lookup(path) == nil {
 			continue

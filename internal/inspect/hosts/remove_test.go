@@ -56,6 +56,13 @@ func TestAddRemove(t *testing.T) {
 					t.Fatal(err)
 				}
 
+				if host == "goose" {
+					if _, err := OpenOrNew(e, path); !errors.Is(err, ErrYAML) {
+						t.Errorf("a file in YAML: got %v, want %v", err, ErrYAML)
+					}
+					return
+				}
+
 				// A file with another server.
 				before := save(t, e, path, func(d *Document) error { return d.Add(host, "other", []string{"other", "--serve"}) })
 				if syntaxOf(path, []byte(before)) == syntaxTOML {

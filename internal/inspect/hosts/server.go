@@ -291,6 +291,8 @@ func namesOf(pointer string) []string {
 type reader struct {
 	data []byte
 	host string
+	// mixed is that of the entry's location.
+	mixed bool
 	// err is the first error.
 	err *ParseError
 }
@@ -364,7 +366,11 @@ func (r *reader) remote(s *Server, n *node) {
 			s.Headers = r.table(m.value, name, s.Headers)
 		}
 	}
-	if r.host != "codex" && n.get("bearer_token_env_var") == nil && n.get("env_http_headers") == nil {
+	bearer := r.text(n.get("bearer_token_env_var"))
+	if bearer == "" {
+		bearer = r.text(n.get("bearer_token_env")) // fx
+	}
+	if r.host != "codex" && bearer == "" && n.get("env_http_headers") == nil {
 		return
 	}
 	// Codex does not expand values. It has members that name variables.
@@ -376,8 +382,8 @@ func (r *reader) remote(s *Server, n *node) {
 		s.Headers[header] = value
 		s.fromEnv = append(s.fromEnv, header)
 	}
-	if name := r.text(n.get("bearer_token_env_var")); name != "" {
-		add("Authorization", "Bearer ${env:"+name+"}")
+	if bearer != "" {
+		add("Authorization", "Bearer ${env:"+bearer+"}")
 	}
 	if m := n.get("env_http_headers"); m != nil {
 		named := r.table(m.value, "env_http_headers", nil)
@@ -420,14 +426,14 @@ func (r *reader) timeout(n *node) time.Duration {
 	for _, u := range []struct {
 		name string
 		unit time.Duration
-	}{{"timeout", time.Millisecond}, {"tool_timeout_sec", time.Second}} {
+	}{{"timeout", time.Millisecond}, {"tool_timeout_sec", time.Second}, {"toolTimeoutMs", time.Millisecond}, {"requestTimeoutMs", time.Millisecond}} {
 		m := n.get(u.name)
 		if m == nil || m.value.kind != kindNumber {
 			continue
 		}
 		x, err := strconv.ParseFloat(strings.ReplaceAll(m.value.text, "_", ""), 64)
 		unit := u.unit
-		if r.host == "cline" || r.host == "roo" || r.host == "kilo" {
+		if u.name == "timeout" && (!r.mixed || r.host == "goose") && slices.Contains([]string{"cline", "roo", "kilo", "goose"}, r.host) {
 			unit = time.Second
 		}
 		if err == nil && x > 0 && x < 1e9 {

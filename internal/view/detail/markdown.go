@@ -41,8 +41,8 @@ func isMarkdown(s, mediaType string) bool {
 	return strings.HasPrefix(strings.ToLower(mediaType), "text/markdown") || mediaType == "" && markdownSign().MatchString(s)
 }
 
-// openBrackets returns how many brackets are open at once in a paragraph of s. For each of them, the
-// parser looks through the text after it again.
+// openBrackets returns how many brackets are open at once in a paragraph of s. For each of them,
+// the parser looks through the text after it again.
 func openBrackets(s string) int {
 	most, open := 0, 0
 	for i := range len(s) {
@@ -59,8 +59,8 @@ func openBrackets(s string) int {
 	return most
 }
 
-// parseMarkdown returns a document, CommonMark with tables, without its HTML and its links. With the
-// limits of isMarkdown, the parser takes time in proportion to the length. It nests at most 64
+// parseMarkdown returns a document, CommonMark with tables, without its HTML and its links. With
+// the limits of isMarkdown, the parser takes time in proportion to the length. It nests at most 64
 // levels.
 func parseMarkdown(source []byte) []Node {
 	document := parser.NewCommonMarkWithExtensions(parser.Tables | parser.Strikethrough).Parse(source)
