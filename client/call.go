@@ -866,8 +866,8 @@ func (c *Client) checkFinalType(method string, kind mcp.ResultType) error {
 // maxLeftOut limits the malformed parts of one result that are logged.
 const maxLeftOut = 10
 
-// decodeResult decodes a final result. It leaves out malformed elements, such as a tool or a content
-// block, and logs them. kept is the result without them.
+// decodeResult decodes a final result. It leaves out malformed elements, such as a tool or a
+// content block, and logs them. kept is the result without them.
 func (c *Client) decodeResult(method string, raw []byte, v json.Unmarshaler) (kept []byte, err error) {
 	if err = v.UnmarshalJSON(raw); err == nil {
 		return raw, nil

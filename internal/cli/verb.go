@@ -187,9 +187,9 @@ func (s *session) write(text string) error {
 	return nil
 }
 
-// received handles the last result of a method, and the error with which the client has rejected it.
-// It returns the error of the command, which is not nil if parts of the result are malformed. With
-// asJSON it prints the result as received; more says that the caller must print it otherwise.
+// received handles the last result of a method, and the error with which the client has rejected
+// it. It returns the error of the command, which is not nil if parts of the result are malformed.
+// With asJSON it prints the result as received; more says that the caller must print it otherwise.
 func (s *session) received(method string, result json.RawMessage, asJSON bool, err error) (more bool, _ error) {
 	if result == nil || client.IsPeer(err) {
 		return false, err

@@ -63,7 +63,7 @@ var groups = []group{
 	{"inspect", []string{"internal/inspect/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace"}},
 	// Traffic shown.
 	{"view", []string{"internal/view/"}, []string{"base", "jsonrpc, mcp", "schema", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
-	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "stdio, streamable", "server, client", "skills", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
+	{"cli", []string{"internal/cli", "internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
 	// Programs for users to copy. No group may import them, and they import public packages only,
 	// see TestExamples.
 	{"examples", []string{"examples/"}, []string{"base", "jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel", "skills", "bridge"}},
