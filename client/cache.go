@@ -283,9 +283,8 @@ func (cs *cacheSet) all() []*Cache {
 	return all
 }
 
-// clear drops what the Client itself has cached, and what it knows about tools.
+// clear drops what the Client itself has cached.
 func (cs *cacheSet) clear() {
-	cs.c.tools.clear()
 	if cache := cs.own.Load(); cache != nil {
 		cache.clear()
 	}
@@ -300,7 +299,7 @@ func (cs *cacheSet) invalidate(e Event) {
 	}
 	switch e.Kind {
 	case ToolsListChanged:
-		cs.c.tools.clear()
+		cs.c.tools.expire(true)
 		drop(mcp.MethodToolsList, nil)
 	case PromptsListChanged:
 		drop(mcp.MethodPromptsList, nil)

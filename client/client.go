@@ -144,6 +144,7 @@ func (c *Client) trackChanges() {
 		c.notificationHandlers.on(mcp.NotificationAcknowledged, c.subs.acknowledged)
 		c.conns.onReconnect(func() {
 			c.caches.clear()
+			c.tools.expire(false)
 			c.subs.reconnected()
 			c.restoreLogLevel()
 		})
@@ -155,6 +156,7 @@ func (c *Client) trackChanges() {
 func (c *Client) ForgetCached() {
 	c.trackChanges()
 	c.caches.clear()
+	c.tools.clear()
 }
 
 // Ping asks the server for any response: it sends ping to a legacy server and server/discover to a

@@ -25,8 +25,9 @@ import (
 //
 // A malformed tool is left out, and the log names it.
 //
-// The client remembers listed tools. It repeats a lost call of a tool that is annotated as
-// read-only or idempotent, and validates results against the tool's output schema.
+// The client remembers listed tools, also across lost connections. It repeats a lost call of a tool
+// that is annotated as read-only or idempotent, and validates results against the tool's output
+// schema.
 func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListToolsResult, error) {
 	c.trackChanges()
 	generation := c.tools.currentGeneration()
@@ -88,8 +89,8 @@ func (e *ToolError) Error() string {
 // args is a JSON object: a struct or map that encoding/json can marshal, a [json.RawMessage], or
 // nil for no arguments. The server validates it.
 //
-// A malformed content block is left out, and the log names it. If nothing else is left, the error is a
-// *[ProtocolError].
+// A malformed content block is left out, and the log names it. If nothing else is left, the error
+// is a *[ProtocolError].
 //
 // If the client knows the tool from a list (see [Client.ListTools]), a result that violates its
 // output schema is an *[OutputError]. If the server creates a task, CallTool waits for it until ctx
@@ -556,7 +557,7 @@ type toolCatalog struct {
 	mu     sync.Mutex
 	byName map[string]*toolInfo
 	bytes  int
-	// generation counts how often the catalog was cleared.
+	// generation counts how often a list became out of date while it may be under way.
 	generation int
 }
 
@@ -568,7 +569,8 @@ type toolInfo struct {
 	taskSupport mcp.TaskSupport
 	// outputSchema is nil if the tool has none.
 	outputSchema []byte
-	listedAt     time.Time
+	// listedAt is zero if the tool may have changed since.
+	listedAt time.Time
 
 	compileOnce sync.Once
 	// validator validates outputSchema. It is nil if the schema is unusable.
@@ -587,7 +589,7 @@ func (tc *toolCatalog) currentGeneration() int {
 	return tc.generation
 }
 
-// add adds listed tools unless the catalog was cleared since generation.
+// add adds listed tools unless they were out of date by then.
 func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
 	tc.mu.Lock()
 	defer tc.mu.Unlock()
@@ -617,20 +619,50 @@ func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
 			tc.bytes -= toolOverhead + len(t.Name) + len(old.outputSchema)
 			delete(tc.byName, t.Name)
 		}
-		if size := toolOverhead + len(t.Name) + len(info.outputSchema); tc.bytes+size <= maxCatalogBytes {
+		size := toolOverhead + len(t.Name) + len(info.outputSchema)
+		if tc.bytes+size > maxCatalogBytes {
+			tc.dropOldLocked()
+		}
+		if tc.bytes+size <= maxCatalogBytes {
 			tc.byName[t.Name] = info
 			tc.bytes += size
 		}
 	}
 }
 
+// dropOldLocked drops the tools that were not listed since the last change.
+func (tc *toolCatalog) dropOldLocked() {
+	for name, info := range tc.byName {
+		if info.listedAt.IsZero() {
+			tc.bytes -= toolOverhead + len(name) + len(info.outputSchema)
+			delete(tc.byName, name)
+		}
+	}
+}
+
 func isTrue(hint *bool) bool { return hint != nil && *hint }
 
+// clear forgets all tools.
 func (tc *toolCatalog) clear() {
+	tc.expire(true)
 	tc.mu.Lock()
 	defer tc.mu.Unlock()
 	tc.byName, tc.bytes = nil, 0
-	tc.generation++
+}
+
+// expire notes that tools may have changed. The client still repeats calls of those that were safe
+// to repeat, because most servers announce changes after each start, and lists a tool again before
+// it reports that a result violates the tool's schema. changed says that lists that are under way
+// are out of date, too.
+func (tc *toolCatalog) expire(changed bool) {
+	tc.mu.Lock()
+	defer tc.mu.Unlock()
+	for _, info := range tc.byName {
+		info.listedAt = time.Time{}
+	}
+	if changed {
+		tc.generation++
+	}
 }
 
 // lookup returns the info about a tool, or nil.

@@ -350,7 +350,7 @@ func TestOutputSchemaChanges(t *testing.T) {
 		err    bool
 		listed int
 	}{
-		{"notification", []answerer{says(tools(text)), says(tools(number))}, func(s *fakeServer) { s.notify("notifications/tools/list_changed", "") }, false, 1},
+		{"notification", []answerer{says(tools(text)), says(tools(number))}, func(s *fakeServer) { s.notify("notifications/tools/list_changed", "") }, false, 2},
 		{"no notification, old list", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) { elapse(2 * maxToolAge) }, false, 2},
 		{"no notification, recent list", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) {}, true, 1},
 		{"unchanged", []answerer{says(tools(text))}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
@@ -414,13 +414,64 @@ func TestToolsListedAgain(t *testing.T) {
 		synctest.Wait()
 		s.notify("notifications/tools/list_changed", "")
 		close(hold)
-		if synctest.Wait(); known() != "" {
+		if synctest.Wait(); known() != "first" {
 			t.Errorf("changed meanwhile: knows %q", known())
 		}
-		if list(); known() != "new" {
+		if list(); known() != "firstnew" {
 			t.Errorf("listed again: knows %q", known())
 		}
 	})
+}
+
+// TestRepeatAfterReconnects checks that a client knows after each reconnect which calls are safe to
+// repeat, and validates their results, also if the new server announces changes.
+func TestRepeatAfterReconnects(t *testing.T) {
+	for _, revision := range []string{legacyDate, modernDate} {
+		for _, announce := range []bool{false, true} {
+			t.Run(fmt.Sprint(revision, announce), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cut := true
+					var s *fakeServer
+					s = newFake(t, revision, `{}`, map[string]answerer{
+						"tools/list": says(tools(tool("tool", `,"annotations":{"readOnlyHint":true},"outputSchema":{"type":"object"}`))),
+						"tools/call": func(ctx context.Context, _ string) (string, error) {
+							if cut = !cut; cut { // the second attempt
+								return `{"content":[],"structuredContent":{}}`, nil
+							}
+							go s.crash()
+							<-ctx.Done()
+							return "", ctx.Err()
+						},
+					})
+					c := s.dial(nil)
+					if _, err := c.ListTools(t.Context(), nil); err != nil {
+						t.Fatal(err)
+					}
+					for n := range 4 {
+						if _, err := c.CallTool(t.Context(), "tool", nil); err != nil {
+							t.Errorf("call %d: %v", n+1, err)
+						}
+						if announce {
+							s.notify("notifications/tools/list_changed", "")
+							synctest.Wait()
+						}
+					}
+					if n := s.times("tools/list"); n != 1 {
+						t.Errorf("listed %d times, want once", n)
+					}
+					s.answers["tools/call"] = says(`{"content":[]}`)
+					_, err := c.CallTool(t.Context(), "tool", nil)
+					if _, ok := errors.AsType[*OutputError](err); !ok {
+						t.Errorf("a result without structured content: got %v", err)
+					}
+					c.ForgetCached()
+					if _, err := c.CallTool(t.Context(), "tool", nil); err != nil {
+						t.Errorf("for another user: got %v", err)
+					}
+				})
+			})
+		}
+	}
 }
 
 func TestToolBook(t *testing.T) {
