@@ -133,7 +133,7 @@ async function checkSent(s, dialog, lines) {
     const row = new URLSearchParams(location.hash.slice(1)).get('row')
     return row && !row.startsWith(c + '/') && document.querySelector('#panel .lines')
   }, before)
-  const sources = await s.page.evaluate(async () => (await fetch('/api/sources')).json())
+  const sources = await s.page.evaluate(async () => (await fetch('/api/sources', { headers: { 'X-Mcpwire': sessionStorage.getItem('mcpwire-key') } })).json())
   s.equal(sources.find((c) => c.id === captureOf(s))?.name, 'old resent', 'capture of the opened row')
   await s.screenshot('row')
   s.equal(await s.call('countLines', { tap: 'old' }), lines, 'lines of the host')

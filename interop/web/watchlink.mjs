@@ -24,10 +24,19 @@ export async function access(s) {
   const [cookie] = await s.page.context().cookies()
   s.equal([cookie.httpOnly, cookie.sameSite, cookie.path], [true, 'Strict', '/'], 'attributes of the cookie')
   s.equal(await s.page.evaluate(() => document.cookie), '', 'cookies that scripts can read')
-  for (const init of [{ method: 'POST' }, { method: 'POST', headers: { 'X-Mcpwire': '0' } }]) {
+  s.check(!s.page.url().includes('key='), 'the address still has the key: ' + s.page.url())
+  for (const [init, want] of [[{ method: 'POST' }, 403], [{ method: 'POST', headers: { 'X-Mcpwire': '1' } }, 401], [{}, 401]]) {
     const status = await s.page.evaluate(async (i) => (await fetch('/api/diff', i)).status, init)
-    s.equal(status, 403, 'status of a POST without the header')
+    s.equal(status, want, 'status of a request without the key')
   }
+  for (const path of ['/api/stream', '/api/save', '/api/tools']) { // the browser's cookie alone
+    s.equal((await s.page.context().request.get(u.origin + path)).status(), 401, path + ' with the cookie alone')
+  }
+  // A tab that the user opens with the address of the page gets the key from the first one.
+  const second = await s.page.context().newPage()
+  await second.goto(u.origin + '/')
+  await second.locator('#grid .row').first().waitFor()
+  await second.close()
   const policy = (await s.page.context().request.get(u.origin + '/')).headers()['content-security-policy'] || ''
   s.check(/script-src 'self'|default-src 'none'/.test(policy) && !/unsafe/.test(policy), 'content security policy: ' + policy)
 

@@ -16,18 +16,22 @@
 //   - The Host header must be localhost, an allowed address or an allowed
 //     name. This prevents DNS rebinding.
 //   - GET /?token=T sets a cookie (HttpOnly, SameSite=Strict, with the port
-//     in its name) and redirects to /. All other requests need the cookie.
+//     in its name) and redirects to /?key=K. The page keeps the key in
+//     sessionStorage, and removes it from the address. All other requests
+//     need the cookie.
+//   - Requests of the API also need the key, in the header X-Mcpwire.
+//     Browsers send the cookie to all ports of a host, so other servers there
+//     can have it; the key belongs to the origin. A new tab gets the key from
+//     the other tabs of the origin.
+//   - What cannot have a header, a link or an EventSource, has ticket=T in
+//     place of the key. GET /api/ticket?path=P responds with {"ticket":T},
+//     which permits GET requests for the path P for a minute.
 //   - Requests from another site, according to Sec-Fetch-Site and Origin,
-//     are rejected. A POST must have one of these headers, and X-Mcpwire:
-//     1.
+//     are rejected. A POST must have one of these headers, and X-Mcpwire.
 //   - The Content-Security-Policy lets the page load only its own files,
 //     blob: and data: images, and blob: audio. It allows no inline script.
 //   - Captured data is sent as JSON or as an attachment of type
 //     application/octet-stream, never in a form that a browser renders.
-//
-// One risk remains: browsers send cookies to all ports of a host. Another
-// program on this machine that serves pages to the same browser at the same
-// host receives the cookie.
 //
 // # API
 //
@@ -37,7 +41,7 @@
 //
 //	{"error":{"message":TEXT}}
 //
-// Status 401 means that the cookie is missing, 403 another site, 404 an
+// Status 401 means that the cookie or the key is missing, 403 another site, 404 an
 // unknown row, event or capture (it may have been evicted), 413 too large,
 // and 503 too many requests. Members that are empty, zero or false are
 // omitted, except those marked "always".

@@ -19,6 +19,12 @@ func ExportedPage(data []byte) string {
 // Token returns the access token.
 func (s *Server) Token() string { return s.token }
 
+// Key is the value of X-Mcpwire.
+func (s *Server) Key() string { return s.key }
+
+// TicketUntil is a ticket for a path.
+func (s *Server) TicketUntil(path string, until int64) string { return s.ticket(path, until) }
+
 // OpenStreams returns how many streams are open.
 func (s *Server) OpenStreams() int { return len(s.streams) }
 

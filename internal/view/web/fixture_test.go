@@ -117,7 +117,9 @@ type site struct {
 	server *web.Server
 	base   string // http://127.0.0.1:PORT
 	client *http.Client
-	stop   func()
+	// keyless says that requests have the key only if a test gives it.
+	keyless bool
+	stop    func()
 }
 
 // serve runs a server over captures.
@@ -149,7 +151,7 @@ func serveStrange(t testing.TB, wopts *watch.Options, opts *web.Options) *site {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{}
-	s.client = &http.Client{Jar: jar, Transport: transport}
+	s.client = &http.Client{Jar: jar, Transport: keyTransport{transport, s}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -170,6 +172,21 @@ func serveStrange(t testing.TB, wopts *watch.Options, opts *web.Options) *site {
 	})
 	t.Cleanup(s.stop)
 	return s
+}
+
+// A keyTransport adds the key to requests, as the page does.
+type keyTransport struct {
+	*http.Transport
+	s *site
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t keyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.s.keyless && r.Header.Get("X-Mcpwire") == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("X-Mcpwire", t.s.server.Key())
+	}
+	return t.Transport.RoundTrip(r)
 }
 
 type result struct {
@@ -212,7 +229,7 @@ func (s *site) get(path string, headers ...string) result {
 // post sends a request as the page does.
 func (s *site) post(path, body string) result {
 	s.t.Helper()
-	return s.do(http.MethodPost, path, body, "X-Mcpwire: 1", "Origin: "+s.base, "Sec-Fetch-Site: same-origin")
+	return s.do(http.MethodPost, path, body, "Origin: "+s.base, "Sec-Fetch-Site: same-origin")
 }
 
 // into reads JSON.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,10 +28,13 @@ func TestAccess(t *testing.T) {
 	for _, c := range s.client.Jar.Cookies(mustURL(t, u)) {
 		cookie = c.String()
 	}
-	s.client.Jar = nil // each request says for itself what it has
+	s.client.Jar, s.keyless = nil, true // each request says for itself what it has
 	const read, write = "/api/sources", "/api/diff"
-	mine := []string{"Cookie: " + cookie}
-	ours := append([]string{"X-Mcpwire: 1", "Origin: " + u}, mine...)
+	key := "X-Mcpwire: " + s.server.Key()
+	bare := []string{"Cookie: " + cookie}
+	mine := append([]string{key}, bare...)
+	ours := append([]string{"Origin: " + u}, mine...)
+	later := time.Now().Add(time.Minute).Unix()
 	with := func(base []string, more ...string) []string { return append(append([]string{}, base...), more...) }
 	for _, tt := range []struct {
 		name, method, path string
@@ -39,14 +43,29 @@ func TestAccess(t *testing.T) {
 	}{
 		{"with the cookie", "GET", read, mine, 200},
 		{"without", "GET", read, nil, 401},
-		{"with another value", "GET", read, []string{"Cookie: mcpwire-" + port + "=x"}, 401},
-		{"with an empty value", "GET", read, []string{"Cookie: mcpwire-" + port + "="}, 401},
-		{"with the cookie of another port", "GET", read, []string{"Cookie: " + strings.Replace(cookie, port, "1", 1)}, 401},
-		{"one of two cookies", "GET", read, []string{"Cookie: mcpwire-" + port + "=x; " + cookie}, 200},
+		{"with another value", "GET", read, []string{key, "Cookie: mcpwire-" + port + "=x"}, 401},
+		{"with an empty value", "GET", read, []string{key, "Cookie: mcpwire-" + port + "="}, 401},
+		{"with the cookie of another port", "GET", read, []string{key, "Cookie: " + strings.Replace(cookie, port, "1", 1)}, 401},
+		{"one of two cookies", "GET", read, []string{key, "Cookie: mcpwire-" + port + "=x; " + cookie}, 200},
+		{"only with the key", "GET", read, []string{key}, 401},
+		{"only with the cookie", "GET", read, bare, 401},
+		{"with the cookie as the key", "GET", read, with(bare, "X-Mcpwire: "+cookie[strings.Index(cookie, "=")+1:]), 401},
+		{"with the token as the key", "GET", read, with(bare, "X-Mcpwire: "+s.server.Token()), 401},
+		{"with the value of before", "GET", read, with(bare, "X-Mcpwire: 1"), 401},
+		{"the stream with the cookie", "GET", "/api/stream", bare, 401},
+		{"a download with the cookie", "GET", "/api/save", bare, 401},
+		{"a ticket with the cookie", "GET", "/api/ticket?path=" + read, bare, 401},
+		{"with a ticket", "GET", read + "?ticket=" + s.server.TicketUntil(read, later), bare, 200},
+		{"with a ticket and without the cookie", "GET", read + "?ticket=" + s.server.TicketUntil(read, later), nil, 401},
+		{"with a ticket for another path", "GET", read + "?ticket=" + s.server.TicketUntil("/api/save", later), bare, 401},
+		{"with a ticket that is over", "GET", read + "?ticket=" + s.server.TicketUntil(read, time.Now().Unix()-1), bare, 401},
+		{"with a ticket whose time was changed", "GET", read + "?ticket=9" + s.server.TicketUntil(read, later), bare, 401},
+		{"with a part of a ticket", "GET", read + "?ticket=" + strconv.FormatInt(later, 10), bare, 401},
+		{"a post with a ticket", "POST", write + "?ticket=" + s.server.TicketUntil(write, later), with(bare, "Origin: "+u, "X-Mcpwire: 1"), 401},
 		{"the page without", "GET", "/", nil, 401},
-		{"the page", "GET", "/", mine, 200},
+		{"the page", "GET", "/", bare, 200},
 		{"a file without", "GET", "/static/main.css", nil, 401},
-		{"a file", "GET", "/static/main.css", mine, 200},
+		{"a file", "GET", "/static/main.css", bare, 200},
 		{"what is no file of the page", "GET", "/static/tokens.css", mine, 404},
 		{"the stream without", "GET", "/api/stream", nil, 401},
 		{"a file above", "GET", "/static/..%2fserver.go", mine, 404},
@@ -78,18 +97,18 @@ func TestAccess(t *testing.T) {
 		{"the page as a script", "GET", "/static/main.js", with(mine, "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"), 403},
 
 		{"a post", "POST", write, ours, 404},
-		{"a post without the header", "POST", write, with(mine, "Origin: "+u), 403},
-		{"a post with another value", "POST", write, with(mine, "Origin: "+u, "X-Mcpwire: 0"), 403},
-		{"a post that says nothing of its origin", "POST", write, with(mine, "X-Mcpwire: 1"), 403},
-		{"a post of the same origin", "POST", write, with(mine, "X-Mcpwire: 1", "Sec-Fetch-Site: same-origin"), 404},
+		{"a post without the header", "POST", write, with(bare, "Origin: "+u), 403},
+		{"a post with another value", "POST", write, with(bare, "Origin: "+u, "X-Mcpwire: 1"), 401},
+		{"a post that says nothing of its origin", "POST", write, mine, 403},
+		{"a post of the same origin", "POST", write, with(mine, "Sec-Fetch-Site: same-origin"), 404},
 		{"a post of another site", "POST", write, with(ours, "Sec-Fetch-Site: cross-site"), 403},
 		{"a post of another port", "POST", write, with(ours, "Sec-Fetch-Site: same-site"), 403},
 		{"a post of no site", "POST", write, with(ours, "Sec-Fetch-Site: none"), 403},
-		{"a post of another origin", "POST", write, with(mine, "X-Mcpwire: 1", "Origin: http://evil.example", "Sec-Fetch-Site: same-origin"), 403},
-		{"a post of the null origin", "POST", write, with(mine, "X-Mcpwire: 1", "Origin: null"), 403},
+		{"a post of another origin", "POST", write, with(mine, "Origin: http://evil.example", "Sec-Fetch-Site: same-origin"), 403},
+		{"a post of the null origin", "POST", write, with(mine, "Origin: null"), 403},
 		{"a post of two origins", "POST", write, with(ours, "Origin: http://evil.example"), 403},
-		{"a post of another port's origin", "POST", write, with(mine, "X-Mcpwire: 1", "Origin: http://127.0.0.1:1"), 403},
-		{"a post without the cookie", "POST", write, []string{"X-Mcpwire: 1", "Origin: " + u}, 401},
+		{"a post of another port's origin", "POST", write, with(mine, "Origin: http://127.0.0.1:1"), 403},
+		{"a post without the cookie", "POST", write, []string{key, "Origin: " + u}, 401},
 		{"a method that is not there", "DELETE", read, ours, 404},
 		{"reading by a post", "POST", read, ours, 404},
 	} {
@@ -142,8 +161,8 @@ func TestCookie(t *testing.T) {
 	s := serveStrange(t, nil, nil)
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	got := s.get("/?token=" + s.server.Token())
-	if got.status != http.StatusSeeOther || got.header.Get("Location") != "/" {
-		t.Errorf("status %d to %q, want 303 to /", got.status, got.header.Get("Location"))
+	if got.status != http.StatusSeeOther || got.header.Get("Location") != "/?key="+s.server.Key() {
+		t.Errorf("status %d to %q, want 303 to / with the key", got.status, got.header.Get("Location"))
 	}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.base, "http://"))
 	cookie := got.header.Get("Set-Cookie")
@@ -152,13 +171,16 @@ func TestCookie(t *testing.T) {
 	if name != "mcpwire-"+port || attributes != "Path=/; HttpOnly; SameSite=Strict" {
 		t.Errorf("the cookie is %q", cookie)
 	}
+	if key := s.server.Key(); len(key) != 43 || key == value || key == s.server.Token() {
+		t.Errorf("the key %q is no secret of its own with 256 bits", key)
+	}
 	if len(value) != 43 || value == s.server.Token() {
 		t.Errorf("its value %q is no secret of its own with 256 bits", value)
 	}
 	// A link on a page: browsers keep a strict cookie back along a redirect that another site has
 	// begun.
 	got = s.get("/?token="+s.server.Token(), "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
-	if got.status != http.StatusOK || got.header.Get("Set-Cookie") == "" || !strings.Contains(got.body, `http-equiv="refresh"`) || strings.Contains(got.body, s.server.Token()) {
+	if got.status != http.StatusOK || got.header.Get("Set-Cookie") == "" || !strings.Contains(got.body, `http-equiv="refresh" content="0;url=/?key=`+s.server.Key()+`"`) || strings.Contains(got.body, s.server.Token()) {
 		t.Errorf("from another site, status %d: %s", got.status, got.body)
 	}
 	if got := s.get("/?token=wrong"); got.status != http.StatusUnauthorized || got.header.Get("Set-Cookie") != "" {
@@ -324,7 +346,7 @@ func TestDeadlines(t *testing.T) {
 	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	r := httptest.NewRequest(http.MethodPost, "/api/diff", strings.NewReader(`{"a":1,"b":2}`))
 	r.Host = strings.TrimPrefix(s.base, "http://")
-	r.Header.Set("X-Mcpwire", "1")
+	r.Header.Set("X-Mcpwire", s.server.Key())
 	r.Header.Set("Origin", s.base)
 	for _, c := range s.client.Jar.Cookies(mustURL(t, s.base)) {
 		r.AddCookie(c)

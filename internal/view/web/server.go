@@ -36,8 +36,8 @@ type Options struct {
 	AllowRemote bool
 	// Hosts are allowed names in the Host header, in addition to localhost and addresses.
 	Hosts []string
-	// Token is the token in the URL that the user opens. A browser that has opened the page keeps
-	// access to a later Server with the same token and port. Empty means a random token.
+	// Token is the token in the URL that the user opens. An open page keeps access to a later
+	// Server with the same token and port. Empty means a random token.
 	Token string
 	// Tool is the name and version of this program, for the page.
 	Tool string
@@ -69,9 +69,11 @@ type Server struct {
 	hosts map[string]bool
 	// token is the token in the URL that the user opens.
 	token string
-	// session is the value of the cookie.
+	// session is the value of the cookie. Browsers send it to all ports of this host.
 	session string
-	mux     *http.ServeMux
+	// key is the value of the header X-Mcpwire, which only the page knows.
+	key string
+	mux *http.ServeMux
 
 	// streams has one element for each open stream.
 	streams chan struct{}
@@ -110,7 +112,7 @@ func New(hub *watch.Hub, opts *Options) *Server {
 		s.opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	s.token = cmp.Or(s.opts.Token, NewToken())
-	s.session = sessionOf(s.token)
+	s.session, s.key = derive("cookie", s.token), derive("key", s.token)
 	for _, h := range s.opts.Hosts {
 		s.hosts[lowerHost(h)] = true
 	}
@@ -119,9 +121,9 @@ func New(hub *watch.Hub, opts *Options) *Server {
 	return s
 }
 
-// sessionOf returns the value of the cookie for a token. It does not reveal the token.
-func sessionOf(token string) string {
-	sum := sha256.Sum256([]byte("mcpwire watch cookie " + token))
+// derive returns a secret for a use. It reveals neither the one that it is made of nor others.
+func derive(use, secret string) string {
+	sum := sha256.Sum256([]byte("mcpwire watch " + use + " " + secret))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
@@ -173,6 +175,7 @@ func (s *Server) routes() *http.ServeMux {
 	m.Handle("GET /{$}", newPageFile(indexHTML, "text/html; charset=utf-8"))
 	m.Handle("GET /static/main.css", newPageFile(mainCSS, "text/css; charset=utf-8"))
 	m.Handle("GET /static/main.js", newPageFile(mainJS, "text/javascript; charset=utf-8"))
+	m.HandleFunc("GET /api/ticket", s.serveTicket)
 	m.HandleFunc("GET "+streamPath, s.serveStream)
 	m.HandleFunc("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
 	m.HandleFunc("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
@@ -242,7 +245,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden, "requests of other sites are rejected")
 		return
 	}
-	if !s.hasCookie(r) {
+	if !s.hasCookie(r) || strings.HasPrefix(r.URL.Path, "/api/") && !s.hasKey(r) {
 		s.writeUnauthorized(w, r)
 		return
 	}
@@ -312,7 +315,7 @@ func isOwnRequest(r *http.Request) bool {
 		}
 		return (site == "" || site == "none" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
 	}
-	if site == "" && len(origin) == 0 || r.Header.Get("X-Mcpwire") != "1" {
+	if site == "" && len(origin) == 0 || r.Header.Get("X-Mcpwire") == "" {
 		return false
 	}
 	return (site == "" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
@@ -326,7 +329,8 @@ func sameOrigin(origin []string, host string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// logIn sets the cookie for a request with the token.
+// logIn sets the cookie for a request with the token, and gives the page its key in an address that
+// keeps the fragment. The page removes the key from the address.
 func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || !equalSecrets(r.URL.Query().Get("token"), s.token) {
 		s.writeUnauthorized(w, r)
@@ -337,10 +341,10 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 	case "cross-site", "same-site":
 		// The link was on another page. Browsers do not send a strict cookie with a redirect that
 		// another site started, but they do after a reload by the page itself.
-		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/">`, "One moment", "The live view is being opened.")
+		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/?key=`+s.key+`">`, "One moment", "The live view is being opened.")
 	default:
 		h := w.Header()
-		h.Set("Location", "/")
+		h.Set("Location", "/?key="+s.key)
 		w.WriteHeader(http.StatusSeeOther)
 	}
 }
@@ -365,6 +369,37 @@ func (s *Server) hasCookie(r *http.Request) bool {
 	return false
 }
 
+// hasKey reports whether a request has the key, or a ticket for its path. The cookie alone is worth
+// nothing, since any other server of this host may have it.
+func (s *Server) hasKey(r *http.Request) bool {
+	if equalSecrets(r.Header.Get("X-Mcpwire"), s.key) {
+		return true
+	}
+	given := r.URL.Query().Get("ticket")
+	until, _, _ := strings.Cut(given, ".")
+	n, err := strconv.ParseInt(until, 10, 64)
+	return err == nil && r.Method == http.MethodGet && time.Now().Unix() <= n && equalSecrets(given, s.ticket(r.URL.Path, n))
+}
+
+// ticketTime is how long a ticket can be used.
+const ticketTime = time.Minute
+
+// ticket returns a text that permits GET requests for a path until a Unix time.
+func (s *Server) ticket(path string, until int64) string {
+	text := strconv.FormatInt(until, 10)
+	return text + "." + derive("ticket "+s.key+" "+text, path)
+}
+
+// serveTicket returns a ticket for requests that cannot have a header: links, and EventSource.
+func (s *Server) serveTicket(w http.ResponseWriter, r *http.Request) {
+	u, err := url.Parse(r.URL.Query().Get("path"))
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "path is not a path")
+		return
+	}
+	writeJSON(w, map[string]string{"ticket": s.ticket(u.Path, time.Now().Add(ticketTime).Unix())})
+}
+
 // equalSecrets compares secrets in constant time, even if their lengths differ.
 func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
@@ -380,7 +415,7 @@ func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
 	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web printed, with its token. Each run has a new one.")
 }
 
-// writeNotePage responds with a small page. Its texts must be constants.
+// writeNotePage responds with a small page. Its texts must not need escapes.
 func writeNotePage(w http.ResponseWriter, status int, head, title, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)

@@ -187,6 +187,35 @@ function announceCounts() {
 }
 
 // page/api.js
+var keyName = "mcpwire-key";
+var tabs = location.protocol.startsWith("http") ? new BroadcastChannel(keyName) : null;
+var asked = null;
+function storeKey(key) {
+  sessionStorage.setItem(keyName, key);
+}
+if (tabs) {
+  const given = new URLSearchParams(location.search).get("key");
+  if (given) {
+    storeKey(given);
+    history.replaceState(null, "", location.pathname + location.hash);
+  }
+  tabs.onmessage = (e) => {
+    const key = sessionStorage.getItem(keyName);
+    if (e.data !== "ask") storeKey(e.data);
+    else if (key) tabs.postMessage(key);
+  };
+}
+async function withKey(headers) {
+  if (!sessionStorage.getItem(keyName)) {
+    asked ||= new Promise((done) => {
+      tabs.addEventListener("message", done);
+      tabs.postMessage("ask");
+      setTimeout(done, 500);
+    });
+    await asked;
+  }
+  return { "X-Mcpwire": sessionStorage.getItem(keyName) || "none", ...headers };
+}
 async function readResponse(response) {
   let body2 = null;
   const type = response.headers.get("Content-Type") || "";
@@ -205,7 +234,7 @@ function statusMessage(status2) {
 async function request(path2, init) {
   let response;
   try {
-    response = await fetch(path2, { credentials: "same-origin", ...init });
+    response = await fetch(path2, { credentials: "same-origin", ...init, headers: await withKey(init.headers) });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw new Error("No connection to mcpwire. Is it still running?");
@@ -218,7 +247,7 @@ function apiGet(path2, signal) {
 async function apiText(path2, signal) {
   let response;
   try {
-    response = await fetch(path2, { credentials: "same-origin", signal });
+    response = await fetch(path2, { credentials: "same-origin", headers: await withKey(), signal });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw new Error("No connection to mcpwire. Is it still running?");
@@ -226,18 +255,29 @@ async function apiText(path2, signal) {
   return response.ok ? response.text() : readResponse(response);
 }
 function apiPost(path2, body2, signal) {
-  const headers = { "X-Mcpwire": "1" };
+  const headers = {};
   if (!(body2 instanceof Blob)) {
     headers["Content-Type"] = "application/json";
     body2 = JSON.stringify(body2 || {});
   }
   return request(path2, { method: "POST", headers, body: body2, signal });
 }
+async function withTicket(path2) {
+  const { ticket } = await apiGet("/api/ticket?path=" + encodeURIComponent(path2.split("?")[0]));
+  return path2 + (path2.includes("?") ? "&" : "?") + "ticket=" + ticket;
+}
+async function download(e) {
+  e.preventDefault();
+  const a = document.createElement("a");
+  a.href = await withTicket(e.currentTarget.getAttribute("href"));
+  a.download = "";
+  a.click();
+}
 function payloadPath(capture, n) {
   return "/api/payload/" + encodeURIComponent(capture) + "/" + Number(n);
 }
 async function apiPayload(capture, n, limit, signal) {
-  const response = await fetch(payloadPath(capture, n), { credentials: "same-origin", headers: { Range: "bytes=0-" + (limit - 1) }, signal });
+  const response = await fetch(payloadPath(capture, n), { credentials: "same-origin", headers: await withKey({ Range: "bytes=0-" + (limit - 1) }), signal });
   if (!response.ok) throw new Error(statusMessage(response.status));
   return new Uint8Array(await response.arrayBuffer());
 }
@@ -1517,7 +1557,7 @@ function payloadView(d, payload, title2) {
     draw2();
   }));
   bar2.append(wrapButton(box2), h("span", { class: "size", text: fmtSize(payload.len) }), h("span", { class: "grow" }), copyButton(d, payload));
-  if (!exported && d.capture) bar2.append(h("a", { class: "button", href: payloadPath(d.capture, payload.n), download: "", text: "Download" }));
+  if (!exported && d.capture) bar2.append(h("a", { class: "button", href: payloadPath(d.capture, payload.n), download: "", text: "Download", on: { click: (e) => download(e).catch((error) => toast(error.message)) } }));
   box2.append(bar2);
   if (payload.wrong) box2.append(h("p", { class: "note warn" }, isolated(payload.wrong)));
   if (payload.cut) box2.append(h("p", { class: "note", text: "Only the beginning was recorded." }));
@@ -2706,13 +2746,13 @@ function setTool(x, args) {
   if (t?.title || t?.about || x.row) x.about.append(isolated(t ? [t.title, t.about].filter(Boolean).join(": ").slice(0, 600) : x.row.sum || x.row.m));
   for (const hint of t?.hints || []) x.about.append(" ", h("span", { class: "chip" + (hint === "destructive" ? " bad" : ""), text: hint }));
   x.form = t?.schema ? schemaForm(t.schema, () => changed2(x)) : null;
-  const tabs = [x.form && "Form", t && "JSON", x.message !== null && "Message"].filter(Boolean);
-  x.tabs.replaceChildren(...tabs.map((name) => h("button", { type: "button", text: name, on: { click: () => openTab(x, name) } })));
+  const tabs2 = [x.form && "Form", t && "JSON", x.message !== null && "Message"].filter(Boolean);
+  x.tabs.replaceChildren(...tabs2.map((name) => h("button", { type: "button", text: name, on: { click: () => openTab(x, name) } })));
   x.fill.hidden = true;
   drawFill(x);
   x.args = args ?? (x.form ? x.form.get() : "{}");
   x.tab = "";
-  showTab2(x, tabs[0]);
+  showTab2(x, tabs2[0]);
   x.send.disabled = false;
 }
 function argumentsOf(message) {
@@ -2924,7 +2964,8 @@ async function drawDiff(x, place2, a, b) {
 function showExport() {
   const query2 = "?filter=" + encodeURIComponent(view.filter);
   const what = view.filter ? h("p", {}, "What the filter ", isolated(view.filter, "code"), " shows:") : h("p", { text: "Everything in the list:" });
-  const link2 = (href, title2, text) => h("a", { class: "choice", href, download: "", on: { click: () => {
+  const link2 = (href, title2, text) => h("a", { class: "choice", href, download: "", on: { click: (e) => {
+    download(e).catch((error) => toast(error.message));
     d.close();
     toast("The browser saves the file.");
   } } }, h("strong", { text: title2 }), h("span", { text }));
@@ -4390,7 +4431,7 @@ function listenKeys2(bar2, share, set2) {
 }
 
 // page/stream.js
-var link = { source: null, filter: "", retry: 0, timer: 0, id: "", clear: false };
+var link = { source: null, opening: null, filter: "", retry: 0, timer: 0, id: "", clear: false };
 function connect(filter) {
   link.filter = filter;
   link.id = "";
@@ -4402,13 +4443,18 @@ function reconnect() {
   link.retry = 0;
   open3();
 }
-function open3() {
+async function open3() {
   clearTimeout(link.timer);
   if (link.source) link.source.close();
+  link.source = null;
   const p = new URLSearchParams();
   if (link.filter) p.set("filter", link.filter);
   if (link.id) p.set("after", link.id);
-  const source = new EventSource("/api/stream?" + p);
+  const opening = link.opening = withTicket("/api/stream?" + p).catch(() => "");
+  const path2 = await opening;
+  if (opening !== link.opening) return;
+  if (!path2) return failed2(null);
+  const source = new EventSource(path2);
   link.source = source;
   const on2 = (name, f) => source.addEventListener(name, (e) => {
     if (source !== link.source) return;
@@ -4459,7 +4505,7 @@ function setTotal(t) {
   emit("total", before !== store.evicted);
 }
 async function failed2(source) {
-  source.close();
+  source?.close();
   const wait = Math.min(15e3, 500 * 2 ** link.retry++);
   link.timer = setTimeout(open3, wait);
   emit("offline", { wait, message: "" });

@@ -4,12 +4,14 @@ import { h } from "./dom.js";
 import { isolated } from "./safetext.js";
 import { view } from "./state.js";
 import { toast } from "./announce.js";
+import { download } from "./api.js";
 
 // showExport opens the dialog.
 export function showExport() {
   const query = "?filter=" + encodeURIComponent(view.filter);
   const what = view.filter ? h("p", {}, "What the filter ", isolated(view.filter, "code"), " shows:") : h("p", { text: "Everything in the list:" });
-  const link = (href, title, text) => h("a", { class: "choice", href, download: "", on: { click: () => {
+  const link = (href, title, text) => h("a", { class: "choice", href, download: "", on: { click: (e) => {
+    download(e).catch((error) => toast(error.message));
     d.close();
     toast("The browser saves the file.");
   } } }, h("strong", { text: title }), h("span", { text }));

@@ -1,9 +1,9 @@
 // The event stream from the server, which resumes after a failure.
-import { apiGet } from "./api.js";
+import { apiGet, withTicket } from "./api.js";
 import { dropRows, putRows, resetStore, setSources, store } from "./store.js";
 import { emit } from "./state.js";
 
-const link = { source: null, filter: "", retry: 0, timer: 0, id: "", clear: false };
+const link = { source: null, opening: null, filter: "", retry: 0, timer: 0, id: "", clear: false };
 
 // connect follows the rows that match a filter. The present rows stay until the first event.
 export function connect(filter) {
@@ -20,13 +20,18 @@ export function reconnect() {
   open();
 }
 
-function open() {
+async function open() {
   clearTimeout(link.timer);
   if (link.source) link.source.close();
+  link.source = null;
   const p = new URLSearchParams();
   if (link.filter) p.set("filter", link.filter);
   if (link.id) p.set("after", link.id);
-  const source = new EventSource("/api/stream?" + p);
+  const opening = (link.opening = withTicket("/api/stream?" + p).catch(() => ""));
+  const path = await opening;
+  if (opening !== link.opening) return;
+  if (!path) return failed(null);
+  const source = new EventSource(path);
   link.source = source;
   const on = (name, f) => source.addEventListener(name, (e) => {
     if (source !== link.source) return;
@@ -86,7 +91,7 @@ function setTotal(t) {
 // failed connects again with a growing delay. An EventSource does not tell why it failed, so
 // another request finds out.
 async function failed(source) {
-  source.close();
+  source?.close();
   const wait = Math.min(15000, 500 * 2 ** link.retry++);
   link.timer = setTimeout(open, wait);
   emit("offline", { wait, message: "" });

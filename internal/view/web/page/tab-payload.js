@@ -1,5 +1,5 @@
 // The tabs Request and Response: messages as people read them.
-import { apiPayload, payloadPath } from "./api.js";
+import { apiPayload, download, payloadPath } from "./api.js";
 import { toast } from "./announce.js";
 import { copyText } from "./clipboard.js";
 import { h } from "./dom.js";
@@ -36,7 +36,7 @@ export function payloadView(d, payload, title) {
     draw();
   }));
   bar.append(wrapButton(box), h("span", { class: "size", text: fmtSize(payload.len) }), h("span", { class: "grow" }), copyButton(d, payload));
-  if (!exported && d.capture) bar.append(h("a", { class: "button", href: payloadPath(d.capture, payload.n), download: "", text: "Download" }));
+  if (!exported && d.capture) bar.append(h("a", { class: "button", href: payloadPath(d.capture, payload.n), download: "", text: "Download", on: { click: (e) => download(e).catch((error) => toast(error.message)) } }));
   box.append(bar);
   if (payload.wrong) box.append(h("p", { class: "note warn" }, isolated(payload.wrong)));
   if (payload.cut) box.append(h("p", { class: "note", text: "Only the beginning was recorded." }));
