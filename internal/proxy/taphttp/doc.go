@@ -48,7 +48,8 @@
 //     X-Forwarded fields.
 //   - The server sees its own Host. It sees the client's Origin unless [Options.Origin]
 //     says otherwise: a server that compares the two may refuse a page that it serves.
-//     Redirects are forwarded; an absolute Location bypasses the tap, and a note says so.
+//     Redirects are forwarded. A Location or Content-Location with the server's origin gets
+//     the origin of the tap; one with another origin bypasses the tap. A note says so.
 //   - Authorization metadata (https://www.rfc-editor.org/rfc/rfc9728) and WWW-Authenticate
 //     are not rewritten. They name the server's URL as the resource, and a client that
 //     compares it with the tap's URL may refuse to continue; absolute URLs in them bypass

@@ -299,19 +299,20 @@ func (x *exchange) bindEndpoint(data string) {
 	x.h.sessions.bind(endpointSpace, x.r.URL.ResolveReference(ref).RequestURI(), x)
 }
 
-// rewriteEndpoint returns the endpoint reference that leads through the tap, and whether it differs
-// from data. Relative references need no change, since the tap has the paths of the server.
-func (x *exchange) rewriteEndpoint(data string) (string, bool) {
+// rewriteURL returns the reference that leads through the tap, and whether it differs from data.
+// Relative references need no change, since the tap has the paths of the server. what names the
+// place of the reference, for notes.
+func (x *exchange) rewriteURL(what, data string) (string, bool) {
 	ref, err := url.Parse(data)
 	if err != nil {
-		x.note(capture.ToClient, "the endpoint event contains no URL: "+printable(err.Error()))
+		x.note(capture.ToClient, what+" contains no URL: "+printable(err.Error()))
 		return data, false
 	}
 	if ref.Host == "" {
 		return data, false
 	}
 	if !x.sameOrigin(ref) {
-		x.note(capture.ToClient, "the endpoint event names another origin than the server's, and bypasses the tap: "+printable(data))
+		x.note(capture.ToClient, what+" names another origin than the server's, and bypasses the tap: "+printable(data))
 		return data, false
 	}
 	scheme := ""
@@ -327,7 +328,7 @@ func (x *exchange) rewriteEndpoint(data string) (string, bool) {
 		rest = ""
 	}
 	to := scheme + "//" + x.r.Host + rest
-	x.note(capture.ToClient, "the endpoint event was rewritten from "+printable(data)+" to "+printable(to))
+	x.note(capture.ToClient, what+" was rewritten from "+printable(data)+" to "+printable(to))
 	return to, true
 }
 
@@ -401,7 +402,7 @@ func (g *gate) flush() []byte {
 }
 
 func (g *gate) rewrite(event []byte, b eventHead) []byte {
-	to, changed := g.x.rewriteEndpoint(string(event[b.from:b.to]))
+	to, changed := g.x.rewriteURL("the endpoint event", string(event[b.from:b.to]))
 	if !changed {
 		return event
 	}

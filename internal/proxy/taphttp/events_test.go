@@ -173,3 +173,58 @@ func TestNew(t *testing.T) {
 		t.Error("a host that is none")
 	}
 }
+
+// TestLocation shows that a redirect to the server's origin leads to the tap, and that the capture
+// has what the server sent.
+func TestLocation(t *testing.T) {
+	for _, tt := range []struct{ name, sent, want, note string }{
+		{"relative", "/mcp/?a=1", "/mcp/?a=1", ""},
+		{"without a slash", "other", "other", ""},
+		{"absolute", "http://$UP/mcp/?a=1#b", "http://$TAP/mcp/?a=1#b", "Location was rewritten"},
+		{"other name of the loopback", "HTTP://localhost:$PORT/%2F", "http://$TAP/%2F", "Location was rewritten"},
+		{"without a scheme", "//$UP/mcp/", "//$TAP/mcp/", "Location was rewritten"},
+		{"another origin", "https://login.example.com/x", "https://login.example.com/x", "Location names another origin than the server's, and bypasses the tap"},
+		{"another port", "http://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", "bypasses the tap"},
+		{"no URL", "http://[", "http://[", "contains no URL"},
+	} {
+		for _, field := range []string{"Location", "Content-Location"} {
+			t.Run(tt.name+" "+field, func(t *testing.T) {
+				fill := strings.NewReplacer()
+				web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set(field, fill.Replace(tt.sent))
+					w.WriteHeader(http.StatusTemporaryRedirect)
+				}))
+				defer web.Close()
+				p := tap(t, web.URL+"/mcp", nil, nil)
+				up, through := must(url.Parse(web.URL)), must(url.Parse(p.url))
+				fill = strings.NewReplacer("$UP", up.Host, "$PORT", up.Port(), "$TAP", through.Host)
+				req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, p.url, strings.NewReader("{}")))
+				resp, err := new(http.Transport).RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if got, want := resp.Header.Get(field), fill.Replace(tt.want); got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+				notes := ""
+				for _, e := range p.events() {
+					if e.Kind == capture.KindNote {
+						notes += string(e.Data)
+					}
+					if e.Kind != capture.KindResponse {
+						continue
+					}
+					for _, h := range e.Response.Headers {
+						if h.Name == field && h.Value != fill.Replace(tt.sent) {
+							t.Errorf("the capture has %q, which the server did not send", h.Value)
+						}
+					}
+				}
+				if !strings.Contains(notes, tt.note) || tt.note == "" && notes != "" {
+					t.Errorf("notes %q, want %q", notes, tt.note)
+				}
+			})
+		}
+	}
+}

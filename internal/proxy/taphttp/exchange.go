@@ -607,11 +607,8 @@ func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 	x.sendBody(resp)
 }
 
-// responseBegan handles what the head of a response says about the session and the tap.
+// responseBegan handles what the head of a response says about the session.
 func (x *exchange) responseBegan(resp *http.Response) {
-	if to, err := resp.Location(); err == nil && to.Host != "" && strings.Contains(resp.Header.Get("Location"), "//") {
-		x.note(capture.ToClient, "the Location bypasses the tap")
-	}
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && x.r.Header.Get("Mcp-Session-Id") == "" {
 		x.h.sessions.bind(sessionSpace, id, x)
 	}
@@ -621,6 +618,9 @@ func (x *exchange) responseBegan(resp *http.Response) {
 func (x *exchange) sendHead(resp *http.Response, list []capture.Header) {
 	h := x.w.Header()
 	for name, values := range endToEnd(resp.Header, list) {
+		if len(values) == 1 && (strings.EqualFold(name, "Location") || strings.EqualFold(name, "Content-Location")) {
+			values[0], _ = x.rewriteURL(name, values[0])
+		}
 		h[name] = values
 	}
 	// net/http would add these.

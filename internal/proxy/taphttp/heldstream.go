@@ -250,7 +250,7 @@ func (s *heldStream) begin(e *capture.Event) {
 	data := string(e.Data)
 	text := s.event.buf
 	n := x.received(e)
-	if to, changed := x.rewriteEndpoint(data); changed && !strings.Contains(data, "\n") {
+	if to, changed := x.rewriteURL("the endpoint event", data); changed && !strings.Contains(data, "\n") {
 		text = withData(text, to, true)
 		forwarded := *e
 		forwarded.Data, forwarded.Len = []byte(to), int64(len(to))
