@@ -45,6 +45,7 @@ type Bridge struct {
 	metrics   metrics
 	// openConnections counts the current connections to the server.
 	openConnections atomic.Int64
+	starting        startQueue
 	health          health
 	eras            eraCache
 
@@ -177,6 +178,10 @@ type Options struct {
 
 	// ClientEra and ServerEra are the eras of the clients and of the server. Zero means EraAuto.
 	ClientEra, ServerEra Era
+
+	// Starts limit how many servers start at once, except over HTTP. The time until a server may
+	// start does not count for ConnectTimeout. Nil means no limit.
+	Starts *Starts
 
 	// NoTranslation answers clients of an era that the server lacks as the server would, so that a
 	// client that is a bridge translates by itself. It needs Shared.
@@ -468,9 +473,14 @@ func (b *Bridge) withTimeout(ctx context.Context, d time.Duration) (context.Cont
 	}
 }
 
-// remaining returns how much of an expired timeout is left because of a login.
+// remaining returns how much of an expired timeout is left because of a login, or because a server
+// could not start at once.
 func (b *Bridge) remaining(d time.Duration) time.Duration {
-	return time.Until(b.opts.LastLogin().Add(d))
+	last := b.opts.LastLogin()
+	if waited := b.starting.waited(); d <= b.opts.ConnectTimeout && waited.After(last) {
+		last = waited
+	}
+	return time.Until(last.Add(d))
 }
 
 // A timeoutError says that nothing arrived for the duration.

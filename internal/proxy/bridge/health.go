@@ -285,6 +285,13 @@ func (b *Bridge) Status() Status {
 	return st
 }
 
+// Down reports if the last thing that happened with the server was an error.
+func (b *Bridge) Down() bool {
+	b.health.mu.Lock()
+	defer b.health.mu.Unlock()
+	return b.health.lastSeen.Load() == 0 && b.health.err != nil
+}
+
 // Metrics returns a handler that serves the counters in the text format of Prometheus
 // (https://prometheus.io/docs/instrumenting/exposition_formats/).
 func (b *Bridge) Metrics() http.Handler {

@@ -407,6 +407,11 @@ func (u *upstream) disconnected(err error, unsent []queuedMessage) {
 
 // serveConnection makes a connection and serves it until it ends. It returns the reason.
 func (u *upstream) serveConnection(first bool) error {
+	started, err := u.begin()
+	if err != nil {
+		return err
+	}
+	defer started()
 	ctx, cancel := u.b.withDialTimeout(u.ctx)
 	u.backoff.setUsable(false)
 	text := u.rec.stderr()
@@ -426,7 +431,7 @@ func (u *upstream) serveConnection(first bool) error {
 		u.queue.setPaused(true) // until the server has the state of the old one
 	}
 	u.backoff.setUsable(first)
-	c := &connection{u: u, f: f, abort: func() { stop(errUnresponsive) }}
+	c := &connection{u: u, f: f, started: started, abort: func() { stop(errUnresponsive) }}
 	u.b.openConnections.Add(1)
 	defer u.b.openConnections.Add(-1)
 	if r, ok := f.(receiver); ok {
@@ -539,6 +544,8 @@ const closeTimeout = time.Second
 type connection struct {
 	u *upstream
 	f jsonrpc.Framer
+	// started says that the server has sent something.
+	started func()
 	// abort ends a dead connection.
 	abort func()
 	// checking says that probeAlive runs. The lock of the upstream guards it.
@@ -588,6 +595,7 @@ func (c *connection) read() error {
 	noise := 0
 	for {
 		frame, from, err := c.receive()
+		c.started()
 		if err != nil {
 			if !c.handleError(err, from) {
 				if errors.Is(err, io.EOF) {

@@ -32,7 +32,8 @@ const (
 	maxUpstreamBytes = 256 << 20
 	// maxPages limits the pages of one list of a server.
 	maxPages = 1000
-	// loadTimeout limits the time to read a catalog.
+	// loadTimeout limits the time to read a catalog after the handshake, for which the bridge has
+	// a timeout: a server may have to wait until others have started.
 	loadTimeout = time.Minute
 	// reloadPause is the time between two reads of a catalog that a server keeps announcing.
 	reloadPause = 250 * time.Millisecond
@@ -201,7 +202,7 @@ func (c *catalog) current() (snap *snapshot, stale bool) {
 
 // want starts to read the catalog if it is missing, changed or older than maxAge. It returns a
 // channel that is closed when the read ends, and when it began; nil if the caller need not wait,
-// because the catalog is only old, unless strict is set.
+// because the last read has failed, or because the catalog is only old, unless strict is set.
 func (c *catalog) want(maxAge time.Duration, strict bool) (done <-chan struct{}, began time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,13 +216,13 @@ func (c *catalog) want(maxAge time.Duration, strict bool) (done <-chan struct{},
 	if (needed || old) && !now.Before(c.retryAt) {
 		c.startLocked(0)
 	}
-	if c.loading == nil || !needed && !(strict && old) {
+	if c.loading == nil || c.err != nil || !needed && !(strict && old) {
 		return nil, now
 	}
 	return c.loading, c.loadBegan
 }
 
-// tooSlow says that a client no longer waits for the current read.
+// tooSlow says that clients do not wait for the current read.
 func (c *catalog) tooSlow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,9 +261,7 @@ func (c *catalog) run(pause time.Duration) {
 		c.mu.Lock()
 		c.dirty, c.resting = false, false
 		c.mu.Unlock()
-		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
-		snap, err := c.load(ctx)
-		cancel()
+		snap, err := c.load(c.ctx)
 		again = c.finished(snap, err)
 		pause = reloadPause
 	}
@@ -343,6 +342,8 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
 	size := 0
 	for k := range snap.lists {
 		kind := Kind(k)

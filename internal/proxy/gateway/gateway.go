@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,8 @@ type Gateway struct {
 	worlds     worldCache
 	announcer  announcer
 	tasks      taskOwners
+	// starts limits how many servers start at once.
+	starts *bridge.Starts
 
 	mu     sync.Mutex
 	closed bool
@@ -75,7 +78,7 @@ func New(o *Options) (*Gateway, error) {
 	if o == nil {
 		return nil, errors.New("gateway: no options")
 	}
-	g := &Gateway{recording: bridge.NewRecording(o.Record, o.Watched), live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}, shared: len(o.Secrets) > 0}
+	g := &Gateway{recording: bridge.NewRecording(o.Record, o.Watched), live: map[*upstream]struct{}{}, sessions: map[*session]struct{}{}, shared: len(o.Secrets) > 0, starts: bridge.NewStarts(maxStarts())}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.announcer.start(g)
 	secrets := o.Secrets
@@ -92,6 +95,9 @@ func New(o *Options) (*Gateway, error) {
 	}
 	return g, nil
 }
+
+// maxStarts returns how many servers may start at once: most need a processor for some seconds.
+func maxStarts() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
 
 // Apply replaces the options. It returns an error, and changes nothing, if they are invalid. It
 // keeps the connections of upstreams whose Name, Fingerprint, Isolation and PerPrincipal are

@@ -156,7 +156,9 @@ func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge
 				continue
 			}
 			c := be.catalog(ctx, modern)
-			if done, began := c.want(maxAge, strict); done != nil {
+			if done, began := c.want(maxAge, strict); done != nil && be.bridge.Down() {
+				c.tooSlow()
+			} else if done != nil {
 				reads = append(reads, read{c, done, began})
 			}
 			be.release()
