@@ -251,6 +251,7 @@ var (
 	overloadedRequests  = &rejection{false, "too many requests are in flight"}
 	rateLimitedRequests = &rejection{true, "requests of one caller are in flight"}
 	rateLimitedUnread   = &rejection{true, "unread responses of one caller"}
+	overloadedSessions  = &rejection{false, "too many sessions"}
 	overloadedStreams   = &rejection{false, "too many open streams"}
 	rateLimitedStreams  = &rejection{true, "streams of one caller"}
 )

@@ -379,12 +379,15 @@ func (t *sessionTable) acquire(key string) *session {
 	return s
 }
 
-// add lists a session. It reports false if there are too many or the handler is shutting down. If a
-// session with the key exists already, add acquires and returns that one.
-func (t *sessionTable) add(s *session) (live *session, ok bool) {
+// add lists a session, unless there are too many or the handler is shutting down. If a session with
+// the key exists already, add acquires and returns that one.
+func (t *sessionTable) add(s *session) (live *session, rejected *rejection) {
 	if t.count.Add(1) > int64(t.h.opts.Limits.MaxSessions) {
 		t.count.Add(-1)
-		return nil, false
+		if t.h.admission.closing.Load() {
+			return nil, rejectedByShutdown
+		}
+		return nil, overloadedSessions
 	}
 	p := &t.shards[shardOf(s.key)]
 	p.mu.Lock()
@@ -397,7 +400,7 @@ func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	p.mu.Unlock()
 	if other != nil {
 		t.count.Add(-1)
-		return other, true
+		return other, nil
 	}
 	if !t.armed.Swap(true) {
 		t.sweeper.Reset(t.sweepInterval())
@@ -407,9 +410,9 @@ func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	}
 	if t.h.admission.closing.Load() {
 		t.end(s, t.isLocal())
-		return nil, false
+		return nil, rejectedByShutdown
 	}
-	return s, true
+	return s, nil
 }
 
 // isLocal reports whether no other process knows the sessions.
@@ -585,8 +588,7 @@ func (pr *postRequest) serveInitialize() {
 		return
 	}
 	s.seal(pr.delivery.Message.Params)
-	if _, ok := h.sessions.add(s); !ok {
-		writeUnavailable(w, "too many sessions")
+	if _, rejected := h.sessions.add(s); rejected.write(w) {
 		return
 	}
 	opened = true

@@ -193,12 +193,11 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 	s.shared.presumeInitialized()
 	s.shared.follow(saved)
 	s.acquire()
-	live, ok := h.sessions.add(s)
+	live, rejected := h.sessions.add(s)
 	if live != s {
 		s.close(false) // keep the events of the live one
 	}
-	if !ok {
-		writeUnavailable(w, "too many sessions")
+	if rejected.write(w) {
 		return nil, true
 	}
 	if _, ok := h.opts.Sessions.(SessionWatcher); ok && live == s {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"mcpwire/internal/test/race"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -122,6 +124,53 @@ func TestShutdown(t *testing.T) {
 			}
 			if err := e.h.Shutdown(context.Background()); err != nil {
 				e.t.Error("again:", err)
+			}
+		})
+	}
+}
+
+// TestShutdownSession shows that a session that is opened, or taken over from another process, while
+// Shutdown begins is rejected with the reason.
+func TestShutdownSession(t *testing.T) {
+	so := &server.Options{StateKeys: newStateKeys(t)}
+	var hold atomic.Bool
+	var goOn chan struct{}
+	start := func(t *testing.T) (*server.Server, *streamable.Handler) {
+		srv := server.MustNew("test", "1", so)
+		t.Cleanup(func() { srv.Close(context.Background()) })
+		srv.Use(func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+				if m.Method == mcp.MethodInitialize && hold.Load() {
+					<-goOn
+				}
+				return next(ctx, m)
+			}
+		})
+		return srv, streamable.MustHandler(srv, nil)
+	}
+	for _, what := range []string{"opened", "taken over"} {
+		inBubbleWithAll(t, 2, start, func(all []*endpoint) {
+			hold.Store(false)
+			goOn = make(chan struct{})
+			v := all[0].visit("2025-11-25", "{}", nil)
+			hold.Store(true)
+			answers, down := make(chan answer), make(chan error)
+			go func() {
+				if what == "opened" {
+					answers <- all[1].do("POST", initialize("2025-11-25", "{}"), nil)
+					return
+				}
+				answers <- (&legacySession{all[1], v.headers}).post(request(1, "tools/list", "{}"))
+			}()
+			synctest.Wait()
+			go func() { down <- all[1].h.Shutdown(context.Background()) }()
+			synctest.Wait()
+			close(goOn)
+			if got := <-answers; got.status != 503 || !strings.Contains(got.body, "shutting down") || got.header.Get("Retry-After") == "" {
+				t.Errorf("a session that is %s: %d %s", what, got.status, got.body)
+			}
+			if err := <-down; err != nil {
+				t.Error(err)
 			}
 		})
 	}
