@@ -49,7 +49,7 @@ func (p *gatewayProcess) serveAdmin(serving, until context.Context, background *
 	background.Go(func() {
 		var h http.Handler = mux
 		if !a.AllowRemote {
-			h = onlyLocal(mux)
+			h = loopback.Only(mux)
 		}
 		o := &httpserve.Options{AllowRemote: a.AllowRemote, MaxConns: maxAdminConns, Logger: p.log}
 		if err := httpserve.Serve(until, l, h, o); err != nil {
@@ -68,22 +68,6 @@ func withHost(address string) string {
 		return "127.0.0.1" + address
 	}
 	return ""
-}
-
-// onlyLocal rejects requests for other host names than those of this machine, which come from web
-// pages that have changed the address of their name.
-func onlyLocal(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if !loopback.IsHost(strings.Trim(host, "[]")) || r.Header.Get("Origin") != "" {
-			http.Error(w, "only for this machine", http.StatusForbidden)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 func writeAdminJSON(w http.ResponseWriter, v any) {

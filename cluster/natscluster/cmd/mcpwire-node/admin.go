@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/health"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/mcpotel"
 	"mcpwire/streamable"
 )
@@ -63,10 +64,14 @@ func serveAdmin(address string, probes *health.Probes, m *metrics, log *slog.Log
 	mux := http.NewServeMux()
 	mux.Handle("/", probes)
 	mux.Handle("/metrics", m.handler)
+	var h http.Handler = mux
+	if host, _, err := net.SplitHostPort(address); err == nil && (host == "" || loopback.IsHost(host)) {
+		h = loopback.Only(mux)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	listening, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- streamable.ListenAndServe(ctx, address, mux, &streamable.ServeOptions{
+		done <- streamable.ListenAndServe(ctx, address, h, &streamable.ServeOptions{
 			AllowRemote: true, // if the address is one, it was given on purpose
 			OnListen: func(a net.Addr) {
 				log.Info("serving probes and metrics", "url", "http://"+a.String())

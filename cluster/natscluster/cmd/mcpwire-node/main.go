@@ -175,7 +175,7 @@ func parseFlags(args []string, stderr io.Writer) (*nodeFlags, error) {
 		return nil
 	})
 	fs.BoolVar(&f.insecure, "insecure", false, "allow addresses that other machines can reach, without authentication, and without TLS between nodes")
-	fs.StringVar(&f.admin, "admin", "", "serve /livez, /readyz, /startupz and /metrics at `HOST:PORT`; without a host only for this machine")
+	fs.StringVar(&f.admin, "admin", "", "serve /livez, /readyz, /startupz and /metrics at `HOST:PORT`; at an address of this machine only for its own host names")
 	fs.StringVar(&f.dir, "dir", "", "`DIR` for the files of the NATS server in this process")
 	fs.Func("core", "routes of all core nodes, this one included: `NAME=HOST:PORT,...`, three or five", f.core.set)
 	fs.StringVar(&f.coreListen, "core-listen", "", "accept the other core nodes at `HOST:PORT`; without this flag at the node's address in --core")

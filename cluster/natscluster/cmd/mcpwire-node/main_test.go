@@ -196,8 +196,17 @@ func (p *program) stop() (status int) {
 // get returns the status and the body of a page of the admin port.
 func (p *program) get(path string) (status int, body string) {
 	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.admin+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.send(r)
+}
+
+func (p *program) send(r *http.Request) (status int, body string) {
+	p.t.Helper()
 	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
-	resp, err := h.Get(p.admin + path)
+	resp, err := h.Do(r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -254,6 +263,21 @@ func TestNode(t *testing.T) {
 	for _, path := range []string{"/livez", "/readyz", "/startupz"} {
 		if status, body := p.get(path); status != 200 || body != "ok\n" {
 			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+	for header, value := range map[string]string{"Host": "evil.example.com", "Origin": "https://evil.example.com"} {
+		for _, path := range []string{"/readyz", "/metrics"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.admin+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set(header, value)
+			if header == "Host" {
+				r.Host = value
+			}
+			if status, _ := p.send(r); status != http.StatusForbidden {
+				t.Errorf("%s with %s: %s: status %d, want 403", path, header, value, status)
+			}
 		}
 	}
 	_, metrics := p.get("/metrics")
