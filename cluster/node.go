@@ -193,6 +193,9 @@ type Stats struct {
 	// dropped because too many waited, if the backend is a [LossCounter]. Messages that other nodes
 	// send while this one is disconnected are also lost, and not counted.
 	BusLost uint64
+	// StorageDown means that the machine of the backend that this process runs stores nothing, if
+	// the backend is a [Checker].
+	StorageDown bool
 }
 
 // Stats returns the current numbers, and the counts since the node joined.
@@ -201,7 +204,22 @@ func (n *Node) Stats() Stats {
 	if c, ok := n.backend.(LossCounter); ok {
 		s.BusLost += c.Lost()
 	}
+	s.StorageDown = n.checkStorage() != nil
 	return s
+}
+
+// A Checker is a [Backend] of which a machine may run in this process.
+type Checker interface {
+	// Check returns an error if that machine does not store. It returns at once.
+	Check() error
+}
+
+// checkStorage is Check of a backend that is a Checker.
+func (n *Node) checkStorage() error {
+	if c, ok := n.backend.(Checker); ok {
+		return c.Check()
+	}
+	return nil
 }
 
 // A LossCounter is a [Backend] that counts the messages of its bus that it has dropped.
@@ -211,13 +229,17 @@ type LossCounter interface {
 }
 
 // Check returns an error that wraps [ErrUnavailable] if this node has not reached the backend for
-// three seconds. It does not call the backend. It is for health.Check.
+// three seconds, or if the machine of the backend that this process runs stores nothing. It does not
+// call the backend. It is for health.Check.
 func (n *Node) Check(context.Context) error {
 	if n.ctx.Err() != nil {
 		return ErrClosed
 	}
 	if silent := n.members.silence(); silent > maxMissed*beatInterval {
 		return fmt.Errorf("%w for %v: streams that begin now cannot be resumed, and tasks fail", ErrUnavailable, silent.Round(time.Second))
+	}
+	if err := n.checkStorage(); err != nil {
+		return fmt.Errorf("%w: %w: others store for this node, and one copy of everything is missing", ErrUnavailable, err)
 	}
 	return nil
 }

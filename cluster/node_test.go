@@ -52,6 +52,8 @@ type faultyBackend struct {
 	silentAll atomic.Bool
 	// mute drops messages.
 	mute atomic.Bool
+	// full makes Check fail.
+	full atomic.Bool
 	mu   sync.Mutex
 	// cut is closed to end the watches.
 	cut chan struct{}
@@ -100,6 +102,15 @@ func (f *faultyBackend) Records(ctx context.Context, name string, o cluster.Reco
 	}
 	r, err := f.shared.Records(ctx, name, o)
 	return &faultyRecords{r, f, name}, err
+}
+
+var errFull = errors.New("the disk is full")
+
+func (f *faultyBackend) Check() error {
+	if f.full.Load() {
+		return errFull
+	}
+	return nil
 }
 
 func (f *faultyBackend) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
@@ -353,6 +364,11 @@ func TestStats(t *testing.T) {
 		if err := n.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
+		f.full.Store(true)
+		if err := n.Check(t.Context()); !errors.Is(err, cluster.ErrUnavailable) || !errors.Is(err, errFull) || !n.Stats().StorageDown {
+			t.Errorf("the backend in the process stores nothing: %v, %+v", err, n.Stats())
+		}
+		f.full.Store(false)
 		f.setDown(true)
 		advance(2 * time.Second)
 		if err := n.Check(t.Context()); err != nil {

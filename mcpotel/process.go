@@ -33,6 +33,8 @@ type ClusterStats struct {
 	// streamable.Stats, and UnresumableStreams counts them, Unresumable there.
 	DegradedStreams    int
 	UnresumableStreams uint64
+	// StorageDown is that of cluster.Stats.
+	StorageDown bool
 }
 
 // appendBuckets are the bucket boundaries for an event in the cluster's log, in seconds.
@@ -40,8 +42,8 @@ var appendBuckets = []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01,
 
 // ObserveProcess records the numbers of a process whenever the metrics are read: the gauges
 // mcpwire.calls_in_flight, mcpwire.streams and mcpwire.sessions, the counter mcpwire.refused, and
-// in a cluster the gauges mcpwire.cluster.members and mcpwire.cluster.degraded_streams and the
-// counters mcpwire.cluster.bus_lost, mcpwire.cluster.forwarded and
+// in a cluster the gauges mcpwire.cluster.members, mcpwire.cluster.degraded_streams and
+// mcpwire.cluster.storage_down and the counters mcpwire.cluster.bus_lost, mcpwire.cluster.forwarded and
 // mcpwire.cluster.unresumable_streams. read may be called by multiple goroutines at once, until
 // stop is called.
 func (t *Telemetry) ObserveProcess(read func() ProcessStats) (stop func()) {
@@ -59,11 +61,13 @@ func (t *Telemetry) ObserveProcess(read func() ProcessStats) (stop func()) {
 			"Streams that go on and cannot be resumed, because their events were not stored."),
 		unresumable: counter(m, "mcpwire.cluster.unresumable_streams", "{stream}",
 			"Streams that could not be resumed because their events were not stored."),
+		storageDown: gauge(m, "mcpwire.cluster.storage_down", "{node}",
+			"1 if this process runs a machine of the cluster's backend that stores nothing."),
 	}
 	r, err := m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		o.observe(to, read())
 		return nil
-	}, o.inFlight, o.streams, o.sessions, o.refused, o.members, o.busLost, o.forwarded, o.degraded, o.unresumable)
+	}, o.inFlight, o.streams, o.sessions, o.refused, o.members, o.busLost, o.forwarded, o.degraded, o.unresumable, o.storageDown)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -77,8 +81,8 @@ func (t *Telemetry) ObserveProcess(read func() ProcessStats) (stop func()) {
 
 // observed are the instruments of ObserveProcess.
 type observed struct {
-	inFlight, streams, sessions, members, degraded metric.Int64ObservableGauge
-	refused, busLost, forwarded, unresumable       metric.Int64ObservableCounter
+	inFlight, streams, sessions, members, degraded, storageDown metric.Int64ObservableGauge
+	refused, busLost, forwarded, unresumable                    metric.Int64ObservableCounter
 }
 
 func (o *observed) observe(to metric.Observer, s ProcessStats) {
@@ -97,6 +101,11 @@ func (o *observed) observe(to metric.Observer, s ProcessStats) {
 	to.ObserveInt64(o.forwarded, int64(c.Unforwarded), metric.WithAttributes(attrResultKind.String("lost")))
 	to.ObserveInt64(o.degraded, int64(c.DegradedStreams))
 	to.ObserveInt64(o.unresumable, int64(c.UnresumableStreams))
+	down := int64(0)
+	if c.StorageDown {
+		down = 1
+	}
+	to.ObserveInt64(o.storageDown, down)
 }
 
 const (

@@ -56,7 +56,7 @@ func TestObserveProcess(t *testing.T) {
 	if diff := gocmp.Diff(want, r.collect(t)); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
-	stats.Cluster = &mcpotel.ClusterStats{Members: 6, BusLost: 7, Forwarded: 8, Unforwarded: 9, DegradedStreams: 10, UnresumableStreams: 11}
+	stats.Cluster = &mcpotel.ClusterStats{Members: 6, BusLost: 7, Forwarded: 8, Unforwarded: 9, DegradedStreams: 10, UnresumableStreams: 11, StorageDown: true}
 	r.RecordAppend(time.Millisecond, nil)
 	r.RecordAppend(2*time.Second, errors.New("no quorum"))
 	want = append(want,
@@ -66,6 +66,7 @@ func TestObserveProcess(t *testing.T) {
 		"counter mcpwire.cluster.unresumable_streams: 11",
 		"gauge mcpwire.cluster.degraded_streams: 10",
 		"gauge mcpwire.cluster.members: 6",
+		"gauge mcpwire.cluster.storage_down: 1",
 		"histogram mcpwire.cluster.append s error.type=_OTHER: 1 of 2",
 		"histogram mcpwire.cluster.append s: 1 of 0.001",
 	)

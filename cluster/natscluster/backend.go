@@ -73,6 +73,7 @@ type Backend struct {
 var (
 	_ cluster.Backend     = (*Backend)(nil)
 	_ cluster.LossCounter = (*Backend)(nil)
+	_ cluster.Checker     = (*Backend)(nil)
 )
 
 // An openStream is a stream that this process has opened.
@@ -143,9 +144,9 @@ func (b *Backend) open(ctx context.Context) (err error) {
 			return err
 		}
 		url = nats.DefaultURL
-		connect = append(connect, nats.InProcessServer(b.server.srv))
-		if b.server.token != "" {
-			connect = append(connect, nats.Token(b.server.token))
+		connect = append(connect, nats.InProcessServer(b.server))
+		if b.server.o.Authorization != "" {
+			connect = append(connect, nats.Token(b.server.o.Authorization))
 		}
 	} else {
 		connect = append(connect, b.opts.Connect...)
@@ -166,7 +167,31 @@ func (b *Backend) open(ctx context.Context) (err error) {
 		return err
 	}
 	b.findReplicas()
+	if b.server != nil {
+		b.wg.Go(func() { b.server.keepStoring(b.ctx, b.catchUp) })
+	}
 	return nil
+}
+
+// catchUpLimit limits the time in which a server that was started again catches up.
+const catchUpLimit = 30 * time.Second
+
+// catchUp waits until a server that was started again has what it must store.
+func (b *Backend) catchUp() {
+	ctx, cancel := context.WithTimeout(b.ctx, catchUpLimit)
+	defer cancel()
+	if err := b.WaitCurrent(ctx); err != nil {
+		b.opts.Logger.Warn("if another core node stops now, events may be lost", "error", err)
+	}
+}
+
+// Check implements [cluster.Checker]. The error says why the server in this process does not store,
+// for example that its disk is full. It does so again within ten seconds after there is room.
+func (b *Backend) Check() error {
+	if b.server == nil {
+		return nil
+	}
+	return b.server.check()
 }
 
 // dial connects, again and again until ctx ends.
@@ -248,7 +273,7 @@ func (b *Backend) WaitCurrent(ctx context.Context) error {
 
 // isCurrent reports whether this core node has all of a stream, or need not have it.
 func (b *Backend) isCurrent(ctx context.Context, name string) bool {
-	if b.server.srv.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, name) {
+	if b.server.current().JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, name) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)

@@ -1,6 +1,7 @@
 package natscluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -10,10 +11,13 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -60,11 +64,56 @@ const (
 	lameDuck = 2 * time.Second
 )
 
-// embedded is a server in this process.
+const (
+	// minRoom is the number of bytes that must fit on the disk for a server to start.
+	minRoom = 8 << 20
+	// storagePoll is the interval of checks whether the server stores, and whether there is room.
+	storagePoll = time.Second
+	// stopStoring is how long a server that cannot write takes at most to stop storing.
+	stopStoring = 3 * time.Second
+)
+
+// embedded is a server in this process. It starts again when there is room after a full disk.
 type embedded struct {
-	opts  *Embed
-	srv   *server.Server
-	token string
+	opts *Embed
+	o    *server.Options
+	log  *slog.Logger
+
+	mu  sync.Mutex
+	srv *server.Server
+	// failed says why the server does not store. It is nil if it does.
+	failed error
+}
+
+// current returns the server that runs, or ran last.
+func (s *embedded) current() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.srv
+}
+
+// InProcessConn implements [nats.InProcessConnProvider].
+func (s *embedded) InProcessConn() (net.Conn, error) { return s.current().InProcessConn() }
+
+// check returns an error if the server does not store.
+func (s *embedded) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// setFailed notes why the server does not store, and logs a change.
+func (s *embedded) setFailed(err error) {
+	s.mu.Lock()
+	before := s.failed
+	s.failed = err
+	s.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		s.log.Error("this core node stores nothing", "error", err)
+	case err == nil && before != nil:
+		s.log.Info("this core node stores again")
+	}
 }
 
 // serverOptions checks the options and returns those of the server.
@@ -177,26 +226,103 @@ func startEmbedded(ctx context.Context, e *Embed, log *slog.Logger) (*embedded, 
 	if err != nil {
 		return nil, err
 	}
-	srv, err := server.NewServer(o)
-	if err != nil {
-		return nil, fmt.Errorf("start the server of node %s: %w", o.ServerName, err)
+	s := &embedded{opts: e, o: o, log: log}
+	return s, s.start(ctx)
+}
+
+// start waits until there is room on the disk, starts a server, and waits until it accepts
+// connections of this process.
+func (s *embedded) start(ctx context.Context) error {
+	for warn := true; ; warn = false {
+		err := checkRoom(s.opts.Dir)
+		switch {
+		case err == nil:
+		case !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || !sleep(ctx, storagePoll):
+			return fmt.Errorf("start the server of node %s: %w", s.o.ServerName, err)
+		default:
+			if warn {
+				s.log.Warn("waiting for room on the disk", "node", s.o.ServerName, "error", err)
+			}
+			continue
+		}
+		break
 	}
-	srv.SetLoggerV2(&serverLog{log: log, node: o.ServerName}, false, false, false)
-	s := &embedded{e, srv, o.Authorization}
+	srv, err := server.NewServer(s.o.Clone())
+	if err != nil {
+		return fmt.Errorf("start the server of node %s: %w", s.o.ServerName, err)
+	}
+	l := &serverLog{log: s.log, node: s.o.ServerName}
+	srv.SetLoggerV2(l, false, false, false)
 	srv.Start()
 	for !srv.ReadyForConnections(pollOpen) {
-		if ctx.Err() != nil || !srv.Running() {
-			s.close()
-			return nil, fmt.Errorf("the server of node %s does not start in %s: another process may use the directory or the address; see the log", o.ServerName, e.Dir)
+		cause := l.fatalText()
+		if ctx.Err() == nil && srv.Running() && cause == "" {
+			continue
+		}
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		return fmt.Errorf("the server of node %s does not start in %s: %s", s.o.ServerName, s.opts.Dir, cmp.Or(cause, "another process may use the directory or the address; see the log"))
+	}
+	s.mu.Lock()
+	s.srv = srv
+	s.mu.Unlock()
+	return nil
+}
+
+// checkRoom returns an error unless minRoom bytes can be written into a directory.
+func checkRoom(dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(dir, "room"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, f.Close(), os.Remove(f.Name())) }()
+	for range minRoom >> 20 {
+		if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+			return err
 		}
 	}
-	return s, nil
+	return f.Sync()
+}
+
+// keepStoring starts the server again, until ctx ends, when it has stopped storing and there is
+// room: NATS stops JetStream for good when a write finds the disk full. restarted is called after
+// that, before the node counts as storing.
+func (s *embedded) keepStoring(ctx context.Context, restarted func()) {
+	var stopped time.Time
+	for sleep(ctx, storagePoll) {
+		if s.current().JetStreamEnabled() {
+			s.setFailed(nil)
+			stopped = time.Time{}
+			continue
+		}
+		if stopped.IsZero() {
+			stopped = time.Now()
+		}
+		if err := checkRoom(s.opts.Dir); err != nil {
+			s.setFailed(fmt.Errorf("core node %s stores nothing: %w", s.o.ServerName, err))
+			continue
+		}
+		s.setFailed(fmt.Errorf("core node %s stores nothing: its disk was full, and it starts again", s.o.ServerName))
+		if time.Since(stopped) < stopStoring {
+			continue
+		}
+		s.current().Shutdown()
+		s.current().WaitForShutdown()
+		if err := s.start(ctx); err != nil {
+			s.log.Error("this core node does not start again", "error", err)
+			continue
+		}
+		restarted()
+	}
 }
 
 // explain returns an error that says why JetStream does not work.
 func (s *embedded) explain(err error) error {
 	if len(s.opts.Routes) == 0 {
-		return fmt.Errorf("JetStream of node %s does not respond: %w", s.srv.Name(), err)
+		return fmt.Errorf("JetStream of node %s does not respond: %w", s.o.ServerName, err)
 	}
 	var problems []string
 	for _, r := range s.opts.Routes {
@@ -207,7 +333,7 @@ func (s *embedded) explain(err error) error {
 		}
 		c.Close()
 	}
-	what := fmt.Sprintf("node %s has no majority of %d core nodes", s.srv.Name(), len(s.opts.Routes))
+	what := fmt.Sprintf("node %s has no majority of %d core nodes", s.o.ServerName, len(s.opts.Routes))
 	if len(problems) > 0 {
 		return fmt.Errorf("%s: %s: start it, or check Embed.Routes and the network", what, strings.Join(problems, "; "))
 	}
@@ -216,11 +342,15 @@ func (s *embedded) explain(err error) error {
 
 // close hands over what the server leads and stops it.
 func (s *embedded) close() {
-	if len(s.opts.Routes) > 0 && s.srv.Running() {
-		s.srv.LameDuckShutdown()
+	srv := s.current()
+	if srv == nil {
+		return
 	}
-	s.srv.Shutdown()
-	s.srv.WaitForShutdown()
+	if len(s.opts.Routes) > 0 && srv.Running() {
+		srv.LameDuckShutdown()
+	}
+	srv.Shutdown()
+	srv.WaitForShutdown()
 }
 
 // repeatEvery is the interval at which a warning of the server is logged again.
@@ -238,6 +368,14 @@ type serverLog struct {
 	mu sync.Mutex
 	// last is when each warning was logged.
 	last map[string]time.Time
+	// fatal is the first error that keeps the server from starting.
+	fatal string
+}
+
+func (l *serverLog) fatalText() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fatal
 }
 
 func (l *serverLog) add(level slog.Level, format string, v []any) {
@@ -282,7 +420,12 @@ func (l *serverLog) Errorf(format string, v ...any) {
 }
 
 // Fatalf implements [server.Logger]. It does not end the process.
-func (l *serverLog) Fatalf(format string, v ...any) { l.add(slog.LevelError, format, v) }
+func (l *serverLog) Fatalf(format string, v ...any) {
+	l.mu.Lock()
+	l.fatal = cmp.Or(l.fatal, fmt.Sprintf(format, v...))
+	l.mu.Unlock()
+	l.add(slog.LevelError, format, v)
+}
 
 // Debugf implements [server.Logger].
 func (l *serverLog) Debugf(string, ...any) {}

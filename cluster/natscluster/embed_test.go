@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,4 +41,34 @@ func TestServerLog(t *testing.T) {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestStartFails checks that a server that cannot start says why, without waiting.
+func TestStartFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	readOnly := t.TempDir()
+	if err := os.WriteFile(filepath.Join(readOnly, "jetstream"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{file: "not a directory", readOnly: "storage directory is not a directory"} {
+		s, err := startEmbedded(t.Context(), &Embed{Dir: dir}, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+		s.close()
+	}
+}
+
+// TestCheckRoom checks that the check leaves nothing behind.
+func TestCheckRoom(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	if err := checkRoom(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("got %v, %v", left, err)
+	}
 }

@@ -52,7 +52,7 @@ func (m *metrics) observe(node *cluster.Node, h *streamable.Handler) {
 		return mcpotel.ProcessStats{
 			InFlight: hs.InFlight, Streams: hs.Streams, Sessions: hs.Sessions, RateLimited: hs.RateLimited, Overloaded: hs.Overloaded,
 			Cluster: &mcpotel.ClusterStats{
-				Members: ns.Members, BusLost: ns.BusLost,
+				Members: ns.Members, BusLost: ns.BusLost, StorageDown: ns.StorageDown,
 				Forwarded: hs.Forwarded, Unforwarded: hs.Unforwarded, DegradedStreams: hs.Degraded, UnresumableStreams: hs.Unresumable,
 			},
 		}
