@@ -1,0 +1,247 @@
+// Package cause finds out from the output of a server why it failed.
+//
+// The causes and their remedies are data, in causes.txt. So are the forms in which programs and
+// frameworks report errors, in forms.txt: they find the statement, which is what a reader of the
+// output would quote.
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"mcpwire/internal/text/lazyregexp"
+)
+
+// A Cause is why a server failed, according to its output.
+type Cause struct {
+	// What is the cause in one sentence, or the statement of the server if the cause is unknown. It
+	// is "" if the output has neither. It may contain any characters of the server's output.
+	What string
+	// Fix is what to do. It may be "".
+	Fix string
+	// Variable is the environment variable that is certainly missing, or "".
+	Variable string
+	// Known reports that What is a cause, not a statement of the server.
+	Known bool
+	// Said is the statement of the server.
+	Said string
+	// Specific reports that a response over HTTP says more than its status does.
+	Specific bool
+	// Arguments reports that the command line is wrong, so that the program's help may say more.
+	Arguments bool
+}
+
+// A State is what became of a server.
+type State string
+
+// The states.
+const (
+	// Ended means that the process has ended.
+	Ended State = ""
+	// Silent means that the server runs and does not respond.
+	Silent State = "silent"
+)
+
+// These select the blocks about exit statuses, and about responses over HTTP.
+const (
+	exited   State = "exit"
+	overHTTP State = "http"
+	later    State = "later"
+)
+
+// Find returns the cause in the lines that a server wrote. set are the variables that the user has
+// given a value.
+func Find(state State, lines, set []string) Cause {
+	lines = normalize(lines)
+	if c, ok := lookup(Silent, strings.Join(lines, "\n")); ok && state == Silent {
+		return c
+	}
+	said := statement(lines)
+	if list := settings(said); len(list) > 0 {
+		return missingSettings(list, said)
+	}
+	c, found := lookup("", said)
+	if c.Known && c.Specific {
+		return c
+	}
+	if list := variables(said, lines); len(list) > 0 {
+		return missing(list, said, set)
+	}
+	if found {
+		return c
+	}
+	for _, line := range lines {
+		if isTrouble(line) && !strings.Contains(said, line) {
+			if c, _ := lookup("", line); c.Known {
+				c.Said = cmp.Or(oneLine(said), c.Said)
+				return c
+			}
+		}
+	}
+	return unexplained(said, lines)
+}
+
+// unexplained returns the cause if no entry of the table matches: the statement, and the usage that
+// may come with it.
+func unexplained(said string, lines []string) Cause {
+	for i, line := range lines {
+		before, arguments, ok := strings.Cut(line, "sage:")
+		if arguments = strings.TrimSpace(arguments); !ok || len(before) > 3 {
+			continue
+		}
+		if arguments == "" && i+1 < len(lines) && !strings.HasPrefix(strings.TrimSpace(lines[i+1]), "-") {
+			arguments = strings.TrimSpace(lines[i+1])
+		}
+		c := Cause{What: oneLine(said), Said: oneLine(said)}
+		if namesArgument().MatchString(arguments) {
+			c.Fix = "its usage is: " + arguments
+		}
+		if said == "" || said == strings.TrimSpace(line) {
+			c.What, c.Known, c.Arguments = "it only prints its usage: an argument or a subcommand is missing", true, true
+			c.Fix = cmp.Or(c.Fix, "see its usage for the arguments, such as serve or stdio")
+		}
+		return c
+	}
+	return Cause{What: oneLine(said), Said: oneLine(said)}
+}
+
+// namesArgument matches a usage that names more than options.
+var namesArgument = lazyregexp.New(`<|--\w|\s[A-Z_]{3,}\b|://`)
+
+// Exit returns the cause that an exit status or the name of a signal gives by itself.
+func Exit(code int, signal string) Cause {
+	c, _ := lookup(exited, strings.TrimSpace(fmt.Sprintf("exit %d %s", code, signal)))
+	return c
+}
+
+// A Response is a response over HTTP.
+type Response struct {
+	Status int
+	// Host is the Host header of the request.
+	Host   string
+	Header http.Header
+	Body   string
+	// Later reports that the request came after a handshake that succeeded.
+	Later bool
+}
+
+// Find returns the cause of the response.
+func (r *Response) Find() Cause {
+	text := fmt.Sprintf("%d\nHost: %s\nLocation: %s\nServer: %s\n\n%s", r.Status, r.Host, r.Header.Get("Location"), r.Header.Get("Server"), r.Body)
+	if r.Later {
+		if c, ok := lookup(later, text); ok {
+			return c
+		}
+	}
+	c, _ := lookup(overHTTP, text)
+	return c
+}
+
+// lookup returns the first cause of the table that matches.
+func lookup(state State, text string) (Cause, bool) {
+	for _, b := range causes() {
+		if b.state != state {
+			continue
+		}
+		for _, re := range b.match {
+			at := re.FindStringSubmatchIndex(text)
+			if at == nil {
+				continue
+			}
+			expand := func(template string) string { return oneLine(string(re.ExpandString(nil, template, text, at))) }
+			c := Cause{What: expand(b.what), Fix: expand(b.fix), Known: b.what != "", Arguments: b.arguments, Specific: !b.general}
+			if state == "" {
+				c.Said = oneLine(text)
+			}
+			if !c.Known {
+				c.What = c.Said
+			}
+			return c, true
+		}
+	}
+	return Cause{}, false
+}
+
+// aside matches lines within a statement that say nothing.
+var aside = lazyregexp.New(`^\s*(For further information|\^+$|$)`)
+
+// maxStatement limits the lines of a statement.
+const maxStatement = 16
+
+// statement returns the lines, joined by line ends, in which a program says what went wrong. It is
+// "" if there are none.
+func statement(lines []string) string {
+	all := strings.Join(lines, "\n")
+	for _, f := range forms() {
+		if f.when != nil && !f.when.MatchString(all) {
+			continue
+		}
+		at := -1
+		for i, line := range lines {
+			if f.begin.MatchString(line) && (f.not == nil || !f.not.MatchString(line)) {
+				if at = i; !f.last {
+					break
+				}
+			}
+		}
+		if at < 0 {
+			continue
+		}
+		first := lines[at]
+		if m := f.begin.FindStringSubmatch(first); len(m) > 1 && m[1] != "" {
+			first = m[1]
+		}
+		found := []string{first}
+		for _, line := range lines[at+1:] {
+			if len(found) == maxStatement || f.stop == nil || f.stop.MatchString(line) {
+				break
+			}
+			if !aside().MatchString(line) {
+				found = append(found, line)
+			}
+		}
+		return strings.Trim(strings.Join(found, "\n"), boxes)
+	}
+	if all = strings.TrimSpace(all); !strings.Contains(all, "\n") {
+		return all
+	}
+	return ""
+}
+
+// boxes are the characters of boxes around messages.
+const boxes = " \t\n│┃║╭╮╰╯─━═┌┐└┘|"
+
+// oneLine joins the lines of a text.
+func oneLine(text string) string {
+	var words []string
+	for line := range strings.Lines(text) {
+		if line = strings.Trim(line, boxes+"\r"); line != "" {
+			words = append(words, line)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+var (
+	trouble = lazyregexp.New(`(?i)\b(error|fatal|panic|exception|denied|missing|required|not set|not found|not defined|must|failed|failure|cannot|can't|could not|unable|invalid|no such|refused|not provided)\b|[a-z](Error|Exception)\b`)
+	// noise matches lines of usage texts, source code and stack traces, which explain nothing, and
+	// warnings.
+	noise = lazyregexp.New(`new [A-Za-z]*Error\(|^\s*(-{1,2}[A-Za-z]|[Uu]sage\b|at |File "|\.\.\.|\^|[}\])])|(?i)\bwarn(ing)?\b|deprecat`)
+)
+
+func isTrouble(line string) bool { return trouble().MatchString(line) && !noise().MatchString(line) }
+
+// Command returns the cause that a command line gives by itself, if the program ended without a
+// word.
+func Command(command []string) Cause {
+	if len(command) > 1 && (strings.Contains(command[0], "docker") || strings.Contains(command[0], "podman")) && command[1] == "run" &&
+		!slices.ContainsFunc(command, func(arg string) bool {
+			return arg == "--interactive" || len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, "i")
+		}) {
+		return Cause{What: "docker run lacks -i, so the server gets no input", Fix: "add -i after run in the arguments", Known: true}
+	}
+	return Cause{What: "it exits as if finished", Fix: "perhaps it needs an argument, such as stdio or serve"}
+}

@@ -1,0 +1,73 @@
+package cause
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFind has the output of servers that did not start.
+func TestFind(t *testing.T) {
+	for _, tt := range []struct {
+		name, output string
+		// what and fix must be contained.
+		what, fix, variable string
+		known               bool
+	}{
+		{"a variable read by the line shown", "file:///x.mjs:1\nconst n = process.env.WEATHER_KEY.length;\n                      ^\n\nTypeError: Cannot read properties of undefined (reading 'length')\n    at file:///x.mjs:1:5", "WEATHER_KEY is missing", "--env", "WEATHER_KEY", true},
+		{"KeyError", "Traceback (most recent call last):\n  File \"x.py\", line 2\n    key = os.environ['TOKEN']\nKeyError: 'TOKEN'", "TOKEN is missing", "--env", "TOKEN", true},
+		{"the name only", "Missing GITHUB_TOKEN", "GITHUB_TOKEN is missing", "--env", "GITHUB_TOKEN", true},
+		{"several names", "Error: AWS_REGION and VAULT_NAME must be set", "AWS_REGION and VAULT_NAME must be set", "it mentions AWS_REGION, VAULT_NAME", "", false},
+		{"an invalid value", "Error: VAULT_PORT must be a number", "VAULT_PORT must be a number", "", "", false},
+		{"an optional variable", "Error: no vault found\nSet VAULT_COLOR to use other colors (optional)", "no vault found", "", "", false},
+		{"the code of an error", "Error: CERT_HAS_EXPIRED", "the certificate of a service has expired", "renew", "", true},
+		{"a symbol of glibc", "x: /lib/libc.so.6: version `GLIBC_2.38' not found (required by x)", "GLIBC_2.38", "newer system", "", true},
+		{"nothing read", "file:///x.mjs:2\nconsole.error(`with ${key.length}`);\n\nTypeError: Cannot read properties of undefined (reading 'length')", "TypeError: Cannot read properties of undefined", "perhaps a bug", "", false},
+		{"a variable that is there", "using process.env.DEBUG_LEVEL\nError: the port is taken", "the port is taken", "", "", false},
+		{"a program", "Traceback (most recent call last):\nFileNotFoundError: [Errno 2] No such file or directory: 'ruff'", "does not exist: ruff", "full one", "", true},
+		{"a program, Node.js", "Error: spawn gh ENOENT", "the program gh is not installed", "PATH", "", true},
+		{"no network", "TypeError: fetch failed\n    at x (/y.js:1:1)\n  [cause]: Error: getaddrinfo ENOTFOUND docs.example.com", "it cannot reach the network", "DNS", "", true},
+		{"version 1 of the SDK", "    from mcp.server.fastmcp import FastMCP\nModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where FastMCP was renamed", "it needs version 1 of the Python SDK", "mcp<2", "", true},
+		{"version 1, the low-level server", "AttributeError: 'Server' object has no attribute 'list_resources'", "AttributeError: 'Server'", "perhaps it needs version 1", "", false},
+		{"a package", "ModuleNotFoundError: No module named 'requests'", "the Python module requests is missing", "interpreter", "", true},
+		{"a native addon", "Error: Cannot find module '../build/Release/keytar.node'", "a native addon is missing", "npm rebuild", "", true},
+		{"a file", "Error: Cannot find module '/x/index.js'", "the file /x/index.js does not exist", "built", "", true},
+		{"bad JSON", `SyntaxError: Unexpected token 'h', "hello" is not valid JSON`, "not valid JSON", "correct it", "", true},
+		{"argparse", "usage: duck [-h] --db-path DB_PATH\n            [--readonly]\nduck: error: the following arguments are required: --db-path", "an argument is missing: --db-path", "add it", "", true},
+		{"a usage", "Error: Redis URL is required\nUsage: npx server-redis redis://host:port", "Redis URL is required", "its usage is: npx server-redis redis://host:port", "", false},
+		{"the usage of cobra", "Error: no current context\nUsage:\n  server [flags]", "no current context", "", "", false},
+		{"a structured log", `{"level":"info","msg":"starting"}` + "\n" + `{"level":"error","msg":"cannot start","err":"dial tcp 127.0.0.1:5432: connect: connection refused"}`, "127.0.0.1:5432", "start the service", "", true},
+		{"a log in key=value form", `time=2026-11-28T06:00:00Z level=ERROR msg="cannot start" err="open /etc/x.yaml: no such file or directory"`, "/etc/x.yaml", "path", "", true},
+		{"named in the next line", "Error: No access token was provided.\nRun it, or pass `--access-token` / `SENTRY_ACCESS_TOKEN`.\n  --provider   The AGENT_PROVIDER is required", "SENTRY_ACCESS_TOKEN is missing", "--env", "SENTRY_ACCESS_TOKEN", true},
+		{"named in the usage", "Error: bad port\nOptions:\n  MY_PORT must be set", "bad port", "", "", false},
+		{"nothing but usage", "Usage: server <folder>", "it only prints its usage", "its usage is: server <folder>", "", true},
+		{"source code before it", "node:internal/x\n    err = new Error(\n          ^\nError: no such table: notes", "no such table", "migrations", "", true},
+		{"chatter before it", "Checking for env file: .env\nERROR: a database is required.", "a database is required.", "", "", false},
+		{"a code", "Error [ERR_MODULE_NOT_FOUND]: Cannot find module 'x' required by y", "the Node.js package x is missing", "npm install", "", true},
+		{"a daemon", "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "Docker is not running", "start Docker", "", true},
+		{"one line without an error", "up and running", "up and running", "", "", false},
+		{"lines without an error", "up\nand\nrunning", "", "", "", false},
+	} {
+		got := Find(Ended, strings.Split(tt.output, "\n"), nil)
+		if !strings.Contains(got.What, tt.what) || !strings.Contains(got.Fix, tt.fix) || tt.what == "" && got.What != "" || tt.fix == "" && got.Fix != "" || got.Variable != tt.variable || got.Known != tt.known {
+			t.Errorf("%s: got %+v; want %q, %q, variable %q, known %v", tt.name, got, tt.what, tt.fix, tt.variable, tt.known)
+		}
+	}
+	got := Find(Ended, []string{"Error: WEATHER_KEY is required"}, []string{"WEATHER_KEY"})
+	if got.Known || got.Variable != "" || !strings.Contains(got.Fix, "it does not accept the value of WEATHER_KEY") {
+		t.Errorf("a variable that is set: got %+v", got)
+	}
+}
+
+// TestTables shows that the data files are well formed.
+func TestTables(t *testing.T) {
+	for _, b := range causes() {
+		if len(b.match) == 0 || b.fix == "" {
+			t.Errorf("%s: match or fix is missing", b.name)
+		}
+	}
+	for _, f := range forms() {
+		if f.begin == nil {
+			t.Errorf("%s: begin is missing", f.name)
+		}
+	}
+}
