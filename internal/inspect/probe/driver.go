@@ -52,6 +52,8 @@ type driver struct {
 	first reply
 	// buffered reports that it came only after the server's input ended.
 	buffered bool
+	// usual reports that hosts send the requests of the current step.
+	usual bool
 	// stale reports that a request got no response in time, so that later steps need another
 	// connection.
 	stale bool
@@ -398,9 +400,11 @@ func (d *driver) connectionEnded(a *reply, about string) bool {
 	switch {
 	case errors.Is(a.err, context.Canceled), errors.Is(a.err, context.DeadlineExceeded):
 	case a.state == disconnected:
+		d.noteFailure(about, a)
 		d.report("died", a, "%s: %s", about, d.describeReply(a))
 	case a.state == timedOut:
 		d.stale = true
+		d.noteFailure(about, a)
 		d.report("unanswered", a, "%s: no response within %v", about, d.r.opts.Timeout)
 	}
 	return a.state == disconnected || a.state == timedOut

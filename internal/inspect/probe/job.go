@@ -90,6 +90,8 @@ type plan struct {
 	// serverAnswered reports that the server has answered. Before that, jobs run one at a time: the
 	// first start may install the server, and a silent server is abandoned soon.
 	serverAnswered bool
+	// requested reports that the request after the handshakes was sent.
+	requested bool
 	// allGroups reports that all groups were added for a legacy revision.
 	allGroups bool
 	// finished counts the jobs that are done.
@@ -218,6 +220,9 @@ func (r *run) runWave(ctx context.Context, wave []*job) error {
 			return err
 		}
 	}
+	if r.opts.HandshakesOnly {
+		r.firstRequest(ctx, wave)
+	}
 	opening := slices.ContainsFunc(p.todo, opens)
 	if opening && r.stdio() && !p.serial {
 		for _, j := range all {
@@ -249,6 +254,18 @@ func (r *run) runWave(ctx context.Context, wave []*job) error {
 		return ctx.Err()
 	}
 	return r.rerunSuspects(ctx, all)
+}
+
+// firstRequest sends the lists' requests on one connection, the first that is negotiated: a server
+// may fail only then.
+func (r *run) firstRequest(ctx context.Context, wave []*job) {
+	i := slices.IndexFunc(wave, (*job).ready)
+	if i < 0 || r.plan.requested {
+		return
+	}
+	r.plan.requested = true
+	lists(ctx, wave[i].driver)
+	wave[i].close()
 }
 
 // forEachJob calls f concurrently for all jobs and waits.

@@ -16,8 +16,11 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/trace/wireclient"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/stdio"
 )
 
 // A Target is the server to probe: a command to start, or a URL.
@@ -28,6 +31,9 @@ type Target struct {
 	Dir string
 	// Env lists variables as NAME=value that are added to this process's environment.
 	Env []string
+
+	// Start starts the server in place of Command, in tests. nil starts Command.
+	Start wireclient.Starter
 
 	URL string
 	// Header is added to all requests, for example Authorization.
@@ -58,7 +64,7 @@ type Options struct {
 	// Opened, if not nil, is called when the handshakes in all revisions are done. Like Handshake,
 	// it must not block and runs on the goroutine that called Run.
 	Opened func()
-	// HandshakesOnly ends the probe then.
+	// HandshakesOnly ends the probe then, after one request of the newest revision.
 	HandshakesOnly bool
 	// Progress, if not nil, is called before each step. It must not block. It runs on the goroutine
 	// that called Run.
@@ -92,6 +98,57 @@ type Report struct {
 	Events uint64
 	// Requests counts the sent requests.
 	Requests int
+	// Failures lists the connections that failed after the handshake, in the order of time.
+	Failures []*Failure
+}
+
+// A Failure is a request after the handshake that got no response, or an error response although
+// it is correct.
+type Failure struct {
+	Revision mcp.Revision
+	// About describes the request. It is the method if the request is one that hosts send.
+	About string
+	// Usual reports that hosts send this request.
+	Usual bool
+	// Ended reports that the process or the connection ended. Otherwise, there is an Error or an
+	// HTTP status, or no response came in time.
+	Ended  bool
+	Exit   *stdio.ExitError
+	Error  *jsonrpc.Error
+	Status int
+	// Body is the beginning of an HTTP body that is not a message.
+	Body []byte
+	// After is the time from the start of the process.
+	After time.Duration
+
+	stderr *stderrKeeper
+}
+
+// Stderr returns the beginning and the end of the standard error of the process.
+func (f *Failure) Stderr() string {
+	if f.stderr == nil {
+		return ""
+	}
+	return f.stderr.text()
+}
+
+// maxFailures limits Report.Failures.
+const maxFailures = 20
+
+// noteFailure records a failure of a connection after its handshake.
+func (d *driver) noteFailure(about string, a *reply) {
+	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body}
+	if d.stdio != nil {
+		f.stderr, f.After = d.stdio.stderr, time.Since(d.stdio.started)
+		if f.Exit, _ = errors.AsType[*stdio.ExitError](a.err); f.Ended && f.Exit == nil && wait.Closed(d.stdio.Child().Done(), settleTime) {
+			f.Exit, _ = errors.AsType[*stdio.ExitError](d.stdio.Child().Wait())
+		}
+	}
+	d.r.mu.Lock()
+	defer d.r.mu.Unlock()
+	if len(d.r.failures) < maxFailures {
+		d.r.failures = append(d.r.failures, f)
+	}
 }
 
 // ErrNoAnswer is wrapped by the error of Run for a server that supports none of the revisions.
@@ -150,6 +207,7 @@ type run struct {
 	// slowest is the longest time of a handshake, or 0 before the first.
 	slowest    time.Duration
 	sdkReplies []sdkReply
+	failures   []*Failure
 	// paged reports that a list had a cursor.
 	paged bool
 }
@@ -189,7 +247,9 @@ func newRun(target *Target, opts *Options) *run {
 	if r.transport == nil {
 		r.transport = http.DefaultTransport
 	}
-	r.start = starter(target)
+	if r.start = target.Start; r.start == nil {
+		r.start = starter(target)
+	}
 	kind := capture.TransportStdio
 	if !r.stdio() {
 		kind = capture.TransportHTTP
@@ -257,7 +317,7 @@ func (r *run) report() *Report {
 	r.adjustFindings(findings)
 	r.recorder.renumber(findings)
 	slices.Reverse(r.negotiated)
-	return &Report{Findings: findings, Revisions: r.negotiated, Events: events, Requests: r.requests}
+	return &Report{Findings: findings, Revisions: r.negotiated, Events: events, Requests: r.requests, Failures: r.failures}
 }
 
 // probeAll probes the revisions, the newest first.

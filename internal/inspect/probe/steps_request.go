@@ -107,6 +107,8 @@ var rulesAnswers = []check.Rule{
 
 // lists reads all pages of the lists that the server has declared.
 func lists(ctx context.Context, d *driver) {
+	d.usual = true
+	defer func() { d.usual = false }()
 	for _, l := range []struct{ capability, method, member string }{
 		{"tools", mcp.MethodToolsList, "tools"},
 		{"resources", mcp.MethodResourcesList, "resources"},
@@ -126,6 +128,7 @@ func lists(ctx context.Context, d *driver) {
 			// templates.
 			d.job.failing[l.method] = a.rpcError
 			if a.failed() && !(l.method == mcp.MethodResourceTemplatesList && a.failed(jsonrpc.CodeMethodNotFound)) {
+				d.noteFailure(l.method, &a)
 				d.report(refusal(&a), &a, "%s is declared, and %s %s", l.capability, l.method, d.outcomeText(&a))
 			}
 			if list := elements(member(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {

@@ -196,6 +196,8 @@ type Exchange struct {
 	http *HTTP
 	// events reads a stream. It is nil for a body.
 	events *sse.Reader
+	// head is the beginning of the stream.
+	head head
 	// bodyRead reports that the body was read.
 	bodyRead bool
 	ended    bool
@@ -216,7 +218,7 @@ func (x *Exchange) Do() error {
 		if x.http.MaxStream > 0 {
 			body = &limitedReader{body, x.http.MaxStream, x.http.MaxStream}
 		}
-		x.events = sse.NewReader(body, x.http.MaxMessage)
+		x.events = sse.NewReader(io.TeeReader(body, &x.head), x.http.MaxMessage)
 	}
 	return nil
 }
@@ -231,6 +233,20 @@ func (x *Exchange) Status() int {
 
 // IsStream reports whether the response is an event stream, which may never end.
 func (x *Exchange) IsStream() bool { return x.events != nil }
+
+// Head returns the beginning of the stream, as received so far.
+func (x *Exchange) Head() []byte { return x.head }
+
+// A head keeps the beginning of what is written to it.
+type head []byte
+
+const maxHead = 4 << 10 // bytes
+
+// Write implements io.Writer. It never fails.
+func (h *head) Write(b []byte) (int, error) {
+	*h = append(*h, b[:min(len(b), maxHead-len(*h))]...)
+	return len(b), nil
+}
 
 // A Received is an event of a stream, or a body. The receiver owns it.
 type Received struct {
