@@ -51,6 +51,9 @@ type Process struct {
 	// group is reset when the process is reaped, because its id may be reused then.
 	group procgroup.Group
 
+	// exited is closed when the process has ended.
+	exited chan struct{}
+	// done is closed when its group has ended too, and exit is set.
 	done chan struct{}
 	// exit is set before done is closed.
 	exit *ExitError
@@ -62,14 +65,16 @@ const (
 	// stderrWait is the time to read the rest of standard error after the process was reaped.
 	stderrWait = 100 * time.Millisecond
 	// exitWait limits the time until a server exits after the end of its standard output.
-	exitWait = 500 * time.Millisecond
+	exitWait = 2 * time.Second
+	// reapWait limits the time from the exit of a server until its status is known.
+	reapWait = 10 * time.Second
 )
 
 func newProcess(c *Cmd, pipes *childPipes) *Process {
 	p := &Process{
 		cmd: c, name: c.String(), startedAt: time.Now(),
 		stdin: pipes.parent[0], stdout: pipes.parent[1], stderr: pipes.parent[2],
-		stderrDone: make(chan struct{}), done: make(chan struct{}),
+		stderrDone: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 	}
 	if c.Stderr != nil {
 		p.forward = newQueue(c.Stderr, 0, nil)
@@ -95,12 +100,18 @@ func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error)
 	p.mu.Unlock()
 	started <- nil
 
-	procgroup.Reap(cmd, p.linger, func() {
+	exited := sync.OnceFunc(func() { close(p.exited) })
+	linger := func() {
+		exited()
+		p.linger()
+	}
+	procgroup.Reap(cmd, linger, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.group.Close()
 		p.group = procgroup.Group{}
 	})
+	exited()
 	p.stderr.SetReadDeadline(time.Now().Add(stderrWait))
 	wait.Closed(p.stderrDone, 2*stderrWait)
 
@@ -133,6 +144,12 @@ func (p *Process) Read(b []byte) (int, error) {
 		}
 	}
 	ended := wait.Closed(p.done, exitWait)
+	select {
+	case <-p.exited:
+		// On a busy machine, its end is noticed and its standard error is read later.
+		ended = ended || wait.Closed(p.done, reapWait)
+	default:
+	}
 	switch {
 	case ended && p.err != nil:
 		return 0, p.err
