@@ -114,7 +114,7 @@ func (f *checkFlags) live(cmd *cobra.Command, e *env, args []string) error {
 
 // probeTarget returns the dialer's server as a target of package probe.
 func (d *dialer) probeTarget() *probe.Target {
-	t := &probe.Target{Command: d.target.command, Dir: d.target.dir, Env: d.target.env, URL: d.target.url, Header: d.target.header}
+	t := &probe.Target{Command: d.target.command, Dir: d.target.dir, Env: d.target.env, URL: d.target.url, Header: d.target.header, Start: d.start}
 	if d.http != nil {
 		t.Transport = d.http
 	}

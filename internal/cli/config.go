@@ -155,13 +155,13 @@ func readConfig() (*config, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return conf, nil
 	case err != nil:
-		return nil, bad(cause(err))
+		return nil, bad(innermost(err))
 	case info.Size() > maxConfigBytes:
 		return nil, bad(fmt.Errorf("more than %d bytes", maxConfigBytes))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, bad(cause(err))
+		return nil, bad(innermost(err))
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -31,6 +32,8 @@ type dialer struct {
 	// ask asks the user. It is nil without a user to ask.
 	ask  askFunc
 	opts client.Options
+	// start starts the server in place of the target's command, in tests.
+	start wireclient.Starter
 
 	// took is the time to connect.
 	took time.Duration

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/check"
 	"mcpwire/internal/inspect/probe"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/mcp"
 )
 
@@ -34,8 +37,12 @@ type doctor struct {
 	target []shellArg
 	names  *secretNames
 	quick  bool
-	// why is the reason for the server's end according to its standard error.
-	why reason
+	// metadata fetches the documents about authorization. nil means a guarded transport.
+	metadata http.RoundTripper
+	// spared reports that the rules are not checked because the server is on another machine.
+	spared bool
+	// reported are the kinds of failures that were reported in detail.
+	reported struct{ ended, refused, unanswered bool }
 	// stray reports whether output has already been reported as not being a message.
 	stray bool
 }
@@ -55,9 +62,11 @@ writes to standard error, what it writes to standard output that is not a
 message and what probably wrote it, which revisions it speaks, and how soon it
 responds. For a server over HTTP: name resolution, connection, certificate,
 proxies, redirects, status codes, authorization, and which Origins it accepts.
-Finally, doctor checks the server against the rules (mcpwire check), unless
---quick is given. --all prints a line for each server that a host on this
-machine has configured, without checking the rules.
+Finally, doctor makes the first request of a host and checks the server against
+the rules (mcpwire check), unless --quick is given. The rules need requests that
+no client sends, so --quick is the default for a URL on another machine; use
+--quick=false there. --all prints a line for each server that a host on this
+machine has configured, as soon as it is known, without checking the rules.
 
 ` + targetHelp + `
 
@@ -153,6 +162,9 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, r *doc
 		r.Target = shellText(names.args(d.target.command...))
 	}
 	doc := &doctor{e: e, d: d, report: r, wait: orForever(d.flags.timeout), connect: d.handshakeWait(), quick: quick, names: names}
+	if u, err := url.Parse(d.target.url); err == nil && u.Host != "" && !loopback.IsHost(u.Hostname()) && !f.given("quick") {
+		doc.quick, doc.spared = true, true
+	}
 	doc.flags, doc.target = againArgs(cmd, args, names)
 	doc.examine(cmd.Context())
 	if err := cmd.Context().Err(); err != nil {
@@ -234,27 +246,32 @@ func newestFirst() []mcp.Revision {
 }
 
 // rules checks the server against the rules, in all revisions that it speaks, like mcpwire check.
+// With --quick it only makes the first request.
 func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision) {
-	if doc.quick || len(spoken) == 0 {
-		return
-	}
 	ascending := slices.Clone(spoken)
 	slices.Reverse(ascending)
 	limited, cancel := context.WithTimeout(ctx, maxRules)
 	defer cancel()
-	s := doc.report.section("Rules")
-	doc.report.status("checking the rules")
+	if doc.quick {
+		// One revision is enough for the request after the handshake.
+		ascending = spoken[:1]
+	}
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
-		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
+		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version, HandshakesOnly: doc.quick,
 		Progress: func(step probe.Step) { doc.report.status("checking the rules: %v", step) },
 	})
 	if ctx.Err() == nil {
-		doc.judge(s, report, err)
+		doc.judge(report, err)
 	}
 }
 
 // judge reports the result of a probe.
-func (doc *doctor) judge(s *doctorSection, report *probe.Report, err error) {
+func (doc *doctor) judge(report *probe.Report, err error) {
+	doc.failures(report.Failures)
+	if doc.quick {
+		return
+	}
+	s := doc.report.section(sectionRules)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.odd("not all rules could be checked in %s", shortTime(maxRules)).hint("mcpwire check has no such limit")
@@ -264,6 +281,34 @@ func (doc *doctor) judge(s *doctorSection, report *probe.Report, err error) {
 	if err == nil || len(report.Findings) > 0 {
 		doc.findings(s, report)
 	}
+}
+
+// covers reports whether the report already has, in more detail, what a rule would say.
+func (doc *doctor) covers(rule string) bool {
+	switch rule {
+	case "stdio/stray-output":
+		return doc.stray
+	case "probe/died", "stdio/exit-pending":
+		return doc.reported.ended
+	case "probe/failing", "probe/refused":
+		return doc.reported.refused
+	case "probe/unanswered", "lifecycle/unanswered":
+		return doc.reported.unanswered
+	}
+	return false
+}
+
+// rankOf returns the rank of a rule.
+func rankOf(rule string) rank {
+	switch {
+	case rule == "probe/died", rule == "probe/failing", rule == "stdio/exit-pending":
+		return rankRequest
+	case strings.HasPrefix(rule, "shape/"), rule == "probe/refused":
+		return rankLists
+	case strings.HasSuffix(rule, "/unanswered"):
+		return rankCalls
+	}
+	return rankRules
 }
 
 // maxRules limits the time for checking the rules.
@@ -280,7 +325,8 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 	seen := map[string]bool{}
 	shown, wrong, warnings, sdk, shared := 0, 0, 0, "", 0
 	for _, f := range list {
-		if seen[f.Rule.ID] || doc.stray && f.Rule.ID == "stdio/stray-output" {
+		s.rank = rankOf(f.Rule.ID)
+		if seen[f.Rule.ID] || doc.covers(f.Rule.ID) {
 			continue
 		}
 		seen[f.Rule.ID] = true
@@ -301,7 +347,7 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 		if f.Rule.Severity == check.Error {
 			line = s.bad
 		}
-		line("%s: %s", f.Rule.ID, clipLine(f.Rule.Title, 100)).detail(clipLine(f.Message, 160)).hint("%s", f.Rule.Fix)
+		line("%s: %s: %s", f.Rule.ID, clipLine(f.Rule.Title, 100), clipLine(f.Message, 200)).hint("%s", f.Rule.Fix)
 	}
 	switch {
 	case wrong == 0 && doc.stray:

@@ -39,34 +39,40 @@ func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error
 		}
 	}
 	reports := make([]*doctorReport, len(servers))
-	done := make([]chan struct{}, len(servers))
-	turns := make(chan struct{}, maxExamined)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for i, s := range servers {
-		done[i] = make(chan struct{})
-		wg.Go(func() {
-			defer close(done[i])
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			reports[i] = examineConfigured(cmd, e, machine, s, *f)
-		})
-	}
 	out := &doctorTable{e: e, paint: newScreen(e.stdout).paint, width: terminalWidth(e.stdout), json: asJSON, servers: servers}
 	status := e.statusLine()
 	defer status.clear()
 	worst := new(doctorReport)
-	for i := range servers {
-		status.step("server %d of %d: %s", i+1, len(servers), serverLabel(servers[i]))
-		<-done[i]
+	ended := make(chan int, len(servers))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	started, printed := 0, make([]bool, len(servers))
+	start := func() {
+		if i := started; i < len(servers) {
+			started++
+			wg.Go(func() {
+				reports[i] = examineConfigured(cmd, e, machine, servers[i], *f)
+				ended <- i
+			})
+		}
+	}
+	for range maxExamined {
+		start()
+	}
+	// Lines come as servers end, so that a slow one holds up none.
+	for done := range servers {
+		status.step("%d of %d servers examined; running: %s", done, len(servers), running(servers[:started], printed))
+		i := <-ended
 		if err := cmd.Context().Err(); err != nil {
 			return err
 		}
+		start()
 		status.clear()
 		worst.worse(reports[i].exit)
 		if err := out.line(i, reports[i]); err != nil {
 			return err
 		}
+		printed[i] = true
 	}
 	if err := out.end(reports); err != nil {
 		return err
@@ -75,6 +81,17 @@ func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error
 		return &exitStatus{worst.exit}
 	}
 	return nil
+}
+
+// running names the servers that have no report yet.
+func running(servers []hosts.Server, reported []bool) string {
+	var names []string
+	for i, s := range servers {
+		if !reported[i] {
+			names = append(names, serverLabel(s))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // examineConfigured examines a configured server without its rules.
@@ -155,7 +172,9 @@ func (t *doctorTable) line(i int, r *doctorReport) error {
 		text += " · " + r.speaks
 	}
 	if t.width > 0 {
-		text = trace.Truncate(text, max(minWidth, t.width-width-4))
+		f := newFolder(false, max(minWidth, t.width), width+4, width+4)
+		f.words(text, "")
+		text = f.String()
 	}
 	_, err := fmt.Fprintf(t.e.stdout, "%s %s%s  %s\n", t.paint.in(style, mark), label, strings.Repeat(" ", width-trace.Width(label)), text)
 	return err

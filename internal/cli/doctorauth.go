@@ -22,7 +22,7 @@ import (
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization).
 func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	doc.report.worse(exitAuth)
-	s := doc.report.section("Authorization")
+	s := doc.report.section(sectionAuth)
 	s.note("the server requires authentication: HTTP 401")
 	doc.report.Verdict = "the server requires authorization"
 	if doc.d.target.header.Get("Authorization") != "" {
@@ -128,7 +128,7 @@ func (doc *doctor) unfetched(s *doctorSection, named bool, place string, status 
 	}
 	why := fmt.Sprintf("HTTP %d", status)
 	if err != nil {
-		why = clipLine(cause(err).Error(), 200)
+		why = clipLine(innermost(err).Error(), 200)
 	}
 	line("no metadata at %s: %s", safeURL(place), why)
 }
@@ -219,7 +219,10 @@ func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, er
 	if err != nil {
 		return 0, err
 	}
-	transport := oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: loopback.IsHost(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
+	transport := doc.metadata
+	if transport == nil {
+		transport = oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: loopback.IsHost(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
+	}
 	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess)+time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -259,7 +262,7 @@ func ownOrigins(u *url.URL) []string {
 
 // origins reports which web pages may reach the server.
 func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
-	s := doc.report.section("Origin")
+	s := doc.report.section(sectionOrigin)
 	with := func(origin string) int {
 		r := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) })
 		return r.status
@@ -299,7 +302,7 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 			return
 		}
 	}
-	if o := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); loopback.IsHost(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
+	if o := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Host = strings.Replace(u.Host, u.Hostname(), "localhost", 1) }); loopback.IsHost(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
 		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server accepts only some host names: use one of them in the URL, or add this one to the server's allowed hosts")
 		doc.report.next(doc.elsewhereArgs(strings.Replace(u.String(), u.Hostname(), "localhost", 1), "doctor")...)
 		return

@@ -92,7 +92,7 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 	}
 	switch {
 	case works == 0:
-		why := clipLine(cause(last).Error(), 200)
+		why := clipLine(innermost(last).Error(), 200)
 		hint := "check that the server runs, and uses this port"
 		if errors.Is(last, context.DeadlineExceeded) {
 			why, hint = "no response", "a firewall drops packets, or the machine is off"
@@ -101,7 +101,7 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 		doc.report.nextOnce("after the server runs", doc.mcpwire("doctor")...)
 		return false
 	case last != nil:
-		s.odd("only %[2]d of its %[1]d addresses accept connections: %[3]s", min(len(addresses), most), works, clipLine(cause(last).Error(), 200)).hint("programs that try ::1 first do not find a server that only listens on 127.0.0.1")
+		s.odd("only %[2]d of its %[1]d addresses accept connections: %[3]s", min(len(addresses), most), works, clipLine(innermost(last).Error(), 200)).hint("programs that try ::1 first do not find a server that only listens on 127.0.0.1")
 	}
 	return true
 }
@@ -159,7 +159,7 @@ func explainTLS(err error) (what, hint string) {
 	case errors.As(err, &record):
 		return "the server does not speak TLS at this port", "try http:// in the URL"
 	}
-	return "TLS fails: " + clipLine(cause(err).Error(), 200), "the server may require a client certificate, or an older version of TLS"
+	return "TLS fails: " + clipLine(innermost(err).Error(), 200), "the server may require a client certificate, or an older version of TLS"
 }
 
 // tlsNext suggests a command after TLS failed.

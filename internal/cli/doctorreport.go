@@ -32,8 +32,12 @@ type doctorReport struct {
 	NextWhen string   `json:"nextWhen,omitempty"`
 
 	// exit is the exit status. Zero means that nothing was wrong.
-	exit  int
-	cause string
+	exit int
+	// cause is the text of the worst problem so far, which has causeRank.
+	cause     string
+	causeRank rank
+	// nextRank is the rank of the section that suggested Next.
+	nextRank rank
 	// slow describes a slow server. It is empty if the server is fast enough.
 	slow string
 	// skipped reports that the server was not examined.
@@ -62,12 +66,44 @@ func newDoctorReport(e *env, asJSON bool) *doctorReport {
 	return &doctorReport{out: e.stdout, paint: newScreen(e.stdout).paint, json: asJSON, progress: e.statusLine()}
 }
 
+// A rank says what a problem keeps a host from doing. The problem with the lowest one is the
+// result.
+type rank int
+
+const (
+	rankStart rank = iota
+	rankHandshake
+	// rankRequest is for the first requests after the handshake.
+	rankRequest
+	rankLists
+	rankCalls
+	rankRules
+)
+
+// sectionRanks holds the ranks of sections, except rankStart.
+var sectionRanks = map[string]rank{
+	sectionHandshakes: rankHandshake, sectionRefused: rankHandshake, sectionAuth: rankHandshake, sectionLater: rankRequest,
+	sectionOutput: rankLists, sectionOrigin: rankRules, sectionRules: rankRules,
+}
+
+// The titles of sections with a rank.
+const (
+	sectionHandshakes = "Handshakes"
+	sectionRefused    = "No revision could be negotiated"
+	sectionAuth       = "Authorization"
+	sectionLater      = "After the handshake"
+	sectionOutput     = "Standard output"
+	sectionOrigin     = "Origin"
+	sectionRules      = "Rules"
+)
+
 // A doctorSection is a part of a report.
 type doctorSection struct {
 	Title string        `json:"title"`
 	Lines []*doctorLine `json:"lines"`
 
-	r *doctorReport
+	r    *doctorReport
+	rank rank
 	// shown is the number of lines already shown.
 	shown int
 }
@@ -86,7 +122,7 @@ var doctorStatus = map[int]string{exitOK: "healthy", exitFindings: "problems", e
 // section starts a new section and shows the previous one.
 func (r *doctorReport) section(title string) *doctorSection {
 	r.flush()
-	s := &doctorSection{Title: title, Lines: []*doctorLine{}, r: r}
+	s := &doctorSection{Title: title, Lines: []*doctorLine{}, r: r, rank: sectionRanks[title]}
 	r.Sections = append(r.Sections, s)
 	return s
 }
@@ -107,14 +143,20 @@ func (s *doctorSection) note(format string, args ...any) *doctorLine {
 	return s.add(markNote, format, args...)
 }
 
-// bad adds a problem that keeps hosts from using the server. The first one becomes the verdict.
+// bad adds a problem that keeps hosts from using the server. The first one of the lowest rank
+// becomes the verdict.
 func (s *doctorSection) bad(format string, args ...any) *doctorLine {
 	l := s.add(markBad, format, args...)
-	if s.r.cause == "" {
-		s.r.cause = l.Text
-	}
+	s.r.blame(s.rank, l.Text)
 	s.r.worse(exitFindings)
 	return l
+}
+
+// blame makes a problem the verdict, unless there is one of this or a lower rank.
+func (r *doctorReport) blame(at rank, text string) {
+	if r.cause == "" || at < r.causeRank {
+		r.cause, r.causeRank = text, at
+	}
 }
 
 // hint sets the fix, and detail adds lines.
@@ -146,14 +188,19 @@ func (r *doctorReport) worse(status int) {
 	}
 }
 
-// next suggests a command to run, unless there already is a suggestion.
+// next suggests a command to run, unless a section of this or a lower rank has suggested one.
 func (r *doctorReport) next(args ...shellArg) { r.nextOnce("", args...) }
 
-// nextOnce suggests a command to run once a condition holds, unless there already is a suggestion.
+// nextOnce is like next, for a command to run once a condition holds.
 func (r *doctorReport) nextOnce(when string, args ...shellArg) {
-	if r.Next != "" {
+	at := rankStart
+	if n := len(r.Sections); n > 0 {
+		at = r.Sections[n-1].rank
+	}
+	if r.Next != "" && at >= r.nextRank {
 		return
 	}
+	r.nextRank, r.NextArgv = at, nil
 	if names := variablesOf(args); len(names) > 0 {
 		set := "with " + strings.Join(names, " and ") + " set"
 		if when != "" {
@@ -262,6 +309,10 @@ func (r *doctorReport) finish() error {
 			r.Verdict += ", and there are warnings"
 		case r.warnings > 0:
 			r.Verdict += ", but " + plural.Of(r.warnings, "warning")
+		}
+		if r.slow != "" && r.cause != "" {
+			// Hosts give up on it before they could notice what breaks a rule.
+			r.blame(rankHandshake, r.slow+"; "+hostTimeouts)
 		}
 		if r.cause != "" {
 			r.Verdict = r.cause

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,10 @@ import (
 	"mcpwire/internal/inspect/probe"
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/text/lazyregexp"
+	"mcpwire/internal/text/plural"
+	"mcpwire/internal/trace/cause"
 	"mcpwire/mcp"
+	"mcpwire/stdio"
 )
 
 // process examines a server that runs as a command.
@@ -21,7 +25,12 @@ func (doc *doctor) process(ctx context.Context) {
 	if !doc.command() {
 		return
 	}
-	x := &processExam{doc: doc, handshakes: doc.report.section("Handshakes"), mute: true}
+	doc.program(ctx)
+}
+
+// program examines a server that can be started.
+func (doc *doctor) program(ctx context.Context) {
+	x := &processExam{doc: doc, handshakes: doc.report.section(sectionHandshakes), mute: true}
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(time.Hour, func() { cancel(context.DeadlineExceeded) })
@@ -44,18 +53,16 @@ func (doc *doctor) process(ctx context.Context) {
 		doc.noHandshake(x.all)
 		return
 	}
-	if x.rules != nil {
-		doc.judge(x.rules, report, cmp.Or(context.Cause(limited), err))
-	}
+	doc.judge(report, cmp.Or(context.Cause(limited), err))
 }
 
 // A processExam collects the results of a probe while it runs.
 type processExam struct {
 	doc        *doctor
 	handshakes *doctorSection
-	// rules is nil if the rules are not checked.
-	rules *doctorSection
-	all   []probe.Observation
+	// afterwards reports that the handshakes are done.
+	afterwards bool
+	all        []probe.Observation
 	// spoken are the negotiated revisions.
 	spoken []mcp.Revision
 	// mute reports that the server has responded to no handshake.
@@ -63,7 +70,7 @@ type processExam struct {
 }
 
 func (x *processExam) progress(step probe.Step) {
-	if x.rules == nil {
+	if !x.afterwards {
 		x.doc.report.status("%s", step.Text)
 		return
 	}
@@ -91,16 +98,17 @@ func (x *processExam) handshake(o *probe.Observation) bool {
 	return !x.mute || len(x.all) < 2
 }
 
-// opened reports what the processes wrote, and begins with the rules.
+// opened reports what the processes wrote.
 func (x *processExam) opened() {
 	x.describe()
-	if !x.doc.quick && len(x.spoken) > 0 {
-		x.rules = x.doc.report.section("Rules")
-	}
+	x.afterwards = true
 }
 
 // describe reports how the server started, and what it wrote.
 func (x *processExam) describe() {
+	if x.afterwards {
+		return
+	}
 	x.doc.startup(x.handshakes, x.all)
 	x.doc.output(x.all)
 	x.doc.stderr(x.all)
@@ -134,19 +142,19 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation) {
 	case probe.Buffered:
 		s.note("%s: no response in %s, except after standard input was closed", head, took)
 	case probe.Ended:
-		s.note("%s: the server has exited: %s", head, exitWords(o))
+		if o.Exit == nil {
+			s.note("%s: it closed its standard output after %s", head, took)
+			return
+		}
+		s.note("%s: the server has exited: %s", head, exitWords(o.Exit))
 	case probe.NotStarted:
 		s.note("%s: not started: %s", head, clipLine(o.Err.Error(), 200))
 	}
 }
 
 // exitWords describes how a process ended.
-func exitWords(o *probe.Observation) string {
-	e := o.Exit
-	switch {
-	case e == nil:
-		return "it closed its standard output after " + shortTime(o.Took)
-	case e.Signal != nil:
+func exitWords(e *stdio.ExitError) string {
+	if e.Signal != nil {
 		return fmt.Sprintf("signal %v after %s", e.Signal, shortTime(e.After))
 	}
 	return fmt.Sprintf("exit status %d after %s", e.Code, shortTime(e.After))
@@ -155,41 +163,32 @@ func exitWords(o *probe.Observation) string {
 // noHandshake reports why no handshake succeeded.
 func (doc *doctor) noHandshake(all []probe.Observation) {
 	doc.report.worse(exitUnreachable)
-	s := doc.report.section("No revision could be negotiated")
+	s := doc.report.section(sectionRefused)
 	last := &all[len(all)-1]
-	hasStderr := strings.TrimSpace(last.Stderr()) != ""
+	// A process that ends early may leave output that nobody has read.
+	stderr, stray := last.Stderr(), last.Stray
+	for _, o := range slices.Backward(all) {
+		if strings.TrimSpace(stderr) == "" {
+			stderr = o.Stderr()
+		}
+		if len(stray) == 0 {
+			stray = o.Stray
+		}
+	}
+	seen := strings.TrimSpace(stderr) != "" || len(stray) > 0
 	switch last.Outcome {
 	case probe.NotStarted:
-		hint := "check that it is a program for this system"
+		hint := startHint(last.Err, "check that it is a program for this system")
 		if errors.Is(last.Err, batchfile.ErrArguments) {
 			hint = batchHint
 		}
-		s.bad("the system cannot start the program: %s", clipLine(cause(last.Err).Error(), 200)).hint("%s", hint)
+		s.bad("the system cannot start the program: %s", clipLine(innermost(last.Err).Error(), 200)).hint("%s", hint)
 	case probe.Ended:
-		text := "it exits before it responds: " + exitWords(last)
-		switch {
-		case doc.why.variable != "":
-			text = doc.why.what + ": " + text
-		case doc.why.what != "":
-			text += ": " + doc.why.what
+		text := "it exits before it responds: it closed its standard output after " + shortTime(last.Took)
+		if last.Exit != nil {
+			text = "it exits before it responds: " + exitWords(last.Exit)
 		}
-		l := s.bad("%s", text)
-		switch {
-		case doc.why.hint != "":
-			l.hint("%s", doc.why.hint)
-		case hasStderr:
-			l.hint("its standard error output, above, should give the cause")
-		case last.Exit != nil && last.Exit.Code == 0:
-			l.hint("it exits as if finished: it may need an argument, such as stdio, to serve")
-		case doc.stray:
-			l.hint("its standard output, above, should give the cause")
-		default:
-			l.hint("it gives no cause: run it by hand, with the variables that it needs")
-		}
-		if doc.why.variable != "" {
-			doc.report.nextOnce("with its value", doc.mcpwire("doctor", "--env", doc.why.variable+"=value")...)
-		}
-		doc.report.next(doc.names.args(doc.d.target.command...)...)
+		doc.explain(s, text, doc.because(cause.Ended, stderr, stray, last.Exit), seen)
 	case probe.Buffered:
 		s.bad("its standard output is buffered: the response arrives only when its standard input ends").hint("flush after each message: print(…, flush=True), PYTHONUNBUFFERED=1, fflush, setvbuf, or stdbuf -oL before the command")
 		doc.report.next(doc.mcpwire("doctor", "--env", "PYTHONUNBUFFERED=1")...)
@@ -201,11 +200,12 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 			doc.report.nextOnce("while it runs", plainArgs("mcpwire", "doctor", url)...)
 			return
 		}
-		s.bad("it starts, but does not respond within %s", shortTime(doc.connect)).
-			hint("if it is slow, set a longer --connect-timeout. Check that it is a server for stdio: some need an argument for that, others first wait for a login, a lock or the network")
-		if slices.ContainsFunc(doc.flags, func(a shellArg) bool { return a.text() == "--connect-timeout" }) {
-			doc.report.next(doc.names.args(doc.d.target.command...)...) // waiting did not help
-		} else {
+		c := doc.because(cause.Silent, stderr, stray, nil)
+		if c.Fix == "" {
+			c.Fix = "mcpwire does not know why. If it is slow, set a longer --connect-timeout. Check that it is a server for stdio: some need an argument for that, others first wait for a login, a lock or the network"
+		}
+		doc.explain(s, "it starts, but does not respond within "+shortTime(doc.connect), c, seen)
+		if !slices.ContainsFunc(doc.flags, func(a shellArg) bool { return a.text() == "--connect-timeout" }) {
 			doc.report.next(doc.mcpwire("doctor", "--connect-timeout", "2m")...)
 		}
 	case probe.Refused:
@@ -236,8 +236,8 @@ func localURL(o *probe.Observation) string {
 	return first
 }
 
-// cause returns the innermost wrapped error.
-func cause(err error) error {
+// innermost returns the innermost wrapped error.
+func innermost(err error) error {
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {
@@ -254,13 +254,15 @@ const (
 	lateStart = 60 * time.Second
 )
 
+const hostTimeouts = "hosts time out after 10 to 60 s"
+
 // startup reports how soon the server answers: the time of the first process, which starts alone,
 // or else the shortest time of the others.
 func (doc *doctor) startup(s *doctorSection, all []probe.Observation) {
 	var soonest time.Duration
 	for i := range all {
 		o := &all[i]
-		if answered := o.Outcome == probe.Negotiated || o.Outcome == probe.Refused || o.Outcome == probe.OtherVersion || o.Alive; !answered {
+		if !answered(o) {
 			continue
 		}
 		if soonest == 0 || o.Took < soonest {
@@ -274,16 +276,16 @@ func (doc *doctor) startup(s *doctorSection, all []probe.Observation) {
 		return
 	}
 	doc.report.slow = fmt.Sprintf("it is slow: it takes %s to respond", shortTime(soonest))
-	line, when := s.odd, "some hosts time out after 10 s"
+	line := s.odd
 	if soonest > lateStart {
-		line, when = s.bad, "hosts time out after 10 to 60 s"
+		line = s.bad
 	}
-	line("%s; %s", doc.report.slow, when).hint("install it in advance (npx and uvx download at each start), and load large data after the handshake")
+	line("%s; %s", doc.report.slow, hostTimeouts).hint("install it in advance (npx and uvx download at each start), and load large data after the handshake")
 }
 
 // output reports output that does not belong on standard output.
 func (doc *doctor) output(all []probe.Observation) {
-	s := doc.report.section("Standard output")
+	s := doc.report.section(sectionOutput)
 	answers := 0
 	for i := range all {
 		o := &all[i]
@@ -291,6 +293,7 @@ func (doc *doctor) output(all []probe.Observation) {
 			answers++
 		}
 		if o.Header {
+			s.rank = rankHandshake
 			s.bad("messages follow a Content-Length header, as in the Language Server Protocol").hint("write one message on each line, without a header")
 			doc.report.next(doc.mcpwire("send", "--framing", "header")...)
 			return
@@ -299,25 +302,24 @@ func (doc *doctor) output(all []probe.Observation) {
 			continue
 		}
 		if o.Multiline {
+			s.rank = rankHandshake
 			s.bad("messages span several lines").detail(strayLines(o.Stray)...).hint("write each message on one line: JSON without indentation, line breaks in strings as \\n")
 			return
 		}
 		kind := classifyStray(firstText(o.Stray))
 		doc.stray = true
-		if last := &all[len(all)-1]; last.Outcome == probe.Ended && strings.TrimSpace(last.Stderr()) == "" {
-			// It says here, and not on standard error, why it ended.
+		if last := &all[len(all)-1]; last.Outcome == probe.Ended {
+			// noHandshake explains it: the text may say why it ended.
 			s.odd("it writes text instead of messages, and exits").detail(strayLines(o.Stray)...)
-			var lines []string
-			for _, line := range o.Stray {
-				lines = append(lines, withoutColors(string(line)))
-			}
-			doc.why = stderrReason(lines)
 			return
 		}
 		if last := &all[len(all)-1]; last.Outcome == probe.Silent && localURL(last) != "" {
 			// noHandshake explains it.
 			s.odd("it writes text instead of messages").detail(strayLines(o.Stray)...)
 			return
+		}
+		if kind.garbles {
+			s.rank = rankHandshake
 		}
 		line := s.bad("the first output that is not a message was probably written by: %s", kind.what)
 		line.detail(strayLines(o.Stray)...).hint("%s", kind.hint)
@@ -351,174 +353,205 @@ func strayLines(stray [][]byte) []string {
 	return lines
 }
 
-// stderr reports the server's standard error and keeps the reason that it gives.
+// stderr reports the server's standard error. A server that ended, or does not respond, has written
+// the cause there, if anywhere, so more of it is shown.
 func (doc *doctor) stderr(all []probe.Observation) {
 	last := &all[len(all)-1]
-	tail := newTailWriter(nil)
-	_, _ = tail.Write([]byte(last.Stderr()))
-	lines, everything := tail.lines(), tail.all()
-	if len(lines) == 0 {
+	lines, everything := newLines(last.Stderr())
+	if len(everything) == 0 {
 		return
 	}
-	s := doc.report.section("Standard error")
-	if doc.d.flags.verbose {
-		lines = nil
-		for _, line := range everything {
-			lines = append(lines, clipLine(line, maxErrorLine))
-		}
+	title := "all lines"
+	switch {
+	case doc.d.flags.verbose:
+		lines = clipped(everything, maxErrorLine)
+	case !answered(last):
+		lines = whole(everything)
 	}
-	title := "last lines"
 	if len(lines) < len(everything) {
-		title = "last lines (-v shows all)"
+		title = "some lines (-v shows all)"
 	}
-	l := s.note("%s", title).detail(lines...)
-	if last.Outcome == probe.Negotiated || doc.report.cause != "" {
-		return
-	}
-	doc.why = stderrReason(everything)
-	if doc.why.hint != "" {
-		l.hint("%s", doc.why.hint)
-	}
+	doc.report.section("Standard error").note("%s", title).detail(lines...)
 }
 
-const maxErrorLine = 2000 // in characters, with -v
-
-// A reason is why a server ended, according to its standard error.
-type reason struct {
-	// what is for the verdict.
-	what string
-	hint string
-	// variable is the missing environment variable. It may be empty.
-	variable string
+// newLines returns the important lines of a standard error, and all lines that are not blank.
+func newLines(text string) (important, all []string) {
+	tail := newTailWriter(nil)
+	_, _ = tail.Write([]byte(text))
+	return tail.lines(), tail.all()
 }
 
-var (
-	// variableName matches names of environment variables in messages.
-	variableName = lazyregexp.New(`\b[A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,6}\b`)
-	// usageBegins matches the line where a program's usage text begins.
-	usageBegins = lazyregexp.New(`^\s*(-{1,2}[A-Za-z]|([Uu]sage|[Oo]ptions|[Ff]lags|[Ee]xamples?|[Aa]rguments|[Cc]ommands)\b)`)
-	// readsVariable matches the name of a variable that a line of source code reads.
-	readsVariable = lazyregexp.New(`(?:process\.env\.|process\.env\[["']|environ\[["']|[gG]etenv\(["'])([A-Z][A-Z0-9_]{2,60})`)
-	// noValue matches errors about a missing value.
-	noValue = lazyregexp.New(`^[A-Za-z.]*(Error|Exception)\b.*(undefined|null|None)|^KeyError\b`)
-	// exception matches the line that names an exception.
-	exception  = lazyregexp.New(`^(Uncaught )?[A-Za-z.]*(Error|Exception)\b.*:`)
-	wantsValue = lazyregexp.New(`(?i)KeyError|required|missing|not set|unset|must be set|must set|undefined|not defined|not provided|provide|environment variable`)
+// clipped returns the lines, escaped, with at most width characters of each.
+func clipped(lines []string, width int) (list []string) {
+	for _, line := range lines {
+		list = append(list, clipLine(line, width))
+	}
+	return list
+}
+
+// whole returns up to maxWhole lines: of more, the beginning and the end.
+func whole(lines []string) []string {
+	if cut := len(lines) - maxWhole; cut > 0 {
+		head, tail := clipped(lines[:maxWhole/2], maxErrorLine), clipped(lines[len(lines)-maxWhole/2+1:], maxErrorLine)
+		return slices.Concat(head, []string{fmt.Sprintf("… (%s)", plural.Of(cut+1, "line"))}, tail)
+	}
+	return clipped(lines, maxErrorLine)
+}
+
+const (
+	maxErrorLine = 2000 // characters
+	maxWhole     = 40   // lines
 )
 
-// stderrReason returns the reason in the lines that a server wrote. It ignores usage texts.
-func stderrReason(lines []string) reason {
-	if first := strings.TrimSpace(lines[0]); strings.HasPrefix(strings.ToLower(first), "usage") {
-		// The program printed its usage, and maybe an error, as Python's argparse does.
-		for _, line := range lines {
-			if strings.Contains(line, ": error: ") {
-				first = strings.TrimSpace(line)
+// answered reports whether the server responded to a handshake.
+func answered(o *probe.Observation) bool {
+	return o.Outcome == probe.Negotiated || o.Outcome == probe.Refused || o.Outcome == probe.OtherVersion
+}
+
+// because returns the cause of a failure according to standard error, or else to standard output,
+// or else to the exit.
+func (doc *doctor) because(state cause.State, stderr string, stray [][]byte, exit *stdio.ExitError) cause.Cause {
+	c := cause.Find(state, strings.Split(stderr, "\n"), envNames(doc.d.target.env))
+	if !c.Known {
+		lines := strings.Split(string(bytes.Join(stray, []byte{'\n'})), "\n")
+		if o := cause.Find(state, lines, envNames(doc.d.target.env)); o.Known || c.What == "" && state == cause.Ended {
+			c = o
+		}
+	}
+	if c.Known || exit == nil {
+		return c
+	}
+	signal := ""
+	if exit.Signal != nil {
+		signal = exit.Signal.String()
+	}
+	if o := cause.Exit(exit.Code, signal); o.Known && c.What == "" {
+		return o
+	}
+	if exit.Code == 0 && c.What == "" {
+		return cause.Command(doc.d.target.command)
+	}
+	return c
+}
+
+// envNames returns the names of variables that have a value.
+func envNames(env []string) (names []string) {
+	for _, v := range env {
+		if name, value, _ := strings.Cut(v, "="); value != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// explain completes a sentence about a failure with its cause, and adds the remedy. seen reports
+// that the report shows the server's output.
+func (doc *doctor) explain(s *doctorSection, what string, c cause.Cause, seen bool) {
+	said := clipLine(c.Said, 240)
+	if c.Known {
+		what = clipLine(c.What, 240) + ": " + what
+	} else {
+		said = clipLine(c.What, 240)
+	}
+	if said != "" && !strings.HasPrefix(what, said) {
+		what += ": " + said
+	}
+	l := s.bad("%s", what)
+	switch {
+	case c.Fix != "":
+		l.hint("%s", safeLine(c.Fix))
+	case seen:
+		l.hint("mcpwire does not know the remedy: the server's output, above, should give the cause")
+	default:
+		l.hint("it gives no cause, so mcpwire does not know it: run it by hand, with the variables that it needs")
+	}
+	switch {
+	case c.Variable != "":
+		doc.report.nextOnce("with its value", doc.mcpwire("doctor", "--env", c.Variable+"=value")...)
+	case c.Arguments:
+		doc.report.next(doc.names.args(helpCommand(doc.d.target.command)...)...)
+	case c.Known:
+		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
+	}
+}
+
+// helpCommand returns the command that prints the usage of a program: its own words without
+// arguments, and --help.
+func helpCommand(command []string) []string {
+	n := 1
+	for n < len(command) && !strings.HasPrefix(command[n], "-") && n < 3 && slices.Contains(launchers, strings.TrimSuffix(filepath.Base(command[0]), ".exe")) {
+		n++
+	}
+	if len(command) > 2 && command[1] == "-m" || len(command) > 2 && command[1] == "-y" {
+		n = 3
+	}
+	return append(slices.Clone(command[:n]), "--help")
+}
+
+// launchers are programs whose arguments name another program.
+var launchers = []string{"node", "npx", "uvx", "uv", "python", "python3", "bun", "bunx", "deno", "java"}
+
+// failures reports the requests that failed after the handshake, and why.
+func (doc *doctor) failures(list []*probe.Failure) {
+	seen := map[string]bool{}
+	for _, f := range list {
+		if !f.Usual || seen[f.About] || len(seen) == maxFailures {
+			continue
+		}
+		if len(seen) == 0 {
+			doc.report.section(sectionLater)
+		}
+		seen[f.About] = true
+		s := doc.report.Sections[len(doc.report.Sections)-1]
+		_, lines := newLines(f.Stderr())
+		if len(lines) > 0 {
+			s.note("%s: standard error of that process", f.About).detail(whole(lines)...)
+		}
+		switch {
+		case f.Ended && doc.d.target.isStdio():
+			doc.reported.ended = true
+			end := "it closes its standard output"
+			if f.Exit != nil {
+				end = exitWords(f.Exit)
 			}
-		}
-		return reason{what: clipLine(first, 160), hint: "it expects other arguments"}
-	}
-	var telling []string
-	before, read, usage := "", "", ""
-	for _, line := range lines {
-		if usageBegins().MatchString(line) {
-			if _, arguments, ok := strings.Cut(line, "sage: "); ok {
-				usage = strings.TrimSpace(arguments)
+			doc.explain(s, "it exits at "+f.About+", after the handshake: "+end, doc.because(cause.Ended, f.Stderr(), nil, f.Exit), len(lines) > 0)
+		case f.Ended:
+			doc.reported.ended = true
+			s.bad("%s: the connection was closed without a response", f.About).hint("the server, or a proxy in front of it, ends the request: see its log")
+		case f.Status >= 400:
+			doc.reported.refused = true
+			doc.laterStatus(s, f)
+		case f.Error != nil:
+			doc.reported.refused = true
+			c := cause.Find(cause.Ended, strings.Split(f.Error.Message, "\n"), envNames(doc.d.target.env))
+			what := fmt.Sprintf("%s gets error %d", f.About, int(f.Error.Code))
+			if !c.Known {
+				what, c.What = what+": "+clipLine(f.Error.Message, 240), ""
 			}
-			break
-		}
-		wants := wantsValue().MatchString(line) || wantsValue().MatchString(before) && isErrorLine(before)
-		if v := variableName().FindString(line); v != "" && wants && !usageLine().MatchString(line) && !strings.HasPrefix(v, "ERR_") {
-			return missingVariable(v)
-		}
-		if m := readsVariable().FindStringSubmatch(line); m != nil && read == "" {
-			read = m[1]
-		}
-		if read != "" && noValue().MatchString(line) {
-			return missingVariable(read)
-		}
-		if isErrorLine(line) {
-			telling = append(telling, line)
-		}
-		before = line
-	}
-	r := reason{hint: stderrHint(strings.ToLower(strings.Join(telling, "\n")))}
-	if r.hint == "" && usage != "" && len(telling) > 0 {
-		r.hint = "its usage is: " + clipLine(usage, 160)
-	}
-	// The exception says more than the source code above it.
-	slices.SortStableFunc(telling, func(a, b string) int { return cmp.Compare(rankLine(a), rankLine(b)) })
-	for _, line := range telling {
-		if r.what = clipLine(strings.TrimSpace(line), 160); r.what != "" {
-			break
+			doc.explain(s, what, c, true)
+		default:
+			doc.reported.unanswered = true
+			doc.explain(s, fmt.Sprintf("no response to %s within %s, although the handshake works", f.About, shortTime(doc.wait)), doc.because(cause.Silent, f.Stderr(), nil, nil), len(lines) > 0)
 		}
 	}
-	return r
+	if doc.quick && len(seen) == 0 {
+		doc.report.section(sectionLater).good("it responds to the first request")
+	}
 }
 
-func rankLine(line string) int {
-	if exception().MatchString(line) {
-		return 0
-	}
-	return 1
-}
+// maxFailures limits the requests whose failure is reported.
+const maxFailures = 3
 
-// missingVariable returns the reason that an environment variable is missing.
-func missingVariable(name string) reason {
-	return reason{name + " is missing", "it needs the environment variable " + name + ": --env " + name + "=value sets it here; for hosts, set it in env of the configuration", name}
-}
-
-// stderrHint returns a hint for some common causes of failure. text is in lower case.
-func stderrHint(text string) string {
-	const (
-		inOldSDK = "install mcp<2 too, with uvx --with 'mcp<2', or pip install 'mcp<2'"
-		oldSDK   = "it needs version 1 of the Python SDK, and version 2 is installed: " + inOldSDK
-	)
-	for _, h := range []struct{ part, hint string }{
-		{".node'", "a native addon is missing or was not built: npm rebuild in the folder of the server, without --ignore-scripts"},
-		{"node_module_version", "its native addons were built for another version of Node.js: npm rebuild in the folder of the server"},
-		{"cannot find module", "a package is missing: npm install in the folder of the server, and build it"},
-		{"err_module_not_found", "a package is missing: npm install in the folder of the server, and build it"},
-		{"this is mcp 2.x", oldSDK},
-		{"no module named 'mcp.server.fastmcp'", oldSDK},
-		{"attributeerror: 'server' object has no attribute", "it may need version 1 of the Python SDK, and version 2 is installed: " + inOldSDK},
-		{"modulenotfounderror", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
-		{"no module named", "a package is missing in this Python: use the full path of the virtual environment's interpreter"},
-		{"is not valid json", "something that it reads is not valid JSON"},
-		{"in json at position", "something that it reads is not valid JSON"},
-		{"unexpected token", "the file needs a newer node, or was not built: check node --version"},
-		{"unsupported engine", "it needs another version of Node.js"},
-		{"eacces", "the server is not allowed to read or write a file"},
-		{"permission denied", "the server is not allowed to read or write a file"},
-		{"eaddrinuse", "its port is in use: another instance may be running"},
-		{"address already in use", "its port is in use: another instance may be running"},
-		{"api key", "it needs a key: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
-		{"api_key", "it needs a key: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
-		{"token", "it needs a token: --env NAME=value sets it here; for hosts, set it in env of the configuration"},
-		{"enotfound", "it cannot reach the network"},
-		{"econnrefused", "it cannot connect to something that it needs, such as a database: check that this runs"},
-		{"filenotfounderror", "a file or a program that it needs does not exist, or is not in the PATH"},
-		{"enoent", "a file or a program that it needs does not exist, or is not in the PATH"},
-		{"e404", "the registry does not have this package"},
-		{"docker daemon", "Docker is not running"},
-	} {
-		if containsWord(text, h.part) {
-			return h.hint
-		}
+// laterStatus reports an HTTP status of a request after the handshake.
+func (doc *doctor) laterStatus(s *doctorSection, f *probe.Failure) {
+	body := string(f.Body)
+	if f.Error != nil {
+		body = f.Error.Message
 	}
-	return ""
-}
-
-// containsWord reports whether text contains part with no letter before it: FileNotFoundError does
-// not contain ENOTFOUND.
-func containsWord(text, part string) bool {
-	for i := 0; ; i++ {
-		at := strings.Index(text[i:], part)
-		if at < 0 {
-			return false
-		}
-		i += at
-		if i == 0 || part[0] < 'a' || part[0] > 'z' || text[i-1] < 'a' || text[i-1] > 'z' {
-			return true
-		}
+	r := cause.Response{Status: f.Status, Host: doc.host(), Body: body, Later: true}
+	what := fmt.Sprintf("%s gets HTTP %d after the handshake", f.About, f.Status)
+	if body = clipLine(strings.TrimSpace(body), 120); body != "" {
+		what += ": " + body
 	}
+	doc.explain(s, what, r.Find(), true)
 }

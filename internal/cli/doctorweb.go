@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/capture"
+	"mcpwire/internal/text/lazyregexp"
+	"mcpwire/internal/trace/cause"
 	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -29,6 +32,8 @@ type webReply struct {
 	// took is the time until the body or the first event.
 	took time.Duration
 	err  error
+	// stream is why clients find no response in an event stream. It is empty if that is unknown.
+	stream string
 }
 
 const maxLook = 4 << 20
@@ -44,7 +49,12 @@ func (doc *doctor) web(ctx context.Context) {
 		doc.report.worse(exitUnreachable)
 		return
 	}
-	s := doc.report.section("Handshakes")
+	doc.endpoint(ctx, u)
+}
+
+// endpoint examines a server that accepts connections.
+func (doc *doctor) endpoint(ctx context.Context, u *url.URL) {
+	s := doc.report.section(sectionHandshakes)
 	var spoken []mcp.Revision
 	var last webReply
 	for _, rev := range newestFirst() {
@@ -75,8 +85,20 @@ func (doc *doctor) web(ctx context.Context) {
 		doc.noWeb(ctx, s, &last, u)
 		return
 	}
+	if doc.spared {
+		s.note("the rules are not checked: that sends requests that no client sends, and the server is on another machine").hint("--quick=false checks them")
+	}
 	doc.origins(ctx, spoken[0], u)
 	doc.rules(ctx, spoken)
+}
+
+// host returns the host of the URL.
+func (doc *doctor) host() string {
+	u, err := url.Parse(doc.d.target.url)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // postHandshake posts a handshake and ends the session that it opens.
@@ -123,10 +145,12 @@ func (doc *doctor) send(ctx context.Context, method, address string, body []byte
 	defer x.End(nil)
 	start := time.Now()
 	if err := x.Do(); err != nil {
-		return webReply{err: cause(err), took: time.Since(start)}
+		return webReply{err: innermost(err), took: time.Since(start)}
 	}
 	r := webReply{status: x.Status(), header: x.Response.Header, head: time.Since(start)}
-	r.body, r.err = firstReply(x)
+	if r.body, r.err = firstReply(x); r.err != nil && x.IsStream() {
+		r.stream = streamFault(x.Head())
+	}
 	r.took = time.Since(start)
 	var m jsonrpc.Message
 	if jsonrpc.Parse(bytes.TrimSpace(r.body), &m, 0) == nil {
@@ -153,11 +177,34 @@ func firstReply(x *wireclient.Exchange) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		// As in clients, only the data of unnamed events are messages.
 		var m jsonrpc.Message
-		if in.SSE.Event == wireclient.EventEndpoint || jsonrpc.Parse(in.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) {
+		if in.SSE.Event == wireclient.EventEndpoint || in.Kind == capture.KindMessage && jsonrpc.Parse(in.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) {
 			return in.Data, nil
 		}
 	}
+}
+
+var (
+	eventName = lazyregexp.New(`(?m)^event: ?(\S+)`)
+	eventData = lazyregexp.New(`(?m)^data: ?\{`)
+)
+
+// streamFault returns why clients find no response in an event stream that begins with head.
+func streamFault(head []byte) string {
+	text := bytes.TrimLeft(head, "\xef\xbb\xbf \r\n")
+	name := eventName().FindSubmatch(text)
+	switch {
+	case len(text) == 0:
+		return "the event stream ends without an event"
+	case text[0] == '{' || text[0] == '[':
+		return "its Content-Type is text/event-stream, and the body is plain JSON, not an event stream"
+	case eventData().Match(text) && !bytes.HasSuffix(bytes.ReplaceAll(text, []byte("\r"), nil), []byte("\n\n")):
+		return "the last event has no empty line at its end, so clients discard it"
+	case eventData().Match(text) && name != nil && string(name[1]) != "message":
+		return fmt.Sprintf("the response is in an event named %q: clients ignore other events than \"message\"", name[1])
+	}
+	return "the event stream ends without the response"
 }
 
 // isEventStream reports whether a response is an event stream.
@@ -196,6 +243,8 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 	case r.message != nil && r.message.Kind == jsonrpc.KindError:
 		e := r.message.Err()
 		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), clipLine(e.Message, 100), took)
+	case r.stream != "" && !errors.Is(r.err, context.DeadlineExceeded):
+		s.note("%s: %s, %s", head, status, clipLine(r.stream, 200))
 	case r.err != nil:
 		s.note("%s: %s, and then %s", head, status, webFailure(r.err))
 	default:
@@ -236,33 +285,48 @@ func (doc *doctor) timing(s *doctorSection, r *webReply) {
 func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
 	doc.report.worse(exitUnreachable)
 	kind, _, _ := strings.Cut(strings.ToLower(r.header.Get("Content-Type")), ";")
+	c := r.cause(u)
 	switch {
 	case r.status == 0:
 		l := s.bad("no response over HTTP: %s", webFailure(r.err)).hint("check that this is a web server")
 		if errors.Is(r.err, context.DeadlineExceeded) {
 			doc.report.noAnswer = true
-			l.hint("if it is slow, set a --connect-timeout longer than %s. Check that this is a web server", shortTime(doc.connect))
+			l.hint("if it is slow, set a --connect-timeout longer than %s. Check that it is a web server", shortTime(doc.connect))
 		}
 		doc.report.next(append(plainArgs("curl", "-v"), doc.names.url(u.String()))...)
 	case r.status >= 300 && r.status < 400:
 		doc.redirected(s, r, u)
-	case r.status == http.StatusForbidden:
+	case r.status == http.StatusForbidden && !c.Specific:
 		doc.forbidden(ctx, s, r, u)
-	case r.status == http.StatusProxyAuthRequired:
-		s.bad("the proxy requires a user name").hint("set it in HTTPS_PROXY")
-		doc.report.worse(exitAuth)
-	case r.status == http.StatusNotFound, r.status == http.StatusMethodNotAllowed, kind == "text/html":
+	case !c.Specific && (r.status == http.StatusBadRequest || r.status == http.StatusNotFound || r.status == http.StatusMethodNotAllowed || r.status < 300 && kind == "text/html"):
 		doc.elsewhere(ctx, s, r, u)
-	case r.status == http.StatusNotAcceptable, r.status == http.StatusUnsupportedMediaType:
-		s.bad("HTTP %d, although the request accepts both response types and sends JSON", r.status).hint("the server should accept Accept: application/json, text/event-stream and Content-Type: application/json")
-		doc.report.next(doc.mcpwire("send", "-v")...)
-	case r.status >= 500:
-		s.bad("HTTP %d: the server, or the proxy in front of it, failed", r.status).detail(bodyLines(r)...).hint("see its log")
+	case r.status < 300 && r.stream != "":
+		l := s.bad("%s", clipLine(r.stream, 200))
+		if errors.Is(r.err, context.DeadlineExceeded) {
+			l.Text = "no response in the event stream within " + shortTime(doc.connect)
+			doc.report.noAnswer = true
+		}
+		l.hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
+	case c.Known:
+		if r.status == http.StatusProxyAuthRequired {
+			doc.report.worse(exitAuth)
+		}
+		s.bad("%s", clipLine(c.What, 240)).detail(bodyLines(r)...).hint("%s", safeLine(c.Fix))
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
+	case r.message != nil && r.message.Kind == jsonrpc.KindError:
+		s.bad("HTTP %d, it refuses the handshake with error %d %s", r.status, int(r.message.Err().Code), clipLine(r.message.Err().Message, 200)).
+			hint("mcpwire does not know the remedy: the error should give the cause")
+		doc.report.next(doc.mcpwire("send", "-v")...)
 	default:
-		s.bad("HTTP %d, and no revision could be negotiated", r.status).detail(bodyLines(r)...)
+		s.bad("HTTP %d, and no revision could be negotiated", r.status).detail(bodyLines(r)...).
+			hint("mcpwire does not know why: the body, above, may say it")
 		doc.report.next(doc.mcpwire("send", "-v")...)
 	}
+}
+
+// cause returns the cause that the response itself gives.
+func (r *webReply) cause(u *url.URL) cause.Cause {
+	return (&cause.Response{Status: r.status, Host: u.Host, Header: r.header, Body: string(r.body[:min(len(r.body), 8<<10)])}).Find()
 }
 
 // bodyLines returns the first lines of a body.
@@ -283,15 +347,12 @@ func (doc *doctor) redirected(s *doctorSection, r *webReply, u *url.URL) {
 		s.bad("HTTP %d, a redirect without a Location", r.status)
 		return
 	}
-	l := s.bad("HTTP %d: the server is at %s", r.status, safeURL(target.String()))
-	switch {
-	case strings.Contains(strings.ToLower(target.Path), "login") || strings.Contains(strings.ToLower(target.Path), "signin"):
-		l.hint("that is a login page for people: the server should respond to clients with 401 and WWW-Authenticate")
-	case r.status < 307:
-		l.hint("many clients turn a POST into a GET at a redirect: configure the new URL")
-	default:
-		l.hint("not all clients follow redirects: configure the new URL")
+	c := r.cause(u)
+	if c.Specific {
+		s.bad("%s", clipLine(c.What, 240)).hint("%s", safeLine(c.Fix))
+		return // a page for people
 	}
+	s.bad("HTTP %d: the server is at %s", r.status, safeURL(target.String())).hint("%s", safeLine(c.Fix))
 	if strings.EqualFold(target.Scheme, "http") || strings.EqualFold(target.Scheme, "https") {
 		doc.report.next(doc.elsewhereArgs(target.String(), "doctor")...)
 	}
@@ -303,6 +364,9 @@ var guesses = []string{"/mcp", "/sse", "/", "/api/mcp", "/mcp/", "/v1/mcp"}
 // elsewhere looks for the endpoint: as HTTP+SSE at the same URL, and at other paths.
 func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
 	what := fmt.Sprintf("HTTP %d: no MCP endpoint at %s", r.status, safeLine(u.Path))
+	if r.status == http.StatusBadRequest {
+		what = "HTTP 400, and no revision could be negotiated"
+	}
 	if strings.HasPrefix(strings.ToLower(r.header.Get("Content-Type")), "text/html") {
 		what = fmt.Sprintf("HTTP %d with a web page: %s is for people", r.status, safeLine(u.Path))
 	}
@@ -332,6 +396,10 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 			doc.report.next(doc.elsewhereArgs(other.String(), "info", "--transport", "sse")...)
 			return
 		}
+	}
+	if r.status == http.StatusBadRequest && r.message != nil && r.message.Kind == jsonrpc.KindError {
+		l.Text += fmt.Sprintf(": error %d %s", int(r.message.Err().Code), clipLine(r.message.Err().Message, 200))
+		s.r.cause = l.Text
 	}
 	l.detail(bodyLines(r)...).hint("tried %s too: see the server's documentation for its path", strings.Join(guesses, " "))
 	doc.report.nextOnce("with the right URL", plainArgs("mcpwire", "doctor", "URL")...)

@@ -11,14 +11,17 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 
 	"mcpwire/client"
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/trace/cause"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
 	"mcpwire/stdio"
@@ -59,9 +62,12 @@ func (d *dialer) classify(err error) *failure {
 		// The arguments may contain secrets.
 		short.Name = d.target.name
 		err := d.withStray(exitText(&short))
-		return &failure{status: exitUnreachable, code: "server_exited", hint: "mcpwire doctor looks for the cause", err: err}
+		return &failure{status: exitUnreachable, code: "server_exited", hint: d.causeHint(cause.Ended, strings.Split(e.Stderr, "\n"), "mcpwire doctor looks for the cause"), err: err}
 	}
 	if f := unreachable(err); f != nil {
+		if status, ok := errors.AsType[*streamable.StatusError](err); ok {
+			f.hint = hintOf(d.statusCause(status))
+		}
 		return f
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -107,6 +113,9 @@ func (d *dialer) denied(err error) *failure {
 			f.code, f.hint = "forbidden", "the token lacks a scope that this request needs: log in again, or give a token that has it"
 		case status.StatusCode == http.StatusForbidden:
 			f.code, f.hint = "forbidden", "the server does not allow this user, or this Host or Origin (see mcpwire doctor)"
+			if c := d.statusCause(status); c.Specific {
+				f.hint = hintOf(c)
+			}
 		}
 		if status.StatusCode == http.StatusProxyAuthRequired {
 			f.hint = "the proxy set in the environment requires a user name"
@@ -147,13 +156,13 @@ func unreachable(err error) *failure {
 	status, isStatus := errors.AsType[*streamable.StatusError](err)
 	switch {
 	case isStatus:
-		f.code, f.httpStatus, f.err, f.hint = "http_status", status.StatusCode, status, "check the URL of the server's endpoint: many use /mcp, older ones /sse"
+		f.code, f.httpStatus, f.err = "http_status", status.StatusCode, status
 	case errors.Is(err, batchfile.ErrArguments):
 		f.code, f.hint = "cannot_start", batchHint
 	case errors.As(err, &program):
-		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), "check that it is installed and in the PATH; mcpwire runs it without a shell (mcpwire doctor shows more)"
-	case errors.As(err, &path) && errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && errors.As(err, &path):
-		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(path.Path), path.Err), "check that the file exists and is executable"
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), startHint(err, "check that it is installed and in the PATH; mcpwire runs it without a shell (mcpwire doctor shows more)")
+	case errors.As(err, &path):
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(path.Path), path.Err), startHint(err, "check that the file exists and is executable")
 	case errors.As(err, &verify), errors.As(err, &unknown):
 		f.code, f.hint = "tls_failed", "--cacert names a certificate to trust, --insecure trusts anyone"
 	case errors.As(err, &record):
@@ -166,6 +175,46 @@ func unreachable(err error) *failure {
 		return nil
 	}
 	return f
+}
+
+// startHint returns the hint for a program that the system does not start. otherwise is the one if
+// the program is missing.
+func startHint(err error, otherwise string) string {
+	if _, ok := errors.AsType[syscall.Errno](err); ok && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return cause.Find(cause.Ended, []string{err.Error()}, nil).Fix
+	}
+	return otherwise
+}
+
+// causeHint returns the cause in the lines that the server wrote, with its remedy. otherwise is for
+// lines that give none.
+func (d *dialer) causeHint(state cause.State, lines []string, otherwise string) string {
+	c := cause.Find(state, lines, envNames(d.target.env))
+	if c.Fix == "" {
+		return otherwise
+	}
+	return hintOf(c)
+}
+
+func hintOf(c cause.Cause) string {
+	if !c.Known {
+		return clipLine(c.Fix, 400)
+	}
+	return clipLine(c.What+": "+c.Fix, 400)
+}
+
+// statusCause returns the cause that an HTTP status and its body give.
+func (d *dialer) statusCause(e *streamable.StatusError) cause.Cause {
+	r := cause.Response{Status: e.StatusCode, Body: e.Text, Header: http.Header{}}
+	if u, err := url.Parse(d.target.url); err == nil {
+		r.Host = u.Host
+	}
+	if d.http != nil {
+		if to := d.http.location.Load(); to != nil {
+			r.Header.Set("Location", *to)
+		}
+	}
+	return r.Find()
 }
 
 // rpcFailure returns the failure for an error response to a request for method. method is empty if
@@ -237,7 +286,7 @@ func lateText(err error) error {
 
 func (d *dialer) lateHint() string {
 	if d.target.isStdio() {
-		return "--timeout and --connect-timeout allow more time; mcpwire doctor looks for the cause"
+		return d.causeHint(cause.Silent, d.tail.all(), "--timeout and --connect-timeout allow more time; mcpwire doctor looks for the cause")
 	}
 	return "--timeout and --connect-timeout allow more time"
 }

@@ -31,6 +31,8 @@ type httpSide struct {
 	// sse is the URL of an HTTP+SSE stream, if the user says so. Nothing is posted to it.
 	sse     string
 	refused atomic.Int32
+	// location is where the last redirect leads to. It is nil before one.
+	location atomic.Pointer[string]
 	// interactive reports whether the user may be asked to log in.
 	interactive bool
 	clock       loginClock
@@ -49,7 +51,12 @@ func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 			Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r,
 		}, nil
 	}
-	return h.next.RoundTrip(r)
+	resp, err := h.next.RoundTrip(r)
+	if err == nil && resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		to := resp.Header.Get("Location")
+		h.location.Store(&to)
+	}
+	return resp, err
 }
 
 // A watcher notes that a server refused a request with 401 or 403. The error that the user sees

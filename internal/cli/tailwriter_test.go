@@ -64,34 +64,3 @@ func TestTailWriterLimits(t *testing.T) {
 		t.Errorf("all lines begin with %q and end with %q", all[0], all[len(all)-1])
 	}
 }
-
-func TestStderrReason(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		lines []string
-		want  reason
-	}{
-		{"nothing", []string{"listening"}, reason{}},
-		{"usage without a reason", usageError, reason{what: "Error: no configuration has been provided: no kubeconfig"}},
-		{"a missing variable", []string{"Traceback (most recent call last):", `  File "envless.py", line 3, in <module>`, "KeyError: 'WEATHER_API_KEY'"}, reason{
-			"WEATHER_API_KEY is missing", "it needs the environment variable WEATHER_API_KEY: --env WEATHER_API_KEY=value sets it here; for hosts, set it in env of the configuration", "WEATHER_API_KEY",
-		}},
-		{"named in the next line", []string{"Error: No access token was provided.", "Run it, or pass `--access-token` / `SENTRY_ACCESS_TOKEN`.", "  --provider   The AGENT_PROVIDER is required"}, reason{
-			"SENTRY_ACCESS_TOKEN is missing", "it needs the environment variable SENTRY_ACCESS_TOKEN: --env SENTRY_ACCESS_TOKEN=value sets it here; for hosts, set it in env of the configuration", "SENTRY_ACCESS_TOKEN",
-		}},
-		{"nothing but usage", []string{"Usage: server <folder>"}, reason{what: "Usage: server <folder>", hint: "it expects other arguments"}},
-		{"named in the usage", []string{"Error: bad port", "Options:", "  MY_PORT must be set"}, reason{what: "Error: bad port"}},
-		{"source code before it", []string{"node:internal/x", "    err = new Error(", "          ^", "Error: no such table"}, reason{what: "Error: no such table"}},
-		{"chatter before it", []string{"Checking for env file: .env", "ERROR: a database is required."}, reason{what: "ERROR: a database is required."}},
-		{"a code is not a variable", []string{"Error [ERR_MODULE_NOT_FOUND]: Cannot find module 'x' required by y"}, reason{
-			"Error [ERR_MODULE_NOT_FOUND]: Cannot find module 'x' required by y", "a package is missing: npm install in the folder of the server, and build it", "",
-		}},
-		{"a daemon", []string{"docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock."}, reason{
-			"docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "Docker is not running", "",
-		}},
-	} {
-		if diff := cmp.Diff(tt.want, stderrReason(tt.lines), cmp.AllowUnexported(reason{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
