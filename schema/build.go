@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"cmp"
 	"encoding"
 	"encoding/json"
@@ -88,6 +89,9 @@ func (b *builder) finish() error {
 // compile fills n for n.typ.
 func (b *builder) compile(n *node) (*node, error) {
 	t := n.typ
+	if text := b.opts.Types[t]; text != nil {
+		return n, b.customSchema(n, text)
+	}
 	if n.setKnownType() {
 		return n, nil
 	}
@@ -96,7 +100,7 @@ func (b *builder) compile(n *node) (*node, error) {
 	}
 	p := reflect.PointerTo(t)
 	if p.Implements(typeSchemer) {
-		return n, b.customSchema(n)
+		return n, b.customSchema(n, reflect.New(t).Interface().(Schemer).JSONSchema())
 	}
 	if err := b.methods(n); err != nil {
 		return nil, err
@@ -277,15 +281,15 @@ func (b *builder) mapType(n *node) error {
 	return b.elem(n)
 }
 
-// customSchema fills n for a type with a JSONSchema method.
-func (b *builder) customSchema(n *node) error {
-	t := n.typ
-	text := reflect.New(t).Interface().(Schemer).JSONSchema()
+// customSchema fills n for a type with its own schema.
+func (b *builder) customSchema(n *node, text []byte) error {
 	v, err := Compile(text, b.opts.Engine)
 	if err != nil {
-		return fmt.Errorf("type %s: JSONSchema: %w", t, err)
+		return fmt.Errorf("type %s: JSONSchema: %w", n.typ, err)
 	}
-	if err := b.methods(n); err != nil {
+	if n.setKnownType() {
+		n.types, n.keywords = "", nil
+	} else if err := b.methods(n); err != nil {
 		return err
 	}
 	if n.fields != nil {
@@ -389,12 +393,12 @@ func (f *fieldPlan) applyTag(sf structField) (err error) {
 
 func (f *fieldPlan) applyItem(it tagItem, maybeAbsent bool) (err error) {
 	switch it.key {
-	case "required", "optional", "uniqueItems":
+	case "required", "optional", "uniqueItems", "deprecated":
 		if it.hasValue && it.value != "true" {
 			return fmt.Errorf("%s: takes no value", it.key)
 		}
 	default:
-		if !it.hasValue {
+		if !it.hasValue && slices.Contains(strings.Split(knownKeywords, ", "), it.key) {
 			return fmt.Errorf("%s: has no value", it.key)
 		}
 	}
@@ -409,8 +413,20 @@ func (f *fieldPlan) applyItem(it tagItem, maybeAbsent bool) (err error) {
 		f.required = true
 	case "optional":
 		f.required = false
-	case "title":
-		f.keywords = append(f.keywords, keyword{name: "title", value: string(jsonwire.AppendQuote(nil, it.value))})
+	case "deprecated":
+		f.keywords = append(f.keywords, keyword{name: it.key, value: "true"})
+	case "title", "x-mcp-header":
+		f.keywords = append(f.keywords, keyword{name: it.key, value: string(jsonwire.AppendQuote(nil, it.value))})
+	case "examples":
+		var texts [][]byte
+		for _, v := range it.list {
+			text, err := f.node.defaultText(v)
+			if err != nil {
+				return fmt.Errorf("examples: %w", err)
+			}
+			texts = append(texts, text)
+		}
+		f.keywords = append(f.keywords, keyword{name: it.key, value: "[" + string(bytes.Join(texts, []byte{','})) + "]"})
 	case "default":
 		if f.defaultValue, err = f.node.defaultText(it.value); err != nil {
 			return fmt.Errorf("default: %w", err)
@@ -697,7 +713,7 @@ func parseTag(tag string) ([]tagItem, error) {
 func (t *tagItem) parseValue(s string) (rest string, err error) {
 	t.hasValue = true
 	ends := ","
-	isList := t.key == "enum" || strings.HasSuffix(t.key, ".enum")
+	isList := t.key == "enum" || t.key == "examples" || strings.HasSuffix(t.key, ".enum")
 	if isList {
 		ends = ",|"
 	}

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -8,6 +9,13 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 )
+
+// knownKeywords are the keywords of the schema tag.
+const knownKeywords = "minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, " +
+	"minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems, minProperties, maxProperties, enum, " +
+	"default, examples, title, deprecated, x-mcp-header, required, optional, items.* and values.*"
+
+var errUnknownKeyword = errors.New("unknown keyword; known are " + knownKeywords)
 
 // constrain returns n with the constraints of one tag item added. n is not
 // changed: other uses of the type keep theirs.
@@ -41,9 +49,7 @@ func (n *node) constrain(it tagItem) (*node, error) {
 	case "enum":
 		err = c.setEnum(it.list)
 	default:
-		err = fmt.Errorf("unknown keyword; known are minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, " +
-			"minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems, minProperties, maxProperties, enum, " +
-			"default, title, required, optional, items.* and values.*")
+		err = errUnknownKeyword
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", it.key, err)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,8 @@ func TestDecode(t *testing.T) {
 			G point          `json:"g" schema:"default='{\"x\":1,\"y\":2}'"`
 			H string         `json:"h" schema:"default='it''s'"`
 		}{7, "x y", ptr(true), map[string]int{"k": 1}, []string{"p", "q"}, when, point{1, 2}, "given"}},
+		{"type of another package", decode[[]netip.Addr](t, `["192.0.2.1"]`, foreignTypes), []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
+		{"known type, own schema", decode[time.Time](t, `"2026-01-02T03:04:05Z"`, &schema.Options{Types: map[reflect.Type]json.RawMessage{reflect.TypeFor[time.Time](): json.RawMessage(`{"maxLength":20}`)}}), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 		{"unknown allowed", decode[point](t, `{"x":1,"z":{"a":[1]},"y":2,"zz":null}`, &schema.Options{AllowUnknown: true}), point{1, 2}},
 		{"enum", decode[[]level](t, `["low","h\u0069gh"]`, nil), []level{"low", "high"}},
 		{"enum of numbers", decode[[]weight](t, `[1,5e2]`, nil), []weight{1, 500}},

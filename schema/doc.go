@@ -51,11 +51,13 @@
 //	minItems=1 maxItems=9 uniqueItems items.minLength=1                       slices
 //	minProperties=1 maxProperties=9 values.minimum=0                          maps
 //	enum=a|b|c                                                                strings and numbers
-//	default=5 title=Limit required optional                                   all
+//	default=5 title=Limit required optional deprecated examples=a|b           all
+//	x-mcp-header=Region                                                       arguments of tools
 //
-// Put a value with a comma, or an enum value with a bar, into single quotes, and
+// Put a value with a comma, or one of an enum or of examples with a bar, into single quotes, and
 // double a single quote in it: pattern='^a{1,3}$'. items. and values. apply a
-// keyword to the elements. A default is JSON, or plain text for strings. Of returns
+// keyword to the elements. A default and an example are JSON, or plain text for
+// strings. x-mcp-header names the header that repeats the argument over HTTP. Of returns
 // an error for a keyword that is unknown or does not apply to the type, and for an
 // invalid value. Patterns are those of package regexp, and may have \uXXXX. format
 // is not checked.

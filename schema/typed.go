@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"sync"
@@ -21,6 +22,9 @@ type Options struct {
 	// Engine compiles the schemas of JSONSchema methods with keywords that [Compile] does not
 	// cover. Nil means that they are errors.
 	Engine Engine
+	// Types has JSON Schemas for types without a method JSONSchema, such as those of other
+	// packages. They apply as that of a [Schemer] does, and in place of it.
+	Types map[reflect.Type]json.RawMessage
 }
 
 // A Typed is a Go type, compiled to decode, to encode and to make its schema. It is immutable, and

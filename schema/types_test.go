@@ -176,6 +176,15 @@ func TestOf(t *testing.T) {
 		{"struct", schemaOf[point](nil), `{"type":"object","properties":{"x":{"type":"integer"},"y":{"type":"integer"}},"required":["x","y"],"additionalProperties":false}`},
 		{"pointer", schemaOf[*point](nil), schemaOf[point](nil)},
 		{"empty struct", schemaOf[struct{}](nil), `{"type":"object","properties":{},"additionalProperties":false}`},
+		{"type of another package", schemaOf[struct{ A []netip.Addr }](foreignTypes), `{"type":"object","properties":{"A":{"type":"array","items":{"type":"string","format":"ipv4"}}},"required":["A"],"additionalProperties":false}`},
+		{"own, replaced", schemaOf[celsius](&schema.Options{Types: map[reflect.Type]json.RawMessage{reflect.TypeFor[celsius](): json.RawMessage(`{"minimum":0}`)}}), `{"minimum":0}`},
+		{"known, replaced", schemaOf[time.Time](&schema.Options{Types: map[reflect.Type]json.RawMessage{reflect.TypeFor[time.Time](): json.RawMessage(`{"type":"string","maxLength":20}`)}}), `{"type":"string","maxLength":20}`},
+		{"annotations", schemaOf[struct {
+			A string `json:"a" schema:"examples=x|'y|z',deprecated"`
+			B *int   `json:"b" schema:"examples=1|2,x-mcp-header=Level"`
+			C []int  `json:"c" schema:"examples='[1,2]'"`
+		}](nil), `{"type":"object","properties":{"a":{"type":"string","examples":["x","y|z"],"deprecated":true},"b":{"type":["integer","null"],"examples":[1,2],"x-mcp-header":"Level"},` +
+			`"c":{"type":"array","items":{"type":"integer"},"examples":[[1,2]]}},"required":["a","c"],"additionalProperties":false}`},
 		{"unknown allowed", schemaOf[struct{ A int }](&schema.Options{AllowUnknown: true}), `{"type":"object","properties":{"A":{"type":"integer"}},"required":["A"]}`},
 		{"optional", schemaOf[struct {
 			A int     `json:"a,omitempty"`
@@ -310,6 +319,11 @@ func tagError(text string) string {
 	return after
 }
 
+// foreignTypes has a schema for a type that has no method JSONSchema.
+var foreignTypes = &schema.Options{Types: map[reflect.Type]json.RawMessage{
+	reflect.TypeFor[netip.Addr](): json.RawMessage(`{"type":"string","format":"ipv4"}`),
+}}
+
 func TestTagErrors(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{schemaOf[struct {
@@ -321,6 +335,21 @@ func TestTagErrors(t *testing.T) {
 		{schemaOf[struct {
 			F int `schema:"minimum"`
 		}](nil), `minimum: has no value`},
+		{schemaOf[struct {
+			F int `schema:"examples"`
+		}](nil), `examples: has no value`},
+		{schemaOf[struct {
+			F int `schema:"x-mcp-header"`
+		}](nil), `x-mcp-header: has no value`},
+		{schemaOf[struct {
+			F int `schema:"depreciated"`
+		}](nil), `depreciated: unknown keyword; known are minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems, minProperties, maxProperties, enum, default, examples, title, deprecated, x-mcp-header, required, optional, items.* and values.*`},
+		{schemaOf[struct {
+			F int `schema:"deprecated=no"`
+		}](nil), `deprecated: takes no value`},
+		{schemaOf[struct {
+			F int `schema:"examples=1|x"`
+		}](nil), `examples: "x" is not JSON: invalid JSON at byte 0: unexpected 'x', want a value`},
 		{schemaOf[struct {
 			F string `schema:"minimum=1"`
 		}](nil), `minimum: is for numbers, not for string`},
@@ -374,7 +403,7 @@ func TestTagErrors(t *testing.T) {
 		}](nil), `items.minLength: is for strings, not for int`},
 		{schemaOf[struct {
 			F int `schema:"items.minimum=1"`
-		}](nil), "items.minimum: unknown keyword; known are minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems, minProperties, maxProperties, enum, default, title, required, optional, items.* and values.*"},
+		}](nil), "items.minimum: unknown keyword; known are minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems, minProperties, maxProperties, enum, default, examples, title, deprecated, x-mcp-header, required, optional, items.* and values.*"},
 		{schemaOf[struct {
 			F point `schema:"minProperties=1"`
 		}](nil), `minProperties: is for maps, not for schema_test.point`},

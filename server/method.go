@@ -106,11 +106,11 @@ func AddMethod[In, Out any](s *Server, name string, fn func(context.Context, In)
 	if fn == nil {
 		return methodError(name, errNoFunc)
 	}
-	in, err := schema.Of[In](&schema.Options{Engine: s.opts.SchemaEngine})
+	in, err := schema.Of[In](&s.schema)
 	if err != nil {
 		return methodError(name, fmt.Errorf("input: %w", err))
 	}
-	out, err := schema.Of[Out](&schema.Options{Engine: s.opts.SchemaEngine})
+	out, err := schema.Of[Out](&s.schema)
 	switch {
 	case err != nil:
 		return methodError(name, fmt.Errorf("output: %w", err))

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mcpwire/internal/era"
@@ -64,7 +65,7 @@ func AddPrompt[In any, Out PromptOutput](s *Server, def mcp.Prompt, get func(ctx
 	if get == nil {
 		return registrationError(KindPrompt, def.Name, errNoFunc)
 	}
-	args, err := newPromptArgs[In](&def)
+	args, err := newPromptArgs[In](&def, &s.schema)
 	if err != nil {
 		return registrationError(KindPrompt, def.Name, err)
 	}
@@ -221,9 +222,9 @@ type promptArgs[In any] struct {
 
 // newPromptArgs returns the decoder of a prompt's arguments. If In is a struct, it also sets
 // def.Arguments.
-func newPromptArgs[In any](def *mcp.Prompt) (*promptArgs[In], error) {
+func newPromptArgs[In any](def *mcp.Prompt, opts *schema.Options) (*promptArgs[In], error) {
 	if _, ok := any(new(In)).(*map[string]string); ok {
-		return newNamedPromptArgs[In](def.Arguments)
+		return newNamedPromptArgs[In](def.Arguments, opts.AllowUnknown)
 	}
 	if t := reflect.TypeFor[In](); t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: %w", t, errPromptInput)
@@ -231,7 +232,7 @@ func newPromptArgs[In any](def *mcp.Prompt) (*promptArgs[In], error) {
 	if def.Arguments != nil {
 		return nil, errPromptArguments
 	}
-	typed, err := schema.Of[In](nil)
+	typed, err := schema.Of[In](opts)
 	if err != nil {
 		return nil, err
 	}
@@ -249,8 +250,9 @@ func newPromptArgs[In any](def *mcp.Prompt) (*promptArgs[In], error) {
 }
 
 // newNamedPromptArgs returns the decoder of the arguments in a definition. In is map[string]string.
-func newNamedPromptArgs[In any](list []mcp.PromptArgument) (*promptArgs[In], error) {
-	text := []byte(`{"type":"object","additionalProperties":false,"properties":{`)
+func newNamedPromptArgs[In any](list []mcp.PromptArgument, allowUnknown bool) (*promptArgs[In], error) {
+	text := strconv.AppendBool([]byte(`{"type":"object","additionalProperties":`), allowUnknown)
+	text = append(text, `,"properties":{`...)
 	required := []byte(`},"required":[`)
 	seen := make(map[string]bool)
 	for i, a := range list {
@@ -280,7 +282,9 @@ func newNamedPromptArgs[In any](list []mcp.PromptArgument) (*promptArgs[In], err
 		args := make(map[string]string)
 		members := jsonwire.ObjectMembers(text)
 		for members.Next() {
-			args[members.KeyString()] = unquote(members.Value())
+			if name := members.KeyString(); seen[name] {
+				args[name] = unquote(members.Value())
+			}
 		}
 		*any(in).(*map[string]string) = args
 		return nil

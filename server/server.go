@@ -68,6 +68,11 @@ type Options struct {
 	// schema/fullschema. Nil means package schema alone.
 	SchemaEngine schema.Engine
 
+	// Schema has the options for the Go types of tools, prompts and AddMethod: whether members
+	// without a field are ignored, how numbers in an any are decoded, and schemas for types of other
+	// packages. Nil means the defaults of package schema. Its Engine is ignored for SchemaEngine.
+	Schema *schema.Options
+
 	// Extensions holds the settings object of each extension that the server supports, by
 	// identifier. Use {} for an extension without settings.
 	Extensions map[string]json.RawMessage
@@ -202,6 +207,7 @@ type Server struct {
 	// keysGiven means that Options.StateKeys was not nil.
 	keysGiven bool
 	results   *era.Identity
+	schema    schema.Options
 	log       *slog.Logger
 	// instance is a random identifier that list cursors carry.
 	instance [8]byte
@@ -312,6 +318,10 @@ func New(name, version string, opts *Options) (*Server, error) {
 	if o.Bus != nil {
 		s.bus = newBusClient(o.Bus, s)
 	}
+	if o.Schema != nil {
+		s.schema = *o.Schema
+	}
+	s.schema.Engine = o.SchemaEngine
 	s.results = era.NewIdentity(mcp.Implementation{
 		Name: name, Version: version, Title: o.Info.Title, Description: o.Info.Description, WebsiteURL: o.Info.WebsiteURL, Icons: o.Info.Icons,
 	})

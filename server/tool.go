@@ -37,11 +37,13 @@ var errNotObject = errors.New(`input schema must have "type":"object" at its roo
 
 // AddTool registers a tool. Its input and output schemas come from the Go types, see [schema.Of].
 // In must be a struct or a map. Arguments are validated before fn runs. Invalid ones are answered
-// with isError and a text that names the field and the expected value.
+// with isError and a text that names the field and the expected value. Those without a field are
+// invalid too, unless [Options.Schema] allows them.
 //
 // Out determines the result: a string is a text block, an [mcp.ContentBlock] or a slice of them is
 // the content, and an [mcp.CallToolResult] (or a pointer to one) is the whole result. Any other
 // type becomes structured content; clients that don't support it get its JSON text in a text block.
+// A nil any is the JSON value null. A []byte is an error.
 // A CallToolResult with only structured content also gets that block.
 //
 // AddTool fails for a duplicate name (with [ErrDuplicate]), for an empty name, and for types
@@ -51,16 +53,17 @@ func AddTool[In, Out any](s *Server, name, description string, fn func(context.C
 }
 
 // AddToolWith is AddTool with a full definition. A schema in def is listed instead of the one
-// derived from the type. Arguments must be valid for both.
+// derived from the type. Values must be valid for both, except that def.InputSchema alone decides
+// which arguments without a field are allowed; they are ignored.
 func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, In) (Out, error)) error {
 	if fn == nil {
 		return toolError(def.Name, errNoFunc)
 	}
-	in, err := newToolInput[In](&def, s.opts.SchemaEngine)
+	in, err := newToolInput[In](&def, s.schema)
 	if err != nil {
 		return toolError(def.Name, err)
 	}
-	encode, err := newEncoder[Out](&def, s.opts.SchemaEngine)
+	encode, err := newEncoder[Out](&def, &s.schema)
 	if err != nil {
 		return toolError(def.Name, err)
 	}
@@ -107,7 +110,7 @@ func (s *Server) AddRawTool(def mcp.Tool, fn func(c *Call, args json.RawMessage)
 	if err != nil {
 		return toolError(def.Name, fmt.Errorf("input schema: %w", err))
 	}
-	encode, err := newEncoder[*mcp.CallToolResult](&def, s.opts.SchemaEngine)
+	encode, err := newEncoder[*mcp.CallToolResult](&def, &s.schema)
 	if err != nil {
 		return toolError(def.Name, err)
 	}
@@ -130,15 +133,18 @@ type toolInput[In any] struct {
 	extra *schema.Validator
 }
 
-func newToolInput[In any](def *mcp.Tool, engine schema.Engine) (*toolInput[In], error) {
-	typed, err := schema.Of[In](&schema.Options{Engine: engine})
+func newToolInput[In any](def *mcp.Tool, opts schema.Options) (*toolInput[In], error) {
+	if def.InputSchema != nil {
+		opts.AllowUnknown = true // that schema decides
+	}
+	typed, err := schema.Of[In](&opts)
 	if err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
 	in := &toolInput[In]{typed: typed}
 	if def.InputSchema == nil {
 		def.InputSchema = typed.JSON()
-	} else if in.extra, err = compileSchema(&def.InputSchema, engine); err != nil {
+	} else if in.extra, err = compileSchema(&def.InputSchema, opts.Engine); err != nil {
 		return nil, fmt.Errorf("input schema: %w", err)
 	}
 	return in, nil
@@ -297,11 +303,11 @@ func (c *Call) denies(err error) (yes bool) {
 type encoder[Out any] func(rw resultWriter, dst []byte, out *Out) ([]byte, error)
 
 // newEncoder selects the encoder for the type and fills in the output schema if the type has one.
-func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error) {
+func newEncoder[Out any](def *mcp.Tool, opts *schema.Options) (encoder[Out], error) {
 	var extra *schema.Validator
 	if def.OutputSchema != nil {
 		var err error
-		if extra, err = compileSchema(&def.OutputSchema, engine); err != nil {
+		if extra, err = compileSchema(&def.OutputSchema, opts.Engine); err != nil {
 			return nil, fmt.Errorf("output schema: %w", err)
 		}
 	}
@@ -317,7 +323,7 @@ func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], err
 	}
 	encode := contentEncoder[Out]()
 	if encode == nil {
-		return structuredEncoder[Out](def, extra, engine)
+		return structuredEncoder[Out](def, extra, opts)
 	}
 	if extra != nil {
 		return nil, fmt.Errorf("output schema: a result of type %v has no structured content", reflect.TypeFor[Out]())
@@ -356,8 +362,14 @@ func contentEncoder[Out any]() encoder[Out] {
 	return nil
 }
 
-func structuredEncoder[Out any](def *mcp.Tool, extra *schema.Validator, engine schema.Engine) (encoder[Out], error) {
-	typed, err := schema.Of[Out](&schema.Options{Engine: engine})
+// errBytesOutput is the error for an output that nobody means to be base64 in a text block.
+var errBytesOutput = errors.New("output: a result of type []byte would be base64 text: return a string, a json.RawMessage, an mcp.ImageContent or an mcp.EmbeddedResource")
+
+func structuredEncoder[Out any](def *mcp.Tool, extra *schema.Validator, opts *schema.Options) (encoder[Out], error) {
+	if t := reflect.TypeFor[Out](); t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && t != reflect.TypeFor[json.RawMessage]() && methodFree(t) {
+		return nil, errBytesOutput
+	}
+	typed, err := schema.Of[Out](opts)
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
