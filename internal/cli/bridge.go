@@ -280,7 +280,7 @@ func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *s
 		return nil, err
 	}
 	if t.isStdio() {
-		if !filepath.IsAbs(t.command[0]) && !strings.ContainsRune(t.command[0], filepath.Separator) {
+		if filepath.IsAbs(t.command[0]) || !strings.ContainsRune(t.command[0], filepath.Separator) || t.dir == "" {
 			if err := inPath(t.command[0]); err != nil {
 				return nil, err
 			}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -25,9 +26,13 @@ type bridgeConnect = func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer
 
 // inPath returns an error if the program is not found in PATH.
 func inPath(program string) error {
-	if _, err := exec.LookPath(program); err != nil {
+	if _, err := exec.LookPath(program); err != nil && !errors.Is(err, exec.ErrDot) {
 		start := &tap.StartError{Command: program, Err: err}
-		return fail(exitUnreachable, "spawn", "the program is not in the PATH set by the host: use its full path", start)
+		hint := "check the command's path"
+		if errors.Is(err, exec.ErrNotFound) {
+			hint = "the program is not in the PATH set by the host: use its full path"
+		}
+		return fail(exitUnreachable, "spawn", hint, start)
 	}
 	return nil
 }

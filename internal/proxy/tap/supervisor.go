@@ -462,7 +462,7 @@ func (sv *supervisor) startInstance(c *child) {
 func (in *instance) output() {
 	in.stdout.run()
 	if err := in.stdout.err; err != nil {
-		in.hostLost("the host has closed its end of standard output: " + err.Error())
+		in.outputLost(err)
 	}
 }
 
@@ -619,7 +619,7 @@ func (sv *supervisor) inject(msg []byte, headers bool) {
 	}
 	sv.rec.record(&e)
 	if err := writeAll(sv.Stdout, appendRaw(nil, &e)); err != nil {
-		sv.hostLost("the host has closed its end of standard output: " + err.Error())
+		sv.outputLost(err)
 	}
 }
 

@@ -3,10 +3,14 @@ package tap
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"mcpwire/capture"
@@ -141,6 +145,18 @@ func (t *tap) hostLost(note string) {
 	})
 }
 
+// outputLost handles an error of writing to the host. Usually the host has closed its end. Nobody
+// knows of a full disk otherwise.
+func (t *tap) outputLost(err error) {
+	full := slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO}, func(e error) bool { return errors.Is(err, e) })
+	if !full {
+		t.hostLost("the host has closed its end of standard output: " + err.Error())
+		return
+	}
+	t.hostLost("writing to the host failed: " + err.Error())
+	fmt.Fprintln(t.Stderr, "mcpwire: writing to the host failed:", err)
+}
+
 // watchHost checks in the background that the host still exists, until the returned function is
 // called. The death of the parent is sufficient evidence: other children of the host may keep the
 // pipes open, and the tap does not read input that the server does not take. While the input is
@@ -247,7 +263,7 @@ func (r *singleRun) output(end func()) {
 	r.toClient.run()
 	end()
 	if err := r.toClient.err; err != nil {
-		r.hostLost("the host has closed its end of standard output: " + err.Error())
+		r.outputLost(err)
 		// The writers see the closed pipe that they would see without the tap.
 		r.child.stdout.Close()
 		return
