@@ -14,9 +14,10 @@ func newGatewayPinsCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pins FILE | pins accept FILE UPSTREAM [NAME]",
 		Short: "show and accept changed definitions of tools",
-		Long: `Show which tools and prompts have another definition than the accepted one, and
-what has changed. The gateway accepts the first definition that it sees of each
-tool of an upstream with pin: warn or pin: hide in the configuration FILE.
+		Long: `Show which tools, prompts, resources and templates have another definition than
+the accepted one, which servers have other instructions, and what has changed. The
+gateway accepts the first definition that it sees of each item of an upstream with
+pin: warn or pin: hide in the configuration FILE, for each kind of clients.
 
 Exit status: 0 nothing has changed, 6 something has.`,
 		Example:           "  mcpwire gateway pins gateway.yaml\n  mcpwire gateway pins accept gateway.yaml files read_file",
@@ -43,9 +44,9 @@ Exit status: 0 nothing has changed, 6 something has.`,
 	c.AddCommand(&cobra.Command{
 		Use:   "accept FILE UPSTREAM [NAME]",
 		Short: "accept changed definitions of an upstream",
-		Long: `Accept the changed definitions of the tools and prompts of an upstream, or only
-of those with a name, and print what has changed. NAME is the server's own name. A
-running gateway notices it.`,
+		Long: `Accept the changed definitions of an upstream, or only of the items with a name or
+URI, and print what has changed. NAME is the server's own name; that of a server's
+instructions is "instructions". A running gateway notices it.`,
 		Example: "  mcpwire gateway pins accept gateway.yaml files\n  mcpwire gateway pins accept gateway.yaml files read_file",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
@@ -93,7 +94,7 @@ func pinFile(path string) (*gatewayconfig.Config, string, error) {
 // printPins prints changed definitions, with a line for each difference.
 func printPins(w io.Writer, changes []*policy.PinChange) error {
 	for _, c := range changes {
-		if _, err := fmt.Fprintf(w, "%s %s %s, changed %s\n", safeLine(c.Upstream), c.Kind, safeLine(c.Name), c.Since.Local().Format("2006-01-02 15:04:05")); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s %s, changed %s (for clients: %s)\n", safeLine(c.Upstream), c.Kind, safeLine(c.Name), c.Since.Local().Format("2006-01-02 15:04:05"), c.Catalog); err != nil {
 			return err
 		}
 		for _, line := range c.Lines() {

@@ -360,6 +360,10 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 			}
 		}
 	}
+	definition := append(jsonwire.AppendQuote([]byte(`{"instructions":`), snap.profile.Instructions), '}')
+	if c.pin(&snap.lists[KindTool], KindServer, "instructions", definition) {
+		snap.profile.Instructions = ""
+	}
 	snap.bytes = size
 	snap.findApps()
 	return snap, nil
@@ -560,7 +564,6 @@ func (c *catalog) appendItems(list *itemList, kind Kind, array []byte, later boo
 		list.problem = kindTexts[kind].member + " is no array"
 		return nil
 	}
-	st := c.be.u.g.state.Load()
 	for elements := jsonwire.ArrayElements(array); elements.Next(); {
 		raw := elements.Value()
 		if !era.IsObject(raw) {
@@ -574,15 +577,8 @@ func (c *catalog) appendItems(list *itemList, kind Kind, array []byte, later boo
 		if !pages.IsNew(it.own) && later {
 			continue
 		}
-		if st.opts.Pin != nil && (kind == KindTool || kind == KindPrompt) {
-			switch st.opts.Pin(c.be.u.name, kind, it.own, raw) {
-			case PinWarn:
-				list.warned++
-			case PinHide:
-				list.hidden++
-				it.hidden = true
-				it.sum++
-			}
+		if it.hidden = c.pin(list, kind, it.own, raw); it.hidden {
+			it.sum++
 		}
 		if len(list.items) >= maxItems {
 			return fmt.Errorf("more than %d items", maxItems)
@@ -591,6 +587,30 @@ func (c *catalog) appendItems(list *itemList, kind Kind, array []byte, later boo
 		list.sum = list.sum*1_000_003 ^ it.sum
 	}
 	return nil
+}
+
+// pin asks Options.Pin about a definition. It counts the decision in list, and reports if it hides
+// the item.
+func (c *catalog) pin(list *itemList, kind Kind, name string, definition []byte) (hidden bool) {
+	st := c.be.u.g.state.Load()
+	if st.opts.Pin == nil {
+		return false
+	}
+	which := 0
+	if c.modern {
+		which++
+	}
+	if c.apps {
+		which += 2
+	}
+	decision := st.opts.Pin(c.be.u.name, Catalogs[which], kind, name, definition)
+	switch decision {
+	case PinWarn:
+		list.warned++
+	case PinHide:
+		list.hidden++
+	}
+	return decision == PinHide
 }
 
 // A catalogSender takes the messages of a server to the gateway itself.

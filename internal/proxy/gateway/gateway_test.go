@@ -222,7 +222,7 @@ func TestHooks(t *testing.T) {
 				}
 				audit = append(audit, fmt.Sprintf("%s %s %s %s %d %s", r.Method, r.Upstream, r.Name, r.Outcome, r.Code, r.Arguments))
 			},
-			Pin: func(_ string, _ Kind, name string, definition []byte) PinDecision {
+			Pin: func(_, _ string, _ Kind, name string, definition []byte) PinDecision {
 				if name == "pinned" && jsonwire.Text(jsonwire.Lookup(definition, "name")) == "pinned" {
 					return PinHide
 				}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -158,7 +159,7 @@ func TestRequirePin(t *testing.T) {
 		}
 		pinned := broken("pinned")
 		pinned.RequirePin = true
-		pin := func(string, Kind, string, []byte) PinDecision { return PinShow }
+		pin := func(string, string, Kind, string, []byte) PinDecision { return PinShow }
 		g := newGateway(t, &Options{Pin: pin, Upstreams: []Upstream{pinned, broken("other")}})
 		defer g.Close()
 		for name, want := range map[string]string{"pinned__a": "cannot be checked", "other__a": "no such program"} {
@@ -202,5 +203,67 @@ func TestOneProcess(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestHiddenKinds checks that a pin can hide items of each kind and the instructions of a server,
+// that a hidden resource cannot be read, and which catalogs the pin is asked about.
+func TestHiddenKinds(t *testing.T) {
+	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		t.Run(revision.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fullServer("up")
+				defer srv.Close(context.Background())
+				var mu sync.Mutex
+				asked := map[string]bool{}
+				hide := map[Kind]string{KindTool: "who", KindPrompt: "p", KindResource: "x:a", KindTemplate: "up:{id}", KindServer: "instructions"}
+				pin := func(_, catalog string, kind Kind, name string, definition []byte) PinDecision {
+					mu.Lock()
+					defer mu.Unlock()
+					asked[catalog] = true
+					if kind == KindServer && string(definition) != `{"instructions":"instructions of up"}` {
+						t.Errorf("definition of the server: %s", definition)
+					}
+					if hide[kind] == name {
+						return PinHide
+					}
+					return PinShow
+				}
+				g := newGateway(t, &Options{Pin: pin, Upstreams: []Upstream{streamUpstream("up", srv)}})
+				defer g.Close()
+				c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{revision}})
+				defer c.Close()
+				if names := toolNames(t, c); strings.Contains(names, "up__who") || !strings.Contains(names, "up__add") {
+					t.Errorf("tools: %s", names)
+				}
+				for p, err := range c.Prompts(t.Context()) {
+					t.Errorf("prompt %s, %v", p.Name, err)
+				}
+				for r, err := range c.Resources(t.Context()) {
+					t.Errorf("resource %s, %v", r.URI, err)
+				}
+				for r, err := range c.ResourceTemplates(t.Context()) {
+					t.Errorf("template %s, %v", r.URITemplate, err)
+				}
+				if got := c.Profile().Instructions; got != "" {
+					t.Errorf("instructions: %q", got)
+				}
+				if _, err := c.ReadResource(t.Context(), "x:a"); err == nil {
+					t.Error("a hidden resource was read")
+				}
+				for catalog := range asked {
+					if strings.HasPrefix(catalog, "modern") != revision.Modern() {
+						t.Errorf("asked about the catalog %s", catalog)
+					}
+				}
+				hidden := 0
+				for _, c := range g.Upstreams()[0].Catalogs {
+					hidden += c.Hidden
+				}
+				if hidden != len(hide) {
+					t.Errorf("%d items are hidden, want %d", hidden, len(hide))
+				}
+			})
+		})
 	}
 }

@@ -59,9 +59,10 @@ type Options struct {
 	// modern subscription when the server has acknowledged it or not. It must not block for long,
 	// and must not keep the CallRecord. Nil means no audit.
 	Audit func(*CallRecord)
-	// Pin decides about the definition of a tool or prompt when its catalog was read. definition
-	// is its JSON object as the server sent it, and must not be kept or changed. Nil shows all.
-	Pin func(upstream string, kind Kind, name string, definition []byte) PinDecision
+	// Pin decides about the definition of an item when its catalog, one of Catalogs, was read.
+	// definition is its JSON object as the server sent it, and must not be kept or changed. That of
+	// KindServer has the instructions of the server. Nil shows all.
+	Pin func(upstream, catalog string, kind Kind, name string, definition []byte) PinDecision
 
 	// TaskOwners remember who has started the tasks of legacy clients, so that tasks/list has them
 	// at other gateways and after a restart. Nil means that this gateway remembers its own.
@@ -154,9 +155,15 @@ const (
 	KindResource
 	KindTemplate
 	numKinds
+	// KindServer is the server itself. It is not in lists.
+	KindServer = numKinds
 )
 
-var kindNames = [numKinds]string{"tool", "prompt", "resource", "resource template"}
+var kindNames = [...]string{"tool", "prompt", "resource", "resource template", "server"}
+
+// Catalogs are the names of the catalogs of an upstream: for clients of either era, with and
+// without MCP Apps.
+var Catalogs = []string{"legacy", "modern", "legacy with apps", "modern with apps"}
 
 // String returns the name of the kind in English.
 func (k Kind) String() string { return kindNames[k] }
@@ -238,6 +245,7 @@ const (
 	// PinWarn shows the item and counts it in [UpstreamStatus].
 	PinWarn
 	// PinHide hides the item: it is not listed, and calls of it fail as those of an unknown one.
+	// Clients do not get the instructions of a hidden server.
 	PinHide
 )
 

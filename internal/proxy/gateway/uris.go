@@ -122,7 +122,7 @@ func (g *Gateway) findResource(ctx context.Context, modern bool, kind Kind, uri 
 	w := g.world(ctx, modern)
 	view := w.st.view(ctx)
 	if u, own := w.st.ownURI(uri); u != nil {
-		if view == nil || view.Allows(kind, u.name, own) {
+		if (view == nil || view.Allows(kind, u.name, own)) && !w.hidesURI(u, kind, own) {
 			return target{upstream: u, kind: kind, own: own}, nil
 		}
 		return target{}, resourceNotFound(modern, uri)
@@ -132,10 +132,19 @@ func (g *Gateway) findResource(ctx context.Context, modern bool, kind Kind, uri 
 		w = g.fresh(ctx, modern, nil, unknownAge, true)
 		u = w.ownerOfURI(w.st.view(ctx), kind, uri)
 	}
-	if u == nil {
+	if u == nil || w.hidesURI(u, kind, uri) {
 		return target{}, resourceNotFound(modern, uri)
 	}
 	return target{upstream: u, kind: kind, own: uri, bare: true}, nil
+}
+
+// hidesURI reports if Options.Pin hides the resource or the template with a URI.
+func (w *world) hidesURI(u *upstream, kind Kind, uri string) bool {
+	snap := w.snaps[slices.Index(w.st.upstreams, u)]
+	if snap == nil || snap.lists[kind].hidden == 0 {
+		return false
+	}
+	return slices.ContainsFunc(snap.lists[kind].items, func(it item) bool { return it.hidden && it.own == uri })
 }
 
 // ownArguments returns a call with the server's own URIs where the arguments have the gateway's.

@@ -35,7 +35,7 @@ type Config struct {
 	// in milliseconds and a digest of the arguments. By default, there is no audit. It is a FILE,
 	// or stderr.
 	Audit string `yaml:"audit" reload:"live"`
-	// Pins is the file of the accepted definitions of tools, for upstreams that pin them. The
+	// Pins is the file of the accepted definitions of items, for upstreams that pin them. The
 	// default is a file in the folder for state (MCPWIRE_HOME).
 	Pins string `yaml:"pins" reload:"live"`
 	// Admin is where operators look: an address such as 127.0.0.1:9090, which serves /livez,
@@ -245,9 +245,9 @@ type Upstream struct {
 	Prompts Filter `yaml:"prompts" reload:"live"`
 	// Resources says which resources of the server are offered, by URI.
 	Resources Filter `yaml:"resources" reload:"live"`
-	// Pin says what to do when the definition of a tool differs from the accepted one, or the first
-	// one that was seen: warn logs it, hide also hides the tool until mcpwire gateway pins accept.
-	// The default is off.
+	// Pin says what to do when the definition of a tool, prompt, resource or template, or the
+	// instructions of the server, differ from the accepted ones, or the first ones that were seen:
+	// warn logs it, hide also hides the item until mcpwire gateway pins accept. The default is off.
 	Pin string `yaml:"pin" reload:"live" enum:"off warn hide"`
 
 	// Disabled leaves the upstream out.

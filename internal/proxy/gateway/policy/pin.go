@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ import (
 	"mcpwire/internal/text/clip"
 )
 
-// A PinMode says what happens when the definition of a tool or prompt changes.
+// A PinMode says what happens when a definition changes.
 type PinMode uint8
 
 const (
@@ -81,12 +82,13 @@ type PinOptions struct {
 	Logger *slog.Logger
 }
 
-// Pins remembers the definitions of tools and prompts as they were first seen, and detects changes:
-// a server that was harmless when it was chosen may later change the texts that models read.
+// Pins remembers the definitions of tools, prompts, resources, templates and servers as they were
+// first seen, and detects changes: a server that was harmless when it was chosen may later change
+// the texts that models and users read.
 //
-// A definition is the title, the description, the schemas, the annotations and the arguments.
-// White space and the order of members do not count. An output schema that is absent in one of two
-// definitions does not count either, since some cannot be expressed in all revisions.
+// All members count, except those in volatile. White space and the order of members do not count.
+// A server may have other definitions for other kinds of clients, so each catalog has pins. The
+// first definition in a catalog must have the texts that the pin of another catalog has.
 type Pins struct {
 	path string
 	mode func(upstream string) PinMode
@@ -110,11 +112,12 @@ type Pins struct {
 }
 
 // A pinKey names an item.
-type pinKey struct{ upstream, kind, name string }
+type pinKey struct{ upstream, catalog, kind, name string }
 
 // A pin is an item in the file.
 type pin struct {
 	Upstream string `json:"upstream"`
+	Catalog  string `json:"catalog"`
 	Kind     string `json:"kind"`
 	Name     string `json:"name"`
 	definition
@@ -126,22 +129,32 @@ type pin struct {
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 }
 
-func (p *pin) key() pinKey { return pinKey{p.Upstream, p.Kind, p.Name} }
+func (p *pin) key() pinKey { return pinKey{p.Upstream, p.Catalog, p.Kind, p.Name} }
 
 // A definition has the parts of an item that count.
 type definition struct {
-	// SHA256 is the hash of the definition without the output schema, and Output that of the output
-	// schema, or "".
 	SHA256 string `json:"sha256"`
-	Output string `json:"outputSHA256,omitempty"`
 	// Text is the canonical text, or nil if it is too long.
 	Text json.RawMessage `json:"definition,omitempty"`
 }
 
-// equal reports whether nothing that counts differs.
-func (d *definition) equal(e *definition) bool {
-	return d.SHA256 == e.SHA256 && (d.Output == e.Output || d.Output == "" || e.Output == "")
+// sameTexts reports whether the texts of two definitions for different catalogs agree: what only one
+// of them has does not count, since a revision or a kind of client may lack it.
+func (d *definition) sameTexts(e *definition) bool {
+	var a, b map[string]json.RawMessage
+	if json.Unmarshal(d.Text, &a) != nil || json.Unmarshal(e.Text, &b) != nil {
+		return d.SHA256 == e.SHA256
+	}
+	for _, name := range []string{"title", "description", "inputSchema", "outputSchema", "annotations", "arguments", "instructions"} {
+		if a[name] != nil && b[name] != nil && hashJSON(a[name]) != hashJSON(b[name]) {
+			return false
+		}
+	}
+	return true
 }
+
+// pinVersion is the version of the file. Version 1 had fewer members, and one pin for all catalogs.
+const pinVersion = 2
 
 // pinFile is the file.
 type pinFile struct {
@@ -149,35 +162,41 @@ type pinFile struct {
 	Pins    []*pin `json:"pins"`
 }
 
-// pinnedMembers are the members of a definition that count, besides outputSchema. The name is the
-// key of the pin.
-var pinnedMembers = []string{"title", "description", "inputSchema", "annotations", "arguments"}
+// maxFold is the depth to which names that differ in case only are looked for.
+const maxFold = 1 << 10
 
 // newDefinition returns the parts of an item that count.
-func newDefinition(item []byte) definition {
+func newDefinition(kind gateway.Kind, item []byte) definition {
 	var all map[string]any
 	d := json.NewDecoder(bytes.NewReader(item))
 	d.UseNumber()
-	_, duplicate := jsonwire.Duplicate(item, 0)
+	_, duplicate := jsonwire.Duplicate(item, maxFold)
 	if duplicate || d.Decode(&all) != nil {
 		// Readers may disagree about such a text, so every change of it counts.
 		all = map[string]any{"description": string(item)}
 	}
-	kept := map[string]any{}
-	for _, name := range pinnedMembers {
-		if v, ok := all[name]; ok && v != nil {
-			kept[name] = v
-		}
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
+	if kind == gateway.KindResource {
+		removeVolatile(all)
 	}
-	def := definition{SHA256: hashJSON(kept)}
-	if out, ok := all["outputSchema"]; ok && out != nil {
-		def.Output = hashJSON(out)
-		kept["outputSchema"] = out
-	}
-	if text, err := json.Marshal(kept); err == nil && len(text) <= maxPinnedText {
+	def := definition{SHA256: hashJSON(all)}
+	if text, err := json.Marshal(all); err == nil && len(text) <= maxPinnedText {
 		def.Text = text
 	}
 	return def
+}
+
+// removeVolatile removes the size and the time of the last change from a resource. They change with
+// its content, and have no room for a text.
+func removeVolatile(resource map[string]any) {
+	if _, ok := resource["size"].(json.Number); ok {
+		delete(resource, "size")
+	}
+	annotations, _ := resource["annotations"].(map[string]any)
+	text, _ := annotations["lastModified"].(string)
+	if _, err := time.Parse(time.RFC3339, text); err == nil {
+		delete(annotations, "lastModified")
+	}
 }
 
 // hashJSON returns the hash of the canonical text of a decoded JSON value: Marshal sorts members.
@@ -207,37 +226,40 @@ func OpenPins(o PinOptions) (*Pins, error) {
 
 // Decide compares the definition of an item with its pin, or pins it if it is new. It is a
 // gateway.Options.Pin.
-func (p *Pins) Decide(upstream string, kind gateway.Kind, name string, item []byte) gateway.PinDecision {
+func (p *Pins) Decide(upstream, catalog string, kind gateway.Kind, name string, item []byte) gateway.PinDecision {
 	mode := p.mode(upstream)
 	if mode == PinOff {
 		return gateway.PinShow
 	}
-	d, now := newDefinition(item), time.Now()
+	d, now := newDefinition(kind, item), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rereadLocked(now)
-	key := pinKey{upstream, kind.String(), name}
+	key := pinKey{upstream, catalog, kind.String(), name}
 	have := p.pins[key]
+	for _, other := range gateway.Catalogs {
+		sibling := p.pins[pinKey{upstream, other, key.kind, name}]
+		if have == nil && sibling != nil && !sibling.sameTexts(&d) {
+			have = &pin{Upstream: upstream, Catalog: catalog, Kind: key.kind, Name: name, definition: sibling.definition, Pinned: sibling.Pinned}
+		}
+	}
 	switch {
 	case have == nil && len(p.pins) < maxPins:
-		p.setLocked(&pin{Upstream: upstream, Kind: key.kind, Name: name, definition: d, Pinned: now.UTC()})
+		p.setLocked(&pin{Upstream: upstream, Catalog: catalog, Kind: key.kind, Name: name, definition: d, Pinned: now.UTC()})
 		return gateway.PinShow
 	case have == nil:
 		if !p.full {
 			p.full = true
 			p.log.Error("too many definitions are pinned; new ones count as changed", "path", p.path, "max", maxPins)
 		}
-	case have.equal(&d):
-		if have.Changed != nil || have.Output == "" && d.Output != "" {
+	case have.SHA256 == d.SHA256:
+		if have.Changed != nil {
 			same := *have
 			same.Changed, same.ChangedAt = nil, time.Time{}
-			if d.Output != "" {
-				same.definition = d
-			}
 			p.setLocked(&same)
 		}
 		return gateway.PinShow
-	case have.Changed == nil || !have.Changed.equal(&d):
+	case have.Changed == nil || have.Changed.SHA256 != d.SHA256:
 		changed := *have
 		changed.Changed, changed.ChangedAt = &d, now.UTC()
 		p.setLocked(&changed)
@@ -372,7 +394,7 @@ func (p *Pins) save() error {
 
 // A PinChange is a changed definition.
 type PinChange struct {
-	Upstream, Kind, Name string
+	Upstream, Catalog, Kind, Name string
 	// Since is when the change was first seen.
 	Since time.Time
 	// Changes are the differences, or empty if a definition is too long to be stored.
@@ -404,7 +426,7 @@ func (c *PinChange) Lines() []string {
 
 // change returns the change of a pin that has one.
 func (p *pin) change() *PinChange {
-	c := &PinChange{Upstream: p.Upstream, Kind: p.Kind, Name: p.Name, Since: p.ChangedAt}
+	c := &PinChange{Upstream: p.Upstream, Catalog: p.Catalog, Kind: p.Kind, Name: p.Name, Since: p.ChangedAt}
 	if p.Text != nil && p.Changed.Text != nil {
 		c.Changes = jsondiff.Diff(p.Text, p.Changed.Text, nil)
 	}
@@ -429,7 +451,7 @@ func changesOf(pins map[pinKey]*pin, selected func(*pin) bool) []*PinChange {
 		}
 	}
 	slices.SortFunc(list, func(a, b *PinChange) int {
-		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Catalog, b.Catalog))
 	})
 	return list
 }
@@ -454,7 +476,7 @@ func AcceptPins(path, upstream, name string) ([]*PinChange, error) {
 	}
 	for key, p := range pins {
 		if p.Changed != nil && selected(p) {
-			pins[key] = &pin{Upstream: p.Upstream, Kind: p.Kind, Name: p.Name, definition: *p.Changed, Pinned: time.Now().UTC()}
+			pins[key] = &pin{Upstream: p.Upstream, Catalog: p.Catalog, Kind: p.Kind, Name: p.Name, definition: *p.Changed, Pinned: time.Now().UTC()}
 		}
 	}
 	_, err = writePins(path, pins)
@@ -490,8 +512,8 @@ func readPins(path string) (map[pinKey]*pin, os.FileInfo, error) {
 		return nil, nil, fmt.Errorf("pins: %w", err)
 	}
 	var f pinFile
-	if len(text) > maxPinFile || json.Unmarshal(text, &f) != nil || f.Version != 1 {
-		return nil, nil, fmt.Errorf("pins: %s is not a file of pins of this version; with another path, all definitions are pinned anew", path)
+	if len(text) > maxPinFile || json.Unmarshal(text, &f) != nil || f.Version != pinVersion {
+		return nil, nil, fmt.Errorf("pins: %s is not a file of pins of version %d, which sees all changes: remove it to accept the present definitions of all servers, or name another file", path, pinVersion)
 	}
 	for _, p := range f.Pins {
 		if p != nil {
@@ -503,12 +525,12 @@ func readPins(path string) (map[pinKey]*pin, os.FileInfo, error) {
 
 // writePins replaces a file. The caller has its lock.
 func writePins(path string, pins map[pinKey]*pin) (_ os.FileInfo, err error) {
-	f := pinFile{Version: 1, Pins: make([]*pin, 0, len(pins))}
+	f := pinFile{Version: pinVersion, Pins: make([]*pin, 0, len(pins))}
 	for _, p := range pins {
 		f.Pins = append(f.Pins, p)
 	}
 	slices.SortFunc(f.Pins, func(a, b *pin) int {
-		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Catalog, b.Catalog))
 	})
 	text, err := json.MarshalIndent(f, "", "\t")
 	if err != nil {
