@@ -1,6 +1,7 @@
 package check
 
 import (
+	"strings"
 	"testing"
 
 	"mcpwire/capture"
@@ -25,6 +26,10 @@ func TestQuiet(t *testing.T) {
 		{"a legacy server is probed for its era", rev20251125, probe + `< {"jsonrpc":"2.0","id":"p"` + notFound + "init\n" + ping + pong},
 		{"a legacy server answers the probe with another code", rev20251125, probe + `< {"jsonrpc":"2.0","id":"p","error":{"code":-32000,"message":"not initialized"}}` + "\ninit\n" + ping + pong},
 		{"a legacy server exits at the probe", rev20251125, "start server\n" + probe + "eof >\nexit 0\nstart server\ninit\n" + ping + pong},
+		{"the bridge's probe ends a legacy server", rev20251125, "start server\n" + strings.Replace(probe, `"id":"p"`, `"id":"mcpwire-discover"`, 1) + "exit 1\nstart server\ninit\n" + ping + pong},
+		{"the bridge's probe and ping end a legacy server", rev20251125, "start server\n" + strings.Replace(probe, `"id":"p"`, `"id":"mcpwire-discover"`, 1) + `> {"jsonrpc":"2.0","id":"mcpwire-ping","method":"ping"}` + "\nexit 1\nstart server\ninit\n" + ping + pong},
+		{"a command's probe ends a legacy server", rev20251125, "start server\n" + strings.Replace(probe, `{}}}`, `{},"io.modelcontextprotocol/clientInfo":{"name":"mcpwire","version":"1"}}}`, 1) + "exit 1\nstart server\ninit\n" + ping + pong},
+		{"a program ends a server that does not respond", rev20251125, "start server\n" + probe + "wait 5s\neof >\nexit signal terminated"},
 		{"a legacy server does not respond to the probe", rev20251125, probe + "wait 5s\ninit\n" + ping + pong},
 		{"a modern server gets initialize", rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` +
 			"\n" + `< {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no handshake","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}}` + "\n" + discovered},
@@ -81,6 +86,8 @@ func TestVerboseServer(t *testing.T) {
 		{"a root in a request", rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","inputResponses":{"k":{"roots":[{"uri":"https://a/"}]}},"_meta":{$version,$client:{"roots":{}}}}}`,
 			"roots/uri", 3},
 		{"a message whose sender ends within it", rev20251125, "init\n<(eof) {\"jsonrpc\":\"2.0\",\"id\"", "stdio/unterminated", 4},
+		{"another client's probe ends a server", rev20251125, "start server\n" + `> {"jsonrpc":"2.0","id":"p","method":"server/discover","params":{"_meta":{$meta}}}` + "\nexit 1", "stdio/exit-pending", 3},
+		{"a later server/discover of a command ends a server", rev20260728, discovered + `> {"jsonrpc":"2.0","id":"mcpwire-discover","method":"server/discover","params":{"_meta":{$meta}}}` + "\nexit 1", "stdio/exit-pending", 4},
 		{"an id over HTTP", rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":\"init\",\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":\"init\",\"result\":{}}", "jsonrpc/id-reused", 11},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

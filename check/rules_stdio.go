@@ -1,7 +1,9 @@
 package check
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"mcpwire/capture"
 	"mcpwire/internal/text/plural"
@@ -257,6 +259,9 @@ func checkExitPending(v *view) {
 
 func reportPending(v *view, how string) {
 	list := pendingCalls(v.session)
+	if v.session.newestAnswered == 0 {
+		list = slices.DeleteFunc(list, isOwnProbe)
+	}
 	if len(list) == 0 || v.checker.callsEvicted {
 		return
 	}
@@ -264,4 +269,18 @@ func reportPending(v *view, how string) {
 	for _, c := range list {
 		f.with(c.n)
 	}
+}
+
+// isOwnProbe reports whether a request is one with which a command of this module finds out what
+// the server speaks. A legacy server may exit at it; initialize then follows in another process.
+func isOwnProbe(c *call) bool {
+	id, _ := c.id.Text()
+	ofBridge := strings.HasPrefix(id, "mcpwire-")
+	switch c.method {
+	case mcp.MethodDiscover:
+		return ofBridge || stringValue(c.param("_meta", mcp.MetaClientInfo, "name")) == "mcpwire"
+	case mcp.MethodPing:
+		return ofBridge
+	}
+	return false
 }

@@ -138,6 +138,10 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation) {
 			s.note("%s: no response, except to initialize, in %s", head, took)
 			return
 		}
+		if o.Disturbed {
+			s.odd("%s: no response, and none to initialize after it, in %s", head, took).hint("answer it with error -32601: clients that send it first must start the server again")
+			return
+		}
 		s.note("%s: no response in %s", head, took)
 	case probe.Buffered:
 		s.note("%s: no response in %s, except after standard input was closed", head, took)

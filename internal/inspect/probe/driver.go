@@ -44,6 +44,9 @@ type driver struct {
 	handshakeTime time.Duration
 	// alive reports that initialize got a response although server/discover did not.
 	alive bool
+	// disturbed reports that the server responds to nothing after server/discover, but another
+	// process of it responds to initialize.
+	disturbed bool
 	// sentInitialize reports that initialize was also sent, before the response to server/discover.
 	sentInitialize bool
 	// fallsBack reports that server/discover got an error after which a client sends initialize.
@@ -123,7 +126,7 @@ func (d *driver) handshake(ctx context.Context) error {
 	d.first = a
 	if d.stdio != nil {
 		d.handshakeTime = time.Since(d.stdio.started)
-		if a.state == timedOut && !d.alive {
+		if a.state == timedOut && !d.alive && !d.disturbed {
 			d.handshakeTime = d.r.connectTimeout(d.job)
 		}
 	}
@@ -197,7 +200,19 @@ func (d *driver) discover(ctx context.Context) reply {
 	other := func(m *jsonrpc.Message) bool {
 		return (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) && sameID(m.ID, []byte(second))
 	}
-	b := d.send(ctx, outgoing{body: request(second, mcp.MethodInitialize, d.r.initialize(mcp.LatestLegacyRevision.String())), id: first, stopAt: other, wait: rest})
+	q := outgoing{body: request(second, mcp.MethodInitialize, d.r.initialize(mcp.LatestLegacyRevision.String())), id: first, stopAt: other, wait: min(rest, initializeDelay)}
+	b := d.send(ctx, q)
+	if rest -= initializeDelay; b.state == timedOut && rest > 0 && ctx.Err() == nil {
+		requestEvent := b.requestEvent
+		q.receiveOnly, q.wait = true, rest
+		b, d.disturbed = d.awaitEither(ctx, q)
+		b.requestEvent = requestEvent
+		if d.disturbed {
+			d.r.recorder.waive(requestEvent)
+			d.report("unanswered", &a, "%s: no response, and none to initialize after it, which another process answers", mcp.MethodDiscover)
+			return a
+		}
+	}
 	// Modern servers do not know initialize.
 	d.r.recorder.waive(b.requestEvent)
 	if d.alive = b.state == stoppedEarly; d.alive {
@@ -218,6 +233,34 @@ func (d *driver) discover(ctx context.Context) reply {
 	}
 	// There was no response to either.
 	return a
+}
+
+// awaitEither waits for the response to q, and sends initialize to another process meanwhile. It
+// returns the reply, and reports whether the other process responded first.
+func (d *driver) awaitEither(ctx context.Context, q outgoing) (a reply, other bool) {
+	limited, cancel := context.WithTimeout(ctx, q.wait)
+	defer cancel()
+	answered := make(chan bool, 1)
+	d.r.others.Go(func() {
+		v, err := d.r.open(limited, d.job, mcp.LatestLegacyRevision, true)
+		if err != nil {
+			answered <- false
+			return
+		}
+		if v.answered {
+			cancel()
+		}
+		answered <- v.answered
+		v.conn.close()
+		d.r.recorder.discard([]uint64{v.session()}, "it shows whether server/discover disturbs the server")
+	})
+	a = d.send(limited, q)
+	cancel()
+	other = <-answered && a.state == disconnected && errors.Is(a.err, context.Canceled)
+	if ended := a.state == disconnected && limited.Err() != nil && ctx.Err() == nil && (errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)); ended {
+		a.state, a.err = timedOut, nil
+	}
+	return a, other
 }
 
 // refusalError returns why the server does not support the revision.
@@ -401,6 +444,7 @@ func (d *driver) connectionEnded(a *reply, about string) bool {
 	case errors.Is(a.err, context.Canceled), errors.Is(a.err, context.DeadlineExceeded):
 	case a.state == disconnected:
 		d.noteFailure(about, a)
+		d.waiveEnd(a)
 		d.report("died", a, "%s: %s", about, d.describeReply(a))
 	case a.state == timedOut:
 		d.stale = true

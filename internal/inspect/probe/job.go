@@ -53,6 +53,8 @@ type job struct {
 	// completed reports that the job has done its own handshake, so that other connections of the
 	// job begin with one.
 	completed bool
+	// diedFirst reports that the server exited at a first request that was not initialize.
+	diedFirst bool
 	// concurrent reports that other processes of the server run at the same time.
 	concurrent bool
 	// rerun reports that the job is repeated, alone.
@@ -281,7 +283,7 @@ func forEachJob(wave []*job, f func(*job)) {
 func (r *run) prepare(j *job, beside bool) {
 	j.concurrent, j.suspect, j.sessions, j.reserved = beside, false, nil, 0
 	j.driver, j.err, j.failing = nil, nil, map[string]*jsonrpc.Error{}
-	j.completed = false
+	j.completed, j.diedFirst = false, false
 	if r.opts.Stderr != nil {
 		j.stderr = &stderrForwarder{w: r.opts.Stderr}
 	}

@@ -47,6 +47,9 @@ type Observation struct {
 	Took time.Duration
 	// Alive reports that initialize got a response although server/discover did not.
 	Alive bool
+	// Disturbed reports that the server responds to nothing after server/discover, although another
+	// process of it responds to initialize.
+	Disturbed bool
 	// FirstByte is the time from the start to the first output, or 0 if there was none.
 	FirstByte time.Duration
 	// Stray holds the first lines on standard output that are not messages. They belong to the
@@ -84,7 +87,7 @@ func observe(rev mcp.Revision, v *driver, err error) Observation {
 		o.Outcome, o.Err = NotStarted, err
 		return o
 	}
-	o.Alive, o.Took = v.alive, v.handshakeTime
+	o.Alive, o.Disturbed, o.Took = v.alive, v.disturbed, v.handshakeTime
 	o.Stray, o.Header, o.FirstByte = slices.Clone(v.stdio.stray), v.stdio.headerFraming, v.stdio.firstByte
 	o.Multiline = formOneMessage(o.Stray)
 	o.stderr = v.stdio.stderr

@@ -135,6 +135,40 @@ func TestRecallStdio(t *testing.T) {
 	}
 }
 
+// TestOneFinding checks that one defect has one finding of all rules.
+func TestOneFinding(t *testing.T) {
+	first := func() fault { // at the first message of each process
+		return func(m *jsonrpc.Message, _ string) ([]string, bool) {
+			if string(m.ID) != "1" || string(m.Method) == mcp.MethodInitialize {
+				return nil, false
+			}
+			return []string{die}, true
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		flaw flaw
+		want []string
+	}{
+		{"exit at a first request that is not initialize", flaw{in: first()}, []string{"probe/died"}},
+		{"exit at a request", flaw{in: when(noSuchMethod, "", exitInRequest)}, []string{"probe/died"}},
+		{"initialize in the modern era, with a malformed result", flaw{in: modernOnly(when(mcp.MethodInitialize, "", with(`"capabilities":1`)))}, []string{"probe/removed-method"}},
+		{"no ping", flaw{in: legacyOnly(when(mcp.MethodPing, "", code("-32601")))}, []string{"lifecycle/ping", "probe/ping-first"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				report, err := probeFake(t, tt.flaw, &Options{Revisions: []mcp.Revision{rev20251125, rev20260728}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.want, brief(report.Findings)); diff != "" {
+					t.Errorf("rules (-want +got):\n%s%s", diff, verbose(report.Findings))
+				}
+			})
+		})
+	}
+}
+
 // orMissing responds to modern requests that lack some metadata.
 func orMissing(key string, reply func(*jsonrpc.Message) []string) fault {
 	return modernOnly(func(m *jsonrpc.Message, _ string) ([]string, bool) {

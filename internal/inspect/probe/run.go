@@ -198,6 +198,9 @@ type run struct {
 	// refused reports that as a finding.
 	refused func()
 
+	// others are the goroutines that serve no job.
+	others sync.WaitGroup
+
 	// mu guards the fields below, which concurrent jobs change.
 	mu                  sync.Mutex
 	sessions, exchanges uint64
@@ -322,6 +325,7 @@ func (r *run) report() *Report {
 
 // probeAll probes the revisions, the newest first.
 func (r *run) probeAll(ctx context.Context) error {
+	defer r.others.Wait()
 	for len(r.plan.todo)+len(r.plan.held) > 0 {
 		if err := r.runWave(ctx, r.nextWave()); err != nil {
 			return err

@@ -105,6 +105,33 @@ func TestObserveSlow(t *testing.T) {
 	}
 }
 
+// TestDisturbedByDiscover checks that a server that responds to nothing after server/discover is probed on,
+// well before the end of the wait.
+func TestDisturbedByDiscover(t *testing.T) {
+	disturbed := func(m *jsonrpc.Message, _ string) ([]string, bool) {
+		return nil, string(m.Method) == mcp.MethodDiscover || string(m.Method) == mcp.MethodInitialize && string(m.ID) == "2"
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var list []Observation
+		r := fakeRun(t, flaw{in: disturbed}, &Options{HandshakesOnly: true, Revisions: []mcp.Revision{rev20251125, rev20260728}, Handshake: func(o *Observation) bool {
+			list = append(list, *o)
+			return true
+		}})
+		if err := r.probeAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if o := list[0]; o.Outcome != Silent || !o.Disturbed || o.Took > 11*time.Second {
+			t.Errorf("modern: outcome %v, disturbed %v, in %v", o.Outcome, o.Disturbed, o.Took)
+		}
+		if o := list[1]; o.Outcome != Negotiated || o.Disturbed {
+			t.Errorf("legacy: outcome %v, disturbed %v", o.Outcome, o.Disturbed)
+		}
+		if diff := cmp.Diff([]string{"probe/unanswered"}, brief(r.report().Findings)); diff != "" {
+			t.Errorf("rules (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // fakeRun returns a run on in-memory servers.
 func fakeRun(t *testing.T, f flaw, opts *Options) *run {
 	r := newRun(&Target{Command: []string{"fake"}}, opts)

@@ -90,6 +90,7 @@ func completeHandshake(ctx context.Context, d *driver) {
 
 func pingFirst(ctx context.Context, d *driver) {
 	a := d.call(ctx, mcp.MethodPing, nil)
+	d.job.diedFirst = a.state == disconnected
 	if !d.connectionEnded(&a, "ping before initialize") && a.failed() {
 		d.r.recorder.waive(a.event)
 		d.report("ping-first", &a, "it %s", d.outcomeText(&a))
@@ -97,6 +98,9 @@ func pingFirst(ctx context.Context, d *driver) {
 }
 
 func listFirst(ctx context.Context, d *driver) {
+	if d.job.diedFirst {
+		return // it would exit again, for the same reason
+	}
 	a := d.call(ctx, mcp.MethodToolsList, nil, func(q *outgoing) {
 		if d.stdio != nil && d.stdio.gotMessage {
 			q.wait = min(initializeDelay, d.r.opts.Timeout)
@@ -250,6 +254,7 @@ func removedMethods(ctx context.Context, d *driver) {
 			continue
 		}
 		if a.succeeded() {
+			d.r.recorder.waive(a.event) // its form does not matter
 			d.report("removed-method", &a, "%s got a result", about)
 		}
 		d.modernRefusal(&a, about, 404, jsonrpc.CodeMethodNotFound)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -117,6 +118,65 @@ func TestRecordResumed(t *testing.T) {
 	want := []string{"head 0", "req 1", "msg 1", "res 1", "req 2", "res 2", "req 3", "res 3", "note 0", "end 1", "end 2", "end 3", "note 0", "tail 0"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+// An exitFramer records the exit of a process when it is closed.
+type exitFramer struct {
+	jsonrpc.Framer
+	record func(*capture.Event)
+}
+
+func (f exitFramer) Close() error {
+	f.record(&capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
+	return f.Framer.Close()
+}
+
+// TestRecordWhoEnds checks that the end of the server's input is recorded before its exit if and
+// only if the bridge ends the process.
+func TestRecordWhoEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		server func(*pipe) // what it does after it has got initialize
+		want   string
+	}{
+		{"the bridge, after a timeout", func(*pipe) {}, "eof exit"},
+		{"the server", func(p *pipe) { p.f.Close() }, "exit eof"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var text bytes.Buffer
+			w := capture.NewWriter(&text, nil)
+			f := newFakeServer(t)
+			b, err := New(&Options{Record: w, Connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+				framer, err := f.connect(ctx, stderr)
+				return exitFramer{framer, Recorder(ctx)}, err
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, _ := dialPipe(t, b)
+			client.send(initialize)
+			srv := f.next()
+			srv.wants(initialize)
+			tt.server(srv)
+			client.reads(`"error"`)
+			b.Close()
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for e, err := range capture.NewReader(&text, nil).Events() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e.Side == capture.Upstream && (e.Kind == capture.KindEOF || e.Kind == capture.KindExit) {
+					got += string(e.Kind) + " "
+				}
+			}
+			if got = strings.TrimSpace(got); got != tt.want {
+				t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 

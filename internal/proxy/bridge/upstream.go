@@ -72,6 +72,8 @@ type upstream struct {
 	// done is closed when run returns.
 	done chan struct{}
 
+	// inputEnded says that the end of the server's input is recorded. It belongs to run.
+	inputEnded bool
 	// lastReceived is the time of the server's last message, in nanoseconds since the epoch.
 	lastReceived atomic.Int64
 	// deliverMu is held while a codec takes a message of the server. It is locked before mu.
@@ -349,7 +351,9 @@ func (u *upstream) run() {
 		u.closeTimer.Stop()
 	}
 	u.mu.Unlock()
-	u.rec.recordEOF(toServer)
+	if !u.inputEnded {
+		u.rec.recordEOF(toServer)
+	}
 	u.disconnected(errUpstreamClosed, u.queue.takeUnsent())
 }
 
@@ -451,6 +455,9 @@ func (u *upstream) serveConnection(first bool) error {
 	}
 	if err == nil {
 		<-ended.Done()
+	}
+	if u.inputEnded = err != nil || u.ctx.Err() != nil || context.Cause(ended) == errUnresponsive; u.inputEnded {
+		u.rec.recordEOF(toServer) // the server does not end by itself
 	}
 	end()
 	u.mu.Lock()
