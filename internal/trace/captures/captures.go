@@ -146,7 +146,7 @@ func CreateProbe(dir, version string, opts *capture.Options) (*capture.File, err
 	}
 	n := 0
 	for _, i := range list {
-		if i.isProbe() && i.State != Writing {
+		if i.IsProbe() && i.State != Writing {
 			if n++; n >= maxProbes {
 				_ = os.Remove(i.Path)
 			}
@@ -155,14 +155,15 @@ func CreateProbe(dir, version string, opts *capture.Options) (*capture.File, err
 	return f, nil
 }
 
-func (i *Info) isProbe() bool { return i.Name == ProbeName && strings.HasPrefix(i.Tool, probeTool) }
+// IsProbe reports whether mcpwire check or doctor made the capture.
+func (i *Info) IsProbe() bool { return i.Name == ProbeName && strings.HasPrefix(i.Tool, probeTool) }
 
 // ResentSuffix is the end of the server name of captures of resent requests.
 const ResentSuffix = " resent"
 
 // Observed reports whether a session was recorded that others led: not a probe, and not a request
 // that was sent again.
-func (i *Info) Observed() bool { return !i.isProbe() && !strings.HasSuffix(i.Name, ResentSuffix) }
+func (i *Info) Observed() bool { return !i.IsProbe() && !strings.HasSuffix(i.Name, ResentSuffix) }
 
 // FileName returns a form of a server's name that is valid in file names on all systems: ASCII
 // letters, digits, '-' and '_', at most 64 bytes, never empty.

@@ -37,7 +37,8 @@ type Options struct {
 	// Files are further captures to follow.
 	Files []string
 	// MaxFinished limits the finished captures of Dir that are read, newest first. Zero means
-	// none, -1 means all. Captures of probes and of resent requests are only read with -1.
+	// none, -1 means all. Only with -1 are captures of probes read, and those of resent requests
+	// that have ended.
 	MaxFinished int
 	// NoRules turns the rules off.
 	NoRules bool
@@ -252,6 +253,14 @@ func (h *Hub) Older() []string {
 	})
 }
 
+// leaveOut removes a source. [Hub.Open] can read its file nevertheless.
+func (h *Hub) leaveOut(s *source) {
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
+	h.sources = slices.DeleteFunc(h.sources, func(x *source) bool { return x == s })
+	h.sourcesVersion++
+}
+
 // Restart asks the tap of a capture to restart its server. It does not wait for the restart. The
 // error may wrap [ErrNoRestart].
 func (h *Hub) Restart(_ context.Context, captureID string) error {
@@ -358,7 +367,7 @@ func (ds *dirScanner) initial() (list []*source) {
 			}
 		}
 		if s, added := h.addFile(info.Path, writing); added {
-			s.captureStart = info.Started
+			s.captureStart, s.noProbe = info.Started, writing && h.opts.MaxFinished >= 0
 			list = append(list, s)
 		}
 	}
@@ -409,6 +418,7 @@ func (ds *dirScanner) scanCaptures() {
 			continue
 		}
 		if s, added := ds.hub.addFile(path, true); added && s.claim() {
+			s.noProbe = ds.hub.opts.MaxFinished >= 0
 			ds.hub.start(s.run)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/captures"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
@@ -467,5 +468,52 @@ func TestReplaced(t *testing.T) {
 	}
 	if e, err := h.Event(t.Context(), "new", 1); err != nil || e.N != 1 {
 		t.Errorf("an event of the new one: %v, error %v", e, err)
+	}
+}
+
+// TestProbesAreLeftOut shows that captures that mcpwire check makes while a hub runs are not shown,
+// unless all captures are, or they are opened.
+func TestProbesAreLeftOut(t *testing.T) {
+	for _, past := range []int{0, 3, -1} {
+		t.Run(fmt.Sprint(past), func(t *testing.T) {
+			dir := t.TempDir()
+			h := running(t, &watch.Options{Dir: dir, MaxFinished: past, NoRules: true})
+			probe, err := captures.CreateProbe(dir, "1", &capture.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer probe.Close()
+			for _, e := range call(1, "probed") {
+				probe.Record(e)
+			}
+			if err := probe.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"host/1 request search ok"}
+			if past == -1 {
+				want = append([]string{"probe/1 request probed ok"}, want...)
+				await(t, h, "the probe", settledRows(1))
+			}
+			f, err := capture.Create(filepath.Join(dir, "z"+suffix), &capture.Options{Name: "host"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			for _, e := range call(2, "search") {
+				f.Record(e)
+			}
+			if err := f.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			await(t, h, "the rows", settledRows(len(want)))
+			await(t, h, "the sources", func(*trace.Model) bool { return len(h.Sources()) == len(want) })
+			if diff := cmp.Diff(want, rows(h)); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+			if err := h.Open(probe.Name()); err != nil {
+				t.Fatal(err)
+			}
+			await(t, h, "the probe that was opened", settledRows(2))
+		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"mcpwire/check"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/captures"
 	"mcpwire/internal/trace/filter"
 	"mcpwire/internal/trace/live"
 )
@@ -68,6 +69,8 @@ type source struct {
 	// follow means to wait at the end of a file that may grow.
 	follow       bool
 	captureStart time.Time
+	// noProbe means that the file is left out if it is the capture of a probe.
+	noProbe bool
 
 	// maxUnpacked limits the content read from a compressed file, in bytes. Zero means the
 	// default.
@@ -367,6 +370,10 @@ func (s *source) finish(err error) {
 		return
 	}
 	s.closeSegment()
+	if errors.Is(err, errProbe) {
+		s.hub.leaveOut(s)
+		return
+	}
 	s.update(func(i *Source) {
 		s.ended = true
 		i.CanRestart = false
@@ -391,6 +398,9 @@ func (h *Hub) stopping() bool {
 	defer h.mu.Unlock()
 	return h.ctx != nil && h.ctx.Err() != nil
 }
+
+// errProbe is the error for a capture that is left out.
+var errProbe = errors.New("the capture of a probe")
 
 // errDuplicate is the error for a capture that is already read.
 var errDuplicate = errors.New("the capture is already read from another file, or appears twice in this one")
@@ -454,6 +464,9 @@ func (s *source) addToIndex(e *capture.Event) bool {
 func (s *source) beginSegment(head *capture.Head) error {
 	s.closeSegment()
 	h := s.hub
+	if head != nil && s.noProbe && (&captures.Info{Name: head.Name, Tool: head.Tool}).IsProbe() {
+		return errProbe
+	}
 	id := ""
 	if head != nil {
 		id = head.ID
