@@ -136,7 +136,7 @@ func (b *Breakpoints) setFilterLocked(text string) error {
 // checkDecision checks a decision about a message, and brings its data into one line.
 func checkDecision(d *live.Decision, m *live.HeldMessage) error {
 	switch d.Action {
-	case live.Pass, live.Drop:
+	case live.Pass, live.Drop, live.Keep:
 		return nil
 	case live.Delay:
 		if d.DelayMS <= 0 || d.DelayMS > live.MaxDelayMS {
@@ -145,7 +145,7 @@ func checkDecision(d *live.Decision, m *live.HeldMessage) error {
 		return nil
 	case live.Edit, live.Answer:
 	default:
-		return fmt.Errorf("the action %q is unknown: want pass, edit, drop, delay or answer", d.Action)
+		return fmt.Errorf("the action %q is unknown: want pass, edit, drop, delay, answer or keep", d.Action)
 	}
 	switch {
 	case len(d.Data) > live.MaxHeldData:
@@ -212,6 +212,9 @@ func (b *Breakpoints) Hold(m live.HeldMessage, stop <-chan struct{}) Release {
 			return Release{pass, "passed on after " + roundedTime(begin) + " because the tap ends", "timeout"}
 		}
 		switch d.Action {
+		case live.Keep:
+			timer.Reset(b.timeout)
+			b.extend(h, time.Now().Add(b.timeout))
 		case live.Delay:
 			delay := time.Duration(d.DelayMS) * time.Millisecond
 			timer.Reset(delay)

@@ -36,6 +36,8 @@ func TestHold(t *testing.T) {
 		{"drop", []live.Decision{{ID: 1, Action: live.Drop}}, false, Release{live.Decision{ID: 1, Action: live.Drop}, "dropped after 1s", ""}, time.Second},
 		{"delay", []live.Decision{{ID: 1, Action: live.Delay, DelayMS: 90_000}}, false, Release{live.Decision{Action: live.Pass}, "delayed for 1m31s", "delayed"}, 91 * time.Second},
 		{"delay, then drop", []live.Decision{{ID: 1, Action: live.Delay, DelayMS: 90_000}, {ID: 1, Action: live.Drop}}, false, Release{live.Decision{ID: 1, Action: live.Drop}, "dropped after 2s", ""}, 2 * time.Second},
+		{"keep", []live.Decision{{ID: 1, Action: live.Keep}, {ID: 1, Action: live.Keep}}, false, Release{live.Decision{Action: live.Pass}, "passed on after 47s because nobody decided about it", "timeout"}, 47 * time.Second},
+		{"keep, then edit", []live.Decision{{ID: 1, Action: live.Keep}, {ID: 1, Action: live.Edit, Data: "{}"}}, false, Release{live.Decision{ID: 1, Action: live.Edit, Data: "{}"}, "edited after 2s", "edited"}, 2 * time.Second},
 		{"answer", []live.Decision{{ID: 1, Action: live.Answer, Data: "{}"}}, false, Release{live.Decision{ID: 1, Action: live.Answer, Data: "{}"}, "answered by a viewer after 1s, and not forwarded", "answered"}, time.Second},
 		{"timeout", nil, false, Release{live.Decision{Action: live.Pass}, "passed on after 45s because nobody decided about it", "timeout"}, 45 * time.Second},
 		{"end", []live.Decision{{}}, true, Release{live.Decision{Action: live.Pass}, "passed on after 1s because the session ends", "timeout"}, time.Second},

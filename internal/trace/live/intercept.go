@@ -54,6 +54,7 @@ const (
 	Drop   Action = "drop"   // forward nothing
 	Delay  Action = "delay"  // pass it on after DelayMS
 	Answer Action = "answer" // send Data back to its sender, and forward nothing
+	Keep   Action = "keep"   // hold it for the whole time again, because somebody edits it
 )
 
 // A Decision is a request of a viewer to a tap that intercepts messages.
