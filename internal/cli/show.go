@@ -49,8 +49,9 @@ Filters:  tool:search (contains)  tool:=search (is)  method:/^tools/
           status:error  -method:ping  dur>500ms  size>1MB  kind:stderr
           finding:RULE  n:12-20  has:_meta.traceparent  jq:(.result.isError)
           words "in payloads"  a | b  (a b)
-Statuses: ok, error, iserror, input_required, task, cancelled, pending,
-          unanswered, http, or a code such as -32602 or 401.`,
+Statuses: ok, error, toolfailed, needsinput, task, cancelled, pending,
+          noresponse, http, or a code such as -32602 or 401. JSON has iserror,
+          input_required and unanswered, which are accepted too.`,
 		Example: `  mcpwire show
   mcpwire show fs --filter 'tool:search dur>500ms -status:ok'
   mcpwire show session.mcpcap.ndjson.gz -n 12

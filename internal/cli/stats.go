@@ -169,7 +169,7 @@ func writeStats(e *env, list []*trace.Stat, by string, server, all bool) error {
 		}
 	}
 	t := &table{
-		heads: []string{"CALLS", "ERRORS", "ISERROR", "CANCELLED", "UNANSWERED", "P50", "P95", "P99", "MAX", "REQUESTS", "RESPONSES", "DEFINITION", by}, right: true,
+		heads: []string{"CALLS", "ERRORS", "TOOL FAILED", "CANCELLED", "NO RESPONSE", "P50", "P95", "P99", "MAX", "REQUESTS", "RESPONSES", "DEFINITION", by}, right: true,
 		spare: []string{"CANCELLED", "UNANSWERED", "MAX", "DEFINITION", "REQUESTS"},
 	}
 	for _, s := range list {

@@ -614,9 +614,9 @@ func (m *Model) requestFields(method string, params []byte) (f requestFields) {
 	}
 	switch {
 	case len(arguments) > 0:
-		f.excerpt = excerpt(arguments)
+		f.excerpt = excerptOfMembers(arguments)
 	case key == "" || method == mcp.MethodCreateMessage:
-		f.excerpt = excerptOfParams(params)
+		f.excerpt = excerptOfMembers(params)
 	}
 	return f
 }
@@ -759,7 +759,7 @@ func (m *Model) notificationFields(method string, params []byte) (f notification
 	if len(params) == 0 || params[0] != '{' {
 		return f
 	}
-	f.excerpt = excerptOfParams(params)
+	f.excerpt = excerptOfMembers(params)
 	key := targetKey(method)
 	for p := jsonwire.ObjectMembers(params); p.Next(); {
 		v := p.Value()
@@ -862,22 +862,21 @@ func excerpt(b []byte) string {
 	return clip.String(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
 }
 
-// excerptOfParams is like excerpt, but leaves out _meta.
-func excerptOfParams(params []byte) string {
-	if jsonwire.Lookup(params, "_meta") == nil {
-		return excerpt(params)
+// excerptOfMembers returns the members of an object without _meta: the texts, then others as
+// name=value. It returns the beginning of any other value.
+func excerptOfMembers(object []byte) string {
+	if len(object) == 0 || object[0] != '{' {
+		return excerpt(object)
 	}
-	var b []byte
-	for p := jsonwire.ObjectMembers(params); len(b) <= maxExcerpt && p.Next(); {
-		if p.KeyIs("_meta") {
-			continue
+	var texts, pairs []byte
+	for p := jsonwire.ObjectMembers(object); len(texts) <= maxExcerpt && p.Next(); {
+		v := p.Value()
+		if text := stringText(v); text != "" {
+			texts = append(append(texts, text...), "  "...)
+		} else if !p.KeyIs("_meta") && len(pairs) <= maxExcerpt {
+			pairs = append(append(append(pairs, p.KeyString()...), '='), v[:min(len(v), maxExcerpt)]...)
+			pairs = append(pairs, "  "...)
 		}
-		b = append(append(b, ',', '"'), p.RawKey()...)
-		b = append(append(b, '"', ':'), p.Value()[:min(len(p.Value()), maxExcerpt)]...)
 	}
-	if len(b) == 0 {
-		return ""
-	}
-	b[0] = '{'
-	return excerpt(append(b, '}'))
+	return excerpt(bytes.TrimRight(append(texts, pairs...), " "))
 }

@@ -171,7 +171,7 @@ func TestModel(t *testing.T) {
 50 c2s 0/0 msg {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, `
 1 request cancelled: called slow: cancelled, 30 ms
   2 notification: cancelled bored
-4 notification: cancelled {"requestId":5}
+4 notification: cancelled requestId=5
 `},
 		{"rounds, by requestState", `
 0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"book","arguments":{"x":1},` + modernMeta + `}}

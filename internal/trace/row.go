@@ -336,6 +336,21 @@ const (
 	HTTPFailed    Status = "http"       // HTTP error without a response message; see Row.Code
 )
 
+// Word returns the status in the words of all views. Filters accept them too.
+func (s Status) Word() string {
+	switch s {
+	case ToolFailed:
+		return "tool failed"
+	case InputRequired:
+		return "needs input"
+	case Unanswered:
+		return "no response"
+	case HTTPFailed:
+		return "HTTP error"
+	}
+	return string(s)
+}
+
 // A Role says why a request is inside another row.
 type Role string
 
@@ -389,6 +404,41 @@ func (r *Row) MatchField(f filter.Field, match func(string) bool) bool {
 		}
 	}
 	return false
+}
+
+// InsideMatch returns the first row inside r for which the filter matches r, or nil if it would
+// match without the rows inside. Terms about payloads are matched with excerpts.
+func (r *Row) InsideMatch(f *filter.Filter) *Row {
+	if f == nil || len(r.Children) == 0 || f.Match(context.Background(), alone{r}) {
+		return nil
+	}
+	for x := range r.All() {
+		if x != r && f.Match(context.Background(), alone{x}) {
+			return x
+		}
+	}
+	return nil
+}
+
+// alone is a row without the rows inside it.
+type alone struct{ *Row }
+
+// MatchField implements [filter.Subject].
+func (a alone) MatchField(f filter.Field, match func(string) bool) bool {
+	if _, shared := a.sharedValue(f); shared || f == filter.Server {
+		return a.Row.MatchField(f, match)
+	}
+	return a.matchOwn(f, match)
+}
+
+// HasEventIn implements [filter.Subject].
+func (a alone) HasEventIn(from, to uint64) bool {
+	return slices.ContainsFunc(a.Events, func(n uint64) bool { return n >= from && n <= to })
+}
+
+// Payloads implements [filter.Subject].
+func (a alone) Payloads() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) { _ = a.Excerpt != "" && yield([]byte(a.Excerpt)) }
 }
 
 // sharedValue returns the value of a field that all rows inside r share.

@@ -107,13 +107,17 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestExcerptOfParams omits members that every message has.
-func TestExcerptOfParams(t *testing.T) {
+// TestExcerpts shows the members of arguments and params: texts, then others with their names. It
+// omits members that every message has.
+func TestExcerpts(t *testing.T) {
 	for _, tt := range []struct{ params, want string }{
-		{`{"a":1}`, `{"a":1}`},
+		{`{"a":1}`, `a=1`},
+		{`{}`, ``},
+		{`{"action":"eval","precision":3,"expression":"81*7+sqrt(81)"}`, `eval  81*7+sqrt(81)  precision=3`},
+		{`{"a":"","b":null,"c":{"d":"e"},"f":"line\nline","g":true}`, "line\nline  a=\"\"  b=null  c={\"d\":\"e\"}  g=true"},
 		{`{"_meta":{"x":1}}`, ""},
-		{`{"_meta":{"x":1},"cursor":"c","b":[1, 2]}`, `{"cursor":"c","b":[1, 2]}`},
-		{`{"cursor":"` + strings.Repeat("é", 4000) + `","_meta":{}}`, `{"cursor":"éé`},
+		{`{"_meta":{"x":1},"cursor":"c","b":[1, 2]}`, `c  b=[1, 2]`},
+		{`{"cursor":"` + strings.Repeat("é", 4000) + `","_meta":{}}`, `éé`},
 	} {
 		m := build(t, nil, `1 c2s 0/0 msg {"jsonrpc":"2.0","id":0,"method":"tools/list","params":`+tt.params+`}`)
 		got := m.Rows()[0].Excerpt
@@ -210,5 +214,27 @@ func TestManyFindings(t *testing.T) {
 	r := m.Rows()[0]
 	if got := r.WorstSeverity(); len(r.Findings) != 32 || r.OmittedFindings != 8 || r.CountFindings() != 40 || got != "warning" {
 		t.Errorf("%d kept, %d evicted, %d in total, the worst is %q", len(r.Findings), r.OmittedFindings, r.CountFindings(), got)
+	}
+}
+
+// TestInsideMatch finds the row inside a row for which a filter matches it.
+func TestInsideMatch(t *testing.T) {
+	m := build(t, nil, `1 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"tools/list"}
+2 s2c 0/0 msg {"jsonrpc":"2.0","id":"a","method":"roots/list"}
+3 c2s 0/0 msg {"jsonrpc":"2.0","id":"a","error":{"code":-32601,"message":"none"}}
+4 s2c 0/0 msg {"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`)
+	r := m.Rows()[0]
+	for text, want := range map[string]string{"status:error": "roots/list", "method:roots": "roots/list", "n:2": "roots/list", "status:error kind:request": "roots/list", "status:ok": "", "method:tools": "", "kind:request": "", "status:-32601": "roots/list"} {
+		f, err := filter.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if in := r.InsideMatch(f); in != nil {
+			got = in.Method
+		}
+		if got != want || !f.Match(t.Context(), r) {
+			t.Errorf("%s: %q made the row match, want %q", text, got, want)
+		}
 	}
 }

@@ -6,15 +6,15 @@ import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
 import { Scene } from './watchscene.mjs'
 import { access, reload, restart } from './watchlink.mjs'
-import { detail, empty, filter, keys, rows } from './watchlist.mjs'
+import { back, detail, empty, filter, keys, rows } from './watchlist.mjs'
 import { diff, drop, edit, exporting, resend, run, save } from './watchdoing.mjs'
 import { axe, narrow } from './watchaxe.mjs'
 import { hostile } from './watchhostile.mjs'
-import { many } from './watchmany.mjs'
+import { many, whole } from './watchmany.mjs'
 import { held } from './watchheld.mjs'
 import { columns, facets, menus, pictures, strip } from './watchviews.mjs'
 
-const scenes = { access, axe, columns, detail, diff, drop, edit, empty, export: exporting, facets, filter, held, hostile, keys, many, menus, narrow, pictures, reload, resend, restart, rows, run, save, strip }
+const scenes = { access, axe, back, columns, detail, diff, drop, edit, empty, export: exporting, facets, filter, held, hostile, keys, many, menus, narrow, pictures, reload, resend, restart, rows, run, save, strip, whole }
 
 const browser = await chromium.launch({
   executablePath: process.argv[2],

@@ -26,7 +26,7 @@ func TestWatchLive(t *testing.T) {
 	m.mustWatch()
 	with := map[string]any{"secret": planted, "meta": modernMeta}
 	// The scene run comes after reload, in which its captures would replace older ones.
-	for _, scene := range []string{"access", "rows", "filter", "facets", "columns", "menus", "strip", "pictures", "detail", "keys", "diff", "resend", "edit", "export", "save", "drop", "reload", "narrow", "axe", "run", "restart"} {
+	for _, scene := range []string{"access", "rows", "filter", "back", "facets", "columns", "menus", "strip", "pictures", "detail", "keys", "diff", "resend", "edit", "export", "save", "drop", "reload", "narrow", "axe", "run", "restart"} {
 		t.Run(scene, func(t *testing.T) {
 			with["url"] = m.url // it changes in a scene that restarts watch
 			d.runScene(t, scene, with, m.functions())
@@ -113,4 +113,13 @@ func TestWatchMany(t *testing.T) {
 	const rows = 100_000
 	file := writeMany(t, m.captures(), rows)
 	d.runScene(t, "many", map[string]any{"url": m.mustWatch(file), "rows": rows}, m.functions())
+}
+
+// TestWatchWhole drives the page with more rows than a view keeps.
+func TestWatchWhole(t *testing.T) {
+	d := drivers.get(t)
+	m := newMachine(t)
+	const rows, kept = 130_000, 100_000
+	file := writeMany(t, m.captures(), rows)
+	d.runScene(t, "whole", map[string]any{"url": m.mustWatch(file), "rows": rows, "kept": kept, "errors": rows / 97}, m.functions())
 }

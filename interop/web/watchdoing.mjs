@@ -26,7 +26,7 @@ export async function diff(s) {
 // response. The session of the host gets nothing.
 export async function resend(s) {
   await s.open({}, 'f=server%3Aold+tool%3Aadd')
-  await s.openDetail('"b":5')
+  await s.openDetail('b=5')
   await s.page.waitForTimeout(200) // the page writes the address with a delay
   const lines = await s.call('countLines', { tap: 'old' })
   await s.page.keyboard.press('r')
@@ -40,7 +40,7 @@ export async function resend(s) {
 // edit: like resend, with arguments that were edited in the form and as JSON.
 export async function edit(s) {
   await s.open({}, 'f=server%3Aold+tool%3Aadd')
-  await s.openDetail('"b":5')
+  await s.openDetail('b=5')
   await s.page.waitForTimeout(200) // the page writes the address with a delay
   const lines = await s.call('countLines', { tap: 'old' })
   await s.page.keyboard.press('E')
@@ -172,7 +172,7 @@ export async function exporting(s) {
     await page.fill('#filter', 'tool:add')
     await page.press('#filter', 'Enter')
     await page.waitForFunction(() => [...document.querySelectorAll('#grid .canvas .row')].every((r) => r.textContent.includes('add')))
-    await page.locator('#grid .canvas .row', { hasText: '"b":5' }).first().click()
+    await page.locator('#grid .canvas .row', { hasText: 'b=5' }).first().click()
     await page.click('#tab-response')
     await page.waitForFunction(() => document.querySelector('#panel .lines'))
     await s.checkAccessible('the exported page, ' + colorScheme, { page, colors: colorScheme === 'dark' })

@@ -60,7 +60,7 @@ export async function access(s) {
 export async function reload(s) {
   await s.open()
   await s.filter('tool:add server:old')
-  await s.openDetail('"b":5')
+  await s.openDetail('b=5')
   await s.tab('response')
   await s.page.waitForTimeout(200) // the page writes the address with a delay
   const before = await state(s)

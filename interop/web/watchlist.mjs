@@ -71,13 +71,13 @@ export async function filter(s) {
 
 // The texts of tabs: [filter, text of the row, tab, pattern].
 const tabTexts = [
-  ['tool:add', '"b":2', 'summary', /add/],
-  ['tool:add', '"b":2', 'request', /"tools\/call"[^]*"add"/],
-  ['tool:add', '"b":2', 'response', /"result"[^]*3/],
-  ['tool:add', '"b":2', 'raw', /"jsonrpc"/],
-  ['tool:add', '"b":2', 'http', /was not sent over HTTP/],
-  ['tool:add', '"b":2', 'sse', /no event stream/],
-  ['tool:add', '"b":2', 'timing', /Server/],
+  ['tool:add', 'b=2', 'summary', /add/],
+  ['tool:add', 'b=2', 'request', /"tools\/call"[^]*"add"/],
+  ['tool:add', 'b=2', 'response', /"result"[^]*3/],
+  ['tool:add', 'b=2', 'raw', /"jsonrpc"/],
+  ['tool:add', 'b=2', 'http', /was not sent over HTTP/],
+  ['tool:add', 'b=2', 'sse', /no event stream/],
+  ['tool:add', 'b=2', 'timing', /Server/],
   ['server:web tool:slow', 'slow', 'http', /POST[^]*200[^]*text\/event-stream/],
   ['server:web tool:slow', 'slow', 'sse', /notifications\/progress/],
   ['tool:no_such_tool', 'no_such_tool', 'response', /-32602/],
@@ -88,7 +88,7 @@ const tabTexts = [
 export async function detail(s) {
   await s.open()
   await s.filter('tool:add')
-  await s.openDetail('"b":2')
+  await s.openDetail('b=2')
   const translatedVisible = () => s.page.locator('#tab-translated').isVisible()
   s.check(!(await translatedVisible()), 'tab of translations is visible without a bridge')
   await s.page.keyboard.press('9')
@@ -122,7 +122,7 @@ export async function detail(s) {
   await findings.locator('.finding').first().waitFor().catch(() => s.fail('tab Findings has no finding'))
   await s.screenshot('findings')
   await s.filter('tool:add')
-  await s.openDetail('"b":2')
+  await s.openDetail('b=2')
   await s.tab('raw')
   await s.page.click('#panel button:has-text("Hex")')
   s.check(/^000000 {2}7b 22/.test(await s.text('#panel .hex')), 'bytes: ' + (await s.text('#panel .hex')).slice(0, 60))
@@ -245,5 +245,30 @@ export async function empty(s) {
     s.check(/mcpwire tap/.test(await s.text('#empty')), 'empty page: ' + (await s.text('#empty')))
     await s.checkAccessible('the empty page, ' + colorScheme, { colors: colorScheme === 'dark' })
     await s.screenshot(colorScheme)
+  }
+}
+
+// back: the Back of the browser undoes a picture, a detail and a filter, one at a time, also on a phone,
+// where the detail is a whole screen.
+export async function back(s) {
+  for (const width of [1400, 390]) {
+    await s.open({ viewport: { width, height: 800 } })
+    const is = async (want, what) => {
+      await s.wait(`${want} ${what} at ${width} px`, (want) => [document.getElementById('filter').value, document.getElementById('main').dataset.split === 'alone' ? '' : 'detail', document.getElementById('picture').hidden ? '' : 'picture'].join() === want, want)
+      await s.page.waitForTimeout(300) // the address is written with a delay
+    }
+    await s.page.locator('#filter').pressSequentially('tool:add', { delay: 100 })
+    await s.page.press('#filter', 'Enter')
+    await s.wait('the rows', () => document.getElementById('grid').getAttribute('aria-rowcount') === '3')
+    await s.page.locator('#grid .canvas .row').first().click()
+    await is('tool:add,detail,', 'a row')
+    await s.page.keyboard.press('Shift+S')
+    await is('tool:add,detail,picture', 'a picture')
+    for (const want of ['tool:add,detail,', 'tool:add,,', ',,']) {
+      await s.page.goBack()
+      await is(want, 'after Back')
+    }
+    await s.page.goForward()
+    await is('tool:add,,', 'after Forward')
   }
 }

@@ -78,3 +78,26 @@ async function report(s, when) {
   s.check(tasks.longest <= maxTask, `${when}: processor time of a task = ${tasks.longest.toFixed(0)} ms, want at most ${maxTask}`)
   await s.watchTasks()
 }
+
+// whole: a filter finds rows of a long capture that are no longer in memory, and counts say of how
+// many rows they speak.
+export async function whole(s) {
+  const { errors, kept } = s.with
+  const count = (n) => n.toLocaleString('en')
+  await s.open({ viewport: { width: 1400, height: 900 } })
+  await s.wait('all rows', (n) => Number(/rows of ([\d,]+)/.exec(document.getElementById('status').textContent)?.[1].replaceAll(',', '')) > n, s.with.rows, 90000)
+  const rows = Number(/rows of ([\d,]+)/.exec(await s.status())[1].replaceAll(',', ''))
+  s.check(rows > s.with.rows && rows < s.with.rows + 10 && (await s.status()).includes(`The newest ${count(kept)} rows`), 'status line: ' + (await s.status()))
+  s.check((await s.text('#evicted')).includes(`${count(rows - kept)} earlier ones`), 'the note of earlier rows: ' + (await s.text('#evicted')))
+  await s.wait('the facets', (text) => document.querySelector('[data-facet="status:error"]')?.textContent.includes(text), count(errors), 20000)
+  await s.screenshot('newest')
+  for (const [filter, want] of [['status:error', errors], ['"part-7.go"', 1]]) {
+    await s.filter(filter)
+    await s.wait('the count of ' + filter, (text) => document.getElementById('filter-count').textContent === text, `${count(want)} of ${count(rows)}`, 90000)
+    s.equal(await s.page.getAttribute('#grid', 'aria-rowcount'), String(want + 1), 'rows of ' + filter)
+    s.check(await s.page.locator('#evicted').isHidden(), 'the note of earlier rows is there with a filter that searched all')
+  }
+  await s.page.locator('#grid .canvas .row').first().click()
+  await s.wait('the detail of an early row', () => document.querySelector('#panel:not([aria-busy])')?.textContent.includes('called'))
+  await s.screenshot('found')
+}

@@ -95,7 +95,7 @@ export async function columns(s) {
 export async function menus(s) {
   await s.open({ viewport: { width: 1600, height: 900 }, permissions: ['clipboard-read', 'clipboard-write'] }, 'f=server%3Aold')
   const { page } = s
-  await s.row('"b":2').first().click({ button: 'right' })
+  await s.row('b=2').first().click({ button: 'right' })
   await page.locator('.menu').waitFor()
   await s.checkAccessible('the menu of a row', { within: '.menu' })
   await s.screenshot('row')

@@ -289,10 +289,30 @@ func (p *parser) namedTerm(start int, name, op string) (node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f == Status && v.re == nil && !v.glob {
+		v.str = statusValue(v.str)
+	}
 	if err := checkValue(f, v); err != "" {
 		return nil, p.errorAt(at, "%s", err)
 	}
 	return fieldTerm{f, v}, nil
+}
+
+// statusValue returns the value for a word that views show for a status.
+func statusValue(word string) string {
+	switch strings.NewReplacer(" ", "", "_", "", "-", "").Replace(word) {
+	case "toolfailed", "failed":
+		return "iserror"
+	case "needsinput", "inputrequired":
+		return "input_required"
+	case "noresponse":
+		return "unanswered"
+	case "httperror":
+		return "http"
+	case "canceled":
+		return "cancelled"
+	}
+	return word
 }
 
 func fieldList() string {
@@ -391,7 +411,7 @@ func Values(f Field) []string {
 	case Kind:
 		return []string{"request", "notification", "response", "invalid", "progress", "log", "stdout", "stderr", "start", "exit", "eof", "http", "sse", "body", "gap", "note", "translate"}
 	case Status:
-		return []string{"ok", "error", "iserror", "input_required", "task", "cancelled", "pending", "unanswered", "http", "failed"}
+		return []string{"ok", "error", "iserror", "input_required", "task", "cancelled", "pending", "unanswered", "http"}
 	}
 	return nil
 }
@@ -426,7 +446,7 @@ func checkValue(f Field, v pattern) string {
 		if _, err := strconv.Atoi(v.str); err == nil {
 			return ""
 		}
-		also = ", an error code such as -32602, or an HTTP status such as 401"
+		also = ", what views show for them, such as toolfailed and noresponse, an error code such as -32602, or an HTTP status such as 401"
 	}
 	return fmt.Sprintf("%s: unknown value %q: want one of %s%s", f, v.str, strings.Join(list, ", "), also)
 }

@@ -98,10 +98,6 @@ func (b *builder) sentences() []string {
 func (b *builder) addOutcome(add func(format string, args ...any)) {
 	r := b.snapshot
 	switch r.Record.Status {
-	case trace.Pending:
-		if !isStream(r) && r.Record.Kind == trace.Request && r.Wall > 0 {
-			add("no response yet, after %s", trace.FormatDuration(r.Wall))
-		}
 	case trace.Failed:
 		if meaning := codeMeaning(jsonrpc.Code(r.Record.Code)); meaning != "" {
 			add("error %d means: %s", r.Record.Code, meaning)
@@ -176,7 +172,7 @@ func (b *builder) facts() []Fact {
 	add("method", r.Method, r.N)
 	add("about", r.Target, 0)
 	add("id", r.ID, 0)
-	add("status", string(r.Status), b.snapshot.responseN)
+	add("status", r.Status.Word(), b.snapshot.responseN)
 	if r.Code != 0 {
 		add("code", strconv.Itoa(r.Code), b.snapshot.responseN)
 	}

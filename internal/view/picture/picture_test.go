@@ -98,7 +98,7 @@ func TestMermaid(t *testing.T) {
   Note over p1: started pid 7
   p0->>+p1: initialize 2025-11-25
   p1-->>-p0: 8.0 ms 127 B
-  p0->>+p1: order {"item":"#60;tea#62; & more"}
+  p0->>+p1: order #60;tea#62; & more
   p1-)p0: progress ×2 2/2
   loop elicitation
   p1->>+p0: elicitation/create Really?
@@ -132,9 +132,9 @@ func TestRounds(t *testing.T) {
 	want := `sequenceDiagram
   actor p0 as editor 3
   participant p1 as deploy
-  p0->>+p1: release {}
+  p0->>+p1: release
   loop input round
-  p1-->>-p0: 10 ms input required
+  p1-->>-p0: 10 ms needs input
   p0->>+p1: release again, with the input
   end
   p1-->>-p0: 50 ms 72 B

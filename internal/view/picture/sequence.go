@@ -319,7 +319,7 @@ func (b *sequenceBuilder) request(r *trace.Row, from, to, loop int) {
 	reply.name, reply.detail, reply.tone = outcome(r)
 	switch {
 	case retry != nil:
-		reply.name, reply.detail, reply.tone = trace.FormatDuration(r.Latency), "input required", "wait"
+		reply.name, reply.detail, reply.tone = trace.FormatDuration(r.Latency), trace.InputRequired.Word(), "wait"
 		reply.loop = b.newLoop("input round")
 	case r.Status == trace.Pending:
 		reply.kind, reply.from, reply.to = markStep, to, to
@@ -357,7 +357,7 @@ func (b *sequenceBuilder) rounds(r *trace.Row, loop int) {
 		}
 		if i < len(retries)-1 {
 			loop = b.newLoop("input round")
-			reply.loop, reply.tone, reply.detail = loop, "wait", "input required"
+			reply.loop, reply.tone, reply.detail = loop, "wait", trace.InputRequired.Word()
 		}
 		b.add(call)
 		b.add(reply)
@@ -461,7 +461,7 @@ func outcome(r *trace.Row) (name, detail, tone string) {
 	case trace.HTTPFailed:
 		return took, "HTTP " + r.CodeText(), "bad"
 	case trace.ToolFailed:
-		return took, join(": ", "the tool failed", r.ResultInfo.Text), "tool"
+		return took, join(": ", trace.ToolFailed.Word(), r.ResultInfo.Text), "tool"
 	case trace.Canceled:
 		return took, "cancelled", "quiet"
 	case trace.Unanswered:
@@ -469,7 +469,7 @@ func outcome(r *trace.Row) (name, detail, tone string) {
 	case trace.Pending:
 		return "pending", "", "wait"
 	case trace.InputRequired:
-		return took, "input required", "wait"
+		return took, trace.InputRequired.Word(), "wait"
 	case trace.TaskCreated:
 		state := ""
 		if r.Task != nil {

@@ -46,6 +46,8 @@ type query struct {
 	text string
 	// findingsOnly restricts the table to rows with findings.
 	findingsOnly bool
+	// parsed is the filter.
+	parsed *filter.Filter
 	// gen counts the queries, to recognize outdated results.
 	gen int
 	// busy means that the newest selection is not ready.
@@ -106,6 +108,7 @@ func (c *content) selectRows() tea.Cmd {
 		c.showFlash(true, "%v", err)
 		return nil
 	}
+	c.query.parsed = f
 	c.query.gen++
 	c.query.busy = true
 	gen, src := c.query.gen, c.src

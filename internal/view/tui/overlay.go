@@ -345,7 +345,7 @@ func (t *theme) helpFilters() []line {
 	out := []line{{{t.head, "Filters"}}}
 	for _, f := range [][2]string{
 		{"tool:search", "contains, tool:=search is; also target method id task dir kind status server session era rev finding"},
-		{"status:error", "ok error iserror input_required task cancelled pending unanswered http, or a code"},
+		{"status:error", "ok error toolfailed needsinput task cancelled pending noresponse http, or a code"},
 		{"dur>500ms size>1MB", "took longer, is larger"},
 		{"words \"two words\"", "in payloads; /regular expression/ as well"},
 		{"has:_meta.x jq:(…)", "a member, a jq program"},

@@ -184,6 +184,8 @@ func (t *table) newRow(s position, e entry) rowView {
 		x.foldMark = "▸"
 		if t.folds.isOpen(r.Seq) {
 			x.foldMark = "▾"
+		} else if in := r.InsideMatch(t.query.parsed); in != nil {
+			x.note = "inside: " + safe(joinNonEmpty(in.Method, trace.Summary(in)))
 		}
 	}
 	x.countFindings(r)
@@ -282,14 +284,14 @@ func (rv *rowView) statusText(short bool) string {
 	if rv.frame {
 		return ""
 	}
-	long, brief := string(rv.status), string(rv.status)
+	long, brief := rv.status.Word(), string(rv.status)
 	switch rv.status {
 	case trace.Failed:
 		long, brief = "error "+rv.code, rv.code
 	case trace.ToolFailed:
-		long, brief = "tool failed", "failed"
+		brief = "failed"
 	case trace.InputRequired:
-		long, brief = "needs input", "input?"
+		brief = "input?"
 	case trace.TaskCreated:
 		long = "task runs"
 	case trace.Canceled:
@@ -300,7 +302,7 @@ func (rv *rowView) statusText(short bool) string {
 			long, brief = "open", "open"
 		}
 	case trace.Unanswered:
-		long, brief = "no response", "none"
+		brief = "none"
 	case trace.HTTPFailed:
 		long, brief = "HTTP "+rv.code, rv.code
 	}

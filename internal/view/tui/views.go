@@ -67,7 +67,11 @@ func (m *model) facets() {
 			list = append(list, choice{heading: true, label: heading})
 			for _, x := range facets {
 				term := field + ":=" + quoteTerm(x.Value)
-				c := choice{label: safe(x.Value), hint: number(x.Count), run: func() tea.Cmd { return m.toggleTerm(term) }}
+				label := x.Value
+				if field == "status" {
+					label = trace.Status(label).Word()
+				}
+				c := choice{label: safe(label), hint: number(x.Count), run: func() tea.Cmd { return m.toggleTerm(term) }}
 				if slices.Contains(strings.Fields(m.table.query.text), term) {
 					c.sign = span{m.theme.response, "✓ "}
 				}

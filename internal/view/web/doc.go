@@ -146,8 +146,10 @@
 //	more   number of evicted rows inside it
 //	rounds number of rounds
 //	task   state of the task that it became: "working" "completed" …
-//	x      excerpt of arguments, params or text as the peer wrote it, up to
-//	       some hundred bytes
+//	x      excerpt of text, or of arguments or params: texts, then name=value
+//	       for others; up to some hundred bytes
+//	in     SEQ of the first row inside it that made it match the filter, if it
+//	       does not match by itself
 //
 // A SOURCE is a capture that is followed or was read:
 //

@@ -312,6 +312,11 @@ func (st *stream) sendRows(ctx context.Context) error {
 					st.data = append(st.data, ',')
 				}
 				st.data = appendRow(st.data, r)
+				if in := r.InsideMatch(st.view.filter); in != nil {
+					o := jsonObject(st.data[:len(st.data)-1])
+					o.number("in", int64(in.Seq))
+					st.data = append(o, '}')
+				}
 			}
 		})
 		st.data = append(st.data, ']')
@@ -499,7 +504,8 @@ func (st *stream) flush() error {
 // rows inside them.
 type view struct {
 	// hub has the rows.
-	hub *watch.Hub
+	hub    *watch.Hub
+	filter *filter.Filter
 	// selection is nil for all rows.
 	selection *watch.Selection
 	// release is called when the selection is no longer needed.
@@ -518,7 +524,7 @@ type view struct {
 // newView returns a view of the rows that match a filter. Nil means all rows. The caller must close
 // the view.
 func (s *Server) newView(f *filter.Filter) view {
-	v := view{hub: s.hub, release: func() {}, tried: s.evicted() > 0}
+	v := view{hub: s.hub, filter: f, release: func() {}, tried: s.evicted() > 0}
 	if f != nil {
 		v.selection, v.release = s.selectWhole(f)
 		v.hub = v.selection.Hub()

@@ -350,8 +350,11 @@ function emit(name, value) {
 }
 var written = "";
 var timer2 = 0;
+var pushes = false;
 function readHash() {
   if (location.hash === written && written) return false;
+  clearTimeout(timer2);
+  pushes = false;
   const p = new URLSearchParams(location.hash.slice(1));
   view.filter = p.get("f") || "";
   view.row = p.get("row") || "";
@@ -373,7 +376,13 @@ function writeHash() {
   clearTimeout(timer2);
   timer2 = setTimeout(writeHashNow, 120);
 }
+function beginStep() {
+  if (timer2) writeHashNow();
+  pushes = true;
+}
 function writeHashNow() {
+  clearTimeout(timer2);
+  timer2 = 0;
   const p = new URLSearchParams();
   if (view.filter) p.set("f", view.filter);
   if (view.row) p.set("row", view.row);
@@ -388,8 +397,10 @@ function writeHashNow() {
   writeColumns(p);
   const text = p.toString();
   written = text ? "#" + text : "";
+  const step = pushes;
+  pushes = false;
   if (written === location.hash) return;
-  history.replaceState(null, "", written || location.pathname + location.search);
+  history[step ? "pushState" : "replaceState"](null, "", written || location.pathname + location.search);
   written = location.hash;
 }
 function preference(name, fallback) {
@@ -574,6 +585,7 @@ var Row = class {
     this.rounds = j.rounds || 0;
     this.task = j.task || "";
     this.x = j.x || "";
+    this.in = j.in || 0;
     return this;
   }
 };
@@ -639,10 +651,10 @@ function toneOf(r) {
   }
   return "note";
 }
-var statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP" };
+var statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP error" };
 function statusText(r) {
   let s = statusWords[r.st] || "";
-  if (r.st === "error" || r.st === "http") return r.cd ? s + " " + r.cd : s;
+  if (r.cd && (r.st === "error" || r.st === "http")) return s.replace("HTTP error", "HTTP") + " " + r.cd;
   if (r.st === "task" || r.task && r.st === "ok") return "task " + (r.task || "");
   if (r.stream && !r.ended && r.l < 0) return "open";
   if (!s && r.http) return "HTTP " + r.http;
@@ -701,7 +713,7 @@ var store = {
   rows: /* @__PURE__ */ new Map(),
   // by q
   roots: [],
-  // by q
+  // by time
   hub: "",
   skew: 0,
   // ms that the clock is behind that of the server
@@ -883,20 +895,23 @@ function sortRoots() {
     rootsDropped = false;
   }
   if (newRoots.length) {
-    newRoots.sort((a, b) => a.q - b.q);
+    newRoots.sort(byTime);
     const roots = store.roots;
-    if (!roots.length || newRoots[0].q > roots[roots.length - 1].q) for (const r of newRoots) roots.push(r);
+    if (!roots.length || byTime(newRoots[0], roots[roots.length - 1]) > 0) for (const r of newRoots) roots.push(r);
     else store.roots = merge(roots, newRoots);
     newRoots = [];
   }
   if (store.roots.length) store.first = store.roots[0].at;
+}
+function byTime(a, b) {
+  return a.at - b.at || a.q - b.q;
 }
 function merge(a, b) {
   const out = [];
   let i = 0;
   let j = 0;
   while (i < a.length || j < b.length) {
-    const next = j >= b.length || i < a.length && a[i].q <= b[j].q ? a[i++] : b[j++];
+    const next = j >= b.length || i < a.length && byTime(a[i], b[j]) <= 0 ? a[i++] : b[j++];
     if (out[out.length - 1] !== next) out.push(next);
   }
   return out;
@@ -1842,17 +1857,27 @@ function tableView(t, label) {
 }
 
 // page/tab-summary.js
-function tabSummary(d, go) {
+function tabSummary(d, r, go) {
   const box2 = h("div", { class: "summary" });
   for (const words3 of d.summary?.words || []) box2.append(h("p", { class: "words" }, isolated(words3)));
+  if (r && isPending(r)) box2.append(h("p", { class: "words quiet" }, "Since ", h("span", { class: "since", "data-at": String(r.at), text: fmtTimer(now() - r.at) })));
   for (const m of d.missing || []) box2.append(h("p", { class: "note warn" }, "Event " + m.n + " cannot be read again: ", isolated(m.why)));
   for (const part2 of [contentView(d, d.asked, d.kind === "request" ? "Asked" : "Content"), contentView(d, d.returned, "Came back")]) if (part2) box2.append(part2);
-  if (d.rounds?.length > 1) box2.append(section("Rounds", d.rounds.map((r) => insideLine(r.seq, "→", "#" + r.n, [statusWord(r.status), fmtMs(r.wallMs)], go))));
+  if (d.rounds?.length > 1) box2.append(section("Rounds", d.rounds.map((r2) => insideLine(r2.seq, "→", "#" + r2.n, [statusWord(r2.status), fmtMs(r2.wallMs)], go))));
   if (d.inside?.length) {
-    const list = d.inside.map((r) => insideLine(r.seq, r.glyph, r.summary, ["+" + fmtMs(r.atMs), r.wallMs ? fmtMs(r.wallMs) : ""], go));
-    box2.append(section("Inside", list, d.gone ? plural(d.gone, "older row") + " evicted." : ""));
+    const line = (r2) => insideLine(r2.seq, r2.glyph, r2.summary, ["+" + fmtMs(r2.atMs), r2.wallMs ? fmtMs(r2.wallMs) : ""], go);
+    const list = [];
+    for (let i = 0; i < d.inside.length; ) {
+      let end = i + 1;
+      if (d.inside[i].kind === "progress") while (d.inside[end]?.kind === "progress") end++;
+      const run = d.inside.slice(i, end);
+      const last = run[run.length - 1];
+      list.push(run.length < 3 ? run.map(line) : h("li", {}, runView(last.summary, run.map(line))));
+      i = end;
+    }
+    box2.append(section("Inside", list.flat(), d.gone ? plural(d.gone, "older row") + " evicted." : ""));
   }
-  if (d.others?.length) box2.append(section("On the other side of the bridge", d.others.map((r) => insideLine(r.seq, r.glyph, r.summary, [r.side], go))));
+  if (d.others?.length) box2.append(section("On the other side of the bridge", d.others.map((r2) => insideLine(r2.seq, r2.glyph, r2.summary, [r2.side], go))));
   const facts = d.summary?.facts || [];
   if (facts.length) box2.append(factsView(facts, !d.asked && !d.returned));
   if (d.redacted) box2.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " redacted when it was recorded." }));
@@ -1870,6 +1895,11 @@ function factList(facts) {
   const dl = h("dl", { class: "facts" });
   for (const f of facts) dl.append(h("dt", {}, isolated(f.name)), h("dd", {}, isolated(f.value)));
   return dl;
+}
+var runsOpen = false;
+function runView(newest, lines) {
+  const box2 = h("details", { open: runsOpen, on: { toggle: () => runsOpen = box2.open } }, h("summary", {}, isolated(newest), h("span", { class: "quiet", text: ", " + plural(lines.length, "message") })), h("ul", {}, ...lines));
+  return box2;
 }
 function section(title2, list, after) {
   return h("section", {}, h("h3", { text: title2 }), h("ul", { class: "inside" }, ...list), after ? h("p", { class: "hint", text: after }) : null);
@@ -2036,6 +2066,9 @@ var pane = { tabs: null, row: null, detail: null, request: null, timer: 0, signa
 function initDetail(go) {
   pane.go = go;
   pane.tabs = new Tabs(byId("tabs"), byId("panel"), tabList, showTab);
+  setInterval(() => {
+    for (const el of byId("panel").querySelectorAll(".since")) el.textContent = fmtTimer(now() - Number(el.dataset.at));
+  }, 500);
 }
 function shownDetail() {
   return pane.detail;
@@ -2164,7 +2197,7 @@ function drawPanel(again) {
 function tabBody(d, tab) {
   switch (tab) {
     case "summary":
-      return tabSummary(d, pane.go);
+      return tabSummary(d, pane.row, pane.go);
     case "request":
       return d.request && tabPayload(d, [{ title: "Request", payload: d.request }]);
     case "response":
@@ -3020,6 +3053,7 @@ function setIcon(el, name) {
 
 // page/dialog-held.js
 var open = { dialog: null, timer: 0, cards: /* @__PURE__ */ new Map() };
+var typingMs = 5e3;
 function initHeld() {
   if (exported) return;
   on("sources", drawHeld);
@@ -3067,7 +3101,8 @@ function timeLeft(m) {
 }
 function drawTimes() {
   for (const el of document.querySelectorAll(".held-left")) {
-    const text = "passed on in " + Math.max(0, Math.ceil((Number(el.dataset.until) - Date.now()) / 1e3)) + " s";
+    const typed = Date.now() - Number(el.closest(".held-card")?.dataset.typed || 0) < typingMs;
+    const text = typed ? "waits while you type" : "passed on in " + Math.max(0, Math.ceil((Number(el.dataset.until) - Date.now()) / 1e3)) + " s";
     if (el.textContent !== text) el.textContent = text;
   }
 }
@@ -3137,6 +3172,14 @@ function cardOf(s, m) {
   button("Drop", () => decide(s, { id: m.id, action: "drop" }));
   const seconds = h("input", { type: "text", inputmode: "numeric", value: "5", "aria-label": "Seconds" });
   actions2.append(h("span", { class: "held-delay" }, h("button", { type: "button", text: "Delay", on: { click: () => decide(s, { id: m.id, action: "delay", delayMs: Math.round(Number(seconds.value) * 1e3) || 0 }) } }), seconds, " s"));
+  let kept = 0;
+  area.addEventListener("input", () => {
+    const now2 = box2.dataset.typed = Date.now();
+    if (now2 - kept < typingMs / 2) return;
+    kept = now2;
+    apiPost(path(s), { id: m.id, action: "keep" }).catch(() => {
+    });
+  });
   area.disabled = true;
   apiGet(path(s)).then((state) => {
     const full = state.messages.find((x) => x.id === m.id);
@@ -3145,6 +3188,7 @@ function cardOf(s, m) {
     area.value = original = indented(full.data || "");
     area.disabled = !full.data;
     area.hidden = !full.data;
+    if (!/^(INPUT|TEXTAREA)$/.test(document.activeElement?.tagName)) area.focus();
   }).catch((e) => status2.textContent = e.message);
   return box2;
 }
@@ -3745,7 +3789,7 @@ function statCell(d, c, s, tools) {
 
 // page/filterbox.js
 var typingPause = 80;
-var box = { timer: 0, request: null, apply: null, leave: null };
+var box = { timer: 0, request: null, apply: null, leave: null, typed: false };
 function initFilter(apply2, leave) {
   box.apply = apply2;
   box.leave = leave;
@@ -3804,7 +3848,8 @@ async function check2(leave) {
       }
     }
     setError(null);
-    if (text !== view.filter) box.apply(text);
+    if (text !== view.filter) box.apply(text, !box.typed);
+    box.typed = !leave;
     if (leave) box.leave();
   } catch (e) {
     if (e.name !== "AbortError") setError({ message: e.message }, text);
@@ -3975,7 +4020,7 @@ var groups = [
   { field: "finding", label: "Finding" }
 ];
 var words2 = {
-  status: { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP error" },
+  status: statusWords,
   kind: { invalid: "not a message", response: "stray response", stdout: "stray stdout", http: "HTTP", sse: "SSE event", body: "HTTP body", eof: "end of input", translate: "translated" }
 };
 var tones = {
@@ -4149,6 +4194,7 @@ function initPicture(go) {
   drawPicture();
 }
 function showPicture(kind, capture, session) {
+  beginStep();
   view.picture = kind;
   view.of = capture ? scopeOf(capture, session) : "";
   writeHash();
@@ -4296,7 +4342,7 @@ var fieldOf2 = {
   id: (r) => String(r.id),
   dir: (r) => r.d,
   kind: (r) => r.k,
-  status: (r) => r.st,
+  status: (r) => [r.st, statusWords[r.st] || "", (statusWords[r.st] || "").replace(" ", ""), r.st === "iserror" ? "failed" : "", String(r.cd || r.http)],
   server: (r) => [store.serverName(r), captureName(r)],
   session: (r) => String(r.s),
   side: (r) => r.sd,
@@ -4701,6 +4747,8 @@ var page = {
   // what was copied last as an mcpwire command
   changed: /* @__PURE__ */ new Set(),
   // rows since the list was drawn
+  opened: /* @__PURE__ */ new Set(),
+  // q of rows that were unfolded because of a match inside
   scheduled: false,
   delay: 0,
   // the timer of a delayed update, or 0
@@ -4724,6 +4772,15 @@ function allLoaded() {
   }
   scheduleRedraw();
 }
+function unfoldMatches(changed3) {
+  for (const r of changed3) {
+    const found = r.in && !page.opened.has(r.q) && store.rows.get(r.in);
+    if (!found) continue;
+    page.opened.add(r.q);
+    for (let p = store.rows.get(found.p); p; p = store.rows.get(p.p)) unfolded.add(p.q);
+    unfoldRun(found);
+  }
+}
 function redrawChanged() {
   page.scheduled = false;
   page.delay = 0;
@@ -4735,6 +4792,7 @@ function redrawChanged() {
 function rowsChanged(changed3) {
   trackPending(changed3);
   countNew(changed3);
+  unfoldMatches(changed3);
   if (!page.changed.size) page.changed = changed3;
   else for (const r of changed3) page.changed.add(r);
   if (page.wanted) selectWanted(changed3);
@@ -4800,6 +4858,7 @@ function indexOfRow() {
 }
 function resetList() {
   unfolded.clear();
+  page.opened.clear();
   resetFrames();
   page.known = /* @__PURE__ */ new Map();
   page.marks = [];
@@ -4814,6 +4873,7 @@ function select(r, back, open4) {
   if (view.follow && open4 && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
   page.row = r;
   page.back = !!back;
+  if (open4 && (!view.open || view.row !== rowRef(realRow(r)))) beginStep();
   view.row = rowRef(realRow(r));
   if (open4) view.open = true;
   writeHash();
@@ -4850,7 +4910,8 @@ function goTo(q) {
 function focusList() {
   page.grid.focus();
 }
-function applyFilter(text) {
+function applyFilter(text, step) {
+  if (step) beginStep();
   view.filter = text;
   writeHash();
   emit("filter");
@@ -4860,7 +4921,7 @@ function applyFilter(text) {
 }
 function applyFilterText(text) {
   setFilterText(text);
-  if (text !== view.filter) applyFilter(text);
+  if (text !== view.filter) applyFilter(text, true);
 }
 function columnsChanged(moving) {
   writeHash();
@@ -4883,7 +4944,7 @@ function clearFilter() {
   if (view.findings) toggleFindings();
   if (view.zoom) setZoom(null);
   setFilterText("");
-  if (view.filter) applyFilter("");
+  if (view.filter) applyFilter("", true);
   focusFilter();
 }
 function setFollow(follow) {
@@ -5041,8 +5102,7 @@ var actions = {
     else if (view.open) close();
     else if (store.paused) setPaused(false);
     else if (view.filter) {
-      setFilterText("");
-      applyFilter("");
+      applyFilterText("");
     } else if (view.zoom) setZoom(null);
     else return false;
   },

@@ -11,7 +11,7 @@ import { showResend } from "./dialog-resend.js";
 import { confirmRestart, showSessions } from "./dialog-sessions.js";
 import { showTools } from "./dialog-tools.js";
 import { byId } from "./dom.js";
-import { focusFilter, setFilterText } from "./filterbox.js";
+import { focusFilter } from "./filterbox.js";
 import { fmtCount } from "./format.js";
 import { resetFrames, unfolded } from "./items.js";
 import { toggleRail } from "./facets.js";
@@ -19,7 +19,7 @@ import { showColumns } from "./head.js";
 import { closePicture, showPicture } from "./picture.js";
 import { showRowMenu } from "./rowmenu.js";
 import { showSavedFilters } from "./savedfilters.js";
-import { applyFilter, applyFilterText, clearFilter, close, focusList, goTo, indexOfRow, match, move, page, redraw, select, selectWanted, setFollow, toggleFindings, setZoom, toggleFold } from "./listing.js";
+import { applyFilterText, clearFilter, close, focusList, goTo, indexOfRow, match, move, page, redraw, select, selectWanted, setFollow, toggleFindings, setZoom, toggleFold } from "./listing.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
@@ -52,8 +52,7 @@ export const actions = {
     else if (view.open) close();
     else if (store.paused) setPaused(false);
     else if (view.filter) {
-      setFilterText("");
-      applyFilter("");
+      applyFilterText("");
     } else if (view.zoom) setZoom(null);
     else return false;
   },

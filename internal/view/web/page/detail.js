@@ -1,10 +1,12 @@
 // The detail of the selected row.
 import { rowClass, setTitle } from "./cells.js";
 import { byId, h } from "./dom.js";
+import { fmtTimer } from "./format.js";
 import { releaseMedia } from "./media.js";
 import { isPending, statusText } from "./row.js";
 import { getDetail } from "./source.js";
 import { emit, view, writeHash } from "./state.js";
+import { now } from "./store.js";
 import { tabHTTP } from "./tab-http.js";
 import { tabFindings } from "./tab-findings.js";
 import { tabPayload } from "./tab-payload.js";
@@ -25,6 +27,9 @@ const pane = { tabs: null, row: null, detail: null, request: null, timer: 0, sig
 export function initDetail(go) {
   pane.go = go;
   pane.tabs = new Tabs(byId("tabs"), byId("panel"), tabList, showTab);
+  setInterval(() => {
+    for (const el of byId("panel").querySelectorAll(".since")) el.textContent = fmtTimer(now() - Number(el.dataset.at));
+  }, 500);
 }
 
 // shownDetail returns the detail in the pane, or null.
@@ -176,7 +181,7 @@ function drawPanel(again) {
 function tabBody(d, tab) {
   switch (tab) {
     case "summary":
-      return tabSummary(d, pane.go);
+      return tabSummary(d, pane.row, pane.go);
     case "request":
       return d.request && tabPayload(d, [{ title: "Request", payload: d.request }]);
     case "response":

@@ -13,6 +13,7 @@ import { on } from "./state.js";
 import { store } from "./store.js";
 
 const open = { dialog: null, timer: 0, cards: new Map() };
+const typingMs = 5000; // after a key, in which a message counts as being edited
 
 // initHeld prepares the bar.
 export function initHeld() {
@@ -61,7 +62,8 @@ function timeLeft(m) {
 
 function drawTimes() {
   for (const el of document.querySelectorAll(".held-left")) {
-    const text = "passed on in " + Math.max(0, Math.ceil((Number(el.dataset.until) - Date.now()) / 1000)) + " s";
+    const typed = Date.now() - Number(el.closest(".held-card")?.dataset.typed || 0) < typingMs;
+    const text = typed ? "waits while you type" : "passed on in " + Math.max(0, Math.ceil((Number(el.dataset.until) - Date.now()) / 1000)) + " s";
     if (el.textContent !== text) el.textContent = text;
   }
 }
@@ -137,6 +139,13 @@ function cardOf(s, m) {
   button("Drop", () => decide(s, { id: m.id, action: "drop" }));
   const seconds = h("input", { type: "text", inputmode: "numeric", value: "5", "aria-label": "Seconds" });
   actions.append(h("span", { class: "held-delay" }, h("button", { type: "button", text: "Delay", on: { click: () => decide(s, { id: m.id, action: "delay", delayMs: Math.round(Number(seconds.value) * 1000) || 0 }) } }), seconds, " s"));
+  let kept = 0;
+  area.addEventListener("input", () => {
+    const now = (box.dataset.typed = Date.now());
+    if (now - kept < typingMs / 2) return;
+    kept = now;
+    apiPost(path(s), { id: m.id, action: "keep" }).catch(() => {}); // a tap of an earlier version cannot
+  });
   area.disabled = true;
   apiGet(path(s)).then((state) => {
     const full = state.messages.find((x) => x.id === m.id);
@@ -145,6 +154,7 @@ function cardOf(s, m) {
     area.value = original = indented(full.data || "");
     area.disabled = !full.data;
     area.hidden = !full.data;
+    if (!/^(INPUT|TEXTAREA)$/.test(document.activeElement?.tagName)) area.focus();
   }).catch((e) => (status.textContent = e.message));
   return box;
 }

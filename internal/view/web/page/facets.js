@@ -5,6 +5,7 @@ import { byId, h } from "./dom.js";
 import { fmtCount, plural } from "./format.js";
 import { chosen, toggleTerm } from "./filterterms.js";
 import { isolated } from "./safetext.js";
+import { statusWords } from "./row.js";
 import { serverMark } from "./servers.js";
 import { on, preference, setPreference, view } from "./state.js";
 import { store } from "./store.js";
@@ -17,7 +18,7 @@ const groups = [
 ];
 
 const words = {
-  status: { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP error" },
+  status: statusWords,
   kind: { invalid: "not a message", response: "stray response", stdout: "stray stdout", http: "HTTP", sse: "SSE event", body: "HTTP body", eof: "end of input", translate: "translated" },
 };
 

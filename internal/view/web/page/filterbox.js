@@ -7,7 +7,7 @@ import { view } from "./state.js";
 
 const typingPause = 80; // ms without a key after which the filter applies
 
-const box = { timer: 0, request: null, apply: null, leave: null };
+const box = { timer: 0, request: null, apply: null, leave: null, typed: false };
 
 // initFilter prepares the field. apply(text) applies a filter, leave() moves the focus to the list.
 export function initFilter(apply, leave) {
@@ -75,7 +75,8 @@ async function check(leave) {
       }
     }
     setError(null);
-    if (text !== view.filter) box.apply(text);
+    if (text !== view.filter) box.apply(text, !box.typed); // Back undoes all that was typed until Enter
+    box.typed = !leave;
     if (leave) box.leave();
   } catch (e) {
     if (e.name !== "AbortError") setError({ message: e.message }, text);

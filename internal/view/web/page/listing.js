@@ -9,7 +9,7 @@ import { localFilter } from "./localfilter.js";
 import { hasFindings, isError, realRow, rowRef } from "./row.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
-import { emit, view, writeHash } from "./state.js";
+import { beginStep, emit, view, writeHash } from "./state.js";
 import { drawEmpty, drawStatus, trackPending } from "./statusbar.js";
 import { store } from "./store.js";
 import { connect } from "./stream.js";
@@ -28,6 +28,7 @@ export const page = {
   filtered: false, // announce the number of rows when all have arrived
   lastCommand: "", // what was copied last as an mcpwire command
   changed: new Set(), // rows since the list was drawn
+  opened: new Set(), // q of rows that were unfolded because of a match inside
   scheduled: false,
   delay: 0, // the timer of a delayed update, or 0
   drawn: 0, // when, on the clock of performance
@@ -55,6 +56,17 @@ export function allLoaded() {
   scheduleRedraw();
 }
 
+// unfoldMatches unfolds rows that a row inside made match the filter, each once.
+function unfoldMatches(changed) {
+  for (const r of changed) {
+    const found = r.in && !page.opened.has(r.q) && store.rows.get(r.in);
+    if (!found) continue;
+    page.opened.add(r.q);
+    for (let p = store.rows.get(found.p); p; p = store.rows.get(p.p)) unfolded.add(p.q);
+    unfoldRun(found);
+  }
+}
+
 function redrawChanged() {
   page.scheduled = false;
   page.delay = 0;
@@ -68,6 +80,7 @@ function redrawChanged() {
 export function rowsChanged(changed) {
   trackPending(changed);
   countNew(changed);
+  unfoldMatches(changed);
   if (!page.changed.size) page.changed = changed;
   else for (const r of changed) page.changed.add(r);
   if (page.wanted) selectWanted(changed);
@@ -144,6 +157,7 @@ export function indexOfRow() {
 // resetList prepares for rows that are all sent again.
 export function resetList() {
   unfolded.clear();
+  page.opened.clear();
   resetFrames();
   page.known = new Map();
   page.marks = [];
@@ -160,6 +174,7 @@ export function select(r, back, open) {
   if (view.follow && open && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
   page.row = r;
   page.back = !!back;
+  if (open && (!view.open || view.row !== rowRef(realRow(r)))) beginStep();
   view.row = rowRef(realRow(r));
   if (open) view.open = true;
   writeHash();
@@ -204,8 +219,9 @@ export function focusList() {
   page.grid.focus();
 }
 
-// applyFilter shows the rows that match a filter.
-export function applyFilter(text) {
+// applyFilter shows the rows that match a filter. step makes an entry in the history.
+export function applyFilter(text, step) {
+  if (step) beginStep();
   view.filter = text;
   writeHash();
   emit("filter");
@@ -217,7 +233,7 @@ export function applyFilter(text) {
 // applyFilterText shows a filter in its field and applies it.
 export function applyFilterText(text) {
   setFilterText(text);
-  if (text !== view.filter) applyFilter(text);
+  if (text !== view.filter) applyFilter(text, true);
 }
 
 // columnsChanged draws the list after the user has chosen other columns or another order. moving
@@ -247,7 +263,7 @@ export function clearFilter() {
   if (view.findings) toggleFindings();
   if (view.zoom) setZoom(null);
   setFilterText("");
-  if (view.filter) applyFilter("");
+  if (view.filter) applyFilter("", true);
   focusFilter();
 }
 

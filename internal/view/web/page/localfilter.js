@@ -1,9 +1,10 @@
 // The filter of an exported page: fields and words in rows. The filter of the server knows more.
 import { splitAlternatives, splitTerms, whole } from "./filterterms.js";
+import { statusWords } from "./row.js";
 import { allOf, store } from "./store.js";
 
 const fieldOf = {
-  tool: (r) => (r.m === "tools/call" ? r.tg : ""), target: (r) => r.tg, method: (r) => r.m, id: (r) => String(r.id), dir: (r) => r.d, kind: (r) => r.k, status: (r) => r.st,
+  tool: (r) => (r.m === "tools/call" ? r.tg : ""), target: (r) => r.tg, method: (r) => r.m, id: (r) => String(r.id), dir: (r) => r.d, kind: (r) => r.k, status: (r) => [r.st, statusWords[r.st] || "", (statusWords[r.st] || "").replace(" ", ""), r.st === "iserror" ? "failed" : "", String(r.cd || r.http)],
   server: (r) => [store.serverName(r), captureName(r)], session: (r) => String(r.s), side: (r) => r.sd, era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
 };
 

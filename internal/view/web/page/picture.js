@@ -6,7 +6,7 @@ import { copyText } from "./clipboard.js";
 import { byId, h } from "./dom.js";
 import { setIcon } from "./icons.js";
 import { exported } from "./source.js";
-import { emit, on, view, writeHash } from "./state.js";
+import { beginStep, emit, on, view, writeHash } from "./state.js";
 import { store } from "./store.js";
 
 const pic = { go: null, body: null, of: null, bar: null, request: null, timer: 0, text: "", key: "", last: 0 };
@@ -41,6 +41,7 @@ export function initPicture(go) {
 
 // showPicture shows a picture, of a session or, without it, of a capture or of everything.
 export function showPicture(kind, capture, session) {
+  beginStep();
   view.picture = kind;
   view.of = capture ? scopeOf(capture, session) : "";
   writeHash();

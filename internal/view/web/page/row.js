@@ -52,6 +52,7 @@ export class Row {
     this.rounds = j.rounds || 0;
     this.task = j.task || "";
     this.x = j.x || "";
+    this.in = j.in || 0;
     return this;
   }
 }
@@ -135,12 +136,13 @@ export function toneOf(r) {
   return "note";
 }
 
-const statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP" };
+// statusWords are those of trace.Status.Word in Go.
+export const statusWords = { ok: "ok", error: "error", iserror: "tool failed", input_required: "needs input", task: "task", cancelled: "cancelled", pending: "pending", unanswered: "no response", http: "HTTP error" };
 
 // statusText returns the status of a row in words.
 export function statusText(r) {
   let s = statusWords[r.st] || "";
-  if (r.st === "error" || r.st === "http") return r.cd ? s + " " + r.cd : s;
+  if (r.cd && (r.st === "error" || r.st === "http")) return s.replace("HTTP error", "HTTP") + " " + r.cd;
   if (r.st === "task" || (r.task && r.st === "ok")) return "task " + (r.task || "");
   if (r.stream && !r.ended && r.l < 0) return "open";
   if (!s && r.http) return "HTTP " + r.http;

@@ -35,10 +35,13 @@ export function emit(name, value) {
 
 let written = "";
 let timer = 0;
+let pushes = false; // the next writing makes an entry in the history
 
 // readHash reads the choices from the address. It reports whether the address has changed.
 export function readHash() {
   if (location.hash === written && written) return false;
+  clearTimeout(timer);
+  pushes = false;
   const p = new URLSearchParams(location.hash.slice(1));
   view.filter = p.get("f") || "";
   view.row = p.get("row") || "";
@@ -63,7 +66,15 @@ export function writeHash() {
   timer = setTimeout(writeHashNow, 120);
 }
 
+// beginStep makes an entry in the history of what is chosen next: Back undoes it.
+export function beginStep() {
+  if (timer) writeHashNow();
+  pushes = true;
+}
+
 function writeHashNow() {
+  clearTimeout(timer);
+  timer = 0;
   const p = new URLSearchParams();
   if (view.filter) p.set("f", view.filter);
   if (view.row) p.set("row", view.row);
@@ -78,8 +89,10 @@ function writeHashNow() {
   writeColumns(p);
   const text = p.toString();
   written = text ? "#" + text : "";
+  const step = pushes;
+  pushes = false;
   if (written === location.hash) return;
-  history.replaceState(null, "", written || location.pathname + location.search);
+  history[step ? "pushState" : "replaceState"](null, "", written || location.pathname + location.search);
   written = location.hash;
 }
 

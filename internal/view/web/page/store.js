@@ -8,7 +8,7 @@ const sliceMs = 7; // of work before a frame
 
 export const store = {
   rows: new Map(), // by q
-  roots: [], // by q
+  roots: [], // by time
   hub: "",
   skew: 0, // ms that the clock is behind that of the server
   frozen: 0, // the time of the export, in an exported page
@@ -205,13 +205,18 @@ function sortRoots() {
     rootsDropped = false;
   }
   if (newRoots.length) {
-    newRoots.sort((a, b) => a.q - b.q);
+    newRoots.sort(byTime);
     const roots = store.roots;
-    if (!roots.length || newRoots[0].q > roots[roots.length - 1].q) for (const r of newRoots) roots.push(r);
+    if (!roots.length || byTime(newRoots[0], roots[roots.length - 1]) > 0) for (const r of newRoots) roots.push(r);
     else store.roots = merge(roots, newRoots);
     newRoots = [];
   }
   if (store.roots.length) store.first = store.roots[0].at;
+}
+
+// byTime compares rows by time: those of several captures may arrive in another order.
+function byTime(a, b) {
+  return a.at - b.at || a.q - b.q;
 }
 
 function merge(a, b) {
@@ -219,7 +224,7 @@ function merge(a, b) {
   let i = 0;
   let j = 0;
   while (i < a.length || j < b.length) {
-    const next = j >= b.length || (i < a.length && a[i].q <= b[j].q) ? a[i++] : b[j++];
+    const next = j >= b.length || (i < a.length && byTime(a[i], b[j]) <= 0) ? a[i++] : b[j++];
     if (out[out.length - 1] !== next) out.push(next);
   }
   return out;
