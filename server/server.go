@@ -103,7 +103,8 @@ type Options struct {
 	Trace func(dir jsonrpc.Direction, message []byte)
 }
 
-// Info describes a server to people. Empty fields are left out.
+// Info describes a server to people. Empty fields are left out. Modern clients get all of it with
+// server/discover, and name, version and title with each result.
 type Info struct {
 	// Title is the name that hosts show instead of the server's name.
 	Title string
@@ -475,7 +476,8 @@ func (s *Server) appendDiscover(dst []byte, f *era.Features) []byte {
 	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.appendInstructions(dst)
 	dst = era.AppendCacheHints(dst, f, s.cacheHints())
-	return s.results.End(dst, f)
+	meta := s.results.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f) // whole, unlike in other results
+	return s.results.EndWithMeta(dst, f, append(meta, '}'))
 }
 
 // appendCapabilities appends the server's capabilities.

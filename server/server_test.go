@@ -74,9 +74,12 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s: got %s, want %s in it", revision, got, want)
 		}
 	}
-	got := connect(t, srv, modern).must("tools/list", "{}")
-	if !strings.Contains(got, `"_meta":{"io.modelcontextprotocol/serverInfo":`+full+`}`) {
-		t.Errorf("modern: got %s, want %s in it", got, full)
+	// Only server/discover has all of it: each other result would repeat the icons.
+	for method, want := range map[string]string{"server/discover": full, "tools/list": titled} {
+		got := connect(t, srv, modern).must(method, "{}")
+		if !strings.Contains(got, `"_meta":{"io.modelcontextprotocol/serverInfo":`+want+`}`) {
+			t.Errorf("%s: got %s, want %s in it", method, got, want)
+		}
 	}
 }
 

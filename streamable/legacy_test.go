@@ -95,6 +95,15 @@ func TestLegacy(t *testing.T) {
 					t.Errorf("%s: status %d, %s\nwant %d, %s", tt.name, got.status, got.body, tt.status, tt.has)
 				}
 			}
+			for _, named := range []string{"2026-07-28", "2031-01-01", "", version} {
+				other := v.endpoint.visit(version, "{}", nil)
+				if got := other.do("DELETE", "", with(other.headers, "Mcp-Protocol-Version", named)); got.status != 204 {
+					t.Errorf("DELETE with version %q: %d %s", named, got.status, got.body)
+				}
+				if got := other.post(request(1, "ping", "{}")); got.status != 404 {
+					t.Errorf("after a DELETE with version %q: %d %s", named, got.status, got.body)
+				}
+			}
 			if got := v.do("DELETE", "", v.headers); got.status != 204 {
 				t.Errorf("DELETE: %d %s", got.status, got.body)
 			}

@@ -687,8 +687,13 @@ func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err err
 	if r.ProtoMajor == 1 {
 		w.Header()["Connection"] = closeConnection // the rest need not be read
 	}
-	if errors.Is(err, errBodyTooLarge) {
-		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.Limits.MaxBody))
+	limit := int64(h.opts.Limits.MaxBody)
+	outer, isOuter := errors.AsType[*http.MaxBytesError](err) // of a middleware
+	if isOuter {
+		limit = outer.Limit
+	}
+	if isOuter || errors.Is(err, errBodyTooLarge) {
+		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", limit))
 		return
 	}
 	h.opts.Logger.Debug("body not read", "error", err)

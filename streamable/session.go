@@ -882,6 +882,9 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from reque
 		h.writeMethodNotAllowed(w, true)
 		return
 	}
+	if r.Header[headerSession] != nil {
+		from.versions = nil // the client may speak another revision by now
+	}
 	s := h.acquireSession(w, r, from, place.callerID)
 	if s == nil {
 		return

@@ -21,6 +21,9 @@ type Identity struct {
 	tails [2]string
 	// infos holds the Implementation by revision.
 	infos [6][]byte
+	// short is the Implementation that each modern result repeats: without the parts that only
+	// server/discover needs to have, such as icons.
+	short []byte
 }
 
 // NewIdentity returns the identity with the info encoded for all revisions.
@@ -29,8 +32,9 @@ func NewIdentity(info mcp.Implementation) *Identity {
 	for _, r := range mcp.Revisions() {
 		id.infos[r] = mcp.Append(nil, &info, r)
 	}
+	id.short = mcp.Append(nil, &mcp.Implementation{Name: info.Name, Version: info.Version, Title: info.Title}, mcp.LatestRevision)
 	id.tails[0] = "}"
-	id.tails[1] = `,"resultType":"complete","_meta":{"` + mcp.MetaServerInfo + `":` + string(id.infos[mcp.LatestRevision]) + `}}`
+	id.tails[1] = `,"resultType":"complete","_meta":{"` + mcp.MetaServerInfo + `":` + string(id.short) + `}}`
 	return id
 }
 
@@ -68,7 +72,7 @@ func (id *Identity) EndWithMeta(dst []byte, f *Features, meta []byte) []byte {
 		if len(dst) > start+1 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(dst, `"`+mcp.MetaServerInfo+`":`...), id.infos[f.Revision]...)
+		dst = append(append(dst, `"`+mcp.MetaServerInfo+`":`...), id.short...)
 		dst = append(dst, '}')
 	}
 	return append(dst, '}')
@@ -109,7 +113,7 @@ func (f *Features) AllowsStructured(text []byte) bool {
 // EndAs is End for a result of another type than complete. Legacy revisions have no such results.
 func (id *Identity) EndAs(dst []byte, f *Features, resultType mcp.ResultType) []byte {
 	dst = jsonwire.AppendQuote(append(dst, `,"resultType":`...), string(resultType))
-	dst = append(append(dst, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), id.infos[f.Revision]...)
+	dst = append(append(dst, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), id.short...)
 	return append(dst, "}}"...)
 }
 
