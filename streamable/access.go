@@ -19,6 +19,9 @@ type accessPolicy struct {
 	// hosts has the allowed hosts other than the loopback's. Port 0 allows any port.
 	hosts   map[hostName]struct{}
 	origins map[webOrigin]struct{}
+	// anyOrigin accepts pages of all origins, because a guard requires a token, which a page must
+	// have and the browser does not add by itself.
+	anyOrigin bool
 	// lastHost is the last Host header that was accepted. Most requests have the same one.
 	lastHost atomic.Pointer[string]
 }
@@ -64,6 +67,9 @@ func (a *accessPolicy) check(w http.ResponseWriter, r *http.Request) bool {
 	if !ok {
 		return forbid(w, forbiddenHost)
 	}
+	if a.anyOrigin {
+		return len(values) == 0 || a.writeCORS(w, r, corsAnyOrigin)
+	}
 	if len(a.origins) > 0 {
 		addVary(w.Header())
 	}
@@ -78,7 +84,7 @@ func (a *accessPolicy) check(w http.ResponseWriter, r *http.Request) bool {
 		return forbid(w, forbiddenOrigin)
 	}
 	if _, allowed := a.origins[o]; allowed {
-		return a.writeCORS(w, r)
+		return a.writeCORS(w, r, values[:1:1]) // parsed: contains nothing else
 	}
 	if !o.isSameOrigin(host, r.TLS != nil) {
 		return forbid(w, forbiddenOrigin)
@@ -172,6 +178,8 @@ var (
 	corsExposed = []string{"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, DPoP-Nonce"}
 	corsMaxAge  = []string{"7200"} // seconds; the most that browsers accept
 	varyOrigin  = []string{"Origin"}
+
+	corsAnyOrigin = []string{"*"}
 )
 
 // corsHeaders are the allowed request headers, in addition to those that CORS always allows.
@@ -186,11 +194,11 @@ const (
 	maxCORSHeaders = 8192 // bytes of all of them
 )
 
-// writeCORS lets the page read the response. It reports false if it has answered a preflight
-// request.
-func (a *accessPolicy) writeCORS(w http.ResponseWriter, r *http.Request) bool {
+// writeCORS lets pages of the origin read the response. It reports false if it has answered a
+// preflight request.
+func (a *accessPolicy) writeCORS(w http.ResponseWriter, r *http.Request, origin []string) bool {
 	h := w.Header()
-	h["Access-Control-Allow-Origin"] = r.Header["Origin"][:1:1] // parsed: contains nothing else
+	h["Access-Control-Allow-Origin"] = origin
 	if r.Method != http.MethodOptions || r.Header["Access-Control-Request-Method"] == nil {
 		h["Access-Control-Expose-Headers"] = corsExposed
 		return true

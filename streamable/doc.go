@@ -50,7 +50,8 @@
 // Every page in a local browser can reach a server that listens on the loopback
 // interface. A Handler therefore rejects, with status 403, requests whose Host
 // header is neither local nor in [Options].Hosts, and requests of pages whose
-// origin is not in [Options].Origins. Bodies must have the type application/json
+// origin is not in [Options].Origins, unless [Options].AnyOrigin is set, which needs
+// a guard. Bodies must have the type application/json
 // and must not be compressed. The limits of [Options] and [ListenAndServe] bound
 // everything; a request beyond them gets status 429 or 503 and Retry-After.
 // [ListenAndServe] accepts only loopback addresses unless

@@ -43,8 +43,12 @@ type Options struct {
 	Hosts []string
 	// Origins lists the origins of web pages that may use the server, such as
 	// https://app.example.com; they get CORS headers. Pages of the server's own origin are always
-	// allowed. Others, and the origin "null", are rejected. The entry "*" is invalid.
+	// allowed. Others, and the origin "null", are rejected. The entry "*" is invalid: see AnyOrigin.
 	Origins []string
+	// AnyOrigin lets web pages of all origins use the server, for public servers with clients in
+	// browsers. It needs a Guard: a page must then have a token, which browsers do not add by
+	// themselves as they do cookies. Hosts still applies.
+	AnyOrigin bool
 	// Guard accepts requests that have a valid token, see package auth. Nil accepts every request
 	// with an allowed host and origin. Set the guard here, not around the Handler, because a
 	// browser's preflight request has no token. Serve its [auth.Guard.Metadata] at its
@@ -247,7 +251,7 @@ func MustHandler(srv Server, opts *Options) *Handler {
 
 // NewHandler returns a handler that passes the messages of HTTP clients to srv. opts may be nil;
 // NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid,
-// or that Options.Nodes failed. Shut the handler down in the end, see [Handler.Shutdown].
+// that Options.AnyOrigin lacks a guard, or that Options.Nodes failed. Shut the handler down in the end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	if r, ok := srv.(*relay.Server); ok {
 		return newRelayHandler(r, opts)
@@ -289,6 +293,9 @@ func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (
 	var err error
 	if h.access, err = newAccessPolicy(h.opts.Hosts, h.opts.Origins); err != nil {
 		return nil, fmt.Errorf("streamable: %w", err)
+	}
+	if h.access.anyOrigin = h.opts.AnyOrigin; h.opts.AnyOrigin && h.opts.Guard == nil {
+		return nil, errors.New("streamable: Options.AnyOrigin needs Options.Guard, or every page that a user opens could use the server; without one, list the Origins")
 	}
 	for _, r := range srv.Revisions() {
 		if !r.Modern() {
