@@ -22,7 +22,7 @@ type network struct {
 	processes func() []int
 
 	mu sync.Mutex
-	// cut has the pairs of nodes that cannot reach each other, the smaller number first.
+	// cut has the pairs of nodes of which what the first one sends does not reach the second.
 	cut map[[2]int]bool
 	// slow is how long bytes take from or to a node.
 	slow    map[int]time.Duration
@@ -69,11 +69,19 @@ func (n *network) split(groups ...[]int) {
 		for _, h := range groups[i+1:] {
 			for _, a := range g {
 				for _, b := range h {
-					n.cut[pair(a, b)] = true
+					n.cut[[2]int{a, b}], n.cut[[2]int{b, a}] = true, true
 				}
 			}
 		}
 	}
+	n.changedLocked()
+}
+
+// drop holds back what node a sends to node b, until split.
+func (n *network) drop(a, b int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[[2]int{a, b}] = true
 	n.changedLocked()
 }
 
@@ -90,16 +98,14 @@ func (n *network) changedLocked() {
 	n.changed = make(chan struct{})
 }
 
-func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
-
-// state returns the faults that apply to bytes between two nodes.
+// state returns the faults that apply to bytes from node a to node b.
 func (n *network) state(a, b int) (cut, closed bool, delay time.Duration, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return a != b && n.cut[pair(a, b)], n.closed, max(n.slow[a], n.slow[b]), n.changed
+	return a != b && n.cut[[2]int{a, b}], n.closed, max(n.slow[a], n.slow[b]), n.changed
 }
 
-// pass waits until bytes can pass between two nodes. It returns false if ended is closed or the
+// pass waits until bytes can pass from node a to node b. It returns false if ended is closed or the
 // network is.
 func (n *network) pass(a, b int, ended <-chan struct{}) bool {
 	for {
@@ -153,7 +159,7 @@ func (n *network) join(a, b net.Conn, from, to int) {
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { n.pump(a, b, from, to, ended); end() })
-	wg.Go(func() { n.pump(b, a, from, to, ended); end() })
+	wg.Go(func() { n.pump(b, a, to, from, ended); end() })
 	wg.Wait()
 }
 

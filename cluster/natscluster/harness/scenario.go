@@ -42,6 +42,9 @@ var scenarios = []scenario{
 	{"gateway", "the node of an upstream is killed: its calls end with node lost, the upstream is back elsewhere with the next epoch, no epoch has two owners", gatewayOwner, true},
 	{"pause", "SIGSTOP 15 s: invariants hold", pause, false},
 	{"partition-1-2", "invariants hold", partition12, true},
+	{"one-way", "what a node sends to the others is lost: invariants hold", oneWay, false},
+	{"full-disk", "invariants hold; the node says so, and stores again 10 s after there is room", fullDisk, false},
+	{"replay", "nodes are cut off and replaced: a stream that is read again is whole, or ends with an error", replay, false},
 	{"partition-1-1-1", "invariants hold", partition111, false},
 	{"slow", "a node 3 s away from the others: invariants hold", slow, false},
 	{"clock", "a clock 30 s ahead: invariants hold", clock, false},
@@ -110,6 +113,10 @@ func (r *result) under(ctx context.Context, b *testbed, faults, forgets bool, fn
 	}
 	l := startLoad(ctx, b, r.opts.seed, faults)
 	l.led, l.forgets = r.led, forgets
+	w := &witnesses{l: l}
+	if faults && !forgets {
+		w.start()
+	}
 	err = fn(l)
 	if err == nil && faults {
 		l.recovered(ctx)
@@ -124,6 +131,9 @@ func (r *result) under(ctx context.Context, b *testbed, faults, forgets bool, fn
 	r.figure("%d calls, %d failed", succeeded+failed, failed)
 	r.figure("%s", l.verify(ctx))
 	r.figure("%s", contended)
+	if faults && !forgets {
+		r.figure("%s", w)
+	}
 	return ctx.Err()
 }
 
@@ -551,8 +561,8 @@ func ask(ctx context.Context, s *session, asking, answering string) (time.Durati
 	return d, errors.Join(err, posted)
 }
 
-// notifyElsewhere changes a resource at each node, for legacy clients that subscribe and listen at
-// each node.
+// notifyElsewhere changes a resource at each node, for legacy clients whose initialized notification,
+// subscription and GET reach each node. Half of them subscribe before they listen.
 func notifyElsewhere(ctx context.Context, r *result) error {
 	b, err := r.testbed(ctx)
 	if err != nil {
@@ -561,23 +571,39 @@ func notifyElsewhere(ctx context.Context, r *result) error {
 	defer b.close()
 	r.load = loadAverage()
 	var notifications times
-	for i := range nodeCount * nodeCount {
-		if err := r.notified(ctx, b, b.nodes[i%3], b.nodes[i/3], &notifications); err != nil {
-			r.led.violation("subscribed at %s, listening at %s: %v", b.nodes[i%3].name, b.nodes[i/3].name, err)
+	for i := range 2 * nodeCount * nodeCount * nodeCount {
+		p := path{b.nodes[i/2%3], b.nodes[i/6%3], b.nodes[i/18], i%2 == 0}
+		if err := r.notified(ctx, b, p, &notifications); err != nil {
+			r.led.violation("initialized at %s, subscribed at %s, listening at %s, first %t: %v", p.initialized.name, p.subscribed.name, p.listening.name, p.listensFirst, err)
 		}
 	}
 	r.figure("notified %d times, p50 %v, most %v", len(notifications), notifications.percentile(50), notifications.percentile(100))
 	return nil
 }
 
-func (r *result) notified(ctx context.Context, b *testbed, subscribing, listening *node, notifications *times) error {
+// A path has the nodes that get the requests of a client, after initialize at the first one.
+type path struct {
+	initialized, subscribed, listening *node
+	listensFirst                       bool
+}
+
+func (r *result) notified(ctx context.Context, b *testbed, p path, notifications *times) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	s, err := openSession(ctx, newHTTPClient(), b.nodes[0].url(), b.nodes[0].url())
+	s, err := openSession(ctx, newHTTPClient(), b.nodes[0].url(), p.initialized.url())
 	if err != nil {
 		return err
 	}
-	response, err := s.do(ctx, http.MethodGet, listening.url(), "", "")
+	subscribe := func() error {
+		_, err := s.call(ctx, p.subscribed.url(), "resources/subscribe", `{"uri":"`+noteURI+`"}`, 0)
+		return err
+	}
+	if !p.listensFirst {
+		if err := subscribe(); err != nil {
+			return err
+		}
+	}
+	response, err := s.do(ctx, http.MethodGet, p.listening.url(), "", "")
 	if err != nil {
 		return err
 	}
@@ -589,8 +615,10 @@ func (r *result) notified(ctx context.Context, b *testbed, subscribing, listenin
 	}}
 	ended := make(chan error, 1)
 	go func() { ended <- st.read(response, 0) }()
-	if _, err := s.call(ctx, subscribing.url(), "resources/subscribe", `{"uri":"`+noteURI+`"}`, 0); err != nil {
-		return err
+	if p.listensFirst {
+		if err := subscribe(); err != nil {
+			return err
+		}
 	}
 	for _, n := range b.nodes {
 		began := time.Now()
@@ -657,7 +685,7 @@ func pause(ctx context.Context, r *result) error {
 func partition12(ctx context.Context, r *result) error {
 	return r.fault(ctx, r.pick(20*time.Second, 8*time.Second), r.rounds(nodeCount),
 		func(b *testbed, round int) error {
-			one := round % nodeCount
+			one := r.victim(round)
 			b.network.split([]int{one}, []int{(one + 1) % nodeCount, (one + 2) % nodeCount})
 			return nil
 		},

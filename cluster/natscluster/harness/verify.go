@@ -106,11 +106,7 @@ func (seen streamSeen) verify(ctx context.Context, url string) error {
 	if len(want) < 2 || slices.ContainsFunc(want, func(e event) bool { return e.id == "" }) {
 		return nil // the event store failed meanwhile
 	}
-	var m message
-	if err := json.Unmarshal([]byte(want[len(want)-1].data), &m); err != nil {
-		return err
-	}
-	again := &stream{id: string(m.ID), last: want[0].id}
+	again := &stream{id: seen.requestID(), last: want[0].id}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := seen.session.resume(ctx, url, again); err != nil {
@@ -120,6 +116,13 @@ func (seen streamSeen) verify(ctx context.Context, url string) error {
 		return fmt.Errorf("it has the events %v, the client got %v", again.events, want[1:])
 	}
 	return nil
+}
+
+// requestID returns the id of the request of the stream, which the last event has.
+func (seen streamSeen) requestID() string {
+	var m message
+	_ = json.Unmarshal([]byte(seen.events[len(seen.events)-1].data), &m) // it was read as a response
+	return string(m.ID)
 }
 
 // verifyTasks waits until the tasks have ended. None may be lost.
