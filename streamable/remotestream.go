@@ -54,11 +54,17 @@ func (h *Handler) streamName(n int, requestID jsonrpc.ID) string {
 
 // remoteStream returns the stream with that name if it is one of another process, or nil.
 func (s *session) remoteStream(name string) *remoteStream {
-	_, rest, _ := strings.Cut(name, ".")
-	node, encodedID, _ := strings.Cut(rest, ".")
-	if s.h.opts.Sessions == nil || !isNodeName(node) || node == s.h.instance {
+	rm := s.namedStream(name)
+	if s.h.opts.Sessions == nil || !isNodeName(rm.node) || rm.node == s.h.instance {
 		return nil
 	}
+	return rm
+}
+
+// namedStream returns what the name of a stream contains.
+func (s *session) namedStream(name string) *remoteStream {
+	_, rest, _ := strings.Cut(name, ".")
+	node, encodedID, _ := strings.Cut(rest, ".")
 	rm := &remoteStream{session: s, name: name, node: node}
 	if id, err := base64.RawURLEncoding.DecodeString(encodedID); err == nil && len(id) > 0 && json.Valid(id) {
 		rm.requestID = jsonrpc.ID(id)
@@ -201,6 +207,21 @@ var errNodeLost = &jsonrpc.Error{
 	Data:    []byte(`{"reason":"node lost","mayHaveRun":true}`),
 }
 
+// errUnreachable is the response to a request whose process is gone and whose events cannot be read,
+// unless it is this process that is cut off.
+var errUnreachable = &jsonrpc.Error{
+	Code:    jsonrpc.CodeInternalError,
+	Message: "neither the process that handled the request nor what it has stored can be reached: the request may have had effects, and its response may be stored",
+	Data:    errNodeLost.Data,
+}
+
+// errRestLost is the response to a request whose stream lacks its end in the store.
+var errRestLost = &jsonrpc.Error{
+	Code:    jsonrpc.CodeInternalError,
+	Message: "the rest of the stream is no longer stored: the request has ended, and may have had effects",
+	Data:    []byte(`{"reason":"events lost","mayHaveRun":true}`),
+}
+
 func appendLost(dst []byte, id jsonrpc.ID) []byte {
 	return jsonrpc.AppendError(dst, id, errNodeLost, false)
 }
@@ -328,7 +349,7 @@ func (ss *standingStream) serveRemote(ctx context.Context, rm *remoteStream, las
 	case state == streamIncomplete, state == streamLost && rm.requestID == nil:
 		err = ErrEventGone
 	case state == streamEnded:
-		err = ss.passRest(ctx, rm, lastID)
+		err = ss.passRest(ctx, rm, lastID, false)
 	case errors.Is(rm.session.findEvent(ctx, lastID), ErrEventGone):
 		err = ErrEventGone
 	case rs.writeKeepAlive() == nil:
@@ -354,6 +375,7 @@ func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID 
 	defer context.AfterFunc(rm.session.ctx, func() { end(nil) })()
 	var supervising sync.WaitGroup
 	supervising.Go(func() { rm.supervise(following, gone, end) })
+	first := lastID
 	lastID, err := ss.passAvailable(following, rm, lastID)
 	end(nil)
 	supervising.Wait()
@@ -361,10 +383,10 @@ func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID 
 	case err == nil:
 		return nil
 	case cause == errStreamEnded:
-		return ss.passRest(ctx, rm, lastID)
+		return ss.passRest(ctx, rm, lastID, lastID != first)
 	case cause == errStreamLost && rm.requestID != nil:
 		// It has no id: a client that resumes the stream again gets what the store has.
-		return ss.response.writeEvent(sse.Event{Data: appendLost(nil, rm.requestID)})
+		return ss.response.writeEvent(sse.Event{Data: jsonrpc.AppendError(nil, rm.requestID, errUnreachable, false)})
 	case cause == context.Canceled: // it is not the stream that has ended
 		ss.askToResume()
 		return nil
@@ -380,7 +402,7 @@ func (ss *standingStream) passAvailable(ctx context.Context, rm *remoteStream, l
 	var failing time.Time
 	for {
 		began := time.Now()
-		last, err := ss.pass(rm.follow(ctx, lastID), lastID)
+		last, _, err := ss.pass(rm.follow(ctx, lastID), lastID)
 		if last != lastID || failing.IsZero() || time.Since(began) > storeTimeout {
 			failing = time.Now() // not before
 		}
@@ -395,39 +417,67 @@ func (ss *standingStream) passAvailable(ctx context.Context, rm *remoteStream, l
 	}
 }
 
-// passRest writes the events after lastID of a stream that is complete.
-func (ss *standingStream) passRest(ctx context.Context, rm *remoteStream, lastID string) error {
+// restTime is how long the rest of a stream that has ended is looked for: a machine that lags behind
+// may answer for the store.
+const restTime = 5 * time.Second
+
+// passRest writes the events after lastID of a stream that has ended. begun means that the response
+// has some of its events. If it has, and the last one is not found, the stream ends with an error:
+// the client must not take a part for the whole.
+func (ss *standingStream) passRest(ctx context.Context, rm *remoteStream, lastID string, begun bool) error {
+	for began := time.Now(); ; {
+		last, final, err := ss.passStored(ctx, rm, lastID)
+		begun = begun || last != lastID
+		lastID = last
+		var client clientError
+		switch {
+		case final, !begun, ctx.Err() != nil, errors.As(err, &client):
+			return err
+		case !errors.Is(err, ErrEventGone) && time.Since(began) < restTime && wait.Sleep(ctx, followRetry):
+		case rm.requestID == nil || ctx.Err() != nil:
+			return errors.Join(err, ctx.Err())
+		default:
+			ss.h.opts.Logger.Warn("the rest of a stream is not stored", "error", err)
+			// It has no id: a client that resumes the stream again gets what the store has.
+			return ss.response.writeEvent(sse.Event{Data: jsonrpc.AppendError(nil, rm.requestID, errRestLost, false)})
+		}
+	}
+}
+
+// passStored writes the events after lastID that the store has. It returns the id of the last one,
+// and reports whether it ends the stream.
+func (ss *standingStream) passStored(ctx context.Context, rm *remoteStream, lastID string) (last string, final bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	limit := time.AfterFunc(storeTimeout, cancel) // of the call, not of the writes to the client
 	_, events, err := ss.h.events.After(ctx, rm.session.key, lastID)
 	limit.Stop()
-	if err == nil {
-		_, err = ss.pass(events, lastID)
+	if err != nil {
+		return lastID, false, err
 	}
-	return err
+	return ss.pass(events, lastID)
 }
 
 // A clientError is an error of a write to the client.
 type clientError struct{ error }
 
-// pass writes events up to the end of the stream, and returns the id of the last one. The error is
-// that of the events or a clientError.
-func (ss *standingStream) pass(events iter.Seq2[StoredEvent, error], lastID string) (string, error) {
+// pass writes events up to the end of the stream. It returns the id of the last one, and reports
+// whether it ends the stream. The error is that of the events or a clientError.
+func (ss *standingStream) pass(events iter.Seq2[StoredEvent, error], lastID string) (last string, final bool, err error) {
 	for e, err := range events {
 		if err != nil {
-			return lastID, err
+			return lastID, false, err
 		}
 		if lastID = e.ID; e.hasMessage() {
 			if err := ss.response.writeEvent(sse.Event{ID: []byte(e.ID), HasID: true, Data: e.Data}); err != nil {
-				return lastID, clientError{err}
+				return lastID, false, clientError{err}
 			}
 		}
 		if isFinal(e.Data) {
-			break
+			return lastID, true, nil
 		}
 	}
-	return lastID, nil
+	return lastID, false, nil
 }
 
 // A client listens to messages that belong to no request at one process, the listener of the

@@ -281,7 +281,7 @@ func TestRemoteStreamLostWithoutStore(t *testing.T) {
 		setDown(true)
 		began := time.Now()
 		f := w.listen(last)
-		f.wantMessage(`"id":7,"error":{"code":-32603,`)
+		f.wantMessage(`"id":7,"error":{"code":-32603,"message":"neither the process`)
 		f.want("EOF")
 		if d := time.Since(began); d > 3*time.Second {
 			t.Errorf("the client has waited %v", d)
@@ -359,6 +359,39 @@ func TestRemoteStreamCanceled(t *testing.T) {
 			t.Errorf("again: %d %s", got.status, got.body)
 		}
 	})
+}
+
+// TestStreamShort shows that a client that resumes a stream that has ended gets an error as response
+// if the store has lost the end, and all of it if a machine that answers for the store lags behind.
+func TestStreamShort(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		forFollowedStores(t, func(version string, j *job, store *faultyStore, _ *network, all []*endpoint) {
+			v := all[0].visit(version, "{}", nil)
+			last := j.start(all, v, 7)
+			j.steps <- 2
+			j.steps <- 3
+			close(j.steps)
+			synctest.Wait()
+			for _, e := range all {
+				store.short.Store(true)
+				f := (&legacySession{e, v.headers}).listen(last)
+				f.wantMessage(`"progress":2`)
+				f.wantMessage(`"progress":3`)
+				began := time.Now()
+				if lost {
+					f.wantMessage(`"id":7,"error":{"code":-32603,"message":"the rest of the stream is no longer stored`)
+				} else {
+					advance(time.Second)
+					store.short.Store(false)
+					f.wantMessage(`"id":7,"result":`)
+				}
+				if d := time.Since(began); d > 10*time.Second {
+					t.Errorf("the client waits %v", d)
+				}
+				f.want("EOF")
+			}
+		})
+	}
 }
 
 // TestRemoteStreamIncomplete shows that a stream that lacks an event cannot be resumed at any node.

@@ -810,6 +810,11 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 	if err != nil && !errors.Is(err, ErrEventGone) && !rs.isStreaming() {
 		detached, err = ss.resumeLater(ctx, st, lastID)
 	}
+	if rest, ok := errors.AsType[*restError](err); ok {
+		if err = ss.passRest(ctx, st.session.namedStream(st.name), rest.after, true); err == nil {
+			return
+		}
+	}
 	switch {
 	case err == nil && st.isComplete() && !rs.isStreaming():
 		rs.endEmpty()

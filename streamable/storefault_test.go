@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -25,6 +26,8 @@ type faultyStore struct {
 	fails    atomic.Bool
 	hangs    atomic.Bool
 	loads    atomic.Int32
+	// short makes After omit responses, and what follows them.
+	short atomic.Bool
 }
 
 func newFaultyStore() *faultyStore {
@@ -47,6 +50,17 @@ func (s *faultyStore) Append(ctx context.Context, session, stream string, data [
 		return "", err
 	}
 	return s.EventStore.Append(ctx, session, stream, data)
+}
+
+func (s *faultyStore) After(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
+	stream, found, err := s.EventStore.After(ctx, session, id)
+	return stream, func(yield func(streamable.StoredEvent, error) bool) {
+		for e, err := range found {
+			if s.short.Load() && strings.Contains(string(e.Data), `"result":`) || !yield(e, err) {
+				return
+			}
+		}
+	}, err
 }
 
 func (s *faultyStore) Update(ctx context.Context, key string, change func(*streamable.SavedSession)) error {

@@ -544,7 +544,11 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	case lastSentID == "":
 		err = st.primeLocked()
 	case events != nil:
-		complete, final, err = st.replayLocked(events)
+		var last string
+		last, complete, final, err = st.replayLocked(events)
+		if st.done && !final && last != "" && (complete || err != nil) && st.session.shared != nil && st != &st.session.standalone {
+			err = &restError{last}
+		}
 	}
 	if complete && err == nil {
 		st.setClientAway(false)
@@ -578,21 +582,28 @@ func (st *stream) eventsAfter(ctx context.Context, id string) (events iter.Seq2[
 	}, err
 }
 
-// replayLocked writes stored events, and reports whether the client has taken all of them. final
-// means that the stream has ended: other processes may have ended one of this process.
-func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (complete, final bool, err error) {
+// A restError means that the store did not return the events after one of a stream that has ended.
+type restError struct{ after string }
+
+func (e *restError) Error() string { return "the store lacks the events after " + e.after }
+
+// replayLocked writes stored events. It returns the id of the last one, and reports whether the
+// client has taken all of them. final means that the stream has ended: other processes may have
+// ended one of this process.
+func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (last string, complete, final bool, err error) {
 	for e, err := range events {
 		if err != nil {
-			return false, false, err
+			return last, false, false, err
 		}
 		if e.hasMessage() && st.writeLocked(e.ID, e.Data, 0) != nil {
-			return false, false, nil // the next write fails too
+			return last, false, false, nil // the next write fails too
 		}
+		last = e.ID
 		if st.name != standaloneName && isFinal(e.Data) {
-			return true, true, nil
+			return last, true, true, nil
 		}
 	}
-	return true, false, nil
+	return last, true, false, nil
 }
 
 // ErrNotResumable is the error of [CloseStream] if the client would not resume the stream.
