@@ -184,7 +184,9 @@ func (w *View) Key() string { return w.key }
 //
 // A URI must be allowed both as it is written and as a server may read it, with escapes decoded and
 // dot segments resolved, so that file:///public/../secret does not pass as public. It must not be
-// denied with scheme and host in their usual form either, such as file:///secret for file:/secret.
+// denied with scheme and host in their usual form either, such as file:///secret for file:/secret,
+// or as a server that reads only a part of it may take it, see partReadings. The same is true of
+// URI templates, because clients name them for completion.
 func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
 	if w.everything && w.filters[upstream] == nil {
 		return true
@@ -192,7 +194,7 @@ func (w *View) Allows(kind gateway.Kind, upstream, name string) bool {
 	if !w.allows(kind, upstream, name) {
 		return false
 	}
-	return kind != gateway.KindResource || w.allowsReadings(upstream, name)
+	return kind != gateway.KindResource && kind != gateway.KindTemplate || w.allowsReadings(upstream, name)
 }
 
 // AllowsSome reports whether the view may show something of an upstream, so that its callers need
@@ -245,7 +247,11 @@ func (w *View) allowsReadings(upstream, uri string) bool {
 				if reading != written && !w.allows(gateway.KindResource, upstream, reading) {
 					return false
 				}
-				if plain := cleanURI(plainOrigin(form), query, true); plain != reading && w.denies(upstream, plain) {
+				plain := cleanURI(plainOrigin(form), query, true)
+				if plain != reading && w.denies(upstream, plain) {
+					return false
+				}
+				if slices.ContainsFunc(partReadings(plain, query), func(part string) bool { return w.denies(upstream, part) }) {
 					return false
 				}
 				if !hasNoHost(form) {
@@ -327,6 +333,33 @@ func cleanURI(uri string, query, host bool) string {
 		cleaned += "/"
 	}
 	return start + cleaned + tail
+}
+
+// partReadings returns the URIs that mean the same as uri for a server that takes only the path of a
+// URI, or the host as the first segment of a path, as many do: /a/b of file://x/a/b, and host/a of
+// notes://host/a. They have the numbers of slashes that people write. URIs of the web have none. With
+// query, what follows a question mark or a number sign is not part of the path.
+func partReadings(uri string, query bool) (list []string) {
+	scheme, rest, ok := strings.Cut(uri, ":")
+	if _, web := defaultPorts[scheme]; web || !ok {
+		return nil
+	}
+	if i := strings.IndexAny(rest, "?#"); query && i >= 0 {
+		rest = rest[:i]
+	}
+	add := func(p string, slashes ...string) {
+		for _, s := range slashes {
+			list = append(list, scheme+":"+s+path.Clean("/" + p)[1:])
+		}
+	}
+	if after, ok := strings.CutPrefix(rest, "//"); ok && !strings.HasPrefix(after, "/") {
+		host, p, _ := strings.Cut(after, "/")
+		host, _, _ = strings.Cut(host[strings.LastIndexByte(host, '@')+1:], ":")
+		add(p, "", "/", "///")
+		rest = host + "/" + p
+	}
+	add(rest, "", "/", "//", "///")
+	return list
 }
 
 // hasDotSegment reports whether a path has a segment of one or two dots.

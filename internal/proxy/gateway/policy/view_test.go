@@ -68,7 +68,7 @@ func TestViews(t *testing.T) {
 		},
 		{
 			"denied URIs as servers read them", []Rule{{Allow: []string{"*"}, Deny: []string{"*__file:///etc/*", "*__https://intern/*"}}}, nil,
-			[]item{{resource, "files", "file:///a"}, {resource, "files", "FILE:///a"}, {resource, "files", "note:7"}, {resource, "files", "file://server/etc/x"}, {resource, "files", "https://intern:8443/x"}, {resource, "files", "NOTE:x%20y"}, {resource, "files", "file:///100%"}},
+			[]item{{resource, "files", "file:///a"}, {resource, "files", "FILE:///a"}, {resource, "files", "note:7"}, {resource, "files", "file://server/x"}, {resource, "files", "file://server/a/etc/x"}, {template, "files", "file:///{path}"}, {resource, "files", "https://intern:8443/x"}, {resource, "files", "NOTE:x%20y"}, {resource, "files", "file:///100%"}},
 			[]item{
 				{resource, "files", "file:///etc/passwd"}, {resource, "files", "FILE:///etc/passwd"}, {resource, "files", "File:///%65tc/passwd"}, {resource, "files", "file:////etc//passwd"},
 				{resource, "files", "file:///./etc/passwd"}, {resource, "files", "file:///a/../etc/passwd"}, {resource, "files", "https://INTERN/x"}, {resource, "files", "https://%69ntern/x"},
@@ -77,6 +77,19 @@ func TestViews(t *testing.T) {
 				{resource, "files", " file:///etc/passwd"}, {resource, "files", "file:///e\ttc/passwd"}, {resource, "files", "fi\nle:///etc/passwd"}, {resource, "files", "file:///a/.%09./etc/passwd"},
 				{resource, "files", "https:/intern/x"}, {resource, "files", "https:intern/x"}, {resource, "files", "https://intern:443/x"}, {resource, "files", "https://me:pw@intern/x"},
 				{resource, "files", "https://intern./x"}, {resource, "files", "https:///intern/x"}, {resource, "files", "https://a@b@Intern.:443/x"},
+				{resource, "files", "file://server/etc/x"}, {resource, "files", "file://127.0.0.1/etc/x"}, {resource, "files", "file://me@server:1/etc/x"}, {resource, "files", "FILE://Server/a/../%65tc/x"},
+				{resource, "files", "file://etc/x"}, {resource, "files", "file://me@etc:1/x"}, {resource, "files", "file://x%2fetc/y"}, {resource, "files", `file:\\server\etc\x`}, {resource, "files", "file://server//etc//x"}, {resource, "files", "file://server/a?/../../etc/x"},
+				{template, "files", "file:///etc/{x}"}, {template, "files", "file://server/etc/{x}"}, {template, "files", "file:///a/../etc/{x}"}, {template, "files", "file:///%65tc/{x}"},
+			},
+		},
+		{
+			"denied URIs of other schemes", []Rule{{Allow: []string{"*"}, Deny: []string{"*__notes:///secret/*", "*__db://secret/*", "*__doc:secret/*", "*__mem:///exact"}}}, nil,
+			[]item{{resource, "a", "notes:///public/secret/b"}, {resource, "a", "db://public/secret/b"}, {resource, "a", "other:///secret/b"}, {resource, "a", "doc:public/b"}, {resource, "a", "mem:///exactly"}},
+			[]item{
+				{resource, "a", "notes:///secret/b"}, {resource, "a", "notes://x/secret/b"}, {resource, "a", "notes://secret/b"}, {resource, "a", "notes:/secret/b"}, {resource, "a", "notes:secret/b"}, {resource, "a", "NOTES://x:1/./secret/b"},
+				{resource, "a", "db://secret/b"}, {resource, "a", "db:///secret/b"}, {resource, "a", "db:secret/b"}, {resource, "a", "db:/secret/b"}, {resource, "a", "db://me@secret:5432/b"}, {resource, "a", "db://s%65cret/b"},
+				{resource, "a", "doc:secret/b"}, {resource, "a", "doc://secret/b"}, {resource, "a", "doc:///secret/b"}, {resource, "a", "doc://x/secret/b"}, {resource, "a", "doc:/secret/b"},
+				{resource, "a", "mem:///exact"}, {resource, "a", "mem:///exact?x"}, {resource, "a", "mem:///exact#x"}, {resource, "a", "mem://x/exact?x"}, {resource, "a", "mem://exact"},
 			},
 		},
 		{
