@@ -437,15 +437,31 @@ func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 			r.known.add(value, 6, true)
 		}
 	}
-	c.Command = slices.Clone(s.Command)
-	var name *secretName // what the previous argument says about this one
+	c.Command = r.Args(s.Command)
 	for i, a := range c.Command {
+		if a != s.Command[i] {
+			p.add("/cmd/" + strconv.Itoa(i))
+		}
+	}
+	if d := r.redactText(c.Dir); d != c.Dir {
+		c.Dir = d
+		p.add("/cwd")
+	}
+	return &c
+}
+
+// Args returns a copy of the arguments of a command with their secrets hidden.
+func (r *Redactor) Args(args []string) []string {
+	args = slices.Clone(args)
+	before := ""
+	var name *secretName // what the previous argument says about this one
+	for i, a := range args {
 		out := r.redactText(a)
 		switch {
 		case name.hides([]byte(a)):
 			out = r.placeholder(name.kind, a)
 			r.known.add(a, 6, true)
-		case i > 0 && c.Command[i-1] == "-u" && strings.Contains(a, ":"):
+		case before == "-u" && strings.Contains(a, ":"):
 			out = r.placeholder("userinfo", a)
 		case strings.Contains(a, "://"):
 			out = r.redactText(r.URL(a))
@@ -456,16 +472,9 @@ func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 		if len(a) > 2 && a[0] == '-' && !strings.Contains(a, "=") {
 			name = r.classify([]byte(a), false)
 		}
-		if out != a {
-			c.Command[i] = out
-			p.add("/cmd/" + strconv.Itoa(i))
-		}
+		args[i], before = out, a
 	}
-	if d := r.redactText(c.Dir); d != c.Dir {
-		c.Dir = d
-		p.add("/cwd")
-	}
-	return &c
+	return args
 }
 
 func (r *Redactor) placeholder(kind, secret string) string {

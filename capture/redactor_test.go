@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -327,5 +328,20 @@ func TestWorkingDirectory(t *testing.T) {
 		if strings.Contains(got, secret) {
 			t.Errorf("%s is in\n%s", secret, got)
 		}
+	}
+}
+
+// TestArgs checks that secrets in arguments are hidden, and the arguments themselves unchanged.
+func TestArgs(t *testing.T) {
+	args := []string{"docker", "run", "-e", "GITHUB_PAT=Zq8Lx0Tn4Vb7Kd2Rw5Yc", "--api-key", "Zq8L", "img", "-u", "me:pw", "--level", "debug"}
+	before := slices.Clone(args)
+	got := capture.NewRedactor(nil).Args(args)
+	for i, hidden := range []bool{false, false, false, true, false, true, false, false, true, false, false} {
+		if (got[i] != args[i]) != hidden {
+			t.Errorf("%q: got %q", args[i], got[i])
+		}
+	}
+	if !slices.Equal(args, before) {
+		t.Errorf("the arguments were changed: %q", args)
 	}
 }

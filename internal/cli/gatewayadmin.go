@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,7 +109,7 @@ func (p *gatewayProcess) upstreamz(ctx context.Context) any {
 	return page
 }
 
-// configz returns the present configuration. It has no secrets, since configurations have none.
+// configz returns the present configuration, without what looks like a secret.
 func (p *gatewayProcess) configz() any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +118,31 @@ func (p *gatewayProcess) configz() any {
 		Listen string                `json:"listen"`
 		Status reloadStatus          `json:"status"`
 		Config *gatewayconfig.Config `json:"config"`
-	}{p.path, p.address, p.reloads, p.current.Config}
+	}{p.path, p.address, p.reloads, withoutSecrets(p.current.Config)}
+}
+
+// withoutSecrets returns a copy of a configuration without what looks like a secret. References to
+// secrets stay.
+func withoutSecrets(c *gatewayconfig.Config) *gatewayconfig.Config {
+	r := capture.NewRedactor(nil)
+	values := func(all gatewayconfig.Values) gatewayconfig.Values {
+		all = maps.Clone(all)
+		for name, v := range all {
+			v.Text = r.Args([]string{strings.TrimPrefix(r.Text(name+"="+v.Text), name+"=")})[0]
+			all[name] = v
+		}
+		return all
+	}
+	shown := *c
+	shown.Instructions, shown.Upstreams = r.Text(c.Instructions), nil
+	for _, u := range c.Upstreams {
+		one := *u
+		args := r.Args(slices.Concat(u.Command, u.Args))
+		one.Command, one.Args = args[:len(u.Command)], slices.Clip(args[len(u.Command):])
+		one.Env, one.Headers, one.URL.Text = values(u.Env), values(u.Headers), r.URL(u.URL.Text)
+		shown.Upstreams = append(shown.Upstreams, &one)
+	}
+	return &shown
 }
 
 // appendMetrics appends the metrics of the configuration, the audit, the process and the calls, in

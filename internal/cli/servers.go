@@ -245,14 +245,9 @@ func maskText(s string) string {
 
 // maskCommand replaces likely secrets in a command's arguments, by the rules for captures.
 func maskCommand(command []string) []string {
-	shown, err := recordedArgs(command, nil)
-	out := make([]string, len(command))
+	out := capture.NewRedactor(nil).Args(command)
 	for i := range out {
-		// If redaction fails, show nothing.
-		out[i] = hosts.Placeholder
-		if err == nil {
-			out[i] = placeholder().ReplaceAllString(shown[i], hosts.Placeholder)
-		}
+		out[i] = placeholder().ReplaceAllString(out[i], hosts.Placeholder)
 	}
 	return out
 }

@@ -18,7 +18,7 @@ import (
 var surface = map[string]int{
 	"auth":                38,
 	"bridge":              10,
-	"capture":             102,
+	"capture":             103,
 	"check":               19,
 	"check/report":        13,
 	"client":              103,

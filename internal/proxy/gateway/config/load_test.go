@@ -133,6 +133,18 @@ var invalidFiles = []struct {
 		"1:38: upstreams.a.env.A: env: is followed by the name of a variable, such as env:API_KEY",
 		"1:49: upstreams.a.env.B: file: is followed by a path, such as file:/run/secrets/key",
 	}, true},
+	{"secrets in arguments", "upstreams:\n  u0: {command: [docker, run, -e, GITHUB_PAT=Zq8Lx0Tn4Vb7Kd2Rw5Yc, img]}\n  u1: {command: [sh, -c, \"DB_PASSWORD=Zq8Lx0Tn4Vb7Kd2Rw5Yc exec srv\"]}\n  u2: {command: [srv, --api-key, Zq8Lx0Tn4Vb7Kd2Rw5Yc]}\n  u3: {command: [srv, --api-key=Zq8Lx0Tn4Vb7Kd2Rw5Yc]}\n  u4: {command: [srv, --password, hunter2]}\n  u5: {command: [srv, --header, \"Authorization: Bearer Zq8Lx0Tn4Vb7Kd2Rw5Yc\"]}\n  u6: {command: [srv, -H, \"X-Key: Zq8Lx0Tn4Vb7Kd2Rw5Yc\"]}\n  u7: {command: [srv, \"postgres://me:Zq8Lx0Tn4Vb7Kd2Rw5Yc@db/x\"]}\n  u8: {command: [srv, \"https://x.example/?api_key=Zq8Lx0Tn4Vb7Kd2Rw5Yc\"]}\n  ok0: {command: [srv, --token-file, /run/token]}\n  ok1: {command: [srv, --token, ./token]}\n  ok2: {command: [srv, --auth, none]}\n  ok3: {command: [srv, --max-tokens, n4096]}\n  ok4: {command: [srv, --header, \"Authorization: Bearer ${TOKEN}\"]}\n  ok5: {command: [srv, --header, \"X-Tenant: blue\"]}\n  ok6: {command: [docker, run, -e, GITHUB_PAT, img]}\n  ok7: {command: [sh, -c, \"TOKEN=$TOKEN exec srv\"]}\n  ok8: {command: [npx, -y, \"@scope/server-2025@1.2.3\"]}\n  ok9: {command: [srv, 550e8400-e29b-41d4-a716-446655440000]}\n  split: {command: [srv, --token], args: [Zq8Lx0Tn4Vb7Kd2Rw5Yc]}\n", []string{
+		"2:35: upstreams.u0.command[3] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"3:26: upstreams.u1.command[2] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"4:34: upstreams.u2.command[2] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"5:23: upstreams.u3.command[1] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"6:35: upstreams.u4.command[2] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"7:33: upstreams.u5.command[2] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"8:27: upstreams.u6.command[2] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"9:23: upstreams.u7.command[1] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"10:23: upstreams.u8.command[1] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+		"21:43: upstreams.split.args[0] looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there",
+	}, true},
 	{"inherited variables", "auth: {token: \"env:TOKEN\"}\nupstreams:\n  a: {command: a, inherit: [HTTPS_PROXY, AWS_*, \"*\", TOKEN, A=b, \"*_KEY\", OTEL_EXPORTER_OTLP_HEADERS]}\n  b: {url: \"https://x.example/mcp\", inherit: [A]}\n", []string{
 		`3:54: upstreams.a.inherit[3]: TOKEN has a secret of the gateway, which servers do not inherit: if this one needs it, write env: {TOKEN: "env:TOKEN"}`,
 		`3:61: "A=b" is neither the name of a variable nor the beginning of names and *, such as AWS_*`,

@@ -328,6 +328,7 @@ func (v *validator) command(path string, u *Upstream) {
 			v.secret(at)
 		}
 	}
+	v.arguments(path, u)
 	secrets := v.c.secretVariables()
 	for i, name := range u.Inherit {
 		at := fmt.Sprintf("%s.inherit[%d]", path, i)
@@ -340,6 +341,32 @@ func (v *validator) command(path string, u *Upstream) {
 	}
 	u.Cwd = below(v.file.dir, u.Cwd)
 }
+
+// arguments reports secrets in the arguments of a command, which every user of the machine can read.
+func (v *validator) arguments(path string, u *Upstream) {
+	before := ""
+	for i, arg := range slices.Concat(u.Command, u.Args) {
+		flag, at := strings.TrimLeft(before, "-"), fmt.Sprintf("%s.command[%d]", path, i)
+		if n := i - len(u.Command); n >= 0 {
+			at = fmt.Sprintf("%s.args[%d]", path, n)
+		}
+		_, value, isHeader := strings.Cut(arg, ":")
+		value = strings.TrimSpace(value)
+		isHeader = isHeader && (flag == "H" || strings.EqualFold(flag, "header")) && before != flag
+		switch {
+		case isPath(arg) || harmlessArgument().MatchString(arg):
+		case v.redactor.Text(arg) != arg, strings.Contains(arg, "://") && v.redactor.URL(arg) != arg,
+			flag != before && !strings.Contains(before, "=") && v.redactor.Text(flag+"="+arg) != flag+"="+arg,
+			isHeader && v.redactor.Args([]string{value})[0] != value:
+			v.errorf(at, "%s looks like a secret, and every user of this machine can read arguments: put it into env, and have the command read it from there", at)
+		}
+		before = arg
+	}
+}
+
+// harmlessArgument matches arguments that are no secrets where their names say so, and those with a
+// variable in place of the secret.
+var harmlessArgument = lazyregexp.New(`^(none|auto|true|false|env|oauth2?|basic|bearer|jwt|[0-9]{1,6})$|\$\{?[A-Za-z_]`)
 
 // inheritedName matches what Inherit may have.
 var inheritedName = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_()]*\*?|\*)$`)
