@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,7 +53,8 @@ type admission struct {
 func (a *admission) init(o *Options) {
 	a.maxInFlight, a.maxInFlightPerCaller = int64(o.Limits.MaxInFlight), int64(o.Limits.MaxInFlightPerCaller)
 	a.maxStreams, a.maxStreamsPerCaller = int64(o.Limits.MaxStreams), o.Limits.MaxPerCaller
-	a.unread.max = o.Limits.MaxUnread
+	a.unread.max = o.Limits.MaxUnread / (callerShareDivisor + 1) * callerShareDivisor // the rest may wait
+	a.unread.returnMemory = debug.FreeOSMemory
 	a.idle = make(chan struct{})
 	a.seed = maphash.MakeSeed()
 }
@@ -493,13 +495,18 @@ func (c *callerCounts) release(caller string) {
 // A response that does not fit waits, unless too much waits already. After unreadTimeout it is
 // dropped, and its request fails.
 type unreadBudget struct {
+	// max limits the bytes being written. A share of it may wait.
 	max int
 	// bytes counts the bytes being written and waiting.
 	bytes atomic.Int64
 	mu    sync.Mutex
 	total unreadUse
+	// peak is the largest number of bytes since memory was last returned to the system.
+	peak int
 	// byID has the callers with any bytes.
 	byID map[string]unreadUse
+	// returnMemory returns unused memory to the system.
+	returnMemory func()
 	// freed is closed when bytes are released. It is nil if nobody waits.
 	freed chan struct{}
 }
@@ -525,8 +532,7 @@ func (b *unreadBudget) acquire(ctx context.Context, caller string, n int) bool {
 		b.addLocked(caller, n, 0)
 		return true
 	}
-	own := b.byID[caller].waiting
-	if own > 0 && own+n > b.max/callerShareDivisor || b.total.waiting > 0 && b.total.waiting+n > b.max {
+	if b.total.waiting > 0 && b.total.waiting+n > b.max/callerShareDivisor {
 		return false
 	}
 	b.addLocked(caller, 0, n)
@@ -586,7 +592,19 @@ func (b *unreadBudget) addLocked(caller string, writing, waiting int) {
 	b.total.writing += writing
 	b.total.waiting += waiting
 	b.bytes.Add(int64(writing + waiting))
+	now := b.total.writing + b.total.waiting
+	if b.peak = max(b.peak, now); b.peak >= minReturned && now < b.peak/4 {
+		b.peak = now
+		time.AfterFunc(returnPause, b.returnMemory)
+	}
 }
+
+// The memory of unread responses is returned to the system after returnPause if there were
+// minReturned bytes or more. The runtime alone keeps it for minutes if nothing else happens.
+const (
+	minReturned = 64 << 20
+	returnPause = time.Second
+)
 
 // release undoes acquire.
 func (b *unreadBudget) release(caller string, n int) {

@@ -2,7 +2,10 @@ package streamable
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -180,4 +183,57 @@ func (a *admission) inUse() string {
 func InUse(h *Handler) (text string, nothing bool) {
 	text = h.admission.inUse()
 	return text, text == new(admission).inUse() && h.admission.unread.bytes.Load() == 0
+}
+
+// TestUnreadBudget checks that the responses that many clients do not read stay within the limit,
+// with those that wait, that a client that reads then gets room, and that the memory is returned to
+// the system once after the clients have left.
+func TestUnreadBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, size = 256 << 20, 16 << 20
+		var a admission
+		a.init(&Options{Limits: Limits{MaxUnread: limit}})
+		returned := 0
+		b := &a.unread
+		b.returnMemory = func() { returned++ }
+		left := make(chan struct{})
+		var dropped atomic.Int64
+		for i := range 40 {
+			go func() {
+				caller := fmt.Sprint(i)
+				if !b.acquire(t.Context(), caller, size) {
+					dropped.Add(1)
+					return
+				}
+				<-left
+				b.release(caller, size)
+			}()
+		}
+		synctest.Wait()
+		if n := b.bytes.Load(); n > limit || n < limit/2 {
+			t.Errorf("%d bytes are unread, want up to %d", n, limit)
+		}
+		time.Sleep(2 * unreadTimeout)
+		if got, want := dropped.Load(), int64(28); got != want {
+			t.Errorf("%d responses were dropped, want %d", got, want)
+		}
+		close(left)
+		synctest.Wait()
+		if !b.acquire(t.Context(), "reader", limit/2) || b.bytes.Load() != limit/2 {
+			t.Errorf("%d bytes are in use after the clients have left", b.bytes.Load())
+		}
+		b.release("reader", limit/2)
+		time.Sleep(2 * returnPause)
+		if returned != 2 {
+			t.Errorf("memory was returned %d times, want once after the clients and once after the reader", returned)
+		}
+		for range 10 { // these need not be returned at once
+			b.acquire(t.Context(), "reader", minReturned/2)
+			b.release("reader", minReturned/2)
+		}
+		time.Sleep(2 * returnPause)
+		if returned != 2 {
+			t.Errorf("memory was returned %d times after small responses", returned-2)
+		}
+	})
 }

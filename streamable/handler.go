@@ -115,9 +115,9 @@ type Limits struct {
 	// 429 before others get 503.
 	MaxInFlightPerCaller int
 	// MaxUnread limits the bytes of responses that clients have not read yet. Responses of up to 64
-	// KiB do not count. Zero means 256 MiB. One caller may use a quarter of it, and gets status 429
-	// beyond that. A response that doesn't fit within 3 s is dropped, and its request fails with
-	// status 500.
+	// KiB do not count. Zero means 256 MiB. One caller may use a fifth of it, and gets status 429
+	// beyond that. Another fifth is for responses that wait for room. One that doesn't fit within 3
+	// s, or for which there is no room to wait, is dropped, and its request fails with status 500.
 	MaxUnread int
 	// MaxStreams limits the standing streams: subscriptions/listen, GET, NDJSON bodies. Zero means
 	// 10,000.

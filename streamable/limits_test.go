@@ -185,7 +185,7 @@ func TestMaxInFlightPerCaller(t *testing.T) {
 func TestUnreadResponses(t *testing.T) {
 	const dropped = `"error":{"code":-32603,"message":"the response was dropped: the client has too many unread responses; the request was executed"}}`
 	for _, kind := range []string{"modern", "legacy"} {
-		o := &streamable.Options{Limits: streamable.Limits{MaxUnread: 1 << 20}, ClientAddr: byHeader}
+		o := &streamable.Options{Limits: streamable.Limits{MaxUnread: 1280 << 10}, ClientAddr: byHeader}
 		inBubble(t, false, o, func(e *endpoint) {
 			large := func(_ context.Context, in struct {
 				KiB int `json:"kib"`
@@ -249,7 +249,7 @@ func TestUnreadResponses(t *testing.T) {
 				"while it waits 429 0s " + `{"jsonrpc":"2.0","error":{"code":-32603,"message":"too many: unread responses of one caller"}}` + "\n",
 				"other 200 0s 200 KiB\n",
 				"little room 200 0s 200 KiB\n",
-				"no room 500 3s " + `{"jsonrpc":"2.0","id":9,` + dropped + "\n",
+				"no room 500 0s " + `{"jsonrpc":"2.0","id":9,` + dropped + "\n",
 				"afterwards 200 0s 200 KiB\n",
 			}
 			if diff := cmp.Diff(want, got); diff != "" {

@@ -166,6 +166,8 @@ func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Messag
 			return dst, jsonrpc.ErrRequestEnded
 		case c.rejected != nil:
 			return dst, c.rejected
+		case len(dst) == 0 && len(response) >= minOwnedResponse:
+			return response, nil
 		default:
 			return append(dst, response...), nil
 		}
@@ -177,6 +179,9 @@ func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Messag
 		}
 	}
 }
+
+// minOwnedResponse is the length from which a response is not copied to the caller's buffer.
+const minOwnedResponse = 64 << 10
 
 // A waiter receives the messages and the response of a request whose goroutine waits for them.
 type waiter struct {
