@@ -26,6 +26,9 @@ const (
 // An Overview summarizes the traffic of a model: requests over time, latencies by tool, sizes of
 // definitions, and the lives of servers.
 type Overview struct {
+	// Evicted is the number of earlier rows that the caller no longer has.
+	Evicted int
+
 	calls, failed, pending int
 	latency                trace.Histogram
 	scale                  timeScale
@@ -268,7 +271,7 @@ func (o *Overview) subtitle() string {
 	if o.scale.empty {
 		return "no traffic yet"
 	}
-	return o.scale.from.UTC().Format("2006-01-02 15:04:05 UTC") + "  ·  " + trace.FormatDuration(o.scale.to.Sub(o.scale.from))
+	return o.scale.from.UTC().Format("2006-01-02 15:04:05 UTC") + "  ·  " + trace.FormatDuration(o.scale.to.Sub(o.scale.from)) + withoutEvicted(o.Evicted)
 }
 
 // A kpi is a figure at the top.

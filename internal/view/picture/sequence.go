@@ -36,6 +36,8 @@ type Sequence struct {
 	loops []string
 	// omitted counts the exchanges that are older than the steps.
 	omitted int
+	// Evicted is the number of earlier rows that the caller no longer has.
+	Evicted int
 }
 
 // A laneKind says what a peer is.

@@ -137,7 +137,11 @@ func (l *layout) draw(spacing float64) {
 	height := l.bottom + footHeight
 	l.begin(l.width, height, "Sequence: "+l.title, l.subtitle)
 	l.text("p-title", 20, 30, "start", fit(l.title, l.width-180, 17))
-	l.text("p-dim", 20, 49, "start", l.subtitle)
+	subtitle := l.subtitle + withoutEvicted(l.Evicted)
+	if l.omitted > 0 {
+		subtitle += "  ·  " + count(l.omitted, "earlier request") + " not shown: choose fewer by a filter"
+	}
+	l.text("p-dim", 20, 49, "start", fit(subtitle, l.width-40, 11))
 	l.text("p-dim", l.width-20, 30, "end", "mcpwire")
 	for i, s := range l.steps {
 		if s.kind == gapStep {
@@ -152,9 +156,6 @@ func (l *layout) draw(spacing float64) {
 	l.drawLoops(true)
 	for i := range l.lanes {
 		l.drawLane(i, headTop, spacing)
-	}
-	if l.omitted > 0 {
-		l.text("p-dim", l.width/2, headTop+headHeight+22, "middle", count(l.omitted, "earlier request")+" not shown: choose fewer by a filter")
 	}
 	if l.Empty() {
 		l.text("p-dim", l.width/2, headTop+30, "middle", "No messages yet.")
@@ -322,7 +323,7 @@ func (l *layout) label(s step, left, right, y, direction float64) {
 		detail = ""
 	}
 	class := "p-dim"
-	if s.kind == callStep && len(s.detail) > 0 && s.detail[0] == '{' {
+	if s.kind == callStep && s.detail != "" {
 		class, detail = "p-code", fit(s.detail, rest*sansWidth/monoWidth, 11)
 	}
 	x, anchor := left, "start"
@@ -337,6 +338,14 @@ func (l *layout) label(s step, left, right, y, direction float64) {
 		class = "p-dim p-" + s.tone
 	}
 	l.spans(x, y-5, anchor, span{tone, name}, span{class, detail})
+}
+
+// withoutEvicted is the part of a subtitle about rows that are not in a picture.
+func withoutEvicted(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return "  ·  without " + count(n, "earlier row")
 }
 
 func abs(v float64) float64 {

@@ -363,6 +363,8 @@ func (m *model) globalKey(k tea.KeyPressMsg) tea.Cmd {
 		m.sourcesView()
 	case "O":
 		m.overview()
+	case "S":
+		m.showFlash(false, "the sequence is on the page: mcpwire watch --web; O is the overview")
 	case "a":
 		m.openSort()
 	case "C":

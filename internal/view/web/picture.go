@@ -65,7 +65,10 @@ func (s *Server) serveSequence(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var seq *picture.Sequence
-	if !s.pictured(w, r, func(_ *trace.Model, rows []*trace.Row) { seq = picture.NewSequence(of.rows(rows)) }) {
+	if !s.pictured(w, r, func(_ *trace.Model, rows []*trace.Row, evicted int) {
+		seq = picture.NewSequence(of.rows(rows))
+		seq.Evicted = evicted
+	}) {
 		return
 	}
 	if r.URL.Query().Get("as") == "mermaid" {
@@ -80,15 +83,19 @@ func (s *Server) serveSequence(w http.ResponseWriter, r *http.Request) {
 // serveOverview responds with the overview.
 func (s *Server) serveOverview(w http.ResponseWriter, r *http.Request) {
 	var o *picture.Overview
-	if s.pictured(w, r, func(m *trace.Model, rows []*trace.Row) { o = picture.NewOverview(m, rows) }) {
+	if s.pictured(w, r, func(m *trace.Model, rows []*trace.Row, evicted int) {
+		o = picture.NewOverview(m, rows)
+		o.Evicted = evicted
+	}) {
 		attach(w, "overview.svg")
 		w.Write([]byte(o.SVG(pictureWidth(r))))
 	}
 }
 
-// pictured calls f with the rows that match the filter of a request, and the model locked. It
+// pictured calls f with the rows that match the filter of a request, the number of evicted ones,
+// and the model locked. It
 // writes the response itself if that fails.
-func (s *Server) pictured(w http.ResponseWriter, r *http.Request, f func(m *trace.Model, rows []*trace.Row)) bool {
+func (s *Server) pictured(w http.ResponseWriter, r *http.Request, f func(m *trace.Model, rows []*trace.Row, evicted int)) bool {
 	parsed, err := parseFilter(r)
 	if err != nil {
 		writeErrorOf(w, http.StatusBadRequest, err)
@@ -101,13 +108,13 @@ func (s *Server) pictured(w http.ResponseWriter, r *http.Request, f func(m *trac
 	return true
 }
 
-func (s *Server) withRows(ctx context.Context, f *filter.Filter, use func(m *trace.Model, rows []*trace.Row)) error {
+func (s *Server) withRows(ctx context.Context, f *filter.Filter, use func(m *trace.Model, rows []*trace.Row, evicted int)) error {
 	v := s.newView(f)
 	defer v.close()
 	if err := v.waitSearch(ctx); err != nil {
 		return err
 	}
-	v.hub.Read(func(m *trace.Model) { use(m, v.rows(m)) })
+	v.hub.Read(func(m *trace.Model) { use(m, v.rows(m), v.evicted(m)) })
 	return nil
 }
 

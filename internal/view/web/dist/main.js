@@ -1195,7 +1195,7 @@ function drawName(cell, item, shape) {
   const byName = hasName(r);
   setCaptured(name, byName ? r.tg : methodText(r, true));
   setCaptured(method, byName ? shape.compact ? "" : r.m : r.tg);
-  setCaptured(rest, shape.args || shape.compact && r.m && !r.run ? "" : excerpt(item));
+  setCaptured(rest, shape.args || shape.compact && r.m && !byName && !r.run ? "" : excerpt(item));
   drawMeter(cell, item.back || item.frame && !r.run ? null : r.run || isPending(r) ? progressOf(r) : null);
 }
 function drawMeter(cell, p) {
@@ -3542,7 +3542,7 @@ function card(c, current) {
   const began = parseTime(c.first);
   if (began) fact("Time", fmtDateTime(began) + ", " + fmtMs(Math.max(0, (live ? now() : parseTime(c.last)) - began)));
   if (c.next) fact("Then", "restarted as session " + c.next);
-  fact("Rows", fmtCount(c.rows));
+  fact("Rows", fmtCount(c.rows) + ", with those inside others");
   if (c.redact) fact("Secrets", c.redact === "off" ? h("strong", { class: "bad", text: "✖ not redacted" }) : "redacted (" + c.redact + ")");
   box2.append(facts);
   if (source?.restart && !exported) box2.append(h("button", { type: "button", text: "Restart…", on: { click: () => confirmRestart(c.capture, c.name) } }));
@@ -4595,6 +4595,10 @@ function drawStatus(shown) {
   if (store.paused) add("Paused" + (store.waiting ? ", " + plural(store.waiting, "change") + " waiting" : ""), "paused");
   const el = byId("status");
   el.replaceChildren(...parts);
+  const failed3 = (store.facets?.status || []).filter((f) => ["error", "iserror", "http", "unanswered"].includes(f.v)).reduce((n, f) => n + f.n, 0);
+  const names = (store.facets?.server || []).map((f) => f.v);
+  const title2 = [failed3 ? fmtCount(failed3) + " failed" : "", names.length > 2 ? plural(names.length, "server") : names.join(", "), "mcpwire"].filter(Boolean).join(" · ");
+  if (document.title !== title2) document.title = title2;
 }
 function countText(shown) {
   if (view.frames) return plural(shown, "frame") + (store.evicted && !store.whole ? " of the newest rows" : "");

@@ -129,7 +129,7 @@ function drawName(cell, item, shape) {
   const byName = hasName(r);
   setCaptured(name, byName ? r.tg : methodText(r, true));
   setCaptured(method, byName ? (shape.compact ? "" : r.m) : r.tg);
-  setCaptured(rest, shape.args || (shape.compact && r.m && !r.run) ? "" : excerpt(item));
+  setCaptured(rest, shape.args || (shape.compact && r.m && !byName && !r.run) ? "" : excerpt(item));
   drawMeter(cell, item.back || (item.frame && !r.run) ? null : r.run || isPending(r) ? progressOf(r) : null);
 }
 

@@ -60,7 +60,7 @@ function card(c, current) {
   const began = parseTime(c.first);
   if (began) fact("Time", fmtDateTime(began) + ", " + fmtMs(Math.max(0, (live ? now() : parseTime(c.last)) - began)));
   if (c.next) fact("Then", "restarted as session " + c.next);
-  fact("Rows", fmtCount(c.rows));
+  fact("Rows", fmtCount(c.rows) + ", with those inside others");
   if (c.redact) fact("Secrets", c.redact === "off" ? h("strong", { class: "bad", text: "✖ not redacted" }) : "redacted (" + c.redact + ")");
   box.append(facts);
   if (source?.restart && !exported) box.append(h("button", { type: "button", text: "Restart…", on: { click: () => confirmRestart(c.capture, c.name) } }));

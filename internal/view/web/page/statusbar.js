@@ -40,6 +40,10 @@ export function drawStatus(shown) {
   if (store.paused) add("Paused" + (store.waiting ? ", " + plural(store.waiting, "change") + " waiting" : ""), "paused");
   const el = byId("status");
   el.replaceChildren(...parts);
+  const failed = (store.facets?.status || []).filter((f) => ["error", "iserror", "http", "unanswered"].includes(f.v)).reduce((n, f) => n + f.n, 0);
+  const names = (store.facets?.server || []).map((f) => f.v);
+  const title = [failed ? fmtCount(failed) + " failed" : "", names.length > 2 ? plural(names.length, "server") : names.join(", "), "mcpwire"].filter(Boolean).join(" · ");
+  if (document.title !== title) document.title = title;
 }
 
 // countText says how many of how many rows the list shows.
