@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +47,8 @@ type Options struct {
 
 	// View returns the part of the server that a caller sees. A nil function and a nil View show
 	// everything. It is called for each request, possibly by multiple goroutines at once, and must
-	// be quick.
+	// be quick. [CallOf] finds the request in ctx, which also has the values of the context of the
+	// HTTP request, such as those of a middleware of net/http, or of [Server.Serve].
 	View func(ctx context.Context, p *Principal) *View
 
 	// Cache controls how long clients may cache lists and resources. The zero value forbids it.
@@ -338,6 +341,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.start()
 	sess := s.newSession(ctx, s.eras.both)
+	sess.id = rand.Text()
 	sess.handshake.cost.Seed(0)
 	sess.attach(rpc.NewConn(f, s.connOptions(sess)))
 	s.sessions.add(sess)
@@ -561,6 +565,10 @@ func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key s
 	s.start()
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
+	if sess.id = rand.Text(); key != "" {
+		sum := sha256.Sum256([]byte(key)) // the key is a secret of the client, and may get into logs
+		sess.id = hex.EncodeToString(sum[:16])
+	}
 	sess.attach(rpc.NewDetached(out, s.connOptions(sess)))
 	if sess.tasks != nil {
 		sess.tasks.share(key)

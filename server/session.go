@@ -59,6 +59,8 @@ type session struct {
 	stateless bool
 	handshake handshake
 	peer      peer
+	// id is what [Call.Session] returns.
+	id string
 
 	// caller counts requests of principals without an ID and an address. It is guarded by
 	// limits.mu.
@@ -611,13 +613,13 @@ func (ss *sessionSet) remove(s *session) {
 	delete(ss.sessions, s)
 }
 
-// listsChanged announces changed lists to the sessions of the principals with the IDs, or to all
-// sessions if there are no IDs.
-func (ss *sessionSet) listsChanged(c listChange, principals []string) {
+// listsChanged announces changed lists to the sessions with the IDs, or of the principals with the
+// IDs, or to all sessions if there are no IDs.
+func (ss *sessionSet) listsChanged(c listChange, ids []string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
-		if len(principals) == 0 || slices.Contains(principals, s.identity.principal.ID) {
+		if len(ids) == 0 || slices.Contains(ids, s.identity.principal.ID) || s.id != "" && slices.Contains(ids, s.id) {
 			s.notifier.addLists(c)
 		}
 	}
@@ -704,27 +706,27 @@ func (s *Server) announce(c listChange) {
 }
 
 // ListsChanged notifies clients that their lists have changed because [Options.View] returns
-// another View. It notifies the clients of the principals with the given IDs, or all clients if
-// there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
+// another View. It notifies the clients of the principals or sessions ([Call.Session]) with the given
+// IDs, or all clients if there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
 // of all views. Clients continue to get updates, by URI only, of resources that they have
 // subscribed to.
-func (s *Server) ListsChanged(principals ...string) {
-	s.listsChangedLocal(principals)
-	if len(principals) == 0 {
+func (s *Server) ListsChanged(ids ...string) {
+	s.listsChangedLocal(ids)
+	if len(ids) == 0 {
 		s.bus.publish(event{Kind: eventView})
 	}
-	for _, id := range principals {
+	for _, id := range ids {
 		s.bus.publish(event{Kind: eventView, Name: id})
 	}
 }
 
 // listsChangedLocal notifies the clients of this server.
-func (s *Server) listsChangedLocal(principals []string) {
+func (s *Server) listsChangedLocal(ids []string) {
 	s.tools.reset()
 	s.resources.registered.reset()
 	s.resources.templates.reset()
 	s.prompts.reset()
-	s.sessions.listsChanged(s.advertisedLists(), principals)
+	s.sessions.listsChanged(s.advertisedLists(), ids)
 }
 
 // ResourceUpdated notifies the clients that are subscribed to the resource, or to one that contains

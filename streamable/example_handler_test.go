@@ -47,6 +47,36 @@ func ExampleNewHandler() {
 	// Output: Hello, Ann! <nil>
 }
 
+type tenantKey struct{}
+
+// Values of the HTTP request reach handlers, in the context.
+func ExampleHandler() {
+	srv := server.MustNew("tenants", "1.0.0", nil)
+	err := server.AddTool(srv, "tenant", "Tell the tenant.", func(ctx context.Context, _ struct{}) (string, error) {
+		return fmt.Sprintf("%v asks", ctx.Value(tenantKey{})), nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	h := streamable.MustHandler(srv, nil)
+	defer h.Shutdown(context.Background())
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), tenantKey{}, r.Header.Get("X-Tenant"))
+		h.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	defer web.Close()
+
+	ctx := context.Background()
+	c, err := client.Dial(ctx, streamable.Dial(web.URL, &streamable.DialOptions{Header: http.Header{"X-Tenant": {"blue"}}}), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	text, err := client.CallTool[string](ctx, c, "tenant", nil)
+	fmt.Println(text, err)
+	// Output: blue asks <nil>
+}
+
 // A server that requires a token, and a scope for tool calls.
 func ExampleNewHandler_auth() {
 	tokens, err := auth.NewStatic(auth.StaticToken{Token: "a-long-and-random-text", Subject: "ann", Scopes: []string{"read"}})
