@@ -146,11 +146,13 @@ func TestHandlers(t *testing.T) {
 			answered <- a.do("POST", session, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"roots"}}`)
 		}()
 		synctest.Wait()
-		members, _ := a.node.Members()
-		for _, m := range members { // one of them has sent the request, its first one
-			response := fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s.1.1","result":{"roots":[{"uri":"file:///x","name":"x"}]}}`, m.ID)
-			if w := b.do("POST", session, response); w.Code != http.StatusAccepted {
-				t.Errorf("the response to an input request: %d %s", w.Code, w.Body)
+		for _, tt := range []struct {
+			node *testNode
+			want int
+		}{{b, http.StatusBadRequest}, {a, http.StatusAccepted}} { // a has sent the request, its first one
+			response := fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s.1.1","result":{"roots":[{"uri":"file:///x","name":"x"}]}}`, tt.node.node.ID())
+			if w := b.do("POST", session, response); w.Code != tt.want {
+				t.Errorf("the response to an input request: %d %s, want %d", w.Code, w.Body, tt.want)
 			}
 		}
 		if w := <-answered; !strings.Contains(w.Body.String(), "root x") {
@@ -221,6 +223,36 @@ func TestTakeOverWithoutBackend(t *testing.T) {
 		advance(5 * time.Second)
 		ping("the backend is back", late, http.StatusOK)
 		ping("a session that had ended", ended, http.StatusNotFound)
+	})
+}
+
+// TestSessionEndedInPart checks a DELETE of which the backend stores only the durable copy of the
+// record: once a node says that the session has ended, no other one serves it.
+func TestSessionEndedInPart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		shared := cluster.NewMemory()
+		f := newFaulty(shared)
+		a, b, c := newTestNode(t, f), newTestNode(t, shared), newTestNode(t, shared)
+		session := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
+		const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+		if w := b.do("POST", session, ping); w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		synctest.Wait()
+		f.silent.Store(&silence{bucket: "sessions", after: time.Hour})
+		if w := a.do("DELETE", session, ""); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("DELETE without the backend: %d %s", w.Code, w.Body)
+		}
+		if w := c.do("DELETE", session, ""); w.Code != http.StatusNotFound {
+			t.Errorf("DELETE again: %d %s", w.Code, w.Body)
+		}
+		synctest.Wait()
+		for i, n := range []*testNode{a, b, c} {
+			if w := n.do("POST", session, ping); w.Code != http.StatusNotFound {
+				t.Errorf("node %d: %d %s", i, w.Code, w.Body)
+			}
+		}
+		advance(2 * time.Hour)
 	})
 }
 

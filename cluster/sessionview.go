@@ -96,6 +96,8 @@ func (v *sessionViews) follow(ctx context.Context, ready func(), changed func(ke
 	case <-v.kept.n.ctx.Done():
 		return ErrClosed
 	}
+	// A change may have reached only the durable copy, which counts for sessions that are taken over.
+	defer v.kept.report(changed)()
 	return v.live.follow(ctx, ready, changed)
 }
 
@@ -291,17 +293,22 @@ func (v *sessionView) removeLocked(key string) {
 	}
 }
 
-// follow calls ready when the view is complete, and changed for each change, until ctx ends.
-func (v *sessionView) follow(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
+// report calls changed for each change, until stop is called.
+func (v *sessionView) report(changed func(key string, saved *streamable.SavedSession)) (stop func()) {
 	w := &sessionWatch{changed}
 	v.mu.Lock()
-	v.watchers[w] = struct{}{} // other nodes may announce changes before the view is complete
-	v.mu.Unlock()
-	defer func() {
+	defer v.mu.Unlock()
+	v.watchers[w] = struct{}{}
+	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		delete(v.watchers, w)
-	}()
+	}
+}
+
+// follow calls ready when the view is complete, and changed for each change, until ctx ends.
+func (v *sessionView) follow(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
+	defer v.report(changed)() // other nodes may announce changes before the view is complete
 	select {
 	case <-v.synced:
 	case <-ctx.Done():

@@ -203,7 +203,8 @@ func TestSessionWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"ready", "k1 1 false", "k2 1 false", "before 2 true"}, got); diff != "" {
+		// A change of which there is a durable copy may be reported twice.
+		if diff := cmp.Diff([]string{"ready", "k1 1 false", "k2 1 false", "before 2 true"}, slices.Compact(got)); diff != "" {
 			t.Errorf("changes (-want +got):\n%s", diff)
 		}
 		got = nil
