@@ -375,12 +375,9 @@ func (s *Session) Policy(modernSeen bool) rpc.Policy {
 	case modernSeen:
 		f = Of(s.modern[0])
 	default:
-		// The peer's revision is unknown, so JSON-RPC applies, unless all supported revisions
-		// differ from it.
-		return rpc.Policy{
-			NoBatches:  !slices.ContainsFunc(s.cfg.Revisions, func(r mcp.Revision) bool { return Of(r).Batches }),
-			OmitNullID: !Of(s.cfg.Revisions[0]).NullErrorID,
-		}
+		// The peer's revision is unknown. Errors without an id are those of JSON-RPC, unless all
+		// supported revisions differ from it. No revision has batches before its handshake.
+		return rpc.Policy{NoBatches: true, OmitNullID: !Of(s.cfg.Revisions[0]).NullErrorID}
 	}
 	return rpc.Policy{NoBatches: !f.Batches, OmitNullID: !f.NullErrorID}
 }

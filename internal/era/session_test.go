@@ -213,7 +213,7 @@ func TestPolicy(t *testing.T) {
 		modernSeen  bool
 		want        rpc.Policy
 	}{
-		{"nothing known", mcp.Revisions(), "", false, rpc.Policy{}},
+		{"nothing known", mcp.Revisions(), "", false, rpc.Policy{NoBatches: true}},
 		{"modern seen", mcp.Revisions(), "", true, rpc.Policy{NoBatches: true, OmitNullID: true}},
 		{"2024-11-05", mcp.Revisions(), "2024-11-05", false, rpc.Policy{NoBatches: true}},
 		{"2025-03-26", mcp.Revisions(), "2025-03-26", false, rpc.Policy{}},

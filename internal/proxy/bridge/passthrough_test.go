@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
 
@@ -92,12 +93,58 @@ func TestLineBreaks(t *testing.T) {
 	}
 }
 
+// TestNoBatches checks that a client on a byte stream has no batches except in 2025-03-26, whatever
+// the server's era.
+func TestNoBatches(t *testing.T) {
+	const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
+	for _, serverEra := range []Era{EraLegacy, EraModern} {
+		for _, revision := range append([]mcp.Revision{mcp.RevisionNone}, mcp.Revisions()...) {
+			f := newFakeServer(t)
+			client, _ := dialPipe(t, f.bridge(&Options{ServerEra: serverEra}))
+			var srv *pipe
+			switch {
+			case revision == mcp.RevisionNone: // the batch is the first line
+			case revision.Modern() && serverEra == EraModern:
+				client.send(discover)
+				srv = f.next()
+				srv.send(resultFor(srv.request("server/discover"), `{"supportedVersions":["2026-07-28"],"capabilities":{}}`))
+				client.reads(`"id":1`)
+			case revision.Modern():
+				client.send(discover)
+				srv = f.next()
+				handshakeFor(srv)
+				client.reads(`"id":1`)
+			default:
+				client.send(strings.Replace(initialize, "2025-11-25", revision.String(), 1))
+				srv = f.next()
+				if serverEra == EraLegacy {
+					srv.send(resultFor(srv.request(`"initialize"`), strings.Replace(legacyResult, "2025-11-25", revision.String(), 1)))
+				} else {
+					srv.send(resultFor(srv.request("server/discover"), `{"supportedVersions":["2026-07-28"],"capabilities":{}}`))
+				}
+				client.reads(`"protocolVersion":"` + revision.String() + `"`)
+			}
+			client.send("[" + ping + "]")
+			want := `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`
+			if revision == mcp.Revision20250326 {
+				want = `[{"jsonrpc":"2.0","id":7,"result":{}}]`
+				if serverEra == EraLegacy {
+					srv.wants(ping)
+					srv.send(resultFor("7", "{}"))
+				}
+			}
+			client.reads(want)
+		}
+	}
+}
+
 func TestBatch(t *testing.T) {
 	f := newFakeServer(t)
 	client, _ := dialPipe(t, f.bridge(with(legacy, nil)))
-	client.send(initialize)
+	client.send(strings.Replace(initialize, "2025-11-25", "2025-03-26", 1))
 	srv := f.next()
-	handshake(client, srv)
+	srv.send(resultFor(srv.request(`"initialize"`), strings.Replace(legacyResult, "2025-11-25", "2025-03-26", 1)))
+	client.reads(`"2025-03-26"`)
 	client.send(`[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","id":2,"method":"b"},{"id":3}]`)
 	srv.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`, `{"jsonrpc":"2.0","method":"n"}`, `{"jsonrpc":"2.0","id":2,"method":"b"}`)
 	srv.send(`[{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]`)

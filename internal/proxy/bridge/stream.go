@@ -12,9 +12,11 @@ import (
 
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // Serve serves one client on f until its input ends. It then waits for pending requests, up to
@@ -57,6 +59,8 @@ type streamClient struct {
 	// strict ends the client at the first invalid message, because a web page could make a browser
 	// send an HTTP request with messages in it to a socket.
 	strict bool
+	// batches says that the negotiated revision has batches.
+	batches atomic.Bool
 	// answered has an element after a response.
 	answered chan struct{}
 
@@ -185,7 +189,12 @@ func (s *streamClient) read(ctx context.Context) error {
 			s.refuseForwarding(ctx, frame, m, err)
 			continue
 		}
+		initializes := m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize
 		s.dispatch(ctx, frame, m, func(response []byte) {
+			if initializes {
+				r, _ := mcp.ParseRevision(stringOf(jsonwire.Lookup(response, "result", "protocolVersion")))
+				s.batches.Store(r != mcp.RevisionNone && era.Of(r).Batches)
+			}
 			if response != nil {
 				s.client.out.Send(response)
 			}
@@ -239,6 +248,9 @@ func (s *streamClient) dispatch(ctx context.Context, frame []byte, m *jsonrpc.Me
 // handleBatch handles the messages of a batch, and answers with a batch.
 func (s *streamClient) handleBatch(ctx context.Context, frame []byte) {
 	entries, err := jsonrpc.ParseBatch(frame, 0)
+	if err == nil && !s.batches.Load() {
+		err = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: this protocol revision has no batches; send each message on its own")
+	}
 	if err != nil {
 		s.client.recordInvalid(frame)
 		s.refuse(nil, jsonrpc.ErrorOf(err))
