@@ -287,30 +287,37 @@ func TestManyVersions(t *testing.T) {
 	})
 }
 
-// TestForeignAnswers shows that a call gets only the response with its own id, whatever else
-// arrives.
+// TestForeignAnswers shows that a call never gets the response to another: a response that can only
+// be a wrong answer to the call fails it at once, and one to an earlier call is dropped.
 //
 // Spec: C84
 func TestForeignAnswers(t *testing.T) {
+	ids := func(id string) []string {
+		return []string{`"` + id + `"`, id + ".0", id + "e0", "-" + id, "999", "null", "[]", "{}", `""`}
+	}
+	n := 2 * len(ids(""))
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		old := s.expect("m")
-		s.answer(old, `{"n":1}`)
-		m := s.expect("m")
-		for _, id := range []string{string(old.ID), `"` + string(m.ID) + `"`, string(m.ID) + ".0", string(m.ID) + "e0", "-" + string(m.ID), "999", "null", "[]", "{}", `""`} {
-			s.send(`{"jsonrpc":"2.0","id":%s,"result":{"n":-1}}`, id)
-			s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"not yours"}}`, id)
+		s.answer(old, `{"n":0}`)
+		for i := range n {
+			m := s.expect("m")
+			s.answer(old, `{"n":-1}`)
+			answer := `"result":{"n":-1}`
+			if i%2 == 1 {
+				answer = `"error":{"code":1,"message":"not yours"}`
+			}
+			s.send(`{"jsonrpc":"2.0","id":%s,%s}`, ids(string(m.ID))[i/2], answer)
+			s.answer(m, `{"n":-1}`) // too late
+			old = m
 		}
-		s.send(`{"jsonrpc":"2.0","result":{"n":-1}}`)
-		s.send(`{"jsonrpc":"1.0","id":999,"result":{"n":-1}}`)
-		s.send(`[{"jsonrpc":"2.0","id":"%s","result":{"n":-1}},{"jsonrpc":"2.0","id":%s,"result":{"n":2}},{"jsonrpc":"2.0","id":%[2]s,"result":{"n":-1}}]`, m.ID, m.ID)
-		s.answer(m, `{"n":-1}`)
-		s.answer(s.expect("m"), `{"n":3}`)
+		s.answer(s.expect("m"), `{"n":1}`)
 		s.expectEnd()
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
-		for want := 1; want <= 3; want++ {
+		for i := range n + 2 {
 			var got struct{ N int }
-			if err := c.Call(t.Context(), "m", nil, &got); err != nil || got.N != want {
-				t.Errorf("got %d, %v, want %d", got.N, err, want)
+			err := c.Call(t.Context(), "m", nil, &got)
+			if good := i == 0 || i == n+1; good != (err == nil) || got.N < 0 || !good && !errors.Is(err, jsonrpc.ErrMalformed) {
+				t.Errorf("call %d: got %d, %v", i, got.N, err)
 			}
 		}
 	})

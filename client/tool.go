@@ -557,6 +557,8 @@ type toolCatalog struct {
 	mu     sync.Mutex
 	byName map[string]*toolInfo
 	bytes  int
+	// expired is set if byName may have tools that were not listed since the last change.
+	expired bool
 	// generation counts how often a list became out of date while it may be under way.
 	generation int
 }
@@ -620,7 +622,7 @@ func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
 			delete(tc.byName, t.Name)
 		}
 		size := toolOverhead + len(t.Name) + len(info.outputSchema)
-		if tc.bytes+size > maxCatalogBytes {
+		if tc.bytes+size > maxCatalogBytes && tc.expired {
 			tc.dropOldLocked()
 		}
 		if tc.bytes+size <= maxCatalogBytes {
@@ -632,6 +634,7 @@ func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
 
 // dropOldLocked drops the tools that were not listed since the last change.
 func (tc *toolCatalog) dropOldLocked() {
+	tc.expired = false // only one look at all of them
 	for name, info := range tc.byName {
 		if info.listedAt.IsZero() {
 			tc.bytes -= toolOverhead + len(name) + len(info.outputSchema)
@@ -657,6 +660,7 @@ func (tc *toolCatalog) clear() {
 func (tc *toolCatalog) expire(changed bool) {
 	tc.mu.Lock()
 	defer tc.mu.Unlock()
+	tc.expired = true
 	for _, info := range tc.byName {
 		info.listedAt = time.Time{}
 	}

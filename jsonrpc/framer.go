@@ -71,7 +71,8 @@ const (
 	FramingAuto Framing = iota
 	// FramingLine is newline-delimited JSON, as MCP uses it over stdio
 	// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio). "\r\n"
-	// ends a line too, blank lines are skipped, and a last line without a line break counts.
+	// ends a line too, blank lines and a byte order mark before a message are skipped, and a last
+	// line without a line break counts.
 	FramingLine
 	// FramingHeader puts a Content-Length header before each message, as the Language Server
 	// Protocol does. The length counts bytes.
@@ -471,7 +472,7 @@ func (f *streamFramer) nextLine() ([]byte, error) {
 			}
 			continue
 		}
-		if line = f.joinChunks(line); !isBlank(line) {
+		if line = trimLine(f.joinChunks(line)); line != nil {
 			return line, nil
 		}
 	}
@@ -493,7 +494,7 @@ func (f *streamFramer) lastLine() ([]byte, error) {
 		return nil, nil
 	}
 	f.start = f.end
-	if line = f.joinChunks(line); !isBlank(line) {
+	if line = trimLine(f.joinChunks(line)); line != nil {
 		return line, nil
 	}
 	return nil, f.readErr
@@ -520,14 +521,24 @@ func (f *streamFramer) skipChunk(chunk []byte, last bool) error {
 	return err
 }
 
-// isBlank reports whether a line holds only white space.
-func isBlank(line []byte) bool {
+// trimMark returns a frame without the byte order mark at its start, which RFC 8259, section 8.1,
+// allows to ignore.
+func trimMark(frame []byte) []byte {
+	if len(frame) >= 3 && frame[0] == 0xef && frame[1] == 0xbb && frame[2] == 0xbf {
+		return frame[3:]
+	}
+	return frame
+}
+
+// trimLine is trimMark for a line. It returns nil if the line holds only white space.
+func trimLine(line []byte) []byte {
+	line = trimMark(line)
 	for _, c := range line {
 		if c != ' ' && c != '\t' && c != '\r' {
-			return false
+			return line
 		}
 	}
-	return true
+	return nil
 }
 
 const (
@@ -611,7 +622,7 @@ func (f *streamFramer) nextHeader() ([]byte, error) {
 			f.start += f.bodyLen
 			f.scanned = f.start
 			f.bodyLen = -1
-			return body, nil
+			return trimMark(body), nil
 		}
 		if f.readErr == nil {
 			return nil, nil

@@ -30,12 +30,13 @@ func TestAutoFraming(t *testing.T) {
 		{streamTest{"header", block("{}") + block("[]"), 0, []string{"frame {}", "frame []", end}}, FramingHeader},
 		{streamTest{"header in upper case", "CONTENT-length: 2\r\n\r\n{}", 0, []string{"frame {}", end}}, FramingHeader},
 		{streamTest{"header after blank lines", "\r\n\n" + block("{}"), 0, []string{"frame {}", end}}, FramingHeader},
+		{streamTest{"header and BOM", block("\ufeff{}"), 0, []string{"frame {}", end}}, FramingHeader},
 		{streamTest{"Content-Type first", "content-type: x\r\n" + block("{}"), 0, []string{"frame {}", end}}, FramingHeader},
 		{streamTest{"similar to a header", "Content_Length: 2\n{}\n", 0, []string{"frame Content_Length: 2", "frame {}", end}}, FramingLine},
 		{streamTest{"first bytes of a header", "Conten", 0, []string{"frame Conten", end}}, FramingLine},
 		{streamTest{"a header line without end", "Content-Length: 2", 0, []string{cutInHeader, end}}, FramingHeader},
 		{streamTest{"garbage", "\x00\xff\n{}\n", 0, []string{"frame \x00\xff", "frame {}", end}}, FramingLine},
-		{streamTest{"BOM", "\ufeff{}\n", 0, []string{"frame \ufeff{}", end}}, FramingLine},
+		{streamTest{"BOM", "\ufeff{}\n\ufeff \n\ufeff[]\r\n\ufeff\n\ufeff{}", 0, []string{"frame {}", "frame []\r", "frame {}", end}}, FramingLine},
 		{streamTest{"oversize first line", strings.Repeat("x", 30) + "\n{}\n", 20, []string{tooLarge20, "frame {}", end}}, FramingLine},
 		{streamTest{"leading white space does not count", strings.Repeat(" \n", 30) + "{}\n", 20, []string{"frame {}", end}}, FramingLine},
 	}
@@ -438,7 +439,7 @@ var lineStreams = []streamTest{
 	{"white space at the end", "{}\n  ", 0, []string{"frame {}", end}},
 	{"garbage is a frame", "{}\nhello\n[]\n", 0, []string{"frame {}", "frame hello", "frame []", end}},
 	{"NUL", "\x00\n", 0, []string{"frame \x00", end}},
-	{"BOM", "\ufeff{}\n", 0, []string{"frame \ufeff{}", end}},
+	{"BOM", "\ufeff{}\n\ufeff \n\ufeff[]\r\n\ufeff\n\ufeff{}", 0, []string{"frame {}", "frame []\r", "frame {}", end}},
 	{"form feed is not white space", "\f\n", 0, []string{"frame \f", end}},
 	{"header line after the first frame", "{}\nContent-Length: 2\n\n{}\n", 0, []string{"frame {}", "frame Content-Length: 2", "frame {}", end}},
 

@@ -266,6 +266,9 @@ func (m *Message) setID(text []byte) (problem string) {
 		m.ID = text
 		return ""
 	case c == '-' || '0' <= c && c <= '9':
+		if whole, ok := bytes.CutSuffix(text, []byte(".0")); ok && isInteger(whole) {
+			m.ID = text // the peer finds its request by it
+		}
 		return "id must be an integer, not a fraction or a number with an exponent"
 	}
 	return "id must be a string or an integer"

@@ -102,7 +102,7 @@ var badFrames = []struct {
 	{"params true", `{"jsonrpc":"2.0","method":"m","params":true}`, "", KindInvalid, "params must be"},
 
 	{"id null", `{"jsonrpc":"2.0","id":null,"method":"m"}`, "", KindInvalid, "not null"},
-	{"id 1.0", `{"jsonrpc":"2.0","id":1.0,"method":"m"}`, "", KindInvalid, "fraction"},
+	{"id 1.0", `{"jsonrpc":"2.0","id":1.0,"method":"m"}`, "1.0", KindInvalid, "fraction"}, // to be answered
 	{"id 1.5", `{"jsonrpc":"2.0","id":1.5,"method":"m"}`, "", KindInvalid, "fraction"},
 	{"id 1e2", `{"jsonrpc":"2.0","id":1e2,"method":"m"}`, "", KindInvalid, "exponent"},
 	{"id true", `{"jsonrpc":"2.0","id":true,"method":"m"}`, "", KindInvalid, "string or an integer"},

@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -660,7 +661,7 @@ func (pr *postRequest) readBody() (err error) {
 	if n := min(size, maxReusedBuffer); n > cap(b) {
 		b = make([]byte, 0, n) // no more before the client has sent anything
 	}
-	defer func() { pr.body = b }()
+	defer func() { pr.body = bytes.TrimPrefix(b, bom) }()
 	for reads := 1; ; reads++ {
 		if len(b) == cap(b) {
 			b = append(make([]byte, 0, max(min(size, 8*cap(b)), 2*cap(b), minBodyBuffer)), b...)

@@ -110,7 +110,7 @@ func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
 	if e.Invalid != nil {
 		c.log.Warn("invalid message in batch", "error", e.Invalid, "id", clip.String(e.ID, 100))
 		if e.Kind == jsonrpc.KindResponse || e.Kind == jsonrpc.KindError {
-			c.leader.wokeCaller = c.calls.failMalformed(e.ID, e.Invalid) || c.leader.wokeCaller
+			c.leader.wokeCaller = c.failMalformed(e.ID, e.Invalid) || c.leader.wokeCaller
 			return
 		}
 		if c.mayRespond(e.ID) {
@@ -143,7 +143,7 @@ func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
 		// Copy this member alone, so that a queued request does not keep the whole array.
 		c.inFlight.enqueue(c.inFlight.copy(r, false))
 	default:
-		c.leader.wokeCaller = c.calls.resolve(&e.Message, c.log) || c.leader.wokeCaller
+		c.leader.wokeCaller = c.resolve(&e.Message) || c.leader.wokeCaller
 	}
 }
 

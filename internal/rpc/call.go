@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,11 @@ type callTable struct {
 	pending map[int64]*Pending
 	// err is the reason why no further call is possible.
 	err error
+
+	// notices counts the notifications that the peer may still answer, as some do, without an id.
+	// noticedAt is the last call before the last of them.
+	notices   atomic.Int32
+	noticedAt atomic.Int64
 
 	// pool holds Pendings for [Conn.NewCall]. They have channels, which belong to the synctest
 	// bubble of their connection.
@@ -108,14 +114,17 @@ func (t *callTable) remove(id int64) *Pending {
 }
 
 // resolve completes the call that m answers. It reports whether there was one.
-func (t *callTable) resolve(m *jsonrpc.Message, log *slog.Logger) bool {
+func (c *Conn) resolve(m *jsonrpc.Message) bool {
+	t := &c.calls
 	var p *Pending
 	if id, ok := t.numberOf(m.ID); ok {
 		p = t.remove(id)
 	}
 	if p == nil {
-		log.Warn("response matches no request in flight", "id", clip.String(m.ID, 100), "kind", m.Kind.String())
-		return false
+		return c.failUnmatched(m.ID, m.Err())
+	}
+	if t.notices.Load() > 0 && p.id > t.noticedAt.Load() {
+		t.notices.Store(0) // the peer has handled them
 	}
 	if e := m.Err(); e != nil {
 		p.err = e
@@ -129,8 +138,61 @@ func (t *callTable) resolve(m *jsonrpc.Message, log *slog.Logger) bool {
 	return true
 }
 
-// failMalformed fails the call that a malformed response belongs to.
-func (t *callTable) failMalformed(id jsonrpc.ID, e *jsonrpc.Error) bool {
+// failUnmatched fails the call that a response belongs to, although the id is malformed or that of
+// no pending call: the call with the same id in another spelling, or else the only pending call. It
+// reports whether there was one. A response to a call that was given up belongs to no other, and
+// one without an id may answer a notification. e is the error in the response, or says what is
+// wrong with it. It may be nil.
+func (c *Conn) failUnmatched(id jsonrpc.ID, e *jsonrpc.Error) bool {
+	t := &c.calls
+	if c.Issued(id) {
+		c.log.Debug("late response dropped", "id", clip.String(id, 100))
+		return false
+	}
+	var sent []sentCall
+	if !c.detached { // over HTTP, the response is refused
+		sent = t.sent()
+	}
+	at := slices.IndexFunc(sent, func(s sentCall) bool { return SameText(s.id, id) })
+	if len(sent) == 1 && t.count.Load() == 1 && t.prefix.Load() == nil {
+		if len(id) > 0 && !id.IsNull() || t.notices.Load() == 0 {
+			at = 0
+		} else {
+			t.notices.Add(-1)
+		}
+	}
+	text := clip.String(id, 100)
+	if len(id) == 0 {
+		text = "missing"
+	}
+	if at < 0 {
+		c.log.Warn("response matches no request in flight", "id", text, "error", e)
+		return false
+	}
+	err := fmt.Errorf("%w: the id is %s, want %s", jsonrpc.ErrMalformed, text, sent[at].id)
+	if e != nil {
+		err = fmt.Errorf("%w: %s", err, e.Message)
+	}
+	return t.fail(sent[at].id, err)
+}
+
+// SameText reports whether two ids differ in their spelling at most: 1, "1" and 1.0.
+func SameText(a, b jsonrpc.ID) bool {
+	text := func(id jsonrpc.ID) string {
+		s, ok := id.Text()
+		if !ok {
+			s = string(id)
+		}
+		if f, err := strconv.ParseFloat(s, 64); err == nil {
+			return strconv.FormatFloat(f, 'f', -1, 64)
+		}
+		return s
+	}
+	return len(b) > 0 && text(a) == text(b)
+}
+
+// fail fails a call, unless it has ended. It reports whether it did.
+func (t *callTable) fail(id jsonrpc.ID, err error) bool {
 	n, ok := t.numberOf(id)
 	if !ok {
 		return false
@@ -139,9 +201,36 @@ func (t *callTable) failMalformed(id jsonrpc.ID, e *jsonrpc.Error) bool {
 	if p == nil {
 		return false
 	}
-	p.err = fmt.Errorf("%w: %s", jsonrpc.ErrMalformed, e.Message)
+	p.err = err
 	p.finish()
 	return true
+}
+
+// failMalformed fails the call that a malformed response belongs to.
+func (c *Conn) failMalformed(id jsonrpc.ID, e *jsonrpc.Error) bool {
+	return c.calls.fail(id, fmt.Errorf("%w: %s", jsonrpc.ErrMalformed, e.Message)) || c.failUnmatched(id, e)
+}
+
+// BrokenResponse returns the id in a frame that is not JSON but begins as a response. ok is false
+// for other frames.
+func BrokenResponse(frame []byte) (id jsonrpc.ID, ok bool) {
+	frame = bytes.TrimSpace(frame)
+	if len(frame) == 0 || frame[0] != '{' {
+		return nil, false
+	}
+	for m := jsonwire.ObjectMembers(frame); m.Next(); {
+		switch string(m.RawKey()) {
+		case "id":
+			if v := jsonrpc.ID(m.Value()); v.Valid() {
+				id = v
+			}
+		case "method":
+			return nil, false
+		case "result", "error":
+			ok = true
+		}
+	}
+	return id, ok
 }
 
 // failAll fails all pending and all future calls.
@@ -283,6 +372,8 @@ func (c *Conn) notify(method string, params []byte, allowed func() bool) error {
 
 // notification returns a framed notification.
 func (c *Conn) notification(method string, params []byte) []byte {
+	c.calls.noticedAt.Store(c.calls.ids.Load())
+	c.calls.notices.Add(1)
 	buf := c.src.BeginFrame(nil)
 	start := len(buf)
 	buf = jsonrpc.AppendNotification(buf, method, params)
@@ -529,22 +620,13 @@ func (c *Conn) handleResponse(frame []byte) error {
 	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
 		return jsonrpc.ErrMalformed
 	}
-	c.calls.resolve(&m, c.log)
+	c.resolve(&m)
 	return nil
 }
 
 // failTransport fails the call that e belongs to. It reports whether there was one.
 func (t *callTable) failTransport(e *jsonrpc.CallError) bool {
-	var p *Pending
-	if id, ok := t.numberOf(e.ID); ok {
-		p = t.remove(id)
-	}
-	if p == nil {
-		return false // already abandoned
-	}
-	p.err = e
-	p.finish()
-	return true
+	return t.fail(e.ID, e)
 }
 
 // failTooLarge fails the only pending call, after a response without a known id was too large to be

@@ -84,27 +84,97 @@ func TestCallsAnsweredInAnyOrder(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// TestStrayResponses shows that responses without a pending call are ignored.
-func TestStrayResponses(t *testing.T) {
+// TestUnmatchedResponses shows which call a response ends whose id is not that of a pending call.
+func TestUnmatchedResponses(t *testing.T) {
+	for name, response := range map[string]string{
+		"string":             result(`"2"`, "{}"),
+		"fraction":           `{"jsonrpc":"2.0","id":2.0,"result":{}}`,
+		"null":               result("null", "{}"),
+		"null, an error":     failure("null", 1, "x", ""),
+		"missing":            `{"jsonrpc":"2.0","result":{}}`,
+		"missing, an error":  `{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`,
+		"object":             result("{}", "{}"),
+		"another":            result(99, "{}"),
+		"another, an error":  failure(99, 1, "x", ""),
+		"negative":           result(-1, "{}"),
+		"large":              result("18446744073709551617", "{}"),
+		"text":               result(`"server-error"`, "{}"),
+		"in a batch":         "[" + result(`"2"`, "{}") + "]",
+		"NaN":                `{"jsonrpc":"2.0","id":2,"result":{"x":NaN}}`,
+		"NaN, id missing":    `{"jsonrpc":"2.0","result":{"x":NaN}}`,
+		"cut off":            `{"jsonrpc":"2.0","id":2,"result":{"x":[1,2`,
+		"control character":  `{"jsonrpc":"2.0","id":2,"result":"` + "\x1b[2K" + `"}`,
+		"not UTF-8":          `{"jsonrpc":"2.0","id":2,"result":"` + "\xff" + `"}`,
+		"something after it": result(2, "{}") + "}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyMode(t, func(t *testing.T, p *peer) {
+				p.greet()
+				first := p.call(t.Context(), "m")
+				p.want(request(1, "m"))
+				p.send(result(1, "{}"))
+				<-first
+				done := p.call(t.Context(), "m")
+				p.want(request(2, "m"))
+				p.send(result(1, "{}")) // again: it ends no other call
+				p.want()
+				p.send(response)
+				if got := <-done; !errors.Is(got.err, jsonrpc.ErrMalformed) {
+					t.Errorf("got %+v, want ErrMalformed", got)
+				}
+				p.want()
+				p.logged("late response dropped")
+			}, Options{}, nil)
+		})
+	}
+}
+
+// TestUnmatchedResponseOfSeveral shows that a response whose call is unknown ends none of several
+// calls, and one with another spelling of an id ends that call.
+func TestUnmatchedResponseOfSeveral(t *testing.T) {
 	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
+		one := p.call(t.Context(), "m")
+		p.want(request(1, "m"))
+		two := p.call(t.Context(), "m")
+		p.want(request(2, "m"))
+		p.send(result("null", "{}"), result(7, "{}"), `{"jsonrpc":"2.0","id":1.5,"result":{}}`, `not a message`, `{"jsonrpc":"2.0","id":7,"result":{"x":NaN}}`)
+		p.received()
+		p.send(result(`"2"`, "{}"))
+		if got := <-two; !errors.Is(got.err, jsonrpc.ErrMalformed) || !strings.Contains(got.err.Error(), `the id is "2", want 2`) {
+			t.Errorf("got %+v", got)
+		}
+		p.send(result(1, "1"))
+		if got := <-one; got.result != "1" || got.err != nil {
+			t.Errorf("got %+v", got)
+		}
+		p.logged("response matches no request")
+	}, Options{}, nil)
+}
+
+// TestAnsweredNotification shows that a response without an id ends no call if it may answer a
+// notification.
+func TestAnsweredNotification(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.greet()
+		if err := p.conn.Notify(t.Context(), "n", nil); err != nil {
+			t.Fatal(err)
+		}
+		p.received()
 		done := p.call(t.Context(), "m")
 		p.want(request(1, "m"))
-		p.send(
-			result(2, "{}"), result(`"1"`, "{}"), result(-1, "{}"), result("18446744073709551617", "{}"), failure("null", 1, "x", ""),
-			`{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`, `{"jsonrpc":"2.0","id":1.0,"result":{}}`, "["+result(3, "{}")+"]",
-		)
+		p.send(failure("null", 1, "no such method", ""))
 		p.want()
-		select {
-		case got := <-done:
-			t.Errorf("the call ended with %+v", got)
-		default:
-		}
-		p.send(result(1, "1"), result(1, "2"), failure(1, 1, "x", ""))
+		p.send(result(1, "1"))
 		if got := <-done; got.result != "1" || got.err != nil {
 			t.Errorf("got %+v", got)
 		}
-		p.want()
+		done = p.call(t.Context(), "m")
+		p.want(request(2, "m"))
+		p.send(failure("null", 1, "x", "")) // the peer has handled the notification
+		if got := <-done; !errors.Is(got.err, jsonrpc.ErrMalformed) {
+			t.Errorf("got %+v", got)
+		}
 		p.logged("response matches no request")
 	}, Options{}, nil)
 }
@@ -175,7 +245,7 @@ func TestCallTimeout(t *testing.T) {
 			t.Errorf("cancelled before: %+v", got)
 		}
 		p.want()
-		p.logged("response matches no request")
+		p.logged("late response dropped")
 	}, Options{CallTimeout: time.Minute}, nil)
 }
 

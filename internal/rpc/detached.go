@@ -313,7 +313,7 @@ func (c *Conn) DeliverResponse(m *jsonrpc.Message) bool {
 	if c.opts.Trace != nil {
 		c.opts.Trace(jsonrpc.Incoming, m.Raw())
 	}
-	return c.calls.resolve(m, c.log)
+	return c.resolve(m)
 }
 
 // Issued reports whether this connection has sent a request with the id.

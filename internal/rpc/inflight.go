@@ -390,7 +390,7 @@ func (c *Conn) rejectMessage(m *jsonrpc.Message, err error) {
 	}
 	c.log.Warn("invalid message", "error", e, "id", clip.String(m.ID, 100))
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		c.leader.wokeCaller = c.calls.failMalformed(m.ID, e) || c.leader.wokeCaller
+		c.leader.wokeCaller = c.failMalformed(m.ID, e) || c.leader.wokeCaller
 		return
 	}
 	c.respondError(m.ID, e)

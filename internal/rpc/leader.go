@@ -172,6 +172,9 @@ func (l *leader) handleFrame(req *Request, frame []byte, turn *uint64) bool {
 	}
 	req.clear()
 	if err := jsonrpc.Parse(frame, &req.Message, l.c.opts.MaxDepth); err != nil {
+		if id, ok := BrokenResponse(frame); req.Kind == jsonrpc.KindInvalid && len(req.ID) == 0 && ok {
+			req.ID, req.Kind = id, jsonrpc.KindResponse
+		}
 		l.c.rejectMessage(&req.Message, err)
 		return true
 	}
@@ -183,7 +186,7 @@ func (l *leader) handleFrame(req *Request, frame []byte, turn *uint64) bool {
 			l.c.inFlight.handleNotification(req, true)
 		}
 	default:
-		l.wokeCaller = l.c.calls.resolve(&req.Message, l.c.log) || l.wokeCaller
+		l.wokeCaller = l.c.resolve(&req.Message) || l.wokeCaller
 	}
 	return true
 }

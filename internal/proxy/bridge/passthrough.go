@@ -369,7 +369,17 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 	p.mu.Lock()
 	c := p.calls[key]
 	if c == nil {
+		for _, other := range p.calls {
+			if rpc.SameText(other.serverID, m.ID) && p.removeCallLocked(other) {
+				c = other
+				break
+			}
+		}
 		p.mu.Unlock()
+		if c != nil {
+			c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response has the id %.100s, want %s", m.ID, c.serverID))
+			return
+		}
 		p.upstream.strayResponse(m)
 		return
 	}

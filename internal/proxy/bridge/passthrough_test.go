@@ -86,6 +86,33 @@ func TestMalformedItems(t *testing.T) {
 	}
 }
 
+// TestUnmatchedResponses checks that a response with another spelling of its id, or that is not
+// JSON, ends its call, and that one without an id is logged.
+func TestUnmatchedResponses(t *testing.T) {
+	var log safeBuffer
+	f := newFakeServer(t)
+	client, _ := dialPipe(t, f.bridge(with(legacy, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })))
+	client.send(initialize)
+	srv := f.next()
+	handshake(client, srv)
+	for _, response := range []string{
+		`{"jsonrpc":"2.0","id":"2","result":{}}`, `{"jsonrpc":"2.0","id":2.0,"result":{}}`, `{"jsonrpc":"2.0","id":2,"result":NaN}`,
+		`{"id":2,"result":{}}`, `{"jsonrpc":"2.0","id":2,"result":{"x":"`,
+	} {
+		client.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		srv.reads("tools/list")
+		srv.send(response)
+		if got := client.reads(`"id":2,"error":{"code":-32603`); !strings.Contains(got, "server's response") {
+			t.Errorf("%s: got %s", response, got)
+		}
+	}
+	srv.send(`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	client.reads("list_changed")
+	if !strings.Contains(log.String(), "matches no request in flight") {
+		t.Errorf("got the log\n%s", log.String())
+	}
+}
+
 func TestLineBreaks(t *testing.T) {
 	frame := []byte("{\n  \"jsonrpc\": \"2.0\",\r\n  \"id\": 1, \"method\": \"a\\nb\"\n}")
 	if got, want := string(compact(frame)), `{"jsonrpc":"2.0","id":1,"method":"a\nb"}`; got != want {

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/translate"
+	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -394,6 +396,11 @@ func (a *abandonedCalls) taskOf(m *jsonrpc.Message) (task string, meta []byte) {
 // of an abandoned call.
 func (u *upstream) strayResponse(m *jsonrpc.Message) {
 	u.b.metrics.strayResponses.Add(1)
+	level := slog.LevelInfo // it may be late
+	if len(m.ID) == 0 || m.ID.IsNull() {
+		level = slog.LevelWarn
+	}
+	u.b.opts.Logger.Log(u.ctx, level, "response of the server matches no request in flight", "server", u.b.opts.Name, "id", clip.String(m.ID, 100), "error", m.Err())
 	if task, meta := u.abandoned.taskOf(m); task != "" {
 		u.b.spawn(func() { u.cancelTask(task, meta) })
 	}

@@ -678,10 +678,26 @@ func (c *connection) deliver(frame []byte, from origin) bool {
 	if err := jsonrpc.Parse(frame, m, 0); err != nil {
 		from.rec.recordMessage(capture.ToClient, frame)
 		c.u.b.metrics.invalidMessages.Add(1)
-		return false
+		id, isResponse := m.ID, m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError
+		if !isResponse {
+			id, isResponse = rpc.BrokenResponse(frame)
+		}
+		if isResponse {
+			c.refuseResponse(id, jsonrpc.ErrorOf(err), from)
+		}
+		return isResponse
 	}
 	c.accept(frame, m, from)
 	return true
+}
+
+// refuseResponse gives the client an error in place of a response of the server.
+func (c *connection) refuseResponse(id jsonrpc.ID, e *jsonrpc.Error, from origin) {
+	c.u.b.opts.Logger.Warn("response of the server not forwarded", "server", c.u.b.opts.Name, "id", clip.String(id, 100), "error", e)
+	if len(id) > 0 {
+		refusal := errorMessage(id, c.u.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message)))
+		c.u.dispatch(encodeMessage(refusal), refusal, from)
+	}
 }
 
 // accept passes on a message of the server if it is unambiguous. frame is nil if it came in a
@@ -698,13 +714,13 @@ func (c *connection) accept(frame []byte, m *jsonrpc.Message, from origin) {
 	}
 	c.u.b.metrics.invalidMessages.Add(1)
 	e := jsonrpc.ErrorOf(err)
-	c.u.b.opts.Logger.Warn("message of the server not forwarded", "server", c.u.b.opts.Name, "error", e)
 	from.rec.recordMessage(capture.ToClient, frame)
-	switch {
-	case len(m.Method) == 0 && len(m.ID) > 0:
-		refusal := errorMessage(m.ID, c.u.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message)))
-		c.u.dispatch(encodeMessage(refusal), refusal, from)
-	case m.Kind == jsonrpc.KindRequest:
+	if len(m.Method) == 0 && len(m.ID) > 0 {
+		c.refuseResponse(m.ID, e, from)
+		return
+	}
+	c.u.b.opts.Logger.Warn("message of the server not forwarded", "server", c.u.b.opts.Name, "error", e)
+	if m.Kind == jsonrpc.KindRequest {
 		c.u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, m.ID, e, false)})
 	}
 }
