@@ -187,6 +187,9 @@ type Options struct {
 	// client that is a bridge translates by itself. It needs Shared.
 	NoTranslation bool
 
+	// PerAddress gives the clients without a session and without a principal an upstream for each
+	// network address, in place of one for all of them. It does not apply with Shared.
+	PerAddress bool
 	// Shared lets the clients of one principal share upstreams: all of them if the server is
 	// modern, those with the same handshake if it is legacy. See the package comment.
 	Shared bool

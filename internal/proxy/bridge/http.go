@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -277,6 +278,9 @@ func (p *statelessPeer) Close() {
 // says that a limit is reached.
 func (h *httpHandler) acquire(ctx context.Context, frame []byte) (*group, error) {
 	owner, caller := principalIDOf(ctx), callerOf(ctx)
+	if h.b.opts.PerAddress {
+		owner = cmp.Or(owner, caller)
+	}
 	// A modern server takes each request by itself, so one group is enough, and its clients receive
 	// notifications of each other's subscriptions and tasks.
 	key := owner

@@ -24,6 +24,8 @@ type Options struct {
 	Info mcp.Implementation
 	// Instructions come before those of the upstreams.
 	Instructions string
+	// NameAskers has the message of an elicitation begin with the name of the upstream that asks.
+	NameAskers bool
 	// Upstreams are the servers. Their order is that of lists, and decides which upstream keeps a
 	// URI scheme or name that several have.
 	Upstreams []Upstream
@@ -90,7 +92,8 @@ const (
 	// IsolatePrincipals shares an upstream between the clients of one principal, as
 	// bridge.Options.Shared does. It is the default.
 	IsolatePrincipals Isolation = iota
-	// IsolateClients gives each legacy session its own.
+	// IsolateClients gives each legacy session its own. Modern clients have no sessions: each
+	// principal has one, or each network address without principals.
 	IsolateClients
 	// IsolateNone shares an upstream between all clients. Input requests only go to the principal
 	// whose call caused them.

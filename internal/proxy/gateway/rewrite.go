@@ -193,6 +193,34 @@ func (s *scope) response(method string, frame []byte) []byte {
 	if hasURIs(frame) && !s.bare {
 		frame = s.exposeURIs(frame, "result")
 	}
+	if !s.modern && bytes.Contains(frame, []byte(`"elicitations"`)) {
+		if at := jsonedit.Locate(frame, "error", "data", "elicitations"); at.Found() && frame[at.Start] == '[' {
+			frame = jsonedit.Splice(frame, at, era.RewriteArray(nil, at.Of(frame), func(one []byte) []byte { return s.nameAsker(one, "message") }))
+		}
+	}
+	return s.nameAskers(frame, "result")
+}
+
+// nameAsker returns a text in which the message at a path, of an elicitation, says which upstream
+// asks, if Options.NameAskers wants that. Behind a gateway clients cannot know it.
+func (s *scope) nameAsker(text []byte, path ...string) []byte {
+	if !s.g.state.Load().opts.NameAskers {
+		return text
+	}
+	return replaceText(text, func(message string) string { return s.be.u.name + ": " + message }, path...)
+}
+
+// nameAskers is nameAsker for the elicitations among the input requests in a part of a message.
+func (s *scope) nameAskers(frame []byte, part string) []byte {
+	if !bytes.Contains(frame, []byte(`"inputRequests"`)) {
+		return frame
+	}
+	requests := era.Lookup(frame, part, "inputRequests")
+	for all := jsonwire.ObjectMembers(requests); era.IsObject(requests) && all.Next(); {
+		if key := all.KeyString(); era.LookupString(all.Value(), "method") == mcp.MethodElicit {
+			frame = s.nameAsker(frame, part, "inputRequests", key, "params", "message")
+		}
+	}
 	return frame
 }
 
@@ -202,7 +230,9 @@ func (s *scope) message(frame []byte, m *jsonrpc.Message) []byte {
 	case mcp.NotificationResourceUpdated:
 		return replaceText(frame, func(uri string) string { return exposedURI(s.be.u.name, uri) }, "params", "uri")
 	case mcp.NotificationTasks, mcp.NotificationTaskStatus: // requests name tasks of the client
-		frame = replaceText(frame, s.exposedTask, "params", "taskId")
+		frame = s.nameAskers(replaceText(frame, s.exposedTask, "params", "taskId"), "params")
+	case mcp.MethodElicit:
+		frame = s.nameAsker(frame, "params", "message")
 	}
 	if hasURIs(frame) {
 		frame = s.exposeURIs(frame, "params")

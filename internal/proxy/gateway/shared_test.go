@@ -18,6 +18,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -299,5 +300,117 @@ func TestSharedInputByStream(t *testing.T) {
 				t.Errorf("answers (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNameAskers checks that a user sees which upstream asks, in all pairs of eras.
+func TestNameAskers(t *testing.T) {
+	for _, clientEra := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		for _, serverEra := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+			for _, name := range []bool{false, true} {
+				t.Run(fmt.Sprint(clientEra, " to ", serverEra, " ", name), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						srv := fullServer("up", serverEra)
+						defer srv.Close(context.Background())
+						g := newGateway(t, &Options{NameAskers: name, Upstreams: []Upstream{streamUpstream("up", srv)}})
+						defer g.Close()
+						var got []string
+						opts := fullClientOptions(clientEra)
+						answer := opts.Input.Elicit
+						opts.Input.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+							got = append(got, p.Message)
+							return answer(ctx, p)
+						}
+						c := dialStream(t, g, opts)
+						defer c.Close()
+						if text, err := client.CallTool[string](t.Context(), c, "up__form", nil); err != nil || text != `accept{"name":"x"}` {
+							t.Errorf("got %q, %v", text, err)
+						}
+						want := []string{"Name?"}
+						if name {
+							want = []string{"up: Name?"}
+						}
+						if diff := cmp.Diff(want, got); diff != "" {
+							t.Errorf("messages (-want +got):\n%s", diff)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestNamedAskers checks where in messages elicitations are.
+func TestNamedAskers(t *testing.T) {
+	g := newGateway(t, &Options{NameAskers: true, Upstreams: []Upstream{streamUpstream("up", toolServer("up"))}})
+	defer g.Close()
+	be, err := g.state.Load().upstreams[0].acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer be.release()
+	const request = `{"jsonrpc":"2.0","id":1,"method":`
+	for _, tt := range []struct {
+		modern   bool
+		in, want string
+	}{
+		{false, request + `"elicitation/create","params":{"message":"a"}}`, `"message":"up: a"`},
+		{false, request + `"sampling/createMessage","params":{"message":"a"}}`, `"message":"a"`},
+		{false, `{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"a","data":{"elicitations":[{"mode":"url","message":"b"},7,{"message":"c"}]}}}`, `"message":"a","data":{"elicitations":[{"mode":"url","message":"up: b"},7,{"message":"up: c"}]}`},
+		{true, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":{"k\"1":{"method":"elicitation/create","params":{"message":"a"}},"k2":{"method":"roots/list","params":{"message":"b"}},"k3":{"method":"elicitation/create"},"k4":7}}}`,
+			`"k\"1":{"method":"elicitation/create","params":{"message":"up: a"}},"k2":{"method":"roots/list","params":{"message":"b"}},"k3":{"method":"elicitation/create"},"k4":7`},
+		{true, `{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"x","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"a"}}}}}`, `"params":{"message":"up: a"}`},
+		{true, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":7,"message":"a"}}`, `"inputRequests":7,"message":"a"`},
+	} {
+		m := new(jsonrpc.Message)
+		must(jsonrpc.Parse([]byte(tt.in), m, 0))
+		s := g.scope(t.Context(), be, tt.modern)
+		got := ""
+		if len(m.Method) > 0 {
+			got = string(s.message([]byte(tt.in), m))
+		} else {
+			got = string(s.response(mcp.MethodToolsCall, []byte(tt.in)))
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %s, want %s in it", tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestIsolatedAddresses checks that modern clients at different addresses do not share a server's
+// process with isolation: client, although they have neither principals nor sessions.
+func TestIsolatedAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		isolation Isolation
+		want      int // connections of clients
+	}{{IsolateClients, 2}, {IsolatePrincipals, 1}, {IsolateNone, 1}} {
+		for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+			t.Run(fmt.Sprint(tt.isolation, " ", revision), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := server.MustNew("up", "1", &server.Options{Revisions: []mcp.Revision{revision}})
+					defer srv.Close(context.Background())
+					must(server.AddTool(srv, "a", "", func(context.Context, none) (string, error) { return "x", nil }))
+					u := streamUpstream("up", srv)
+					u.Isolation = tt.isolation
+					g := newGateway(t, &Options{Upstreams: []Upstream{u}})
+					defer g.Close()
+					call := func(address string) {
+						ctx := (*relay.Server)(nil).WithIdentity(t.Context(), "", address, nil, nil)
+						if got := request(t, ctx, g.Stateless(), mcp.MethodToolsCall, `{"name":"up__a",`+modernMeta+"}"); !strings.Contains(got, `"text":"x"`) {
+							t.Errorf("got %s", got)
+						}
+					}
+					call("192.0.2.1")
+					synctest.Wait()
+					before := g.Upstreams()[0].Connections
+					call("192.0.2.2")
+					call("192.0.2.1")
+					call("192.0.2.2")
+					if got := g.Upstreams()[0].Connections - before; got != tt.want-1 {
+						t.Errorf("got %d more connections for the second address, want %d", got, tt.want-1)
+					}
+				})
+			})
+		}
 	}
 }

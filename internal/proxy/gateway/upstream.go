@@ -218,7 +218,7 @@ func (u *upstream) newBackend(ctx context.Context, key string) (*backend, error)
 	conf := u.conf.Load()
 	o := conf.Bridge
 	o.Name, o.NameErrors, o.ClientEra = u.name, true, bridge.EraAuto
-	o.Shared, o.Starts = conf.Isolation != IsolateClients, u.g.starts
+	o.Shared, o.PerAddress, o.Starts = conf.Isolation != IsolateClients, conf.Isolation == IsolateClients, u.g.starts
 	o.Record, o.Recording, o.Logger = nil, u.g.recording, u.g.state.Load().opts.Logger
 	base := context.Background()
 	if key != "" {

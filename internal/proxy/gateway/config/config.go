@@ -47,6 +47,9 @@ type Config struct {
 	Capture string `yaml:"capture" reload:"restart"`
 	// Instructions are given to clients before the instructions of the upstreams.
 	Instructions string `yaml:"instructions" reload:"live"`
+	// NameAskers has the message of each elicitation begin with the name of the upstream that asks,
+	// as in "files: Delete it?". The default is auto, which does so with more than one upstream.
+	NameAskers string `yaml:"nameAskers" reload:"live" enum:"auto always never"`
 	// ListWait is how long a list waits for upstreams that have not answered yet. Clients learn of
 	// their tools when they have. The default is 2s. Raise it for clients that list once only.
 	ListWait Duration `yaml:"listWait" reload:"live" range:"1ms 5m"`
@@ -225,9 +228,10 @@ type Upstream struct {
 	// Era is the era of the server: legacy with a handshake, modern without. The default is auto,
 	// which asks the server.
 	Era string `yaml:"era" enum:"auto legacy modern"`
-	// Isolation says who shares a process or session: no two clients (client), the clients of one
+	// Isolation says who shares a process or session: no two sessions (client), the clients of one
 	// caller (principal), or all clients (shared). Modern servers have no sessions; a process of
-	// theirs is shared the same way. The default is principal.
+	// theirs is shared the same way. Modern clients have no sessions either: with client, those of
+	// one caller share, or without auth those of one network address. The default is principal.
 	Isolation string `yaml:"isolation" enum:"client principal shared"`
 	// Idle is how long an unused process or session is kept. The default is 10m.
 	Idle Duration `yaml:"idle" range:"1s 168h"`
@@ -425,6 +429,17 @@ func (c *Config) Upstream(name string) *Upstream {
 		}
 	}
 	return nil
+}
+
+// NamesAskers reports whether elicitations say which upstream asks.
+func (c *Config) NamesAskers() bool {
+	enabled := 0
+	for _, u := range c.Upstreams {
+		if !u.Disabled {
+			enabled++
+		}
+	}
+	return c.NameAskers == "always" || c.NameAskers != "never" && enabled > 1
 }
 
 // HasLogins reports whether callers log in to an upstream that is not disabled.

@@ -342,7 +342,7 @@ func (v *validator) command(path string, u *Upstream) {
 	u.Cwd = below(v.file.dir, u.Cwd)
 }
 
-// arguments reports secrets in the arguments of a command, which every user of the machine can read.
+// arguments reports secrets in the arguments of a command, which all users of the machine can read.
 func (v *validator) arguments(path string, u *Upstream) {
 	before := ""
 	for i, arg := range slices.Concat(u.Command, u.Args) {

@@ -138,7 +138,7 @@ type definition struct {
 	Text json.RawMessage `json:"definition,omitempty"`
 }
 
-// sameTexts reports whether the texts of two definitions for different catalogs agree: what only one
+// sameTexts reports whether the texts of two definitions for two catalogs agree. What only one
 // of them has does not count, since a revision or a kind of client may lack it.
 func (d *definition) sameTexts(e *definition) bool {
 	var a, b map[string]json.RawMessage

@@ -335,10 +335,10 @@ func cleanURI(uri string, query, host bool) string {
 	return start + cleaned + tail
 }
 
-// partReadings returns the URIs that mean the same as uri for a server that takes only the path of a
-// URI, or the host as the first segment of a path, as many do: /a/b of file://x/a/b, and host/a of
-// notes://host/a. They have the numbers of slashes that people write. URIs of the web have none. With
-// query, what follows a question mark or a number sign is not part of the path.
+// partReadings returns the URIs that mean the same as uri for a server that takes only the path of
+// a URI, or the host as the first segment of a path, as many do: /a/b of file://x/a/b, and host/a
+// of notes://host/a. They have the numbers of slashes that people write. URIs of the web have none.
+// With query, what follows a question mark or a number sign is not part of the path.
 func partReadings(uri string, query bool) (list []string) {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if _, web := defaultPorts[scheme]; web || !ok {
