@@ -7,9 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mcpwire/client"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/server"
 )
 
 // TestAnnounce checks that the rename of a tool is announced, and that a client whose notification
@@ -45,6 +48,50 @@ func TestAnnounce(t *testing.T) {
 		case <-time.After(time.Minute):
 		}
 	})
+}
+
+// TestAnnouncedChange checks that clients of both eras are notified of a change that a server
+// announces and takes back before its lists are read, once for each kind of list, and only if they
+// see something of the server.
+func TestAnnouncedChange(t *testing.T) {
+	for _, downstream := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		for _, upstream := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+			synctest.Test(t, func(t *testing.T) {
+				for _, tt := range []struct {
+					view View
+					want map[string]int
+				}{
+					{nil, map[string]int{client.PromptsListChanged.String(): 1, client.ToolsListChanged.String(): 1}},
+					{prefixView("other__"), map[string]int{}},
+				} {
+					srv := fullServer("up", upstream)
+					g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("up", srv)}, View: func(context.Context) View { return tt.view }})
+					c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{downstream}})
+					toolNames(t, c)
+					got := map[string]int{}
+					sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true}, func(e client.Event) { got[e.Kind.String()]++ })
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					clear(got)
+					must(server.AddPrompt(srv, mcp.Prompt{Name: "q"}, func(context.Context, none) (string, error) { return "", nil }))
+					must(server.AddTool(srv, "q", "", func(context.Context, none) (string, error) { return "", nil }))
+					srv.RemovePrompts("q")
+					srv.RemoveTools("q")
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					if diff := cmp.Diff(tt.want, got); diff != "" {
+						t.Errorf("%v to %v, view %v: notifications (-want +got):\n%s", downstream, upstream, tt.view, diff)
+					}
+					sub.Close()
+					c.Close()
+					g.Close()
+				}
+			})
+		}
+	}
 }
 
 // TestHandshakeWait checks that a handshake does not wait for a slow server as long as a list.

@@ -76,6 +76,8 @@ type itemList struct {
 	warned, hidden int
 	// problem says why the list may lack items, or is "".
 	problem string
+	// announced counts the changes that the server announced.
+	announced uint64
 }
 
 // An item is a tool, prompt, resource or template.
@@ -111,6 +113,8 @@ type catalog struct {
 	err error
 	// dirty says that the server announced a change after the last read began.
 	dirty bool
+	// announced counts the changes that the server announced.
+	announced [numKinds]uint64
 	// loading is closed when the current read ends; nil without one. loadBegan is its start.
 	loading   chan struct{}
 	loadBegan time.Time
@@ -244,10 +248,27 @@ func (c *catalog) startLocked(pause time.Duration) {
 	}
 }
 
-// changed says that the server announced a change.
+// announcedChange takes the notification of a change from the server. Clients are notified even if
+// the lists are the same again when they are read.
+func (c *catalog) announcedChange(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range kindTexts {
+		if kindTexts[k].changed == method {
+			c.announced[k]++
+		}
+	}
+	c.changedLocked()
+}
+
+// changed says that the lists may have changed.
 func (c *catalog) changed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.changedLocked()
+}
+
+func (c *catalog) changedLocked() {
 	c.dirty = true
 	c.startLocked(max(time.Until(c.loadBegan.Add(reloadPause)), 0))
 }
@@ -316,7 +337,7 @@ func sameLists(a, b *snapshot) bool {
 		return false
 	}
 	for k := range a.lists {
-		if a.lists[k].sum != b.lists[k].sum || a.lists[k].ttl != b.lists[k].ttl {
+		if a.lists[k].sum != b.lists[k].sum || a.lists[k].ttl != b.lists[k].ttl || a.lists[k].announced != b.lists[k].announced {
 			return false
 		}
 	}
@@ -338,6 +359,11 @@ func (c *catalog) retry(pause time.Duration) {
 // load reads the catalog.
 func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 	snap := &snapshot{loaded: time.Now()}
+	c.mu.Lock()
+	for k := range snap.lists {
+		snap.lists[k].announced = c.announced[k]
+	}
+	c.mu.Unlock()
 	ask, err := c.open(ctx, snap)
 	if err != nil {
 		return nil, err
@@ -624,11 +650,8 @@ func (s catalogSender) Send(message []byte) error {
 	}
 	switch m.Kind {
 	case jsonrpc.KindNotification:
-		for _, texts := range kindTexts {
-			if string(m.Method) == texts.changed {
-				s.c.changed()
-				break
-			}
+		if isListChanged(string(m.Method)) {
+			s.c.announcedChange(string(m.Method))
 		}
 	case jsonrpc.KindRequest:
 		s.c.answer(m)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,8 +136,9 @@ func testDeadUpstreams(t *testing.T, revision, upstream mcp.Revision) {
 		go c.CallTool(t.Context(), fmt.Sprintf("m%d__open", i%len(mortals)), map[string]string{"URI": "x"})
 		time.Sleep(50 * time.Millisecond)
 	}
-	// The handshake has waited once for those that were dead at the start.
-	if len(slow) > 0 {
+	// The handshake has waited once for those that were dead at the start. A list may meet a server
+	// that is being connected again while another connection to it works.
+	if p99 := len(slow) <= lists/100; !p99 || len(slow) > 0 && slices.Max(slow) >= time.Second {
 		t.Errorf("%d of %d lists had to wait: %v", len(slow), lists, slow)
 	}
 	time.Sleep(time.Minute)

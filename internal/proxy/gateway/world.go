@@ -283,6 +283,11 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 	for i := range l.items {
 		l.sum = (l.sum^uint64(l.items[i].upstream))*1_000_003 ^ l.items[i].sum
 	}
+	for i, snap := range w.snaps {
+		if snap != nil && (view == nil || w.shows(i, view)) {
+			l.sum = l.sum*1_000_003 ^ snap.lists[kind].announced
+		}
+	}
 	return l
 }
 
