@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,19 +15,22 @@ import (
 
 func newSpecCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "spec [METHOD|CODE|FIELD|HEADER|TYPE] [flags]",
-		Short: "look up a term in the specification, offline",
+		Use:   "spec [METHOD|CODE|FIELD|HEADER|TYPE|WORDS...] [flags]",
+		Short: "look up a term in the specification, or search for words, offline",
 		Long: `Explain a method, an error code, a member of a message, a header or a type of
 MCP: who sends it and when, its form, what each revision changed, the related
 rules, and an example. Without an argument, list all terms. If a term has
-several meanings, all of them are shown.`,
+several meanings, all of them are shown. For other words, print the lines of
+this reference that have most of them.`,
 		Example: `  mcpwire spec tools/call
   mcpwire spec tools/call --rev ` + mcp.Revision20250618.String() + `
   mcpwire spec -32020
   mcpwire spec HeaderMismatch
   mcpwire spec Mcp-Param-Region
   mcpwire spec _meta.io.modelcontextprotocol/clientInfo
-  mcpwire spec Tool --json`,
+  mcpwire spec Tool --json
+  mcpwire spec 404
+  mcpwire spec session expired`,
 		// Codes begin with a hyphen. RunE separates them from flags.
 		DisableFlagParsing: true,
 	}
@@ -81,14 +85,10 @@ func parseSpecArgs(cmd *cobra.Command, args []string) (words []string, err error
 	if err := cmd.Flags().Parse(others); err != nil {
 		return nil, cmd.FlagErrorFunc()(cmd, err)
 	}
-	words = append(words, cmd.Flags().Args()...)
-	if len(words) > 1 {
-		return nil, usagef("spec: unexpected argument %q (spec takes one word)", words[1])
-	}
-	return words, nil
+	return append(words, cmd.Flags().Args()...), nil
 }
 
-// writeSpec writes the meaning of words, which has at most one element.
+// writeSpec writes the meaning of a term, or what a search for words finds.
 func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 	book := specref.Open()
 	style := specref.Style{Width: helpWidth}
@@ -102,12 +102,24 @@ func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 		}
 		return specref.WriteIndex(e.stdout, book.Index(), style)
 	}
-	entries := book.Lookup(words[0], revs)
+	query := strings.Join(words, " ")
+	entries := book.Lookup(query, revs)
 	if len(entries) == 0 {
-		if similar := book.Suggest(words[0]); len(similar) > 0 {
-			return usagef("spec: unknown term %.100q: did you mean %s?", words[0], strings.Join(similar, " or "))
+		similar := book.Suggest(query)
+		isName := strings.ContainsFunc(query, func(r rune) bool { return r != ' ' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9') })
+		if hits := book.Search(query, revs); len(hits) > 0 && !(isName && len(similar) > 0) {
+			if len(similar) > 0 {
+				fmt.Fprintf(e.stderr, "terms like it: %s\n", strings.Join(similar, ", "))
+			}
+			if asJSON {
+				return writeSpecJSON(e, hits)
+			}
+			return specref.WriteHits(e.stdout, hits, style)
 		}
-		return usagef("spec: unknown term %.100q (mcpwire spec lists all terms)", words[0])
+		if len(similar) > 0 {
+			return usagef("spec: unknown term %.100q: did you mean %s?", query, strings.Join(similar, " or "))
+		}
+		return usagef("spec: unknown term %.100q (mcpwire spec lists all terms)", query)
 	}
 	if asJSON {
 		return writeSpecJSON(e, entries)

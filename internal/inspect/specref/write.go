@@ -22,15 +22,7 @@ type Style struct {
 
 // Write writes entries as text. It returns the error of w.
 func Write(w io.Writer, entries []*Entry, style Style) error {
-	if style.Width == 0 {
-		style.Width = 80
-	}
-	for _, emphasis := range []*func(string) string{&style.Strong, &style.Faint} {
-		if *emphasis == nil {
-			*emphasis = func(text string) string { return text }
-		}
-	}
-	p := &printer{Style: style}
+	p := newPrinter(style)
 	for i, e := range entries {
 		if i > 0 {
 			p.line("")
@@ -43,18 +35,12 @@ func Write(w io.Writer, entries []*Entry, style Style) error {
 
 // WriteIndex writes an index as text. It returns the error of w.
 func WriteIndex(w io.Writer, groups []Group, style Style) error {
-	if style.Width == 0 {
-		style.Width = 80
-	}
-	if style.Strong == nil {
-		style.Strong = func(text string) string { return text }
-	}
-	p := &printer{Style: style}
+	p := newPrinter(style)
 	for i, g := range groups {
 		if i > 0 {
 			p.line("")
 		}
-		p.line(style.Strong(g.Title))
+		p.line(p.Strong(g.Title))
 		p.list("  ", g.Words)
 	}
 	_, err := w.Write(p.Bytes())
@@ -65,6 +51,18 @@ func WriteIndex(w io.Writer, groups []Group, style Style) error {
 type printer struct {
 	bytes.Buffer
 	Style
+}
+
+func newPrinter(style Style) *printer {
+	if style.Width == 0 {
+		style.Width = 80
+	}
+	for _, emphasis := range []*func(string) string{&style.Strong, &style.Faint} {
+		if *emphasis == nil {
+			*emphasis = func(text string) string { return text }
+		}
+	}
+	return &printer{Style: style}
 }
 
 func (p *printer) line(text string) { p.WriteString(strings.TrimRight(text, " ") + "\n") }
