@@ -19,6 +19,13 @@ export async function held(s) {
     await s.wait('the held message', () => document.querySelector('dialog textarea')?.value.includes('first'))
     await s.checkAccessible('the dialog of held messages, ' + colorScheme, { within: 'dialog', colors: true })
     await s.screenshot('dialog-' + colorScheme)
+    s.equal(await page.evaluate(() => document.activeElement.tagName), 'TEXTAREA', 'focus in the dialog')
+    const until = await page.locator('dialog .held-left').getAttribute('data-until')
+    await page.keyboard.type(' ')
+    await s.wait('the message to wait', (until) => {
+      const left = document.querySelector('dialog .held-left')
+      return left.textContent === 'waits while you type' && Number(left.dataset.until) > Number(until)
+    }, until)
     await area.fill((await area.inputValue()).replace('first', 'edited'))
     await dialog.locator('button', { hasText: 'hold the response' }).click()
     await s.wait('the held response', () => document.querySelector('dialog textarea')?.value.includes('"result"'))
