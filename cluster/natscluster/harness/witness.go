@@ -144,7 +144,7 @@ func oneWay(ctx context.Context, r *result) error {
 
 // replay cuts nodes off and replaces them, in turn, while streams are read again.
 func replay(ctx context.Context, r *result) error {
-	return r.fault(ctx, 8*time.Second, r.rounds(4*nodeCount),
+	return r.fault(ctx, 8*time.Second, r.rounds(2*nodeCount),
 		func(b *testbed, round int) error {
 			one := r.victim(round)
 			b.network.split([]int{one}, []int{(one + 1) % nodeCount, (one + 2) % nodeCount})
@@ -153,9 +153,7 @@ func replay(ctx context.Context, r *result) error {
 		func(b *testbed, _ int) error {
 			b.network.split()
 			for _, n := range b.nodes {
-				if err := n.stop(); err != nil {
-					return err
-				}
+				_ = n.stop() // it fails if a call was cut off, which may have waited for the others
 				if err := n.start(); err != nil {
 					return err
 				}
