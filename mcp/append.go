@@ -22,7 +22,8 @@ type Value interface {
 
 // Append appends the JSON text of v to dst, on one line, and returns the extended slice. It omits
 // the members that revision r lacks; RevisionNone keeps every member that is set. A content block
-// of a kind that r lacks becomes a text block that describes it.
+// of a kind that r lacks becomes a text block that describes it. Most types are a Value by pointer:
+// Append(dst, &list, r).
 func Append(dst []byte, v Value, r Revision) []byte { return v.appendRevision(dst, r) }
 
 // The put functions append one member each to an object whose opening brace is in dst. A key

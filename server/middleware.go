@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -58,6 +59,12 @@ func (s *Server) start() {
 	s.mu.Unlock()
 	s.bus.start()
 	s.startOnce.Do(func() {
+		if len(s.toolWrappers) > 0 {
+			s.wrappedTool = s.invokeTool
+		}
+		for _, wrap := range slices.Backward(s.toolWrappers) {
+			s.wrappedTool = wrap(s.wrappedTool)
+		}
 		if len(s.middleware) == 0 {
 			return
 		}

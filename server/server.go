@@ -240,10 +240,14 @@ type Server struct {
 	startOnce sync.Once
 	// chain runs all middleware. It is nil without middleware.
 	chain *middleware.Chain
+	// wrappedTool calls a tool's function through toolWrappers. It is nil without any.
+	wrappedTool ToolFunc
 
 	mu         sync.Mutex
 	middleware []middleware.Func
-	serving    bool
+	// toolWrappers are the functions of WrapTools.
+	toolWrappers []func(ToolFunc) ToolFunc
+	serving      bool
 }
 
 type link = backend.Link

@@ -36,6 +36,7 @@ import (
 //	            tool.call              checks the arguments and their HTTP headers
 //	              inputManager.resume  opens the request state of earlier input rounds
 //	              taskServer.call      if taskServer.wants: answers with a task, or as below
+//	              tool.run             WrapTools; calls tool.invoke
 //	              tool.invoke          decodes arguments, calls the function, encodes its result
 //	              inputManager.respond keeps the result, or replaces it with input requests
 //	  rpc.Conn                         sends the result or the error

@@ -361,12 +361,12 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 		if _, err := run.becomeTask(reqCtx); err != nil {
 			return dst, tasksUnavailable(err)
 		}
-		run.start(t.invoke)
+		run.start(t.run)
 		return run.appendCreated(dst), nil
 	}
 	stop := context.AfterFunc(reqCtx, func() { run.cancelUnlessTask(context.Cause(reqCtx)) })
 	defer stop()
-	run.start(t.invoke)
+	run.start(t.run)
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {

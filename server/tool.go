@@ -26,8 +26,15 @@ type tool struct {
 	taskSupport taskSupport
 	// headerParams are the arguments that HTTP headers repeat.
 	headerParams []mcp.HeaderParam
-	invoke       func(c *Call, args, dst []byte) ([]byte, error)
+	// invoke calls the user's function. Its error is a handlerError if it comes from there.
+	invoke func(c *Call, args, dst []byte) ([]byte, error)
 }
+
+// A handlerError is an error that a user's function returned.
+type handlerError struct{ error }
+
+// Unwrap returns the error.
+func (e handlerError) Unwrap() error { return e.error }
 
 func (t *tool) appendDefinition(dst []byte, f *era.Features) []byte {
 	return mcp.Append(dst, &t.def, f.Revision)
@@ -84,7 +91,7 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		}
 		var err error
 		if v.out, err = fn(c, v.arg); err != nil {
-			return appendHandlerError(c, dst, err)
+			return dst, handlerError{err}
 		}
 		dst, err = encode(c.results(), dst, &v.out)
 		if reuse {
@@ -120,7 +127,7 @@ func (s *Server) AddRawTool(def mcp.Tool, fn func(c *Call, args json.RawMessage)
 		}
 		out, err := fn(c, args)
 		if err != nil {
-			return appendHandlerError(c, dst, err)
+			return dst, handlerError{err}
 		}
 		return encode(c.results(), dst, &out)
 	})
@@ -269,8 +276,72 @@ func (t *tool) call(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 		}
 	}
 	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
-	out, err := t.invoke(c, args, dst)
+	out, err := t.run(c, args, dst)
 	return c.session.srv.inputs.respond(c, r, dst, out, err)
+}
+
+// run calls the tool's function, with what [Server.WrapTools] puts around it.
+func (t *tool) run(c *Call, args, dst []byte) ([]byte, error) {
+	wrapped := c.session.srv.wrappedTool
+	if wrapped == nil {
+		out, err := t.invoke(c, args, dst)
+		if failed, ok := err.(handlerError); ok {
+			return appendHandlerError(c, dst, failed.error)
+		}
+		return out, err
+	}
+	res, err := wrapped(c, args)
+	if invalid, ok := errors.AsType[*resultError](err); ok {
+		return dst, invalid.err
+	} else if err != nil {
+		return appendHandlerError(c, dst, err)
+	}
+	return c.results().tool(dst, res, nil)
+}
+
+// A ToolFunc handles calls of tools, as the function of [Server.AddRawTool] does.
+type ToolFunc func(c *Call, args json.RawMessage) (*mcp.CallToolResult, error)
+
+// WrapTools puts functions around the handlers of all tools, the first one outermost. Unlike the
+// middleware of [Server.Use] they see a call after all checks of the request, as decoded values:
+// next returns the handler's own error, and its result in the form for the client's revision, and
+// rejects arguments that do not match the schema with a result that has IsError. [Call.Name] names
+// the tool. An error that a function returns is treated as the handler's. A result is not validated
+// against the output schema again. Each function of list is called once.
+//
+// WrapTools panics if the server already serves.
+func (s *Server) WrapTools(list ...func(next ToolFunc) ToolFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving {
+		panic("server: WrapTools after Serve: add functions before the first connection")
+	}
+	s.toolWrappers = append(s.toolWrappers, list...)
+}
+
+// A resultError is the error for a handler's result that the protocol cannot represent.
+type resultError struct{ err error }
+
+func (e *resultError) Error() string { return e.err.Error() }
+
+// invokeTool is the innermost ToolFunc.
+func (s *Server) invokeTool(c *Call, args json.RawMessage) (*mcp.CallToolResult, error) {
+	t := s.tools.catalog().byKey[c.name]
+	if t == nil {
+		return nil, fmt.Errorf("tool %s was removed", clip.String(c.name, 100))
+	}
+	out, err := t.invoke(c, args, nil)
+	if failed, ok := err.(handlerError); ok {
+		return nil, failed.error
+	}
+	res := new(mcp.CallToolResult)
+	if err == nil {
+		err = json.Unmarshal(out, res)
+	}
+	if err != nil {
+		return nil, &resultError{err}
+	}
+	return res, nil
 }
 
 // appendHandlerError converts a handler's error: a protocol error is returned, others become a
