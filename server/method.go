@@ -73,6 +73,14 @@ func (s *Server) advertises(c listChange) bool {
 	return s.advertised&c != 0 || s.resources.registered.hadItems.Load() || s.resources.templates.hadItems.Load()
 }
 
+// announcedLists returns the lists whose changes the server announces.
+func (s *Server) announcedLists() listChange {
+	if s.opts.StaticLists {
+		return 0
+	}
+	return s.advertisedLists()
+}
+
 // advertisedLists returns the lists whose capabilities the server advertises.
 func (s *Server) advertisedLists() listChange {
 	var all listChange

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,10 @@ type Options struct {
 	// AdvertiseKinds lists the kinds to advertise before any item is registered. It is for servers
 	// that register items later.
 	AdvertiseKinds []Kind
+
+	// StaticLists says that the lists do not change while clients are connected: the server does not
+	// offer to announce changes, and announces none.
+	StaticLists bool
 
 	// View returns the part of the server that a caller sees. A nil function and a nil View show
 	// everything. It is called for each request, possibly by multiple goroutines at once, and must
@@ -490,21 +495,22 @@ func (s *Server) appendDiscover(dst []byte, f *era.Features) []byte {
 
 // appendCapabilities appends the server's capabilities.
 func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
+	changes := !s.opts.StaticLists
 	dst = append(dst, `{"logging":{}`...)
 	if f.Completions && s.completions.offered.Load() {
 		dst = append(dst, `,"completions":{}`...)
 	}
 	if s.advertises(promptsChanged) {
-		dst = append(dst, `,"prompts":{"listChanged":true}`...)
+		dst = append(strconv.AppendBool(append(dst, `,"prompts":{"listChanged":`...), changes), '}')
 	}
 	if s.advertises(resourcesChanged) {
-		dst = append(dst, `,"resources":{"subscribe":true,"listChanged":true}`...)
+		dst = append(strconv.AppendBool(append(dst, `,"resources":{"subscribe":true,"listChanged":`...), changes), '}')
 	}
 	if f.CoreTasks && s.tasks != nil {
 		dst = append(dst, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
 	}
 	if s.advertises(toolsChanged) {
-		dst = append(dst, `,"tools":{"listChanged":true}`...)
+		dst = append(strconv.AppendBool(append(dst, `,"tools":{"listChanged":`...), changes), '}')
 	}
 	return append(s.appendDeclarations(dst, f), '}')
 }

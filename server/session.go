@@ -311,7 +311,7 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		if s.stateless {
 			return s.listenInOwnSession(c, r, dst)
 		}
-		return s.subs.listen(c, r, s.srv.advertisedLists(), dst)
+		return s.subs.listen(c, r, s.srv.announcedLists(), dst)
 	case mcp.MethodSetLevel:
 		if err := s.handshake.setLevel(r); err != nil {
 			return dst, err
@@ -369,7 +369,7 @@ func (s *session) handleNotification(r *rpc.Request) error {
 // sendChanges sends the notifications of changes.
 func (s *session) sendChanges(c changes) {
 	for _, l := range listChanges {
-		if c.lists&l.bit == 0 {
+		if c.lists&l.bit == 0 || s.srv.opts.StaticLists {
 			continue
 		}
 		if s.handshake.era.Legacy() != nil {

@@ -531,7 +531,7 @@ func (s *session) listenInOwnSession(c *Call, r *rpc.Request, dst []byte) ([]byt
 	sess.handshake.era, sess.peer.values = s.handshake.era, c
 	sess.init()
 	s.srv.sessions.add(sess)
-	dst, err := sess.subs.listen(c, r, s.srv.advertisedLists(), dst)
+	dst, err := sess.subs.listen(c, r, s.srv.announcedLists(), dst)
 	if deferred, ok := err.(*rpc.Deferred); ok {
 		end := deferred.Result
 		deferred.Result = func(dst []byte) []byte {
