@@ -35,7 +35,7 @@ var surface = map[string]int{
 	"schema":              19,
 	"schema/fullschema":   3,
 	"skills":              9,
-	"server":              113,
+	"server":              116,
 	"stdio":               21,
 	"streamable":          38,
 }
