@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"time"
 
@@ -447,6 +448,9 @@ type activeCall struct {
 	revisionSwitches int
 	// sessionRenewals counts sessions that the server has ended during the call.
 	sessionRenewals int
+	// refusals counts the refused connections, the first of them at refusedSince.
+	refusals     int
+	refusedSince instant
 	// toolsRelisted is set if the tools were listed again because of a header mismatch.
 	toolsRelisted bool
 	// callbacks is nil if the call has no callbacks.
@@ -463,7 +467,7 @@ func (c *Client) newActiveCall(r *request) *activeCall {
 	if ac == nil {
 		ac = &activeCall{c: c}
 	}
-	ac.req, ac.attempts, ac.revisionSwitches, ac.sessionRenewals, ac.toolsRelisted = *r, 1, 0, 0, false
+	ac.req, ac.attempts, ac.revisionSwitches, ac.sessionRenewals, ac.refusals, ac.toolsRelisted = *r, 1, 0, 0, 0, false
 	ac.idleTimeout = effectiveTimeout(r.opts.timeout, c.opts.Timeouts.Call)
 	if ac.maxTimeout = effectiveTimeout(r.opts.maxTimeout, c.opts.Timeouts.MaxCall); ac.maxTimeout > 0 {
 		if ac.deadline = r.deadline; ac.deadline == 0 {
@@ -773,8 +777,17 @@ func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg
 			}
 			return nil // retry in a new session
 		}
-		if ac.req.opts.retry == retryNever || ac.attempts >= ac.c.opts.Retry.MaxAttempts {
+		switch refused := isRefusedDial(err) && ac.c.opts.Retry.MaxAttempts > 1; {
+		case ac.req.opts.retry == retryNever, !refused && ac.attempts >= ac.c.opts.Retry.MaxAttempts:
 			return err
+		case refused: // the server restarts: wait as for a new connection
+			if ac.refusals++; ac.refusals == 1 {
+				ac.refusedSince = now()
+			}
+			if d := ac.c.opts.Reconnect.MaxWait; d > 0 && now().sub(ac.refusedSince) >= d {
+				return err
+			}
+			return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.refusals), err)
 		}
 	case jsonrpc.OutcomeUnknown:
 		if !ac.mayRepeat() {
@@ -794,6 +807,13 @@ func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg
 	ac.attempts++
 	// The backoff is random, so that not all clients come back at the same time.
 	return ac.waitRetry(ctx, e.RetryAfter+ac.c.opts.Retry.backoff(ac.attempts-1), err)
+}
+
+// isRefusedDial reports whether the server's machine refused a connection.
+func isRefusedDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	_, dns := errors.AsType[*net.DNSError](err)
+	return ok && op.Op == "dial" && !op.Timeout() && !dns
 }
 
 // backoff returns the wait after that many failures.

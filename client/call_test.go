@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -561,9 +562,11 @@ type limitedFramer struct {
 	jsonrpc.Framer
 	method string
 	left   int
-	times  []time.Time
-	in     chan any // []byte or error
-	done   chan struct{}
+	// err replaces the error of status 429.
+	err   error
+	times []time.Time
+	in    chan any // []byte or error
+	done  chan struct{}
 }
 
 func newLimitedFramer(f jsonrpc.Framer, method string, failures int) *limitedFramer {
@@ -599,7 +602,10 @@ func (l *limitedFramer) WriteFrame(msg []byte) error {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(msg, &m, 0); err == nil && string(m.Method) == l.method {
 		l.times = append(l.times, time.Now())
-		if l.left--; l.left >= 0 {
+		if l.left--; l.left >= 0 && l.err != nil {
+			l.in <- &jsonrpc.CallError{ID: m.ID.Clone(), Outcome: jsonrpc.OutcomeUnprocessed, Err: l.err}
+			return nil
+		} else if l.left >= 0 {
 			l.in <- &jsonrpc.CallError{ID: m.ID.Clone(), Outcome: jsonrpc.OutcomeUnprocessed, RetryAfter: 2 * time.Second, Err: fmt.Errorf("HTTP status 429: %w", jsonrpc.Errorf(429, "slowly"))}
 			return nil
 		}
@@ -610,6 +616,55 @@ func (l *limitedFramer) WriteFrame(msg []byte) error {
 func (l *limitedFramer) Close() error {
 	close(l.done)
 	return l.Framer.Close()
+}
+
+// TestRefusedConnections shows that a call waits while the server's machine refuses connections, as
+// it does in a restart, within the limits of the call and of ReconnectPolicy.MaxWait.
+func TestRefusedConnections(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for _, tt := range []struct {
+		name     string
+		failures int
+		err      error
+		opts     []CallOption
+		ok       bool
+		within   time.Duration
+	}{
+		{"a restart", 6, refused, nil, true, 10 * time.Second},
+		{"for good", 1000, refused, nil, false, 66 * time.Second},
+		{"beyond the call's time", 1000, refused, []CallOption{WithMaxTimeout(3 * time.Second)}, false, 3 * time.Second},
+		{"no retry", 1, refused, []CallOption{WithRetry(false)}, false, time.Millisecond},
+		{"unknown host", 1000, &net.OpError{Op: "dial", Err: &net.DNSError{}}, nil, false, time.Second},
+		{"another failure", 1000, &net.OpError{Op: "proxyconnect", Err: errors.New("x")}, nil, false, time.Second},
+	} {
+		everyEra(t, func(t *testing.T, r mcp.Revision) {
+			transport := scriptTransport(t, func(s *script) {
+				s.opening(r)
+				if tt.ok {
+					s.answer(s.expect("m"), "{}")
+				}
+				s.expectEnd()
+			})
+			c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+				inner, err := transport.Connect(ctx)
+				if err != nil {
+					return nil, err
+				}
+				f := newLimitedFramer(inner, "m", tt.failures)
+				f.err = tt.err
+				return f, nil
+			}), &Options{Revisions: []mcp.Revision{r}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			began := time.Now()
+			err = c.Call(t.Context(), "m", nil, nil, tt.opts...)
+			if d := time.Since(began); tt.ok != (err == nil) || d > tt.within || err != nil && !is[*jsonrpc.CallError](err) {
+				t.Errorf("%s: after %v: %v", tt.name, d, err)
+			}
+		})
+	}
 }
 
 // TestErrorWithinCallError shows that a request that was not carried out is repeated when the

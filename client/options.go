@@ -171,6 +171,7 @@ type Limits struct {
 
 // A RetryPolicy controls how often the Client repeats requests. It repeats a request that is safe
 // to repeat when the connection is lost, and any request that the server certainly did not process.
+// If the server's machine refuses connections, it does so for [ReconnectPolicy.MaxWait].
 // An HTTP server that is overloaded (503) or rate-limits its clients (429) can delay the next
 // attempt by up to 30 s (Retry-After). A call without enough time left fails at once with the
 // server's error. The zero value is ready to use.

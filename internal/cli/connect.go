@@ -70,8 +70,9 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 			Call:      orForever(f.timeout),
 		},
 		// The output must come from the server.
-		Cache:     client.CacheOptions{MaxBytes: -1},
-		Reconnect: client.ReconnectPolicy{Disabled: true},
+		Cache: client.CacheOptions{MaxBytes: -1},
+		// An HTTP server may have forgotten the session, which is no failure.
+		Reconnect: client.ReconnectPolicy{Disabled: t.isStdio(), MaxFailures: 2},
 		Trace:     d.trace.observe,
 		Logger:    slog.New(warner{d.notes}),
 	}
