@@ -260,6 +260,8 @@ var mutationsOfSessions = []mutation{
 	{"capability/client-undeclared", "stdio-r4 http-r4", `"elicitation":{"form":{},"url":{}},`, ``, ""},
 	{"capability/feature-undeclared", "stdio-r1 stdio-r2", `"prompts":{"listChanged":true},`, ``, ""},
 	{"capability/list-missing", "stdio-r5", `"result":{"prompts".*`, `"error":{"code":-32601,"message":"x"}}`, ""},
+	{"capability/refused", "stdio-r4", `"result":{"roots".*`, `"error":{"code":-32601,"message":"x"}}`, ""},
+	{"capability/refused", "stdio-r1 stdio-r4", `"result":{"prompts".*`, `"error":{"code":-32601,"message":"x"}}`, ""},
 	{"capability/logging", "stdio-r1 stdio-r2", `"logging":{},`, ``, "capability/feature-undeclared"},
 	{"capability/notification-undeclared", "stdio-r3 stdio-r4", `"tools":{"listChanged":true}`, `"tools":{}`, ""},
 

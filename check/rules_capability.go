@@ -93,6 +93,40 @@ func rulesCapability() []rule {
 		},
 		{
 			Rule: Rule{
+				ID: "capability/refused", Severity: Warning, Revisions: legacyRevisions,
+				Title: "A declared capability is answered with -32601",
+				Why:   "The peer asks because the capability was declared. What it needs the answer for does not work, and nothing says so.",
+				Fix:   "Implement the method, or do not declare the capability.",
+				URL:   "basic/lifecycle#capability-negotiation",
+				Good: Example{rev20251125, `init client={"roots":{}}
+< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`},
+				Bad: Example{rev20251125, `init client={"roots":{}}
+< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+> {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found"}}`},
+			},
+			kinds: kindError, methods: []string{
+				mcp.MethodRootsList, mcp.MethodCreateMessage, mcp.MethodElicit,
+				mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodPromptsList, mcp.MethodResourcesSubscribe, mcp.MethodSetLevel, mcp.MethodComplete,
+			},
+			check: func(v *view) {
+				if v.msg.code() != -32601 {
+					return
+				}
+				if v.call.dir == capture.ToClient {
+					if isObject(v.session.clientCaps) && v.session.initialize != nil && undeclaredByClient(v.call.method, v.call.params, v.session.clientCaps) == nil {
+						v.report("/error", "the client has declared the capability for %s but does not implement it", show(v.call.method)).with(v.session.initialize.n)
+					}
+					return
+				}
+				need := era.ServerCapability(v.call.method, v.features().Completions)
+				if need != nil && isObject(v.session.serverCaps) && declared(v.session.serverCaps, need) {
+					v.report("/error", "the server has declared %s but does not implement %s", dotted(need), show(v.call.method)).with(v.session.initializeResult)
+				}
+			},
+		},
+		{
+			Rule: Rule{
 				ID: "capability/logging", Severity: Error,
 				Title: "A server that has not declared logging sends log messages",
 				Why:   "Clients that do not expect log messages drop them or treat them as errors.",
