@@ -1,8 +1,12 @@
 package check
 
 import (
+	"strconv"
+	"strings"
+
 	"mcpwire/capture"
 	"mcpwire/internal/era/shape"
+	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
 
@@ -99,11 +103,26 @@ func shapeRule(code shape.Code, severity Severity, r Rule) rule {
 					if p.Pointer == "" && v.msg.is(kindCall) && (v.msg.params == nil || code == shape.WrongKind || code == shape.WrongDirection || code == shape.NotInRevision) {
 						place = ""
 					}
-					v.report(place, "%s", p.Message)
+					v.report(place, "%s%s", entryName(v.msg.result, p.Pointer), p.Message)
 				}
 			}
 		},
 	}
+}
+
+// entryName returns the name of the entry of a list that a pointer leads into, such as the tool of
+// /tools/3/inputSchema, as the beginning of a sentence. It is "" without one.
+func entryName(result []byte, pointer string) string {
+	parts := strings.SplitN(pointer, "/", 4)
+	if len(parts) < 3 {
+		return ""
+	}
+	for i, entry := range elements(member(result, parts[1])) {
+		if name := stringValue(member(entry, "name")); strconv.Itoa(i) == parts[2] && name != "" {
+			return strings.TrimSuffix(parts[1], "s") + " " + strconv.Quote(clip.Prefix(name, 100)) + ": "
+		}
+	}
+	return ""
 }
 
 func shapeRoot(m *message) string {
