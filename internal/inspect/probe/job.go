@@ -533,7 +533,7 @@ func (r *run) runJob(ctx context.Context, j *job) {
 			}
 		}
 		s(ctx, v)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || r.hopeless() {
 			break
 		}
 		if v.stale || !v.conn.alive() {

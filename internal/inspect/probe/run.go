@@ -66,6 +66,9 @@ type Options struct {
 	Opened func()
 	// HandshakesOnly ends the probe then, after one request of the newest revision.
 	HandshakesOnly bool
+	// StopAtEnd ends the probe when the server ends at a request that hosts send: all other steps
+	// would only start it again.
+	StopAtEnd bool
 	// Progress, if not nil, is called before each step. It must not block. It runs on the goroutine
 	// that called Run.
 	Progress func(Step)
@@ -130,6 +133,13 @@ func (f *Failure) Stderr() string {
 		return ""
 	}
 	return f.stderr.text()
+}
+
+// hopeless reports whether Options.StopAtEnd applies.
+func (r *run) hopeless() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.opts.StopAtEnd && slices.ContainsFunc(r.failures, func(f *Failure) bool { return f.Usual && f.Ended })
 }
 
 // maxFailures limits Report.Failures.
@@ -326,9 +336,16 @@ func (r *run) report() *Report {
 // probeAll probes the revisions, the newest first.
 func (r *run) probeAll(ctx context.Context) error {
 	defer r.others.Wait()
-	for len(r.plan.todo)+len(r.plan.held) > 0 {
+	for len(r.plan.todo)+len(r.plan.held) > 0 && !r.hopeless() {
 		if err := r.runWave(ctx, r.nextWave()); err != nil {
 			return err
+		}
+	}
+	if r.hopeless() {
+		closeAll(r.plan.held)
+		r.abandon()
+		if !r.plan.opened {
+			r.opts.Opened()
 		}
 	}
 	if len(r.negotiated) == 0 {

@@ -90,6 +90,7 @@ func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {
 	if !q.receiveOnly {
 		written = make(chan error, 1)
 		if err := sc.write(limited, &a, &q, written); err != nil && limited.Err() == nil {
+			sc.drain(limited)
 			return sc.disconnect(a, err)
 		}
 	}
@@ -99,6 +100,7 @@ func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {
 		case err := <-written:
 			written = nil
 			if err != nil {
+				sc.drain(limited)
 				return sc.disconnect(a, err)
 			}
 			if !waiting {
@@ -123,6 +125,23 @@ func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {
 				a.state, a.err = disconnected, ctx.Err()
 			}
 			return a
+		}
+	}
+}
+
+// drain reads what a server that takes no more input has written: it may say why.
+func (sc *stdioConn) drain(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	for {
+		select {
+		case f := <-sc.Frames():
+			if f.Err != nil {
+				return
+			}
+			sc.observeFrame(&f)
+		case <-limited.Done():
+			return
 		}
 	}
 }

@@ -131,6 +131,9 @@ func lists(ctx context.Context, d *driver) {
 				d.noteFailure(l.method, &a)
 				d.report(refusal(&a), &a, "%s is declared, and %s %s", l.capability, l.method, d.outcomeText(&a))
 			}
+			if !a.failed() && a.status >= 400 {
+				d.noteFailure(l.method, &a)
+			}
 			if list := elements(member(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {
 				d.firstEntries[l.member] = list[0]
 			}
