@@ -8,7 +8,6 @@ package cause
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -76,7 +75,9 @@ func Find(state State, lines, set []string) Cause {
 	for _, line := range lines {
 		if isTrouble(line) && !strings.Contains(said, line) {
 			if c, _ := lookup("", line); c.Known {
-				c.Said = cmp.Or(oneLine(said), c.Said)
+				if said != "" {
+					c.Said = oneLine(said) + ": " + c.Said
+				}
 				return c
 			}
 		}
@@ -105,7 +106,11 @@ func unexplained(said string, lines []string) Cause {
 		}
 		return c
 	}
-	return Cause{What: oneLine(said), Said: oneLine(said)}
+	c := Cause{What: oneLine(said), Said: oneLine(said)}
+	if list := namesIn(said); len(list) == 1 && wrong().MatchString(said) {
+		c.Fix = "check the value of the environment variable " + list[0]
+	}
+	return c
 }
 
 // namesArgument matches a usage that names more than options.
@@ -121,16 +126,17 @@ func Exit(code int, signal string) Cause {
 type Response struct {
 	Status int
 	// Host is the Host header of the request.
-	Host   string
-	Header http.Header
-	Body   string
+	Host string
+	// Location and Server are headers of the response.
+	Location, Server string
+	Body             string
 	// Later reports that the request came after a handshake that succeeded.
 	Later bool
 }
 
 // Find returns the cause of the response.
 func (r *Response) Find() Cause {
-	text := fmt.Sprintf("%d\nHost: %s\nLocation: %s\nServer: %s\n\n%s", r.Status, r.Host, r.Header.Get("Location"), r.Header.Get("Server"), r.Body)
+	text := fmt.Sprintf("%d\nHost: %s\nLocation: %s\nServer: %s\n\n%s", r.Status, r.Host, r.Location, r.Server, r.Body)
 	if r.Later {
 		if c, ok := lookup(later, text); ok {
 			return c

@@ -17,7 +17,7 @@ func TestFind(t *testing.T) {
 		{"KeyError", "Traceback (most recent call last):\n  File \"x.py\", line 2\n    key = os.environ['TOKEN']\nKeyError: 'TOKEN'", "TOKEN is missing", "--env", "TOKEN", true},
 		{"the name only", "Missing GITHUB_TOKEN", "GITHUB_TOKEN is missing", "--env", "GITHUB_TOKEN", true},
 		{"several names", "Error: AWS_REGION and VAULT_NAME must be set", "AWS_REGION and VAULT_NAME must be set", "it mentions AWS_REGION, VAULT_NAME", "", false},
-		{"an invalid value", "Error: VAULT_PORT must be a number", "VAULT_PORT must be a number", "", "", false},
+		{"an invalid value", "Error: VAULT_PORT must be a number", "VAULT_PORT must be a number", "check the value of the environment variable VAULT_PORT", "", false},
 		{"an optional variable", "Error: no vault found\nSet VAULT_COLOR to use other colors (optional)", "no vault found", "", "", false},
 		{"the code of an error", "Error: CERT_HAS_EXPIRED", "the certificate of a service has expired", "renew", "", true},
 		{"a symbol of glibc", "x: /lib/libc.so.6: version `GLIBC_2.38' not found (required by x)", "GLIBC_2.38", "newer system", "", true},
@@ -44,11 +44,23 @@ func TestFind(t *testing.T) {
 		{"chatter before it", "Checking for env file: .env\nERROR: a database is required.", "a database is required.", "", "", false},
 		{"a code", "Error [ERR_MODULE_NOT_FOUND]: Cannot find module 'x' required by y", "the Node.js package x is missing", "npm install", "", true},
 		{"a daemon", "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "Docker is not running", "start Docker", "", true},
+		{"a program that bundler lacks", "bundler: command not found: puma", "the program puma", "install puma", "", true},
+		{"a script of Bun", "error: Module not found \"src/index.ts\"", "the script src/index.ts", "path", "", true},
+		{"a package of Bun", "error: Cannot find module \"@acme/sdk/x.js\" from \"/srv/app/index.ts\"", "@acme/sdk/x.js is missing", "bun install", "", true},
+		{"a task group", "Traceback (most recent call last):\n  + Exception Group Traceback (most recent call last):\n  |   File \"/srv/x.py\", line 1\n  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | Traceback (most recent call last):\n    |   File \"/srv/y.py\", line 3, in f\n    | httpx.ConnectError: [Errno -2] Name or service not known\n    +------------------------------------", "Name or service not known", "DNS", "", true},
+		{"the hint of a panic", "thread 'main' panicked at src/main.rs:14:10:\nFailed to bind: Os { code: 98, kind: AddrInUse, message: \"Address already in use\" }\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", "its port is in use", "end the other", "", true},
+		{"a placeholder of clap", "error: the following required arguments were not provided:\n  <DATABASE_URL>\n\nUsage: pg-mcp <DATABASE_URL>", "an argument is missing: <DATABASE_URL>", "args", "", true},
+		{"either of two", "ValueError: Either JIRA_API_TOKEN or JIRA_PERSONAL_TOKEN must be provided", "Either JIRA_API_TOKEN", "it mentions JIRA_API_TOKEN, JIRA_PERSONAL_TOKEN", "", false},
+		{"Python's own library", "Fatal Python error: init_fs_encoding: failed to get the Python codec\nModuleNotFoundError: No module named 'encodings'", "does not find its own library", "PYTHONHOME", "", true},
+		{"an old Node.js", "SyntaxError: The requested module 'node:util' does not provide an export named 'styleText'", "it needs a newer Node.js: styleText", "current version", "", true},
+		{"a company's authority", "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool: Max retries exceeded (Caused by SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))", "does not trust the certificate", "NODE_EXTRA_CA_CERTS", "", true},
+		{"a log with brackets", "[2026-11-28 06:00:00] ERROR - config - Environment variable DATABASE_URL not found", "DATABASE_URL is missing", "--env", "DATABASE_URL", true},
+		{"killed", "Killed", "it was killed", "limits", "", true},
 		{"one line without an error", "up and running", "up and running", "", "", false},
 		{"lines without an error", "up\nand\nrunning", "", "", "", false},
 	} {
 		got := Find(Ended, strings.Split(tt.output, "\n"), nil)
-		if !strings.Contains(got.What, tt.what) || !strings.Contains(got.Fix, tt.fix) || tt.what == "" && got.What != "" || tt.fix == "" && got.Fix != "" || got.Variable != tt.variable || got.Known != tt.known {
+		if !strings.Contains(got.What+" "+got.Said, tt.what) || !strings.Contains(got.Fix, tt.fix) || tt.what == "" && got.What != "" || tt.fix == "" && got.Fix != "" || got.Variable != tt.variable || got.Known != tt.known {
 			t.Errorf("%s: got %+v; want %q, %q, variable %q, known %v", tt.name, got, tt.what, tt.fix, tt.variable, tt.known)
 		}
 	}
