@@ -18,6 +18,7 @@ import (
 	"mcpwire/internal/inspect/hosts"
 	"mcpwire/internal/inspect/probe"
 	"mcpwire/internal/trace/captures"
+	"mcpwire/internal/trace/cause"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
 )
@@ -172,6 +173,7 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 		return d.probeFailure(err)
 	}
 	printed := f.finish(e, run)
+	d.explainEnd(report.Failures)
 	if kept && len(run.report.Results) > 0 {
 		first := run.report.Results[0]
 		fmt.Fprintf(e.stderr, "mcpwire show %s -n %d shows the exchange of an event, mcpwire show %[1]s all of them\n", captures.ProbeName, first.Event)
@@ -180,6 +182,25 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 		return d.probeFailure(err)
 	}
 	return printed
+}
+
+// explainEnd prints why a process of the server ended after the handshake, according to its
+// standard error.
+func (d *dialer) explainEnd(list []*probe.Failure) {
+	i := slices.IndexFunc(list, func(f *probe.Failure) bool { return f.Ended && strings.TrimSpace(f.Stderr()) != "" })
+	if i < 0 {
+		return
+	}
+	f := list[i]
+	end := errors.New("a process of the server ended at " + f.About)
+	if f.Exit != nil {
+		end = fmt.Errorf("%w: %s", end, exitWords(f.Exit))
+	}
+	lines, _ := newLines(f.Stderr())
+	fmt.Fprintf(d.e.stderr, "mcpwire: %v\n", withLines(end, lines))
+	if hint := d.causeHint(cause.Ended, strings.Split(f.Stderr(), "\n"), ""); hint != "" {
+		fmt.Fprintf(d.e.stderr, "hint: %s\n", hint)
+	}
 }
 
 // commandFile returns the first word of a command that names a file below the working folder, such

@@ -257,7 +257,7 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision) {
 		ascending = spoken[:1]
 	}
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
-		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version, HandshakesOnly: doc.quick,
+		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version, HandshakesOnly: doc.quick, StopAtEnd: !doc.quick,
 		Progress: func(step probe.Step) { doc.report.status("checking the rules: %v", step) },
 	})
 	if ctx.Err() == nil {
@@ -272,6 +272,9 @@ func (doc *doctor) judge(report *probe.Report, err error) {
 		return
 	}
 	s := doc.report.section(sectionRules)
+	if doc.reported.ended {
+		s.note("not all rules are checked: the server ends at a request that hosts send")
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.odd("not all rules could be checked in %s", shortTime(maxRules)).hint("mcpwire check has no such limit")
@@ -350,6 +353,7 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 		line("%s: %s: %s", f.Rule.ID, clipLine(f.Rule.Title, 100), clipLine(f.Message, 200)).hint("%s", f.Rule.Fix)
 	}
 	switch {
+	case wrong == 0 && doc.reported.ended:
 	case wrong == 0 && doc.stray:
 		s.good("no other findings in %d messages and events", report.Events)
 	case wrong == 0:

@@ -172,7 +172,7 @@ func (t *doctorTable) line(i int, r *doctorReport) error {
 		text += " · " + r.speaks
 	}
 	if t.width > 0 {
-		f := newFolder(false, max(minWidth, t.width), width+4, width+4)
+		f := newFolder(false, max(width+4+minWidth, t.width), width+4, width+4)
 		f.words(text, "")
 		text = f.String()
 	}

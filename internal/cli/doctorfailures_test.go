@@ -23,6 +23,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"mcpwire/internal/inspect/probe"
 	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -143,6 +144,27 @@ func (f *recordedFailure) examine(t *testing.T) *doctorReport {
 	}
 	_ = r.finish() // the exit status, which is in r
 	return r
+}
+
+// TestExplainEnd shows that check says why a process ended after the handshake.
+func TestExplainEnd(t *testing.T) {
+	f := readFailure(t, filepath.Join("testdata", "failures", "crash-tools-list.txtar"))
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		start := func(_ context.Context, stderr io.Writer) (wireclient.Child, error) {
+			return startPlayed(t, f, stderr), nil
+		}
+		report, err := probe.Run(t.Context(), &probe.Target{Command: []string{"server"}, Start: start}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&dialer{e: &env{stderr: &out}}).explainEnd(report.Failures)
+	})
+	for _, want := range []string{"ended at tools/list: exit status 1", "its standard error ends with: Error: connect ECONNREFUSED 127.0.0.1:5432", "hint: nothing accepts connections"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in %q", want, out.String())
+		}
+	}
 }
 
 // A playedProcess is a fake process that fails as recorded.
@@ -506,7 +528,7 @@ func TestDoctorFailures(t *testing.T) {
 	if named*100 < all*95 {
 		t.Errorf("doctor names the cause of %d of %d failures only", named, all)
 	}
-	if least := 100; os.Getenv("MCPWIRE_FAILURES") == "" && all < least {
-		t.Errorf("%d failures, want at least %d", all, least)
+	if least := 100; os.Getenv("MCPWIRE_FAILURES") == "" && len(files) < least {
+		t.Errorf("%d failures, want at least %d", len(files), least)
 	}
 }

@@ -301,12 +301,11 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 	case !c.Specific && (r.status == http.StatusBadRequest || r.status == http.StatusNotFound || r.status == http.StatusMethodNotAllowed || r.status < 300 && kind == "text/html"):
 		doc.elsewhere(ctx, s, r, u)
 	case r.status < 300 && r.stream != "":
-		l := s.bad("%s", clipLine(r.stream, 200))
 		if errors.Is(r.err, context.DeadlineExceeded) {
-			l.Text = "no response in the event stream within " + shortTime(doc.connect)
+			r.stream = "no response in the event stream within " + shortTime(doc.connect)
 			doc.report.noAnswer = true
 		}
-		l.hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
+		s.bad("%s", clipLine(r.stream, 200)).hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
 	case c.Known:
 		if r.status == http.StatusProxyAuthRequired {
 			doc.report.worse(exitAuth)
@@ -326,7 +325,7 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 
 // cause returns the cause that the response itself gives.
 func (r *webReply) cause(u *url.URL) cause.Cause {
-	return (&cause.Response{Status: r.status, Host: u.Host, Header: r.header, Body: string(r.body[:min(len(r.body), 8<<10)])}).Find()
+	return (&cause.Response{Status: r.status, Host: u.Host, Location: r.header.Get("Location"), Server: r.header.Get("Server"), Body: string(r.body[:min(len(r.body), 8<<10)])}).Find()
 }
 
 // bodyLines returns the first lines of a body.

@@ -205,13 +205,13 @@ func hintOf(c cause.Cause) string {
 
 // statusCause returns the cause that an HTTP status and its body give.
 func (d *dialer) statusCause(e *streamable.StatusError) cause.Cause {
-	r := cause.Response{Status: e.StatusCode, Body: e.Text, Header: http.Header{}}
+	r := cause.Response{Status: e.StatusCode, Body: e.Text}
 	if u, err := url.Parse(d.target.url); err == nil {
 		r.Host = u.Host
 	}
 	if d.http != nil {
 		if to := d.http.location.Load(); to != nil {
-			r.Header.Set("Location", *to)
+			r.Location = *to
 		}
 	}
 	return r.Find()
