@@ -3,7 +3,6 @@ package loopback
 
 import (
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 )
@@ -18,18 +17,11 @@ func IsHost(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// Only rejects requests for other hosts than this machine, and requests with an origin. They come
-// from web pages, which may have changed the address of their name.
-func Only(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if !IsHost(strings.Trim(host, "[]")) || r.Header.Get("Origin") != "" {
-			http.Error(w, "only for this machine", http.StatusForbidden)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
+// Allows reports whether a request with this Host, and this Origin or "", is for this machine and not
+// from a web page, which may have changed the address of its name.
+func Allows(host, origin string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return IsHost(strings.Trim(host, "[]")) && origin == ""
 }
