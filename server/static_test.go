@@ -30,6 +30,7 @@ func TestStaticLists(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := server.MustNew("test", "1", &server.Options{StaticLists: static, AdvertiseKinds: kinds})
 			c := connect(t, srv, "2025-06-18")
+			synctest.Wait() // until the server knows that the client is ready
 			if err := server.AddTool(srv, "t", "", func(context.Context, empty) (string, error) { return "", nil }); err != nil {
 				t.Fatal(err)
 			}
