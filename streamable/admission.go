@@ -53,7 +53,8 @@ type admission struct {
 func (a *admission) init(o *Options) {
 	a.maxInFlight, a.maxInFlightPerCaller = int64(o.Limits.MaxInFlight), int64(o.Limits.MaxInFlightPerCaller)
 	a.maxStreams, a.maxStreamsPerCaller = int64(o.Limits.MaxStreams), o.Limits.MaxPerCaller
-	a.unread.max = o.Limits.MaxUnread / (callerShareDivisor + 1) * callerShareDivisor // the rest may wait
+	// The rest may wait.
+	a.unread.max = o.Limits.MaxUnread / (callerShareDivisor + 1) * callerShareDivisor
 	a.unread.returnMemory = debug.FreeOSMemory
 	a.idle = make(chan struct{})
 	a.seed = maphash.MakeSeed()
