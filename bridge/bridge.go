@@ -52,9 +52,9 @@ type Timeouts struct {
 	// Call limits the time that a request waits without a response, progress or an input request.
 	// Zero means 5 min; a negative time means no limit.
 	Call time.Duration
-	// Restart limits how long a request waits for the next attempt to connect after a failure. If
-	// the attempt would come later, the request fails at once. Zero means 10 s; a negative time
-	// means no wait.
+	// Restart limits how long a request waits for the next attempt to connect after a failure, such
+	// as a refused connection. If the attempt would come later, the request fails at once. Zero
+	// means 10 s; a negative time means no wait.
 	Restart time.Duration
 	// Idle limits how long a connection to the server stays open without use, if clients share it
 	// or have no session. Zero means 30 min.

@@ -39,8 +39,10 @@
 // The bridge then connects again, after a backoff that grows until a request is
 // answered. It repeats the handshake, the log level and the subscriptions, and
 // notifies clients that lists may have changed. Requests that were not sent wait
-// for the new connection, up to Options.RestartWait. While the bridge detects
-// the era of the server, up to Options.MaxBacklog messages of a client wait.
+// for the new connection, up to Options.RestartWait. So do requests over HTTP
+// for which the machine of a server that responded before refuses a connection.
+// While the bridge detects the era of the server, up to Options.MaxBacklog
+// messages of a client wait.
 //
 // The bridge also ends a connection that is not HTTP if a request timed out and
 // the server does not answer a ping. It closes a socket to a client that

@@ -2,10 +2,12 @@ package bridge
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -19,6 +21,8 @@ type queuedMessage struct {
 	noLogin bool
 	// queuedAt is the time when the message was first queued.
 	queuedAt time.Time
+	// refusals counts the connections for the message that the server's machine refused.
+	refusals int
 }
 
 // A sendQueue holds the messages that wait to be sent to the server, and over HTTP the requests
@@ -202,6 +206,9 @@ func (q *sendQueue) withdraw(id jsonrpc.ID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.sent, key)
+	if q.takeResendLocked(key) != nil {
+		return true
+	}
 	i := q.indexLocked(key)
 	if i < 0 {
 		return false
@@ -245,6 +252,46 @@ func (q *sendQueue) failed(id jsonrpc.ID, again bool) bool {
 		q.resend = append(q.resend, it)
 	}
 	return known && again
+}
+
+// refused is failed for a request whose connection the server's machine refused, because the server
+// restarts. It returns the pause before the request is to be repeated, and reports false, and keeps
+// nothing, if that would be later than RestartWait.
+func (q *sendQueue) refused(id jsonrpc.ID, o *Options) (pause time.Duration, ok bool) {
+	key := id.Key()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it, known := q.sent[key]
+	it.refusals++
+	pause = wait.Backoff(o.MinBackoff, min(o.MaxBackoff, time.Second), it.refusals, rand.Float64())
+	if !known || time.Since(it.queuedAt)+pause > max(o.RestartWait, 0) {
+		return 0, false
+	}
+	delete(q.sent, key)
+	q.resend = append(q.resend, it)
+	return pause, true
+}
+
+// repeat queues a request that was refused, unless it was withdrawn or the connection ended.
+func (q *sendQueue) repeat(id jsonrpc.ID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if it := q.takeResendLocked(id.Key()); it != nil {
+		q.waiting = append(q.waiting, *it)
+		q.waitingBytes += len(it.frame)
+		signal(q.notify)
+	}
+}
+
+// takeResendLocked removes a request from resend and returns it, or nil.
+func (q *sendQueue) takeResendLocked(key string) *queuedMessage {
+	i := slices.IndexFunc(q.resend, func(it queuedMessage) bool { return it.id != nil && it.id.Key() == key })
+	if i < 0 {
+		return nil
+	}
+	it := q.resend[i]
+	q.resend = slices.Delete(q.resend, i, i+1)
+	return &it
 }
 
 // takeUnsent empties the queue and returns the messages that are not urgent and may be sent later.

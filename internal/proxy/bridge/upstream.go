@@ -18,6 +18,7 @@ import (
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/text/clip"
@@ -640,8 +641,13 @@ func (c *connection) handleError(err error, from origin) bool {
 		return false
 	}
 	from.answered()
+	unprocessed := failed.Outcome == jsonrpc.OutcomeUnprocessed
+	if unprocessed && neterror.IsRefused(failed) && c.u.repeatRefused(failed.ID) {
+		c.u.b.markUnhealthy(failed, nil)
+		return true
+	}
 	// The HTTP session is gone, and a new one follows.
-	retry := c.u.queue.failed(failed.ID, failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed))
+	retry := c.u.queue.failed(failed.ID, unprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed))
 	_, large := errors.AsType[*jsonrpc.TooLargeError](err)
 	if large { // there is a response, but it cannot be forwarded
 		c.u.backoff.answered(failed.ID)
@@ -653,6 +659,19 @@ func (c *connection) handleError(err error, from origin) bool {
 		c.u.callFailed(failed.ID, failed)
 	}
 	return true
+}
+
+// repeatRefused sends a request again after a pause. It reports false if the request must not wait.
+func (u *upstream) repeatRefused(id jsonrpc.ID) bool {
+	if !u.backoff.mayRestart() {
+		return false
+	}
+	pause, ok := u.queue.refused(id, &u.b.opts)
+	return ok && u.b.spawn(func() {
+		if wait.Sleep(u.ctx, pause) {
+			u.queue.repeat(id)
+		}
+	})
 }
 
 // refuseLarge answers a request of the server that exceeds the size limit.
@@ -925,6 +944,13 @@ func (b *backoff) last() (next time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.next, b.err
+}
+
+// mayRestart reports if the server has responded before, so that it may do so again.
+func (b *backoff) mayRestart() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.everAnswered
 }
 
 // isEager reports if the upstream may connect without a message to send.

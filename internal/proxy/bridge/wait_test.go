@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mcpwire/internal/rpc"
@@ -206,6 +210,98 @@ func TestBypass(t *testing.T) {
 			if ok != tt.want || ok && kept.queuedAt.IsZero() { // queuedAt starts the RestartWait
 				t.Errorf("sent request: got %v, queued at %v, want %v", ok, kept.queuedAt, tt.want)
 			}
+		})
+	}
+}
+
+// restartingWeb is the http.RoundTripper to a modern server that fails with err, if it isn't nil.
+type restartingWeb struct {
+	err  atomic.Pointer[error]
+	sent atomic.Int32
+}
+
+func (w *restartingWeb) RoundTrip(r *http.Request) (*http.Response, error) {
+	m := new(jsonrpc.Message)
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = jsonrpc.Parse(body, m, 0)
+	}
+	if failed := w.err.Load(); err == nil && failed != nil {
+		err = *failed
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.sent.Add(1)
+	recorder := httptest.NewRecorder()
+	respondJSON(recorder, string(m.ID))
+	return recorder.Result(), nil
+}
+
+// TestRefusedConnections checks that a call over HTTP waits while the server's machine refuses
+// connections, as in a restart, up to Options.RestartWait, and that no other failure makes it wait.
+func TestRefusedConnections(t *testing.T) {
+	refused := error(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
+	reset := error(&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)})
+	unknown := error(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}})
+	const unreachable = "the server cannot be reached: dial tcp: connect: connection refused"
+	tests := []struct {
+		name            string
+		new             bool // the server has not responded before
+		wait            time.Duration
+		err             error
+		down            time.Duration
+		cancel          time.Duration
+		atLeast, atMost time.Duration
+		want            string
+		sentInTheEnd    int32
+		callTimeout     time.Duration
+	}{
+		{name: "a short restart", err: refused, down: 300 * time.Millisecond, atLeast: 300 * time.Millisecond, atMost: 1300 * time.Millisecond, want: `"result"`, sentInTheEnd: 2},
+		{name: "a long restart", err: refused, down: 8 * time.Second, atLeast: 8 * time.Second, atMost: 9 * time.Second, want: `"result"`, sentInTheEnd: 2},
+		{name: "longer than the default", err: refused, down: time.Hour, atLeast: 9 * time.Second, atMost: 10 * time.Second, want: unreachable, sentInTheEnd: 1},
+		{name: "longer than RestartWait", wait: time.Second, err: refused, down: time.Hour, atMost: time.Second, want: unreachable, sentInTheEnd: 1},
+		{name: "longer than CallTimeout", err: refused, down: time.Hour, callTimeout: 2 * time.Second, atLeast: 2 * time.Second, atMost: 2 * time.Second, want: "has not responded to tools/call for 2s", sentInTheEnd: 1},
+		{name: "RestartWait disabled", wait: -1, err: refused, down: time.Hour, want: unreachable, sentInTheEnd: 1},
+		{name: "the server never responded", new: true, err: refused, down: time.Hour, want: unreachable},
+		{name: "the caller leaves", err: refused, down: 5 * time.Second, cancel: 2 * time.Second, atLeast: 2 * time.Second, atMost: 2 * time.Second, want: "context canceled", sentInTheEnd: 1},
+		{name: "another failure of the connection", err: reset, down: time.Hour, want: "it may have executed the request", sentInTheEnd: 1},
+		{name: "an unknown host", err: unknown, down: time.Hour, want: "no such host", sentInTheEnd: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				web := new(restartingWeb)
+				transport := streamable.Dial("http://h.example/mcp", &streamable.DialOptions{HTTPClient: &http.Client{Transport: web}})
+				b := newBridge(t, &Options{
+					HTTP: true, ServerEra: EraModern, Shared: true, RestartWait: tt.wait, CallTimeout: tt.callTimeout,
+					Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) },
+				})
+				p := b.Relay().Stateless()
+				defer p.Close()
+				if !tt.new {
+					openConnection(t, p)
+				}
+				web.err.Store(&tt.err)
+				time.AfterFunc(tt.down, func() { web.err.Store(nil) })
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.cancel > 0 {
+					time.AfterFunc(tt.cancel, cancel)
+				}
+				began := time.Now()
+				got, err := makeCall(ctx, t, p, nil)
+				if err != nil {
+					got = err.Error()
+				}
+				if d := time.Since(began); !strings.Contains(got, tt.want) || d < tt.atLeast || d > tt.atMost {
+					t.Errorf("after %v: got %s, want %s after %v to %v", d, got, tt.want, tt.atLeast, tt.atMost)
+				}
+				time.Sleep(20 * time.Second) // a call that ended must not be sent
+				if got := web.sent.Load(); got != tt.sentInTheEnd {
+					t.Errorf("the server got %d requests, want %d", got, tt.sentInTheEnd)
+				}
+			})
 		})
 	}
 }

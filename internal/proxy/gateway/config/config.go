@@ -273,8 +273,8 @@ type Timeouts struct {
 	Connect Duration `yaml:"connect" range:"10ms 1h"`
 	// Call limits the time without a response, progress or an input request. The default is 5m.
 	Call Duration `yaml:"call" range:"10ms 24h"`
-	// Restart limits how long a request waits for the restart of a server that ended. The default
-	// is 10s.
+	// Restart limits how long a request waits for the restart of a server that ended, or whose
+	// machine refuses connections. The default is 10s.
 	Restart Duration `yaml:"restart" range:"1ms 1h"`
 }
 
