@@ -229,8 +229,8 @@ type LossCounter interface {
 }
 
 // Check returns an error that wraps [ErrUnavailable] if this node has not reached the backend for
-// three seconds, or if the machine of the backend that this process runs stores nothing. It does not
-// call the backend. It is for health.Check.
+// three seconds, or if the machine of the backend that this process runs stores nothing. It does
+// not call the backend. It is for health.Check.
 func (n *Node) Check(context.Context) error {
 	if n.ctx.Err() != nil {
 		return ErrClosed

@@ -96,7 +96,8 @@ func (v *sessionViews) follow(ctx context.Context, ready func(), changed func(ke
 	case <-v.kept.n.ctx.Done():
 		return ErrClosed
 	}
-	// A change may have reached only the durable copy, which counts for sessions that are taken over.
+	// A change may have reached only the durable copy, which counts for sessions that are taken
+	// over.
 	defer v.kept.report(changed)()
 	return v.live.follow(ctx, ready, changed)
 }

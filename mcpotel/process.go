@@ -43,8 +43,8 @@ var appendBuckets = []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01,
 // ObserveProcess records the numbers of a process whenever the metrics are read: the gauges
 // mcpwire.calls_in_flight, mcpwire.streams and mcpwire.sessions, the counter mcpwire.refused, and
 // in a cluster the gauges mcpwire.cluster.members, mcpwire.cluster.degraded_streams and
-// mcpwire.cluster.storage_down and the counters mcpwire.cluster.bus_lost, mcpwire.cluster.forwarded and
-// mcpwire.cluster.unresumable_streams. read may be called by multiple goroutines at once, until
+// mcpwire.cluster.storage_down and the counters mcpwire.cluster.bus_lost, mcpwire.cluster.forwarded
+// and mcpwire.cluster.unresumable_streams. read may be called by multiple goroutines at once, until
 // stop is called.
 func (t *Telemetry) ObserveProcess(read func() ProcessStats) (stop func()) {
 	m := t.opts.MeterProvider.Meter(scope)

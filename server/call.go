@@ -22,10 +22,10 @@ import (
 )
 
 // A Call is a request while its handler runs: tools/call, resources/read, prompts/get,
-// completion/complete or a custom method. It is the handler's context, with the values of the context
-// of its HTTP request, or of [Server.Serve]. It ends when the client
-// cancels, when the handler's timeout expires, when the connection ends, and when the handler has
-// returned. Its methods may be called by multiple goroutines at once.
+// completion/complete or a custom method. It is the handler's context, with the values of the
+// context of its HTTP request, or of [Server.Serve]. It ends when the client cancels, when the
+// handler's timeout expires, when the connection ends, and when the handler has returned. Its
+// methods may be called by multiple goroutines at once.
 type Call struct {
 	ctx     callContext
 	session *session
@@ -119,10 +119,10 @@ func (c *Call) Name() string { return c.name }
 func (c *Call) Shows(kind Kind, name string) bool { return c.view.shows(kind, name) }
 
 // Session returns an identifier of the session that the request belongs to, for state of one client
-// or for [Server.ListsChanged]. A connection such as standard input and output is one session, and so
-// is what a legacy client opens with initialize over HTTP, at all processes that share it. Modern
-// requests over HTTP belong to no session, and the identifier is empty. It isn't what the client
-// sends. The server does not report the end of a session: bound what you keep.
+// or for [Server.ListsChanged]. A connection such as standard input and output is one session, and
+// so is what a legacy client opens with initialize over HTTP, at all processes that share it.
+// Modern requests over HTTP belong to no session, and the identifier is empty. It isn't what the
+// client sends. The server does not report the end of a session: bound what you keep.
 func (c *Call) Session() string { return c.session.id }
 
 // Principal returns the principal of the request. It is never nil. It is shared and must not be

@@ -297,8 +297,8 @@ func (id *identity) callerID(s *session) string {
 
 // A View is the part of a server that some callers see. Hidden items are in no list, and requests
 // for them fail as if they did not exist. Lists are encoded once for each View, so create a View
-// for each group of callers, not for each request. Bound a cache of Views whose keys clients choose,
-// for example by a header. A View is immutable.
+// for each group of callers, not for each request. Bound a cache of Views whose keys clients
+// choose, for example by a header. A View is immutable.
 type View struct {
 	sees func(kind Kind, name string) bool
 }

@@ -46,8 +46,8 @@ type Options struct {
 	// that register items later.
 	AdvertiseKinds []Kind
 
-	// StaticLists says that the lists do not change while clients are connected: the server does not
-	// offer to announce changes, and announces none.
+	// StaticLists says that the lists do not change while clients are connected: the server does
+	// not offer to announce changes, and announces none.
 	StaticLists bool
 
 	// View returns the part of the server that a caller sees. A nil function and a nil View show
@@ -77,8 +77,9 @@ type Options struct {
 	SchemaEngine schema.Engine
 
 	// Schema has the options for the Go types of tools, prompts and AddMethod: whether members
-	// without a field are ignored, how numbers in an any are decoded, and schemas for types of other
-	// packages. Nil means the defaults of package schema. Its Engine is ignored for SchemaEngine.
+	// without a field are ignored, how numbers in an any are decoded, and schemas for types of
+	// other packages. Nil means the defaults of package schema. Its Engine is ignored for
+	// SchemaEngine.
 	Schema *schema.Options
 
 	// Extensions holds the settings object of each extension that the server supports, by
@@ -489,7 +490,7 @@ func (s *Server) appendDiscover(dst []byte, f *era.Features) []byte {
 	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.appendInstructions(dst)
 	dst = era.AppendCacheHints(dst, f, s.cacheHints())
-	meta := s.results.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f) // whole, unlike in other results
+	meta := s.results.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f) // whole here alone
 	return s.results.EndWithMeta(dst, f, append(meta, '}'))
 }
 
@@ -576,7 +577,8 @@ func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key s
 	sess := s.newSession(ctx, s.eras.legacy)
 	sess.detached = true
 	if sess.id = rand.Text(); key != "" {
-		sum := sha256.Sum256([]byte(key)) // the key is a secret of the client, and may get into logs
+		// The key is a secret of the client, and may get into logs.
+		sum := sha256.Sum256([]byte(key))
 		sess.id = hex.EncodeToString(sum[:16])
 	}
 	sess.attach(rpc.NewDetached(out, s.connOptions(sess)))

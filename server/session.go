@@ -707,10 +707,10 @@ func (s *Server) announce(c listChange) {
 }
 
 // ListsChanged notifies clients that their lists have changed because [Options.View] returns
-// another View. It notifies the clients of the principals or sessions ([Call.Session]) with the given
-// IDs, or all clients if there are no IDs. Without it clients notice only when they ask again. It drops the encoded lists
-// of all views. Clients continue to get updates, by URI only, of resources that they have
-// subscribed to.
+// another View. It notifies the clients of the principals or sessions ([Call.Session]) with the
+// given IDs, or all clients if there are no IDs. Without it clients notice only when they ask
+// again. It drops the encoded lists of all views. Clients continue to get updates, by URI only, of
+// resources that they have subscribed to.
 func (s *Server) ListsChanged(ids ...string) {
 	s.listsChangedLocal(ids)
 	if len(ids) == 0 {

@@ -43,7 +43,8 @@ type Options struct {
 	Hosts []string
 	// Origins lists the origins of web pages that may use the server, such as
 	// https://app.example.com; they get CORS headers. Pages of the server's own origin are always
-	// allowed. Others, and the origin "null", are rejected. The entry "*" is invalid: see AnyOrigin.
+	// allowed. Others, and the origin "null", are rejected. The entry "*" is invalid: see
+	// AnyOrigin.
 	Origins []string
 	// AnyOrigin lets web pages of all origins use the server, for public servers with clients in
 	// browsers. It needs a Guard: a page must then have a token, which browsers do not add by
@@ -251,7 +252,8 @@ func MustHandler(srv Server, opts *Options) *Handler {
 
 // NewHandler returns a handler that passes the messages of HTTP clients to srv. opts may be nil;
 // NewHandler copies it. The error says which entry of Options.Hosts or Options.Origins is invalid,
-// that Options.AnyOrigin lacks a guard, or that Options.Nodes failed. Shut the handler down in the end, see [Handler.Shutdown].
+// that Options.AnyOrigin lacks a guard, or that Options.Nodes failed. Shut the handler down in the
+// end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	if r, ok := srv.(*relay.Server); ok {
 		return newRelayHandler(r, opts)

@@ -207,8 +207,8 @@ var errNodeLost = &jsonrpc.Error{
 	Data:    []byte(`{"reason":"node lost","mayHaveRun":true}`),
 }
 
-// errUnreachable is the response to a request whose process is gone and whose events cannot be read,
-// unless it is this process that is cut off.
+// errUnreachable is the response to a request whose process is gone and whose events cannot be
+// read, unless it is this process that is cut off.
 var errUnreachable = &jsonrpc.Error{
 	Code:    jsonrpc.CodeInternalError,
 	Message: "neither the process that handled the request nor what it has stored can be reached: the request may have had effects, and its response may be stored",
@@ -417,8 +417,8 @@ func (ss *standingStream) passAvailable(ctx context.Context, rm *remoteStream, l
 	}
 }
 
-// restTime is how long the rest of a stream that has ended is looked for: a machine that lags behind
-// may answer for the store.
+// restTime is how long the rest of a stream that has ended is looked for: a machine that lags
+// behind may answer for the store.
 const restTime = 5 * time.Second
 
 // passRest writes the events after lastID of a stream that has ended. begun means that the response

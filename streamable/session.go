@@ -762,7 +762,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requeste
 		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
-	if h.refuseUnflushed(w, http.StatusMethodNotAllowed, nil) { // the status of a server without these streams
+	if h.refuseUnflushed(w, http.StatusMethodNotAllowed, nil) { // as without these streams
 		return
 	}
 	last := ""

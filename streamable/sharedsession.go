@@ -232,8 +232,8 @@ func (s *session) deliverRequest(ctx context.Context, frame []byte, d *rpc.Deliv
 	return s.peer.deliverRequest(ctx, frame, d, dst)
 }
 
-// presumeInitialized delivers notifications/initialized, which may have reached another process: the
-// server does not notify the client before. ss may be nil.
+// presumeInitialized delivers notifications/initialized, which may have reached another process:
+// the server does not notify the client before. ss may be nil.
 func (ss *sharedState) presumeInitialized() {
 	if ss == nil {
 		return

@@ -471,10 +471,11 @@ type SessionStore interface {
 type SessionWatcher interface {
 	SessionStore
 	// Watch calls ready once, and then changed with each record that any process changes after the
-	// call of ready began; the Handler ignores a record that is not newer than one before. It returns
-	// when ctx ends, or with an error if changes may have been missed; the Handler then calls Watch
-	// again. When it is ready, the Handler loads its sessions. changed does not block, and may be
-	// called by multiple goroutines at once. Calls of it may end after Watch has returned.
+	// call of ready began; the Handler ignores a record that is not newer than one before. It
+	// returns when ctx ends, or with an error if changes may have been missed; the Handler then
+	// calls Watch again. When it is ready, the Handler loads its sessions. changed does not block,
+	// and may be called by multiple goroutines at once. Calls of it may end after Watch has
+	// returned.
 	Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error
 }
 

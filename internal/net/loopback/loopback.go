@@ -17,8 +17,8 @@ func IsHost(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// Allows reports whether a request with this Host, and this Origin or "", is for this machine and not
-// from a web page, which may have changed the address of its name.
+// Allows reports whether a request with this Host, and this Origin or "", is for this machine and
+// not from a web page, which may have changed the address of its name.
 func Allows(host, origin string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
