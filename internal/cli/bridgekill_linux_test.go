@@ -27,6 +27,8 @@ const (
 	killPoints   = 20              // for each killed process
 	killMessages = 45              // about as many as a session has
 	killTimeout  = 2 * time.Second // limit of waits, and of the lifetime of remaining processes
+	// limit of the waits for a killed process that serves HTTP: it is started again after the session
+	waitForRestart = killTimeout / 10
 	// attempts at a point that exceeds the limit, perhaps because the machine is busy
 	killTries = 3
 )
@@ -232,7 +234,7 @@ func (k *kill) bridgeArgs() []string {
 		args = append(args, "--listen", "127.0.0.1:0")
 	}
 	if k.upstream == "http" {
-		return append(args, k.web.url)
+		return append(args, "--restart-wait", waitForRestart.String(), k.web.url)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -132,9 +132,14 @@ func (v *visit) run() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // limits a hang
 	defer cancel()
 	var c *client.Client
+	var reconnect client.ReconnectPolicy
+	if v.point > 0 {
+		reconnect.MaxWait = waitForRestart
+	}
 	v.do("connect", func() (err error) {
 		c, err = client.Dial(ctx, client.TransportFunc(v.connect), &client.Options{
 			Revisions: revisionsOf(v.era),
+			Reconnect: reconnect,
 			Input: client.InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: []byte(`{"Name":"me"}`)}, nil
 			}},
