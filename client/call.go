@@ -619,7 +619,7 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 			}
 			continue
 		case <-ctx.Done():
-			reason = ctx.Err().Error() // without the cause, which is private
+			reason = context.Cause(ctx).Error()
 			if err = context.Cause(ctx); !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}

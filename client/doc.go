@@ -46,6 +46,12 @@
 // connection goes on. The Client retries a call that the server certainly did
 // not process, within [RetryPolicy]. The rule above applies to all other calls.
 //
+// # Cancellation
+//
+// If the context of a call ends, the server gets a cancellation with the text of
+// [context.Cause] as its reason. It must not contain secrets. The context of a
+// handler in [Options.Input] has a cause as package server describes.
+//
 // # Untrusted servers
 //
 // Limits apply to the time, memory and retries that a server can cost, and the

@@ -80,7 +80,30 @@ var (
 	// ErrGap is the error of [Framer.ReadFrame] when messages that the peer sent on its own may be
 	// lost. The next call reads on.
 	ErrGap = errors.New("messages may have been missed")
+	// ErrDisconnected is the cause of the end of a request's context when the peer has
+	// disconnected. It wraps context.Canceled.
+	ErrDisconnected = fmt.Errorf("the peer has disconnected: %w", context.Canceled)
+	// ErrShutdown is the cause of the end of a request's context when this side ends the
+	// connection. It wraps context.Canceled.
+	ErrShutdown = fmt.Errorf("the connection is shutting down: %w", context.Canceled)
 )
+
+// A CanceledError is the cause of the end of a request's context when the peer has canceled the
+// request. It wraps context.Canceled.
+type CanceledError struct {
+	// Reason is the text that the peer gave, at most 100 bytes. It may be empty.
+	Reason string
+}
+
+func (e *CanceledError) Error() string {
+	if e.Reason == "" {
+		return "the peer has canceled the request"
+	}
+	return "the peer has canceled the request: " + e.Reason
+}
+
+// Unwrap returns context.Canceled.
+func (e *CanceledError) Unwrap() error { return context.Canceled }
 
 // MethodNotFound returns the error for an unknown method.
 func MethodNotFound(method string) *Error {

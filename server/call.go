@@ -204,7 +204,7 @@ func (cc *callContext) startTimer(d time.Duration) (stop context.CancelFunc) {
 		return func() {}
 	}
 	before := cc.derived.Load()
-	ctx, cancel := context.WithTimeoutCause(cc.current(), d, errHandlerTimeout)
+	ctx, cancel := context.WithTimeoutCause(cc.current(), d, ErrHandlerTimeout)
 	cc.derive(ctx)
 	return func() {
 		cc.derived.Store(before) // middleware may continue with the call
@@ -212,8 +212,9 @@ func (cc *callContext) startTimer(d time.Duration) (stop context.CancelFunc) {
 	}
 }
 
-// errHandlerTimeout distinguishes [Limits.HandlerTimeout] from other deadlines.
-var errHandlerTimeout = errors.New("the handler's time limit expired")
+// ErrHandlerTimeout is the cause of the end of a handler's context when [Limits.HandlerTimeout]
+// expires. It wraps context.DeadlineExceeded.
+var ErrHandlerTimeout = fmt.Errorf("the handler's time limit expired: %w", context.DeadlineExceeded)
 
 // leaveChain replaces the context with ctx, which the middleware passed on. It derives from the
 // chainContext of the request.

@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
+	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -291,6 +294,60 @@ func TestCanceledContext(t *testing.T) {
 			if !slices.EqualFunc(seen, want, errors.Is) {
 				t.Errorf("got %v, want %v", seen, want)
 			}
+		})
+	}
+}
+
+// TestCancellationCause checks that the cause of a handler's context says why nobody needs the
+// result.
+func TestCancellationCause(t *testing.T) {
+	const cancelOf1 = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1`
+	for _, tt := range []struct {
+		name string
+		end  func(remote net.Conn, stop context.CancelFunc)
+		want error
+		err  error // what the cause wraps
+	}{
+		{"canceled with a reason", func(c net.Conn, _ context.CancelFunc) {
+			io.WriteString(c, cancelOf1+`,"reason":"the user left"}}`+"\n")
+		}, &jsonrpc.CanceledError{Reason: "the user left"}, context.Canceled},
+		{"canceled without a reason", func(c net.Conn, _ context.CancelFunc) { io.WriteString(c, cancelOf1+"}}\n") }, &jsonrpc.CanceledError{}, context.Canceled},
+		{"disconnected", func(c net.Conn, _ context.CancelFunc) { c.Close() }, jsonrpc.ErrDisconnected, context.Canceled},
+		{"shutdown", func(_ net.Conn, stop context.CancelFunc) { stop() }, jsonrpc.ErrShutdown, context.Canceled},
+		{"timeout", func(net.Conn, context.CancelFunc) {}, server.ErrHandlerTimeout, context.DeadlineExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				causes := make(chan error, 3)
+				srv := with(t, &server.Options{Limits: server.Limits{HandlerTimeout: time.Hour, DrainTimeout: time.Minute}}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+					derived, cancel := context.WithCancel(ctx)
+					defer cancel()
+					<-derived.Done()
+					for _, ctx := range []context.Context{ctx, call, derived} {
+						causes <- context.Cause(ctx)
+					}
+					if server.CallOf(derived) != call {
+						t.Error("CallOf does not find the call after the end")
+					}
+					return nil, ctx.Err()
+				})
+				local, remote := net.Pipe()
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				served := make(chan error, 1)
+				go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(local, nil)) }()
+				go io.Copy(io.Discard, remote)
+				io.WriteString(remote, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`+"\n")
+				synctest.Wait()
+				tt.end(remote, stop)
+				for range cap(causes) {
+					if got := <-causes; got.Error() != tt.want.Error() || !errors.Is(got, tt.err) || reflect.TypeOf(got) != reflect.TypeOf(tt.want) {
+						t.Errorf("got %v, want %v", got, tt.want)
+					}
+				}
+				remote.Close()
+				<-served
+			})
 		})
 	}
 }

@@ -87,6 +87,13 @@
 // goroutine that reads the connection. If it blocks there, reading moves to another
 // goroutine within milliseconds.
 //
+// # Cancellation
+//
+// The context of a handler ends when nobody needs its result. [context.Cause] then
+// says why: a *[jsonrpc.CanceledError] with the client's reason if the client canceled
+// the request, [jsonrpc.ErrDisconnected] if it disconnected, [jsonrpc.ErrShutdown] if
+// the server ends, and [ErrHandlerTimeout] after [Limits.HandlerTimeout].
+//
 // # Errors
 //
 // An error from a tool's function becomes a result with isError and the error's text.

@@ -351,7 +351,7 @@ func appendHandlerError(c *Call, dst []byte, err error) ([]byte, error) {
 	switch {
 	case errors.As(err, &e), errors.Is(err, ErrInputRequired), c.denies(err):
 		return dst, err
-	case context.Cause(c) == errHandlerTimeout && errors.Is(err, context.DeadlineExceeded):
+	case context.Cause(c) == ErrHandlerTimeout && errors.Is(err, context.DeadlineExceeded):
 		return c.results().failure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.Limits.HandlerTimeout)), nil
 	}
 	c.Logger().Debug("tool failed", "error", err)

@@ -370,7 +370,7 @@ func addWaiter(t *testing.T, srv *server.Server, started chan<- struct{}, ended 
 	err := server.AddTool(srv, "wait", "", func(ctx context.Context, _ struct{}) (string, error) {
 		started <- struct{}{}
 		<-ctx.Done()
-		ended <- ctx.Err()
+		ended <- context.Cause(ctx)
 		return "", ctx.Err()
 	})
 	if err != nil {

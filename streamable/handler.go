@@ -644,7 +644,7 @@ type relayConn struct {
 func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
 	m := d.Message
 	if d.Lifetime != nil {
-		ctx = &sessionContext{d.Lifetime, ctx}
+		ctx = &sessionContext{d.Lifetime, context.WithoutCancel(ctx)}
 	}
 	err := era.CheckForwarded(frame, m)
 	if err == nil && rc.rules != nil {

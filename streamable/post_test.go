@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -214,8 +215,8 @@ func TestDisconnectCancels(t *testing.T) {
 		r.cancel()
 	}()
 	r.do()
-	if err := <-ended; err == nil {
-		t.Error("the handler's context did not end")
+	if err := <-ended; err != jsonrpc.ErrDisconnected {
+		t.Errorf("the handler's context ended because of %v, want a disconnect", err)
 	}
 }
 

@@ -45,7 +45,7 @@ type session struct {
 	callerID string
 	// endPeer ends the session of the server, see [openFunc].
 	endPeer func(over bool)
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	// standalone carries messages that belong to no request.
 	standalone stream
 
@@ -90,7 +90,7 @@ func (h *Handler) newSession(r *http.Request, caller, key string) *session {
 	if !h.sessions.perCaller.acquire(s.callerID, h.opts.Limits.MaxPerCaller) {
 		return nil
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.standalone.session, s.standalone.name, s.standalone.streaming = s, standaloneName, true
 	p := auth.PrincipalOf(r.Context())
 	if h.opts.Sessions != nil {
@@ -122,7 +122,11 @@ func (s *session) close(drop bool) {
 	for _, st := range append(streams, &s.standalone) {
 		st.close()
 	}
-	s.cancel()
+	var cause error
+	if s.h.closed.Err() != nil {
+		cause = jsonrpc.ErrShutdown
+	}
+	s.cancel(cause)
 	s.endPeer(drop)
 	s.h.sessions.perCaller.release(s.callerID)
 	if !drop {
@@ -501,7 +505,7 @@ func (t *sessionTable) cancelAll() {
 		p := &t.shards[i]
 		p.mu.Lock()
 		for _, s := range p.byKey {
-			s.cancel()
+			s.cancel(jsonrpc.ErrShutdown)
 		}
 		p.mu.Unlock()
 	}
@@ -904,7 +908,8 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from reque
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// A sessionContext has the values of a request, and ends with the session.
+// A sessionContext has the values of a request, and ends with the session. values must come from
+// [context.WithoutCancel], so that [context.Cause] returns the cause of the session.
 type sessionContext struct {
 	context.Context
 	values context.Context

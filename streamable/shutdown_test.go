@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/internal/test/race"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/middleware"
 	"mcpwire/server"
@@ -305,8 +306,8 @@ func TestShutdownTooLate(t *testing.T) {
 			e.t.Errorf("Shutdown returns %v after %v", err, d)
 		}
 		for range 2 {
-			if err := <-ended; err == nil {
-				e.t.Error("a legacy handler was not canceled")
+			if err := <-ended; err != jsonrpc.ErrShutdown {
+				e.t.Errorf("a legacy handler was canceled because of %v, want the shutdown", err)
 			}
 		}
 		const e1 = `,"error":{"code":-32603,"message":"the server is shutting down and no longer waits for this request; it may have been executed"}}`

@@ -94,6 +94,8 @@ func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 	}
 	ctx, cancel := auth.WithExpiry(r.Context())
 	defer cancel()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
 	rs := s.h.newResponse(w, r, acceptedTypes{stream: true})
 	defer rs.stop()
 	ses := &sseSession{id: rand.Text(), principalID: principalIDOf(r), ctx: ctx, out: &sseSender{rs}, drained: make(chan struct{})}
@@ -117,7 +119,7 @@ func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 	case <-s.h.closed.Done():
 		// Until its requests are answered, the session takes the responses that they wait for.
 		s.drain(ses)
-		defer context.AfterFunc(s.h.forced, cancel)()
+		defer context.AfterFunc(s.h.forced, func() { abort(jsonrpc.ErrShutdown) })()
 		select {
 		case <-ses.drained:
 		case <-ctx.Done():
@@ -193,7 +195,7 @@ func (s *sseHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseR
 	if m == nil || s.h.rejectNotification(w, frame, m) || m.Kind == jsonrpc.KindRequest && req.slot.admitRequest().write(w) || !s.h.allowed(w, r, m) {
 		return
 	}
-	ctx := s.h.withIdentity(&sessionContext{ses.ctx, r.Context()}, r, auth.PrincipalOf(r.Context()))
+	ctx := s.h.withIdentity(&sessionContext{ses.ctx, context.WithoutCancel(r.Context())}, r, auth.PrincipalOf(r.Context()))
 	switch m.Kind {
 	case jsonrpc.KindNotification:
 		ses.peer.deliverNotification(ctx, frame, m)

@@ -149,12 +149,13 @@ func TestRequestTimeoutAtOnce(t *testing.T) {
 		ctx := new(Context)
 		(&Request{conn: c}).InitContext(ctx, Trace{})
 		<-ctx.Done()
-		ctx.end()
+		ctx.end(nil)
 	}
 }
 
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		errCause := errors.New("cause")
 		c := &Conn{base: context.WithValue(context.Background(), traceKey{}, Trace{Parent: traceB})}
 		r := &Request{conn: c}
 		ctx := new(Context)
@@ -170,7 +171,7 @@ func TestContext(t *testing.T) {
 		if !stop() || stop() {
 			t.Error("stop")
 		}
-		r.cancel()
+		r.cancel(errCause)
 		synctest.Wait()
 		ctx.AfterFunc(func() { ran.Add(100) })
 		synctest.Wait()
@@ -178,6 +179,9 @@ func TestContext(t *testing.T) {
 			t.Errorf("AfterFuncs: %d", n)
 		}
 		<-ctx.Done()
+		if context.Cause(ctx) != errCause || context.Cause(derived) != errCause || ctx.Value(traceKey{}) == nil || RequestContext(derived) != ctx {
+			t.Errorf("cause after the end: %v, derived %v", context.Cause(ctx), context.Cause(derived))
+		}
 		if ctx.Err() != context.Canceled || derived.Err() != context.Canceled || ctx.active() {
 			t.Errorf("after the end: %v, derived %v", ctx.Err(), derived.Err())
 		}
@@ -187,10 +191,10 @@ func TestContext(t *testing.T) {
 		}
 
 		early := &Request{conn: c}
-		early.cancel() // before the context is created
+		early.cancel(errCause) // before the context is created
 		ctx = new(Context)
 		early.InitContext(ctx, Trace{})
-		if ctx.Err() != context.Canceled {
+		if ctx.Err() != context.Canceled || context.Cause(ctx) != errCause {
 			t.Error("the context missed the cancellation that came before it")
 		}
 	})

@@ -231,14 +231,16 @@ func (c *Conn) Run(ctx context.Context) error {
 	c.wg.Go(func() { c.leader.lead(0, false) })
 
 	var cause error
-	drain := true
+	drain, canceled := true, jsonrpc.ErrShutdown
 	select {
 	case cause = <-c.inputEnd:
+		canceled = jsonrpc.ErrDisconnected
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-c.closing:
 		cause, drain = c.closeErr, false
 		if cause != nil {
+			canceled = jsonrpc.ErrDisconnected
 			c.drainInput(ctx)
 		}
 	}
@@ -253,13 +255,13 @@ func (c *Conn) Run(ctx context.Context) error {
 		closedErr = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, cause)
 	}
 	if !drain {
-		c.inFlight.cancelAll() // first, so that no handler reports the errors of the calls below
+		c.inFlight.cancelAll(canceled) // first, so that no handler reports the errors of the calls below
 	}
 	c.calls.failAll(closedErr)
 	if errors.Is(cause, io.EOF) {
 		cause = nil
 	}
-	if drainErr := c.shutdown(drain); drainErr != nil {
+	if drainErr := c.shutdown(drain, canceled); drainErr != nil {
 		drainErr.Cause = cause
 		cause = drainErr
 	}
@@ -283,8 +285,9 @@ func (c *Conn) drainInput(ctx context.Context) {
 	}
 }
 
-// shutdown ends the connection after the last request was accepted.
-func (c *Conn) shutdown(drain bool) (drainErr *jsonrpc.DrainError) {
+// shutdown ends the connection after the last request was accepted. canceled is the cause for
+// requests that are cut off.
+func (c *Conn) shutdown(drain bool, canceled error) (drainErr *jsonrpc.DrainError) {
 	timer := time.NewTimer(c.opts.DrainTimeout)
 	defer timer.Stop()
 	idle := c.inFlight.whenIdle()
@@ -292,12 +295,12 @@ func (c *Conn) shutdown(drain bool) (drainErr *jsonrpc.DrainError) {
 		select {
 		case <-idle:
 		case <-timer.C:
-			drainErr = &jsonrpc.DrainError{Requests: c.abortRequests(), After: c.opts.DrainTimeout}
+			drainErr = &jsonrpc.DrainError{Requests: c.abortRequests(canceled), After: c.opts.DrainTimeout}
 			c.log.Warn("drain timeout", "error", drainErr)
 		case <-c.closing:
 		}
 	}
-	c.inFlight.cancelAll()
+	c.inFlight.cancelAll(canceled)
 	switch {
 	case drainErr != nil:
 		c.flushFor(abortFlushTimeout)
@@ -463,8 +466,8 @@ type abortedRequest struct {
 
 // abortRequests cancels and answers all running and queued requests, and returns their number. It
 // does not wait for the peer to read the responses.
-func (c *Conn) abortRequests() int {
-	aborted := c.inFlight.abortRequests()
+func (c *Conn) abortRequests(cause error) int {
+	aborted := c.inFlight.abortRequests(cause)
 	e := ShuttingDown(c.opts.DrainTimeout)
 	for _, a := range aborted {
 		switch {
@@ -495,13 +498,13 @@ func (c *Conn) postResponse(frame []byte) {
 }
 
 // abortRequests is like cancelAll, but returns the requests that need a response.
-func (f *inFlight) abortRequests() (aborted []abortedRequest) {
+func (f *inFlight) abortRequests(cause error) (aborted []abortedRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.requests.all() {
 		r.aborted = true
 		aborted = append(aborted, abortedRequest{r.ID.Clone(), r.batch})
 	}
-	f.cancelAllLocked()
+	f.cancelAllLocked(cause)
 	return aborted
 }

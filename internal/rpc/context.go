@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/jsonrpc"
 )
 
 // A Context is the context of one incoming request. It ends when the peer cancels the request, when
@@ -23,6 +25,8 @@ type Context struct {
 	turn uint64
 	// trace may be nil.
 	trace *Trace
+	// cause holds the values of base and the cause of the end. It is nil if there is no cause.
+	cause atomic.Pointer[causeContext]
 	// ended reports that the request was answered or canceled, so nothing may be sent for it.
 	ended atomic.Bool
 
@@ -41,6 +45,9 @@ type Context struct {
 	// watchers is nil until there is something to watch.
 	watchers *watchers
 }
+
+// A causeContext is a context that package context created, and so has a [context.Cause].
+type causeContext struct{ context.Context }
 
 // watchers holds the callbacks for the end of a Context, and the watch of its lifetime.
 type watchers struct {
@@ -124,7 +131,7 @@ func (c *Context) watchLifetimeLocked() {
 		return
 	}
 	if w := c.watchersLocked(); w.stopWatch == nil {
-		w.stopWatch = context.AfterFunc(c.lifetime, func() { c.finish(c.lifetime.Err()) })
+		w.stopWatch = context.AfterFunc(c.lifetime, func() { c.finish(c.lifetime.Err(), jsonrpc.ErrDisconnected) })
 	}
 }
 
@@ -139,8 +146,8 @@ func (c *Context) watchersLocked() *watchers {
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.lifetime != nil {
-		return c.lifetime.Err()
+	if c.err == nil && c.lifetime != nil && c.lifetime.Err() != nil {
+		c.finishLocked(c.lifetime.Err(), jsonrpc.ErrDisconnected)
 	}
 	return c.err
 }
@@ -149,6 +156,9 @@ func (c *Context) Err() error {
 func (c *Context) Value(key any) any {
 	if key == (contextKey{}) {
 		return c
+	}
+	if ended := c.cause.Load(); ended != nil {
+		return ended.Value(key)
 	}
 	return c.base.Value(key)
 }
@@ -177,23 +187,30 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// end ends the request and its context.
-func (c *Context) end() {
+// end ends the request and its context. cause is nil if the request was answered.
+func (c *Context) end(cause error) {
 	c.ended.Store(true)
-	c.finish(context.Canceled)
+	c.finish(context.Canceled, cause)
 }
 
 // expire ends the context but not the request, which still needs a response.
-func (c *Context) expire() { c.finish(context.DeadlineExceeded) }
+func (c *Context) expire() { c.finish(context.DeadlineExceeded, nil) }
 
 // finish ends the context. Only the first call counts.
-func (c *Context) finish(err error) {
+func (c *Context) finish(err, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.finishLocked(err, cause)
+}
+
+func (c *Context) finishLocked(err, cause error) {
 	if c.err != nil {
 		return
 	}
 	c.err = err
+	if cause != nil {
+		c.setCause(cause)
+	}
 	if c.done != nil {
 		close(c.done)
 	}
@@ -211,6 +228,21 @@ func (c *Context) finish(err error) {
 		go (*f)()
 	}
 	w.callbacks = nil
+}
+
+// setCause sets the cause of the end, unless that of lifetime says more.
+func (c *Context) setCause(cause error) {
+	if c.conn.stopping.Load() && cause == jsonrpc.ErrDisconnected && c.conn.detached {
+		cause = jsonrpc.ErrShutdown
+	}
+	if c.lifetime != nil {
+		if known := context.Cause(c.lifetime); known != nil && known != context.Canceled {
+			cause = known
+		}
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.base))
+	cancel(cause)
+	c.cause.Store(&causeContext{ctx})
 }
 
 // active reports whether messages may still be sent for the request.

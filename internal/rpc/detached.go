@@ -150,7 +150,7 @@ func (c *Conn) closeDetached() {
 	}
 	c.stop(nil)
 	close(c.draining)
-	c.inFlight.cancelAll()
+	c.inFlight.cancelAll(jsonrpc.ErrShutdown)
 	c.calls.failAll(jsonrpc.ErrClosed)
 	c.w.close()
 	c.waitTimeout(c.opts.DrainTimeout)
@@ -419,7 +419,7 @@ func (r *Request) MayDefer() bool { return r.mayDefer }
 
 // close ends the context after a running send.
 func (c *Context) close() {
-	c.end()
+	c.end(nil)
 	c.sending.Lock()
 	c.sender = nil
 	c.sending.Unlock()

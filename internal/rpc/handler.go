@@ -127,6 +127,8 @@ type Request struct {
 
 	ctx      atomic.Pointer[Context]
 	canceled atomic.Bool
+	// cause is why the request was canceled. It does not change once canceled is set.
+	cause error
 	// failure is a panic in Prepare, or the end of the goroutine in Handle.
 	failure error
 	// key is the key in a requestSet. inFlight.mu guards it and the fields below.
@@ -204,15 +206,18 @@ func (r *Request) InitContext(ctx *Context, trace Trace) {
 	}
 	r.ctx.Store(ctx)
 	if r.canceled.Load() { // the cancellation may have come before the context
-		ctx.end()
+		ctx.end(r.cause)
 	}
 }
 
-// cancel ends the request's context, so that nothing more is sent for it.
-func (r *Request) cancel() {
-	r.canceled.Store(true)
+// cancel ends the request's context, so that nothing more is sent for it. It needs inFlight.mu.
+func (r *Request) cancel(cause error) {
+	if !r.canceled.Load() {
+		r.cause = cause
+		r.canceled.Store(true)
+	}
 	if ctx := r.ctx.Load(); ctx != nil {
-		ctx.end()
+		ctx.end(cause)
 	}
 }
 
@@ -227,6 +232,7 @@ func (r *Request) clear() {
 	}
 	if r.canceled.Load() {
 		r.canceled.Store(false)
+		r.cause = nil
 	}
 }
 
@@ -250,7 +256,7 @@ func (r *Request) respond() {
 	head := len(dst)
 	out, err := r.invoke(dst)
 	if ctx := r.ctx.Load(); ctx != nil {
-		ctx.end()
+		ctx.end(nil)
 	}
 	if r.Kind != jsonrpc.KindRequest {
 		if err != nil {

@@ -91,13 +91,13 @@ func (f *inFlight) untrackLocked(r *Request) {
 }
 
 // cancel cancels the request with the given id, and reports whether there was one.
-func (f *inFlight) cancel(id jsonrpc.ID) bool {
+func (f *inFlight) cancel(id jsonrpc.ID, cause error) bool {
 	f.mu.Lock()
 	r := f.requests.get(id)
 	if r != nil {
 		// The id is free from now on, since no response will use it.
 		f.untrackLocked(r)
-		r.cancel()
+		r.cancel(cause)
 	}
 	f.mu.Unlock()
 	return r != nil
@@ -105,22 +105,22 @@ func (f *inFlight) cancel(id jsonrpc.ID) bool {
 
 // cancelAll cancels running requests and drops queued ones. Running requests stay tracked, for
 // methods.
-func (f *inFlight) cancelAll() {
+func (f *inFlight) cancelAll(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.cancelAllLocked()
+	f.cancelAllLocked(cause)
 }
 
-func (f *inFlight) cancelAllLocked() {
+func (f *inFlight) cancelAllLocked(cause error) {
 	for _, r := range f.queue {
 		f.untrackLocked(r)
 	}
 	f.queue, f.notifications, f.queuedBytes = nil, nil, 0
 	for r := range f.requests.all() {
-		r.cancel()
+		r.cancel(cause)
 	}
 	if f.activeNotification != nil {
-		f.activeNotification.cancel()
+		f.activeNotification.cancel(cause)
 	}
 	f.checkIdleLocked()
 }
@@ -377,7 +377,7 @@ func (f *inFlight) handleCancel(n *jsonrpc.Message) bool {
 	if !ok {
 		return false
 	}
-	found := len(id) > 0 && f.cancel(id)
+	found := len(id) > 0 && f.cancel(id, &jsonrpc.CanceledError{Reason: reason})
 	f.c.log.Debug("request cancelled by peer", "id", clip.String(id, 100), "reason", reason, "found", found)
 	return true
 }

@@ -276,14 +276,14 @@ func TestListAndComplete(t *testing.T) {
 		}},
 		{"cancelled", func(c *Conn, r *Request) {
 			c.inFlight.track(r)
-			if !c.inFlight.cancel(r.ID) || c.inFlight.cancel(r.ID) {
+			if !c.inFlight.cancel(r.ID, nil) || c.inFlight.cancel(r.ID, nil) {
 				t.Error("cancel")
 			}
 			c.inFlight.complete(r)
 		}},
 		{"id used again", func(c *Conn, r *Request) {
 			c.inFlight.track(r)
-			c.inFlight.cancel(r.ID)
+			c.inFlight.cancel(r.ID, nil)
 			again := newRequest(c)
 			c.inFlight.track(again)
 			c.inFlight.complete(r)

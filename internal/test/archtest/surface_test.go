@@ -25,7 +25,7 @@ var surface = map[string]int{
 	"cluster":             66,
 	"cluster/clustertest": 1,
 	"health":              4,
-	"jsonrpc":             69,
+	"jsonrpc":             72,
 	"jsonrpc/conn":        10,
 	"mcp":                 229,
 	"mcpotel":             10,
@@ -35,7 +35,7 @@ var surface = map[string]int{
 	"schema":              19,
 	"schema/fullschema":   3,
 	"skills":              9,
-	"server":              116,
+	"server":              117,
 	"stdio":               21,
 	"streamable":          38,
 }
