@@ -66,7 +66,7 @@ func (d *dialer) classify(err error) *failure {
 	}
 	if f := unreachable(err); f != nil {
 		if status, ok := errors.AsType[*streamable.StatusError](err); ok {
-			f.hint = hintOf(d.statusCause(status))
+			f.hint = hintOf(d.statusCause(err, status))
 		}
 		return f
 	}
@@ -113,7 +113,7 @@ func (d *dialer) denied(err error) *failure {
 			f.code, f.hint = "forbidden", "the token lacks a scope that this request needs: log in again, or give a token that has it"
 		case status.StatusCode == http.StatusForbidden:
 			f.code, f.hint = "forbidden", "the server does not allow this user, or this Host or Origin (see mcpwire doctor)"
-			if c := d.statusCause(status); c.Specific {
+			if c := d.statusCause(err, status); c.Specific {
 				f.hint = hintOf(c)
 			}
 		}
@@ -204,8 +204,11 @@ func hintOf(c cause.Cause) string {
 }
 
 // statusCause returns the cause that an HTTP status and its body give.
-func (d *dialer) statusCause(e *streamable.StatusError) cause.Cause {
+func (d *dialer) statusCause(err error, e *streamable.StatusError) cause.Cause {
 	r := cause.Response{Status: e.StatusCode, Body: e.Text}
+	if errors.Is(err, jsonrpc.ErrClosed) { // the session is lost, which only err says
+		r.Later, r.Body = true, err.Error()
+	}
 	if u, err := url.Parse(d.target.url); err == nil {
 		r.Host = u.Host
 	}
