@@ -255,7 +255,8 @@ func (c *Conn) Run(ctx context.Context) error {
 		closedErr = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, cause)
 	}
 	if !drain {
-		c.inFlight.cancelAll(canceled) // first, so that no handler reports the errors of the calls below
+		// Handlers must not report the errors of the calls below.
+		c.inFlight.cancelAll(canceled)
 	}
 	c.calls.failAll(closedErr)
 	if errors.Is(cause, io.EOF) {
