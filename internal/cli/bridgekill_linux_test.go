@@ -27,7 +27,7 @@ const (
 	killPoints   = 20              // for each killed process
 	killMessages = 45              // about as many as a session has
 	killTimeout  = 2 * time.Second // limit of waits, and of the lifetime of remaining processes
-	// limit of the waits for a killed process that serves HTTP: it is started again after the session
+	// limit of the waits of a client for a killed bridge on HTTP, which gets another port
 	waitForRestart = killTimeout / 10
 	// attempts at a point that exceeds the limit, perhaps because the machine is busy
 	killTries = 3
@@ -143,17 +143,27 @@ func (k *kill) meet() (err error) {
 	if k.who == "client" {
 		return k.visitor()
 	}
-	v := &visit{era: k.downstreamEra, transport: k.transport(), point: k.point, at: k.killAt}
+	at := k.killAt
+	var failed error
+	if k.who == "server" && k.upstream == "http" {
+		// The bridge waits for a server that refuses connections.
+		at = func() {
+			k.killAt()
+			where := strings.TrimPrefix(k.web.url, "http://")
+			k.web.kill()
+			k.web, failed = k.serve(where)
+		}
+	}
+	v := &visit{era: k.downstreamEra, transport: k.transport(), point: k.point, at: at}
 	v.run()
 	if v.hit.Load() == 0 {
-		k.killAt()
+		at()
+	}
+	if failed != nil {
+		return failed
 	}
 	k.longest, k.what = v.slowest, v.what
 	switch {
-	case k.who == "server" && k.upstream == "http":
-		where := strings.TrimPrefix(k.web.url, "http://")
-		k.web.kill()
-		k.web, err = k.serve(where)
 	case k.who == "bridge" && k.downstream == "http":
 		k.bridge.kill()
 		if left := k.gone("web"); len(left) > 0 {
@@ -234,7 +244,7 @@ func (k *kill) bridgeArgs() []string {
 		args = append(args, "--listen", "127.0.0.1:0")
 	}
 	if k.upstream == "http" {
-		return append(args, "--restart-wait", waitForRestart.String(), k.web.url)
+		return append(args, k.web.url)
 	}
 	self, err := os.Executable()
 	if err != nil {
