@@ -26,8 +26,12 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	s.note("the server requires authentication: HTTP 401")
 	doc.report.Verdict = "the server requires authorization"
 	if doc.d.target.header.Get("Authorization") != "" {
-		s.bad("it rejects the given token").hint("check that the token is for this server, has not expired, and has the right scope")
+		l := s.bad("it rejects the given token").hint("check that the token is for this server, has not expired, and has the right scope")
 		doc.report.Verdict = "the server rejects the token"
+		if text := r.refusal(); text != "" {
+			l.hint("the server says: %s", text)
+			doc.report.Verdict += ": " + text
+		}
 	}
 	metadata := doc.challenge(s, r)
 	issuers := doc.resource(ctx, s, metadata)
@@ -41,6 +45,17 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	} else {
 		doc.report.next(doc.mcpwire("doctor", "--header", bearer)...)
 	}
+}
+
+// refusal returns why a server rejects a token, in its own words, or "".
+func (r *webReply) refusal() string {
+	list, _ := challenge.Parse(r.header.Values("WWW-Authenticate")) // challenge reports the error
+	for _, c := range list {
+		if text := c.Params["error_description"]; text != "" {
+			return clipLine(text, 200)
+		}
+	}
+	return r.said()
 }
 
 // challenge reports on WWW-Authenticate and returns the URL of the metadata that it names.
@@ -308,11 +323,17 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 		return
 	}
 	doc.report.worse(exitAuth)
-	l := s.bad("HTTP 403: the server does not allow it").detail(bodyLines(r)...)
+	what, text := "HTTP 403: the server does not allow it", r.said()
+	if text != "" {
+		what += ": it says: " + text
+	}
+	l := s.bad("%s", what).detail(bodyLines(r)...)
 	if r.header.Get("WWW-Authenticate") != "" {
 		l.hint("its message: %s", clipLine(strings.Join(r.header.Values("WWW-Authenticate"), ", "), 200))
+	} else if text != "" {
+		l.hint("mcpwire does not know more than it says: see the server's log, or that of the proxy in front of it")
 	} else {
-		l.hint("a token may lack a scope, or a firewall in front of the server may block the client")
+		l.hint("mcpwire does not know why: a token may lack a scope, or a firewall in front of the server may block the client")
 	}
 	doc.report.next(doc.mcpwire("doctor", "--header", bearer)...)
 }

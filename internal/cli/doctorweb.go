@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
@@ -34,6 +35,8 @@ type webReply struct {
 	err  error
 	// stream is why clients find no response in an event stream. It is empty if that is unknown.
 	stream string
+	// events reports that an event stream without a response has a line of data.
+	events bool
 }
 
 const maxLook = 4 << 20
@@ -149,7 +152,7 @@ func (doc *doctor) send(ctx context.Context, method, address string, body []byte
 	}
 	r := webReply{status: x.Status(), header: x.Response.Header, head: time.Since(start)}
 	if r.body, r.err = firstReply(x); r.err != nil && x.IsStream() {
-		r.stream = streamFault(x.Head())
+		r.stream, r.events = streamFault(x.Head()), bytes.Contains(x.Head(), []byte("data:"))
 	}
 	r.took = time.Since(start)
 	var m jsonrpc.Message
@@ -302,23 +305,36 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 		doc.elsewhere(ctx, s, r, u)
 	case r.status < 300 && r.stream != "":
 		if errors.Is(r.err, context.DeadlineExceeded) {
-			r.stream = "no response in the event stream within " + shortTime(doc.connect)
 			doc.report.noAnswer = true
+			l := s.bad("no response in the event stream within %s", shortTime(doc.connect))
+			if !r.events {
+				l.hint("the stream opens, and no event comes: mcpwire does not know why. See the server's log for what it waits for")
+				return
+			}
+			l.hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
+			return
 		}
 		s.bad("%s", clipLine(r.stream, 200)).hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
 	case c.Known:
 		if r.status == http.StatusProxyAuthRequired {
 			doc.report.worse(exitAuth)
 		}
-		s.bad("%s", clipLine(c.What, 240)).detail(bodyLines(r)...).hint("%s", safeLine(c.Fix))
+		what := clipLine(c.What, 240)
+		if text := r.said(); !c.Specific && text != "" {
+			what += ": it says: " + text
+		}
+		s.bad("%s", what).detail(bodyLines(r)...).hint("%s", safeLine(c.Fix))
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 	case r.message != nil && r.message.Kind == jsonrpc.KindError:
 		s.bad("HTTP %d, it refuses the handshake with error %d %s", r.status, int(r.message.Err().Code), clipLine(r.message.Err().Message, 200)).
 			hint("mcpwire does not know the remedy: the error should give the cause")
 		doc.report.next(doc.mcpwire("send", "-v")...)
 	default:
-		s.bad("HTTP %d, and no revision could be negotiated", r.status).detail(bodyLines(r)...).
-			hint("mcpwire does not know why: the body, above, may say it")
+		what := fmt.Sprintf("HTTP %d, and no revision could be negotiated", r.status)
+		if text := r.said(); text != "" {
+			what += ": it says: " + text
+		}
+		s.bad("%s", what).detail(bodyLines(r)...).hint("mcpwire does not know why: the body, above, may say it")
 		doc.report.next(doc.mcpwire("send", "-v")...)
 	}
 }
@@ -326,6 +342,53 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 // cause returns the cause that the response itself gives.
 func (r *webReply) cause(u *url.URL) cause.Cause {
 	return (&cause.Response{Status: r.status, Host: u.Host, Location: r.header.Get("Location"), Server: r.header.Get("Server"), Body: string(r.body[:min(len(r.body), 8<<10)])}).Find()
+}
+
+var (
+	unseen = lazyregexp.New(`(?is)<(script|style)\b.*?</(script|style)>|<[^>]*>`)
+	// plainStatus matches a body that says no more than its status.
+	plainStatus = lazyregexp.New(`(?i)^(?:[\W\d]|error|http|not|allowed|forbidden|internal|server|bad|request|method|unauthorized|unavailable|service|gateway|nginx)*$`)
+)
+
+// said returns what a body says: the message in a JSON value, or the text of a page. It is "" if
+// that is no more than the status.
+func (r *webReply) said() string {
+	var value any
+	text := string(r.body[:min(len(r.body), 8<<10)])
+	if json.Unmarshal(r.body, &value) == nil {
+		text = messageIn(value, 0)
+	}
+	text = strings.Join(strings.Fields(html.UnescapeString(unseen().ReplaceAllString(text, " "))), " ")
+	if plainStatus().MatchString(text) {
+		return ""
+	}
+	return clipLine(text, 200)
+}
+
+// messageIn returns the message in a JSON value that reports an error.
+func messageIn(value any, depth int) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case []any:
+		var list []string
+		for _, item := range v[:min(len(v), 4)] {
+			if text := messageIn(item, depth+1); text != "" && depth < 4 {
+				list = append(list, text)
+			}
+		}
+		return strings.Join(list, "; ")
+	case map[string]any:
+		for _, name := range []string{"error_description", "message", "msg", "detail", "errors", "error", "title", "reason"} {
+			if text := messageIn(v[name], depth+1); text != "" && depth < 4 {
+				if place, ok := v["loc"].([]any); ok { // FastAPI
+					text = strings.Trim(fmt.Sprint(place), "[]") + ": " + text
+				}
+				return text
+			}
+		}
+	}
+	return ""
 }
 
 // bodyLines returns the first lines of a body.
@@ -366,7 +429,8 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 	if r.status == http.StatusBadRequest {
 		what = "HTTP 400, and no revision could be negotiated"
 	}
-	if strings.HasPrefix(strings.ToLower(r.header.Get("Content-Type")), "text/html") {
+	page := strings.HasPrefix(strings.ToLower(r.header.Get("Content-Type")), "text/html")
+	if page {
 		what = fmt.Sprintf("HTTP %d with a web page: %s is for people", r.status, safeLine(u.Path))
 	}
 	if doc.oldTransport(ctx, u.String()) {
@@ -400,7 +464,12 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 		l.Text += fmt.Sprintf(": error %d %s", int(r.message.Err().Code), clipLine(r.message.Err().Message, 200))
 		s.r.cause = l.Text
 	}
-	l.detail(bodyLines(r)...).hint("tried %s too: see the server's documentation for its path", strings.Join(guesses, " "))
+	l.detail(bodyLines(r)...)
+	if page && r.status == http.StatusMethodNotAllowed {
+		l.hint("a web site is at this URL, and no MCP endpoint at the usual paths: check the host, the port and the path, and whether the proxy forwards the path to the MCP server")
+	} else {
+		l.hint("tried %s too: see the server's documentation for its path", strings.Join(guesses, " "))
+	}
 	doc.report.nextOnce("with the right URL", plainArgs("mcpwire", "doctor", "URL")...)
 }
 

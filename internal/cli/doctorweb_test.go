@@ -71,7 +71,7 @@ func TestDoctorWeb(t *testing.T) {
 		{"moved", constant(301, map[string]string{"Location": "/new"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"HTTP 301: the server is at URL/new", "do not follow redirects of a POST", "next: mcpwire doctor URL/new"}},
 		{"login page", constant(302, map[string]string{"Location": "/login?next=/mcp"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"a login page for people: /login?next=/mcp"}},
 		{"gateway", constant(502, nil, "bad gateway"), false, []string{"URL/mcp"}, exitUnreachable, []string{"✗ the proxy in front of the server responds, and the server behind it does not: HTTP 502", "│ bad gateway"}},
-		{"not acceptable", constant(406, nil, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"does not accept the format of the request or of the response: HTTP 406"}},
+		{"not acceptable", constant(406, nil, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"does not accept the format of the response: HTTP 406"}},
 		{"forbidden", constant(403, nil, "no"), false, []string{"URL/mcp"}, exitAuth, []string{"HTTP 403: the server does not allow it", "│ no"}},
 		{"wants an origin", wantsOrigin(good), false, []string{"URL"}, exitUnreachable, []string{"HTTP 403 to requests without Origin", "the server must accept requests without one"}},
 		{"another version", constant(200, map[string]string{"Content-Type": "application/json"}, `{"jsonrpc":"2.0","id":"mcpwire-init","result":{"protocolVersion":"1.0"}}`), false, []string{"URL"}, exitUnreachable, []string{"responded with version 1.0"}},
@@ -236,5 +236,28 @@ func TestClassifyStray(t *testing.T) {
 		if got := classifyStray([]byte(tt.line)); !strings.Contains(got.what, tt.want) || got.hint == "" {
 			t.Errorf("%q: %q, want %q", tt.line, got.what, tt.want)
 		}
+	}
+}
+
+// TestSaid shows what doctor quotes of a body that says more than its status.
+func TestSaid(t *testing.T) {
+	for _, tt := range []struct{ name, body, want string }{
+		{"the status only", "Internal Server Error", ""},
+		{"a page with the status only", "<html><head><title>403 Forbidden</title></head><center>nginx/1.27.3</center></html>", ""},
+		{"a page", "<title>403 Forbidden</title><style>p { x: 1 }</style><p>CSRF verification &amp; failed.</p>", "403 Forbidden CSRF verification & failed."},
+		{"a message", `{"message":"No such key"}`, "No such key"},
+		{"an error of OAuth", `{"error":"invalid_token","error_description":"it has expired"}`, "it has expired"},
+		{"an error object", `{"error":{"code":7,"message":"no such tenant"}}`, "no such tenant"},
+		{"FastAPI", `{"detail":[{"loc":["query","workspace"],"msg":"Field required"},{"loc":["header","x-key"],"msg":"Field required"}]}`, "query workspace: Field required; header x-key: Field required"},
+		{"a problem", `{"type":"https://example.com","title":"Unknown tenant","status":403}`, "Unknown tenant"},
+		{"no message", `[1]`, ""},
+	} {
+		if got := (&webReply{body: []byte(tt.body)}).said(); got != tt.want {
+			t.Errorf("%s: got %q; want %q", tt.name, got, tt.want)
+		}
+	}
+	r := &webReply{header: http.Header{"Www-Authenticate": {`Bearer error="invalid_token", error_description="Jwt expired at 16:04"`}}}
+	if got, want := r.refusal(), "Jwt expired at 16:04"; got != want {
+		t.Errorf("refusal: got %q; want %q", got, want)
 	}
 }
