@@ -214,6 +214,9 @@ func (s *Server) addTool(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([
 	if err := s.tools.add(&tool{entry: entry{key: def.Name}, def: def, taskSupport: support, headerParams: headers, invoke: invoke}); err != nil {
 		return err
 	}
+	if !era.IsUsualToolName(def.Name, 128) {
+		s.log.Warn("clients may refuse a tool's name: use 1 to 128 of A-Z, a-z, 0-9, _, - and .", "tool", clip.String(def.Name, 200))
+	}
 	s.announce(toolsChanged)
 	return nil
 }

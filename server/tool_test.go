@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"strings"
 	"testing"
@@ -347,5 +348,23 @@ func TestRemoveTools(t *testing.T) {
 	names, _, err := c.list("")
 	if diff := cmp.Diff([]string{"0", "2", "1"}, names); err != nil || diff != "" {
 		t.Errorf("list (-want +got): %v\n%s", err, diff)
+	}
+}
+
+// TestUnusualToolNames checks that a name outside of the specification's recommendation is logged
+// and accepted.
+func TestUnusualToolNames(t *testing.T) {
+	for name, usual := range map[string]bool{
+		"a": true, "A_b-1.c": true, strings.Repeat("x", 128): true,
+		strings.Repeat("x", 129): false, "with space": false, "é": false, "files/read": false, "a,b": false, "a\n": false,
+	} {
+		var log records
+		srv := server.MustNew("test", "1", &server.Options{Logger: log.logger(slog.LevelWarn)})
+		if err := server.AddTool(srv, name, "", func(context.Context, empty) (string, error) { return "", nil }); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.buf.String(), "clients may refuse a tool's name"); usual != (n == 0) || n > 1 {
+			t.Errorf("%.40q: logged %d times", name, n)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"strings"
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -116,4 +117,14 @@ func (s *textSet) add(text string) bool {
 		s.sums[sum] = struct{}{}
 	}
 	return !old
+}
+
+// IsUsualToolName reports whether a tool's name has the characters that the specification
+// recommends, and at most maxLen of them
+// (https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-names).
+func IsUsualToolName(name string, maxLen int) bool {
+	unusual := func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_-.", c))
+	}
+	return 1 <= len(name) && len(name) <= maxLen && !strings.ContainsFunc(name, unusual)
 }

@@ -1,13 +1,17 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"mcpwire/client"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -86,4 +90,41 @@ func requestText(t *testing.T, p relay.Peer, frame string) string {
 		return err.Error()
 	}
 	return string(response)
+}
+
+// TestRefusableToolNames checks that the gateway logs once each exposed tool name that APIs of
+// models may refuse, and exposes it all the same.
+func TestRefusableToolNames(t *testing.T) {
+	long := strings.Repeat("x", 62) // with the prefix longer than 64
+	srv := toolServer("test", "ok", "files/read.v2", "with space é", long, strings.Repeat("y", 60))
+	var log bytes.Buffer
+	g, err := New(&Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})), Upstreams: []Upstream{streamUpstream("up", srv)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c := dialStream(t, g, client.Options{})
+		n := 0
+		for _, err := range c.Tools(t.Context()) {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n != 5 {
+			t.Errorf("got %d tools, want 5", n)
+		}
+	}
+	g.Close()
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		if _, name, ok := strings.Cut(line, "may refuse a tool's name"); ok {
+			_, name, _ = strings.Cut(name, "name=")
+			got = append(got, strings.Trim(name, "\"\n"))
+		}
+	}
+	slices.Sort(got)
+	want := []string{"up" + Separator + "files/read.v2", "up" + Separator + "with space é", "up" + Separator + long}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

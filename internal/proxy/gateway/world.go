@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/spelling"
 	"mcpwire/jsonrpc"
 )
@@ -33,6 +35,8 @@ type world struct {
 	duplicates []int
 	// hiddenNames are the first names of these items.
 	hiddenNames []string
+	// refusedNames are the first names of tools that model APIs may refuse.
+	refusedNames []string
 
 	mu    sync.Mutex
 	lists map[listKey]*visibleList
@@ -76,15 +80,15 @@ type visibleItem struct {
 type worldCache struct {
 	mu     sync.Mutex
 	worlds map[worldKey]*world
-	// logged holds the duplicate names that were logged.
+	// logged holds the names that were logged.
 	logged map[string]bool
 }
 
-// maxLogged limits the duplicate names that are logged.
+// maxLogged limits the names that are logged.
 const maxLogged = 1000
 
-// logDuplicatesLocked logs the names that several items have, once.
-func (c *worldCache) logDuplicatesLocked(w *world) {
+// logNamesLocked logs the names that several items have, and those that may be refused, once.
+func (c *worldCache) logNamesLocked(w *world) {
 	if c.logged == nil {
 		c.logged = map[string]bool{}
 	}
@@ -92,6 +96,12 @@ func (c *worldCache) logDuplicatesLocked(w *world) {
 		if !c.logged[name] && len(c.logged) < maxLogged {
 			c.logged[name] = true
 			w.st.opts.Logger.Warn("an item is hidden because another one has its name", "name", name)
+		}
+	}
+	for _, name := range w.refusedNames {
+		if key := "tool " + name; !c.logged[key] && len(c.logged) < maxLogged {
+			c.logged[key] = true
+			w.st.opts.Logger.Warn("APIs of models may refuse a tool's name: use 1 to 64 of A-Z, a-z, 0-9, _, - and .; rename the tool", "name", clip.String(name, 200))
 		}
 	}
 }
@@ -124,7 +134,7 @@ func (g *Gateway) world(ctx context.Context, modern bool) *world {
 	w = newWorld(st, ctx, modern, generation)
 	g.worlds.mu.Lock()
 	defer g.worlds.mu.Unlock()
-	g.worlds.logDuplicatesLocked(w)
+	g.worlds.logNamesLocked(w)
 	if g.worlds.worlds == nil || len(g.worlds.worlds) >= maxWorlds {
 		g.worlds.worlds = map[worldKey]*world{}
 	}
@@ -213,6 +223,9 @@ func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *w
 					continue
 				}
 				w.names[kind][name] = place{i, &items[j]}
+				if Kind(kind) == KindTool && !items[j].hidden && !era.IsUsualToolName(name, 64) && len(w.refusedNames) < maxLogged {
+					w.refusedNames = append(w.refusedNames, name)
+				}
 			}
 		}
 		for _, kind := range []Kind{KindResource, KindTemplate} {
