@@ -429,7 +429,9 @@ func (doc *doctor) because(state cause.State, stderr string, stray [][]byte, exi
 	if exit.Signal != nil {
 		signal = exit.Signal.String()
 	}
-	if o := cause.Exit(exit.Code, signal); o.Known && c.What == "" {
+	// A signal says more than output that has no trouble.
+	if o := cause.Exit(exit.Code, signal); o.Known && (c.What == "" || c.Fix == "" && signal != "") {
+		o.Said = c.Said
 		return o
 	}
 	if exit.Code == 0 && c.What == "" {

@@ -305,16 +305,13 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 		doc.elsewhere(ctx, s, r, u)
 	case r.status < 300 && r.stream != "":
 		if errors.Is(r.err, context.DeadlineExceeded) {
+			r.stream = "no response in the event stream within " + shortTime(doc.connect)
 			doc.report.noAnswer = true
-			l := s.bad("no response in the event stream within %s", shortTime(doc.connect))
-			if !r.events {
-				l.hint("the stream opens, and no event comes: mcpwire does not know why. See the server's log for what it waits for")
-				return
-			}
-			l.hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
-			return
 		}
-		s.bad("%s", clipLine(r.stream, 200)).hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
+		l := s.bad("%s", clipLine(r.stream, 200)).hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
+		if doc.report.noAnswer && !r.events {
+			l.hint("the stream opens, and no event comes: mcpwire does not know why. See the server's log for what it waits for")
+		}
 	case c.Known:
 		if r.status == http.StatusProxyAuthRequired {
 			doc.report.worse(exitAuth)

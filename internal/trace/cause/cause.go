@@ -59,7 +59,7 @@ func Find(state State, lines, set []string) Cause {
 		return c
 	}
 	said := statement(lines)
-	if list := settings(said); len(list) > 0 {
+	if list := settings(said, lines); len(list) > 0 {
 		return missingSettings(list, said)
 	}
 	c, found := lookup("", said)

@@ -3,6 +3,7 @@ package cause
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,8 +86,9 @@ var (
 	// named matches a name that a line calls a variable, or reads as one.
 	named = lazyregexp.New("(?i:environment variables?|env vars?|env variables?|env(?:ironment)?\\.|environ\\[|getenv\\(|KeyError: )[:\\s]*[`'\"]?([A-Z][A-Z0-9_]{2,60})\\b" +
 		"|^[`'\"]?([A-Z][A-Z0-9_]{2,60})[`'\"]? (?i:environment variable|env var|is (?:not set|required|missing|unset))")
-	// placeholder matches a value in a usage: <NAME>, [NAME], --flag NAME, --flag=NAME.
-	placeholder = lazyregexp.New(`<[^<>]*>|\[[A-Z_.]+\]|-{1,2}[A-Za-z][\w-]*[ =][A-Z][A-Z0-9_]+\b`)
+	// placeholder matches a value in a usage: <NAME>, [NAME], --flag NAME, --flag=NAME. It also
+	// matches the input that pydantic quotes: it has names of settings that are not at fault.
+	placeholder = lazyregexp.New(`\binput_value=.*|<[^<>]*>|\[[A-Z_.]+\]|-{1,2}[A-Za-z][\w-]*[ =][A-Z][A-Z0-9_]+\b`)
 	// constant matches names of errors, which are not those of variables.
 	constant = lazyregexp.New(`^(ERR|E|NPM|GLIBC|GLIBCXX|CXXABI|UNABLE_TO|DEPTH_ZERO|SELF_SIGNED|CERT|SSL|TLS|SQLITE|STATUS|CODE|HTTP|GRPC|RPC|INVALID|UNKNOWN|NOT|NO|ER|HPE|UND|WSA|OCI)_|_(ERROR|ERR|EXCEPTION|FAILED|FAILURE|NOT_FOUND|DENIED|REFUSED|TIMEOUT|TIMED_OUT|EXPIRED|SIGNATURE|UNAVAILABLE|EXCEEDED|EXHAUSTED|ARGUMENT|NOT_EXIST|SCHEMA|MODULE_VERSION)$`)
 	lacks    = lazyregexp.New(`(?i)KeyError|require[ds]?\b|missing|not (?:been )?(?:set|defined|provided|specified|configured|found in (?:the )?env)|unset|must (?:be )?(?:set|provide|specif|defin)|undefined|no value|please (?:set|provide|specify)|(?:^|[^a-z])(?:set|export|provide|pass)\b|\bneeds?\b|environment variables?|env vars?|cannot be empty|is empty|NotPresent|is not present`)
@@ -176,19 +178,39 @@ func missing(names []string, said string, set []string) Cause {
 var (
 	// pydantic matches a field that pydantic reports: its name, then the indented reason.
 	pydantic = lazyregexp.New(`(?m)^(\w[\w.]*)\n\s+(.+?)(?: \[type=(\w+))`)
-	// zodPath and zodMessage match members of an issue of zod.
-	zodPath = lazyregexp.New(`(?s)"path":\s*\[([^\]]*)\],?\s*(?:"message":\s*"((?:[^"\\]|\\.)*)")?`)
+	// zodIssues matches the beginning of the issues of zod.
+	zodIssues = lazyregexp.New(`\[\s*\{\s*"`)
 	// zodPretty matches an issue of z.prettifyError, zodFlat one of flatten.
-	zodPretty  = lazyregexp.New(`✖ (.*)\n\s*→ at (\S+)`)
-	zodFlat    = lazyregexp.New(`(?m)^\s*"?(\w+)"?: \[\s*['"](.*)['"]\s*\]`)
-	zodMessage = lazyregexp.New(`"message":\s*"((?:[^"\\]|\\.)*)"`)
+	zodPretty = lazyregexp.New(`✖ (.*)\n\s*→ at (\S+)`)
+	zodFlat   = lazyregexp.New(`(?m)^\s*"?(\w+)"?: \[\s*['"](.*)['"]\s*\]`)
 )
 
 // A setting is a field of a configuration that a program rejects, and why.
 type setting struct{ name, why string }
 
+// A zodIssue is an issue of zod 4. Errors has those of each member of a union.
+type zodIssue struct {
+	Path    []any        `json:"path"`
+	Message string       `json:"message"`
+	Values  []any        `json:"values"`
+	Errors  [][]zodIssue `json:"errors"`
+}
+
+// options returns the values that z allows, and its members.
+func (z *zodIssue) options() (list []string) {
+	for _, v := range z.Values {
+		list = append(list, fmt.Sprint(v))
+	}
+	for _, member := range z.Errors {
+		for i := range member {
+			list = append(list, member[i].options()...)
+		}
+	}
+	return list
+}
+
 // settings returns the fields that validation libraries report.
-func settings(said string) (list []setting) {
+func settings(said string, lines []string) (list []setting) {
 	if strings.Contains(said, "validation error") {
 		for _, m := range pydantic().FindAllStringSubmatch(said, 8) {
 			list = append(list, setting{m[1], m[2]})
@@ -197,19 +219,28 @@ func settings(said string) (list []setting) {
 	for _, m := range zodPretty().FindAllStringSubmatch(said, 8) {
 		list = append(list, setting{m[2], m[1]})
 	}
-	for _, m := range zodFlat().FindAllStringSubmatch(said, 8) {
-		list = append(list, setting{m[1], m[2]})
-	}
-	for _, m := range zodPath().FindAllStringSubmatchIndex(said, 8) {
-		path := said[m[2]:m[3]]
-		why := ""
-		if m[4] >= 0 {
-			why = said[m[4]:m[5]]
-		} else if w := zodMessage().FindStringSubmatch(said[m[1]:]); w != nil {
-			why = w[1]
+	if !strings.Contains(said, `"path":`) {
+		for _, m := range zodFlat().FindAllStringSubmatch(said, 8) {
+			list = append(list, setting{m[1], m[2]})
 		}
-		path = strings.Join(strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune("\", \n\t", r) }), ".")
-		list = append(list, setting{path, why})
+		return list
+	}
+	all := strings.Join(lines, "\n")
+	at := zodIssues().FindStringIndex(all)
+	var issues []zodIssue
+	if at == nil || json.NewDecoder(strings.NewReader(all[at[0]:])).Decode(&issues) != nil {
+		return list
+	}
+	for _, z := range issues[:min(len(issues), 8)] {
+		var path []string
+		for _, p := range z.Path {
+			path = append(path, fmt.Sprint(p))
+		}
+		why := z.Message
+		if options := z.options(); len(z.Errors) > 0 && len(options) > 0 {
+			why += ": expected one of " + strings.Join(options, ", ")
+		}
+		list = append(list, setting{cmp.Or(strings.Join(path, "."), "a value"), why})
 	}
 	return list
 }
