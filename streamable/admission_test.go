@@ -193,9 +193,9 @@ func TestUnreadBudget(t *testing.T) {
 		const limit, size = 256 << 20, 16 << 20
 		var a admission
 		a.init(&Options{Limits: Limits{MaxUnread: limit}})
-		returned := 0
+		var returned atomic.Int64
 		b := &a.unread
-		b.returnMemory = func() { returned++ }
+		b.returnMemory = func() { returned.Add(1) }
 		left := make(chan struct{})
 		var dropped atomic.Int64
 		for i := range 40 {
@@ -224,16 +224,18 @@ func TestUnreadBudget(t *testing.T) {
 		}
 		b.release("reader", limit/2)
 		time.Sleep(2 * returnPause)
-		if returned != 2 {
-			t.Errorf("memory was returned %d times, want once after the clients and once after the reader", returned)
+		synctest.Wait()
+		if returned.Load() != 2 {
+			t.Errorf("memory was returned %d times, want once after the clients and once after the reader", returned.Load())
 		}
 		for range 10 { // these need not be returned at once
 			b.acquire(t.Context(), "reader", minReturned/2)
 			b.release("reader", minReturned/2)
 		}
 		time.Sleep(2 * returnPause)
-		if returned != 2 {
-			t.Errorf("memory was returned %d times after small responses", returned-2)
+		synctest.Wait()
+		if returned.Load() != 2 {
+			t.Errorf("memory was returned %d times after small responses", returned.Load()-2)
 		}
 	})
 }

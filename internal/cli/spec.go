@@ -106,8 +106,9 @@ func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 	entries := book.Lookup(query, revs)
 	if len(entries) == 0 {
 		similar := book.Suggest(query)
-		isName := strings.ContainsFunc(query, func(r rune) bool { return r != ' ' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9') })
-		if hits := book.Search(query, revs); len(hits) > 0 && !(isName && len(similar) > 0) {
+		isPath := !strings.Contains(query, " ") && strings.ContainsAny(query, "/_.-")
+		isName := len(similar) > 0 && strings.ToLower(query) != query
+		if hits := book.Search(query, revs); len(hits) > 0 && !isPath && !isName {
 			if len(similar) > 0 {
 				fmt.Fprintf(e.stderr, "terms like it: %s\n", strings.Join(similar, ", "))
 			}

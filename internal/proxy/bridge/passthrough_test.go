@@ -106,8 +106,11 @@ func TestUnmatchedResponses(t *testing.T) {
 			t.Errorf("%s: got %s", response, got)
 		}
 	}
-	srv.send(`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	srv.send(`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}`, `{"jsonrpc":"2.0","id":99,"result":{}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	client.reads("list_changed")
+	if strings.Contains(log.String(), "PANIC") {
+		t.Errorf("log: %s", log.String())
+	}
 	if !strings.Contains(log.String(), "matches no request in flight") {
 		t.Errorf("got the log\n%s", log.String())
 	}

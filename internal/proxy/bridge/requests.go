@@ -400,7 +400,11 @@ func (u *upstream) strayResponse(m *jsonrpc.Message) {
 	if len(m.ID) == 0 || m.ID.IsNull() {
 		level = slog.LevelWarn
 	}
-	u.b.opts.Logger.Log(u.ctx, level, "response of the server matches no request in flight", "server", u.b.opts.Name, "id", clip.String(m.ID, 100), "error", m.Err())
+	attrs := []any{"server", u.b.opts.Name, "id", clip.String(m.ID, 100)}
+	if err := m.Err(); err != nil {
+		attrs = append(attrs, "error", err)
+	}
+	u.b.opts.Logger.Log(u.ctx, level, "response of the server matches no request in flight", attrs...)
 	if task, meta := u.abandoned.taskOf(m); task != "" {
 		u.b.spawn(func() { u.cancelTask(task, meta) })
 	}
