@@ -43,6 +43,10 @@ type dialer struct {
 	greeting json.RawMessage
 }
 
+// restartWait limits how long a command waits for a server on HTTP that refuses connections after
+// it has responded.
+const restartWait = 3 * time.Second
+
 // newDialer returns a dialer. It reads the files that the flags name and starts nothing.
 func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 	d := &dialer{e: e, target: t, flags: f, trace: newWireTrace(), notes: newNotes(e)}
@@ -72,7 +76,7 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		// The output must come from the server.
 		Cache: client.CacheOptions{MaxBytes: -1},
 		// An HTTP server may have forgotten the session, which is no failure.
-		Reconnect: client.ReconnectPolicy{Disabled: t.isStdio(), MaxFailures: 2},
+		Reconnect: client.ReconnectPolicy{Disabled: t.isStdio(), MaxFailures: 2, MaxWait: restartWait},
 		Trace:     d.trace.observe,
 		Logger:    slog.New(warner{d.notes}),
 	}
