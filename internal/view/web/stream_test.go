@@ -319,7 +319,9 @@ func TestStreamTotal(t *testing.T) {
 	r.call("other", `{}`, "found")
 	s := serve(t, &watch.Options{Files: []string{r.done()}}, nil)
 	all := s.follow(nil)
-	all.until("the rows", func() bool { return all.synced && len(all.rows) > 4 })
+	all.until("the rows", func() bool {
+		return all.synced && len(all.rows) > 4 && len(all.source) > 0 && all.source[0]["state"] == "complete"
+	})
 	roots := 0
 	for _, row := range all.rows {
 		if row.P == 0 {
