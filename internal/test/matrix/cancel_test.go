@@ -73,7 +73,7 @@ func TestCancel(t *testing.T) {
 			same(s, "the handler could not notify", s.call(c, "ended", object{"n": 1}), "true")
 			ok(s, "ping", c.Ping(s.Context())) // messages of the call come before this response
 			same(s, "cancellations", w.count("> ", mcp.NotificationCancelled, `"requestId":`), 1)
-			same(s, "messages with the cause", w.count(errCause.Error()), 0)
+			same(s, "messages with the cause", w.count(errCause.Error()), 1)
 			same(s, "late messages", w.count("< ", "too late")+w.count("< ", mcp.NotificationProgress), 0)
 		}},
 		{name: "a timeout cancels", test: func(s *subtest) {
