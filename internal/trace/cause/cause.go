@@ -33,7 +33,7 @@ type Cause struct {
 	Arguments bool
 }
 
-// A State is what became of a server.
+// A State says whether the server has ended, or runs and does not respond.
 type State string
 
 // The states.
