@@ -56,9 +56,9 @@ func newGateway(t *testing.T, servers []gatewayServer) *recordedServer {
 		Era     string   `json:"era"`
 	}
 	config := struct {
-		ListWait   string              `json:"listWait"`
-		NameAskers string              `json:"nameAskers"` // the records have the messages of the servers
-		Upstreams  map[string]upstream `json:"upstreams"`
+		ListWait          string              `json:"listWait"`
+		LabelElicitations string              `json:"labelElicitations"` // the records have the messages of the servers
+		Upstreams         map[string]upstream `json:"upstreams"`
 	}{"30s", "never", map[string]upstream{}}
 	for _, s := range servers {
 		program, args := s.server.command()

@@ -171,9 +171,9 @@ func newGuestGateway(t *testing.T, path string, visited, other *recordedServer, 
 	second := entry(other, !modern)
 	second.Resources = map[string][]string{"deny": {"*"}}
 	text, err := json.Marshal(map[string]any{ // JSON is YAML
-		"listWait":   "30s",
-		"nameAskers": "never", // guests see the messages of the servers
-		"upstreams":  map[string]upstream{"everything": first, "other": second},
+		"listWait":          "30s",
+		"labelElicitations": "never", // guests see the messages of the servers
+		"upstreams":         map[string]upstream{"everything": first, "other": second},
 	})
 	if err != nil {
 		t.Fatal(err)

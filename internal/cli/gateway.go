@@ -370,7 +370,7 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	c := &gatewayConfiguration{Config: conf}
 	builder := &upstreamBuilder{conf: conf, log: p.log, remote: p.remote, tokens: p.tokens, logins: p.logins, node: p.node}
 	c.options = gateway.Options{
-		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: Version}, Instructions: conf.Instructions, NameAskers: conf.NamesAskers(), ListWait: conf.ListWait.Or(0),
+		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: Version}, Instructions: conf.Instructions, LabelElicitations: conf.LabelsElicitations(), ListWait: conf.ListWait.Or(0),
 		DrainTimeout: conf.Drain.Or(gatewayconfig.DefaultDrain), MaxSessions: conf.Listen.MaxSessions(), Logger: p.log,
 	}
 	if p.recording != nil {

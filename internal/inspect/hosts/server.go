@@ -291,7 +291,7 @@ func namesOf(pointer string) []string {
 type reader struct {
 	data []byte
 	host string
-	// mixed is that of the entry's location.
+	// mixed is the field of the entry's [location].
 	mixed bool
 	// err is the first error.
 	err *ParseError

@@ -24,8 +24,8 @@ type Options struct {
 	Info mcp.Implementation
 	// Instructions come before those of the upstreams.
 	Instructions string
-	// NameAskers has the message of an elicitation begin with the name of the upstream that asks.
-	NameAskers bool
+	// LabelElicitations puts the name of the upstream before the message of each elicitation.
+	LabelElicitations bool
 	// Upstreams are the servers. Their order is that of lists, and decides which upstream keeps a
 	// URI scheme or name that several have.
 	Upstreams []Upstream

@@ -195,30 +195,30 @@ func (s *scope) response(method string, frame []byte) []byte {
 	}
 	if !s.modern && bytes.Contains(frame, []byte(`"elicitations"`)) {
 		if at := jsonedit.Locate(frame, "error", "data", "elicitations"); at.Found() && frame[at.Start] == '[' {
-			frame = jsonedit.Splice(frame, at, era.RewriteArray(nil, at.Of(frame), func(one []byte) []byte { return s.nameAsker(one, "message") }))
+			frame = jsonedit.Splice(frame, at, era.RewriteArray(nil, at.Of(frame), func(one []byte) []byte { return s.labelElicitation(one, "message") }))
 		}
 	}
-	return s.nameAskers(frame, "result")
+	return s.labelElicitations(frame, "result")
 }
 
-// nameAsker returns a text in which the message at a path, of an elicitation, says which upstream
-// asks, if Options.NameAskers wants that. Behind a gateway clients cannot know it.
-func (s *scope) nameAsker(text []byte, path ...string) []byte {
-	if !s.g.state.Load().opts.NameAskers {
+// labelElicitation puts the name of the upstream before the message of an elicitation, which is at
+// a path of text, if Options.LabelElicitations is set. Behind a gateway, clients cannot know it.
+func (s *scope) labelElicitation(text []byte, path ...string) []byte {
+	if !s.g.state.Load().opts.LabelElicitations {
 		return text
 	}
 	return replaceText(text, func(message string) string { return s.be.u.name + ": " + message }, path...)
 }
 
-// nameAskers is nameAsker for the elicitations among the input requests in a part of a message.
-func (s *scope) nameAskers(frame []byte, part string) []byte {
+// labelElicitations does so for the input requests in a part of a message.
+func (s *scope) labelElicitations(frame []byte, part string) []byte {
 	if !bytes.Contains(frame, []byte(`"inputRequests"`)) {
 		return frame
 	}
 	requests := era.Lookup(frame, part, "inputRequests")
 	for all := jsonwire.ObjectMembers(requests); era.IsObject(requests) && all.Next(); {
 		if key := all.KeyString(); era.LookupString(all.Value(), "method") == mcp.MethodElicit {
-			frame = s.nameAsker(frame, part, "inputRequests", key, "params", "message")
+			frame = s.labelElicitation(frame, part, "inputRequests", key, "params", "message")
 		}
 	}
 	return frame
@@ -230,9 +230,9 @@ func (s *scope) message(frame []byte, m *jsonrpc.Message) []byte {
 	case mcp.NotificationResourceUpdated:
 		return replaceText(frame, func(uri string) string { return exposedURI(s.be.u.name, uri) }, "params", "uri")
 	case mcp.NotificationTasks, mcp.NotificationTaskStatus: // requests name tasks of the client
-		frame = s.nameAskers(replaceText(frame, s.exposedTask, "params", "taskId"), "params")
+		frame = s.labelElicitations(replaceText(frame, s.exposedTask, "params", "taskId"), "params")
 	case mcp.MethodElicit:
-		frame = s.nameAsker(frame, "params", "message")
+		frame = s.labelElicitation(frame, "params", "message")
 	}
 	if hasURIs(frame) {
 		frame = s.exposeURIs(frame, "params")

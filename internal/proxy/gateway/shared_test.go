@@ -303,8 +303,8 @@ func TestSharedInputByStream(t *testing.T) {
 	}
 }
 
-// TestNameAskers checks that a user sees which upstream asks, in all pairs of eras.
-func TestNameAskers(t *testing.T) {
+// TestLabelElicitations checks that a user sees which upstream asks, in all pairs of eras.
+func TestLabelElicitations(t *testing.T) {
 	for _, clientEra := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		for _, serverEra := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 			for _, name := range []bool{false, true} {
@@ -312,7 +312,7 @@ func TestNameAskers(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						srv := fullServer("up", serverEra)
 						defer srv.Close(context.Background())
-						g := newGateway(t, &Options{NameAskers: name, Upstreams: []Upstream{streamUpstream("up", srv)}})
+						g := newGateway(t, &Options{LabelElicitations: name, Upstreams: []Upstream{streamUpstream("up", srv)}})
 						defer g.Close()
 						var got []string
 						opts := fullClientOptions(clientEra)
@@ -340,9 +340,9 @@ func TestNameAskers(t *testing.T) {
 	}
 }
 
-// TestNamedAskers checks where in messages elicitations are.
-func TestNamedAskers(t *testing.T) {
-	g := newGateway(t, &Options{NameAskers: true, Upstreams: []Upstream{streamUpstream("up", toolServer("up"))}})
+// TestLabeledElicitations checks where in messages elicitations are.
+func TestLabeledElicitations(t *testing.T) {
+	g := newGateway(t, &Options{LabelElicitations: true, Upstreams: []Upstream{streamUpstream("up", toolServer("up"))}})
 	defer g.Close()
 	be, err := g.state.Load().upstreams[0].acquire(t.Context())
 	if err != nil {

@@ -47,9 +47,9 @@ type Config struct {
 	Capture string `yaml:"capture" reload:"restart"`
 	// Instructions are given to clients before the instructions of the upstreams.
 	Instructions string `yaml:"instructions" reload:"live"`
-	// NameAskers has the message of each elicitation begin with the name of the upstream that asks,
+	// LabelElicitations puts the name of the upstream before the message of each elicitation,
 	// as in "files: Delete it?". The default is auto, which does so with more than one upstream.
-	NameAskers string `yaml:"nameAskers" reload:"live" enum:"auto always never"`
+	LabelElicitations string `yaml:"labelElicitations" reload:"live" enum:"auto always never"`
 	// ListWait is how long a list waits for upstreams that have not answered yet. Clients learn of
 	// their tools when they have. The default is 2s. Raise it for clients that list once only.
 	ListWait Duration `yaml:"listWait" reload:"live" range:"1ms 5m"`
@@ -431,15 +431,15 @@ func (c *Config) Upstream(name string) *Upstream {
 	return nil
 }
 
-// NamesAskers reports whether elicitations say which upstream asks.
-func (c *Config) NamesAskers() bool {
+// LabelsElicitations reports whether elicitations say which upstream asks.
+func (c *Config) LabelsElicitations() bool {
 	enabled := 0
 	for _, u := range c.Upstreams {
 		if !u.Disabled {
 			enabled++
 		}
 	}
-	return c.NameAskers == "always" || c.NameAskers != "never" && enabled > 1
+	return c.LabelElicitations == "always" || c.LabelElicitations != "never" && enabled > 1
 }
 
 // HasLogins reports whether callers log in to an upstream that is not disabled.

@@ -50,7 +50,7 @@ pins: pins.json
 admin: {address: "0.0.0.0:9090", allowRemote: true}
 capture: captures
 instructions: Be nice.
-nameAskers: always
+labelElicitations: always
 listWait: 4s
 drain: 5s`,
 }

@@ -17,7 +17,7 @@ var liveFields = map[string]string{
 	"audit":                 "policy.Audit",
 	"pins":                  "policy.Pins",
 	"instructions":          "gateway.Options.Instructions",
-	"nameAskers":            "gateway.Options.NameAskers",
+	"labelElicitations":     "gateway.Options.LabelElicitations",
 	"listWait":              "gateway.Options.ListWait",
 	"upstreams.u.rename":    "gateway.Upstream.Rename",
 	"upstreams.u.tools":     "gateway.Options.View",
