@@ -33,7 +33,7 @@ type ClusterStats struct {
 	// streamable.Stats, and UnresumableStreams counts them, Unresumable there.
 	DegradedStreams    int
 	UnresumableStreams uint64
-	// StorageDown is that of cluster.Stats.
+	// StorageDown is the field of cluster.Stats.
 	StorageDown bool
 }
 

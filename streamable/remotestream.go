@@ -462,7 +462,7 @@ func (ss *standingStream) passStored(ctx context.Context, rm *remoteStream, last
 type clientError struct{ error }
 
 // pass writes events up to the end of the stream. It returns the id of the last one, and reports
-// whether it ends the stream. The error is that of the events or a clientError.
+// whether it ends the stream. The error comes from events, or is a clientError.
 func (ss *standingStream) pass(events iter.Seq2[StoredEvent, error], lastID string) (last string, final bool, err error) {
 	for e, err := range events {
 		if err != nil {

@@ -230,7 +230,7 @@ func (c *Context) finishLocked(err, cause error) {
 	w.callbacks = nil
 }
 
-// setCause sets the cause of the end, unless that of lifetime says more.
+// setCause sets the cause of the end, unless lifetime has ended with a cause.
 func (c *Context) setCause(cause error) {
 	if c.conn.stopping.Load() && cause == jsonrpc.ErrDisconnected && c.conn.detached {
 		cause = jsonrpc.ErrShutdown

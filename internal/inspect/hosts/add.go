@@ -119,7 +119,7 @@ func tablesOf(host, name string) (tables [][]string) {
 	return tables
 }
 
-// entryFor returns an entry in the form of a host. mixed has the meaning of the field of [location].
+// entryFor returns an entry in the form of a host. mixed is the field of a [location].
 func entryFor(host string, mixed bool, command []string) any {
 	type plain struct {
 		Type    string   `json:"type,omitempty"`

@@ -291,7 +291,7 @@ func (o Options) withDefaults() Options {
 type uncountedKey struct{}
 
 // Uncounted returns a context for clients that Options.MaxServers and Options.MaxServersPerCaller
-// do not count, such as the one with which a front itself reads lists.
+// do not count, such as the connection with which a gateway reads lists.
 func Uncounted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, uncountedKey{}, true)
 }

@@ -60,7 +60,7 @@ type client struct {
 	aggregate bool
 	// principalID is the id of the principal, or "" without one.
 	principalID string
-	// callPrincipalID is that of calls whose context has none.
+	// callPrincipalID is the principal of calls without a principal in their context.
 	callPrincipalID string
 	// caller is charged for the client in limits; "" means that none is.
 	caller string

@@ -41,7 +41,7 @@ type passthrough struct {
 	tokens map[string]*call
 	// serverRequests holds the pending requests of the server.
 	serverRequests map[string]*serverRequest
-	// principals are those of the clients and their calls.
+	// principals has the principals of the clients and of their calls.
 	principals translate.Principals
 	closed     bool
 }

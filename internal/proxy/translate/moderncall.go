@@ -105,7 +105,7 @@ type modernCalls struct {
 	hidden map[string]*modernCall
 	// abandoned are calls that were given up and may still become tasks, the oldest first.
 	abandoned []int64
-	// principals are those of all calls that may cause input requests.
+	// principals has the principals of all calls that may cause input requests.
 	principals Principals
 	// lastNumber is the last modernCall.number.
 	lastNumber uint64

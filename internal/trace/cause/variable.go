@@ -81,7 +81,7 @@ func structured(line string) string {
 }
 
 var (
-	// variableName matches names that may be those of environment variables.
+	// variableName matches names that environment variables may have.
 	variableName = lazyregexp.New(`\b[A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,6}\b`)
 	// named matches a name that a line calls a variable, or reads as one.
 	named = lazyregexp.New("(?i:environment variables?|env vars?|env variables?|env(?:ironment)?\\.|environ\\[|getenv\\(|KeyError: )[:\\s]*[`'\"]?([A-Z][A-Z0-9_]{2,60})\\b" +
@@ -89,7 +89,7 @@ var (
 	// placeholder matches a value in a usage: <NAME>, [NAME], --flag NAME, --flag=NAME. It also
 	// matches the input that pydantic quotes: it has names of settings that are not at fault.
 	placeholder = lazyregexp.New(`\binput_value=.*|<[^<>]*>|\[[A-Z_.]+\]|-{1,2}[A-Za-z][\w-]*[ =][A-Z][A-Z0-9_]+\b`)
-	// constant matches names of errors, which are not those of variables.
+	// constant matches names of errors, which look like variables.
 	constant = lazyregexp.New(`^(ERR|E|NPM|GLIBC|GLIBCXX|CXXABI|UNABLE_TO|DEPTH_ZERO|SELF_SIGNED|CERT|SSL|TLS|SQLITE|STATUS|CODE|HTTP|GRPC|RPC|INVALID|UNKNOWN|NOT|NO|ER|HPE|UND|WSA|OCI)_|_(ERROR|ERR|EXCEPTION|FAILED|FAILURE|NOT_FOUND|DENIED|REFUSED|TIMEOUT|TIMED_OUT|EXPIRED|SIGNATURE|UNAVAILABLE|EXCEEDED|EXHAUSTED|ARGUMENT|NOT_EXIST|SCHEMA|MODULE_VERSION)$`)
 	lacks    = lazyregexp.New(`(?i)KeyError|require[ds]?\b|missing|not (?:been )?(?:set|defined|provided|specified|configured|found in (?:the )?env)|unset|must (?:be )?(?:set|provide|specif|defin)|undefined|no value|please (?:set|provide|specify)|(?:^|[^a-z])(?:set|export|provide|pass)\b|\bneeds?\b|environment variables?|env vars?|cannot be empty|is empty|NotPresent|is not present`)
 	optional = lazyregexp.New(`(?i)\boptional|\bdefault|deprecat|for example|e\.g\.|\bwarn|\bignored|\bif (?:you|needed)|\balternative|\bcustom\b|^\W*to (?:use|override|change|customi)|example:|^\s*(#|//|note:|help:|hint:|tip:)`)

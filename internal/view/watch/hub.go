@@ -68,7 +68,7 @@ type Hub struct {
 	phase             phase
 	// only selects the rows that the model keeps. Nil means all.
 	only *Selection
-	// first is the number before that of the first row.
+	// first is one less than the number of the first row.
 	first uint64
 	// wholes counts the calls of SelectWhole that read files.
 	wholes uint64

@@ -16,7 +16,7 @@ import (
 // inside [Hub.Read] or the use function of [Feed.Next].
 type Selection struct {
 	hub *Hub
-	// parent is the hub whose files hub reads again. It is nil if hub is the one that was asked.
+	// parent is the hub whose files hub reads again. It is nil if hub reads no files again.
 	parent *Hub
 	// filter is nil for all rows.
 	filter *filter.Filter
@@ -135,8 +135,8 @@ func (h *Hub) noteProgress(done bool) {
 	}
 }
 
-// Hub returns the hub that has the rows of the selection: the one that was asked for it, or that of
-// [Hub.SelectWhole]. Use [Hub.Read] of this hub.
+// Hub returns the hub with the rows of the selection. After [Hub.SelectWhole] it is another hub.
+// Use its [Hub.Read].
 func (s *Selection) Hub() *Hub { return s.hub }
 
 // Whole reports whether the selection has all rows that match, also evicted ones.
