@@ -74,7 +74,8 @@ func TestAnnouncedChange(t *testing.T) {
 						t.Fatal(err)
 					}
 					time.Sleep(time.Minute)
-					synctest.Wait()
+					must(server.AddTool(srv, "p", "", func(context.Context, none) (string, error) { return "", nil }))
+					synctest.Wait() // the lists are read now, and then not for a while
 					clear(got)
 					must(server.AddPrompt(srv, mcp.Prompt{Name: "q"}, func(context.Context, none) (string, error) { return "", nil }))
 					must(server.AddTool(srv, "q", "", func(context.Context, none) (string, error) { return "", nil }))
