@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
-	"mcpwire/jsonrpc/conn"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )
@@ -229,7 +229,7 @@ func ExampleCall_ElicitURL() {
 // A person is a client that gives the same answer to each request of a method, or several answers
 // one after the other.
 type person struct {
-	conn     *conn.Conn
+	conn     *rpc.Conn
 	revision string
 	answers  map[string]string
 }
@@ -248,7 +248,7 @@ func startPerson(srv *server.Server, revision string, answers map[string]string)
 	local, remote := net.Pipe()
 	c := &person{revision: revision, answers: answers}
 	go srv.Serve(context.Background(), jsonrpc.NewFramer(remote, nil))
-	c.conn = conn.New(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), c.asked, nil)
+	c.conn = rpc.NewConn(jsonrpc.NewFramer(local, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &rpc.Options{Handler: rpc.HandlerFunc(c.asked)})
 	go c.conn.Run(context.Background())
 	if revision < modern {
 		c.request("initialize", `{"protocolVersion":"`+revision+`","capabilities":`+everything+`,"clientInfo":{"name":"person","version":"1"}}`)
@@ -260,7 +260,7 @@ func startPerson(srv *server.Server, revision string, answers map[string]string)
 }
 
 // asked handles a request of the server.
-func (c *person) asked(_ context.Context, _ *conn.Conn, m *jsonrpc.Message) ([]byte, error) {
+func (c *person) asked(_ context.Context, m *rpc.Request) ([]byte, error) {
 	if m.Kind == jsonrpc.KindNotification {
 		return nil, nil
 	}

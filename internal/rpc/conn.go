@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -419,28 +418,21 @@ type Cancellation interface {
 	Notice(id jsonrpc.ID, method, reason string) (name string, params []byte)
 }
 
-// CancelRequest is the Cancellation of the Language Server Protocol and of plain JSON-RPC peers:
-// $/cancelRequest with {"id": …}.
-type CancelRequest struct {
-	// Method is the notification's method. Empty means $/cancelRequest.
-	Method string
-	// Member is the member of its params that is the id. Empty means id.
-	Member string
-}
+// CancelRequest is the Cancellation of plain JSON-RPC peers: $/cancelRequest with {"id": …}.
+type CancelRequest struct{}
 
 // Target implements [Cancellation].
-func (c CancelRequest) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
-	if string(n.Method) != cmp.Or(c.Method, "$/cancelRequest") {
+func (CancelRequest) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
+	if string(n.Method) != "$/cancelRequest" {
 		return nil, "", false
 	}
-	id, ok := n.Param(cmp.Or(c.Member, "id"))
+	id, ok := n.Param("id")
 	return id, "", ok
 }
 
 // Notice implements [Cancellation].
-func (c CancelRequest) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
-	params := append(jsonwire.AppendQuote([]byte{'{'}, cmp.Or(c.Member, "id")), ':')
-	return cmp.Or(c.Method, "$/cancelRequest"), append(append(params, id...), '}')
+func (CancelRequest) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
+	return "$/cancelRequest", append(append([]byte(`{"id":`), id...), '}')
 }
 
 // CancelReason decodes the member of a cancellation that holds the reason. It returns "" if the

@@ -31,7 +31,7 @@ type group struct {
 var groups = []group{
 	// Packages that know nothing of MCP, and a program that go generate runs.
 	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/base/", "internal/gen"}, nil},
-	{"jsonrpc, mcp", []string{"jsonrpc", "jsonrpc/conn", "internal/rpc/", "mcp"}, []string{"base"}},
+	{"jsonrpc, mcp", []string{"jsonrpc", "internal/rpc/", "mcp"}, []string{"base"}},
 	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
 	{"auth", []string{"auth", "oauth"}, []string{"base"}},
 	// How the revisions differ.

@@ -26,7 +26,6 @@ var surface = map[string]int{
 	"cluster/clustertest": 1,
 	"health":              4,
 	"jsonrpc":             72,
-	"jsonrpc/conn":        10,
 	"mcp":                 229,
 	"mcpotel":             10,
 	"mcptest":             31,
