@@ -25,9 +25,6 @@
 // prompts, a client only names that a server has answered for. Unknown error codes of
 // peers are recorded as _OTHER, and URIs are not recorded. Spans have all of these.
 //
-// A process that serves over HTTP, perhaps in a cluster, has further metrics. Their
-// names begin with mcpwire: see [Telemetry.ObserveProcess] and [Telemetry.RecordAppend].
-//
 // The package depends only on the OpenTelemetry API. Without an SDK it records
 // nothing, but still propagates trace contexts.
 //

@@ -53,7 +53,6 @@ type Telemetry struct {
 
 	serverOperation, clientOperation metric.Float64Histogram
 	serverSession, clientSession     metric.Float64Histogram
-	clusterAppend                    metric.Float64Histogram
 }
 
 const scope = "mcpwire/mcpotel"
@@ -85,16 +84,12 @@ func New(opts *Options) *Telemetry {
 		"Duration of requests and notifications on the side that sends them.")
 	t.serverSession = histogram(meter, "mcp.server.session.duration", "Duration of sessions on the server.")
 	t.clientSession = histogram(meter, "mcp.client.session.duration", "Duration of sessions on the client.")
-	t.clusterAppend = histogram(meter, "mcpwire.cluster.append", "Duration of appending an event to the log of the cluster.", appendBuckets...)
 	return t
 }
 
-// histogram returns a histogram of seconds. Without buckets it has durationBuckets.
-func histogram(m metric.Meter, name, description string, buckets ...float64) metric.Float64Histogram {
-	if buckets == nil {
-		buckets = durationBuckets
-	}
-	h, err := m.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets...))
+// histogram returns a histogram of seconds.
+func histogram(m metric.Meter, name, description string) metric.Float64Histogram {
+	h, err := m.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(durationBuckets...))
 	if err != nil {
 		otel.Handle(err)
 		return noop.Float64Histogram{}

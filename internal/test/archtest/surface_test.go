@@ -27,7 +27,7 @@ var surface = map[string]int{
 	"health":              4,
 	"jsonrpc":             72,
 	"mcp":                 229,
-	"mcpotel":             10,
+	"mcpotel":             6,
 	"mcptest":             31,
 	"middleware":          6,
 	"oauth":               56,

@@ -283,7 +283,7 @@ func TestNode(t *testing.T) {
 	_, metrics := p.get("/metrics")
 	for _, want := range []string{
 		"\nmcpwire_cluster_members 1\n", "\nmcpwire_cluster_degraded_streams 0\n", "\nmcpwire_cluster_storage_down 0\n", "\nmcpwire_cluster_unresumable_streams_total 0\n", "\nmcpwire_cluster_bus_lost_total 0\n",
-		"\nmcpwire_cluster_forwarded_total{result=\"delivered\"} 0\n", "\nmcpwire_cluster_append_seconds_count ", "\nmcpwire_calls_in_flight 0\n",
+		"\nmcpwire_cluster_forwarded_total{result=\"delivered\"} 0\n", "\nmcpwire_cluster_append_seconds_count{error_type=\"\"} ", "\nmcpwire_calls_in_flight 0\n",
 		"\nmcpwire_refused_total{reason=\"overloaded\"} 0\n", "\nmcp_server_operation_duration_seconds_count{", "\nprocess_open_fds ",
 	} {
 		if !strings.Contains(metrics, want) {

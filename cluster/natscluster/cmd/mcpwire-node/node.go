@@ -69,7 +69,7 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	defer backend.Close()
 	node, err = cluster.Join(ctx, backend, &cluster.NodeOptions{
-		Name: f.name, Secrets: f.secrets, OnAppend: m.telemetry.RecordAppend, Logger: log,
+		Name: f.name, Secrets: f.secrets, OnAppend: m.recordAppend, Logger: log,
 	})
 	if err != nil {
 		return err
