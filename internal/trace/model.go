@@ -3,7 +3,9 @@ package trace
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
+	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/base/defaults"
@@ -87,6 +89,8 @@ type Model struct {
 	first int
 	// undecided is the index in rows of the first row that Options.Keep has not decided about.
 	undecided int
+	// lastPlace is the highest Place so far.
+	lastPlace int64
 	// count is the number of rows at all levels.
 	count   int
 	seq     uint64
@@ -303,8 +307,58 @@ func (m *Model) addRow(r, parent *Row) {
 		return
 	}
 	m.addHits(r)
-	m.rows = append(m.rows, r)
+	m.insert(r)
 	m.changes = append(m.changes, Change{Added, r})
+}
+
+// maxLate is how late a row may come and still be inserted by its time. Later ones belong to a
+// capture that was opened afterwards.
+const maxLate = 10 * time.Second
+
+// insert adds a row to the timeline by its time, because the events of several captures arrive in
+// another order.
+func (m *Model) insert(r *Row) {
+	place, c := r.At.UnixNano(), r.Capture
+	if place < m.lastPlace-int64(maxLate) {
+		place = m.lastPlace
+	}
+	i, from := len(m.rows), max(m.first, m.undecided)
+	if place = max(place, c.lastPlace); from > m.first { // not among the rows that are decided
+		place = max(place, m.rows[from-1].Place)
+	}
+	r.Place, c.lastPlace, m.lastPlace = place, place, max(place, m.lastPlace)
+	for i > from && m.rows[i-1].Place > place {
+		i--
+	}
+	m.rows = slices.Insert(m.rows, i, r)
+}
+
+// RowOf returns the row with a number, also inside another row, or nil.
+func (m *Model) RowOf(seq uint64) *Row {
+	rows := m.Rows()
+	// Rows are nearly in the order of their numbers, and those inside another come soon after it.
+	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > seq })
+	for _, r := range slices.Backward(rows[:i]) {
+		if f := r.find(seq); f != nil {
+			return f
+		}
+	}
+	for _, r := range rows[i:] {
+		if f := r.find(seq); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// find returns the row with a number, which may be r or inside it, or nil.
+func (r *Row) find(seq uint64) *Row {
+	for x := range r.All() {
+		if x.Seq == seq {
+			return x
+		}
+	}
+	return nil
 }
 
 // addEvent records that event n belongs to r.

@@ -561,3 +561,43 @@ func TestSettled(t *testing.T) {
 		t.Errorf("settled: 1 %v, 7 %v, %d %v", m.Settled(1), m.Settled(7), n, m.Settled(n))
 	}
 }
+
+// TestTimeline adds rows of several captures: the timeline is ordered by time, but rows of a capture
+// keep their order, and rows that come much later than others of their time are last.
+func TestTimeline(t *testing.T) {
+	type row struct {
+		capture string
+		ms      int
+	}
+	for _, tt := range []struct {
+		name string
+		max  int
+		add  []row
+		want string
+	}{
+		{"in order", 0, []row{{"a", 1}, {"b", 2}, {"a", 3}}, "a1 b2 a3"},
+		{"late", 0, []row{{"a", 183}, {"a", 187}, {"b", 185}, {"a", 190}, {"b", 189}}, "a183 b185 a187 b189 a190"},
+		{"same time", 0, []row{{"a", 5}, {"b", 5}, {"a", 5}}, "a5 b5 a5"},
+		{"earliest", 0, []row{{"a", 500}, {"b", 400}, {"b", 450}}, "b400 b450 a500"},
+		{"clock of a capture goes back", 0, []row{{"a", 500}, {"a", 400}, {"b", 450}, {"a", 600}}, "b450 a500 a400 a600"},
+		{"old", 0, []row{{"a", 90_000}, {"b", 1}, {"b", 2}, {"a", 90_001}}, "a90000 b1 b2 a90001"},
+		{"evicted", 2, []row{{"a", 500}, {"a", 501}, {"a", 502}, {"b", 400}}, "a501 a502"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := trace.New(&trace.Options{MaxRows: tt.max})
+			n := map[string]uint64{}
+			for _, r := range tt.add {
+				n[r.capture]++
+				at := time.Duration(r.ms) * time.Millisecond
+				m.Add(&capture.Head{ID: r.capture}, &capture.Event{Kind: capture.KindStderr, Capture: r.capture, N: n[r.capture], T: at, At: start.Add(at), Data: []byte("x")})
+			}
+			var got []string
+			for _, r := range m.Rows() {
+				got = append(got, fmt.Sprintf("%s%d", r.Capture.ID, r.T.Milliseconds()))
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("timeline (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -28,6 +28,10 @@ type Row struct {
 	T   time.Duration
 	At  time.Time
 	Dir capture.Dir
+	// Place orders the rows of the timeline; those with the same Place are ordered by Seq. It is At
+	// in Unix nanoseconds, or later: rows of a capture keep their order, and very late rows come
+	// last. See [Row.Before].
+	Place int64
 
 	Method string
 	// Target is the tool, prompt, resource or other object of the request.
@@ -195,6 +199,11 @@ func (r *Row) Root() *Row {
 		r = r.Parent
 	}
 	return r
+}
+
+// Before reports whether r comes before x in the timeline.
+func (r *Row) Before(x *Row) bool {
+	return r.Place < x.Place || r.Place == x.Place && r.Seq < x.Seq
 }
 
 func (r *Row) depth() (n int) {

@@ -34,6 +34,8 @@ type Capture struct {
 
 	model    *Model
 	hasSides bool
+	// lastPlace is the Place of the capture's last row in the timeline.
+	lastPlace int64
 	// firstUpstream is the name of the first server on the upstream side. hasUpstreams reports that
 	// there are several, as behind a gateway.
 	firstUpstream string

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"math"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -147,7 +148,7 @@ func (c *content) list(w *trace.Model) (l list, hidden int) {
 	}
 	x := &rowList{sel: c.sel, fold: &c.folds, limit: -1}
 	if c.pause != nil {
-		x.limit = find(x, anchor{id: c.pause.last.id + 1})
+		x.limit = find(x, c.pause.last.next())
 		hidden = c.sel.Len() - x.limit
 	}
 	return x, hidden
@@ -159,14 +160,14 @@ func (c *content) togglePause() bool {
 		c.pause = nil
 		return false
 	}
-	c.pause = &pauseState{at: c.now(), last: anchor{id: 1<<63 - 1}}
+	c.pause = &pauseState{at: c.now(), last: anchor{at: math.MaxInt64}}
 	if c.sel == nil {
 		return true
 	}
 	c.src.Read(func(*trace.Model) {
 		c.pause.last = anchor{}
 		if n := c.sel.Len(); n > 0 {
-			c.pause.last.id = c.sel.At(n - 1).Seq
+			c.pause.last = anchorOf(c.sel.At(n - 1))
 		}
 	})
 	return true

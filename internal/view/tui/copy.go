@@ -51,7 +51,7 @@ func (c *copier) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
 	}
 	var snapshot *detail.Snapshot
 	c.src.Read(func(w *trace.Model) {
-		if r := findRow(w, c.table.view.seq); r != nil {
+		if r := w.RowOf(c.table.view.seq); r != nil {
 			snapshot = detail.TakeSnapshot(r)
 		}
 	})

@@ -34,7 +34,7 @@ func (m *model) diffMarked() tea.Cmd {
 	var sides []diffSide
 	m.src.Read(func(w *trace.Model) {
 		for _, seq := range pair {
-			if r := findRow(w, seq); r != nil {
+			if r := w.RowOf(seq); r != nil {
 				sides = append(sides, diffSide{r.Seq, r.N, r.ResponseN, r.Capture.ID, joinNonEmpty(safe(r.Method), safe(r.Target)), joinNonEmpty(string(r.Status), r.CodeText()), r.Wall()})
 			}
 		}
@@ -53,37 +53,6 @@ func (m *model) diffMarked() tea.Cmd {
 		}}
 	})
 }
-
-// findRow finds a row by its Seq, at any level. The caller must hold the lock of the model.
-func findRow(w *trace.Model, seq uint64) *trace.Row {
-	rows := w.Rows()
-	x := &rowList{sel: allRows(rows), limit: -1, fold: &foldState{}}
-	for i := min(find(x, anchor{id: seq}), len(rows)-1); i >= 0 && i > len(rows)-1-maxScanRows; i-- {
-		if rows[i].Seq == seq {
-			return rows[i]
-		}
-		for r := range rows[i].All() {
-			if r.Seq == seq {
-				return r
-			}
-		}
-		if i == 0 {
-			break
-		}
-	}
-	return nil
-}
-
-// allRows is the selection of all rows.
-type allRows []*trace.Row
-
-func (a allRows) Len() int                            { return len(a) }
-func (a allRows) At(i int) *trace.Row                 { return a[i] }
-func (a allRows) Has(*trace.Row) bool                 { return true }
-func (a allRows) SearchProgress() (s float64, b bool) { return 1, false }
-func (a allRows) Whole() bool                         { return false }
-func (a allRows) Matches() uint64                     { return 0 }
-func (a allRows) Close()                              {}
 
 // A comparison has the differences of two payloads.
 type comparison struct {

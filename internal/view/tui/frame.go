@@ -70,7 +70,7 @@ func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, boo
 		for r := range sel.At(i).All() {
 			all = appendRow(all, r)
 		}
-		from = anchor{id: sel.At(i).Seq + 1}
+		from = anchorOf(sel.At(i)).next()
 	}
 	return all, from, i < n
 }

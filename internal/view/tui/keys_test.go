@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 		not  []string
 	}{
 		{"g", []string{"❯  12:13:03 files     + started"}, []string{"▼ follow"}},
-		{"g G", []string{"❯  12:13:05 weather   ✖ GET"}, nil},
+		{"g G", []string{"❯  12:13:06 weather   ✖ GET"}, nil},
 		{"g j j", []string{"❯  12:13:03 files     • notifications/initialized"}, nil},
 		{"g n", []string{"❯  12:13:03 files     → tools/list"}, nil},
 		{"g n n", []string{"❯  12:13:04 files     ▲ stray output"}, nil},
@@ -146,12 +146,32 @@ func TestFollow(t *testing.T) {
 		d.has("❯  12:13:09 files     … ping")
 		d.keys("k")
 		ping(7000)
-		d.has("❯  12:13:05 weather   ✖ GET", "ping").lacks("❯  12:13:09")
+		d.has("❯  12:13:06 weather   ✖ GET", "ping").lacks("❯  12:13:09")
 		d.keys("f").has("❯  12:13:10 files     … ping")
 		d.keys("p")
 		ping(8000)
 		d.has("‖ paused, 1 new").lacks("12:13:11")
 		d.keys("p", "G").has("❯  12:13:11")
+	})
+}
+
+// TestLateRow adds a row of another capture that happened before rows that are shown: it is inserted
+// by its time, and the cursor stays on its row.
+func TestLateRow(t *testing.T) {
+	bubble(t, "late row", func(t *testing.T) {
+		f := both(t)
+		d := drive(t, f, &Options{Colors: NoColor}).size(80, 20)
+		f.add(t, "A", "files", "stdio", `6000 c2s 1/0 msg {"jsonrpc":"2.0","id":6000,"method":"ping"}`)
+		d.send(changedMsg{})
+		d.has("❯  12:13:09 files     … ping")
+		d.keys("k", "k").has("❯  12:13:05 weather")
+		f.add(t, "B", "weather", "http", `4000 c2s 1/3 req GET /late`)
+		d.send(changedMsg{})
+		d.has("❯  12:13:05 weather")
+		screen := d.plain()
+		if late, ping := strings.Index(screen, "GET /late"), strings.Index(screen, "ping"); late < 0 || late > ping {
+			t.Errorf("the late row is at %d, and a later one at %d:\n%s", late, ping, screen)
+		}
 	})
 }
 

@@ -8,14 +8,19 @@ import (
 	"mcpwire/internal/trace"
 )
 
-// An anchor is the position of an item in a list. It is stable while items come and go: rows of
-// the timeline are ordered by Seq, frames by time.
+// An anchor is the position of an item in a list. It is stable while items come and go.
 type anchor struct {
-	// at is in Unix nanoseconds. It is 0 for rows.
+	// at is the Place of a row, or the time of a frame in Unix nanoseconds.
 	at int64
 	// id is the Seq of a row, or orders frames with the same time.
 	id uint64
 }
+
+// anchorOf returns the anchor of a row in the order of time.
+func anchorOf(r *trace.Row) anchor { return anchor{r.Place, r.Seq} }
+
+// next returns the first anchor after p.
+func (p anchor) next() anchor { return anchor{p.at, p.id + 1} }
 
 func (p anchor) before(q anchor) bool {
 	if p.at != q.at {
@@ -70,7 +75,7 @@ func (l *rowList) size() int {
 	return l.limit
 }
 
-func (l *rowList) anchorAt(i int) anchor { return anchor{id: l.sel.At(i).Seq} }
+func (l *rowList) anchorAt(i int) anchor { return anchorOf(l.sel.At(i)) }
 
 func (l *rowList) lines(i int, buf []entry) []entry {
 	return l.unfold(l.sel.At(i), 0, buf[:0])

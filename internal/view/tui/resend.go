@@ -55,7 +55,7 @@ func (rs *resender) find(edit bool) tea.Cmd {
 	var n, session, response uint64
 	var id, why string
 	rs.src.Read(func(w *trace.Model) {
-		r := findRow(w, rs.table.view.seq)
+		r := w.RowOf(rs.table.view.seq)
 		switch {
 		case r == nil:
 			why = "nothing is selected"

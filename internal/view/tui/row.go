@@ -48,8 +48,8 @@ type tableView struct {
 	hasSession bool
 	// seq is the Seq of the cursor's row. Zero means none.
 	seq uint64
-	// root is the Seq of its root row.
-	root uint64
+	// root is the anchor of its root row.
+	root anchor
 	// at is the time of that row.
 	at time.Time
 

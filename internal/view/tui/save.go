@@ -82,7 +82,7 @@ func (s *saver) forEachRow(ctx context.Context, sel selection, f func(r *trace.R
 				r := sel.At(i)
 				f(r)
 				n++
-				from.id = r.Seq + 1
+				from = anchorOf(r).next()
 			}
 			more = i < x.size()
 		})

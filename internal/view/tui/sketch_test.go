@@ -200,14 +200,14 @@ const legacy = `
 
 // modern is a session over HTTP without a handshake.
 const modern = `
-1000 c2s 1/1 req POST /mcp Content-Type=application/json MCP-Protocol-Version=2026-07-28 Mcp-Method=tools/call Mcp-Name=weather
-1001 c2s 1/1 msg {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather","arguments":{"city":"Oslo"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"cursor","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}
-1080 s2c 1/1 res 200 Content-Type=application/json
-1081 s2c 1/1 msg {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"rain"}]}}
-1082 - 1/1 end
-1300 c2s 1/2 req GET /mcp Accept=text/event-stream
-1310 s2c 1/2 res 405 Content-Type=text/plain
-1311 - 1/2 end
+2000 c2s 1/1 req POST /mcp Content-Type=application/json MCP-Protocol-Version=2026-07-28 Mcp-Method=tools/call Mcp-Name=weather
+2001 c2s 1/1 msg {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather","arguments":{"city":"Oslo"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"cursor","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}
+2080 s2c 1/1 res 200 Content-Type=application/json
+2081 s2c 1/1 msg {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"rain"}]}}
+2082 - 1/1 end
+2300 c2s 1/2 req GET /mcp Accept=text/event-stream
+2310 s2c 1/2 res 405 Content-Type=text/plain
+2311 - 1/2 end
 `
 
 // both returns a source with both sessions, and a finding.

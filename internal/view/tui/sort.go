@@ -121,7 +121,7 @@ func (c *content) buildSorted(force bool) tea.Cmd {
 				i := find(x, from)
 				for end := min(n, i+rowsPerLock); i < end; i++ {
 					r := sel.At(i)
-					from = anchor{id: r.Seq + 1}
+					from = anchorOf(r).next()
 					if v.order.text != nil {
 						texts = append(texts, v.order.text(r))
 						all = append(all, sortedRow{row: r})
@@ -176,7 +176,7 @@ func (m *model) openSort() {
 			return span{"", "  "}
 		}
 		list := []choice{{sign: mark(t.sorted == nil), label: "time", run: func() tea.Cmd {
-			t.cursor, t.top = position{place: anchor{id: t.view.root}}, position{}
+			t.cursor, t.top = position{place: t.view.root}, position{}
 			return t.setSort(nil)
 		}}}
 		for _, o := range sortOrders() {

@@ -67,7 +67,7 @@ func (t *table) copyVisible(w *trace.Model) *trace.Row {
 	current := at.entry().row
 	if current != nil {
 		v.session, v.hasSession = current.Session.Card(), true
-		v.seq, v.root, v.at = current.Seq, current.Root().Seq, current.At
+		v.seq, v.root, v.at = current.Seq, anchorOf(current.Root()), current.At
 	}
 	t.scrollToCursor(l, at)
 	top, _ := walk(l, t.top)
@@ -326,7 +326,7 @@ func (t *table) unfold(open bool) {
 // switchFrames switches between exchanges and frames and keeps the position.
 func (t *table) switchFrames() tea.Cmd {
 	if t.frames != nil {
-		t.cursor = position{anchor{id: t.view.root}, t.view.seq}
+		t.cursor = position{t.view.root, t.view.seq}
 		t.top = t.cursor
 		t.frames = nil
 		return nil
@@ -342,7 +342,7 @@ func (t *table) switchFrames() tea.Cmd {
 func (t *table) leaveSort() {
 	if t.sorted != nil {
 		t.sorted = nil
-		t.cursor, t.top = position{place: anchor{id: t.view.root}}, position{}
+		t.cursor, t.top = position{place: t.view.root}, position{}
 	}
 }
 
@@ -362,7 +362,7 @@ func (t *table) goToOtherSide() {
 		linked = len(others) > 0
 		for _, o := range others {
 			root := o.Root()
-			to := position{place: anchor{id: root.Seq}}
+			to := position{place: anchorOf(root)}
 			if !t.sel.Has(root) {
 				continue
 			}

@@ -173,14 +173,14 @@ func (m *model) sourcesView() {
 	m.dialogs.chooser = newChooser(m.shared, "Servers and captures", func() []choice {
 		var list []choice
 		var servers []trace.Facet
-		first := map[string]uint64{}
+		first := map[string]anchor{}
 		started := map[string]time.Time{}
 		rows := map[string]int{}
 		m.src.Read(func(w *trace.Model) {
 			servers = w.Facets().Servers
 			for _, r := range w.Rows() {
-				if rows[r.Capture.ID]++; first[r.Capture.ID] == 0 {
-					first[r.Capture.ID] = r.Seq
+				if rows[r.Capture.ID]++; rows[r.Capture.ID] == 1 {
+					first[r.Capture.ID] = anchorOf(r)
 				}
 			}
 			for _, c := range w.Captures() {
@@ -236,14 +236,14 @@ func (m *model) openAll(paths []string) tea.Cmd {
 	return nil
 }
 
-// goToRow moves the cursor to a row of the timeline.
-func (m *model) goToRow(seq uint64) tea.Cmd {
-	if seq == 0 {
+// goToRow moves the cursor to a row of the timeline. The zero anchor means that there is none.
+func (m *model) goToRow(to anchor) tea.Cmd {
+	if to == (anchor{}) {
 		m.showFlash(false, "this capture has no rows here")
 		return nil
 	}
 	m.table.leaveSort()
-	m.table.cursor, m.table.follow = position{place: anchor{id: seq}}, false
+	m.table.cursor, m.table.follow = position{place: to}, false
 	return nil
 }
 

@@ -6,7 +6,7 @@
 // live). If a tap writes an uncompressed file, the hub reads the file and
 // uses the socket only to learn when to read. It reads other taps through
 // their sockets. Captures that exist at the beginning are merged into one
-// timeline by time; later events are appended as they come.
+// timeline by time; later events are inserted by time as they come.
 //
 // The hub does not keep payloads: [Hub.Event] reads an event again from its
 // file. For taps without a file it keeps the last events, up to 64 MiB in

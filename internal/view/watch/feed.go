@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sort"
 	"time"
 
 	"mcpwire/internal/trace"
@@ -22,7 +21,7 @@ type Batch struct {
 	// Reset means that the receiver must drop everything that it has.
 	Reset bool
 	// Changed are the rows that were added or have changed, at all levels, each once, ordered by
-	// Seq. They are valid until use returns.
+	// Seq; in a reset, in the order of the timeline. They are valid until use returns.
 	Changed []*trace.Row
 	// Evicted has the Seq of evicted rows.
 	Evicted []uint64
@@ -47,8 +46,8 @@ type Feed struct {
 	reset bool
 	// resetting means that a reset is in progress.
 	resetting bool
-	// cursor is the Seq of the last row of a reset so far.
-	cursor         uint64
+	// cursor is the last row of a reset so far, or nil.
+	cursor         *trace.Row
 	sourcesVersion uint64
 	// last is the time of the last batch.
 	last time.Time
@@ -159,7 +158,7 @@ func (f *Feed) deliver(use func(b *Batch)) bool {
 func (f *Feed) fillChanges(b *Batch) (more bool) {
 	l := &f.hub.changeLog
 	if !f.resetting && (f.reset || !l.has(f.after)) {
-		f.reset, f.resetting, f.cursor, f.after = false, true, 0, l.version
+		f.reset, f.resetting, f.cursor, f.after = false, true, nil, l.version
 		b.Reset = true
 	}
 	if f.resetting {
@@ -187,12 +186,12 @@ func (f *Feed) fillChanges(b *Batch) (more bool) {
 // fillReset adds the next rows of a reset.
 func (f *Feed) fillReset(b *Batch) (more bool) {
 	rows := f.hub.model.Rows()
-	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > f.cursor })
+	i := after(rows, f.cursor)
 	for ; i < len(rows) && len(b.Changed) < maxBatch; i++ {
 		for r := range rows[i].All() {
 			b.Changed = append(b.Changed, r)
 		}
-		f.cursor = rows[i].Seq
+		f.cursor = rows[i]
 	}
 	if more = i < len(rows); !more {
 		f.resetting = false

@@ -382,7 +382,7 @@ func TestSeveralInOne(t *testing.T) {
 	}
 	h := running(t, &watch.Options{Files: []string{path}})
 	await(t, h, "the end", func(*trace.Model) bool { return sourceState(h, path) == watch.Truncated })
-	if diff := cmp.Diff([]string{"a/1 request a ok", "a/3 request a ok", "b/1 request b ok", "b/3 request b unanswered"}, rows(h)); diff != "" {
+	if diff := cmp.Diff([]string{"a/1 request a ok", "b/1 request b ok", "a/3 request a ok", "b/3 request b unanswered"}, rows(h)); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 	for _, id := range []string{"a", "b"} {

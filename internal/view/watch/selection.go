@@ -28,8 +28,8 @@ type Selection struct {
 	evicted uint64
 	// hits are the payload hits of rows, by Seq.
 	hits map[uint64]filter.Hits
-	// cursor is the Seq of the last row evaluated by fill.
-	cursor uint64
+	// cursor is the last row evaluated by fill, or nil.
+	cursor *trace.Row
 	filled bool
 	// cancel stops the search. It is nil without one.
 	cancel func()
@@ -151,9 +151,9 @@ func (s *Selection) fill() bool {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	rows := s.hub.model.Rows()
-	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > s.cursor })
+	i := after(rows, s.cursor)
 	for end := min(len(rows), i+fillRows); i < end; i++ {
-		s.cursor = rows[i].Seq
+		s.cursor = rows[i]
 		if s.filter.MatchScanned(rows[i], s.hits[rows[i].Seq]) {
 			s.rows = append(s.rows, rows[i])
 		}
@@ -192,7 +192,7 @@ func (s *Selection) Index(r *trace.Row) int {
 	}
 	r = r.Root()
 	list := s.list()
-	i := position(list, r.Seq)
+	i := position(list, r)
 	if i < len(list) && list[i] == r {
 		return i
 	}
@@ -202,12 +202,17 @@ func (s *Selection) Index(r *trace.Row) int {
 // Has reports whether r's root row is selected.
 func (s *Selection) Has(r *trace.Row) bool { return s.Index(r) >= 0 }
 
-// position returns the index at which a Seq is or would be.
-func position(list []*trace.Row, seq uint64) int {
-	if n := len(list); n == 0 || list[n-1].Seq < seq { // usually a new row
+// position returns the index at which a row is or would be.
+func position(list []*trace.Row, r *trace.Row) int {
+	if n := len(list); n == 0 || list[n-1].Before(r) { // usually a new row
 		return n
 	}
-	return sort.Search(len(list), func(i int) bool { return list[i].Seq >= seq })
+	return sort.Search(len(list), func(i int) bool { return !list[i].Before(r) })
+}
+
+// after returns the index of the first row after r, which may be nil and need not be in the list.
+func after(list []*trace.Row, r *trace.Row) int {
+	return sort.Search(len(list), func(i int) bool { return r == nil || r.Before(list[i]) })
 }
 
 // SearchProgress returns the progress of the payload search, from 0 to 1, and whether it is
@@ -252,11 +257,11 @@ func (s *Selection) Close() {
 // reevaluateLocked adds or removes a row of the timeline, and reports whether the selection
 // changed. The caller must hold h.mu.
 func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
-	if !s.filled && r.Seq > s.cursor || r.Evicted() { // fill will evaluate it
-		return false
+	if !s.filled && (s.cursor == nil || s.cursor.Before(r)) || r.Evicted() {
+		return false // fill will evaluate it
 	}
 	list := s.rows[s.first:]
-	i := position(list, r.Seq)
+	i := position(list, r)
 	has := i < len(list) && list[i] == r
 	is := s.filter.MatchScanned(r, s.hits[r.Seq])
 	switch {
@@ -275,7 +280,7 @@ func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
 func (s *Selection) remove(r *trace.Row) {
 	delete(s.hits, r.Seq)
 	list := s.rows[s.first:]
-	if i := position(list, r.Seq); i < len(list) && list[i] == r {
+	if i := position(list, r); i < len(list) && list[i] == r {
 		s.removeAt(i)
 		s.evicted++
 	}

@@ -135,6 +135,60 @@ func (l *loaded) Payloads() iter.Seq[[]byte] {
 	}
 }
 
+// TestSelectLate reads captures whose rows are earlier than those of others that were read before:
+// rows, selections and a feed that begins anew have them in the order of time, except that those of
+// an old capture come last.
+func TestSelectLate(t *testing.T) {
+	dir := t.TempDir()
+	path := func(id string) string { return filepath.Join(dir, id+suffix) }
+	write(t, path("a"), "a", begun, 3, tail())
+	h := running(t, &watch.Options{Files: []string{path("a")}, NoRules: true})
+	sel := h.Select(parse(t, "method:tools/call"))
+	defer sel.Close()
+	open := func(id string, begun time.Time) {
+		t.Helper()
+		write(t, path(id), id, begun, 1, tail())
+		if err := h.Open(path(id)); err != nil {
+			t.Fatal(err)
+		}
+		await(t, h, id, func(*trace.Model) bool { return sourceState(h, path(id)) == watch.Complete })
+	}
+	await(t, h, "a", func(*trace.Model) bool { return sourceState(h, path("a")) == watch.Complete })
+	open("b", begun.Add(300*time.Millisecond))
+	open("old", begun.Add(-time.Hour))
+	open("c", begun.Add(400*time.Millisecond))
+	want := []string{"a/1 request a ok", "b/1 request b ok", "c/1 request c ok", "a/3 request a ok", "a/5 request a ok", "old/1 request old ok"}
+	if diff := cmp.Diff(want, rows(h)); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, selected(t, h, sel)); diff != "" {
+		t.Errorf("selected rows (-want +got):\n%s", diff)
+	}
+	f := h.Subscribe(0)
+	defer f.Close()
+	var sent []string
+	if err := f.Next(t.Context(), func(b *watch.Batch) {
+		for _, r := range b.Changed {
+			sent = append(sent, fmt.Sprintf("%s/%d", r.Capture.ID, r.N))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a/1", "b/1", "c/1", "a/3", "a/5", "old/1"}, sent); diff != "" {
+		t.Errorf("rows of a reset (-want +got):\n%s", diff)
+	}
+	h.Read(func(m *trace.Model) {
+		for _, r := range m.Rows() {
+			if got := m.RowOf(r.Seq); got != r {
+				t.Errorf("RowOf(%d) = %v, want row %d of %s", r.Seq, got, r.N, r.Capture.ID)
+			}
+		}
+		if got := m.RowOf(1000); got != nil {
+			t.Errorf("RowOf(1000) = row %d of %s, want nil", got.N, got.Capture.ID)
+		}
+	})
+}
+
 // TestSelectDropped shows that evicted rows are removed from selections.
 func TestSelectDropped(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 3000, tail())

@@ -180,7 +180,7 @@ func (s *Server) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, [
 				kept.addContext(r)
 			}
 		}
-		if r := findRow(m, p.row.Seq); r != nil {
+		if r := m.RowOf(p.row.Seq); r != nil {
 			for n := range eventsOf(r) {
 				kept.events[n] = true
 			}

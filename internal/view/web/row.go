@@ -2,13 +2,11 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -295,36 +293,6 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// findRow returns the row with a Seq, or nil. The caller must hold the lock of the model.
-func findRow(m *trace.Model, seq uint64) *trace.Row {
-	rows := m.Rows()
-	i, found := slices.BinarySearchFunc(rows, seq, func(r *trace.Row, seq uint64) int { return cmp.Compare(r.Seq, seq) })
-	if found {
-		return rows[i]
-	}
-	// A row inside another usually comes soon after it.
-	for _, r := range slices.Backward(rows[:i]) {
-		if f := findChild(r, seq); f != nil {
-			return f
-		}
-	}
-	for _, r := range rows[i:] {
-		if f := findChild(r, seq); f != nil {
-			return f
-		}
-	}
-	return nil
-}
-
-func findChild(r *trace.Row, seq uint64) *trace.Row {
-	for c := range r.All() {
-		if c.Seq == seq {
-			return c
-		}
-	}
-	return nil
-}
-
 // A rowRef has the parts of a row that are used after the model is unlocked.
 type rowRef struct {
 	row *detail.Snapshot
@@ -343,7 +311,7 @@ type rowRef struct {
 func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
 	h := s.hubOf(seq)
 	h.Read(func(m *trace.Model) {
-		if r := findRow(m, seq); r != nil {
+		if r := m.RowOf(seq); r != nil {
 			p, ok = newRowRef(r), true
 		}
 	})
