@@ -10,8 +10,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	mcpclient "mcpwire/client"
+	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/test/race"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -167,13 +170,81 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
+// TestSlowReadersBlockNobody checks that a caller of a server waits for no time at all while another
+// client of the same server does not read its messages.
+func TestSlowReadersBlockNobody(t *testing.T) {
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
+		for _, serverEra := range []Era{EraLegacy, EraModern} {
+			for _, transport := range []string{"pipe", "http"} {
+				t.Run(fmt.Sprintf("%v %s to %v", clientEra, transport, serverEra), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b, connections := sharedBridge(t, &Options{ServerEra: serverEra}, serverEra.revisions())
+						stuck := make(chan struct{})
+						if transport == "pipe" {
+							floodClient(t, b, "", transport, clientEra)
+						} else {
+							floodPeer(t, b, clientEra, stuck)
+						}
+						quick := dialAs(t, b, "", "a", clientEra, func(o *mcpclient.Options) {
+							o.Info, o.Input = mcp.Implementation{Name: "c", Version: "1"}, mcpclient.InputOptions{}
+						})
+						start := time.Now()
+						for range 10 {
+							got, err := mcpclient.CallTool[string](t.Context(), quick, "big", map[string]int{"Size": 1 << 20})
+							if err != nil || len(got) != 1<<20 {
+								t.Fatalf("got %d bytes, %v", len(got), err)
+							}
+						}
+						if waited := time.Since(start); waited > 0 {
+							t.Errorf("ten calls waited for %v", waited)
+						}
+						if n := connections.Load(); n != 1 {
+							t.Errorf("%d servers, want one", n)
+						}
+						close(stuck)
+					})
+				})
+			}
+		}
+	}
+}
+
+// floodPeer is floodClient for a client over HTTP whose connection takes nothing until stuck is
+// closed.
+func floodPeer(t *testing.T, b *Bridge, era Era, stuck chan struct{}) {
+	out := senderFunc(func([]byte) error { <-stuck; return nil })
+	h := b.Relay()
+	var p relay.Peer
+	request := func(text string) {
+		frame, m := parsed(t, text)
+		_, _ = p.Request(t.Context(), frame, m, out, nil) // it ends with the test
+	}
+	if era == EraModern {
+		p = h.Stateless()
+	} else {
+		p = h.Session(t.Context(), out)
+		request(initialize)
+		frame, m := parsed(t, initialized)
+		p.Notification(t.Context(), frame, m)
+	}
+	t.Cleanup(p.Close)
+	go request(floodCall(era))
+	synctest.Wait()
+}
+
+// floodCall returns a call that causes many progress notifications.
+func floodCall(era Era) string {
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`
+	if era == EraModern {
+		call = strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`, 1)
+	}
+	return call
+}
+
 // floodClient connects a client that requests many progress notifications, and reads none of them
 // until the test ends.
 func floodClient(t *testing.T, b *Bridge, url, downstream string, era Era) {
-	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`
-	if era == EraModern {
-		call = strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},`, 1)
-	}
+	call := floodCall(era)
 	if downstream == "http" {
 		header := "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: flood\r\n"
 		if era == EraLegacy {

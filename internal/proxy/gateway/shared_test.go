@@ -414,3 +414,55 @@ func TestIsolatedAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowReader checks that a caller waits for no time at all while another one of the same server
+// does not read the messages of its call.
+func TestSlowReader(t *testing.T) {
+	for _, serverEra := range []bridge.Era{bridge.EraLegacy, bridge.EraModern} {
+		for _, modern := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v server, modern client %t", serverEra, modern), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := toolServer("s", "echo")
+					must(server.AddTool(srv, "flood", "", func(ctx context.Context, _ none) (string, error) {
+						for i := range 32 { // MiB
+							if err := server.CallOf(ctx).Progress(float64(i), 32, strings.Repeat("x", 1<<20)); err != nil {
+								return "", err
+							}
+						}
+						return "done", nil
+					}))
+					up := streamUpstream("s", srv)
+					up.Bridge.ServerEra = serverEra
+					g := newGateway(t, &Options{Upstreams: []Upstream{up}})
+					stuck := make(chan struct{})
+					defer close(stuck)
+					out := senderFunc(func([]byte) error { <-stuck; return nil })
+					meta, p := `"_meta":{`, g.Stateless()
+					if modern {
+						meta = strings.TrimSuffix(modernMeta, "}") + ","
+					} else {
+						p = g.Session(t.Context(), out)
+						request(t, t.Context(), p, mcp.MethodInitialize, `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
+					}
+					defer p.Close()
+					frame := jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), mcp.MethodToolsCall, []byte(`{"name":"s__flood","arguments":{},`+meta+`"progressToken":1}}`))
+					m := new(jsonrpc.Message)
+					must(jsonrpc.Parse(frame, m, 0))
+					sent := false
+					go p.Request(t.Context(), frame, m, senderFunc(func(b []byte) error { sent = true; return out(b) }), nil)
+					synctest.Wait()
+					quick := dialStream(t, g, client.Options{})
+					start := time.Now()
+					for range 3 {
+						if got, err := client.CallTool[string](t.Context(), quick, "s__echo", none{}); got != "s" {
+							t.Fatalf("got %q, %v", got, err)
+						}
+					}
+					if waited := time.Since(start); waited > 0 || !sent {
+						t.Errorf("three calls waited for %v; the other client got messages: %t", waited, sent)
+					}
+				})
+			})
+		}
+	}
+}
