@@ -201,6 +201,11 @@ func pinFileOf(c *gatewayconfig.Config, path string) (string, error) {
 	if c.Pins != "" {
 		return c.Pins, nil
 	}
+	return gatewayStatePath(path, ".pins.json")
+}
+
+// gatewayStatePath returns where a gateway keeps state, given the path of its configuration.
+func gatewayStatePath(path, suffix string) (string, error) {
 	dir, err := stateFolder()
 	if err != nil {
 		return "", err
@@ -209,5 +214,5 @@ func pinFileOf(c *gatewayconfig.Config, path string) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+".pins.json"), nil
+	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+suffix), nil
 }
