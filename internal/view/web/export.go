@@ -31,9 +31,9 @@ const (
 
 // exportData is the data of an exported page.
 type exportData struct {
-	Hello    exportHello                `json:"hello"`
+	Hello    hello                      `json:"hello"`
 	Exported int64                      `json:"exported"`
-	Rows     []json.RawMessage          `json:"rows"`
+	Rows     []pageRow                  `json:"rows"`
 	Sessions []trace.SessionInfo        `json:"sessions"`
 	Sources  []source                   `json:"sources"`
 	Tools    toolStats                  `json:"tools"`
@@ -41,15 +41,6 @@ type exportData struct {
 	Pictures exportedPictures           `json:"pictures"`
 	Details  map[string]json.RawMessage `json:"details"`
 	Left     *omission                  `json:"left,omitempty"`
-}
-
-type exportHello struct {
-	Hub    string `json:"hub"`
-	Reset  bool   `json:"reset"`
-	Now    int64  `json:"now"`
-	Tool   string `json:"tool,omitempty"`
-	Rows   int    `json:"rows,omitempty"`
-	Filter string `json:"filter,omitempty"`
 }
 
 // omission counts what an exported page does not have.
@@ -155,7 +146,7 @@ func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) 
 	if err := m.read(ctx, s); err != nil {
 		return nil, err
 	}
-	x := &exportData{Rows: []json.RawMessage{}, Sources: s.exportedSources(p), Tools: newToolStats(m.model), Facets: newFacets(m.model.Facets()), Details: map[string]json.RawMessage{}}
+	x := &exportData{Rows: []pageRow{}, Sources: s.exportedSources(p), Tools: newToolStats(m.model), Facets: newFacets(m.model.Facets()), Details: map[string]json.RawMessage{}}
 	for _, c := range cards(m.model) {
 		if m.captures[c.Capture] != nil {
 			x.Sessions = append(x.Sessions, c)
@@ -168,7 +159,7 @@ func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) 
 		rows = slices.AppendSeq(rows, r.All())
 	}
 	for _, r := range rows {
-		x.Rows = append(x.Rows, appendRow(nil, r))
+		x.Rows = append(x.Rows, newPageRow(r))
 	}
 	left, err := m.details(ctx, rows, x.Details)
 	if err != nil {
@@ -286,7 +277,7 @@ func (m *exportModel) details(ctx context.Context, rows []*trace.Row, into map[s
 		if err != nil {
 			return 0, errors.Join(err, context.Cause(ctx))
 		}
-		text, err := marshal(rowDetail{d, appendRow(nil, r), d.Events()})
+		text, err := marshal(rowDetail{d, newPageRow(r), d.Events()})
 		if err != nil {
 			return 0, err
 		}

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
@@ -11,230 +10,151 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/capture"
 	"mcpwire/internal/json/jsondiff"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/view/detail"
 	"mcpwire/internal/view/watch"
 )
 
-// appendRow appends a row as JSON, as described in the package comment. It does not use
-// encoding/json because it runs with the model locked, for up to 100,000 rows of a timeline. The
-// caller must hold the lock of the model.
-func appendRow(dst []byte, r *trace.Row) []byte {
-	o := jsonObject(append(dst, `{"q":`...))
-	o = strconv.AppendUint(o, r.Seq, 10)
-	o = append(o, `,"at":`...)
-	o = appendMillis(o, time.Duration(r.At.UnixNano()))
-	o.text("k", string(r.Kind))
-	o.text("c", r.Capture.ID)
-	if r.Parent != nil {
-		o.number("p", int64(r.Parent.Seq))
-	}
-	o.number("n", int64(r.N))
-	o.number("rn", int64(r.ResponseN))
-	if len(r.Events) > 1 || len(r.Events) == 1 && r.Events[0] != r.N {
-		o.numbers("ev", r.Events)
-	}
-	o.number("ci", int64(r.Capture.Index))
-	o.number("si", int64(r.Session.ServerIndex()))
-	o.number("s", int64(r.Session.Number))
-	o.text("srv", r.Session.Label())
-	o.text("sd", string(r.Session.Side))
-	o.others(r)
-	o.millis("t", r.T)
-	o.text("d", string(r.Dir))
-	o.text("m", r.Method)
-	o.text("tg", r.Target)
-	o.text("id", r.ID)
-	o.text("st", string(r.Status))
-	o.number("cd", int64(r.Code))
-	o.text("msg", r.Message)
-	o.number("rq", r.RequestBytes)
-	o.number("rs", r.ResponseBytes)
-	o.times(r)
-	o.flag("done", r.Done)
-	o.text("sum", trace.Summary(r))
-	o.text("g", trace.Glyph(r))
-	o.text("role", string(r.Role))
-	o.text("era", r.Era())
-	o.text("rev", r.EffectiveRevision())
-	o.links(r)
-	o.findings(r)
-	o.number("more", int64(r.EvictedChildren))
-	o.text("x", r.Excerpt)
-	return append(o, '}')
-}
-
-// A jsonObject is a JSON object that is being written. Its methods omit empty members.
-type jsonObject []byte
-
-func (o *jsonObject) name(name string) {
-	if b := *o; len(b) > 0 && b[len(b)-1] != '{' {
-		*o = append(*o, ',')
-	}
-	*o = append(*o, '"')
-	*o = append(*o, name...)
-	*o = append(*o, '"', ':')
-}
-
-func (o *jsonObject) text(name, value string) {
-	if value != "" {
-		o.name(name)
-		*o = jsonwire.AppendQuote(*o, value)
-	}
-}
-
-func (o *jsonObject) number(name string, value int64) {
-	if value != 0 {
-		o.name(name)
-		*o = strconv.AppendInt(*o, value, 10)
-	}
-}
-
-func (o *jsonObject) numbers(name string, values []uint64) {
-	o.name(name)
-	*o = append(*o, '[')
-	for i, v := range values {
-		if i > 0 {
-			*o = append(*o, ',')
-		}
-		*o = strconv.AppendUint(*o, v, 10)
-	}
-	*o = append(*o, ']')
-}
-
-func (o *jsonObject) flag(name string, value bool) {
-	if value {
-		o.name(name)
-		*o = append(*o, "true"...)
-	}
-}
-
-func (o *jsonObject) millis(name string, d time.Duration) {
-	o.name(name)
-	*o = appendMillis(*o, d)
-}
-
-// appendMillis appends a duration in milliseconds, with microsecond precision.
-func appendMillis(dst []byte, d time.Duration) []byte {
-	us := d.Microseconds()
-	if us < 0 {
-		dst, us = append(dst, '-'), -us
-	}
-	dst = strconv.AppendInt(dst, us/1000, 10)
-	if us %= 1000; us == 0 {
-		return dst
-	}
-	dst = append(dst, '.', byte('0'+us/100), byte('0'+us/10%10), byte('0'+us%10))
-	for dst[len(dst)-1] == '0' {
-		dst = dst[:len(dst)-1]
-	}
-	return dst
-}
-
-// times appends the durations.
-func (o *jsonObject) times(r *trace.Row) {
-	if _, known := r.Elapsed(); !known {
-		return
-	}
-	wall := r.Wall()
-	o.millis("l", wall)
-	if r.Latency != wall {
-		o.millis("la", r.Latency)
-	}
-	if r.Kind == trace.Request && r.Role != trace.ServerRequest {
-		o.millis("sv", r.ServerTime())
-	}
-	human := r.ClientTime
-	if r.InputRounds != nil {
-		human = r.InputRounds.ClientTime
-	}
-	if human > 0 {
-		o.millis("hu", human)
-		o.waits(r)
-	}
+// A pageRow is a row as JSON for the page, as described in the package comment.
+type pageRow struct {
+	Seq       uint64       `json:"q"`
+	At        float64      `json:"at"`
+	Kind      trace.Kind   `json:"k,omitempty"`
+	Capture   string       `json:"c,omitempty"`
+	Parent    uint64       `json:"p,omitempty"`
+	N         uint64       `json:"n,omitempty"`
+	ResponseN uint64       `json:"rn,omitempty"`
+	Events    []uint64     `json:"ev,omitempty"`
+	Index     int          `json:"ci,omitempty"`
+	Server    int          `json:"si,omitempty"`
+	Session   uint64       `json:"s,omitempty"`
+	Label     string       `json:"srv,omitempty"`
+	Side      capture.Side `json:"sd,omitempty"`
+	Others    []uint64     `json:"o,omitempty"`
+	T         float64      `json:"t"`
+	Dir       capture.Dir  `json:"d,omitempty"`
+	Method    string       `json:"m,omitempty"`
+	Target    string       `json:"tg,omitempty"`
+	ID        string       `json:"id,omitempty"`
+	Status    trace.Status `json:"st,omitempty"`
+	Code      int          `json:"cd,omitempty"`
+	Message   string       `json:"msg,omitempty"`
+	Request   int64        `json:"rq,omitempty"`
+	Response  int64        `json:"rs,omitempty"`
+	Wall      *float64     `json:"l,omitempty"`
+	Latency   *float64     `json:"la,omitempty"`
+	ServerMS  *float64     `json:"sv,omitempty"`
+	ClientMS  float64      `json:"hu,omitempty"`
+	Waits     [][2]float64 `json:"ws,omitempty"`
+	Done      bool         `json:"done,omitempty"`
+	Summary   string       `json:"sum,omitempty"`
+	Glyph     string       `json:"g,omitempty"`
+	Role      trace.Role   `json:"role,omitempty"`
+	Era       string       `json:"era,omitempty"`
+	Revision  string       `json:"rev,omitempty"`
+	HTTP      int          `json:"http,omitempty"`
+	Stream    bool         `json:"stream,omitempty"`
+	Ended     bool         `json:"ended,omitempty"`
+	HTTPCount int          `json:"nev,omitempty"`
+	Rounds    int          `json:"rounds,omitempty"`
+	Task      string       `json:"task,omitempty"`
+	Findings  *[3]int      `json:"findings,omitempty"`
+	More      int          `json:"more,omitempty"`
+	Excerpt   string       `json:"x,omitempty"`
+	// In is the row that r is inside of, if that one matches the filter.
+	In uint64 `json:"in,omitempty"`
 }
 
 // maxWaits limits the waits sent to the page.
 const maxWaits = 16
 
-// waits appends when the server waited for the client.
-func (o *jsonObject) waits(r *trace.Row) {
-	var room [maxWaits]trace.Segment
-	n := 0
-	for _, sp := range r.AppendSegments(room[:0]) {
-		if sp.Kind != trace.SegmentClient || n == maxWaits {
-			continue
-		}
-		if n++; n == 1 {
-			o.name("ws")
-			*o = append(*o, '[')
-		} else {
-			*o = append(*o, ',')
-		}
-		*o = appendMillis(append(*o, '['), sp.From-r.T)
-		*o = append(appendMillis(append(*o, ','), sp.To-r.T), ']')
+// newPageRow returns a row for the page. The caller must hold the lock of the model.
+func newPageRow(r *trace.Row) pageRow {
+	p := pageRow{
+		Seq: r.Seq, At: millis(time.Duration(r.At.UnixNano())), Kind: r.Kind, Capture: r.Capture.ID, N: r.N, ResponseN: r.ResponseN,
+		Index: r.Capture.Index, Server: r.Session.ServerIndex(), Session: r.Session.Number, Label: r.Session.Label(), Side: r.Session.Side,
+		T: millis(r.T), Dir: r.Dir, Method: r.Method, Target: r.Target, ID: r.ID, Status: r.Status, Code: r.Code, Message: r.Message,
+		Request: r.RequestBytes, Response: r.ResponseBytes, Done: r.Done, Summary: trace.Summary(r), Glyph: trace.Glyph(r), Role: r.Role,
+		Era: r.Era(), Revision: r.EffectiveRevision(), More: r.EvictedChildren, Excerpt: r.Excerpt,
 	}
-	if n > 0 {
-		*o = append(*o, ']')
+	if r.Parent != nil {
+		p.Parent = r.Parent.Seq
 	}
-}
-
-// links appends the members about HTTP, rounds and a task.
-func (o *jsonObject) links(r *trace.Row) {
+	if len(r.Events) > 1 || len(r.Events) == 1 && r.Events[0] != r.N {
+		p.Events = r.Events // the model only appends
+	}
+	if r.Capture.HasSides() {
+		for _, x := range r.Counterparts() {
+			p.Others = append(p.Others, x.Seq)
+		}
+	}
+	p.setTimes(r)
 	if h := r.HTTP; h != nil {
-		o.number("http", int64(h.Status))
-		o.flag("stream", h.Stream)
-		o.flag("ended", h.Ended)
-		o.number("nev", int64(h.Events))
+		p.HTTP, p.Stream, p.Ended, p.HTTPCount = h.Status, h.Stream, h.Ended, h.Events
 	}
 	if r.InputRounds != nil {
-		o.number("rounds", int64(r.InputRounds.Count))
+		p.Rounds = r.InputRounds.Count
 	}
 	if r.Task != nil {
-		o.text("task", r.Task.State)
+		p.Task = r.Task.State
 	}
-}
-
-// findings appends the number of findings by severity.
-func (o *jsonObject) findings(r *trace.Row) {
-	var errors, warnings, others uint64
+	var findings [3]int
 	for row := range r.All() {
 		for i := range row.Findings {
 			switch row.Findings[i].Severity {
 			case "error":
-				errors++
+				findings[0]++
 			case "warning":
-				warnings++
+				findings[1]++
 			default:
-				others++
+				findings[2]++
 			}
 		}
 	}
-	if errors+warnings+others > 0 {
-		o.numbers("findings", []uint64{errors, warnings, others})
+	if findings != [3]int{} {
+		p.Findings = &findings
+	}
+	return p
+}
+
+// setTimes sets the durations, and when the server waited for the client.
+func (p *pageRow) setTimes(r *trace.Row) {
+	if _, known := r.Elapsed(); !known {
+		return
+	}
+	wall := r.Wall()
+	p.Wall = new(millis(wall))
+	if r.Latency != wall {
+		p.Latency = new(millis(r.Latency))
+	}
+	if r.Kind == trace.Request && r.Role != trace.ServerRequest {
+		p.ServerMS = new(millis(r.ServerTime()))
+	}
+	client := r.ClientTime
+	if r.InputRounds != nil {
+		client = r.InputRounds.ClientTime
+	}
+	if client <= 0 {
+		return
+	}
+	p.ClientMS = millis(client)
+	var room [maxWaits]trace.Segment
+	for _, sp := range r.AppendSegments(room[:0]) {
+		if sp.Kind == trace.SegmentClient && len(p.Waits) < maxWaits {
+			p.Waits = append(p.Waits, [2]float64{millis(sp.From - r.T), millis(sp.To - r.T)})
+		}
 	}
 }
 
-// others appends the linked rows on a bridge's other side.
-func (o *jsonObject) others(r *trace.Row) {
-	if !r.Capture.HasSides() {
-		return
-	}
-	var list []uint64
-	for _, x := range r.Counterparts() {
-		list = append(list, x.Seq)
-	}
-	if len(list) > 0 {
-		o.numbers("o", list)
-	}
-}
+// millis returns a duration in milliseconds, with microsecond precision.
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // A rowDetail is the detail of a row, for the page.
 type rowDetail struct {
 	*detail.Detail
-	Row    json.RawMessage    `json:"row"`
+	Row    pageRow            `json:"row"`
 	Frames []detail.EventLine `json:"frames,omitempty"`
 }
 
@@ -256,7 +176,7 @@ func (s *Server) detailOf(ctx context.Context, p rowRef, opts *detail.Options) (
 	if err != nil {
 		return nil, err
 	}
-	return &rowDetail{d, p.text, d.Events()}, nil
+	return &rowDetail{d, p.page, d.Events()}, nil
 }
 
 // commandCopy is an exchange as a command.
@@ -295,9 +215,8 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
 
 // A rowRef has the parts of a row that are used after the model is unlocked.
 type rowRef struct {
-	row *detail.Snapshot
-	// text is the row as JSON: see appendRow.
-	text    []byte
+	row     *detail.Snapshot
+	page    pageRow
 	capture string
 	session uint64
 	// n is the number of the row's first event.
@@ -321,7 +240,7 @@ func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
 // newRowRef copies the needed parts of a row. The caller must hold the lock of the model.
 func newRowRef(r *trace.Row) rowRef {
 	return rowRef{
-		row: detail.TakeSnapshot(r), text: appendRow(nil, r), capture: r.Capture.ID, session: r.Session.Number, n: r.N, responseN: r.ResponseN, name: r.Capture.Name,
+		row: detail.TakeSnapshot(r), page: newPageRow(r), capture: r.Capture.ID, session: r.Session.Number, n: r.N, responseN: r.ResponseN, name: r.Capture.Name,
 	}
 }
 

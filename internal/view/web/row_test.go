@@ -33,7 +33,11 @@ func TestWaits(t *testing.T) {
 		L, SV, HU float64
 		WS        [][]float64
 	}
-	if err := json.Unmarshal(appendRow(nil, m.Rows()[0]), &got); err != nil {
+	text, err := marshal(newPageRow(m.Rows()[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([][]float64{{20, 1020}, {1040, 1050}}, got.WS); diff != "" || got.L != 1090 || got.HU != 1010 || got.SV != 80 {

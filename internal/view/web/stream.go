@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -74,7 +75,7 @@ type stream struct {
 	// searchSentAt is when the last progress event was sent.
 	searchSentAt time.Time
 	buf          []byte
-	data         []byte
+	rows         []pageRow
 }
 
 // serveStream responds with the event stream.
@@ -233,30 +234,31 @@ func (st *stream) addBatch(b *watch.Batch) {
 	}
 }
 
+// hello is the first event of a stream.
+type hello struct {
+	Hub     string `json:"hub"`
+	Reset   bool   `json:"reset"`
+	Now     int64  `json:"now"`
+	Version uint64 `json:"version,omitempty"`
+	Tool    string `json:"tool,omitempty"`
+	Rows    int    `json:"rows,omitempty"`
+	Total   *total `json:"total,omitempty"`
+	Filter  string `json:"filter,omitempty"`
+}
+
 // sendHello sends the event hello.
 func (st *stream) sendHello(f *filter.Filter) error {
 	rows := 0
 	st.s.hub.Read(func(m *trace.Model) { rows = len(m.Rows()) })
 	st.total = st.newTotal()
-	o := jsonObject(append(st.data[:0], '{'))
-	o.text("hub", st.view.hub.ID())
-	o.name("reset")
-	o = strconv.AppendBool(o, st.reset)
-	o.name("now")
-	o = strconv.AppendInt(o, time.Now().UnixMilli(), 10)
-	o.number("version", int64(st.version))
-	o.text("tool", st.s.opts.Tool)
-	o.number("rows", int64(rows))
-	o.name("total")
-	o = append(o, st.total.json()...)
+	h := hello{Hub: st.view.hub.ID(), Reset: st.reset, Now: time.Now().UnixMilli(), Version: st.version, Tool: st.s.opts.Tool, Rows: rows, Total: &st.total}
 	if f != nil {
-		o.text("filter", f.String())
+		h.Filter = f.String()
 	}
-	st.data = append(o, '}')
 	if st.reset {
 		st.cards, st.facets, st.sources, st.cardsDue = newSentCards(), nil, true, time.Now()
 	}
-	if err := st.event("hello", st.data); err != nil {
+	if err := st.eventJSON("hello", h); err != nil {
 		return err
 	}
 	return st.flush()
@@ -283,15 +285,7 @@ func (st *stream) send(ctx context.Context) error {
 func (st *stream) sendGone() error {
 	for len(st.gone) > 0 {
 		n := min(len(st.gone), maxGone)
-		st.data = append(st.data[:0], '[')
-		for i, q := range st.gone[:n] {
-			if i > 0 {
-				st.data = append(st.data, ',')
-			}
-			st.data = strconv.AppendUint(st.data, q, 10)
-		}
-		st.data = append(st.data, ']')
-		if err := st.event("gone", st.data); err != nil {
+		if err := st.eventJSON("gone", st.gone[:n]); err != nil {
 			return err
 		}
 		st.gone = st.gone[n:]
@@ -305,23 +299,18 @@ func (st *stream) sendGone() error {
 func (st *stream) sendRows(ctx context.Context) error {
 	for len(st.queue) > 0 && ctx.Err() == nil {
 		n := min(len(st.queue), maxChunk)
-		st.data = append(st.data[:0], '[')
+		st.rows = st.rows[:0]
 		st.view.hub.Read(func(*trace.Model) {
-			for i, r := range st.queue[:n] {
-				if i > 0 {
-					st.data = append(st.data, ',')
-				}
-				st.data = appendRow(st.data, r)
+			for _, r := range st.queue[:n] {
+				row := newPageRow(r)
 				if in := r.InsideMatch(st.view.filter); in != nil {
-					o := jsonObject(st.data[:len(st.data)-1])
-					o.number("in", int64(in.Seq))
-					st.data = append(o, '}')
+					row.In = in.Seq
 				}
+				st.rows = append(st.rows, row)
 			}
 		})
-		st.data = append(st.data, ']')
 		st.queue = st.queue[n:]
-		if err := st.event("rows", st.data); err != nil {
+		if err := st.eventJSON("rows", st.rows); err != nil {
 			return err
 		}
 		if err := st.flush(); err != nil {
@@ -349,16 +338,12 @@ func (st *stream) sendOther() error {
 		if st.cardsDue.IsZero() {
 			st.cardsDue = time.Now().Add(cardsTick)
 		}
-		data, err := marshal(sources(st.s.hub))
-		if err != nil {
-			return err
-		}
-		if err := st.event("sources", data); err != nil {
+		if err := st.eventJSON("sources", sources(st.s.hub)); err != nil {
 			return err
 		}
 		if n := len(st.s.hub.Older()); n > 0 || st.older > 0 {
 			st.older = n
-			if err := st.event("older", strconv.AppendInt(nil, int64(n), 10)); err != nil {
+			if err := st.eventJSON("older", n); err != nil {
 				return err
 			}
 		}
@@ -374,18 +359,17 @@ func (st *stream) sendOther() error {
 		if err := st.sendTotal(); err != nil {
 			return err
 		}
-		o := jsonObject(append(st.data[:0], `{"busy":`...))
-		o = strconv.AppendBool(o, busy)
-		o.name("share")
-		st.data = append(strconv.AppendFloat(o, share, 'f', 3, 64), '}')
-		if err := st.event("searching", st.data); err != nil {
+		progress := struct {
+			Busy  bool    `json:"busy"`
+			Share float64 `json:"share"`
+		}{busy, math.Round(share*1000) / 1000}
+		if err := st.eventJSON("searching", progress); err != nil {
 			return err
 		}
 	}
 	if st.caughtUp && !st.synced {
 		st.synced = true
-		st.data = append(strconv.AppendUint(append(st.data[:0], `{"version":`...), st.version, 10), '}')
-		return st.event("synced", st.data)
+		return st.eventJSON("synced", map[string]uint64{"version": st.version})
 	}
 	return nil
 }
@@ -412,11 +396,6 @@ func (st *stream) newTotal() (t total) {
 	return t
 }
 
-func (t total) json() []byte {
-	data, _ := marshal(t) // cannot fail
-	return data
-}
-
 // sendTotal sends the total if it has changed.
 func (st *stream) sendTotal() error {
 	now := st.newTotal()
@@ -424,7 +403,7 @@ func (st *stream) sendTotal() error {
 		return nil
 	}
 	st.total = now
-	return st.event("total", now.json())
+	return st.eventJSON("total", now)
 }
 
 // sendFacets sends the facets if they have changed.
@@ -476,14 +455,22 @@ func (st *stream) sendCards() error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	st.data = append(append(append(st.data[:0], '['), bytes.Join(list, []byte{','})...), ']')
-	return st.event("sessions", st.data)
+	return st.event("sessions", slices.Concat([]byte{'['}, bytes.Join(list, []byte{','}), []byte{']'}))
 }
 
 // event appends an event to the buffer. data is JSON on one line.
 func (st *stream) event(name string, data []byte) (err error) {
 	st.buf, err = sse.Append(st.buf, sse.Event{Name: name, Data: data})
 	return err
+}
+
+// eventJSON appends an event with v as JSON.
+func (st *stream) eventJSON(name string, v any) error {
+	data, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	return st.event(name, data)
 }
 
 // flush writes the buffer.
