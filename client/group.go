@@ -1,16 +1,19 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -24,6 +27,20 @@ type GroupOptions struct {
 	Parallel int
 	// ListTimeout limits the listing of one member's tools. Zero means 30 s.
 	ListTimeout time.Duration
+	// DialTimeout limits each attempt of [Group.Dial] to connect. Zero means 1 min.
+	DialTimeout time.Duration
+	// MaxDials limits the attempts of [Group.Dial] in a row. Zero means 100; negative means no
+	// limit.
+	MaxDials int
+	// OnDialError is called with each failed attempt of [Group.Dial]. If it returns false, the
+	// Group does not try again: an attempt may bother the user if the error is that of a login. It
+	// may be called concurrently.
+	OnDialError func(member string, err error) (retry bool)
+	// OnToolsChanged is called when the result of [Group.Tools] may have changed: a member's server
+	// says so, or a member connected or ended for good. It is not called for changes by Add and
+	// Remove. Calls come one at a time, on a goroutine of the Group. [Group.Close] waits for them,
+	// so it must not call Close.
+	OnToolsChanged func()
 }
 
 // A Group holds the clients of one agent under names, lists their tools together and calls tools by
@@ -33,10 +50,27 @@ type GroupOptions struct {
 // "files__read". [Group.Add] rejects ambiguous member names, so each name identifies one member.
 type Group struct {
 	opts GroupOptions
+	// goroutines watch and dial the members.
+	goroutines wait.Group
+	// announcing is held while OnToolsChanged runs.
+	announcing sync.Mutex
 
 	mu      sync.Mutex
-	members map[string]*Client
+	members map[string]*member
 	closed  bool
+}
+
+// A member is one server of a Group.
+type member struct {
+	// stop ends the goroutine of the member.
+	stop context.CancelFunc
+
+	// The Group's mu guards the following fields.
+
+	// client is nil until Group.Dial has connected.
+	client *Client
+	// err is the last error of Group.Dial while client is nil.
+	err error
 }
 
 // ErrNoMember is wrapped by the error for a tool name that does not begin with a member's name.
@@ -57,7 +91,7 @@ func (e *MemberError) Unwrap() error { return e.Err }
 
 // NewGroup returns an empty group. opts may be nil; NewGroup copies it.
 func NewGroup(opts *GroupOptions) *Group {
-	g := &Group{members: make(map[string]*Client)}
+	g := &Group{members: make(map[string]*member)}
 	if opts != nil {
 		g.opts = *opts
 	}
@@ -66,6 +100,8 @@ func NewGroup(opts *GroupOptions) *Group {
 	}
 	defaults.IfNotPositive(&g.opts.Parallel, 8)
 	defaults.IfNotPositive(&g.opts.ListTimeout, 30*time.Second)
+	defaults.IfNotPositive(&g.opts.DialTimeout, time.Minute)
+	g.opts.MaxDials = cmp.Or(g.opts.MaxDials, 100)
 	return g
 }
 
@@ -74,39 +110,199 @@ func NewGroup(opts *GroupOptions) *Group {
 // and "server_" are errors. After Close, Add fails with [jsonrpc.ErrClosed]. On error the caller
 // still owns the client.
 func (g *Group) Add(name string, c *Client) error {
-	if name == "" || strings.Index(name+g.opts.Separator, g.opts.Separator) != len(name) {
-		return fmt.Errorf("add %q: a member's name must not be empty or contain the separator %q", name, g.opts.Separator)
+	m := &member{client: c}
+	var watch func(context.Context)
+	if g.opts.OnToolsChanged != nil {
+		watch = func(ctx context.Context) { g.watch(ctx, c) }
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return fmt.Errorf("add %q: group: %w", name, jsonrpc.ErrClosed)
+	if err := g.add(context.Background(), name, m, watch); err != nil {
+		return fmt.Errorf("add %q: %w", name, err)
 	}
-	if g.members[name] != nil {
-		return fmt.Errorf("add %q: the group has a member of that name", name)
-	}
-	g.members[name] = c
 	return nil
 }
 
-// Remove removes a member and returns it, or nil if the name is unknown. The caller must close
-// it. Calls in flight go on.
+// add adds a member and starts run, which may be nil, on a goroutine. The context of run ends when
+// the member is removed.
+func (g *Group) add(ctx context.Context, name string, m *member, run func(context.Context)) error {
+	if name == "" || strings.Index(name+g.opts.Separator, g.opts.Separator) != len(name) {
+		return fmt.Errorf("a member's name must not be empty or contain the separator %q", g.opts.Separator)
+	}
+	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return fmt.Errorf("group: %w", jsonrpc.ErrClosed)
+	}
+	if g.members[name] != nil {
+		return errors.New("the group has a member of that name")
+	}
+	g.members[name] = m
+	if run != nil {
+		g.goroutines.Start(func() { run(ctx) })
+	}
+	return nil
+}
+
+// Dial connects to a server, as the function [Dial] does, and makes the client a member with a
+// valid name for [Group.Add]. If that fails, the error is a *[MemberError], and the Group tries
+// again in the background, with the waits of [Options.Reconnect]: a server that is down now joins
+// later. It also connects again if the Client of the member ends other than by its Close.
+//
+// Attempts end with [Group.Remove] and [Group.Close], after [GroupOptions.MaxDials] failures in a
+// row, and with an error that rules out others: an *[IncompatibleError] or [ErrNoReconnect]. The
+// name stays taken until Remove, and the group's functions return the last error for it. ctx limits
+// the wait of Dial only: if it ends first, the attempt goes on.
+func (g *Group) Dial(ctx context.Context, name string, transport Transport, opts *Options) error {
+	m := &member{err: errors.New("not connected yet")}
+	first := make(chan error, 1)
+	if err := g.add(ctx, name, m, func(ctx context.Context) { g.run(ctx, name, m, transport, opts, first) }); err != nil {
+		return &MemberError{name, fmt.Errorf("dial: %w", err)}
+	}
+	var err error
+	select {
+	case err = <-first:
+	case <-ctx.Done():
+		err = fmt.Errorf("dial: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		return &MemberError{name, err}
+	}
+	return nil
+}
+
+// run dials a member until it is connected, and again when its client has ended. first receives
+// the result of the first attempt.
+func (g *Group) run(ctx context.Context, name string, m *member, transport Transport, opts *Options, first chan<- error) {
+	resolved := Options{}
+	if opts != nil {
+		resolved = *opts
+	}
+	if err := resolved.resolve(); err != nil {
+		first <- g.fail(m, fmt.Errorf("dial: %w", err))
+		return
+	}
+	for failures := 0; ; {
+		dialCtx, cancel := context.WithTimeout(ctx, g.opts.DialTimeout)
+		c, err := Dial(dialCtx, transport, opts)
+		cancel()
+		if err == nil && !g.connect(ctx, m, c) {
+			err = fmt.Errorf("dial: %w", jsonrpc.ErrClosed)
+			c.Close()
+		}
+		if err != nil {
+			g.fail(m, err)
+		}
+		select {
+		case first <- err:
+		default: // not the first, and nobody waits
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			failures = 0
+			g.announce()
+			if g.watch(ctx, c); ctx.Err() != nil || c.Err() == nil {
+				return
+			}
+			g.fail(m, c.Err())
+			continue
+		}
+		failures++
+		_, incompatible := errors.AsType[*IncompatibleError](err)
+		retry := g.opts.OnDialError == nil || g.opts.OnDialError(name, err)
+		if !retry || incompatible || errors.Is(err, ErrNoReconnect) || failures == g.opts.MaxDials {
+			return
+		}
+		p := &resolved.Reconnect
+		if !wait.Sleep(ctx, wait.Backoff(p.MinBackoff, p.MaxBackoff, failures, rand.Float64())) {
+			return
+		}
+	}
+}
+
+// connect makes c the client of a member. It returns false if the member was removed.
+func (g *Group) connect(ctx context.Context, m *member, c *Client) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ctx.Err() == nil {
+		m.client = c
+	}
+	return m.client == c
+}
+
+// fail records why a member has no client. It returns err.
+func (g *Group) fail(m *member, err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.client, m.err = nil, err
+	return err
+}
+
+// watch announces changes of the tools of c until it or ctx ends.
+func (g *Group) watch(ctx context.Context, c *Client) {
+	if tools := c.Profile().Capabilities.Tools; g.opts.OnToolsChanged != nil && tools != nil && tools.ListChanged {
+		if s := c.subs.open(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}); s != nil {
+			defer s.Close()
+			for e, err := range s.Events(ctx) {
+				if err == nil && e.Kind != Resubscribed {
+					g.announce()
+				}
+			}
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-c.Done():
+		g.announce()
+	}
+}
+
+// announce calls OnToolsChanged.
+func (g *Group) announce() {
+	if g.opts.OnToolsChanged != nil {
+		g.announcing.Lock()
+		defer g.announcing.Unlock()
+		g.opts.OnToolsChanged()
+	}
+}
+
+// Remove removes a member and returns its client, which the caller must close. It returns nil if
+// the name is unknown or the member is not connected. Calls in flight go on.
 func (g *Group) Remove(name string) *Client {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := g.members[name]
+	m := g.members[name]
+	if m == nil {
+		return nil
+	}
 	delete(g.members, name)
+	m.stop()
+	return m.client
+}
+
+// Member returns the client of the member of that name. It is nil if the name is unknown or the
+// member is not connected.
+func (g *Group) Member(name string) *Client {
+	c, _ := g.member(name)
 	return c
 }
 
-// Member returns the member of that name, or nil.
-func (g *Group) Member(name string) *Client {
+// member returns the client of a member, or the reason why there is none.
+func (g *Group) member(name string) (*Client, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.members[name]
+	switch m := g.members[name]; {
+	case m == nil:
+		return nil, ErrNoMember
+	case m.client == nil:
+		return nil, m.err
+	default:
+		return m.client, nil
+	}
 }
 
-// Members returns the sorted names of the members.
+// Members returns the sorted names of the members, also of those that are not connected.
 func (g *Group) Members() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +317,14 @@ func (g *Group) Members() []string {
 func (g *Group) Tools(ctx context.Context) ([]mcp.Tool, error) {
 	names := g.Members()
 	lists := make([][]mcp.Tool, len(names))
-	err := g.each(names, func(i int, c *Client) (err error) {
+	err := g.each(names, func(i int) error {
+		c, err := g.member(names[i])
+		if c == nil {
+			if err == ErrNoMember {
+				err = nil // removed meanwhile
+			}
+			return err
+		}
 		ctx, cancel := context.WithTimeout(ctx, g.opts.ListTimeout)
 		defer cancel()
 		lists[i], err = g.list(ctx, names[i], c)
@@ -156,19 +359,15 @@ func (g *Group) list(ctx context.Context, member string, c *Client) ([]mcp.Tool,
 
 // each calls do for all members, at most opts.Parallel at once, and joins the errors in the order
 // of names.
-func (g *Group) each(names []string, do func(i int, c *Client) error) error {
+func (g *Group) each(names []string, do func(i int) error) error {
 	failed := make([]error, len(names))
 	turns := make(chan struct{}, g.opts.Parallel)
 	var wg sync.WaitGroup
 	for i, name := range names {
-		c := g.Member(name)
-		if c == nil {
-			continue // removed meanwhile
-		}
 		turns <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turns }()
-			if err := do(i, c); err != nil {
+			if err := do(i); err != nil {
 				failed[i] = &MemberError{name, err}
 			}
 		})
@@ -183,16 +382,20 @@ func (g *Group) each(names []string, do func(i int, c *Client) error) error {
 //	c, tool, err := g.Route("library__count")
 //	n, err := client.CallTool[int](ctx, c, tool, args)
 //
-// The error wraps [ErrNoMember].
+// The error wraps [ErrNoMember], or is a *[MemberError] if the member is not connected.
 func (g *Group) Route(name string) (c *Client, tool string, err error) {
 	member, tool, found := strings.Cut(name, g.opts.Separator)
 	if found {
-		c = g.Member(member)
+		c, err = g.member(member)
 	}
-	if c == nil {
+	switch {
+	case c != nil:
+		return c, tool, nil
+	case err != nil && err != ErrNoMember:
+		return nil, "", &MemberError{member, err}
+	default:
 		return nil, "", fmt.Errorf("tool %q: %w: names begin with one of %q and %q", name, ErrNoMember, g.Members(), g.opts.Separator)
 	}
-	return c, tool, nil
 }
 
 // CallTool calls a tool by the group's name for it, as [Client.CallTool] does. An error of the
@@ -210,11 +413,22 @@ func (g *Group) CallTool(ctx context.Context, name string, args any, opts ...Cal
 	return result, nil
 }
 
-// Close closes all members and waits for them. The error joins a *[MemberError] for each failure.
-// Close may be called more than once.
+// Close closes all members and waits for them, and for the goroutines of the Group. The error joins
+// a *[MemberError] for each failure. Close may be called more than once.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true
+	for _, m := range g.members {
+		m.stop()
+	}
 	g.mu.Unlock()
-	return g.each(g.Members(), func(_ int, c *Client) error { return c.Close() })
+	names := g.Members()
+	err := g.each(names, func(i int) error {
+		if c := g.Member(names[i]); c != nil {
+			return c.Close()
+		}
+		return nil
+	})
+	g.goroutines.Wait()
+	return err
 }

@@ -248,3 +248,213 @@ func TestGroupClose(t *testing.T) {
 		t.Errorf("a client that was not added was closed: %v", err)
 	}
 }
+
+// downFor returns a transport whose first attempts fail, and the number of attempts.
+func downFor(failures int32, err error, s *fakeServer) (Transport, *atomic.Int32) {
+	attempts := new(atomic.Int32)
+	return TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+		if attempts.Add(1) <= failures {
+			return nil, err
+		}
+		return s.Connect(ctx)
+	}), attempts
+}
+
+func TestGroupDial(t *testing.T) {
+	down := errors.New("down")
+	for _, tt := range []struct {
+		name     string
+		failures int32
+		err      error
+		opts     GroupOptions
+		// attempts are those within an hour.
+		attempts  int32
+		connected bool
+	}{
+		{"up", 0, nil, GroupOptions{}, 1, true},
+		{"down once", 1, down, GroupOptions{}, 2, true},
+		{"down for minutes", 20, down, GroupOptions{}, 21, true},
+		{"down for good", 1000, down, GroupOptions{}, 100, false},
+		{"few attempts", 1000, down, GroupOptions{MaxDials: 3}, 3, false},
+		{"no limit", 105, down, GroupOptions{MaxDials: -1}, 106, true},
+		{"cannot reconnect", 1, fmt.Errorf("x: %w", ErrNoReconnect), GroupOptions{}, 1, false},
+		{"incompatible", 1, &IncompatibleError{}, GroupOptions{}, 1, false},
+		{"stopped", 1000, down, GroupOptions{OnDialError: func(string, error) bool { return false }}, 1, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				changes := 0
+				tt.opts.OnToolsChanged = func() { changes++ }
+				g := NewGroup(&tt.opts)
+				defer g.Close()
+				s := named(t, "s", "a")
+				transport, attempts := downFor(tt.failures, tt.err, s)
+				err := g.Dial(t.Context(), "m", transport, nil)
+				if e, ok := errors.AsType[*MemberError](err); ok != (tt.failures > 0) || ok && (e.Member != "m" || !errors.Is(err, tt.err)) {
+					t.Errorf("Dial: got %v", err)
+				}
+				if c := g.Member("m"); (c == nil) != (tt.failures > 0) {
+					t.Errorf("Member: got %v", c)
+				}
+				if err := g.Dial(t.Context(), "m", transport, nil); err == nil {
+					t.Error("the name is not taken")
+				}
+				elapse(time.Hour)
+				synctest.Wait()
+				list, err := g.Tools(t.Context())
+				_, callErr := g.CallTool(t.Context(), "m__a", nil)
+				if !tt.connected && (!errors.Is(err, tt.err) || !errors.Is(callErr, tt.err)) || tt.connected && (err != nil || callErr != nil) {
+					t.Errorf("after an hour: list: %v; call: %v", err, callErr)
+				}
+				want := map[bool]int{true: 1}[tt.connected]
+				if len(list) != want || changes != want || attempts.Load() != tt.attempts {
+					t.Errorf("got %d tools, %d changes, %d attempts, want %d, %d, %d", len(list), changes, attempts.Load(), want, want, tt.attempts)
+				}
+				if err := g.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				s.wg.Wait()
+			})
+		})
+	}
+}
+
+// TestGroupDialEnds shows that Remove and Close end the attempts, also one that hangs, and that the
+// context of Dial ends its wait only.
+func TestGroupDialEnds(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		for _, end := range []func(*Group){func(g *Group) { g.Remove("m") }, func(g *Group) { g.Close() }} {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewGroup(nil)
+				attempts := 0
+				transport := TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+					if attempts++; hangs {
+						<-ctx.Done()
+					}
+					return nil, errors.New("down")
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				err := g.Dial(ctx, "m", transport, nil)
+				if hangs != errors.Is(err, context.DeadlineExceeded) || hangs != (time.Since(start) == time.Second) {
+					t.Errorf("hangs %t: Dial returned after %v: %v", hangs, time.Since(start), err)
+				}
+				elapse(5 * time.Minute)
+				synctest.Wait()
+				if attempts < 5 {
+					t.Errorf("hangs %t: got %d attempts in five minutes", hangs, attempts)
+				}
+				end(g)
+				synctest.Wait()
+				before := attempts
+				elapse(time.Hour)
+				synctest.Wait()
+				if attempts != before {
+					t.Errorf("hangs %t: %d attempts after the end", hangs, attempts-before)
+				}
+				g.Close()
+				if err := g.Dial(t.Context(), "n", transport, nil); !errors.Is(err, jsonrpc.ErrClosed) {
+					t.Errorf("Dial after Close: got %v", err)
+				}
+			})
+		}
+	}
+	g := NewGroup(nil)
+	defer g.Close()
+	for _, tt := range []struct {
+		name string
+		opts *Options
+	}{{"", nil}, {"a__b", nil}, {"m", &Options{Revisions: []mcp.Revision{99}}}} {
+		if err := g.Dial(t.Context(), tt.name, named(t, "s"), tt.opts); err == nil {
+			t.Errorf("%q, %v: no error", tt.name, tt.opts)
+		}
+	}
+}
+
+// TestGroupRedial shows that a member that ends for good connects again, unless it was closed.
+func TestGroupRedial(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			changes := 0
+			g := NewGroup(&GroupOptions{OnToolsChanged: func() { changes++ }})
+			s := named(t, "s", "a")
+			if err := g.Dial(t.Context(), "m", s, &Options{Reconnect: ReconnectPolicy{Disabled: true}}); err != nil {
+				t.Fatal(err)
+			}
+			c := g.Member("m")
+			if closed {
+				c.Close()
+			} else {
+				s.crash()
+			}
+			elapse(time.Minute)
+			synctest.Wait()
+			_, err := g.CallTool(t.Context(), "m__a", nil)
+			if closed != errors.Is(err, jsonrpc.ErrClosed) || closed != (g.Member("m") == c) {
+				t.Errorf("closed %t: got %v", closed, err)
+			}
+			if want := map[bool]int{true: 2, false: 3}[closed]; changes != want {
+				t.Errorf("closed %t: got %d changes, want %d", closed, changes, want)
+			}
+			g.Close()
+			s.wg.Wait()
+		})
+	}
+}
+
+func TestGroupToolsChanged(t *testing.T) {
+	const changed = "notifications/tools/list_changed"
+	for _, revision := range []string{legacyDate, modernDate} {
+		for _, capabilities := range []string{`{"tools":{"listChanged":true}}`, `{"tools":{}}`} {
+			t.Run(revision+capabilities, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					changes := 0
+					g := NewGroup(&GroupOptions{OnToolsChanged: func() { changes++ }})
+					s := newFake(t, revision, capabilities, nil)
+					params := ""
+					s.answers = map[string]answerer{"subscriptions/listen": func(ctx context.Context, _ string) (string, error) {
+						meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + idOf(ctx) + `}`
+						s.notify("notifications/subscriptions/acknowledged", `{"notifications":{"toolsListChanged":true},`+meta+`}`)
+						params = `{` + meta + `}`
+						<-ctx.Done()
+						return "", ctx.Err()
+					}}
+					c := add(t, g, "m", s)
+					want := 0
+					check := func(what string, more int) {
+						synctest.Wait()
+						if want += more; changes != want {
+							t.Errorf("%s: got %d changes, want %d", what, changes, want)
+						}
+					}
+					check("added", 0)
+					announces := 0
+					if strings.Contains(capabilities, "true") {
+						announces = 1
+					}
+					for range 2 {
+						s.notify(changed, params)
+						check("changed", announces)
+					}
+					s.crash()
+					elapse(time.Minute)
+					check("reconnected", announces)
+					s.notify(changed, params)
+					check("changed after a reconnect", announces)
+					g.Remove("m")
+					synctest.Wait()
+					s.notify(changed, params)
+					check("changed after Remove", 0)
+					if err := g.Add("again", c); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					s.notify(changed, params)
+					check("added again", announces)
+					g.Close()
+				})
+			})
+		}
+	}
+}

@@ -22,33 +22,22 @@ import (
 	"mcpwire/streamable"
 )
 
-// connectTimeout limits how long a server may take to start.
+// connectTimeout limits how long the program waits for servers that start slowly. An agent would
+// set [client.GroupOptions.OnToolsChanged], and list the tools again when they have joined.
 const connectTimeout = time.Minute
 
-// connect dials all servers at once and adds those that answer to g. The error names the others.
-func connect(ctx context.Context, g *client.Group, servers map[string]client.Transport) error {
+// connect dials all servers at once.
+func connect(ctx context.Context, g *client.Group, servers map[string]client.Transport) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
 	for name, transport := range servers {
 		wg.Go(func() {
-			c, err := client.Dial(ctx, transport, &client.Options{Info: mcp.Implementation{Name: "host", Version: "1.0.0"}})
-			if err == nil {
-				if err = g.Add(name, c); err != nil {
-					c.Close()
-				}
-			}
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, fmt.Errorf("server %s: %w", name, err))
-			}
+			// After an error the group tries again, and g.Tools returns the last error.
+			g.Dial(ctx, name, transport, &client.Options{Info: mcp.Implementation{Name: "host", Version: "1.0.0"}})
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
 }
 
 // run lists the tools of all servers. An agent would give the list to its model, and call what the
@@ -56,9 +45,7 @@ func connect(ctx context.Context, g *client.Group, servers map[string]client.Tra
 func run(ctx context.Context, servers map[string]client.Transport, stdout, stderr io.Writer) error {
 	g := client.NewGroup(nil)
 	defer g.Close() // and with it the connections and the processes
-	if err := connect(ctx, g, servers); err != nil {
-		fmt.Fprintln(stderr, err) // a host goes on with the servers that work
-	}
+	connect(ctx, g, servers)
 	tools, err := g.Tools(ctx)
 	if err != nil {
 		fmt.Fprintln(stderr, err) // of some servers; tools has those of the others

@@ -21,7 +21,7 @@ var surface = map[string]int{
 	"capture":             103,
 	"check":               19,
 	"check/report":        13,
-	"client":              103,
+	"client":              104,
 	"cluster":             66,
 	"cluster/clustertest": 1,
 	"health":              4,
