@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,8 +114,8 @@ func MethodNotFound(method string) *Error {
 // ErrorOf maps a handler's error to the error on the wire. No other function does. An *Error in
 // err's chain is used unchanged, except that Data that is not JSON is dropped and Data with line
 // breaks is put on one line. Every other error becomes an internal error with the name of its Go
-// type as data.exception. Its text is never sent, since it could hold paths or secrets of this
-// machine.
+// type as data.exception, unless it is a plain one of package errors or fmt. Its text is never
+// sent, since it could hold paths or secrets of this machine: return an *Error to send one.
 func ErrorOf(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) && e != nil {
@@ -147,20 +148,35 @@ func (e *Error) encodable() *Error {
 	return &f
 }
 
+// exceptionData returns the data of an internal error. It is nil without a name.
 func exceptionData(name string) []byte {
+	if name == "" {
+		return nil
+	}
 	return append(jsonwire.AppendQuote([]byte(`{"exception":`), name), '}')
 }
 
-// typeName returns the name of the error's type. It looks through wrappers that only add text.
+// typeName returns the name of the type of err. It looks through wrappers that only add text, and
+// returns "" if only types of the packages errors and fmt remain: they say nothing.
 func typeName(err error) string {
-	for {
-		name := strings.TrimLeft(fmt.Sprintf("%T", err), "*")
-		inner := errors.Unwrap(err)
-		if inner == nil || name != "fmt.wrapError" {
+	if err == nil {
+		return ""
+	}
+	switch name := strings.TrimLeft(fmt.Sprintf("%T", err), "*"); name {
+	case "errors.errorString", "fmt.wrapError", "fmt.wrapErrors", "errors.joinError":
+	default:
+		return name
+	}
+	inner := []error{errors.Unwrap(err)}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		inner = joined.Unwrap()
+	}
+	for _, err := range inner {
+		if name := typeName(err); name != "" {
 			return name
 		}
-		err = inner
 	}
+	return ""
 }
 
 // A PanicError is a panic in a handler. It fails one request.
@@ -175,11 +191,8 @@ func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v",
 
 // wireError returns an error without the panic's value and stack.
 func (e *PanicError) wireError() *Error {
-	name := "panic"
-	if err, ok := e.Value.(error); ok {
-		name = typeName(err)
-	}
-	return &Error{Code: CodeInternalError, Message: CodeInternalError.String(), Data: exceptionData(name)}
+	err, _ := e.Value.(error)
+	return &Error{Code: CodeInternalError, Message: CodeInternalError.String(), Data: exceptionData(cmp.Or(typeName(err), "panic"))}
 }
 
 // Err decodes the error object of a KindError message. The Error shares no memory with the frame.

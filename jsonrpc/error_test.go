@@ -18,6 +18,7 @@ func TestErrorOf(t *testing.T) {
 	internal := func(name string) *Error {
 		return &Error{CodeInternalError, "internal error", []byte(`{"exception":"` + name + `"}`)}
 	}
+	plain := &Error{CodeInternalError, "internal error", nil}
 	own := &Error{Code: 42, Message: "own", Data: []byte(`[1]`)}
 	tests := []struct {
 		name string
@@ -33,15 +34,19 @@ func TestErrorOf(t *testing.T) {
 		{"data of two values", &Error{1, "m", []byte("1}\n{")}, &Error{1, "m", nil}},
 		{"empty data", &Error{1, "m", []byte{}}, &Error{1, "m", []byte{}}},
 		{"nil wire error", (*Error)(nil), internal("jsonrpc.Error")},
-		{"plain", errors.New("/etc/passwd"), internal("errors.errorString")},
+		{"plain", errors.New("/etc/passwd"), plain},
 		{"own type", &customError{"/etc/passwd"}, internal("jsonrpc.customError")},
 		{"own type, wrapped", fmt.Errorf("a: %w", fmt.Errorf("b: %w", &customError{})), internal("jsonrpc.customError")},
 		{"standard type", &fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}, internal("fs.PathError")},
-		{"several wrapped", fmt.Errorf("%w %w", errors.New("a"), errors.New("b")), internal("fmt.wrapErrors")},
+		{"several wrapped", fmt.Errorf("%w %w", errors.New("a"), errors.New("b")), plain},
+		{"own type, joined", fmt.Errorf("%w %w", errors.New("a"), errors.Join(errors.New("b"), &customError{})), internal("jsonrpc.customError")},
+		{"nothing wrapped", fmt.Errorf("a: %w", error(nil)), plain},
+		{"plain, wrapped", fmt.Errorf("a: %w", errors.New("b")), plain},
 		{"panic", &PanicError{Value: "secret"}, internal("panic")},
+		{"panic with a plain error", &PanicError{Value: errors.New("secret")}, internal("panic")},
 		{"panic with an error", &PanicError{Value: &customError{"/secret"}}, internal("jsonrpc.customError")},
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), &Error{CodeInternalError, "request timed out", []byte(`{"exception":"context.deadlineExceededError"}`)}},
-		{"cancelled", context.Canceled, internal("errors.errorString")},
+		{"cancelled", context.Canceled, plain},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
