@@ -111,18 +111,13 @@ func NewGroup(opts *GroupOptions) *Group {
 // still owns the client.
 func (g *Group) Add(name string, c *Client) error {
 	m := &member{client: c}
-	var watch func(context.Context)
-	if g.opts.OnToolsChanged != nil {
-		watch = func(ctx context.Context) { g.watch(ctx, c) }
-	}
-	if err := g.add(context.Background(), name, m, watch); err != nil {
+	if err := g.add(context.Background(), name, m, func(ctx context.Context) { g.watch(ctx, c) }); err != nil {
 		return fmt.Errorf("add %q: %w", name, err)
 	}
 	return nil
 }
 
-// add adds a member and starts run, which may be nil, on a goroutine. The context of run ends when
-// the member is removed.
+// add adds a member and starts run, with a context that ends when the member is removed.
 func (g *Group) add(ctx context.Context, name string, m *member, run func(context.Context)) error {
 	if name == "" || strings.Index(name+g.opts.Separator, g.opts.Separator) != len(name) {
 		return fmt.Errorf("a member's name must not be empty or contain the separator %q", g.opts.Separator)
@@ -137,28 +132,32 @@ func (g *Group) add(ctx context.Context, name string, m *member, run func(contex
 		return errors.New("the group has a member of that name")
 	}
 	g.members[name] = m
-	if run != nil {
-		g.goroutines.Start(func() { run(ctx) })
-	}
+	g.goroutines.Start(func() { run(ctx) })
 	return nil
 }
 
+// Waits between the attempts of Group.Dial, which double with each failure.
+const (
+	minRedial = time.Second
+	maxRedial = 30 * time.Second
+)
+
 // Dial connects to a server, as the function [Dial] does, and makes the client a member with a
 // valid name for [Group.Add]. If that fails, the error is a *[MemberError], and the Group tries
-// again in the background, with the waits of [Options.Reconnect]: a server that is down now joins
-// later. It also connects again if the Client of the member ends other than by its Close.
+// again in the background: a server that is down now joins later. The Group also connects again
+// when the Client ends, except by its own Close.
 //
 // Attempts end with [Group.Remove] and [Group.Close], after [GroupOptions.MaxDials] failures in a
 // row, and with an error that rules out others: an *[IncompatibleError] or [ErrNoReconnect]. The
-// name stays taken until Remove, and the group's functions return the last error for it. ctx limits
-// the wait of Dial only: if it ends first, the attempt goes on.
+// name stays taken until Remove, and lists and calls return the last error for it. ctx limits the
+// wait of Dial only: if it ends first, the attempt goes on.
 func (g *Group) Dial(ctx context.Context, name string, transport Transport, opts *Options) error {
 	m := &member{err: errors.New("not connected yet")}
 	first := make(chan error, 1)
-	if err := g.add(ctx, name, m, func(ctx context.Context) { g.run(ctx, name, m, transport, opts, first) }); err != nil {
+	err := g.add(ctx, name, m, func(ctx context.Context) { g.keep(ctx, name, m, transport, opts, first) })
+	if err != nil {
 		return &MemberError{name, fmt.Errorf("dial: %w", err)}
 	}
-	var err error
 	select {
 	case err = <-first:
 	case <-ctx.Done():
@@ -170,73 +169,49 @@ func (g *Group) Dial(ctx context.Context, name string, transport Transport, opts
 	return nil
 }
 
-// run dials a member until it is connected, and again when its client has ended. first receives
-// the result of the first attempt.
-func (g *Group) run(ctx context.Context, name string, m *member, transport Transport, opts *Options, first chan<- error) {
-	resolved := Options{}
-	if opts != nil {
-		resolved = *opts
-	}
-	if err := resolved.resolve(); err != nil {
-		first <- g.fail(m, fmt.Errorf("dial: %w", err))
-		return
-	}
-	for failures := 0; ; {
+// keep keeps a member connected. first receives the result of the first attempt.
+func (g *Group) keep(ctx context.Context, name string, m *member, transport Transport, opts *Options, first chan<- error) {
+	for failures := 1; ; failures++ {
 		dialCtx, cancel := context.WithTimeout(ctx, g.opts.DialTimeout)
 		c, err := Dial(dialCtx, transport, opts)
 		cancel()
-		if err == nil && !g.connect(ctx, m, c) {
-			err = fmt.Errorf("dial: %w", jsonrpc.ErrClosed)
-			c.Close()
-		}
-		if err != nil {
-			g.fail(m, err)
-		}
+		current := g.set(ctx, m, c, err)
 		select {
 		case first <- err:
-		default: // not the first, and nobody waits
+		default: // it has the first
 		}
-		switch {
-		case ctx.Err() != nil:
+		switch _, incompatible := errors.AsType[*IncompatibleError](err); {
+		case !current:
+			if c != nil {
+				c.Close()
+			}
 			return
 		case err == nil:
-			failures = 0
 			g.announce()
-			if g.watch(ctx, c); ctx.Err() != nil || c.Err() == nil {
+			if g.watch(ctx, c); c.Err() == nil {
 				return
 			}
-			g.fail(m, c.Err())
-			continue
-		}
-		failures++
-		_, incompatible := errors.AsType[*IncompatibleError](err)
-		retry := g.opts.OnDialError == nil || g.opts.OnDialError(name, err)
-		if !retry || incompatible || errors.Is(err, ErrNoReconnect) || failures == g.opts.MaxDials {
+			g.set(ctx, m, nil, c.Err())
+			failures = 0
+		case g.opts.OnDialError != nil && !g.opts.OnDialError(name, err),
+			incompatible || errors.Is(err, ErrNoReconnect) || failures == g.opts.MaxDials:
 			return
 		}
-		p := &resolved.Reconnect
-		if !wait.Sleep(ctx, wait.Backoff(p.MinBackoff, p.MaxBackoff, failures, rand.Float64())) {
+		if !wait.Sleep(ctx, wait.Backoff(minRedial, maxRedial, failures, rand.Float64())) {
 			return
 		}
 	}
 }
 
-// connect makes c the client of a member. It returns false if the member was removed.
-func (g *Group) connect(ctx context.Context, m *member, c *Client) bool {
+// set sets the client of a member, or the reason why there is none. It returns false if the member
+// was removed.
+func (g *Group) set(ctx context.Context, m *member, c *Client, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ctx.Err() == nil {
-		m.client = c
+		m.client, m.err = c, err
 	}
-	return m.client == c
-}
-
-// fail records why a member has no client. It returns err.
-func (g *Group) fail(m *member, err error) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	m.client, m.err = nil, err
-	return err
+	return ctx.Err() == nil
 }
 
 // watch announces changes of the tools of c until it or ctx ends.
