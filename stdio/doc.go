@@ -32,5 +32,6 @@
 // On Linux, reads and writes bypass os.File and can be interrupted. Other Unix
 // systems use poll(2). On Windows, the protection of descriptor 1 covers Go
 // code and code that uses the standard handle, and a job object ends a child
-// with its descendants.
+// with its descendants. The package does not compile for systems without
+// processes, such as wasip1 and js: a server can use [jsonrpc.NewFramer] there.
 package stdio
