@@ -54,6 +54,7 @@ type builder struct {
 	named    map[reflect.Type]*node // finished and unfinished, so that recursion ends
 	structs  []*structPlan          // in the order of their discovery
 	deferred []func() error         // run when every node is finished
+	eithers  []reflect.Type         // that contain the type
 }
 
 func newBuilder(opts Options) *builder {
@@ -97,6 +98,9 @@ func (b *builder) compile(n *node) (*node, error) {
 	}
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return n, b.kind(n)
+	}
+	if isEither(t) {
+		return n, b.either(n)
 	}
 	p := reflect.PointerTo(t)
 	if p.Implements(typeSchemer) {

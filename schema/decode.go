@@ -71,9 +71,13 @@ func (d *decoder) value(n *node, a address) {
 	case opString:
 		d.str(n, a, ch)
 	case opInt, opUint, opFloat, opNumber, opBigInt:
-		d.numeric(n, a, ch)
+		if ch != '"' || !d.quoted(n, a) {
+			d.numeric(n, a, ch)
+		}
 	case opBool:
-		d.boolean(a, ch)
+		if ch != '"' || !d.quoted(n, a) {
+			d.boolean(a, ch)
+		}
 	case opStruct:
 		d.object(n.fields, a, ch)
 	case opPointer:
@@ -96,6 +100,8 @@ func (d *decoder) value(n *node, a address) {
 		d.text(n, a, ch)
 	case opJSON:
 		d.json(n, a)
+	case opEither:
+		d.either(n, a)
 	default:
 		d.fail(d.i, fmt.Sprintf("values of the Go type %s can only be sent, not received", n.typ))
 		d.skip()
@@ -163,6 +169,32 @@ func (d *decoder) boolean(a address, ch byte) {
 		return
 	}
 	d.skip()
+}
+
+// quoted decodes the text of a string as a number or a boolean, see [Options.AllowQuoted]. It
+// reports false, and passes nothing, for other strings.
+func (d *decoder) quoted(n *node, a address) bool {
+	if !d.plan.opts.AllowQuoted {
+		return false
+	}
+	end := d.cursor
+	text, _ := end.str()
+	isBool := string(text) == "true" || string(text) == "false"
+	isNumber := len(text) > 0 && (text[0]-'0' <= 9 || text[0] == '-') && text[len(text)-1]-'0' <= 9 && jsonwire.Valid(text, 0) == nil
+	if n.dec == opBool && !isBool || n.dec != opBool && !isNumber {
+		return false
+	}
+	inner := decoder{cursor: cursor{b: text}, plan: d.plan}
+	if n.dec == opBool {
+		inner.boolean(a, text[0])
+	} else {
+		inner.numeric(n, a, text[0])
+	}
+	for _, f := range inner.found {
+		d.fail(d.i, f.msg)
+	}
+	d.cursor = end
+	return true
 }
 
 func (d *decoder) pointer(n *node, a address, ch byte) {

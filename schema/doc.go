@@ -38,8 +38,9 @@
 // 1.5 is not. No number is rounded or wrapped to fit.
 //
 // A type can give its own schema, see [Schemer], or list its values, see
-// [Enumerator]. Methods with a pointer receiver count everywhere; encoding/json
-// ignores them for values in maps and interfaces. The option string of json tags is not supported.
+// [Enumerator]. [Either] is one of two types. Methods with a pointer receiver
+// count everywhere; encoding/json ignores them for values in maps and interfaces.
+// The option string of json tags is not supported.
 //
 // # Tags
 //

@@ -140,6 +140,8 @@ func (e *encoder) uncommon(n *node, a address) {
 			return
 		}
 		e.dst = jsonwire.AppendCompact(e.dst, text)
+	case opEither:
+		e.either(n, a)
 	default:
 		e.err = fmt.Errorf("schema: values of type %s can only be received, not sent", n.typ)
 	}

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"fmt"
+	"log"
 
 	"mcpwire/schema"
 )
@@ -58,4 +59,28 @@ func ExampleCompile() {
 	// Output:
 	// <nil>
 	// arguments.unit: expected one of "km", "mi", got string "ft"
+}
+
+func ExampleEither() {
+	type args struct {
+		Names schema.Either[string, []string] `json:"names"`
+	}
+	t, err := schema.Of[args](nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, text := range []string{`{"names":"ada"}`, `{"names":["ada","bob"]}`} {
+		var v args
+		if err := t.Decode([]byte(text), &v); err != nil {
+			log.Fatal(err)
+		}
+		if v.Names.A != nil {
+			fmt.Println("one:", *v.Names.A)
+		} else {
+			fmt.Println("many:", *v.Names.B)
+		}
+	}
+	// Output:
+	// one: ada
+	// many: [ada bob]
 }

@@ -28,6 +28,7 @@ const (
 	opMap               //
 	opText              // encoding.TextMarshaler and TextUnmarshaler
 	opJSON              // json.Marshaler and json.Unmarshaler
+	opEither            // Either
 )
 
 // node is the compiled form of one Go type, or of one use of it with its own
@@ -42,6 +43,8 @@ type node struct {
 	required bool        // pointer: null is refused
 	key      *keyPlan    // map
 	fields   *structPlan // struct
+	// alternatives are the types of the fields of an Either.
+	alternatives []*node
 
 	// Constraints. Nil means none.
 	lo, hi   int64  // opInt, inclusive

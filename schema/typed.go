@@ -14,6 +14,9 @@ type Options struct {
 	// AllowUnknown ignores members without a struct field. By default they are rejected, so that a
 	// misspelled argument is noticed.
 	AllowUnknown bool
+	// AllowQuoted accepts a number or a boolean as the text of a string, such as "2" for 2, because
+	// some models send that. The schema does not mention it.
+	AllowQuoted bool
 	// UseNumber decodes each number in an any as a json.Number. By default it becomes a float64,
 	// except integers beyond 2^53 and numbers too large for a float64, which become a json.Number.
 	UseNumber bool
@@ -91,14 +94,19 @@ func (t *Typed[T]) Append(dst []byte, v *T) ([]byte, error) {
 }
 
 func newPlan(t reflect.Type, opts *Options) (*plan, error) {
-	p := &plan{}
+	var o Options
 	if opts != nil {
-		p.opts = *opts
+		o = *opts
 	}
-	if p.opts.MaxDepth <= 0 {
-		p.opts.MaxDepth = jsonwire.DefaultMaxDepth
+	if o.MaxDepth <= 0 {
+		o.MaxDepth = jsonwire.DefaultMaxDepth
 	}
-	b := newBuilder(p.opts)
+	return newBuilder(o).plan(t)
+}
+
+// plan compiles a root type.
+func (b *builder) plan(t reflect.Type) (*plan, error) {
+	p := &plan{opts: b.opts}
 	root, err := b.node(t)
 	if err != nil {
 		return nil, err

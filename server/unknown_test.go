@@ -42,6 +42,8 @@ func TestUnknownArguments(t *testing.T) {
 		{"by default, nested", nil, nil, `{"path":"a","sub":{"n":1,"m":2}}`, `arguments.sub: unknown property "m"`},
 		{"allowed by option", &schema.Options{AllowUnknown: true}, nil, `{"path":"a","reason":1,"sub":{"n":1,"m":2}}`, "a1"},
 		{"allowed by option, still checked", &schema.Options{AllowUnknown: true}, nil, `{"path":1,"reason":1}`, `arguments.path: expected string`},
+		{"a number in quotes, by default", nil, nil, `{"path":"a","sub":{"n":"1"}}`, `arguments.sub.n: expected integer, got string "1"`},
+		{"a number in quotes, by option", &schema.Options{AllowQuoted: true}, nil, `{"path":"a","sub":{"n":"1"}}`, "a1"},
 		{"schema says true", nil, written(`,"additionalProperties":true`, ""), `{"path":"a","reason":1}`, "a0"},
 		{"schema says nothing", nil, written("", ""), `{"path":"a","reason":1,"sub":{"n":1,"m":2}}`, "a1"},
 		{"schema says false", nil, written(`,"additionalProperties":false`, ""), `{"path":"a","reason":1}`, `arguments: unknown property "reason"`},

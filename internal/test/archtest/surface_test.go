@@ -31,7 +31,7 @@ var surface = map[string]int{
 	"mcptest":             31,
 	"middleware":          6,
 	"oauth":               56,
-	"schema":              19,
+	"schema":              20,
 	"schema/fullschema":   3,
 	"skills":              9,
 	"server":              117,
