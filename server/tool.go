@@ -54,7 +54,8 @@ var errNotObject = errors.New(`input schema must have "type":"object" at its roo
 // A CallToolResult with only structured content also gets that block.
 //
 // AddTool fails for a duplicate name (with [ErrDuplicate]), for an empty name, and for types
-// without a schema. It may be called while the server runs: clients are notified of the change.
+// without a schema. It may be called while the server runs: clients are notified of the change. It
+// is a function because methods have no type parameters.
 func AddTool[In, Out any](s *Server, name, description string, fn func(context.Context, In) (Out, error)) error {
 	return AddToolWith(s, mcp.Tool{Name: name, Description: description}, fn)
 }
