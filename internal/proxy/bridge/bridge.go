@@ -47,7 +47,9 @@ type Bridge struct {
 	openConnections atomic.Int64
 	starting        startQueue
 	health          health
-	eras            eraCache
+	// responded says that the server has sent a message.
+	responded atomic.Bool
+	eras      eraCache
 
 	mu       sync.Mutex
 	closed   bool
@@ -225,7 +227,8 @@ type Options struct {
 	MaxServersPerCaller int
 	// MaxCalls limits the pending requests of one client. Zero means 10,000.
 	MaxCalls int
-	// MaxQueue limits the bytes that wait to be sent on one upstream. Zero means 16 MiB.
+	// MaxQueue limits the bytes that wait to be sent on one upstream, and over HTTP those of the
+	// requests above 1 MiB that can wait for a restart. Zero means 16 MiB.
 	MaxQueue int
 
 	// MinBackoff is the pause before the first reconnection. It doubles with each failure until a

@@ -39,8 +39,10 @@
 // The bridge then connects again, after a backoff that grows until a request is
 // answered. It repeats the handshake, the log level and the subscriptions, and
 // notifies clients that lists may have changed. Requests that were not sent wait
-// for the new connection, up to Options.RestartWait. So do requests over HTTP
-// for which the machine of a server that responded before refuses a connection.
+// for the new connection, up to Options.RestartWait. So do requests over HTTP,
+// also the first of a client, for which the machine of a server that responded
+// before refuses a connection, except those above 1 MiB if they exceed
+// Options.MaxQueue together.
 // While the bridge detects the era of the server, up to Options.MaxBacklog
 // messages of a client wait.
 //

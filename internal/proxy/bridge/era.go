@@ -139,8 +139,13 @@ const maxProbes = 3
 // may have ended because of the request; its upstream then connects again. An error says that the
 // era is unknown.
 func (b *Bridge) askEra(ctx context.Context, up *upstream, request []byte) (eraResult, *upstream, error) {
+	began, refusals := time.Now(), 0
 	for probes := 1; ; probes++ {
 		m, err := b.discover(ctx, up, request)
+		if refusals++; b.awaitRestart(ctx, err, began, refusals) {
+			probes--
+			continue
+		}
 		if err != nil && (ctx.Err() != nil || isUnreachable(err)) {
 			return eraResult{}, up, err
 		}

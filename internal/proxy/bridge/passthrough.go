@@ -159,6 +159,7 @@ func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
 	// Until initialize is answered, other requests have no session.
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
 		p.upstream.queue.setPaused(true)
+		it.urgent = true
 		err = p.upstream.sendUrgent(it)
 	} else {
 		var run func()

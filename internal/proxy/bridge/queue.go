@@ -23,14 +23,16 @@ type queuedMessage struct {
 	queuedAt time.Time
 	// refusals counts the connections for the message that the server's machine refused.
 	refusals int
+	// urgent says that a request sent with pushUrgent may have to be sent again, as urgently.
+	urgent bool
 }
 
 // A sendQueue holds the messages that wait to be sent to the server, and over HTTP the requests
 // that were sent and may have to be sent again. Its methods may be called by many goroutines at
 // once.
 type sendQueue struct {
-	// limit is Options.MaxQueue. It applies to urgent and other messages separately, and not to
-	// the first message.
+	// limit is Options.MaxQueue. It applies separately to urgent messages, to others and to large
+	// requests that are kept, and not to the first message of the former two.
 	limit int
 	// keepSent says that sent requests are kept until their responses.
 	keepSent bool
@@ -92,21 +94,25 @@ func (q *sendQueue) bypass(it queuedMessage) bool {
 	return true
 }
 
-// keep is keepLocked for a message that is sent with pushUrgent.
-func (q *sendQueue) keep(it queuedMessage) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.keepLocked(it)
-}
-
 // keepLocked keeps a request that is about to be sent, if it may have to be sent again.
 func (q *sendQueue) keepLocked(it queuedMessage) {
-	if q.keepSent && it.id != nil && len(it.frame) <= maxRetryBytes {
+	if q.keepSent && it.id != nil && (len(it.frame) <= maxRetryBytes || q.largeBytesLocked()+len(it.frame) <= q.limit) {
 		if q.sent == nil {
 			q.sent = map[string]queuedMessage{}
 		}
 		q.sent[it.id.Key()] = it
 	}
+}
+
+// largeBytesLocked returns the bytes of the kept requests above maxRetryBytes.
+func (q *sendQueue) largeBytesLocked() (sum int) {
+	for _, it := range q.sent {
+		sum += it.largeBytes()
+	}
+	for _, it := range q.resend {
+		sum += it.largeBytes()
+	}
+	return sum
 }
 
 // pushUrgent adds a message before all others, or returns errUrgentFull.
@@ -117,6 +123,9 @@ func (q *sendQueue) pushUrgent(it queuedMessage) error {
 		return errUrgentFull
 	}
 	it.queuedAt = time.Now()
+	if it.urgent {
+		q.keepLocked(it)
+	}
 	q.urgent = append(q.urgent, it)
 	q.urgentBytes += len(it.frame)
 	signal(q.notify)
@@ -154,8 +163,17 @@ func (q *sendQueue) next() (it queuedMessage, urgent, ok bool) {
 	return it, false, true
 }
 
-// maxRetryBytes limits the size of a request that is kept for a retry.
+// maxRetryBytes is the size up to which a request is kept for a retry. The larger ones of an
+// upstream are kept up to Options.MaxQueue bytes in all.
 const maxRetryBytes = 1 << 20
+
+// largeBytes returns the size of a message above maxRetryBytes, and 0 for others.
+func (it *queuedMessage) largeBytes() int {
+	if len(it.frame) <= maxRetryBytes {
+		return 0
+	}
+	return len(it.frame)
+}
 
 // signalSpaceLocked wakes the callers that wait for room.
 func (q *sendQueue) signalSpaceLocked() {
@@ -263,8 +281,7 @@ func (q *sendQueue) refused(id jsonrpc.ID, o *Options) (pause time.Duration, ok 
 	defer q.mu.Unlock()
 	it, known := q.sent[key]
 	it.refusals++
-	pause = wait.Backoff(o.MinBackoff, min(o.MaxBackoff, time.Second), it.refusals, rand.Float64())
-	if !known || time.Since(it.queuedAt)+pause > max(o.RestartWait, 0) {
+	if pause, ok = o.restartPause(it.queuedAt, it.refusals); !known || !ok {
 		return 0, false
 	}
 	delete(q.sent, key)
@@ -272,15 +289,29 @@ func (q *sendQueue) refused(id jsonrpc.ID, o *Options) (pause time.Duration, ok 
 	return pause, true
 }
 
+// restartPause returns the pause after the last of some refused connections for a request. It
+// reports false if the request would then wait longer than RestartWait.
+func (o *Options) restartPause(since time.Time, refusals int) (pause time.Duration, ok bool) {
+	pause = wait.Backoff(o.MinBackoff, min(o.MaxBackoff, time.Second), refusals, rand.Float64())
+	return pause, time.Since(since)+pause <= max(o.RestartWait, 0)
+}
+
 // repeat queues a request that was refused, unless it was withdrawn or the connection ended.
 func (q *sendQueue) repeat(id jsonrpc.ID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if it := q.takeResendLocked(id.Key()); it != nil {
+	switch it := q.takeResendLocked(id.Key()); {
+	case it == nil:
+		return
+	case it.urgent:
+		q.keepLocked(*it)
+		q.urgent = append(q.urgent, *it)
+		q.urgentBytes += len(it.frame)
+	default:
 		q.waiting = append(q.waiting, *it)
 		q.waitingBytes += len(it.frame)
-		signal(q.notify)
 	}
+	signal(q.notify)
 }
 
 // takeResendLocked removes a request from resend and returns it, or nil.

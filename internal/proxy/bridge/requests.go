@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -113,8 +115,30 @@ func (u *upstream) start(it queuedMessage) (<-chan ownAnswer, error) {
 	return answer, nil
 }
 
-// ask sends the server a request of the bridge and waits for the answer.
+// ask sends the server a request of the bridge and waits for the answer. It repeats the request
+// while awaitRestart says so.
 func (u *upstream) ask(ctx context.Context, it queuedMessage) ownAnswer {
+	began := time.Now()
+	for refusals := 1; ; refusals++ {
+		a := u.askOnce(ctx, it)
+		if it.noLogin || !u.b.awaitRestart(ctx, a.err, began, refusals) {
+			return a
+		}
+	}
+}
+
+// awaitRestart waits before a request of the bridge over HTTP is repeated, because it had the error
+// that the server's machine refused the connection, as in a restart. It reports false if the
+// request must not be repeated.
+func (b *Bridge) awaitRestart(ctx context.Context, err error, began time.Time, refusals int) bool {
+	if !b.opts.HTTP || !b.responded.Load() || !neterror.IsRefused(err) {
+		return false
+	}
+	pause, ok := b.opts.restartPause(began, refusals)
+	return ok && wait.Sleep(ctx, pause)
+}
+
+func (u *upstream) askOnce(ctx context.Context, it queuedMessage) ownAnswer {
 	answer, err := u.start(it)
 	if err != nil {
 		return ownAnswer{err: err}
@@ -144,19 +168,15 @@ func (u *upstream) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byt
 func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	it.id = u.own.newID()
 	it.frame = withID(text(it.id), it.id)
-	answer, err := u.start(it)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case a := <-answer:
-		if a.err != nil {
-			return nil, u.b.clientError(a.err)
-		}
+	switch a := u.ask(ctx, it); {
+	case a.err == nil:
 		return a.m, nil
-	case <-ctx.Done():
-		u.own.forget(it.id)
+	case a.err == errUrgentFull:
+		return nil, a.err
+	case ctx.Err() != nil:
 		return nil, fmt.Errorf("no response in time: %w", context.Cause(ctx))
+	default:
+		return nil, u.b.clientError(a.err)
 	}
 }
 

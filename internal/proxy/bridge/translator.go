@@ -138,10 +138,8 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 	}
 	var err error
 	if t.down {
-		if t.serverEra == EraModern {
-			t.upstream.queue.keep(it) // for headerRetries
-		}
-		err = t.upstream.sendUrgent(it) // sent first on the next connection
+		it.urgent = t.serverEra == EraModern // for headerRetries
+		err = t.upstream.sendUrgent(it)      // sent first on the next connection
 	} else if err = t.upstream.trySend(it); err != nil && it.id == nil {
 		t.upstream.logDropped(err)
 	}

@@ -663,7 +663,7 @@ func (c *connection) handleError(err error, from origin) bool {
 
 // repeatRefused sends a request again after a pause. It reports false if the request must not wait.
 func (u *upstream) repeatRefused(id jsonrpc.ID) bool {
-	if !u.backoff.mayRestart() {
+	if !u.b.responded.Load() {
 		return false
 	}
 	pause, ok := u.queue.refused(id, &u.b.opts)
@@ -772,6 +772,7 @@ func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	now := time.Now().UnixNano()
 	u.lastReceived.Store(now)
 	u.b.health.lastSeen.Store(now)
+	u.b.responded.Store(true)
 	u.deliverMu.Lock()
 	defer u.deliverMu.Unlock()
 	event := from.rec.recordMessage(toClient, frame)
@@ -944,13 +945,6 @@ func (b *backoff) last() (next time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.next, b.err
-}
-
-// mayRestart reports if the server has responded before, so that it may do so again.
-func (b *backoff) mayRestart() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.everAnswered
 }
 
 // isEager reports if the upstream may connect without a message to send.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
 
@@ -52,11 +54,12 @@ func webPeer(t *testing.T, o *Options, respond func(w http.ResponseWriter, r *ht
 
 // makeCall makes the call waitCall.
 func makeCall(ctx context.Context, t *testing.T, p relay.Peer, out rpc.Sender) (string, error) {
-	m := new(jsonrpc.Message)
-	if err := jsonrpc.Parse([]byte(waitCall), m, 0); err != nil {
-		t.Fatal(err)
-	}
-	response, err := p.Request(ctx, []byte(waitCall), m, out, nil)
+	return sendCall(ctx, t, p, waitCall, out)
+}
+
+func sendCall(ctx context.Context, t *testing.T, p relay.Peer, call string, out rpc.Sender) (string, error) {
+	frame, m := parsed(t, call)
+	response, err := p.Request(ctx, frame, m, out, nil)
 	return string(response), err
 }
 
@@ -214,13 +217,17 @@ func TestBypass(t *testing.T) {
 	}
 }
 
-// restartingWeb is the http.RoundTripper to a modern server that fails with err, if it isn't nil.
+// restartingWeb is the http.RoundTripper to a server that fails with err, if it isn't nil.
 type restartingWeb struct {
-	err  atomic.Pointer[error]
-	sent atomic.Int32
+	legacy bool
+	err    atomic.Pointer[error]
+	sent   atomic.Int32
 }
 
 func (w *restartingWeb) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPost {
+		return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody, Request: r}, nil
+	}
 	m := new(jsonrpc.Message)
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -234,7 +241,20 @@ func (w *restartingWeb) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	w.sent.Add(1)
 	recorder := httptest.NewRecorder()
-	respondJSON(recorder, string(m.ID))
+	switch method := string(m.Method); {
+	case w.legacy && method == mcp.MethodInitialize:
+		recorder.Header().Set("Content-Type", "application/json")
+		io.WriteString(recorder, resultFor(string(m.ID), `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
+	case m.Kind != jsonrpc.KindRequest:
+		recorder.WriteHeader(http.StatusAccepted)
+	case w.legacy && method == mcp.MethodDiscover:
+		recorder.WriteHeader(http.StatusBadRequest)
+	case method == mcp.MethodDiscover:
+		recorder.Header().Set("Content-Type", "application/json")
+		io.WriteString(recorder, resultFor(string(m.ID), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`))
+	default:
+		respondJSON(recorder, string(m.ID))
+	}
 	return recorder.Result(), nil
 }
 
@@ -244,6 +264,9 @@ func TestRefusedConnections(t *testing.T) {
 	refused := error(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 	reset := error(&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)})
 	unknown := error(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}})
+	large := func(size int) string {
+		return strings.Replace(waitCall, `"name"`, `"x":"`+strings.Repeat("x", size)+`","name"`, 1)
+	}
 	const unreachable = "the server cannot be reached: dial tcp: connect: connection refused"
 	tests := []struct {
 		name            string
@@ -256,12 +279,15 @@ func TestRefusedConnections(t *testing.T) {
 		want            string
 		sentInTheEnd    int32
 		callTimeout     time.Duration
+		call            string // instead of waitCall
 	}{
 		{name: "a short restart", err: refused, down: 300 * time.Millisecond, atLeast: 300 * time.Millisecond, atMost: 1300 * time.Millisecond, want: `"result"`, sentInTheEnd: 2},
 		{name: "a long restart", err: refused, down: 8 * time.Second, atLeast: 8 * time.Second, atMost: 9 * time.Second, want: `"result"`, sentInTheEnd: 2},
 		{name: "longer than the default", err: refused, down: time.Hour, atLeast: 9 * time.Second, atMost: 10 * time.Second, want: unreachable, sentInTheEnd: 1},
 		{name: "longer than RestartWait", wait: time.Second, err: refused, down: time.Hour, atMost: time.Second, want: unreachable, sentInTheEnd: 1},
 		{name: "longer than CallTimeout", err: refused, down: time.Hour, callTimeout: 2 * time.Second, atLeast: 2 * time.Second, atMost: 2 * time.Second, want: "has not responded to tools/call for 2s", sentInTheEnd: 1},
+		{name: "a request above 1 MiB", call: large(2 << 20), err: refused, down: 3 * time.Second, atLeast: 3 * time.Second, atMost: 4 * time.Second, want: `"result"`, sentInTheEnd: 2},
+		{name: "a request above MaxQueue", call: large(16 << 20), err: refused, down: 3 * time.Second, want: unreachable, sentInTheEnd: 1},
 		{name: "RestartWait disabled", wait: -1, err: refused, down: time.Hour, want: unreachable, sentInTheEnd: 1},
 		{name: "the server never responded", new: true, err: refused, down: time.Hour, want: unreachable},
 		{name: "the caller leaves", err: refused, down: 5 * time.Second, cancel: 2 * time.Second, atLeast: 2 * time.Second, atMost: 2 * time.Second, want: "context canceled", sentInTheEnd: 1},
@@ -290,7 +316,7 @@ func TestRefusedConnections(t *testing.T) {
 					time.AfterFunc(tt.cancel, cancel)
 				}
 				began := time.Now()
-				got, err := makeCall(ctx, t, p, nil)
+				got, err := sendCall(ctx, t, p, cmp.Or(tt.call, waitCall), nil)
 				if err != nil {
 					got = err.Error()
 				}
@@ -300,6 +326,61 @@ func TestRefusedConnections(t *testing.T) {
 				time.Sleep(20 * time.Second) // a call that ended must not be sent
 				if got := web.sent.Load(); got != tt.sentInTheEnd {
 					t.Errorf("the server got %d requests, want %d", got, tt.sentInTheEnd)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedHandshakes checks that the first request of a client waits while the machine of a server
+// over HTTP refuses connections, as in a restart, if the server has responded to another client.
+func TestRefusedHandshakes(t *testing.T) {
+	refused := error(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
+	const modernFirst = `{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{` + waitMeta + `}}`
+	session := func(h relay.Handler) relay.Peer {
+		return h.Session(context.Background(), senderFunc(func([]byte) error { return nil }))
+	}
+	stateless := func(h relay.Handler) relay.Peer { return h.Stateless() }
+	initializeAs := strings.Replace(initialize, `"name":"c"`, `"name":"d"`, 1)
+	for _, tt := range []struct {
+		name   string
+		legacy bool
+		o      Options
+		// first is a client before the restart, and then a client with a first request in it.
+		first, then   func(relay.Handler) relay.Peer
+		begin, second string
+	}{
+		{"known era", true, Options{ServerEra: EraLegacy}, session, session, initialize, initialize},
+		{"detected era", true, Options{}, session, session, initialize, initialize},
+		{"other era", true, Options{}, session, stateless, initialize, modernFirst},
+		{"translated", false, Options{ServerEra: EraModern}, stateless, session, modernFirst, initialize},
+		{"shared, known era", true, Options{ServerEra: EraLegacy, Shared: true}, session, session, initialize, initializeAs},
+		{"shared, detected era", true, Options{Shared: true}, session, session, initialize, initializeAs},
+		{"shared, other era", true, Options{Shared: true}, session, stateless, initialize, modernFirst},
+		{"shared, modern server", false, Options{Shared: true}, stateless, session, modernFirst, initialize},
+		{"stateless to legacy", true, Options{ServerEra: EraLegacy, Shared: true}, session, stateless, initialize, modernFirst},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				web := &restartingWeb{legacy: tt.legacy}
+				transport := streamable.Dial("http://h.example/mcp", &streamable.DialOptions{HTTPClient: &http.Client{Transport: web}})
+				tt.o.HTTP = true
+				tt.o.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
+				h := newBridge(t, &tt.o).Relay()
+				p := tt.first(h)
+				defer p.Close()
+				if got, err := sendCall(t.Context(), t, p, tt.begin, nil); !strings.Contains(got, `"result"`) {
+					t.Fatalf("before the restart: got %s, %v", got, err)
+				}
+				web.err.Store(&refused)
+				const down = 6 * time.Second // longer than a phase of the detection
+				time.AfterFunc(down, func() { web.err.Store(nil) })
+				began := time.Now()
+				second := tt.then(h)
+				defer second.Close()
+				got, err := sendCall(t.Context(), t, second, tt.second, nil)
+				if d := time.Since(began); !strings.Contains(got, `"result"`) || d > down+time.Second {
+					t.Errorf("after %v: got %s, %v, want a result", d, got, err)
 				}
 			})
 		})
