@@ -138,8 +138,6 @@ func configPath() (string, error) {
 	return filepath.Join(dir, "mcpwire", "config.json"), err
 }
 
-const maxConfigBytes = 1 << 20
-
 // readConfig reads the file. A file that does not exist is empty.
 func readConfig() (*config, error) {
 	conf := new(config)
@@ -150,16 +148,10 @@ func readConfig() (*config, error) {
 	bad := func(err error) error {
 		return fail(exitUsage, "bad_config", "mcpwire config --help describes the file", fmt.Errorf("%s: %w", safeLine(path), err))
 	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return conf, nil
-	case err != nil:
-		return nil, bad(innermost(err))
-	case info.Size() > maxConfigBytes:
-		return nil, bad(fmt.Errorf("more than %d bytes", maxConfigBytes))
-	}
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return conf, nil
+	}
 	if err != nil {
 		return nil, bad(innermost(err))
 	}

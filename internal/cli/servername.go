@@ -11,21 +11,18 @@ import (
 // another one (npx, uvx, docker run, python -m, env and similar), it is the name of the package,
 // image, module or script. It contains no arguments that may be secrets.
 func serverName(command []string) string {
-	for range maxLaunchers {
+	for {
 		rest, name := launched(command)
 		if name != "" {
 			return clipLine(name, 100)
 		}
-		if rest == nil {
+		if len(rest) == 0 {
 			break
 		}
 		command = rest
 	}
 	return clipLine(programName(command[0]), 100)
 }
-
-// maxLaunchers limits how many launchers serverName looks through.
-const maxLaunchers = 4
 
 // programName returns the name of a program without its folder and suffix.
 func programName(path string) string {

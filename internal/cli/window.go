@@ -28,14 +28,11 @@ type window struct {
 	last int
 }
 
-// maxLast limits --last, because the rows are kept in memory.
-const maxLast = 10_000
-
 // parse returns the window that the flags of a command describe.
 func (f *windowFlags) parse(command string, now time.Time) (window, error) {
 	w := window{last: f.last}
-	if f.last < 0 || f.last > maxLast {
-		return w, usagef("%s: --last %d: want a number up to %d", command, f.last, maxLast)
+	if f.last < 0 {
+		return w, usagef("%s: --last %d: want a number of exchanges", command, f.last)
 	}
 	if f.since == "" {
 		return w, nil

@@ -26,9 +26,6 @@ type File struct {
 	Errors []*ParseError
 }
 
-// maxProfiles limits the files that match a pattern.
-const maxProfiles = 64
-
 // Find reads the files of all hosts, those of the user first. It omits files that do not exist or
 // have no servers. An unreadable file has an Err and does not stop the search. Find returns an
 // error if e.Dir is empty.
@@ -94,7 +91,7 @@ func expandLocation(path string) []string {
 	}
 	defer dir.Close()
 	// Use the names that could be read.
-	names, _ := dir.Readdirnames(maxProfiles)
+	names, _ := dir.Readdirnames(-1)
 	for i, name := range names {
 		names[i] = filepath.Join(before, name, after)
 	}
@@ -375,9 +372,6 @@ func projectLocations(dir string) []location {
 	return list
 }
 
-// maxParents limits the search above the working directory, in folders.
-const maxParents = 64
-
 // projectDirs returns the possible project folders, from the working directory up to the root of
 // the repository or the home folder. Outside both, it returns only the working directory, because
 // others may write to folders such as /tmp.
@@ -387,7 +381,7 @@ func projectDirs(e *Env, exists func(string) bool) []string {
 	}
 	var dirs []string
 	dir := filepath.Clean(e.Dir)
-	for range maxParents {
+	for {
 		dirs = append(dirs, dir)
 		if exists(filepath.Join(dir, ".git")) || e.Home != "" && dir == filepath.Clean(e.Home) {
 			return dirs

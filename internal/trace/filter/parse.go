@@ -22,19 +22,12 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("filter, column %d: %s", e.Column, e.Message)
 }
 
-const (
-	maxText  = 8 << 10 // bytes of a filter
-	maxDepth = 50      // nesting of parentheses and signs
-	maxTerms = 200
-)
+const maxDepth = 50 // nesting of parentheses and signs
 
 // Parse parses a filter. The error is a *[SyntaxError]. A text without terms makes a filter that
 // matches all.
 func Parse(text string) (*Filter, error) {
 	p := &parser{src: text, f: &Filter{}}
-	if len(text) > maxText {
-		return nil, p.errorAt(0, "the filter has %d bytes, the limit is %d", len(text), maxText)
-	}
 	if !utf8.ValidString(text) {
 		return nil, p.errorAt(0, "the filter is not UTF-8")
 	}
@@ -50,10 +43,9 @@ func Parse(text string) (*Filter, error) {
 }
 
 type parser struct {
-	src   string
-	pos   int
-	terms int
-	f     *Filter
+	src string
+	pos int
+	f   *Filter
 }
 
 func (p *parser) errorAt(at int, format string, args ...any) error {
@@ -123,9 +115,6 @@ func (p *parser) parseAll(depth int) (and, error) {
 		p.skipSpace()
 		if p.pos == len(p.src) || p.src[p.pos] == ')' {
 			return list, nil
-		}
-		if p.terms++; p.terms > maxTerms {
-			return nil, p.errorAt(p.pos, "more than %d terms", maxTerms)
 		}
 		t, err := p.parseTerm(depth)
 		if err != nil {

@@ -53,10 +53,10 @@ type Config struct {
 	LabelElicitations string `yaml:"labelElicitations" reload:"live" enum:"auto always never"`
 	// ListWait is how long a list waits for upstreams that have not answered yet. Clients learn of
 	// their tools when they have. The default is 2s. Raise it for clients that list once only.
-	ListWait Duration `yaml:"listWait" reload:"live" range:"1ms 5m"`
+	ListWait Duration `yaml:"listWait" reload:"live" least:"1ms"`
 	// Drain is the grace period for pending requests when the gateway stops, or stops using an
 	// upstream. The default is 10s.
-	Drain Duration `yaml:"drain" reload:"restart" range:"1ms 1h"`
+	Drain Duration `yaml:"drain" reload:"restart" least:"1ms"`
 
 	file *file
 }
@@ -82,19 +82,19 @@ type Listen struct {
 	// AllowRemote allows an address that other machines can reach although callers need no token.
 	AllowRemote bool `yaml:"allowRemote"`
 	// Sessions is the largest number of clients at a time. The default is 10000.
-	Sessions int `yaml:"sessions" range:"1 1000000"`
+	Sessions int `yaml:"sessions" least:"1"`
 	// Streams is the largest number of streams that clients keep open over HTTP: subscriptions, and
 	// what legacy sessions listen to. The default is 10000.
-	Streams int `yaml:"streams" range:"1 1000000"`
+	Streams int `yaml:"streams" least:"1"`
 	// PerCaller is how many sessions, and separately how many open streams, one caller may have
 	// over HTTP. The default is 1000. More are rejected with the status 429.
-	PerCaller int `yaml:"perCaller" range:"1 1000000"`
+	PerCaller int `yaml:"perCaller" least:"1"`
 	// SessionTimeout is how long a legacy session over HTTP lasts without a stream or a request.
 	// The default is 30m.
-	SessionTimeout Duration `yaml:"sessionTimeout" range:"1s 168h"`
+	SessionTimeout Duration `yaml:"sessionTimeout" least:"1s"`
 	// MaxMessage is the size of the largest message that a client may send. The default is 4M over
 	// HTTP and 64M elsewhere.
-	MaxMessage Size `yaml:"maxMessage" range:"1K 1G"`
+	MaxMessage Size `yaml:"maxMessage" least:"1K"`
 }
 
 // A ServerTLS is the certificate of the gateway. The files are read again when they change.
@@ -235,7 +235,7 @@ type Upstream struct {
 	// one caller share, or without auth those of one network address. The default is principal.
 	Isolation string `yaml:"isolation" enum:"client principal shared"`
 	// Idle is how long an unused process or session is kept. The default is 10m.
-	Idle Duration `yaml:"idle" range:"1s 168h"`
+	Idle Duration `yaml:"idle" least:"1s"`
 	// Timeouts limit how long the gateway waits for the server.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits limit the use of the server. Limits that are not given are those of limits.upstream.
@@ -271,12 +271,12 @@ type ClientTLS struct {
 type Timeouts struct {
 	// Connect limits the start of the process or connection, with the handshake. The default is
 	// 30s.
-	Connect Duration `yaml:"connect" range:"10ms 1h"`
+	Connect Duration `yaml:"connect" least:"10ms"`
 	// Call limits the time without a response, progress or an input request. The default is 5m.
-	Call Duration `yaml:"call" range:"10ms 24h"`
+	Call Duration `yaml:"call" least:"10ms"`
 	// Restart limits how long a request waits for the restart of a server that ended, or whose
 	// machine refuses connections. The default is 10s.
-	Restart Duration `yaml:"restart" range:"1ms 1h"`
+	Restart Duration `yaml:"restart" least:"1ms"`
 }
 
 // A Filter chooses items of an upstream: tools and prompts by the names that the server gives them,
@@ -388,26 +388,26 @@ type Limits struct {
 // CallerLimits limit one caller.
 type CallerLimits struct {
 	// Rate is the number of calls per second. The default is unlimited.
-	Rate float64 `yaml:"rate" range:"0.001 1000000"`
+	Rate float64 `yaml:"rate" least:"0.001"`
 	// Burst is the number of calls that may come at once after a pause. The default is the rate.
-	Burst int `yaml:"burst" range:"1 1000000"`
+	Burst int `yaml:"burst" least:"1"`
 	// Concurrent is the number of pending calls. The default is unlimited.
-	Concurrent int `yaml:"concurrent" range:"1 1000000"`
+	Concurrent int `yaml:"concurrent" least:"1"`
 }
 
 // UpstreamLimits limit the use of an upstream.
 type UpstreamLimits struct {
 	// Rate is the number of calls per second of all callers. The default is unlimited.
-	Rate float64 `yaml:"rate" reload:"live" range:"0.001 1000000"`
+	Rate float64 `yaml:"rate" reload:"live" least:"0.001"`
 	// Burst is the number of calls that may come at once after a pause. The default is the rate.
-	Burst int `yaml:"burst" reload:"live" range:"1 1000000"`
+	Burst int `yaml:"burst" reload:"live" least:"1"`
 	// Concurrent is the number of pending calls of all callers. The default is unlimited.
-	Concurrent int `yaml:"concurrent" reload:"live" range:"1 1000000"`
+	Concurrent int `yaml:"concurrent" reload:"live" least:"1"`
 	// Processes is the number of processes or sessions for callers. The default is 100. The gateway
 	// may need a few more to read the lists.
-	Processes int `yaml:"processes" reload:"connect" range:"1 100000"`
+	Processes int `yaml:"processes" reload:"connect" least:"1"`
 	// ProcessesPerCaller is the number of processes or sessions of one caller. The default is 32.
-	ProcessesPerCaller int `yaml:"processesPerCaller" reload:"connect" range:"1 100000"`
+	ProcessesPerCaller int `yaml:"processesPerCaller" reload:"connect" least:"1"`
 }
 
 // The defaults of a Config.

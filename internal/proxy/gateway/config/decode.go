@@ -22,9 +22,6 @@ type position struct{ line, column int }
 // positionOf returns the position of a node.
 func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-// maxErrors limits the errors that are reported of one file.
-const maxErrors = 100
-
 // maxValues limits the values of one file. It bounds the work of a file whose aliases multiply.
 const maxValues = 100_000
 
@@ -32,7 +29,7 @@ const maxValues = 100_000
 //
 //   - yaml is the key, and required if it must be there
 //   - enum lists the allowed texts
-//   - range has the smallest and the largest value
+//   - least has the smallest value
 //   - pattern is a regular expression for texts
 //
 // It goes on after an error.
@@ -182,8 +179,7 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value, tag reflect
 			d.file.errorf(at, "%s is %q: %v", show(path), clip.Characters(text, 60), err)
 			return
 		}
-		least, most := rangeOf(tag, func(s string) Duration { x, _ := parseDuration(s); return x })
-		if d.inRange(path, at, cmp.Compare(t, least), cmp.Compare(t, most), tag) {
+		if least, _ := parseDuration(tag.Get("least")); d.atLeast(path, at, cmp.Compare(t, least), tag) {
 			v.SetInt(int64(t))
 		}
 	case reflect.Int:
@@ -194,8 +190,7 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value, tag reflect
 			d.file.errorf(at, "%s is %s: want a number", show(path), kindOf(n))
 			return
 		}
-		least, most := rangeOf(tag, func(s string) float64 { x, _ := strconv.ParseFloat(s, 64); return x })
-		if d.inRange(path, at, cmp.Compare(x, least), cmp.Compare(x, most), tag) {
+		if least, _ := strconv.ParseFloat(tag.Get("least"), 64); d.atLeast(path, at, cmp.Compare(x, least), tag) {
 			v.SetFloat(x)
 		}
 	default:
@@ -233,8 +228,7 @@ func (d *decoder) integer(path string, n *yaml.Node, v reflect.Value, tag reflec
 		d.file.errorf(at, "%s is %s: want %s", show(path), kindOf(n), what)
 		return
 	}
-	least, most := rangeOf(tag, func(s string) int { x, _ := parse(s); return x })
-	if d.inRange(path, at, cmp.Compare(x, least), cmp.Compare(x, most), tag) {
+	if least, _ := parse(tag.Get("least")); d.atLeast(path, at, cmp.Compare(x, least), tag) {
 		v.SetInt(int64(x))
 	}
 }
@@ -255,21 +249,15 @@ func (d *decoder) text(path string, n *yaml.Node, want string) (string, bool) {
 	return "", false
 }
 
-// inRange reports an error unless the value is in the range of the tag. low and high are the
-// results of its comparison with the two ends.
-func (d *decoder) inRange(path string, at position, low, high int, tag reflect.StructTag) bool {
-	least, most, ok := strings.Cut(tag.Get("range"), " ")
-	if !ok || low >= 0 && high <= 0 {
+// atLeast reports an error unless the value is at least that of the tag. compared is the result of
+// their comparison.
+func (d *decoder) atLeast(path string, at position, compared int, tag reflect.StructTag) bool {
+	least := tag.Get("least")
+	if least == "" || compared >= 0 {
 		return true
 	}
-	d.file.errorf(at, "%s is out of range: want %s to %s", show(path), least, most)
+	d.file.errorf(at, "%s is too small: want at least %s", show(path), least)
 	return false
-}
-
-// rangeOf parses the range of a tag.
-func rangeOf[T any](tag reflect.StructTag, parse func(string) T) (least, most T) {
-	a, b, _ := strings.Cut(tag.Get("range"), " ")
-	return parse(a), parse(b)
 }
 
 // decode decodes a list of texts or a single text.

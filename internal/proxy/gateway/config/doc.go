@@ -1,7 +1,7 @@
 // Package config reads the configuration of mcpwire gateway: a file in YAML
 // (https://yaml.org/spec/1.2.2) that lists servers and says who may use them.
 //
-// [Load] is strict: unknown and duplicate keys, values of the wrong type or out of range, names
+// [Load] is strict: unknown and duplicate keys, values of the wrong type or too small, names
 // that collide and secrets in plain text are errors. It reports all errors of a file at once, each
 // with line and column. [Config.Check] also looks at the machine: whether the variables, files and
 // programs that the file names exist. [Schema] describes the file for editors. [Watch] reports

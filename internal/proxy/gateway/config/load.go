@@ -76,9 +76,7 @@ type file struct {
 
 // errorf adds an error.
 func (f *file) errorf(at position, format string, args ...any) {
-	if len(f.errors) < maxErrors {
-		f.errors = append(f.errors, &Error{Path: f.name, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...)})
-	}
+	f.errors = append(f.errors, &Error{Path: f.name, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...)})
 }
 
 // at returns the place of a value, or else of the nearest value around it.

@@ -158,8 +158,8 @@ func (g *generator) of(t reflect.Type, tag reflect.StructTag) object {
 		return object{{"type", "boolean"}}
 	case reflect.Int, reflect.Float64:
 		o := object{{"type", map[reflect.Kind]string{reflect.Int: "integer", reflect.Float64: "number"}[t.Kind()]}}
-		if least, most, ok := strings.Cut(tag.Get("range"), " "); ok {
-			o = append(o, member{"minimum", json.Number(least)}, member{"maximum", json.Number(most)})
+		if least := tag.Get("least"); least != "" {
+			o = append(o, member{"minimum", json.Number(least)})
 		}
 		return o
 	case reflect.String:
@@ -280,15 +280,15 @@ func valueOf(f reflect.StructField) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	ranged := ""
-	if least, most, ok := strings.Cut(f.Tag.Get("range"), " "); ok {
-		ranged = ", " + least + " to " + most
+	least := f.Tag.Get("least")
+	if least != "" {
+		least = ", at least " + least
 	}
 	switch t {
 	case reflect.TypeFor[Duration]():
-		return "time" + ranged
+		return "time" + least
 	case reflect.TypeFor[Size]():
-		return "size" + ranged
+		return "size" + least
 	case reflect.TypeFor[Reference]():
 		return "secret"
 	case reflect.TypeFor[Value]():
@@ -320,7 +320,7 @@ func valueOf(f reflect.StructField) string {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int, reflect.Float64:
-		return "number" + ranged
+		return "number" + least
 	}
 	if enum := f.Tag.Get("enum"); enum != "" {
 		return "`" + strings.Join(strings.Fields(enum), "`, `") + "`"

@@ -19,9 +19,6 @@ import (
 	"mcpwire/internal/text/lazyregexp"
 )
 
-// maxUpstreams limits the upstreams of a file.
-const maxUpstreams = 1000
-
 // upstreamName matches names of upstreams. They are part of the names of tools, which hosts limit
 // to 64 bytes.
 var upstreamName = lazyregexp.New(upstreamPattern)
@@ -45,9 +42,6 @@ func (c *Config) validate() {
 	v.login()
 	if _, ok := c.file.positions["upstreams"]; ok && c.Upstreams != nil && len(c.Upstreams) == 0 {
 		v.errorf("upstreams", "upstreams has no upstream: add one, such as files: {command: [npx, -y, \"@modelcontextprotocol/server-filesystem\", /data]}")
-	}
-	if len(c.Upstreams) > maxUpstreams {
-		v.errorf("upstreams", "more than %d upstreams", maxUpstreams)
 	}
 	first := map[string]*Upstream{}
 	for _, u := range c.Upstreams {

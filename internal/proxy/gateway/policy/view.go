@@ -61,8 +61,7 @@ type Filters struct {
 
 // Limits of the rules.
 const (
-	maxRules   = 256
-	maxPattern = 1024
+	maxRules = 256
 	// maxViews limits the views that are kept.
 	maxViews = 4096
 )
@@ -641,9 +640,6 @@ func compilePatterns(what string, texts []string) (list []pattern, err error) {
 
 // compilePattern compiles a pattern without a kind.
 func compilePattern(text string) (p pattern, err error) {
-	if len(text) > maxPattern {
-		return p, fmt.Errorf("a pattern has %d bytes: at most %d are possible", len(text), maxPattern)
-	}
 	var part []byte
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
