@@ -134,6 +134,8 @@ func (p *plainFace) print(all bool) error {
 	for i, r := range p.waiting {
 		due := all || len(p.waiting)-i > maxWaiting || (p.list.json && r.Complete() || !p.list.json && live(r))
 		switch {
+		case r.Parent != nil: // printed inside another
+			delete(p.known, r.Seq)
 		case due && p.sel.Has(r):
 			if err := p.list.print(r); err != nil {
 				return err
@@ -142,8 +144,6 @@ func (p *plainFace) print(all bool) error {
 		case due && !searching:
 			delete(p.known, r.Seq) // the filter doesn't match
 			r.Mark = markTaken
-		case r.Parent != nil: // printed inside another
-			delete(p.known, r.Seq)
 		default:
 			rest = append(rest, r)
 		}

@@ -50,6 +50,9 @@ type Options struct {
 	// Keep decides about each row of the timeline once many newer rows follow it. If Keep returns
 	// false, the row is evicted. Nil keeps all rows.
 	Keep func(r *Row) bool
+	// NestForwarded moves the row of a message that a tap forwarded into the row of the message that
+	// it received. Its role is Forwarded then.
+	NestForwarded bool
 	// FirstSeq is added to Row.Seq, so that the rows of two models have different numbers.
 	FirstSeq uint64
 }
@@ -63,6 +66,8 @@ const (
 	Updated
 	// Evicted means that the row was dropped and changes no more.
 	Evicted
+	// Moved means that a row of the timeline is inside another row now.
+	Moved
 	// Renamed means that the server of the row got another name. The event is not about the row.
 	Renamed
 )

@@ -368,6 +368,8 @@ const (
 	ServerRequest Role = "asked" // the server sent it during the parent
 	Retry         Role = "retry" // a further round of the parent
 	Poll          Role = "poll"  // queries the task of the parent
+	// Forwarded is the role of what a tap made of the parent, usually the same message.
+	Forwarded Role = "forwarded"
 )
 
 // Scan returns the payload terms of a filter that match an event: its message or text, or a line of

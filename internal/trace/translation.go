@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"slices"
+	"sort"
 
 	"mcpwire/capture"
 )
@@ -34,6 +35,9 @@ func (m *Model) linkTranslation(c *Capture, e *capture.Event) bool {
 		if to == nil || to == of {
 			continue
 		}
+		if m.opts.NestForwarded && slices.Contains(tapRules, e.Translation.Rule) {
+			m.nest(to, of)
+		}
 		of.addLink(Link{e.N, n})
 		to.addLink(Link{e.N, e.Translation.Of})
 		for _, r := range []*Row{of, to} {
@@ -47,6 +51,24 @@ func (m *Model) linkTranslation(c *Capture, e *capture.Event) bool {
 		m.addEvent(of, e.N)
 	}
 	return linked
+}
+
+// tapRules are the rules of a tap with --intercept for messages that it forwarded.
+var tapRules = []string{"forwarded", "passed", "timeout", "delayed", "edited"}
+
+// nest moves a row of the timeline into another row, unless that is inside it: the response to a
+// forwarded request is forwarded too.
+func (m *Model) nest(r, into *Row) {
+	i := m.first + sort.Search(len(m.Rows()), func(i int) bool { return !m.rows[m.first+i].Before(r) })
+	if i == len(m.rows) || m.rows[i] != r || into.Root() == r || into.depth() >= maxDepth || len(into.Children) >= m.opts.MaxChildren {
+		return
+	}
+	if m.rows = slices.Delete(m.rows, i, i+1); i < m.undecided {
+		m.undecided--
+	}
+	r.Parent, r.Role = into, Forwarded
+	into.Children = append(into.Children, r)
+	m.changes = append(m.changes, Change{Moved, r})
 }
 
 // linkText lists the linked rows on a bridge's other side.

@@ -137,7 +137,7 @@ func (d *heldDirection) frame(e *capture.Event) {
 	}
 	size := frameSize(e)
 	if d.streamed > 0 {
-		d.record(e, d.received(e), "same")
+		d.record(e, d.received(e), "forwarded")
 		d.err = writeAll(d.out.dst, d.take(size-d.streamed))
 		d.streamed = 0
 		d.out.mu.Unlock()
@@ -147,7 +147,7 @@ func (d *heldDirection) frame(e *capture.Event) {
 	if m := d.match(e, n); m.Hold {
 		d.release(e, n, wire, d.breakpoints.Hold(m.HeldMessage, d.stop), m)
 	} else {
-		d.record(e, n, "same")
+		d.record(e, n, "forwarded")
 		d.err = d.out.write(wire)
 	}
 }

@@ -103,7 +103,7 @@ func TestIntercept(t *testing.T) {
 		record       []string // messages and links of the capture
 	}{
 		{"pass", "tool:a", []string{call(1, "a"), call(2, "b")}, []live.Decision{{Action: live.Pass}}, []string{result(1, "a"), result(2, "b")}, []string{
-			"downstream c2s " + call(1, "a"), "upstream c2s " + call(1, "a"), "2→4 passed", "downstream c2s " + call(2, "b"), "upstream c2s " + call(2, "b"), "6→7 same",
+			"downstream c2s " + call(1, "a"), "upstream c2s " + call(1, "a"), "2→4 passed", "downstream c2s " + call(2, "b"), "upstream c2s " + call(2, "b"), "6→7 forwarded",
 		}},
 		{"edit", "tool:a", []string{call(1, "a")}, []live.Decision{{Action: live.Edit, Data: call(1, "c")}}, []string{result(1, "c")}, []string{
 			"downstream c2s " + call(1, "a"), "upstream c2s " + call(1, "c"), "edited",

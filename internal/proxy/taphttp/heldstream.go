@@ -201,7 +201,7 @@ func (s *heldStream) recordEvent(e *capture.Event) {
 	}
 	x.h.interceptor.learn(e.Data)
 	m, n := x.match(e)
-	rule, text := "same", s.event.buf
+	rule, text := "forwarded", s.event.buf
 	s.written = true
 	if m.Hold {
 		r, err := x.hold(&m, n)

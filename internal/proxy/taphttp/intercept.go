@@ -53,7 +53,7 @@ func (x *exchange) recordSides(e *capture.Event) {
 		}
 		to := x.forwarded(e)
 		if e.Kind == capture.KindMessage {
-			x.link(n, to, "same")
+			x.link(n, to, "forwarded")
 		}
 	case capture.KindEnd:
 		if x.sent {
@@ -187,7 +187,7 @@ func (x *exchange) interceptRequest(out *http.Request, data []byte) bool {
 		return true
 	}
 	m, n := x.match(e)
-	rule := "same"
+	rule := "forwarded"
 	if m.Hold {
 		r, err := x.hold(&m, n)
 		if err != nil {
@@ -468,7 +468,7 @@ func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding s
 	default:
 		x.h.interceptor.learn(e.Data)
 		m, n := x.match(e)
-		rule := "same"
+		rule := "forwarded"
 		if m.Hold {
 			r, err := x.hold(&m, n)
 			if err != nil {

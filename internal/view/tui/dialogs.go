@@ -46,7 +46,7 @@ func (d *dialogs) editorKey(k tea.KeyPressMsg) tea.Cmd {
 		d.editor = nil
 		return e.finish
 	}
-	return e.Update(k)
+	return e.key(k)
 }
 
 func (d *dialogs) updatePrompt(msg tea.Msg) tea.Cmd {

@@ -3,6 +3,7 @@ package tui
 import (
 	"bytes"
 	"encoding/json"
+	"time"
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
@@ -21,6 +22,12 @@ type editor struct {
 	about string
 	// done is called with the edited text.
 	done func(text []byte) tea.Cmd
+	// keep lets a held message wait while the user types, and left says how long it is held. Both are
+	// nil for other messages.
+	keep func() tea.Cmd
+	left func() string
+	// typed and kept are when the user typed last, and when keep was called last.
+	typed, kept time.Time
 }
 
 func newEditor(s *shared, message []byte, about string, done func(text []byte) tea.Cmd) (*editor, tea.Cmd) {
@@ -53,6 +60,23 @@ func (e *editor) Update(msg tea.Msg) tea.Cmd {
 	return cmd
 }
 
+// typing is how long after a key a message counts as being edited. Meanwhile its tap is asked to
+// hold it for the whole time again, every keepInterval.
+const (
+	typing       = 5 * time.Second
+	keepInterval = typing / 2
+)
+
+// key handles a key of the text.
+func (e *editor) key(k tea.KeyPressMsg) tea.Cmd {
+	cmd := e.Update(k)
+	if e.typed = e.now(); e.keep != nil && e.typed.Sub(e.kept) >= keepInterval {
+		e.kept = e.typed
+		return tea.Batch(cmd, e.keep())
+	}
+	return cmd
+}
+
 // finish is a command that sends the edited message to the resender.
 func (e *editor) finish() tea.Msg {
 	return editedMsg{done: e.done, text: []byte(e.area.Value())}
@@ -70,6 +94,13 @@ func (e *editor) cursor() *tea.Cursor {
 // View draws the editor.
 func (e *editor) View() string {
 	title := line{{bold, " Edit and send"}, {e.theme.dim, "  " + e.about}}
+	switch {
+	case e.keep == nil:
+	case e.now().Sub(e.typed) < typing:
+		title = append(title, span{bold, "  waits while you type"})
+	default:
+		title = append(title, span{bold, "  " + e.left()})
+	}
 	return title.drawOver(e.theme.title, e.width) + "\n" + e.area.View() + "\n" + e.theme.hints("Ctrl+S", "send", "Esc", "leave it").draw(e.width)
 }
 

@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/view/watch"
 )
@@ -146,13 +147,39 @@ func (m *model) decide(h heldRef, d live.Decision) tea.Cmd {
 	})
 }
 
-// editHeld opens an editor for a held message, or for the answer to it.
+// maxKept limits the time for which a message is held because a program of the user edits it.
+const maxKept = time.Hour
+
+// editHeld opens an editor for a held message, or for the answer to it. The message waits while the
+// user types, or while another program edits it.
 func (m *model) editHeld(h heldRef, action live.Action, text string) tea.Cmd {
 	if text == "" || action == live.Answer && h.message.RequestID == "" {
 		m.showFlash(true, "this message cannot be edited or answered")
 		return nil
 	}
-	return m.resender.editText([]byte(text), h.text(), func(edited []byte) tea.Cmd {
+	cmd := m.resender.editText([]byte(text), h.text(), func(edited []byte) tea.Cmd {
 		return m.decide(h, live.Decision{Action: action, Data: strings.TrimSpace(string(edited))})
 	})
+	keep := live.Decision{ID: h.message.ID, Action: live.Keep}
+	if e := m.dialogs.editor; e != nil {
+		e.keep = func() tea.Cmd { return m.decide(h, keep) }
+		e.left = func() string {
+			for _, x := range m.held() {
+				if x.id() == h.id() {
+					return x.left(m.now())
+				}
+			}
+			return "no longer held"
+		}
+		return cmd
+	}
+	editing, end := context.WithCancel(context.Background())
+	m.resender.ended = end
+	src, id := m.src, h.source.ID
+	return tea.Batch(cmd, m.background.cmd(maxKept, func(ctx context.Context) tea.Msg {
+		defer context.AfterFunc(ctx, end)()
+		for wait.Sleep(editing, keepInterval) && src.Decide(ctx, id, &keep) == nil {
+		}
+		return nil
+	}))
 }

@@ -44,6 +44,8 @@ type resender struct {
 	*shared
 	table   *table
 	dialogs *dialogs
+	// ended is called when another program has ended that edits a held message. Nil means none.
+	ended func()
 }
 
 // find finds the cursor's request, to be sent again after editing if edit is set.
@@ -136,6 +138,10 @@ func (rs *resender) editText(message []byte, about string, done func(text []byte
 
 // gotEdited passes on what was edited.
 func (rs *resender) gotEdited(msg editedMsg) tea.Cmd {
+	if rs.ended != nil {
+		rs.ended()
+		rs.ended = nil
+	}
 	if msg.err != nil {
 		rs.showFlash(true, "the editor: %v", msg.err)
 		return nil

@@ -82,6 +82,59 @@ func TestHeld(t *testing.T) {
 	})
 }
 
+// TestHeldKept shows that a held message waits while it is edited: every few seconds while the user
+// types here, and as long as another program edits it, up to a limit.
+func TestHeldKept(t *testing.T) {
+	message := live.HeldMessage{ID: 7, Dir: "c2s", Method: "tools/call", RequestID: "4", Until: began.Add(30 * time.Second).UnixMilli(), Data: `{"id":4}`, Len: 8}
+	held := func(t *testing.T) *fakeSource {
+		f := both(t)
+		f.sources = []watch.Source{{ID: "A", Name: "files", State: watch.Live, Intercepted: &live.Intercepted{Messages: []live.HeldMessage{message}}}}
+		return f
+	}
+	kept := func(f *fakeSource) (n int) {
+		for _, d := range f.decided {
+			if d.Action == live.Keep && d.ID == 7 {
+				n++
+			}
+		}
+		return n
+	}
+	bubble(t, "here", func(t *testing.T) {
+		f := held(t)
+		d := drive(t, f, &Options{Colors: NoColor}).size(100, 24).keys("i", "e").has("Edit and send", "25 s left")
+		if n := kept(f); n != 0 {
+			t.Errorf("kept %d times before a key, want 0", n)
+		}
+		d.types("abc").has("waits while you type").lacks("s left")
+		d.now = d.now.Add(time.Second)
+		d.types("d")
+		if n := kept(f); n != 1 {
+			t.Errorf("kept %d times within two seconds, want 1", n)
+		}
+		d.now = d.now.Add(2 * time.Second)
+		d.types("e")
+		if n := kept(f); n != 2 {
+			t.Errorf("kept %d times after three seconds, want 2", n)
+		}
+		d.now = d.now.Add(6 * time.Second)
+		d.send(tickMsg{}).has("s left").lacks("waits while you type")
+		f.sources = []watch.Source{{ID: "A", Name: "files", State: watch.Live, Intercepted: &live.Intercepted{}}}
+		d.send(changedMsg{sources: true}).has("no longer held")
+	})
+	bubble(t, "in another program", func(t *testing.T) {
+		f := held(t)
+		begin := time.Now()
+		d := drive(t, f, &Options{Colors: NoColor, Environ: []string{"EDITOR=ed"}}).size(100, 24).keys("i", "e")
+		if n, took := kept(f), time.Since(begin); n < 100 || took > maxKept+time.Minute {
+			t.Errorf("kept %d times in %v, want many in about %v", n, took, maxKept)
+		}
+		d.send(editedMsg{done: func([]byte) tea.Cmd { return nil }})
+		if d.m.resender.ended != nil {
+			t.Error("the message is still kept after the program has ended")
+		}
+	})
+}
+
 // TestProgressRun folds progress into one line, which can be unfolded.
 func TestProgressRun(t *testing.T) {
 	bubble(t, "run", func(t *testing.T) {

@@ -122,7 +122,7 @@ func newHub(opts *Options, only *filter.Filter, first uint64) *Hub {
 		h.opts = *opts
 	}
 	h.first = first
-	mopts := &trace.Options{MaxRows: h.opts.MaxRows, FirstSeq: first}
+	mopts := &trace.Options{MaxRows: h.opts.MaxRows, FirstSeq: first, NestForwarded: true}
 	if only != nil {
 		mopts.Keep = func(r *trace.Row) bool { return h.only.Has(r) || r.DescribesSession() }
 	}
@@ -499,6 +499,13 @@ func (h *Hub) applyLocked(changes []trace.Change) {
 			h.changeLog.rows[r.Seq] = r
 			h.trackChildLocked(r)
 			h.rowChangedLocked(r)
+		case c.Op == trace.Moved:
+			h.trackChildLocked(r)
+			for s := range h.selections {
+				s.addHitsLocked(r.Root(), s.hits[r.Seq])
+				s.remove(r)
+			}
+			h.rowChangedLocked(r)
 		case r != last:
 			h.rowChangedLocked(r)
 		}
@@ -551,7 +558,9 @@ func (h *Hub) removeRowLocked(r *trace.Row) {
 	shown := h.only == nil || h.only.Has(r)
 	if r.Parent == nil {
 		for s := range h.selections {
-			s.remove(r)
+			if s.remove(r) {
+				s.evicted++
+			}
 		}
 	}
 	for x := range r.All() {

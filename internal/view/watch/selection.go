@@ -276,14 +276,16 @@ func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
 	return is != has
 }
 
-// remove removes an evicted row.
-func (s *Selection) remove(r *trace.Row) {
+// remove removes a row that is no longer in the timeline, and reports whether it was selected.
+func (s *Selection) remove(r *trace.Row) bool {
 	delete(s.hits, r.Seq)
 	list := s.rows[s.first:]
-	if i := position(list, r); i < len(list) && list[i] == r {
-		s.removeAt(i)
-		s.evicted++
+	i := position(list, r)
+	if i == len(list) || list[i] != r {
+		return false
 	}
+	s.removeAt(i)
+	return true
 }
 
 // removeAt removes the row at an index.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -365,5 +366,69 @@ func TestSelectWholeStops(t *testing.T) {
 	defer s.Close()
 	if s.Whole() || s.Hub() != h {
 		t.Error("a tap without a file cannot be read again")
+	}
+}
+
+// TestForwarded shows that a message and what a tap with --intercept made of it are one row, with the
+// forwarded message inside, in the timeline, in selections and in feeds. The rows of a bridge remain.
+func TestForwarded(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "held"+suffix)
+	on := func(side capture.Side, e *capture.Event) *capture.Event {
+		own := *e
+		own.Side, own.Session = side, 1
+		if side == capture.Upstream {
+			own.Session = 2
+		}
+		return &own
+	}
+	link := func(of, to uint64, rule string) *capture.Event {
+		return &capture.Event{Kind: capture.KindTranslate, Session: 1, Translation: &capture.Translation{Of: of, To: []uint64{to}, Rule: rule}}
+	}
+	message := func(dir capture.Dir, text string) *capture.Event {
+		return &capture.Event{Kind: capture.KindMessage, Dir: dir, Data: []byte(text)}
+	}
+	const down, up = capture.Downstream, capture.Upstream
+	one, two, three := call(1, "one"), call(2, "two"), call(3, "three")
+	log := message(capture.ToClient, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hello"}}`)
+	edited := message(capture.ToServer, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"two","arguments":{"q":"edited"}}}`)
+	write(t, path, "held", begun, 0,
+		on(down, one[0]), on(up, one[0]), link(1, 2, "passed"), on(up, one[1]), on(down, one[1]), link(4, 5, "forwarded"),
+		on(up, log), on(down, log), link(7, 8, "forwarded"),
+		on(down, two[0]), on(up, edited), link(10, 11, "edited"), on(up, two[1]), on(down, two[1]), link(13, 14, "forwarded"),
+		on(down, three[0]), on(up, three[0]), link(16, 17, "same"), tail(),
+	)
+	h := running(t, &watch.Options{NoRules: true})
+	calls, payload := h.Select(parse(t, "method:tools/call")), h.Select(parse(t, `"edited"`))
+	defer calls.Close()
+	defer payload.Close()
+	f := h.Subscribe(0)
+	defer f.Close()
+	if err := h.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	(&replica{}).follow(t, f, h, func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+	var got []string
+	h.Read(func(m *trace.Model) {
+		for _, r := range m.Rows() {
+			for x := range r.All() {
+				got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s", describe(x), x.Session.Side, x.Role)))
+			}
+		}
+	})
+	want := []string{
+		"held/1 request one ok downstream", "held/2 request one ok upstream forwarded",
+		"held/7 log info  upstream", "held/8 log info  downstream forwarded",
+		"held/10 request two ok downstream", "held/11 request two ok upstream forwarded",
+		"held/16 request three unanswered downstream", "held/17 request three unanswered upstream",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"held/1 request one ok", "held/10 request two ok", "held/16 request three unanswered", "held/17 request three unanswered"}, selected(t, h, calls)); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"held/10 request two ok"}, selected(t, h, payload)); diff != "" {
+		t.Errorf("rows with the edited text (-want +got):\n%s", diff)
 	}
 }

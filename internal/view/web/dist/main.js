@@ -684,6 +684,7 @@ function kindText(r) {
   if (r.k === "request") {
     if (r.role === "retry") return "retry";
     if (r.role === "poll") return "poll";
+    if (r.role === "forwarded") return "forwarded";
     return r.d === "s2c" ? "request from the server" : "request";
   }
   return kindWords[r.k] || r.k;

@@ -160,6 +160,7 @@ export function kindText(r) {
   if (r.k === "request") {
     if (r.role === "retry") return "retry";
     if (r.role === "poll") return "poll";
+    if (r.role === "forwarded") return "forwarded";
     return r.d === "s2c" ? "request from the server" : "request";
   }
   return kindWords[r.k] || r.k;
