@@ -415,29 +415,17 @@ func answered(o *probe.Observation) bool {
 // because returns the cause of a failure according to standard error, or else to standard output,
 // or else to the exit.
 func (doc *doctor) because(state cause.State, stderr string, stray [][]byte, exit *stdio.ExitError) cause.Cause {
-	c := cause.Find(state, strings.Split(stderr, "\n"), envNames(doc.d.target.env))
-	if !c.Known {
-		lines := strings.Split(string(bytes.Join(stray, []byte{'\n'})), "\n")
-		if o := cause.Find(state, lines, envNames(doc.d.target.env)); o.Known || c.What == "" && state == cause.Ended {
-			c = o
+	p := cause.Process{
+		State: state, Stderr: strings.Split(stderr, "\n"), Stdout: strings.Split(string(bytes.Join(stray, []byte{'\n'})), "\n"),
+		Set: envNames(doc.d.target.env), Command: doc.d.target.command,
+	}
+	if exit != nil {
+		p.Exited, p.Code = true, exit.Code
+		if exit.Signal != nil {
+			p.Signal = exit.Signal.String()
 		}
 	}
-	if c.Known || exit == nil {
-		return c
-	}
-	signal := ""
-	if exit.Signal != nil {
-		signal = exit.Signal.String()
-	}
-	// A signal says more than output that has no trouble.
-	if o := cause.Exit(exit.Code, signal); o.Known && (c.What == "" || c.Fix == "" && signal != "") {
-		o.Said = c.Said
-		return o
-	}
-	if exit.Code == 0 && c.What == "" {
-		return cause.Command(doc.d.target.command)
-	}
-	return c
+	return p.Find()
 }
 
 // envNames returns the names of variables that have a value.

@@ -50,8 +50,8 @@ type Options struct {
 	// Keep decides about each row of the timeline once many newer rows follow it. If Keep returns
 	// false, the row is evicted. Nil keeps all rows.
 	Keep func(r *Row) bool
-	// NestForwarded moves the row of a message that a tap forwarded into the row of the message that
-	// it received. Its role is Forwarded then.
+	// NestForwarded moves the row of a message that a tap forwarded into the row of the message
+	// that it received. Its role is Forwarded then.
 	NestForwarded bool
 	// FirstSeq is added to Row.Seq, so that the rows of two models have different numbers.
 	FirstSeq uint64
@@ -562,6 +562,10 @@ func (m *Model) otherEvent(s *Session, e *capture.Event) {
 	switch kind {
 	case Start:
 		m.processStart(s, r, e.Start)
+	case Stderr, Stdout:
+		s.process.add(e, kind == Stdout)
+	case EOF:
+		s.process.closed = s.process.closed || e.Dir == capture.ToServer
 	case Exit:
 		m.processExit(s, r, e.Exit)
 	case Gap:
@@ -588,7 +592,12 @@ func (m *Model) processStart(s *Session, r *Row, st *capture.Start) {
 	for _, a := range st.Command[:min(len(st.Command), maxCommand)] {
 		s.Command = append(s.Command, clip.String(a, maxName))
 	}
-	s.Exited, s.ExitCode, s.Signal = false, 0, ""
+	s.Exited, s.ExitCode, s.Signal, s.Cause, s.Fix = false, 0, "", "", ""
+	s.process = processLog{}
+	for _, v := range st.Env[:min(len(st.Env), maxLogEnv)] {
+		name, _, _ := strings.Cut(v, "=")
+		s.process.env = append(s.process.env, clip.String(name, maxName))
+	}
 	s.Capture.newestProcess = s
 	r.Excerpt = clip.String(strings.Join(s.Command, " "), maxExcerpt)
 	r.Target = fmt.Sprint("pid ", st.PID)
@@ -603,6 +612,9 @@ func (m *Model) processExit(s *Session, r *Row, exit *capture.Exit) {
 	r.Excerpt = fmt.Sprint("code ", exit.Code)
 	if exit.Signal != "" {
 		r.Excerpt = "signal " + s.Signal
+	}
+	if s.explainExit(r.T, exit); s.Cause != "" {
+		r.Excerpt = clip.String(r.Excerpt+": "+s.Cause, maxExcerpt)
 	}
 }
 

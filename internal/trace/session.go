@@ -8,6 +8,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/trace/cause"
 	"mcpwire/mcp"
 )
 
@@ -131,6 +132,9 @@ type Session struct {
 	Exited   bool
 	ExitCode int
 	Signal   string
+	// Cause is why the process ended, and Fix is what to do. Both are "" if that is unknown, or if
+	// nothing is wrong.
+	Cause, Fix string
 
 	// Rows counts the rows of the session, at all levels.
 	Rows        uint64
@@ -138,6 +142,8 @@ type Session struct {
 
 	// lastT is the time of the last event, since the capture began.
 	lastT time.Duration
+	// process is what explains the end of the process.
+	process processLog
 
 	// serverName and serverIndex are those of one of several servers. An empty name means that the
 	// server has the name of the capture.
@@ -163,6 +169,64 @@ const (
 	maxCaptures = 1024
 	maxSessions = 4096 // per capture; further ones share one
 )
+
+// A processLog is what is kept of a process until it ends.
+type processLog struct {
+	// env has the names of its variables.
+	env []string
+	// lines are the last lines that it wrote outside messages.
+	lines []loggedLine
+	// closed reports that the client has closed the standard input.
+	closed bool
+}
+
+// A loggedLine is a line of text.
+type loggedLine struct {
+	t      time.Duration
+	text   string
+	stdout bool
+}
+
+// The limits of a processLog.
+const (
+	maxLogLines  = 40
+	maxLogLine   = 500 // bytes
+	maxLogEnv    = 256
+	maxLastWords = 10 * time.Second // before the end, for lines that explain it
+)
+
+func (p *processLog) add(e *capture.Event, stdout bool) {
+	if len(p.lines) == maxLogLines {
+		p.lines = slices.Delete(p.lines, 0, 1)
+	}
+	p.lines = append(p.lines, loggedLine{e.T, string(e.Data[:min(len(e.Data), maxLogLine)]), stdout})
+}
+
+// explainExit finds out why the process ended, unless that was to be expected.
+func (s *Session) explainExit(t time.Duration, exit *capture.Exit) {
+	log := s.process
+	s.process = processLog{}
+	p := cause.Process{Set: log.env, Command: s.Command, Exited: true, Code: exit.Code, Signal: exit.Signal}
+	began := s.Negotiated != ""
+	switch {
+	case !began && log.closed && len(s.pending) > 0: // the client has given up
+		p.State, p.Exited = cause.Silent, false
+	case log.closed, began && (exit.Code == 0 || slices.Contains([]string{"SIGTERM", "SIGINT", "SIGHUP"}, exit.Signal)):
+		return
+	}
+	for _, line := range log.lines {
+		switch {
+		case began && t-line.t > maxLastWords:
+		case line.stdout:
+			p.Stdout = append(p.Stdout, line.text)
+		default:
+			p.Stderr = append(p.Stderr, line.text)
+		}
+	}
+	if c := p.Find(); c.Known {
+		s.Cause, s.Fix = clip.String(c.What, maxExcerpt), clip.String(c.Fix, maxName)
+	}
+}
 
 // requestKey identifies a request by direction and id.
 type requestKey struct {
@@ -414,6 +478,9 @@ type SessionInfo struct {
 	Exited   bool     `json:"exited,omitempty"`
 	ExitCode int      `json:"exitCode,omitempty"`
 	Signal   string   `json:"signal,omitempty"`
+	// Cause and Fix are those of the session.
+	Cause string `json:"cause,omitempty"`
+	Fix   string `json:"fix,omitempty"`
 	// Successor is the session of the process that replaced this session's exited one. Zero means
 	// none.
 	Successor uint64    `json:"next,omitempty"`
@@ -436,7 +503,7 @@ func (s *Session) Card() SessionInfo {
 	return SessionInfo{
 		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: s.ServerName(), Transport: c.Transport, URL: url, Tool: c.Tool, Redact: c.Redact,
 		Era: s.Era, Offered: s.Offered, Negotiated: s.Negotiated, Supported: slices.Clone(s.Supported), Client: s.Client.clone(), Server: s.Server.clone(),
-		Command: slices.Clone(s.Command), PID: s.PID, Exited: s.Exited, ExitCode: s.ExitCode, Signal: s.Signal, Successor: next, Rows: s.Rows, First: s.First, Last: s.Last,
+		Command: slices.Clone(s.Command), PID: s.PID, Exited: s.Exited, ExitCode: s.ExitCode, Signal: s.Signal, Cause: s.Cause, Fix: s.Fix, Successor: next, Rows: s.Rows, First: s.First, Last: s.Last,
 	}
 }
 

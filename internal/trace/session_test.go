@@ -238,3 +238,48 @@ func TestInsideMatch(t *testing.T) {
 		}
 	}
 }
+
+// TestCauseOfExit shows when an exit names its cause: if the process died before or after the
+// handshake, by what it wrote, but not if the client closed it, or if nothing is known.
+func TestCauseOfExit(t *testing.T) {
+	const (
+		started   = "0 - 1/0 start node server.js\n"
+		request   = `1 c2s 1/0 msg {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` + "\n"
+		handshake = request + `2 s2c 1/0 msg {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}` + "\n"
+		lacks     = "- 1/0 err Error: BRAVE_API_KEY environment variable is required\n"
+		closed    = "8000 c2s 1/0 eof\n"
+	)
+	for _, tt := range []struct {
+		name, lines, want, fix string
+	}{
+		{"at the start", started + "5 " + lacks + "9 - 1/0 exit 1", "code 1: BRAVE_API_KEY is missing", "--env BRAVE_API_KEY=value"},
+		{"at the start, on standard output", started + "5 s2c 1/0 invalid Error: BRAVE_API_KEY environment variable is required\n9 - 1/0 exit 1", "code 1: BRAVE_API_KEY is missing", "--env"},
+		{"during the handshake", started + request + "5 " + lacks + "9 - 1/0 exit 1", "code 1: BRAVE_API_KEY is missing", "--env"},
+		{"after the handshake", started + handshake + "5 " + lacks + "9 - 1/0 exit 1", "code 1: BRAVE_API_KEY is missing", "--env"},
+		{"long after what it wrote", started + handshake + "5 " + lacks + "60000 - 1/0 exit 1", "code 1", ""},
+		{"closed", started + handshake + "5 " + lacks + closed + "8001 - 1/0 exit 1", "code 1", ""},
+		{"closed before it was asked", started + "5 " + lacks + closed + "8001 - 1/0 exit 0", "code 0", ""},
+		{"closed without a response", started + request + "5 - 1/0 err Need to install the following packages: x@1\n" + closed + "8001 - 1/0 exit 0", "code 0: npx waits for permission to install x@1", "-y"},
+		{"stopped", started + handshake + "5 " + lacks + "9 - 1/0 exit 0", "code 0", ""},
+		{"unknown", started + "5 - 1/0 err Error: the flux is gone\n9 - 1/0 exit 1", "code 1", ""},
+		{"without a word", started + "9 - 1/0 exit 3", "code 3", ""},
+		{"status", started + "9 - 1/0 exit 127", "code 127: the shell or env does not find a program: exit status 127", "install it"},
+		{"started again", started + "5 " + lacks + "9 - 1/0 exit 1\n" + "20 - 1/0 start node server.js\n29 - 1/0 exit 3", "code 3", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := trace.New(nil)
+			for _, e := range events(t, tt.lines) {
+				m.Add(head, e)
+			}
+			rows := m.Rows()
+			last := rows[len(rows)-1]
+			if last.Kind != trace.Exit || last.Excerpt != tt.want {
+				t.Errorf("the last row is %s %q, want an exit with %q", last.Kind, last.Excerpt, tt.want)
+			}
+			card := last.Session.Card()
+			if (card.Fix == "") != (tt.fix == "") || !strings.Contains(card.Fix, tt.fix) {
+				t.Errorf("the remedy is %q, want one with %q", card.Fix, tt.fix)
+			}
+		})
+	}
+}

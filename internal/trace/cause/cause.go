@@ -85,6 +85,44 @@ func Find(state State, lines, set []string) Cause {
 	return unexplained(said, lines)
 }
 
+// A Process is what is known of a server that runs as a process and failed.
+type Process struct {
+	State State
+	// Stderr and Stdout are lines that it wrote. Those on standard output are not messages.
+	Stderr, Stdout []string
+	// Set are the variables that the user has given a value.
+	Set []string
+	// Command is the program with its arguments.
+	Command []string
+	// Exited reports that Code and Signal say how it ended. Signal is "" without one.
+	Exited bool
+	Code   int
+	Signal string
+}
+
+// Find returns the cause according to standard error, or else to standard output, or else to the
+// exit.
+func (p *Process) Find() Cause {
+	c := Find(p.State, p.Stderr, p.Set)
+	if !c.Known {
+		if o := Find(p.State, p.Stdout, p.Set); o.Known || c.What == "" && p.State == Ended {
+			c = o
+		}
+	}
+	if c.Known || !p.Exited {
+		return c
+	}
+	// A signal says more than output that has no trouble.
+	if o, _ := lookup(exited, strings.TrimSpace(fmt.Sprintf("exit %d %s", p.Code, p.Signal))); o.Known && (c.What == "" || c.Fix == "" && p.Signal != "") {
+		o.Said = c.Said
+		return o
+	}
+	if p.Code == 0 && c.What == "" {
+		return ofCommand(p.Command)
+	}
+	return c
+}
+
 // unexplained returns the cause if no entry of the table matches: the statement, and the usage that
 // may come with it.
 func unexplained(said string, lines []string) Cause {
@@ -115,12 +153,6 @@ func unexplained(said string, lines []string) Cause {
 
 // namesArgument matches a usage that names more than options.
 var namesArgument = lazyregexp.New(`<|--\w|\s[A-Z_]{3,}\b|://`)
-
-// Exit returns the cause that an exit status or the name of a signal gives by itself.
-func Exit(code int, signal string) Cause {
-	c, _ := lookup(exited, strings.TrimSpace(fmt.Sprintf("exit %d %s", code, signal)))
-	return c
-}
 
 // A Response is a response over HTTP.
 type Response struct {
@@ -240,9 +272,9 @@ var (
 
 func isTrouble(line string) bool { return trouble().MatchString(line) && !noise().MatchString(line) }
 
-// Command returns the cause that a command line gives by itself, if the program ended without a
+// ofCommand returns the cause that a command line gives by itself, if the program ended without a
 // word.
-func Command(command []string) Cause {
+func ofCommand(command []string) Cause {
 	if len(command) > 1 && (strings.Contains(command[0], "docker") || strings.Contains(command[0], "podman")) && command[1] == "run" &&
 		!slices.ContainsFunc(command, func(arg string) bool {
 			return arg == "--interactive" || len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, "i")

@@ -161,6 +161,7 @@ type Finding struct {
 
 const (
 	defaultMaxShown = 256 << 10
+	maxCauseBody    = 16 << 10  // bytes of a body that may say why a handshake failed
 	maxShown        = 16 << 20  // upper limit of Options.MaxShown
 	maxArgument     = 100 << 10 // bytes of a message; systems limit an argument to 128 KiB
 )
@@ -209,6 +210,10 @@ type builder struct {
 	rawBytesLeft int
 	params       []byte
 	startEvent   *capture.Event
+	// response is the head of the HTTP response, and body is the beginning of a body that is not a
+	// message.
+	response *capture.Response
+	body     string
 	// wantPointers requests the pointers of payload lines.
 	wantPointers bool
 }
@@ -258,6 +263,9 @@ func (b *builder) addEvent(ctx context.Context, n uint64) error {
 	case capture.KindResponse:
 		b.addHTTPResponse(e)
 	case capture.KindBody:
+		if e.Dir == capture.ToClient && b.body == "" {
+			b.body = string(e.Data[:min(len(e.Data), maxCauseBody)])
+		}
 		b.addBody(e)
 	case capture.KindStart:
 		b.startEvent = e.Clone()

@@ -149,6 +149,49 @@ func TestTranslated(t *testing.T) {
 	}
 }
 
+// TestCause shows that the words of an exit, of a request that it left without a response, and of a
+// handshake that HTTP rejected have the cause and the remedy, and that those of a rejected handshake
+// do not if another one succeeded.
+func TestCause(t *testing.T) {
+	const request = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	const result = `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
+	crash := func() *recording {
+		return snapshotRecord("stdio").add(&capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: []string{"node"}, PID: 7}}).
+			message(capture.ToServer, 0, request).
+			add(&capture.Event{Kind: capture.KindStderr, Data: []byte("Error: BRAVE_API_KEY environment variable is required")}).
+			add(&capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{Code: 1}})
+	}
+	rejected := func() *recording {
+		return snapshotRecord("http").post(1, "Host: 127.0.0.1:8080").message(capture.ToServer, 1, request).reply(1, 403, "text/plain").
+			add(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Exchange: 1, Data: []byte("Invalid Host: 127.0.0.1:8080")}).
+			add(&capture.Event{Kind: capture.KindEnd, Dir: capture.ToClient, Exchange: 1})
+	}
+	accepted := rejected().post(2).message(capture.ToServer, 2, request).reply(2, 200, "application/json").message(capture.ToClient, 2, result)
+	for _, tt := range []struct {
+		name      string
+		record    *recording
+		n         uint64
+		what, fix string
+	}{
+		{"exit", crash(), 4, "", "--env BRAVE_API_KEY=value"},
+		{"unanswered", crash(), 2, "BRAVE_API_KEY is missing", "--env BRAVE_API_KEY=value"},
+		{"standard error", crash(), 3, "", ""},
+		{"rejected", rejected(), 2, "the server does not accept the host name 127.0.0.1:8080: HTTP 403", "allowed hosts"},
+		{"accepted later", accepted, 2, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			words := strings.Join(tt.record.detail(t, tt.n, nil).Summary.Sentences, "\n")
+			for _, part := range [][2]string{{"The cause: ", tt.what}, {"The remedy: ", tt.fix}} {
+				_, after, found := strings.Cut(words, part[0])
+				line, _, _ := strings.Cut(after, "\n")
+				if found != (part[1] != "") || !strings.Contains(line, part[1]) {
+					t.Errorf("%s%q, want %q, in\n%s", part[0], line, part[1], words)
+				}
+			}
+		})
+	}
+}
+
 func TestTaskAndBatch(t *testing.T) {
 	r := snapshotRecord("stdio").
 		c2s(`[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b","task":{}}}]`).

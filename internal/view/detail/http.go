@@ -90,6 +90,7 @@ func (b *builder) addHTTPResponse(e *capture.Event) {
 	if h := b.snapshot.HTTP; a == nil || h != nil && h.ResponseN != e.N || b.httpSection().Response != nil {
 		return
 	}
+	b.response = a
 	line := fmt.Sprintf("%s %d %s", a.Proto, a.Status, http.StatusText(a.Status))
 	head := &HTTPHead{N: e.N, Line: printable.Line(strings.TrimSpace(line)), Status: a.Status}
 	head.addHeaders(a.Headers)

@@ -37,6 +37,8 @@ type Snapshot struct {
 	// Counterparts are rows on a bridge's other side.
 	Counterparts []Counterpart
 
+	// handshakeFailed reports that the row is a handshake, and no session of its capture has begun.
+	handshakeFailed bool
 	// responseN is the number of the event with the response.
 	responseN uint64
 	// lastN is the number of the last round's or last poll's response. Zero means none.
@@ -89,6 +91,7 @@ func TakeSnapshot(r *trace.Row) *Snapshot {
 		Seq: r.Seq, Record: snapshotRecord(r), T: r.T, Wall: r.Wall(), ServerTime: r.ServerTime(), ClientTime: r.ClientTime, LastT: r.T, Done: r.Done, ResultInfo: r.ResultInfo, Session: r.Session.Card(),
 		Segments: r.AppendSegments(nil), OmittedChildren: r.EvictedChildren, responseN: r.ResponseN, startN: r.Session.StartN,
 	}
+	s.handshakeFailed = r.Method == mcp.MethodInitialize && !slices.ContainsFunc(r.Capture.Sessions(), func(x *trace.Session) bool { return x.Negotiated != "" })
 	if c := r.InputRounds; c != nil {
 		s.ClientTime = c.ClientTime
 	}

@@ -10,6 +10,7 @@ import (
 	"mcpwire/internal/text/plural"
 	"mcpwire/internal/text/printable"
 	"mcpwire/internal/trace"
+	"mcpwire/internal/trace/cause"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -34,6 +35,7 @@ func glyph(r *Snapshot) string {
 func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	for _, s := range []*string{
 		&c.Name, &c.Transport, &c.URL, &c.Tool, (*string)(&c.Redact), &c.Era, &c.Offered, &c.Negotiated, &c.Client.Name, &c.Client.Version, &c.Server.Name, &c.Server.Version, &c.Signal,
+		&c.Cause, &c.Fix,
 	} {
 		*s = printable.Line(*s)
 	}
@@ -75,6 +77,9 @@ func (b *builder) sentences() []string {
 	list := []string{sentence(first)}
 	add := func(format string, args ...any) { list = append(list, sentence(fmt.Sprintf(format, args...))) }
 	b.addOutcome(add)
+	if r.Kind == trace.Exit { // the first sentence has the cause
+		b.addCause(add, "", b.detail.Session.Fix)
+	}
 	if h := b.snapshot.HTTP; h != nil && h.Status != 0 && r.Kind != trace.HTTP {
 		how := "as one body"
 		if h.Stream {
@@ -106,6 +111,14 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 		add("the tool itself failed, without a protocol error: the model reads the text of the result")
 	case trace.Unanswered:
 		add("no response can arrive: the process, the connection or the capture has ended")
+		b.addCause(add, b.detail.Session.Cause, b.detail.Session.Fix)
+	case trace.HTTPFailed:
+		if q, a := b.detail.requestHead, b.response; q != nil && a != nil && r.handshakeFailed {
+			c := (&cause.Response{
+				Status: a.Status, Host: headerOf(q.Headers, "Host"), Location: headerOf(a.Headers, "Location"), Server: headerOf(a.Headers, "Server"), Body: b.body,
+			}).Find()
+			b.addCause(add, c.What, c.Fix)
+		}
 	case trace.InputRequired:
 		add("the server needs input first; the client has not sent it yet")
 	case trace.TaskCreated:
@@ -117,6 +130,26 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 	if r.ClientTime > 0 && r.Record.Role != trace.ServerRequest {
 		add("for %s of the time the server waited for the client, a person or a model", trace.FormatDuration(r.ClientTime))
 	}
+}
+
+// addCause adds why something failed, if that is known, and what to do.
+func (b *builder) addCause(add func(format string, args ...any), what, fix string) {
+	if what != "" {
+		add("the cause: %s", printable.Line(what))
+	}
+	if fix != "" {
+		add("the remedy: %s", printable.Line(fix))
+	}
+}
+
+// headerOf returns the value of a header field, or "".
+func headerOf(list []capture.Header, name string) string {
+	for _, h := range list {
+		if strings.EqualFold(h.Name, name) {
+			return h.Value
+		}
+	}
+	return ""
 }
 
 // codeMeaning describes an error code of JSON-RPC or the protocol. It returns "" for other codes.

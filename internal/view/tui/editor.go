@@ -22,8 +22,8 @@ type editor struct {
 	about string
 	// done is called with the edited text.
 	done func(text []byte) tea.Cmd
-	// keep lets a held message wait while the user types, and left says how long it is held. Both are
-	// nil for other messages.
+	// keep lets a held message wait while the user types, and left says how long it is held. Both
+	// are nil for other messages.
 	keep func() tea.Cmd
 	left func() string
 	// typed and kept are when the user typed last, and when keep was called last.

@@ -121,6 +121,8 @@ func (r *renderer) session(c *trace.SessionInfo) []line {
 			st, text = t.failure, "✖"+text[1:]
 		}
 		out = append(out, line{{t.dim, pad("process", factWidth)}, {st, text}})
+		fact("cause", safe(c.Cause))
+		fact("remedy", safe(c.Fix))
 		if c.Successor > 0 {
 			out = append(out, line{{"", spaces(factWidth)}, {t.text, fmt.Sprintf("started again as session %d", c.Successor)}})
 		}

@@ -3532,6 +3532,8 @@ function card(c, current) {
   box2.append(h("header", {}, h("h3", {}, isolated(c.name || c.capture)), h("span", { class: "chip" + (live ? " live" : bad ? " bad" : ""), text: (live ? "● " : bad ? "✖ " : "") + state })));
   const facts = h("dl", { class: "facts" });
   const fact = (name, ...value) => facts.append(h("dt", { text: name }), h("dd", {}, ...value));
+  if (c.cause) fact("Cause", h("strong", { class: "bad" }, isolated(c.cause)));
+  if (c.fix) fact("Remedy", isolated(c.fix));
   fact("Era", c.era || "unknown so far");
   if (c.offered || c.answered) fact("Revision", versions(c));
   if (c.supported?.length) fact("Supported", ...c.supported.slice(0, 20).flatMap((v, i) => [i ? ", " : "", isolated(v, "code rev")]));
