@@ -2,12 +2,15 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/jsonrpc"
 )
 
 // inputMeta is the metadata of a modern client that supports elicitation and roots, without the
@@ -207,5 +210,57 @@ func TestHandshakeTimeout(t *testing.T) {
 			srv.send(resultFor(srv.request("tools/call"), `{"content":[]}`))
 			c.reads(`"id":2,"result"`)
 		})
+	}
+}
+
+// TestCancelSpelling checks that a client can cancel a call with its id in another spelling, in each
+// pair of eras. A number with a fraction or an exponent is no id, and cancels nothing.
+func TestCancelSpelling(t *testing.T) {
+	for _, pair := range [][2]Era{{EraLegacy, EraLegacy}, {EraLegacy, EraModern}, {EraModern, EraLegacy}, {EraModern, EraModern}} {
+		for _, shared := range []bool{false, true} {
+			for _, ids := range [][2]string{{`1`, `1`}, {`1`, `1.0`}, {`-0`, `0`}, {`"ab"`, `"a\u0062"`}, {`"a\u0062"`, `"ab"`}, {`"/"`, `"\/"`}} {
+				t.Run(fmt.Sprintf("%v to %v, shared %t, %s canceled as %s", pair[0], pair[1], shared, ids[0], ids[1]), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f := newFakeServer(t)
+						c, _ := dialPipe(t, f.bridge(&Options{ClientEra: pair[0], ServerEra: pair[1], Shared: shared, DrainTimeout: time.Nanosecond}))
+						params := `{"name":"t"}`
+						if pair[0] == EraModern {
+							params = `{"name":"t",` + meta("") + `}`
+						} else {
+							c.send(initialize)
+						}
+						call := `{"jsonrpc":"2.0","id":` + ids[0] + `,"method":"tools/call","params":` + params + `}`
+						if pair[0] == EraModern {
+							c.send(call)
+						}
+						srv := f.next()
+						switch {
+						case pair[1] == EraLegacy:
+							srv.send(resultFor(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`))
+						case pair[0] == EraLegacy:
+							srv.send(resultFor(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
+						}
+						if pair[0] == EraLegacy {
+							c.reads(`"id":0,"result"`)
+							c.send(initialized, call)
+						}
+						if pair[1] == EraLegacy {
+							srv.reads("notifications/initialized")
+						}
+						id := srv.request("tools/call")
+						c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + ids[1] + `}}`)
+						c.send(`{"jsonrpc":"2.0","id":"next","method":"x/next","params":` + params + `}`) // comes after it
+						if ids[1] == "1.0" {
+							srv.reads("x/next")
+							return
+						}
+						got := srv.reads("notifications/cancelled")
+						if target := jsonrpc.ID(jsonwire.Lookup([]byte(got), "params", "requestId")); !target.Equal(jsonrpc.ID(id)) {
+							t.Errorf("got %s, want the cancellation of %s", got, id)
+						}
+					})
+				})
+			}
+		}
 	}
 }
