@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
@@ -536,7 +538,8 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 	sharer, _ := r.Handler.(relay.Sharer)
 	open := func(ctx context.Context, out rpc.Sender, _ string) (peer, func(bool)) {
 		var p relay.Peer
-		prefix := ""
+		prefix, asked := "", &askedIDs{}
+		out = &revocableSender{out: out, asked: asked}
 		if sharer != nil && h.opts.Sessions != nil {
 			prefix = fmt.Sprintf("%s.%d", h.instance, opened.Add(1))
 			p = sharer.SharedSession(ctx, out, prefix)
@@ -546,7 +549,7 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 		if p == nil {
 			p = rejectingPeer{}
 		}
-		return &relayConn{Peer: p, callPrefix: prefix}, func(bool) { p.Close() }
+		return &relayConn{Peer: p, callPrefix: prefix, asked: asked}, func(bool) { p.Close() }
 	}
 	h, err := newHandler(r, modern, open, opts)
 	if err != nil {
@@ -638,6 +641,8 @@ type relayConn struct {
 	// callPrefix begins the ids of the peer's requests. It is empty if other processes have no part
 	// in the session.
 	callPrefix string
+	// asked has the ids of the peer's requests. It is nil for requests without a session.
+	asked *askedIDs
 }
 
 // deliverRequest implements peer. It returns the response's error, for the status.
@@ -655,7 +660,7 @@ func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *rpc.De
 	}
 	var out rpc.Sender
 	if d.Sender != nil {
-		s := &revocableSender{out: d.Sender}
+		s := &revocableSender{out: d.Sender, asked: rc.asked}
 		defer s.revoke()
 		out = s
 	}
@@ -706,7 +711,7 @@ func (rc *relayConn) deliverNotification(ctx context.Context, frame []byte, m *j
 // deliverResponse implements peer. It replaces a response that must not be forwarded by an error,
 // so that the server does not wait.
 func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) (issued bool) {
-	if rc.callPrefix != "" && !strings.HasPrefix(string(m.ID), `"`+rc.callPrefix+".") {
+	if rc.callPrefix != "" && !strings.HasPrefix(string(m.ID), `"`+rc.callPrefix+".") || rc.asked != nil && !rc.asked.has(m.ID) {
 		return false
 	}
 	if err := era.CheckForwarded(frame, m); err != nil {
@@ -745,6 +750,8 @@ type revocableSender struct {
 	mu sync.Mutex
 	// out is nil after revoke.
 	out rpc.Sender
+	// asked gets the ids of requests. It may be nil.
+	asked *askedIDs
 }
 
 // revoke makes Send fail from now on.
@@ -761,5 +768,42 @@ func (s *revocableSender) Send(message []byte) error {
 	if s.out == nil {
 		return jsonrpc.ErrRequestEnded
 	}
+	if s.asked != nil {
+		s.asked.note(message)
+	}
 	return s.out.Send(message)
+}
+
+// askedIDs remembers the ids of the requests to a client, also after their responses: a second or
+// late one is no error of the client. Its methods may be called by many goroutines at once.
+type askedIDs struct {
+	mu sync.Mutex
+	// keys has hashes of the ids. It is nil before the first one.
+	keys map[uint64]struct{}
+}
+
+// maxAskedIDs limits the ids. After as many requests, the client may respond to any id.
+const maxAskedIDs = 4096
+
+var askedSeed = maphash.MakeSeed()
+
+// note adds the id of a message that is a request.
+func (a *askedIDs) note(message []byte) {
+	var m jsonrpc.Message
+	if jsonrpc.Parse(message, &m, 0) != nil || m.Kind != jsonrpc.KindRequest {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.keys) < maxAskedIDs {
+		sparse.Set(&a.keys, maphash.Bytes(askedSeed, m.ID.Canonical()), struct{}{})
+	}
+}
+
+// has reports false if it is certain that no request had the id.
+func (a *askedIDs) has(id jsonrpc.ID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.keys[maphash.Bytes(askedSeed, id.Canonical())]
+	return ok || len(a.keys) >= maxAskedIDs
 }

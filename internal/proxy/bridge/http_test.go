@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	mcpclient "mcpwire/client"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/test/race"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -487,6 +489,57 @@ func TestDownstreamHeaders(t *testing.T) {
 				if got := call(tt.header...); got != tt.want {
 					t.Errorf("%q: status %d, want %d", tt.header, got, tt.want)
 				}
+			}
+		})
+	}
+}
+
+// TestForeignResponse checks that a bridge over HTTP refuses the response to a request that it has
+// not sent, and accepts one that is late.
+func TestForeignResponse(t *testing.T) {
+	for _, serverEra := range []Era{EraLegacy, EraModern} {
+		t.Run(serverEra.String(), func(t *testing.T) {
+			url := served(t, newBridge(t, &Options{Connect: connectTo(t, serverEra.revisions())}), nil).URL + "/mcp"
+			_, h, _ := post(t, url, strings.Replace(httpInitialize, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1))
+			headers := []string{"Mcp-Session-Id", h.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", "2025-11-25"}
+			respond := func(id string) (status int) {
+				status, _, _ = post(t, url, resultFor(id, `{"roots":[]}`), headers...)
+				return status
+			}
+			post(t, url, initialized, headers...)
+			r, err := http.NewRequest(http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"roots","arguments":{}}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+			for i := 0; i < len(headers); i += 2 {
+				r.Header.Set(headers[i], headers[i+1])
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			lines := bufio.NewScanner(resp.Body)
+			var ask string
+			for lines.Scan() && !strings.Contains(ask, "roots/list") {
+				ask = lines.Text()
+			}
+			id := string(jsonwire.Lookup([]byte(strings.TrimPrefix(ask, "data: ")), "id"))
+			for _, foreign := range []string{"99", `"99"`, `"x"`, `"a.1"`} {
+				if got := respond(foreign); got != http.StatusBadRequest {
+					t.Errorf("response to %s: status %d, want 400", foreign, got)
+				}
+			}
+			for range 2 {
+				if got := respond(id); got != http.StatusAccepted {
+					t.Errorf("response to %s: status %d, want 202", id, got)
+				}
+			}
+			for lines.Scan() && !strings.Contains(lines.Text(), `"result"`) {
+			}
+			if !strings.Contains(lines.Text(), `"result"`) {
+				t.Error("the call has no result")
 			}
 		})
 	}
