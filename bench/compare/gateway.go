@@ -62,8 +62,7 @@ var gateways = []gateway{
 	mcpwireGateway("mcpwire, with view, limits and audit", "views: [{allow: [\"bench__*\"]}]\nlimits: {perCaller: {rate: 1000000, burst: 1000000, concurrent: 1000}}\naudit: {dir}/audit.jsonl\n"),
 	mcpwireGateway("mcpwire, recording", "capture: {dir}/captures\n"),
 	standIn("net/http ReverseProxy"),
-	standIn("handler with net/http's client", "-post", "net/http"),
-	standIn("handler with httppost", "-post", "httppost"),
+	standIn("handler with net/http's client", "-post"),
 	{name: "vmcp", tool: "bench_echo", config: vmcpConfig, command: func(p *bridgeEnd) []string {
 		if p.vmcp == "" {
 			return nil

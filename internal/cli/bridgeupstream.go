@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"time"
 
-	"mcpwire/internal/net/httppost"
 	"mcpwire/internal/proc/environ"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/proxy/tap"
@@ -104,14 +103,14 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 }
 
 // proxyTransport returns the transport of a proxy to a server that many clients share.
-func proxyTransport(conf *tls.Config, connectTimeout time.Duration) http.RoundTripper {
+func proxyTransport(conf *tls.Config, connectTimeout time.Duration) *http.Transport {
 	dial := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second}
-	return httppost.New(&http.Transport{
+	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
 		// An idle connection can be dead without notice.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-	})
+	}
 }
 
 // socketSide connects to a unix or TCP socket.

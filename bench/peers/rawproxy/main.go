@@ -2,7 +2,8 @@
 
 // Command rawproxy is what gateways are compared with: the reverse proxy of net/http/httputil,
 // which forwards requests to one server without reading them. With -post, it is a handler that
-// does less: it reads a request, posts it, and writes the response that it reads.
+// does less: it reads a request, posts it with net/http's client, and writes the response that it
+// reads.
 package main
 
 import (
@@ -17,13 +18,12 @@ import (
 	"os"
 
 	"mcpwire/bench/probe"
-	"mcpwire/internal/net/httppost"
 )
 
 func main() {
 	addr := flag.String("http", "127.0.0.1:0", "`ADDRESS` to listen on")
 	to := flag.String("to", "", "the `URL` of the server")
-	post := flag.String("post", "", "the `TRANSPORT` of a handler that posts: net/http or httppost")
+	post := flag.Bool("post", false, "use a handler that posts")
 	flag.Parse()
 	if err := serve(*addr, *to, *post); err != nil {
 		fmt.Fprintln(os.Stderr, "rawproxy:", err)
@@ -31,25 +31,18 @@ func main() {
 	}
 }
 
-func serve(addr, to, post string) error {
+func serve(addr, to string, post bool) error {
 	target, err := url.Parse(to)
 	if err != nil {
 		return err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 256, 256
-	var handler http.Handler
-	switch post {
-	case "":
-		handler = &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL, r.Out.Host = target, target.Host
-		}}
-	case "net/http":
+	handler := http.Handler(&httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL, r.Out.Host = target, target.Host
+	}})
+	if post {
 		handler = poster{to, &http.Client{Transport: transport}}
-	case "httppost":
-		handler = poster{to, &http.Client{Transport: httppost.New(transport)}}
-	default:
-		return fmt.Errorf("unknown transport %q", post)
 	}
 	return probe.Run(func(ctx context.Context) error { return probe.Serve(ctx, addr, handler) })
 }
