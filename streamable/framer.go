@@ -49,13 +49,6 @@ type framer struct {
 	in      chan inbound
 	// deliverAnswer takes responses that need not keep their order with in.
 	deliverAnswer func([]byte) error
-	// deliverReceived takes responses while no message in in precedes them. Nil means that all
-	// responses go to in.
-	deliverReceived func(frame []byte, from context.Context)
-	// unhandled counts the messages in in, and the one that the caller of Receive handles.
-	unhandled atomic.Int32
-	// handling says that the caller of Receive handles a message. Only Receive uses it.
-	handling bool
 	// done is closed when there is nothing more to receive; endErr has the reason.
 	done chan struct{}
 	wg   sync.WaitGroup
@@ -133,36 +126,21 @@ func (f *framer) ReadFrame() ([]byte, error) {
 // and those that the round tripper added, if [http.Response.Request] has them. The bridge detects
 // the method, to know which HTTP response a message came by.
 func (f *framer) Receive() ([]byte, context.Context, error) {
-	if f.handling {
-		f.handling = false
-		f.unhandled.Add(-1)
-	}
 	select {
 	case m := <-f.in:
-		f.handling = true
 		return m.frame, m.from, m.err
 	case <-f.done:
 	}
 	select {
 	case m := <-f.in: // messages before the end
-		f.handling = true
 		return m.frame, m.from, m.err
 	default:
 		return nil, nil, f.endErr
 	}
 }
 
-// OnReceive sets a function that takes responses in place of Receive, in the goroutine that read
-// them, which saves a wake-up. A response that follows messages which were received before, and are
-// not handled yet, still comes from Receive: a message is handled when Receive is called again.
-// OnReceive must be called before the first message is sent. The bridge detects the method.
-func (f *framer) OnReceive(deliver func(frame []byte, from context.Context)) {
-	f.deliverReceived = deliver
-}
-
 // enqueue passes a message or an error to the reader.
 func (f *framer) enqueue(m inbound) {
-	f.unhandled.Add(1)
 	select {
 	case f.in <- m:
 		return
@@ -171,9 +149,7 @@ func (f *framer) enqueue(m inbound) {
 	select {
 	case f.in <- m:
 	case <-f.done:
-		f.unhandled.Add(-1)
 	case <-f.ctx.Done():
-		f.unhandled.Add(-1)
 	}
 }
 
@@ -202,11 +178,13 @@ func (f *framer) Post(ctx context.Context, msg []byte) error {
 	env := readEnvelope(msg)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch err := f.stateLocked(); {
-	case err != nil:
-		return err
+	switch {
+	case f.closing || f.ended && f.endErr == io.EOF:
+		return fmt.Errorf("streamable: %w", jsonrpc.ErrClosed)
+	case f.ended:
+		return fmt.Errorf("streamable: %w", f.endErr)
 	case env.kind == jsonrpc.KindRequest:
-		f.serveLater(f.newPostLocked(ctx, &env, bytes.Clone(msg)))
+		f.startRequestLocked(ctx, &env, msg)
 	case env.method == mcp.NotificationCancelled:
 		if f.cancelLocked(&env) {
 			f.startOneWayLocked(ctx, &env, msg)
@@ -217,48 +195,8 @@ func (f *framer) Post(ctx context.Context, msg []byte) error {
 	return nil
 }
 
-// stateLocked returns the error of a framer that sends nothing more, or nil.
-func (f *framer) stateLocked() error {
-	switch {
-	case f.closing || f.ended && f.endErr == io.EOF:
-		return fmt.Errorf("streamable: %w", jsonrpc.ErrClosed)
-	case f.ended:
-		return fmt.Errorf("streamable: %w", f.endErr)
-	}
-	return nil
-}
-
-// PostAndWait is Post for a modern request whose caller waits for the response. The framer keeps
-// msg, which must not change. If the request can be sent at once, PostAndWait returns functions
-// that the caller must use: run sends the request, and returns when a JSON response was received,
-// the request has failed, or another goroutine reads the stream that is the response; cancel makes
-// run return, and may be called at any time. If run is nil, the request was posted as by Post. The
-// bridge detects the method.
-func (f *framer) PostAndWait(ctx context.Context, msg []byte) (run func(), cancel context.CancelFunc, err error) {
-	env := readEnvelope(msg)
-	if env.kind != jsonrpc.KindRequest || env.version == nil {
-		return nil, nil, f.Post(ctx, msg)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.stateLocked(); err != nil {
-		return nil, nil, err
-	}
-	p := f.newPostLocked(ctx, &env, msg)
-	if p.sendErr == nil && p.initialized == nil && p.listening == nil {
-		select {
-		case f.slots <- struct{}{}:
-			f.wg.Add(1)
-			return p.runInCaller, p.cancel, nil
-		default:
-		}
-	}
-	f.serveLater(p)
-	return nil, nil, nil
-}
-
-// newPostLocked returns a request, which is pending from then on. It keeps msg.
-func (f *framer) newPostLocked(ctx context.Context, env *envelope, msg []byte) *post {
+// startRequestLocked starts a request.
+func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []byte) {
 	p := &post{f: f, id: string(env.id), method: env.method, modern: env.version != nil, initialized: f.initialized}
 	if era.ServerMayAsk(env.method) {
 		p.listening = f.session.listening
@@ -281,15 +219,10 @@ func (f *framer) newPostLocked(ctx context.Context, env *envelope, msg []byte) *
 	}
 	p.ctx, p.cancel = f.requestContext(ctx)
 	if err == nil {
-		p.body = msg
+		p.body = bytes.Clone(msg)
 		f.pending[p.id] = p
 	}
 	p.sendErr = err
-	return p
-}
-
-// serveLater runs a request in another goroutine.
-func (f *framer) serveLater(p *post) {
 	select {
 	case f.work <- p:
 	default:
@@ -459,9 +392,6 @@ type post struct {
 
 	// sendErr says why the request must not be sent. It is usually nil.
 	sendErr error
-	// leaveStream makes roundTrip return when the response is a stream, which is then in stream.
-	leaveStream bool
-	stream      io.ReadCloser
 	// mustEnqueue means that the response must follow messages in framer.in.
 	mustEnqueue bool
 	// from is the context of the HTTP request whose response is being read.
@@ -489,32 +419,6 @@ func (p *post) run() {
 	if err := p.roundTrip(); err != nil {
 		p.fail(err)
 	}
-}
-
-// runInCaller is run for a request that has a slot. If the response is a stream, another goroutine
-// reads it.
-func (p *post) runInCaller() {
-	p.leaveStream = true
-	err := p.roundTrip()
-	if stream := p.stream; stream != nil {
-		go func() {
-			defer stream.Close()
-			p.finishInCaller(p.readStream(stream))
-		}()
-		return
-	}
-	p.finishInCaller(err)
-}
-
-// finishInCaller ends runInCaller, or the goroutine that it started.
-func (p *post) finishInCaller(err error) {
-	if err != nil {
-		p.fail(err)
-	}
-	<-p.f.slots
-	p.f.remove(p)
-	p.cancel()
-	p.f.wg.Done()
 }
 
 // awaitClosed waits until c, which may be nil, is closed. It reports false if ctx ended first.
@@ -562,11 +466,7 @@ func (p *post) roundTrip() error {
 	if err != nil {
 		return sendError(err)
 	}
-	defer func() {
-		if p.stream == nil {
-			resp.Body.Close()
-		}
-	}()
+	defer resp.Body.Close()
 	p.from = resp.Request.Context()
 	if resp.StatusCode != http.StatusOK {
 		return p.handleErrorStatus(resp, session.id != "")
@@ -586,10 +486,6 @@ func (p *post) roundTrip() error {
 	case mediaJSON:
 		return p.readJSON(resp)
 	case mediaStream:
-		if p.leaveStream {
-			p.stream = resp.Body
-			return nil
-		}
 		return p.readStream(resp.Body)
 	default:
 		return malformedError("the content type of the response is %.100q, but must be %s or %s", kind, mediaJSON, mediaStream)
@@ -702,10 +598,6 @@ func (p *post) enqueue(frame []byte) {
 
 // complete delivers the response.
 func (p *post) complete(frame []byte) error {
-	if !p.mustEnqueue && p.f.deliverReceived != nil && p.f.unhandled.Load() == 0 {
-		p.f.deliverReceived(frame, p.from)
-		return nil
-	}
 	if p.mustEnqueue || p.f.deliverAnswer == nil {
 		p.f.enqueue(inbound{frame: frame, from: p.from})
 		return nil

@@ -108,6 +108,7 @@ func proxyTransport(conf *tls.Config, connectTimeout time.Duration) *http.Transp
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
+		DisableCompression: true, // little on the wire may be much in memory
 		// An idle connection can be dead without notice.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}

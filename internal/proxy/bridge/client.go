@@ -30,15 +30,11 @@ import (
 //	                                                     era, choose passthrough or translator
 //	passthrough.request, notification, response          replaces ids if the upstream is shared
 //	 or translator.request, …: machine.FromDownstream    converts it; says what to send where
-//	upstream.trySend, connection.write                   sends it over HTTP if nothing is queued,
-//	                                                     or queues it, connects, sends it
-//	client.roundTrip: call.run                           sends a modern request over HTTP, reads a
-//	                                                     JSON response
+//	upstream.trySend, connection.write                   queues it, connects, sends it
 //
 // and from the server to the client:
 //
-//	connection.read or received, deliver, accept, upstream.dispatch
-//	                                                     splits batches, refuses duplicate names
+//	connection.read, deliver, accept, upstream.dispatch  splits batches, refuses duplicate names
 //	upstream.takeResponse                                takes the responses to the bridge itself;
 //	                                                     repeats a call that lacked headers
 //	upstream.route, router.codecOf                       chooses the codec by the request id, if
@@ -129,11 +125,6 @@ type call struct {
 	// tokenKey is the key of the upstream's progress token, or "" without one.
 	tokenKey string
 	timer    atomic.Pointer[time.Timer]
-	// waits says that the goroutine that calls startRequest waits for the response, and calls run.
-	waits bool
-	// run sends the request in that goroutine; nil if another one does. cancelRun makes it return.
-	run       func()
-	cancelRun atomic.Pointer[context.CancelFunc]
 	// cancelSend ends the wait for room in the queue; nil if nothing waits.
 	cancelSend atomic.Pointer[context.CancelFunc]
 	// timeout belongs to timer, and is set before it.
@@ -286,14 +277,8 @@ func (cl *client) closeSubscriptions() {
 // request takes a request. The client owns frame and m from then on. It calls answer once, from any
 // goroutine, with the response, or with nil without one.
 func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, answer func([]byte)) *call {
-	return cl.startRequest(ctx, frame, m, out, answer, false)
-}
-
-// startRequest is request. If wait is set, the caller waits for the response, and must call run of
-// the call if it is not nil.
-func (cl *client) startRequest(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, answer func([]byte), wait bool) *call {
 	now := time.Now()
-	c := &call{waits: wait, client: cl, id: m.ID, method: string(m.Method), principalID: cmp.Or(callPrincipalOf(ctx), cl.callPrincipalID), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: now, seq: cl.b.callCount.Add(1)}
+	c := &call{client: cl, id: m.ID, method: string(m.Method), principalID: cmp.Or(callPrincipalOf(ctx), cl.callPrincipalID), modern: isModern(m), out: out, ctx: ctx, reply: answer, began: now, seq: cl.b.callCount.Add(1)}
 	cl.b.metrics.requests.Add(1)
 	cl.mu.Lock()
 	full := len(cl.calls) >= cl.b.opts.MaxCalls
@@ -416,9 +401,6 @@ func (cl *client) dispatch(o clientMessage) error {
 		o.forward(cl, uninitialized)
 		return nil
 	}
-	if o.call != nil {
-		o.call.waits = false // another goroutine sends it
-	}
 	cl.backlog = append(cl.backlog, o)
 	cl.backlogBytes += len(o.frame)
 	if cl.detecting {
@@ -505,10 +487,8 @@ func (c *call) finishParsed(response []byte, isError bool, from provenance) {
 		if t := c.timer.Load(); t != nil {
 			t.Stop()
 		}
-		for _, cancel := range []*context.CancelFunc{c.cancelSend.Load(), c.cancelRun.Load()} {
-			if cancel != nil {
-				(*cancel)()
-			}
+		if cancel := c.cancelSend.Load(); cancel != nil {
+			(*cancel)()
 		}
 		if response != nil && !isError && strings.HasSuffix(c.method, "/list") {
 			response = c.client.b.withoutMalformed(c.method, response, &from)

@@ -148,12 +148,7 @@ func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Messag
 		box = &w.outbox
 	}
 	defer w.take(true)
-	c := cl.startRequest(ctx, frame, m, box, w.answer, true)
-	if c.run != nil {
-		stop := context.AfterFunc(ctx, func() { cl.abandon(c) })
-		c.run()
-		stop()
-	}
+	c := cl.request(ctx, frame, m, box, w.answer)
 	for {
 		response, answered := w.answerOf()
 		if out != nil {

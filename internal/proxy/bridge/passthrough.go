@@ -162,16 +162,7 @@ func (p *passthrough) enqueueLocked(c *call, it queuedMessage) (err error) {
 		it.urgent = true
 		err = p.upstream.sendUrgent(it)
 	} else {
-		var run func()
-		var cancel context.CancelFunc
-		run, cancel, err = p.upstream.trySendAndWait(it, c.waits && c.method != mcp.MethodSubscriptionsListen)
-		if run != nil { // so this is the goroutine that waits
-			c.run = run
-			c.cancelRun.Store(&cancel)
-			if c.done.Load() {
-				cancel()
-			}
-		}
+		err = p.upstream.trySend(it)
 	}
 	c.queued = err == nil
 	return err

@@ -395,13 +395,7 @@ type streamFramer struct{ jsonrpc.Framer }
 
 func (s streamFramer) OnResponse(func([]byte) error) {}
 
-func (s streamFramer) OnReceive(func([]byte, context.Context)) {}
-
 func (s streamFramer) Post(_ context.Context, frame []byte) error { return s.WriteFrame(frame) }
-
-func (s streamFramer) PostAndWait(ctx context.Context, frame []byte) (func(), context.CancelFunc, error) {
-	return nil, nil, s.Post(ctx, frame)
-}
 
 func (s streamFramer) Receive() ([]byte, context.Context, error) {
 	frame, err := s.ReadFrame()

@@ -81,19 +81,6 @@ func (q *sendQueue) push(it queuedMessage) (room <-chan struct{}, err error) {
 	return nil, nil
 }
 
-// bypass reports if a message may be sent without the queue, because nothing waits or is being
-// written. It keeps a request as next does.
-func (q *sendQueue) bypass(it queuedMessage) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.paused || q.writing || len(q.urgent) > 0 || len(q.waiting) > 0 {
-		return false
-	}
-	it.queuedAt = time.Now()
-	q.keepLocked(it)
-	return true
-}
-
 // keepLocked keeps a request that is about to be sent, if it may have to be sent again.
 func (q *sendQueue) keepLocked(it queuedMessage) {
 	if q.keepSent && it.id != nil && (len(it.frame) <= maxRetryBytes || q.largeBytesLocked()+len(it.frame) <= q.limit) {

@@ -255,15 +255,8 @@ func (o origin) answered() {
 // context of the HTTP request whose response contained the frame, or that failed the call. The
 // context is nil with other errors. It has the values of the context that the request was posted
 // with, or of Connect's for the connection's own requests, and those that the round tripper added.
-//
-// OnReceive sets a function that gets responses in place of Receive. PostAndWait is Post for a
-// modern request: if it returns functions, run sends the request and reads the response in the
-// goroutine of its caller, and cancel ends run.
 type receiver interface {
-	rpc.MessageTransport
 	Receive() (frame []byte, from context.Context, err error)
-	OnReceive(deliver func(frame []byte, from context.Context))
-	PostAndWait(ctx context.Context, frame []byte) (run func(), cancel context.CancelFunc, err error)
 }
 
 // receive reads the next message and its origin, which may be known for an error too.
@@ -291,11 +284,6 @@ func (c *connection) originIn(ctx context.Context) origin {
 		o.callID = p.id
 	}
 	return o
-}
-
-// received handles a response that does not come through receive.
-func (c *connection) received(frame []byte, from context.Context) {
-	c.deliver(jsonrpc.OneLine(frame), c.originIn(from))
 }
 
 // OuterTransport returns a round tripper that uses next. Wrap it around the round trippers that

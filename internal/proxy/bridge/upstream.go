@@ -202,50 +202,11 @@ func (u *upstream) isDown() bool {
 
 // trySend is send, but returns errQueueFull instead of waiting.
 func (u *upstream) trySend(it queuedMessage) error {
-	_, _, err := u.trySendAndWait(it, false)
-	return err
-}
-
-// trySendAndWait is trySend for a request. If wait is set, and the caller can send the request and
-// read the response in its own goroutine, it returns functions as [receiver] says.
-func (u *upstream) trySendAndWait(it queuedMessage, wait bool) (run func(), cancel context.CancelFunc, err error) {
 	if err := u.unavailable(); err != nil {
-		return nil, nil, err
+		return err
 	}
-	if it.id != nil && u.b.opts.HTTP {
-		if run, cancel, sent := u.sendDirectly(it, wait); sent {
-			return run, cancel, nil
-		}
-	}
-	_, err = u.queue.push(it)
-	return nil, nil, err
-}
-
-// sendDirectly sends a request over HTTP without the queue, which saves a wake-up. It reports false
-// if the request must be queued.
-func (u *upstream) sendDirectly(it queuedMessage, wait bool) (run func(), cancel context.CancelFunc, sent bool) {
-	u.mu.Lock()
-	c := u.conn
-	u.mu.Unlock()
-	if c == nil {
-		return nil, nil, false
-	}
-	r, ok := c.f.(receiver)
-	if !ok || !u.queue.bypass(it) {
-		return nil, nil, false
-	}
-	u.backoff.sent(it)
-	ctx := c.postContext(it)
-	var err error
-	if wait {
-		run, cancel, err = r.PostAndWait(ctx, it.frame)
-	} else {
-		err = r.Post(ctx, it.frame)
-	}
-	if err != nil {
-		u.queue.answered(it.id) // nothing was sent, and it is kept when it is sent later
-	}
-	return run, cancel, err == nil
+	_, err := u.queue.push(it)
+	return err
 }
 
 // errUpstreamClosed is the error of a closed upstream.
@@ -439,9 +400,6 @@ func (u *upstream) serveConnection(first bool) error {
 	c := &connection{u: u, f: f, started: started, abort: func() { stop(errUnresponsive) }}
 	u.b.openConnections.Add(1)
 	defer u.b.openConnections.Add(-1)
-	if r, ok := f.(receiver); ok {
-		r.OnReceive(c.received)
-	}
 	u.mu.Lock()
 	u.conn = c
 	u.mu.Unlock()

@@ -68,8 +68,7 @@ func respondJSON(w http.ResponseWriter, id string) {
 	io.WriteString(w, resultFor(id, `{"resultType":"complete"}`))
 }
 
-// openConnection makes a call, so that the connection exists and later calls are sent in the
-// goroutine of their caller.
+// openConnection makes a call, so that the connection exists.
 func openConnection(t *testing.T, p relay.Peer) {
 	t.Helper()
 	if got, err := makeCall(t.Context(), t, p, nil); err != nil || !strings.Contains(got, `"id":1,"result"`) {
@@ -181,39 +180,6 @@ func TestWaitStream(t *testing.T) {
 	}()
 	if got, err := makeCall(t.Context(), t, p, out); err != nil || !strings.Contains(got, `"id":1,"result"`) {
 		t.Errorf("got %s, %v", got, err)
-	}
-}
-
-// TestBypass checks that a message does not bypass one that is queued or being written.
-func TestBypass(t *testing.T) {
-	first := queuedMessage{frame: []byte("1"), id: jsonrpc.ID("1")}
-	tests := []struct {
-		name string
-		do   func(q *sendQueue)
-		want bool
-	}{
-		{"empty", func(*sendQueue) {}, true},
-		{"paused", func(q *sendQueue) { q.setPaused(true) }, false},
-		{"released", func(q *sendQueue) { q.setPaused(true); q.setPaused(false) }, true},
-		{"one is queued", func(q *sendQueue) { q.push(first) }, false},
-		{"an urgent one is queued", func(q *sendQueue) { q.pushUrgent(first) }, false},
-		{"one is being written", func(q *sendQueue) { q.push(first); q.next() }, false},
-		{"one was written", func(q *sendQueue) { q.push(first); q.next(); q.next() }, true},
-		{"one was withdrawn", func(q *sendQueue) { q.push(first); q.withdraw(first.id) }, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			q := &sendQueue{limit: 100, keepSent: true, notify: make(chan struct{}, 1)}
-			tt.do(q)
-			it := queuedMessage{frame: []byte("2"), id: jsonrpc.ID("2")}
-			if got := q.bypass(it); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-			kept, ok := q.sent["2"]
-			if ok != tt.want || ok && kept.queuedAt.IsZero() { // queuedAt starts the RestartWait
-				t.Errorf("sent request: got %v, queued at %v, want %v", ok, kept.queuedAt, tt.want)
-			}
-		})
 	}
 }
 
