@@ -55,7 +55,8 @@ such as status:error, or if watch asks for it. After 45 seconds a message is
 passed on. The capture has the messages of both sides, before and after, and
 notes say what was decided. Held messages are shown with their secrets. Clients
 may give up on a request that is held for long; on HTTP, it is not forwarded
-then. A request or response that is dropped on HTTP fails with status 502.`
+then. A request or response that is dropped on HTTP fails with status 502.
+Messages over HTTP+SSE, the transport of 2024-11-05, are not held.`
 
 const tapExample = `  mcpwire tap -- node build/index.js
   mcpwire tap --check -- npx -y @modelcontextprotocol/server-filesystem ~

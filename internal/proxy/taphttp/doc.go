@@ -86,16 +86,17 @@
 //     its id and retry time, so that a client that resumes the stream does not get it
 //     again; the stream goes on without it, and ends without the response if it was one.
 //   - A response to a client's request has status 200, or the status that a modern server
-//     has for the error; with HTTP+SSE, the request gets 202 and the client's stream the
-//     response. A response to a server's request is posted to the server
+//     has for the error. A response to a server's request is posted to the server
 //     with the header of the client's request for the stream. What the tap itself responds
 //     has no CORS fields: a page of another origin sees a failure.
 //   - If the client disconnects or the exchange is aborted, what is held for it is not
 //     forwarded: with a modern server, a disconnect cancels. [Handler.Shutdown] passes on
 //     everything that is held before it waits.
 //
-// Bodies, and events, above 8 MiB are never held and pass as they arrive, as do bodies
-// that are not JSON, lines of messages, and content codings other than gzip and deflate.
+// Messages over HTTP+SSE, the transport of 2024-11-05, are forwarded and recorded, and not
+// held; a note in the capture says so. Bodies, and events, above 8 MiB are never held and
+// pass as they arrive, as do bodies that are not JSON, lines of messages, and content
+// codings other than gzip and deflate.
 // The tap asks servers for none, with Accept-Encoding: identity, and forwards an event
 // stream that is compressed nevertheless decoded. It requests the body of a client that
 // waits for 100 Continue itself.

@@ -40,6 +40,8 @@ type exchange struct {
 	// The handler's sessions owns these fields.
 	connNumber *connNumber
 	session    uint64
+	// overSSE reports a message of a client of HTTP+SSE.
+	overSSE bool
 	// provisional reports that the number is the connection's and may become a session's.
 	provisional bool
 

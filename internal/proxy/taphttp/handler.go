@@ -70,7 +70,7 @@ func New(upstream *url.URL, rec *capture.Writer, opts *Options) (*Handler, error
 	h.rec = recorder{out: rec, observe: h.opts.Observe, start: time.Now()}
 	h.transport = newTransport(&h.opts)
 	if b := h.opts.Breakpoints; b != nil {
-		h.interceptor = &interceptor{breakpoints: b, matcher: b.NewMatcher(h.opts.Name), streams: map[uint64]*heldStream{}}
+		h.interceptor = &interceptor{breakpoints: b, matcher: b.NewMatcher(h.opts.Name)}
 	}
 	return h, nil
 }

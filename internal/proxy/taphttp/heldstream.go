@@ -14,7 +14,7 @@ import (
 // A heldStream forwards an event stream event by event, and holds those whose message matches.
 // While one is held, the stream is not read: later events wait in the buffers of the connection,
 // and then in the server. Comments between events are forwarded at once. Only the goroutine of the
-// exchange uses a heldStream, except for insert.
+// exchange uses a heldStream. Messages over HTTP+SSE are not held.
 type heldStream struct {
 	x     *exchange
 	sink  *eventSink
@@ -22,18 +22,13 @@ type heldStream struct {
 	event *boundedBuffer
 	// written reports that the record of the current event has forwarded it.
 	written bool
-	// streaming reports that the current event is too long to be held. writing is locked then.
+	// streaming reports that the current event is too long to be held.
 	streaming bool
-	// endpoint is the URL for messages of the client in HTTP+SSE, or "".
-	endpoint string
 	// begun reports that an event with data was forwarded.
 	begun bool
-	err   error
-
-	// writing is locked while an event is written.
-	writing sync.Mutex
-	// closed reports that the client gets no more. writing guards it.
-	closed bool
+	// overSSE reports that the stream began with the endpoint event of HTTP+SSE.
+	overSSE bool
+	err     error
 
 	// answers are the posts of answers to the server.
 	answers sync.WaitGroup
@@ -64,11 +59,10 @@ func (s *heldStream) run(resp *http.Response, coding string) (why string, err er
 	x := s.x
 	whole := false
 	defer func() {
-		s.close()
 		s.sink.intercept = nil
 		s.sink.end(whole)
 	}()
-	if err := s.write(nil); err != nil {
+	if err := x.flush(); err != nil {
 		return x.endReason("client", err), err
 	}
 	body := io.Reader(resp.Body)
@@ -141,7 +135,6 @@ func (s *heldStream) feed(p []byte) error {
 		}
 		if len(part) > 0 && !s.streaming {
 			s.streaming = true
-			s.writing.Lock()
 			s.pass(s.event.buf)
 			s.event.reset()
 		}
@@ -152,7 +145,6 @@ func (s *heldStream) feed(p []byte) error {
 		case end == noEnd:
 		case s.streaming:
 			s.streaming = false
-			s.writing.Unlock()
 		default:
 			s.endEvent(end)
 			s.event.reset()
@@ -161,7 +153,7 @@ func (s *heldStream) feed(p []byte) error {
 	return s.err
 }
 
-// pass records and forwards bytes unchanged. s.writing is locked.
+// pass records and forwards bytes unchanged.
 func (s *heldStream) pass(p []byte) {
 	s.sink.intercept = nil
 	s.sink.feed(p, false)
@@ -174,15 +166,13 @@ func (s *heldStream) pass(p []byte) {
 func (s *heldStream) endEvent(end eventEnd) {
 	s.written = end == endOfComment
 	if s.written {
-		s.writing.Lock()
-		defer s.writing.Unlock()
 		s.pass(s.event.buf)
 		return
 	}
 	s.sink.intercept = s.recordEvent
 	s.sink.feed(s.event.buf, false)
 	if !s.written && s.err == nil {
-		s.err = s.write(s.event.buf)
+		s.err = s.x.write(s.event.buf, false)
 	}
 }
 
@@ -191,7 +181,7 @@ func (s *heldStream) recordEvent(e *capture.Event) {
 	x := s.x
 	first := !s.begun && len(e.Data) > 0
 	s.begun = s.begun || first
-	if e.Kind != capture.KindMessage || e.Cut {
+	if e.Kind != capture.KindMessage || e.Cut || s.overSSE {
 		if first && x.r.Method == http.MethodGet && e.SSE.Event == eventEndpoint && !e.Cut {
 			s.begin(e)
 			return
@@ -212,11 +202,7 @@ func (s *heldStream) recordEvent(e *capture.Event) {
 		rule = r.Rule
 		switch r.Action {
 		case live.Answer:
-			target := s.endpoint
-			if target == "" {
-				target = x.r.URL.RequestURI()
-			}
-			s.answers.Go(func() { x.answerServer(n, target, r.Data) })
+			s.answers.Go(func() { x.answerServer(n, r.Data) })
 			fallthrough
 		case live.Drop:
 			s.drop(e)
@@ -229,7 +215,7 @@ func (s *heldStream) recordEvent(e *capture.Event) {
 		}
 	}
 	x.link(n, x.forwarded(e), rule)
-	s.err = s.write(text)
+	s.err = x.write(text, false)
 }
 
 // drop forwards the id and the retry time of an event without its message, since they are about the
@@ -241,7 +227,7 @@ func (s *heldStream) drop(e *capture.Event) {
 	rest := *e.SSE
 	rest.Event, rest.HasData, rest.Comment, rest.HasComment = "", false, "", false
 	s.x.forwarded(&capture.Event{Kind: capture.KindSSE, Dir: e.Dir, SSE: &rest})
-	s.err = s.write(withData(s.event.buf, "", false))
+	s.err = s.x.write(withData(s.event.buf, "", false), false)
 }
 
 // begin handles the endpoint event, with which a stream of HTTP+SSE begins.
@@ -259,15 +245,9 @@ func (s *heldStream) begin(e *capture.Event) {
 		x.forwarded(e)
 	}
 	x.bindEndpoint(data) // before the client uses it
-	if ref, err := x.r.URL.Parse(data); err == nil && (ref.Host == "" || x.sameOrigin(ref)) {
-		s.endpoint = ref.RequestURI()
-		ic := x.h.interceptor
-		ic.mu.Lock()
-		ic.streams[x.session] = s
-		ic.mu.Unlock()
-	}
-	s.written = true
-	s.err = s.write(text)
+	x.note(e.Dir, "the transport is HTTP+SSE, whose messages are not held: use a server with Streamable HTTP for that")
+	s.overSSE, s.written = true, true
+	s.err = x.write(text, false)
 }
 
 // finish forwards an incomplete event at the end of the stream, which clients discard.
@@ -277,50 +257,7 @@ func (s *heldStream) finish() error {
 	}
 	s.sink.intercept = nil
 	s.sink.feed(s.event.buf, false)
-	return s.write(s.event.buf)
-}
-
-// close makes insert fail.
-func (s *heldStream) close() {
-	if s.streaming {
-		s.streaming = false
-		s.writing.Unlock()
-	}
-	s.writing.Lock()
-	s.closed = true
-	s.writing.Unlock()
-	ic := s.x.h.interceptor
-	ic.mu.Lock()
-	defer ic.mu.Unlock()
-	if ic.streams[s.x.session] == s {
-		delete(ic.streams, s.x.session)
-	}
-}
-
-// write forwards an event. Without bytes it flushes the head.
-func (s *heldStream) write(p []byte) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if len(p) == 0 {
-		return s.x.flush()
-	}
-	return s.x.write(p, false)
-}
-
-// insert sends the client a response of a viewer to event of, between two events of the stream. It
-// reports whether the stream is open. Any goroutine may call it.
-func (s *heldStream) insert(of uint64, answer *capture.Event) bool {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if s.closed {
-		return false
-	}
-	own := *answer
-	own.SSE = &capture.SSE{Event: "message"}
-	s.x.link(of, s.x.recordOn(capture.Downstream, &own), "answered")
-	// If the client is gone, the goroutine of the stream notices too.
-	_ = s.x.write([]byte("event: message\ndata: "+string(answer.Data)+"\n\n"), false)
-	return true
+	return s.x.write(s.event.buf, false)
 }
 
 // An eventEnd says what ends in a piece of an event stream.

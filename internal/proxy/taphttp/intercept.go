@@ -35,8 +35,6 @@ type interceptor struct {
 	mu sync.Mutex
 	// params has the arguments that headers repeat, by the tool's name.
 	params map[string][]mcp.HeaderParam
-	// streams has the streams of HTTP+SSE that clients read, by their session.
-	streams map[uint64]*heldStream
 }
 
 // recordSides records an event on the side where it comes from. Unless Side is set, it also records
@@ -178,7 +176,7 @@ func (x *exchange) interceptRequest(out *http.Request, data []byte) bool {
 	decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
 	defer decoded.release()
 	e, err := x.bodyEvent(capture.ToServer, data, x.r.Header, contentCoding(x.r.Header), true, &decoded)
-	if e.Kind != capture.KindMessage || len(e.Data) > maxHeldBody {
+	if e.Kind != capture.KindMessage || len(e.Data) > maxHeldBody || x.overSSE {
 		x.recordSent(out)
 		x.record(e)
 		if err != nil {
@@ -249,20 +247,10 @@ func expectsResponse(data []byte) bool {
 	return jsonrpc.Parse(data, &m, 0) != nil || m.Kind == jsonrpc.KindRequest
 }
 
-// answerRequest answers the client in place of the server, on its stream for HTTP+SSE. of is the
-// event of the request.
+// answerRequest answers the client in place of the server. of is the event of the request.
 func (x *exchange) answerRequest(of uint64, data string) {
 	answer := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(data)}
 	x.h.interceptor.matcher.Add(x.placed(answer, capture.Downstream))
-	ic := x.h.interceptor
-	ic.mu.Lock()
-	stream := ic.streams[x.session]
-	ic.mu.Unlock()
-	if stream != nil && stream.insert(of, answer) {
-		x.recordEnd("answered by a viewer of the tap; the client got status 202")
-		x.w.WriteHeader(http.StatusAccepted)
-		return
-	}
 	h, status := x.w.Header(), x.answerStatus(answer.Data)
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
@@ -587,11 +575,11 @@ func setField(h http.Header, name, value string) {
 const answerTimeout = 30 * time.Second
 
 // answerServer posts a viewer's response to a request of the server, in place of the client. of is
-// the event of the request, and target the URL for messages of the client.
-func (x *exchange) answerServer(of uint64, target, data string) {
+// the event of the request.
+func (x *exchange) answerServer(of uint64, data string) {
 	ctx, cancel := context.WithTimeout(x.ctx, answerTimeout)
 	defer cancel()
-	out, err := http.NewRequestWithContext(ctx, http.MethodPost, x.h.upstream.Scheme+"://"+x.h.upstream.Host+target, strings.NewReader(data))
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, x.h.upstream.Scheme+"://"+x.h.upstream.Host+x.r.URL.RequestURI(), strings.NewReader(data))
 	if err != nil {
 		x.note(capture.ToServer, "the answer was not sent: "+printable(err.Error()))
 		return

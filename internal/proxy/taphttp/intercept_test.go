@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -607,86 +608,64 @@ func TestInterceptAnswerStatus(t *testing.T) {
 	}
 }
 
-// TestInterceptOld checks the transport of 2024-11-05: requests are posted, and responses come on
-// the stream, also those of a viewer.
+// TestInterceptOld checks that messages over the transport of 2024-11-05 are not held, that they are
+// recorded on both sides, and that a note says so.
 func TestInterceptOld(t *testing.T) {
-	const call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`
-	v := newViewer(t, "tool:a | method:roots/list | status:ok tool:b", 0)
-	toClient := make(chan string)
-	got := make(chan string, 10)
-	origins := make(chan string, 10)
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`
+	messages := []string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":"s1","method":"roots/list"}`}
+	v := newViewer(t, "tool:a | method:roots/list", 0)
+	called := make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /mcp", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		io.WriteString(w, "event: endpoint\ndata: http://"+r.Host+"/messages?id=1\n\n")
 		http.NewResponseController(w).Flush()
-		for {
-			select {
-			case text := <-toClient:
-				io.WriteString(w, text)
-				http.NewResponseController(w).Flush()
-			case <-r.Context().Done():
-				return
-			}
+		<-called
+		for _, m := range messages {
+			io.WriteString(w, "event: message\ndata: "+m+"\n\n")
 		}
 	})
 	mux.HandleFunc("POST /messages", func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		origins <- r.Header.Get("Origin")
-		got <- string(body)
+		io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusAccepted)
+		close(called)
 	})
-	p := tapHandler(t, mux.ServeHTTP, &taphttp.Options{Breakpoints: v.b, Origin: "https://s.example"})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
-	request.Header.Set("Origin", "http://localhost:1")
-	resp, err := http.DefaultClient.Do(request)
+	p := tapHandler(t, mux.ServeHTTP, &taphttp.Options{Breakpoints: v.b})
+	resp, err := http.DefaultClient.Get(p.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	stream := bufio.NewReader(resp.Body)
-	next := func(want string) {
-		t.Helper()
-		var text strings.Builder
-		for !strings.HasSuffix(text.String(), "\n\n") {
-			line, err := stream.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
-			text.WriteString(line)
-		}
-		if text.String() != want {
-			t.Errorf("the client gets %q, want %q", text.String(), want)
-		}
-	}
 	base := strings.TrimSuffix(p.url, "/mcp") + "/messages?id=1"
-	next("event: endpoint\ndata: " + base + "\n\n")
-
-	go v.decide(live.Decision{Action: live.Answer, Data: answerText}, "")
-	send(t, newPost(base, fmt.Sprintf(call, 1, "a"), nil), 202, "")
-	next("event: message\ndata: " + answerText + "\n\n")
-
-	send(t, newPost(base, fmt.Sprintf(call, 2, "b"), nil), 202, "")
-	if body := <-got; body != fmt.Sprintf(call, 2, "b") {
-		t.Errorf("the server gets %q", body)
+	for _, want := range []string{"event: endpoint\n", "data: " + base + "\n", "\n"} {
+		if line, err := stream.ReadString('\n'); err != nil || line != want {
+			t.Fatalf("the client gets %q, %v, want %q", line, err, want)
+		}
 	}
-	go v.decide(live.Decision{Action: live.Edit, Data: `{"jsonrpc":"2.0","id":2,"result":{"edited":true}}`}, "")
-	toClient <- "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n\n"
-	next("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"edited\":true}}\n\n")
-
-	go v.decide(live.Decision{Action: live.Answer, Data: streamAnswer}, "")
-	toClient <- "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"s1\",\"method\":\"roots/list\"}\n\n"
-	if body := <-got; body != streamAnswer {
-		t.Errorf("the server gets %q, want %q", body, streamAnswer)
+	send(t, newPost(base, call, nil), 202, "")
+	rest, err := io.ReadAll(stream)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if first, origin := <-origins, <-origins; first != "" || origin != "https://s.example" {
-		t.Errorf("the answer has the origin %q, want that of the stream as configured", origin)
+	if want := "event: message\ndata: " + messages[0] + "\n\nevent: message\ndata: " + messages[1] + "\n\n"; string(rest) != want {
+		t.Errorf("the client gets %q, want %q", rest, want)
 	}
-	cancel()
 	http.DefaultClient.CloseIdleConnections()
-	checkSides(t, p.events(), "answered")
+	events := p.events()
+	want := []string{
+		"endpoint", "downstream c2s " + call, "upstream c2s " + call, "same",
+		"upstream s2c " + messages[0], "downstream s2c " + messages[0], "same",
+		"upstream s2c " + messages[1], "downstream s2c " + messages[1], "same",
+	}
+	if diff := cmp.Diff(want, sides(events)); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	if !slices.ContainsFunc(events, func(e *capture.Event) bool {
+		return e.Kind == capture.KindNote && strings.Contains(string(e.Data), "HTTP+SSE, whose messages are not held")
+	}) {
+		t.Error("no note says that messages are not held")
+	}
 }
 
 // TestInterceptLines checks that events are forwarded byte for byte if none of them is held,

@@ -92,7 +92,7 @@ func (s *sessions) assign(x *exchange, r *http.Request) {
 	}
 	if r.Method == http.MethodPost {
 		if n, ok := s.findLocked(sessionKey(endpointSpace, r.URL.RequestURI())); ok {
-			x.session = n
+			x.session, x.overSSE = n, true
 			return
 		}
 	}
