@@ -43,6 +43,20 @@ func (id *Identity) AppendInfo(dst []byte, f *Features) []byte {
 	return append(dst, id.infos[f.Revision]...)
 }
 
+// AppendShortInfo appends the Implementation object that results of modern revisions repeat.
+func (id *Identity) AppendShortInfo(dst []byte) []byte { return append(dst, id.short...) }
+
+// ShortInfo returns the part of an Implementation object that results repeat: its name, version and
+// title.
+func ShortInfo(info []byte) []byte {
+	return Rewrite(nil, info, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("name") || m.KeyIs("version") || m.KeyIs("title") {
+			return m.Value()
+		}
+		return nil
+	}, nil)
+}
+
 // End closes a result object that has members. It adds the members of every result of the revision.
 func (id *Identity) End(dst []byte, f *Features) []byte {
 	if f.Modern {

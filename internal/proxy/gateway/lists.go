@@ -75,7 +75,7 @@ func (g *Gateway) answerList(ctx context.Context, modern bool, kind Kind, m *jso
 		}
 		dst = append(dst, `,"resultType":"complete","ttlMs":`...)
 		dst = append(strconv.AppendInt(dst, ttl, 10), `,"cacheScope":"private","_meta":{"`+mcp.MetaServerInfo+`":`...)
-		dst = w.st.identity.AppendInfo(dst, era.Of(mcp.LatestRevision))
+		dst = w.st.identity.AppendShortInfo(dst)
 		if stale != nil {
 			dst = append(append(dst, `,"`+MetaStale+`":`...), stale...)
 		}
@@ -259,7 +259,8 @@ func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []
 		dst = jsonwire.AppendQuote(append(dst, `,"instructions":`...), text)
 	}
 	dst = append(dst, `,"ttlMs":0,"cacheScope":"private"`...)
-	return append(w.st.identity.End(dst, f), '}')
+	meta := w.st.identity.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f) // whole here alone
+	return append(w.st.identity.EndWithMeta(dst, f, append(meta, '}')), '}')
 }
 
 // answerInitialize appends the response to initialize, and returns the negotiated revision.

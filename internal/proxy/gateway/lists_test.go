@@ -267,3 +267,23 @@ func TestHiddenKinds(t *testing.T) {
 		})
 	}
 }
+
+// TestShortInfo checks that only the response to server/discover has the icons and the description of
+// the gateway, which other results would repeat.
+func TestShortInfo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		info := mcp.Implementation{Name: "g", Version: "1", Title: "T", Description: "D", Icons: []mcp.Icon{{Src: "data:,"}}}
+		g := newGateway(t, &Options{Info: info, Upstreams: []Upstream{streamUpstream("one", toolServer("one", "a"))}})
+		defer g.Close()
+		for method, want := range map[string]string{
+			mcp.MethodDiscover:      `{"name":"g","version":"1","title":"T","description":"D","icons":[{"src":"data:,"}]}`,
+			mcp.MethodToolsList:     `{"name":"g","version":"1","title":"T"}`,
+			mcp.MethodResourcesList: `{"name":"g","version":"1","title":"T"}`,
+		} {
+			got := request(t, t.Context(), g.Stateless(), method, `{`+modernMeta+`}`)
+			if !strings.Contains(got, `"_meta":{"io.modelcontextprotocol/serverInfo":`+want+`}`) {
+				t.Errorf("%s: got %s, want %s in it", method, got, want)
+			}
+		}
+	})
+}

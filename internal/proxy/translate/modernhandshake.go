@@ -113,15 +113,18 @@ func (h *modernHandshake) initialized(o outcome) (again bool, e *jsonrpc.Error) 
 		return false, e
 	}
 	info := era.Lookup(o.result, "serverInfo")
+	var short []byte
 	if !era.IsObject(info) {
 		info = nil
+	} else {
+		short = era.ShortInfo(info)
 	}
 	f := era.Of(legacy)
 	caps := slices.Clone(era.ImpliedCapabilities(profile.Capabilities, f))
 	if !f.CoreTasks { // the revision has no tasks
 		caps = withoutMembers(caps, "tasks")
 	}
-	*h.server = legacyServer{f, caps, slices.Clone(info), profile.Instructions}
+	*h.server = legacyServer{f, caps, slices.Clone(info), short, profile.Instructions}
 	h.phase = ready
 	return false, nil
 }
@@ -173,8 +176,8 @@ type legacyServer struct {
 	features *era.Features
 	// caps holds the capabilities as declared.
 	caps []byte
-	// info is an Implementation, or nil.
-	info         []byte
+	// info is an Implementation, or nil. Results other than that of server/discover repeat short.
+	info, short  []byte
 	instructions string
 }
 
@@ -194,9 +197,9 @@ func (s *legacyServer) featuresOr(revision mcp.Revision) *era.Features {
 // appendInfo appends the _meta member of a result with the server's info, after a comma, if it has
 // any.
 func (s *legacyServer) appendInfo(result []byte) []byte {
-	if s.info == nil {
+	if s.short == nil {
 		return result
 	}
-	result = append(append(result, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), s.info...)
+	result = append(append(result, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), s.short...)
 	return append(result, '}')
 }

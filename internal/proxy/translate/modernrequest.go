@@ -116,7 +116,11 @@ func (mr *modernRequests) finish(r *modernRequest) {
 
 // respond answers the client with a complete result.
 func (mr *modernRequests) respond(r *modernRequest, result []byte, rule string, of ...uint64) {
-	mr.sendResult(r, era.ResultToModern(nil, result, r.method, mr.server.info, mr.opts.Hints), rule, of...)
+	info := mr.server.short
+	if r.method == mcp.MethodDiscover {
+		info = mr.server.info
+	}
+	mr.sendResult(r, era.ResultToModern(nil, result, r.method, info, mr.opts.Hints), rule, of...)
 }
 
 // sendResult answers the client with an unchanged result.
