@@ -46,6 +46,7 @@ func TestClientResumeRejected(t *testing.T) {
 		want         string // text of the error
 	}{
 		{"gone", cut, raw(400, "text/plain", "its events were deleted"), 400, `the stream ended before the response: unexpected EOF; it could not be resumed: refused: HTTP status 400 Bad Request: "its events were deleted"`},
+		{"fails without a content type", cut, raw(500, "", "stream is not readable"), 500, `: "stream is not readable"`},
 		{"denied", cut, raw(403, "", ""), 403, "403 Forbidden"},
 		{"fails", cut, raw(500, "text/plain", "out of order"), 500, "out of order"},
 		{"no ids", "data: {", nil, 0, "its events have no ids"},

@@ -554,7 +554,7 @@ func readHTTPError(resp *http.Response) *httpError {
 	if len(body) > 0 && body[0] == '{' && jsonrpc.Parse(body, &m, 0) == nil && m.Kind == jsonrpc.KindError {
 		r.message = &m
 		r.status.Text = clip.String(m.Err().Message, maxErrorText)
-	} else if isText(resp.Header) {
+	} else if isText(resp.Header, body) {
 		r.status.Text = clip.String(body, maxErrorText)
 	}
 	challenges, _ := challenge.Parse(resp.Header["Www-Authenticate"])
@@ -566,9 +566,12 @@ func readHTTPError(resp *http.Response) *httpError {
 	return r
 }
 
-// isText reports whether the body is readable text.
-func isText(h http.Header) bool {
+// isText reports whether the body is readable text. Servers made with Node often send no type.
+func isText(h http.Header, body []byte) bool {
 	kind := mediaTypeOf(h)
+	if kind == "" {
+		return strings.HasPrefix(http.DetectContentType(body), "text/plain")
+	}
 	return kind == "text/plain" || kind == mediaJSON || kind == "application/problem+json"
 }
 

@@ -40,6 +40,8 @@ type doctorReport struct {
 	nextRank rank
 	// slow describes a slow server. It is empty if the server is fast enough.
 	slow string
+	// concern is what the server itself says about credentials that it lacks. It may be empty.
+	concern string
 	// skipped reports that the server was not examined.
 	skipped bool
 	// speaks names the newest revision that was negotiated, and how long that took. It is empty if
@@ -300,15 +302,20 @@ func (r *doctorReport) finish() error {
 		r.Status = "no_answer"
 	}
 	if r.Verdict == "" {
-		r.Verdict = "no problems found"
-		if r.slow != "" {
-			r.Verdict += ", but " + r.slow
+		var remarks []string
+		for _, remark := range []string{r.slow, r.concern} {
+			if remark != "" {
+				remarks = append(remarks, remark)
+			}
 		}
 		switch {
-		case r.warnings > 0 && r.slow != "":
-			r.Verdict += ", and there are warnings"
+		case r.warnings > 0 && len(remarks) > 0:
+			remarks = append(remarks, "there are warnings")
 		case r.warnings > 0:
-			r.Verdict += ", but " + plural.Of(r.warnings, "warning")
+			remarks = append(remarks, plural.Of(r.warnings, "warning"))
+		}
+		if r.Verdict = "no problems found"; len(remarks) > 0 {
+			r.Verdict += ", but " + strings.Join(remarks, ", and ")
 		}
 		if r.slow != "" && r.cause != "" {
 			// Hosts give up on it before they could notice what breaks a rule.

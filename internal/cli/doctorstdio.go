@@ -375,8 +375,21 @@ func (doc *doctor) stderr(all []probe.Observation) {
 	if len(lines) < len(everything) {
 		title = "some lines (-v shows all)"
 	}
-	doc.report.section("Standard error").note("%s", title).detail(lines...)
+	s := doc.report.section("Standard error")
+	s.note("%s", title).detail(lines...)
+	if !answered(last) {
+		return
+	}
+	concerns := cause.Concerns(everything)
+	for _, c := range concerns[:min(len(concerns), maxConcerns)] {
+		what := clipLine(cmp.Or(c.What, c.Line), 240)
+		s.odd("%s", what).detail(clipLine(c.Line, 240)).hint("%s", safeLine(c.Fix))
+		doc.report.concern = cmp.Or(doc.report.concern, what)
+	}
 }
+
+// maxConcerns limits the lines of a server that works that are shown as warnings.
+const maxConcerns = 3
 
 // newLines returns the important lines of a standard error, and all lines that are not blank.
 func newLines(text string) (important, all []string) {

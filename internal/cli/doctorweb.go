@@ -19,6 +19,7 @@ import (
 	"mcpwire/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/streamable"
 )
 
 // A webReply is the response to an HTTP request.
@@ -433,7 +434,7 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 	if doc.oldTransport(ctx, u.String()) {
 		s.good("this is an endpoint of HTTP+SSE, the transport of the first revision").hint("hosts that only know Streamable HTTP cannot use it")
 		doc.report.exit, doc.report.cause = exitOK, ""
-		doc.report.next(doc.mcpwire("info", "--transport", "sse")...)
+		doc.oldHandshake(ctx, s, u)
 		return
 	}
 	l := s.bad("%s", what)
@@ -477,6 +478,28 @@ func newestLegacy() mcp.Revision {
 		}
 	}
 	return mcp.RevisionNone
+}
+
+// oldHandshake makes a handshake over HTTP+SSE.
+func (doc *doctor) oldHandshake(ctx context.Context, s *doctorSection, u *url.URL) {
+	doc.report.status("handshake over HTTP+SSE")
+	c, err := doc.d.dial(ctx)
+	status, isStatus := errors.AsType[*streamable.StatusError](err)
+	switch {
+	case err == nil:
+		s.good("%v  %s: negotiated", c.Revision(), mcp.MethodInitialize)
+		doc.report.speaks = c.Revision().String()
+		_ = c.Close() // nothing was sent but the handshake
+		doc.report.next(doc.mcpwire("info", "--transport", "sse")...)
+	case isStatus:
+		c := (&cause.Response{Status: status.StatusCode, Host: u.Host, Body: status.Text}).Find()
+		if !c.Specific { // the status is not about this URL
+			c = cause.Cause{What: status.Text}
+		}
+		doc.explain(s, fmt.Sprintf("the stream opens, and messages to the server get HTTP %d", status.StatusCode), c, true)
+	case ctx.Err() == nil:
+		s.bad("the stream opens, and the handshake fails: %s", clipLine(innermost(err).Error(), 200)).hint("see the server's log")
+	}
 }
 
 // oldTransport reports whether a GET opens an HTTP+SSE stream.

@@ -66,7 +66,7 @@ func TestDoctorWeb(t *testing.T) {
 		{"any origin", dropOrigin(good), false, []string{"--quick", "URL"}, exitFindings, []string{"✗ pages of any site are accepted", "Result: problems"}},
 		{"elsewhere", mux("/mcp", good), false, []string{"URL/api"}, exitUnreachable, []string{"HTTP 404: no MCP endpoint at /api", "→ an endpoint is at URL/mcp", "next: mcpwire doctor URL/mcp"}},
 		{"nowhere", http.NotFoundHandler(), false, []string{"URL/api"}, exitUnreachable, []string{"│ 404 page not found", "tried /mcp /sse"}},
-		{"HTTP+SSE", http.HandlerFunc(oldServer), false, []string{"URL/sse"}, exitOK, []string{"an endpoint of HTTP+SSE", "next: mcpwire info --transport sse URL/sse"}},
+		{"HTTP+SSE", good.SSE("/messages"), false, []string{"URL/sse"}, exitOK, []string{"an endpoint of HTTP+SSE", "initialize: negotiated", "next: mcpwire info --transport sse URL/sse"}},
 		{"page", constant(200, map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<!doctype html>\x1b[31m"), false, []string{"URL/"}, exitUnreachable, []string{"HTTP 200 with a web page", `│ <!doctype html>\x1b[31m`}},
 		{"moved", constant(301, map[string]string{"Location": "/new"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"HTTP 301: the server is at URL/new", "do not follow redirects of a POST", "next: mcpwire doctor URL/new"}},
 		{"login page", constant(302, map[string]string{"Location": "/login?next=/mcp"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"a login page for people: /login?next=/mcp"}},
@@ -129,16 +129,6 @@ func mux(path string, h http.Handler) http.Handler {
 	m := http.NewServeMux()
 	m.Handle(path, h)
 	return m
-}
-
-// oldServer returns the beginning of an HTTP+SSE server.
-func oldServer(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet {
-		w.WriteHeader(http.StatusMethodNotAllowed)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, "event: endpoint\ndata: /messages?s=1\n\n")
 }
 
 // TestDoctorAuthorization follows the chain of RFC 9728 and RFC 8414.

@@ -44,12 +44,31 @@ const (
 	Silent State = "silent"
 )
 
-// These select the blocks about exit statuses, and about responses over HTTP.
+// These select the blocks about exit statuses, responses over HTTP, and servers that work.
 const (
 	exited   State = "exit"
 	overHTTP State = "http"
 	later    State = "later"
+	running  State = "running"
 )
+
+// A Concern is a line of a server that works, about credentials or settings that it lacks or cannot
+// use.
+type Concern struct {
+	Cause
+	Line string
+}
+
+// Concerns returns the lines that a user should know of, each cause once.
+func Concerns(lines []string) (list []Concern) {
+	for _, line := range normalize(lines) {
+		c, ok := lookup(running, line)
+		if ok && !slices.ContainsFunc(list, func(o Concern) bool { return c.Fix == o.Fix }) {
+			list = append(list, Concern{c, strings.TrimSpace(line)})
+		}
+	}
+	return list
+}
 
 // Find returns the cause in the lines that a server wrote. set are the variables that the user has
 // given a value.
@@ -181,7 +200,7 @@ func (r *Response) Find() Cause {
 // lookup returns the first cause of the table that matches.
 func lookup(state State, text string) (Cause, bool) {
 	for _, b := range causes() {
-		if b.state != state {
+		if b.state != state || b.not != nil && b.not.MatchString(text) {
 			continue
 		}
 		for _, re := range b.match {

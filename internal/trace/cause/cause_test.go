@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 )
@@ -90,5 +91,53 @@ func TestTables(t *testing.T) {
 		if f.begin == nil {
 			t.Errorf("%s: begin is missing", f.name)
 		}
+	}
+}
+
+// TestConcerns shows which lines of a server that works are about credentials that it lacks or
+// cannot use. Ordinary log lines are not.
+func TestConcerns(t *testing.T) {
+	for _, tt := range []struct{ line, what string }{
+		{"Failed to parse OPENAPI_MCP_HEADERS environment variable: SyntaxError: Expected property name or '}' in JSON at position 1", "OPENAPI_MCP_HEADERS is not valid JSON, so the server ignores it"},
+		{"Error: could not parse EXTRA_HEADERS as JSON", "EXTRA_HEADERS is not valid JSON, so the server ignores it"},
+		{"EXTRA_HEADERS is not valid JSON", "EXTRA_HEADERS is not valid JSON, so the server ignores it"},
+		{"Warning: BRAVE_API_KEY is not set", "BRAVE_API_KEY is missing, as the server says"},
+		{"\x1b[33mwarn\x1b[0m: GITHUB_TOKEN not set, using anonymous access", "GITHUB_TOKEN is missing, as the server says"},
+		{"2026-11-28 10:00:00 WARNING root Missing environment variable SLACK_BOT_TOKEN", "SLACK_BOT_TOKEN is missing, as the server says"},
+		{"Please set the OPENAI_API_KEY environment variable", "OPENAI_API_KEY is missing, as the server says"},
+		{"No API key found, calls will fail", "No API key found, calls will fail"},
+		{"[error] Authentication failed: check your settings", "[error] Authentication failed: check your settings"},
+		{`{"level":50,"msg":"the access token has expired"}`, "error: the access token has expired"},
+		{"credentials not found in ~/.config/x", "credentials not found in ~/.config/x"},
+
+		{"Secure MCP Filesystem Server running on stdio", ""},
+		{"INFO using BRAVE_API_KEY from the environment", ""},
+		{"Loaded 3 credentials", ""},
+		{"API key: ****1234", ""},
+		{"DEBUG: GITHUB_TOKEN not set", ""},
+		{"GITHUB_TOKEN is optional and not set", ""},
+		{"GITHUB_TOKEN is not required for public repositories", ""},
+		{"LOG_LEVEL not set, using info", ""},
+		{"SyntaxError: Unexpected token } in JSON at position 3", ""},
+		{"Warning: SSE is deprecated", ""},
+		{"(node:1) ExperimentalWarning: CommonJS module is loading an ES module", ""},
+		{"error: cannot open the cache, continuing without it", ""},
+		{"token count: 0 missing", ""},
+		{"Authentication: none", ""},
+		{"the server listens without authentication", ""},
+	} {
+		got := ""
+		for _, c := range Concerns([]string{"starting", tt.line}) {
+			if got += cmp.Or(c.What, c.Line); c.Fix == "" {
+				t.Errorf("%q: no remedy", tt.line)
+			}
+		}
+		if got != tt.what {
+			t.Errorf("%q: %q, want %q", tt.line, got, tt.what)
+		}
+	}
+	twice := Concerns([]string{"A_TOKEN is not set", "A_TOKEN is not set", "B_TOKEN is not set"})
+	if len(twice) != 2 {
+		t.Errorf("%d concerns of three lines, two of them equal, want 2", len(twice))
 	}
 }

@@ -18,6 +18,8 @@ var (
 type block struct {
 	name  string
 	match []*regexp.Regexp
+	// not excludes texts that match. It may be nil.
+	not *regexp.Regexp
 	// what and fix are templates of [regexp.Regexp.Expand]. Without what, the cause is unknown.
 	what, fix string
 	// state is what the block applies to: "" for a statement, or else [Silent] or exited.
@@ -51,6 +53,8 @@ var (
 				switch a.key {
 				case "match":
 					e.match = append(e.match, regexp.MustCompile("(?im)"+a.value))
+				case "not":
+					e.not = regexp.MustCompile("(?im)" + a.value)
 				case "what":
 					e.what = a.value
 				case "fix":
