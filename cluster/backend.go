@@ -37,6 +37,10 @@ var (
 // parts, may be called by multiple goroutines at once. They return when their context ends, with an
 // error that wraps the context's error or [ErrUnavailable]. Package clustertest tests a Backend.
 //
+// A backend of which a machine may run in this process can have a method Check() error. It returns
+// an error at once if that machine does not store. A backend whose bus drops messages can have a
+// method Lost() uint64, which returns their number.
+//
 // The names of buckets and logs must pass [CheckName]; keys, topics and the ids of nodes must pass
 // [CheckKey].
 type Backend interface {

@@ -11,9 +11,9 @@
 //
 // [Node.Share] fills in what servers and handlers share. Its parts are [Node.TaskStore], [Node.Bus]
 // and [Node.StateKeys] for package server, and [Node.EventStore], [Node.SessionStore] and
-// [Node.HandlerNodes] for package streamable. [Node.ReplayCache] is for package auth, and
-// [Node.TokenStore] for package oauth. Below them are parts that programs can use directly:
-// [Node.Acquire], [Node.Limiter], [Node.Members], [Node.Request] and [Node.Handle].
+// [Node.HandlerNodes] for package streamable. [Node.ReplayCache] is for package auth. Below them
+// are parts that programs can use directly: [Node.Acquire], [Node.Members], [Node.Request] and
+// [Node.Handle].
 //
 // # Consistency
 //
@@ -31,7 +31,7 @@
 //
 // The backend must authenticate its clients, and connections between machines need TLS: whoever can
 // write to it can take over sessions, and whoever can read it learns results, principals and keys.
-// [NodeOptions].Secrets encrypts tokens and keys. The names of records and topics are hashes; they
+// [NodeOptions].Secrets encrypts keys. The names of records and topics are hashes; they
 // contain no text of users.
 //
 // # Concurrency

@@ -72,11 +72,6 @@ func (n *Node) TryAcquire(ctx context.Context, name string) (*Lease, error) {
 
 // Acquire waits until this node has the lease with that name, or ctx ends.
 func (n *Node) Acquire(ctx context.Context, name string) (*Lease, error) {
-	return n.acquire(ctx, name, func() {})
-}
-
-// acquire is Acquire. It calls waiting if somebody has the lease.
-func (n *Node) acquire(ctx context.Context, name string, waiting func()) (*Lease, error) {
 	key := n.key("lease", name)
 	var w leaseWait
 	for {
@@ -86,8 +81,6 @@ func (n *Node) acquire(ctx context.Context, name string, waiting func()) (*Lease
 			done()
 			return l, err
 		}
-		waiting()
-		waiting = func() {}
 		timer := time.NewTimer(beatInterval)
 		select {
 		case <-changed:

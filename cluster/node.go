@@ -27,9 +27,9 @@ type NodeOptions struct {
 	Name string
 	// Tenant separates clusters that share a backend: nodes see only those of their tenant.
 	Tenant string
-	// Secrets encrypt keys and tokens in the backend. Each has at least 32 random bytes. The first
-	// one encrypts, all of them decrypt. All nodes need the same. Without them TokenStore fails,
-	// and keys are stored as they are.
+	// Secrets encrypt keys in the backend. Each has at least 32 random bytes. The first one
+	// encrypts, all of them decrypt. All nodes need the same. Without them keys are stored as they
+	// are.
 	Secrets [][]byte
 	// OnAppend is called after each attempt to append an event to the backend, with its duration.
 	// It must return at once. Nil means no call.
@@ -190,42 +190,29 @@ type Stats struct {
 	// Members is the number of nodes, this one included.
 	Members int
 	// BusLost counts messages to other nodes that were not sent, and those for this node that were
-	// dropped because too many waited, if the backend is a [LossCounter]. Messages that other nodes
-	// send while this one is disconnected are also lost, and not counted.
+	// dropped because too many waited, if the backend counts these. Messages that other nodes send
+	// while this one is disconnected are also lost, and not counted.
 	BusLost uint64
-	// StorageDown means that the machine of the backend that this process runs stores nothing, if
-	// the backend is a [Checker].
+	// StorageDown means that the machine of the backend that this process runs stores nothing.
 	StorageDown bool
 }
 
 // Stats returns the current numbers, and the counts since the node joined.
 func (n *Node) Stats() Stats {
 	s := Stats{Members: n.members.count(), BusLost: n.unpublished.Load()}
-	if c, ok := n.backend.(LossCounter); ok {
+	if c, ok := n.backend.(interface{ Lost() uint64 }); ok {
 		s.BusLost += c.Lost()
 	}
 	s.StorageDown = n.checkStorage() != nil
 	return s
 }
 
-// A Checker is a [Backend] of which a machine may run in this process.
-type Checker interface {
-	// Check returns an error if that machine does not store. It returns at once.
-	Check() error
-}
-
-// checkStorage is Check of a backend that is a Checker.
+// checkStorage is Check of a backend that has it.
 func (n *Node) checkStorage() error {
-	if c, ok := n.backend.(Checker); ok {
+	if c, ok := n.backend.(interface{ Check() error }); ok {
 		return c.Check()
 	}
 	return nil
-}
-
-// A LossCounter is a [Backend] that counts the messages of its bus that it has dropped.
-type LossCounter interface {
-	// Lost returns the number of messages that were received and not delivered.
-	Lost() uint64
 }
 
 // Check returns an error that wraps [ErrUnavailable] if this node has not reached the backend for

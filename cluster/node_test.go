@@ -705,67 +705,6 @@ func TestHandlerNodes(t *testing.T) {
 	})
 }
 
-func TestLimiter(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
-		a := join(t, shared, nil)
-		l, err := a.Limiter(10, 20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		take := func(key string) (n int) {
-			for {
-				ok, wait := l.Take(key)
-				if !ok {
-					if wait <= 0 || wait > time.Second {
-						t.Errorf("wait %v", wait)
-					}
-					return n
-				}
-				if n++; n > 1000 {
-					t.Fatal("no limit")
-				}
-			}
-		}
-		if got := [2]int{take("x"), take("y")}; got != [2]int{20, 20} {
-			t.Errorf("the burst of one node: %v", got)
-		}
-		advance(time.Second)
-		if got := take("x"); got != 10 {
-			t.Errorf("the rate of one node: %d", got)
-		}
-		b := join(t, shared, nil)
-		advance(10 * time.Second)
-		if got := take("x"); got != 10 {
-			t.Errorf("the burst of one of two nodes: %d", got)
-		}
-		advance(time.Second)
-		if got := take("x"); got != 5 {
-			t.Errorf("the rate of one of two nodes: %d", got)
-		}
-		if err := b.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
-		advance(time.Second)
-		if got := take("x"); got != 10 {
-			t.Errorf("the rate after the other node left: %d", got)
-		}
-		_, wait := l.Take("x")
-		<-time.After(wait)
-		if ok, _ := l.Take("x"); !ok {
-			t.Errorf("the wait of %v is too short", wait)
-		}
-		for _, bad := range []struct {
-			rate  float64
-			burst int
-		}{{0, 1}, {-1, 1}, {1, 0}} {
-			if _, err := a.Limiter(bad.rate, bad.burst); err == nil {
-				t.Errorf("a limiter with %v", bad)
-			}
-		}
-	})
-}
-
 // TestRollingUpgrade checks that a node reads records of the next release, and ignores newer ones.
 func TestRollingUpgrade(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -15,11 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mcpwire/auth"
 	"mcpwire/cluster"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
-	"mcpwire/oauth"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -759,138 +757,6 @@ func TestTaskWait(t *testing.T) {
 	})
 }
 
-func TestTokenStore(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
-		if _, err := join(t, shared, nil).TokenStore(t.Context()); err == nil {
-			t.Error("tokens are stored without encryption")
-		}
-		var stores []oauth.StoreLocker
-		for range 2 {
-			s, err := join(t, shared, &cluster.NodeOptions{Secrets: secrets(3)}).TokenStore(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			stores = append(stores, s)
-		}
-		key := oauth.RecordKey{Issuer: "https://i", Resource: "https://r", ClientID: "c", Account: "a"}
-		for _, k := range []oauth.RecordKey{key, {}, {Issuer: "https://i"}} {
-			if _, err := stores[0].Load(t.Context(), k); !errors.Is(err, oauth.ErrNotStored) {
-				t.Errorf("an unknown key: %v", err)
-			}
-		}
-		record := &oauth.Record{
-			Issuer: "https://i", ClientID: "c", ProofKey: auth.NewSecret("PROOF"),
-			Client: &oauth.RegisteredClient{ID: "c", Secret: auth.NewSecret("CLIENT"), RedirectURIs: []string{"u"}},
-			Tokens: &oauth.Tokens{Access: auth.NewSecret("ACCESS"), Refresh: auth.NewSecret("REFRESH"), Type: "Bearer", Granted: []string{"s"}},
-		}
-		for range 2 {
-			if err := stores[0].Save(t.Context(), key, record); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := stores[1].Load(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := record.MarshalSecrets()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if text, err := got.MarshalSecrets(); err != nil || string(text) != string(want) {
-			t.Errorf("got %s, %v; want %s", text, err, want)
-		}
-		r, err := shared.Records(t.Context(), "tokens", cluster.RecordsOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for c := range r.Watch(t.Context(), "") {
-			if c.Kind == cluster.ChangeSynced {
-				break
-			}
-			for _, secret := range []string{"ACCESS", "REFRESH", "CLIENT", "PROOF", "https"} {
-				if strings.Contains(string(c.Value)+c.Key, secret) {
-					t.Errorf("the backend has %s", secret)
-				}
-			}
-		}
-		if err := stores[1].Delete(t.Context(), key); err != nil {
-			t.Error(err)
-		}
-		if _, err := stores[0].Load(t.Context(), key); !errors.Is(err, oauth.ErrNotStored) {
-			t.Errorf("a deleted record: %v", err)
-		}
-	})
-}
-
-func TestTokenLocks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
-		var stores []oauth.StoreLocker
-		for range 3 {
-			s, err := join(t, shared, &cluster.NodeOptions{Secrets: secrets(3)}).TokenStore(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			stores = append(stores, s)
-		}
-		var mu sync.Mutex
-		inside, done := 0, 0
-		var wg sync.WaitGroup
-		began := time.Now()
-		for i := range 9 {
-			wg.Go(func() {
-				unlock, err := stores[i%3].Lock(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if inside++; inside > 1 {
-					t.Error("two nodes have the lock")
-				}
-				mu.Unlock()
-				<-time.After(100 * time.Millisecond)
-				mu.Lock()
-				inside--
-				done++
-				mu.Unlock()
-				unlock()
-			})
-		}
-		wg.Wait()
-		if d := time.Since(began); done != 9 || d > 2*time.Second {
-			t.Errorf("got %d refreshes in %v", done, d)
-		}
-		type login struct {
-			waited, vain bool
-		}
-		for _, failed := range []bool{true, false} {
-			var first, second login
-			unlock, vain, err := stores[0].(oauth.LoginLocker).LockLogin(t.Context(), "r", func() { first.waited = true })
-			if err != nil {
-				t.Fatal(err)
-			}
-			first.vain = vain
-			wg.Go(func() {
-				unlock, vain, err := stores[1].(oauth.LoginLocker).LockLogin(t.Context(), "r", func() { second.waited = true })
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				second.vain = vain
-				unlock(false)
-			})
-			advance(time.Minute)
-			unlock(failed)
-			wg.Wait()
-			if first != (login{false, false}) || second != (login{true, failed}) {
-				t.Errorf("the first login failed: %v; the first %+v, the second %+v", failed, first, second)
-			}
-		}
-	})
-}
-
 // TestBus checks that a message of one server reaches those of other nodes.
 func TestBus(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -938,23 +804,16 @@ func TestNotFound(t *testing.T) {
 		there, here := join(t, shared, o()), join(t, f, o())
 		tasks := taskStores(t, there, here)
 		var sessions []streamable.SessionStore
-		var tokens []oauth.StoreLocker
 		for _, n := range []*cluster.Node{there, here} {
 			s, err := n.SessionStore(ctx, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tk, err := n.TokenStore(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sessions, tokens = append(sessions, s), append(tokens, tk)
+			sessions = append(sessions, s)
 		}
-		key := oauth.RecordKey{Issuer: "https://i"}
 		err := errors.Join(
 			tasks[0].Create(ctx, newTask("t", "o", time.Hour)),
 			sessions[0].Update(ctx, "s", func(s *streamable.SavedSession) { s.Principal, s.Initialize = "p", []byte("{}") }),
-			tokens[0].Save(ctx, key, &oauth.Record{Issuer: "https://i", ClientID: "c"}),
 		)
 		lease, leaseErr := there.TryAcquire(ctx, "l")
 		if err := errors.Join(err, leaseErr); err != nil {
@@ -974,7 +833,6 @@ func TestNotFound(t *testing.T) {
 				}
 				return err
 			},
-			"token":           func() error { _, err := tokens[1].Load(ctx, key); return err },
 			"holder of lease": func() error { _, err := here.LeaseHolder(ctx, "l"); return err },
 		}
 		f.deposed.Store(true)
@@ -1004,7 +862,6 @@ func TestNotFound(t *testing.T) {
 			want error
 		}{
 			"task":  {func() error { _, err := tasks[1].Task(ctx, "other"); return err }, server.ErrTaskNotFound},
-			"token": {func() error { _, err := tokens[1].Load(ctx, oauth.RecordKey{}); return err }, oauth.ErrNotStored},
 			"lease": {func() error { _, err := here.LeaseHolder(ctx, "l"); return err }, cluster.ErrNotFound},
 		} {
 			if err := call.call(); !errors.Is(err, call.want) {

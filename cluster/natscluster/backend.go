@@ -70,11 +70,7 @@ type Backend struct {
 	lost uint64
 }
 
-var (
-	_ cluster.Backend     = (*Backend)(nil)
-	_ cluster.LossCounter = (*Backend)(nil)
-	_ cluster.Checker     = (*Backend)(nil)
-)
+var _ cluster.Backend = (*Backend)(nil)
 
 // An openStream is a stream that this process has opened.
 type openStream struct {
@@ -185,7 +181,7 @@ func (b *Backend) catchUp() {
 	}
 }
 
-// Check implements [cluster.Checker]. The error says why the server in this process does not store,
+// Check is the optional method of a [cluster.Backend]. The error says why the server in this process does not store,
 // for example that its disk is full. It does so again within ten seconds after there is room.
 func (b *Backend) Check() error {
 	if b.server == nil {

@@ -111,7 +111,7 @@ func (b *Backend) removeSubscription(s *subscription) {
 	}
 }
 
-// Lost implements [cluster.LossCounter].
+// Lost is the optional method of a [cluster.Backend].
 func (b *Backend) Lost() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

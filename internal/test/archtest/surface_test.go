@@ -22,7 +22,7 @@ var surface = map[string]int{
 	"check":               19,
 	"check/report":        13,
 	"client":              104,
-	"cluster":             66,
+	"cluster":             60,
 	"cluster/clustertest": 1,
 	"health":              4,
 	"jsonrpc":             72,
