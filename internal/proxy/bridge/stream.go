@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -56,8 +55,7 @@ type streamClient struct {
 	b      *Bridge
 	f      jsonrpc.Framer
 	client *client
-	// strict ends the client at the first invalid message, because a web page could make a browser
-	// send an HTTP request with messages in it to a socket.
+	// strict is StreamReader.Strict.
 	strict bool
 	// batches says that the negotiated revision has batches.
 	batches atomic.Bool
@@ -78,7 +76,7 @@ func (s *streamClient) serve(ctx context.Context) error {
 	select {
 	case err = <-read:
 		read <- err
-		if late, ended := s.drain(ctx); ended != nil && isEnd(err) {
+		if late, ended := s.drain(ctx); ended != nil && IsEnd(err) {
 			err = ended
 		} else {
 			cut = late
@@ -103,7 +101,7 @@ func (s *streamClient) serve(ctx context.Context) error {
 	unread.Stop()
 	s.f.Close()
 	<-read
-	if isEnd(err) {
+	if IsEnd(err) {
 		err = nil
 	}
 	if cut > 0 && s.writeError() == nil {
@@ -111,9 +109,6 @@ func (s *streamClient) serve(ctx context.Context) error {
 	}
 	return err
 }
-
-// isEnd reports if a read error is the end of the input.
-func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) }
 
 // writeError returns the first error of a write, or nil.
 func (s *streamClient) writeError() error {
@@ -157,177 +152,36 @@ func (s *streamClient) drain(ctx context.Context) (late int, err error) {
 
 // read handles the messages of the client until its input ends.
 func (s *streamClient) read(ctx context.Context) error {
-	for {
-		frame, err := s.f.ReadFrame()
-		if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
-			large, tooLarge := errors.AsType[*jsonrpc.TooLargeError](err)
-			if tooLarge && large.Kind != jsonrpc.KindInvalid || !s.strict {
-				s.refuseFrame(ctx, bad, large)
-				continue
-			}
-		}
-		if err != nil {
-			return err
-		}
-		frame = compact(frame)
-		if jsonrpc.IsBatch(frame) {
-			s.handleBatch(ctx, frame)
-			continue
-		}
-		m := new(jsonrpc.Message)
-		if err := jsonrpc.Parse(frame, m, 0); err != nil {
-			s.client.recordInvalid(frame)
-			if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
-				s.refuse(m.ID, jsonrpc.ErrorOf(err))
-			}
-			if s.strict && m.Kind == jsonrpc.KindInvalid {
-				return err
-			}
-			continue
-		}
-		if err := era.CheckForwarded(frame, m); err != nil {
-			s.refuseForwarding(ctx, frame, m, err)
-			continue
-		}
-		initializes := m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize
-		s.dispatch(ctx, frame, m, func(response []byte) {
+	r := &StreamReader{
+		Framer: s.f, Strict: s.strict, Batches: s.batches.Load, Invalid: s.client.recordInvalid, Logger: s.b.opts.Logger,
+		Handle: func(frame []byte, m *jsonrpc.Message, answer func([]byte)) { s.handle(ctx, frame, m, answer) },
+		Send:   func(message []byte) { s.client.out.Send(message) },
+		Refuse: func(message []byte) { s.client.send(nil, message, provenance{}) },
+	}
+	return r.Read()
+}
+
+// handle passes a message to the client.
+func (s *streamClient) handle(ctx context.Context, frame []byte, m *jsonrpc.Message, answer func([]byte)) {
+	if frame == nil {
+		frame = encodeMessage(m)
+	}
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		initializes := string(m.Method) == mcp.MethodInitialize
+		s.client.request(ctx, frame, m, nil, func(response []byte) {
 			if initializes {
 				r, _ := mcp.ParseRevision(stringOf(jsonwire.Lookup(response, "result", "protocolVersion")))
 				s.batches.Store(r != mcp.RevisionNone && era.Of(r).Batches)
 			}
-			if response != nil {
-				s.client.out.Send(response)
-			}
+			answer(response)
 			signal(s.answered)
 		})
-	}
-}
-
-// refuseFrame answers a frame that could not be read. If it was a response, the server gets an
-// error in its place. large is nil unless the frame exceeds the limit.
-func (s *streamClient) refuseFrame(ctx context.Context, bad *jsonrpc.FrameError, large *jsonrpc.TooLargeError) {
-	e := &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}
-	switch {
-	case large == nil || large.Kind == jsonrpc.KindInvalid:
-		s.refuse(nil, e)
-	case large.Kind == jsonrpc.KindRequest:
-		s.refuse(large.ID, e)
-	case large.Kind != jsonrpc.KindNotification && len(large.ID) > 0:
-		refusal := errorMessage(large.ID, e)
-		s.client.response(ctx, encodeMessage(refusal), refusal)
-	}
-}
-
-// refuseForwarding handles a message that must not be forwarded. The server gets an error in place
-// of a response, so that it does not wait.
-func (s *streamClient) refuseForwarding(ctx context.Context, frame []byte, m *jsonrpc.Message, err error) {
-	s.client.recordInvalid(frame)
-	switch e := jsonrpc.ErrorOf(err); m.Kind {
-	case jsonrpc.KindRequest:
-		s.refuse(m.ID, e)
-	case jsonrpc.KindNotification:
-		s.b.opts.Logger.Warn("notification of a client dropped", "error", e)
-	default:
-		refusal := errorMessage(m.ID, e)
-		s.client.response(ctx, encodeMessage(refusal), refusal)
-	}
-}
-
-// dispatch passes a message to the client.
-func (s *streamClient) dispatch(ctx context.Context, frame []byte, m *jsonrpc.Message, answer func([]byte)) {
-	switch m.Kind {
-	case jsonrpc.KindRequest:
-		s.client.request(ctx, frame, m, nil, answer)
 	case jsonrpc.KindNotification:
 		s.client.notification(ctx, frame, m)
 	default:
 		s.client.response(ctx, frame, m)
 	}
-}
-
-// handleBatch handles the messages of a batch, and answers with a batch.
-func (s *streamClient) handleBatch(ctx context.Context, frame []byte) {
-	entries, err := jsonrpc.ParseBatch(frame, 0)
-	if err == nil && !s.batches.Load() {
-		err = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: this protocol revision has no batches; send each message on its own")
-	}
-	if err != nil {
-		s.client.recordInvalid(frame)
-		s.refuse(nil, jsonrpc.ErrorOf(err))
-		return
-	}
-	answers := &batchResponse{pending: 1, send: func(text []byte) {
-		s.client.out.Send(text)
-		signal(s.answered)
-	}}
-	for i := range entries {
-		e := &entries[i]
-		var err error
-		if e.Invalid == nil {
-			err = era.CheckForwarded(nil, &e.Message)
-		}
-		switch {
-		case e.Invalid != nil:
-			answers.add(jsonrpc.AppendError(nil, e.ID, e.Invalid, false))
-		case err != nil && e.Kind == jsonrpc.KindRequest:
-			answers.add(jsonrpc.AppendError(nil, e.ID, jsonrpc.ErrorOf(err), false))
-		case err != nil:
-			s.refuseForwarding(ctx, encodeMessage(&e.Message), &e.Message, err)
-		case e.Kind == jsonrpc.KindRequest:
-			answers.expect()
-			s.dispatch(ctx, encodeMessage(&e.Message), &e.Message, answers.done)
-		default:
-			s.dispatch(ctx, encodeMessage(&e.Message), &e.Message, nil)
-		}
-	}
-	answers.done(nil)
-}
-
-// A batchResponse collects the responses to a batch.
-type batchResponse struct {
-	send func([]byte)
-
-	mu      sync.Mutex
-	pending int
-	frame   []byte
-}
-
-func (b *batchResponse) expect() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pending++
-}
-
-func (b *batchResponse) add(answer []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.frame) == 0 {
-		b.frame = append(b.frame, '[')
-	} else {
-		b.frame = append(b.frame, ',')
-	}
-	b.frame = append(b.frame, answer...)
-}
-
-// done adds a response, or none if answer is nil, and sends the batch after the last.
-func (b *batchResponse) done(answer []byte) {
-	if answer != nil {
-		b.add(answer)
-	}
-	b.mu.Lock()
-	b.pending--
-	last := b.pending == 0 && len(b.frame) > 0
-	text := append(b.frame, ']')
-	b.mu.Unlock()
-	if last {
-		b.send(text)
-	}
-}
-
-// refuse answers a message that could not be read.
-func (s *streamClient) refuse(id jsonrpc.ID, e *jsonrpc.Error) {
-	frame := jsonrpc.AppendError(nil, id, e, true)
-	s.client.send(nil, frame, provenance{})
 }
 
 // A streamSender writes messages to a stream's client. It blocks while the client does not read.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"sync"
 	"time"
 
@@ -120,7 +119,7 @@ func (c *streamClient) serve() error {
 	c.mu.Lock()
 	writeErr := c.writeErr
 	c.mu.Unlock()
-	if isEnd(err) {
+	if bridge.IsEnd(err) {
 		err = nil
 	}
 	if err == nil && cut > 0 && writeErr == nil {
@@ -128,9 +127,6 @@ func (c *streamClient) serve() error {
 	}
 	return err
 }
-
-// isEnd reports if a read error is the end of the input.
-func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) }
 
 func signal(c chan struct{}) {
 	select {
@@ -209,106 +205,16 @@ func (c *streamClient) write() {
 
 // read handles the messages of the client until its input ends.
 func (c *streamClient) read() error {
-	for {
-		frame, err := c.f.ReadFrame()
-		if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
-			c.refuseFrame(bad, err)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if jsonrpc.IsBatch(frame) {
-			c.batch(frame)
-			continue
-		}
-		// The frame is valid until the next ReadFrame.
-		frame = append([]byte(nil), jsonrpc.OneLine(frame)...)
-		m := new(jsonrpc.Message)
-		if err := jsonrpc.Parse(frame, m, 0); err != nil {
-			if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
-				c.Send(jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), true))
-			}
-			continue
-		}
-		c.handle(frame, m, func(response []byte) {
-			if response != nil {
-				c.Send(response)
-			}
-		})
-	}
+	send := func(message []byte) { c.Send(message) }
+	r := &bridge.StreamReader{Framer: c.f, Handle: c.handle, Send: send, Refuse: send, Logger: c.g.state.Load().opts.Logger}
+	return r.Read()
 }
 
-// refuseFrame answers a frame that could not be read.
-func (c *streamClient) refuseFrame(bad *jsonrpc.FrameError, err error) {
-	e := &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}
-	large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
-	switch {
-	case !ok || large.Kind == jsonrpc.KindInvalid:
-		c.Send(jsonrpc.AppendError(nil, nil, e, true))
-	case large.Kind == jsonrpc.KindRequest:
-		c.Send(jsonrpc.AppendError(nil, large.ID, e, false))
-	case large.Kind != jsonrpc.KindNotification && len(large.ID) > 0 && c.session != nil:
-		c.respond(jsonrpc.AppendError(nil, large.ID, e, false))
-	}
-}
-
-// respond passes a response to the session.
-func (c *streamClient) respond(frame []byte) {
-	m := new(jsonrpc.Message)
-	if c.session != nil && jsonrpc.Parse(frame, m, 0) == nil {
-		c.session.Response(c.ctx, frame, m)
-	}
-}
-
-// batch handles the messages of a batch and answers with a batch.
-func (c *streamClient) batch(frame []byte) {
-	frame = append([]byte(nil), jsonrpc.OneLine(frame)...)
-	entries, err := jsonrpc.ParseBatch(frame, 0)
-	if err != nil {
-		c.Send(jsonrpc.AppendError(nil, nil, jsonrpc.ErrorOf(err), true))
-		return
-	}
-	var mu sync.Mutex
-	answers := []byte{'['}
-	pending := 1
-	done := func(response []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		if response != nil {
-			if len(answers) > 1 {
-				answers = append(answers, ',')
-			}
-			answers = append(answers, response...)
-		}
-		if pending--; pending == 0 && len(answers) > 1 {
-			c.Send(append(answers, ']'))
-		}
-	}
-	for i := range entries {
-		e := &entries[i]
-		mu.Lock()
-		pending++
-		mu.Unlock()
-		if e.Invalid != nil {
-			done(jsonrpc.AppendError(nil, e.ID, e.Invalid, false))
-			continue
-		}
-		c.handle(nil, &e.Message, done)
-	}
-	done(nil)
-}
-
-// handle handles a message. It calls answer once, with nil if there is no response.
+// handle handles a message, as bridge.StreamReader says.
 func (c *streamClient) handle(frame []byte, m *jsonrpc.Message, answer func(response []byte)) {
-	if err := era.CheckForwarded(frame, m); err != nil {
-		c.refuse(m, err, answer)
-		return
-	}
 	switch {
 	case m.Kind == jsonrpc.KindRequest:
 		c.request(frame, m, answer)
-		return
 	case m.Kind == jsonrpc.KindNotification && string(m.Method) == mcp.NotificationCancelled:
 		c.cancelCall(frame, m)
 	case c.session == nil:
@@ -317,21 +223,6 @@ func (c *streamClient) handle(frame []byte, m *jsonrpc.Message, answer func(resp
 	default:
 		c.session.Response(c.ctx, frame, m)
 	}
-	answer(nil)
-}
-
-// refuse handles a message that must not be forwarded.
-func (c *streamClient) refuse(m *jsonrpc.Message, err error, answer func([]byte)) {
-	switch e := jsonrpc.ErrorOf(err); m.Kind {
-	case jsonrpc.KindRequest:
-		answer(jsonrpc.AppendError(nil, m.ID, e, false))
-		return
-	case jsonrpc.KindNotification:
-		c.g.state.Load().opts.Logger.Warn("notification of a client dropped", "error", e)
-	default:
-		c.respond(jsonrpc.AppendError(nil, m.ID, e, false))
-	}
-	answer(nil)
 }
 
 // request starts a request.
