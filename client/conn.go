@@ -389,7 +389,7 @@ func (cc *connector) reconnect(ctx context.Context, failures int, stable bool, r
 	}
 	for first := true; ; first = false {
 		if p.MaxFailures > 0 && failures >= p.MaxFailures {
-			return nil, fmt.Errorf("connection lost %d times in a row, giving up: %w", failures, reason)
+			return nil, fmt.Errorf("the connection has failed %d times in a row, giving up: %w", failures, reason)
 		}
 		if !(first && stable) && !wait.Sleep(ctx, wait.Backoff(p.MinBackoff, p.MaxBackoff, max(failures, 1), rand.Float64())) {
 			return nil, ctx.Err()

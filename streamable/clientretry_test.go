@@ -203,7 +203,7 @@ func TestClientSessionRejected(t *testing.T) {
 					}
 				}
 				_, err := c.CallTool(t.Context(), "x", nil)
-				if (err == nil) != test.ok || err != nil && !test.ok && strings.Contains(err.Error(), "ended the session") {
+				if (err == nil) != test.ok || err != nil && !test.ok && strings.Contains(err.Error(), "refuses the session") {
 					t.Errorf("CallTool: %v", err)
 				}
 				if n := len(f.requests("initialize")); n != test.sessions {
@@ -428,4 +428,23 @@ func TestClientHTTP2Repeats(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClientSessionsRefused checks that a client gives up if the server refuses each session, and says
+// with which status.
+func TestClientSessionsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{"tools/call": raw(404, "text/plain", "unknown session"), "GET": raw(405, "", "")}))
+		c := f.dial(nil, &client.Options{Reconnect: client.ReconnectPolicy{MaxFailures: 2}})
+		defer f.end(c)
+		_, err := c.CallTool(t.Context(), "x", nil)
+		status, ok := errors.AsType[*streamable.StatusError](err)
+		if !ok || status.StatusCode != http.StatusNotFound || !strings.Contains(err.Error(), "the server refuses the session with HTTP status 404 Not Found") {
+			t.Errorf("the call: got %v, want the status", err)
+		}
+		<-c.Done()
+		if !strings.Contains(fmt.Sprint(c.Err()), "refuses the session with HTTP status 404") {
+			t.Errorf("the client ended with %v, want the status", c.Err())
+		}
+	})
 }

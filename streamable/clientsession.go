@@ -27,8 +27,8 @@ type clientSession struct {
 	id string
 	// version is the negotiated version header. It is nil before.
 	version []string
-	// gone means that the server has forgotten the session.
-	gone bool
+	// gone is the reason if the server has forgotten the session.
+	gone error
 	// listenStarted means that a goroutine keeps the GET stream open.
 	listenStarted bool
 	// mayAsk means that the server may send requests.
@@ -85,29 +85,30 @@ func (f *framer) setNegotiated(m *jsonrpc.Message) {
 	f.session.version = []string{version}
 }
 
-// loseSession ends the connection because the server has forgotten the session. Pending requests
-// get drainTimeout to end.
-func (f *framer) loseSession() {
+// loseSession ends the connection because the server has forgotten the session, as the status
+// says. Pending requests get drainTimeout to end.
+func (f *framer) loseSession(status *StatusError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.session.gone {
+	if f.session.gone != nil {
 		return
 	}
-	f.session.gone = true
+	gone := sessionGone(status)
+	f.session.gone = gone
 	if len(f.pending) == 0 {
-		f.finishLocked(errSessionGone)
+		f.finishLocked(gone)
 		return
 	}
 	f.wg.Go(func() {
 		wait.Sleep(f.ctx, drainTimeout)
-		f.finish(errSessionGone)
+		f.finish(gone)
 	})
 }
 
 // endSession tells the server that the session has ended. It ignores a refusal.
 func (f *framer) endSession() {
 	s := f.currentSession()
-	if s.id == "" || s.gone {
+	if s.id == "" || s.gone != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(f.baseCtx, closeTimeout)
@@ -215,7 +216,7 @@ func (f *framer) keepListening(err error, offered *bool, s *clientStream) bool {
 	switch {
 	case answered && status.StatusCode == http.StatusNotFound && f.currentSession().id != "" && (*offered || f.isSessionGone()),
 		answered && status.StatusCode == http.StatusBadRequest && f.currentSession().id != "" && *offered && f.isSessionGone():
-		f.loseSession()
+		f.loseSession(status)
 		return false
 	case s.lastID != "" && e.Outcome == jsonrpc.OutcomeRejected:
 		s.lastID = "" // resuming may be the problem
@@ -246,7 +247,7 @@ func (f *framer) isSessionRejected(r *httpError, id string) bool {
 // then only the session can be wrong with the ping.
 func (f *framer) isSessionGone() bool {
 	s := f.currentSession()
-	if s.gone {
+	if s.gone != nil {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(f.baseCtx, oneWayTimeout)
@@ -657,7 +658,7 @@ func (p *post) roundTripSSE(conn *sseConn) error {
 	switch {
 	// The session is gone, though its stream has not ended yet.
 	case resp.StatusCode == http.StatusNotFound && !r.isMethodNotFound() && p.method != mcp.MethodInitialize:
-		p.f.loseSession()
+		p.f.loseSession(r.status)
 		return sessionGoneError(r)
 	case !r.isAnswer():
 		return r.callError()

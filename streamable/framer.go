@@ -203,8 +203,8 @@ func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []by
 	}
 	var err error
 	switch {
-	case f.session.gone:
-		err = &jsonrpc.CallError{Err: errSessionGone, Outcome: jsonrpc.OutcomeUnprocessed}
+	case f.session.gone != nil:
+		err = &jsonrpc.CallError{Err: f.session.gone, Outcome: jsonrpc.OutcomeUnprocessed}
 	case len(f.pending) >= f.transport.opts.MaxRequests+maxQueued:
 		err = &jsonrpc.CallError{Err: fmt.Errorf("%d requests are already in flight or queued", len(f.pending)), Outcome: jsonrpc.OutcomeUnprocessed}
 	case p.modern:
@@ -287,8 +287,8 @@ func (f *framer) remove(p *post) {
 	if p.cancelTimer != nil {
 		p.cancelTimer.Stop()
 	}
-	if f.session.gone && len(f.pending) == 0 { // no other call waits for its error
-		f.finishLocked(errSessionGone)
+	if f.session.gone != nil && len(f.pending) == 0 { // no other call waits for its error
+		f.finishLocked(f.session.gone)
 	}
 }
 
@@ -311,7 +311,7 @@ func (f *framer) cancelLocked(env *envelope) bool {
 // startOneWayLocked starts the sending of a notification or a response. Notifications keep their
 // order.
 func (f *framer) startOneWayLocked(ctx context.Context, env *envelope, msg []byte) {
-	if f.session.gone {
+	if f.session.gone != nil {
 		return
 	}
 	if f.oneWayCount.Load() >= maxQueuedOneWay {
@@ -501,7 +501,7 @@ func (p *post) handleErrorStatus(resp *http.Response, inSession bool) error {
 	switch {
 	case p.modern:
 	case inSession && p.f.isSessionRejected(r, p.id):
-		p.f.loseSession()
+		p.f.loseSession(r.status)
 		return sessionGoneError(r)
 	case p.method == mcp.MethodInitialize && p.mayBeSSE(r):
 		if conn := p.f.openSSE(p.ctx); conn != nil {
@@ -724,7 +724,7 @@ func (o *oneWayPost) send() error {
 	}
 	r := readHTTPError(resp)
 	if o.header == nil && (to != f.transport.url && resp.StatusCode == http.StatusNotFound || session.id != "" && f.isSessionRejected(r, "")) {
-		f.loseSession()
+		f.loseSession(r.status)
 	}
 	return r.callError()
 }

@@ -450,12 +450,14 @@ const (
 	errorBodyTimeout = 5 * time.Second // for reading an error's body
 )
 
-// errSessionGone ends a connection when the server has forgotten the session.
-var errSessionGone = fmt.Errorf("the server has ended the session: %w", jsonrpc.ErrClosed)
+// sessionGone is the error that ends a connection when the server has forgotten the session.
+func sessionGone(status *StatusError) error {
+	return fmt.Errorf("the server refuses the session with %w: %w", status, jsonrpc.ErrClosed)
+}
 
 // sessionGoneError is the error of a request that the server rejected for that reason.
 func sessionGoneError(r *httpError) *jsonrpc.CallError {
-	return &jsonrpc.CallError{Err: fmt.Errorf("%w: %w", errSessionGone, r.status), Outcome: jsonrpc.OutcomeUnprocessed}
+	return &jsonrpc.CallError{Err: sessionGone(r.status), Outcome: jsonrpc.OutcomeUnprocessed}
 }
 
 // lostError is the error of a request that gets no response, though the server may have carried it
