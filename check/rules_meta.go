@@ -6,6 +6,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/traceparent"
 	"mcpwire/mcp"
 )
 
@@ -172,23 +173,12 @@ func metaKeyFault(key string) string {
 func traceField(name, value string) bool {
 	switch name {
 	case "traceparent":
-		return traceParent(value)
+		_, _, _, ok := traceparent.Parse(value)
+		return ok
 	case "tracestate":
 		return traceState(value)
 	}
 	return baggage(value)
-}
-
-func traceParent(s string) bool {
-	parts := strings.Split(s, "-")
-	if len(parts) < 4 || !hex(parts[0], 2) || parts[0] == "ff" || parts[0] == "00" && len(parts) != 4 {
-		return false
-	}
-	return hex(parts[1], 32) && strings.Trim(parts[1], "0") != "" && hex(parts[2], 16) && strings.Trim(parts[2], "0") != "" && hex(parts[3], 2)
-}
-
-func hex(s string, n int) bool {
-	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 func traceState(s string) bool {

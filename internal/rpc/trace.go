@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/traceparent"
 )
 
 // A Trace is a W3C trace context (https://www.w3.org/TR/trace-context/) in the _meta of MCP's
@@ -19,8 +20,8 @@ type Trace struct {
 }
 
 const (
-	traceparent  = "traceparent"
-	tracestate   = "tracestate"
+	keyParent    = "traceparent"
+	keyState     = "tracestate"
 	maxTraceText = 8 << 10
 )
 
@@ -45,15 +46,13 @@ func TraceFrom(ctx context.Context) Trace {
 
 // ID returns the trace id, 32 hexadecimal digits, or "" if Parent is invalid.
 func (t Trace) ID() string {
-	if !validTraceparent(t.Parent) {
-		return ""
-	}
-	return t.Parent[3:35]
+	trace, _, _, _ := traceparent.Parse(t.Parent)
+	return trace
 }
 
 // TraceOf reads the trace from a message's params. It ignores an invalid traceparent or tracestate.
 func TraceOf(params []byte) Trace {
-	if !bytes.Contains(params, []byte(traceparent)) || params[0] != '{' {
+	if !bytes.Contains(params, []byte(keyParent)) || params[0] != '{' {
 		return Trace{}
 	}
 	members := jsonwire.ObjectMembers(params)
@@ -75,9 +74,9 @@ func TraceOfMeta(meta []byte) Trace {
 			continue
 		}
 		switch {
-		case members.KeyIs(traceparent):
+		case members.KeyIs(keyParent):
 			t.Parent = jsonwire.UnquoteString(v[1 : len(v)-1])
-		case members.KeyIs(tracestate):
+		case members.KeyIs(keyState):
 			t.State = jsonwire.UnquoteString(v[1 : len(v)-1])
 		}
 	}
@@ -86,29 +85,13 @@ func TraceOfMeta(meta []byte) Trace {
 
 // wellFormed returns the valid part of the trace.
 func (t Trace) wellFormed() Trace {
-	switch {
-	case !validTraceparent(t.Parent):
+	if t.ID() == "" {
 		return Trace{}
-	case !validTracestate(t.State):
+	}
+	if !validTracestate(t.State) {
 		t.State = ""
 	}
 	return t
-}
-
-// validTraceparent checks for version-traceid-parentid-flags in lower-case hexadecimal, with ids
-// that are not all zero.
-func validTraceparent(s string) bool {
-	if len(s) < 55 || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > 55 && (s[:2] == "00" || s[55] != '-') {
-		return false
-	}
-	for _, part := range []string{s[:2], s[3:35], s[36:52], s[53:55]} {
-		for i := range len(part) {
-			if c := part[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-				return false
-			}
-		}
-	}
-	return s[3:35] != "00000000000000000000000000000000" && s[36:52] != "0000000000000000"
 }
 
 // validTracestate checks for keys and values of valid characters. It does not limit their number or

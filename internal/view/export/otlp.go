@@ -12,6 +12,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/traffic"
+	"mcpwire/internal/text/traceparent"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
 	"mcpwire/jsonrpc"
@@ -188,7 +189,7 @@ func (ow *otlpWriter) span(r *trace.Row, parent *span) span {
 		s.Kind = kindClient
 	}
 	key := eventKey{r.Capture.ID, r.N}
-	if traceID, up, ok := traceparent(ow.parents[key]); ok {
+	if traceID, up, _, ok := traceparent.Parse(ow.parents[key]); ok {
 		s.Trace, s.Parent = traceID, up
 	} else if parent != nil {
 		s.Trace, s.Parent = parent.Trace, parent.ID
@@ -277,31 +278,3 @@ func (ow *otlpWriter) flush() error {
 func stringAttribute(key, v string) attribute { return attribute{key, value{String: &v}} }
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
-
-// traceparent parses a traceparent value
-// (https://www.w3.org/TR/trace-context/#traceparent-header).
-func traceparent(s string) (traceID, parent string, ok bool) {
-	if len(s) < 55 || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > 55 && (s[:2] == "00" || s[55] != '-') {
-		return "", "", false
-	}
-	traceID, parent = s[3:35], s[36:52]
-	return traceID, parent, lowerHex(s[:2]) && lowerHex(traceID) && lowerHex(parent) && nonZero(traceID) && nonZero(parent)
-}
-
-func lowerHex(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-func nonZero(s string) bool {
-	for _, c := range []byte(s) {
-		if c != '0' {
-			return true
-		}
-	}
-	return false
-}

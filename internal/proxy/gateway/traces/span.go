@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/proxy/gateway"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/traceparent"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -32,26 +33,13 @@ type spanContext struct {
 
 // parseTraceparent parses a traceparent. It reports false if the text is invalid.
 func parseTraceparent(text string) (c spanContext, ok bool) {
-	parts := strings.Split(text, "-")
-	if len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || parts[0] == "00" && len(parts) > 4 || strings.ToLower(text) != text {
-		return c, false
+	trace, span, flags, ok := traceparent.Parse(text)
+	if ok {
+		hex.Decode(c.trace[:], []byte(trace))
+		hex.Decode(c.span[:], []byte(span))
+		c.sampled = strings.IndexByte("13579bdf", flags[1]) >= 0
 	}
-	var version, flags [1]byte
-	for i, dst := range [][]byte{version[:], c.trace[:], c.span[:], flags[:]} {
-		if n, err := hex.Decode(dst, fitting(parts[i], dst)); err != nil || n != len(dst) {
-			return spanContext{}, false
-		}
-	}
-	c.sampled = flags[0]&1 != 0
-	return c, c.trace != [16]byte{} && c.span != [8]byte{}
-}
-
-// fitting returns the hexadecimal digits of dst, or nil if there are more or fewer.
-func fitting(text string, dst []byte) []byte {
-	if len(text) != 2*len(dst) {
-		return nil
-	}
-	return []byte(text)
+	return c, ok
 }
 
 // traceparent returns the text of a context that is sampled.
