@@ -185,14 +185,20 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 }
 
 // explainEnd prints why a process of the server ended after the handshake, according to its
-// standard error.
+// standard error, and that this ended the check, if hosts send the request too.
 func (d *dialer) explainEnd(list []*probe.Failure) {
-	i := slices.IndexFunc(list, func(f *probe.Failure) bool { return f.Ended && strings.TrimSpace(f.Stderr()) != "" })
+	i := slices.IndexFunc(list, func(f *probe.Failure) bool { return f.Ended && f.Usual })
+	if i < 0 {
+		i = slices.IndexFunc(list, func(f *probe.Failure) bool { return f.Ended && strings.TrimSpace(f.Stderr()) != "" })
+	}
 	if i < 0 {
 		return
 	}
 	f := list[i]
 	end := errors.New("a process of the server ended at " + f.About)
+	if f.Usual {
+		end = errors.New("not all rules were checked, because the server ends at " + f.About)
+	}
 	if f.Exit != nil {
 		end = fmt.Errorf("%w: %s", end, exitWords(f.Exit))
 	}

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -146,12 +147,15 @@ func (f *recordedFailure) examine(t *testing.T) *doctorReport {
 	return r
 }
 
-// TestExplainEnd shows that check says why a process ended after the handshake.
+// TestExplainEnd shows that check says why a process ended after the handshake, at a request that
+// hosts send, and starts no more processes then than one for each handshake and one for each list.
 func TestExplainEnd(t *testing.T) {
 	f := readFailure(t, filepath.Join("testdata", "failures", "crash-tools-list.txtar"))
 	var out bytes.Buffer
+	var starts atomic.Int32
 	synctest.Test(t, func(t *testing.T) {
 		start := func(_ context.Context, stderr io.Writer) (wireclient.Child, error) {
+			starts.Add(1)
 			return startPlayed(t, f, stderr), nil
 		}
 		report, err := probe.Run(t.Context(), &probe.Target{Command: []string{"server"}, Start: start}, nil)
@@ -160,10 +164,13 @@ func TestExplainEnd(t *testing.T) {
 		}
 		(&dialer{e: &env{stderr: &out}}).explainEnd(report.Failures)
 	})
-	for _, want := range []string{"ended at tools/list: exit status 1", "its standard error ends with: Error: connect ECONNREFUSED 127.0.0.1:5432", "hint: nothing accepts connections"} {
+	for _, want := range []string{"not all rules were checked, because the server ends at tools/list: exit status 1", "its standard error ends with: Error: connect ECONNREFUSED 127.0.0.1:5432", "hint: nothing accepts connections"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in %q", want, out.String())
 		}
+	}
+	if n, most := int(starts.Load()), 2*len(mcp.Revisions()); n > most {
+		t.Errorf("%d processes were started, want at most %d", n, most)
 	}
 }
 

@@ -38,7 +38,7 @@ func (doc *doctor) program(ctx context.Context) {
 	defer late.Stop()
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
 		Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
-		Progress: x.progress, Handshake: x.handshake, HandshakesOnly: doc.quick, StopAtEnd: !doc.quick,
+		Progress: x.progress, Handshake: x.handshake, HandshakesOnly: doc.quick,
 		Opened: func() {
 			x.opened()
 			// Handshakes have their own limits.

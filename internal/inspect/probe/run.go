@@ -66,9 +66,6 @@ type Options struct {
 	Opened func()
 	// HandshakesOnly ends the probe then, after one request of the newest revision.
 	HandshakesOnly bool
-	// StopAtEnd ends the probe when the server ends at a request that hosts send: all other steps
-	// would only start it again.
-	StopAtEnd bool
 	// Progress, if not nil, is called before each step. It must not block. It runs on the goroutine
 	// that called Run.
 	Progress func(Step)
@@ -135,11 +132,12 @@ func (f *Failure) Stderr() string {
 	return f.stderr.text()
 }
 
-// hopeless reports whether Options.StopAtEnd applies.
+// hopeless reports whether the server has ended at a request that hosts send: all other steps would
+// only start it again.
 func (r *run) hopeless() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.opts.StopAtEnd && slices.ContainsFunc(r.failures, func(f *Failure) bool { return f.Usual && f.Ended })
+	return slices.ContainsFunc(r.failures, func(f *Failure) bool { return f.Usual && f.Ended })
 }
 
 // maxFailures limits Report.Failures.
