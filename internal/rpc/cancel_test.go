@@ -3,13 +3,11 @@ package rpc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"mcpwire/internal/test/pipes"
 	"mcpwire/jsonrpc"
 )
 
@@ -106,53 +104,6 @@ func TestCancelQueued(t *testing.T) {
 	}, Options{MaxInFlight: 2}, m)
 }
 
-func TestRequestTimeout(t *testing.T) {
-	exceeded := `{"exception":"context.deadlineExceededError"}`
-	m := methods{
-		"timer":    func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return "", ctx.Err() },
-		"too late": func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return `"but there"`, nil },
-		"tells": func(ctx context.Context, _ *Request) (string, error) {
-			<-ctx.Done() // the request is still pending, so its handler may send notifications
-			return "1", RequestContext(ctx).Notify("late", nil)
-		},
-		"deadline": func(ctx context.Context, _ *Request) (string, error) {
-			d, ok := ctx.Deadline()
-			return fmt.Sprint(ok && time.Until(d) == time.Minute), nil
-		},
-		"derived": func(ctx context.Context, _ *Request) (string, error) {
-			ctx, cancel := context.WithTimeout(ctx, time.Hour)
-			defer cancel()
-			<-ctx.Done()
-			return "", context.Cause(ctx)
-		},
-	}
-	everyMode(t, func(t *testing.T, p *peer) {
-		p.send(request(1, "deadline"))
-		p.want(result(1, "true"))
-		p.send(request(1, "timer"), request(2, "too late"), request(3, "tells"), request(4, "derived"), request(5, "ping!"))
-		elapse(time.Minute - time.Second)
-		p.want(result(5, "{}"))
-		elapse(2 * time.Second)
-		p.wantAnyOrder(
-			failure(1, jsonrpc.CodeInternalError, "request timed out", exceeded), result(2, `"but there"`),
-			notification("late"), result(3, "1"), failure(4, jsonrpc.CodeInternalError, "request timed out", exceeded),
-		)
-	}, Options{RequestTimeout: time.Minute}, m)
-}
-
-// TestRequestTimeoutAtOnce checks a timeout that has passed before the context is created.
-func TestRequestTimeoutAtOnce(t *testing.T) {
-	local, _ := pipes.Memory(0)
-	c := NewConn(jsonrpc.NewFramer(local, nil), &Options{RequestTimeout: 1})
-	defer c.Close()
-	for range 1000 {
-		ctx := new(Context)
-		(&Request{conn: c}).InitContext(ctx, Trace{})
-		<-ctx.Done()
-		ctx.end(nil)
-	}
-}
-
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errCause := errors.New("cause")
@@ -160,7 +111,7 @@ func TestContext(t *testing.T) {
 		r := &Request{conn: c}
 		ctx := new(Context)
 		r.InitContext(ctx, Trace{Parent: traceA})
-		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil || ConnOf(ctx) != c || RequestContext(ctx) != ctx || RequestContext(context.Background()) != nil {
+		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil || ctx.conn != c || RequestContext(ctx) != ctx || RequestContext(context.Background()) != nil {
 			t.Error("a new context has a deadline, an error or a value")
 		}
 		var ran atomic.Int32
@@ -185,7 +136,7 @@ func TestContext(t *testing.T) {
 		if ctx.Err() != context.Canceled || derived.Err() != context.Canceled || ctx.active() {
 			t.Errorf("after the end: %v, derived %v", ctx.Err(), derived.Err())
 		}
-		ctx.expire()
+		ctx.finish(context.DeadlineExceeded, nil)
 		if ctx.Err() != context.Canceled {
 			t.Error("it ended twice")
 		}

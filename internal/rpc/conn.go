@@ -43,8 +43,6 @@ type Options struct {
 
 	// DrainTimeout limits how long handlers run after the end of input. Zero means 10 seconds.
 	DrainTimeout time.Duration
-	// RequestTimeout is the timeout of a handler's context. Zero means none.
-	RequestTimeout time.Duration
 	// CallTimeout is the timeout of calls whose context has no deadline. Zero means none.
 	CallTimeout time.Duration
 

@@ -40,8 +40,6 @@ type Context struct {
 	mu   sync.Mutex
 	done chan struct{}
 	err  error
-	// timeout does not change. It may be nil.
-	timeout *timeout
 	// watchers is nil until there is something to watch.
 	watchers *watchers
 }
@@ -54,12 +52,6 @@ type watchers struct {
 	callbacks map[*func()]struct{}
 	// stopWatch stops watching lifetime. It is nil if lifetime is not watched.
 	stopWatch func() bool
-}
-
-// A timeout is the time limit of a request.
-type timeout struct {
-	deadline time.Time
-	timer    *time.Timer
 }
 
 type contextKey struct{}
@@ -87,10 +79,6 @@ func (c *withoutRequestCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// ConnOf returns the connection that the request of c came in on. It is a function, like
-// WithSender, because public types embed Context.
-func ConnOf(c *Context) *Conn { return c.conn }
-
 // WithSender calls f with the Sender of the [Delivery] of c's request, which is valid until f
 // returns. It is nil once the request has been answered, and on connections that read for
 // themselves. Nothing is sent for the request meanwhile: f must not send with c.
@@ -102,13 +90,10 @@ func WithSender(c *Context, f func(Sender)) {
 
 // Deadline implements [context.Context].
 func (c *Context) Deadline() (time.Time, bool) {
-	if c.timeout == nil {
-		if c.lifetime != nil {
-			return c.lifetime.Deadline()
-		}
-		return c.base.Deadline()
+	if c.lifetime != nil {
+		return c.lifetime.Deadline()
 	}
-	return c.timeout.deadline, true
+	return c.base.Deadline()
 }
 
 // Done implements [context.Context].
@@ -193,9 +178,6 @@ func (c *Context) end(cause error) {
 	c.finish(context.Canceled, cause)
 }
 
-// expire ends the context but not the request, which still needs a response.
-func (c *Context) expire() { c.finish(context.DeadlineExceeded, nil) }
-
 // finish ends the context. Only the first call counts.
 func (c *Context) finish(err, cause error) {
 	c.mu.Lock()
@@ -213,9 +195,6 @@ func (c *Context) finishLocked(err, cause error) {
 	}
 	if c.done != nil {
 		close(c.done)
-	}
-	if c.timeout != nil {
-		c.timeout.timer.Stop()
 	}
 	w := c.watchers
 	if w == nil {

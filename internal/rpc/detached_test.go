@@ -139,7 +139,7 @@ func TestDeliverCalls(t *testing.T) {
 		var kept context.Context
 		c, out := detach(t, func(ctx context.Context, r *Request) ([]byte, error) {
 			kept = ctx
-			return ConnOf(RequestContext(ctx)).Call(ctx, "ask", nil)
+			return RequestContext(ctx).conn.Call(ctx, "ask", nil)
 		})
 		own := newRecordingSender()
 		var wg sync.WaitGroup

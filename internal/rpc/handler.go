@@ -198,12 +198,6 @@ func (r *Request) InitContext(ctx *Context, trace Trace) {
 	if r.sender != nil {
 		ctx.hasSender, ctx.sender = true, r.sender
 	}
-	if d := r.conn.opts.RequestTimeout; d > 0 {
-		ctx.mu.Lock() // against expire
-		ctx.timeout = &timeout{deadline: time.Now().Add(d)}
-		ctx.timeout.timer = time.AfterFunc(d, ctx.expire)
-		ctx.mu.Unlock()
-	}
 	r.ctx.Store(ctx)
 	if r.canceled.Load() { // the cancellation may have come before the context
 		ctx.end(r.cause)
