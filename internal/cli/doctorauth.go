@@ -32,6 +32,14 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 			l.hint("the server says: %s", text)
 			doc.report.Verdict += ": " + text
 		}
+	} else if text := r.refusal(); text != "" {
+		doc.report.Verdict += ": it says: " + text
+	}
+	if u, err := url.Parse(doc.d.target.url); err == nil {
+		if c := r.cause(u); c.Specific {
+			s.bad("%s", clipLine(c.What, 240)).hint("%s", safeLine(c.Fix))
+			doc.report.Verdict += ": " + clipLine(c.What, 240)
+		}
 	}
 	metadata := doc.challenge(s, r)
 	issuers := doc.resource(ctx, s, metadata)

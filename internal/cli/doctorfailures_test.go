@@ -462,7 +462,10 @@ func conclusion(r *doctorReport) string {
 			}
 		}
 	}
-	return strings.Join(append(text, "next, "+r.NextWhen+": "+r.Next), "\n")
+	if r.Next != "" {
+		text = append(text, strings.TrimSuffix("next, "+r.NextWhen, ", ")+": "+r.Next)
+	}
+	return strings.Join(text, "\n")
 }
 
 // namedVariable matches a variable that doctor calls missing.

@@ -325,7 +325,7 @@ func (doc *doctor) output(all []probe.Observation) {
 		if kind.garbles {
 			s.rank = rankHandshake
 		}
-		line := s.bad("the first output that is not a message was probably written by: %s", kind.what)
+		line := s.bad("its standard output has a line that is not a message, %q, probably written by: %s", clipLine(strings.TrimSpace(string(firstText(o.Stray))), 160), kind.what)
 		line.detail(strayLines(o.Stray)...).hint("%s", kind.hint)
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 		return
@@ -465,8 +465,10 @@ func (doc *doctor) explain(s *doctorSection, what string, c cause.Cause, seen bo
 	}
 	l := s.bad("%s", what)
 	switch {
-	case c.Fix != "":
+	case c.Fix != "" && (c.Known || strings.Contains(c.Fix, "does not know")):
 		l.hint("%s", safeLine(c.Fix))
+	case c.Fix != "":
+		l.hint("mcpwire does not know the cause for certain: %s", safeLine(c.Fix))
 	case seen:
 		l.hint("mcpwire does not know the remedy: the server's output, above, should give the cause")
 	default:
@@ -525,6 +527,9 @@ func (doc *doctor) failures(list []*probe.Failure) {
 		case f.Ended:
 			doc.reported.ended = true
 			s.bad("%s: the connection was closed without a response", f.About).hint("the server, or a proxy in front of it, ends the request: see its log")
+		case f.List != "":
+			s.bad("the result of %s has no list: %s: hosts show nothing, or reject the server", f.About, clipLine(f.List, 100)).
+				hint("the server must send a list, which may be empty: []. In Go, a nil slice becomes null: make it with make, or as []T{}")
 		case f.Status >= 400:
 			doc.reported.refused = true
 			doc.laterStatus(s, f)

@@ -87,11 +87,15 @@ func classifyStray(line []byte) strayKind {
 		return strayKind{"JSON that is not a message, probably a structured log (pino, zap, slog)", "send the log to standard error", false}
 	case bytes.IndexByte(line, 0x1b) >= 0:
 		return strayKind{"color codes: a logger, or a banner for terminals", "send the log to standard error, and turn colors off (NO_COLOR=1)", false}
+	case has("deprecat"):
+		return strayKind{"a notice that something is deprecated", "use what it names instead, or update; the server must write such notices to standard error", false}
+	case begins("warning", "(node:"), has("warning:"):
+		return strayKind{"a warning", "remove its reason; the server must write warnings to standard error", false}
 	case timestamped().MatchString(text), levelled().MatchString(text):
 		return strayKind{"a log line", "send the log to standard error", false}
 	case begins("{") || text == "}" || begins(`"`):
 		return strayKind{"JSON that spans several lines, or is cut off", "write each message on one line: JSON.stringify(message) without indentation", true}
-	case strings.ContainsAny(text, "═─╔╭┌│█"):
+	case strings.ContainsAny(text, "═─╔╭┌│█"), strings.Trim(text, "*=-_#~+ ") == "":
 		return strayKind{"a banner", toStderr, false}
 	}
 	return strayKind{"console.log, print or similar, in the code or in a library", toStderr, false}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,6 +75,10 @@ func (doc *doctor) endpoint(ctx context.Context, u *url.URL) {
 			}
 			spoken = append(spoken, rev)
 			doc.timing(s, &r)
+			if kind := wireclient.MediaType(r.header); len(spoken) == 1 && kind != "application/json" && !isEventStream(r.header) {
+				s.bad("a message has the Content-Type %s: hosts read it only as application/json or text/event-stream", cmp.Or(clipLine(kind, 60), "of nothing: the header is missing")).
+					hint("the server must send Content-Type: application/json with JSON")
+			}
 		}
 		last = r
 		if r.status == http.StatusUnauthorized {
@@ -252,10 +257,7 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 	case r.err != nil:
 		s.note("%s: %s, and then %s", head, status, webFailure(r.err))
 	default:
-		kind := r.header.Get("Content-Type")
-		if kind == "" {
-			kind = "no content type"
-		}
+		kind := cmp.Or(r.header.Get("Content-Type"), "no content type")
 		s.note("%s: %s, %s, %d bytes that are not a message, in %s", head, status, clipLine(kind, 60), len(r.body), took)
 	}
 	return false
@@ -318,8 +320,14 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 			doc.report.worse(exitAuth)
 		}
 		what := clipLine(c.What, 240)
+		if status := fmt.Sprintf("HTTP %d", r.status); !strings.Contains(what, status) {
+			what = status + ": " + what
+		}
 		if text := r.said(); !c.Specific && text != "" {
 			what += ": it says: " + text
+		}
+		if who := r.response(u).Who(); !c.Specific && who.Known {
+			what += ": " + clipLine(who.What, 200)
 		}
 		s.bad("%s", what).detail(bodyLines(r)...).hint("%s", safeLine(c.Fix))
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
@@ -338,8 +346,10 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 }
 
 // cause returns the cause that the response itself gives.
-func (r *webReply) cause(u *url.URL) cause.Cause {
-	return (&cause.Response{Status: r.status, Host: u.Host, Location: r.header.Get("Location"), Server: r.header.Get("Server"), Body: string(r.body[:min(len(r.body), 8<<10)])}).Find()
+func (r *webReply) cause(u *url.URL) cause.Cause { return r.response(u).Find() }
+
+func (r *webReply) response(u *url.URL) *cause.Response {
+	return &cause.Response{Status: r.status, Host: u.Host, Path: u.Path, Header: r.header.Get, Body: string(r.body[:min(len(r.body), 8<<10)])}
 }
 
 var (
@@ -360,7 +370,7 @@ func (r *webReply) said() string {
 	if plainStatus().MatchString(text) {
 		return ""
 	}
-	return clipLine(text, 200)
+	return clipLine(text, 300)
 }
 
 // messageIn returns the message in a JSON value that reports an error.
@@ -381,6 +391,11 @@ func messageIn(value any, depth int) string {
 			if text := messageIn(v[name], depth+1); text != "" && depth < 4 {
 				if place, ok := v["loc"].([]any); ok { // FastAPI
 					text = strings.Trim(fmt.Sprint(place), "[]") + ": " + text
+				}
+				for _, more := range []string{"detail", "details", "hint", "data"} {
+					if m, ok := v[more].(string); ok && m != "" && !strings.Contains(text, m) {
+						text += ": " + m
+					}
 				}
 				return text
 			}
@@ -447,6 +462,9 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 		limited, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess))
 		found := doc.send(limited, http.MethodPost, other.String(), initializeRequest(newestLegacy()), nil)
 		cancel()
+		if bytes.Equal(found.body, r.body) && found.status == r.status {
+			continue // it responds so everywhere
+		}
 		if found.message != nil && found.status != http.StatusNotFound || found.status == http.StatusUnauthorized {
 			l.hint("an endpoint is at %s", safeURL(other.String()))
 			doc.report.next(doc.elsewhereArgs(other.String(), "doctor")...)
@@ -458,15 +476,24 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 			return
 		}
 	}
-	if r.status == http.StatusBadRequest && r.message != nil && r.message.Kind == jsonrpc.KindError {
+	who := r.response(u).Who()
+	if text := r.said(); r.message != nil && r.message.Kind == jsonrpc.KindError {
 		l.Text += fmt.Sprintf(": error %d %s", int(r.message.Err().Code), clipLine(r.message.Err().Message, 200))
-		s.r.cause = l.Text
+	} else if text != "" {
+		l.Text += ": it says: " + text
 	}
+	if who.Known {
+		l.Text += ": " + clipLine(who.What, 200)
+	}
+	s.r.cause = l.Text
 	l.detail(bodyLines(r)...)
 	if page && r.status == http.StatusMethodNotAllowed {
 		l.hint("a web site is at this URL, and no MCP endpoint at the usual paths: check the host, the port and the path, and whether the proxy forwards the path to the MCP server")
 	} else {
 		l.hint("tried %s too: see the server's documentation for its path", strings.Join(guesses, " "))
+	}
+	if who.Known {
+		l.Hint = safeLine(who.Fix) + "; " + l.Hint
 	}
 	doc.report.nextOnce("with the right URL", plainArgs("mcpwire", "doctor", "URL")...)
 }

@@ -214,7 +214,7 @@ func (d *dialer) statusCause(err error, e *streamable.StatusError) cause.Cause {
 	}
 	if d.http != nil {
 		if to := d.http.location.Load(); to != nil {
-			r.Location = *to
+			r.Header = http.Header{"Location": {*to}}.Get
 		}
 	}
 	return r.Find()

@@ -80,6 +80,8 @@ type reply struct {
 	result []byte
 	// rpcError is the error of the response, or nil.
 	rpcError *jsonrpc.Error
+	// list says what the result has in place of its list, or is "".
+	list string
 	// before holds the messages before the response, except requests of the server.
 	before []earlierMessage
 

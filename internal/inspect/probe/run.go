@@ -118,6 +118,8 @@ type Failure struct {
 	Status int
 	// Body is the beginning of an HTTP body that is not a message.
 	Body []byte
+	// List says what a result has in place of its list. It is "" if the list is there.
+	List string
 	// After is the time from the start of the process.
 	After time.Duration
 
@@ -145,7 +147,7 @@ const maxFailures = 20
 
 // noteFailure records a failure of a connection after its handshake.
 func (d *driver) noteFailure(about string, a *reply) {
-	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body}
+	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body, List: a.list}
 	if d.stdio != nil {
 		f.stderr, f.After = d.stdio.stderr, time.Since(d.stdio.started)
 		if f.Exit, _ = errors.AsType[*stdio.ExitError](a.err); f.Ended && f.Exit == nil && wait.Closed(d.stdio.Child().Done(), settleTime) {

@@ -3,6 +3,7 @@ package probe
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 
 	"mcpwire/capture"
@@ -132,6 +133,13 @@ func lists(ctx context.Context, d *driver) {
 				d.report(refusal(&a), &a, "%s is declared, and %s %s", l.capability, l.method, d.outcomeText(&a))
 			}
 			if !a.failed() && a.status >= 400 {
+				d.noteFailure(l.method, &a)
+			}
+			if list := member(a.result, l.member); a.succeeded() && (len(list) == 0 || list[0] != '[') {
+				a.list = fmt.Sprintf("the result has no member %q", l.member)
+				if len(list) > 0 {
+					a.list = fmt.Sprintf("%q is %s", l.member, list[:min(len(list), 60)])
+				}
 				d.noteFailure(l.method, &a)
 			}
 			if list := elements(member(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {

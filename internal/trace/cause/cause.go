@@ -50,6 +50,7 @@ const (
 	overHTTP State = "http"
 	later    State = "later"
 	running  State = "running"
+	program  State = "program"
 )
 
 // A Concern is a line of a server that works, about credentials or settings that it lacks or cannot
@@ -74,7 +75,24 @@ func Concerns(lines []string) (list []Concern) {
 // given a value.
 func Find(state State, lines, set []string) Cause {
 	lines = normalize(lines)
+	c := find(state, lines, set)
+	if c.Arguments {
+		if text := advise(c, lines); text != "" {
+			c.Fix += "; " + text
+		}
+	}
+	return c
+}
+
+func find(state State, lines, set []string) Cause {
 	if c, ok := lookup(Silent, strings.Join(lines, "\n")); ok && state == Silent {
+		if !c.Specific { // an error is the reason why it waits
+			for _, line := range lines {
+				if o, _ := lookup("", line); o.Known && o.Specific && isTrouble(line) {
+					return o
+				}
+			}
+		}
 		return c
 	}
 	said := statement(lines)
@@ -176,25 +194,40 @@ var namesArgument = lazyregexp.New(`<|--\w|\s[A-Z_]{3,}\b|://`)
 // A Response is a response over HTTP.
 type Response struct {
 	Status int
-	// Host is the Host header of the request.
-	Host string
-	// Location and Server are headers of the response.
-	Location, Server string
-	Body             string
+	// Host and Path are those of the request.
+	Host, Path string
+	Body       string
+	// Header returns a header of the response, or "". It may be nil.
+	Header func(name string) string
 	// Later reports that the request came after a handshake that succeeded.
 	Later bool
 }
 
 // Find returns the cause of the response.
 func (r *Response) Find() Cause {
-	text := fmt.Sprintf("%d\nHost: %s\nLocation: %s\nServer: %s\n\n%s", r.Status, r.Host, r.Location, r.Server, r.Body)
 	if r.Later {
-		if c, ok := lookup(later, text); ok {
+		if c, ok := lookup(later, r.text()); ok {
 			return c
 		}
 	}
-	c, _ := lookup(overHTTP, text)
+	c, _ := lookup(overHTTP, r.text())
 	return c
+}
+
+// Who returns which program responds, if it is no MCP server by itself, and what that means.
+func (r *Response) Who() Cause {
+	c, _ := lookup(program, r.text())
+	return c
+}
+
+func (r *Response) text() string {
+	text := fmt.Sprintf("%d\nHost: %s\nPath: %s\n", r.Status, r.Host, r.Path)
+	for _, name := range []string{"Location", "Server", "X-Powered-By", "Via", "Content-Type"} {
+		if r.Header != nil {
+			text += name + ": " + r.Header(name) + "\n"
+		}
+	}
+	return text + "\n" + r.Body
 }
 
 // lookup returns the first cause of the table that matches.
@@ -208,9 +241,11 @@ func lookup(state State, text string) (Cause, bool) {
 			if at == nil {
 				continue
 			}
-			expand := func(template string) string { return oneLine(string(re.ExpandString(nil, template, text, at))) }
+			expand := func(template string) string {
+				return strings.TrimRight(oneLine(string(re.ExpandString(nil, template, text, at))), ": ")
+			}
 			c := Cause{What: expand(b.what), Fix: expand(b.fix), Known: b.what != "", Arguments: b.arguments, Specific: !b.general}
-			if state == "" {
+			if state == "" && !b.misleads {
 				c.Said = oneLine(text)
 			}
 			if !c.Known {

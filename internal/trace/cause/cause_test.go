@@ -65,6 +65,17 @@ func TestFind(t *testing.T) {
 		{"a complaint above a usage", "APP_HOST should only contain a name.\nSee it.\nUsage: app [--host=<host>]", "should only contain a name", "its usage is", "", false},
 		{"a description above a usage", "A server for notes.\nIt is small.\nUsage: app [--host=<host>]", "it only prints its usage", "its usage is", "", true},
 		{"a union of zod", "ZodError: [\n  {\n    \"code\": \"invalid_union\",\n    \"errors\": [[{\"values\": [\"a\"], \"path\": [], \"message\": \"expected a\"}], [{\"values\": [\"b\", 7], \"path\": []}]],\n    \"path\": [\n      \"mode\", 0\n    ],\n    \"message\": \"Invalid input\"\n  }\n]", "mode.0 (Invalid input: expected one of a, b, 7)", "args", "", true},
+		{"options of a usage", "usage: t [-h] [--local-timezone Z] [--max N]\nt: error: unrecognized arguments: --timezone=UTC", "--timezone=UTC", "similar: --local-timezone", "", true},
+		{"no similar option", "usage: t [-h] [--local-timezone Z] [--max N]\nt: error: unrecognized arguments: --port 3", "--port 3", "its usage has --local-timezone, --max", "", true},
+		{"options of Go", "flag provided but not defined: -readonly\nUsage of x:\n  -read-only\n    \tdo not write", "-readonly", "similar: -read-only", "", true},
+		{"subcommands", "Usage: t COMMAND\n\nCommands:\n  init   Create it\n  serve  Serve", "usage", "its usage has init, serve", "", true},
+		{"a choice of subcommands", "usage: t [-h] {serve,init} ...\nt: error: argument command: invalid choice: 'start' (choose from 'serve', 'init')", "invalid choice: 'start'", "serve", "", true},
+		{"values of clap", "error: invalid value 'http' for '--transport <T>'\n  [possible values: stdio, sse]\n\nFor more information, try '--help'.", "http", "possible values: stdio, sse", "", true},
+		{"what the program suggests", "error: unknown option '--prot'\n(Did you mean --port?)", "--prot", "Did you mean --port?", "", true},
+		{"one of several ways", "ValueError: Log in with x login, or set ACME_TOKEN in the environment", "Log in with x login", "one of the ways", "", false},
+		{"a list of ways", "ImportError: The key must be specified in one of the following ways:\n    - in the file\n    - via $ACME_KEY", "The key must be specified", "one of the ways", "", false},
+		{"an npm package for uv", "error: Invalid version request: @acme/mcp", "@acme/mcp is the name of an npm package", "npx -y @acme/mcp", "", true},
+		{"issues of zod as an object", "Invalid environment: [\n  {\n    path: [ 'API_URL' ],\n    message: 'Required'\n  }\n]", "API_URL is missing", "--env", "API_URL", true},
 		{"killed", "Killed", "it was killed", "limits", "", true},
 		{"one line without an error", "up and running", "up and running", "", "", false},
 		{"lines without an error", "up\nand\nrunning", "", "", "", false},
@@ -77,6 +88,20 @@ func TestFind(t *testing.T) {
 	got := Find(Ended, []string{"Error: WEATHER_KEY is required"}, []string{"WEATHER_KEY"})
 	if got.Known || got.Variable != "" || !strings.Contains(got.Fix, "it does not accept the value of WEATHER_KEY") {
 		t.Errorf("a variable that is set: got %+v", got)
+	}
+}
+
+// TestFindSilent has the output of servers that run and do not respond.
+func TestFindSilent(t *testing.T) {
+	for _, tt := range []struct{ name, output, what string }{
+		{"a service", "Connection lost, reconnecting", "it waits for something"},
+		{"a wrong password", "[Redis Error] Error: WRONGPASS invalid username-password pair\nConnection lost, attempting to reconnect", "rejects the user or the password"},
+		{"a database that does not exist", "error: database \"shop\" does not exist\nretrying in 5s", "the database shop does not exist"},
+		{"a certificate", "retrying in 5s\nError: certificate has expired", "certificate of a service has expired"},
+	} {
+		if got := Find(Silent, strings.Split(tt.output, "\n"), nil); !got.Known || !strings.Contains(got.What, tt.what) {
+			t.Errorf("%s: got %+v; want %q", tt.name, got, tt.what)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ type block struct {
 	// state is what the block applies to: "" for a statement, or else [Silent] or exited.
 	state     State
 	arguments bool
+	// misleads reports that the statement is not worth quoting.
+	misleads bool
 	// general reports that the block is about a status, whatever the body says.
 	general bool
 }
@@ -63,6 +65,8 @@ var (
 					e.state = State(a.value)
 				case "general":
 					e.general = true
+				case "misleads":
+					e.misleads = true
 				case "arguments":
 					e.arguments = true
 				default:

@@ -94,6 +94,8 @@ var (
 	lacks    = lazyregexp.New(`(?i)KeyError|require[ds]?\b|missing|not (?:been )?(?:set|defined|provided|specified|configured|found in (?:the )?env)|unset|must (?:be )?(?:set|provide|specif|defin)|undefined|no value|please (?:set|provide|specify)|(?:^|[^a-z])(?:set|export|provide|pass)\b|\bneeds?\b|environment variables?|env vars?|cannot be empty|is empty|NotPresent|is not present`)
 	optional = lazyregexp.New(`(?i)\boptional|\bdefault|deprecat|for example|e\.g\.|\bwarn|\bignored|\bif (?:you|needed)|\balternative|\bcustom\b|^\W*to (?:use|override|change|customi)|example:|^\s*(#|//|note:|help:|hint:|tip:)`)
 	wrong    = lazyregexp.New(`(?i)\binvalid|not a valid|not valid|must be (?:a|an|one|either|in|at|between|greater|positive|[0-9'"])|malformed|cannot parse|could not parse|failed to parse|expected|does not match`)
+	// ways matches a text that names several ways, of which a variable may be one.
+	ways = lazyregexp.New(`(?i)following ways|\bone of (?:the following|these)\b|\beither\b|\balternatively\b|\bor (?:set|export|define|via)\b`)
 	// noValue matches an error about a missing value.
 	noValue = lazyregexp.New(`^[A-Za-z.]*(Error|Exception)\b.*(undefined|null|None)`)
 	// reads matches source code that reads a variable.
@@ -169,6 +171,9 @@ func missing(names []string, said string, set []string) Cause {
 		return Cause{What: oneLine(said), Said: oneLine(said), Fix: "it mentions " + strings.Join(names, ", ") + ": set those that it needs with --env NAME=value; " + how}
 	}
 	v := names[0]
+	if ways().MatchString(said) {
+		return Cause{What: oneLine(said), Said: oneLine(said), Fix: "one of the ways that it names is to set " + v + " in env"}
+	}
 	if slices.Contains(set, v) {
 		return Cause{What: oneLine(said), Said: oneLine(said), Fix: "it does not accept the value of " + v + ", although it is configured: check the value"}
 	}
@@ -180,8 +185,10 @@ var (
 	pydantic = lazyregexp.New(`(?m)^(\w[\w.]*)\n\s+(.+?)(?: \[type=(\w+))`)
 	// zodIssues matches the beginning of the issues of zod.
 	zodIssues = lazyregexp.New(`\[\s*\{\s*"`)
-	// zodPretty matches an issue of z.prettifyError, zodFlat one of flatten.
+	// zodPretty matches an issue of z.prettifyError, zodShown one of console.error, zodFlat one of
+	// flatten.
 	zodPretty = lazyregexp.New(`✖ (.*)\n\s*→ at (\S+)`)
+	zodShown  = lazyregexp.New(`path: \[ ?'(\w+)'[^\]]*\],\s*message: '([^']*)'`)
 	zodFlat   = lazyregexp.New(`(?m)^\s*"?(\w+)"?: \[\s*['"](.*)['"]\s*\]`)
 )
 
@@ -218,6 +225,9 @@ func settings(said string, lines []string) (list []setting) {
 	}
 	for _, m := range zodPretty().FindAllStringSubmatch(said, 8) {
 		list = append(list, setting{m[2], m[1]})
+	}
+	for _, m := range zodShown().FindAllStringSubmatch(strings.Join(lines, "\n"), 8) {
+		list = append(list, setting{m[1], m[2]})
 	}
 	if !strings.Contains(said, `"path":`) {
 		for _, m := range zodFlat().FindAllStringSubmatch(said, 8) {

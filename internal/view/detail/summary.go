@@ -115,7 +115,7 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 	case trace.HTTPFailed:
 		if q, a := b.detail.requestHead, b.response; q != nil && a != nil && r.handshakeFailed {
 			c := (&cause.Response{
-				Status: a.Status, Host: headerOf(q.Headers, "Host"), Location: headerOf(a.Headers, "Location"), Server: headerOf(a.Headers, "Server"), Body: b.body,
+				Status: a.Status, Host: headerOf(q.Headers, "Host"), Header: func(name string) string { return headerOf(a.Headers, name) }, Body: b.body,
 			}).Find()
 			b.addCause(add, c.What, c.Fix)
 		}
