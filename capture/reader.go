@@ -526,13 +526,13 @@ func decodeMember(e *Event, key, v []byte) {
 	case "part":
 		e.Part = int(min(parseUint(v), math.MaxInt32))
 	case "enc":
-		e.Encoding = unquote(v)
+		e.Encoding = jsonwire.Text(v)
 	case "frame":
 		e.Framing = oneOf(v, framings)
 	case "pre":
-		e.Prefix = unquote(v)
+		e.Prefix = jsonwire.Text(v)
 	case "why":
-		e.Why = RawReason(unquote(v))
+		e.Why = RawReason(jsonwire.Text(v))
 	case "red":
 		e.Redacted = unquoteList(v)
 	case "redmore":
@@ -558,7 +558,7 @@ func decodeKindMembers(e *Event, line []byte) {
 			case "cmd":
 				s.Command = unquoteList(v)
 			case "cwd":
-				s.Dir = unquote(v)
+				s.Dir = jsonwire.Text(v)
 			case "env":
 				s.Env = unquoteList(v)
 			case "pid":
@@ -573,7 +573,7 @@ func decodeKindMembers(e *Event, line []byte) {
 			case "code":
 				x.Code = int(parseInt(v))
 			case "signal":
-				x.Signal = unquote(v)
+				x.Signal = jsonwire.Text(v)
 			}
 		}
 		e.Exit = x
@@ -594,19 +594,19 @@ func decodeHead(line []byte) *Head {
 		case "v":
 			h.Version = int(min(parseUint(v), math.MaxInt32))
 		case "id":
-			h.ID = unquote(v)
+			h.ID = jsonwire.Text(v)
 		case "at":
-			h.At, _ = time.Parse(time.RFC3339Nano, unquote(v))
+			h.At, _ = time.Parse(time.RFC3339Nano, jsonwire.Text(v))
 		case "tool":
-			h.Tool = unquote(v)
+			h.Tool = jsonwire.Text(v)
 		case "transport":
-			h.Transport = Transport(unquote(v))
+			h.Transport = Transport(jsonwire.Text(v))
 		case "name":
-			h.Name = unquote(v)
+			h.Name = jsonwire.Text(v)
 		case "url":
-			h.URL = unquote(v)
+			h.URL = jsonwire.Text(v)
 		case "redact":
-			h.Redact = RedactionMode(unquote(v))
+			h.Redact = RedactionMode(jsonwire.Text(v))
 		}
 	}
 	return h
@@ -628,7 +628,7 @@ func decodeCounters(e *Event, line []byte) {
 		case "of":
 			x.Of = parseUint(v)
 		case "rule":
-			x.Rule = unquote(v)
+			x.Rule = jsonwire.Text(v)
 		case "events":
 			t.Events = parseUint(v)
 		case "to":
@@ -653,13 +653,13 @@ func decodeRequest(v []byte) *Request {
 	for key, v := range members(v) {
 		switch string(key) {
 		case "method":
-			q.Method = unquote(v)
+			q.Method = jsonwire.Text(v)
 		case "url":
-			q.URL = unquote(v)
+			q.URL = jsonwire.Text(v)
 		case "proto":
-			q.Proto = unquote(v)
+			q.Proto = jsonwire.Text(v)
 		case "remote":
-			q.Remote = unquote(v)
+			q.Remote = jsonwire.Text(v)
 		case "headers":
 			q.Headers = decodeHeaders(v)
 		}
@@ -674,7 +674,7 @@ func decodeResponse(v []byte) *Response {
 		case "status":
 			s.Status = int(min(parseUint(v), math.MaxInt32))
 		case "proto":
-			s.Proto = unquote(v)
+			s.Proto = jsonwire.Text(v)
 		case "headers":
 			s.Headers = decodeHeaders(v)
 		}
@@ -690,11 +690,11 @@ func decodeHeaders(v []byte) []Header {
 		for t := range elements(pair) {
 			switch n {
 			case 0:
-				h.Name = unquote(t)
+				h.Name = jsonwire.Text(t)
 			case 1:
-				h.Value = unquote(t)
+				h.Value = jsonwire.Text(t)
 			case 2:
-				if exact, err := base64.StdEncoding.DecodeString(unquote(t)); err == nil {
+				if exact, err := base64.StdEncoding.DecodeString(jsonwire.Text(t)); err == nil {
 					h.Value = string(exact)
 				}
 			}
@@ -712,13 +712,13 @@ func decodeSSE(v []byte) *SSE {
 	for key, v := range members(v) {
 		switch string(key) {
 		case "event":
-			s.Event = unquote(v)
+			s.Event = jsonwire.Text(v)
 		case "id":
-			s.ID, s.HasID = unquote(v), true
+			s.ID, s.HasID = jsonwire.Text(v), true
 		case "retry":
 			s.Retry, s.HasRetry = time.Duration(min(parseUint(v), math.MaxInt64/uint64(time.Millisecond)))*time.Millisecond, true
 		case "comment":
-			s.Comment, s.HasComment = unquote(v), true
+			s.Comment, s.HasComment = jsonwire.Text(v), true
 		}
 	}
 	return s
@@ -761,13 +761,6 @@ func startsWith(v []byte, c byte) bool {
 	return false
 }
 
-func unquote(v []byte) string {
-	if len(v) < 2 || v[0] != '"' {
-		return ""
-	}
-	return jsonwire.UnquoteString(v[1 : len(v)-1])
-}
-
 // The common words are shared, so that a line need not allocate them.
 var (
 	kinds = []Kind{
@@ -787,13 +780,13 @@ func oneOf[T ~string](v []byte, known []T) T {
 			}
 		}
 	}
-	return T(unquote(v))
+	return T(jsonwire.Text(v))
 }
 
 func unquoteList(v []byte) []string {
 	var list []string
 	for t := range elements(v) {
-		list = append(list, unquote(t))
+		list = append(list, jsonwire.Text(t))
 	}
 	return list
 }

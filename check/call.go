@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -55,7 +56,7 @@ type call struct {
 const maxCallParams = 64 << 10 // bytes
 
 // param returns a parameter of the call, or nil if it is absent or was not kept.
-func (c *call) param(path ...string) []byte { return valueAt(c.params, path...) }
+func (c *call) param(path ...string) []byte { return jsonwire.Lookup(c.params, path...) }
 
 // newCall returns a call for the request in v.
 func newCall(v *view) *call {
@@ -76,7 +77,7 @@ func newCall(v *view) *call {
 		c.client = v.session.clientCaps
 	}
 	if c.method == mcp.MethodToolsCall && c.dir == capture.ToServer {
-		c.tool = v.session.tools.byName[stringValue(member(v.msg.params, "name"))]
+		c.tool = v.session.tools.byName[jsonwire.Text(jsonwire.Lookup(v.msg.params, "name"))]
 	}
 	return c
 }

@@ -529,7 +529,7 @@ func (ck *Checker) revisionFor(v *view) (mcp.Revision, bool) {
 		return ck.revisionOfClient(v)
 	case m.is(kindResponse) && v.call != nil:
 		if v.call.method == mcp.MethodInitialize && !v.call.modern {
-			if r, ok := mcp.ParseRevision(stringValue(v.result("protocolVersion"))); ok {
+			if r, ok := mcp.ParseRevision(jsonwire.Text(v.result("protocolVersion"))); ok {
 				return r, era.Of(r).Modern
 			}
 		}
@@ -561,7 +561,7 @@ func (ck *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
 	}
 	switch date := metaVersion(m); {
 	case date != nil:
-		if r, ok := mcp.ParseRevision(stringValue(date)); ok && era.Of(r).Modern {
+		if r, ok := mcp.ParseRevision(jsonwire.Text(date)); ok && era.Of(r).Modern {
 			return r, true
 		}
 		// The metadata makes it modern, whatever the value.
@@ -571,7 +571,7 @@ func (ck *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
 	case s.initializeResult != 0:
 		return s.rev, false
 	case m.method == mcp.MethodInitialize:
-		if r, ok := mcp.ParseRevision(stringValue(v.param("protocolVersion"))); ok && !era.Of(r).Modern {
+		if r, ok := mcp.ParseRevision(jsonwire.Text(v.param("protocolVersion"))); ok && !era.Of(r).Modern {
 			return r, false
 		}
 		return mcp.LatestLegacyRevision, false
@@ -682,7 +682,7 @@ func (ck *Checker) rememberResponse(v *view) {
 	switch c.method {
 	case mcp.MethodInitialize:
 		if !c.modern && isObject(m.result) {
-			s.serverVersion = clip.Prefix(stringValue(v.result("protocolVersion")), maxShown)
+			s.serverVersion = clip.Prefix(jsonwire.Text(v.result("protocolVersion")), maxShown)
 			s.rev, _ = mcp.ParseRevision(s.serverVersion)
 			s.initializeResult, s.serverCaps = v.e.N, cloneBounded(v.result("capabilities"))
 			s.clientCaps = cloneBounded(c.param("capabilities"))

@@ -378,7 +378,7 @@ func (tr *transcript) headers(method string, body []byte) []capture.Header {
 	m := parseMessage(trim(body))
 	add("Mcp-Method", m.method)
 	if param := era.NameParam(m.method); param != "" {
-		add("Mcp-Name", era.EncodeHeaderValue(stringValue(member(m.params, param))))
+		add("Mcp-Name", era.EncodeHeaderValue(jsonwire.Text(jsonwire.Lookup(m.params, param))))
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/era/shape"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
@@ -108,11 +109,11 @@ func (v *view) toClient() bool { return v.e.Dir == capture.ToClient }
 // param, result and meta return the value at a path of names in the message's params, its result,
 // and the _meta of either. They return nil if it is absent.
 func (v *view) param(path ...string) []byte {
-	return valueAt(v.checker.params.member(v.msg.params, path[0]), path[1:]...)
+	return jsonwire.Lookup(v.checker.params.member(v.msg.params, path[0]), path[1:]...)
 }
 
 func (v *view) result(path ...string) []byte {
-	return valueAt(v.checker.result.member(v.msg.result, path[0]), path[1:]...)
+	return jsonwire.Lookup(v.checker.result.member(v.msg.result, path[0]), path[1:]...)
 }
 
 func (v *view) meta(key string) []byte {
@@ -130,7 +131,7 @@ func (v *view) isResultOf(methods ...string) bool {
 // complete reports whether the message is a final result. Modern results may have other types.
 func (v *view) complete() bool {
 	t := v.result("resultType")
-	return v.msg.is(kindResult) && isObject(v.msg.result) && (t == nil || !v.modern || stringValue(t) == string(mcp.ResultTypeComplete))
+	return v.msg.is(kindResult) && isObject(v.msg.result) && (t == nil || !v.modern || jsonwire.Text(t) == string(mcp.ResultTypeComplete))
 }
 
 // redacted reports whether a place in the message is redacted or lies in a redacted value, so that

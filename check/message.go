@@ -71,7 +71,7 @@ func messageOf(parsed *jsonrpc.Message, raw []byte) message {
 	}
 	if m.method = string(parsed.Method); m.params == nil {
 		// jsonrpc.Parse reads null as absent.
-		m.params = member(raw, "params")
+		m.params = jsonwire.Lookup(raw, "params")
 	}
 	return m
 }
@@ -107,7 +107,7 @@ func parseMessage(raw []byte) message {
 			set(&m.err, "error", v)
 		}
 	}
-	if m.method = stringValue(method); !isString(method) {
+	if m.method = jsonwire.Text(method); !isString(method) {
 		m.badMethod = method
 	}
 	switch {
@@ -136,7 +136,7 @@ const maxPairedID = 1 << 10
 
 // code returns the code of an error, or 0.
 func (m *message) code() int64 {
-	n, _ := jsonwire.ParseInt(member(m.err, "code"))
+	n, _ := jsonwire.ParseInt(jsonwire.Lookup(m.err, "code"))
 	return n
 }
 
@@ -245,36 +245,6 @@ func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
 func isNull(v []byte) bool   { return string(v) == "null" }
 func isNumber(v []byte) bool { return len(v) > 0 && (v[0] == '-' || v[0] >= '0' && v[0] <= '9') }
 
-// member returns the value of the first member with that name, or nil if v has none or is another
-// type.
-func member(v []byte, name string) []byte {
-	if !isObject(v) {
-		return nil
-	}
-	for m := jsonwire.ObjectMembers(v); m.Next(); {
-		if m.KeyIs(name) {
-			return m.Value()
-		}
-	}
-	return nil
-}
-
-// valueAt follows a path of member names from v.
-func valueAt(v []byte, path ...string) []byte {
-	for _, name := range path {
-		v = member(v, name)
-	}
-	return v
-}
-
-// stringValue returns the value of a string, and "" for other types.
-func stringValue(v []byte) string {
-	if len(v) < 2 || v[0] != '"' {
-		return ""
-	}
-	return jsonwire.UnquoteString(v[1 : len(v)-1])
-}
-
 // elements yields the indexes and elements of an array, and nothing for other types.
 func elements(v []byte) func(yield func(int, []byte) bool) {
 	return func(yield func(int, []byte) bool) {
@@ -342,7 +312,7 @@ func (x *index) member(object []byte, name string) []byte {
 		x.build(object)
 	}
 	if x.large {
-		return member(object, name)
+		return jsonwire.Lookup(object, name)
 	}
 	for i := range x.members {
 		if string(x.members[i].name) == name {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 )
 
@@ -26,7 +27,7 @@ func FuzzMessageOf(f *testing.F) {
 		if want.is(kindResponse) && isNull(want.params) {
 			want.params = nil // no rule looks at the params of a response
 		}
-		same := got.kind == want.kind && got.method == want.method && got.duplicate == want.duplicate && stringValue(got.version) == stringValue(want.version)
+		same := got.kind == want.kind && got.method == want.method && got.duplicate == want.duplicate && jsonwire.Text(got.version) == jsonwire.Text(want.version)
 		for _, pair := range [][2][]byte{{got.raw, want.raw}, {got.id, want.id}, {got.params, want.params}, {got.result, want.result}, {got.err, want.err}, {got.badMethod, want.badMethod}} {
 			same = same && bytes.Equal(pair[0], pair[1]) && (pair[0] == nil) == (pair[1] == nil)
 		}
@@ -47,7 +48,7 @@ func FuzzIndex(f *testing.F) {
 		var x index
 		for range 2 {
 			for _, name := range []string{name, "a", ""} {
-				if got, want := x.member(text, name), member(text, name); !bytes.Equal(got, want) || (got == nil) != (want == nil) {
+				if got, want := x.member(text, name), jsonwire.Lookup(text, name); !bytes.Equal(got, want) || (got == nil) != (want == nil) {
 					t.Errorf("%s: %q is %q, want %q", text, name, got, want)
 				}
 			}

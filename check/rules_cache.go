@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 )
 
 // cacheScopes maps the next cursor of a list in a session to the scope of the page before it.
@@ -28,7 +29,7 @@ var observersCache = []observer{{
 		if p.scopes == nil || len(p.scopes) >= maxPaging {
 			p.scopes = map[string]cacheScope{}
 		}
-		p.scopes[v.call.method+" "+stringValue(next)] = cacheScope{stringValue(v.result("cacheScope")), v.e.N}
+		p.scopes[v.call.method+" "+jsonwire.Text(next)] = cacheScope{jsonwire.Text(v.result("cacheScope")), v.e.N}
 	},
 }}
 
@@ -63,8 +64,8 @@ func rulesCache() []rule {
 				if !isString(cursor) || !isString(scope) {
 					return
 				}
-				before, ok := stateOf[cacheScopes](&v.session.state).scopes[v.call.method+" "+stringValue(cursor)]
-				if ok && before.scope != "" && before.scope != stringValue(scope) {
+				before, ok := stateOf[cacheScopes](&v.session.state).scopes[v.call.method+" "+jsonwire.Text(cursor)]
+				if ok && before.scope != "" && before.scope != jsonwire.Text(scope) {
 					v.report("/result/cacheScope", "the cacheScope is %s, but the previous page had %s", showJSON(scope), show(before.scope)).with(before.n)
 				}
 			},

@@ -3,6 +3,7 @@ package check
 import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -195,19 +196,19 @@ func undeclaredByClient(method string, params, caps []byte) []string {
 		need = []string{"roots"}
 	case mcp.MethodCreateMessage:
 		need = []string{"sampling"}
-		if declared(caps, need) && (member(params, "tools") != nil || member(params, "toolChoice") != nil) {
+		if declared(caps, need) && (jsonwire.Lookup(params, "tools") != nil || jsonwire.Lookup(params, "toolChoice") != nil) {
 			need = []string{"sampling", "tools"}
 		}
 	case mcp.MethodElicit:
 		need = []string{"elicitation"}
-		e := member(caps, "elicitation")
+		e := jsonwire.Lookup(caps, "elicitation")
 		if !isObject(e) {
 			return need
 		}
 		// An empty object means form only.
-		form := member(e, "form") != nil || member(e, "url") == nil
+		form := jsonwire.Lookup(e, "form") != nil || jsonwire.Lookup(e, "url") == nil
 		switch {
-		case stringValue(member(params, "mode")) == string(mcp.ElicitModeURL):
+		case jsonwire.Text(jsonwire.Lookup(params, "mode")) == string(mcp.ElicitModeURL):
 			need = []string{"elicitation", "url"}
 		case !form:
 			need = []string{"elicitation", "form"}
@@ -224,7 +225,7 @@ func undeclaredByClient(method string, params, caps []byte) []string {
 // declared reports whether capabilities contain the one at path. A value of false or null does not
 // count.
 func declared(caps []byte, path []string) bool {
-	v := valueAt(caps, path...)
+	v := jsonwire.Lookup(caps, path...)
 	return v != nil && string(v) != "false" && !isNull(v)
 }
 

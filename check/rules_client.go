@@ -6,6 +6,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -65,7 +66,7 @@ func rulesClient() []rule {
 			},
 			kinds: kindResult, methods: []string{mcp.MethodElicit}, dir: capture.ToServer,
 			check: func(v *view) {
-				if v.call.paramsLost || stringValue(v.result("action")) != string(mcp.ElicitActionAccept) || v.call.param("requestedSchema") == nil {
+				if v.call.paramsLost || jsonwire.Text(v.result("action")) != string(mcp.ElicitActionAccept) || v.call.param("requestedSchema") == nil {
 					return
 				}
 				content := v.result("content")
@@ -91,7 +92,7 @@ func rulesClient() []rule {
 			kinds: kindRequest | kindResult, dir: capture.ToClient,
 			check: func(v *view) {
 				for place, params := range inputRequests(v, mcp.MethodElicit) {
-					for name := range members(valueAt(params, "requestedSchema", "properties")) {
+					for name := range members(jsonwire.Lookup(params, "requestedSchema", "properties")) {
 						if secretName(name) {
 							v.report(place+"/requestedSchema/properties"+pointer(name), "the form requests %s", show(name))
 						}
@@ -112,11 +113,11 @@ func rulesClient() []rule {
 			kinds: kindRequest | kindResult, dir: capture.ToClient,
 			check: func(v *view) {
 				for place, params := range inputRequests(v, mcp.MethodElicit) {
-					page := member(params, "url")
-					if stringValue(member(params, "mode")) != string(mcp.ElicitModeURL) || !isString(page) || v.redactedWithin(place+"/url") {
+					page := jsonwire.Lookup(params, "url")
+					if jsonwire.Text(jsonwire.Lookup(params, "mode")) != string(mcp.ElicitModeURL) || !isString(page) || v.redactedWithin(place+"/url") {
 						continue
 					}
-					if u, err := url.Parse(stringValue(page)); err != nil || u.Scheme == "" || u.Host == "" {
+					if u, err := url.Parse(jsonwire.Text(page)); err != nil || u.Scheme == "" || u.Host == "" {
 						v.report(place+"/url", "%s is not a URL that can be opened", showJSON(page))
 					}
 				}
@@ -154,7 +155,7 @@ func rulesClient() []rule {
 			kinds: kindRequest | kindResult, dir: capture.ToClient,
 			check: func(v *view) {
 				for place, params := range inputRequests(v, mcp.MethodCreateMessage) {
-					samplingMessages(v, place+"/messages", member(params, "messages"))
+					samplingMessages(v, place+"/messages", jsonwire.Lookup(params, "messages"))
 				}
 			},
 		},
@@ -170,7 +171,7 @@ func rulesClient() []rule {
 			},
 			kinds: kindRequest, methods: []string{mcp.MethodCreateMessage}, dir: capture.ToClient,
 			check: func(v *view) {
-				c := stringValue(v.param("includeContext"))
+				c := jsonwire.Text(v.param("includeContext"))
 				if (c == string(mcp.IncludeContextThisServer) || c == string(mcp.IncludeContextAllServers)) && isObject(v.session.clientCaps) && !declared(v.session.clientCaps, []string{"sampling", "context"}) {
 					v.report("/params/includeContext", "includeContext is %s, but the client has not declared sampling.context", show(c))
 				}
@@ -218,8 +219,8 @@ var observeElicited = []observer{{
 }, {
 	kinds: kindError, dir: capture.ToClient,
 	observe: func(v *view) {
-		for _, e := range elements(valueAt(v.msg.err, "data", "elicitations")) {
-			rememberElicitation(v, member(e, "elicitationId"))
+		for _, e := range elements(jsonwire.Lookup(v.msg.err, "data", "elicitations")) {
+			rememberElicitation(v, jsonwire.Lookup(e, "elicitationId"))
 		}
 	},
 }}
@@ -241,7 +242,7 @@ func inputRequests(v *view, method string) func(yield func(string, []byte) bool)
 			return
 		}
 		for key, q := range members(v.result("inputRequests")) {
-			if stringValue(member(q, "method")) == method && !yield("/result/inputRequests"+pointer(key)+"/params", member(q, "params")) {
+			if jsonwire.Text(jsonwire.Lookup(q, "method")) == method && !yield("/result/inputRequests"+pointer(key)+"/params", jsonwire.Lookup(q, "params")) {
 				return
 			}
 		}
@@ -250,8 +251,8 @@ func inputRequests(v *view, method string) func(yield func(string, []byte) bool)
 
 // rootURIs reports the roots of a ListRootsResult at place that do not have file URIs.
 func rootURIs(v *view, place string, result []byte) {
-	for i, r := range elements(member(result, "roots")) {
-		if uri := member(r, "uri"); isString(uri) && !strings.HasPrefix(strings.ToLower(stringValue(uri)), "file://") {
+	for i, r := range elements(jsonwire.Lookup(result, "roots")) {
+		if uri := jsonwire.Lookup(r, "uri"); isString(uri) && !strings.HasPrefix(strings.ToLower(jsonwire.Text(uri)), "file://") {
 			v.report(place+"/roots"+pointer(i)+"/uri", "%s must begin with file://", showJSON(uri))
 		}
 	}
@@ -259,12 +260,12 @@ func rootURIs(v *view, place string, result []byte) {
 
 // flatForm reports the parts of the requestedSchema at place that are not flat.
 func flatForm(v *view, place string, params []byte) {
-	for name, p := range members(valueAt(params, "requestedSchema", "properties")) {
+	for name, p := range members(jsonwire.Lookup(params, "requestedSchema", "properties")) {
 		here := place + "/requestedSchema/properties" + pointer(name)
-		switch t := stringValue(member(p, "type")); {
+		switch t := jsonwire.Text(jsonwire.Lookup(p, "type")); {
 		case t == "string" || t == "number" || t == "integer" || t == "boolean":
-		case t == "array" && era.Of(v.rev).MultiSelect && isObject(member(p, "items")) && (valueAt(p, "items", "enum") != nil || valueAt(p, "items", "anyOf") != nil):
-		case t == "" && (member(p, "enum") != nil || member(p, "oneOf") != nil):
+		case t == "array" && era.Of(v.rev).MultiSelect && isObject(jsonwire.Lookup(p, "items")) && (jsonwire.Lookup(p, "items", "enum") != nil || jsonwire.Lookup(p, "items", "anyOf") != nil):
+		case t == "" && (jsonwire.Lookup(p, "enum") != nil || jsonwire.Lookup(p, "oneOf") != nil):
 		default:
 			v.report(here, "the field %s is %s; it must be a string, a number, a boolean or a choice", show(name), showJSON(p))
 		}
@@ -302,11 +303,11 @@ func samplingMessages(v *view, place string, messages []byte) {
 	for i, m := range elements(messages) {
 		results, others, found := map[string]bool{}, 0, map[string]bool{}
 		for _, b := range contentOf(m) {
-			switch stringValue(member(b, "type")) {
+			switch jsonwire.Text(jsonwire.Lookup(b, "type")) {
 			case "tool_use":
-				found[clip.Prefix(stringValue(member(b, "id")), maxPairedID)] = true
+				found[clip.Prefix(jsonwire.Text(jsonwire.Lookup(b, "id")), maxPairedID)] = true
 			case "tool_result":
-				results[clip.Prefix(stringValue(member(b, "toolUseId")), maxPairedID)] = true
+				results[clip.Prefix(jsonwire.Text(jsonwire.Lookup(b, "toolUseId")), maxPairedID)] = true
 			default:
 				others++
 			}
@@ -333,7 +334,7 @@ func samplingMessages(v *view, place string, messages []byte) {
 
 // contentOf yields the content blocks of a message, whose content is one block or an array.
 func contentOf(m []byte) func(yield func(int, []byte) bool) {
-	c := member(m, "content")
+	c := jsonwire.Lookup(m, "content")
 	if isArray(c) {
 		return elements(c)
 	}

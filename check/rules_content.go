@@ -25,11 +25,11 @@ func rulesContent() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodToolsCall, mcp.MethodPromptsGet}, dir: capture.ToClient,
 			check: func(v *view) {
 				for place, block := range blocks(v) {
-					kind, mt := stringValue(member(block, "type")), member(block, "mimeType")
+					kind, mt := jsonwire.Text(jsonwire.Lookup(block, "type")), jsonwire.Lookup(block, "mimeType")
 					if kind != "image" && kind != "audio" || !isString(mt) {
 						continue
 					}
-					if t, _, err := mime.ParseMediaType(stringValue(mt)); err != nil || !strings.HasPrefix(t, kind+"/") {
+					if t, _, err := mime.ParseMediaType(jsonwire.Text(mt)); err != nil || !strings.HasPrefix(t, kind+"/") {
 						v.report(place+"/mimeType", "mimeType is %s; it must be a type of %s", showJSON(mt), kind)
 					}
 				}
@@ -48,15 +48,15 @@ func rulesContent() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead}, dir: capture.ToClient,
 			check: func(v *view) {
 				both := func(place string, r []byte) {
-					if member(r, "text") != nil && member(r, "blob") != nil {
-						v.report(place, "these contents of %s have both text and blob", show(stringValue(member(r, "uri"))))
+					if jsonwire.Lookup(r, "text") != nil && jsonwire.Lookup(r, "blob") != nil {
+						v.report(place, "these contents of %s have both text and blob", show(jsonwire.Text(jsonwire.Lookup(r, "uri"))))
 					}
 				}
 				for i, r := range elements(v.result("contents")) {
 					both("/result/contents"+pointer(i), r)
 				}
 				for place, block := range blocks(v) {
-					both(place+"/resource", member(block, "resource"))
+					both(place+"/resource", jsonwire.Lookup(block, "resource"))
 				}
 			},
 		},
@@ -78,7 +78,7 @@ func rulesContent() []rule {
 				for range elements(v.result("contents")) {
 					return
 				}
-				v.report("/result/contents", "the contents of %s are empty", show(stringValue(v.call.param("uri")))).with(v.call.n)
+				v.report("/result/contents", "the contents of %s are empty", show(jsonwire.Text(v.call.param("uri")))).with(v.call.n)
 			},
 		},
 		{
@@ -114,7 +114,7 @@ func rulesContent() []rule {
 			},
 			kinds: kindRequest, methods: []string{mcp.MethodPromptsGet}, dir: capture.ToServer,
 			check: func(v *view) {
-				p := stateOf[prompts](&v.session.state).byName[stringValue(v.param("name"))]
+				p := stateOf[prompts](&v.session.state).byName[jsonwire.Text(v.param("name"))]
 				for _, name := range p.required {
 					if v.param("arguments", name) == nil {
 						v.report("/params", "the prompt %s requires the argument %s", showJSON(v.param("name")), show(name)).with(p.n)
@@ -198,7 +198,7 @@ func blocks(v *view) func(yield func(string, []byte) bool) {
 			}
 		}
 		for i, m := range elements(v.result("messages")) {
-			if b := member(m, "content"); isObject(b) && !yield("/result/messages"+pointer(i)+"/content", b) {
+			if b := jsonwire.Lookup(m, "content"); isObject(b) && !yield("/result/messages"+pointer(i)+"/content", b) {
 				return
 			}
 		}
@@ -235,13 +235,13 @@ func observePrompts(v *view) {
 		p.byName = map[string]promptFacts{}
 	}
 	for n, item := range elements(v.result("prompts")) {
-		name := stringValue(member(item, "name"))
+		name := jsonwire.Text(jsonwire.Lookup(item, "name"))
 		if len(name) > maxPairedID || len(p.byName) >= maxPrompts {
 			continue
 		}
 		facts := promptFacts{n: v.e.N}
-		for i, a := range elements(member(item, "arguments")) {
-			if arg := stringValue(member(a, "name")); isTrue(member(a, "required")) && i < 64 && len(arg) <= maxShown && !v.redacted("/result/prompts"+pointer(n, "arguments", i, "name")) {
+		for i, a := range elements(jsonwire.Lookup(item, "arguments")) {
+			if arg := jsonwire.Text(jsonwire.Lookup(a, "name")); isTrue(jsonwire.Lookup(a, "required")) && i < 64 && len(arg) <= maxShown && !v.redacted("/result/prompts"+pointer(n, "arguments", i, "name")) {
 				facts.required = append(facts.required, arg)
 			}
 		}

@@ -94,7 +94,7 @@ func rulesErrors() []rule {
 			},
 			kinds: kindError, dir: capture.ToClient,
 			check: func(v *view) {
-				required := valueAt(v.msg.err, "data", "requiredCapabilities")
+				required := jsonwire.Lookup(v.msg.err, "data", "requiredCapabilities")
 				if v.msg.code() != int64(mcp.CodeMissingRequiredClientCapability) || v.call == nil || !isObject(v.call.client) || !isObject(required) || v.redactedWithin("/error/data") {
 					return
 				}
@@ -115,11 +115,11 @@ func rulesErrors() []rule {
 			},
 			kinds: kindError, dir: capture.ToClient,
 			check: func(v *view) {
-				requested := valueAt(v.msg.err, "data", "requested")
+				requested := jsonwire.Lookup(v.msg.err, "data", "requested")
 				if v.msg.code() != int64(mcp.CodeUnsupportedProtocolVersion) || v.call == nil || !isString(requested) {
 					return
 				}
-				if sent := v.call.param("_meta", mcp.MetaProtocolVersion); isString(sent) && stringValue(sent) != stringValue(requested) {
+				if sent := v.call.param("_meta", mcp.MetaProtocolVersion); isString(sent) && jsonwire.Text(sent) != jsonwire.Text(requested) {
 					v.report("/error/data/requested", "requested is %s, but the request has %s", showJSON(requested), showJSON(sent)).with(v.call.n)
 				}
 			},
@@ -152,7 +152,7 @@ func containsMembers(part, whole []byte, n *int, depth int) bool {
 	}
 	for m := jsonwire.ObjectMembers(part); m.Next(); {
 		*n++
-		other := member(whole, m.KeyString())
+		other := jsonwire.Lookup(whole, m.KeyString())
 		if other == nil || isObject(m.Value()) && (!isObject(other) || !containsMembers(m.Value(), other, n, depth+1)) {
 			return false
 		}

@@ -69,7 +69,7 @@ func rulesHTTPHeader() []rule {
 				if param == "" || !v.isPost() || !isString(value) || v.redacted("/params/"+param) {
 					return
 				}
-				v.compareHeader("Mcp-Name", stringValue(value))
+				v.compareHeader("Mcp-Name", jsonwire.Text(value))
 			},
 		},
 		{
@@ -161,7 +161,7 @@ func (v *view) compareParamHeaders(missing bool) {
 		return
 	}
 	for _, p := range params {
-		value := valueAt(v.msg.params, append([]string{"arguments"}, p.Path...)...)
+		value := jsonwire.Lookup(v.msg.params, append([]string{"arguments"}, p.Path...)...)
 		name := "Mcp-Param-" + p.Header
 		f := v.exchange.requestFields(name)
 		switch absent := value == nil || isNull(value); {
@@ -185,7 +185,7 @@ func (v *view) compareParamHeader(f field, value []byte) {
 	switch {
 	case err != nil:
 	case isString(value):
-		same = got == stringValue(value)
+		same = got == jsonwire.Text(value)
 	case isNumber(value):
 		same = jsonwire.Valid([]byte(got), 0) == nil && isNumber([]byte(got)) && sameNumber([]byte(got), value)
 	default:

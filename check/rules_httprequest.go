@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -106,7 +107,7 @@ func rulesHTTPRequest() []rule {
 			kinds: kindCall, dir: capture.ToServer,
 			check: func(v *view) {
 				header, date := v.exchange.requestHeader("MCP-Protocol-Version"), metaVersion(v.msg)
-				if v.isPost() && header != "" && date != nil && header != stringValue(date) {
+				if v.isPost() && header != "" && date != nil && header != jsonwire.Text(date) {
 					v.report("/params/_meta", "the header says %s, but the metadata says %s", show(header), showJSON(date))
 				}
 			},

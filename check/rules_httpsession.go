@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -273,7 +274,7 @@ func rulesHTTPStream() []rule {
 				if v.exchange == nil || v.session.transport != transportHTTP || v.e.SSE.Event == "" || v.e.SSE.Event == "message" || v.e.SSE.Event == "endpoint" {
 					return
 				}
-				if version := member(validated(v.e.Data), "jsonrpc"); version != nil {
+				if version := jsonwire.Lookup(validated(v.e.Data), "jsonrpc"); version != nil {
 					v.add("", "this event is named "+show(v.e.SSE.Event)+" and contains a message")
 				}
 			},

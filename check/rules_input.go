@@ -6,6 +6,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -103,7 +104,7 @@ var observersInput = []observer{{
 
 // inputRequired reports whether the message is an input_required result for the client.
 func (v *view) inputRequired() bool {
-	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && stringValue(v.result("resultType")) == string(mcp.ResultTypeInputRequired)
+	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && jsonwire.Text(v.result("resultType")) == string(mcp.ResultTypeInputRequired)
 }
 
 // previousRounds returns the rounds that a request may continue. ok is false if it is not a retry.
@@ -122,7 +123,7 @@ func (r *inputRound) sameState(state []byte) bool {
 	if r.state == nil || state == nil {
 		return r.state == nil && state == nil
 	}
-	return !r.kept || stringValue(r.state) == stringValue(state)
+	return !r.kept || jsonwire.Text(r.state) == jsonwire.Text(state)
 }
 
 const (
@@ -178,7 +179,7 @@ func rulesInput() []rule {
 					return
 				}
 				for key, q := range members(v.result("inputRequests")) {
-					switch m := stringValue(member(q, "method")); m {
+					switch m := jsonwire.Text(jsonwire.Lookup(q, "method")); m {
 					case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
 					default:
 						v.report(pointer("result", "inputRequests", key, "method"), "the method of the input request is %s", show(m))
@@ -299,7 +300,7 @@ func rulesInput() []rule {
 					return
 				}
 				for _, r := range before {
-					if r.id == idKey(v.msg.id) && (v.session.certain || r.kept && stringValue(r.state) == stringValue(v.param("requestState"))) {
+					if r.id == idKey(v.msg.id) && (v.session.certain || r.kept && jsonwire.Text(r.state) == jsonwire.Text(v.param("requestState"))) {
 						v.report("/id", "this retry has the id of the request that got the input_required result").with(r.n)
 						return
 					}
@@ -329,24 +330,24 @@ func rulesInput() []rule {
 
 // undeclaredInput returns the capability that an input request needs and the client lacks, or "".
 func undeclaredInput(client, request []byte) string {
-	params := member(request, "params")
-	switch stringValue(member(request, "method")) {
+	params := jsonwire.Lookup(request, "params")
+	switch jsonwire.Text(jsonwire.Lookup(request, "method")) {
 	case mcp.MethodRootsList:
-		if member(client, "roots") == nil {
+		if jsonwire.Lookup(client, "roots") == nil {
 			return "roots"
 		}
 	case mcp.MethodCreateMessage:
-		sampling := member(client, "sampling")
+		sampling := jsonwire.Lookup(client, "sampling")
 		switch {
 		case sampling == nil:
 			return "sampling"
-		case (member(params, "tools") != nil || member(params, "toolChoice") != nil) && member(sampling, "tools") == nil:
+		case (jsonwire.Lookup(params, "tools") != nil || jsonwire.Lookup(params, "toolChoice") != nil) && jsonwire.Lookup(sampling, "tools") == nil:
 			return "sampling.tools"
 		}
 	case mcp.MethodElicit:
-		elicitation := member(client, "elicitation")
-		form, url := member(elicitation, "form"), member(elicitation, "url")
-		switch mode := stringValue(member(params, "mode")); {
+		elicitation := jsonwire.Lookup(client, "elicitation")
+		form, url := jsonwire.Lookup(elicitation, "form"), jsonwire.Lookup(elicitation, "url")
+		switch mode := jsonwire.Text(jsonwire.Lookup(params, "mode")); {
 		case elicitation == nil:
 			return "elicitation"
 		case mode == "url" && url == nil:

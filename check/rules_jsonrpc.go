@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -41,7 +42,7 @@ func rulesJSONRPC() []rule {
 				switch {
 				case v.msg.version == nil:
 					v.report("", `the member jsonrpc is missing; it must be "2.0"`)
-				case stringValue(v.msg.version) != "2.0":
+				case jsonwire.Text(v.msg.version) != "2.0":
 					v.report("/jsonrpc", `jsonrpc is %s; it must be "2.0"`, showJSON(v.msg.version))
 				}
 			},

@@ -3,6 +3,7 @@ package check
 import (
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
@@ -166,7 +167,7 @@ func rulesLifecycle() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodInitialize}, dir: capture.ToClient,
 			check: func(v *view) {
 				version := v.result("protocolVersion")
-				if _, ok := mcp.ParseRevision(stringValue(version)); !ok && isString(version) && !v.call.modern {
+				if _, ok := mcp.ParseRevision(jsonwire.Text(version)); !ok && isString(version) && !v.call.modern {
 					v.report("/result/protocolVersion", "%s is not a known revision", showJSON(version))
 				}
 			},
@@ -183,7 +184,7 @@ func rulesLifecycle() []rule {
 			},
 			kinds: kindResult, methods: []string{mcp.MethodInitialize}, dir: capture.ToClient,
 			check: func(v *view) {
-				if r, ok := mcp.ParseRevision(stringValue(v.result("protocolVersion"))); ok && era.Of(r).Modern && !v.call.modern {
+				if r, ok := mcp.ParseRevision(jsonwire.Text(v.result("protocolVersion"))); ok && era.Of(r).Modern && !v.call.modern {
 					v.report("/result/protocolVersion", "%s has no initialize", r)
 				}
 			},
@@ -202,7 +203,7 @@ func rulesLifecycle() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodInitialize}, dir: capture.ToClient,
 			check: func(v *view) {
 				requested, got := v.call.param("protocolVersion"), v.result("protocolVersion")
-				if _, known := mcp.ParseRevision(stringValue(got)); known && isString(requested) && stringValue(requested) != stringValue(got) && !refused(v, stringValue(requested)) {
+				if _, known := mcp.ParseRevision(jsonwire.Text(got)); known && isString(requested) && jsonwire.Text(requested) != jsonwire.Text(got) && !refused(v, jsonwire.Text(requested)) {
 					v.report("/result/protocolVersion", "the client requested %s, and the server responded with %s", showJSON(requested), showJSON(got)).with(v.call.n)
 				}
 			},
@@ -222,7 +223,7 @@ func rulesLifecycle() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodInitialize}, dir: capture.ToClient,
 			check: func(v *view) {
 				requested, got := v.call.param("protocolVersion"), v.result("protocolVersion")
-				if isString(requested) && isString(got) && stringValue(requested) != stringValue(got) && refused(v, stringValue(requested)) {
+				if isString(requested) && isString(got) && jsonwire.Text(requested) != jsonwire.Text(got) && refused(v, jsonwire.Text(requested)) {
 					v.report("/result/protocolVersion", "the client requested %s, which this server has used before, but now it responds with %s", showJSON(requested), showJSON(got)).with(v.call.n)
 				}
 			},
@@ -292,12 +293,12 @@ var observeVersions = []observer{{
 		if sp.versions == nil {
 			sp.versions = map[string]bool{}
 		}
-		if version := stringValue(v.result("protocolVersion")); version != "" && len(sp.versions) < 16 {
+		if version := jsonwire.Text(v.result("protocolVersion")); version != "" && len(sp.versions) < 16 {
 			sp.versions[clip.Prefix(version, maxShown)] = true
 		}
 		for _, version := range elements(v.result("supportedVersions")) {
 			if len(sp.versions) < 16 {
-				sp.versions[clip.Prefix(stringValue(version), maxShown)] = true
+				sp.versions[clip.Prefix(jsonwire.Text(version), maxShown)] = true
 			}
 		}
 	},

@@ -5,6 +5,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/traceparent"
 	"mcpwire/mcp"
@@ -49,8 +50,8 @@ func rulesMeta() []rule {
 			check: func(v *view) {
 				for place, meta := range metas(v) {
 					for _, name := range []string{"traceparent", "tracestate", "baggage"} {
-						value := member(meta, name)
-						if value != nil && (!isString(value) || !traceField(name, stringValue(value))) {
+						value := jsonwire.Lookup(meta, name)
+						if value != nil && (!isString(value) || !traceField(name, jsonwire.Text(value))) {
 							v.report(place+"/"+name, "%s is not a valid %s", showJSON(value), name)
 						}
 					}
@@ -76,7 +77,7 @@ func rulesMeta() []rule {
 					}
 					place, caps = "/result/capabilities", v.result("capabilities")
 				}
-				for id := range members(member(caps, "extensions")) {
+				for id := range members(jsonwire.Lookup(caps, "extensions")) {
 					if era.CheckExtensionID(id) != nil {
 						v.report(place+"/extensions"+pointer(id), "%s is not a valid extension identifier: it needs a prefix and a name, such as com.example/name", show(id))
 					}
@@ -95,15 +96,15 @@ func rulesMeta() []rule {
 			},
 			kinds: kindResult, dir: capture.ToClient,
 			check: func(v *view) {
-				name := member(v.meta(mcp.MetaServerInfo), "name")
+				name := jsonwire.Lookup(v.meta(mcp.MetaServerInfo), "name")
 				if !isString(name) || v.session.transport != transportStdio || v.session.restarted || v.redacted("/result/_meta"+pointer(mcp.MetaServerInfo)+"/name") {
 					return
 				}
 				k := stateOf[knownServer](&v.session.state)
-				if k.n != 0 && k.name != stringValue(name) {
+				if k.n != 0 && k.name != jsonwire.Text(name) {
 					v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s; it was %s before", showJSON(name), show(k.name)).with(k.n)
 				}
-				k.n, k.name = v.e.N, clip.Prefix(stringValue(name), maxPairedID)
+				k.n, k.name = v.e.N, clip.Prefix(jsonwire.Text(name), maxPairedID)
 			},
 		},
 	}
@@ -152,7 +153,7 @@ func metas(v *view) func(yield func(string, []byte) bool) {
 		}
 		for _, list := range []string{"tools", "resources", "resourceTemplates", "prompts", "contents", "content"} {
 			for i, item := range elements(v.result(list)) {
-				if meta := member(item, "_meta"); meta != nil && !yield(root+"/"+list+pointer(i)+"/_meta", meta) {
+				if meta := jsonwire.Lookup(item, "_meta"); meta != nil && !yield(root+"/"+list+pointer(i)+"/_meta", meta) {
 					return
 				}
 			}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
@@ -108,7 +109,7 @@ func rulesModern() []rule {
 					return
 				}
 				d := stateOf[discovery](&v.session.state)
-				if requested := v.call.param("_meta", mcp.MetaProtocolVersion); isString(requested) && d.n != 0 && !d.versions[stringValue(requested)] {
+				if requested := v.call.param("_meta", mcp.MetaProtocolVersion); isString(requested) && d.n != 0 && !d.versions[jsonwire.Text(requested)] {
 					v.report("", "the request has version %s, which server/discover does not list; the server must reject it with -32022", showJSON(requested)).with(v.call.n).with(d.n)
 				}
 			},
@@ -131,12 +132,12 @@ func rulesModern() []rule {
 				if v.call == nil || !v.modern || !isString(t) || v.call.paramsLost {
 					return
 				}
-				switch stringValue(t) {
+				switch jsonwire.Text(t) {
 				// rulesTasks checks tasks.
 				case string(mcp.ResultTypeComplete), string(mcp.ResultTypeInputRequired), "task":
 					return
 				}
-				for range members(valueAt(v.call.client, "extensions")) {
+				for range members(jsonwire.Lookup(v.call.client, "extensions")) {
 					// An extension may define it.
 					return
 				}
@@ -164,7 +165,7 @@ var observeDiscovery = []observer{{
 		*d = discovery{n: v.e.N, versions: map[string]bool{}}
 		for i, version := range elements(list) {
 			if i < 64 {
-				d.versions[clip.Prefix(stringValue(version), maxShown)] = true
+				d.versions[clip.Prefix(jsonwire.Text(version), maxShown)] = true
 			}
 		}
 	},

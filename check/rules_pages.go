@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -46,7 +47,7 @@ func rulesPages() []rule {
 			kinds: kindResult, methods: listMethods, dir: capture.ToClient,
 			check: func(v *view) {
 				next, cursor := v.result("nextCursor"), v.call.param("cursor")
-				if isString(next) && isString(cursor) && stringValue(next) == stringValue(cursor) {
+				if isString(next) && isString(cursor) && jsonwire.Text(next) == jsonwire.Text(cursor) {
 					v.report("/result/nextCursor", "nextCursor is %s, which is the cursor of this page", showJSON(next)).with(v.call.n)
 				}
 			},

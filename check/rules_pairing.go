@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -250,7 +251,7 @@ var observePairing = []observer{{
 	kinds: kindAny,
 	observe: func(v *view) {
 		bad := v.msg.is(kindOther) || v.msg.is(kindRequest) && !v.msg.id.Valid() || v.msg.badMethod != nil ||
-			v.msg.is(kindCall) && v.msg.params != nil && !isObject(v.msg.params) || v.msg.batch || stringValue(v.msg.version) != "2.0" || v.e.Why != ""
+			v.msg.is(kindCall) && v.msg.params != nil && !isObject(v.msg.params) || v.msg.batch || jsonwire.Text(v.msg.version) != "2.0" || v.e.Why != ""
 		recordFrame(v, v.msg.kind, clip.Prefix(v.msg.method, maxShown), bad)
 		if last := stateOf[lastFrames](&v.session.state).of; v.msg.is(kindError) && len(v.msg.id) == 0 {
 			f := last[opposite(v.e.Dir)]

@@ -6,6 +6,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era/shape"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
@@ -117,8 +118,8 @@ func entryName(result []byte, pointer string) string {
 	if len(parts) < 3 {
 		return ""
 	}
-	for i, entry := range elements(member(result, parts[1])) {
-		if name := stringValue(member(entry, "name")); strconv.Itoa(i) == parts[2] && name != "" {
+	for i, entry := range elements(jsonwire.Lookup(result, parts[1])) {
+		if name := jsonwire.Text(jsonwire.Lookup(entry, "name")); strconv.Itoa(i) == parts[2] && name != "" {
 			return strings.TrimSuffix(parts[1], "s") + " " + strconv.Quote(clip.Prefix(name, 100)) + ": "
 		}
 	}

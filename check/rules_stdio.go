@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/plural"
 	"mcpwire/mcp"
 )
@@ -278,7 +279,7 @@ func isOwnProbe(c *call) bool {
 	ofBridge := strings.HasPrefix(id, "mcpwire-")
 	switch c.method {
 	case mcp.MethodDiscover:
-		return ofBridge || stringValue(c.param("_meta", mcp.MetaClientInfo, "name")) == "mcpwire"
+		return ofBridge || jsonwire.Text(c.param("_meta", mcp.MetaClientInfo, "name")) == "mcpwire"
 	case mcp.MethodPing:
 		return ofBridge
 	}

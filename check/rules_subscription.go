@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -112,7 +113,7 @@ func rulesSubscription() []rule {
 				}
 				requested := c.param("notifications", name)
 				switch {
-				case name == "resourceSubscriptions" && isArray(requested) && member(requested, "") == nil:
+				case name == "resourceSubscriptions" && isArray(requested) && jsonwire.Lookup(requested, "") == nil:
 					if isEmptyArray(requested) {
 						v.report("/method", "the subscription did not request %s", show(v.msg.method)).with(c.n)
 					}
@@ -212,7 +213,7 @@ func isEmptyArray(v []byte) bool {
 func (v *view) otherSubscription(id []byte) *call {
 	read := func(id []byte) string {
 		if isString(id) {
-			return stringValue(id)
+			return jsonwire.Text(id)
 		}
 		return string(id)
 	}

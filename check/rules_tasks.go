@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -45,15 +46,15 @@ func (v *view) taskState() (id, status string) {
 	case !m.is(kindResult) || v.call == nil:
 	case v.call.method == mcp.MethodTasksGet || v.call.method == mcp.MethodTasksCancel && !v.modern:
 		t = m.result
-	case v.modern && stringValue(v.result("resultType")) == string(mcp.ResultTypeTask):
+	case v.modern && jsonwire.Text(v.result("resultType")) == string(mcp.ResultTypeTask):
 		t = m.result
 	case !v.modern && v.result("task") != nil:
 		t = v.result("task")
 	}
-	if id = stringValue(member(t, "taskId")); len(id) > maxPairedID {
+	if id = jsonwire.Text(jsonwire.Lookup(t, "taskId")); len(id) > maxPairedID {
 		return "", ""
 	}
-	return id, stringValue(member(t, "status"))
+	return id, jsonwire.Text(jsonwire.Lookup(t, "status"))
 }
 
 func isTerminal(status string) bool {
@@ -93,7 +94,7 @@ func rulesTasks() []rule {
 			},
 			kinds: kindResult, dir: capture.ToClient,
 			check: func(v *view) {
-				if v.modern && v.call != nil && stringValue(v.result("resultType")) == string(mcp.ResultTypeTask) && v.call.client != nil && valueAt(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
+				if v.modern && v.call != nil && jsonwire.Text(v.result("resultType")) == string(mcp.ResultTypeTask) && v.call.client != nil && jsonwire.Lookup(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
 					v.report("/result/resultType", "the result is a task, but the request does not declare %s", mcp.ExtensionTasks).with(v.call.n)
 				}
 			},
@@ -110,7 +111,7 @@ func rulesTasks() []rule {
 			},
 			kinds: kindResult, dir: capture.ToClient,
 			check: func(v *view) {
-				if v.modern && v.call != nil && stringValue(v.result("resultType")) == string(mcp.ResultTypeTask) && v.call.method != mcp.MethodToolsCall {
+				if v.modern && v.call != nil && jsonwire.Text(v.result("resultType")) == string(mcp.ResultTypeTask) && v.call.method != mcp.MethodToolsCall {
 					v.report("/result/resultType", "the result of %s is a task", show(v.call.method))
 				}
 			},
@@ -150,7 +151,7 @@ func rulesTasks() []rule {
 			kinds: kindResult,
 			check: func(v *view) {
 				if v.call != nil && v.call.method != mcp.MethodTasksGet && v.result("task") != nil {
-					if s := stringValue(v.result("task", "status")); s != "" && s != "working" {
+					if s := jsonwire.Text(v.result("task", "status")); s != "" && s != "working" {
 						v.report("/result/task/status", "the task starts as %s", show(s))
 					}
 				}
@@ -171,7 +172,7 @@ func rulesTasks() []rule {
 				if v.call.tool == nil {
 					return
 				}
-				support, task := stringValue(valueAt(v.call.tool.text, "execution", "taskSupport")), v.param("task")
+				support, task := jsonwire.Text(jsonwire.Lookup(v.call.tool.text, "execution", "taskSupport")), v.param("task")
 				switch {
 				case task != nil && (support == "" || support == "forbidden"):
 					v.report("/params/task", "the tool cannot run as a task").with(v.call.tool.n)

@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
@@ -23,7 +24,7 @@ func rulesToolList() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 			check: func(v *view) {
 				for i, t := range elements(v.result("tools")) {
-					if name := member(t, "name"); isString(name) && !isPlainName(stringValue(name)) {
+					if name := jsonwire.Lookup(t, "name"); isString(name) && !isPlainName(jsonwire.Text(name)) {
 						v.report("/result/tools"+pointer(i)+"/name", "%s should be 1 to 128 letters, digits, underscores, hyphens and dots", showJSON(name))
 					}
 				}
@@ -89,12 +90,12 @@ func rulesToolList() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 			check: func(v *view) {
 				for i, t := range elements(v.result("tools")) {
-					s, place := member(t, "inputSchema"), "/result/tools"+pointer(i)+"/inputSchema"
+					s, place := jsonwire.Lookup(t, "inputSchema"), "/result/tools"+pointer(i)+"/inputSchema"
 					if !isObject(s) || v.redactedWithin(place) {
 						continue
 					}
 					if _, err := mcp.HeaderParams(s); err != nil {
-						v.report(place, "clients on HTTP must omit the tool %s: %s", show(stringValue(member(t, "name"))), clip.Prefix(printable.Line(err.Error()), 2*maxShown))
+						v.report(place, "clients on HTTP must omit the tool %s: %s", show(jsonwire.Text(jsonwire.Lookup(t, "name"))), clip.Prefix(printable.Line(err.Error()), 2*maxShown))
 					}
 				}
 			},
@@ -128,16 +129,16 @@ func listRule(id, member1, key, method, page string, good, bad Example) rule {
 		check: func(v *view) {
 			seen := map[string]int{}
 			for i, item := range elements(v.result(member1)) {
-				name := member(item, key)
+				name := jsonwire.Lookup(item, key)
 				place := "/result/" + member1 + pointer(i) + "/" + key
 				if !isString(name) || len(name) > maxPairedID || i >= maxListed || v.redacted(place) {
 					continue
 				}
-				if first, ok := seen[stringValue(name)]; ok {
+				if first, ok := seen[jsonwire.Text(name)]; ok {
 					v.report(place, "%s is also number %d of the list", showJSON(name), first+1)
 					continue
 				}
-				seen[stringValue(name)] = i
+				seen[jsonwire.Text(name)] = i
 			}
 		},
 	}
@@ -163,7 +164,7 @@ func isPlainName(s string) bool {
 func eachSchema(v *view, visit func(place string, s []byte)) {
 	for i, t := range elements(v.result("tools")) {
 		for _, name := range []string{"inputSchema", "outputSchema"} {
-			if s := member(t, name); isObject(s) && len(s) <= maxToolText {
+			if s := jsonwire.Lookup(t, name); isObject(s) && len(s) <= maxToolText {
 				visit("/result/tools"+pointer(i)+"/"+name, s)
 			}
 		}

@@ -41,7 +41,7 @@ func rulesTools() []rule {
 			kinds: kindRequest, methods: []string{mcp.MethodToolsCall}, dir: capture.ToServer,
 			check: func(v *view) {
 				if p := argumentProblems(v.call, v.msg.params, func(place string) bool { return v.redactedWithin("/params/arguments" + place) }); len(p) > 0 {
-					v.report("/params/arguments", "the arguments do not match the inputSchema of %s: %s", show(stringValue(v.param("name"))), joinProblems(p)).with(v.call.tool.n)
+					v.report("/params/arguments", "the arguments do not match the inputSchema of %s: %s", show(jsonwire.Text(v.param("name"))), joinProblems(p)).with(v.call.tool.n)
 				}
 			},
 		},
@@ -62,7 +62,7 @@ func rulesTools() []rule {
 					return
 				}
 				if p := argumentProblems(v.call, v.call.params, func(place string) bool { return overlaps(v.call.redacted, "/params/arguments"+place) }); len(p) > 0 {
-					v.report("", "the server accepted arguments that do not match the inputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(p)).with(v.call.n)
+					v.report("", "the server accepted arguments that do not match the inputSchema of %s: %s", show(jsonwire.Text(v.call.param("name"))), joinProblems(p)).with(v.call.n)
 				}
 			},
 		},
@@ -105,7 +105,7 @@ func rulesTools() []rule {
 				}
 				problems := visible(v.call.tool.outputValidator().validate(content), func(place string) bool { return v.redactedWithin("/result/structuredContent" + place) })
 				if len(problems) > 0 {
-					v.report("/result/structuredContent", "structuredContent does not match the outputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(problems)).with(v.call.tool.n)
+					v.report("/result/structuredContent", "structuredContent does not match the outputSchema of %s: %s", show(jsonwire.Text(v.call.param("name"))), joinProblems(problems)).with(v.call.tool.n)
 				}
 			},
 		},
@@ -122,7 +122,7 @@ func rulesTools() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 			check: func(v *view) {
 				if v.complete() && !isTrue(v.result("isError")) && v.result("structuredContent") == nil && v.result("task") == nil && v.call.tool != nil && v.call.tool.output {
-					v.report("/result", "%s has an outputSchema, but this result has no structuredContent", show(stringValue(v.call.param("name")))).with(v.call.tool.n)
+					v.report("/result", "%s has an outputSchema, but this result has no structuredContent", show(jsonwire.Text(v.call.param("name")))).with(v.call.tool.n)
 				}
 			},
 		},
@@ -178,7 +178,7 @@ func rulesTools() []rule {
 			kinds:        kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 			check: func(v *view) {
 				if v.complete() && isTrue(v.result("isError")) && unlisted(v, v.call) {
-					v.report("/result/isError", "%s is not a tool of this server; the response must be an error", show(stringValue(v.call.param("name")))).with(v.call.n)
+					v.report("/result/isError", "%s is not a tool of this server; the response must be an error", show(jsonwire.Text(v.call.param("name")))).with(v.call.n)
 				}
 			},
 		},
@@ -193,7 +193,7 @@ func isTrue(v []byte) bool { return string(v) == "true" }
 // unlisted reports whether the server certainly does not list the tool of a call.
 func unlisted(v *view, c *call) bool {
 	b := &v.session.tools
-	return c.tool == nil && !c.paramsLost && b.complete && v.session.complete() && isString(c.param("name")) && b.byName[stringValue(c.param("name"))] == nil
+	return c.tool == nil && !c.paramsLost && b.complete && v.session.complete() && isString(c.param("name")) && b.byName[jsonwire.Text(c.param("name"))] == nil
 }
 
 // argumentProblems returns the problems of a tool call's arguments. hidden reports redacted places.
@@ -201,7 +201,7 @@ func argumentProblems(c *call, params []byte, hidden func(place string) bool) []
 	if c == nil || c.tool == nil {
 		return nil
 	}
-	arguments := member(params, "arguments")
+	arguments := jsonwire.Lookup(params, "arguments")
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
@@ -248,7 +248,7 @@ func externalRef(v []byte, place string, depth int) (ref, at string) {
 		for m := jsonwire.ObjectMembers(v); m.Next(); {
 			name := m.KeyString()
 			if name == "$ref" && isString(m.Value()) {
-				if s := stringValue(m.Value()); (strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")) && !strings.Contains(s, "//json-schema.org/") {
+				if s := jsonwire.Text(m.Value()); (strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")) && !strings.Contains(s, "//json-schema.org/") {
 					return s, place + "/$ref"
 				}
 			}

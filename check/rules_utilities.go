@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -260,7 +261,7 @@ var observeLevel = []observer{{
 		if v.call == nil {
 			return
 		}
-		if level, ok := mcp.ParseLoggingLevel(stringValue(v.call.param("level"))); ok {
+		if level, ok := mcp.ParseLoggingLevel(jsonwire.Text(v.call.param("level"))); ok {
 			*stateOf[logLevel](&v.session.state) = logLevel{level, v.e.N}
 		}
 	},
@@ -273,7 +274,7 @@ func requestedLevel(v *view) (level mcp.LoggingLevel, known bool) {
 		if c.paramsLost {
 			return false
 		}
-		if l, ok := mcp.ParseLoggingLevel(stringValue(c.param("_meta", mcp.MetaLogLevel))); ok && (level == mcp.LevelNone || l < level) {
+		if l, ok := mcp.ParseLoggingLevel(jsonwire.Text(c.param("_meta", mcp.MetaLogLevel))); ok && (level == mcp.LevelNone || l < level) {
 			level = l
 		}
 		return true
@@ -296,7 +297,7 @@ func requestedLevel(v *view) (level mcp.LoggingLevel, known bool) {
 }
 
 func checkLogLevel(v *view) {
-	got, ok := mcp.ParseLoggingLevel(stringValue(v.param("level")))
+	got, ok := mcp.ParseLoggingLevel(jsonwire.Text(v.param("level")))
 	if !ok {
 		return
 	}

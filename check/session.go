@@ -340,7 +340,9 @@ func (ck *Checker) setSessionID(s *session, id string) {
 }
 
 // metaVersion returns the protocolVersion in the metadata of a message.
-func metaVersion(m *message) []byte { return valueAt(m.params, "_meta", mcp.MetaProtocolVersion) }
+func metaVersion(m *message) []byte {
+	return jsonwire.Lookup(m.params, "_meta", mcp.MetaProtocolVersion)
+}
 
 // modernRequest reports whether a client's message is marked as modern.
 func modernRequest(x *exchange, m *message) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
 	"mcpwire/mcp"
@@ -61,14 +62,14 @@ const (
 func (tl *toolList) addPage(n uint64, cursor, page []byte, limit int) {
 	if cursor == nil {
 		tl.listing, tl.inOrder, tl.complete = tl.listing+1, true, false
-	} else if stringValue(cursor) != tl.cursor {
+	} else if jsonwire.Text(cursor) != tl.cursor {
 		tl.inOrder = false
 	}
 	if tl.byName == nil {
 		tl.byName = map[string]*tool{}
 	}
-	for _, t := range elements(member(page, "tools")) {
-		name := stringValue(member(t, "name"))
+	for _, t := range elements(jsonwire.Lookup(page, "tools")) {
+		name := jsonwire.Text(jsonwire.Lookup(t, "name"))
 		if old := tl.byName[name]; old != nil {
 			tl.size -= len(old.text)
 			delete(tl.byName, name)
@@ -78,10 +79,10 @@ func (tl *toolList) addPage(n uint64, cursor, page []byte, limit int) {
 			continue
 		}
 		tl.size += len(t)
-		tl.byName[name] = &tool{n: n, listing: tl.listing, text: bytes.Clone(t), output: member(t, "outputSchema") != nil}
+		tl.byName[name] = &tool{n: n, listing: tl.listing, text: bytes.Clone(t), output: jsonwire.Lookup(t, "outputSchema") != nil}
 	}
-	next := member(page, "nextCursor")
-	tl.cursor = stringValue(next)
+	next := jsonwire.Lookup(page, "nextCursor")
+	tl.cursor = jsonwire.Text(next)
 	if (next == nil || isNull(next)) && tl.inOrder {
 		tl.complete = true
 		for name, t := range tl.byName {
@@ -99,7 +100,7 @@ func (tl *toolList) reset() { *tl = toolList{listing: tl.listing, changes: tl.ch
 // headers returns the arguments that the tool repeats in headers, at most maxHeaderParams.
 func (t *tool) headers() ([]mcp.HeaderParam, error) {
 	if t.headerParams == nil {
-		params, err := mcp.HeaderParams(member(t.text, "inputSchema"))
+		params, err := mcp.HeaderParams(jsonwire.Lookup(t.text, "inputSchema"))
 		t.headerParams = &headerParams{slices.Clone(params[:min(len(params), maxHeaderParams)]), err}
 	}
 	return t.headerParams.params, t.headerParams.err
@@ -115,14 +116,14 @@ type validator struct {
 // output.
 func (t *tool) inputValidator() *validator {
 	if t.input == nil {
-		t.input = compile(member(t.text, "inputSchema"))
+		t.input = compile(jsonwire.Lookup(t.text, "inputSchema"))
 	}
 	return t.input
 }
 
 func (t *tool) outputValidator() *validator {
 	if t.result == nil {
-		t.result = compile(member(t.text, "outputSchema"))
+		t.result = compile(jsonwire.Lookup(t.text, "outputSchema"))
 	}
 	return t.result
 }

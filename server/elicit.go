@@ -454,7 +454,7 @@ func checkFormats(schema, content []byte) error {
 		if !slices.Contains(formFormats, format) {
 			continue
 		}
-		if !hasFormat(format, unquote(v)) {
+		if !hasFormat(format, jsonwire.Text(v)) {
 			return fmt.Errorf("content.%s: expected the format %s", clip.String(members.KeyString(), 100), format[1:len(format)-1])
 		}
 	}

@@ -184,7 +184,7 @@ func (im *inputManager) resume(c *Call, r *rpc.Request) error {
 	var pending map[string]pendingRequest
 	var expires int64
 	if hasState {
-		m, stamp, err := im.states.open(c, r, unquote(state), before)
+		m, stamp, err := im.states.open(c, r, jsonwire.Text(state), before)
 		if err != nil {
 			return err
 		}

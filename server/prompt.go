@@ -283,7 +283,7 @@ func newNamedPromptArgs[In any](list []mcp.PromptArgument, allowUnknown bool) (*
 		members := jsonwire.ObjectMembers(text)
 		for members.Next() {
 			if name := members.KeyString(); seen[name] {
-				args[name] = unquote(members.Value())
+				args[name] = jsonwire.Text(members.Value())
 			}
 		}
 		*any(in).(*map[string]string) = args
@@ -331,14 +331,14 @@ func argumentsFromSchema(text []byte, enums map[string][]string) ([]mcp.PromptAr
 			case keywords.KeyIs("type"):
 				isString = string(value) == `"string"` || string(value) == `["string","null"]`
 			case keywords.KeyIs("title"):
-				a.Title = unquote(value)
+				a.Title = jsonwire.Text(value)
 			case keywords.KeyIs("description"):
-				a.Description = unquote(value)
+				a.Description = jsonwire.Text(value)
 			case keywords.KeyIs("enum"):
 				values := jsonwire.ArrayElements(value)
 				for values.Next() {
 					if values.Value()[0] == '"' { // skip the null of a pointer
-						enums[a.Name] = append(enums[a.Name], unquote(values.Value()))
+						enums[a.Name] = append(enums[a.Name], jsonwire.Text(values.Value()))
 					}
 				}
 			}
@@ -351,7 +351,7 @@ func argumentsFromSchema(text []byte, enums map[string][]string) ([]mcp.PromptAr
 	required := jsonwire.ArrayElements(jsonwire.Lookup(text, "required"))
 	for required.Next() {
 		for i := range list {
-			list[i].Required = list[i].Required || list[i].Name == unquote(required.Value())
+			list[i].Required = list[i].Required || list[i].Name == jsonwire.Text(required.Value())
 		}
 	}
 	return list, nil

@@ -434,9 +434,6 @@ func argumentsParam(r *rpc.Request) ([]byte, error) {
 	return args, nil
 }
 
-// unquote decodes the text of a JSON string.
-func unquote(text []byte) string { return jsonwire.UnquoteString(text[1 : len(text)-1]) }
-
 // A handshake agrees with the client of a session on an era and a revision. Messages that are
 // handled concurrently see the state at their arrival.
 type handshake struct {

@@ -139,9 +139,6 @@ const (
 	maxProperties  = 1000
 )
 
-// unquote returns the value of a JSON string. raw includes the quotes.
-func unquote(raw []byte) string { return jsonwire.UnquoteString(raw[1 : len(raw)-1]) }
-
 func newProperty(name string, schema json.RawMessage) property {
 	p := property{name: name, schema: schema}
 	if schema[0] != '{' {
@@ -152,9 +149,9 @@ func newProperty(name string, schema json.RawMessage) property {
 		value := members.Value()
 		switch {
 		case members.KeyIs("type") && value[0] == '"':
-			p.kind = unquote(value)
+			p.kind = jsonwire.Text(value)
 		case members.KeyIs("description") && value[0] == '"':
-			p.description = unquote(value)
+			p.description = jsonwire.Text(value)
 		case members.KeyIs("default"):
 			p.fallback = value
 		}

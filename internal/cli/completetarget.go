@@ -208,7 +208,7 @@ func schemaValues(schema json.RawMessage) []string {
 	for el := jsonwire.ArrayElements(enum); el.Next(); {
 		text := string(el.Value())
 		if text != "" && text[0] == '"' {
-			text = unquote(el.Value())
+			text = jsonwire.Text(el.Value())
 		}
 		if trace.Escape(text) == text {
 			list = append(list, text)

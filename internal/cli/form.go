@@ -106,7 +106,7 @@ type titled struct {
 // plainText returns a JSON value as people write it.
 func plainText(v json.RawMessage) string {
 	if len(v) > 1 && v[0] == '"' {
-		return unquote(v)
+		return jsonwire.Text(v)
 	}
 	return string(v)
 }

@@ -133,7 +133,7 @@ func (n *notes) logParams(params json.RawMessage) {
 func (n *notes) log(p mcp.LoggingMessageNotificationParams) {
 	text := string(p.Data)
 	if len(text) > 0 && text[0] == '"' {
-		text = unquote(p.Data)
+		text = jsonwire.Text(p.Data)
 	} else {
 		text = string(jsonwire.AppendCompact(nil, p.Data))
 	}

@@ -100,7 +100,7 @@ func withoutData(dst []byte, value []byte) []byte {
 		}
 		return append(dst, ']')
 	case value[0] == '"' && len(value) > minData:
-		text := unquote(value)
+		text := jsonwire.Text(value)
 		if _, data, ok := strings.Cut(text, ";base64,"); ok {
 			text = data
 		}

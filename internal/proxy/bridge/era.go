@@ -392,7 +392,7 @@ func wrongEra(allowed Era) forwarder {
 			return
 		}
 		version, _ := m.Param("protocolVersion")
-		c.fail(era.UnsupportedProtocolVersion(allowed.revisions(), stringOf(version)))
+		c.fail(era.UnsupportedProtocolVersion(allowed.revisions(), jsonwire.Text(version)))
 	}}
 }
 

@@ -849,12 +849,6 @@ func withID(frame []byte, id jsonrpc.ID) []byte {
 	return jsonedit.Splice(frame, at, id)
 }
 
-// stringOf returns the value of a JSON string, and "" for any other value.
-func stringOf(value []byte) string {
-	s, _ := jsonrpc.ID(value).Text()
-	return s
-}
-
 // compact returns a copy of a frame on one line.
 func compact(frame []byte) []byte {
 	line := jsonrpc.OneLine(frame)

@@ -293,7 +293,7 @@ func (h *headerRetries) refused(ctx context.Context, m *jsonrpc.Message, request
 
 // isModernToolCall reports if a request, which may be nil, is a tools/call of the modern era.
 func isModernToolCall(frame []byte) bool {
-	return stringOf(jsonwire.Lookup(frame, "method")) == mcp.MethodToolsCall && jsonwire.Lookup(frame, "params", "_meta", mcp.MetaProtocolVersion) != nil
+	return jsonwire.Text(jsonwire.Lookup(frame, "method")) == mcp.MethodToolsCall && jsonwire.Lookup(frame, "params", "_meta", mcp.MetaProtocolVersion) != nil
 }
 
 // retryWithHeaders lists tools until the transport has seen the tool of a call, and sends the call
@@ -323,7 +323,7 @@ const maxToolPages = 64
 func (u *upstream) findTool(ctx context.Context, call []byte) bool {
 	ctx, cancel := u.b.withTimeout(ctx, u.b.opts.ConnectTimeout)
 	defer cancel()
-	meta, name := jsonwire.Lookup(call, "params", "_meta"), stringOf(jsonwire.Lookup(call, "params", "name"))
+	meta, name := jsonwire.Lookup(call, "params", "_meta"), jsonwire.Text(jsonwire.Lookup(call, "params", "name"))
 	if meta == nil {
 		return false
 	}
@@ -348,7 +348,7 @@ func (u *upstream) findTool(ctx context.Context, call []byte) bool {
 // hasTool reports if a page of tools/list has a tool of that name.
 func hasTool(result []byte, name string) bool {
 	for tools := jsonwire.ArrayElements(jsonwire.Lookup(result, "tools")); tools.Next(); {
-		if stringOf(jsonwire.Lookup(tools.Value(), "name")) == name {
+		if jsonwire.Text(jsonwire.Lookup(tools.Value(), "name")) == name {
 			return true
 		}
 	}
@@ -539,8 +539,8 @@ func (r *router) track(id int64, t *translator, frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.muxed {
-		level, _ := mcp.ParseLoggingLevel(stringOf(jsonwire.Lookup(frame, "params", "_meta", mcp.MetaLogLevel)))
-		r.routes[id] = route{t, level, stringOf(jsonwire.Lookup(frame, "method")) == mcp.MethodSubscriptionsListen}
+		level, _ := mcp.ParseLoggingLevel(jsonwire.Text(jsonwire.Lookup(frame, "params", "_meta", mcp.MetaLogLevel)))
+		r.routes[id] = route{t, level, jsonwire.Text(jsonwire.Lookup(frame, "method")) == mcp.MethodSubscriptionsListen}
 	}
 }
 

@@ -119,7 +119,7 @@ func (s *sharedSession) forwardRequest(c *call, frame []byte, m *jsonrpc.Message
 		frame = s.unsubscribe(c, frame, m)
 	case mcp.MethodTasksResult:
 		id, _ := m.Param("taskId")
-		c.subject = stringOf(id)
+		c.subject = jsonwire.Text(id)
 	}
 	if frame != nil {
 		s.p.forwardRequest(c, frame, m)
@@ -302,7 +302,7 @@ func (s *sharedSession) relatedTaskClientLocked(m *jsonrpc.Message) *client {
 	if s == nil || !ok {
 		return nil
 	}
-	return s.taskClientLocked(stringOf(jsonedit.Locate(meta, mcp.MetaRelatedTask, "taskId").Of(meta)))
+	return s.taskClientLocked(jsonwire.Text(jsonedit.Locate(meta, mcp.MetaRelatedTask, "taskId").Of(meta)))
 }
 
 // taskClientLocked returns the client of a task, or nil if it is unknown or gone.
@@ -317,7 +317,7 @@ func (s *sharedSession) taskClientLocked(id string) *client {
 func (s *sharedSession) noteServerRequestLocked(cl *client, m *jsonrpc.Message) {
 	if s != nil && string(m.Method) == mcp.MethodElicit {
 		id, _ := m.Param("elicitationId")
-		s.elicitations.put(stringOf(id), cl)
+		s.elicitations.put(jsonwire.Text(id), cl)
 	}
 }
 
@@ -338,7 +338,7 @@ func (s *sharedSession) noteResponseLocked(c *call, m *jsonrpc.Message) {
 	case mcp.MethodTasksResult:
 		s.removeTaskLocked(c.subject)
 	default:
-		if id := stringOf(jsonedit.Locate(m.Result, "task", "taskId").Of(m.Result)); id != "" {
+		if id := jsonwire.Text(jsonedit.Locate(m.Result, "task", "taskId").Of(m.Result)); id != "" {
 			if c.tokenKey != "" { // progress continues
 				s.p.tokens[c.tokenKey] = c
 			}
@@ -357,7 +357,7 @@ func (s *sharedSession) noteElicitationsLocked(c *call, data []byte) {
 	}
 	for elicitations := jsonwire.ArrayElements(at.Of(data)); elicitations.Next(); {
 		elicitation := elicitations.Value()
-		s.elicitations.put(stringOf(jsonedit.Locate(elicitation, "elicitationId").Of(elicitation)), c.client)
+		s.elicitations.put(jsonwire.Text(jsonedit.Locate(elicitation, "elicitationId").Of(elicitation)), c.client)
 	}
 }
 
@@ -405,7 +405,7 @@ const defaultLogLevel = mcp.LevelInfo
 // lowest level of all clients, or nil if that does not change.
 func (s *sharedSession) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	v, _ := m.Param("level")
-	level, ok := mcp.ParseLoggingLevel(stringOf(v))
+	level, ok := mcp.ParseLoggingLevel(jsonwire.Text(v))
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	state := s.p.clients[c.client]
@@ -447,7 +447,7 @@ func logLevelOf(m *jsonrpc.Message) (mcp.LoggingLevel, bool) {
 		return mcp.LevelNone, false
 	}
 	v, _ := m.Param("level")
-	level, _ := mcp.ParseLoggingLevel(stringOf(v))
+	level, _ := mcp.ParseLoggingLevel(jsonwire.Text(v))
 	return level, true
 }
 
@@ -518,7 +518,7 @@ func (p *passthrough) candidateCalls(m *jsonrpc.Message) (open []*call) {
 // requestedLogLevel returns the log level in a modern request.
 func requestedLogLevel(m *jsonrpc.Message) mcp.LoggingLevel {
 	meta, _ := m.Param("_meta")
-	level, _ := mcp.ParseLoggingLevel(stringOf(jsonedit.Locate(meta, mcp.MetaLogLevel).Of(meta)))
+	level, _ := mcp.ParseLoggingLevel(jsonwire.Text(jsonedit.Locate(meta, mcp.MetaLogLevel).Of(meta)))
 	return level
 }
 
@@ -529,17 +529,17 @@ func (s *sharedSession) forwardNotification(c *call, frame []byte, m *jsonrpc.Me
 	switch {
 	case method == mcp.NotificationResourceUpdated:
 		uri, _ := m.Param("uri")
-		s.p.sendToClients(s.p.upstream.resume.Subscribers(stringOf(uri)), frame, event)
+		s.p.sendToClients(s.p.upstream.resume.Subscribers(jsonwire.Text(uri)), frame, event)
 	case method == mcp.NotificationTaskStatus:
 		id, _ := m.Param("taskId")
 		s.p.mu.Lock()
-		cl := s.taskClientLocked(stringOf(id))
+		cl := s.taskClientLocked(jsonwire.Text(id))
 		s.p.mu.Unlock()
 		s.p.sendToClient(cl, frame, event)
 	case method == mcp.NotificationElicitationComplete:
 		id, _ := m.Param("elicitationId")
 		s.p.mu.Lock()
-		cl := s.elicitations.remove(stringOf(id))
+		cl := s.elicitations.remove(jsonwire.Text(id))
 		s.p.mu.Unlock()
 		s.p.sendToClient(cl, frame, event)
 	case slices.ContainsFunc(resume.Lists(), func(l resume.List) bool { return l.Changed == method }):
@@ -585,7 +585,7 @@ func (s *sharedSession) subscribe(c *call, frame []byte) []byte {
 // if other clients keep the subscription.
 func (s *sharedSession) unsubscribe(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	uri, _ := m.Param("uri")
-	if !s.p.upstream.resume.Unsubscribe(c.client, stringOf(uri)) {
+	if !s.p.upstream.resume.Unsubscribe(c.client, jsonwire.Text(uri)) {
 		return frame
 	}
 	c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())

@@ -171,7 +171,7 @@ func (s *streamClient) handle(ctx context.Context, frame []byte, m *jsonrpc.Mess
 		initializes := string(m.Method) == mcp.MethodInitialize
 		s.client.request(ctx, frame, m, nil, func(response []byte) {
 			if initializes {
-				r, _ := mcp.ParseRevision(stringOf(jsonwire.Lookup(response, "result", "protocolVersion")))
+				r, _ := mcp.ParseRevision(jsonwire.Text(jsonwire.Lookup(response, "result", "protocolVersion")))
 				s.batches.Store(r != mcp.RevisionNone && era.Of(r).Batches)
 			}
 			answer(response)

@@ -87,7 +87,7 @@ func TestManyClients(t *testing.T) {
 	first = startModernCall(a, srv, "")
 	srv.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 	state := a.reads(`"id":1,"result"`, `"inputRequests":{"input-1":{"method":"roots/list"`)
-	state = stringOf(jsonedit.Locate([]byte(state), "result", "requestState").Of([]byte(state)))
+	state = jsonwire.Text(jsonedit.Locate([]byte(state), "result", "requestState").Of([]byte(state)))
 	checkNoMessage(srv, b, c)
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","requestState":"` + state + `","inputResponses":{"input-1":{"roots":[]}},` + inputMeta + `}}}`)
 	srv.reads(`"id":"q","result":{"roots":[]}`)

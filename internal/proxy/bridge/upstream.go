@@ -493,7 +493,9 @@ func (u *upstream) restoreSession(ctx context.Context) error {
 	return nil
 }
 
-func versionIn(result []byte) string { return stringOf(jsonwire.Lookup(result, "protocolVersion")) }
+func versionIn(result []byte) string {
+	return jsonwire.Text(jsonwire.Lookup(result, "protocolVersion"))
+}
 
 // messagesLost informs the codecs that notifications of the server may have been lost.
 func (u *upstream) messagesLost() {
@@ -928,7 +930,7 @@ func (b *backoff) failed(o *Options, err, visible error) (next time.Time, mayWai
 func (b *backoff) sent(it queuedMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.recoveryCalls != nil && len(b.recoveryCalls) < maxRecoveryCalls && it.id != nil && stringOf(jsonwire.Lookup(it.frame, "method")) != mcp.MethodInitialize {
+	if b.recoveryCalls != nil && len(b.recoveryCalls) < maxRecoveryCalls && it.id != nil && jsonwire.Text(jsonwire.Lookup(it.frame, "method")) != mcp.MethodInitialize {
 		b.recoveryCalls[it.id.Key()] = struct{}{}
 	}
 }
