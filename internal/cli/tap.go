@@ -56,7 +56,7 @@ passed on. The capture has the messages of both sides, before and after, and
 notes say what was decided. Held messages are shown with their secrets. Clients
 may give up on a request that is held for long; on HTTP, it is not forwarded
 then. A request or response that is dropped on HTTP fails with status 502.
-Messages over HTTP+SSE, the transport of 2024-11-05, are not held.`
+Messages over the older HTTP+SSE transport are not held.`
 
 const tapExample = `  mcpwire tap -- node build/index.js
   mcpwire tap --check -- npx -y @modelcontextprotocol/server-filesystem ~
