@@ -23,8 +23,6 @@
 // page of the specification, and a good and a bad [Example]. The examples are
 // also the tests of the rules.
 //
-// Package check/report writes findings and rules, for people and for other tools.
-//
 // # Adding a rule
 //
 // A rule is an entry in the table of its group, with a function that looks at a

@@ -13,7 +13,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
-	"mcpwire/check/report"
+	"mcpwire/internal/inspect/report"
 	"mcpwire/mcp"
 )
 

@@ -44,7 +44,7 @@ var groups = []group{
 	// Extensions of the protocol that need more than the standard library.
 	{"skills", []string{"skills"}, []string{"base", "jsonrpc, mcp", "server, client"}},
 	{"capture", []string{"capture"}, []string{"base", "jsonrpc, mcp"}},
-	{"check", []string{"check", "check/report"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
+	{"check", []string{"check"}, []string{"base", "jsonrpc, mcp", "schema", "era", "capture"}},
 	// Recorded traffic as exchanges, and where it comes from.
 	{"trace", []string{"internal/trace/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture"}},
 	// Programs between a client and a server.

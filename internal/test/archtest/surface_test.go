@@ -20,7 +20,6 @@ var surface = map[string]int{
 	"bridge":              10,
 	"capture":             103,
 	"check":               19,
-	"check/report":        13,
 	"client":              104,
 	"cluster":             60,
 	"cluster/clustertest": 1,

@@ -14,7 +14,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
-	"mcpwire/check/report"
+	"mcpwire/internal/inspect/report"
 )
 
 // reportOf checks the bad example of a rule, as if it came from a file.
