@@ -375,7 +375,7 @@ func (cc *connector) newNegotiated(profile *Profile) *negotiated {
 	if neg.Modern {
 		neg.meta = cc.c.offer.AppendMeta([]byte(`"_meta":`), neg.Features, capabilities)
 		object := slices.Concat([]byte{'{'}, neg.meta, []byte("}}"))
-		neg.validMeta = jsonwire.Valid(object, 0) == nil && len(jsonrpc.OneLine(object)) == len(object)
+		neg.validMeta = jsonwire.Valid(object, 0) == nil && len(jsonwire.OneLine(object)) == len(object)
 	}
 	return neg
 }

@@ -141,7 +141,7 @@ func (e *Error) encodable() *Error {
 	if len(f.Data) > 0 && jsonwire.Valid(f.Data, 0) != nil {
 		f.Data = nil
 	}
-	f.Data = OneLine(f.Data)
+	f.Data = jsonwire.OneLine(f.Data)
 	if f.Code == e.Code && len(f.Data) == len(e.Data) {
 		return e
 	}

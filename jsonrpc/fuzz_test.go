@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/json/jsonwire"
 )
 
 // FuzzParse compares Parse with encoding/json, which is made as strict as Parse: exact names, no
@@ -334,7 +336,7 @@ func FuzzAppend(f *testing.F) {
 		if !json.Valid([]byte(text)) || !utf8.ValidString(text) || depthOf([]byte(text)) > 100 {
 			text = "{}"
 		}
-		value := OneLine([]byte(strings.TrimSpace(text)))
+		value := jsonwire.OneLine([]byte(strings.TrimSpace(text)))
 		if bytes.ContainsAny(value, "\r\n") {
 			t.Fatalf("OneLine(%q) = %q", text, value)
 		}

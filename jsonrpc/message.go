@@ -263,7 +263,7 @@ func isInteger(text []byte) bool {
 const appendOverhead = len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)
 
 // AppendRequest appends a request, without framing, to dst. It omits nil params. It checks nothing:
-// id and params must be valid JSON without raw line breaks, see [OneLine].
+// id and params must be valid JSON without raw line breaks.
 func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
 	dst = slices.Grow(dst, appendOverhead+len(id)+len(method)+len(params))
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -316,13 +316,4 @@ func AppendError(dst []byte, id ID, e *Error, nullID bool) []byte {
 		dst = append(append(dst, `,"data":`...), e.Data...)
 	}
 	return append(dst, "}}"...)
-}
-
-// OneLine returns text without raw line breaks. It returns text itself if it has no line breaks.
-// text must be valid JSON.
-func OneLine(text []byte) []byte {
-	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
-		return text
-	}
-	return jsonwire.AppendCompact(nil, text)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/json/jsonwire"
 )
 
 func parse(t testing.TB, frame string) *Message {
@@ -244,9 +246,9 @@ func TestAppend(t *testing.T) {
 		{"error with id null", AppendError(nil, nil, &Error{Code: CodeParseError, Message: "x"}, true), `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}`},
 		{"error without id", AppendError(nil, nil, &Error{Code: CodeParseError, Message: "x"}, false), `{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`},
 		{"code 0", AppendError(nil, IntID(1), &Error{Message: "x"}, false), `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x"}}`},
-		{"one line already", OneLine([]byte(`{"a": "\n" }`)), `{"a": "\n" }`},
-		{"made one line", OneLine([]byte("{\r\n  \"a b\": \" \\n\"\n}")), `{"a b":" \n"}`},
-		{"nothing to be made one line", OneLine(nil), ``},
+		{"one line already", jsonwire.OneLine([]byte(`{"a": "\n" }`)), `{"a": "\n" }`},
+		{"made one line", jsonwire.OneLine([]byte("{\r\n  \"a b\": \" \\n\"\n}")), `{"a b":" \n"}`},
+		{"nothing to be made one line", jsonwire.OneLine(nil), ``},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -266,7 +268,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 		"AppendNotification": func() { buf = AppendNotification(buf[:0], "tools/call", params) },
 		"AppendResult":       func() { buf = AppendResult(buf[:0], id, params) },
 		"AppendError":        func() { buf = AppendError(buf[:0], id, e, true) },
-		"OneLine":            func() { OneLine(params) },
+		"OneLine":            func() { jsonwire.OneLine(params) },
 	}
 	for name, f := range tests {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

@@ -8,9 +8,6 @@ import (
 	"mcpwire/internal/json/jsonwire"
 )
 
-// MaxBatch limits the messages of a batch.
-const MaxBatch = 100
-
 // Parse parses a frame that holds one message. It makes one pass over the frame, which validates
 // the whole text (RFC 8259, UTF-8, at most maxDepth levels; zero means 512), and allocates
 // nothing. m's slices alias the frame.
@@ -41,71 +38,6 @@ func Parse(frame []byte, m *Message, maxDepth int) error {
 	return nil
 }
 
-// IsBatch reports whether the frame's JSON text is an array.
-func IsBatch(frame []byte) bool {
-	for _, c := range frame {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return c == '['
-		}
-	}
-	return false
-}
-
-// An Entry is one member of a batch.
-type Entry struct {
-	Message
-	// Invalid is the error to answer with if the member is not a message. Otherwise it is nil.
-	Invalid *Error
-}
-
-// ParseBatch parses a frame that holds an array of messages. The messages alias the frame. maxDepth
-// limits the levels of the whole frame; zero means 512. The error is an *Error that answers the
-// whole batch: it is not JSON, it is empty, or it has more than MaxBatch members.
-func ParseBatch(frame []byte, maxDepth int) ([]Entry, error) {
-	var s jsonwire.Scanner
-	s.Reset(frame, maxDepth)
-	if len(frame) > math.MaxInt32 {
-		return nil, Errorf(CodeInvalidRequest, "batch of more than %d bytes", math.MaxInt32)
-	}
-	var entries []Entry
-	total := 0
-	more, err := s.EnterArray()
-	for more && err == nil {
-		total++
-		if total > MaxBatch {
-			err = s.Skip() // the rest must be JSON, or the error is a parse error
-		} else {
-			entries = append(entries, Entry{})
-			e := &entries[len(entries)-1]
-			e.reset(frame)
-			s.Peek()
-			start := s.Pos()
-			var problem string
-			if problem, err = e.scan(&s); problem != "" {
-				e.Invalid = &Error{Code: CodeInvalidRequest, Message: "invalid request: " + problem}
-			}
-			e.trim(start, s.Pos())
-		}
-		if err == nil {
-			more, err = s.NextElement()
-		}
-	}
-	if err == nil {
-		err = s.End()
-	}
-	switch {
-	case err != nil:
-		return nil, parseError(err)
-	case total == 0:
-		return nil, &Error{Code: CodeInvalidRequest, Message: "invalid request: empty batch"}
-	case total > MaxBatch:
-		return nil, Errorf(CodeInvalidRequest, "invalid request: batch of %d messages (limit %d)", total, MaxBatch)
-	}
-	return entries, nil
-}
-
 func parseError(err error) *Error {
 	var syntax *jsonwire.SyntaxError
 	if errors.As(err, &syntax) {
@@ -118,18 +50,6 @@ func (m *Message) reset(text []byte) {
 	m.Kind, m.ID, m.Method, m.Params, m.Result, m.Error = KindInvalid, nil, nil, nil, nil, nil
 	m.text = text
 	m.resetIndex()
-}
-
-// trim makes the message's text, so far the text of a batch, the part of it that has been scanned.
-func (m *Message) trim(start, end int) {
-	m.text = m.text[start:end]
-	for i := range m.params[:m.nparams] {
-		p := &m.params[i]
-		p.key.start -= int32(start)
-		p.key.end -= int32(start)
-		p.value.start -= int32(start)
-		p.value.end -= int32(start)
-	}
 }
 
 // The members that scan has seen.

@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -115,7 +116,7 @@ func (s *session) Prepare(r *rpc.Request) *rpc.CostEstimate {
 }
 
 // PrepareBatch implements [rpc.BatchHandler].
-func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
+func (s *session) PrepareBatch(members []rpcbatch.Entry) error {
 	return s.handshake.prepareBatch(members)
 }
 
@@ -488,7 +489,7 @@ func (h *handshake) policy() rpc.Policy { return h.era.Policy(h.modern.Load()) }
 
 // prepareBatch rejects a batch with a modern message: that client would not understand an array as
 // the response.
-func (h *handshake) prepareBatch(members []jsonrpc.Entry) error {
+func (h *handshake) prepareBatch(members []rpcbatch.Entry) error {
 	for i := range members {
 		e := &members[i]
 		if e.Invalid != nil || e.Kind != jsonrpc.KindRequest && e.Kind != jsonrpc.KindNotification || !h.era.IsModern(&e.Message) {

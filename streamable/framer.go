@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -565,7 +566,7 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 func (p *post) handleMessage(frame []byte, sole bool) (answered bool, err error) {
 	frame = bytes.TrimPrefix(frame, bom)
 	var m jsonrpc.Message
-	if jsonrpc.IsBatch(frame) && !p.modern {
+	if rpcbatch.Is(frame) && !p.modern {
 		return p.handleBatch(frame)
 	}
 	if err := jsonrpc.Parse(frame, &m, 0); err != nil {
@@ -633,7 +634,7 @@ func (p *post) handleResponse(frame []byte, m *jsonrpc.Message, sole bool) (answ
 // handleBatch passes on an array of messages, which one legacy revision allows. The reader finds
 // the response in it.
 func (p *post) handleBatch(frame []byte) (answered bool, err error) {
-	entries, err := jsonrpc.ParseBatch(frame, 0)
+	entries, err := rpcbatch.Parse(frame, 0)
 	if err != nil {
 		return false, malformedError("%v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -94,8 +95,8 @@ func post(h http.Handler, body, headers string) *httptest.ResponseRecorder {
 // contains a response.
 func checkAnswer(t *testing.T, text []byte) (answers bool) {
 	t.Helper()
-	if jsonrpc.IsBatch(text) {
-		entries, err := jsonrpc.ParseBatch(text, 0)
+	if rpcbatch.Is(text) {
+		entries, err := rpcbatch.Parse(text, 0)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

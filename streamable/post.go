@@ -19,6 +19,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -57,7 +58,7 @@ type postRequest struct {
 	// state tells abort how to respond: postStateNew and so on.
 	state atomic.Uint32
 	// batch has the batch's messages. It is nil for a single message.
-	batch []jsonrpc.Entry
+	batch []rpcbatch.Entry
 
 	// readAt is the clock's time when the body was read. If one read was enough, it is the time
 	// before that read.
@@ -279,7 +280,7 @@ func (pr *postRequest) serve() {
 		h.writeBodyError(w, r, err)
 		return
 	}
-	if jsonrpc.IsBatch(pr.body) {
+	if rpcbatch.Is(pr.body) {
 		pr.serveBatch()
 		return
 	}
@@ -495,7 +496,7 @@ func (h *Handler) authorize(ctx context.Context, m *jsonrpc.Message) error {
 
 // serveBatch answers an array of messages, which only one revision allows.
 func (pr *postRequest) serveBatch() {
-	entries, err := jsonrpc.ParseBatch(pr.body, 0)
+	entries, err := rpcbatch.Parse(pr.body, 0)
 	if err != nil {
 		writeErrorID(pr.w, http.StatusBadRequest, nil, jsonrpc.ErrorOf(err))
 		return
@@ -510,7 +511,7 @@ func (pr *postRequest) serveBatch() {
 }
 
 // serveLegacyBatch answers an array of messages with an array of responses.
-func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
+func (pr *postRequest) serveLegacyBatch(entries []rpcbatch.Entry) {
 	h, w, r := pr.h, pr.w, pr.r
 	s := h.acquireSession(w, r, pr.requester, pr.slot.callerID)
 	if s == nil {
@@ -552,7 +553,7 @@ func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
 
 // deliverBatch handles the messages concurrently, but starts each after the one before is prepared.
 // It appends the array of responses to dst, or nothing if all requests were canceled.
-func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrpc.Entry, dst []byte) []byte {
+func (s *session) deliverBatch(ctx context.Context, st *stream, entries []rpcbatch.Entry, dst []byte) []byte {
 	answers := make([][]byte, len(entries))
 	var wg sync.WaitGroup
 	for i := range entries {
@@ -880,9 +881,9 @@ func (f *scopedFramer) WriteFrame(message []byte) error {
 // rejections returns error responses to all requests in a frame if the caller lacks scopes for one
 // of them. It ignores frames that cannot be parsed, which the server rejects.
 func (f *scopedFramer) rejections(frame []byte) (answers [][]byte) {
-	entries := make([]jsonrpc.Entry, 1)
-	if jsonrpc.IsBatch(frame) {
-		entries, _ = jsonrpc.ParseBatch(frame, 0)
+	entries := make([]rpcbatch.Entry, 1)
+	if rpcbatch.Is(frame) {
+		entries, _ = rpcbatch.Parse(frame, 0)
 	} else if jsonrpc.Parse(frame, &entries[0].Message, 0) != nil {
 		return nil
 	}

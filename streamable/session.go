@@ -15,6 +15,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -670,7 +671,7 @@ func (h *Handler) supportsLegacy(versions []string) bool {
 
 // serveLegacyRequest handles the request, or the batch if entries is not nil, and answers it. The
 // handler continues when the client disconnects: in these revisions that does not cancel a request.
-func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
+func (pr *postRequest) serveLegacyRequest(s *session, entries []rpcbatch.Entry) {
 	rs := pr.beginResponse()
 	// Over HTTP/1 the response can end while the handler goes on, see response.endNow. Over HTTP/2
 	// it ends when this function returns, so the handler needs another goroutine. Doing that for
@@ -720,7 +721,7 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []jsonrpc.Entry) {
 
 // handleLegacyRequest runs the handler for serveLegacyRequest. It returns the response that the
 // result has ended, which may be another by now, or nil.
-func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []jsonrpc.Entry) (ended *response) {
+func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []rpcbatch.Entry) (ended *response) {
 	returned := false
 	defer func() {
 		if !returned { // the handler ended the goroutine

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -129,7 +130,7 @@ func (v *sender) parse(args []string) error {
 func splitMessages(texts [][]byte) (list [][]byte) {
 	for _, text := range texts {
 		if trimmed := bytes.TrimSpace(text); jsonwire.Valid(trimmed, 0) == nil {
-			list = append(list, jsonrpc.OneLine(trimmed))
+			list = append(list, jsonwire.OneLine(trimmed))
 			continue
 		}
 		for line := range bytes.Lines(text) {
@@ -163,7 +164,7 @@ func envelopes(message []byte) []envelope {
 	}
 	var list []envelope
 	elements := jsonwire.ArrayElements(message)
-	for elements.Next() && len(list) < jsonrpc.MaxBatch {
+	for elements.Next() && len(list) < rpcbatch.Max {
 		list = append(list, newEnvelope(elements.Value()))
 	}
 	return list

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
 
@@ -67,8 +68,8 @@ func newWireTrace() *wireTrace {
 // observe is a client's Options.Trace.
 func (w *wireTrace) observe(dir jsonrpc.Direction, message []byte) {
 	now := time.Now()
-	if jsonrpc.IsBatch(message) {
-		entries, err := jsonrpc.ParseBatch(message, 0)
+	if rpcbatch.Is(message) {
+		entries, err := rpcbatch.Parse(message, 0)
 		if err != nil {
 			w.strayed(dir, message)
 		}

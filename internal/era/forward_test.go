@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
 
@@ -47,7 +48,7 @@ func TestCheckForwarded(t *testing.T) {
 // TestCheckForwardedOfBatch shows that the parts of a message of a batch that are forwarded are
 // checked.
 func TestCheckForwardedOfBatch(t *testing.T) {
-	entries, err := jsonrpc.ParseBatch([]byte(`[
+	entries, err := rpcbatch.Parse([]byte(`[
 		{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}},
 		{"jsonrpc":"2.0","id":2,"result":{"a":{"b":0,"b":0}}},
 		{"jsonrpc":"2.0","id":3,"method":"ping"}]`), 0)

@@ -3,6 +3,7 @@ package rpc
 import (
 	"sync"
 
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
@@ -73,7 +74,7 @@ func (c *Conn) handleBatch(frame []byte) {
 		c.rejectBatch(frame)
 		return
 	}
-	entries, err := jsonrpc.ParseBatch(frame, c.opts.MaxDepth)
+	entries, err := rpcbatch.Parse(frame, c.opts.MaxDepth)
 	if err != nil {
 		c.rejectMessage(&jsonrpc.Message{}, err)
 		return
@@ -99,14 +100,14 @@ func (c *Conn) handleBatch(frame []byte) {
 // rejectBatch answers an array where batches do not exist. Text that is not JSON is a parse error
 // first.
 func (c *Conn) rejectBatch(frame []byte) {
-	if _, err := jsonrpc.ParseBatch(frame, c.opts.MaxDepth); err != nil && err.(*jsonrpc.Error).Code == jsonrpc.CodeParseError {
+	if _, err := rpcbatch.Parse(frame, c.opts.MaxDepth); err != nil && err.(*jsonrpc.Error).Code == jsonrpc.CodeParseError {
 		c.rejectMessage(&jsonrpc.Message{}, err)
 		return
 	}
 	c.rejectMessage(&jsonrpc.Message{}, errNoBatches)
 }
 
-func (c *Conn) handleEntry(b *batch, e *jsonrpc.Entry) {
+func (c *Conn) handleEntry(b *batch, e *rpcbatch.Entry) {
 	if e.Invalid != nil {
 		c.log.Warn("invalid message in batch", "error", e.Invalid, "id", clip.String(e.ID, 100))
 		if e.Kind == jsonrpc.KindResponse || e.Kind == jsonrpc.KindError {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
 
@@ -38,8 +39,8 @@ func TestBatch(t *testing.T) {
 			"[" + strings.Join([]string{result(1, "{}"), invalid("null", "not an object"), invalid(2, "member method is missing"), invalid("null", "id must be a string or an integer, not null")}, ",") + "]"},
 		{"not JSON", "[" + request(1, "ping!") + ",", "x"},
 		{"not JSON inside", "[" + request(1, "ping!") + ",{]", "x"},
-		{"as many as allowed", many(jsonrpc.MaxBatch, notification("ping!")), ""},
-		{"too many", many(jsonrpc.MaxBatch+1, notification("ping!")), invalid("null", "batch of 101 messages (limit 100)")},
+		{"as many as allowed", many(rpcbatch.Max, notification("ping!")), ""},
+		{"too many", many(rpcbatch.Max+1, notification("ping!")), invalid("null", "batch of 101 messages (limit 100)")},
 		{"in batch", "[" + request(1, "in batch!") + "]", "[" + result(1, "true") + "]"},
 	}
 	m := methods{
@@ -52,7 +53,7 @@ func TestBatch(t *testing.T) {
 			got := strings.Join(p.received(), "\n")
 			want := test.want
 			if want == "x" {
-				_, err := jsonrpc.ParseBatch([]byte(test.send), 0)
+				_, err := rpcbatch.Parse([]byte(test.send), 0)
 				want = string(jsonrpc.AppendError(nil, nil, err.(*jsonrpc.Error), true))
 			}
 			if got != want {
@@ -65,7 +66,7 @@ func TestBatch(t *testing.T) {
 // batchOf returns the members of a batch response, which may come in any order.
 func batchOf(t *testing.T, msg string) map[string]string {
 	t.Helper()
-	entries, err := jsonrpc.ParseBatch([]byte(msg), 0)
+	entries, err := rpcbatch.Parse([]byte(msg), 0)
 	if err != nil {
 		t.Fatalf("%s: %v", msg, err)
 	}

@@ -400,7 +400,7 @@ func checkParams(params []byte) ([]byte, error) {
 	if err := jsonwire.Valid(params, 0); err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	params = jsonrpc.OneLine(bytes.TrimSpace(params))
+	params = jsonwire.OneLine(bytes.TrimSpace(params))
 	switch params[0] {
 	case '{', '[':
 		return params, nil

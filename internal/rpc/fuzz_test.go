@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/test/pipes"
 	"mcpwire/jsonrpc"
 )
@@ -54,8 +55,8 @@ func FuzzConn(f *testing.F) {
 				t.Fatalf("responses are not framed: %v", err)
 			}
 			var m jsonrpc.Message
-			if jsonrpc.IsBatch(frame) {
-				_, err = jsonrpc.ParseBatch(frame, 0)
+			if rpcbatch.Is(frame) {
+				_, err = rpcbatch.Parse(frame, 0)
 			} else if err = jsonrpc.Parse(frame, &m, 0); m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
 				err = fmt.Errorf("answer of kind %v", m.Kind)
 			}

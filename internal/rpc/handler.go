@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
 
@@ -31,7 +32,7 @@ type Handler interface {
 // members before the first of them is prepared, on the reading goroutine, and must not block. An
 // error rejects all members: it is answered once, without an id.
 type BatchHandler interface {
-	PrepareBatch(members []jsonrpc.Entry) error
+	PrepareBatch(members []rpcbatch.Entry) error
 }
 
 // A Describer is a Handler that adds attributes of package slog to the log entries of a request.
@@ -75,7 +76,7 @@ func AppendResult(dst, result []byte) ([]byte, error) {
 	if err := jsonwire.Valid(result, 0); err != nil {
 		return dst, err
 	}
-	return append(dst, jsonrpc.OneLine(result)...), nil
+	return append(dst, jsonwire.OneLine(result)...), nil
 }
 
 // noHandler answers every request with method not found.

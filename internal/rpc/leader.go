@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
@@ -166,7 +167,7 @@ func (l *leader) handleFrame(req *Request, frame []byte, turn *uint64) bool {
 	if l.c.opts.Trace != nil {
 		l.c.opts.Trace(jsonrpc.Incoming, frame)
 	}
-	if jsonrpc.IsBatch(frame) {
+	if rpcbatch.Is(frame) {
 		l.c.handleBatch(frame)
 		return true
 	}

@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/trace"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -114,7 +115,7 @@ func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inven
 func messageAt(data []byte, index int) (m jsonrpc.Message, ok bool) {
 	data = bytes.TrimSpace(data)
 	if len(data) > 0 && data[0] == '[' {
-		list, err := jsonrpc.ParseBatch(data, 0)
+		list, err := rpcbatch.Parse(data, 0)
 		if err != nil || index >= len(list) {
 			return m, false
 		}

@@ -263,6 +263,15 @@ func Text(value []byte) string {
 	return UnquoteString(value[1 : len(value)-1])
 }
 
+// OneLine returns text without raw line breaks. It returns text itself if it has no line breaks.
+// text must be valid JSON.
+func OneLine(text []byte) []byte {
+	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
+		return text
+	}
+	return AppendCompact(nil, text)
+}
+
 // AppendCompact appends the JSON text src, which must have passed a [Scanner], without its
 // insignificant white space: what it appends has no raw newline. Strings and numbers are copied
 // unchanged. dst may be src[:0].

@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -434,7 +435,7 @@ func (c *streamConn) read() error {
 
 // handleFrame handles a frame.
 func (c *streamConn) handleFrame(frame []byte) {
-	if jsonrpc.IsBatch(frame) {
+	if rpcbatch.Is(frame) {
 		c.handleBatch(frame)
 		return
 	}
@@ -509,7 +510,7 @@ func (c *streamConn) reject(id jsonrpc.ID, e *jsonrpc.Error) {
 // handleBatch handles an array of messages, if the revision has batches. One array answers its
 // requests.
 func (c *streamConn) handleBatch(frame []byte) {
-	entries, err := jsonrpc.ParseBatch(frame, 0)
+	entries, err := rpcbatch.Parse(frame, 0)
 	switch {
 	case err != nil:
 		c.reject(nil, jsonrpc.ErrorOf(err))

@@ -880,7 +880,7 @@ type frame struct {
 
 // frameOf removes the id from a valid message.
 func frameOf(text []byte) frame {
-	text = jsonrpc.OneLine(text)
+	text = jsonwire.OneLine(text)
 	var s jsonwire.Scanner
 	s.Reset(text, 0)
 	more, err := s.EnterObject()

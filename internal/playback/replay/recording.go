@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/trace/messages"
 	"mcpwire/internal/trace/wireclient"
@@ -340,7 +341,7 @@ type builder struct {
 
 // addClientFrame adds a frame of the client.
 func (b *builder) addClientFrame(e *capture.Event, in *traffic.Frame, x *httpExchange) {
-	f := &frame{n: e.N, t: e.T, since: b.last, after: b.after, cut: e.Cut, batch: jsonrpc.IsBatch(e.Data)}
+	f := &frame{n: e.N, t: e.T, since: b.last, after: b.after, cut: e.Cut, batch: rpcbatch.Is(e.Data)}
 	b.after, b.last = nil, e.T
 	data := bytes.Clone(e.Data)
 	if len(in.Messages) == 0 {
@@ -378,12 +379,12 @@ func (b *builder) addClientFrame(e *capture.Event, in *traffic.Frame, x *httpExc
 // splitBatch returns the messages of a frame.
 func splitBatch(data []byte) [][]byte {
 	data = bytes.TrimSpace(data)
-	if !jsonrpc.IsBatch(data) {
+	if !rpcbatch.Is(data) {
 		return [][]byte{data}
 	}
 	var list [][]byte
 	elements := jsonwire.ArrayElements(data)
-	for elements.Next() && len(list) < jsonrpc.MaxBatch {
+	for elements.Next() && len(list) < rpcbatch.Max {
 		list = append(list, elements.Value())
 	}
 	return list

@@ -851,6 +851,6 @@ func withID(frame []byte, id jsonrpc.ID) []byte {
 
 // compact returns a copy of a frame on one line.
 func compact(frame []byte) []byte {
-	line := jsonrpc.OneLine(frame)
+	line := jsonwire.OneLine(frame)
 	return append(make([]byte, 0, len(line)), line...)
 }

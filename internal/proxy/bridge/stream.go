@@ -193,7 +193,7 @@ func (s streamSender) Send(message []byte) error {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	if sc.writeErr == nil {
-		if sc.writeErr = sc.f.WriteFrame(jsonrpc.OneLine(message)); sc.writeErr != nil {
+		if sc.writeErr = sc.f.WriteFrame(jsonwire.OneLine(message)); sc.writeErr != nil {
 			sc.client.cancel() // the client is gone
 		}
 	}

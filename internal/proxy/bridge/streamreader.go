@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
 
@@ -51,7 +52,7 @@ func (r *StreamReader) Read() error {
 			return err
 		}
 		frame = compact(frame)
-		if jsonrpc.IsBatch(frame) {
+		if rpcbatch.Is(frame) {
 			r.handleBatch(frame)
 			continue
 		}
@@ -127,7 +128,7 @@ func (r *StreamReader) refuseForwarding(frame []byte, m *jsonrpc.Message, err er
 
 // handleBatch handles the messages of a batch, and answers with a batch.
 func (r *StreamReader) handleBatch(frame []byte) {
-	entries, err := jsonrpc.ParseBatch(frame, 0)
+	entries, err := rpcbatch.Parse(frame, 0)
 	if err == nil && r.Batches != nil && !r.Batches() {
 		err = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: this protocol revision has no batches; send each message on its own")
 	}

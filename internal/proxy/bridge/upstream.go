@@ -21,6 +21,7 @@ import (
 	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/proxy/resume"
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -558,7 +559,7 @@ func (c *connection) write(ctx context.Context, end func()) {
 func (c *connection) read() error {
 	ownFrame := compact
 	if _, ok := c.f.(rpc.MessageTransport); ok { // its frames are owned by the reader
-		ownFrame = jsonrpc.OneLine
+		ownFrame = jsonwire.OneLine
 	}
 	noise := 0
 	for {
@@ -644,8 +645,8 @@ func (c *connection) refuseLarge(bad *jsonrpc.FrameError) {
 
 // deliver handles a message, or the messages of a batch. It reports false if the frame is invalid.
 func (c *connection) deliver(frame []byte, from origin) bool {
-	if jsonrpc.IsBatch(frame) {
-		entries, err := jsonrpc.ParseBatch(frame, 0)
+	if rpcbatch.Is(frame) {
+		entries, err := rpcbatch.Parse(frame, 0)
 		for i := range entries {
 			if m := &entries[i].Message; entries[i].Invalid == nil {
 				c.accept(nil, m, from)

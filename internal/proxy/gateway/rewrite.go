@@ -49,7 +49,7 @@ func frameOf(frame []byte, m *jsonrpc.Message) []byte {
 	if frame == nil {
 		frame = m.Raw()
 	}
-	return jsonrpc.OneLine(frame)
+	return jsonwire.OneLine(frame)
 }
 
 // textParam returns a string in the params of a message.

@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
@@ -183,7 +184,7 @@ func (c *streamClient) write() {
 		c.unsent = nil
 		c.mu.Unlock()
 		for _, message := range queue {
-			if err := c.f.WriteFrame(jsonrpc.OneLine(message)); err != nil {
+			if err := c.f.WriteFrame(jsonwire.OneLine(message)); err != nil {
 				c.mu.Lock()
 				c.writeErr = err
 				c.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace"
 	"mcpwire/internal/trace/filter"
@@ -176,8 +177,8 @@ func (m *Match) HoldResponse() {
 // describe sets the method and the id, and reports whether the message is a response, or a batch of
 // responses.
 func (m *Match) describe(data []byte) (isResponse bool) {
-	if jsonrpc.IsBatch(data) {
-		list, err := jsonrpc.ParseBatch(data, 0)
+	if rpcbatch.Is(data) {
+		list, err := rpcbatch.Parse(data, 0)
 		return err == nil && len(list) > 0 && len(list[0].Message.Method) == 0
 	}
 	var msg jsonrpc.Message

@@ -9,6 +9,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -55,8 +56,8 @@ func newResumeState() *resumeState {
 
 // eachMessage calls f with each message of a frame.
 func eachMessage(data []byte, f func(m *jsonrpc.Message, batch bool)) {
-	if jsonrpc.IsBatch(data) {
-		entries, err := jsonrpc.ParseBatch(data, 0)
+	if rpcbatch.Is(data) {
+		entries, err := rpcbatch.Parse(data, 0)
 		if err != nil {
 			return
 		}

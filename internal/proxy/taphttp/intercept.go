@@ -14,6 +14,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/intercept"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/trace/httphead"
 	"mcpwire/internal/trace/live"
 	"mcpwire/internal/trace/wireclient"
@@ -234,8 +235,8 @@ func (x *exchange) dropped(what string) {
 
 // expectsResponse reports whether a message is not just notifications or responses.
 func expectsResponse(data []byte) bool {
-	if jsonrpc.IsBatch(data) {
-		list, err := jsonrpc.ParseBatch(data, 0)
+	if rpcbatch.Is(data) {
+		list, err := rpcbatch.Parse(data, 0)
 		for i := range list {
 			if list[i].Invalid != nil || list[i].Kind == jsonrpc.KindRequest {
 				return true

@@ -80,7 +80,7 @@ func (c *core) after(d time.Duration, do func()) *timer { return c.timers.add(c.
 // emit adds a message to the output.
 func (c *core) emit(o Out) {
 	if o.Message != nil {
-		o.Message = jsonrpc.OneLine(o.Message)
+		o.Message = jsonwire.OneLine(o.Message)
 	}
 	o.Causes = slices.DeleteFunc(o.Causes, func(cause uint64) bool { return cause == 0 || cause == c.cause })
 	if len(o.Causes) == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/translate"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
 
@@ -61,7 +62,7 @@ func checkOut(t *testing.T, o translate.Out) {
 	}
 	var m jsonrpc.Message
 	switch {
-	case jsonrpc.IsBatch(o.Message):
+	case rpcbatch.Is(o.Message):
 		if err := jsonwire.Valid(o.Message, 0); err != nil {
 			t.Errorf("%v: %s", err, o.Message)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -117,7 +118,7 @@ func (t *LegacyToModern) InFlight() (requests, awaitingInput int) {
 }
 
 func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
-	if jsonrpc.IsBatch(frame) {
+	if rpcbatch.Is(frame) {
 		t.downstreamBatch(frame, stream)
 		return
 	}
@@ -257,7 +258,7 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 		t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, nil, e, t.handshake.legacy.NullErrorID), Rule: "refused"})
 		return
 	}
-	entries, err := jsonrpc.ParseBatch(frame, t.opts.Limits.Depth)
+	entries, err := rpcbatch.Parse(frame, t.opts.Limits.Depth)
 	if err != nil {
 		t.requests.rejectMalformed(&jsonrpc.Message{}, stream, err)
 		return
@@ -283,7 +284,7 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 }
 
 func (t *LegacyToModern) fromUpstream(frame []byte, call int64) {
-	if jsonrpc.IsBatch(frame) {
+	if rpcbatch.Is(frame) {
 		t.drop("modern servers send no batches")
 		return
 	}

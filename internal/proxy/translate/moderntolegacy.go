@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -437,8 +438,8 @@ func (t *ModernToLegacy) cancel(r *modernRequest, reason string) {
 }
 
 func (t *ModernToLegacy) fromUpstream(frame []byte, call int64) {
-	if jsonrpc.IsBatch(frame) {
-		entries, err := jsonrpc.ParseBatch(frame, t.opts.Limits.Depth)
+	if rpcbatch.Is(frame) {
+		entries, err := rpcbatch.Parse(frame, t.opts.Limits.Depth)
 		if err != nil {
 			t.drop("malformed")
 			return

@@ -11,6 +11,7 @@ import (
 	"mcpwire/internal/base/seal"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -230,7 +231,7 @@ func Route(m *jsonrpc.Message) (call int64, ok bool) {
 // handshake declares both once.
 func ClientKey(message []byte) string {
 	var m jsonrpc.Message
-	if jsonrpc.IsBatch(message) || jsonrpc.Parse(message, &m, 0) != nil {
+	if rpcbatch.Is(message) || jsonrpc.Parse(message, &m, 0) != nil {
 		return ""
 	}
 	caps := era.Lookup(m.Params, "_meta", mcp.MetaClientCapabilities)

@@ -10,7 +10,10 @@
 // A [Frame] and a [Pairer] are for one goroutine at a time.
 package traffic
 
-import "mcpwire/jsonrpc"
+import (
+	"mcpwire/internal/rpc/rpcbatch"
+	"mcpwire/jsonrpc"
+)
 
 // A Frame is the parsed payload of a recorded frame: one message or a batch. The zero Frame is
 // empty. A Frame can be used again for the next payload, and then allocates nothing for single
@@ -22,7 +25,7 @@ type Frame struct {
 	Batch bool
 	// Size is the number of messages including invalid ones: 1 unless the payload is a batch.
 	Size int
-	// Err is the error of [jsonrpc.Parse] or [jsonrpc.ParseBatch].
+	// Err is the error of [jsonrpc.Parse] or [rpcbatch.Parse].
 	Err error
 
 	payload []byte
@@ -41,7 +44,7 @@ type Message struct {
 // Parse replaces f by the messages of a payload, which must not change as long as they are in use.
 func (f *Frame) Parse(payload []byte) {
 	f.payload, f.Messages, f.Batch, f.Size, f.Err = payload, nil, false, 1, nil
-	if !jsonrpc.IsBatch(payload) {
+	if !rpcbatch.Is(payload) {
 		m := &f.single[0]
 		m.Index, m.Call = 0, nil
 		if f.Err = jsonrpc.Parse(payload, &m.Message, 0); f.Err == nil {
@@ -50,7 +53,7 @@ func (f *Frame) Parse(payload []byte) {
 		return
 	}
 	f.Batch = true
-	entries, err := jsonrpc.ParseBatch(payload, 0)
+	entries, err := rpcbatch.Parse(payload, 0)
 	f.Size, f.Err = len(entries), err
 	for i := range entries {
 		if entries[i].Invalid == nil {

@@ -24,7 +24,7 @@ var surface = map[string]int{
 	"cluster":             60,
 	"cluster/clustertest": 1,
 	"health":              4,
-	"jsonrpc":             72,
+	"jsonrpc":             67,
 	"mcp":                 229,
 	"mcpotel":             6,
 	"mcptest":             31,

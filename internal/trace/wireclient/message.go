@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 
+	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -42,8 +43,8 @@ func (e *EndedError) Unwrap() error { return e.Err }
 // Messages returns the messages of a frame or batch, or nil if it is not JSON-RPC. They alias the
 // frame.
 func Messages(frame []byte) []jsonrpc.Message {
-	if jsonrpc.IsBatch(frame) {
-		list, err := jsonrpc.ParseBatch(frame, 0)
+	if rpcbatch.Is(frame) {
+		list, err := rpcbatch.Parse(frame, 0)
 		if err != nil {
 			return nil
 		}
