@@ -5,12 +5,14 @@ import (
 	"container/list"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/auth/egress"
 	"mcpwire/internal/net/loopback"
 )
 
@@ -71,8 +74,16 @@ type ClientOptions struct {
 	DPoP DPoPMode
 
 	// MetadataTransport sends the requests for metadata, registrations and tokens. Nil means a
-	// [GuardedTransport]. Redirects are not followed.
+	// transport for addresses that servers choose: it connects only to public addresses and
+	// MetadataNetworks, only with https, without a proxy, and limits time and size. Redirects are
+	// not followed.
 	MetadataTransport http.RoundTripper
+	// MetadataNetworks are networks that are not public, such as that of an organization's own
+	// authorization server, to which requests may go if MetadataTransport is nil.
+	MetadataNetworks []netip.Prefix
+	// MetadataTLS is the TLS configuration for these requests if MetadataTransport is nil. It may
+	// be nil.
+	MetadataTLS *tls.Config
 	// MetadataOrigins are additional origins, such as "https://example.com", that resource_metadata
 	// may be on.
 	MetadataOrigins []string
@@ -115,7 +126,7 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 		o.Store = NewMemoryStore()
 	}
 	if o.MetadataTransport == nil {
-		o.MetadataTransport = GuardedTransport(&EgressOptions{AllowLoopback: o.AllowLoopbackHTTP})
+		o.MetadataTransport = egress.NewTransport(&egress.Options{AllowLoopback: o.AllowLoopbackHTTP, AllowNetworks: slices.Clone(o.MetadataNetworks), TLS: o.MetadataTLS})
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -391,7 +402,7 @@ func isOAuthError(err error, codes ...string) bool {
 	return false
 }
 
-// Limits of requests for metadata and tokens. They apply to every transport; a [GuardedTransport]
+// Limits of requests for metadata and tokens. They apply to every transport; the default one
 // has its own in addition.
 const (
 	clientFetchTimeout  = 10 * time.Second

@@ -22,8 +22,8 @@
 // that several processes may share. [DPoPMode] says whether tokens are bound to a key of
 // the client.
 //
-// A client's own requests go to addresses that others choose, so they go through
-// [GuardedTransport].
+// A client's own requests go to addresses that others choose, so they reach only public
+// addresses and those that [ClientOptions] allows.
 //
 // # Concurrency
 //

@@ -77,8 +77,8 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // closeOnError closes the body of a request that is not sent, and returns err.
 func (t *clientTransport) closeOnError(req *http.Request, first bool, err error) error {
-	if first {
-		closeBody(req)
+	if first && req.Body != nil {
+		req.Body.Close()
 	}
 	return err
 }

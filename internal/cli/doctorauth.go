@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/auth/egress"
 	"mcpwire/internal/net/challenge"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/mcp"
-	"mcpwire/oauth"
 )
 
 // authorization follows the chain from a 401 to the source of tokens
@@ -244,7 +244,7 @@ func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, er
 	}
 	transport := doc.metadata
 	if transport == nil {
-		transport = oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: loopback.IsHost(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
+		transport = egress.NewTransport(&egress.Options{AllowLoopback: loopback.IsHost(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess)+time.Second)
 	defer cancel()

@@ -185,7 +185,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	opts := &oauth.ClientOptions{
 		Scopes:            f.scopes,
 		AllowLoopbackHTTP: local,
-		MetadataTransport: oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: local, TLS: conf}),
+		MetadataTLS:       conf,
 		Registration:      oauth.Registration{ClientName: "mcpwire"},
 	}
 	dir, err := stateFolder()

@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/mcp"
+	"mcpwire/internal/auth/egress"
 	"mcpwire/oauth"
 	"mcpwire/streamable"
 )
@@ -51,7 +52,7 @@ type siteUser struct {
 func newSiteUser(t *testing.T, s *site, user string, change func(*siteUser, *oauth.ClientOptions)) *siteUser {
 	t.Helper()
 	v := &siteUser{t: t, site: s, toSite: &recorder{next: newTransport(t)}}
-	v.toIssuer = &recorder{next: oauth.GuardedTransport(&oauth.EgressOptions{AllowLoopback: true})}
+	v.toIssuer = &recorder{next: egress.NewTransport(&egress.Options{AllowLoopback: true})}
 	v.browser = newBrowser(t, s.issuer, user)
 	opts := &oauth.ClientOptions{
 		Grant:             oauth.AuthorizationCode{Prompter: v.manual(manualRedirect)},

@@ -33,7 +33,7 @@ var groups = []group{
 	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/base/", "internal/gen"}, nil},
 	{"jsonrpc, mcp", []string{"jsonrpc", "internal/rpc/", "mcp"}, []string{"base"}},
 	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
-	{"auth", []string{"auth", "oauth"}, []string{"base"}},
+	{"auth", []string{"auth", "oauth", "internal/auth/"}, []string{"base"}},
 	// How the revisions differ.
 	{"era", []string{"internal/era/"}, []string{"base", "jsonrpc, mcp"}},
 	{"stdio, streamable", []string{"stdio", "streamable"}, []string{"base", "jsonrpc, mcp", "auth", "era"}},

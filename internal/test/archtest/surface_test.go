@@ -29,7 +29,7 @@ var surface = map[string]int{
 	"mcpotel":             6,
 	"mcptest":             31,
 	"middleware":          6,
-	"oauth":               56,
+	"oauth":               53,
 	"schema":              20,
 	"schema/fullschema":   3,
 	"skills":              9,

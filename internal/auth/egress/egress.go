@@ -1,4 +1,6 @@
-package oauth
+// Package egress sends requests to addresses that somebody else chose, without reaching what only
+// this machine can reach.
+package egress
 
 import (
 	"context"
@@ -16,18 +18,18 @@ import (
 	"mcpwire/internal/net/loopback"
 )
 
-// Defaults of [EgressOptions].
+// Defaults of [Options].
 const (
-	defaultEgressTimeout  = 10 * time.Second
-	defaultEgressMaxBytes = 256 << 10
-	maxEgressHeaderBytes  = 64 << 10
+	defaultTimeout  = 10 * time.Second
+	defaultMaxBytes = 256 << 10
+	maxHeaderBytes  = 64 << 10
 )
 
-// ErrEgressBlocked is the error of a request or response that a [GuardedTransport] blocks.
-var ErrEgressBlocked = errors.New("rejected by the guard for outgoing requests")
+// ErrBlocked is the error of a request or response that the transport of [NewTransport] blocks.
+var ErrBlocked = errors.New("rejected by the guard for outgoing requests")
 
-// EgressOptions are the exceptions and limits of a [GuardedTransport].
-type EgressOptions struct {
+// Options are the exceptions and limits of [NewTransport].
+type Options struct {
 	// AllowLoopback allows loopback addresses, also with http. It is for development and tests.
 	AllowLoopback bool
 	// AllowNetworks are additional networks that are not public, for example that of an
@@ -41,7 +43,7 @@ type EgressOptions struct {
 	TLS *tls.Config
 }
 
-// GuardedTransport returns a transport for requests to addresses that somebody else chose. It
+// NewTransport returns a transport for requests to addresses that somebody else chose. It
 // prevents them from reaching what only this machine can reach:
 //
 //   - It checks the address when it connects, after names were resolved, so a name that later
@@ -54,34 +56,34 @@ type EgressOptions struct {
 //     follow it.
 //   - It drops cookies in both directions, does not compress, and limits time and size.
 //
-// Blocked requests fail with an error that wraps [ErrEgressBlocked]. Many goroutines may use the
+// Blocked requests fail with an error that wraps [ErrBlocked]. Many goroutines may use the
 // transport at once. opts may be nil.
 //
 // See https://modelcontextprotocol.io/docs/tutorials/security/security_best_practices.
-func GuardedTransport(opts *EgressOptions) http.RoundTripper {
-	var o EgressOptions
+func NewTransport(opts *Options) http.RoundTripper {
+	var o Options
 	if opts != nil {
 		o = *opts
 	}
-	defaults.IfNotPositive(&o.Timeout, defaultEgressTimeout)
-	defaults.IfNotPositive(&o.MaxBytes, defaultEgressMaxBytes)
-	return &egressTransport{
+	defaults.IfNotPositive(&o.Timeout, defaultTimeout)
+	defaults.IfNotPositive(&o.MaxBytes, defaultMaxBytes)
+	return &transport{
 		opts: o,
-		https: o.transport(func(addr netip.Addr) bool {
+		https: o.httpTransport(func(addr netip.Addr) bool {
 			return isPublic(addr) || o.AllowLoopback && addr.IsLoopback() || containsAddr(o.AllowNetworks, addr)
 		}),
-		loopbackHTTP: o.transport(netip.Addr.IsLoopback),
+		loopbackHTTP: o.httpTransport(netip.Addr.IsLoopback),
 	}
 }
 
-type egressTransport struct {
-	opts EgressOptions
+type transport struct {
+	opts Options
 	// loopbackHTTP is for http, which is only for loopback addresses. It is separate because the
 	// dialer does not know the scheme.
 	https, loopbackHTTP *http.Transport
 }
 
-func (o *EgressOptions) transport(allowed func(netip.Addr) bool) *http.Transport {
+func (o *Options) httpTransport(allowed func(netip.Addr) bool) *http.Transport {
 	dialer := &net.Dialer{
 		Timeout: o.Timeout,
 		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
@@ -99,22 +101,22 @@ func (o *EgressOptions) transport(allowed func(netip.Addr) bool) *http.Transport
 		IdleConnTimeout:        15 * time.Second,
 		TLSHandshakeTimeout:    o.Timeout,
 		ResponseHeaderTimeout:  o.Timeout,
-		MaxResponseHeaderBytes: maxEgressHeaderBytes,
+		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 }
 
 // checkDial checks the address of a connection before it is made.
 func checkDial(network, address string, allowed func(netip.Addr) bool) error {
 	if network != "tcp4" && network != "tcp6" {
-		return fmt.Errorf("%w: network %q", ErrEgressBlocked, network)
+		return fmt.Errorf("%w: network %q", ErrBlocked, network)
 	}
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: address %q", ErrEgressBlocked, address)
+		return fmt.Errorf("%w: address %q", ErrBlocked, address)
 	}
 	addr := ap.Addr()
 	if addr.Zone() != "" || !allowed(addr.Unmap()) {
-		return fmt.Errorf("%w: %s is not a public address", ErrEgressBlocked, addr)
+		return fmt.Errorf("%w: %s is not a public address", ErrBlocked, addr)
 	}
 	return nil
 }
@@ -129,7 +131,7 @@ func containsAddr(prefixes []netip.Prefix, addr netip.Addr) bool {
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (t *egressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	rt, err := t.choose(req)
 	if err != nil {
 		closeBody(req)
@@ -146,7 +148,7 @@ func (t *egressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		resp.Body.Close()
 		cancel()
-		return nil, fmt.Errorf("%w: %s responded with a redirect (status %d)", ErrEgressBlocked, req.URL.Host, resp.StatusCode)
+		return nil, fmt.Errorf("%w: %s responded with a redirect (status %d)", ErrBlocked, req.URL.Host, resp.StatusCode)
 	}
 	resp.Header.Del("Set-Cookie")
 	resp.Body = &limitedBody{ReadCloser: resp.Body, left: t.opts.MaxBytes, cancel: cancel}
@@ -154,9 +156,9 @@ func (t *egressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // choose returns the transport for a request, or an error if it is blocked.
-func (t *egressTransport) choose(req *http.Request) (*http.Transport, error) {
+func (t *transport) choose(req *http.Request) (*http.Transport, error) {
 	if req.URL.User != nil {
-		return nil, fmt.Errorf("%w: a URL with a password", ErrEgressBlocked)
+		return nil, fmt.Errorf("%w: a URL with a password", ErrBlocked)
 	}
 	switch {
 	case req.URL.Scheme == "https":
@@ -164,7 +166,7 @@ func (t *egressTransport) choose(req *http.Request) (*http.Transport, error) {
 	case req.URL.Scheme == "http" && t.opts.AllowLoopback && loopback.IsHost(req.URL.Hostname()):
 		return t.loopbackHTTP, nil
 	}
-	return nil, fmt.Errorf("%w: scheme %q for host %q", ErrEgressBlocked, req.URL.Scheme, req.URL.Hostname())
+	return nil, fmt.Errorf("%w: scheme %q for host %q", ErrBlocked, req.URL.Scheme, req.URL.Hostname())
 }
 
 func closeBody(req *http.Request) {
@@ -183,7 +185,7 @@ type limitedBody struct {
 
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
-		return 0, fmt.Errorf("%w: the response is too large", ErrEgressBlocked)
+		return 0, fmt.Errorf("%w: the response is too large", ErrBlocked)
 	}
 	// One byte more distinguishes a body that is too large from one that ends here.
 	if int64(len(p)) > b.left+1 {
@@ -192,7 +194,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
 	if b.left < 0 {
-		return n - 1, fmt.Errorf("%w: the response is too large", ErrEgressBlocked)
+		return n - 1, fmt.Errorf("%w: the response is too large", ErrBlocked)
 	}
 	return n, err
 }
