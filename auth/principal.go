@@ -111,18 +111,9 @@ func TokenOf(ctx context.Context) Secret {
 	return token
 }
 
-// ErrExpired is the cause ([context.Cause]) of a context of [WithExpiry] that ended with the token.
+// ErrExpired is the cause ([context.Cause]) of the end of a request's context if the token of its
+// principal has expired meanwhile.
 var ErrExpired = errors.New("token has expired")
-
-// WithExpiry returns a context that ends when the token of ctx's principal expires, with the cause
-// [ErrExpired]. It is for streams and other work that outlives a request. Without a principal or an
-// expiry, it ends with ctx. The caller must call cancel.
-func WithExpiry(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
-	if p := PrincipalOf(ctx); p != nil && !p.Expires.IsZero() {
-		return context.WithDeadlineCause(ctx, p.Expires, ErrExpired)
-	}
-	return context.WithCancel(ctx)
-}
 
 // unique returns a new slice with the elements of s, without empty and repeated ones.
 func unique(s []string) []string {

@@ -11,8 +11,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -67,35 +65,6 @@ func TestPrincipalOf(t *testing.T) {
 	if p := auth.PrincipalOf(auth.WithPrincipal(context.Background(), nil)); p != nil {
 		t.Errorf("PrincipalOf a context with nil = %v", p)
 	}
-}
-
-func TestWithExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		base := context.Background()
-		ctx, cancel := auth.WithExpiry(auth.WithPrincipal(base, &auth.Principal{Expires: time.Now().Add(time.Minute)}))
-		defer cancel()
-		<-time.After(time.Minute - time.Nanosecond)
-		synctest.Wait()
-		if err := ctx.Err(); err != nil {
-			t.Errorf("ended early: %v", err)
-		}
-		<-time.After(time.Nanosecond)
-		synctest.Wait()
-		if err := context.Cause(ctx); !errors.Is(err, auth.ErrExpired) {
-			t.Errorf("cause %v, want ErrExpired", err)
-		}
-		for _, c := range []context.Context{base, auth.WithPrincipal(base, &auth.Principal{})} {
-			ctx, cancel := auth.WithExpiry(c)
-			<-time.After(1000 * time.Hour)
-			if ctx.Err() != nil {
-				t.Errorf("ended without an expiry: %v", ctx.Err())
-			}
-			cancel()
-			if ctx.Err() == nil {
-				t.Error("cancel does nothing")
-			}
-		}
-	})
 }
 
 // Spec: S216

@@ -453,11 +453,11 @@ func (p *payload) prepareJSON(e *Event, r *Redactor, frame bool) {
 		}
 		return
 	case e.Cut:
-		p.why = RawCut
+		p.why = rawCut
 	default:
 		p.why = whyInvalid(e.Data, err)
 	}
-	if frame && p.why != RawDepth && p.why != RawCut {
+	if frame && p.why != rawDepth && p.why != rawCut {
 		p.kind = KindInvalid
 	}
 	if !frame {
@@ -493,7 +493,7 @@ func whyNotVerbatim(text []byte, dup bool) RawReason {
 	case bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0:
 		return RawNewline
 	case text[0] == ' ' || text[0] == '\t' || text[len(text)-1] == ' ' || text[len(text)-1] == '\t':
-		return RawSpace
+		return rawSpace
 	}
 	return ""
 }
@@ -502,13 +502,13 @@ func whyInvalid(text []byte, err error) RawReason {
 	syntax, ok := errors.AsType[*jsonwire.SyntaxError](err)
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:
-		return RawEmpty
+		return rawEmpty
 	case !utf8.Valid(text):
-		return RawUTF8
+		return rawUTF8
 	case ok && syntax.Depth:
-		return RawDepth
+		return rawDepth
 	}
-	return RawNotJSON
+	return rawNotJSON
 }
 
 // A sink buffers output. Its buffer stays small: it passes long runs to the writer directly, so

@@ -279,27 +279,25 @@ type Gap struct {
 	Why GapReason
 }
 
-// A RawReason says why the payload of a message is recorded as text and not as JSON.
+// A RawReason says why the payload of a message is recorded as text and not as JSON. The reasons
+// are the two below, "not-json", "utf8" (it is not valid UTF-8), "depth" (it nests too deep to
+// read), "empty" (it has only white space), "space" (it has white space around it) and "cut" (only
+// its beginning is recorded).
 type RawReason string
 
-// The reasons to record text.
+// Reasons to record JSON as text.
 const (
-	// RawNotJSON means that the payload is not JSON, for another reason than those below.
-	RawNotJSON RawReason = "not-json"
-	// RawUTF8 means that it is not valid UTF-8.
-	RawUTF8 RawReason = "utf8"
-	// RawDepth means that its arrays and objects nest too deep to read.
-	RawDepth RawReason = "depth"
-	// RawEmpty means that it has no characters other than white space.
-	RawEmpty RawReason = "empty"
 	// RawDuplicate means that an object in it has two members of the same name.
 	RawDuplicate RawReason = "duplicate"
 	// RawNewline means that it has a line break, which a line of a capture cannot have.
 	RawNewline RawReason = "newline"
-	// RawSpace means that it has white space around it.
-	RawSpace RawReason = "space"
-	// RawCut means that only its beginning is recorded.
-	RawCut RawReason = "cut"
+
+	rawNotJSON RawReason = "not-json"
+	rawUTF8    RawReason = "utf8"
+	rawDepth   RawReason = "depth"
+	rawEmpty   RawReason = "empty"
+	rawSpace   RawReason = "space"
+	rawCut     RawReason = "cut"
 )
 
 // A GapReason says why events are missing.

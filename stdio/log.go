@@ -147,10 +147,6 @@ func (h *LogHandler) WithGroup(name string) slog.Handler {
 // Flush waits until everything is written. If ctx ends first, it returns the cause.
 func (h *LogHandler) Flush(ctx context.Context) error { return h.queue.flush(ctx) }
 
-// Dropped returns the number of records that were dropped because nobody read the log or writing
-// failed.
-func (h *LogHandler) Dropped() int { return h.queue.dropCount() }
-
 // Close waits up to a second until everything is written and discards the rest. Later records are
 // dropped. Close does not close the writer of NewLogHandler.
 func (h *LogHandler) Close() error { return h.queue.closeWithin(closeFlushTimeout) }

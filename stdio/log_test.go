@@ -149,7 +149,7 @@ func TestLogReportsDropped(t *testing.T) {
 		for range 100 {
 			l.With("a", "b").Info("a message of some length")
 		}
-		dropped := h.Dropped()
+		dropped := h.queue.dropCount()
 		if dropped < 90 {
 			t.Errorf("%d records were dropped", dropped)
 		}

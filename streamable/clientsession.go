@@ -434,7 +434,7 @@ func (p *post) readStream(body io.ReadCloser) error {
 		body.Close() // there may be many
 		resp, reason := p.resume(s, &failures)
 		if reason != nil {
-			return lostError(&ResumeError{Err: err, Reason: reason})
+			return lostError(&resumeError{Err: err, Reason: reason})
 		}
 		body, p.from = resp.Body, resp.Request.Context()
 	}
@@ -447,9 +447,9 @@ func linger(body io.Reader, cancel context.CancelFunc) {
 	drainBody(body)
 }
 
-// A ResumeError is wrapped by a [*jsonrpc.CallError] when the stream of a legacy response ended
+// A resumeError is wrapped by a [*jsonrpc.CallError] when the stream of a legacy response ended
 // early and could not be resumed.
-type ResumeError struct {
+type resumeError struct {
 	// Err says how the stream ended.
 	Err error
 	// Reason says why it was not resumed. It is, or wraps, a [*StatusError] if the server refused.
@@ -457,12 +457,12 @@ type ResumeError struct {
 	Reason error
 }
 
-func (e *ResumeError) Error() string {
+func (e *resumeError) Error() string {
 	return fmt.Sprintf("%v; it could not be resumed: %v", e.Err, e.Reason)
 }
 
 // Unwrap returns Err.
-func (e *ResumeError) Unwrap() error { return e.Err }
+func (e *resumeError) Unwrap() error { return e.Err }
 
 var (
 	errNotResumable = errors.New("its events have no ids")

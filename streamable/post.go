@@ -766,7 +766,7 @@ func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, s *slot) {
 	w.Header()["X-Accel-Buffering"] = noBuffering
 	w.WriteHeader(http.StatusOK)
 	rc.Flush()
-	ctx, cancel := auth.WithExpiry(r.Context())
+	ctx, cancel := withExpiry(r.Context())
 	defer cancel()
 	// Reading stops. Pending requests are still answered, but the client cannot respond to theirs.
 	defer context.AfterFunc(h.closed, cancel)()
@@ -904,4 +904,14 @@ func (f *scopedFramer) rejections(frame []byte) (answers [][]byte) {
 		return nil
 	}
 	return answers
+}
+
+// withExpiry returns a context that ends when the token of ctx's principal expires, with the cause
+// [auth.ErrExpired]. It is for streams and other work that outlives a request. Without a principal
+// or an expiry, it ends with ctx. The caller must call cancel.
+func withExpiry(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	if p := auth.PrincipalOf(ctx); p != nil && !p.Expires.IsZero() {
+		return context.WithDeadlineCause(ctx, p.Expires, auth.ErrExpired)
+	}
+	return context.WithCancel(ctx)
 }

@@ -92,7 +92,7 @@ func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 	if s.h.refuseUnflushed(w, http.StatusNotImplemented, nil) || place.stand().write(w) {
 		return
 	}
-	ctx, cancel := auth.WithExpiry(r.Context())
+	ctx, cancel := withExpiry(r.Context())
 	defer cancel()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)

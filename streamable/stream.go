@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/auth"
 	"mcpwire/internal/net/sse"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
@@ -714,7 +713,7 @@ type standingStream struct {
 // hijacked.
 func (ss *standingStream) begin(r *http.Request) context.Context {
 	ss.response.closeConn = true
-	ctx, cancel := auth.WithExpiry(context.WithoutCancel(r.Context()))
+	ctx, cancel := withExpiry(context.WithoutCancel(r.Context()))
 	ss.cancel = cancel
 	ss.unbindRequest = context.AfterFunc(r.Context(), cancel)
 	return ctx
