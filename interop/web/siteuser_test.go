@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"mcpwire/client"
-	"mcpwire/mcp"
 	"mcpwire/internal/auth/egress"
+	"mcpwire/mcp"
 	"mcpwire/oauth"
 	"mcpwire/streamable"
 )
