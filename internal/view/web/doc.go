@@ -74,7 +74,8 @@
 //	          filter, "evicted":N of them that are no longer in memory,
 //	          "whole":true if the filter is applied to all of them by reading
 //	          their files again, "matches":N that match then, "read":N that it
-//	          was applied to so far}
+//	          was applied to so far, "running":N other filters that are
+//	          applied so, if this one would be one too many}
 //	facets    the rows that the timeline has had, regardless of the filter, by
 //	          property:
 //	          {"server":[{"v":NAME,"i":SI,"n":COUNT}…],"kind":…,"status":…,

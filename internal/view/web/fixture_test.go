@@ -289,6 +289,7 @@ type page struct {
 // A total says of how many rows the page has how many.
 type total struct {
 	Rows, Evicted, Matches, Read uint64
+	Running                      int
 	Whole                        bool
 }
 

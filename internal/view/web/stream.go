@@ -386,12 +386,16 @@ type total struct {
 	Matches uint64 `json:"matches,omitempty"`
 	// Read is the number of rows that it was applied to so far.
 	Read uint64 `json:"read,omitempty"`
+	// Running is the number of searches of all rows that keep this filter from being another one.
+	Running int `json:"running,omitempty"`
 }
 
 func (st *stream) newTotal() (t total) {
 	st.s.hub.Read(func(m *trace.Model) { t.Rows, t.Evicted = m.TotalRows(), m.EvictedRows() })
 	if st.view.hub != st.s.hub {
 		st.view.hub.Read(func(m *trace.Model) { t.Whole, t.Matches, t.Read = true, st.view.selection.Matches(), m.TotalRows() })
+	} else if st.view.crowded {
+		t.Running = maxWholes
 	}
 	return t
 }
@@ -499,6 +503,8 @@ type view struct {
 	release func()
 	// tried means that the selection has evicted rows too if that is possible.
 	tried bool
+	// crowded means that it has not, because too many others do.
+	crowded bool
 	// sent are the rows of the timeline that the page has. It is used only with a selection.
 	sent map[uint64]*trace.Row
 	// fresh are the rows of sent that the current batch has added.
@@ -513,7 +519,7 @@ type view struct {
 func (s *Server) newView(f *filter.Filter) view {
 	v := view{hub: s.hub, filter: f, release: func() {}, tried: s.evicted() > 0}
 	if f != nil {
-		v.selection, v.release = s.selectWhole(f)
+		v.selection, v.release, v.crowded = s.selectWhole(f)
 		v.hub = v.selection.Hub()
 		v.reset()
 	}
@@ -532,19 +538,20 @@ type sharedSelection struct {
 }
 
 // selectWhole returns a selection of all rows that match a filter. The caller must call release.
-func (s *Server) selectWhole(f *filter.Filter) (sel *watch.Selection, release func()) {
+// crowded reports that evicted rows are not among them because of maxWholes.
+func (s *Server) selectWhole(f *filter.Filter) (sel *watch.Selection, release func(), crowded bool) {
 	key := f.String()
 	s.wholesMu.Lock()
 	defer s.wholesMu.Unlock()
 	shared := s.wholes[key]
 	if shared == nil {
-		if len(s.wholes) < maxWholes {
-			sel = s.hub.SelectWhole(f)
-		} else {
+		if crowded = len(s.wholes) >= maxWholes; crowded {
 			sel = s.hub.Select(f)
+		} else {
+			sel = s.hub.SelectWhole(f)
 		}
 		if !sel.Whole() {
-			return sel, sel.Close
+			return sel, sel.Close, crowded
 		}
 		shared = &sharedSelection{Selection: sel}
 		s.wholes[key] = shared
@@ -557,7 +564,7 @@ func (s *Server) selectWhole(f *filter.Filter) (sel *watch.Selection, release fu
 			delete(s.wholes, key)
 			shared.Close()
 		}
-	}
+	}, false
 }
 
 // hubOf returns the hub that has the row with a number.

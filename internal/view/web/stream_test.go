@@ -401,6 +401,47 @@ func TestStreamWhole(t *testing.T) {
 	}
 }
 
+// TestStreamCrowded shows that one search of all rows too many says how many are running, and finds
+// the rows that were not evicted, and that it searches all rows once another one has ended.
+func TestStreamCrowded(t *testing.T) {
+	r := record(t, t.TempDir(), "files", nil)
+	for i := range 1000 {
+		id, _ := r.ask("t"+strconv.Itoa(i), `{}`)
+		r.reply(id, "x")
+	}
+	const maxWholes = 4
+	s := serve(t, &watch.Options{Files: []string{r.done()}, MaxRows: 400}, nil)
+	all := s.follow(nil)
+	all.until("the rows", func() bool { return all.synced && all.total.Evicted > 0 })
+	search := func(text string) *page {
+		p := s.follow(url.Values{"filter": {text}})
+		p.until("the total", func() bool { return p.synced })
+		return p
+	}
+	var running []*page
+	for i := range maxWholes {
+		p := search("tool:t" + strconv.Itoa(i))
+		running = append(running, p)
+		if !p.total.Whole || p.total.Running != 0 {
+			t.Errorf("search %d: %+v, want one of all rows", i, p.total)
+		}
+	}
+	if p := search("tool:t1"); !p.total.Whole {
+		t.Errorf("a filter that is searched already: %+v, want all rows", p.total)
+	}
+	if p := search("tool:=t999"); p.total.Whole || p.total.Running != maxWholes || len(p.rows) != 1 {
+		t.Errorf("one more: %+v and %d rows, want %d running, and 1 row", p.total, len(p.rows), maxWholes)
+	}
+	running[0].close()
+	for {
+		p := search("tool:=t998")
+		if p.total.Whole {
+			break
+		}
+		p.close()
+	}
+}
+
 // number is a number in JSON, 0 if it is left out.
 func number(v any) uint64 {
 	f, _ := v.(float64)

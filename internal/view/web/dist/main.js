@@ -736,6 +736,8 @@ var store = {
   // rows that the timeline has had, regardless of the filter
   evicted: 0,
   // rows of them that the server no longer has in memory
+  running: 0,
+  // searches of all rows, of which this filter would be one too many
   whole: null,
   // {matches, read}: the filter searches all of them, also in files
   facets: null,
@@ -4550,6 +4552,7 @@ function setTotal(t) {
   const before = store.evicted;
   store.total = t.rows || 0;
   store.evicted = t.evicted || 0;
+  store.running = t.running || 0;
   store.whole = t.whole ? { matches: t.matches || 0, read: t.read || 0 } : null;
   emit("total", before !== store.evicted);
 }
@@ -4628,7 +4631,7 @@ function drawEvicted() {
   const whole2 = store.whole;
   el.hidden = !store.evicted || exported !== null || whole2 !== null && whole2.matches <= store.roots.length;
   if (el.hidden) return;
-  const text = whole2 ? "The list has the newest " + fmtCount(store.roots.length) + " of " + plural(whole2.matches, "match", "matches") + "." : "The list has the newest " + plural(store.total - store.evicted, "row") + ". " + fmtCount(store.evicted) + " earlier ones are only in the file. " + (view.filter ? "They cannot be searched: not all are in a file." : "A filter searches them too.");
+  const text = whole2 ? "The list has the newest " + fmtCount(store.roots.length) + " of " + plural(whole2.matches, "match", "matches") + "." : "The list has the newest " + plural(store.total - store.evicted, "row") + ". " + fmtCount(store.evicted) + " earlier ones are only in the file. " + (!view.filter ? "A filter searches them too." : store.running ? "They are not searched: " + store.running + " searches are already running, in other windows. Close one, and filter again." : "They cannot be searched: not all are in a file.");
   if (el.textContent !== text) el.textContent = text;
 }
 var pendingRows = /* @__PURE__ */ new Set();

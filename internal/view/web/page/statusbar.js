@@ -77,7 +77,7 @@ function drawEvicted() {
   el.hidden = !store.evicted || exported !== null || (whole !== null && whole.matches <= store.roots.length);
   if (el.hidden) return;
   const text = whole ? "The list has the newest " + fmtCount(store.roots.length) + " of " + plural(whole.matches, "match", "matches") + "."
-    : "The list has the newest " + plural(store.total - store.evicted, "row") + ". " + fmtCount(store.evicted) + " earlier ones are only in the file. " + (view.filter ? "They cannot be searched: not all are in a file." : "A filter searches them too.");
+    : "The list has the newest " + plural(store.total - store.evicted, "row") + ". " + fmtCount(store.evicted) + " earlier ones are only in the file. " + (!view.filter ? "A filter searches them too." : store.running ? "They are not searched: " + store.running + " searches are already running, in other windows. Close one, and filter again." : "They cannot be searched: not all are in a file.");
   if (el.textContent !== text) el.textContent = text;
 }
 

@@ -22,6 +22,7 @@ export const store = {
   expected: 0, // rows of the model, about
   total: 0, // rows that the timeline has had, regardless of the filter
   evicted: 0, // rows of them that the server no longer has in memory
+  running: 0, // searches of all rows, of which this filter would be one too many
   whole: null, // {matches, read}: the filter searches all of them, also in files
   facets: null, // counts of rows by property: see the Go package
   letters: false, // there are several captures, whose letters precede numbers

@@ -84,6 +84,7 @@ function setTotal(t) {
   const before = store.evicted;
   store.total = t.rows || 0;
   store.evicted = t.evicted || 0;
+  store.running = t.running || 0;
   store.whole = t.whole ? { matches: t.matches || 0, read: t.read || 0 } : null;
   emit("total", before !== store.evicted);
 }
