@@ -448,7 +448,7 @@ func (o *Overview) drawTools(c *canvas, x, y, w, h float64) {
 			c.line("p-arrow p-l-ask", place(t.p99), at-9, place(t.p99), at+1)
 			c.circle("p-ground", place(t.p95), at-4, 4.2)
 			c.path("p-arrow p-open p-l-ask", circlePath(place(t.p95), at-4, 3.4))
-			c.circle("p-f-ask", place(t.p50), at-4, 4.2)
+			c.circle(serverClass(t.color), place(t.p50), at-4, 4.2)
 		}
 		c.text("p-dim", x+w-cardPad, at, "end", grouped(int(t.calls)))
 		if t.failed > 0 {

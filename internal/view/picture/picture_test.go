@@ -2,9 +2,11 @@ package picture
 
 import (
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -246,6 +248,21 @@ func TestOverview(t *testing.T) {
 	got := []any{o.calls, o.failed, o.servers, o.definitionTools, len(o.tools), o.tools[0].name, o.tools[0].calls, len(o.lives), o.lives[0].exit, o.lives[0].failed}
 	if diff := cmp.Diff([]any{9, 2, 1, 2, 4, "a", uint64(4), 1, "exit 3", true}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestOverviewColors shows that the medians of latencies have the colors of the servers.
+func TestOverviewColors(t *testing.T) {
+	m := trace.New(nil)
+	for i, name := range []string{"one", "two"} {
+		newRecording(m, name, name).add(fmt.Sprintf(`1 > {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool%d"}}
+5 < {"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, i))
+	}
+	svg := NewOverview(m, m.Rows()).SVG(0)
+	for _, class := range []string{"p-srv0", "p-srv1"} {
+		if !regexp.MustCompile(`<circle class="` + class + `" [^>]* r="4.2"/>`).MatchString(svg) {
+			t.Errorf("no median has the class %s", class)
+		}
 	}
 }
 

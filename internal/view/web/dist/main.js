@@ -4708,7 +4708,13 @@ function nothingFound(clearFilter2) {
 }
 function nothingYet() {
   if (exported) return [h("h2", { text: "Nothing to show" }), h("p", { text: "This page was exported without rows." })];
-  const command = (text, what) => h("li", {}, h("code", { text }), h("span", { text: what }));
+  const command = (text, what) => h(
+    "li",
+    {},
+    h("code", { text }),
+    h("span", { text: what }),
+    h("button", { type: "button", class: "link", text: "Copy", "aria-label": "Copy " + text, on: { click: () => copyText(text, "the command") } })
+  );
   return [
     h("h2", { text: "Waiting for traffic" }),
     h("p", { text: "The traffic of every tap on this machine appears here at once." }),
@@ -4717,7 +4723,7 @@ function nothingYet() {
       { class: "commands" },
       command("mcpwire tap -- COMMAND", "runs a server and records its traffic"),
       command("mcpwire tap URL --listen ADDR", "the same for a server on HTTP"),
-      command("mcpwire wrap NAME", "puts a tap before a server in a host's configuration")
+      command("mcpwire wrap", "puts a tap before a server of a host: it asks which one")
     ),
     h("p", {}, "Or drop a capture file anywhere here, or ", h("button", { type: "button", class: "link", text: "choose one", on: { click: () => byId("file").click() } }), ".")
   ];

@@ -1,4 +1,5 @@
 // The status line, the progress bar, and the text in an empty list.
+import { copyText } from "./clipboard.js";
 import { byId, h } from "./dom.js";
 import { fmtCount, plural } from "./format.js";
 import { isPending } from "./row.js";
@@ -167,14 +168,15 @@ function nothingFound(clearFilter) {
 
 function nothingYet() {
   if (exported) return [h("h2", { text: "Nothing to show" }), h("p", { text: "This page was exported without rows." })];
-  const command = (text, what) => h("li", {}, h("code", { text }), h("span", { text: what }));
+  const command = (text, what) => h("li", {}, h("code", { text }), h("span", { text: what }),
+    h("button", { type: "button", class: "link", text: "Copy", "aria-label": "Copy " + text, on: { click: () => copyText(text, "the command") } }));
   return [
     h("h2", { text: "Waiting for traffic" }),
     h("p", { text: "The traffic of every tap on this machine appears here at once." }),
     h("ul", { class: "commands" },
       command("mcpwire tap -- COMMAND", "runs a server and records its traffic"),
       command("mcpwire tap URL --listen ADDR", "the same for a server on HTTP"),
-      command("mcpwire wrap NAME", "puts a tap before a server in a host's configuration")),
+      command("mcpwire wrap", "puts a tap before a server of a host: it asks which one")),
     h("p", {}, "Or drop a capture file anywhere here, or ", h("button", { type: "button", class: "link", text: "choose one", on: { click: () => byId("file").click() } }), "."),
   ];
 }
