@@ -6,28 +6,25 @@ import (
 	"errors"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"mcpwire/capture"
 	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/text/shellword"
 )
 
 // shellWord quotes text, which may come from a peer, as one word of a POSIX shell without
 // expansions. It escapes control characters first.
 func shellWord(s string) string {
 	s = printable.Line(s)
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,"
-	if s != "" && strings.Trim(s, plain) == "" {
-		return s
-	}
 	// Assignments and flags such as NAME=value need no quotes, unless the word begins with =, which
 	// zsh expands, or has something after = that bash would expand.
-	if name, value, ok := strings.Cut(s, "="); ok && name != "" && strings.Trim(name+value, plain+"=") == "" {
+	name, value, ok := strings.Cut(s, "=")
+	if shellword.IsPlain(s) || ok && name != "" && shellword.IsPlain(name+strings.ReplaceAll(value, "=", "")) {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return shellword.Quote(s)
 }
 
 // shellLine quotes a command for a POSIX shell. Every command that output suggests is from it or
@@ -93,14 +90,14 @@ type secretNames struct {
 	redactor  *capture.Redactor
 	redaction *capture.Redaction
 	// variables are keyed by the hash of the secret.
-	variables map[string]string
+	variables shellword.Variables
 }
 
 func newSecretNames() *secretNames {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails
 	redaction := &capture.Redaction{Key: key}
-	return &secretNames{redactor: capture.NewRedactor(redaction), redaction: redaction, variables: map[string]string{}}
+	return &secretNames{redactor: capture.NewRedactor(redaction), redaction: redaction}
 }
 
 // hiddenPart matches what a capture has instead of a secret, with its kind and a keyed hash.
@@ -182,43 +179,18 @@ func (n *secretNames) split(text, before string) shellArg {
 
 // variable returns the variable for the secret with a hash. A new one is named after name.
 func (n *secretNames) variable(hash, name string) string {
-	if v, ok := n.variables[hash]; ok {
-		return v
-	}
-	name = strings.Trim(strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-			return r
-		}
-		return '_'
-	}, name[:min(len(name), 40)]), "_")
+	name = strings.Trim(shellword.Identifier(name), "_")
 	switch {
 	case name == "" || name[0] <= '9':
 		name = "SECRET"
 	case slices.Contains(shellVariables, name):
 		name = "SECRET_" + name
 	}
-	v := name
-	for i := 2; n.taken(v); i++ {
-		v = name + "_" + strconv.Itoa(i)
-	}
-	n.variables[hash] = v
-	return v
+	return n.variables.Name(hash, "", name)
 }
 
 // shellVariables are the variables that a shell or the programs it starts need.
 var shellVariables = []string{"CDPATH", "ENV", "HOME", "IFS", "LANG", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"}
-
-func (n *secretNames) taken(variable string) bool {
-	for _, v := range n.variables {
-		if v == variable {
-			return true
-		}
-	}
-	return false
-}
 
 // variablesOf returns the variables that a command needs, sorted.
 func variablesOf(args []shellArg) []string {

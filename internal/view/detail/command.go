@@ -2,16 +2,17 @@ package detail
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/text/shellword"
 	"mcpwire/internal/trace"
 	"mcpwire/mcp"
 )
@@ -322,7 +323,7 @@ func (l *shellLine) writeHeader(h capture.Header) {
 	value := placeholder().ReplaceAllStringFunc(h.Value, func(p string) string {
 		return "${" + l.variable(p, placeholder().FindStringSubmatch(p)[1], h.Name) + "}"
 	})
-	l.words = append(l.words, "-H", singleQuoted(h.Name+": "+value))
+	l.words = append(l.words, "-H", shellword.Quote(h.Name+": "+value))
 }
 
 // credentials returns the headers that our client does not send by itself and that the server may
@@ -417,7 +418,7 @@ func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 			continue
 		case strings.TrimSpace(h.Value) == "":
 			// With a colon, curl would drop the header.
-			l.words = append(l.words, "--header", singleQuoted(h.Name+";"))
+			l.words = append(l.words, "--header", shellword.Quote(h.Name+";"))
 			continue
 		}
 		l.words = append(l.words, "--header", l.quote(h.Name+": "+h.Value, h.Name))
@@ -428,7 +429,7 @@ func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 	}
 	for _, name := range own {
 		if !slices.Contains(has, strings.ToLower(name)) {
-			l.words = append(l.words, "--header", singleQuoted(name+":"))
+			l.words = append(l.words, "--header", shellword.Quote(name+":"))
 		}
 	}
 }
@@ -459,25 +460,23 @@ func (l *shellLine) curlBody(body []byte) error {
 // word, and a terminal treats the pasted line as plain text.
 type shellLine struct {
 	words []string
-	// variables are the variable names, by placeholder.
-	variables map[string]string
-	names     []string
+	// variables are keyed by placeholder.
+	variables shellword.Variables
 	notes     []string
 	invalid   string
 }
 
-func newShellLine() *shellLine { return &shellLine{variables: map[string]string{}} }
+func newShellLine() *shellLine { return &shellLine{} }
 
 // reset clears the line.
 func (l *shellLine) reset() {
-	l.words, l.names, l.notes, l.invalid = nil, nil, nil, ""
-	clear(l.variables)
+	*l = shellLine{}
 }
 
 func (l *shellLine) note(text string) { l.notes = append(l.notes, text) }
 
 // secrets returns the number of different secrets in the line.
-func (l *shellLine) secrets() int { return len(l.names) }
+func (l *shellLine) secrets() int { return len(l.variables.Names()) }
 
 // word adds a word. Placeholders of secrets become variables.
 func (l *shellLine) word(text string) {
@@ -500,9 +499,9 @@ func (l *shellLine) json(text []byte) bool {
 	if !bytes.Equal(safe, text) {
 		l.note("invisible characters are escaped in the JSON, with the same meaning")
 	}
-	before := len(l.names)
+	before := len(l.variables.Names())
 	l.words = append(l.words, l.quote(string(safe), ""))
-	if len(l.names) > before {
+	if len(l.variables.Names()) > before {
 		l.note("the variables are inside JSON strings: escape quotes and backslashes in their values")
 	}
 	return true
@@ -511,8 +510,7 @@ func (l *shellLine) json(text []byte) bool {
 // quote quotes a word for the shell. Variables are named after hint or, if that is empty, after
 // the kind of secret.
 func (l *shellLine) quote(text, hint string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,"
-	if text != "" && strings.Trim(text, plain) == "" {
+	if shellword.IsPlain(text) {
 		return text
 	}
 	var b strings.Builder
@@ -522,43 +520,20 @@ func (l *shellLine) quote(text, hint string) string {
 			break
 		}
 		if at[0] > 0 {
-			b.WriteString(singleQuoted(text[:at[0]]))
+			b.WriteString(shellword.Quote(text[:at[0]]))
 		}
 		b.WriteString(`"$` + l.variable(text[at[0]:at[1]], text[at[2]:at[3]], hint) + `"`)
 		text = text[at[1]:]
 	}
 	if text != "" || b.Len() == 0 {
-		b.WriteString(singleQuoted(text))
+		b.WriteString(shellword.Quote(text))
 	}
 	return b.String()
 }
 
-func singleQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
 // variable returns the name of the variable for a secret.
 func (l *shellLine) variable(placeholder, kind, hint string) string {
-	if name, ok := l.variables[placeholder]; ok {
-		return name
-	}
-	if hint == "" {
-		hint = kind
-	}
-	base := "MCPWIRE_" + strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-			return r
-		}
-		return '_'
-	}, hint[:min(len(hint), 40)])
-	name := base
-	for i := 2; slices.Contains(l.names, name); i++ {
-		name = base + "_" + strconv.Itoa(i)
-	}
-	l.variables[placeholder] = name
-	l.names = append(l.names, name)
-	return name
+	return l.variables.Name(placeholder, "MCPWIRE_", cmp.Or(hint, kind))
 }
 
 // command returns the line.
@@ -566,8 +541,8 @@ func (l *shellLine) command() (*Command, error) {
 	if l.invalid != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNoCommand, l.invalid)
 	}
-	if n := len(l.names); n > 0 {
-		l.note(fmt.Sprintf("set %s first: the capture does not have the secrets", strings.Join(l.names, ", ")))
+	if n := len(l.variables.Names()); n > 0 {
+		l.note(fmt.Sprintf("set %s first: the capture does not have the secrets", strings.Join(l.variables.Names(), ", ")))
 	}
-	return &Command{Text: strings.Join(l.words, " "), Variables: l.names, Notes: l.notes}, nil
+	return &Command{Text: strings.Join(l.words, " "), Variables: l.variables.Names(), Notes: l.notes}, nil
 }
