@@ -654,9 +654,9 @@ func TestInterceptOld(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	events := p.events()
 	want := []string{
-		"endpoint", "downstream c2s " + call, "upstream c2s " + call, "same",
-		"upstream s2c " + messages[0], "downstream s2c " + messages[0], "same",
-		"upstream s2c " + messages[1], "downstream s2c " + messages[1], "same",
+		"endpoint", "downstream c2s " + call, "upstream c2s " + call, "forwarded",
+		"upstream s2c " + messages[0], "downstream s2c " + messages[0], "forwarded",
+		"upstream s2c " + messages[1], "downstream s2c " + messages[1], "forwarded",
 	}
 	if diff := cmp.Diff(want, sides(events)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
