@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -125,6 +126,7 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation) {
 	switch o.Outcome {
 	case probe.Negotiated:
 		s.good("%s: negotiated, in %s", head, took)
+		s.lacks(o.Revision, o.Result)
 	case probe.OtherVersion:
 		if o.Version == "" {
 			s.note("%s: responded without a version, in %s", head, took)
@@ -198,6 +200,10 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		doc.report.next(doc.mcpwire("doctor", "--env", "PYTHONUNBUFFERED=1")...)
 	case probe.Silent:
 		doc.report.noAnswer = true
+		if id := last.OtherID; id != nil {
+			s.bad("it responds to initialize with the id %s, which is not that of the request: clients wait in vain", clipLine(string(id), 60)).hint(sameID)
+			return
+		}
 		if url := localURL(last); url != "" {
 			s.bad("it serves HTTP, and does not respond on standard input").
 				hint("start it by hand, and configure its URL, %s; or look for an argument or a variable that selects stdio", url)
@@ -218,6 +224,30 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 	case probe.OtherVersion:
 		s.bad("it responds with an unknown version: %q", clipLine(last.Version, 40)).hint("respond to initialize with the requested version, or the latest that the server speaks")
 		doc.report.next(doc.mcpwire("check")...)
+	}
+}
+
+const (
+	sameID      = "a response must have the id of its request, with the same JSON type"
+	oneLineEach = "write each message on one line: JSON without indentation, line breaks in strings as \\n"
+)
+
+// lacking returns the member of a result of initialize that is missing or no object, or "".
+func lacking(result []byte) string {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(result, &members) // an object, as its version was read
+	for _, name := range []string{"capabilities", "serverInfo"} {
+		if !bytes.HasPrefix(members[name], []byte("{")) {
+			return name
+		}
+	}
+	return ""
+}
+
+// lacks reports a result of initialize that lacks a member.
+func (s *doctorSection) lacks(rev mcp.Revision, result []byte) {
+	if name := lacking(result); !rev.Modern() && name != "" {
+		s.bad("the result of initialize lacks %s: hosts reject it", name).hint("%s must be an object, which may be empty except for the name and version in serverInfo", name)
 	}
 }
 
@@ -307,7 +337,7 @@ func (doc *doctor) output(all []probe.Observation) {
 		}
 		if o.Multiline {
 			s.rank = rankHandshake
-			s.bad("messages span several lines").detail(strayLines(o.Stray)...).hint("write each message on one line: JSON without indentation, line breaks in strings as \\n")
+			s.bad("messages span several lines").detail(strayLines(o.Stray)...).hint(oneLineEach)
 			return
 		}
 		kind := classifyStray(firstText(o.Stray))
@@ -528,7 +558,7 @@ func (doc *doctor) failures(list []*probe.Failure) {
 			doc.reported.ended = true
 			s.bad("%s: the connection was closed without a response", f.About).hint("the server, or a proxy in front of it, ends the request: see its log")
 		case f.List != "":
-			s.bad("the result of %s has no list: %s: hosts show nothing, or reject the server", f.About, clipLine(f.List, 100)).
+			s.bad("the result of %s is malformed: %s: hosts show nothing, or reject the server", f.About, clipLine(f.List, 100)).
 				hint("the server must send a list, which may be empty: []. In Go, a nil slice becomes null: make it with make, or as []T{}")
 		case f.Status >= 400:
 			doc.reported.refused = true
@@ -541,6 +571,12 @@ func (doc *doctor) failures(list []*probe.Failure) {
 				what, c.What = what+": "+clipLine(f.Error.Message, 240), ""
 			}
 			doc.explain(s, what, c, true)
+		case f.OtherID != nil:
+			doc.reported.unanswered = true
+			s.bad("the response to %s has the id %s, which is not that of the request: clients wait in vain", f.About, clipLine(string(f.OtherID), 60)).hint(sameID)
+		case f.Multiline:
+			doc.reported.unanswered = true
+			s.bad("the response to %s spans several lines", f.About).hint(oneLineEach)
 		default:
 			doc.reported.unanswered = true
 			doc.explain(s, fmt.Sprintf("no response to %s within %s, although the handshake works", f.About, shortTime(doc.wait)), doc.because(cause.Silent, f.Stderr(), nil, nil), len(lines) > 0)

@@ -79,10 +79,16 @@ func classifyStray(line []byte) strayKind {
 		return strayKind{"npm or npx, not the server", "install the package in advance, and run node on its file; or use npx -y, and npm --silent instead of npm run", false}
 	case begins("yarn run", "$ ", "done in", "pnpm"):
 		return strayKind{"yarn or pnpm, not the server", "run the program itself, not a package script", false}
+	case begins("> task :", "compiling ", "finished ", "unable to find image", "latest: pulling", "[info] scanning for projects"):
+		return strayKind{"a build tool (Maven, Gradle, cargo) or Docker, not the server", "build or pull it in advance, and start the result; or make the tool quiet (gradle -q, mvn -q, cargo run -q)", false}
 	case begins("resolved ", "installed ", "downloading ", "building "):
 		return strayKind{"a package manager, not the server", "install the package in advance, or make the package manager quiet", false}
 	case begins("traceback (most recent", "file \""):
 		return strayKind{"a Python traceback", toStderr, false}
+	case json.Valid(line) && has(`"result"`, `"error"`) && has(`"id"`):
+		return strayKind{"a response that is no message, probably because its member jsonrpc is missing or wrong", `each message must have "jsonrpc": "2.0"`, true}
+	case begins("{'"):
+		return strayKind{"a response in single quotes, which is no JSON (a dict of Python)", "write json.dumps(message), with double quotes", true}
 	case json.Valid(line) && bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")):
 		return strayKind{"JSON that is not a message, probably a structured log (pino, zap, slog)", "send the log to standard error", false}
 	case bytes.IndexByte(line, 0x1b) >= 0:
@@ -95,7 +101,7 @@ func classifyStray(line []byte) strayKind {
 		return strayKind{"a log line", "send the log to standard error", false}
 	case begins("{") || text == "}" || begins(`"`):
 		return strayKind{"JSON that spans several lines, or is cut off", "write each message on one line: JSON.stringify(message) without indentation", true}
-	case strings.ContainsAny(text, "═─╔╭┌│█"), strings.Trim(text, "*=-_#~+ ") == "":
+	case strings.ContainsAny(text, "═─╔╭┌│█"), strings.Trim(text, "*=-_#~+./\\ ") == "" || strings.Contains(text, "____"):
 		return strayKind{"a banner", toStderr, false}
 	}
 	return strayKind{"console.log, print or similar, in the code or in a library", toStderr, false}

@@ -245,6 +245,7 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 					session = ", with a session"
 				}
 				s.good("%s: negotiated, %s, %s%s, in %s", head, status, clipLine(r.header.Get("Content-Type"), 60), session, took)
+				s.lacks(rev, r.message.Result)
 				return true
 			}
 		}

@@ -64,6 +64,8 @@ type Observation struct {
 	Err error
 	// Result is the result of the handshake, as JSON text.
 	Result []byte
+	// OtherID is the id of a response that came, as JSON text, if it is not that of the request.
+	OtherID []byte
 
 	stderr *stderrKeeper
 }
@@ -97,7 +99,7 @@ func observe(rev mcp.Revision, v *driver, err error) Observation {
 
 // classify sets the outcome from the reply.
 func (o *Observation) classify(a *reply, d *driver) {
-	o.Result, o.Error = a.result, a.rpcError
+	o.Result, o.Error, o.OtherID = a.result, a.rpcError, a.otherID()
 	o.Version = textOf(member(a.result, "protocolVersion"))
 	for _, s := range texts(elements(member(a.result, "supportedVersions"), maxPages)) {
 		if s == o.Revision.String() || o.Version == "" {
@@ -122,6 +124,16 @@ func (o *Observation) classify(a *reply, d *driver) {
 	default:
 		o.Outcome = OtherVersion
 	}
+}
+
+// otherID returns the id of a response to another request that came before the response, or nil.
+func (a *reply) otherID() []byte {
+	for i := range a.before {
+		if m := &a.before[i]; m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
+			return []byte(m.ID)
+		}
+	}
+	return nil
 }
 
 // formOneMessage reports whether lines that are not messages form one message together.

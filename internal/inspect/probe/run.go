@@ -120,6 +120,10 @@ type Failure struct {
 	Body []byte
 	// List says what a result has in place of its list. It is "" if the list is there.
 	List string
+	// OtherID is the id of a response that came, as JSON text, if it is not that of the request.
+	OtherID []byte
+	// Multiline reports that what came is a message in several lines.
+	Multiline bool
 	// After is the time from the start of the process.
 	After time.Duration
 
@@ -147,8 +151,9 @@ const maxFailures = 20
 
 // noteFailure records a failure of a connection after its handshake.
 func (d *driver) noteFailure(about string, a *reply) {
-	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body, List: a.list}
+	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body, List: a.list, OtherID: a.otherID()}
 	if d.stdio != nil {
+		f.Multiline = formOneMessage(d.stdio.stray)
 		f.stderr, f.After = d.stdio.stderr, time.Since(d.stdio.started)
 		if f.Exit, _ = errors.AsType[*stdio.ExitError](a.err); f.Ended && f.Exit == nil && wait.Closed(d.stdio.Child().Done(), settleTime) {
 			f.Exit, _ = errors.AsType[*stdio.ExitError](d.stdio.Child().Wait())
