@@ -80,7 +80,7 @@ func dial(t *testing.T, b *bridge.Bridge, revision mcp.Revision) *client.Client 
 	clientEnd, serverEnd := net.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- b.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
-	c, err := client.Dial(t.Context(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), &client.Options{Revisions: []mcp.Revision{revision}})
+	c, err := client.Dial(t.Context(), client.FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), &client.Options{Revisions: []mcp.Revision{revision}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestStderr(t *testing.T) {
 		clientEnd, serverEnd := net.Pipe()
 		ended := make(chan error, 1)
 		go func() { ended <- b.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
-		_, err = client.Dial(t.Context(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
+		_, err = client.Dial(t.Context(), client.FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
 		if err == nil {
 			t.Fatal("a client was connected")
 		}

@@ -71,7 +71,7 @@ func BenchmarkCall(b *testing.B) {
 		})
 		for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 			b.Run(pipe.name+"/"+r.String(), func(b *testing.B) {
-				c, err := Dial(b.Context(), Over(open(b)), &Options{Revisions: []mcp.Revision{r}})
+				c, err := Dial(b.Context(), FramerTransport(open(b)), &Options{Revisions: []mcp.Revision{r}})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -85,7 +85,7 @@ func BenchmarkCall(b *testing.B) {
 			})
 		}
 		b.Run(pipe.name+"/tool", func(b *testing.B) {
-			c, err := Dial(b.Context(), Over(open(b)), nil)
+			c, err := Dial(b.Context(), FramerTransport(open(b)), nil)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -99,7 +99,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 		})
 		b.Run(pipe.name+"/parallel", func(b *testing.B) {
-			c, err := Dial(b.Context(), Over(open(b)), nil)
+			c, err := Dial(b.Context(), FramerTransport(open(b)), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -35,7 +35,7 @@ func TestServerDoesNotRead(t *testing.T) {
 		// fills the queue
 		err := c.Call(t.Context(), "first", params, nil, WithTimeout(time.Second))
 		check("first call", time.Second, err, is[*TimeoutError](err))
-		err = c.Call(t.Context(), "second", params, nil, WithTimeout(-1), WithMaxTimeout(2*time.Second))
+		err = c.Call(t.Context(), "second", params, nil, WithTimeout(-1), WithTotalTimeout(2*time.Second))
 		e, ok := errors.AsType[*TimeoutError](err)
 		check("second call", 2*time.Second, err, ok && e.Max)
 		err = c.Call(t.Context(), "third", params, nil, WithTimeout(time.Second))
@@ -153,7 +153,7 @@ func TestCallAllocations(t *testing.T) {
 		}
 	})
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
-		c, err := Dial(t.Context(), Over(open()), &Options{Revisions: []mcp.Revision{r}})
+		c, err := Dial(t.Context(), FramerTransport(open()), &Options{Revisions: []mcp.Revision{r}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func FuzzServer(f *testing.F) {
 			})
 			var got json.RawMessage
 			err := c.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`), &got, WithTimeout(time.Second), WithRetry(true))
-			if err == nil && (len(got) == 0 || got[0] != '{' || !json.Valid(got)) || IsPeer(err) {
+			if err == nil && (len(got) == 0 || got[0] != '{' || !json.Valid(got)) || IsServerError(err) {
 				t.Errorf("got %s, %v", got, err)
 			}
 			if err := c.Call(t.Context(), "end", nil, &got); err != nil || string(got) != `{"end":true}` {

@@ -247,7 +247,7 @@ func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err e
 	if err == nil {
 		return raw, false, nil
 	}
-	if stored != nil && !cr.req.opts.fresh && ctx.Err() == nil && !IsPeer(err) && time.Now().Before(expires.Add(cr.c.opts.Cache.StaleIfError)) {
+	if stored != nil && !cr.req.opts.fresh && ctx.Err() == nil && !IsServerError(err) && time.Now().Before(expires.Add(cr.c.opts.Cache.StaleIfError)) {
 		cr.c.log.Warn("server cannot be reached: using a cached response", "method", cr.req.method, "expired", expires, "error", err)
 		return stored, true, nil
 	}

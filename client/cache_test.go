@@ -138,8 +138,8 @@ func TestCacheFresh(t *testing.T) {
 	for _, tt := range []struct {
 		name, revision, more string
 		opts                 Options
-		// what is read at once; after 999 ms; for another resource; with WithFresh; with WithMeta;
-		// after 1 s more
+		// what is read at once; after 999 ms; for another resource; with WithoutCache; with
+		// WithMeta; after 1 s more
 		want string
 	}{
 		{"private", modernDate, `,"ttlMs":1000,"cacheScope":"private"`, Options{}, "1 1 2 3 4 5"},
@@ -159,7 +159,7 @@ func TestCacheFresh(t *testing.T) {
 				c := s.dial(&tt.opts)
 				got := []string{read(t, c, "x:a")}
 				elapse(999 * time.Millisecond)
-				got = append(got, read(t, c, "x:a"), read(t, c, "x:b"), read(t, c, "x:a", WithFresh()), read(t, c, "x:a", WithMeta("com.example/k", 1)))
+				got = append(got, read(t, c, "x:a"), read(t, c, "x:b"), read(t, c, "x:a", WithoutCache()), read(t, c, "x:a", WithMeta("com.example/k", 1)))
 				elapse(time.Second)
 				got = append(got, read(t, c, "x:a"))
 				if diff := cmp.Diff(tt.want, strings.Join(got, " ")); diff != "" {
@@ -180,11 +180,11 @@ func TestCacheKeepsFresh(t *testing.T) {
 		}
 		r.Contents[0].Text = "mine"
 		r.Contents[0].Extra = append(r.Contents[0].Extra, "changed"...)
-		if got := read(t, c, "x:a", WithFresh()); got != "2" {
-			t.Errorf("with WithFresh: got %q", got)
+		if got := read(t, c, "x:a", WithoutCache()); got != "2" {
+			t.Errorf("with WithoutCache: got %q", got)
 		}
 		if got := read(t, c, "x:a"); got != "2" {
-			t.Errorf("after WithFresh: got %q, want its result", got)
+			t.Errorf("after WithoutCache: got %q, want its result", got)
 		}
 	})
 }
@@ -357,7 +357,7 @@ func TestCacheStaleIfError(t *testing.T) {
 	}{
 		{"StaleIfError not set", Options{}, nil, 2 * time.Second, "error", nil},
 		{"unreachable", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "old", nil},
-		{"unreachable, with WithFresh", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "error", []CallOption{WithFresh()}},
+		{"unreachable, with WithoutCache", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 2 * time.Second, "error", []CallOption{WithoutCache()}},
 		{"expired for too long", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, nil, 62 * time.Second, "error", nil},
 		{"the server responds with an error", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, fails(jsonrpc.CodeInvalidParams), 2 * time.Second, "error", nil},
 		{"the server responds with a new value", Options{Cache: CacheOptions{StaleIfError: time.Minute}}, says(resource("new", "")), 2 * time.Second, "new", nil},

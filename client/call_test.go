@@ -128,7 +128,7 @@ func TestBadCalls(t *testing.T) {
 				opt = WithRetry(false)
 			}
 			err := c.Call(t.Context(), "m", tt.params, nil, opt)
-			if err == nil || IsPeer(err) || !strings.Contains(err.Error(), tt.want) {
+			if err == nil || IsServerError(err) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		}
@@ -189,9 +189,9 @@ func TestAnswers(t *testing.T) {
 					}
 				case err == nil || !strings.Contains(err.Error(), want):
 					t.Errorf("got %v, want %q", err, want)
-				case IsPeer(err) != strings.Contains(tt.answer, `"error"`) && !strings.Contains(tt.answer, `"result"`):
-					t.Errorf("IsPeer(%v) is %t", err, IsPeer(err))
-				case is[*ProtocolError](err) == IsPeer(err):
+				case IsServerError(err) != strings.Contains(tt.answer, `"error"`) && !strings.Contains(tt.answer, `"result"`):
+					t.Errorf("IsServerError(%v) is %t", err, IsServerError(err))
+				case is[*ProtocolError](err) == IsServerError(err):
 					t.Errorf("%T: %v", err, err)
 				case errors.Is(err, context.DeadlineExceeded):
 					t.Errorf("a peer's error counts as a timeout: %v", err)
@@ -232,7 +232,7 @@ func TestCancel(t *testing.T) {
 			cancel(why)
 		}()
 		err := c.Call(ctx, "slow", nil, nil, WithRetry(true))
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || IsPeer(err) {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || IsServerError(err) {
 			t.Errorf("got %v", err)
 		}
 		var got json.RawMessage
@@ -260,10 +260,10 @@ func TestTimeouts(t *testing.T) {
 		{name: "WithTimeout(-1)", opts: Options{Timeouts: Timeouts{Call: time.Second}}, call: []CallOption{WithTimeout(-1)}},
 		{name: "progress", call: []CallOption{WithTimeout(time.Minute), progress}, every: 59 * time.Second},
 		{name: "progress that the call has not requested", call: []CallOption{WithTimeout(time.Minute)}, every: 59 * time.Second, want: time.Minute},
-		{name: "progress and WithMaxTimeout", call: []CallOption{WithTimeout(time.Minute), progress, WithMaxTimeout(10 * time.Minute)}, every: 59 * time.Second, want: 10 * time.Minute, max: true},
+		{name: "progress and WithTotalTimeout", call: []CallOption{WithTimeout(time.Minute), progress, WithTotalTimeout(10 * time.Minute)}, every: 59 * time.Second, want: 10 * time.Minute, max: true},
 		{name: "Timeouts.MaxCall", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1)}, want: 10 * time.Minute, max: true},
-		{name: "WithMaxTimeout(-1)", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1), WithMaxTimeout(-1)}},
-		{name: "timeout below the maximum", call: []CallOption{WithTimeout(time.Second), WithMaxTimeout(time.Minute)}, want: time.Second},
+		{name: "WithTotalTimeout(-1)", opts: Options{Timeouts: Timeouts{MaxCall: 10 * time.Minute}}, call: []CallOption{WithTimeout(-1), WithTotalTimeout(-1)}},
+		{name: "timeout below the maximum", call: []CallOption{WithTimeout(time.Second), WithTotalTimeout(time.Minute)}, want: time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			everyRevision(t, tt.opts, func(s *script, _ mcp.Revision) {
@@ -294,7 +294,7 @@ func TestTimeouts(t *testing.T) {
 					return
 				}
 				e, ok := errors.AsType[*TimeoutError](err)
-				if !ok || took != tt.want || e.After != tt.want || e.Max != tt.max || e.Method != "slow" || !errors.Is(err, context.DeadlineExceeded) || IsPeer(err) {
+				if !ok || took != tt.want || e.After != tt.want || e.Max != tt.max || e.Method != "slow" || !errors.Is(err, context.DeadlineExceeded) || IsServerError(err) {
 					t.Errorf("got %v after %v", err, took)
 				}
 			})
@@ -538,19 +538,19 @@ func TestPeerErrors(t *testing.T) {
 		_, typed := CallTool[int](t.Context(), c, "x", nil)
 		for _, err := range []error{c.Call(t.Context(), "tools/call", nil, nil), typed} {
 			e, ok := errors.AsType[*jsonrpc.Error](err)
-			if !ok || e.Code != -32000 || e.Message != "no" || string(e.Data) != `{"why":["a",null]}` || !IsPeer(err) {
+			if !ok || e.Code != -32000 || e.Message != "no" || string(e.Data) != `{"why":["a",null]}` || !IsServerError(err) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if err := c.Call(t.Context(), "tools/call", nil, nil); IsPeer(err) || !is[*ProtocolError](err) {
+		if err := c.Call(t.Context(), "tools/call", nil, nil); IsServerError(err) || !is[*ProtocolError](err) {
 			t.Errorf("no result: got %v", err)
 		}
-		if err := c.Call(t.Context(), "tools/call", nil, nil, WithTimeout(time.Second)); IsPeer(err) || !is[*TimeoutError](err) {
+		if err := c.Call(t.Context(), "tools/call", nil, nil, WithTimeout(time.Second)); IsServerError(err) || !is[*TimeoutError](err) {
 			t.Errorf("no answer: got %v", err)
 		}
 		synctest.Wait()
 		c.Close()
-		if err := c.Call(context.Background(), "tools/call", nil, nil); IsPeer(err) || !errors.Is(err, jsonrpc.ErrClosed) {
+		if err := c.Call(context.Background(), "tools/call", nil, nil); IsServerError(err) || !errors.Is(err, jsonrpc.ErrClosed) {
 			t.Errorf("closed: got %v", err)
 		}
 	})
@@ -632,7 +632,7 @@ func TestRefusedConnections(t *testing.T) {
 	}{
 		{"a restart", 6, refused, nil, true, 10 * time.Second},
 		{"for good", 1000, refused, nil, false, 66 * time.Second},
-		{"beyond the call's time", 1000, refused, []CallOption{WithMaxTimeout(3 * time.Second)}, false, 3 * time.Second},
+		{"beyond the call's time", 1000, refused, []CallOption{WithTotalTimeout(3 * time.Second)}, false, 3 * time.Second},
 		{"no retry", 1, refused, []CallOption{WithRetry(false)}, false, time.Millisecond},
 		{"unknown host", 1000, &net.OpError{Op: "dial", Err: &net.DNSError{}}, nil, false, time.Second},
 		{"another failure", 1000, &net.OpError{Op: "proxyconnect", Err: errors.New("x")}, nil, false, time.Second},
@@ -700,7 +700,7 @@ func TestErrorWithinCallError(t *testing.T) {
 			}
 			defer c.Close()
 			err = c.Call(t.Context(), "m", nil, nil)
-			if tt.ok != (err == nil) || IsPeer(err) || err != nil && !is[*jsonrpc.CallError](err) {
+			if tt.ok != (err == nil) || IsServerError(err) || err != nil && !is[*jsonrpc.CallError](err) {
 				t.Errorf("%s, %d failures: %v", tt.method, tt.failures, err)
 			}
 			if len(f.times) != 3 {

@@ -120,7 +120,7 @@ func TestEras(t *testing.T) {
 		{"SetLevel", legacyDate, func(ctx context.Context, c *Client) error { return c.SetLevel(ctx, mcp.LevelWarning) }, fine,
 			[]string{`logging/setLevel {"level":"warning"}`}},
 		{"SetLevel with an empty level", legacyDate, func(ctx context.Context, c *Client) error { return c.SetLevel(ctx, mcp.LevelNone) },
-			func(err error) bool { return err != nil && !IsPeer(err) }, nil},
+			func(err error) bool { return err != nil && !IsServerError(err) }, nil},
 		{"SetLevel", modernDate, func(ctx context.Context, c *Client) error { return c.SetLevel(ctx, mcp.LevelWarning) }, unsupported, nil},
 		{"Call with nil params of a type", legacyDate, func(ctx context.Context, c *Client) error { return c.Call(ctx, "ping", json.RawMessage(nil), nil) }, fine,
 			[]string{"ping {}"}},
@@ -188,7 +188,7 @@ func TestIsNotFound(t *testing.T) {
 		-32000: false, -32001: false, -32003: false, -32019: false,
 	} {
 		c := newFake(t, modernDate, `{}`, map[string]answerer{"resources/read": fails(code)}).dial(nil)
-		if _, err := c.ReadResource(t.Context(), "x:a"); IsNotFound(err) != want || !IsPeer(err) {
+		if _, err := c.ReadResource(t.Context(), "x:a"); IsNotFound(err) != want || !IsServerError(err) {
 			t.Errorf("%d: got %v, IsNotFound %t", code, err, IsNotFound(err))
 		}
 	}

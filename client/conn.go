@@ -37,11 +37,11 @@ func (f TransportFunc) Connect(ctx context.Context) (jsonrpc.Framer, error) { re
 // another connection.
 var ErrNoReconnect = errors.New("transport cannot reconnect")
 
-// Over returns the Transport of one existing connection, such as a socket or a net.Pipe (see
-// [jsonrpc.NewFramer]). It connects once.
-func Over(f jsonrpc.Framer) Transport { return &singleTransport{framer: f} }
+// FramerTransport returns the Transport of one existing connection, such as a socket or a net.Pipe
+// (see [jsonrpc.NewFramer]). It connects once.
+func FramerTransport(f jsonrpc.Framer) Transport { return &singleTransport{framer: f} }
 
-// A singleTransport is the Transport that Over returns.
+// A singleTransport is the Transport that FramerTransport returns.
 type singleTransport struct {
 	framer jsonrpc.Framer
 	used   atomic.Bool
@@ -50,7 +50,7 @@ type singleTransport struct {
 // Connect implements [Transport].
 func (s *singleTransport) Connect(context.Context) (jsonrpc.Framer, error) {
 	if s.used.Swap(true) {
-		return nil, fmt.Errorf("connect: %w: the transport has only one connection, see client.Over", ErrNoReconnect)
+		return nil, fmt.Errorf("connect: %w: the transport has only one connection, see client.FramerTransport", ErrNoReconnect)
 	}
 	return s.framer, nil
 }

@@ -72,7 +72,7 @@ func TestReconnect(t *testing.T) {
 		})
 		wg.Go(func() {
 			err := c.Call(t.Context(), "m", nil, nil)
-			if !isConnectionLost(err) || IsPeer(err) {
+			if !isConnectionLost(err) || IsServerError(err) {
 				t.Errorf("not repeatable: %v", err)
 			}
 		})
@@ -195,7 +195,7 @@ func TestPeerErrorsAreFinal(t *testing.T) {
 		s.expectEnd()
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
 		for range 4 {
-			if err := c.Call(t.Context(), "m", nil, nil, WithRetry(true)); !IsPeer(err) {
+			if err := c.Call(t.Context(), "m", nil, nil, WithRetry(true)); !IsServerError(err) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -320,7 +320,7 @@ func TestServingResetsFailures(t *testing.T) {
 			began := time.Now()
 			for range many + 1 {
 				synctest.Wait() // until the client knows that the connection is lost
-				if err := c.Call(t.Context(), "m", nil, nil); err != nil && !IsPeer(err) {
+				if err := c.Call(t.Context(), "m", nil, nil); err != nil && !IsServerError(err) {
 					t.Error(err)
 				}
 			}
@@ -419,7 +419,7 @@ func TestMaxWait(t *testing.T) {
 func TestOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientEnd, serverEnd := net.Pipe()
-		transport := Over(jsonrpc.NewFramer(clientEnd, nil))
+		transport := FramerTransport(jsonrpc.NewFramer(clientEnd, nil))
 		go func() {
 			defer serverEnd.Close()
 			s := newScript(t, serverEnd)
@@ -677,7 +677,7 @@ func TestResponseTooLarge(t *testing.T) {
 			s.answer(s.expect("m"), "{}")
 			s.expectEnd()
 		}()
-		c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: limit})), &Options{Revisions: []mcp.Revision{r}})
+		c, err := Dial(t.Context(), FramerTransport(jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: limit})), &Options{Revisions: []mcp.Revision{r}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -685,7 +685,7 @@ func TestResponseTooLarge(t *testing.T) {
 		for _, method := range []string{"first", "last"} {
 			err := c.Call(t.Context(), method, nil, nil, WithRetry(true))
 			large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
-			if !ok || large.Limit != limit || large.Size <= limit || IsPeer(err) || is[*ProtocolError](err) {
+			if !ok || large.Limit != limit || large.Size <= limit || IsServerError(err) || is[*ProtocolError](err) {
 				t.Errorf("%s: %v", method, err)
 			}
 			if method == "first" {

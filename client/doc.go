@@ -69,7 +69,7 @@
 // # Errors
 //
 // An error wraps a *[jsonrpc.Error] if and only if the server answered with
-// one, see [IsPeer]. Other errors are a *[TimeoutError], a
+// one, see [IsServerError]. Other errors are a *[TimeoutError], a
 // *[NotConnectedError], a *[ProtocolError], an *[InputError], the context's
 // error, a *[jsonrpc.CallError] if the transport failed for one call, or wrap
 // [jsonrpc.ErrClosed]. A tool that reports failure is a *[ToolError], and a

@@ -10,10 +10,10 @@ import (
 	"mcpwire/mcp"
 )
 
-// IsPeer reports whether err is the server's response. err then wraps a *[jsonrpc.Error] with the
-// code and data; local errors never wrap one. A call that the server rejected unprocessed, for
-// example because of a limit over HTTP, has no response: see [jsonrpc.CallError].
-func IsPeer(err error) bool {
+// IsServerError reports whether err is the server's response. err then wraps a *[jsonrpc.Error]
+// with the code and data; local errors never wrap one. A call that the server rejected unprocessed,
+// for example because of a limit over HTTP, has no response: see [jsonrpc.CallError].
+func IsServerError(err error) bool {
 	_, ok := errors.AsType[*jsonrpc.Error](err)
 	_, undelivered := errors.AsType[*jsonrpc.CallError](err)
 	return ok && !undelivered
@@ -64,7 +64,7 @@ func (e *TimeoutError) bound() string {
 	word, option := "within", "WithTimeout"
 	switch {
 	case e.Max:
-		word, option = "after", "WithMaxTimeout"
+		word, option = "after", "WithTotalTimeout"
 	case e.option != "":
 		option = e.option
 	}

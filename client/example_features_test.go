@@ -18,7 +18,7 @@ import (
 func inMemory(srv *server.Server) *client.Client {
 	clientEnd, serverEnd := net.Pipe()
 	go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
-	c, err := client.Dial(context.Background(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), nil)
+	c, err := client.Dial(context.Background(), client.FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func ExampleCallTool() {
 	}
 
 	_, err = client.CallTool[book](ctx, c, "lend", nil)
-	fmt.Println(client.IsPeer(err)) // the server responded with an error: unknown tool
+	fmt.Println(client.IsServerError(err)) // the server responded with an error: unknown tool
 	// Output:
 	// 3 <nil>
 	// Emma 1815 <nil>

@@ -44,7 +44,7 @@ func ExampleDial() {
 		log.Fatal(err)
 	}
 	err = c.Call(ctx, "no/such/method", nil, nil)
-	fmt.Println(err, client.IsPeer(err))
+	fmt.Println(err, client.IsServerError(err))
 	// Output:
 	// calculator 2026-07-28
 	// call no/such/method: method not found: no/such/method (-32601) true
@@ -78,7 +78,7 @@ func ExampleOptions() {
 	go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
 
 	ctx := context.Background()
-	c, err := client.Dial(ctx, client.Over(jsonrpc.NewFramer(clientEnd, nil)), opts)
+	c, err := client.Dial(ctx, client.FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), opts)
 	if err != nil {
 		log.Fatal(err)
 	}

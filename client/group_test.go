@@ -185,7 +185,7 @@ func TestGroupErrors(t *testing.T) {
 		for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 			e := err.(*MemberError)
 			failed = append(failed, e.Member)
-			if peer := IsPeer(e); peer != (e.Member == "broken") || !peer && !errors.Is(e, context.DeadlineExceeded) {
+			if peer := IsServerError(e); peer != (e.Member == "broken") || !peer && !errors.Is(e, context.DeadlineExceeded) {
 				t.Errorf("error: %v", e)
 			}
 		}
@@ -193,7 +193,7 @@ func TestGroupErrors(t *testing.T) {
 			t.Errorf("failed: got %q, want %q", failed, want)
 		}
 		_, err = g.CallTool(t.Context(), "broken__a", nil)
-		if e, ok := errors.AsType[*MemberError](err); !ok || e.Member != "broken" || !IsPeer(err) {
+		if e, ok := errors.AsType[*MemberError](err); !ok || e.Member != "broken" || !IsServerError(err) {
 			t.Errorf("call: got %v", err)
 		}
 	})

@@ -131,7 +131,7 @@ func TestLimitWhileLost(t *testing.T) {
 			s.expectEnd()
 		})
 		began := time.Now()
-		err := c.Call(t.Context(), "m", nil, nil, WithRetry(true), WithMaxTimeout(10*time.Second))
+		err := c.Call(t.Context(), "m", nil, nil, WithRetry(true), WithTotalTimeout(10*time.Second))
 		if d := time.Since(began); !isConnectionLost(err) || d != 0 {
 			t.Errorf("got %v after %v", err, d)
 		}

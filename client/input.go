@@ -44,11 +44,12 @@ var ErrRefused = errors.New("rejected by the user")
 
 const codeRefused jsonrpc.Code = -1
 
-// Accept returns the result of [InputOptions.Elicit] for a user who has filled in the form. content
-// is a value whose JSON text is an object with the fields of the form, such as a struct or a map.
-// Nil means none: the user has agreed to visit a web page, or the form is empty. For a user who has
-// said no, return an [mcp.ElicitResult] with [mcp.ElicitActionDecline], which has no content.
-func Accept(content any) (*mcp.ElicitResult, error) {
+// AcceptForm returns the result of [InputOptions.Elicit] for a user who has filled in the form.
+// content is a value whose JSON text is an object with the fields of the form, such as a struct or
+// a map. Nil means none: the user has agreed to visit a web page, or the form is empty. For a user
+// who has said no, return an [mcp.ElicitResult] with [mcp.ElicitActionDecline], which has no
+// content.
+func AcceptForm(content any) (*mcp.ElicitResult, error) {
 	text, err := encodeParams(content)
 	if err != nil {
 		return nil, fmt.Errorf("content of a form: %w", err)
@@ -405,7 +406,7 @@ func (e *InputError) Error() string {
 
 // Unwrap returns Err, except for a *jsonrpc.Error, which would look like the server's response.
 func (e *InputError) Unwrap() error {
-	if IsPeer(e.Err) {
+	if IsServerError(e.Err) {
 		return nil
 	}
 	return e.Err

@@ -559,7 +559,7 @@ func TestInputErrors(t *testing.T) {
 					s.expectEnd()
 				})
 				err := c.Call(t.Context(), "tools/call", nil, nil, WithRetry(true))
-				if err == nil || !strings.HasPrefix(err.Error(), "call tools/call: ") || !strings.Contains(err.Error(), tt.want) || !tt.check(err) || IsPeer(err) {
+				if err == nil || !strings.HasPrefix(err.Error(), "call tools/call: ") || !strings.Contains(err.Error(), tt.want) || !tt.check(err) || IsServerError(err) {
 					t.Errorf("got %v (%T), want %q", err, err, tt.want)
 				}
 				if err := c.Call(t.Context(), "tools/call", nil, nil); err != nil {
@@ -590,7 +590,7 @@ func TestInputBounds(t *testing.T) {
 			}
 			s.expectEnd()
 		})
-		if err := c.Call(t.Context(), "tools/call", nil, nil); !errors.Is(err, errTooManyRounds) || IsPeer(err) {
+		if err := c.Call(t.Context(), "tools/call", nil, nil); !errors.Is(err, errTooManyRounds) || IsServerError(err) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -622,7 +622,7 @@ func TestInputBounds(t *testing.T) {
 		ends time.Duration
 	}{
 		{"WithTimeout does not limit a handler", WithTimeout(time.Second), 0},
-		{"WithMaxTimeout limits a handler", WithMaxTimeout(time.Minute), time.Minute},
+		{"WithTotalTimeout limits a handler", WithTotalTimeout(time.Minute), time.Minute},
 	} {
 		bubble(tt.name, func(t *testing.T) {
 			opts := Options{Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
@@ -658,7 +658,7 @@ func TestInputBounds(t *testing.T) {
 	}{
 		{"legacy: the timeout stops during a handler", WithTimeout(time.Second), time.Hour, 900 * time.Millisecond, 0},
 		{"legacy: the timeout continues after a handler", WithTimeout(time.Second), time.Hour, 2 * time.Second, time.Hour + time.Second},
-		{"legacy: WithMaxTimeout includes handlers", WithMaxTimeout(time.Minute), time.Hour, 0, time.Minute},
+		{"legacy: WithTotalTimeout includes handlers", WithTotalTimeout(time.Minute), time.Hour, 0, time.Minute},
 	} {
 		bubble(tt.name, func(t *testing.T) {
 			opts := Options{Revisions: onlyLegacy, Input: InputOptions{Roots: func(ctx context.Context) ([]mcp.Root, error) {
@@ -754,7 +754,7 @@ func TestAccept(t *testing.T) {
 		{json.RawMessage(`{"ok":`), ""},
 		{func() {}, ""},
 	} {
-		result, err := Accept(tt.content)
+		result, err := AcceptForm(tt.content)
 		got := ""
 		if err == nil {
 			text, err := json.Marshal(result)

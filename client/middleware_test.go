@@ -201,7 +201,7 @@ func TestMiddlewareChanges(t *testing.T) {
 				var result json.RawMessage
 				err := c.Call(t.Context(), "com.example/echo", json.RawMessage(`{"a":1}`), &result, WithMeta("b", 2))
 				if err != nil {
-					if !strings.Contains(err.Error(), tt.want) || strings.HasPrefix(tt.want, "{") || IsPeer(err) {
+					if !strings.Contains(err.Error(), tt.want) || strings.HasPrefix(tt.want, "{") || IsServerError(err) {
 						t.Errorf("%v: %v, want %s", revision, err, tt.want)
 					}
 					continue
@@ -325,7 +325,7 @@ func TestOnEnd(t *testing.T) {
 			go func() { served <- curious(t).Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
 			var got []string
 			var c *Client
-			c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, nil)), &Options{OnEnd: func(ended *Client, err error) {
+			c, err := Dial(t.Context(), FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), &Options{OnEnd: func(ended *Client, err error) {
 				got = append(got, fmt.Sprint(ended == c, err != nil, ended.Err() == err))
 			}})
 			if err != nil {

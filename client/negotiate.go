@@ -187,7 +187,7 @@ func (n *negotiation) fallBackToLegacy(err error) (step, error) {
 		n.priorErr = err
 		return n.handshake, nil
 	}
-	if _, malformed := errors.AsType[*ProtocolError](err); malformed || IsPeer(err) {
+	if _, malformed := errors.AsType[*ProtocolError](err); malformed || IsServerError(err) {
 		return nil, &IncompatibleError{Client: n.c.opts.Revisions, Err: err}
 	}
 	return nil, err
@@ -267,7 +267,7 @@ func (n *negotiation) initialize(ctx context.Context, params []byte) (result []b
 		n.probedConn = nil
 		second.accepts.Store(first.accepts.Load())
 		wg.Go(func() { call(second) })
-		if a = <-answers; a.err != nil && !IsPeer(a.err) && ctx.Err() == nil {
+		if a = <-answers; a.err != nil && !IsServerError(a.err) && ctx.Err() == nil {
 			a = <-answers
 		}
 	}

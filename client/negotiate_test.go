@@ -247,7 +247,7 @@ func TestNegotiationFails(t *testing.T) {
 		{name: "legacy client, modern server with an unspecific error", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
 			s.reject(s.expect("initialize"), -32601, "")
 			s.expectEnd()
-		}}, want: "call initialize: no (-32601)", check: IsPeer},
+		}}, want: "call initialize: no (-32601)", check: IsServerError},
 		{name: "future versions", scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("server/discover"), discovered("2030-01-01", "2031-01-01"))
 			s.expectEnd()
@@ -271,11 +271,11 @@ func TestNegotiationFails(t *testing.T) {
 		{name: "modern error", scripts: []func(*script){func(s *script) {
 			s.reject(s.expect("server/discover"), -32021, `{"requiredCapabilities":{"sampling":{}}}`)
 			s.expectEnd()
-		}}, want: "-32021", check: IsPeer},
+		}}, want: "-32021", check: IsServerError},
 		{name: "another modern error", scripts: []func(*script){func(s *script) {
 			s.reject(s.expect("server/discover"), -32020, "")
 			s.expectEnd()
-		}}, want: "-32020", check: IsPeer},
+		}}, want: "-32020", check: IsServerError},
 		// Spec: C28
 		{name: "the server chooses an unsupported version", opts: Options{Revisions: onlyLegacy[1:]}, scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("initialize"), initialized("2024-11-05"))
@@ -297,7 +297,7 @@ func TestNegotiationFails(t *testing.T) {
 			s.reject(s.expect("server/discover"), -32601, "")
 			s.reject(s.expect("initialize"), -32601, "")
 			s.expectEnd()
-		}}, want: "call initialize: no (-32601)", check: IsPeer},
+		}}, want: "call initialize: no (-32601)", check: IsServerError},
 		{name: "no response at all", scripts: []func(*script){
 			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
 			func(s *script) { s.expect("initialize"); s.expectEnd() },
@@ -497,7 +497,7 @@ func TestProfile(t *testing.T) {
 					t.Errorf("speaks %v, want %v", c.Revision(), tt.after)
 				}
 				if tt.name == "right" {
-					if err := c.Call(t.Context(), "tools/list", nil, nil); !IsPeer(err) {
+					if err := c.Call(t.Context(), "tools/list", nil, nil); !IsServerError(err) {
 						t.Errorf("second call: %v", err)
 					}
 				}

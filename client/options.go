@@ -103,8 +103,8 @@ type Options struct {
 // that asks.
 type InputOptions struct {
 	// Elicit asks the user to fill in a form, p.RequestedSchema, or to visit a web page, p.URL.
-	// [Accept] makes the result from a Go value. The Client validates the content of a form against
-	// the schema. It reports an error to the server as canceled by the user.
+	// [AcceptForm] makes the result from a Go value. The Client validates the content of a form
+	// against the schema. It reports an error to the server as canceled by the user.
 	Elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 
 	// ElicitModes are the modes that Elicit supports. Nil means [mcp.ElicitModeForm] alone.
@@ -138,7 +138,7 @@ type Timeouts struct {
 	// limit.
 	Call time.Duration
 
-	// MaxCall limits the total time of calls without [WithMaxTimeout]. Zero or negative means no
+	// MaxCall limits the total time of calls without [WithTotalTimeout]. Zero or negative means no
 	// limit.
 	MaxCall time.Duration
 }
@@ -360,9 +360,9 @@ func applyOptions(opts []CallOption) (o callOptions) {
 // negative d means no limit.
 func WithTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.timeout = d } }
 
-// WithMaxTimeout limits the whole call, including progress, retries and input rounds. A negative d
-// means no limit.
-func WithMaxTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.maxTimeout = d } }
+// WithTotalTimeout limits the whole call, including progress, retries and input rounds. A negative
+// d means no limit.
+func WithTotalTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.maxTimeout = d } }
 
 // WithProgress asks the server for progress notifications and passes them to fn, in order, on the
 // goroutine that made the call and before it returns. The Client drops the oldest ones if fn is too
@@ -441,5 +441,5 @@ func WithRetry(repeat bool) CallOption {
 	return func(o *callOptions) { o.retry = retryNever }
 }
 
-// WithFresh bypasses the cache for this call. The response is cached as usual.
-func WithFresh() CallOption { return func(o *callOptions) { o.fresh = true } }
+// WithoutCache bypasses the cache for this call. The response is cached as usual.
+func WithoutCache() CallOption { return func(o *callOptions) { o.fresh = true } }

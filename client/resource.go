@@ -131,7 +131,7 @@ func (c *Client) ResourceTemplates(ctx context.Context, opts ...CallOption) iter
 }
 
 // ReadResource reads a resource, which may have several parts. A modern server may allow the client
-// to cache the response; [WithFresh] bypasses the cache. For a resource that does not exist,
+// to cache the response; [WithoutCache] bypasses the cache. For a resource that does not exist,
 // [IsNotFound] is true for the error.
 func (c *Client) ReadResource(ctx context.Context, uri string, opts ...CallOption) (*mcp.ReadResourceResult, error) {
 	return getCacheable[mcp.ReadResourceResult](ctx, c, mcp.MethodResourcesRead, uriParams(uri), opts)

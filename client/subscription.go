@@ -206,7 +206,7 @@ func (s *Subscription) run(ctx context.Context) error {
 		}
 		switch {
 		case unsent && callErr.RetryAfter <= maxRetryAfter && tries < s.c.opts.Retry.MaxAttempts:
-		case malformed || IsPeer(err) || isRefused(err) || !s.established():
+		case malformed || IsServerError(err) || isRefused(err) || !s.established():
 			return err
 		}
 		if errors.Is(err, errReconnected) || time.Since(began) > maxResubscribe {
@@ -343,7 +343,7 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 		switch {
 		case err == nil:
 			accepted.ResourceSubscriptions = append(accepted.ResourceSubscriptions, uri)
-		case !IsPeer(err):
+		case !IsServerError(err):
 			s.c.subs.unsubscribe(accepted.ResourceSubscriptions)
 			return err
 		default:

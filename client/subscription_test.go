@@ -631,7 +631,7 @@ func TestStream(t *testing.T) {
 			elapse(time.Millisecond) // fixes the order of the two
 			s.answer(m, `{}`)
 		}, "", nil},
-		{"error", func(s *script, m message) { s.reject(m, -32602, "") }, "", IsPeer},
+		{"error", func(s *script, m message) { s.reject(m, -32602, "") }, "", IsServerError},
 		{"wrong result", func(s *script, m message) { s.answer(m, `{"resultType":"odd"}`) }, "", is[*ProtocolError]},
 		{"connection lost", func(s *script, m message) { s.conn.Close() }, "", isConnectionLost},
 		{"cancelled", func(s *script, m message) {

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrTaskCanceled is wrapped by the error of [Task.Wait] if the task was canceled.
-var ErrTaskCanceled = errors.New("the task was cancelled")
+var ErrTaskCanceled = errors.New("the task was canceled")
 
 // TaskState is the last known state of a task, in a form that does not depend on the revision.
 type TaskState struct {
@@ -438,7 +438,7 @@ func taskOutcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, e
 func (t *Task) fetchResult(ctx context.Context) (result []byte, err error, ended bool) {
 	r := &request{method: mcp.MethodTasksResult, params: taskParams(t.ID()), repeatable: true, opts: callOptions{timeout: -1, maxTimeout: -1}, callbacks: t.callbacks}
 	result, err = t.c.roundTrip(ctx, r)
-	return result, err, err == nil || IsPeer(err)
+	return result, err, err == nil || IsServerError(err)
 }
 
 // answerInputRequests runs the handlers of the task's input requests that were not answered yet.
@@ -497,7 +497,7 @@ func (tt *taskTracker) subscribe(ctx context.Context, id string) *Subscription {
 			s.Close()
 		case <-s.done:
 		}
-		if err := s.Err(); err == nil || IsPeer(err) {
+		if err := s.Err(); err == nil || IsServerError(err) {
 			tt.noUpdates.Store(true)
 		}
 	})

@@ -511,7 +511,7 @@ func TestTaskInputRejected(t *testing.T) {
 		if n := s.times("tasks/cancel"); n != 0 {
 			t.Error("a task with a handle was canceled")
 		}
-		if _, err := c.CallTool(t.Context(), "slow", nil, WithMaxTimeout(10*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.CallTool(t.Context(), "slow", nil, WithTotalTimeout(10*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
@@ -533,7 +533,7 @@ func TestAbandonedTask(t *testing.T) {
 			return context.WithTimeout(ctx, time.Minute)
 		}, nil,
 			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
-		{"WithMaxTimeout", context.WithCancel, []CallOption{WithMaxTimeout(time.Minute)},
+		{"WithTotalTimeout", context.WithCancel, []CallOption{WithTotalTimeout(time.Minute)},
 			func(err error) bool {
 				e, ok := errors.AsType[*TimeoutError](err)
 				return ok && e.Max && e.After == time.Minute
@@ -618,7 +618,7 @@ func TestSlowCallThatFindsOutAboutTask(t *testing.T) {
 					}
 					c := s.dial(nil)
 					s.takeSeen()
-					ctx, opts, is := t.Context(), []CallOption{WithMaxTimeout(tt.limit)}, func(err error) bool {
+					ctx, opts, is := t.Context(), []CallOption{WithTotalTimeout(tt.limit)}, func(err error) bool {
 						e, ok := errors.AsType[*TimeoutError](err)
 						return ok && e.Max && e.Method == mcp.MethodToolsCall && e.After == tt.limit
 					}
@@ -626,7 +626,7 @@ func TestSlowCallThatFindsOutAboutTask(t *testing.T) {
 						var cancel context.CancelFunc
 						ctx, cancel = context.WithTimeout(ctx, tt.limit)
 						defer cancel()
-						opts, is = nil, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) && !IsPeer(err) }
+						opts, is = nil, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) && !IsServerError(err) }
 					}
 					began := time.Now()
 					if err := tt.do(ctx, c, opts...); !is(err) || time.Since(began) != tt.limit {

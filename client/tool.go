@@ -94,7 +94,7 @@ func (e *ToolError) Error() string {
 //
 // If the client knows the tool from a list (see [Client.ListTools]), a result that violates its
 // output schema is an *[OutputError]. If the server creates a task, CallTool waits for it until ctx
-// or [WithMaxTimeout] ends, and then cancels it; [Client.StartTool] does not wait. After the
+// or [WithTotalTimeout] ends, and then cancels it; [Client.StartTool] does not wait. After the
 // cancellation of the call itself, CallTool cancels a task that the server reports within 5 s. Over
 // HTTP the report cannot arrive, so the task is up to the server.
 func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...CallOption) (*mcp.CallToolResult, error) {
@@ -718,7 +718,7 @@ const findToolTimeout = 30 * time.Second
 func (tc *toolCatalog) find(ctx context.Context, name string) *toolInfo {
 	ctx, cancel := context.WithTimeout(ctx, findToolTimeout)
 	defer cancel()
-	for tool, err := range tc.c.Tools(ctx, WithFresh()) {
+	for tool, err := range tc.c.Tools(ctx, WithoutCache()) {
 		if err != nil {
 			tc.c.log.Info("tools not listed", "error", err)
 			break

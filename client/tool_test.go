@@ -220,7 +220,7 @@ func TestToolError(t *testing.T) {
 		if failed.Error() != tt.want {
 			t.Errorf("got %.100q, want %.100q", failed.Error(), tt.want)
 		}
-		if IsPeer(err) {
+		if IsServerError(err) {
 			t.Error("the tool's failure counts as a JSON-RPC error")
 		}
 	}

@@ -25,7 +25,7 @@ func wire(t *testing.T, srv *server.Server, revision mcp.Revision, opts Options)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
 	opts.Revisions = []mcp.Revision{revision}
-	c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, nil)), &opts)
+	c, err := Dial(t.Context(), FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), &opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestWiredEnds(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(serverEnd, nil)) }()
-		c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, nil)), nil)
+		c, err := Dial(t.Context(), FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

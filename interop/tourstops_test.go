@@ -33,7 +33,7 @@ func collect[T any](t *tour, list iter.Seq2[T, error], name func(T) string) []st
 
 func (t *tour) toolNames() []string {
 	t.Helper()
-	return collect(t, t.Tools(t.ctx, client.WithFresh()), func(tool mcp.Tool) string { return tool.Name })
+	return collect(t, t.Tools(t.ctx, client.WithoutCache()), func(tool mcp.Tool) string { return tool.Name })
 }
 
 // contains checks that got contains the names want.
@@ -82,7 +82,7 @@ var basicStops = []stop{
 		if n := len(first.Resources); first.NextCursor == nil || n != 2 {
 			t.Errorf("first page: %d resources, cursor %v; want 2 and a cursor", n, first.NextCursor)
 		}
-		if _, err := t.ListResources(t.ctx, new("no such cursor")); !client.IsPeer(err) && !t.quirk("any cursor") {
+		if _, err := t.ListResources(t.ctx, new("no such cursor")); !client.IsServerError(err) && !t.quirk("any cursor") {
 			t.Errorf("invalid cursor: error = %v, want an error of the peer", err)
 		}
 	}},
@@ -120,7 +120,7 @@ var callStops = []stop{
 		if err == nil && result.IsError {
 			return
 		}
-		if client.IsPeer(err) && t.quirk("wrong arguments are a protocol error") {
+		if client.IsServerError(err) && t.quirk("wrong arguments are a protocol error") {
 			return
 		}
 		t.Errorf("call with wrong arguments = %+v, %v, want a tool error", result, err)
@@ -148,7 +148,7 @@ var callStops = []stop{
 		ctx, cancel := context.WithCancel(t.ctx)
 		defer cancel()
 		_, err := t.CallTool(ctx, "slow", map[string]int{"steps": 1000, "delay_ms": 20}, client.WithProgress(func(*mcp.ProgressNotificationParams) { cancel() }))
-		if !errors.Is(err, context.Canceled) || client.IsPeer(err) {
+		if !errors.Is(err, context.Canceled) || client.IsServerError(err) {
 			t.Errorf("canceled call: error = %v, want %v", err, context.Canceled)
 		}
 		t.equal("cancelled", "cancelled", t.text("cancelled", nil))
@@ -250,7 +250,7 @@ var contentStops = []stop{
 	}},
 	{"unknown resource", "", func(t *tour) {
 		for _, uri := range []string{missingItem, "test://nothing"} {
-			if r, err := t.ReadResource(t.ctx, uri); !client.IsNotFound(err) && !(uri == missingItem && client.IsPeer(err) && t.quirk("handlers cannot report an unknown resource")) {
+			if r, err := t.ReadResource(t.ctx, uri); !client.IsNotFound(err) && !(uri == missingItem && client.IsServerError(err) && t.quirk("handlers cannot report an unknown resource")) {
 				t.Errorf("read %s = %+v, %v, want not found", uri, r, err)
 			}
 		}
@@ -270,7 +270,7 @@ var contentStops = []stop{
 			t.Fatalf("review = %+v, %v, want one message", r, err)
 		}
 		t.equal("review", "text/plain "+greetingURI+": "+greetingText, blockLine(r.Messages[0].Content))
-		if _, err := t.GetPrompt(t.ctx, "greet", nil); !client.IsPeer(err) {
+		if _, err := t.GetPrompt(t.ctx, "greet", nil); !client.IsServerError(err) {
 			t.Errorf("greet without arguments: error = %v, want an error of the peer", err)
 		}
 	}},

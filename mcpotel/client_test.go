@@ -27,7 +27,7 @@ func dial(t *testing.T, r *recording, srv jsonrpc.Server, opts *client.Options) 
 	local, otherEnd := net.Pipe()
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(otherEnd, nil)) }()
-	c, err := r.Dial(t.Context(), client.Over(jsonrpc.NewFramer(local, nil)), opts)
+	c, err := r.Dial(t.Context(), client.FramerTransport(jsonrpc.NewFramer(local, nil)), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func Example() {
 	go func() { served <- tel.WrapServer(srv).Serve(context.Background(), jsonrpc.NewFramer(otherEnd, nil)) }()
 
 	ctx := context.Background()
-	c, err := tel.Dial(ctx, client.Over(jsonrpc.NewFramer(local, nil)), &client.Options{Revisions: []mcp.Revision{mcp.Revision20260728}})
+	c, err := tel.Dial(ctx, client.FramerTransport(jsonrpc.NewFramer(local, nil)), &client.Options{Revisions: []mcp.Revision{mcp.Revision20260728}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func scriptAdder(p *mcptest.Peer) {
 
 // testSum tests code that uses a client. In a test file, it would be TestSum(t *testing.T).
 func testSum(t testing.TB) {
-	c, err := client.Dial(t.Context(), client.Over(mcptest.Script(t, scriptAdder)), nil)
+	c, err := client.Dial(t.Context(), client.FramerTransport(mcptest.Script(t, scriptAdder)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func Serve(t testing.TB, srv jsonrpc.Server) *End {
 // test at once if dialing fails. It closes the client at the end of the test.
 func Connect(t testing.TB, srv jsonrpc.Server, opts *client.Options) *client.Client {
 	t.Helper()
-	c, err := client.Dial(t.Context(), client.Over(Serve(t, srv)), opts)
+	c, err := client.Dial(t.Context(), client.FramerTransport(Serve(t, srv)), opts)
 	if err != nil {
 		t.Fatalf("dial the server under test: %v", err)
 	}

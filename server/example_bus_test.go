@@ -30,7 +30,7 @@ func ExampleBus() {
 	for _, node := range nodes {
 		local, remote := mcptest.Pipe()
 		go node.Serve(ctx, remote)
-		c, err := mcpclient.Dial(ctx, mcpclient.Over(local), nil)
+		c, err := mcpclient.Dial(ctx, mcpclient.FramerTransport(local), nil)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -90,7 +90,8 @@ func List(ctx context.Context, c *client.Client) iter.Seq2[*Skill, error] {
 }
 
 // Get returns the current entry of a skill, whether or not the server lists it. uri is that of its
-// SKILL.md. If the server has no such skill, the error is one for which [client.IsPeer] is true.
+// SKILL.md. If the server has no such skill, the error is one for which [client.IsServerError] is
+// true.
 func Get(ctx context.Context, c *client.Client, uri string) (*Skill, error) {
 	if _, err := settings(c); err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func (s *Skill) Read(ctx context.Context, c *client.Client, name string) ([]byte
 		listed = &s.Files[i]
 		uri = listed.URI
 	}
-	result, err := c.ReadResource(ctx, uri, client.WithFresh())
+	result, err := c.ReadResource(ctx, uri, client.WithoutCache())
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func TestSkills(t *testing.T) {
 			if diff := cmp.Diff(s, one); diff != "" || err != nil {
 				t.Errorf("Get: %v (-listed +got):\n%s", err, diff)
 			}
-			if _, err := skills.Get(t.Context(), c, "skill://none/SKILL.md"); !client.IsPeer(err) || !strings.Contains(err.Error(), "-32602") {
+			if _, err := skills.Get(t.Context(), c, "skill://none/SKILL.md"); !client.IsServerError(err) || !strings.Contains(err.Error(), "-32602") {
 				t.Errorf("Get of no skill: got %v, want -32602", err)
 			}
 
@@ -146,7 +146,7 @@ func TestSkills(t *testing.T) {
 				t.Errorf("folder (-want +got):\n%s", diff)
 			}
 			for _, uri := range []string{"skill://pdf-processing/SKILL.md", "skill://pdf-processing/", "skill://acme", "skill://none"} {
-				if _, err := skills.ReadFolder(t.Context(), c, uri); !client.IsPeer(err) || !strings.Contains(err.Error(), "-32602") {
+				if _, err := skills.ReadFolder(t.Context(), c, uri); !client.IsServerError(err) || !strings.Contains(err.Error(), "-32602") {
 					t.Errorf("folder %s: got %v, want -32602", uri, err)
 				}
 			}
@@ -174,7 +174,7 @@ func TestView(t *testing.T) {
 			if diff := cmp.Diff([]string{"pdf-processing", "extract"}, names); diff != "" {
 				t.Errorf("skills (-want +got):\n%s", diff)
 			}
-			if _, err := skills.Get(t.Context(), c, "skill://acme/billing/refunds/SKILL.md"); !client.IsPeer(err) || !strings.Contains(err.Error(), "no skill has the URI") {
+			if _, err := skills.Get(t.Context(), c, "skill://acme/billing/refunds/SKILL.md"); !client.IsServerError(err) || !strings.Contains(err.Error(), "no skill has the URI") {
 				t.Errorf("Get: got %v, want that there is no such skill", err)
 			}
 			resources, err := skills.ReadFolder(t.Context(), c, "skill://pdf-processing")
@@ -190,12 +190,12 @@ func TestView(t *testing.T) {
 				t.Errorf("folder (-want +got):\n%s", diff)
 			}
 			for _, uri := range []string{"skill://acme/billing/refunds", "skill://pdf-processing/references"} {
-				if _, err := skills.ReadFolder(t.Context(), c, uri); !client.IsPeer(err) || !strings.Contains(err.Error(), "is not a folder") {
+				if _, err := skills.ReadFolder(t.Context(), c, uri); !client.IsServerError(err) || !strings.Contains(err.Error(), "is not a folder") {
 					t.Errorf("folder %s: got %v, want that there is no such folder", uri, err)
 				}
 			}
 			for _, uri := range []string{"skill://acme/billing/refunds/SKILL.md", "skill://pdf-processing/references/FORMS.md"} {
-				if _, err := c.ReadResource(t.Context(), uri); !client.IsPeer(err) {
+				if _, err := c.ReadResource(t.Context(), uri); !client.IsServerError(err) {
 					t.Errorf("read %s: got %v, want an error of the server", uri, err)
 				}
 			}
@@ -379,15 +379,15 @@ func TestEntries(t *testing.T) {
 func TestUndeclared(t *testing.T) {
 	c := mcptest.Connect(t, server.MustNew("docs", "1.0.0", nil), nil)
 	for _, err := range skills.List(t.Context(), c) {
-		if err == nil || client.IsPeer(err) {
+		if err == nil || client.IsServerError(err) {
 			t.Errorf("List: got %v, want an error of this side", err)
 		}
 	}
-	if _, err := skills.Get(t.Context(), c, "skill://a/SKILL.md"); err == nil || client.IsPeer(err) {
+	if _, err := skills.Get(t.Context(), c, "skill://a/SKILL.md"); err == nil || client.IsServerError(err) {
 		t.Errorf("Get: got %v, want an error of this side", err)
 	}
 	c = scripted(t, "", good) // which does not declare directoryRead
-	if _, err := skills.ReadFolder(t.Context(), c, "skill://a"); err == nil || client.IsPeer(err) {
+	if _, err := skills.ReadFolder(t.Context(), c, "skill://a"); err == nil || client.IsServerError(err) {
 		t.Errorf("ReadFolder: got %v, want an error of this side", err)
 	}
 }
@@ -396,7 +396,7 @@ func TestUndeclared(t *testing.T) {
 func inMemory(srv *server.Server) *client.Client {
 	clientEnd, serverEnd := net.Pipe()
 	go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
-	c, err := client.Dial(context.Background(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), nil)
+	c, err := client.Dial(context.Background(), client.FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

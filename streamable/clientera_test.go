@@ -137,7 +137,7 @@ func TestClientStatus(t *testing.T) {
 			if s, ok := errors.AsType[*streamable.StatusError](err); !ok || s.StatusCode != test.status || strings.Contains(err.Error(), "secret") {
 				t.Errorf("CallTool: %v, want a StatusError %d", err, test.status)
 			}
-			if client.IsPeer(err) {
+			if client.IsServerError(err) {
 				t.Errorf("%v counts as the server's response", err)
 			}
 			if n := len(f.requests("tools/call")); n != test.once {

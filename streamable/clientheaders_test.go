@@ -139,7 +139,7 @@ func TestClientDropsTools(t *testing.T) {
 		t.Errorf("%d warnings, want 6", n)
 	}
 	// this list has no header annotations
-	if _, err := c.ListTools(t.Context(), nil, client.WithFresh()); err != nil {
+	if _, err := c.ListTools(t.Context(), nil, client.WithoutCache()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.CallTool(t.Context(), "t", map[string]string{"region": "eu"}); err != nil {

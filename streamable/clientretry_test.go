@@ -62,7 +62,7 @@ func TestClientObeysRetryAfter(t *testing.T) {
 		{name: "three rejections", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, rateLimited)}, sent: 3, wait: 2 * time.Second, status: 429},
 		{name: "longer than the maximum", answers: []http.HandlerFunc{busy(429, 31, rateLimited)}, sent: 1, status: 429},
 		{name: "longer than the context", answers: []http.HandlerFunc{busy(429, 10, rateLimited)}, ctx: deadline(9 * time.Second), sent: 1, status: 429},
-		{name: "longer than WithMaxTimeout", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithMaxTimeout(9 * time.Second)}, sent: 1, status: 503},
+		{name: "longer than WithTotalTimeout", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithTotalTimeout(9 * time.Second)}, sent: 1, status: 503},
 		{name: "longer than WithTimeout", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithTimeout(9 * time.Second)}, sent: 1, status: 503},
 		{name: "within the context", answers: []http.HandlerFunc{busy(429, 8, rateLimited)}, ctx: deadline(9 * time.Second), sent: 2, wait: 8 * time.Second},
 		{name: "WithRetry(false)", answers: []http.HandlerFunc{busy(429, 1, "")}, opts: []client.CallOption{client.WithRetry(false)}, sent: 1, status: 429},
@@ -96,7 +96,7 @@ func TestClientObeysRetryAfter(t *testing.T) {
 						t.Errorf("it was sent %d times, want %d", n, test.sent)
 					}
 					status, ok := errors.AsType[*streamable.StatusError](err)
-					if (err != nil) != (test.status > 0) || ok && status.StatusCode != test.status || err != nil && !ok || client.IsPeer(err) {
+					if (err != nil) != (test.status > 0) || ok && status.StatusCode != test.status || err != nil && !ok || client.IsServerError(err) {
 						t.Errorf("CallTool: %v, want HTTP status %d", err, test.status)
 					}
 				})
@@ -430,8 +430,8 @@ func TestClientHTTP2Repeats(t *testing.T) {
 	}
 }
 
-// TestClientSessionsRefused checks that a client gives up if the server refuses each session, and says
-// with which status.
+// TestClientSessionsRefused checks that a client gives up if the server refuses each session, and
+// says with which status.
 func TestClientSessionsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newPiped(t, legacy(map[string]http.HandlerFunc{"tools/call": raw(404, "text/plain", "unknown session"), "GET": raw(405, "", "")}))

@@ -587,7 +587,7 @@ func (b *bench) reload(ctx context.Context, duration time.Duration) error {
 		names = append(names, serverName(i))
 	}
 	tools := func() (n int, err error) {
-		for t, err := range c.Tools(ctx, client.WithFresh()) {
+		for t, err := range c.Tools(ctx, client.WithoutCache()) {
 			if err != nil {
 				return 0, err
 			}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestOrder(t *testing.T) {
-	accept, err := client.Accept(delivery{Street: "1 Main St", Speed: "express"})
+	accept, err := client.AcceptForm(delivery{Street: "1 Main St", Speed: "express"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestInterrupt(t *testing.T) {
 		io.Reader
 		io.WriteCloser
 	}{stdout, stdin}
-	c, err := client.Dial(t.Context(), client.Over(jsonrpc.NewFramer(both, nil)), nil)
+	c, err := client.Dial(t.Context(), client.FramerTransport(jsonrpc.NewFramer(both, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -284,7 +284,7 @@ func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption
 		return []client.CallOption{client.WithLog(l.level, func(*mcp.LoggingMessageNotificationParams) {})}, nil
 	}
 	err := s.SetLevel(ctx, l.level)
-	if client.IsPeer(err) {
+	if client.IsServerError(err) {
 		s.notes.warnf("the server rejects the log level: %s", clipLine(err.Error(), 300))
 		err = nil
 	}

@@ -265,14 +265,14 @@ func TestGatewayReload(t *testing.T) {
 	g.checkKept("at the end", "a", first)
 }
 
-// TestGatewayPins checks that a running gateway notices that another process has changed the accepted
-// definitions, as mcpwire gateway pins accept does.
+// TestGatewayPins checks that a running gateway notices that another process has changed the
+// accepted definitions, as mcpwire gateway pins accept does.
 func TestGatewayPins(t *testing.T) {
 	g := startGateway(t, "  one: {command: [mcpwire, serve], pin: hide}\npins: pins.json\n")
 	path := filepath.Join(g.dir, "pins.json")
 	c := g.dial("modern", nil)
 	lists := func() bool {
-		tools, err := c.ListTools(t.Context(), nil, client.WithFresh())
+		tools, err := c.ListTools(t.Context(), nil, client.WithoutCache())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,8 +339,8 @@ func TestGatewayKill(t *testing.T) {
 	}
 }
 
-// TestGatewayKilledSessions checks that a legacy session outlives a gateway that is killed and starts
-// again, also if its configuration has no keys.
+// TestGatewayKilledSessions checks that a legacy session outlives a gateway that is killed and
+// starts again, also if its configuration has no keys.
 func TestGatewayKilledSessions(t *testing.T) {
 	entry := countingServer("a", "")
 	for _, tt := range []struct {
@@ -508,8 +508,8 @@ func TestGatewayStops(t *testing.T) {
 	}
 }
 
-// TestGatewayTraces checks that a gateway exports the spans of a call to the address that a variable
-// names, also the last ones, and that its metrics have the durations of calls.
+// TestGatewayTraces checks that a gateway exports the spans of a call to the address that a
+// variable names, also the last ones, and that its metrics have the durations of calls.
 func TestGatewayTraces(t *testing.T) {
 	bodies := make(chan string, 100)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

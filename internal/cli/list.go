@@ -159,7 +159,7 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 // the server answered, but not with a list.
 func isOfOneKind(ctx context.Context, err error) bool {
 	_, isProtocol := errors.AsType[*client.ProtocolError](err)
-	return ctx.Err() == nil && (isProtocol || client.IsPeer(err) || errors.Is(err, client.ErrEndlessList))
+	return ctx.Err() == nil && (isProtocol || client.IsServerError(err) || errors.Is(err, client.ErrEndlessList))
 }
 
 // isNone reports whether err says that there are no templates. Servers with resources may have

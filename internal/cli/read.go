@@ -55,9 +55,9 @@ func (v *readVerb) parse(args []string) error {
 
 func (v *readVerb) run(ctx context.Context, s *session) error {
 	s.trace.forget()
-	r, err := s.ReadResource(ctx, v.uri, client.WithFresh(), client.WithProgress(s.notes.progress))
+	r, err := s.ReadResource(ctx, v.uri, client.WithoutCache(), client.WithProgress(s.notes.progress))
 	if err != nil {
-		if client.IsPeer(err) && client.IsNotFound(err) {
+		if client.IsServerError(err) && client.IsNotFound(err) {
 			if f, ok := errors.AsType[*failure](s.d.failure(err)); ok && f.rpc != nil {
 				f.hint = "mcpwire list TARGET resources templates lists them"
 				return f

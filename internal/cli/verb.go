@@ -191,7 +191,7 @@ func (s *session) write(text string) error {
 // it. It returns the error of the command, which is not nil if parts of the result are malformed.
 // With asJSON it prints the result as received; more says that the caller must print it otherwise.
 func (s *session) received(method string, result json.RawMessage, asJSON bool, err error) (more bool, _ error) {
-	if result == nil || client.IsPeer(err) {
+	if result == nil || client.IsServerError(err) {
 		return false, err
 	}
 	_, left := era.WithoutMalformed(method, result)

@@ -266,7 +266,7 @@ func (l *load) step(who string, rnd *rand.Rand, c *client.Client) {
 	case n < 18:
 		count := 0
 		var err error
-		for _, e := range c.Tools(ctx, client.WithFresh()) {
+		for _, e := range c.Tools(ctx, client.WithoutCache()) {
 			if err = e; err != nil {
 				break
 			}

@@ -33,7 +33,7 @@ func Example() {
 
 	clientEnd, serverEnd := net.Pipe()
 	go b.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
-	c, err := client.Dial(context.Background(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
+	c, err := client.Dial(context.Background(), client.FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
 	if err != nil {
 		log.Fatal(err)
 	}

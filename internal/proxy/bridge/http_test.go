@@ -131,7 +131,7 @@ func TestEras(t *testing.T) {
 					} else {
 						ours, theirs := net.Pipe()
 						go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
-						c = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
+						c = mcpclient.FramerTransport(jsonrpc.NewFramer(ours, nil))
 					}
 					tryAll(t, c, clientEra)
 				})
@@ -414,7 +414,7 @@ func TestUpstreamHeaders(t *testing.T) {
 			b := newBridge(t, &Options{Connect: upstreamHTTP(t), HTTP: true})
 			ours, theirs := net.Pipe()
 			go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
-			c, err := mcpclient.Dial(t.Context(), mcpclient.Over(jsonrpc.NewFramer(ours, nil)), &mcpclient.Options{Revisions: clientEra.revisions()})
+			c, err := mcpclient.Dial(t.Context(), mcpclient.FramerTransport(jsonrpc.NewFramer(ours, nil)), &mcpclient.Options{Revisions: clientEra.revisions()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -72,9 +72,9 @@ func downstreamTransport(t *testing.T, b *Bridge, transport, where string) mcpcl
 	case "pipe":
 		ours, theirs := net.Pipe()
 		go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
-		return mcpclient.Over(jsonrpc.NewFramer(ours, nil))
+		return mcpclient.FramerTransport(jsonrpc.NewFramer(ours, nil))
 	case "socket":
-		return mcpclient.Over(jsonrpc.NewFramer(dialTCP(t, where), &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}))
+		return mcpclient.FramerTransport(jsonrpc.NewFramer(dialTCP(t, where), &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}))
 	}
 	return streamable.Dial(where, nil)
 }
@@ -170,8 +170,8 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// TestSlowReadersBlockNobody checks that a caller of a server waits for no time at all while another
-// client of the same server does not read its messages.
+// TestSlowReadersBlockNobody checks that a caller of a server waits for no time at all while
+// another client of the same server does not read its messages.
 func TestSlowReadersBlockNobody(t *testing.T) {
 	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, serverEra := range []Era{EraLegacy, EraModern} {

@@ -263,7 +263,7 @@ func dialAs(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcp
 			b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
 		}()
 		t.Cleanup(func() { <-done })
-		transport = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
+		transport = mcpclient.FramerTransport(jsonrpc.NewFramer(ours, nil))
 	}
 	o := &mcpclient.Options{
 		Info: mcp.Implementation{Name: "c"}, Revisions: era.revisions(),

@@ -46,7 +46,7 @@ func streamUpstream(name string, srv *server.Server) Upstream {
 func toolNames(t *testing.T, c *client.Client) string {
 	t.Helper()
 	var names []string
-	for tool, err := range c.Tools(t.Context(), client.WithFresh()) {
+	for tool, err := range c.Tools(t.Context(), client.WithoutCache()) {
 		if err != nil {
 			t.Fatal(err)
 		}

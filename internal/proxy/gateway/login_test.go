@@ -128,7 +128,7 @@ func TestLoginView(t *testing.T) {
 				t.Errorf("%q: tools: got %q, want %q", prefix, got, want)
 			}
 			_, err := c.CallTool(t.Context(), "one__log_in", nil)
-			if unknown := client.IsPeer(err); unknown == strings.Contains(want, "one__log_in") {
+			if unknown := client.IsServerError(err); unknown == strings.Contains(want, "one__log_in") {
 				t.Errorf("%q: log_in: got %v", prefix, err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestLoginFails(t *testing.T) {
 		g := loginGateway(t, login, nil)
 		for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 			c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{revision}})
-			if _, err := c.CallTool(t.Context(), "one__a", nil); !client.IsPeer(err) || !strings.Contains(err.Error(), "one: too many logins are pending") {
+			if _, err := c.CallTool(t.Context(), "one__a", nil); !client.IsServerError(err) || !strings.Contains(err.Error(), "one: too many logins are pending") {
 				t.Errorf("%v: got %v", revision, err)
 			}
 			if _, err := c.CallTool(t.Context(), "two__a", nil); err != nil {

@@ -297,7 +297,7 @@ func checkBasics(t *testing.T, c *client.Client, up, uri string) {
 	if r, err := c.CallTool(ctx, up+"__fail", nil); err != nil || !r.IsError {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if _, err := c.CallTool(ctx, up+"__adds", nil); !client.IsPeer(err) || !strings.Contains(err.Error(), `unknown tool "`+up+`__adds": did you mean "`+up+`__add"?`) {
+	if _, err := c.CallTool(ctx, up+"__adds", nil); !client.IsServerError(err) || !strings.Contains(err.Error(), `unknown tool "`+up+`__adds": did you mean "`+up+`__add"?`) {
 		t.Errorf("got %v", err)
 	}
 	var seen []float64

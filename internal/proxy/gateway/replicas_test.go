@@ -102,7 +102,7 @@ func TestReplicas(t *testing.T) {
 					rs.restart(1)
 				}
 				found := 0
-				for tool, err := range c.Tools(t.Context(), client.WithFresh()) {
+				for tool, err := range c.Tools(t.Context(), client.WithoutCache()) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -186,8 +186,8 @@ func TestReplicasListen(t *testing.T) {
 	}
 }
 
-// TestReplicasResponse checks that the response to a server's request is accepted only at the replica
-// that sent the request.
+// TestReplicasResponse checks that the response to a server's request is accepted only at the
+// replica that sent the request.
 func TestReplicasResponse(t *testing.T) {
 	srv := fullServer("old", mcp.LatestLegacyRevision)
 	t.Cleanup(func() { srv.Close(context.Background()) })

@@ -74,7 +74,7 @@ func TestApps(t *testing.T) {
 				if got, want := toolNames(t, with), "a__chart a__later a__extra a__only_a a__open b__chart b__later b__extra b__only_b b__open"; got != want {
 					t.Errorf("with apps: got %q, want %q", got, want)
 				}
-				if _, err := client.CallTool[string](t.Context(), without, "b__extra", nil); !client.IsPeer(err) || !strings.Contains(err.Error(), "unknown tool") {
+				if _, err := client.CallTool[string](t.Context(), without, "b__extra", nil); !client.IsServerError(err) || !strings.Contains(err.Error(), "unknown tool") {
 					t.Errorf("extra without apps: got %v", err)
 				}
 				for _, up := range []struct {
@@ -88,7 +88,7 @@ func TestApps(t *testing.T) {
 					t.Errorf("a call of an app: got %q, %v", got, err)
 				}
 				for name, c := range map[string]*client.Client{"extra": with, "only_b": without} {
-					if _, err := client.CallTool[string](t.Context(), c, name, nil); !client.IsPeer(err) {
+					if _, err := client.CallTool[string](t.Context(), c, name, nil); !client.IsServerError(err) {
 						t.Errorf("%s: got %v, want unknown tool", name, err)
 					}
 				}

@@ -225,7 +225,7 @@ func checkBasics(t *testing.T, c *client.Client) {
 	if r, err := c.CallTool(ctx, "fail", nil); err != nil || !r.IsError {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if _, err := c.CallTool(ctx, "unknown", nil); !client.IsPeer(err) {
+	if _, err := c.CallTool(ctx, "unknown", nil); !client.IsServerError(err) {
 		t.Errorf("got %v", err)
 	}
 	var seen []float64
@@ -431,7 +431,7 @@ func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts cli
 		<-served
 		p.wg.Wait()
 	})
-	c, err := client.Dial(t.Context(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), &opts)
+	c, err := client.Dial(t.Context(), client.FramerTransport(jsonrpc.NewFramer(clientEnd, nil)), &opts)
 	if err != nil {
 		t.Fatal(err)
 	}

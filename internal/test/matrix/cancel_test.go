@@ -67,7 +67,7 @@ func TestCancel(t *testing.T) {
 			}()
 			s.call(c, "begun", object{"n": 1})
 			cancel(errCause)
-			if err := <-done; !errors.Is(err, errCause) || !errors.Is(err, context.Canceled) || client.IsPeer(err) {
+			if err := <-done; !errors.Is(err, errCause) || !errors.Is(err, context.Canceled) || client.IsServerError(err) {
 				s.Errorf("got %v", err)
 			}
 			same(s, "the handler could not notify", s.call(c, "ended", object{"n": 1}), "true")
@@ -80,7 +80,7 @@ func TestCancel(t *testing.T) {
 			var w wire
 			c := s.dial(w.record)
 			_, err := c.CallTool(s.Context(), "hang", nil, client.WithTimeout(20*time.Millisecond))
-			if e, is := errors.AsType[*client.TimeoutError](err); !is || e.Max || client.IsPeer(err) {
+			if e, is := errors.AsType[*client.TimeoutError](err); !is || e.Max || client.IsServerError(err) {
 				s.Errorf("got %v", err)
 			}
 			same(s, "cancellations", w.count("> ", mcp.NotificationCancelled, `"requestId":`), 1)

@@ -47,7 +47,7 @@ func ok(t testing.TB, what string, err error) {
 func wantError(t testing.TB, what string, err error, code jsonrpc.Code) *jsonrpc.Error {
 	t.Helper()
 	e, is := errors.AsType[*jsonrpc.Error](err)
-	if !is || e.Code != code || !client.IsPeer(err) {
+	if !is || e.Code != code || !client.IsServerError(err) {
 		t.Fatalf("%s: got %v, want the peer's error %d", what, err, code)
 	}
 	return e

@@ -56,7 +56,7 @@ func newCrashServer(crash func()) *server.Server {
 // child process.
 func (s *subtest) wantLost(what string, err error) {
 	s.Helper()
-	if err == nil || client.IsPeer(err) {
+	if err == nil || client.IsServerError(err) {
 		s.Errorf("%s: got %v", what, err)
 	}
 	if exit, is := errors.AsType[*stdio.ExitError](err); s.transport == "child" && (!is || exit.Code != crashCode || !strings.Contains(err.Error(), "crash requested")) {
@@ -181,14 +181,14 @@ func TestEnd(t *testing.T) {
 			}()
 			s.call(c, "called", nil)
 			ok(s, "close", c.Close())
-			if err := <-done; err != nil && (!errors.Is(err, jsonrpc.ErrClosed) || client.IsPeer(err)) {
+			if err := <-done; err != nil && (!errors.Is(err, jsonrpc.ErrClosed) || client.IsServerError(err)) {
 				s.Errorf("call in flight: got %v", err)
 			}
 			<-c.Done()
 			ok(s, "error of the client", c.Err())
 			ok(s, "close again", c.Close())
 			_, err := c.CallTool(s.Context(), "calls", nil)
-			if !errors.Is(err, jsonrpc.ErrClosed) || client.IsPeer(err) {
+			if !errors.Is(err, jsonrpc.ErrClosed) || client.IsServerError(err) {
 				s.Errorf("call after Close: got %v", err)
 			}
 			if _, err = c.Listen(s.Context(), mcp.SubscriptionFilter{}); !errors.Is(err, jsonrpc.ErrClosed) {
@@ -218,7 +218,7 @@ func TestEnd(t *testing.T) {
 			_, noJSON := c.CallTool(s.Context(), "calls", object{"x": func() {}})
 			_, meta := c.CallTool(s.Context(), "calls", nil, client.WithMeta("io.modelcontextprotocol/protocolVersion", "x"))
 			for what, err := range map[string]error{"canceled": canceled, "not an object": noObject, "not JSON": noJSON, "meta": meta} {
-				if err == nil || client.IsPeer(err) {
+				if err == nil || client.IsServerError(err) {
 					s.Errorf("%s: got %v", what, err)
 				}
 			}

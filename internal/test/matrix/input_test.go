@@ -191,7 +191,7 @@ func TestInput(t *testing.T) {
 				}
 			})
 			same(s, "result", s.call(c, "roots", nil, client.WithTimeout(5*time.Second)), "home file:///home")
-			_, err := c.CallTool(s.Context(), "roots", nil, client.WithMaxTimeout(5*time.Second))
+			_, err := c.CallTool(s.Context(), "roots", nil, client.WithTotalTimeout(5*time.Second))
 			if e, is := errors.AsType[*client.TimeoutError](err); !is || !e.Max {
 				s.Errorf("got %v", err)
 			}

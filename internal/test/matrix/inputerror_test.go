@@ -43,7 +43,7 @@ func TestInputRejected(t *testing.T) {
 					continue
 				}
 				e, is := errors.AsType[*client.InputError](err)
-				if !is || e.Method != mcp.MethodElicit || client.IsPeer(err) || !strings.Contains(err.Error(), field) {
+				if !is || e.Method != mcp.MethodElicit || client.IsServerError(err) || !strings.Contains(err.Error(), field) {
 					s.Errorf("%s: got %v, want %s in it", content, err, field)
 				}
 			}
@@ -58,7 +58,7 @@ func TestInputRejected(t *testing.T) {
 		{name: "the user rejects sampling", when: modern, test: func(s *subtest) {
 			_, err := s.dial(rejectSampling).CallTool(s.Context(), "sample", nil)
 			e, is := errors.AsType[*client.InputError](err)
-			if !is || e.Method != mcp.MethodCreateMessage || !errors.Is(err, client.ErrRefused) || client.IsPeer(err) {
+			if !is || e.Method != mcp.MethodCreateMessage || !errors.Is(err, client.ErrRefused) || client.IsServerError(err) {
 				s.Errorf("got %v", err)
 			}
 		}, instead: func(s *subtest) { // the server gets an error
@@ -89,7 +89,7 @@ func TestInputRejected(t *testing.T) {
 				o.Input.MaxRounds = 1
 			})
 			_, err := c.CallTool(s.Context(), "order", nil) // sends two input requests
-			if err == nil || !strings.Contains(err.Error(), "too many input rounds") || client.IsPeer(err) {
+			if err == nil || !strings.Contains(err.Error(), "too many input rounds") || client.IsServerError(err) {
 				s.Errorf("got %v", err)
 			}
 		}, instead: func(s *subtest) {
@@ -119,7 +119,7 @@ func TestInputRejected(t *testing.T) {
 			}()
 			<-requested
 			cancel()
-			if err := <-done; !errors.Is(err, context.Canceled) || client.IsPeer(err) {
+			if err := <-done; !errors.Is(err, context.Canceled) || client.IsServerError(err) {
 				s.Errorf("got %v", err)
 			}
 			if err := <-ended; err == nil {

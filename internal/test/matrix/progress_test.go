@@ -162,7 +162,7 @@ func TestProgress(t *testing.T) {
 			s.timesOut(1500*time.Millisecond, false, client.WithTimeout(1500*time.Millisecond))
 		}},
 		{name: "progress does not extend the maximum timeout", bubbleOnly: true, test: func(s *subtest) {
-			s.timesOut(4500*time.Millisecond, true, client.WithTimeout(1500*time.Millisecond), client.WithMaxTimeout(4500*time.Millisecond),
+			s.timesOut(4500*time.Millisecond, true, client.WithTimeout(1500*time.Millisecond), client.WithTotalTimeout(4500*time.Millisecond),
 				client.WithProgress(func(*mcp.ProgressNotificationParams) {}))
 		}},
 	})
@@ -174,7 +174,7 @@ func (s *subtest) timesOut(after time.Duration, whole bool, opts ...client.CallO
 	began := time.Now()
 	_, err := s.client().CallTool(s.Context(), "steps", object{"n": 10, "every": int64(time.Second)}, opts...)
 	e, is := errors.AsType[*client.TimeoutError](err)
-	if !is || e.After != after || e.Max != whole || client.IsPeer(err) || !errors.Is(err, context.DeadlineExceeded) {
+	if !is || e.After != after || e.Max != whole || client.IsServerError(err) || !errors.Is(err, context.DeadlineExceeded) {
 		s.Errorf("got %v", err)
 	}
 	same(s, "time", time.Since(began), after)

@@ -162,7 +162,7 @@ func TestResources(t *testing.T) {
 		{name: "cacheable contents are read once", when: modern, test: func(s *subtest) {
 			first := s.read("lib://kept").Text
 			same(s, "again", s.read("lib://kept").Text, first)
-			if again := s.read("lib://kept", client.WithFresh()).Text; again == first {
+			if again := s.read("lib://kept", client.WithoutCache()).Text; again == first {
 				s.Errorf("got %s, want another reading", again)
 			}
 		}, instead: func(s *subtest) {

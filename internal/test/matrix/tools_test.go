@@ -122,7 +122,7 @@ func TestTools(t *testing.T) {
 			same(s, "text", s.call(s.client(), "find", book{Title: "Ulysses"}), "error: not available: try Emma")
 			_, err := client.CallTool[book](s.Context(), s.client(), "find", book{Title: "Ulysses"})
 			failed, is := errors.AsType[*client.ToolError](err)
-			if !is || failed.Error() != `tool "find" failed: not available: try Emma` || client.IsPeer(err) {
+			if !is || failed.Error() != `tool "find" failed: not available: try Emma` || client.IsServerError(err) {
 				s.Errorf("got %v", err)
 			}
 		}},
@@ -276,7 +276,7 @@ func TestManyTools(t *testing.T) {
 				}
 			}
 			same(s, "requests", w.count("> ", `"tools/list"`), 1)
-			_, err := c.ListTools(s.Context(), nil, client.WithFresh())
+			_, err := c.ListTools(s.Context(), nil, client.WithoutCache())
 			ok(s, "fresh", err)
 			same(s, "requests", w.count("> ", `"tools/list"`), 2)
 		}, instead: func(s *subtest) {

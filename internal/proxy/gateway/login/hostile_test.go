@@ -280,10 +280,10 @@ func TestWithoutPages(t *testing.T) {
 	for _, revision := range eras {
 		w := newWorld(t, mcp.LatestRevision)
 		c := w.dial(w.idp.callerToken("alice", nil), revision, nil, nil)
-		if _, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); err == nil || client.IsPeer(err) || !strings.Contains(err.Error(), "up needs the user to log in: open "+w.url+Path+"login/") {
+		if _, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); err == nil || client.IsServerError(err) || !strings.Contains(err.Error(), "up needs the user to log in: open "+w.url+Path+"login/") {
 			t.Errorf("%v: got %v", revision, err)
 		}
-		if _, err := c.GetPrompt(t.Context(), "up__hello", nil); !client.IsPeer(err) || !strings.Contains(err.Error(), "up needs the user to log in: open "+w.url+Path+"login/") {
+		if _, err := c.GetPrompt(t.Context(), "up__hello", nil); !client.IsServerError(err) || !strings.Contains(err.Error(), "up needs the user to log in: open "+w.url+Path+"login/") {
 			t.Errorf("%v: prompt: got %v", revision, err)
 		}
 	}

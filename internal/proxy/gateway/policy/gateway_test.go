@@ -379,7 +379,7 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 		"files__files__delete", "files__slow", "long", "files__long", "files__", "delete:files+x", "files__read\u200b", "f\u0456les__delete",
 	} {
 		_, err := c.CallTool(ctx, name, nil)
-		if !client.IsPeer(err) || !strings.Contains(err.Error(), "unknown tool") || strings.Contains(err.Error(), "did you mean \"files__delete") {
+		if !client.IsServerError(err) || !strings.Contains(err.Error(), "unknown tool") || strings.Contains(err.Error(), "did you mean \"files__delete") {
 			t.Errorf("call %q: got %v", name, err)
 		}
 		if _, err := c.StartTool(ctx, name, nil); err == nil {
@@ -387,10 +387,10 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 		}
 	}
 	for _, name := range []string{"files__admin", "admin", "files__read", "files__delete"} {
-		if _, err := c.GetPrompt(ctx, name, nil); !client.IsPeer(err) {
+		if _, err := c.GetPrompt(ctx, name, nil); !client.IsServerError(err) {
 			t.Errorf("prompt %q: got %v", name, err)
 		}
-		if _, err := c.Complete(ctx, mcp.PromptReference{Name: name}, mcp.CompleteArgument{Name: "who", Value: "a"}, nil); !client.IsPeer(err) {
+		if _, err := c.Complete(ctx, mcp.PromptReference{Name: name}, mcp.CompleteArgument{Name: "who", Value: "a"}, nil); !client.IsServerError(err) {
 			t.Errorf("completion of %q: got %v", name, err)
 		}
 	}
@@ -405,7 +405,7 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 			t.Errorf("subscribe to %q: got %+v", uri, sub.Accepted())
 		}
 	}
-	if _, err := c.Complete(ctx, mcp.ResourceTemplateReference{URI: "file:///{+path}"}, mcp.CompleteArgument{Name: "path", Value: "s"}, nil); !client.IsPeer(err) {
+	if _, err := c.Complete(ctx, mcp.ResourceTemplateReference{URI: "file:///{+path}"}, mcp.CompleteArgument{Name: "path", Value: "s"}, nil); !client.IsServerError(err) {
 		t.Errorf("completion of a hidden template: got %v", err)
 	}
 	if diff := cmp.Diff(want, files.log()); diff != "" {
@@ -500,7 +500,7 @@ func TestGatewayPrincipals(t *testing.T) {
 			if page.NextCursor == nil {
 				t.Fatal("got one page, want more")
 			}
-			if _, err := bob.ListTools(ctx, page.NextCursor); !client.IsPeer(err) || !strings.Contains(err.Error(), "cursor") {
+			if _, err := bob.ListTools(ctx, page.NextCursor); !client.IsServerError(err) || !strings.Contains(err.Error(), "cursor") {
 				t.Errorf("bob uses alice's cursor: got %v", err)
 			}
 			if rest, err := alice.ListTools(ctx, page.NextCursor); err != nil || len(rest.Tools)+len(page.Tools) != 9 {
@@ -614,7 +614,7 @@ func TestGatewayExchangeFails(t *testing.T) {
 				t.Errorf("got items %q, want 9", got)
 			}
 			_, err = c.CallTool(t.Context(), "up__whoami", nil)
-			if !client.IsPeer(err) || !strings.Contains(err.Error(), "invalid_request") {
+			if !client.IsServerError(err) || !strings.Contains(err.Error(), "invalid_request") {
 				t.Errorf("got %v", err)
 			}
 			if got, err := client.CallTool[string](t.Context(), c, "files__read", nil); err != nil || got != "tool read" {

@@ -82,7 +82,7 @@ func TestParts(t *testing.T) {
 	} {
 		for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 			rec := newRecorder(t, r, tt.tools)
-			s := &stage{text: json.RawMessage(tt.text), transport: client.Over(mcptest.Serve(t, rec))}
+			s := &stage{text: json.RawMessage(tt.text), transport: client.FramerTransport(mcptest.Serve(t, rec))}
 			if err := partOf(tt.scenario)(t.Context(), s); err != nil {
 				t.Errorf("%s, %v: %v", tt.scenario, r, err)
 			}
