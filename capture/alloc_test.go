@@ -42,7 +42,7 @@ func TestEncodeLarge(t *testing.T) {
 	enc := NewEncoder(io.Discard, nil)
 	e := &Event{Kind: KindMessage, Data: text}
 	enc.Encode(e)
-	if n := cap(enc.out.buf) + cap(enc.p.edits.arena); n > 1<<20 {
+	if n := cap(enc.out.buf) + cap(enc.p.edits.list)*40; n > 1<<20 {
 		t.Errorf("%d bytes of buffers", n)
 	}
 	var ms [2]uint64

@@ -19,8 +19,9 @@
 //     also hidden wherever they occur later in the same capture;
 //   - values of members, parameters, variables and command arguments with the name of a
 //     secret ("password", "apiKey", "access_token", "sessionId" …), in JSON, in JSON within
-//     strings, in URLs, forms, tags and text, percent-encoded or with character references;
-//     values of environment variables;
+//     strings, in URLs, forms, tags, tables and text, percent-encoded or with character references;
+//     values of environment variables. What stands in the place of a value stays, such as
+//     "${TOKEN}" or "(not configured)", and so does an expression of a program;
 //   - base64 of a text with a secret;
 //   - anything with the shape of a secret: PEM private keys, tokens in the form of a JWT,
 //     credentials after "Bearer" and "Basic", keys whose issuers mark them with a prefix,

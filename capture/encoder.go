@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -237,22 +238,13 @@ func (c *Encoder) headers(list []Header, at string) {
 			c.header(h)
 			continue
 		}
-		if text := c.red.clean.header(h, &c.red.known); text != "" {
-			c.out.reserve(len(text))
-			c.out.str(text)
-			continue
-		}
-		shown := c.red.redactHeader(h, at, i, &c.p.hidden)
-		if text := c.header(shown); shown == h {
-			c.red.clean.addHeader(h, text, &c.red.known)
-		}
+		c.header(c.red.redactHeader(h, at, i, &c.p.hidden))
 	}
 	c.out.str("]")
 }
 
-// header writes a name with its value, and base64 for a value that is not UTF-8. It returns the
-// text, which is valid until the next call.
-func (c *Encoder) header(h Header) []byte {
+// header writes a name with its value, and base64 for a value that is not UTF-8.
+func (c *Encoder) header(h Header) {
 	b := append(c.text[:0], '[')
 	b = jsonwire.AppendQuote(b, h.Name)
 	b = append(b, ',')
@@ -267,7 +259,6 @@ func (c *Encoder) header(h Header) []byte {
 	if c.text = b; cap(b) > sinkSize {
 		c.text = nil
 	}
-	return b
 }
 
 func (c *Encoder) list(name string, list []string) {
@@ -386,7 +377,7 @@ func (p *payload) prepare(e *Event, r *Redactor) {
 	}
 	p.form = formRaw
 	switch {
-	case r != nil && (e.Part > 0 || e.Encoding != "" && lower(e.Encoding) != "identity"):
+	case r != nil && (e.Part > 0 || e.Encoding != "" && strings.ToLower(e.Encoding) != "identity"):
 		// Neither half a secret nor a compressed one can be recognized.
 		r.redactAll(&p.edits, e.Data, "part")
 	case e.Kind == KindStderr || e.Kind == KindNote || e.Kind == KindEnd:
@@ -440,15 +431,21 @@ func looksJSON(text []byte) bool {
 
 // prepareJSON handles a payload that should be JSON.
 func (p *payload) prepareJSON(e *Event, r *Redactor, frame bool) {
-	w := &p.walk
-	w.r, w.e, w.hidden = r, &p.edits, &p.hidden
-	err := w.walk(e.Data, 0)
-	pos := w.s.Pos()
-	w.data = nil
-	w.s.Reset(nil, 0)
+	var err error
+	pos, unsure := 0, true // of the error; about duplicate names
+	if r == nil {
+		err = jsonwire.Valid(e.Data, 0)
+	} else {
+		w := &p.walk
+		w.r, w.e, w.hidden = r, &p.edits, &p.hidden
+		err = w.walk(e.Data)
+		pos, unsure = w.s.Pos(), w.unsure
+		w.data = nil
+		w.s.Reset(nil, 0)
+	}
 	switch {
 	case err == nil && !e.Cut:
-		if p.why = whyNotVerbatim(e.Data, w.dup); p.why == "" {
+		if p.why = whyNotVerbatim(e.Data, unsure); p.why == "" {
 			p.form = formMessage
 		}
 		return
@@ -476,7 +473,7 @@ func (p *payload) prepareLine(e *Event, r *Redactor) {
 	if !e.Cut && looksJSON(e.Data) {
 		w := &p.walk
 		w.r, w.e, w.hidden = r, &p.edits, nil
-		if err := w.walk(e.Data, 0); err == nil {
+		if err := w.walk(e.Data); err == nil {
 			return
 		}
 		p.edits.reset()
@@ -486,10 +483,13 @@ func (p *payload) prepareLine(e *Event, r *Redactor) {
 
 // whyNotVerbatim says why a line cannot hold a valid JSON text verbatim, or why readers may
 // disagree on the text. It returns "" if neither applies.
-func whyNotVerbatim(text []byte, dup bool) RawReason {
+func whyNotVerbatim(text []byte, unsure bool) RawReason {
+	if unsure {
+		if _, dup := jsonwire.Duplicate(text, 0); dup {
+			return RawDuplicate
+		}
+	}
 	switch {
-	case dup:
-		return RawDuplicate
 	case bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0:
 		return RawNewline
 	case text[0] == ' ' || text[0] == '\t' || text[len(text)-1] == ' ' || text[len(text)-1] == '\t':

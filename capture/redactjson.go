@@ -2,55 +2,50 @@ package capture
 
 import (
 	"bytes"
-	"hash/maphash"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/lazyregexp"
 )
 
-// A walker goes through a JSON text once. It validates the text, finds duplicate names, and
-// collects the edits that hide secrets.
+// A walker goes through a JSON text once. It validates the text and collects the edits that hide
+// secrets.
 type walker struct {
 	s    jsonwire.Scanner
 	data []byte
-	// dup reports a duplicate name in an object.
-	dup bool
-
-	// r is nil to hide nothing.
 	r    *Redactor
 	e    *edits
 	path []pathStep
-	// keys has the names in the open objects, the innermost last.
-	keys []memberName
+	// names has those of the open objects, the innermost last. unsure reports that an object may
+	// have a name twice.
+	names  [][]byte
+	unsure bool
 	// hasKnown reports that data contains a known secret.
 	hasKnown bool
 	// depth counts the levels of JSON in strings.
 	depth  int
 	hidden *pointers
-	// text is scratch space for unescaped strings.
-	text []byte
-	// inner and innerEdits are scratch space for JSON in a string.
+	// text is scratch space for unescaped strings, and inner and innerEdits are for JSON in one.
+	text       []byte
 	inner      *walker
 	innerEdits edits
 }
 
-// A pathStep is the raw name of a member, or the index of an element.
+// A pathStep is the raw name of a member or, with a nil key, the index of an element.
 type pathStep struct {
-	key []byte
-	// index is -1 for members.
+	key   []byte
 	index int
-}
-
-type memberName struct {
-	raw     []byte
-	escaped bool
 }
 
 // maxNested limits the depth to which JSON in strings is parsed.
 const maxNested = 3
+
+// maxNames is the number of names of an object that are compared with each other.
+const maxNames = 24
 
 // A mode says how to redact the values below a member.
 type mode struct {
@@ -67,24 +62,19 @@ type mode struct {
 }
 
 // walk walks data. The error is a *jsonwire.SyntaxError.
-func (w *walker) walk(data []byte, depth int) error {
-	w.s.Reset(data, depth)
-	w.data, w.dup = data, false
-	w.path, w.keys = w.path[:0], w.keys[:0]
-	if w.r != nil {
-		w.hasKnown = w.r.hasKnown(data)
+func (w *walker) walk(data []byte) error {
+	w.s.Reset(data, 0)
+	w.data, w.path, w.names, w.unsure = data, w.path[:0], w.names[:0], false
+	w.hasKnown = false
+	for _, secret := range w.r.known {
+		w.hasKnown = w.hasKnown || bytes.Contains(data, []byte(secret))
 	}
-	from := 0
-	if w.e != nil {
-		from = len(w.e.list)
-	}
+	from := len(w.e.list)
 	err := w.value(mode{})
 	if err == nil {
 		err = w.s.End()
 	}
-	if w.e != nil {
-		w.e.normalize(from)
-	}
+	w.e.normalize(from)
 	return err
 }
 
@@ -102,19 +92,26 @@ func (w *walker) value(m mode) error {
 	if err := w.s.Skip(); err != nil {
 		return err
 	}
-	if c := w.data[start]; w.r != nil && m.force != nil && m.force.number && (c == '-' || c >= '0' && c <= '9') {
-		w.e.replace(start, w.s.Pos(), []byte("0"))
+	if c := w.data[start]; m.force != nil && m.force.number && (c == '-' || c >= '0' && c <= '9') {
+		w.e.list = append(w.e.list, edit{start, w.s.Pos(), "0"})
 		w.addPointer()
 	}
 	return nil
 }
 
-// A stringItem is a string in the data.
+// A stringItem is a string in the data. start and end include the quotes.
 type stringItem struct {
-	raw     []byte
-	escaped bool
-	// start and end include the quotes.
+	raw        []byte
+	escaped    bool
 	start, end int
+}
+
+// plain returns the value of the string. It may use scratch as memory.
+func (it stringItem) plain(scratch []byte) []byte {
+	if it.escaped {
+		return jsonwire.AppendUnquote(scratch[:0], it.raw)
+	}
+	return it.raw
 }
 
 func (w *walker) str(m mode) (stringItem, error) {
@@ -124,7 +121,7 @@ func (w *walker) str(m mode) (stringItem, error) {
 		return stringItem{}, err
 	}
 	it := stringItem{raw, escaped, start, w.s.Pos()}
-	if w.r != nil && len(raw) > 0 {
+	if len(raw) > 0 {
 		w.redactString(it, m)
 	}
 	return it, nil
@@ -132,7 +129,7 @@ func (w *walker) str(m mode) (stringItem, error) {
 
 func (w *walker) array(m mode) error {
 	// pairs reports a list of lists, which may hold names with their values.
-	pairs := len(w.path) > 0 && w.path[len(w.path)-1].index >= 0
+	pairs := len(w.path) > 0 && w.path[len(w.path)-1].key == nil
 	more, err := w.s.EnterArray()
 	w.path = append(w.path, pathStep{})
 	at := len(w.path) - 1
@@ -145,13 +142,13 @@ func (w *walker) array(m mode) error {
 		} else {
 			var it stringItem
 			if it, err = w.str(m); err == nil && !m.schema {
-				if len(it.raw) > 0 && name.hides(it.raw) {
-					w.replaceString(it, name.kind)
+				if name.hides(it.raw) {
+					w.replace(it, name.label)
 				}
 				name = nil
 				// This is ["Cookie", "…"] or ["--token", "…"].
 				if pairs && n == 0 || len(it.raw) > 2 && it.raw[0] == '-' {
-					name = w.classifyItem(it)
+					name = w.classify(it)
 				}
 			}
 		}
@@ -163,54 +160,51 @@ func (w *walker) array(m mode) error {
 	return err
 }
 
-// classifyItem classifies a string as a name.
-func (w *walker) classifyItem(it stringItem) *secretName {
-	if w.r == nil || len(it.raw) > 64 {
+// classify classifies a string as a name.
+func (w *walker) classify(it stringItem) *secretName {
+	if len(it.raw) > 64 {
 		return nil
 	}
 	return w.r.classify(it.raw, false)
 }
 
+// cutName stands for the name of a value if the text ends before its object does.
+var cutName = secretName{label: "cut", proof: provenAlways}
+
 func (w *walker) object(m mode) error {
 	more, err := w.s.EnterObject()
-	base := len(w.keys)
-	var seen map[uint64]struct{}
-	w.path = append(w.path, pathStep{index: -1})
-	at := len(w.path) - 1
+	w.path = append(w.path, pathStep{})
+	at, names := len(w.path)-1, len(w.names)
 	var named *secretName // the class of the member "name"
 	var value stringItem  // of the member "value"
 	for more && err == nil {
 		w.s.Peek()
-		start := w.s.Pos()
-		var k memberName
-		if k.raw, k.escaped, err = w.s.Key(); err != nil {
+		key := stringItem{start: w.s.Pos()}
+		if key.raw, key.escaped, err = w.s.Key(); err != nil {
 			break
 		}
-		seen = w.checkDuplicate(k, base, seen)
-		w.path[at].key = k.raw
-		if w.r != nil && len(k.raw) >= 4 {
-			w.redactString(stringItem{k.raw, k.escaped, start, start + 2 + len(k.raw)}, mode{})
+		w.path[at].key = key.raw
+		w.unsure = w.unsure || key.escaped || len(w.names)-names > maxNames || slices.ContainsFunc(w.names[names:], func(o []byte) bool { return string(o) == string(key.raw) })
+		w.names = append(w.names, key.raw)
+		if len(key.raw) >= 4 {
+			key.end = key.start + 2 + len(key.raw)
+			w.redactString(key, mode{})
 		}
-		child := m
-		if w.r != nil {
-			child = w.childMode(m, k)
-		}
-		if w.s.Peek() == '"' {
+		child := w.childMode(m, key)
+		if w.s.Peek() != '"' {
+			err = w.value(child)
+		} else {
 			var it stringItem
 			if it, err = w.str(child); err == nil {
-				switch role(k.raw) {
-				case roleName:
-					if s := w.classifyItem(it); s != nil {
+				switch string(key.raw) {
+				case "name", "key", "header", "Name", "Key", "variable", "field", "id":
+					if s := w.classify(it); s != nil {
 						named = s
 					}
-				case roleValue:
+				case "value", "Value", "val":
 					value = it
 				}
 			}
-		} else if w.isRepeatable() {
-			err = w.repeated(child)
-		} else {
-			err = w.value(child)
 		}
 		if err == nil {
 			more, err = w.s.NextMember()
@@ -219,106 +213,38 @@ func (w *walker) object(m mode) error {
 	if err != nil && named == nil {
 		named = &cutName
 	}
-	if len(value.raw) > 0 && !m.schema && named.hides(value.raw) {
+	if !m.schema && named.hides(value.raw) {
 		w.path[at].key = []byte("value")
-		w.replaceString(value, named.kind)
+		w.replace(value, named.label)
 	}
-	w.path, w.keys = w.path[:at], w.keys[:base]
+	w.path, w.names = w.path[:at], w.names[:names]
 	return err
 }
 
-// cutName stands for the name of a value if the text ends before its object does.
-var cutName = secretName{kind: "cut"}
-
-type keyRole int
-
-const (
-	roleNone  keyRole = iota
-	roleName          // names the value
-	roleValue         // holds the value
-)
-
-func role(key []byte) keyRole {
-	switch string(key) {
-	case "name", "key", "header", "Name", "Key", "variable", "field", "id":
-		return roleName
-	case "value", "Value", "val":
-		return roleValue
+// childMode returns the mode for the value of a member.
+func (w *walker) childMode(m mode, name stringItem) mode {
+	next := w.s.Peek()
+	key := name.raw
+	if name.escaped {
+		w.text = name.plain(w.text)
+		key = w.text
 	}
-	return roleNone
-}
-
-// fewKeys is the number of names up to which they are compared one by one.
-const fewKeys = 24
-
-var seed = maphash.MakeSeed()
-
-// checkDuplicate notes a name of the object whose names begin at base. For many names it keeps only
-// hashes; a collision only means that the message is stored as a string.
-func (w *walker) checkDuplicate(k memberName, base int, seen map[uint64]struct{}) map[uint64]struct{} {
-	sum := func(k memberName) uint64 {
-		if k.escaped {
-			return maphash.String(seed, jsonwire.UnquoteString(k.raw))
-		}
-		return maphash.Bytes(seed, k.raw)
-	}
-	if len(w.keys)-base < fewKeys {
-		for _, o := range w.keys[base:] {
-			if !k.escaped && !o.escaped {
-				w.dup = w.dup || string(k.raw) == string(o.raw)
-			} else {
-				w.dup = w.dup || jsonwire.UnquoteString(k.raw) == jsonwire.UnquoteString(o.raw)
-			}
-		}
-		w.keys = append(w.keys, k)
-		return nil
-	}
-	if seen == nil {
-		seen = make(map[uint64]struct{})
-		for _, o := range w.keys[base:] {
-			seen[sum(o)] = struct{}{}
-		}
-	}
-	h := sum(k)
-	if _, ok := seen[h]; ok {
-		w.dup = true
-	}
-	seen[h] = struct{}{}
-	return seen
-}
-
-// childMode returns the mode for the value of a member. w.r must not be nil.
-func (w *walker) childMode(m mode, k memberName) mode {
-	key := k.raw
-	if k.escaped {
-		key = []byte(jsonwire.UnquoteString(k.raw))
-	}
-	if !m.schema && w.isSchema() {
-		return mode{schema: true}
-	}
-	name := w.r.classify(key, false)
-	if m.schema {
-		return schemaMode(m, key, name, w.s.Peek())
-	}
-	if m.force == nil && !m.env && w.s.Peek() == '"' && w.isProse(key) {
-		return mode{prose: true}
-	}
-	if m.prose {
-		m = mode{}
-	}
+	s := w.r.classify(key, false)
 	switch {
+	case m.schema:
+		return schemaMode(m, key, s, next)
+	case w.isSchema(key):
+		return mode{schema: true}
 	case m.env && (string(key) == "name" || string(key) == "key"):
 		return mode{}
 	case m.force != nil || m.env:
 		return m
-	case name != nil && name.opaque && w.s.Peek() != '"':
-		return m
-	case name != nil:
-		return mode{force: name}
-	case isEnvironment(key):
-		return mode{env: true}
+	case next == '"' && w.isProse(key):
+		return mode{prose: true}
+	case s != nil && (next == '"' || s.proof <= provenAlways):
+		return mode{force: s}
 	}
-	return m
+	return mode{env: isEnvironment(key)}
 }
 
 // schemaMode is childMode inside a JSON Schema. There, a member with the name of a secret is a
@@ -341,67 +267,38 @@ func schemaMode(m mode, key []byte, name *secretName, next byte) mode {
 	return mode{schema: true, prop: m.prop}
 }
 
-// isProse reports whether the member at the path describes something in a result: a list entry or
-// the server. Descriptions mention secrets but have none, and comparing a server with its capture
-// needs them unchanged.
+// schemaPath matches the paths of members that hold a JSON Schema according to the protocol, and
+// prosePath those that describe something in a result: a list entry or the server. Descriptions
+// mention secrets but have none, and comparing a server with its capture needs them unchanged.
+var (
+	schemaPath = lazyregexp.New(`^(?:/(?:result|params)/tools/#/(?:input|output)Schema|(?:/result/inputRequests/[^/]*)?/params/requestedSchema)$`)
+	prosePath  = lazyregexp.New(`^/result/(?:instructions|serverInfo/(?:.*/)?\w+|(?:tools|prompts|resources|resourceTemplates)/#/(?:.*/)?\w+)$`)
+)
+
+// at reports whether the path with that key matches a pattern. In the path, "#" stands for an
+// index, and the index in a batch is left out.
+func (w *walker) at(pattern *regexp.Regexp, key []byte) bool {
+	var path []byte
+	for i, s := range w.path[:min(len(w.path)-1, 16)] {
+		if s.key != nil {
+			path = append(append(path, '/'), s.key...)
+		} else if i > 0 {
+			path = append(path, "/#"...)
+		}
+	}
+	return pattern.Match(append(append(path, '/'), key...))
+}
+
 func (w *walker) isProse(key []byte) bool {
 	switch string(key) {
 	case "description", "title", "instructions":
-	default:
-		return false
-	}
-	path := w.path
-	if len(path) > 0 && path[0].index >= 0 && len(path[0].key) == 0 {
-		path = path[1:] // a batch
-	}
-	if len(path) < 2 || string(path[0].key) != "result" {
-		return false
-	}
-	switch string(path[1].key) {
-	case "instructions":
-		return len(path) == 2
-	case "tools", "prompts", "resources", "resourceTemplates":
-		return len(path) > 3 && path[2].index >= 0
-	case "serverInfo":
-		return true
+		return w.at(prosePath(), key)
 	}
 	return false
 }
 
-// isSchema reports whether the member at the path holds a JSON Schema, according to the protocol.
-func (w *walker) isSchema() bool {
-	path := w.path
-	last := string(path[len(path)-1].key)
-	switch last {
-	case "inputSchema", "outputSchema", "requestedSchema":
-	default:
-		return false
-	}
-	path = path[:len(path)-1]
-	if len(path) > 0 && path[0].index >= 0 && len(path[0].key) == 0 {
-		path = path[1:] // a batch
-	}
-	var b strings.Builder
-	for _, s := range path {
-		b.WriteByte('/')
-		if s.index >= 0 && s.key == nil {
-			b.WriteByte('#')
-		} else if b.Len() > 64 {
-			return false
-		} else {
-			b.Write(s.key)
-		}
-	}
-	at := b.String()
-	if rest, ok := strings.CutPrefix(at, "/result/inputRequests/"); ok {
-		if i := strings.IndexByte(rest, '/'); i >= 0 {
-			at = rest[i:]
-		}
-	}
-	if last == "requestedSchema" {
-		return at == "/params"
-	}
-	return at == "/result/tools/#" || at == "/params/tools/#"
+func (w *walker) isSchema(key []byte) bool {
+	return bytes.HasSuffix(key, []byte("Schema")) && w.at(schemaPath(), key)
 }
 
 // pointers lists the hidden values of one event.
@@ -453,71 +350,88 @@ func (w *walker) addPointer() {
 	b := []byte("/msg")
 	for _, s := range w.path {
 		b = append(b, '/')
-		if s.index >= 0 {
+		if s.key == nil {
 			b = strconv.AppendInt(b, int64(s.index), 10)
-			continue
+		} else if name := w.r.redactText(jsonwire.UnquoteString(s.key)); len(name) > 256 {
+			b = append(b, "…"...)
+		} else {
+			b = append(b, jsonpointer.Escape(name)...)
 		}
-		b = w.r.appendPointer(b, jsonwire.UnquoteString(s.key))
 	}
 	w.hidden.add(string(b))
 }
 
-// appendPointer appends a name as a token of a JSON pointer, with its secrets hidden.
-func (r *Redactor) appendPointer(dst []byte, name string) []byte {
-	var e edits
-	r.scanText(&e, []byte(name))
-	if len(e.list) > 0 {
-		name = string(appendEdited(nil, []byte(name), e.list, e.arena))
-	}
-	if len(name) > 256 {
-		return append(dst, "…"...)
-	}
-	return append(dst, jsonpointer.Escape(name)...)
-}
-
 // redactString adds the edits for a string, which is a value or a name.
 func (w *walker) redactString(it stringItem, m mode) {
-	text := it.raw
-	if it.escaped && (m.force == nil || m.force.opaque) {
-		w.text = jsonwire.AppendUnquote(w.text[:0], it.raw)
-		text = w.text
-	}
-	if m.force.hides(text) {
-		w.replaceString(it, m.force.kind)
+	if m == (mode{}) && !w.hasKnown && len(it.raw) < minShape && bareWord(it.raw) {
 		return
 	}
-	if m.env {
+	blob := len(w.path) > 0 && string(w.path[len(w.path)-1].key) == "blob"
+	if m == (mode{}) && w.depth == 0 && !blob {
+		clean := w.r.cleanStrings.slot(it.raw)
+		if string(*clean) == string(it.raw) {
+			return
+		}
+		defer func(edits int) {
+			if len(w.e.list) == edits && len(it.raw) <= maxClean {
+				*clean = append((*clean)[:0], it.raw...)
+			}
+		}(len(w.e.list))
+	}
+	text := it.raw
+	if it.escaped {
+		w.text = it.plain(w.text)
+		text = w.text
+	}
+	switch {
+	case m.force.hides(text):
+		w.replace(it, m.force.label)
+		return
+	case m.env && standIn(text) < len(text) && !w.isStage(text):
 		// A list of variables has entries of the form NAME=value.
 		if k := bytes.IndexByte(text, '='); k <= 0 || it.escaped {
-			w.replaceString(it, "env")
+			w.replace(it, "env")
 		} else if k+1 < len(text) {
-			w.r.hide(w.e, it.start+1+k+1, it.end-1, "env", text[k+1:])
+			w.e.hide(w.r, it.start+1+k+1, it.end-1, "env", text[k+1:])
 			w.addPointer()
 		}
 		return
-	}
-	if len(text) < 4 {
+	case len(text) < 4:
+		return
+	case w.r.secretBase64(text, blob, w.depth):
+		w.replace(it, "blob")
 		return
 	}
-	if w.r.secretBase64(text, w.atMember("blob"), w.depth) {
-		w.replaceString(it, "blob")
-		return
-	}
+	from := len(w.e.list)
 	if it.escaped {
 		w.redactEscaped(it, text, m)
 		return
 	}
-	from := len(w.e.list)
-	w.r.scanString(w.e, text, textMode{prose: m.prose, noKnown: !w.hasKnown})
+	w.r.scan(w.e, text, textMode{prose: m.prose, noKnown: !w.hasKnown})
 	if len(w.e.list) == from {
 		return
 	}
 	for i := range w.e.list[from:] {
-		d := &w.e.list[from+i]
-		d.start += it.start + 1
-		d.end += it.start + 1
+		w.e.list[from+i].start += it.start + 1
+		w.e.list[from+i].end += it.start + 1
 	}
 	w.addPointer()
+}
+
+// isStage reports whether the string at the path is the name of an environment, such as
+// "production".
+func (w *walker) isStage(text []byte) bool {
+	return len(text) <= len("preproduction") && !isOpaque(text, "") && bytes.IndexAny(text, "= \r\n") < 0 && isEnvironment(w.path[len(w.path)-1].key)
+}
+
+// bareWord reports whether a text is one word.
+func bareWord(text []byte) bool {
+	for _, c := range text {
+		if !letterByte[c] && c != '_' && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
 }
 
 // redactEscaped is redactString for a string with escapes; text is its value. It encodes the string
@@ -530,7 +444,7 @@ func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
 		if w.inner == nil {
 			w.inner = &walker{r: w.r, e: e, depth: w.depth + 1}
 		}
-		if json = w.inner.walk(text, 0) == nil; !json {
+		if json = w.inner.walk(text) == nil; !json {
 			e.reset()
 		}
 	}
@@ -539,13 +453,12 @@ func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
 		e.normalize(0)
 	} else {
 		w.r.scan(e, text, textMode{prose: m.prose})
-		if !m.prose && bytes.Contains(text, streamLine) {
+		if !m.prose {
 			w.r.scanJoined(e, text, false)
 		}
 	}
 	if len(e.list) > 0 {
-		quoted := jsonwire.AppendQuote(nil, appendEdited(nil, text, e.list, e.arena))
-		w.e.replace(it.start, it.end, quoted)
+		w.e.list = append(w.e.list, edit{it.start, it.end, string(jsonwire.AppendQuote(nil, e.append(nil, text)))})
 		w.addPointer()
 	}
 	if cap(w.text) > 1<<20 {
@@ -553,43 +466,13 @@ func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
 	}
 }
 
-// atMember reports whether the path ends in a member with that name.
-func (w *walker) atMember(name string) bool {
-	return len(w.path) > 0 && string(w.path[len(w.path)-1].key) == name
-}
-
-// replaceString replaces a string by a placeholder, and drops earlier edits in it.
-func (w *walker) replaceString(it stringItem, kind string) {
-	if w.r == nil {
-		return
-	}
-	secret := it.raw
-	if it.escaped {
-		secret = []byte(jsonwire.UnquoteString(it.raw))
-	}
+// replace replaces a string by a placeholder, and drops earlier edits in it.
+func (w *walker) replace(it stringItem, label string) {
+	secret := it.plain(nil)
 	if isPlaceholder(secret) {
 		return
 	}
-	w.e.remove(it.start, it.end)
-	w.r.hide(w.e, it.start+1, it.end-1, kind, secret)
+	w.e.list = slices.DeleteFunc(w.e.list, func(d edit) bool { return d.start >= it.start && d.end <= it.end })
+	w.e.hide(w.r, it.start+1, it.end-1, label, secret)
 	w.addPointer()
-}
-
-// scanString is scan for the value of a JSON string.
-func (r *Redactor) scanString(e *edits, text []byte, how textMode) {
-	if how.noKnown && len(text) < minShape && !mayHaveName(text) {
-		return // too short for a shape, and without a name
-	}
-	r.scan(e, text, how)
-}
-
-// mayHaveName reports whether a text may contain a name with a value.
-func mayHaveName(text []byte) bool {
-	for _, c := range text {
-		switch c {
-		case ':', '=', '-', '%', '&', '<', '\'', '\n':
-			return true
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash"
+	"hash/maphash"
 	"math/bits"
 	"net/url"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/lazyregexp"
 )
 
 // A Redaction adds to the default redaction, which the package comment describes. A nil *Redaction
@@ -40,37 +43,33 @@ type Redaction struct {
 
 // A Redactor hides secrets in the events of a capture. It is not safe for concurrent use.
 type Redactor struct {
-	mac hash.Hash
-	// names are normalized.
-	names []string
-	// endings has those of all names of secrets.
-	endings nameEndings
-	// headers are in lower case.
+	mac   hash.Hash
+	label RedactionMode
+	// names are those of the Redaction, and table has their ends, too.
+	names []secretName
+	table *nameTable
+	// headers are those of the Redaction, in lower case.
 	headers []string
-	known   knownSecrets
-	// openPEM has the streams that are inside a private key, with the number of its lines that may
-	// still come.
-	openPEM map[textStream]int
-	label   RedactionMode
-	// plain is scratch space for decoded base64.
-	plain []byte
-	// copies is scratch space for redactFields.
-	copies eventCopies
+	// known are texts to hide wherever they occur: first, up to fixed, those of the Redaction and
+	// of variables, and then those of headers.
+	known []string
+	fixed int
+	// These have texts in which nothing was hidden: fields of events, headers, and raw strings of
+	// messages.
+	cleanFields, cleanHeaders, cleanStrings cleanTexts
+	// open has the streams of text in which a secret may continue.
+	open map[textStream]openText
 
-	// pendingNames are the streams of text whose last line ended in the name of a secret.
-	pendingNames map[textStream]pendingName
-
-	// nameClasses caches the classes of names.
-	nameClasses map[string]nameClass
-	clean       cleanTexts
-	members     cleanMembers
-	// placeholders caches the placeholders of short secrets.
-	placeholders map[placeholderKey]string
+	// The rest is scratch space: for decoded base64, and for texts that are strings.
+	plain      []byte
+	field      []byte
+	head       []byte
+	fieldEdits edits
 }
 
 // NewRedactor returns a Redactor. r may be nil.
 func NewRedactor(r *Redaction) *Redactor {
-	d := &Redactor{openPEM: map[textStream]int{}, pendingNames: map[textStream]pendingName{}, label: RedactionDefault, nameClasses: map[string]nameClass{}, endings: secretEndings}
+	d := &Redactor{open: map[textStream]openText{}, label: RedactionDefault, table: secretNames()}
 	var key [32]byte
 	rand.Read(key[:]) // never fails
 	secret := key[:]
@@ -79,123 +78,71 @@ func NewRedactor(r *Redaction) *Redactor {
 		if len(r.Key) >= 16 {
 			secret = slices.Clone(r.Key)
 		}
+		if len(r.Names) > 0 {
+			d.table = newNameTable()
+		}
 		for _, n := range r.Names {
 			norm := string(appendNormal(nil, n))
-			d.names = append(d.names, norm)
-			d.endings.add(norm)
+			d.names = append(d.names, secretName{text: norm, label: "custom", number: true, proof: provenAlways})
+			d.table.add(norm)
 		}
 		for _, n := range r.Headers {
-			d.headers = append(d.headers, lower(n))
+			d.headers = append(d.headers, strings.ToLower(n))
 		}
 		for _, s := range r.Secrets {
-			d.known.add(s, 4, true)
+			d.learn(s, 4, true)
 		}
 	}
 	d.mac = hmac.New(sha256.New, secret)
 	return d
 }
 
-// appendPlaceholder appends the placeholder of a secret: its kind, a keyed hash, and the power of
-// two that its length does not exceed. No character of it needs escaping in JSON, a URL or an HTTP
+// placeholder returns the placeholder of a secret: its kind, a keyed hash, and the power of two
+// that its length does not exceed. No character of it needs escaping in JSON, a URL or an HTTP
 // header.
-func (r *Redactor) appendPlaceholder(dst []byte, kind string, secret []byte) []byte {
-	if text, ok := r.placeholders[placeholderKey{kind, string(secret)}]; ok {
-		return append(dst, text...)
+func (r *Redactor) placeholder(kind string, secret []byte) string {
+	if isPlaceholder(secret) {
+		return string(secret)
 	}
-	at := len(dst)
-	dst = r.appendNewPlaceholder(dst, kind, secret)
-	if len(secret) <= maxCleanValue {
-		if r.placeholders == nil || len(r.placeholders) >= maxPlaceholders {
-			r.placeholders = map[placeholderKey]string{}
-		}
-		r.placeholders[placeholderKey{kind, string(secret)}] = string(dst[at:])
-	}
-	return dst
-}
-
-// A placeholderKey identifies a placeholder.
-type placeholderKey struct{ kind, secret string }
-
-// maxPlaceholders limits the placeholders that are remembered, because sessions repeat theirs. They
-// are forgotten when there are more.
-const maxPlaceholders = 256
-
-func (r *Redactor) appendNewPlaceholder(dst []byte, kind string, secret []byte) []byte {
-	var sum [sha256.Size]byte
 	r.mac.Reset()
 	r.mac.Write(secret)
-	dst = append(dst, "~redacted:"...)
-	dst = append(dst, kind...)
-	dst = append(dst, ':')
-	dst = hex.AppendEncode(dst, r.mac.Sum(sum[:0])[:6])
-	dst = append(dst, ':')
-	class := 8
+	dst := append(make([]byte, 0, 64), "~redacted:"+kind+":"...)
+	dst = hex.AppendEncode(dst, r.mac.Sum(nil)[:6])
+	size := 8
 	if n := len(secret); n > 8 {
-		class = 1 << bits.Len(uint(n-1))
+		size = 1 << bits.Len(uint(n-1))
 	}
-	dst = strconv.AppendInt(dst, int64(class), 10)
-	return append(dst, '~')
+	dst = strconv.AppendInt(append(dst, ':'), int64(size), 10)
+	return string(append(dst, '~'))
 }
 
-// An edit replaces a part of a text by bytes in the arena of its list.
+// An edit replaces text[start:end].
 type edit struct {
-	// start and end are indexes in the text.
 	start, end int
-	// from and to are indexes in the arena.
-	from, to int
+	text       string
 }
 
 // edits are changes to a text, sorted and without overlap once normalized.
-type edits struct {
-	list  []edit
-	arena []byte
-}
+type edits struct{ list []edit }
 
 func (e *edits) reset() {
-	e.list, e.arena = e.list[:0], e.arena[:0]
-	if cap(e.arena) > 1<<20 {
-		e.arena = nil
-	}
-	if cap(e.list) > 1<<14 {
+	if e.list = e.list[:0]; cap(e.list) > 1<<14 {
 		e.list = nil
 	}
 }
 
 // hide replaces text[start:end], which stands for secret, by a placeholder.
-func (r *Redactor) hide(e *edits, start, end int, kind string, secret []byte) {
-	if isPlaceholder(secret) {
-		return
+func (e *edits) hide(r *Redactor, start, end int, kind string, secret []byte) {
+	if len(secret) > 0 && !isPlaceholder(secret) {
+		e.list = append(e.list, edit{start, end, r.placeholder(kind, secret)})
 	}
-	from := len(e.arena)
-	e.arena = r.appendPlaceholder(e.arena, kind, secret)
-	e.list = append(e.list, edit{start, end, from, len(e.arena)})
-}
-
-// replace replaces text[start:end] by other text.
-func (e *edits) replace(start, end int, text []byte) {
-	from := len(e.arena)
-	e.arena = append(e.arena, text...)
-	e.list = append(e.list, edit{start, end, from, len(e.arena)})
-}
-
-// remove removes the edits within [start, end).
-func (e *edits) remove(start, end int) {
-	e.list = slices.DeleteFunc(e.list, func(d edit) bool { return d.start >= start && d.end <= end })
 }
 
 // normalize sorts the edits with an index of at least from, and merges overlapping ones into the
 // first.
 func (e *edits) normalize(from int) {
 	list := e.list[from:]
-	less := func(a, b edit) int {
-		if a.start != b.start {
-			return a.start - b.start
-		}
-		return b.end - a.end
-	}
-	if !slices.IsSortedFunc(list, less) {
-		slices.SortStableFunc(list, less)
-	}
+	slices.SortStableFunc(list, func(a, b edit) int { return cmp.Or(a.start-b.start, b.end-a.end) })
 	n := 0
 	for _, d := range list {
 		if n > 0 && d.start < list[n-1].end {
@@ -213,31 +160,16 @@ func (e *edits) apply(text []byte, put func([]byte)) {
 	at := 0
 	for _, d := range e.list {
 		put(text[at:d.start])
-		put(e.arena[d.from:d.to])
+		put([]byte(d.text))
 		at = d.end
 	}
 	put(text[at:])
 }
 
-func appendEdited(dst, text []byte, list []edit, arena []byte) []byte {
-	at := 0
-	for _, d := range list {
-		dst = append(dst, text[at:d.start]...)
-		dst = append(dst, arena[d.from:d.to]...)
-		at = d.end
-	}
-	return append(dst, text[at:]...)
-}
-
-// knownSecrets holds texts to hide wherever they occur.
-type knownSecrets struct {
-	// fixed has the secrets of a Redaction.
-	fixed []string
-	// recent has secrets from headers. A new one replaces the oldest.
-	recent []string
-	next   int
-	// changes counts the secrets that were added.
-	changes uint64
+// append appends the edited text.
+func (e *edits) append(dst, text []byte) []byte {
+	e.apply(text, func(piece []byte) { dst = append(dst, piece...) })
+	return dst
 }
 
 const (
@@ -246,160 +178,138 @@ const (
 	maxSecret  = 16 << 10 // bytes
 )
 
-func (ks *knownSecrets) add(secret string, atLeast int, fixed bool) {
-	ks.addText(secret, atLeast, fixed)
-	if q := url.QueryEscape(secret); q != secret {
-		ks.addText(q, atLeast, fixed)
-	}
-}
-
-func (ks *knownSecrets) addText(s string, atLeast int, fixed bool) {
-	if len(s) < atLeast || len(s) > maxSecret || slices.Contains(ks.fixed, s) || slices.Contains(ks.recent, s) {
-		return
-	}
-	if isPlaceholder(s) {
-		return
-	}
-	ks.changes++
-	switch {
-	case fixed && len(ks.fixed) < maxFixed:
-		ks.fixed = append(ks.fixed, s)
-	case len(ks.recent) < maxLearned:
-		ks.recent = append(ks.recent, s)
-	default:
-		ks.recent[ks.next%maxLearned] = s
-		ks.next++
-	}
-}
-
-func (ks *knownSecrets) all(yield func(string) bool) {
-	for _, list := range [2][]string{ks.fixed, ks.recent} {
-		for _, s := range list {
-			if !yield(s) {
-				return
+// learn adds a secret of at least so many bytes to those that are known, also as it is
+// percent-encoded. A secret that is not fixed replaces the oldest such one.
+func (r *Redactor) learn(secret string, atLeast int, fixed bool) {
+	for _, s := range slices.Compact([]string{secret, url.QueryEscape(secret)}) {
+		switch {
+		case len(s) < atLeast || len(s) > maxSecret || slices.Contains(r.known, s) || isPlaceholder(s):
+			continue
+		case fixed && r.fixed < maxFixed:
+			r.known = slices.Insert(r.known, r.fixed, s)
+			r.fixed++
+		default:
+			if r.known = append(r.known, s); len(r.known) > r.fixed+maxLearned {
+				r.known = slices.Delete(r.known, r.fixed, r.fixed+1)
 			}
 		}
+		r.cleanFields, r.cleanHeaders, r.cleanStrings = cleanTexts{}, cleanTexts{}, cleanTexts{}
 	}
 }
 
-// A textStream identifies a stream of text in which a private key may span several events.
+// A textStream identifies a stream of text in which a secret may span several events.
 type textStream struct {
 	session uint64
 	kind    Kind
 	dir     Dir
 }
 
-const (
-	maxStreams  = 256
-	maxPEMLines = 400
-)
-
-// eventCopies has the parts of an event whose fields are redacted.
-type eventCopies struct {
-	head        Head
-	exit        Exit
-	request     Request
-	response    Response
-	translation Translation
-	gap         Gap
-	sse         SSE
-}
-
-// redactFields replaces fields of e with secrets, other than headers, by redacted copies, which are
-// valid until the next call, and lists them.
+// redactFields replaces fields of e with secrets, other than headers, by redacted copies, and lists
+// them.
 func (r *Redactor) redactFields(e *Event, p *pointers) {
-	redact := func(s *string, pointer string) {
-		if t := r.redactText(*s); t != *s {
+	set := func(s *string, t, pointer string) {
+		if t != *s {
 			*s = t
 			p.add(pointer)
 		}
 	}
+	redact := func(s *string, pointer string) { set(s, r.redactText(*s), pointer) }
 	redact(&e.Prefix, "/pre")
 	redact(&e.Encoding, "/enc")
 	// Another program wrote the capture that is being copied.
-	if len(e.Kind)+len(e.Dir)+len(e.Framing) > 16 {
-		redact((*string)(&e.Kind), "/k")
-		redact((*string)(&e.Dir), "/dir")
-		redact((*string)(&e.Framing), "/frame")
-	}
-	if h := clone(&e.Head, &r.copies.head); h != nil {
+	redact((*string)(&e.Kind), "/k")
+	redact((*string)(&e.Dir), "/dir")
+	redact((*string)(&e.Framing), "/frame")
+	if h := clone(&e.Head); h != nil {
 		redact(&h.ID, "/id")
 		redact(&h.Name, "/name")
 		redact(&h.Tool, "/tool")
 		redact((*string)(&h.Transport), "/transport")
-		if u := r.repeatedURL(h.URL); u != h.URL {
-			h.URL = u
-			p.add("/url")
-		}
+		set(&h.URL, r.URL(h.URL), "/url")
 	}
 	if e.Start != nil {
 		e.Start = r.redactStart(e.Start, p)
 	}
-	if x := clone(&e.Exit, &r.copies.exit); x != nil {
+	if x := clone(&e.Exit); x != nil {
 		redact(&x.Signal, "/signal")
 	}
-	if q := clone(&e.Request, &r.copies.request); q != nil {
+	if q := clone(&e.Request); q != nil {
 		redact(&q.Method, "/req/method")
 		redact(&q.Proto, "/req/proto")
 		redact(&q.Remote, "/req/remote")
-		if u := r.repeatedURL(q.URL); u != q.URL {
-			q.URL = u
-			p.add("/req/url")
-		}
+		set(&q.URL, r.URL(q.URL), "/req/url")
 	}
-	if s := clone(&e.Response, &r.copies.response); s != nil {
+	if s := clone(&e.Response); s != nil {
 		redact(&s.Proto, "/res/proto")
 	}
-	if x := clone(&e.Translation, &r.copies.translation); x != nil {
+	if x := clone(&e.Translation); x != nil {
 		redact(&x.Rule, "/rule")
 	}
-	if g := clone(&e.Gap, &r.copies.gap); g != nil {
+	if g := clone(&e.Gap); g != nil {
 		redact((*string)(&g.Why), "/why")
 	}
-	if s := clone(&e.SSE, &r.copies.sse); s != nil {
+	if s := clone(&e.SSE); s != nil {
 		redact(&s.ID, "/sse/id")
 		redact(&s.Event, "/sse/event")
 		redact(&s.Comment, "/sse/comment")
 	}
 }
 
-// clone copies what p points to, makes p point to the copy, and returns the copy.
-func clone[T any](p **T, dst *T) *T {
-	if *p == nil {
-		return nil
+// clone replaces what p points to by a copy, and returns the copy.
+func clone[T any](p **T) *T {
+	if *p != nil {
+		c := **p
+		*p = &c
 	}
-	*dst = **p
-	*p = dst
-	return dst
+	return *p
 }
 
 // Text returns the text with its secrets hidden.
 func (r *Redactor) Text(text string) string { return r.redactText(text) }
 
 func (r *Redactor) redactText(text string) string {
-	if len(text) < 4 || r.clean.has(cleanText, text, &r.known) {
+	if len(text) < 4 {
 		return text
 	}
-	var e edits
-	b := []byte(text)
-	if r.scanText(&e, b); len(e.list) == 0 {
-		r.clean.add(cleanText, text, &r.known)
+	clean := r.cleanFields.slot([]byte(text))
+	if string(*clean) == text {
 		return text
 	}
-	return string(appendEdited(nil, b, e.list, e.arena))
+	out := r.edited(text, textMode{})
+	if out == text && len(text) <= maxClean {
+		*clean = append((*clean)[:0], text...)
+	}
+	return out
+}
+
+// cleanTexts remembers texts in which nothing was hidden, because traffic repeats most of them, and
+// a proxy records messages on both sides. BenchmarkCall takes 1.8 times as long without it.
+type cleanTexts [256][]byte
+
+// maxClean is the length of the longest text that is remembered.
+const maxClean = 4 << 10
+
+var cleanSeed = maphash.MakeSeed()
+
+// slot returns the place of a text.
+func (c *cleanTexts) slot(text []byte) *[]byte { return &c[maphash.Bytes(cleanSeed, text)%256] }
+
+// edited returns the text with its secrets hidden. It allocates nothing if there are none.
+func (r *Redactor) edited(text string, how textMode) string {
+	if r.field = append(r.field[:0], text...); cap(r.field) > 1<<20 {
+		defer func() { r.field = nil }()
+	}
+	r.fieldEdits.reset()
+	if r.scan(&r.fieldEdits, r.field, how); len(r.fieldEdits.list) == 0 {
+		return text
+	}
+	return string(r.fieldEdits.append(nil, r.field))
 }
 
 // Prose returns a text that describes names, such as help or a list of tools. It hides secrets that
 // have the shape of one. Text after the name of a secret stays: in "login(password: string)",
 // nothing is secret.
-func (r *Redactor) Prose(text string) string {
-	var e edits
-	b := []byte(text)
-	if r.scan(&e, b, textMode{prose: true}); len(e.list) == 0 {
-		return text
-	}
-	return string(appendEdited(nil, b, e.list, e.arena))
-}
+func (r *Redactor) Prose(text string) string { return r.edited(text, textMode{prose: true}) }
 
 // Message appends a message to dst with its secrets hidden. It also returns the JSON pointers of
 // the hidden values, or nil if the message cannot be stored as JSON. msg may be any bytes.
@@ -416,7 +326,7 @@ func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
 	if p.form != formMessage {
 		p.hidden.list = nil
 	}
-	return appendEdited(dst, msg, p.edits.list, p.edits.arena), p.hidden.list
+	return p.edits.append(dst, msg), p.hidden.list
 }
 
 // redactStart hides the values of variables and the secrets among the arguments.
@@ -433,8 +343,8 @@ func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 		if name == "PWD" || name == "OLDPWD" {
 			continue
 		}
-		if r.classify([]byte(name), false) != nil {
-			r.known.add(value, 6, true)
+		if r.classify([]byte(name), false).hides([]byte(value)) {
+			r.learn(value, 6, true)
 		}
 	}
 	c.Command = r.Args(s.Command)
@@ -455,18 +365,21 @@ func (r *Redactor) Args(args []string) []string {
 	args = slices.Clone(args)
 	before := ""
 	var name *secretName // what the previous argument says about this one
+	mysql := len(args) > 0 && isMySQL([]byte(args[0]))
 	for i, a := range args {
 		out := r.redactText(a)
 		switch {
 		case name.hides([]byte(a)):
-			out = r.placeholder(name.kind, a)
-			r.known.add(a, 6, true)
+			out = r.placeholder(name.label, []byte(a))
+			r.learn(a, 6, true)
 		case before == "-u" && strings.Contains(a, ":"):
-			out = r.placeholder("userinfo", a)
+			out = r.placeholder("userinfo", []byte(a))
+		case mysql && len(a) > 2 && a[:2] == "-p":
+			out = "-p" + r.placeholder("password", []byte(a[2:]))
 		case strings.Contains(a, "://"):
 			out = r.redactText(r.URL(a))
 		case isToken(a):
-			out = r.placeholder("argument", a)
+			out = r.placeholder("argument", []byte(a))
 		}
 		name = nil
 		if len(a) > 2 && a[0] == '-' && !strings.Contains(a, "=") {
@@ -477,236 +390,105 @@ func (r *Redactor) Args(args []string) []string {
 	return args
 }
 
-func (r *Redactor) placeholder(kind, secret string) string {
-	if isPlaceholder(secret) {
-		return secret
-	}
-	return string(r.appendPlaceholder(nil, kind, []byte(secret)))
-}
-
-// isToken reports whether a text looks like a key: long, with letters and digits, and without
-// characters of paths or sentences.
-func isToken(s string) bool {
-	digits, letters := 0, 0
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= '0' && c <= '9':
-			digits++
-		case alnum(c):
-			letters++
-		case c != '-' && c != '_' && c != '+' && c != '=':
-			return false
-		}
-	}
-	return len(s) >= 20 && digits >= 3 && letters >= 3
-}
-
 // URL returns a URL or request target without the secrets in its user, path and parameters.
 func (r *Redactor) URL(u string) string {
-	u, fragment, hasFragment := strings.Cut(u, "#")
-	path, query, hasQuery := strings.Cut(u, "?")
-	path = r.redactText(path)
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		segment, params, hasParams := strings.Cut(s, ";")
-		if isToken(segment) {
-			segment = r.placeholder("path", segment)
-		}
-		if hasParams {
-			segment += ";" + r.pathParams(params)
-		}
-		segments[i] = segment
+	path, rest := u, ""
+	if len(u) < 20 && !strings.ContainsAny(u, "?#;") {
+		return r.redactText(u)
 	}
-	out := strings.Join(segments, "/")
-	if hasQuery {
-		out += "?" + r.query(query)
+	if k := strings.IndexAny(u, "?#"); k >= 0 {
+		path, rest = u[:k], u[k:]
 	}
-	if hasFragment {
-		out += "#" + r.query(fragment)
-	}
-	return out
+	return mapFields(r.redactText(path), "/", r.segment) + mapFields(rest, "?#&", r.param)
 }
 
-// repeatedURL is URL for one that may occur often.
-func (r *Redactor) repeatedURL(u string) string {
-	if r.clean.has(cleanURL, u, &r.known) {
-		return u
+// mapFields applies f to the fields between separators.
+func mapFields(s, separators string, f func(string) string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		k := strings.IndexAny(s, separators)
+		if k < 0 {
+			k = len(s)
+		}
+		b.WriteString(f(s[:k]))
+		b.WriteString(s[k:min(k+1, len(s))])
+		s = s[min(k+1, len(s)):]
 	}
-	out := r.URL(u)
-	if out == u {
-		r.clean.add(cleanURL, u, &r.known)
-	}
-	return out
+	return b.String()
 }
 
-// pathParams hides the parameters of a path segment unless their names are harmless.
-func (r *Redactor) pathParams(params string) string {
-	list := strings.Split(params, ";")
-	for i, p := range list {
+// segment hides a segment of a path if it looks like a key, and its parameters unless they have
+// harmless names.
+func (r *Redactor) segment(s string) string {
+	segment, params, hasParams := strings.Cut(s, ";")
+	if isToken(segment) {
+		segment = r.placeholder("path", []byte(segment))
+	}
+	if !hasParams {
+		return segment
+	}
+	return segment + ";" + mapFields(params, ";", func(p string) string {
 		name, value, ok := strings.Cut(p, "=")
 		switch {
-		case p == "" || isPlaceholder(value) || isPlaceholder(p):
+		case p == "" || isPlaceholder(value):
+			return p
 		case !ok:
-			list[i] = r.placeholder("path", p)
+			return r.placeholder("path", []byte(p))
 		case isToken(value):
-			list[i] = name + "=" + r.placeholder("path", value)
-		default:
-			list[i] = r.query(p)
+			return name + "=" + r.placeholder("path", []byte(value))
 		}
-	}
-	return strings.Join(list, ";")
+		return r.param(p)
+	})
 }
 
-func (r *Redactor) query(q string) string {
-	pairs := strings.Split(q, "&")
-	for i, pair := range pairs {
-		name, value, ok := strings.Cut(pair, "=")
-		plain, err := url.QueryUnescape(name)
-		if err != nil {
-			plain = name
-		}
-		if s := r.classify([]byte(plain), true); ok && s != nil && value != "" {
-			pairs[i] = name + "=" + r.placeholder(s.kind, value)
-			continue
-		}
-		clean := r.redactText(pair)
-		if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.redactText(v) != v {
-			clean = name + "=" + r.placeholder("value", value)
-		}
-		pairs[i] = clean
+// param hides the value of a parameter of a URL.
+func (r *Redactor) param(pair string) string {
+	name, value, _ := strings.Cut(pair, "=")
+	plain, err := url.QueryUnescape(name)
+	if err != nil {
+		plain = name
 	}
-	return strings.Join(pairs, "&")
-}
-
-// textStreamOf returns the stream of an event, and whether a private key may continue in it.
-func textStreamOf(e *Event) (textStream, bool) {
-	switch e.Kind {
-	case KindStderr, KindMessage, KindInvalid, KindNote, KindSSE:
-		return textStream{e.Session, e.Kind, e.Dir}, true
+	if s := r.classify([]byte(plain), true); s.marks([]byte(value)) {
+		return name + "=" + r.placeholder(s.label, []byte(value))
 	}
-	return textStream{}, false
+	clean := r.redactText(pair)
+	if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.redactText(v) != v {
+		return name + "=" + r.placeholder("value", []byte(value))
+	}
+	return clean
 }
 
 // redactLines hides the secrets in text that may be one line of many.
 func (r *Redactor) redactLines(e *Event, out *edits) {
-	s, ok := textStreamOf(e)
-	text := e.Data
-	if left := r.openPEM[s]; ok && left > 0 {
-		if k := bytes.Index(text, pemEnd); k >= 0 {
-			delete(r.openPEM, s)
-			end := pemEndOf(text, k)
-			r.hide(out, 0, end, "pem", text[:end])
-		} else if pemLine(text) && len(text) > 0 {
-			r.openPEM[s] = left - 1
-			r.hide(out, 0, len(text), "pem", text)
-			return
-			// Other text came in between.
-		} else if r.openPEM[s] = left - 1; left == 1 {
-			delete(r.openPEM, s)
+	switch e.Kind {
+	case KindStderr, KindMessage, KindInvalid, KindNote, KindSSE:
+		stream := textStream{e.Session, e.Kind, e.Dir}
+		open := r.scanLine(out, e.Data, r.open[stream])
+		if open == (openText{}) {
+			delete(r.open, stream)
+		} else if len(r.open) < maxStreams {
+			r.open[stream] = open
 		}
+	default:
+		r.scan(out, e.Data, textMode{})
 	}
-	if ok {
-		r.redactAnnounced(s, out, text)
-	}
-	r.scanText(out, text)
-	if e.SSE != nil || bytes.Contains(text, streamLine) {
-		r.scanJoined(out, text, e.SSE != nil)
-	}
-	var scratch edits
-	if ok && len(r.openPEM) < maxStreams && r.scanPEM(&scratch, text) {
-		r.openPEM[s] = maxPEMLines
-	}
-}
-
-var streamLine = []byte("\ndata:")
-
-// A pendingName is a line of YAML that ends in the name of a secret, with the value below it.
-type pendingName struct {
-	indent int
-	// block marks a value of several lines.
-	block bool
-	kind  string
-}
-
-// redactAnnounced hides a line that is the value of the name on the previous line of the stream. It
-// also notes whether this line ends in such a name.
-func (r *Redactor) redactAnnounced(s textStream, out *edits, text []byte) {
-	value := bytes.TrimSpace(text)
-	a, ok := r.pendingNames[s]
-	if ok && len(value) > 0 {
-		if indent(text) > a.indent && (a.block || !bytes.ContainsAny(value, " \t") && value[len(value)-1] != ':') {
-			from := bytes.Index(text, value)
-			r.hide(out, from, from+len(value), a.kind, value)
-			return
-		}
-		delete(r.pendingNames, s)
-	}
-	head := bytes.TrimRight(value, " +-"+digits)
-	block := len(head) > 0 && (head[len(head)-1] == '|' || head[len(head)-1] == '>')
-	if block {
-		value = bytes.TrimRight(head[:len(head)-1], " ")
-	}
-	name, ends := bytes.CutSuffix(value, []byte(":"))
-	if !ends || len(r.pendingNames) >= maxStreams {
-		return
-	}
-	name = bytes.Trim(name, `"'`)
-	if k := bytes.LastIndexAny(name, " \t\"'"); k >= 0 {
-		name = name[k+1:]
-	}
-	if c := r.classify(name, false); c != nil && !c.opaque {
-		r.pendingNames[s] = pendingName{indent(text), block, c.kind}
-	}
-}
-
-// pemLine reports whether a line may belong to a private key or its headers, after any prefix of a
-// logger.
-func pemLine(line []byte) bool {
-	line = bytes.TrimRight(line, "\r\n\t \"',;\\")
-	if bytes.HasPrefix(line, []byte("Proc-Type:")) || bytes.HasPrefix(line, []byte("DEK-Info:")) || len(line) == 0 {
-		return true
-	}
-	i := len(line)
-	for i > 0 && (alnum(line[i-1]) || line[i-1] == '+' || line[i-1] == '/' || line[i-1] == '=') {
-		i--
-	}
-	return i == 0 || len(line)-i >= 16
+	r.scanJoined(out, e.Data, e.SSE != nil)
 }
 
 // redactAll hides a whole payload.
 func (r *Redactor) redactAll(e *edits, text []byte, kind string) {
 	e.reset()
-	if len(text) > 0 {
-		r.hide(e, 0, len(text), kind, text)
-	}
-}
-
-// decodeHeaderText decodes a header value of the form =?base64?…?=
-// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
-func decodeHeaderText(value string) (string, bool) {
-	v, begins := strings.CutPrefix(value, "=?base64?")
-	v, ends := strings.CutSuffix(v, "?=")
-	if !begins || !ends {
-		return "", false
-	}
-	plain, err := base64.StdEncoding.DecodeString(v)
-	return string(plain), err == nil
-}
-
-// endsWithPlaceholder reports whether a text ends in a placeholder.
-func endsWithPlaceholder(text []byte) bool {
-	k := bytes.LastIndex(text, []byte("~redacted:"))
-	return k >= 0 && isPlaceholder(text[k:])
+	e.hide(r, 0, len(text), kind, text)
 }
 
 // redactPayload redacts a payload that is not JSON. err is the syntax error at pos, if JSON was
 // expected.
 func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 	text := e.Data
-	cut := e.Cut && !endsWithPlaceholder(text)
+	cut := e.Cut && !isPlaceholder(text[max(0, bytes.LastIndex(text, []byte("~redacted:"))):])
 	if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); ok && cut && syntax.Offset == len(text) {
 		// It is JSON up to here; the rest may be half a secret.
-		r.hide(out, min(pos, len(text)), len(text), "cut", text[min(pos, len(text)):])
+		out.hide(r, min(pos, len(text)), len(text), "cut", text[min(pos, len(text)):])
 		out.normalize(0)
 		return
 	}
@@ -714,7 +496,7 @@ func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 	if cut {
 		from := bytes.LastIndexAny(text, " \t\r\n") + 1
 		if from < len(text) {
-			r.hide(out, from, len(text), "cut", text[from:])
+			out.hide(r, from, len(text), "cut", text[from:])
 		}
 	}
 	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
@@ -726,7 +508,7 @@ func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 			}
 			return c
 		}, text)
-		if r.scanText(&other, plain); len(other.list) > len(out.list) {
+		if r.scan(&other, plain, textMode{}); len(other.list) > len(out.list) {
 			r.redactAll(out, text, "binary")
 		}
 	}
@@ -735,27 +517,39 @@ func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 
 // shownHeaders are the headers whose values describe the protocol and hold no secrets. All other
 // headers are hidden, since a list of secret headers would never be complete.
-var shownHeaders = []string{
-	"accept", "accept-encoding", "accept-language", "accept-ranges", "access-control-allow-credentials", "access-control-allow-headers",
-	"access-control-allow-methods", "access-control-allow-origin", "access-control-expose-headers", "access-control-max-age",
-	"access-control-request-headers", "access-control-request-method", "age", "allow", "alt-svc", "cache-control", "connection", "content-encoding",
-	"content-language", "content-length", "content-type", "date", "expect", "expires", "host", "keep-alive", "last-event-id", "last-modified", "location",
-	"mcp-method", "mcp-name", "mcp-protocol-version", "origin", "pragma", "retry-after", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site",
-	"server", "strict-transport-security", "te", "traceparent", "trailer", "transfer-encoding", "upgrade", "user-agent", "vary", "via", "www-authenticate",
-	"x-accel-buffering", "x-content-type-options",
-}
+var shownHeaders = func() map[string]bool {
+	m := map[string]bool{}
+	for name := range strings.FieldsSeq("accept accept-encoding accept-language accept-ranges access-control-allow-credentials access-control-allow-headers " +
+		"access-control-allow-methods access-control-allow-origin access-control-expose-headers access-control-max-age " +
+		"access-control-request-headers access-control-request-method age allow alt-svc cache-control connection content-encoding " +
+		"content-language content-length content-type date expect expires host keep-alive last-event-id last-modified location " +
+		"mcp-method mcp-name mcp-protocol-version origin pragma retry-after sec-fetch-dest sec-fetch-mode sec-fetch-site " +
+		"server strict-transport-security te traceparent trailer transfer-encoding upgrade user-agent vary via www-authenticate " +
+		"x-accel-buffering x-content-type-options") {
+		m[name] = true
+	}
+	return m
+}()
 
 // redactHeader returns the header with index i of the list at a pointer, with its secrets hidden,
 // and lists them.
 func (r *Redactor) redactHeader(h Header, at string, i int, p *pointers) Header {
-	name, value := r.redactText(h.Name), r.Header(h.Name, h.Value)
-	if name != h.Name {
+	r.head = append(append(append(r.head[:0], h.Name...), '\n'), h.Value...)
+	clean := r.cleanHeaders.slot(r.head)
+	if string(*clean) == string(r.head) {
+		return h
+	}
+	shown := Header{r.redactText(h.Name), r.Header(h.Name, h.Value)}
+	if shown.Name != h.Name {
 		p.add(at + strconv.Itoa(i) + "/0")
 	}
-	if value != h.Value {
+	if shown.Value != h.Value {
 		p.add(at + strconv.Itoa(i) + "/1")
 	}
-	return Header{name, value}
+	if shown == h && len(r.head) <= maxClean {
+		*clean = append((*clean)[:0], r.head...)
+	}
+	return shown
 }
 
 // Header returns the value of an HTTP header with its secrets hidden. It hides the whole value
@@ -766,79 +560,71 @@ func (r *Redactor) Header(name, value string) string {
 	if value == "" {
 		return ""
 	}
-	name = lower(name)
-	switch name {
+	var scratch [64]byte
+	lower := append(scratch[:0], name...)
+	for i, c := range lower {
+		if c >= 'A' && c <= 'Z' {
+			lower[i] += 'a' - 'A'
+		}
+	}
+	switch string(lower) {
 	case "authorization", "proxy-authorization":
 		return r.authorization(value)
 	case "cookie":
-		parts := strings.Split(value, ";")
-		for i := range parts {
-			parts[i] = r.cookie(parts[i])
-		}
-		return strings.Join(parts, ";")
+		return mapFields(value, ";", r.cookie)
 	case "set-cookie":
-		first, attributes, found := strings.Cut(value, ";")
-		if first = r.cookie(first); found {
-			return first + ";" + r.redactText(attributes)
-		}
-		return first
+		first, attributes, _ := strings.Cut(value, ";")
+		return r.cookie(first) + value[len(first):len(value)-len(attributes)] + r.redactText(attributes)
 	case "location":
 		return r.URL(value)
 	}
-	if slices.Contains(r.headers, name) || slices.Contains(shownHeaders, name) {
-		return r.redactShown(value)
+	param, isParam := bytes.CutPrefix(lower, []byte("mcp-param-"))
+	secret := r.classify(param, false)
+	switch {
+	case shownHeaders[string(lower)], slices.Contains(r.headers, string(lower)),
+		isParam && !secret.marks([]byte(value)): // an argument of a tool, which the body has too
+		// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+		if b64, ok := strings.CutPrefix(value, "=?base64?"); ok {
+			if plain, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(b64, "?=")); err == nil && r.redactText(string(plain)) != string(plain) {
+				return r.placeholder("value", []byte(value))
+			}
+		}
+		return r.redactText(value)
+	case secret.marks([]byte(value)):
+		r.learn(value, 8, false)
+		return r.placeholder(secret.label, []byte(value))
 	}
-	param, isParam := strings.CutPrefix(name, "mcp-param-")
-	secret := r.classify([]byte(param), false)
-	if isParam && secret == nil {
-		// These are arguments of a tool, which the body has too.
-		return r.redactShown(value)
-	}
-	if secret != nil {
-		r.known.add(value, 8, false)
-		return r.placeholder(secret.kind, value)
-	}
-	return r.placeholder("header", value)
+	return r.placeholder("header", []byte(value))
 }
 
-func (r *Redactor) redactShown(value string) string {
-	if plain, ok := decodeHeaderText(value); ok && r.redactText(plain) != plain {
-		return r.placeholder("value", value)
-	}
-	return r.redactText(value)
-}
+var authorizationPattern = lazyregexp.New(`^(?i:([a-z-]{1,16})) +(.*\S)`)
 
 func (r *Redactor) authorization(value string) string {
-	scheme, cred, ok := strings.Cut(value, " ")
-	if !ok || len(scheme) > 16 || strings.Trim(lower(scheme), lowercase+"-") != "" {
-		r.known.add(value, 8, false)
-		return r.placeholder("auth", value)
+	m := authorizationPattern().FindStringSubmatch(value)
+	if m == nil {
+		r.learn(value, 8, false)
+		return r.placeholder("auth", []byte(value))
 	}
-	cred = strings.TrimSpace(cred)
-	r.known.add(cred, 8, false)
-	kind := "auth"
-	if s := lower(scheme); s == "bearer" || s == "basic" || s == "dpop" {
-		kind = s
+	r.learn(m[2], 8, false)
+	kind := strings.ToLower(m[1])
+	if kind != "bearer" && kind != "basic" && kind != "dpop" {
+		kind = "auth"
 	}
-	return scheme + " " + r.placeholder(kind, cred)
+	return m[1] + " " + r.placeholder(kind, []byte(m[2]))
 }
 
 // cookie hides the value of one cookie.
 func (r *Redactor) cookie(pair string) string {
 	name, value, ok := strings.Cut(pair, "=")
 	if !ok {
-		if strings.TrimSpace(pair) == "" {
-			return pair
-		}
-		name, value = "", pair
+		name, value = "", strings.TrimSpace(pair)
 	}
 	if value == "" {
 		return pair
 	}
-	r.known.add(strings.Trim(value, `"`), 8, false)
-	hidden := r.placeholder("cookie", value)
+	r.learn(strings.Trim(value, `"`), 8, false)
 	if !ok {
-		return hidden
+		return r.placeholder("cookie", []byte(pair))
 	}
-	return r.redactText(name) + "=" + hidden
+	return r.redactText(name) + "=" + r.placeholder("cookie", []byte(value))
 }
