@@ -24,10 +24,10 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	doc.report.worse(exitAuth)
 	s := doc.report.section(sectionAuth)
 	s.note("the server requires authentication: HTTP 401")
-	doc.report.Verdict = "the server requires authorization"
+	doc.report.Verdict = "the server requires authorization (HTTP 401)"
 	if doc.d.target.header.Get("Authorization") != "" {
 		l := s.bad("it rejects the given token").hint("check that the token is for this server, has not expired, and has the right scope")
-		doc.report.Verdict = "the server rejects the token"
+		doc.report.Verdict = "the server rejects the token (HTTP 401)"
 		if text := r.refusal(); text != "" {
 			l.hint("the server says: %s", text)
 			doc.report.Verdict += ": " + text
@@ -40,6 +40,12 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 			s.bad("%s", clipLine(c.What, 240)).hint("%s", safeLine(c.Fix))
 			doc.report.Verdict += ": " + clipLine(c.What, 240)
 		}
+	}
+	if r.basic() {
+		s.bad("it, or a proxy in front of it, wants a user name and a password (Basic authentication)").hint("give them with --header 'Authorization: Basic …', the base64 of NAME:PASSWORD")
+		doc.report.Verdict += ": with a user name and a password (Basic authentication)"
+		doc.report.next(doc.mcpwire("doctor", "--header", "Authorization: Basic ${CREDENTIALS}")...)
+		return
 	}
 	metadata := doc.challenge(s, r)
 	issuers := doc.resource(ctx, s, metadata)
@@ -64,6 +70,15 @@ func (r *webReply) refusal() string {
 		}
 	}
 	return r.said()
+}
+
+// basic reports if WWW-Authenticate offers Basic authentication and nothing that MCP knows.
+func (r *webReply) basic() bool {
+	list, _ := challenge.Parse(r.header.Values("WWW-Authenticate"))
+	has := func(scheme string) bool {
+		return slices.ContainsFunc(list, func(c challenge.Challenge) bool { return c.Scheme == scheme })
+	}
+	return has("basic") && !has("bearer")
 }
 
 // challenge reports on WWW-Authenticate and returns the URL of the metadata that it names.

@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -222,7 +225,11 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		s.bad("it rejects all revisions, the last with error %d %s", int(last.Error.Code), clipLine(last.Error.Message, 200))
 		doc.report.next(doc.mcpwire("info", "--probe")...)
 	case probe.OtherVersion:
-		s.bad("it responds with an unknown version: %q", clipLine(last.Version, 40)).hint("respond to initialize with the requested version, or the latest that the server speaks")
+		what := "it responds with an unknown version: " + strconv.Quote(clipLine(last.Version, 40))
+		if last.Version == "" {
+			what = "its response to initialize has no protocolVersion"
+		}
+		s.bad("%s", what).hint("respond to initialize with the requested version, or the latest that the server speaks, in protocolVersion, with capabilities and serverInfo")
 		doc.report.next(doc.mcpwire("check")...)
 	}
 }
@@ -460,7 +467,7 @@ func answered(o *probe.Observation) bool {
 func (doc *doctor) because(state cause.State, stderr string, stray [][]byte, exit *stdio.ExitError) cause.Cause {
 	p := cause.Process{
 		State: state, Stderr: strings.Split(stderr, "\n"), Stdout: strings.Split(string(bytes.Join(stray, []byte{'\n'})), "\n"),
-		Set: envNames(doc.d.target.env), Command: doc.d.target.command,
+		Set: envNames(doc.d.target.env), Command: doc.d.target.command, Absent: absentPaths(doc.d.target.command),
 	}
 	if exit != nil {
 		p.Exited, p.Code = true, exit.Code
@@ -469,6 +476,19 @@ func (doc *doctor) because(state cause.State, stderr string, stray [][]byte, exi
 		}
 	}
 	return p.Find()
+}
+
+// absentPaths returns the arguments that are absolute paths of no file.
+func absentPaths(command []string) (list []string) {
+	for _, arg := range command[min(1, len(command)):] {
+		if _, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(arg, "-") {
+			arg = value
+		}
+		if _, err := os.Stat(arg); filepath.IsAbs(arg) && errors.Is(err, fs.ErrNotExist) {
+			list = append(list, arg)
+		}
+	}
+	return list
 }
 
 // envNames returns the names of variables that have a value.
@@ -481,6 +501,9 @@ func envNames(env []string) (names []string) {
 	return names
 }
 
+// maxSaid limits the characters of what a server says, if that is all that is known.
+const maxSaid = 400
+
 // explain completes a sentence about a failure with its cause, and adds the remedy. seen reports
 // that the report shows the server's output.
 func (doc *doctor) explain(s *doctorSection, what string, c cause.Cause, seen bool) {
@@ -488,7 +511,7 @@ func (doc *doctor) explain(s *doctorSection, what string, c cause.Cause, seen bo
 	if c.Known {
 		what = clipLine(c.What, 240) + ": " + what
 	} else {
-		said = clipLine(c.What, 240)
+		said = clipLine(c.What, maxSaid)
 	}
 	if said != "" && !strings.HasPrefix(what, said) {
 		what += ": " + said
@@ -560,6 +583,9 @@ func (doc *doctor) failures(list []*probe.Failure) {
 		case f.List != "":
 			s.bad("the result of %s is malformed: %s: hosts show nothing, or reject the server", f.About, clipLine(f.List, 100)).
 				hint("the server must send a list, which may be empty: []. In Go, a nil slice becomes null: make it with make, or as []T{}")
+		case f.Item != "":
+			s.bad("hosts reject the result of %s, or leave out what is malformed: %s", f.About, clipLine(f.Item, 200)).
+				hint("correct it in the server's code: mcpwire check shows where")
 		case f.Status >= 400:
 			doc.reported.refused = true
 			doc.laterStatus(s, f)

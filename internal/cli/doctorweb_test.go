@@ -78,6 +78,7 @@ func TestDoctorWeb(t *testing.T) {
 		{"certificate", good, true, []string{"URL"}, exitUnreachable, []string{"✗ the certificate is ", "NODE_EXTRA_CA_CERTS", "next, with the certificate in FILE: mcpwire doctor --cacert FILE URL"}},
 		{"certificate, trusted by all", good, true, []string{"--quick", "--insecure", "URL"}, exitOK, []string{"✓ TLS 1.3", "negotiated", "Result: healthy"}},
 		{"token refused", constant(401, map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}, ""), false, []string{"--header", "Authorization: Bearer secret-token-1", "URL"}, exitAuth, []string{"rejects the given token", "error=invalid_token", "Result: authorization_required: the server rejects the token"}},
+		{"a password", constant(401, map[string]string{"WWW-Authenticate": `Basic realm="x"`}, ""), false, []string{"URL"}, exitAuth, []string{"(Basic authentication)", "Authorization: Basic"}},
 		{"no challenge", constant(401, nil, ""), false, []string{"URL"}, exitAuth, []string{"no WWW-Authenticate", "the resource metadata is missing"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -82,6 +82,8 @@ type reply struct {
 	rpcError *jsonrpc.Error
 	// list says what the result has in place of its list, or is "".
 	list string
+	// item says what an element of the list lacks.
+	item string
 	// before holds the messages before the response, except requests of the server.
 	before []earlierMessage
 

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -142,12 +142,10 @@ func lists(ctx context.Context, d *driver) {
 					a.list = fmt.Sprintf("%q is %s", l.member, list[:min(len(list), 60)])
 				}
 				d.noteFailure(l.method, &a)
-			} else if tools := elements(list, maxPages); l.member == "tools" {
-				i := slices.IndexFunc(tools, func(tool []byte) bool { return !bytes.HasPrefix(member(tool, "inputSchema"), []byte("{")) })
-				if i >= 0 {
-					a.list = fmt.Sprintf("the tool %q has no inputSchema that is an object", textOf(member(tools[i], "name")))
-					d.noteFailure(l.method, &a)
-				}
+			}
+			if _, left := era.WithoutMalformed(l.method, a.result); len(left) > 0 && a.succeeded() {
+				a.item = left[0].Error()
+				d.noteFailure(l.method, &a)
 			}
 			if list := elements(member(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {
 				d.firstEntries[l.member] = list[0]

@@ -76,6 +76,22 @@ func Concerns(lines []string) (list []Concern) {
 func Find(state State, lines, set []string) Cause {
 	lines = normalize(lines)
 	c := find(state, lines, set)
+	if c.Said != "" {
+		if !c.Known || !c.Specific {
+			c.Said = context(c.Said, lines)
+		}
+		for _, line := range lines {
+			if m := property().FindStringSubmatch(line); m != nil && !strings.Contains(c.Said, m[1]) {
+				c.Said += " (" + m[1] + ")"
+			}
+		}
+		if !c.Known {
+			c.What = c.Said
+		}
+		if text := suggestion(lines); text != "" && !strings.Contains(c.Said, text) {
+			c.Fix = strings.TrimPrefix(c.Fix+"; it says: "+text, "; ")
+		}
+	}
 	if c.Arguments {
 		if text := advise(c, lines); text != "" {
 			c.Fix += "; " + text
@@ -129,8 +145,8 @@ type Process struct {
 	Stderr, Stdout []string
 	// Set are the variables that the user has given a value.
 	Set []string
-	// Command is the program with its arguments.
-	Command []string
+	// Command is the program with its arguments, and Absent those that are paths of no file here.
+	Command, Absent []string
 	// Exited reports that Code and Signal say how it ended. Signal is "" without one.
 	Exited bool
 	Code   int
@@ -140,9 +156,12 @@ type Process struct {
 // Find returns the cause according to standard error, or else to standard output, or else to the
 // exit.
 func (p *Process) Find() Cause {
-	c := Find(p.State, p.Stderr, p.Set)
+	c := p.absent(Find(p.State, p.Stderr, p.Set))
 	if !c.Known {
-		if o := Find(p.State, p.Stdout, p.Set); o.Known || c.What == "" && p.State == Ended {
+		switch o := Find(p.State, p.Stdout, p.Set); {
+		case o.Arguments && isTrouble(c.What): // a usage, after what is wrong
+			c.Fix, c.Arguments = strings.TrimPrefix(c.Fix+"; "+o.Fix, "; "), true
+		case o.Known || c.What == "" && p.State == Ended:
 			c = o
 		}
 	}
@@ -160,14 +179,67 @@ func (p *Process) Find() Cause {
 	return c
 }
 
+// maxContext limits the text that is quoted with a statement, in bytes.
+const maxContext = 400
+
+var (
+	// property matches the members of an error, as Node.js prints them, that name a value.
+	property = lazyregexp.New(`^  (?:input|path|address|hostname): '(.{1,100})',?$`)
+	// frame matches lines of stack traces and of the code that they quote.
+	frame = lazyregexp.New(`^\s*(at |File "|node:|Node\.js v|Traceback|note: run with|\^|~|[}\])]|\.\.\.|[|+\s-]+$)|new [A-Za-z]*Error\(|;\s*$|\{\s*$|^\s+(return|raise|import|from|await|throw)\b|This error originated|"level": ?"(info|debug)"`)
+	// suggests matches lines in which a program says what to do.
+	suggests = lazyregexp.New(`(?i)^(?:\W*(?:\[[^\]]*\]\s*)?(?:\d+[.)]\s*)?)((?:(?:to fix|solution|hint|help|tip|recommended|please|try|run|use|install|set|create|add|provide|specify|make sure|ensure|update|upgrade|log ?in|sign ?in)\b|you (?:can|may|must|need)\b).*)`)
+)
+
+// context returns a statement with what else a short output says, such as the warning before it
+// that names the folder. Stack traces do not count.
+func context(said string, lines []string) string {
+	var kept []string
+	for _, line := range lines {
+		if line = strings.Trim(line, boxes+"\r"); line != "" && !frame().MatchString(line) {
+			kept = append(kept, line)
+		}
+	}
+	if text := strings.Join(kept, " "); len(kept) <= 6 && len(text) <= maxContext && strings.Contains(text, oneLine(said)) {
+		return text
+	}
+	return said
+}
+
+// suggestion returns the first things to do that the program itself names, or "".
+func suggestion(lines []string) string {
+	var list []string
+	for _, line := range lines {
+		if m := suggests().FindStringSubmatch(line); m != nil && len(list) < 2 && !noise().MatchString(line) {
+			list = append(list, m[1])
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// notFound matches statements about files that cannot be opened.
+var notFound = lazyregexp.New(`(?i)no such file|ENOENT|not found|does not exist|cannot access|not accessible|cannot find|os error [23]\b`)
+
+// absent names the argument that is the path of no file, if the server does not.
+func (p *Process) absent(c Cause) Cause {
+	if len(p.Absent) == 0 || !notFound().MatchString(c.Said) ||
+		slices.ContainsFunc(p.Absent, func(path string) bool { return strings.Contains(c.Said, path) }) {
+		return c
+	}
+	c.What, c.Known = "there is no file or folder "+strings.Join(p.Absent, ", ")+", which an argument names", true
+	c.Fix = "correct the path in args: write it in full"
+	return c
+}
+
 // unexplained returns the cause if no entry of the table matches: the statement, and the usage that
 // may come with it.
 func unexplained(said string, lines []string) Cause {
 	for i, line := range lines {
-		before, arguments, ok := strings.Cut(line, "sage:")
-		if arguments = strings.TrimSpace(arguments); !ok || len(before) > 3 {
+		m := usageText().FindStringSubmatch(line)
+		if m == nil {
 			continue
 		}
+		arguments := strings.TrimSpace(m[1])
 		if arguments == "" && i+1 < len(lines) && !strings.HasPrefix(strings.TrimSpace(lines[i+1]), "-") {
 			arguments = strings.TrimSpace(lines[i+1])
 		}
@@ -187,6 +259,9 @@ func unexplained(said string, lines []string) Cause {
 	}
 	return c
 }
+
+// usageText matches the beginning of a usage text.
+var usageText = lazyregexp.New(`^\W{0,2}(?:[Uu]sage:|USAGE:?(?:\s|$))(.*)`)
 
 // namesArgument matches a usage that names more than options.
 var namesArgument = lazyregexp.New(`<|--\w|\s[A-Z_]{3,}\b|://`)
@@ -292,6 +367,14 @@ func statement(lines []string) string {
 				break
 			}
 			if !aside().MatchString(line) {
+				found = append(found, line)
+			}
+		}
+		if strings.HasSuffix(first, ":") && len(found) == 1 {
+			for _, line := range lines[at+1 : min(at+4, len(lines))] {
+				if strings.TrimSpace(line) == "" {
+					break
+				}
 				found = append(found, line)
 			}
 		}
