@@ -583,6 +583,9 @@ func (doc *doctor) failures(list []*probe.Failure) {
 		case f.List != "":
 			s.bad("the result of %s is malformed: %s: hosts show nothing, or reject the server", f.About, clipLine(f.List, 100)).
 				hint("the server must send a list, which may be empty: []. In Go, a nil slice becomes null: make it with make, or as []T{}")
+		case f.Empty:
+			s.odd("the list of tools is empty: hosts show no tools").
+				hint("it lists no tools: some servers do that only with credentials, or with arguments that select them: see its standard error and its documentation")
 		case f.Item != "":
 			s.bad("hosts reject the result of %s, or leave out what is malformed: %s", f.About, clipLine(f.Item, 200)).
 				hint("correct it in the server's code: mcpwire check shows where")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/text/lazyregexp"
 )
 
@@ -85,6 +86,8 @@ func classifyStray(line []byte) strayKind {
 		return strayKind{"a package manager, not the server", "install the package in advance, or make the package manager quiet", false}
 	case begins("traceback (most recent", "file \""):
 		return strayKind{"a Python traceback", toStderr, false}
+	case json.Valid(line) && has(`"result"`, `"error"`) && string(era.Lookup(line, "jsonrpc")) == `"2.0"`:
+		return strayKind{"a response whose id is null, missing or no id, so that no client finds the request", sameID, true}
 	case json.Valid(line) && has(`"result"`, `"error"`) && has(`"id"`):
 		return strayKind{"a response that is no message, probably because its member jsonrpc is missing or wrong", `each message must have "jsonrpc": "2.0"`, true}
 	case begins("{'"):

@@ -84,6 +84,8 @@ type reply struct {
 	list string
 	// item says what an element of the list lacks.
 	item string
+	// empty reports that the list has no elements.
+	empty bool
 	// before holds the messages before the response, except requests of the server.
 	before []earlierMessage
 

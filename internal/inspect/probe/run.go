@@ -122,6 +122,8 @@ type Failure struct {
 	List string
 	// Item says what the first malformed element of a list lacks, or is "".
 	Item string
+	// Empty reports that a list is empty, although the server declares its capability.
+	Empty bool
 	// OtherID is the id of a response that came, as JSON text, if it is not that of the request.
 	OtherID []byte
 	// Multiline reports that what came is a message in several lines.
@@ -153,7 +155,7 @@ const maxFailures = 20
 
 // noteFailure records a failure of a connection after its handshake.
 func (d *driver) noteFailure(about string, a *reply) {
-	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body, List: a.list, Item: a.item, OtherID: a.otherID()}
+	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body, List: a.list, Item: a.item, Empty: a.empty, OtherID: a.otherID()}
 	if d.stdio != nil {
 		f.Multiline = formOneMessage(d.stdio.stray)
 		f.stderr, f.After = d.stdio.stderr, time.Since(d.stdio.started)

@@ -151,6 +151,9 @@ func lists(ctx context.Context, d *driver) {
 				d.firstEntries[l.member] = list[0]
 			}
 			cursor := member(a.result, "nextCursor")
+			if a.empty = a.succeeded() && l.member == "tools" && params == nil && len(cursor) == 0 && len(elements(member(a.result, l.member), 1)) == 0 && a.list == ""; a.empty {
+				d.noteFailure(l.method, &a)
+			}
 			if len(cursor) == 0 || cursor[0] != '"' {
 				break
 			}
