@@ -524,9 +524,10 @@ func (doc *doctor) oldHandshake(ctx context.Context, s *doctorSection, u *url.UR
 		if !c.Specific { // the status is not about this URL
 			c = cause.Cause{What: status.Text}
 		}
-		doc.explain(s, fmt.Sprintf("the stream opens, and messages to the server get HTTP %d", status.StatusCode), c, true)
+		doc.explain(s, fmt.Sprintf("the HTTP+SSE stream opens, and messages to the server get HTTP %d", status.StatusCode), c, true)
+		doc.report.next(doc.mcpwire("info", "--transport", "sse")...)
 	case ctx.Err() == nil:
-		s.bad("the stream opens, and the handshake fails: %s", clipLine(innermost(err).Error(), 200)).hint("see the server's log")
+		s.bad("the HTTP+SSE stream opens, and the handshake fails: %s", clipLine(innermost(err).Error(), 200)).hint("see the server's log")
 	}
 }
 
