@@ -421,7 +421,7 @@ func (w *walker) redactString(it stringItem, m mode) {
 // isStage reports whether the string at the path is the name of an environment, such as
 // "production".
 func (w *walker) isStage(text []byte) bool {
-	return len(text) <= len("preproduction") && !isOpaque(text, "") && bytes.IndexAny(text, "= \r\n") < 0 && isEnvironment(w.path[len(w.path)-1].key)
+	return len(text) <= len("preproduction") && !isOpaque(text, "") && !bytes.ContainsAny(text, "= \r\n") && isEnvironment(w.path[len(w.path)-1].key)
 }
 
 // bareWord reports whether a text is one word.

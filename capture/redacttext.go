@@ -485,7 +485,7 @@ func (s *scanner) below(i int, o openText) int {
 			if !o.block && from >= 0 {
 				break
 			}
-		} else if word := bytes.IndexAny(item, " \t") < 0 && item[len(item)-1] != ':'; indent(line) <= o.indent {
+		} else if word := !bytes.ContainsAny(item, " \t") && item[len(item)-1] != ':'; indent(line) <= o.indent {
 			if from < 0 && word && isRandom(item) {
 				from, to = i, i+len(line)
 			}
