@@ -151,7 +151,7 @@ func (c *Conn) failUnmatched(id jsonrpc.ID, e *jsonrpc.Error) bool {
 	}
 	var sent []sentCall
 	if !c.detached { // over HTTP, the response is refused
-		sent = t.sent()
+		sent = t.list(func(p *Pending) bool { return p.offered.Load() })
 	}
 	at := slices.IndexFunc(sent, func(s sentCall) bool { return SameText(s.id, id) })
 	if len(sent) == 1 && t.count.Load() == 1 && t.prefix.Load() == nil {
@@ -258,15 +258,19 @@ type sentCall struct {
 
 // sent returns the pending calls whose requests were sent, except silent ones.
 func (t *callTable) sent() []sentCall {
+	return t.list(func(p *Pending) bool { return p.sent.Load() && !p.silent.Load() })
+}
+
+// list returns the pending calls that has reports.
+func (t *callTable) list(has func(*Pending) bool) (list []sentCall) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var sent []sentCall
 	for _, p := range t.pending {
-		if p.sent.Load() && !p.silent.Load() {
-			sent = append(sent, p.sentCall())
+		if has(p) {
+			list = append(list, p.sentCall())
 		}
 	}
-	return sent
+	return list
 }
 
 // cancelFlushTimeout limits how long closing waits until a slow peer has read the cancellations.
@@ -417,7 +421,9 @@ type Pending struct {
 	conn   *Conn
 	id     int64
 	method string
-	sent   atomic.Bool
+	// offered says that the request was given to the writer, so that the peer may have read it, and
+	// sent that the writer has taken it.
+	offered, sent atomic.Bool
 	// silent says that the end of the call sends no cancellation.
 	silent atomic.Bool
 	// sentVia is the request whose sender took this call, on a detached connection. It is nil if
@@ -471,6 +477,7 @@ const maxKeptResult = 64 << 10
 func (p *Pending) Release() {
 	p.method, p.err = "", nil
 	p.answered.Store(nil)
+	p.offered.Store(false)
 	p.sent.Store(false)
 	p.silent.Store(false)
 	p.sentVia.Store(nil)
@@ -531,6 +538,7 @@ func (p *Pending) SendValid(ctx context.Context, d time.Duration, params []byte)
 	}
 	buf = c.src.FinishFrame(buf, 0)
 	*out = buf
+	p.offered.Store(true) // the response may arrive before post returns
 	if err := postError(c.w.postWithin(ctx, d, out)); err != nil {
 		return fmt.Errorf("call %s: %w", p.method, err)
 	}
