@@ -523,6 +523,9 @@ func (doc *doctor) oldHandshake(ctx context.Context, s *doctorSection, u *url.UR
 		c := (&cause.Response{Status: status.StatusCode, Host: u.Host, Body: status.Text}).Find()
 		if !c.Specific { // the status is not about this URL
 			c = cause.Cause{What: status.Text}
+			if status.StatusCode == http.StatusNotFound {
+				c.Fix = "perhaps the path for messages, which the stream names, lacks the prefix of a proxy or of the application that mounts the server"
+			}
 		}
 		doc.explain(s, fmt.Sprintf("the HTTP+SSE stream opens, and messages to the server get HTTP %d", status.StatusCode), c, true)
 		doc.report.next(doc.mcpwire("info", "--transport", "sse")...)
