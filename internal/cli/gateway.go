@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +25,6 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/capture"
-	"mcpwire/internal/base/seal"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
@@ -387,8 +385,8 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	if c.options.Secrets, err = conf.Secrets(); err != nil {
 		return nil, err
 	}
-	if c.options.Secrets == nil && old == nil {
-		c.options.Secrets = p.ownSecrets()
+	if c.options.Secrets == nil && old == nil && p.node != nil {
+		c.options.Secrets = p.node.Secrets
 	}
 	if c.options.Upstreams, err = builder.build(); err != nil {
 		return nil, err
@@ -404,32 +402,6 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	modes := pinModesOf(conf)
 	c.policy.pinModes.CompareAndSwap(nil, &modes)
 	return c, nil
-}
-
-// ownSecrets returns the secrets of a gateway without keys. They are random and stored, so that
-// clients keep their sessions over HTTP when the gateway was killed and starts again. Without a
-// place for them, each start has others.
-func (p *gatewayProcess) ownSecrets() [][]byte {
-	_, _, socket := gatewayconfig.SocketAddress(p.address)
-	switch {
-	case p.node != nil:
-		return p.node.Secrets
-	case socket || p.address == "stdio":
-		return nil
-	}
-	file, err := gatewayStatePath(p.path, ".key")
-	if err == nil {
-		if secret, _ := os.ReadFile(file); len(secret) == seal.MinSecret {
-			return [][]byte{secret}
-		}
-		secret := make([]byte, seal.MinSecret)
-		rand.Read(secret) // never fails
-		if err = replaceFile(file, secret); err == nil {
-			return [][]byte{secret}
-		}
-	}
-	p.log.Warn("legacy sessions will end with this process: no place for their key; set keys, or MCPWIRE_HOME to a folder", "error", err)
-	return nil
 }
 
 // warnMissing logs what this machine lacks. It costs only some tools.

@@ -51,18 +51,8 @@ func countingServer(name, more string) string {
 // startGateway starts a gateway with these upstreams.
 func startGateway(t *testing.T, upstreams string) *gatewayRun {
 	t.Helper()
-	g := &gatewayRun{t: t, dir: t.TempDir()}
+	g := &gatewayRun{t: t, dir: t.TempDir(), ended: make(chan struct{})}
 	g.write(upstreams)
-	g.start()
-	t.Cleanup(g.kill)
-	return g
-}
-
-// start starts the process.
-func (g *gatewayRun) start() {
-	t := g.t
-	t.Helper()
-	g.url, g.ended = "", make(chan struct{})
 	g.cmd = exec.Command("mcpwire", "gateway", "gateway.yaml")
 	g.cmd.Dir = g.dir
 	g.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=1", "MCPWIRE_HOME="+g.dir)
@@ -94,6 +84,8 @@ func (g *gatewayRun) start() {
 			return g.log.Write(p)
 		}), lines) // it may be killed
 	}()
+	t.Cleanup(g.kill)
+	return g
 }
 
 type writerFunc func([]byte) (int, error)
@@ -336,59 +328,6 @@ func TestGatewayKill(t *testing.T) {
 	g.kill()
 	for _, pid := range all {
 		waitUntil(t, "the servers to end", func() bool { return !livesText(pid) })
-	}
-}
-
-// TestGatewayKilledSessions checks that a legacy session outlives a gateway that is killed and
-// starts again, also if its configuration has no keys.
-func TestGatewayKilledSessions(t *testing.T) {
-	entry := countingServer("a", "")
-	for _, tt := range []struct {
-		name   string
-		before func(g *gatewayRun)
-		status int
-	}{
-		{"key", func(*gatewayRun) {}, http.StatusOK},
-		{"broken key", func(g *gatewayRun) {
-			keys, err := filepath.Glob(filepath.Join(g.dir, "gateway", "*.key"))
-			if err != nil || len(keys) != 1 {
-				t.Fatalf("keys %q, %v, want one", keys, err)
-			}
-			if info, err := os.Stat(keys[0]); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%v, %v: want a key that only the user can read", info.Mode(), err)
-			}
-			if err := os.Truncate(keys[0], 3); err != nil {
-				t.Fatal(err)
-			}
-		}, http.StatusNotFound},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			g := startGateway(t, entry)
-			post := func(session, body string) *http.Response {
-				r, err := http.NewRequest(http.MethodPost, g.url, strings.NewReader(body))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-				if session != "" {
-					r.Header.Set("Mcp-Session-Id", session)
-				}
-				resp, err := http.DefaultClient.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-				return resp
-			}
-			session := post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header.Get("Mcp-Session-Id")
-			post(session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-			g.kill()
-			tt.before(g)
-			g.start()
-			if got := post(session, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`).StatusCode; got != tt.status {
-				t.Errorf("status %d, want %d", got, tt.status)
-			}
-		})
 	}
 }
 

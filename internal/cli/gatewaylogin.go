@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -180,7 +183,15 @@ func loginFolderOf(c *gatewayconfig.Config, path string) (string, error) {
 	default:
 		return c.Login.Store, nil
 	}
-	return gatewayStatePath(path, ".logins")
+	dir, err := stateFolder()
+	if err != nil {
+		return "", err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+".logins"), nil
 }
 
 func newGatewayLoginsCommand(e *env) *cobra.Command {

@@ -201,11 +201,6 @@ func pinFileOf(c *gatewayconfig.Config, path string) (string, error) {
 	if c.Pins != "" {
 		return c.Pins, nil
 	}
-	return gatewayStatePath(path, ".pins.json")
-}
-
-// gatewayStatePath returns where a gateway keeps state, given the path of its configuration.
-func gatewayStatePath(path, suffix string) (string, error) {
 	dir, err := stateFolder()
 	if err != nil {
 		return "", err
@@ -214,5 +209,5 @@ func gatewayStatePath(path, suffix string) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+suffix), nil
+	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+".pins.json"), nil
 }

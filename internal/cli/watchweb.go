@@ -139,23 +139,18 @@ func (a *webAccess) save() error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(a.path, append(text, '\n'))
-}
-
-// replaceFile writes a file that only the user can read, at once.
-func replaceFile(path string, text []byte) error {
-	dir, name := filepath.Split(path)
+	dir := filepath.Dir(a.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, name+"-") // mode 0600
+	f, err := os.CreateTemp(dir, webAccessName+"-") // mode 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
+	_, err = f.Write(append(text, '\n'))
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(f.Name(), a.path)
 	}
 	if err != nil {
 		os.Remove(f.Name())

@@ -29,8 +29,7 @@ type Config struct {
 	// Keys are secrets that gateways behind one load balancer share, each as env:NAME or file:PATH:
 	// 32 random bytes or more in base64. The first one seals sessions, cursors, request states and
 	// ids of tasks, all of them open, so that each gateway accepts those of the others, also after
-	// a restart. By default, each gateway has a random one. Over HTTP, it keeps that in the folder
-	// for state (MCPWIRE_HOME), so that legacy sessions outlive it if it is killed.
+	// a restart. By default, each gateway accepts only its own, until it stops.
 	Keys []Reference `yaml:"keys" reload:"presence"`
 	// Audit writes a line of JSON for each call: who, what, which upstream, the outcome, the time
 	// in milliseconds and a digest of the arguments. By default, there is no audit. It is a FILE,
