@@ -774,8 +774,8 @@ func (s *revocableSender) Send(message []byte) error {
 	return s.out.Send(message)
 }
 
-// askedIDs remembers the ids of the requests to a client, also after their responses: a second or
-// late one is no error of the client. Its methods may be called by many goroutines at once.
+// askedIDs remembers the ids of the requests to a client, also after their responses: a client may
+// respond late or twice. Its methods may be called by many goroutines at once.
 type askedIDs struct {
 	mu sync.Mutex
 	// keys has hashes of the ids. It is nil before the first one.
