@@ -78,7 +78,7 @@ func Find(state State, lines, set []string) Cause {
 	c := find(state, lines, set)
 	if c.Said != "" {
 		if !c.Known || !c.Specific {
-			c.Said = context(c.Said, lines)
+			c.Said = quoted(c.Said, lines)
 		}
 		for _, line := range lines {
 			if m := property().FindStringSubmatch(line); m != nil && !strings.Contains(c.Said, m[1]) {
@@ -179,8 +179,8 @@ func (p *Process) Find() Cause {
 	return c
 }
 
-// maxContext limits the text that is quoted with a statement, in bytes.
-const maxContext = 400
+// maxQuoted limits an output that is quoted whole, in bytes.
+const maxQuoted = 400
 
 var (
 	// property matches the members of an error, as Node.js prints them, that name a value.
@@ -191,16 +191,16 @@ var (
 	suggests = lazyregexp.New(`(?i)^(?:\W*(?:\[[^\]]*\]\s*)?(?:\d+[.)]\s*)?)((?:(?:to fix|solution|hint|help|tip|recommended|please|try|run|use|install|set|create|add|provide|specify|make sure|ensure|update|upgrade|log ?in|sign ?in)\b|you (?:can|may|must|need)\b).*)`)
 )
 
-// context returns a statement with what else a short output says, such as the warning before it
-// that names the folder. Stack traces do not count.
-func context(said string, lines []string) string {
+// quoted returns a statement with what else a short output says, such as the warning before it that
+// names the folder. Stack traces do not count.
+func quoted(said string, lines []string) string {
 	var kept []string
 	for _, line := range lines {
 		if line = strings.Trim(line, boxes+"\r"); line != "" && !frame().MatchString(line) {
 			kept = append(kept, line)
 		}
 	}
-	if text := strings.Join(kept, " "); len(kept) <= 6 && len(text) <= maxContext && strings.Contains(text, oneLine(said)) {
+	if text := strings.Join(kept, " "); len(kept) <= 6 && len(text) <= maxQuoted && strings.Contains(text, oneLine(said)) {
 		return text
 	}
 	return said
@@ -217,12 +217,13 @@ func suggestion(lines []string) string {
 	return strings.Join(list, " ")
 }
 
-// notFound matches statements about files that cannot be opened.
-var notFound = lazyregexp.New(`(?i)no such file|ENOENT|not found|does not exist|cannot access|not accessible|cannot find|os error [23]\b`)
+// noFile matches statements about a file that cannot be opened.
+var noFile = lazyregexp.New(`(?i)no such file|ENOENT|os error [23]\b|(?:file|folder|director(?:y|ies)|path)s?\b[^\n]*(?:not found|do(?:es)? not exist|not accessible)|cannot (?:access|find|open) (?:the )?(?:file|folder|directory|path)`)
 
-// absent names the argument that is the path of no file, if the server does not.
+// absent names the argument that is the path of no file, if neither the server nor a certain cause
+// does.
 func (p *Process) absent(c Cause) Cause {
-	if len(p.Absent) == 0 || !notFound().MatchString(c.Said) ||
+	if len(p.Absent) == 0 || c.Known && c.Specific || !noFile().MatchString(c.Said) ||
 		slices.ContainsFunc(p.Absent, func(path string) bool { return strings.Contains(c.Said, path) }) {
 		return c
 	}

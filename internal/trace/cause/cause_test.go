@@ -171,3 +171,71 @@ func TestConcerns(t *testing.T) {
 		t.Errorf("%d concerns of three lines, two of them equal, want 2", len(twice))
 	}
 }
+
+// TestFindNothing has outputs that look like those of a known cause.
+func TestFindNothing(t *testing.T) {
+	for _, tt := range []struct{ stderr, not string }{
+		{"Error: API key not found in environment variables", "a file or a program"},
+		{"Error: API key missing: set ACME_API_KEY", "a file or a program"},
+		{"Error: Environment variable 'ACME_KEY' not found", "a file or a program"},
+		{"Error: Model 'gpt-9' not found", "a file or a program"},
+		{"Error: Authentication failed for Jira: check your email and API token", "database"},
+		{"httpx.RemoteProtocolError: Server disconnected without sending a response.", "TLS"},
+		{"Error: HTTP_REQUEST_TIMEOUT is required", "TLS"},
+		{"Error: checksum of model.bin doesn't match expected value", "certificate"},
+		{`Error: exec: "kubectl": executable file not found in $PATH`, "image"},
+		{"Error: SSL_CERT_PATH is required", "database"},
+		{"remote error: tls: certificate required", "database"},
+		{"Error: token has invalid claims: token is expired", "AWS"},
+		{"Error: accepts 1 arg(s), received 2", "missing"},
+		{"/srv/start.sh: line 3: [: too many arguments", "argument"},
+		{"TypeError: value.replaceAll is not a function", "Node.js"},
+		{"SyntaxError: Unexpected token '{'", "newer Node.js"},
+		{"SyntaxError: The requested module './types.js' does not provide an export named 'Note'", "version of a package"},
+		{"ImportError: cannot import name 'a' from partially initialized module 'b' (most likely due to a circular import)", "packages"},
+		{"remote: Repository not found.\nfatal: repository 'https://github.com/acme/notes/' not found", "image"},
+		{"PHP Warning: file_get_contents(notes.txt): failed to open stream: No such file or directory", "dependencies"},
+		{"java.net.BindException: Permission denied", "in use"},
+		{"git@github.com: Permission denied (publickey).", "file or folder git@github.com"},
+	} {
+		if c := Find(Ended, strings.Split(tt.stderr, "\n"), nil); c.Known && strings.Contains(c.What, tt.not) {
+			t.Errorf("%q: %q", tt.stderr, c.What)
+		}
+	}
+	for _, tt := range []struct {
+		r   Response
+		not string
+	}{
+		{Response{Status: 404, Host: "notes.up.railway.app", Body: `{"detail":"Not Found"}`}, "Railway"},
+		{Response{Status: 502, Body: "<style>body { text-rendering: auto }</style>"}, "Render"},
+		{Response{Status: 500, Body: "at System.Runtime.CompilerServices.TaskAwaiter.Throw()"}, "function"},
+		{Response{Status: 500, Body: `{"message":"Internal server error"}`}, "function"},
+		{Response{Status: 403, Body: `{"message":"Forbidden resource","error":"Forbidden","statusCode":403}`}, "AWS"},
+		{Response{Status: 404, Host: "localhost:1033"}, "Cloudflare"},
+	} {
+		if c := tt.r.Find(); c.Known && strings.Contains(c.What, tt.not) {
+			t.Errorf("%d %s: %q", tt.r.Status, tt.r.Body, c.What)
+		}
+		if c := tt.r.Who(); c.Known && strings.Contains(c.What, tt.not) {
+			t.Errorf("%d %s: %q", tt.r.Status, tt.r.Body, c.What)
+		}
+	}
+}
+
+// TestAbsent checks that an argument that is the path of no file is the cause only if nothing else
+// is certain, and the statement is about a file.
+func TestAbsent(t *testing.T) {
+	const path = "/srv/x/log.txt"
+	for _, tt := range []struct{ stderr, want string }{
+		{"error: No such file or directory (os error 2)", "there is no file or folder " + path},
+		{"Error: path not found", "there is no file or folder " + path},
+		{"ModuleNotFoundError: No module named 'requests'", "the Python module requests is missing"},
+		{"Error: user not found", "Error: user not found"},
+		{"Error: cannot read /srv/x/log.txt: file not found", "/srv/x/log.txt"},
+	} {
+		p := Process{Stderr: []string{tt.stderr}, Absent: []string{path}, Command: []string{"server", path}}
+		if c := p.Find(); !strings.Contains(c.What, tt.want) || strings.Contains(c.What, "there is no") != strings.Contains(tt.want, "there is no") {
+			t.Errorf("%q: %q, want %q", tt.stderr, c.What, tt.want)
+		}
+	}
+}
