@@ -73,6 +73,9 @@ type member struct {
 	err error
 }
 
+// errRemoved is the error of Dial for a member that was removed before it was connected.
+var errRemoved = errors.New("the member was removed")
+
 // ErrNoMember is wrapped by the error for a tool name that does not begin with a member's name.
 var ErrNoMember = errors.New("no such group member")
 
@@ -111,7 +114,12 @@ func NewGroup(opts *GroupOptions) *Group {
 // still owns the client.
 func (g *Group) Add(name string, c *Client) error {
 	m := &member{client: c}
-	if err := g.add(context.Background(), name, m, func(ctx context.Context) { g.watch(ctx, c) }); err != nil {
+	watch := func(ctx context.Context) {
+		if g.watch(ctx, c); ctx.Err() == nil {
+			g.announce()
+		}
+	}
+	if err := g.add(context.Background(), name, m, watch); err != nil {
 		return fmt.Errorf("add %q: %w", name, err)
 	}
 	return nil
@@ -176,8 +184,12 @@ func (g *Group) keep(ctx context.Context, name string, m *member, transport Tran
 		c, err := Dial(dialCtx, transport, opts)
 		cancel()
 		current := g.set(ctx, m, c, err)
+		result := err
+		if !current {
+			result = cmp.Or(err, errRemoved)
+		}
 		select {
-		case first <- err:
+		case first <- result:
 		default: // it has the first
 		}
 		switch _, incompatible := errors.AsType[*IncompatibleError](err); {
@@ -188,10 +200,17 @@ func (g *Group) keep(ctx context.Context, name string, m *member, transport Tran
 			return
 		case err == nil:
 			g.announce()
-			if g.watch(ctx, c); c.Err() == nil {
+			g.watch(ctx, c)
+			closed := c.Err() == nil // by its Close; it stays a member
+			if !closed {
+				g.set(ctx, m, nil, c.Err())
+			}
+			if ctx.Err() == nil {
+				g.announce()
+			}
+			if closed || ctx.Err() != nil {
 				return
 			}
-			g.set(ctx, m, nil, c.Err())
 			failures = 0
 		case g.opts.OnDialError != nil && !g.opts.OnDialError(name, err),
 			incompatible || errors.Is(err, ErrNoReconnect) || failures == g.opts.MaxDials:
@@ -214,7 +233,7 @@ func (g *Group) set(ctx context.Context, m *member, c *Client, err error) bool {
 	return ctx.Err() == nil
 }
 
-// watch announces changes of the tools of c until it or ctx ends.
+// watch announces changes of the tools of c, and returns when c or ctx has ended.
 func (g *Group) watch(ctx context.Context, c *Client) {
 	if tools := c.Profile().Capabilities.Tools; g.opts.OnToolsChanged != nil && tools != nil && tools.ListChanged {
 		if s := c.subs.open(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}); s != nil {
@@ -229,7 +248,6 @@ func (g *Group) watch(ctx context.Context, c *Client) {
 	select {
 	case <-ctx.Done():
 	case <-c.Done():
-		g.announce()
 	}
 }
 
