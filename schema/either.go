@@ -9,9 +9,9 @@ import (
 )
 
 // An Either is a value of type A or of type B, as in "a name or a list of names". Its schema is the
-// anyOf of theirs, in which no type may contain itself. One of A and B is set: a value that is
-// valid for both becomes an A. Both nil cannot be encoded. For three types, use
-// Either[A, Either[B, C]].
+// anyOf of theirs, in which no type may contain itself, and no large type occur twice. One of A and
+// B is set: a value that is valid for both becomes an A. Both nil cannot be encoded. For three
+// types, use Either[A, Either[B, C]].
 type Either[A, B any] struct {
 	A *A
 	B *B
@@ -45,6 +45,9 @@ func (b *builder) either(n *node) error {
 		alternative, err := inner.plan(n.typ.Field(i).Type.Elem())
 		if err != nil {
 			return fmt.Errorf("type %s: %w", n.typ, err)
+		}
+		if reference(alternative.json) != "" { // it would refer to another place of the whole schema
+			return fmt.Errorf("type %s: the schema of %s needs $ref: no type in an Either may contain itself, or be large and occur twice", n.typ, n.typ.Field(i).Type.Elem())
 		}
 		n.alternatives = append(n.alternatives, alternative.root)
 		text = append(append(text, alternative.json...), ',')

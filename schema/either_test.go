@@ -89,8 +89,9 @@ func TestEither(t *testing.T) {
 		t.Errorf("nothing is set: got %s", text)
 	}
 	for name, make := range map[string]func() error{
-		"recursive":    func() error { _, err := schema.Of[endless](nil); return err },
-		"no JSON form": func() error { _, err := schema.Of[schema.Either[int, chan int]](nil); return err },
+		"recursive":                   func() error { _, err := schema.Of[endless](nil); return err },
+		"recursive in an alternative": func() error { _, err := schema.Of[schema.Either[eitherTree, string]](nil); return err },
+		"no JSON form":                func() error { _, err := schema.Of[schema.Either[int, chan int]](nil); return err },
 	} {
 		if err := make(); err == nil || !strings.Contains(err.Error(), "schema.Either[") {
 			t.Errorf("%s: got %v", name, err)
@@ -141,4 +142,9 @@ func TestAllowQuoted(t *testing.T) {
 	if got, want := string(of[args](t, allowed).JSON()), string(of[args](t, nil).JSON()); got != want {
 		t.Errorf("schema: got %s, want %s", got, want)
 	}
+}
+
+// An eitherTree contains itself.
+type eitherTree struct {
+	Children []eitherTree `json:"children"`
 }
