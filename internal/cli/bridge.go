@@ -156,7 +156,7 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 
 // serveStdio serves the client on standard input and output.
 func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, log *slog.Logger) error {
-	return serveStdio(ctx, e, b, stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: f.drain + stopMargin, Logger: log})
+	return serveStdio(ctx, e, b, stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: max(f.drain, f.drain+stopMargin), Logger: log})
 }
 
 // serveStdio serves a client on standard input and output until its input ends, or nobody reads the
@@ -177,7 +177,8 @@ func serveStdio(ctx context.Context, e *env, srv jsonrpc.Server, cfg stdio.Confi
 	return cfg.Serve(ctx, srv)
 }
 
-// stopMargin is the time that closing the bridge may take after the drain timeout.
+// stopMargin is the time that closing the bridge may take after the drain timeout, unless the sum
+// overflows.
 const stopMargin = 5 * time.Second
 
 // record starts the capture that the flags request, and lets viewers watch it. It returns nil if

@@ -250,7 +250,7 @@ func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher
 	if p.address == "stdio" {
 		started()
 		// Standard input ends the gateway; the signals end the process.
-		return serveStdio(ctx, p.e, p.gateway, stdio.Config{Framing: jsonrpc.FramingAuto, MaxFrame: int(c.Listen.MaxMessage), StopTimeout: drain + stopMargin, Logger: p.log})
+		return serveStdio(ctx, p.e, p.gateway, stdio.Config{Framing: jsonrpc.FramingAuto, MaxFrame: int(c.Listen.MaxMessage), StopTimeout: max(drain, drain+stopMargin), Logger: p.log})
 	}
 	if kind, where, ok := gatewayconfig.SocketAddress(p.address); ok {
 		l, err := listenSocket(serving, kind, where)

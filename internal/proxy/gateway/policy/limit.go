@@ -42,7 +42,8 @@ type LimitOptions struct {
 // are idle.
 const maxCallers = 50_000
 
-// maxBurst keeps the arithmetic of time.Duration exact enough.
+// maxBurst is the largest burst that has an effect. It keeps the arithmetic of time.Duration exact
+// enough.
 const maxBurst = 1_000_000_000
 
 // concurrencyRetry is the delay that a client is asked to wait if too many calls are in flight.
@@ -91,8 +92,8 @@ func (l Limit) check(where string) error {
 	switch {
 	case l.Rate < 0 || math.IsNaN(l.Rate) || math.IsInf(l.Rate, 0):
 		return fmt.Errorf("%s: rate %v: want calls a second, or 0 for no limit", where, l.Rate)
-	case l.Burst < 0 || l.Burst > maxBurst:
-		return fmt.Errorf("%s: burst %d: want 0 to %d", where, l.Burst, maxBurst)
+	case l.Burst < 0:
+		return fmt.Errorf("%s: burst %d: want a number of calls, or 0 for the rate", where, l.Burst)
 	case l.Concurrent < 0:
 		return fmt.Errorf("%s: concurrent %d: want a number of calls, or 0 for no limit", where, l.Concurrent)
 	case l.Burst > 0 && l.Rate == 0:
@@ -104,7 +105,7 @@ func (l Limit) check(where string) error {
 func newLimited(id string, l Limit) *limited {
 	s := &limited{id: id, limit: l}
 	if l.Rate > 0 {
-		burst := cmp.Or(l.Burst, int(min(max(math.Ceil(l.Rate), 1), maxBurst)))
+		burst := cmp.Or(min(l.Burst, maxBurst), int(min(max(math.Ceil(l.Rate), 1), maxBurst)))
 		s.bucket = rate.NewLimiter(rate.Limit(l.Rate), burst)
 	}
 	return s

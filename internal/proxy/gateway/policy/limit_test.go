@@ -174,7 +174,7 @@ func TestLimitErrors(t *testing.T) {
 	}{
 		{Limit{Rate: -1}, "perCaller: rate -1: want calls a second, or 0 for no limit"},
 		{Limit{Rate: math.NaN()}, "perCaller: rate NaN: want calls a second, or 0 for no limit"},
-		{Limit{Rate: 1, Burst: -1}, "perCaller: burst -1: want 0 to 1000000000"},
+		{Limit{Rate: 1, Burst: -1}, "perCaller: burst -1: want a number of calls, or 0 for the rate"},
 		{Limit{Burst: 1}, "perCaller: a burst needs a rate"},
 		{Limit{Concurrent: -1}, "perCaller: concurrent -1: want a number of calls, or 0 for no limit"},
 	} {
