@@ -157,10 +157,3 @@ func (q *queue) closeWithin(d time.Duration) error {
 	}
 	return err
 }
-
-// dropCount returns the number of dropped writes.
-func (q *queue) dropCount() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.allDropped
-}

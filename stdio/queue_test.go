@@ -103,3 +103,10 @@ func TestQueueCloseGivesUp(t *testing.T) {
 		close(w.free)
 	})
 }
+
+// dropCount returns the number of dropped writes.
+func (q *queue) dropCount() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.allDropped
+}

@@ -592,8 +592,6 @@ const maxOutbox = 8 << 20
 // errSlowClient is the error of a full outbox.
 var errSlowClient = errors.New("the client does not read its messages")
 
-func newOutbox() *outbox { return &outbox{notify: make(chan struct{}, 1)} }
-
 // Send implements rpc.Sender. It never blocks.
 func (o *outbox) Send(message []byte) error { return o.put(message, provenance{}) }
 

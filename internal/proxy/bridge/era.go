@@ -139,10 +139,11 @@ const maxProbes = 3
 // may have ended because of the request; its upstream then connects again. An error says that the
 // era is unknown.
 func (b *Bridge) askEra(ctx context.Context, up *upstream, request []byte) (eraResult, *upstream, error) {
-	began, refusals := time.Now(), 0
+	began, refusals := time.Now(), 1
 	for probes := 1; ; probes++ {
 		m, err := b.discover(ctx, up, request)
-		if refusals++; b.awaitRestart(ctx, err, began, refusals) {
+		if b.awaitRestart(ctx, err, began, refusals) {
+			refusals++
 			probes--
 			continue
 		}

@@ -382,3 +382,5 @@ func TestSessionWaiting(t *testing.T) {
 		a.wants(resultFor("1", "{}"))
 	})
 }
+
+func newOutbox() *outbox { return &outbox{notify: make(chan struct{}, 1)} }
