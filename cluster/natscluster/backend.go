@@ -72,6 +72,12 @@ type Backend struct {
 
 var _ cluster.Backend = (*Backend)(nil)
 
+// The optional methods of a cluster.Backend.
+var _ interface {
+	Check() error
+	Lost() uint64
+} = (*Backend)(nil)
+
 // An openStream is a stream that this process has opened.
 type openStream struct {
 	cfg jetstream.StreamConfig
@@ -181,8 +187,9 @@ func (b *Backend) catchUp() {
 	}
 }
 
-// Check is the optional method of a [cluster.Backend]. The error says why the server in this process does not store,
-// for example that its disk is full. It does so again within ten seconds after there is room.
+// Check reports why the server in this process does not store, for example that its disk is full. It
+// stores again within ten seconds after there is room. Check is an optional method of a
+// [cluster.Backend].
 func (b *Backend) Check() error {
 	if b.server == nil {
 		return nil

@@ -111,7 +111,8 @@ func (b *Backend) removeSubscription(s *subscription) {
 	}
 }
 
-// Lost is the optional method of a [cluster.Backend].
+// Lost returns the number of messages that subscriptions have dropped. It is an optional method of a
+// [cluster.Backend].
 func (b *Backend) Lost() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

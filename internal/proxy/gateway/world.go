@@ -101,7 +101,7 @@ func (c *worldCache) logNamesLocked(w *world) {
 	for _, name := range w.refusedNames {
 		if key := "tool " + name; !c.logged[key] && len(c.logged) < maxLogged {
 			c.logged[key] = true
-			w.st.opts.Logger.Warn("APIs of models may refuse a tool's name: use 1 to 64 of A-Z, a-z, 0-9, _, - and .; rename the tool", "name", clip.String(name, 200))
+			w.st.opts.Logger.Warn("APIs of models may refuse a tool's name: use 1 to 64 of A-Z, a-z, 0-9, _ and -; rename the tool", "name", clip.String(name, 200))
 		}
 	}
 }
