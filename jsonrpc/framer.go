@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -72,7 +73,7 @@ const (
 	// FramingLine is newline-delimited JSON, as MCP uses it over stdio
 	// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio). "\r\n"
 	// ends a line too, blank lines and a byte order mark before a message are skipped, and a last
-	// line without a line break counts.
+	// line without a line break counts unless its JSON is cut off.
 	FramingLine
 	// FramingHeader puts a Content-Length header before each message, as the Language Server
 	// Protocol does. The length counts bytes.
@@ -479,7 +480,7 @@ func (f *streamFramer) nextLine() ([]byte, error) {
 }
 
 // lastLine handles an incomplete line: it waits for more, skips the line if it is too long, or
-// returns it at the end of input.
+// returns it at the end of input, unless its JSON is cut off.
 func (f *streamFramer) lastLine() ([]byte, error) {
 	f.scanned = f.end
 	line := f.buf[f.start:f.end]
@@ -494,10 +495,18 @@ func (f *streamFramer) lastLine() ([]byte, error) {
 		return nil, nil
 	}
 	f.start = f.end
-	if line = trimLine(f.joinChunks(line)); line != nil {
-		return line, nil
+	line = trimLine(f.joinChunks(line))
+	if line == nil {
+		return nil, f.readErr
 	}
-	return nil, f.readErr
+	// A response that is cut off must not count as received: its call fails with the connection.
+	if line[0] == '{' || line[0] == '[' {
+		bad, ok := errors.AsType[*jsonwire.SyntaxError](jsonwire.Valid(line, 0))
+		if ok && bad.Offset == len(line) {
+			return nil, &FrameError{Code: CodeParseError, Reason: "the input ended within a message"}
+		}
+	}
+	return line, nil
 }
 
 // skipChunk skips a part of a frame above the limit, and the chunks before it. It returns a

@@ -432,6 +432,10 @@ var lineStreams = []streamTest{
 	{"nothing", "", 0, []string{end}},
 	{"one", "{}\n", 0, []string{"frame {}", end}},
 	{"without newline at the end", "{}\n[]", 0, []string{"frame {}", "frame []", end}},
+	{"cut off at the end", "{}\n{\"id\":1,\"result\":\"x", 0, []string{"frame {}", cutInLine, end}},
+	{"cut off in an array", "[1,", 0, []string{cutInLine, end}},
+	{"invalid before the end", "{\"id\":x", 0, []string{"frame {\"id\":x", end}},
+	{"garbage at the end", "{}\nhello", 0, []string{"frame {}", "frame hello", end}},
 	{"CRLF", "{}\r\n[]\r\n", 0, []string{"frame {}\r", "frame []\r", end}},
 	{"lone CR is part of the line", "{}\r[]\n", 0, []string{"frame {}\r[]", end}},
 	{"blank lines", "\n\r\n  \t\n{}\n\n \r\n[]\n\n", 0, []string{"frame {}", "frame []", end}},
@@ -479,6 +483,7 @@ func badHeader(reason string) string { return "error -32700 bad frame header: " 
 
 const (
 	noLength    = "Content-Length is missing"
+	cutInLine   = "error -32700 the input ended within a message"
 	cutInHeader = "error -32700 the input ended within a header"
 	cutInFrame  = "error -32700 the input ended within a frame: Content-Length is larger than the body"
 )

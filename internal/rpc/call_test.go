@@ -890,3 +890,32 @@ func TestOutcome(t *testing.T) {
 		}
 	}
 }
+
+// TestResponseCutOff checks that a call fails with the connection if its response is cut off, as if
+// nothing of the response had arrived.
+func TestResponseCutOff(t *testing.T) {
+	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
+		x, y := net.Pipe()
+		c := NewConn(jsonrpc.NewFramer(x, &jsonrpc.FramerOptions{Framing: framing}), nil)
+		var wg sync.WaitGroup
+		wg.Go(func() { c.Run(t.Context()) })
+		wg.Go(func() {
+			defer y.Close()
+			f := jsonrpc.NewFramer(y, nil)
+			frame, err := f.ReadFrame()
+			if err != nil {
+				t.Errorf("request: %v", err)
+			}
+			response := strings.Replace(string(frame), `"method":"m"`, `"result":"abc`, 1)
+			if framing == jsonrpc.FramingHeader {
+				response = "Content-Length: 100\r\n\r\n" + response
+			}
+			io.WriteString(y, strings.TrimSuffix(response, "}"))
+		})
+		_, err := c.Call(t.Context(), "m", nil)
+		if !errors.Is(err, jsonrpc.ErrClosed) || errors.Is(err, jsonrpc.ErrMalformed) {
+			t.Errorf("framing %v: got %v, want ErrClosed", framing, err)
+		}
+		wg.Wait()
+	}
+}
