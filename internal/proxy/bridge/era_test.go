@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -396,6 +397,44 @@ func TestProbeEndsEachServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHandshakeAfterProbeEndsServer checks that the end of the server at the first request does not
+// fail the handshake for the next server, even if that is queued before all of the upstream has
+// learned of the end.
+func TestHandshakeAfterProbeEndsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		b := f.bridge(&Options{Shared: true})
+		up := b.newUpstream()
+		b.failedUpstream = up // the detection uses it
+		client, _ := dialPipe(t, b)
+		client.send(discover)
+		srv := f.next()
+		srv.request("server/discover")
+		up.retries.mu.Lock() // stops the upstream after it has answered the bridge's own requests
+		srv.f.Close()
+		for empty := true; empty; empty, _ = up.queue.isEmpty() {
+			runtime.Gosched()
+		}
+		up.retries.mu.Unlock()
+		got := make(chan string, 1)
+		go func() {
+			frame, _ := client.f.ReadFrame()
+			got <- string(frame)
+		}()
+		synctest.Wait()
+		select {
+		case line := <-got:
+			t.Fatalf("the client got %s before the server had the handshake", line)
+		default:
+		}
+		srv = f.next()
+		srv.send(resultFor(srv.request(`"initialize"`), legacyResult))
+		if line := <-got; !strings.Contains(line, modernNames) {
+			t.Errorf("got %s\nwant %s in it", line, modernNames)
+		}
+	})
 }
 
 // TestProbeDisturbsServer checks that a legacy server that does not respond after server/discover

@@ -645,9 +645,9 @@ func (r *router) codecOfFailed(id jsonrpc.ID) codec {
 	return nil
 }
 
-// disconnected informs each codec why the connection ended, and which of its requests were not
-// sent.
-func (r *router) disconnected(err error, unsent []queuedMessage) {
+// disconnected forgets the pending requests. It returns a function that informs each codec of now
+// why the connection ended, and which of its requests were not sent.
+func (r *router) disconnected(err error, unsent []queuedMessage) (inform func()) {
 	unsentBy := map[codec][]queuedMessage{}
 	codecs := r.codecs()
 	r.mu.Lock()
@@ -668,7 +668,9 @@ func (r *router) disconnected(err error, unsent []queuedMessage) {
 	}
 	clear(r.routes)
 	r.mu.Unlock()
-	for _, c := range codecs {
-		c.disconnected(err, unsentBy[c])
+	return func() {
+		for _, c := range codecs {
+			c.disconnected(err, unsentBy[c])
+		}
 	}
 }

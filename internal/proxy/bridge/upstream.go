@@ -366,10 +366,12 @@ func (u *upstream) connectionEnded(err error) {
 
 // disconnected ends what the last connection had begun. err is the reason that clients may see.
 func (u *upstream) disconnected(err error, unsent []queuedMessage) {
+	u.resume.Disconnected()
+	// The answers may cause a new codec. Its messages are for the next connection.
+	informCodecs := u.router.disconnected(err, unsent)
 	u.own.answerAll(ownAnswer{err: err})
 	u.retries.disconnected(unsent)
-	u.resume.Disconnected()
-	u.router.disconnected(err, unsent)
+	informCodecs()
 }
 
 // serveConnection makes a connection and serves it until it ends. It returns the reason.
