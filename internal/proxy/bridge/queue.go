@@ -17,6 +17,8 @@ type queuedMessage struct {
 	// id is the id of a request; nil for other messages.
 	id   jsonrpc.ID
 	from provenance
+	// by is the translator that made the message; nil if none did.
+	by *translator
 	// noLogin says that the message is a check by the bridge and must not cause a login.
 	noLogin bool
 	// queuedAt is the time when the message was first queued.
@@ -222,6 +224,21 @@ func (q *sendQueue) withdraw(id jsonrpc.ID) bool {
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	q.signalSpaceLocked()
 	return true
+}
+
+// takeBy removes and returns the messages of a translator that wait.
+func (q *sendQueue) takeBy(t *translator) (taken []queuedMessage) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = slices.DeleteFunc(q.waiting, func(it queuedMessage) bool {
+		if it.by == t {
+			taken = append(taken, it)
+			q.waitingBytes -= len(it.frame)
+		}
+		return it.by == t
+	})
+	q.signalSpaceLocked()
+	return taken
 }
 
 // answered forgets a request that has a response, and returns it. It returns none if the request

@@ -555,6 +555,10 @@ func (r *router) untrack(id int64) {
 func (r *router) codecs() []codec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.codecsLocked()
+}
+
+func (r *router) codecsLocked() []codec {
 	if r.only != nil {
 		return []codec{r.only}
 	}
@@ -649,25 +653,22 @@ func (r *router) codecOfFailed(id jsonrpc.ID) codec {
 // why the connection ended, and which of its requests were not sent.
 func (r *router) disconnected(err error, unsent []queuedMessage) (inform func()) {
 	unsentBy := map[codec][]queuedMessage{}
-	codecs := r.codecs()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.closed = r.closed || err == errUpstreamClosed
-	unsent = slices.DeleteFunc(unsent, func(it queuedMessage) bool {
-		n, ok := intOf(it.id)
-		to, legacy := r.routes[n]
-		if ok && legacy {
-			unsentBy[to.to] = append(unsentBy[to.to], it)
+	codecs := r.codecsLocked()
+	others := r.only
+	if others == nil && r.passthrough != nil {
+		others = r.passthrough
+	}
+	for _, it := range unsent {
+		to := others
+		if it.by != nil {
+			to = it.by
 		}
-		return ok && legacy
-	})
-	switch {
-	case r.only != nil:
-		unsentBy[r.only] = unsent
-	case r.passthrough != nil:
-		unsentBy[r.passthrough] = unsent
+		unsentBy[to] = append(unsentBy[to], it)
 	}
 	clear(r.routes)
-	r.mu.Unlock()
 	return func() {
 		for _, c := range codecs {
 			c.disconnected(err, unsentBy[c])

@@ -120,7 +120,7 @@ func (t *translator) sendLocked(o *translate.Out, from provenance) {
 }
 
 func (t *translator) toServerLocked(o *translate.Out, from provenance) {
-	it := queuedMessage{frame: o.Message, from: from}
+	it := queuedMessage{frame: o.Message, from: from, by: t}
 	switch {
 	case o.Call != 0 && !o.Cancel:
 		it.id = jsonrpc.IntID(o.Call)
@@ -413,16 +413,16 @@ func (t *translator) reconnected() error {
 
 // disconnected implements codec.
 func (t *translator) disconnected(err error, unsent []queuedMessage) {
-	var calls []int64
-	if err != errUpstreamClosed {
+	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
+		t.down = true
+		unsent = append(unsent, t.upstream.queue.takeBy(t)...) // queued after the connection ended
+		var calls []int64
 		for _, it := range unsent {
-			if n, ok := intOf(it.id); ok {
+			if n, ok := intOf(it.id); ok && err != errUpstreamClosed {
+				t.upstream.router.untrack(n)
 				calls = append(calls, n)
 			}
 		}
-	}
-	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
-		t.down = true
 		return t.machine.UpstreamLost(now, t.b.named(t.b.clientError(err)), calls...)
 	})
 }

@@ -7,12 +7,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 )
 
@@ -438,4 +442,85 @@ func TestDownstreamDisconnects(t *testing.T) {
 			t.Errorf("ServeListener: %v", err)
 		}
 	})
+}
+
+// TestRequestsWhileServerEnds checks that a request that comes after the connection ended, and
+// before its codec has learned of that, waits for the next server and reaches that once.
+func TestRequestsWhileServerEnds(t *testing.T) {
+	const legacyCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
+	modernCall := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta("") + `}}`
+	for _, tt := range []struct {
+		name   string
+		server Era
+		call   string
+		want   []string // the messages that the next server gets
+	}{
+		{"legacy to legacy", EraLegacy, legacyCall, []string{"initialize", "notifications/initialized", "tools/call"}},
+		{"modern to legacy", EraLegacy, modernCall, []string{"initialize", "notifications/initialized", "tools/call"}},
+		{"legacy to modern", EraModern, legacyCall, []string{"tools/call"}},
+		{"modern to modern", EraModern, modernCall, []string{"tools/call"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				b := f.bridge(&Options{ServerEra: tt.server, Shared: true})
+				client, _ := dialPipe(t, b)
+				if tt.call == legacyCall {
+					client.send(initialize, initialized)
+				}
+				client.send(tt.call)
+				srv := f.next()
+				go respond(srv)
+				for !strings.Contains(client.read(), `"id":1,"result"`) {
+				}
+
+				up := b.anyShared().upstream
+				ended := up.own.expect(jsonrpc.StringID("x"))
+				up.retries.mu.Lock() // stops the upstream after it has answered the bridge's own requests
+				srv.f.Close()
+				<-ended
+				client.send(tt.call)
+				for empty := true; empty; empty, _ = up.queue.isEmpty() {
+					runtime.Gosched()
+				}
+				up.retries.mu.Unlock()
+
+				got := make(chan []string, 1)
+				go func() {
+					select {
+					case next := <-f.conns:
+						got <- respond(next)
+					case <-t.Context().Done():
+					}
+				}()
+				client.reads(`"id":1,"result"`)
+				synctest.Wait()
+				b.Close()
+				if diff := cmp.Diff(tt.want, <-got); diff != "" {
+					t.Errorf("messages to the next server (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// respond answers the requests of the bridge until the connection ends, and returns the methods of
+// its messages.
+func respond(srv *pipe) (methods []string) {
+	results := map[string]string{
+		"initialize":      legacyResult,
+		"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`,
+		"tools/call":      `{"resultType":"complete","content":[]}`,
+	}
+	for {
+		frame, err := srv.f.ReadFrame()
+		if err != nil {
+			return methods
+		}
+		method := jsonwire.Text(jsonwire.Lookup(frame, "method"))
+		methods = append(methods, method)
+		if result, ok := results[method]; ok {
+			srv.f.WriteFrame([]byte(resultFor(string(jsonwire.Lookup(frame, "id")), result)))
+		}
+	}
 }
