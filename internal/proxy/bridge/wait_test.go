@@ -79,22 +79,43 @@ func openConnection(t *testing.T, p relay.Peer) {
 // TestWaitTimeout checks that a call without a response fails after CallTimeout, and that its HTTP
 // request is canceled.
 func TestWaitTimeout(t *testing.T) {
-	var calls atomic.Int32
-	gone := make(chan struct{})
-	p := webPeer(t, &Options{CallTimeout: 50 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request, id string) {
-		if calls.Add(1) == 1 {
-			respondJSON(w, id)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		web := &silentWeb{canceled: make(chan struct{})}
+		transport := streamable.Dial("http://h.example/mcp", &streamable.DialOptions{HTTPClient: &http.Client{Transport: web}})
+		p := newBridge(t, &Options{
+			HTTP: true, ServerEra: EraModern, Shared: true, CallTimeout: 50 * time.Millisecond,
+			Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) },
+		}).Relay().Stateless()
+		defer p.Close()
+		openConnection(t, p)
+		web.silent.Store(true)
+		began := time.Now()
+		got, err := makeCall(t.Context(), t, p, nil)
+		if err != nil || !strings.Contains(got, "has not responded to tools/call for 50ms") {
+			t.Errorf("got %s, %v, want a timeout", got, err)
 		}
-		<-r.Context().Done()
-		close(gone)
+		<-web.canceled
+		if d := time.Since(began); d != 50*time.Millisecond {
+			t.Errorf("took %v, want 50 ms", d)
+		}
 	})
-	openConnection(t, p)
-	got, err := makeCall(t.Context(), t, p, nil)
-	if err != nil || !strings.Contains(got, "has not responded to tools/call for 50ms") {
-		t.Errorf("got %s, %v, want a timeout", got, err)
+}
+
+// silentWeb is a restartingWeb that does not respond while silent is set. It closes canceled when
+// the request is canceled.
+type silentWeb struct {
+	restartingWeb
+	silent   atomic.Bool
+	canceled chan struct{}
+}
+
+func (w *silentWeb) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !w.silent.Load() {
+		return w.restartingWeb.RoundTrip(r)
 	}
-	<-gone
+	<-r.Context().Done()
+	close(w.canceled)
+	return nil, r.Context().Err()
 }
 
 // TestWaitCancel checks that the cancellation of the context cancels the call and its HTTP request.
