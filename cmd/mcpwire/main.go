@@ -5,7 +5,7 @@ import (
 	"context"
 	"os"
 
-	"mcpwire/internal/cli"
+	"mcpwire/cmd/internal/cli"
 )
 
 func main() {

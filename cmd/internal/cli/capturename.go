@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/trace/captures"
+)
+
+// Prefixes that tell a server's capture from the configured server of the same name.
+const (
+	ofCapture = "capture:"
+	ofLive    = "live:"
+)
+
+// captureArgs returns the files that arguments name: paths, servers or files in the captures
+// folder, or "-" for standard input. Without arguments it returns the newest captures there, the
+// oldest of them first. It prints to standard error which captures it chose.
+func captureArgs(e *env, command string, args []string) ([]string, error) {
+	if len(args) == 0 {
+		newest, err := newestCaptures()
+		if err != nil {
+			return nil, fail(exitUnexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
+		}
+		var paths, names []string
+		for _, c := range slices.Backward(newest) {
+			paths = append(paths, c.Path)
+			names = append(names, clipLine(cmp.Or(c.Name, filepath.Base(c.Path)), 100))
+		}
+		if len(newest) == 1 {
+			fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", trace.Escape(paths[0]))
+		} else {
+			fmt.Fprintf(e.stderr, "reading the newest %d captures, of the same time: %s (mcpwire captures lists them)\n", len(paths), strings.Join(names, ", "))
+		}
+		return paths, nil
+	}
+	var paths []string
+	for _, a := range args {
+		path, err := captureArg(e, command, a)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+func newestCaptures() ([]captures.Info, error) {
+	dir, err := captures.Dir()
+	if err != nil {
+		return nil, err
+	}
+	return captures.Newest(dir)
+}
+
+// captureArg returns the file that one argument names. It looks in the captures folder only if the
+// argument is not the path of a file.
+func captureArg(e *env, command, arg string) (string, error) {
+	info, err := os.Stat(arg)
+	// A folder may have the name of a server.
+	isFolder := err == nil && info.IsDir()
+	if arg == "-" || err == nil && !isFolder {
+		return arg, nil
+	}
+	if name, ok := strings.CutPrefix(arg, ofLive); ok {
+		return "", usagef("%s: live:%s is a server, not a capture (capture:%[2]s is its newest capture)", firstWord(command), safeLine(name))
+	}
+	name := strings.TrimPrefix(arg, ofCapture)
+	dir, err := captures.Dir()
+	var found captures.Info
+	if err == nil {
+		found, err = captures.Find(dir, name)
+	}
+	if err != nil && isFolder {
+		err = fmt.Errorf("%s is a folder, and no capture has that name: %w", trace.Escape(arg), captures.ErrNotFound)
+	}
+	if err != nil {
+		return "", fail(exitUnexpected, "no_capture", "mcpwire captures lists them", err)
+	}
+	if found.Name == name {
+		fmt.Fprintf(e.stderr, "reading %s, the newest capture of %s\n", trace.Escape(found.Path), safeLine(name))
+	}
+	return found.Path, nil
+}
+
+func firstWord(s string) string {
+	s, _, _ = strings.Cut(s, " ")
+	return s
+}
+
+// capturePoll is how often awaitCapture looks for a capture.
+const capturePoll = 200 * time.Millisecond
+
+// awaitCapture is like captureArgs, but waits until there is a capture or ctx ends. Without args,
+// it waits for one that is not closed yet, or newer. It is for commands that follow a capture.
+func awaitCapture(ctx context.Context, e *env, command string, args []string) ([]string, error) {
+	old := ""
+	if len(args) == 0 {
+		old = newestClosed()
+	}
+	if len(args) > 1 || len(args) == 1 && args[0] == "-" || captureThere(args, old) {
+		return captureArgs(e, command, args)
+	}
+	what := "a capture"
+	if len(args) > 0 {
+		what = "the capture " + clipLine(args[0], 200)
+	}
+	if len(args) == 0 || !isCapturePath(args[0]) {
+		dir, err := captures.Dir()
+		if err != nil {
+			return captureArgs(e, command, args)
+		}
+		what += " in " + trace.Escape(dir)
+	}
+	fmt.Fprintf(e.stderr, "waiting for %s; a tap records one when a host starts it\n", what)
+	ticker := time.NewTicker(capturePoll)
+	defer ticker.Stop()
+	for !captureThere(args, old) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return captureArgs(e, command, args)
+}
+
+// newestClosed returns the path of the newest capture if all of the newest ones are closed, so that
+// there is nothing to follow. Otherwise it returns "".
+func newestClosed() string {
+	newest, err := newestCaptures()
+	if err != nil || slices.ContainsFunc(newest, func(c captures.Info) bool { return c.State != captures.Complete }) {
+		return ""
+	}
+	return newest[0].Path
+}
+
+// captureThere reports whether waiting is useless: the capture exists, or another error occurred.
+// Without args, the capture at the path old does not count.
+func captureThere(args []string, old string) bool {
+	var err error
+	switch {
+	case len(args) == 0:
+		var newest []captures.Info
+		if newest, err = newestCaptures(); err == nil && newest[0].Path == old {
+			return false
+		}
+	case isCapturePath(args[0]):
+		_, err = os.Stat(args[0])
+		return !errors.Is(err, os.ErrNotExist)
+	case strings.HasPrefix(args[0], ofLive):
+		return true
+	default:
+		if _, err := os.Stat(args[0]); err == nil {
+			return true
+		}
+		var dir string
+		if dir, err = captures.Dir(); err == nil {
+			_, err = captures.Find(dir, strings.TrimPrefix(args[0], ofCapture))
+		}
+	}
+	return !errors.Is(err, captures.ErrNotFound)
+}
+
+// isCapturePath reports whether an argument must be a path: it contains a separator or the suffix
+// of captures.
+func isCapturePath(arg string) bool {
+	return strings.ContainsRune(arg, filepath.Separator) || strings.Contains(arg, capture.Suffix)
+}
+
+// isRecorded reports whether there is a capture of a server called name.
+func isRecorded(name string) bool {
+	dir, err := captures.Dir()
+	if err != nil {
+		return false
+	}
+	_, err = captures.Find(dir, name)
+	return err == nil
+}

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/trace"
+	"mcpwire/internal/text/plural"
+)
+
+// maxExamined limits how many servers doctor --all examines at the same time.
+const maxExamined = 4
+
+// runDoctorAll examines the servers that hosts have configured and prints a line for each.
+func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error {
+	machine, err := hosts.Current()
+	if err != nil {
+		return err
+	}
+	files, err := hosts.Find(machine)
+	if err != nil {
+		return err
+	}
+	warnAbout(e.stderr, files)
+	var servers []hosts.Server
+	for _, file := range files {
+		for _, s := range file.Servers {
+			if !s.Disabled {
+				servers = append(servers, s)
+			}
+		}
+	}
+	reports := make([]*doctorReport, len(servers))
+	out := &doctorTable{e: e, paint: newScreen(e.stdout).paint, width: terminalWidth(e.stdout), json: asJSON, servers: servers}
+	status := e.statusLine()
+	defer status.clear()
+	worst := new(doctorReport)
+	ended := make(chan int, len(servers))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	started, printed := 0, make([]bool, len(servers))
+	start := func() {
+		if i := started; i < len(servers) {
+			started++
+			wg.Go(func() {
+				reports[i] = examineConfigured(cmd, e, machine, servers[i], *f)
+				ended <- i
+			})
+		}
+	}
+	for range maxExamined {
+		start()
+	}
+	// Lines come as servers end, so that a slow one holds up none.
+	for done := range servers {
+		status.step("%d of %d servers examined; running: %s", done, len(servers), running(servers[:started], printed))
+		i := <-ended
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
+		start()
+		status.clear()
+		worst.worse(reports[i].exit)
+		if err := out.line(i, reports[i]); err != nil {
+			return err
+		}
+		printed[i] = true
+	}
+	if err := out.end(reports); err != nil {
+		return err
+	}
+	if worst.exit != exitOK {
+		return &exitStatus{worst.exit}
+	}
+	return nil
+}
+
+// running names the servers that have no report yet.
+func running(servers []hosts.Server, reported []bool) string {
+	var names []string
+	for i, s := range servers {
+		if !reported[i] {
+			names = append(names, serverLabel(s))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// examineConfigured examines a configured server without its rules.
+func examineConfigured(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server, f targetFlags) *doctorReport {
+	name := s.Host + ":" + s.Name
+	r := &doctorReport{out: io.Discard, json: true, Target: safeLine(name), Sections: []*doctorSection{}}
+	doc, err := configuredDoctor(e, machine, s, &f, r)
+	switch {
+	case err == nil:
+		doc.target = plainArgs(name)
+		doc.examine(cmd.Context())
+	case errors.Is(err, errUntrusted):
+		r.skipped = true
+		r.section("Configuration").note("%s", safeLine(err.Error()))
+		r.Verdict = "only a file of the project configures it; --trust-project starts it"
+	default:
+		r.section("Configuration").bad("%s", safeLine(err.Error()))
+		r.next(plainArgs("mcpwire", "doctor", name)...)
+	}
+	_ = r.finish() // the exit status, which is in r
+	return r
+}
+
+// errUntrusted is wrapped by the error for a server that is not started.
+var errUntrusted = errors.New("only a file of the project configures it")
+
+func configuredDoctor(e *env, machine *hosts.Env, s hosts.Server, f *targetFlags, r *doctorReport) (*doctor, error) {
+	if s.Scope == hosts.ScopeProject && !f.trustProject && !hosts.IsTrusted(machine, s) {
+		return nil, fmt.Errorf("%w: %s", errUntrusted, s.File)
+	}
+	expanded, err := s.Expand(machine)
+	if err != nil {
+		return nil, err
+	}
+	t, err := hostTarget(expanded)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDialer(e, t, f)
+	if err != nil {
+		return nil, err
+	}
+	return &doctor{e: e, d: d, report: r, wait: orForever(d.flags.timeout), connect: d.handshakeWait(), quick: true, names: newSecretNames()}, nil
+}
+
+// A doctorTable prints a line for each server.
+type doctorTable struct {
+	e       *env
+	paint   paint
+	width   int
+	json    bool
+	servers []hosts.Server
+}
+
+func (t *doctorTable) line(i int, r *doctorReport) error {
+	if t.json {
+		return nil
+	}
+	width := 0
+	for _, s := range t.servers {
+		width = max(width, trace.Width(serverLabel(s)))
+	}
+	mark, style := "✓", green
+	switch {
+	case r.skipped:
+		mark, style = "·", dim
+	case r.exit != exitOK:
+		mark, style = "✗", red
+	case r.slow != "":
+		mark, style = "!", yellow
+	}
+	label := serverLabel(t.servers[i])
+	text := r.Status
+	if r.exit != exitOK || r.slow != "" || r.skipped {
+		text += ": " + r.Verdict
+	}
+	if r.speaks != "" {
+		text += " · " + r.speaks
+	}
+	if t.width > 0 {
+		f := newFolder(false, max(width+4+minWidth, t.width), width+4, width+4)
+		f.words(text, "")
+		text = f.String()
+	}
+	_, err := fmt.Fprintf(t.e.stdout, "%s %s%s  %s\n", t.paint.in(style, mark), label, strings.Repeat(" ", width-trace.Width(label)), text)
+	return err
+}
+
+// end prints the reports as JSON, or how many servers have problems.
+func (t *doctorTable) end(reports []*doctorReport) error {
+	if t.json {
+		if reports == nil {
+			reports = []*doctorReport{}
+		}
+		text, err := json.MarshalIndent(reports, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(t.e.stdout, "%s\n", text)
+		return err
+	}
+	failed, first := 0, ""
+	for i, r := range reports {
+		if r.exit != exitOK {
+			if failed++; first == "" {
+				first = shellLine("mcpwire", "doctor", t.servers[i].Host+":"+t.servers[i].Name)
+			}
+		}
+	}
+	switch {
+	case len(reports) == 0:
+		fmt.Fprintln(t.e.stderr, "no servers found in the configuration of known hosts")
+	case failed > 0:
+		fmt.Fprintf(t.e.stderr, "%d of %s failed; next: %s\n", failed, plural.Of(len(reports), "server"), safeLine(first))
+	}
+	return nil
+}
+
+// examine examines the server.
+func (doc *doctor) examine(ctx context.Context) {
+	if doc.d.target.isStdio() {
+		doc.process(ctx)
+	} else {
+		doc.web(ctx)
+	}
+}

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"mcpwire/client"
+	"mcpwire/cmd/internal/trace/cause"
+	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
+	"mcpwire/oauth"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// failure converts an error of a client to a *failure with an exit status, a code for scripts and a
+// hint.
+func (d *dialer) failure(err error) error {
+	var ready *failure
+	if err == nil || errors.As(err, &ready) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	f := d.classify(err)
+	if f.url == "" && !d.target.isStdio() {
+		f.url = safeURL(d.target.url)
+	}
+	return f
+}
+
+// classify converts other errors than *failure. The order matters: later cases may be consequences
+// of earlier ones.
+func (d *dialer) classify(err error) *failure {
+	if f := d.denied(err); f != nil {
+		return f
+	}
+	if e, ok := errors.AsType[*client.IncompatibleError](err); ok {
+		return &failure{status: exitUnreachable, code: "no_common_revision", hint: "--protocol auto allows all revisions; mcpwire info --probe shows which revisions the server speaks", err: e}
+	}
+	if e, ok := errors.AsType[*client.InputError](err); ok {
+		return &failure{status: exitAnswer, code: "input_refused", hint: "--elicit and --sampling set how to respond to the server", err: e}
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return rpcFailure(e, d.trace.askedFor(e))
+	}
+	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
+		short := *e
+		// The arguments may contain secrets.
+		short.Name = d.target.name
+		err := d.withStray(exitText(&short))
+		return &failure{status: exitUnreachable, code: "server_exited", hint: d.causeHint(cause.Ended, strings.Split(e.Stderr, "\n"), "mcpwire doctor looks for the cause"), err: err}
+	}
+	if f := unreachable(err); f != nil {
+		if status, ok := errors.AsType[*streamable.StatusError](err); ok {
+			f.hint = hintOf(d.statusCause(err, status))
+		}
+		return f
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &failure{status: exitUnreachable, code: "timeout", hint: d.lateHint(), err: d.withTail(lateText(err))}
+	}
+	if e, ok := errors.AsType[*client.ProtocolError](err); ok {
+		return &failure{status: exitUnreachable, code: "protocol_error", hint: "mcpwire check finds what is wrong with the server", err: d.withTail(e)}
+	}
+	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		return &failure{status: exitUnreachable, code: "answer_too_large", err: d.withTail(err)}
+	}
+	if errors.Is(err, jsonrpc.ErrMalformed) {
+		return &failure{status: exitUnreachable, code: "protocol_error", hint: "the server's response is not MCP: check the URL of its endpoint", err: d.withTail(err)}
+	}
+	if errors.Is(err, jsonrpc.ErrClosed) {
+		return &failure{status: exitUnreachable, code: "connection_lost", err: d.withTail(err)}
+	}
+	return &failure{status: exitUnreachable, code: "unreachable", err: d.withTail(err)}
+}
+
+// denied returns the failure if a server or a proxy requires authorization. It returns nil for
+// other errors.
+func (d *dialer) denied(err error) *failure {
+	f := &failure{status: exitAuth, code: "auth_required", err: err}
+	login, isLogin := errors.AsType[*oauth.AuthorizationError](err)
+	status, isStatus := errors.AsType[*streamable.StatusError](err)
+	switch {
+	case isLogin:
+		f.err, f.hint = login, loginHint(login)
+		if d.http != nil {
+			f.httpStatus = int(d.http.refused.Load())
+		}
+	case errors.Is(err, oauth.ErrNotReplayable):
+		f.hint = "try again: the token is now available"
+	case isStatus && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusProxyAuthRequired):
+		f.err, f.httpStatus = status, status.StatusCode
+		f.hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
+		if d.target.header.Get("Authorization") != "" {
+			f.hint = "the server rejects the given token"
+		}
+		switch {
+		case strings.HasPrefix(status.Text, "insufficient_scope"):
+			f.code, f.hint = "forbidden", "the token lacks a scope that this request needs: log in again, or give a token that has it"
+		case status.StatusCode == http.StatusForbidden:
+			f.code, f.hint = "forbidden", "the server does not allow this user, or this Host or Origin (see mcpwire doctor)"
+			if c := d.statusCause(err, status); c.Specific {
+				f.hint = hintOf(c)
+			}
+		}
+		if status.StatusCode == http.StatusProxyAuthRequired {
+			f.hint = "the proxy set in the environment requires a user name"
+		}
+	default:
+		return nil
+	}
+	return f
+}
+
+// loginHint returns a hint for a failure to get a token.
+func loginHint(e *oauth.AuthorizationError) string {
+	switch {
+	case errors.Is(e, oauth.ErrConsentRequired):
+		return "run this once on a terminal to log in, or give a token with --header 'Authorization: Bearer ${TOKEN}'"
+	case errors.Is(e, oauth.ErrUnregistered):
+		return "register a client with the authorization server and give its --client-id"
+	case errors.Is(e, oauth.ErrDenied):
+		return "the user or the authorization server denied access"
+	}
+	return "give a token with --header 'Authorization: Bearer ${TOKEN}', or --no-oauth to see the server's own response"
+}
+
+// batchHint is the hint for arguments that Windows cannot pass to a batch file.
+const batchHint = "start the program that the batch file starts, with its arguments, such as node.exe"
+
+// unreachable returns the failure of a connection that could not be made. It returns nil for other
+// errors.
+func unreachable(err error) *failure {
+	f := &failure{status: exitUnreachable, code: "unreachable", err: err}
+	var dns *net.DNSError
+	var op *net.OpError
+	var verify *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	var program *exec.Error
+	var path *fs.PathError
+	status, isStatus := errors.AsType[*streamable.StatusError](err)
+	switch {
+	case isStatus:
+		f.code, f.httpStatus, f.err = "http_status", status.StatusCode, status
+	case errors.Is(err, batchfile.ErrArguments):
+		f.code, f.hint = "cannot_start", batchHint
+	case errors.As(err, &program):
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), startHint(err, "check that it is installed and in the PATH; mcpwire runs it without a shell (mcpwire doctor shows more)")
+	case errors.As(err, &path):
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(path.Path), path.Err), startHint(err, "check that the file exists and is executable")
+	case errors.As(err, &verify), errors.As(err, &unknown):
+		f.code, f.hint = "tls_failed", "--cacert names a certificate to trust, --insecure trusts anyone"
+	case errors.As(err, &record):
+		f.code, f.hint = "tls_failed", "the server does not speak TLS at this port: try http://"
+	case errors.As(err, &dns):
+		f.err, f.hint = dns, "unknown host name"
+	case errors.As(err, &op) && op.Op == "dial":
+		f.err, f.hint = op, "check that the server runs, and at this address"
+	default:
+		return nil
+	}
+	return f
+}
+
+// startHint returns the hint for a program that the system does not start. otherwise is the one if
+// the program is missing.
+func startHint(err error, otherwise string) string {
+	if _, ok := errors.AsType[syscall.Errno](err); ok && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return cause.Find(cause.Ended, []string{err.Error()}, nil).Fix
+	}
+	return otherwise
+}
+
+// causeHint returns the cause in the lines that the server wrote, with its remedy. otherwise is for
+// lines that give none.
+func (d *dialer) causeHint(state cause.State, lines []string, otherwise string) string {
+	c := cause.Find(state, lines, envNames(d.target.env))
+	if c.Fix == "" {
+		return otherwise
+	}
+	return hintOf(c)
+}
+
+func hintOf(c cause.Cause) string {
+	if !c.Known {
+		return clipLine(c.Fix, 400)
+	}
+	return clipLine(c.What+": "+c.Fix, 400)
+}
+
+// statusCause returns the cause that an HTTP status and its body give.
+func (d *dialer) statusCause(err error, e *streamable.StatusError) cause.Cause {
+	r := cause.Response{Status: e.StatusCode, Body: e.Text}
+	if errors.Is(err, jsonrpc.ErrClosed) { // the session is lost, which only err says
+		r.Later, r.Body = true, err.Error()
+	}
+	if u, err := url.Parse(d.target.url); err == nil {
+		r.Host = u.Host
+	}
+	if d.http != nil {
+		if to := d.http.location.Load(); to != nil {
+			r.Header = http.Header{"Location": {*to}}.Get
+		}
+	}
+	return r.Find()
+}
+
+// rpcFailure returns the failure for an error response to a request for method. method is empty if
+// unknown.
+func rpcFailure(e *jsonrpc.Error, method string) *failure {
+	what := fmt.Sprintf("error %d: %s", int(e.Code), clip.Characters(e.Message, maxPeerText))
+	f := &failure{status: exitAnswer, code: "rpc_error", err: errors.New("the server responds with " + what)}
+	if method != "" {
+		f.err = fmt.Errorf("the server responds to %s with %s", clipLine(method, 100), what)
+	}
+	f.rpc = &rpcLine{Code: int(e.Code), Message: clip.Characters(e.Message, maxPeerText)}
+	if len(e.Data) > 0 && len(e.Data) <= maxPeerData && json.Valid(e.Data) {
+		f.rpc.Data = bytes.Clone(e.Data)
+	}
+	return f
+}
+
+// Limits on the shown parts of a server's error.
+const (
+	maxPeerText = 2000     // characters
+	maxPeerData = 16 << 10 // bytes; larger data is omitted
+)
+
+// exitText describes how a process ended, with the end of its standard error.
+func exitText(e *stdio.ExitError) error {
+	short := *e
+	short.Stderr = ""
+	tail := newTailWriter(nil)
+	_, _ = tail.Write([]byte(e.Stderr))
+	return withLines(&short, tail.lines())
+}
+
+func withLines(err error, lines []string) error {
+	if len(lines) == 0 {
+		return err
+	}
+	verb := "ends with"
+	if slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "… (") }) {
+		verb = "says" // the lines are an excerpt
+	}
+	return fmt.Errorf("%w; its standard error %s: %s", err, verb, strings.Join(lines, " ⏎ "))
+}
+
+// withTail adds the end of the server's standard error, and its output that was not a message.
+func (d *dialer) withTail(err error) error {
+	return withLines(d.withStray(err), d.tail.lines())
+}
+
+func (d *dialer) withStray(err error) error {
+	if text := d.trace.strayText(); text != "" && d.target.isStdio() {
+		return fmt.Errorf("%w; it wrote to standard output what is not a message: %s", err, text)
+	}
+	return err
+}
+
+// lateText describes a timeout in terms of the command line.
+func lateText(err error) error {
+	if e, ok := errors.AsType[*client.TimeoutError](err); ok {
+		return fmt.Errorf("no response to %s within %v", e.Method, e.After)
+	}
+	if e, ok := errors.AsType[*lateError](err); ok {
+		return e
+	}
+	if os.IsTimeout(err) {
+		return err
+	}
+	return errors.New("no response in time")
+}
+
+func (d *dialer) lateHint() string {
+	if d.target.isStdio() {
+		return d.causeHint(cause.Silent, d.tail.all(), "--timeout and --connect-timeout allow more time; mcpwire doctor looks for the cause")
+	}
+	return "--timeout and --connect-timeout allow more time"
+}

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/gateway"
+	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	"mcpwire/cmd/internal/proxy/gateway/policy"
+	"mcpwire/internal/proxy/bridge"
+	"mcpwire/jsonrpc"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// An upstreamBuilder makes the upstreams of a gateway from a configuration.
+type upstreamBuilder struct {
+	conf *gatewayconfig.Config
+	log  *slog.Logger
+	// remote reports whether clients may belong to other users.
+	remote bool
+	// tokens has the tokens of callers. It is nil if callers have none.
+	tokens *policy.CallerTokens
+	// logins is nil if callers log in to no upstream.
+	logins *gatewayLogins
+	// node is nil outside a cluster.
+	node *GatewayNode
+}
+
+// build returns the upstreams that are not disabled. The error is [gatewayconfig.Errors].
+func (b *upstreamBuilder) build() ([]gateway.Upstream, error) {
+	var list []gateway.Upstream
+	var errs gatewayconfig.Errors
+	for _, u := range b.conf.Upstreams {
+		if u.Disabled {
+			continue
+		}
+		one, err := b.upstream(u)
+		if err != nil {
+			located, ok := errors.AsType[*gatewayconfig.Error](err)
+			if !ok {
+				located = b.conf.Errorf("upstreams."+u.Name, "upstreams.%s: %v", u.Name, err)
+			}
+			errs = append(errs, located)
+			continue
+		}
+		list = append(list, one)
+	}
+	if errs != nil {
+		return nil, errs
+	}
+	return list, nil
+}
+
+// defaultConnectTime limits the time to connect to an upstream.
+const defaultConnectTime = 30 * time.Second
+
+// upstream returns one upstream. It starts nothing.
+func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream, error) {
+	out := gateway.Upstream{Name: u.Name, Rename: u.Rename, RequirePin: u.Pin == policy.PinHide.String()}
+	var err error
+	if out.Fingerprint, err = b.conf.Fingerprint(u); err != nil {
+		return out, err
+	}
+	if u.Isolation != "" {
+		if out.Isolation, err = gateway.ParseIsolation(u.Isolation); err != nil {
+			return out, err
+		}
+	}
+	limits := b.conf.Limits.Upstream
+	out.Bridge = bridge.Options{
+		ConnectTimeout: u.Timeouts.Connect.Or(defaultConnectTime), CallTimeout: u.Timeouts.Call.Or(0), RestartWait: u.Timeouts.Restart.Or(0),
+		IdleTimeout: u.Idle.Or(gatewayconfig.DefaultIdle), DrainTimeout: b.conf.Drain.Or(gatewayconfig.DefaultDrain),
+		MaxSessions:         b.conf.Listen.MaxSessions(),
+		MaxServers:          firstOf(u.Limits.Processes, limits.Processes, gatewayconfig.DefaultProcesses),
+		MaxServersPerCaller: firstOf(u.Limits.ProcessesPerCaller, limits.ProcessesPerCaller, gatewayconfig.DefaultPerCaller),
+		Remote:              b.remote,
+		Hints: bridge.Hints{
+			Login:       "the operator of the gateway configures its credentials",
+			Certificate: "the operator of the gateway configures tls.ca",
+		},
+	}
+	if u.Era != "" {
+		if out.Bridge.ServerEra, err = bridge.ParseEra(u.Era); err != nil {
+			return out, err
+		}
+	}
+	switch {
+	case len(u.Command) > 0:
+		out.Bridge.Connect, out.Bridge.ReadyFor = b.process(u), time.Minute
+		if b.node != nil {
+			b.node.Share(&out)
+		}
+	case u.Socket != "":
+		kind, where, _ := gatewayconfig.SocketAddress(u.Socket)
+		out.Bridge.Connect = socketConnect(kind, where, framingOf(u.Framing), 0)
+	default:
+		out.Bridge.HTTP = true
+		out.PerPrincipal = u.Credentials != nil && (u.Credentials.Exchange != nil || u.Credentials.Login != nil)
+		err = b.remoteServer(u, &out)
+	}
+	return out, err
+}
+
+// firstOf returns the first number that is not zero.
+func firstOf(list ...int) int {
+	for _, n := range list {
+		if n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// framingOf returns the framing of a configuration.
+func framingOf(name string) jsonrpc.Framing {
+	if name == jsonrpc.FramingHeader.String() {
+		return jsonrpc.FramingHeader
+	}
+	return jsonrpc.FramingLine
+}
+
+// process returns a function that starts the process of an upstream. It logs its standard error.
+func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) bridgeConnect {
+	base := stdio.Command(u.Command[0], slices.Concat(u.Command[1:], u.Args)...)
+	base.Dir, base.Framing, base.EnvAllow = u.Cwd, framingOf(u.Framing), b.conf.Inherited(u)
+	if b.node != nil {
+		base.StopWait, base.TermWait = nodeStopWait, nodeTermWait
+	}
+	return func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+		cmd := *base
+		for _, name := range slices.Sorted(maps.Keys(u.Env)) {
+			text, err := u.Env[name].Resolve()
+			if err != nil {
+				return nil, fmt.Errorf("environment variable %s of the server: %w", name, err)
+			}
+			cmd.Env = append(cmd.Env, name+"="+text)
+		}
+		cmd.Stderr = io.MultiWriter(&stderrLog{log: b.log, upstream: u.Name}, stderr)
+		return startRecorded(ctx, &cmd)
+	}
+}
+
+// remoteServer sets how to connect to an upstream over HTTP, and how callers log in to it. All
+// connections share one transport and its knowledge of the server's tools.
+func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.Upstream) error {
+	address, err := u.URL.Resolve()
+	if err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	if _, err := urlTarget(address); err != nil || !isURL(address) {
+		return errors.New("url: not the URL of a server (such as http://127.0.0.1:8080/mcp), or one with a user name")
+	}
+	tls := gatewayconfig.ClientTLS{}
+	if u.TLS != nil {
+		tls = *u.TLS
+	}
+	conf, err := clientTLS(string(tls.CA), tls.Insecure)
+	if err != nil {
+		return fmt.Errorf("tls.ca: %w", err)
+	}
+	side := &httpSide{next: bridge.Transport(proxyTransport(conf, u.Timeouts.Connect.Or(defaultConnectTime)))}
+	if u.Transport == transportSSE {
+		side.sse = address
+	}
+	credentials := policy.Credentials{Headers: map[string]policy.Source{}, Logger: b.log.With("upstream", u.Name)}
+	for name, value := range u.Headers {
+		credentials.Headers[name] = func() (auth.Secret, error) {
+			text, err := value.Resolve()
+			return auth.NewSecret(text), err
+		}
+	}
+	b.credentials(&credentials, u.Credentials)
+	authenticated, err := credentials.Transport(address, side)
+	if err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	if u.Credentials != nil && u.Credentials.Login != nil {
+		login, err := b.login(u.Name, address, u.Credentials.Login)
+		if err != nil {
+			return err
+		}
+		out.Login, authenticated = login, login.Transport(authenticated)
+	}
+	transport := streamable.Dial(address, &streamable.DialOptions{
+		HTTPClient: &http.Client{Transport: bridge.OuterTransport(authenticated)}, NoSSE: u.Transport == transportHTTP, UnavailableTimeout: awayTimeout, Logger: b.log,
+	})
+	out.Bridge.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
+	return nil
+}
+
+// credentials adds the credentials of a configuration.
+func (b *upstreamBuilder) credentials(to *policy.Credentials, c *gatewayconfig.Credentials) {
+	switch {
+	case c == nil, c.Login != nil:
+	case c.Client != nil:
+		to.Client = &policy.ClientCredentials{Issuer: c.Client.Issuer, ID: c.Client.ID, Secret: c.Client.Secret.Resolve, Scopes: c.Client.Scopes}
+	case c.Exchange != nil:
+		of := policy.ClientCredentials{Issuer: c.Exchange.Issuer, ID: c.Exchange.ID, Scopes: c.Exchange.Scopes}
+		if !c.Exchange.Secret.IsZero() {
+			of.Secret = c.Exchange.Secret.Resolve
+		}
+		to.Exchange = &policy.Exchange{ClientCredentials: of, Audience: c.Exchange.Audience, Resource: c.Exchange.Resource, Tokens: b.tokens}
+	default:
+		to.Token = c.Token.Resolve
+	}
+}
+
+// A stderrLog logs the lines that a server writes to standard error.
+type stderrLog struct {
+	log      *slog.Logger
+	upstream string
+
+	mu   sync.Mutex
+	line []byte
+	// skipping is true in the rest of a line that was too long.
+	skipping bool
+}
+
+// maxStderrLine limits the logged bytes of a line.
+const maxStderrLine = 8 << 10
+
+// Write implements io.Writer. It never fails, because a server must not fail for its standard
+// error.
+func (l *stderrLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(p)
+	for len(p) > 0 {
+		text, rest, ended := bytes.Cut(p, []byte("\n"))
+		p = rest
+		if !l.skipping {
+			l.line = append(l.line, text[:min(len(text), maxStderrLine-len(l.line))]...)
+		}
+		if ended || len(l.line) == maxStderrLine && !l.skipping {
+			l.flush()
+			l.skipping = !ended
+		}
+	}
+	return n, nil
+}
+
+// flush logs the line, unless it is blank.
+func (l *stderrLog) flush() {
+	if text := bytes.TrimSpace(l.line); len(text) > 0 {
+		l.log.Info("stderr", "upstream", l.upstream, "line", safeLine(string(text)))
+	}
+	l.line = l.line[:0]
+}

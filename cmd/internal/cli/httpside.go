@@ -1,0 +1,343 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/cmd/internal/trace/captures"
+	"mcpwire/internal/net/loopback"
+	"mcpwire/oauth"
+)
+
+// An httpSide makes the HTTP requests to one server. It is safe for concurrent use.
+type httpSide struct {
+	next http.RoundTripper
+	// sse is the URL of an HTTP+SSE stream, if the user says so. Nothing is posted to it.
+	sse     string
+	refused atomic.Int32
+	// location is where the last redirect leads to. It is nil before one.
+	location atomic.Pointer[string]
+	// interactive reports whether the user may be asked to log in.
+	interactive bool
+	clock       loginClock
+	// status is cleared before the user is asked to log in. It may be nil.
+	status *statusLine
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h.sse != "" && r.Method == http.MethodPost && r.URL.String() == h.sse {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return &http.Response{
+			Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r,
+		}, nil
+	}
+	resp, err := h.next.RoundTrip(r)
+	if err == nil && resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		to := resp.Header.Get("Location")
+		h.location.Store(&to)
+	}
+	return resp, err
+}
+
+// A watcher notes that a server refused a request with 401 or 403. The error that the user sees
+// only says why a token is missing.
+type watcher struct {
+	base    http.RoundTripper
+	refused *atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := w.base.RoundTrip(r)
+	if err == nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+		w.refused.Store(int32(resp.StatusCode))
+	}
+	return resp, err
+}
+
+// newHTTPSide returns the round tripper for requests to a target, which must be merged already. It
+// calls ask before a browser opens, and clears
+// status before it prints.
+func newHTTPSide(e *env, t *targetSpec, f *targetFlags, status *statusLine, ask askFunc) (*httpSide, error) {
+	conf, err := f.tls()
+	if err != nil {
+		return nil, err
+	}
+	dial := &net.Dialer{Timeout: f.connectTimeout, KeepAlive: 30 * time.Second}
+	base := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: f.connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
+	}
+	h := &httpSide{next: base, status: status}
+	if t.transport == transportSSE {
+		h.sse = t.url
+	}
+	how, err := f.login(e, t)
+	if err != nil || how == noLogin {
+		return h, err
+	}
+	h.interactive = how == byBrowser
+	browse := askFirst(e.stderr, ask, openBrowser)
+	h.next, err = f.authorized(e, t, h, watcher{base, &h.refused}, conf, how, func(ctx context.Context, address string) error {
+		err := browse(ctx, address)
+		status.step("waiting for the login in the browser")
+		return err
+	})
+	return h, err
+}
+
+// tls returns the configuration for --insecure and --cacert. It returns nil if neither is given.
+func (f *targetFlags) tls() (*tls.Config, error) {
+	conf, err := clientTLS(f.caFile, f.insecure)
+	if err != nil {
+		return nil, usagef("--cacert: %w", err)
+	}
+	return conf, nil
+}
+
+// clientTLS returns the configuration for a file of additional CA certificates, which may be empty,
+// or for accepting every certificate. It returns nil if neither is given.
+func clientTLS(caFile string, insecure bool) (*tls.Config, error) {
+	if !insecure && caFile == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{InsecureSkipVerify: insecure}
+	if caFile == "" {
+		return conf, nil
+	}
+	pem, err := readSmall(caFile)
+	if err != nil {
+		return nil, err
+	}
+	if conf.RootCAs, err = x509.SystemCertPool(); err != nil {
+		conf.RootCAs = x509.NewCertPool()
+	}
+	if !conf.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificate in it (want PEM)", safeLine(caFile))
+	}
+	return conf, nil
+}
+
+// Ways to get a token.
+const (
+	noLogin   = iota // none
+	byStore          // only a stored token, which may be refreshed
+	byBrowser        // the user may log in
+	bySecret         // with the client's own secret
+)
+
+// login returns the way to get a token if the server requires one.
+func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
+	u, err := url.Parse(t.url)
+	if err != nil {
+		return noLogin, usagef("bad URL: %s", t.name)
+	}
+	plain := u.Scheme != "https" && !loopback.IsHost(u.Hostname())
+	switch {
+	case f.oauth && t.header.Get("Authorization") != "":
+		return noLogin, usagef("--oauth and --header Authorization exclude each other")
+	case f.oauth && plain:
+		return noLogin, usagef("--oauth needs https: over http anyone on the network path could read the token")
+	case f.noOAuth, plain, t.header.Get("Authorization") != "":
+		return noLogin, nil
+	case isTerminal(e.stdin) && writerIsTerminal(e.stderr) && os.Getenv("CI") == "":
+		return byBrowser, nil
+	case f.secretEnv != "":
+		return bySecret, nil
+	}
+	return byStore, nil
+}
+
+// stateFolder returns the folder for persistent state.
+func stateFolder() (string, error) {
+	dir, err := captures.Dir()
+	return filepath.Dir(dir), err
+}
+
+// authorized returns a transport that sends requests with tokens. If how is byBrowser, browse opens
+// the login page; if browse is nil, the user does.
+func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.RoundTripper, conf *tls.Config, how int, browse browseFunc) (http.RoundTripper, error) {
+	u, err := url.Parse(t.url)
+	if err != nil {
+		return nil, usagef("bad URL: %s", t.name)
+	}
+	local := loopback.IsHost(u.Hostname())
+	opts := &oauth.ClientOptions{
+		Scopes:            f.scopes,
+		AllowLoopbackHTTP: local,
+		MetadataTLS:       conf,
+		Registration:      oauth.Registration{ClientName: "mcpwire"},
+	}
+	dir, err := stateFolder()
+	if err == nil {
+		opts.Store, err = oauth.NewFileStore(filepath.Join(dir, "tokens.json"))
+	}
+	if err != nil {
+		return nil, fail(exitAuth, "token_store", "--no-oauth works without tokens; MCPWIRE_HOME sets the folder for them", err)
+	}
+	if f.clientID != "" {
+		opts.ClientID, opts.ClientIssuer = f.clientID, f.issuer
+		if f.issuer == "" {
+			opts.ClientIssuer = oauth.TrustFirstIssuer
+		}
+	}
+	if f.secretEnv != "" {
+		secret, ok := os.LookupEnv(f.secretEnv)
+		if !ok || secret == "" {
+			return nil, usagef("--client-secret-env: the environment variable %s is not set", safeLine(f.secretEnv))
+		}
+		opts.ClientSecret = auth.NewSecret(secret)
+	}
+	switch how {
+	case bySecret:
+		opts.Grant = oauth.ClientCredentials{}
+	case byBrowser:
+		opts.Grant = oauth.AuthorizationCode{
+			Prompter: oauth.LoopbackPrompter{Show: h.showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
+			OnWait: func(own bool) func() {
+				h.status.clear()
+				if !own {
+					fmt.Fprintln(e.stderr, "The server requires a login. Another mcpwire process has already asked for it: log in there")
+				}
+				h.clock.pause()
+				return func() {
+					h.status.clear()
+					h.clock.resume()
+				}
+			},
+		}
+	}
+	if f.verbose {
+		opts.Logger = verboseLogger(e)
+	}
+	c, err := oauth.NewClient(opts)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return c.Transport(t.url, base)
+}
+
+// showLogin tells the user which server requires a login, and where to log in. The server chose the
+// authorization server.
+func (h *httpSide) showLogin(e *env, server string) func(string) {
+	return func(address string) {
+		h.status.clear()
+		fmt.Fprintf(e.stderr, "The server requires a login. Log in with the browser at this address:\n  server                %s\n  authorization server  %s\n  %s\n",
+			origin(server), origin(address), safeLine(address))
+	}
+}
+
+// origin returns the origin of a URL, https://www.rfc-editor.org/rfc/rfc6454.
+func origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "unknown"
+	}
+	return safeLine(u.Scheme + "://" + u.Host)
+}
+
+// A browseFunc shows a page to the user, see [oauth.LoopbackPrompter].
+type browseFunc func(ctx context.Context, address string) error
+
+// askFirst returns a browseFunc that opens a page with open once the user agrees: the server can
+// name any URL, and the browser would send the user's cookies to it. It writes to out why a page
+// was not opened.
+func askFirst(out io.Writer, ask askFunc, open browseFunc) browseFunc {
+	return func(ctx context.Context, address string) error {
+		answer, err := ask(ctx, "Press Enter to open it in the browser, or open it yourself: ")
+		if err == nil && strings.TrimSpace(answer) != "" {
+			err = errors.New("expected Enter")
+		}
+		if err == nil {
+			err = open(ctx, address)
+		}
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(out, "The browser could not be opened (%s): log in at the address above, or cancel with Ctrl-C\n", safeLine(err.Error()))
+		}
+		return err
+	}
+}
+
+// openBrowser shows a web page to the user. No shell interprets the URL.
+func openBrowser(_ context.Context, address string) error {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	cmd := exec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	// The process may last as long as the browser, so only a goroutine waits for it.
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
+
+// A loginClock stops the timer of a connection while the user logs in.
+type loginClock struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	whole time.Duration
+	// waiting is the number of pending logins.
+	waiting int
+	ended   time.Time
+}
+
+func (c *loginClock) set(timer *time.Timer, whole time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer, c.whole = timer, whole
+}
+
+func (c *loginClock) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting++
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+func (c *loginClock) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting--
+	c.ended = time.Now()
+	if c.timer != nil && c.waiting == 0 {
+		c.timer.Reset(c.whole)
+	}
+}
+
+// last returns when a user last had to log in: the current time while a login is pending, and the
+// zero time if there was none.
+func (c *loginClock) last() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting > 0 {
+		return time.Now()
+	}
+	return c.ended
+}

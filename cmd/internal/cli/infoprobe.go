@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/cmd/internal/trace"
+	"mcpwire/mcp"
+)
+
+// A probeLine is the outcome of one revision.
+type probeLine struct {
+	Revision mcp.Revision    `json:"revision"`
+	Era      string          `json:"era"`
+	OK       bool            `json:"ok"`
+	MS       float64         `json:"ms"`
+	Code     string          `json:"code,omitempty"`
+	Message  string          `json:"message,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+}
+
+// alone runs the verb's part that needs no session. It reports whether nothing else is to be done.
+func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) {
+	if !v.probe {
+		return false, nil
+	}
+	if d.flags.given("protocol") {
+		return true, usagef("info: --probe tries all revisions: it cannot be combined with --protocol")
+	}
+	s := &session{e: d.e, d: d, notes: d.notes}
+	works := 0
+	var last error
+	for _, r := range mcp.Revisions() {
+		line, err := d.probe(ctx, r)
+		if ctx.Err() != nil {
+			return true, ctx.Err()
+		}
+		if err != nil {
+			last = err
+		} else {
+			works++
+		}
+		if err := v.printProbe(s, &line); err != nil {
+			return true, err
+		}
+		if f, ok := errors.AsType[*failure](err); ok && (f.status == exitAuth || f.code == "cannot_start") {
+			// Other revisions would fail in the same way.
+			return true, err
+		}
+	}
+	if works == 0 {
+		return true, last
+	}
+	return true, nil
+}
+
+// probe connects with one revision only.
+func (d *dialer) probe(ctx context.Context, r mcp.Revision) (probeLine, error) {
+	d.trace.forget()
+	line := probeLine{Revision: r, Era: eraName(r)}
+	start := time.Now()
+	c, err := d.dial(ctx, func(o *client.Options) { o.Revisions = []mcp.Revision{r} })
+	line.MS = trace.TruncatedMillis(time.Since(start))
+	if err != nil {
+		line.Code, line.Message = "failed", err.Error()
+		if f, ok := errors.AsType[*failure](err); ok {
+			line.Code = f.code
+		}
+		return line, err
+	}
+	defer c.Close()
+	method := mcp.MethodInitialize
+	if r.Modern() {
+		method = mcp.MethodDiscover
+	}
+	line.OK = true
+	line.Result, _ = d.trace.result(method)
+	return line, nil
+}
+
+func (v *infoVerb) printProbe(s *session, line *probeLine) error {
+	if v.json {
+		text, err := json.Marshal(line)
+		if err != nil {
+			return err
+		}
+		return s.writeValue(text)
+	}
+	if line.OK {
+		return s.write(fmt.Sprintf("%v  %-6s  yes  %s\n", line.Revision, line.Era, shortTime(time.Duration(line.MS*float64(time.Millisecond)))))
+	}
+	return s.write(fmt.Sprintf("%v  %-6s  no   %s\n", line.Revision, line.Era, clipLine(line.Message, 300)))
+}

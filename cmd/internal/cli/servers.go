@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/lazyregexp"
+	"mcpwire/internal/text/printable"
+)
+
+func newServersCommand(e *env) *cobra.Command {
+	var host string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "servers [FLAGS]",
+		Short: "list the servers that hosts on this machine have configured",
+		Long: `List the servers that the MCP hosts on this machine have configured, for you and
+for the current project, and which of them run through mcpwire tap. Nothing is
+started. Values of variables and headers, and arguments that look like secrets,
+are not shown. Files that cannot be read are named on standard error.
+
+Hosts: ` + strings.Join(hosts.Names()[:7], ", ") + `,
+` + strings.Join(hosts.Names()[7:18], ", ") + `,
+` + strings.Join(hosts.Names()[18:], ", ") + `.`,
+		Example: `  mcpwire servers
+  mcpwire servers --host cursor
+  mcpwire servers --json | jq -r '.servers[] | select(.wrapped) | .name'`,
+		Args: flagsOnly,
+		RunE: func(*cobra.Command, []string) error { return runServers(e, host, asJSON) },
+	}
+	c.Flags().StringVar(&host, "host", "", "list only the servers of this `HOST`")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: servers and problems")
+	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag exists
+	return c
+}
+
+func completeHosts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return hosts.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// checkHost returns an error if host is unknown.
+func checkHost(command, host string) error {
+	if host != "" && !slices.Contains(hosts.Names(), host) {
+		return usagef("%s: unknown host %q (known: %s)", command, host, strings.Join(hosts.Names(), ", "))
+	}
+	return nil
+}
+
+func runServers(e *env, host string, asJSON bool) error {
+	if err := checkHost("servers", host); err != nil {
+		return err
+	}
+	here, err := hosts.Current()
+	if err != nil {
+		return err
+	}
+	files, err := hosts.Find(here)
+	if err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(f hosts.File) bool { return host != "" && f.Host != host })
+	problems := warnAbout(e.stderr, files)
+	if asJSON {
+		return printServersJSON(e.stdout, files, problems)
+	}
+	return printServers(e, here, files)
+}
+
+// A fileProblem is the JSON form of a file or entry that could not be read.
+type fileProblem struct {
+	Host    string `json:"host"`
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message"`
+}
+
+// warnAbout prints the problems of files to stderr and returns them.
+func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
+	problems := []fileProblem{}
+	for _, f := range files {
+		list := make([]error, 0, len(f.Errors)+1)
+		if f.Err != nil {
+			list = append(list, f.Err)
+		}
+		for _, p := range f.Errors {
+			list = append(list, p)
+		}
+		for _, err := range list {
+			fmt.Fprintf(stderr, "mcpwire: %s\n", printable.Line(err.Error()))
+			p := fileProblem{Host: f.Host, File: f.Path, Message: err.Error()}
+			var at *hosts.ParseError
+			if errors.As(err, &at) {
+				p.Line, p.Column, p.Message = at.Line, at.Column, at.Reason
+			}
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+// The maximum widths of columns.
+const (
+	maxNameColumns = 32
+	maxRunsColumns = 60
+)
+
+func printServers(e *env, here *hosts.Env, files []hosts.File) error {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "HOST\tSCOPE\tNAME\tTRANSPORT\tRUNS\tWRAPPED\tSTATE\tFILE")
+	n := 0
+	for _, f := range files {
+		for _, s := range f.Servers {
+			n++
+			cells := []string{s.Host, string(s.Scope), clip.Characters(printable.Line(s.Name), maxNameColumns), orDash(string(s.Transport)),
+				clip.Characters(serverRuns(s), maxRunsColumns), wrappedCell(s), serverState(s), printable.Line(tilde(here, s.File))}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	}
+	if n == 0 {
+		_, err := fmt.Fprintln(e.stderr, "mcpwire: no servers found in the configuration of known hosts")
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := e.stdout.Write(b.Bytes())
+	return err
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// wrappedCell says whether an entry goes through a tap, and through which program if it isn't this
+// one: a project's file may choose that program.
+func wrappedCell(s hosts.Server) string {
+	if !s.Wrapped {
+		return "no"
+	}
+	return "yes" + clip.Characters(otherTap(s), maxRunsColumns)
+}
+
+func serverState(s hosts.Server) string {
+	if s.Disabled {
+		return "disabled"
+	}
+	return "-"
+}
+
+// tilde abbreviates the home folder in a path.
+func tilde(here *hosts.Env, path string) string {
+	if rest, ok := strings.CutPrefix(path, here.Home+"/"); ok && here.Home != "" {
+		return "~/" + rest
+	}
+	return path
+}
+
+// serverRuns returns a server's command or URL, without its secrets.
+func serverRuns(s hosts.Server) string {
+	s = s.Redacted()
+	if s.Transport != hosts.TransportStdio {
+		return orDash(printable.Line(maskText(s.URL)))
+	}
+	parts := maskCommand(append([]string{s.Command}, s.Args...))
+	for i, p := range parts {
+		if plain := strings.ReplaceAll(p, hosts.Placeholder, "_"); shellWord(plain) != plain {
+			parts[i] = shellWord(p)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// A serverJSON is a server in the output of servers --json.
+type serverJSON struct {
+	Host      string            `json:"host"`
+	Scope     string            `json:"scope"`
+	Name      string            `json:"name"`
+	File      string            `json:"file"`
+	Pointer   string            `json:"pointer"`
+	Project   string            `json:"project,omitempty"`
+	Transport string            `json:"transport,omitempty"`
+	Command   string            `json:"command,omitempty"`
+	Args      []string          `json:"args,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	EnvFile   string            `json:"envFile,omitempty"`
+	Cwd       string            `json:"cwd,omitempty"`
+	URL       string            `json:"url,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+	TimeoutMS int64             `json:"timeoutMs,omitempty"`
+	Disabled  bool              `json:"disabled"`
+	Wrapped   bool              `json:"wrapped"`
+	Wrapper   string            `json:"wrapper,omitempty"`
+}
+
+func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) error {
+	out := struct {
+		Servers  []serverJSON  `json:"servers"`
+		Problems []fileProblem `json:"problems"`
+	}{Servers: []serverJSON{}, Problems: problems}
+	for _, f := range files {
+		for _, s := range f.Servers {
+			s = s.Redacted()
+			j := serverJSON{Host: s.Host, Scope: string(s.Scope), Name: s.Name, File: s.File, Pointer: s.Pointer, Project: s.Project,
+				Transport: string(s.Transport), Env: s.Env, EnvFile: s.EnvFile, Cwd: s.Cwd, URL: maskText(s.URL), Headers: s.Headers,
+				TimeoutMS: s.Timeout.Milliseconds(), Disabled: s.Disabled, Wrapped: s.Wrapped, Wrapper: s.Wrapper}
+			if s.Command != "" {
+				parts := maskCommand(append([]string{s.Command}, s.Args...))
+				j.Command, j.Args = parts[0], parts[1:]
+			}
+			out.Servers = append(out.Servers, j)
+		}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		return err
+	}
+	_, err := w.Write(safeJSON(b.Bytes()))
+	return err
+}
+
+// placeholder matches what package capture writes instead of a secret.
+var placeholder = lazyregexp.New(`~redacted:[^~]*~`)
+
+func maskText(s string) string {
+	return placeholder().ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Placeholder)
+}
+
+// maskCommand replaces likely secrets in a command's arguments, by the rules for captures.
+func maskCommand(command []string) []string {
+	out := capture.NewRedactor(nil).Args(command)
+	for i := range out {
+		out[i] = placeholder().ReplaceAllString(out[i], hosts.Placeholder)
+	}
+	return out
+}
+
+// plainWords matches a short text without digits, which a key would have.
+var plainWords = lazyregexp.New(`^[A-Za-z][A-Za-z +_./-]{0,31}$`)
+
+// harmlessMember reports whether a member of a host's configuration other than the servers can be
+// shown: it consists of words, and the rules for captures would not redact it.
+func harmlessMember(name, value string) bool {
+	if !plainWords().MatchString(value) {
+		return false
+	}
+	text, err := json.Marshal(map[string]string{name: value})
+	if err != nil {
+		return false
+	}
+	shown, _ := capture.NewRedactor(nil).Message(nil, text)
+	return bytes.Equal(shown, text)
+}
+
+// recordedCommand returns the command of the first process in a capture.
+func recordedCommand(r io.Reader) []string {
+	events := capture.NewReader(r, nil)
+	defer events.Close()
+	for ev, err := range events.Events() {
+		if err != nil {
+			return nil
+		}
+		if ev.Start != nil {
+			return slices.Clone(ev.Start.Command)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/text/shellword"
+	"mcpwire/internal/text/lazyregexp"
+	"mcpwire/internal/text/printable"
+)
+
+// shellWord quotes text, which may come from a peer, as one word of a POSIX shell without
+// expansions. It escapes control characters first.
+func shellWord(s string) string {
+	s = printable.Line(s)
+	// Assignments and flags such as NAME=value need no quotes, unless the word begins with =, which
+	// zsh expands, or has something after = that bash would expand.
+	name, value, ok := strings.Cut(s, "=")
+	if shellword.IsPlain(s) || ok && name != "" && shellword.IsPlain(name+strings.ReplaceAll(value, "=", "")) {
+		return s
+	}
+	return shellword.Quote(s)
+}
+
+// shellLine quotes a command for a POSIX shell. Every command that output suggests is from it or
+// from [shellText].
+func shellLine(argv ...string) string { return shellText(plainArgs(argv...)) }
+
+// A shellArg is an argument of a command that output suggests: text, with shell variables instead
+// of secrets.
+type shellArg []shellPart
+
+// A shellPart is text, or the name of a variable.
+type shellPart struct{ text, variable string }
+
+// plainArgs returns arguments without variables.
+func plainArgs(argv ...string) []shellArg {
+	args := make([]shellArg, len(argv))
+	for i, a := range argv {
+		args[i] = shellArg{{text: a}}
+	}
+	return args
+}
+
+// shellText quotes a command for a POSIX shell.
+func shellText(args []shellArg) string {
+	words := make([]string, len(args))
+	for i, a := range args {
+		if words[i] = a.quoted(); i == 0 && strings.Contains(a.text(), "=") && !strings.ContainsAny(words[i], `'"`) {
+			words[i] = "'" + words[i] + "'" // it would be an assignment
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (a shellArg) quoted() string {
+	var b strings.Builder
+	for _, p := range a {
+		switch {
+		case p.variable != "":
+			b.WriteString(`"$` + p.variable + `"`)
+		case p.text != "" || len(a) == 1:
+			b.WriteString(shellWord(p.text))
+		}
+	}
+	return b.String()
+}
+
+// text returns the argument with ${NAME} instead of secrets.
+func (a shellArg) text() string {
+	var b strings.Builder
+	for _, p := range a {
+		if p.variable != "" {
+			b.WriteString("${" + p.variable + "}")
+		} else {
+			b.WriteString(printable.Line(p.text))
+		}
+	}
+	return b.String()
+}
+
+// A secretNames finds secrets in command lines and names a variable for each. The same secret gets
+// the same variable wherever it occurs.
+type secretNames struct {
+	redactor  *capture.Redactor
+	redaction *capture.Redaction
+	// variables are keyed by the hash of the secret.
+	variables shellword.Variables
+}
+
+func newSecretNames() *secretNames {
+	key := make([]byte, 32)
+	rand.Read(key) // never fails
+	redaction := &capture.Redaction{Key: key}
+	return &secretNames{redactor: capture.NewRedactor(redaction), redaction: redaction}
+}
+
+// hiddenPart matches what a capture has instead of a secret, with its kind and a keyed hash.
+var hiddenPart = lazyregexp.New(`~redacted:([a-z]+):([0-9a-f]+):[0-9]+~`)
+
+// assignment matches NAME=value, or a flag with its value.
+var assignment = lazyregexp.New(`^(-{0,2}[A-Za-z_][A-Za-z0-9_.-]*)=(.+)$`)
+
+// args returns arguments with variables instead of secrets.
+func (n *secretNames) args(argv ...string) []shellArg {
+	// The name before a value decides whether it is a secret, as for a flag.
+	parts := []string{""}
+	for _, a := range argv {
+		if m := assignment().FindStringSubmatch(a); m != nil {
+			parts = append(parts, "--"+strings.TrimLeft(m[1], "-"), m[2])
+		} else {
+			parts = append(parts, a)
+		}
+	}
+	shown, err := recordedArgs(parts, n.redaction)
+	args := make([]shellArg, len(argv))
+	at := 0 // in parts
+	for i, a := range argv {
+		at++
+		m := assignment().FindStringSubmatch(a)
+		switch {
+		case err != nil: // show nothing
+			args[i] = shellArg{{variable: n.variable(a, "ARGUMENT")}}
+		case m != nil:
+			at++
+			args[i] = append(shellArg{{text: m[1] + "="}}, n.split(shown[at], parts[at-1])...)
+			if !slices.ContainsFunc(args[i], func(p shellPart) bool { return p.variable != "" }) {
+				args[i] = n.split(a, "")
+			}
+		default:
+			args[i] = n.split(shown[at], parts[at-1])
+		}
+	}
+	return args
+}
+
+// url returns a URL without userinfo, and with variables instead of secrets.
+func (n *secretNames) url(raw string) shellArg {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return shellArg{{text: "URL"}}
+	}
+	u.User = nil
+	return n.split(n.redactor.URL(u.String()), "")
+}
+
+// split replaces the placeholders in an argument by variables. before is the argument before it.
+func (n *secretNames) split(text, before string) shellArg {
+	var a shellArg
+	for {
+		at := hiddenPart().FindStringSubmatchIndex(text)
+		if at == nil {
+			break
+		}
+		name := text[at[2]:at[3]]
+		switch front := strings.TrimRight(text[:at[0]], `"'`); {
+		case strings.HasSuffix(front, "="):
+			front = front[:len(front)-1]
+			name = front[strings.LastIndexAny(front, "=&?; /")+1:]
+		case at[0] == 0 && at[1] == len(text) && strings.HasPrefix(before, "-") && len(before) > 2:
+			name = before
+		}
+		if at[0] > 0 {
+			a = append(a, shellPart{text: text[:at[0]]})
+		}
+		a = append(a, shellPart{variable: n.variable(text[at[4]:at[5]], name)})
+		text = text[at[1]:]
+	}
+	if text != "" || a == nil {
+		a = append(a, shellPart{text: text})
+	}
+	return a
+}
+
+// variable returns the variable for the secret with a hash. A new one is named after name.
+func (n *secretNames) variable(hash, name string) string {
+	name = strings.Trim(shellword.Identifier(name), "_")
+	switch {
+	case name == "" || name[0] <= '9':
+		name = "SECRET"
+	case slices.Contains(shellVariables, name):
+		name = "SECRET_" + name
+	}
+	return n.variables.Name(hash, "", name)
+}
+
+// shellVariables are the variables that a shell or the programs it starts need.
+var shellVariables = []string{"CDPATH", "ENV", "HOME", "IFS", "LANG", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"}
+
+// variablesOf returns the variables that a command needs, sorted.
+func variablesOf(args []shellArg) []string {
+	var names []string
+	for _, a := range args {
+		for _, p := range a {
+			if p.variable != "" {
+				names = append(names, p.variable)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// recordedArgs returns the arguments of a command as a capture with that redaction records them.
+func recordedArgs(argv []string, redaction *capture.Redaction) ([]string, error) {
+	var b bytes.Buffer
+	enc := capture.NewEncoder(&b, redaction)
+	err := errors.Join(
+		enc.Encode(&capture.Event{Kind: capture.KindHead, Head: &capture.Head{}}),
+		enc.Encode(&capture.Event{Kind: capture.KindStart, N: 1, Start: &capture.Start{Command: argv}}),
+		enc.Flush())
+	if err != nil {
+		return nil, err
+	}
+	shown := recordedCommand(&b)
+	if len(shown) != len(argv) {
+		return nil, errors.New("the arguments cannot be recorded")
+	}
+	return shown, nil
+}

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/client"
+	"mcpwire/cmd/internal/trace/captures"
+	"mcpwire/internal/era"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A verb is an operation on a server, run by a command, which connects for it, or by a line of the
+// shell, which is already connected.
+type verb interface {
+	// register adds the verb's own flags.
+	register(fs *pflag.FlagSet)
+	// parse takes the arguments after the target and returns an error if they are invalid. It runs
+	// before anything is started.
+	parse(args []string) error
+	run(ctx context.Context, s *session) error
+}
+
+// A session is a connection to a server, with the destinations of its output.
+type session struct {
+	*client.Client
+	e     *env
+	d     *dialer
+	trace *wireTrace
+	notes *notes
+}
+
+// newVerbCommand completes c, which has the texts, to the command of a verb.
+func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
+	var f targetFlags
+	var record bool
+	c.ValidArgsFunction = completeTarget
+	c.Long += "\n\n" + targetHelp
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		t, rest, err := splitTarget(cmd, e, args)
+		if err != nil {
+			return err
+		}
+		if err := v.parse(rest); err != nil {
+			return err
+		}
+		if !record {
+			return f.runVerb(cmd.Context(), e, t, v)
+		}
+		if err := t.addTap(cmd.Name()); err != nil {
+			return err
+		}
+		begin := time.Now()
+		err = f.runVerb(cmd.Context(), e, t, v)
+		if hasCaptureSince(t.captureName(), begin) {
+			fmt.Fprintf(e.stderr, "recorded: mcpwire show %s\n", shellLine(ofCapture+t.captureName()))
+		} else {
+			fmt.Fprintln(e.stderr, "nothing was recorded (-v shows why)")
+		}
+		return err
+	}
+	c.Flags().BoolVar(&record, "tap", false, "record the session of a stdio server, as mcpwire tap does")
+	v.register(c.Flags())
+	f.register(c.Flags())
+	return c
+}
+
+// hasCaptureSince reports whether a server has a capture that began after begin.
+func hasCaptureSince(name string, begin time.Time) bool {
+	dir, err := captures.Dir()
+	if err != nil {
+		return false
+	}
+	newest, err := captures.Find(dir, name)
+	return err == nil && !newest.Started.Before(begin.Truncate(time.Second))
+}
+
+// runVerb connects, runs the verb, and disconnects.
+func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb) error {
+	d, err := newDialer(e, t, f)
+	if err != nil {
+		return err
+	}
+	if own, ok := v.(interface {
+		alone(context.Context, *dialer) (bool, error)
+	}); ok {
+		if done, err := own.alone(ctx, d); done {
+			return err
+		}
+	}
+	s := &session{e: e, d: d, trace: d.trace, notes: d.notes}
+	d.trace.onNotification = s.onNotification
+	var tweaks []func(*client.Options)
+	if own, ok := v.(interface{ tweak(*client.Options) }); ok {
+		tweaks = append(tweaks, own.tweak)
+	}
+	if s.Client, err = d.dial(ctx, tweaks...); err != nil {
+		return err
+	}
+	err = v.run(ctx, s)
+	s.notes.clear()
+	if err != nil && ctx.Err() != nil && isInterrupt(ctx, err) {
+		err = context.Canceled
+	}
+	err = s.failure(err)
+	s.strayed(err)
+	if d.target.isStdio() {
+		s.notes.status.step("waiting for %s to exit", d.target.name)
+		defer s.notes.clear()
+	}
+	if closing := s.Close(); err == nil && closing != nil {
+		if f.verbose {
+			s.notes.linef("mcpwire: %v", closing)
+		}
+	}
+	return err
+}
+
+// onNotification shows the log messages of a server that reach the level.
+func (s *session) onNotification(method string, params []byte) {
+	if method == mcp.NotificationMessage {
+		s.notes.logParams(params)
+	}
+}
+
+// failure is the failure of the dialer. If the server doesn't support the method, it adds what the
+// server declared in the handshake.
+func (s *session) failure(err error) error {
+	err = s.d.failure(err)
+	f, ok := errors.AsType[*failure](err)
+	if !ok || f.rpc == nil || jsonrpc.Code(f.rpc.Code) != jsonrpc.CodeMethodNotFound || s.Client == nil {
+		return err
+	}
+	caps := s.Profile().Capabilities
+	method := s.trace.askedFor(&jsonrpc.Error{Code: jsonrpc.Code(f.rpc.Code), Message: f.rpc.Message})
+	for _, x := range []struct {
+		prefix, what string
+		declared     bool
+	}{
+		{"tools/", "tools", caps.Tools != nil},
+		{"resources/", "resources", caps.Resources != nil},
+		{"prompts/", "prompts", caps.Prompts != nil},
+		{"completion/", "completions", caps.Completions != nil},
+		{"logging/", "logging", caps.Logging != nil},
+	} {
+		if strings.HasPrefix(method, x.prefix) && !x.declared {
+			own := *f
+			own.hint = "the server declares no " + x.what
+			return &own
+		}
+	}
+	return err
+}
+
+// strayed prints a warning about invalid messages on the server's standard output, unless err
+// mentions them: hosts may fail on them, though this program doesn't.
+func (s *session) strayed(err error) {
+	first, n := s.trace.takeStrays()
+	if n == 0 || !s.d.target.isStdio() || err != nil && first != "" && strings.Contains(err.Error(), first) {
+		return
+	}
+	what := "what is not a message"
+	if n > 1 {
+		what = fmt.Sprintf("%d lines that are not messages, the first", n)
+	}
+	s.notes.warnf("the server wrote to standard output %s: %s (mcpwire doctor shows more)", what, first)
+}
+
+// errOutput is wrapped by the error for output that could not be written.
+var errOutput = errors.New("cannot write the output")
+
+// write writes text to standard output.
+func (s *session) write(text string) error {
+	s.notes.clear()
+	if _, err := io.WriteString(s.e.stdout, text); err != nil {
+		return fail(exitUnexpected, "output", "", fmt.Errorf("%w: %w", errOutput, err))
+	}
+	return nil
+}
+
+// received handles the last result of a method, and the error with which the client has rejected
+// it. It returns the error of the command, which is not nil if parts of the result are malformed.
+// With asJSON it prints the result as received; more says that the caller must print it otherwise.
+func (s *session) received(method string, result json.RawMessage, asJSON bool, err error) (more bool, _ error) {
+	if result == nil || client.IsServerError(err) {
+		return false, err
+	}
+	_, left := era.WithoutMalformed(method, result)
+	more = err == nil && !asJSON
+	if left != nil {
+		err = fail(exitAnswer, "malformed_result", "hosts may reject this result; --json prints it as received", fmt.Errorf("the result is incomplete: %d of its parts are malformed, the first: %w", len(left), left[0]))
+	}
+	if asJSON {
+		if err := s.writeValue(result); err != nil {
+			return false, err
+		}
+	}
+	return more, err
+}
+
+// writeJSON writes the last result of a method unchanged.
+func (s *session) writeJSON(method string) error {
+	text, _ := s.trace.result(method)
+	if text == nil {
+		return fail(exitUnexpected, "failed", "", errors.New("no result of "+method))
+	}
+	return s.writeValue(text)
+}
+
+// writeValue writes a JSON value, escaped if the output is a terminal.
+func (s *session) writeValue(text []byte) error {
+	if writerIsTerminal(s.e.stdout) {
+		text = safeJSON(text)
+	}
+	return s.write(string(text) + "\n")
+}
+
+// writeText writes text of the server and ends it with a line break.
+func (s *session) writeText(text string) error {
+	if writerIsTerminal(s.e.stdout) {
+		text = safeText(strings.ReplaceAll(text, "\r\n", "\n"))
+	}
+	if len(text) == 0 || text[len(text)-1] != '\n' {
+		text += "\n"
+	}
+	return s.write(text)
+}

@@ -1,0 +1,349 @@
+package policy
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/gateway"
+)
+
+// claims returns claims from their JSON texts.
+func claims(pairs ...string) map[string]json.RawMessage {
+	m := map[string]json.RawMessage{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = json.RawMessage(pairs[i+1])
+	}
+	return m
+}
+
+func TestViews(t *testing.T) {
+	const tool, prompt, resource, template = gateway.KindTool, gateway.KindPrompt, gateway.KindResource, gateway.KindTemplate
+	alice := &auth.Principal{Issuer: "https://idp.example.com", Subject: "alice", ClientID: "app", Scopes: []string{"read"}, Claims: claims("team", `"support"`)}
+	type item struct {
+		kind     gateway.Kind
+		upstream string
+		name     string
+	}
+	for _, tt := range []struct {
+		name    string
+		rules   []Rule
+		p       *auth.Principal
+		allowed []item
+		hidden  []item
+	}{
+		{"no rules", nil, nil, []item{{tool, "files", "read"}, {resource, "files", "file:///a/../b"}, {resource, "files", "file:///%2525252525252e"}}, nil},
+		{
+			"everybody", []Rule{{Allow: []string{"files__read*", "notes__*"}}}, nil,
+			[]item{{tool, "files", "read"}, {tool, "files", "read_all"}, {prompt, "notes", "x"}, {resource, "notes", "note://1"}},
+			[]item{{tool, "files", "write"}, {tool, "files", "Read"}, {tool, "file", "s__read"}, {tool, "files", ""}},
+		},
+		{
+			"deny wins in any order", []Rule{{Deny: []string{"*__delete*"}}, {Allow: []string{"*"}}}, alice,
+			[]item{{tool, "files", "read"}}, []item{{tool, "files", "delete"}, {tool, "db", "delete_all"}},
+		},
+		{
+			"union", []Rule{
+				{Match: Match{Claims: map[string][]string{"team": {"support"}}}, Allow: []string{"github__search_*"}},
+				{Match: Match{Scopes: []string{"read"}}, Allow: []string{"files__read"}},
+				{Match: Match{Scopes: []string{"admin"}}, Allow: []string{"*"}},
+			}, alice,
+			[]item{{tool, "github", "search_code"}, {tool, "files", "read"}}, []item{{tool, "files", "write"}, {tool, "github", "delete"}},
+		},
+		{
+			"no rule matches", []Rule{{Match: Match{Scopes: []string{"admin"}}, Allow: []string{"*"}}}, alice,
+			nil, []item{{tool, "files", "read"}},
+		},
+		{
+			"kinds", []Rule{{Allow: []string{"tool:a__*", "prompt:b__*", "resource:c__*"}}}, nil,
+			[]item{{tool, "a", "x"}, {prompt, "b", "x"}, {resource, "c", "x://y"}, {template, "c", "x://{y}"}},
+			[]item{{prompt, "a", "x"}, {tool, "b", "x"}, {tool, "c", "x"}, {template, "a", "x://{y}"}},
+		},
+		{
+			"literal star", []Rule{{Allow: []string{`a__\*`, `a__b\\`}}}, nil,
+			[]item{{tool, "a", "*"}, {tool, "a", `b\`}}, []item{{tool, "a", "x"}},
+		},
+		{
+			"denied URIs as servers read them", []Rule{{Allow: []string{"*"}, Deny: []string{"*__file:///etc/*", "*__https://intern/*"}}}, nil,
+			[]item{{resource, "files", "file:///a"}, {resource, "files", "FILE:///a"}, {resource, "files", "note:7"}, {resource, "files", "file://server/x"}, {resource, "files", "file://server/a/etc/x"}, {template, "files", "file:///{path}"}, {resource, "files", "https://intern:8443/x"}, {resource, "files", "NOTE:x%20y"}, {resource, "files", "file:///100%"}},
+			[]item{
+				{resource, "files", "file:///etc/passwd"}, {resource, "files", "FILE:///etc/passwd"}, {resource, "files", "File:///%65tc/passwd"}, {resource, "files", "file:////etc//passwd"},
+				{resource, "files", "file:///./etc/passwd"}, {resource, "files", "file:///a/../etc/passwd"}, {resource, "files", "https://INTERN/x"}, {resource, "files", "https://%69ntern/x"},
+				{resource, "files", "file:/etc/passwd"}, {resource, "files", "file:etc/passwd"}, {resource, "files", `file:\etc\passwd`}, {resource, "files", "FILE:/a/../etc/passwd"},
+				{resource, "files", "file://localhost/etc/passwd"}, {resource, "files", "file://LocalHost/%65tc/passwd"}, {resource, "files", "file://%6cocalhost/etc/passwd"},
+				{resource, "files", " file:///etc/passwd"}, {resource, "files", "file:///e\ttc/passwd"}, {resource, "files", "fi\nle:///etc/passwd"}, {resource, "files", "file:///a/.%09./etc/passwd"},
+				{resource, "files", "https:/intern/x"}, {resource, "files", "https:intern/x"}, {resource, "files", "https://intern:443/x"}, {resource, "files", "https://me:pw@intern/x"},
+				{resource, "files", "https://intern./x"}, {resource, "files", "https:///intern/x"}, {resource, "files", "https://a@b@Intern.:443/x"},
+				{resource, "files", "file://server/etc/x"}, {resource, "files", "file://127.0.0.1/etc/x"}, {resource, "files", "file://me@server:1/etc/x"}, {resource, "files", "FILE://Server/a/../%65tc/x"},
+				{resource, "files", "file://etc/x"}, {resource, "files", "file://me@etc:1/x"}, {resource, "files", "file://x%2fetc/y"}, {resource, "files", `file:\\server\etc\x`}, {resource, "files", "file://server//etc//x"}, {resource, "files", "file://server/a?/../../etc/x"},
+				{template, "files", "file:///etc/{x}"}, {template, "files", "file://server/etc/{x}"}, {template, "files", "file:///a/../etc/{x}"}, {template, "files", "file:///%65tc/{x}"},
+			},
+		},
+		{
+			"denied URIs of other schemes", []Rule{{Allow: []string{"*"}, Deny: []string{"*__notes:///secret/*", "*__db://secret/*", "*__doc:secret/*", "*__mem:///exact"}}}, nil,
+			[]item{{resource, "a", "notes:///public/secret/b"}, {resource, "a", "db://public/secret/b"}, {resource, "a", "other:///secret/b"}, {resource, "a", "doc:public/b"}, {resource, "a", "mem:///exactly"}},
+			[]item{
+				{resource, "a", "notes:///secret/b"}, {resource, "a", "notes://x/secret/b"}, {resource, "a", "notes://secret/b"}, {resource, "a", "notes:/secret/b"}, {resource, "a", "notes:secret/b"}, {resource, "a", "NOTES://x:1/./secret/b"},
+				{resource, "a", "db://secret/b"}, {resource, "a", "db:///secret/b"}, {resource, "a", "db:secret/b"}, {resource, "a", "db:/secret/b"}, {resource, "a", "db://me@secret:5432/b"}, {resource, "a", "db://s%65cret/b"},
+				{resource, "a", "doc:secret/b"}, {resource, "a", "doc://secret/b"}, {resource, "a", "doc:///secret/b"}, {resource, "a", "doc://x/secret/b"}, {resource, "a", "doc:/secret/b"},
+				{resource, "a", "mem:///exact"}, {resource, "a", "mem:///exact?x"}, {resource, "a", "mem:///exact#x"}, {resource, "a", "mem://x/exact?x"}, {resource, "a", "mem://exact"},
+			},
+		},
+		{
+			"URIs as servers read them", []Rule{{Allow: []string{"files__file:///public/*", "web__*"}, Deny: []string{"*secret*"}}}, nil,
+			[]item{{resource, "files", "file:///public/a"}, {resource, "files", "file:///public/a%20b"}, {resource, "files", "file:///public/a/../b"}, {resource, "web", "https://x/?q=/../"}},
+			[]item{
+				{resource, "files", "file:///public/../etc/passwd"}, {resource, "files", "file:///public/%2e%2e/etc/passwd"},
+				{resource, "files", "file:///public/%2E%2E%2fetc/passwd"}, {resource, "files", "file:///public/%252e%252e/etc"},
+				{resource, "files", `file:///public/..%5cetc`}, {resource, "files", "file:///public/s%65cret"},
+				{resource, "files", "file:///public/%2525252525252e"}, {resource, "files", "file:///etc/passwd"},
+				{resource, "files", `file:///public/x\..\..\etc`}, {resource, "files", "file:///public/.\t./etc"}, {resource, "files", "file:///public/.%0a./etc"}, {resource, "files", "file:///public/%2e%2e/etc?%zz"}, {resource, "files", "file:///public/%zz/%2e%2e/%2e%2e/etc"},
+				{resource, "files", "file:///public/a%3f/../../etc"}, {resource, "files", "file:///public/a%3f%2f..%2f..%2fetc"}, {resource, "files", "file:///public/a%23%2f..%2f..%2fetc"},
+			},
+		},
+		{
+			"URIs without a host", []Rule{{Allow: []string{"db__db://public/*", "db__doc:public/*", "db__urn:*", "db__get:https://x/*"}}}, nil,
+			[]item{{resource, "db", "db://public/a/../b"}, {resource, "db", "db://public/a//b"}, {resource, "db", "doc:public/a"}, {resource, "db", "urn:a:b"}, {resource, "db", "get:https://x/y"}},
+			[]item{
+				{resource, "db", "db://public/../secret/b"}, {resource, "db", "db://public/../../secret"}, {resource, "db", "db://public/%2e%2e/secret"}, {resource, "db", "db://public/.."},
+				{resource, "db", "db://public/a?/../../../secret"}, {resource, "db", "doc:public/../secret"}, {resource, "db", "doc:public/..%2fsecret"}, {resource, "db", "get:https://x/../y"},
+			},
+		},
+		{
+			"denied URIs without a host", []Rule{{Allow: []string{"*"}, Deny: []string{"db__db://secret/*", "db__doc:secret/*"}}}, nil,
+			[]item{{resource, "db", "db://public/a"}, {resource, "db", "db://public"}, {resource, "db", "doc:public/a"}},
+			[]item{{resource, "db", "db://public/../secret/b"}, {resource, "db", "db://public/../../secret/b"}, {resource, "db", "db://../secret/b"}, {resource, "db", "doc:a/../secret/b"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v, err := NewViews(tt.rules, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := t.Context()
+			if tt.p != nil {
+				ctx = auth.WithPrincipal(ctx, tt.p)
+			}
+			view := v.Of(ctx)
+			for _, i := range tt.allowed {
+				if !view.Allows(i.kind, i.upstream, i.name) {
+					t.Errorf("%s %s__%s is hidden, want it visible", i.kind, i.upstream, i.name)
+				}
+			}
+			for _, i := range tt.hidden {
+				if view.Allows(i.kind, i.upstream, i.name) {
+					t.Errorf("%s %s__%s is allowed", i.kind, i.upstream, i.name)
+				}
+			}
+		})
+	}
+}
+
+func TestFilters(t *testing.T) {
+	filters := map[string]Filters{
+		"files": {Tools: Filter{Allow: []string{"read*", "delete"}, Deny: []string{"read_secret"}}, Resources: Filter{Deny: []string{"file:///etc/*"}}},
+		"open":  {},
+	}
+	allowed := func(rules []Rule) []string {
+		v, err := NewViews(rules, filters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, i := range []struct {
+			kind           gateway.Kind
+			upstream, name string
+		}{
+			{gateway.KindTool, "files", "read"}, {gateway.KindTool, "files", "read_secret"}, {gateway.KindTool, "files", "write"}, {gateway.KindTool, "files", "delete"},
+			{gateway.KindPrompt, "files", "write"}, {gateway.KindResource, "files", "file:///a"}, {gateway.KindResource, "files", "file:///etc/passwd"},
+			{gateway.KindResource, "files", "file:///a/../etc/passwd"}, {gateway.KindTemplate, "files", "file:///etc/{x}"},
+			{gateway.KindTool, "open", "write"}, {gateway.KindTool, "other", "write"},
+		} {
+			if v.Of(t.Context()).Allows(i.kind, i.upstream, i.name) {
+				list = append(list, i.kind.String()+" "+i.upstream+" "+i.name)
+			}
+		}
+		return list
+	}
+	want := []string{"tool files read", "tool files delete", "prompt files write", "resource files file:///a", "tool open write", "tool other write"}
+	if diff := cmp.Diff(want, allowed(nil)); diff != "" {
+		t.Errorf("without rules (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"tool files read"}, allowed([]Rule{{Allow: []string{"files__*"}, Deny: []string{"*delete", "prompt:*", "resource:*"}}})); diff != "" {
+		t.Errorf("with rules (-want +got):\n%s", diff)
+	}
+	for _, bad := range []Filters{{Tools: Filter{Allow: []string{`\`}}}, {Prompts: Filter{Deny: []string{`\`}}}} {
+		if _, err := NewViews(nil, map[string]Filters{"files": bad}); err == nil || !strings.HasPrefix(err.Error(), "upstream files: ") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	claim := func(name string, values ...string) Match { return Match{Claims: map[string][]string{name: values}} }
+	of := func(pairs ...string) *auth.Principal {
+		return &auth.Principal{Issuer: "https://idp", Subject: "alice b", ClientID: "app", Scopes: []string{"a", "b"}, Claims: claims(pairs...)}
+	}
+	for _, tt := range []struct {
+		name  string
+		match Match
+		p     *auth.Principal
+		want  bool
+	}{
+		{"anybody", Match{}, nil, true},
+		{"text", claim("team", "support"), of("team", `"support"`), true},
+		{"escaped text", claim("team", "support"), of("team", `"\u0073upport"`), true},
+		{"other text", claim("team", "support"), of("team", `"Support"`), false},
+		{"one of several", claim("team", "sales", "support"), of("team", `"support"`), true},
+		{"pattern", claim("email", "*@example.com"), of("email", `"a@example.com"`), true},
+		{"pattern of another domain", claim("email", "*@example.com"), of("email", `"a@example.com.evil"`), false},
+		{"array", claim("groups", "b"), of("groups", `["a", 7, {"b":"b"}, "b"]`), true},
+		{"array without it", claim("groups", "b"), of("groups", `["a", ["b"], {"x":"b"}, null]`), false},
+		{"empty array", claim("groups", "*"), of("groups", `[]`), false},
+		{"object", claim("team", "*"), of("team", `{"support":true}`), false},
+		{"null", claim("team", "*"), of("team", `null`), false},
+		{"null as text", claim("team", "null"), of("team", `null`), false},
+		{"absent", claim("team", "*"), of(), false},
+		{"no claims", claim("team", "*"), &auth.Principal{}, false},
+		{"boolean", claim("admin", "true"), of("admin", `true`), true},
+		{"other boolean", claim("admin", "true"), of("admin", `false`), false},
+		{"number", claim("level", "5"), of("level", `5`), true},
+		{"longer number", claim("level", "5"), of("level", `50`), false},
+		{"pointer", claim("/realm_access/roles", "dev"), of("realm_access", `{"roles":["ops","dev"]}`), true},
+		{"pointer into nothing", claim("/realm_access/roles", "dev"), of("realm_access", `["roles","dev"]`), false},
+		{"escaped pointer", claim("/a~1b/c~0d", "x"), of("a/b", `{"c~d":"x"}`), true},
+		{"both claims", Match{Claims: map[string][]string{"a": {"1"}, "b": {"2"}}}, of("a", `"1"`), false},
+		{"scopes", Match{Scopes: []string{"a", "b"}}, of(), true},
+		{"missing scope", Match{Scopes: []string{"a", "c"}}, of(), false},
+		{"subject", Match{Principals: []string{"alice%20b"}}, of(), true},
+		{"subject unescaped is issuer and subject", Match{Principals: []string{"alice b"}}, of(), false},
+		{"issuer and subject", Match{Principals: []string{"https://idp alice*"}}, of(), true},
+		{"other issuer", Match{Principals: []string{"https://other alice*"}}, of(), false},
+		{"client", Match{Principals: []string{"* * app"}}, of(), true},
+		{"other client", Match{Principals: []string{"bob", "* * app2"}}, of(), false},
+		{"everybody with a principal", Match{Principals: []string{"*"}}, of(), true},
+		{"nobody", Match{Principals: []string{"*"}}, nil, false},
+		{"scopes of nobody", Match{Scopes: []string{"a"}}, nil, false},
+		{"claim of nobody", claim("team", "*"), nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := compileRule(Rule{Match: tt.match, Allow: []string{"*"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.matches(tt.p); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestViewErrors(t *testing.T) {
+	for _, tt := range []struct {
+		rule Rule
+		want string
+	}{
+		{Rule{}, "rule 1: it neither allows nor denies anything"},
+		{Rule{Deny: []string{"*"}}, `no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`},
+		{Rule{Allow: []string{`a\`}}, `rule 1: allow: the pattern "a\\" ends with a backslash`},
+		{Rule{Allow: []string{"*"}, Match: Match{Claims: map[string][]string{"team": nil}}}, `rule 1: claim "team": the name or the value is missing`},
+		{Rule{Allow: []string{"*"}, Match: Match{Scopes: []string{"a b"}}}, `rule 1: "a b" is not a scope`},
+		{Rule{Allow: []string{"*"}, Match: Match{Principals: []string{"a b c d"}}}, `rule 1: principal "a b c d": want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT`},
+	} {
+		_, err := NewViews([]Rule{tt.rule}, nil)
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("got %v, want %s", err, tt.want)
+		}
+	}
+	if _, err := NewViews(make([]Rule, maxRules+1), nil); err == nil {
+		t.Error("too many rules are accepted")
+	}
+}
+
+// TestViewKeys checks that callers share a view exactly if the same rules match them, and that a
+// key changes with the rules.
+func TestViewKeys(t *testing.T) {
+	rules := []Rule{{Allow: []string{"a__*"}}, {Match: Match{Scopes: []string{"admin"}}, Allow: []string{"*"}}}
+	key := func(rules []Rule, scopes ...string) string {
+		v, err := NewViews(rules, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &auth.Principal{Subject: strings.Join(scopes, ""), Scopes: scopes}
+		return v.Of(auth.WithPrincipal(t.Context(), p)).Key()
+	}
+	other := []Rule{{Allow: []string{"b__*"}}, rules[1]}
+	got := []bool{
+		key(rules, "x") == key(rules, "y"),
+		key(rules, "x") == key(rules, "admin"),
+		key(rules, "x") == key(other, "x"),
+		key(rules) == key(nil),
+	}
+	if diff := cmp.Diff([]bool{true, false, false, false}, got); diff != "" {
+		t.Errorf("equal keys (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzPattern compares patterns with a slow matcher.
+func FuzzPattern(f *testing.F) {
+	f.Add("a*b", "axb")
+	f.Add("*", "")
+	f.Add("ab*ab", "abab")
+	f.Add("ab*ab", "ab")
+	f.Add("*a*a*a", "aaa")
+	f.Add(`\**`, "*x")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		p, err := compilePattern(text)
+		if err != nil || len(text) > 64 || len(name) > 64 {
+			return
+		}
+		if got, want := p.match([]byte(name)), slowMatch(text, name); got != want {
+			t.Errorf("%q and %q: got %v, want %v", text, name, got, want)
+		}
+	})
+}
+
+// slowMatch matches by the definition of a pattern.
+func slowMatch(pattern, name string) bool {
+	reachable := map[int]bool{0: true} // positions in name
+	for i := 0; i < len(pattern); i++ {
+		next := map[int]bool{}
+		star := pattern[i] == '*'
+		if pattern[i] == '\\' {
+			i++
+		}
+		for at := range reachable {
+			if star {
+				for j := at; j <= len(name); j++ {
+					next[j] = true
+				}
+			} else if at < len(name) && name[at] == pattern[i] {
+				next[at+1] = true
+			}
+		}
+		reachable = next
+	}
+	return reachable[len(name)]
+}
+
+// TestAllowsSome checks which upstreams a view has anything of.
+func TestAllowsSome(t *testing.T) {
+	for _, tt := range []struct {
+		allow []string
+		want  bool
+	}{
+		{[]string{"github__search_*"}, true}, {[]string{"tool:github__read"}, true}, {[]string{"*"}, true}, {[]string{"git*"}, true}, {[]string{"github__"}, true},
+		{[]string{"*__search"}, true}, {[]string{"git"}, false}, {[]string{"gitlab__*", "github_x__*"}, false}, {[]string{"a", "github__x"}, true},
+	} {
+		views, err := NewViews([]Rule{{Allow: tt.allow}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := views.of(t.Context()).AllowsSome("github"); got != tt.want {
+			t.Errorf("%q: got %v, want %v", tt.allow, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,608 @@
+package taphttp
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/proxy/intercept"
+	"mcpwire/cmd/internal/trace/live"
+	"mcpwire/cmd/internal/trace/wireclient"
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/rpc/rpcbatch"
+	"mcpwire/internal/trace/httphead"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// maxHeldBody limits a body or event that can be held, in bytes. Longer ones are forwarded as they
+// arrive.
+const maxHeldBody = 8 << 20
+
+// An interceptor holds messages of a handler. The capture then has two sides: downstream is what
+// clients send and get, and upstream is what the server gets and sends.
+type interceptor struct {
+	breakpoints *intercept.Breakpoints
+	matcher     *intercept.Matcher
+
+	// mu guards the fields below.
+	mu sync.Mutex
+	// params has the arguments that headers repeat, by the tool's name.
+	params map[string][]mcp.HeaderParam
+}
+
+// recordSides records an event on the side where it comes from. Unless Side is set, it also records
+// one that is forwarded on the other side.
+func (x *exchange) recordSides(e *capture.Event) {
+	switch e.Kind {
+	case capture.KindResponse, capture.KindBody, capture.KindMessage, capture.KindSSE:
+		if len(e.Data) <= maxHeldBody {
+			x.h.interceptor.matcher.Add(x.placed(e, capture.Downstream))
+		}
+		n := x.received(e)
+		if e.Dir == capture.ToServer && !x.sent {
+			return // the request broke off
+		}
+		to := x.forwarded(e)
+		if e.Kind == capture.KindMessage {
+			x.link(n, to, "forwarded")
+		}
+	case capture.KindEnd:
+		if x.sent {
+			x.recordOn(capture.Upstream, e)
+		}
+		fallthrough
+	case capture.KindRequest:
+		x.h.interceptor.matcher.Add(x.placed(e, capture.Downstream))
+		fallthrough
+	default:
+		x.recordOn(capture.Downstream, e)
+	}
+}
+
+// placed returns a copy of an event with its place on a side. Each side has its own numbers.
+func (x *exchange) placed(e *capture.Event, side capture.Side) *capture.Event {
+	own := *e
+	own.Side, own.Session, own.Exchange = side, 2*x.session, 2*x.number
+	if side == capture.Downstream {
+		own.Session--
+		own.Exchange--
+	}
+	return &own
+}
+
+// recordOn records an event on a side and returns its number.
+func (x *exchange) recordOn(side capture.Side, e *capture.Event) uint64 {
+	return x.h.rec.record(x.placed(e, side))
+}
+
+// received records an event on the side of its sender.
+func (x *exchange) received(e *capture.Event) uint64 {
+	if e.Dir == capture.ToServer {
+		return x.recordOn(capture.Downstream, e)
+	}
+	return x.recordOn(capture.Upstream, e)
+}
+
+// forwarded records an event on the side where it goes.
+func (x *exchange) forwarded(e *capture.Event) uint64 {
+	if e.Dir == capture.ToServer {
+		return x.recordOn(capture.Upstream, e)
+	}
+	return x.recordOn(capture.Downstream, e)
+}
+
+// link records that event to was made of event from.
+func (x *exchange) link(from, to uint64, rule string) {
+	if from != 0 && to != 0 {
+		x.h.rec.record(&capture.Event{Kind: capture.KindTranslate, Session: x.placed(&capture.Event{}, capture.Downstream).Session, Translation: &capture.Translation{Of: from, To: []uint64{to}, Rule: rule}})
+	}
+}
+
+// match records a received message and reports whether to hold it. n is the number of its event.
+func (x *exchange) match(e *capture.Event) (m intercept.Match, n uint64) {
+	n = x.received(e)
+	return x.h.interceptor.matcher.Match(x.placed(e, capture.Downstream), n), n
+}
+
+// hold waits for a decision about message m, which is event n. It returns an error if the client is
+// gone or the exchange was aborted meanwhile: the message is not forwarded then.
+func (x *exchange) hold(m *intercept.Match, n uint64) (intercept.Release, error) {
+	r := x.h.interceptor.breakpoints.Hold(m.HeldMessage, x.ctx.Done())
+	note, err := r.Note, error(nil)
+	if x.ctx.Err() != nil {
+		note, err = "not forwarded: "+x.endReason("client", errClientGone), errClientGone
+	}
+	x.note(m.Dir, "held "+printable(m.What())+", event "+strconv.FormatUint(n, 10)+": "+note)
+	if r.HoldResponse && !m.Response {
+		m.HoldResponse()
+	}
+	return r, err
+}
+
+// intercept is forward for a handler that holds messages: it holds those of the request, of a JSON
+// body and of an event stream before it forwards them. Everything else it forwards as forward does.
+func (x *exchange) intercept() {
+	body, err := x.requestBody()
+	if err != nil {
+		x.requestFailed(err)
+		return
+	}
+	out := x.upstreamRequest(body)
+	// Messages must be readable.
+	setField(out.Header, "Accept-Encoding", "identity")
+	if body.data != nil {
+		deleteFields(out.Header, "Expect")
+		if !x.interceptRequest(out, body.data) {
+			return
+		}
+	} else {
+		x.recordSent(out)
+	}
+	resp, conn := x.roundTrip(out)
+	if resp == nil {
+		return
+	}
+	defer resp.Body.Close()
+	coding := contentCoding(resp.Header)
+	media := mediaType(resp.Header)
+	switch {
+	case x.r.Method == http.MethodHead || resp.ContentLength == 0 || !canDecode(coding):
+		x.forwardResponse(resp, conn)
+	case media == typeEvents:
+		x.interceptStream(resp, conn, coding)
+	case isJSON(media) && resp.ContentLength <= maxHeldBody:
+		x.interceptBody(resp, conn, coding)
+	default:
+		x.forwardResponse(resp, conn)
+	}
+}
+
+// recordSent records the head of the request to the server.
+func (x *exchange) recordSent(out *http.Request) {
+	x.sent = true
+	x.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: httphead.ClientRequest(out)})
+}
+
+// interceptRequest records the body of a request, holds it if it is a message that matches, and
+// does what was decided. It reports whether to send out.
+func (x *exchange) interceptRequest(out *http.Request, data []byte) bool {
+	decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
+	defer decoded.release()
+	e, err := x.bodyEvent(capture.ToServer, data, x.r.Header, contentCoding(x.r.Header), true, &decoded)
+	if e.Kind != capture.KindMessage || len(e.Data) > maxHeldBody || x.overSSE {
+		x.recordSent(out)
+		x.record(e)
+		if err != nil {
+			x.noteUndecoded(capture.ToServer, err)
+		}
+		return true
+	}
+	m, n := x.match(e)
+	rule := "forwarded"
+	if m.Hold {
+		r, err := x.hold(&m, n)
+		if err != nil {
+			x.recordEnd(x.endReason("client", err))
+			panic(http.ErrAbortHandler)
+		}
+		switch r.Action {
+		case live.Drop:
+			x.dropRequest(e.Data)
+			return false
+		case live.Answer:
+			x.answerRequest(n, r.Data)
+			return false
+		case live.Edit:
+			x.editRequest(out, e.Data, []byte(r.Data))
+			e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(r.Data)}
+		}
+		rule = r.Rule
+	}
+	x.recordSent(out)
+	x.link(n, x.forwarded(e), rule)
+	return true
+}
+
+// dropRequest ends a POST whose message is not forwarded. A request fails at once, as if a gateway
+// had lost it; otherwise its client would wait for a response that cannot come. Notifications and
+// responses are accepted, since their sender expects nothing else.
+func (x *exchange) dropRequest(data []byte) {
+	if expectsResponse(data) {
+		x.dropped("the request")
+		return
+	}
+	x.recordEnd("dropped by a viewer of the tap; the client got status 202")
+	x.w.WriteHeader(http.StatusAccepted)
+}
+
+// dropped fails an exchange in which something was dropped. That is not the server's failure.
+func (x *exchange) dropped(what string) {
+	if x.sent {
+		x.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindEnd})
+		x.sent = false
+	}
+	x.recordEnd("dropped by a viewer of the tap; the client got status " + strconv.Itoa(http.StatusBadGateway))
+	x.writeError(http.StatusBadGateway, "a viewer of the tap dropped "+what)
+}
+
+// expectsResponse reports whether a message is not just notifications or responses.
+func expectsResponse(data []byte) bool {
+	if rpcbatch.Is(data) {
+		list, err := rpcbatch.Parse(data, 0)
+		for i := range list {
+			if list[i].Invalid != nil || list[i].Kind == jsonrpc.KindRequest {
+				return true
+			}
+		}
+		return err != nil
+	}
+	var m jsonrpc.Message
+	return jsonrpc.Parse(data, &m, 0) != nil || m.Kind == jsonrpc.KindRequest
+}
+
+// answerRequest answers the client in place of the server. of is the event of the request.
+func (x *exchange) answerRequest(of uint64, data string) {
+	answer := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(data)}
+	x.h.interceptor.matcher.Add(x.placed(answer, capture.Downstream))
+	h, status := x.w.Header(), x.answerStatus(answer.Data)
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	x.recordOn(capture.Downstream, &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, false)}})
+	x.link(of, x.recordOn(capture.Downstream, answer), "answered")
+	x.w.WriteHeader(status)
+	why, err := "", x.write(answer.Data, true)
+	if err != nil {
+		why = x.endReason("client", err)
+	}
+	x.recordEnd(why)
+}
+
+// answerStatus returns the HTTP status of a response: modern servers have some for errors.
+func (x *exchange) answerStatus(data []byte) int {
+	var m jsonrpc.Message
+	if x.r.Header.Get(wireclient.HeaderMethod) == "" || jsonrpc.Parse(data, &m, 0) != nil || m.Kind != jsonrpc.KindError {
+		return http.StatusOK
+	}
+	code, _ := jsonwire.ParseInt(jsonwire.Lookup(m.Error, "code"))
+	e := &jsonrpc.Error{Code: jsonrpc.Code(code)}
+	switch {
+	case e.Code == jsonrpc.CodeMethodNotFound:
+		return http.StatusNotFound
+	case era.IsModernError(e):
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// editRequest replaces the message of a request, and what its headers say about it.
+func (x *exchange) editRequest(out *http.Request, received, edited []byte) {
+	out.Body, out.ContentLength = bytesBody(edited), int64(len(edited))
+	out.GetBody = func() (io.ReadCloser, error) { return bytesBody(edited), nil }
+	out.Header["Content-Length"] = []string{strconv.Itoa(len(edited))}
+	deleteFields(out.Header, bodyFields...)
+	x.h.interceptor.mirror(out.Header, received, edited)
+}
+
+// bodyFields are the fields that describe the bytes of a body, except its length. An edited body
+// has no content coding.
+var bodyFields = []string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest"}
+
+// mirror sets the header fields that repeat a modern request. Servers compare them.
+func (ic *interceptor) mirror(h http.Header, received, edited []byte) {
+	old := http.Header{}
+	for name, values := range h {
+		if isMirror(name) && len(values) > 0 {
+			old.Set(name, values[0])
+		}
+	}
+	m := wireclient.HeaderMirror{}
+	if old.Get(wireclient.HeaderMethod) != "" {
+		m.Version, _ = era.DecodeHeaderValue(old.Get(wireclient.HeaderVersion))
+	}
+	tool := toolOf(edited)
+	var unknown []string
+	if tool != "" {
+		var params []mcp.HeaderParam
+		params, unknown = ic.paramsOf(tool, received, old)
+		m.Params = map[string][]mcp.HeaderParam{tool: params}
+	}
+	mirrored := http.Header{}
+	m.Set(mirrored, edited)
+	if len(mirrored) == 0 {
+		return // a legacy message, or one that no header can match
+	}
+	for name := range old {
+		deleteFields(h, name)
+	}
+	for _, name := range unknown {
+		mirrored[name] = old[name]
+	}
+	for name, values := range mirrored {
+		h[name] = values
+	}
+}
+
+// isMirror reports whether a header field repeats a part of the message.
+func isMirror(name string) bool {
+	switch name = http.CanonicalHeaderKey(name); name {
+	case wireclient.HeaderMethod, wireclient.HeaderName, wireclient.HeaderVersion:
+		return true
+	}
+	return strings.HasPrefix(name, wireclient.HeaderParam)
+}
+
+// toolOf returns the tool that a message calls, or "".
+func toolOf(message []byte) string {
+	var m jsonrpc.Message
+	if jsonrpc.Parse(message, &m, 0) != nil || string(m.Method) != mcp.MethodToolsCall {
+		return ""
+	}
+	return jsonwire.Text(jsonwire.Lookup(m.Params, "name"))
+}
+
+// paramsOf returns the arguments of a tool that headers repeat. Without the list of tools, these
+// are the arguments of the received call with the values of its headers, and unknown are the
+// headers without such an argument.
+func (ic *interceptor) paramsOf(tool string, received []byte, old http.Header) (params []mcp.HeaderParam, unknown []string) {
+	ic.mu.Lock()
+	params, known := ic.params[tool]
+	ic.mu.Unlock()
+	if known || toolOf(received) != tool {
+		return params, nil
+	}
+	arguments := jsonwire.Lookup(received, "params", "arguments")
+	for name, values := range old {
+		header, ok := strings.CutPrefix(name, wireclient.HeaderParam)
+		if !ok {
+			continue
+		}
+		if path := argumentOf(arguments, header, values[0]); path != nil {
+			params = append(params, mcp.HeaderParam{Header: header, Path: path})
+		} else {
+			unknown = append(unknown, name)
+		}
+	}
+	return params, unknown
+}
+
+// maxArguments limits the arguments that are compared with a header.
+const maxArguments = 1000
+
+// argumentOf returns the path of the only argument with the value of a header, or of the one that
+// also has its name, or nil.
+func argumentOf(arguments []byte, header, value string) []string {
+	var found [][]string
+	left := maxArguments
+	var walk func(object []byte, path []string)
+	walk = func(object []byte, path []string) {
+		for members := jsonwire.ObjectMembers(object); members.Next() && left > 0; left-- {
+			v := members.Value()
+			own := append(path[:len(path):len(path)], members.KeyString())
+			if era.IsObject(v) && len(path) < 8 {
+				walk(v, own)
+			} else if text, ok := era.EncodeHeaderArgument(v); ok && text == value {
+				found = append(found, own)
+			}
+		}
+	}
+	walk(arguments, nil)
+	for _, path := range found {
+		if strings.EqualFold(path[len(path)-1], header) {
+			return path
+		}
+	}
+	if len(found) == 1 {
+		return found[0]
+	}
+	return nil
+}
+
+// learn keeps the arguments that headers repeat, if a message of the server lists tools.
+func (ic *interceptor) learn(data []byte) {
+	if !bytes.Contains(data, []byte("x-mcp-header")) {
+		return
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(data, &m, 0) != nil || m.Kind != jsonrpc.KindResponse {
+		return
+	}
+	ic.mu.Lock()
+	defer ic.mu.Unlock()
+	ic.params = wireclient.LearnParams(ic.params, m.Result)
+}
+
+// interceptBody holds a response whose body is a message that matches. The client gets the head
+// with the body.
+func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding string) {
+	head, list := x.responseHead(resp, conn)
+	begin := &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head}
+	x.h.interceptor.matcher.Add(x.placed(begin, capture.Downstream))
+	x.received(begin)
+	x.responseBegan(resp)
+	buffer := x.newBuffer()
+	buffer.max = min(buffer.max, maxHeldBody)
+	if err := readWhole(resp, buffer); err != io.EOF {
+		// The rest is forwarded as it arrives, or is missing.
+		rest := io.Reader(resp.Body)
+		if err != nil {
+			rest = failingReader{err}
+		}
+		resp.Body = readCloser{io.MultiReader(bytes.NewReader(buffer.buf), rest), resp.Body}
+		x.forwarded(begin)
+		x.sendHead(resp, list)
+		x.sendBody(resp)
+		return
+	}
+	data := buffer.buf
+	decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
+	defer decoded.release()
+	e, err := x.bodyEvent(capture.ToClient, data, resp.Header, coding, resp.StatusCode < 300, &decoded)
+	switch {
+	case len(data) == 0:
+		x.forwarded(begin)
+	case e.Kind != capture.KindMessage || len(e.Data) > maxHeldBody:
+		x.forwarded(begin)
+		x.record(e)
+		if err != nil {
+			x.noteUndecoded(capture.ToClient, err)
+		}
+	default:
+		x.h.interceptor.learn(e.Data)
+		m, n := x.match(e)
+		rule := "forwarded"
+		if m.Hold {
+			r, err := x.hold(&m, n)
+			if err != nil {
+				x.recordEnd(x.endReason("client", err))
+				panic(http.ErrAbortHandler)
+			}
+			switch r.Action {
+			case live.Drop:
+				x.dropped("the response")
+				return
+			case live.Edit:
+				data = []byte(r.Data)
+				list = editHead(resp, list, len(data))
+				begin.Response, _ = x.responseHead(resp, nil)
+				e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: data}
+			}
+			rule = r.Rule
+		}
+		x.forwarded(begin)
+		x.link(n, x.forwarded(e), rule)
+	}
+	x.sendHead(resp, list)
+	why, werr := "", x.write(data, true)
+	if werr != nil {
+		why = x.endReason("client", werr)
+	}
+	x.endResponse(resp, why, werr)
+}
+
+// readWhole reads the body of a response into a buffer. It returns nil if there is no room for the
+// rest, io.EOF at the end, or another error.
+func readWhole(resp *http.Response, buffer *boundedBuffer) error {
+	chunk := chunks.Get().(*[32 << 10]byte)
+	defer chunks.Put(chunk)
+	for {
+		n, err := resp.Body.Read(chunk[:min(len(chunk), buffer.max-len(buffer.buf))])
+		if kept := buffer.add(chunk[:n]); kept < n {
+			resp.Body = readCloser{io.MultiReader(bytes.NewReader(bytes.Clone(chunk[kept:n])), resp.Body), resp.Body}
+			return nil
+		}
+		switch {
+		case err != nil:
+			return err
+		case int64(len(buffer.buf)) == resp.ContentLength:
+			return io.EOF
+		case len(buffer.buf) == buffer.max:
+			return nil
+		}
+	}
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// A failingReader returns an error.
+type failingReader struct{ err error }
+
+// Read implements [io.Reader].
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
+
+// editHead changes the header of a response for another body of n bytes, or of unknown length if n
+// is negative. It returns the changed list.
+func editHead(resp *http.Response, list []capture.Header, n int) []capture.Header {
+	deleteFields(resp.Header, bodyFields...)
+	deleteFields(resp.Header, "Content-Length", "Etag")
+	resp.ContentLength, resp.TransferEncoding = int64(n), nil
+	if n < 0 {
+		resp.ContentLength = -1
+	} else {
+		resp.Header.Set("Content-Length", strconv.Itoa(n))
+	}
+	if list == nil {
+		return nil
+	}
+	var kept []capture.Header
+	for _, f := range list {
+		if _, ok := resp.Header[http.CanonicalHeaderKey(f.Name)]; ok && !strings.EqualFold(f.Name, "Content-Length") {
+			kept = append(kept, f)
+		}
+	}
+	if n >= 0 {
+		kept = append(kept, capture.Header{Name: "Content-Length", Value: strconv.Itoa(n)})
+	}
+	return kept
+}
+
+// canDecode reports whether the tap can decode a content coding.
+func canDecode(coding string) bool {
+	switch coding {
+	case "", "gzip", "x-gzip", "deflate":
+		return true
+	}
+	return false
+}
+
+// deleteFields removes fields in any spelling.
+func deleteFields(h http.Header, names ...string) {
+	for name := range h {
+		for _, n := range names {
+			if strings.EqualFold(name, n) {
+				delete(h, name)
+			}
+		}
+	}
+}
+
+// setField replaces a field in any spelling.
+func setField(h http.Header, name, value string) {
+	deleteFields(h, name)
+	h[name] = []string{value}
+}
+
+// answerTimeout limits the time for the server to take a response of a viewer.
+const answerTimeout = 30 * time.Second
+
+// answerServer posts a viewer's response to a request of the server, in place of the client. of is
+// the event of the request.
+func (x *exchange) answerServer(of uint64, data string) {
+	ctx, cancel := context.WithTimeout(x.ctx, answerTimeout)
+	defer cancel()
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, x.h.upstream.Scheme+"://"+x.h.upstream.Host+x.r.URL.RequestURI(), strings.NewReader(data))
+	if err != nil {
+		x.note(capture.ToServer, "the answer was not sent: "+printable(err.Error()))
+		return
+	}
+	out.Header = x.upstreamHeader()
+	deleteFields(out.Header, "Content-Length", "Expect", "Last-Event-Id", wireclient.HeaderMethod, wireclient.HeaderName)
+	deleteFields(out.Header, bodyFields...)
+	setField(out.Header, "Content-Type", "application/json")
+	setField(out.Header, "Accept", "application/json, text/event-stream")
+	setField(out.Header, "Accept-Encoding", "identity")
+	own := &exchange{h: x.h, number: x.h.exchanges.Add(1), session: x.session, sent: true}
+	own.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: httphead.ClientRequest(out)})
+	answer := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(data)}
+	x.h.interceptor.matcher.Add(own.placed(answer, capture.Downstream))
+	x.link(of, own.recordOn(capture.Upstream, answer), "answered")
+	end := &capture.Event{Kind: capture.KindEnd}
+	resp, err := x.h.transport.RoundTrip(out)
+	if err != nil {
+		end.Data = []byte(x.endReason("upstream", err))
+	} else {
+		own.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: httphead.Response(resp)})
+		resp.Body.Close()
+	}
+	own.recordOn(capture.Upstream, end)
+}

@@ -1,0 +1,219 @@
+package trace
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace/filter"
+	"mcpwire/internal/text/clip"
+)
+
+// roundTripKey identifies an HTTP round trip.
+type roundTripKey struct {
+	capture *Capture
+	number  uint64
+}
+
+// A roundTrip is an HTTP round trip that has not ended.
+type roundTrip struct {
+	http *HTTPInfo
+	// row is the first row that the round trip carries. It is nil until there is one.
+	row     *Row
+	session *Session
+	startT  time.Duration
+	// events are the numbers of the events before row was added.
+	events []uint64
+	hits   filter.Hits
+}
+
+// parent returns the row that can contain the events of the round trip, or nil. rt may be nil.
+func (rt *roundTrip) parent() *Row {
+	if rt == nil || rt.row == nil || rt.row.evicted {
+		return nil
+	}
+	return rt.row
+}
+
+// roundTrip returns the HTTP round trip with the given number, or nil.
+func (m *Model) roundTrip(s *Session, number uint64) *roundTrip {
+	if number == 0 {
+		return nil
+	}
+	return m.roundTrips[roundTripKey{s.Capture, number}]
+}
+
+// beginRoundTrip adds an HTTP round trip. It drops the oldest ones above maxRoundTrips.
+func (m *Model) beginRoundTrip(s *Session, e *capture.Event) *roundTrip {
+	k := roundTripKey{s.Capture, e.Exchange}
+	for len(m.roundTrips) >= maxRoundTrips && len(m.roundTripOrder) > 0 {
+		delete(m.roundTrips, m.roundTripOrder[0])
+		m.roundTripOrder = m.roundTripOrder[1:]
+	}
+	if m.roundTripOrder = append(m.roundTripOrder, k); len(m.roundTripOrder) > 2*maxRoundTrips {
+		m.roundTripOrder = slices.DeleteFunc(m.roundTripOrder, func(k roundTripKey) bool { return m.roundTrips[k] == nil })
+	}
+	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N}, session: s, startT: e.T}
+	if q := e.Request; q != nil {
+		rt.http.Method, rt.http.URL = m.intern([]byte(q.Method)), clip.String(q.URL, maxExcerpt)
+	}
+	rt.events, rt.hits = append(rt.events, e.N), m.hits
+	m.roundTrips[k] = rt
+	return rt
+}
+
+// attachHTTP sets r.HTTP if r is a client's request or the first row of its HTTP round trip.
+func (m *Model) attachHTTP(rt *roundTrip, r *Row) {
+	if rt == nil {
+		return
+	}
+	if r.Kind == Request && r.Dir != capture.ToClient && r.HTTP == nil {
+		r.HTTP = rt.http
+	}
+	if rt.row == nil && r.Dir != capture.ToClient {
+		if r.HTTP == nil && r.Parent == nil {
+			r.HTTP = rt.http
+		}
+		m.setRoundTripRow(rt, r)
+	}
+}
+
+// setRoundTripRow makes r the row that the events of a round trip belong to.
+func (m *Model) setRoundTripRow(rt *roundTrip, r *Row) {
+	rt.row, r.roundTrip = r, rt.http.Number
+	for _, n := range rt.events {
+		m.addEvent(r, n)
+	}
+	for p := r; p != nil; p = p.Parent {
+		p.Hits |= rt.hits
+	}
+	rt.events = nil
+}
+
+// httpEvent handles an HTTP event.
+func (m *Model) httpEvent(s *Session, e *capture.Event) {
+	rt := m.roundTrip(s, e.Exchange)
+	if e.Kind == capture.KindRequest || rt == nil {
+		rt = m.beginRoundTrip(s, e)
+		if e.Kind == capture.KindRequest {
+			if rt.http.Method != "POST" {
+				m.httpRow(s, e, rt)
+			}
+			return
+		}
+	}
+	if rt.row == nil && (e.Kind != capture.KindEnd || rt.http.Method != "") {
+		m.httpRow(s, e, rt)
+	}
+	r := rt.row
+	if r == nil {
+		return
+	}
+	if e.Kind != capture.KindSSE {
+		m.addEvent(r, e.N)
+	}
+	switch e.Kind {
+	case capture.KindResponse:
+		m.httpResponse(rt, e)
+	case capture.KindBody:
+		rt.http.BodyBytes += wireLen(e)
+		if r.Excerpt == "" && r.Kind == HTTP {
+			r.Excerpt = excerpt(e.Data)
+		}
+	case capture.KindSSE:
+		rt.http.addStreamEvent(e.N)
+		if r.Kind == Request || r.Kind == HTTP {
+			c := m.newRow(SSE, s, e)
+			c.Excerpt, c.RequestBytes = sseText(e), wireLen(e)
+			m.addRow(c, r)
+		}
+		return
+	case capture.KindEnd:
+		m.httpEnd(rt, e)
+	}
+	m.markUpdated(r)
+}
+
+// httpRow adds a row for an HTTP round trip without a message from the client.
+func (m *Model) httpRow(s *Session, e *capture.Event, rt *roundTrip) {
+	r := m.newRow(HTTP, s, e)
+	r.Method, r.Target, r.HTTP, r.Status = rt.http.Method, rt.http.URL, rt.http, Pending
+	r.T = rt.startT
+	r.At = e.At.Add(r.T - e.T)
+	if r.Dir = capture.ToServer; len(rt.events) > 0 {
+		r.N = rt.events[0]
+	}
+	if r.Method == "GET" {
+		r.Excerpt = ""
+	}
+	m.addRow(r, nil)
+	m.setRoundTripRow(rt, r)
+}
+
+func (m *Model) httpResponse(rt *roundTrip, e *capture.Event) {
+	h := rt.http
+	h.ResponseN = e.N
+	if e.Response == nil {
+		return
+	}
+	h.Status = e.Response.Status
+	for _, f := range e.Response.Headers {
+		if strings.EqualFold(f.Name, "Content-Type") {
+			h.ContentType = clip.String(f.Value, maxName)
+			kind, _, _ := strings.Cut(f.Value, ";")
+			h.Stream = strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
+		}
+	}
+	if r := rt.row; r.Kind == HTTP && h.Status >= 400 {
+		r.Status, r.Code = HTTPFailed, h.Status
+	}
+}
+
+func (m *Model) httpEnd(rt *roundTrip, e *capture.Event) {
+	h, r := rt.http, rt.row
+	h.EndN, h.EndReason, h.Ended = e.N, excerpt(e.Data), true
+	delete(m.roundTrips, roundTripKey{r.Capture, h.Number})
+	switch {
+	case r.Kind == HTTP:
+		r.Done, r.Latency = true, max(0, e.T-r.T)
+		if r.Status == Pending {
+			r.Status = OK
+		}
+	case r.Kind != Request || r.Done || r.HTTP != h:
+	// In the modern era, a request ends with its HTTP round trip.
+	case h.Status >= 400, h.Status == 0, r.Revision != "":
+		// A client cancels by closing the stream.
+		if h.Status < 400 && r.Revision != "" && strings.Contains(strings.ToLower(h.EndReason), "client") {
+			m.applyCancellation(r, e.T)
+			m.removePending(r)
+			return
+		}
+		r.Latency = max(0, e.T-r.T)
+		m.abandon(r)
+	}
+}
+
+// sseText describes a stream event without a message.
+func sseText(e *capture.Event) string {
+	var parts []string
+	if s := e.SSE; s != nil {
+		if s.HasComment {
+			parts = append(parts, ": "+s.Comment)
+		}
+		if s.Event != "" {
+			parts = append(parts, "event "+s.Event)
+		}
+		if s.HasID {
+			parts = append(parts, "id "+s.ID)
+		}
+		if s.HasRetry {
+			parts = append(parts, "retry "+strconv.FormatInt(s.Retry.Milliseconds(), 10)+" ms")
+		}
+	}
+	if len(e.Data) > 0 {
+		parts = append(parts, excerpt(e.Data))
+	}
+	return clip.String(strings.Join(parts, ", "), maxExcerpt)
+}

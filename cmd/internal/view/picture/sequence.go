@@ -1,0 +1,604 @@
+package picture
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace"
+	"mcpwire/internal/text/plural"
+	"mcpwire/mcp"
+)
+
+// Limits of a Sequence.
+const (
+	// maxSteps limits the lines of a sequence. The newest are kept.
+	maxSteps = 400
+	// maxRows limits the rows that steps are made of. The newest are kept.
+	maxRows = 8000
+	// maxLanes limits the peers. Further ones share the last lane.
+	maxLanes = 10
+	// idleTime is the time without traffic from which a picture says so.
+	idleTime = 5 * time.Second
+	// minRepeats is the number of equal calls from which they are one line.
+	minRepeats = 4
+)
+
+// A Sequence is what hosts, bridges and servers sent to each other, in order.
+type Sequence struct {
+	title, subtitle string
+	lanes           []lane
+	steps           []step
+	// loops has the names of loops, such as "elicitation", by number.
+	loops []string
+	// omitted counts the exchanges that are older than the steps.
+	omitted int
+	// Evicted is the number of earlier rows that the caller no longer has.
+	Evicted int
+}
+
+// A laneKind says what a peer is.
+type laneKind int
+
+const (
+	hostLane laneKind = iota
+	bridgeLane
+	serverLane
+)
+
+// A lane is a peer.
+type lane struct {
+	kind         laneKind
+	name, detail string
+	// color is trace.Session.ServerIndex of a server.
+	color int
+}
+
+// A stepKind says what a step shows.
+type stepKind int
+
+const (
+	callStep stepKind = iota
+	replyStep
+	notifyStep
+	// markStep is something in one lane, such as the start of a process.
+	markStep
+	gapStep
+)
+
+// A step is a line of a sequence.
+type step struct {
+	kind     stepKind
+	at       time.Time
+	seq      uint64
+	from, to int
+	// name and detail are the texts of the line.
+	name, detail string
+	// tone is the name of a color in picture.css.
+	tone string
+	// call connects a call with its reply. Zero means none.
+	call uint64
+	// loop is the number of the loop that the step belongs to, from 1. Zero means none.
+	loop    int
+	capture string
+	n       uint64
+}
+
+// NewSequence returns the sequence of rows of a timeline, oldest first, with the rows inside them.
+// The caller must hold the lock of the model.
+func NewSequence(rows []*trace.Row) *Sequence {
+	b := &sequenceBuilder{lanes: map[string]int{}}
+	all := rows
+	if cut := len(rows) - maxRows; cut > 0 {
+		b.omitted, rows = cut, rows[cut:]
+	}
+	for i := 0; i < len(rows); {
+		n := repeats(rows[i:])
+		if n >= minRepeats {
+			b.repeated(rows[i : i+n])
+		} else {
+			n = 1
+			b.root(rows[i])
+		}
+		i += n
+	}
+	b.finish(all)
+	return &b.Sequence
+}
+
+// Empty reports whether there is nothing to draw.
+func (s *Sequence) Empty() bool { return len(s.steps) == 0 }
+
+type sequenceBuilder struct {
+	Sequence
+	// lanes has the numbers of peers by a key.
+	lanes    map[string]int
+	building []lane
+}
+
+// repeats returns how many rows at the beginning are the same call, each answered before the next.
+func repeats(rows []*trace.Row) int {
+	first := rows[0]
+	if !simple(first) {
+		return 1
+	}
+	n := 1
+	for end := first.At.Add(first.Latency); n < len(rows); n++ {
+		r := rows[n]
+		if !simple(r) || r.Session != first.Session || r.Method != first.Method || r.Target != first.Target || r.At.Before(end) || r.At.Sub(end) > idleTime {
+			break
+		}
+		end = r.At.Add(r.Latency)
+	}
+	return n
+}
+
+// simple reports whether a row is an answered call of which there is nothing else to tell.
+func simple(r *trace.Row) bool {
+	return r.Kind == trace.Request && r.Status == trace.OK && r.Done && len(r.Children) == 0 && r.Dir == capture.ToServer && r.InputRounds == nil && r.Task == nil
+}
+
+// lane returns the number of a peer.
+func (b *sequenceBuilder) lane(key string, l lane) int {
+	if i, ok := b.lanes[key]; ok {
+		if l.detail != "" {
+			b.building[i].detail = l.detail
+		}
+		return i
+	}
+	if len(b.building) >= maxLanes {
+		b.building[maxLanes-1].name, b.building[maxLanes-1].detail = "others", ""
+		b.lanes[key] = maxLanes - 1
+		return maxLanes - 1
+	}
+	b.lanes[key] = len(b.building)
+	b.building = append(b.building, l)
+	return len(b.building) - 1
+}
+
+// peers returns the lanes of the client and the server of a row.
+func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
+	s := r.Session
+	bridge := func() int {
+		name := "bridge"
+		if s.Capture.HasUpstreams() {
+			name = "gateway"
+		}
+		return b.lane("bridge "+s.Capture.ID, lane{kind: bridgeLane, name: name, detail: "mcpwire"})
+	}
+	if s.Side == capture.Upstream {
+		client = bridge()
+	} else {
+		client = b.lane("host "+s.Client.Name, lane{kind: hostLane, name: cmp.Or(join(" ", s.Client.Name, s.Client.Version), "host"), detail: join(", ", "host", eraText(s, capture.Downstream))})
+	}
+	if s.Side == capture.Downstream {
+		return client, bridge()
+	}
+	name := s.Capture.Name
+	if s.Side == capture.Upstream && s.Server.Name != "" {
+		name = s.Server.Name
+	}
+	detail := cmp.Or(join(", ", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision())), "server")
+	key := "server " + s.Capture.Name
+	if s.Side == capture.Upstream { // there may be several, behind a gateway
+		key += " " + upstreamKey(s)
+	}
+	return client, b.lane(key, lane{kind: serverLane, name: cmp.Or(name, "server"), detail: detail, color: s.ServerIndex()})
+}
+
+// upstreamKey identifies the server of a session behind a bridge or gateway.
+func upstreamKey(s *trace.Session) string {
+	if s.Server.Name != "" {
+		return s.Server.Name
+	}
+	return strings.Join(s.Command, " ")
+}
+
+// eraText returns the revision of one side of a bridge.
+func eraText(s *trace.Session, side capture.Side) string {
+	if s.Side != side {
+		return ""
+	}
+	return s.Negotiated
+}
+
+// ends returns where a message of a direction goes from and to.
+func ends(dir capture.Dir, client, server int) (from, to int) {
+	if dir == capture.ToClient {
+		return server, client
+	}
+	return client, server
+}
+
+func (b *sequenceBuilder) add(s step) { b.steps = append(b.steps, s) }
+
+// newStep returns a step for a row.
+func newStep(kind stepKind, r *trace.Row, from, to int) step {
+	return step{kind: kind, at: r.At, seq: r.Seq, from: from, to: to, capture: r.Capture.ID, n: r.N}
+}
+
+// repeated adds equal calls as one.
+func (b *sequenceBuilder) repeated(rows []*trace.Row) {
+	first, last := rows[0], rows[len(rows)-1]
+	client, server := b.peers(first)
+	var h trace.Histogram
+	for _, r := range rows {
+		h.Add(r.Latency)
+	}
+	call := newStep(callStep, first, client, server)
+	call.name, call.detail, call.tone, call.call = callName(first)+" ×"+strconv.Itoa(len(rows)), "", "ask", first.Seq
+	reply := newStep(replyStep, last, server, client)
+	reply.at, reply.seq, reply.call = last.At.Add(last.Latency), last.Seq, first.Seq
+	reply.name, reply.detail, reply.tone = "all ok", "p50 "+trace.FormatDuration(h.Quantile(0.5))+", at most "+trace.FormatDuration(h.Max()), "ok"
+	b.add(call)
+	b.add(reply)
+}
+
+// root adds a row and the rows inside it.
+func (b *sequenceBuilder) root(r *trace.Row) { b.row(r, 0) }
+
+func (b *sequenceBuilder) row(r *trace.Row, loop int) {
+	client, server := b.peers(r)
+	from, to := ends(r.Dir, client, server)
+	switch r.Kind {
+	case trace.Request:
+		b.request(r, from, to, loop)
+	case trace.Notification:
+		s := newStep(notifyStep, r, from, to)
+		s.name, s.detail, s.tone, s.loop = strings.TrimPrefix(r.Method, "notifications/"), r.Target, "note", loop
+		if r.Method == mcp.NotificationCancelled {
+			s.tone = "warn"
+		}
+		b.add(s)
+	case trace.Log:
+		s := newStep(notifyStep, r, from, to)
+		s.name, s.detail, s.tone, s.loop = "log", r.Excerpt, "quiet", loop
+		b.add(s)
+	case trace.HTTP:
+		if r.Status == trace.HTTPFailed {
+			b.request(r, client, server, loop)
+		}
+	case trace.Progress:
+		b.progress([]*trace.Row{r}, loop)
+	case trace.Start, trace.Exit, trace.Stdout, trace.Invalid, trace.Gap:
+		b.mark(r, server, loop)
+	}
+	if r.Kind != trace.Request {
+		b.children(r, loop)
+	}
+}
+
+// mark adds something that concerns one lane.
+func (b *sequenceBuilder) mark(r *trace.Row, lane, loop int) {
+	s := newStep(markStep, r, lane, lane)
+	s.loop = loop
+	switch r.Kind {
+	case trace.Start:
+		s.name, s.detail, s.tone = "started", r.Target, "quiet"
+	case trace.Exit:
+		s.name, s.detail, s.tone = "exited", r.Excerpt, "quiet"
+		if r.Code != 0 || r.Session.Signal != "" {
+			s.tone = "bad"
+		}
+	case trace.Gap:
+		s.name, s.detail, s.tone = "missing", r.Excerpt, "warn"
+	default:
+		s.name, s.detail, s.tone = "not a message", r.Excerpt, "warn"
+	}
+	b.add(s)
+}
+
+// request adds a call and its outcome.
+func (b *sequenceBuilder) request(r *trace.Row, from, to, loop int) {
+	call := newStep(callStep, r, from, to)
+	call.name, call.detail, call.loop, call.call = callName(r), r.Excerpt, loop, r.Seq
+	if call.name == r.Method && r.Target != "" {
+		call.detail = r.Target // such as the message of an elicitation
+	}
+	call.tone = "ask"
+	if r.Dir == capture.ToClient {
+		call.tone = "asked"
+	}
+	if r.Role == trace.Retry {
+		call.detail = "again, with the input"
+	}
+	if r.Kind == trace.HTTP && r.HTTP != nil {
+		call.name, call.detail = join(" ", r.HTTP.Method, "request"), r.HTTP.URL
+	}
+	b.add(call)
+	var retry *trace.Row
+	for _, c := range r.Children {
+		if c.Role == trace.Retry {
+			retry = c
+			break
+		}
+	}
+	reply := newStep(replyStep, r, to, from)
+	reply.at, reply.loop, reply.call = r.At.Add(r.Latency), loop, r.Seq
+	reply.name, reply.detail, reply.tone = outcome(r)
+	switch {
+	case retry != nil:
+		reply.name, reply.detail, reply.tone = trace.FormatDuration(r.Latency), trace.InputRequired.Word(), "wait"
+		reply.loop = b.newLoop("input round")
+	case r.Status == trace.Pending:
+		reply.kind, reply.from, reply.to = markStep, to, to
+		reply.at = maxTime(r.Session.Last, r.At)
+	}
+	b.add(reply)
+	if retry != nil {
+		b.rounds(r, reply.loop)
+		return
+	}
+	b.children(r, loop)
+}
+
+// rounds adds the rows inside a request that took several rounds. Each pair of a response that
+// requests input and the next request is a loop.
+func (b *sequenceBuilder) rounds(r *trace.Row, loop int) {
+	var others []*trace.Row
+	var retries []*trace.Row
+	for _, c := range r.Children {
+		if c.Role == trace.Retry {
+			retries = append(retries, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	for i, c := range retries {
+		from, to := b.ends(c)
+		call := newStep(callStep, c, from, to)
+		call.name, call.detail, call.tone, call.loop, call.call = callName(c), "again, with the input", "ask", loop, c.Seq
+		reply := newStep(replyStep, c, to, from)
+		reply.at, reply.call = c.At.Add(c.Latency), c.Seq
+		reply.name, reply.detail, reply.tone = outcome(c)
+		if i == len(retries)-1 && c.Status == trace.InputRequired && r.Status != trace.InputRequired {
+			reply.name, reply.detail, reply.tone = outcome(r)
+		}
+		if i < len(retries)-1 {
+			loop = b.newLoop("input round")
+			reply.loop, reply.tone, reply.detail = loop, "wait", trace.InputRequired.Word()
+		}
+		b.add(call)
+		b.add(reply)
+		b.inside(c.Children, 0)
+	}
+	b.inside(others, 0)
+}
+
+func (b *sequenceBuilder) ends(r *trace.Row) (from, to int) {
+	client, server := b.peers(r)
+	return ends(r.Dir, client, server)
+}
+
+func (b *sequenceBuilder) newLoop(name string) int {
+	b.loops = append(b.loops, name)
+	return len(b.loops)
+}
+
+// children adds the rows inside a row.
+func (b *sequenceBuilder) children(r *trace.Row, loop int) { b.inside(r.Children, loop) }
+
+// inside adds rows: runs of progress and polls of a task as one each, and what a server asks its
+// client as loops.
+func (b *sequenceBuilder) inside(rows []*trace.Row, loop int) {
+	var progress, polls []*trace.Row
+	for _, c := range rows {
+		switch {
+		case c.Kind == trace.Progress:
+			progress = append(progress, c)
+		case c.Role == trace.Poll:
+			polls = append(polls, c)
+		case c.Role == trace.ServerRequest:
+			b.row(c, b.newLoop(askName(c.Method)))
+		default:
+			b.row(c, loop)
+		}
+	}
+	b.progress(progress, loop)
+	if len(polls) > 0 {
+		first, last := polls[0], polls[len(polls)-1]
+		from, to := b.ends(first)
+		call := newStep(callStep, first, from, to)
+		call.name, call.tone, call.call, call.loop = times(first.Method, len(polls)), "ask", first.Seq, loop
+		reply := newStep(replyStep, last, to, from)
+		reply.at, reply.call, reply.loop = last.At.Add(last.Latency), first.Seq, loop
+		reply.name, reply.detail, reply.tone = outcome(last)
+		b.add(call)
+		b.add(reply)
+	}
+}
+
+// askName returns the name of a loop in which a server asks its client.
+func askName(method string) string {
+	switch method {
+	case mcp.MethodElicit:
+		return "elicitation"
+	case mcp.MethodCreateMessage:
+		return "sampling"
+	case mcp.MethodRootsList:
+		return "roots"
+	}
+	return method
+}
+
+// progress adds a run of progress as one step.
+func (b *sequenceBuilder) progress(rows []*trace.Row, loop int) {
+	if len(rows) == 0 {
+		return
+	}
+	last := rows[len(rows)-1]
+	from, to := b.ends(last)
+	s := newStep(notifyStep, last, from, to)
+	s.name, s.detail, s.tone, s.loop = times("progress", len(rows)), join("  ", last.Target, last.Excerpt), "note", loop
+	b.add(s)
+}
+
+func times(name string, n int) string {
+	if n < 2 {
+		return name
+	}
+	return name + " ×" + strconv.Itoa(n)
+}
+
+// callName returns the tool, prompt or resource of a request, or its method.
+func callName(r *trace.Row) string {
+	switch r.Method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		if r.Target != "" {
+			return r.Target
+		}
+	}
+	return r.Method
+}
+
+// outcome returns how a request ended: a name, a detail and a tone.
+func outcome(r *trace.Row) (name, detail, tone string) {
+	took := trace.FormatDuration(r.Latency)
+	switch r.Status {
+	case trace.Failed:
+		return took, join(" ", "error", r.CodeText(), r.Message), "bad"
+	case trace.HTTPFailed:
+		return took, "HTTP " + r.CodeText(), "bad"
+	case trace.ToolFailed:
+		return took, join(": ", trace.ToolFailed.Word(), r.ResultInfo.Text), "tool"
+	case trace.Canceled:
+		return took, "cancelled", "quiet"
+	case trace.Unanswered:
+		return "no response", "after " + trace.FormatDuration(r.Wall()), "bad"
+	case trace.Pending:
+		return "pending", "", "wait"
+	case trace.InputRequired:
+		return took, trace.InputRequired.Word(), "wait"
+	case trace.TaskCreated:
+		state := ""
+		if r.Task != nil {
+			state = r.Task.State
+		}
+		return took, join(" ", "task", state), "wait"
+	}
+	size := ""
+	if r.ResponseBytes > 0 {
+		size = trace.FormatSize(r.ResponseBytes)
+	}
+	if r.Task != nil {
+		return took, join(" ", "task", r.Task.State), "ok"
+	}
+	return took, size, "ok"
+}
+
+// finish orders steps and lanes, and adds gaps and texts.
+func (b *sequenceBuilder) finish(rows []*trace.Row) {
+	slices.SortStableFunc(b.steps, func(x, y step) int {
+		if c := x.at.Compare(y.at); c != 0 {
+			return c
+		}
+		return cmp.Compare(x.seq, y.seq)
+	})
+	if cut := len(b.steps) - maxSteps; cut > 0 {
+		for _, s := range b.steps[:cut] {
+			if s.kind == callStep {
+				b.omitted++
+			}
+		}
+		b.steps = slices.Clone(b.steps[cut:])
+	}
+	b.orderLanes()
+	b.addGaps()
+	b.describe(rows)
+}
+
+// orderLanes puts hosts first and servers last, and leaves out lanes without a step.
+func (b *sequenceBuilder) orderLanes() {
+	used := map[int]bool{}
+	for _, s := range b.steps {
+		used[s.from], used[s.to] = true, true
+	}
+	var order []int
+	for i := range b.building {
+		if used[i] {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(b.building[x].kind, b.building[y].kind) })
+	to := map[int]int{}
+	for i, old := range order {
+		to[old] = i
+		b.Sequence.lanes = append(b.Sequence.lanes, b.building[old])
+	}
+	for i := range b.steps {
+		b.steps[i].from, b.steps[i].to = to[b.steps[i].from], to[b.steps[i].to]
+	}
+}
+
+// addGaps adds a step where nothing happened for a while.
+func (b *sequenceBuilder) addGaps() {
+	var out []step
+	for i, s := range b.steps {
+		if i > 0 {
+			if d := s.at.Sub(b.steps[i-1].at); d > idleTime {
+				out = append(out, step{kind: gapStep, at: b.steps[i-1].at, name: trace.FormatDuration(d.Round(time.Second)) + " later"})
+			}
+		}
+		out = append(out, s)
+	}
+	b.steps = out
+}
+
+func (b *sequenceBuilder) describe(rows []*trace.Row) {
+	var names [3][]string
+	for _, l := range b.Sequence.lanes {
+		names[l.kind] = append(names[l.kind], l.name)
+	}
+	servers := strings.Join(names[serverLane], ", ")
+	if n := len(names[serverLane]); n > 4 {
+		servers = plural.Of(n, "server")
+	}
+	b.title = join(" ⇄ ", strings.Join(names[hostLane], ", "), strings.Join(names[bridgeLane], ", "), servers)
+	calls, failed := 0, 0
+	var from, to time.Time
+	for _, r := range rows {
+		if from.IsZero() {
+			from = r.At
+		}
+		if end := r.At.Add(r.Wall()); end.After(to) {
+			to = end
+		}
+		if r.Kind != trace.Request || r.Dir == capture.ToClient {
+			continue
+		}
+		calls++
+		if isFailed(r) {
+			failed++
+		}
+	}
+	parts := []string{from.UTC().Format("2006-01-02 15:04:05 UTC"), count(calls, "request")}
+	if failed > 0 {
+		parts = append(parts, grouped(failed)+" failed")
+	}
+	parts = append(parts, trace.FormatDuration(to.Sub(from)))
+	b.subtitle = strings.Join(parts, "  ·  ")
+}
+
+// isFailed reports whether a request failed in any way.
+func isFailed(r *trace.Row) bool {
+	switch r.Status {
+	case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:
+		return true
+	}
+	return false
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// join joins the parts that are not empty.
+func join(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
+}

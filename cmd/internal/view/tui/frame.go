@@ -1,0 +1,175 @@
+package tui
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace"
+)
+
+// A frame is an event in the list of events.
+type frame struct {
+	// at is the Unix time in nanoseconds.
+	at      int64
+	n       uint64
+	capture string
+	// answer means that the frame is the response of its row.
+	answer bool
+}
+
+func (f *frame) time() time.Time { return time.Unix(0, f.at) }
+
+// A frameView shows the table as a list of events, in chronological order.
+type frameView struct {
+	list *frameList
+	// busy means that a newer list is being built.
+	busy bool
+	// stale means that the list being built is already outdated.
+	stale bool
+	// took is how long building the list took.
+	took time.Duration
+}
+
+// A frameList is a list of events. Their rows are looked up when they are drawn, to show the
+// latest state.
+type frameList struct {
+	frames []frame
+	// rows finds the row of an event. The model must be locked.
+	rows func(capture string, n uint64) *trace.Row
+}
+
+func (l *frameList) size() int { return len(l.frames) }
+
+func (l *frameList) anchorAt(i int) anchor {
+	return anchor{at: l.frames[i].at, id: uint64(i)}
+}
+
+func (l *frameList) lines(i int, buf []entry) []entry {
+	f := &l.frames[i]
+	return append(buf[:0], entry{row: l.rows(f.capture, f.n), frame: f})
+}
+
+type framesMsg struct {
+	list []frame
+	took time.Duration
+}
+
+// rowsPerLock limits the rows read while the model is locked.
+const rowsPerLock = 2000
+
+// appendFrames appends the events of the next rows. It returns where to continue and whether there
+// are more.
+func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, bool) {
+	x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
+	n := x.size()
+	i := find(x, from)
+	for end := min(n, i+rowsPerLock); i < end; i++ {
+		for r := range sel.At(i).All() {
+			all = appendRow(all, r)
+		}
+		from = anchorOf(sel.At(i)).next()
+	}
+	return all, from, i < n
+}
+
+// appendRow appends the events of one row. Only the times of the first event and the response are
+// known; other events get the time of the first.
+func appendRow(all []frame, r *trace.Row) []frame {
+	at := r.At.UnixNano()
+	for _, n := range r.Events {
+		f := frame{at: at, n: n, capture: r.Capture.ID}
+		if n == r.ResponseN && n != r.N {
+			f.at, f.answer = r.At.Add(r.Latency).UnixNano(), true
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// sortFrames sorts events by time, but keeps the order of each capture.
+func sortFrames(all []frame) []frame {
+	latest := map[string]int64{}
+	byCapture := map[string][]frame{}
+	for _, f := range all {
+		byCapture[f.capture] = append(byCapture[f.capture], f)
+	}
+	for c, list := range byCapture {
+		slices.SortFunc(list, func(a, b frame) int { return cmp.Compare(a.n, b.n) })
+		for i := range list {
+			list[i].at = max(list[i].at, latest[c])
+			latest[c] = list[i].at
+		}
+	}
+	out := all[:0]
+	for _, list := range byCapture {
+		out = append(out, list...)
+	}
+	slices.SortFunc(out, func(a, b frame) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.capture, b.capture), cmp.Compare(a.n, b.n))
+	})
+	return out
+}
+
+// A frameKind says which part of an exchange a frame is.
+type frameKind uint8
+
+const (
+	messageFrame frameKind = iota // a message, or the only event of a row
+	httpFrame                     // an HTTP event
+)
+
+// setFrame sets the fields for drawing an event.
+func (rv *rowView) setFrame(r *trace.Row, f *frame) {
+	rv.frame, rv.n, rv.at, rv.status, rv.hasDuration = true, f.n, f.time(), "", false
+	switch h := r.HTTP; {
+	case h != nil && f.n == h.RequestN:
+		rv.setHTTPFrame("→", capture.ToServer, joinNonEmpty(safe(h.Method), safe(h.URL)))
+	case h != nil && f.n == h.ResponseN:
+		rv.setHTTPFrame("←", capture.ToClient, joinNonEmpty("HTTP", number(h.Status), safe(h.ContentType)))
+	case h != nil && f.n == h.EndN:
+		rv.setHTTPFrame("·", "", joinNonEmpty("end of the HTTP exchange", safe(h.EndReason)))
+	case f.answer:
+		rv.dir, rv.glyph = opposite(r.Dir), "←"
+		if rv.dir == capture.ToServer {
+			rv.glyph = "→"
+		}
+		rv.requestBytes, rv.responseBytes, rv.text = 0, r.ResponseBytes, outcome(r)
+	case f.n == r.N:
+		if rv.responseBytes = 0; r.Kind == trace.Request {
+			rv.glyph, rv.text = "→", joinNonEmpty(rv.target, safe(r.Excerpt))
+			if r.Dir == capture.ToClient {
+				rv.glyph = "⇠"
+			}
+		}
+	default:
+		rv.setHTTPFrame("·", r.Dir, "another event of #"+number(r.N))
+	}
+}
+
+// setHTTPFrame sets the fields for drawing an HTTP event.
+func (rv *rowView) setHTTPFrame(glyph string, dir capture.Dir, text string) {
+	rv.frameKind, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = httpFrame, glyph, dir, text, 0, 0
+}
+
+func opposite(d capture.Dir) capture.Dir {
+	if d == capture.ToServer {
+		return capture.ToClient
+	}
+	return capture.ToServer
+}
+
+// outcome describes a response.
+func outcome(r *trace.Row) string {
+	switch r.Status {
+	case trace.Failed:
+		return joinNonEmpty("error", r.CodeText(), safe(r.Message))
+	case trace.ToolFailed:
+		return joinNonEmpty("the tool failed:", safe(r.ResultInfo.Text))
+	case trace.HTTPFailed:
+		return joinNonEmpty("HTTP", r.CodeText())
+	}
+	return joinNonEmpty("result", safe(r.ResultInfo.ResultType), safe(r.ResultInfo.Text))
+}

@@ -1,0 +1,398 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/view/watch"
+	"mcpwire/internal/text/plural"
+)
+
+// A command is an entry of the palette: what a key does.
+type command struct{ key, name string }
+
+// commands are the entries of the palette.
+func commands() []command {
+	return []command{
+		{"/", "filter"}, {"F", "facets: filter by server, status, kind or finding"}, {"l", "only rows with findings"}, {"a", "sort the list"}, {"C", "columns: show, hide, width"},
+		{"L", "servers and captures"}, {"O", "overview: calls, errors, latencies"}, {"s", "tools and methods"}, {"c", "session of the row"},
+		{"enter", "open the row"}, {"x", "frames or exchanges"}, {"t", "time: clock, since the start, since the row above"}, {"f", "follow the newest row"}, {"p", "pause the list"},
+		{"*", "expand or collapse all rows"}, {"n", "next row with an error or a finding"}, {"N", "previous row with an error or a finding"}, {"o", "other side of the bridge"},
+		{"y", "copy the message"}, {"Y", "copy as a command"}, {"v", "view the message in $PAGER"}, {"e", "open the message in $EDITOR"},
+		{"r", "send again to a fresh copy of the server"}, {"E", "edit and send to a fresh copy of the server"}, {"i", "held messages (tap --intercept)"}, {"m", "mark the row"}, {"d", "compare the marked rows"},
+		{"w", "restart the server"}, {"ctrl+s", "save what is shown"}, {"<", "a narrower list"}, {">", "a wider list"}, {"z", "detail in full size"}, {"?", "keys, signs and filters"}, {"q", "leave"},
+	}
+}
+
+// palette lists the commands.
+func (m *model) palette() {
+	m.dialogs.chooser = newChooser(m.shared, "Commands", func() []choice {
+		var list []choice
+		for _, c := range commands() {
+			list = append(list, choice{label: c.name, hint: c.key, run: func() tea.Cmd { return m.handleKey(keyPress(c.key)) }})
+		}
+		return list
+	})
+}
+
+// keyPress returns the message of a key.
+func keyPress(name string) tea.KeyPressMsg {
+	switch name {
+	case "enter":
+		return tea.KeyPressMsg{Code: tea.KeyEnter}
+	case "ctrl+s":
+		return tea.KeyPressMsg{Code: 's', Mod: tea.ModCtrl}
+	}
+	r := []rune(name)[0]
+	return tea.KeyPressMsg{Code: r, Text: name}
+}
+
+// facets lists the servers, statuses, kinds and findings with their counts. A choice adds its term
+// to the filter, or removes it.
+func (m *model) facets() {
+	m.dialogs.chooser = newChooser(m.shared, "Facets", func() []choice {
+		var f trace.Facets
+		m.src.Read(func(w *trace.Model) { f = w.Facets() })
+		var list []choice
+		add := func(heading, field string, facets []trace.Facet) {
+			if len(facets) == 0 {
+				return
+			}
+			list = append(list, choice{heading: true, label: heading})
+			for _, x := range facets {
+				term := field + ":=" + quoteTerm(x.Value)
+				label := x.Value
+				if field == "status" {
+					label = trace.Status(label).Word()
+				}
+				c := choice{label: safe(label), hint: number(x.Count), run: func() tea.Cmd { return m.toggleTerm(term) }}
+				if slices.Contains(strings.Fields(m.table.query.text), term) {
+					c.sign = span{m.theme.response, "✓ "}
+				}
+				list = append(list, c)
+			}
+		}
+		add("Server", "server", f.Servers)
+		add("Status", "status", f.Statuses)
+		add("Kind", "kind", f.Kinds)
+		add("Finding", "finding", f.Findings)
+		return list
+	})
+}
+
+// quoteTerm quotes a value of a filter if needed.
+func quoteTerm(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return strings.ContainsRune(" \t\"()|*\\", r) }) {
+		return s
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// toggleTerm adds a term to the filter, or removes it.
+func (m *model) toggleTerm(term string) tea.Cmd {
+	text := m.table.query.text
+	if rest, found := strings.CutPrefix(" "+text+" ", " "+term+" "); found {
+		return m.table.setFilter(strings.TrimSpace(rest))
+	}
+	if before, after, found := strings.Cut(" "+text+" ", " "+term+" "); found {
+		return m.table.setFilter(strings.TrimSpace(before + " " + after))
+	}
+	return m.table.setFilter(strings.TrimSpace(text + " " + term))
+}
+
+// openColumns lists the columns of the table, which keys show, hide and resize.
+func (m *model) openColumns() {
+	t := m.table
+	c := newChooser(m.shared, "Columns", func() []choice {
+		shown := map[string]int{}
+		for _, c := range t.view.columnsFor(t.view.width-markWidth, t.view.multipleSources) {
+			shown[c.name] = c.width
+		}
+		var list []choice
+		for _, c := range t.view.allColumns(true) {
+			if c.name == "" {
+				continue
+			}
+			sign, hint := span{"", "  "}, "hidden"
+			if n, ok := shown[c.name]; ok {
+				sign, hint = span{m.theme.response, "✓ "}, plural.Of(n, "column")+" wide"
+			} else if !t.choices[c.name].hidden {
+				hint = "shown where there is room"
+			}
+			list = append(list, choice{sign: sign, label: c.name, hint: hint, id: c.name})
+		}
+		return list
+	})
+	change := func(key, name string, f func(name string, c *columnChoice)) {
+		c.keys = append(c.keys, chooserKey{key, name, func(id string) tea.Cmd {
+			if t.choices == nil {
+				t.choices = map[string]columnChoice{}
+			}
+			choice := t.choices[id]
+			f(id, &choice)
+			t.choices[id] = choice
+			t.view.choices = t.choices
+			c.narrow()
+			return nil
+		}})
+	}
+	visible := func(name string) (width int) {
+		for _, c := range t.view.columnsFor(t.view.width-markWidth, t.view.multipleSources) {
+			if c.name == name {
+				return c.width
+			}
+		}
+		return 0
+	}
+	resize := func(by int) func(string, *columnChoice) {
+		return func(name string, c *columnChoice) {
+			if width := visible(name); width > 0 {
+				c.width = min(max(width+by, minColumn), maxColumn)
+			}
+		}
+	}
+	change("space", "show or hide", func(name string, c *columnChoice) {
+		c.hidden = visible(name) > 0
+		c.shown = !c.hidden
+	})
+	change("-", "narrower", resize(-1))
+	change("+", "wider", resize(1))
+	change("u", "as usual", func(_ string, c *columnChoice) { *c = columnChoice{} })
+	m.dialogs.chooser = c
+}
+
+// sourcesView lists the servers and the captures. A server filters; a capture moves the cursor to
+// its first row.
+func (m *model) sourcesView() {
+	m.dialogs.chooser = newChooser(m.shared, "Servers and captures", func() []choice {
+		var list []choice
+		var servers []trace.Facet
+		first := map[string]anchor{}
+		started := map[string]time.Time{}
+		rows := map[string]int{}
+		m.src.Read(func(w *trace.Model) {
+			servers = w.Facets().Servers
+			for _, r := range w.Rows() {
+				if rows[r.Capture.ID]++; rows[r.Capture.ID] == 1 {
+					first[r.Capture.ID] = anchorOf(r)
+				}
+			}
+			for _, c := range w.Captures() {
+				started[c.ID] = c.Started
+			}
+		})
+		list = append(list, choice{heading: true, label: "Servers"})
+		for _, s := range servers {
+			sign := span{m.theme.server(s.Index), serverSigns[s.Index%len(serverSigns)] + " "}
+			list = append(list, choice{sign: sign, label: safe(s.Value), hint: plural.Of(s.Count, "row"), run: func() tea.Cmd { return m.table.setFilter("server:=" + quoteTerm(s.Value)) }})
+		}
+		list = append(list, choice{heading: true, label: "Captures"})
+		for _, s := range m.src.Sources() {
+			sign := span{m.theme.dim, "○ "}
+			state := string(s.State)
+			switch {
+			case s.Err != "":
+				sign, state = span{m.theme.failure, "✖ "}, safe(s.Err)
+			case s.State == watch.Live:
+				sign = span{m.theme.response, "● "}
+			case s.State == watch.Growing:
+				sign = span{m.theme.pending, "◐ "}
+			}
+			hint := fmt.Sprintf("%s, %s", state, plural.Of(rows[s.ID], "row"))
+			if at := started[s.ID]; !at.IsZero() {
+				hint += "  " + at.In(m.zone).Format("2006-01-02 15:04:05")
+			}
+			list = append(list, choice{sign: sign, label: safe(cmp.Or(s.Name, s.ID) + "  " + s.Path), hint: hint, run: func() tea.Cmd { return m.goToRow(first[s.ID]) }})
+		}
+		if older := m.src.Older(); len(older) > 0 {
+			list = append(list, choice{heading: true, label: plural.Of(len(older), "older capture")})
+			list = append(list, choice{label: "open all of them", hint: "as with --past -1", run: func() tea.Cmd { return m.openAll(older) }})
+			for _, path := range older[:min(len(older), maxOlder)] {
+				list = append(list, choice{sign: span{m.theme.dim, "  "}, label: safe(path), hint: "open", run: func() tea.Cmd { return m.openAll([]string{path}) }})
+			}
+		}
+		return list
+	})
+}
+
+// maxOlder limits the older captures that are listed one by one.
+const maxOlder = 50
+
+// openAll reads more captures.
+func (m *model) openAll(paths []string) tea.Cmd {
+	for _, path := range paths {
+		if err := m.src.Open(path); err != nil {
+			m.showFlash(true, "%s: %s", safe(path), safe(err.Error()))
+			return nil
+		}
+	}
+	m.showFlash(false, "opened %s", plural.Of(len(paths), "capture"))
+	return nil
+}
+
+// goToRow moves the cursor to a row of the timeline. The zero anchor means that there is none.
+func (m *model) goToRow(to anchor) tea.Cmd {
+	if to == (anchor{}) {
+		m.showFlash(false, "this capture has no rows here")
+		return nil
+	}
+	m.table.leaveSort()
+	m.table.cursor, m.table.follow = position{place: to}, false
+	return nil
+}
+
+// An overviewData has the figures of the overview.
+type overviewData struct {
+	evicted                   uint64
+	requests, failed, pending uint64
+	from, to                  time.Time
+	// calls counts requests in equal parts of the time; failures counts those that failed.
+	calls, failures []int
+	tools           []*trace.Stat
+	servers         []trace.Facet
+}
+
+// The limits of the number of parts of the time in the overview. A part is a column.
+const (
+	minOverviewParts = 60
+	maxOverviewParts = 150
+)
+
+// overview shows calls over time, and latencies by tool.
+func (m *model) overview() {
+	var d overviewData
+	parts := min(max(m.width-20, minOverviewParts), maxOverviewParts)
+	m.src.Read(func(w *trace.Model) { d = overviewOf(w, parts) })
+	m.dialogs.open("Overview", func(r *renderer) []line { return r.overview(&d) })
+	m.dialogs.overlay.pager.cutsLines = true
+	m.dialogs.overlay.pager.wrap()
+}
+
+// overviewOf computes the overview with a number of parts. The caller must hold the lock of the
+// model.
+func overviewOf(w *trace.Model, parts int) overviewData {
+	d := overviewData{evicted: w.EvictedRows(), calls: make([]int, parts), failures: make([]int, parts), servers: w.Facets().Servers}
+	rows := w.Rows()
+	for _, r := range rows {
+		if r.Kind != trace.Request {
+			continue
+		}
+		if d.from.IsZero() || r.At.Before(d.from) {
+			d.from = r.At
+		}
+		if r.At.After(d.to) {
+			d.to = r.At
+		}
+	}
+	span := d.to.Sub(d.from) + 1
+	for _, r := range rows {
+		if r.Kind != trace.Request {
+			continue
+		}
+		i := min(parts-1, int(float64(r.At.Sub(d.from))/float64(span)*float64(parts)))
+		d.calls[i]++
+		d.requests++
+		switch r.Status {
+		case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:
+			d.failures[i]++
+			d.failed++
+		case trace.Pending:
+			d.pending++
+		}
+	}
+	for _, s := range w.Tools() {
+		if s.Calls > 0 && len(d.tools) < maxStats {
+			own := *s
+			d.tools = append(d.tools, &own)
+		}
+	}
+	slices.SortStableFunc(d.tools, func(a, b *trace.Stat) int { return cmp.Compare(b.Calls, a.Calls) })
+	return d
+}
+
+// overview returns the lines of the overview.
+func (r *renderer) overview(d *overviewData) []line {
+	t := r.theme
+	if d.requests == 0 {
+		return []line{{{t.dim, "No request yet."}}}
+	}
+	share := ""
+	if d.failed > 0 {
+		share = fmt.Sprintf(" (%.1f %%)", 100*float64(d.failed)/float64(d.requests))
+	}
+	out := []line{{{t.text.plus(bold), plural.Of(int(d.requests), "request")}, {t.dim, "   "}}}
+	if d.evicted > 0 {
+		out[0][0].text = "the newest " + out[0][0].text
+	}
+	if d.failed > 0 {
+		out[0] = append(out[0], span{t.failure, "✖ " + number(d.failed) + " failed" + share}, span{"", "   "})
+	}
+	if d.pending > 0 {
+		out[0] = append(out[0], span{t.pending, "… " + number(d.pending) + " pending"})
+	}
+	whole := d.to.Sub(d.from)
+	each := "a part is " + trace.FormatDuration(whole/time.Duration(len(d.calls)))
+	out = append(out, nil, line{{t.head, "Requests over time"}, {t.dim, "  " + each}}, line{{t.bar, sparkline(d.calls)}})
+	if d.failed > 0 {
+		out = append(out, line{{t.failure, sparkline(d.failures)}, {t.dim, "  failed"}})
+	}
+	out = append(out, line{{t.dim, pad(d.from.In(r.zone).Format("15:04:05"), len(d.calls)-8) + d.to.In(r.zone).Format("15:04:05")}})
+	out = append(out, nil, line{{t.head, "Servers"}})
+	for _, s := range d.servers {
+		out = append(out, line{{t.server(s.Index), serverSigns[s.Index%len(serverSigns)] + " "}, {t.text, pad(safe(s.Value), 24)}, {t.dim, padLeft(number(s.Count), 8) + " rows"}})
+	}
+	return append(append(out, nil), r.latencies(d.tools)...)
+}
+
+// latencies returns a table of the tools that were called.
+func (r *renderer) latencies(tools []*trace.Stat) []line {
+	t := r.theme
+	if len(tools) == 0 {
+		return []line{{{t.dim, "No tool was called."}}}
+	}
+	name := 8
+	several := false
+	label := func(s *trace.Stat) string {
+		if several {
+			return safe(s.Server) + " " + safe(s.Name)
+		}
+		return safe(s.Name)
+	}
+	for _, s := range tools {
+		several = several || s.Server != tools[0].Server
+	}
+	for _, s := range tools {
+		name = max(name, width(label(s)))
+	}
+	name = min(name, max(10, r.columns-46))
+	out := []line{{{t.head, pad("tool", name) + padLeft("calls", 7) + padLeft("failed", 8) + padLeft("p50", 9) + padLeft("p95", 9) + padLeft("p99", 9) + "  latency"}}}
+	for _, s := range tools {
+		wrong, st := "", t.dim
+		if n := s.Errors + s.ToolErrors + s.Unanswered; n > 0 {
+			wrong, st = "✖ "+number(n), t.failure
+		}
+		var p [3]string
+		if s.Latency.Count() > 0 {
+			for i, q := range []float64{.5, .95, .99} {
+				p[i] = trace.FormatDuration(s.Latency.Quantile(q))
+			}
+		}
+		out = append(out, line{{t.text, pad(label(s), name) + padLeft(number(s.Calls), 7)}, {st, padLeft(wrong, 8)}, {t.text, padLeft(p[0], 9) + padLeft(p[1], 9) + padLeft(p[2], 9)}, {t.bar, "  " + histogram(s.Latency.Buckets(histColumns))}})
+	}
+	return out
+}
+
+// sparkline draws counts as blocks.
+func sparkline(counts []int) string {
+	buckets := make([]trace.Bucket, len(counts))
+	for i, n := range counts {
+		buckets[i].Count = uint64(n)
+	}
+	return histogram(buckets)
+}

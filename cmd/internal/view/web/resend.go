@@ -1,0 +1,209 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/trace"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/text/printable"
+)
+
+// Limits of resending.
+const (
+	maxEditable       = 1 << 20  // bytes of a message that the page can edit
+	maxResendResponse = 64 << 10 // bytes of the response; the new capture has all
+)
+
+// resendPreview is the message to send again, and its target.
+type resendPreview struct {
+	Target  string `json:"target"`
+	Message string `json:"message,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// resendResult is the result of resending.
+type resendResult struct {
+	Capture   string `json:"capture,omitempty"`
+	N         uint64 `json:"n,omitempty"`
+	ResponseN uint64 `json:"rn,omitempty"`
+	// Row is the Seq of the request in the new capture. Zero means that it is not there yet.
+	Row      uint64  `json:"row,omitempty"`
+	Took     float64 `json:"ms,omitempty"`
+	Response string  `json:"response,omitempty"`
+	Note     string  `json:"note,omitempty"`
+}
+
+// serveResendPreview responds with the message to send again and its target.
+func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.lookupPathRow(w, r)
+	if !ok {
+		return
+	}
+	o, message, err := s.origin(r.Context(), p)
+	if err == nil && o.Gateway {
+		err = resend.ErrGateway
+	}
+	if err != nil {
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+		return
+	}
+	out := resendPreview{Target: targetText(o), Message: string(message)}
+	if n := len(o.Redacted) + o.MoreRedacted; n > 0 {
+		out.Note = fmt.Sprintf("%d secrets in the message were redacted when it was recorded: fill them in", n)
+	}
+	if len(message) > maxEditable {
+		out.Message, out.Note = "", "the message is too large to edit here: it can only be sent as recorded"
+	}
+	writeJSON(w, out)
+}
+
+// serveResend sends a message to a new instance of the server.
+func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Row     uint64
+		Message *string
+		Target  string
+	}
+	if err := readJSON(w, r, maxBody, &q); err != nil {
+		writeErrorOf(w, http.StatusBadRequest, err)
+		return
+	}
+	p, ok := s.lookupRow(q.Row)
+	if !ok {
+		writeError(w, http.StatusNotFound, rowGone)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), resendTimeout)
+	defer cancel()
+	o, message, err := s.origin(ctx, p)
+	switch {
+	case err != nil:
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+		return
+	// The user must have seen the target: captures may come from strangers.
+	case q.Target != targetText(o):
+		writeTargetChanged(w, targetText(o))
+		return
+	}
+	if q.Message != nil {
+		message = []byte(*q.Message)
+	}
+	s.runResend(ctx, w, o, message)
+}
+
+// writeTargetChanged responds that the user has not seen the target.
+func writeTargetChanged(w http.ResponseWriter, target string) {
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(http.StatusConflict)
+	b := jsonwire.AppendQuote([]byte(`{"error":{"message":"the user must see the target first","target":`), target)
+	w.Write(append(b, "}}\n"...))
+}
+
+func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend.Origin, message []byte) {
+	var opts resend.Options
+	if s.opts.Resend != nil {
+		opts = *s.opts.Resend
+	}
+	if opts.Tool == "" {
+		opts.Tool = s.opts.Tool
+	}
+	res, err := resend.Run(ctx, o, message, &opts)
+	if res == nil {
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+		return
+	}
+	if err := s.watchCapture(res); err != nil {
+		s.opts.Logger.WarnContext(ctx, "a new capture cannot be followed", "path", res.Path, "err", err)
+	}
+	out := resendResult{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: trace.TruncatedMillis(res.Latency)}
+	out.Response = string(bytes.ToValidUTF8(res.Response[:min(len(res.Response), maxResendResponse)], []byte("\uFFFD")))
+	if res.N != 0 {
+		out.Row = s.awaitRow(ctx, res.CaptureID, res.N)
+	}
+	var notes []string
+	if err != nil {
+		notes = append(notes, err.Error())
+	}
+	if len(res.Response) > maxResendResponse {
+		notes = append(notes, "this is the beginning of the response: the new capture has all of it")
+	}
+	if res.Asked > 0 {
+		notes = append(notes, fmt.Sprintf("%d requests of the server were declined", res.Asked))
+	}
+	out.Note = strings.Join(notes, "; ")
+	writeJSON(w, out)
+}
+
+// watchCapture makes the hub read the new capture, unless it already does.
+func (s *Server) watchCapture(res *resend.Result) error {
+	for _, src := range s.hub.Sources() {
+		if src.Path == res.Path || src.ID == res.CaptureID {
+			return nil
+		}
+	}
+	return s.hub.Open(res.Path)
+}
+
+// origin reads from the capture what is needed to send the message of a row again.
+func (s *Server) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
+	path := ""
+	for _, src := range s.hub.Sources() {
+		if src.ID == p.capture && src.Path != "" {
+			path = src.Path
+		}
+	}
+	if path == "" {
+		return s.originFromHub(ctx, p)
+	}
+	r, err := capture.Open(path, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("web: %w", err)
+	}
+	defer r.Close()
+	return resend.Find(ctx, eventsOfCapture(r.Events(), p.capture), p.session, p.n)
+}
+
+// originFromHub is like origin for a capture without a file. It fails if the hub no longer has the
+// beginning of the session.
+func (s *Server) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
+	kept, gone := newCaptureSelection(p.capture, ""), 0
+	s.hub.Read(func(m *trace.Model) {
+		for _, r := range m.Rows() {
+			if r.Capture.ID == p.capture {
+				kept.addContext(r)
+			}
+		}
+		if r := m.RowOf(p.row.Seq); r != nil {
+			for n := range eventsOf(r) {
+				kept.events[n] = true
+			}
+		}
+	})
+	return resend.Find(ctx, s.eventsOf(ctx, kept, &gone), p.session, p.n)
+}
+
+// eventsOfCapture yields the events of one capture in a file with several.
+func eventsOfCapture(events iter.Seq2[*capture.Event, error], id string) iter.Seq2[*capture.Event, error] {
+	return func(yield func(*capture.Event, error) bool) {
+		for e, err := range events {
+			if (err != nil || e.Capture == id) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// targetText describes the target.
+func targetText(o *resend.Origin) string {
+	if o.Transport == capture.TransportStdio && o.Dir != "" {
+		return o.Target() + "  (in " + printable.Line(o.Dir) + ")"
+	}
+	return o.Target()
+}

@@ -1,0 +1,389 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/cmd/internal/json/jsondiff"
+	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/view/detail"
+	"mcpwire/cmd/internal/view/watch"
+)
+
+// A pageRow is a row as JSON for the page, as described in the package comment.
+type pageRow struct {
+	Seq       uint64       `json:"q"`
+	At        float64      `json:"at"`
+	Kind      trace.Kind   `json:"k,omitempty"`
+	Capture   string       `json:"c,omitempty"`
+	Parent    uint64       `json:"p,omitempty"`
+	N         uint64       `json:"n,omitempty"`
+	ResponseN uint64       `json:"rn,omitempty"`
+	Events    []uint64     `json:"ev,omitempty"`
+	Index     int          `json:"ci,omitempty"`
+	Server    int          `json:"si,omitempty"`
+	Session   uint64       `json:"s,omitempty"`
+	Label     string       `json:"srv,omitempty"`
+	Side      capture.Side `json:"sd,omitempty"`
+	Others    []uint64     `json:"o,omitempty"`
+	T         float64      `json:"t"`
+	Dir       capture.Dir  `json:"d,omitempty"`
+	Method    string       `json:"m,omitempty"`
+	Target    string       `json:"tg,omitempty"`
+	ID        string       `json:"id,omitempty"`
+	Status    trace.Status `json:"st,omitempty"`
+	Code      int          `json:"cd,omitempty"`
+	Message   string       `json:"msg,omitempty"`
+	Request   int64        `json:"rq,omitempty"`
+	Response  int64        `json:"rs,omitempty"`
+	Wall      *float64     `json:"l,omitempty"`
+	Latency   *float64     `json:"la,omitempty"`
+	ServerMS  *float64     `json:"sv,omitempty"`
+	ClientMS  float64      `json:"hu,omitempty"`
+	Waits     [][2]float64 `json:"ws,omitempty"`
+	Done      bool         `json:"done,omitempty"`
+	Summary   string       `json:"sum,omitempty"`
+	Glyph     string       `json:"g,omitempty"`
+	Role      trace.Role   `json:"role,omitempty"`
+	Era       string       `json:"era,omitempty"`
+	Revision  string       `json:"rev,omitempty"`
+	HTTP      int          `json:"http,omitempty"`
+	Stream    bool         `json:"stream,omitempty"`
+	Ended     bool         `json:"ended,omitempty"`
+	HTTPCount int          `json:"nev,omitempty"`
+	Rounds    int          `json:"rounds,omitempty"`
+	Task      string       `json:"task,omitempty"`
+	Findings  *[3]int      `json:"findings,omitempty"`
+	More      int          `json:"more,omitempty"`
+	Excerpt   string       `json:"x,omitempty"`
+	// In is the row that r is inside of, if that one matches the filter.
+	In uint64 `json:"in,omitempty"`
+}
+
+// maxWaits limits the waits sent to the page.
+const maxWaits = 16
+
+// newPageRow returns a row for the page. The caller must hold the lock of the model.
+func newPageRow(r *trace.Row) pageRow {
+	p := pageRow{
+		Seq: r.Seq, At: millis(time.Duration(r.At.UnixNano())), Kind: r.Kind, Capture: r.Capture.ID, N: r.N, ResponseN: r.ResponseN,
+		Index: r.Capture.Index, Server: r.Session.ServerIndex(), Session: r.Session.Number, Label: r.Session.Label(), Side: r.Session.Side,
+		T: millis(r.T), Dir: r.Dir, Method: r.Method, Target: r.Target, ID: r.ID, Status: r.Status, Code: r.Code, Message: r.Message,
+		Request: r.RequestBytes, Response: r.ResponseBytes, Done: r.Done, Summary: trace.Summary(r), Glyph: trace.Glyph(r), Role: r.Role,
+		Era: r.Era(), Revision: r.EffectiveRevision(), More: r.EvictedChildren, Excerpt: r.Excerpt,
+	}
+	if r.Parent != nil {
+		p.Parent = r.Parent.Seq
+	}
+	if len(r.Events) > 1 || len(r.Events) == 1 && r.Events[0] != r.N {
+		p.Events = r.Events // the model only appends
+	}
+	if r.Capture.HasSides() {
+		for _, x := range r.Counterparts() {
+			p.Others = append(p.Others, x.Seq)
+		}
+	}
+	p.setTimes(r)
+	if h := r.HTTP; h != nil {
+		p.HTTP, p.Stream, p.Ended, p.HTTPCount = h.Status, h.Stream, h.Ended, h.Events
+	}
+	if r.InputRounds != nil {
+		p.Rounds = r.InputRounds.Count
+	}
+	if r.Task != nil {
+		p.Task = r.Task.State
+	}
+	var findings [3]int
+	for row := range r.All() {
+		for i := range row.Findings {
+			switch row.Findings[i].Severity {
+			case "error":
+				findings[0]++
+			case "warning":
+				findings[1]++
+			default:
+				findings[2]++
+			}
+		}
+	}
+	if findings != [3]int{} {
+		p.Findings = &findings
+	}
+	return p
+}
+
+// setTimes sets the durations, and when the server waited for the client.
+func (p *pageRow) setTimes(r *trace.Row) {
+	if _, known := r.Elapsed(); !known {
+		return
+	}
+	wall := r.Wall()
+	p.Wall = new(millis(wall))
+	if r.Latency != wall {
+		p.Latency = new(millis(r.Latency))
+	}
+	if r.Kind == trace.Request && r.Role != trace.ServerRequest {
+		p.ServerMS = new(millis(r.ServerTime()))
+	}
+	client := r.ClientTime
+	if r.InputRounds != nil {
+		client = r.InputRounds.ClientTime
+	}
+	if client <= 0 {
+		return
+	}
+	p.ClientMS = millis(client)
+	var room [maxWaits]trace.Segment
+	for _, sp := range r.AppendSegments(room[:0]) {
+		if sp.Kind == trace.SegmentClient && len(p.Waits) < maxWaits {
+			p.Waits = append(p.Waits, [2]float64{millis(sp.From - r.T), millis(sp.To - r.T)})
+		}
+	}
+}
+
+// millis returns a duration in milliseconds, with microsecond precision.
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// A rowDetail is the detail of a row, for the page.
+type rowDetail struct {
+	*detail.Detail
+	Row    pageRow            `json:"row"`
+	Frames []detail.EventLine `json:"frames,omitempty"`
+}
+
+func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.lookupPathRow(w, r)
+	if !ok {
+		return
+	}
+	d, err := s.detailOf(r.Context(), p, &detail.Options{Hex: r.URL.Query().Get("hex") == "1"})
+	if err != nil {
+		writeErrorOf(w, http.StatusInternalServerError, err)
+		return
+	}
+	writeJSON(w, d)
+}
+
+func (s *Server) detailOf(ctx context.Context, p rowRef, opts *detail.Options) (*rowDetail, error) {
+	d, err := detail.Build(ctx, s.hub, p.row, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &rowDetail{d, p.page, d.Events()}, nil
+}
+
+// commandCopy is an exchange as a command.
+type commandCopy struct {
+	Text      string   `json:"text"`
+	Variables []string `json:"variables,omitempty"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
+	as := r.URL.Query().Get("as")
+	write := map[string]func(*detail.Detail) (*detail.Command, error){"call": detail.CallCommand, "curl": detail.CurlCommand}[as]
+	if write == nil {
+		writeError(w, http.StatusBadRequest, `the parameter as must be "call" or "curl"`)
+		return
+	}
+	p, ok := s.lookupPathRow(w, r)
+	if !ok {
+		return
+	}
+	d, err := detail.Build(r.Context(), s.hub, p.row, nil)
+	if err != nil {
+		writeErrorOf(w, http.StatusInternalServerError, err)
+		return
+	}
+	c, err := write(d)
+	switch {
+	case errors.Is(err, detail.ErrNoCommand) || errors.Is(err, detail.ErrNotHTTP):
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+	case err != nil:
+		writeErrorOf(w, http.StatusInternalServerError, err)
+	default:
+		writeJSON(w, commandCopy{c.Text, c.Variables, c.Notes})
+	}
+}
+
+// A rowRef has the parts of a row that are used after the model is unlocked.
+type rowRef struct {
+	row     *detail.Snapshot
+	page    pageRow
+	capture string
+	session uint64
+	// n is the number of the row's first event.
+	n         uint64
+	responseN uint64
+	// name is the name of the server.
+	name string
+}
+
+// lookupRow returns a copy of a row, and whether the row exists.
+func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
+	h := s.hubOf(seq)
+	h.Read(func(m *trace.Model) {
+		if r := m.RowOf(seq); r != nil {
+			p, ok = newRowRef(r), true
+		}
+	})
+	return p, ok
+}
+
+// newRowRef copies the needed parts of a row. The caller must hold the lock of the model.
+func newRowRef(r *trace.Row) rowRef {
+	return rowRef{
+		row: detail.TakeSnapshot(r), page: newPageRow(r), capture: r.Capture.ID, session: r.Session.Number, n: r.N, responseN: r.ResponseN, name: r.Capture.Name,
+	}
+}
+
+// lookupPathRow is like lookupRow for the row in the path of a request. It writes the error
+// response itself.
+func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, bool) {
+	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
+	if err != nil {
+		writeError(w, http.StatusNotFound, "the row must be a number")
+		return rowRef{}, false
+	}
+	p, ok := s.lookupRow(seq)
+	if !ok {
+		writeError(w, http.StatusNotFound, rowGone)
+	}
+	return p, ok
+}
+
+const rowGone = "row not found: it was removed for newer ones, or the capture was closed"
+
+// servePayload responds with the bytes of an event, as a file that browsers do not show.
+func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseUint(r.PathValue("n"), 10, 64)
+	if err != nil {
+		writeError(w, http.StatusNotFound, "the event must be a number")
+		return
+	}
+	id := r.PathValue("capture")
+	e, err := s.hub.Event(r.Context(), id, n)
+	if err != nil {
+		writeErrorOf(w, eventStatus(err), err)
+		return
+	}
+	name := "payload"
+	if h := s.hub.Head(id); h != nil {
+		name = h.Name
+	}
+	attach(w, fileName(name, strconv.FormatUint(n, 10)+".bin"))
+	if len(e.Redacted) > 0 || e.RedactedMore > 0 {
+		w.Header().Set("X-Mcpwire-Redacted", strconv.Itoa(len(e.Redacted)+e.RedactedMore))
+	}
+	if e.Cut {
+		// Only the first bytes of Len were recorded.
+		w.Header().Set("X-Mcpwire-Length", strconv.FormatInt(e.Len, 10))
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(e.Data))
+}
+
+func eventStatus(err error) int {
+	if errors.Is(err, watch.ErrGone) {
+		return http.StatusNotFound
+	}
+	return http.StatusInternalServerError
+}
+
+// attach makes the response a file.
+func attach(w http.ResponseWriter, name string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+}
+
+const maxName = 60 // bytes of a name from a peer or user
+
+// fileName converts any name and an ending to a safe file name. It has no separators, no leading
+// dot, and no characters with a meaning for shells or file systems.
+func fileName(name, ending string) string {
+	var b strings.Builder
+	for _, c := range name {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() >= maxName {
+			break
+		}
+	}
+	base := strings.Trim(b.String(), "-")
+	if base == "" {
+		base = "mcpwire"
+	}
+	return base + "-" + ending
+}
+
+// A comparison has the differences of two exchanges.
+type comparison struct {
+	Request  []jsondiff.Change `json:"request"`
+	Response []jsondiff.Change `json:"response"`
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+const maxSmallBody = 64 << 10 // bytes of a request that has only numbers
+
+func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
+	var q struct{ A, B uint64 }
+	if err := readJSON(w, r, maxSmallBody, &q); err != nil {
+		writeErrorOf(w, http.StatusBadRequest, err)
+		return
+	}
+	a, okA := s.lookupRow(q.A)
+	b, okB := s.lookupRow(q.B)
+	if !okA || !okB {
+		writeError(w, http.StatusNotFound, rowGone)
+		return
+	}
+	c := comparison{Request: []jsondiff.Change{}, Response: []jsondiff.Change{}}
+	c.Request = append(c.Request, c.changes(r.Context(), s, "request", a, b, a.n, b.n)...)
+	c.Response = append(c.Response, c.changes(r.Context(), s, "response", a, b, a.responseN, b.responseN)...)
+	writeJSON(w, c)
+}
+
+// changes compares two events, one of each row. A missing event counts as empty and is noted.
+func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b rowRef, na, nb uint64) []jsondiff.Change {
+	if na == 0 && nb == 0 {
+		return nil
+	}
+	first, whyA := s.payload(ctx, a, na)
+	second, whyB := s.payload(ctx, b, nb)
+	if whyA != "" {
+		c.Notes = append(c.Notes, "the first "+what+whyA)
+	}
+	if whyB != "" {
+		c.Notes = append(c.Notes, "the second "+what+whyB)
+	}
+	if whyA != "" || whyB != "" {
+		return nil
+	}
+	return jsondiff.Diff(first, second, nil)
+}
+
+// payload returns the bytes of an event, or the reason for an error.
+func (s *Server) payload(ctx context.Context, p rowRef, n uint64) (data []byte, why string) {
+	if n == 0 {
+		return nil, " is missing"
+	}
+	e, err := s.hub.Event(ctx, p.capture, n)
+	switch {
+	case err != nil:
+		return nil, " cannot be read: " + err.Error()
+	case e.Cut:
+		return nil, " was recorded in part only: " + strconv.Itoa(len(e.Data)) + " of " + strconv.FormatInt(e.Len, 10) + " bytes"
+	}
+	return e.Data, ""
+}

@@ -1,0 +1,528 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/view/watch"
+	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/httpserve"
+	"mcpwire/internal/text/clip"
+)
+
+// Options configures a [Server]. A nil *Options means the defaults.
+type Options struct {
+	// AllowRemote lets [Server.Serve] listen on addresses that other machines can reach. Their
+	// traffic is unencrypted, including the token.
+	AllowRemote bool
+	// Hosts are allowed names in the Host header, in addition to localhost and addresses.
+	Hosts []string
+	// Token is the token in the URL that the user opens. An open page keeps access to a later
+	// Server with the same token and port. Empty means a random token.
+	Token string
+	// Tool is the name and version of this program, for the page.
+	Tool string
+	// Resend configures resending, such as the folder for captures and credentials. Nil means the
+	// defaults.
+	Resend *resend.Options
+	// Logger receives errors that the page does not show. Nil discards them.
+	Logger *slog.Logger
+}
+
+// Limits of a Server.
+const (
+	maxStreams     = 32                // at a time
+	maxRequests    = 64                // at a time, without streams
+	maxHeavy       = 8                 // of them with payloads in memory; others wait
+	maxUploads     = 64                // captures dropped on the page
+	maxBody        = 16 << 20          // bytes of a request, such as a message to resend
+	maxUpload      = 1 << 30           // bytes of a capture dropped on the page
+	maxUnpacked    = 512 << 20         // bytes of content of a compressed one
+	maxUploadTotal = 4 << 30           // bytes of all uploads, from which none are accepted
+	stallTimeout   = 30 * time.Second  // for each read of a request and each write of a response
+	resendTimeout  = 120 * time.Second // for a request that is sent again
+)
+
+// A Server serves the page and its API. It is an [http.Handler]; see the package comment.
+type Server struct {
+	hub   *watch.Hub
+	opts  Options
+	hosts map[string]bool
+	// token is the token in the URL that the user opens.
+	token string
+	// session is the value of the cookie. Browsers send it to all ports of this host.
+	session string
+	// key is the value of the header X-Mcpwire, which only the page knows.
+	key string
+	mux *http.ServeMux
+
+	// streams has one element for each open stream.
+	streams chan struct{}
+	// requests has one element for each other request.
+	requests chan struct{}
+	// heavy has one element for each of them with payloads in memory.
+	heavy chan struct{}
+	// closing is closed when streams must end.
+	closing    chan struct{}
+	endStreams func()
+
+	// wholes are the selections of evicted rows in use, by filter. wholesMu guards it.
+	wholesMu sync.Mutex
+	wholes   map[string]*sharedSelection
+
+	uploads uploads
+	// maxUpload limits a capture that is dropped on the page, in bytes.
+	maxUpload int64
+	// maxUnpacked limits the content of a compressed capture, in bytes.
+	maxUnpacked int64
+	// maxExport limits the rows of the timeline in an exported page.
+	maxExport int
+}
+
+// New returns a Server for the traffic in a hub. opts may be nil. New copies opts.
+func New(hub *watch.Hub, opts *Options) *Server {
+	s := &Server{
+		hub: hub, hosts: map[string]bool{"localhost": true}, wholes: map[string]*sharedSelection{},
+		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
+		closing: make(chan struct{}), maxUpload: maxUpload, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
+	}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.Logger == nil {
+		s.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	s.token = cmp.Or(s.opts.Token, NewToken())
+	s.session, s.key = derive("cookie", s.token), derive("key", s.token)
+	for _, h := range s.opts.Hosts {
+		s.hosts[lowerHost(h)] = true
+	}
+	s.endStreams = sync.OnceFunc(func() { close(s.closing) })
+	s.mux = s.routes()
+	return s
+}
+
+// derive returns a secret for a use. It reveals neither the one that it is made of nor others.
+func derive(use, secret string) string {
+	sum := sha256.Sum256([]byte("mcpwire watch " + use + " " + secret))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// NewToken returns a random token for [Options]: 256 bits as text.
+func NewToken() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// URL returns the address that the user opens, for a server that listens on addr. It contains the
+// token, which grants access to everything.
+func (s *Server) URL(addr net.Addr) string {
+	host := addr.String()
+	if ap, err := netip.ParseAddrPort(host); err == nil && ap.Addr().IsUnspecified() {
+		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ap.Port())))
+	}
+	u := url.URL{Scheme: "http", Host: host, Path: "/", RawQuery: url.Values{"token": {s.token}}.Encode()}
+	return u.String()
+}
+
+// Serve serves connections of l until ctx ends, and then closes the Server and l. It returns nil
+// if all requests could finish. The error wraps [httpserve.ErrRemoteAddress] if other machines
+// can reach the address and Options.AllowRemote is not set.
+//
+// The head of a request, each read of its body and each write have a deadline. A stream as a whole
+// has none.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	err := httpserve.Serve(ctx, l, http.Handler(s), &httpserve.Options{
+		AllowRemote: s.opts.AllowRemote,
+		MaxConns:    4 * (maxStreams + maxRequests),
+		MaxHeader:   64 << 10,
+		OnShutdown:  func(context.Context) error { s.endStreams(); return nil },
+		Logger:      s.opts.Logger,
+	})
+	return errors.Join(err, s.Close())
+}
+
+// Close ends the streams and removes the captures that were dropped on the page. [Server.Serve]
+// calls it; call it after using the Server as a handler. Close may be called more than once.
+func (s *Server) Close() error {
+	s.endStreams()
+	return s.uploads.remove()
+}
+
+// routes returns the mux for authorized requests.
+func (s *Server) routes() *http.ServeMux {
+	m := http.NewServeMux()
+	m.Handle("GET /{$}", newPageFile(indexHTML, "text/html; charset=utf-8"))
+	m.Handle("GET /static/main.css", newPageFile(mainCSS, "text/css; charset=utf-8"))
+	m.Handle("GET /static/main.js", newPageFile(mainJS, "text/javascript; charset=utf-8"))
+	m.HandleFunc("GET /api/ticket", s.serveTicket)
+	m.HandleFunc("GET "+streamPath, s.serveStream)
+	m.HandleFunc("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
+	m.HandleFunc("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
+	m.HandleFunc("GET /api/filter", s.serveFilter)
+	m.HandleFunc("GET /api/copy/{seq}", s.limitHeavy(s.serveCopy))
+	m.HandleFunc("GET /api/sessions", s.serveSessions)
+	m.HandleFunc("GET /api/sources", s.serveSources)
+	m.HandleFunc("GET /api/tools", s.serveTools)
+	m.HandleFunc("GET /api/picture/sequence", s.limitHeavy(s.serveSequence))
+	m.HandleFunc("GET /api/picture/overview", s.limitHeavy(s.serveOverview))
+	m.HandleFunc("GET /api/resend/{seq}", s.limitHeavy(s.serveResendPreview))
+	m.HandleFunc("POST /api/resend", s.limitHeavy(s.serveResend))
+	m.HandleFunc("GET /api/callable", s.limitHeavy(s.serveCallables))
+	m.HandleFunc("GET /api/callable/{seq}", s.limitHeavy(s.serveCallable))
+	m.HandleFunc("POST /api/validate", s.limitHeavy(s.serveValidate))
+	m.HandleFunc("POST /api/call", s.limitHeavy(s.serveCall))
+	m.HandleFunc("POST /api/diff", s.limitHeavy(s.serveDiff))
+	m.HandleFunc("POST /api/open", s.serveOpen)
+	m.HandleFunc("POST /api/restart/{capture}", s.serveRestart)
+	m.HandleFunc("GET /api/held/{capture}", s.limitHeavy(s.serveHeld))
+	m.HandleFunc("POST /api/held/{capture}", s.limitHeavy(s.serveDecide))
+	m.HandleFunc("GET /api/export.html", s.limitHeavy(s.serveExport))
+	m.HandleFunc("GET /api/save", s.limitHeavy(s.serveSave))
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, "not found at this address for this method")
+	})
+	return m
+}
+
+// limitHeavy limits the concurrent requests that keep payloads in memory, of up to 64 MiB each.
+func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		stall := time.NewTimer(stallTimeout)
+		defer stall.Stop()
+		select {
+		case s.heavy <- struct{}{}:
+			defer func() { <-s.heavy }()
+			next(w, r)
+		case <-r.Context().Done():
+		case <-stall.C:
+			writeBusy(w)
+		}
+	}
+}
+
+// policy lets the page load its own files, connect to its own server and show images and play
+// audio from captures. It allows no inline script or style, so that captured data in the page
+// cannot run.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// cookiePrefix is followed by the port, because all ports of a host share their cookies and
+// several servers may run.
+const cookiePrefix = "mcpwire-"
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
+	if !s.hostAllowed(r.Host) {
+		writeError(w, http.StatusForbidden, "the Host header does not name this host")
+		return
+	}
+	if r.URL.Path == "/" && r.URL.Query().Has("token") {
+		s.logIn(w, r)
+		return
+	}
+	if !isOwnRequest(r) {
+		writeError(w, http.StatusForbidden, "requests of other sites are rejected")
+		return
+	}
+	if !s.hasCookie(r) || strings.HasPrefix(r.URL.Path, "/api/") && !s.hasKey(r) {
+		s.writeUnauthorized(w, r)
+		return
+	}
+	slots := s.requests
+	if r.URL.Path == streamPath {
+		slots = s.streams
+	}
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	default:
+		writeBusy(w)
+		return
+	}
+	t := &timedWriter{ResponseWriter: w}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &timedBody{ReadCloser: r.Body, w: t}
+	}
+	s.mux.ServeHTTP(t, r)
+}
+
+// setSecurityHeaders sets the headers of every response.
+func setSecurityHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Embedder-Policy", "require-corp")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Cache-Control", "no-store")
+}
+
+// hostAllowed checks a Host header. It prevents DNS rebinding: a page can make its own name
+// resolve to this machine and would then have our origin, but it cannot do that with localhost or
+// an address. Non-loopback addresses are allowed only with AllowRemote.
+func (s *Server) hostAllowed(hostport string) bool {
+	host, _ := splitHost(hostport)
+	if s.hosts[host] {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && (addr.Unmap().IsLoopback() || s.opts.AllowRemote)
+}
+
+// splitHost returns the host in lower case, and the port or "".
+func splitHost(hostport string) (host, port string) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, port = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]"), ""
+	}
+	return lowerHost(host), port
+}
+
+func lowerHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
+// isOwnRequest reports whether a request comes from our page or from the user. Pages on other
+// ports of this machine are same-site, but are rejected too.
+func isOwnRequest(r *http.Request) bool {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Values("Origin")
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		// Following a link to the page is harmless: it carries no data, and the page cannot be
+		// framed.
+		if r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+			return true
+		}
+		return (site == "" || site == "none" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
+	}
+	if site == "" && len(origin) == 0 || r.Header.Get("X-Mcpwire") == "" {
+		return false
+	}
+	return (site == "" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
+}
+
+func sameOrigin(origin []string, host string) bool {
+	if len(origin) != 1 {
+		return false
+	}
+	u, err := url.Parse(origin[0])
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
+}
+
+// logIn sets the cookie for a request with the token, and gives the page its key in an address that
+// keeps the fragment. The page removes the key from the address.
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || !equalSecrets(r.URL.Query().Get("token"), s.token) {
+		s.writeUnauthorized(w, r)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		// The link was on another page. Browsers do not send a strict cookie with a redirect that
+		// another site started, but they do after a reload by the page itself.
+		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/?key=`+s.key+`">`, "One moment", "The live view is being opened.")
+	default:
+		h := w.Header()
+		h.Set("Location", "/?key="+s.key)
+		w.WriteHeader(http.StatusSeeOther)
+	}
+}
+
+func cookieName(r *http.Request) string {
+	_, port := splitHost(r.Host)
+	for _, c := range port {
+		if c < '0' || c > '9' {
+			return cookiePrefix
+		}
+	}
+	return cookiePrefix + port
+}
+
+// hasCookie reports whether a request has the cookie.
+func (s *Server) hasCookie(r *http.Request) bool {
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		if equalSecrets(c.Value, s.session) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasKey reports whether a request has the key, or a ticket for its path. The cookie alone is worth
+// nothing, since any other server of this host may have it.
+func (s *Server) hasKey(r *http.Request) bool {
+	if equalSecrets(r.Header.Get("X-Mcpwire"), s.key) {
+		return true
+	}
+	given := r.URL.Query().Get("ticket")
+	until, _, _ := strings.Cut(given, ".")
+	n, err := strconv.ParseInt(until, 10, 64)
+	return err == nil && r.Method == http.MethodGet && time.Now().Unix() <= n && equalSecrets(given, s.ticket(r.URL.Path, n))
+}
+
+// ticketTime is how long a ticket can be used.
+const ticketTime = time.Minute
+
+// ticket returns a text that permits GET requests for a path until a Unix time.
+func (s *Server) ticket(path string, until int64) string {
+	text := strconv.FormatInt(until, 10)
+	return text + "." + derive("ticket "+s.key+" "+text, path)
+}
+
+// serveTicket returns a ticket for requests that cannot have a header: links, and EventSource.
+func (s *Server) serveTicket(w http.ResponseWriter, r *http.Request) {
+	u, err := url.Parse(r.URL.Query().Get("path"))
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "path is not a path")
+		return
+	}
+	writeJSON(w, map[string]string{"ticket": s.ticket(u.Path, time.Now().Add(ticketTime).Unix())})
+}
+
+// equalSecrets compares secrets in constant time, even if their lengths differ.
+func equalSecrets(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// writeUnauthorized responds to a request without the cookie.
+func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/" {
+		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch --web printed")
+		return
+	}
+	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web printed, with its token. Each run has a new one.")
+}
+
+// writeNotePage responds with a small page. Its texts must not need escapes.
+func writeNotePage(w http.ResponseWriter, status int, head, title, text string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write([]byte(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">` + head +
+		"<title>" + title + " – mcpwire</title><h1>" + title + "</h1><p>" + text + "</p></html>\n"))
+}
+
+// A timedWriter sets a deadline for each write, so that a stalled client releases its resources
+// while streams live as long as they are read.
+type timedWriter struct{ http.ResponseWriter }
+
+// Write implements [http.ResponseWriter].
+func (w *timedWriter) Write(b []byte) (int, error) {
+	w.extend()
+	return w.ResponseWriter.Write(b)
+}
+
+// FlushError implements the method for [http.ResponseController].
+func (w *timedWriter) FlushError() error {
+	w.extend()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap implements the method for [http.ResponseController].
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// extend renews the write deadline. It fails only in tests without a connection.
+func (w *timedWriter) extend() {
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTimeout))
+}
+
+// A timedBody sets a deadline for each read of a request's body.
+type timedBody struct {
+	io.ReadCloser
+	w *timedWriter
+}
+
+// Read implements [io.Reader].
+func (b *timedBody) Read(p []byte) (int, error) {
+	http.NewResponseController(b.w.ResponseWriter).SetReadDeadline(time.Now().Add(stallTimeout))
+	return b.ReadCloser.Read(p)
+}
+
+const jsonType = "application/json; charset=utf-8"
+
+// writeJSON writes a value as JSON.
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := marshal(v)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "the response cannot be written as JSON")
+		return
+	}
+	writeJSONBytes(w, body)
+}
+
+func writeJSONBytes(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", jsonType)
+	w.Write(body)
+}
+
+// marshal is like json.Marshal without HTML escapes.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// writeError responds with an error message for people.
+func writeError(w http.ResponseWriter, status int, message string) {
+	h := w.Header()
+	h.Set("Content-Type", jsonType)
+	h.Del("Content-Disposition")
+	w.WriteHeader(status)
+	w.Write(append(jsonwire.AppendQuote([]byte(`{"error":{"message":`), message), "}}\n"...))
+}
+
+func writeBusy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "2")
+	writeError(w, http.StatusServiceUnavailable, "too many requests at once")
+}
+
+// maxErrorMessage limits an error message, in bytes.
+const maxErrorMessage = 2 << 10
+
+// writeErrorOf responds with the text of an error.
+func writeErrorOf(w http.ResponseWriter, status int, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	writeError(w, status, clip.String(err.Error(), maxErrorMessage))
+}
+
+// readJSON reads the body of a request, an object of at most limit bytes.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("the request: %w", err)
+	}
+	return nil
+}

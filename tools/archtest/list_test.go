@@ -1,0 +1,152 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the folder of the module.
+const root = "../../.."
+
+// platforms are those that the module is built for; files differ by platform,
+// and so do imports.
+var platforms = []string{"linux", "darwin", "windows"}
+
+// A pkg is the description of a package by go list, without its tests.
+type pkg struct {
+	ImportPath string
+	Standard   bool
+	Dir        string
+	GoFiles    []string
+	CgoFiles   []string
+	Imports    []string
+	Deps       []string
+	Export     string // a file with export data, if requested
+	Module     *struct {
+		Path string
+		Main bool
+	}
+}
+
+// ours reports whether p belongs to this module.
+func (p pkg) ours() bool { return p.Module != nil && p.Module.Main }
+
+// rel is the path inside the module: "jsonrpc", "internal/era".
+func (p pkg) rel() string { return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/") }
+
+// goList runs go list in the module for a platform: for this one with the settings of the tests, so
+// that compiled packages are in the cache, and for others with the settings of go vet.
+func goList(t *testing.T, goos string, args ...string) []pkg {
+	t.Helper()
+	fields := "-json=ImportPath,Standard,Dir,GoFiles,CgoFiles,Imports,Deps,Export,Module"
+	cmd := exec.Command("go", append([]string{"list", fields}, args...)...)
+	cmd.Dir = root
+	if goos != runtime.GOOS {
+		cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list for %s: %v\n%s", goos, err, stderr.Bytes())
+	}
+	var all []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatalf("go list for %s: %v", goos, err)
+		}
+		all = append(all, p)
+	}
+}
+
+// A source is one parsed Go file.
+type source struct {
+	path      string // from the root of the module, with slashes
+	fset      *token.FileSet
+	file      *ast.File
+	text      string
+	generated bool
+}
+
+// at returns the position of a node, for messages.
+func (s source) at(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+func parse(path, text string) (source, error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return source{}, err
+	}
+	return source{path: path, fset: fset, file: file, text: text, generated: ast.IsGenerated(file)}, nil
+}
+
+// sources returns all Go files of the repository, nested modules and files for
+// other platforms included.
+func sources(t *testing.T) []source {
+	t.Helper()
+	skip := []string{".git", "testdata", "node_modules"}
+	var all []source
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains(skip, d.Name()) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		s, err := parse(filepath.ToSlash(rel), string(text))
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// inMain reports whether a file belongs to the main module.
+func (s source) inMain() bool {
+	return !slices.ContainsFunc([]string{"bench/", "cluster/natscluster/", "interop/", "tools/bundle/"}, func(dir string) bool { return strings.HasPrefix(s.path, dir) })
+}
+
+// report makes each complaint an error of the test.
+func report(t *testing.T, complaints []string) {
+	t.Helper()
+	for _, c := range complaints {
+		t.Error(c)
+	}
+}
