@@ -41,4 +41,4 @@
 // Values are plain data: many goroutines may read them at once.
 package mcp
 
-//go:generate go run ../internal/gen -spec ../../shared/spec -out .
+//go:generate go run ../tools/gen -spec ../../shared/spec -out .

@@ -46,7 +46,8 @@ func (b *builder) either(n *node) error {
 		if err != nil {
 			return fmt.Errorf("type %s: %w", n.typ, err)
 		}
-		if reference(alternative.json) != "" { // it would refer to another place of the whole schema
+		// A reference would mean another place in the whole schema.
+		if reference(alternative.json) != "" {
 			return fmt.Errorf("type %s: the schema of %s needs $ref: no type in an Either may contain itself, or be large and occur twice", n.typ, n.typ.Field(i).Type.Elem())
 		}
 		n.alternatives = append(n.alternatives, alternative.root)

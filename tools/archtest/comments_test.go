@@ -56,7 +56,7 @@ func checkComments(s source) []string {
 
 func TestComments(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.inMain() && !s.test() && !s.generated {
+		if s.inProduct() && !s.test() && !s.generated {
 			report(t, checkComments(s))
 		}
 	}

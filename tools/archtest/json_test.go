@@ -16,7 +16,7 @@ var verb = regexp.MustCompile(`%[-+# 0]*\d*(\.\d+)?[qsvdxt]`)
 // which is not JSON for control characters and invalid UTF-8, and the others
 // escape nothing. Tests may.
 func checkJSON(s source) []string {
-	if !s.inMain() || s.test() {
+	if !s.inProduct() || s.test() {
 		return nil
 	}
 	var complaints []string
@@ -46,7 +46,7 @@ func TestCheckJSON(t *testing.T) {
 		{"mcp/a.go", "`{\"name\":\"fixed\"}`", false},
 		{"mcp/a.go", `"want {%s} at 100%"`, false},
 		{"mcp/a_test.go", "`{\"name\":%q}`", false},
-		{"bench/compare/a.go", "`{\"name\":%q}`", false},
+		{"tools/bench/compare/a.go", "`{\"name\":%q}`", false},
 	} {
 		s, err := parse(tt.path, "package p\n\nvar _ = "+tt.expr+"\n")
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// root is the folder of the module.
-const root = "../../.."
+// root is the folder of the repository.
+const root = "../.."
 
 // platforms are those that the module is built for; files differ by platform,
 // and so do imports.
@@ -41,13 +41,21 @@ type pkg struct {
 	}
 }
 
-// ours reports whether p belongs to this module.
+// product are the packages of the modules that users import or run.
+var product = []string{"./...", "./cmd/...", "./mcpotel/..."}
+
+// ours reports whether p belongs to a module of the repository.
 func (p pkg) ours() bool { return p.Module != nil && p.Module.Main }
 
-// rel is the path inside the module: "jsonrpc", "internal/era".
-func (p pkg) rel() string { return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/") }
+// top is the path of the root module.
+func (p pkg) top() string {
+	return strings.TrimSuffix(strings.TrimSuffix(p.Module.Path, "/cmd"), "/mcpotel")
+}
 
-// goList runs go list in the module for a platform: for this one with the settings of the tests, so
+// rel is the path in the repository: "jsonrpc", "cmd/internal/cli".
+func (p pkg) rel() string { return strings.TrimPrefix(p.ImportPath, p.top()+"/") }
+
+// goList runs go list at the root for a platform: for this one with the settings of the tests, so
 // that compiled packages are in the cache, and for others with the settings of go vet.
 func goList(t *testing.T, goos string, args ...string) []pkg {
 	t.Helper()
@@ -78,7 +86,7 @@ func goList(t *testing.T, goos string, args ...string) []pkg {
 
 // A source is one parsed Go file.
 type source struct {
-	path      string // from the root of the module, with slashes
+	path      string // from the root of the repository, with slashes
 	fset      *token.FileSet
 	file      *ast.File
 	text      string
@@ -138,9 +146,9 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// inMain reports whether a file belongs to the main module.
-func (s source) inMain() bool {
-	return !slices.ContainsFunc([]string{"bench/", "cluster/natscluster/", "interop/", "tools/bundle/"}, func(dir string) bool { return strings.HasPrefix(s.path, dir) })
+// inProduct reports whether a file belongs to a module of product.
+func (s source) inProduct() bool {
+	return !slices.ContainsFunc([]string{"cluster/natscluster/", "cmd/mcpwire-node/", "tools/"}, func(dir string) bool { return strings.HasPrefix(s.path, dir) })
 }
 
 // report makes each complaint an error of the test.

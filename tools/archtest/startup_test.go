@@ -47,7 +47,7 @@ func TestStartup(t *testing.T) {
 		}
 	}
 	for _, s := range sources(t) {
-		if s.inMain() && slices.Contains(linked, path.Dir(s.path)) {
+		if s.inProduct() && slices.Contains(linked, path.Dir(s.path)) {
 			report(t, checkStartup(s))
 		}
 	}

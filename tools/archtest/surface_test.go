@@ -50,11 +50,11 @@ var standardMethods = [][]string{
 // isPublic reports whether users may import the package of a file.
 func (s source) isPublic() bool {
 	for _, dir := range strings.Split(path.Dir(s.path), "/") {
-		if dir == "internal" || dir == "cmd" || dir == "conformance" {
+		if dir == "internal" || dir == "cmd" {
 			return false
 		}
 	}
-	return s.inMain() && !s.test() && s.file.Name.Name != "main"
+	return s.inProduct() && !s.test() && s.file.Name.Name != "main"
 }
 
 // exportedNames returns the exported names of each public package, sorted: what it declares, and
@@ -164,9 +164,8 @@ func TestExportedNames(t *testing.T) {
 		"a/k.go":              "package a\n\ntype K int\n\nfunc (K) Enabled() {}\n\nfunc (K) Handle() {}\n\nfunc (K) WithAttrs() {}\n\nfunc (K) WithGroup() {}\n\nfunc (K) L() {}\n",
 		"a/internal/b/b.go":   "package b\n\nfunc M() {}\n",
 		"cmd/a/main.go":       "package main\n\nfunc N() {}\n",
-		"bench/a/a.go":        "package a\n\nfunc O() {}\n",
+		"tools/bench/a/a.go":  "package a\n\nfunc O() {}\n",
 		"a/internal.go":       "package a\n",
-		"conformance/a/a.go":  "package a\n\nfunc P() {}\n",
 		"a/b/testmain/run.go": "package main\n\nfunc Q() {}\n",
 	} {
 		s, err := parse(path, text)

@@ -1,6 +1,6 @@
-// Command bundle builds the script and the style sheet of the page, ../dist/main.js and
-// ../dist/main.css, from the modules and style sheets in ../page. go generate runs it in this
-// folder. It is a separate module, so that nobody who imports mcpwire gets esbuild.
+// Command bundle builds the script and the style sheet of the page, dist/main.js and dist/main.css
+// in cmd/internal/view/web, from the modules and style sheets in the folder page beside them. go
+// generate runs it in this folder.
 package main
 
 import (
@@ -13,8 +13,12 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// dist is the folder of the generated files.
-const dist = "../dist"
+const (
+	// web is the folder of the page's package.
+	web = "../../cmd/internal/view/web"
+	// dist is the folder of the generated files.
+	dist = web + "/dist"
+)
 
 func main() {
 	log.SetFlags(0)
@@ -32,7 +36,7 @@ func main() {
 // bundle returns the generated files by name. The script is a module without imports. Neither file
 // is minified: the diff of a change and an exported page can be read.
 func bundle() (map[string][]byte, error) {
-	root, err := filepath.Abs("..") // names of files in comments are relative to it
+	root, err := filepath.Abs(web) // names of files in comments are relative to it
 	if err != nil {
 		return nil, err
 	}

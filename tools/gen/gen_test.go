@@ -16,7 +16,7 @@ const (
 	specDir = "../../../shared/spec"
 	outDir  = "../../mcp"
 	// shapeDir is the folder of the tables of shapes.
-	shapeDir = "../era/shape"
+	shapeDir = "../../internal/era/shape"
 )
 
 // needSpec skips the test if the specification, which is not part of the repository, is not there.

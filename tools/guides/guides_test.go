@@ -166,7 +166,7 @@ type checker struct {
 }
 
 func newChecker(t *testing.T) *checker {
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}

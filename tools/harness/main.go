@@ -48,7 +48,7 @@ type options struct {
 	duration time.Duration
 	// peers is the directory interop, or empty.
 	peers string
-	// dir has the files of the run, module the module natscluster.
+	// dir has the files of the run, module the module of the program of a node.
 	dir, module string
 	// program is the program of a node, token the file with engineToken.
 	program, token string
@@ -118,14 +118,14 @@ func (o *options) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	build := o.program == ""
-	if o.module, err = command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "mcpwire/cluster/natscluster"); err != nil && build {
-		return fmt.Errorf("find the program of a node: %w: run this in cluster/natscluster", err)
+	if o.module, err = command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "mcpwire/cmd/mcpwire-node"); err != nil && build {
+		return fmt.Errorf("find the program of a node: %w: run this in a checkout of mcpwire", err)
 	}
 	if !build {
 		return nil // the scenario clock needs the module
 	}
 	o.program = filepath.Join(o.dir, "mcpwire-node")
-	_, err = command(ctx, o.module, "go", "build", "-o", o.program, "./cmd/mcpwire-node")
+	_, err = command(ctx, o.module, "go", "build", "-o", o.program, ".")
 	return err
 }
 

@@ -885,6 +885,6 @@ func buildSkewed(ctx context.Context, module, name string) (string, error) {
 	if err := os.WriteFile(overlay, list, 0o600); err != nil {
 		return "", err
 	}
-	_, err = command(ctx, module, "go", "build", "-overlay", overlay, "-o", name, "./cmd/mcpwire-node")
+	_, err = command(ctx, module, "go", "build", "-overlay", overlay, "-o", name, ".")
 	return name, err
 }

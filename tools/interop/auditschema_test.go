@@ -14,7 +14,7 @@ import (
 
 // specDir is a directory outside the repository with the specification's schema.json of each
 // revision. Without it, messages are not validated.
-const specDir = "../../shared/spec"
+const specDir = "../../../shared/spec"
 
 // A schemaSet has the schemas of all revisions.
 type schemaSet struct {

@@ -12,9 +12,9 @@ func newCluster(t *testing.T) *recordedServer {
 	t.Helper()
 	dir := t.TempDir()
 	harness, node := filepath.Join(dir, "harness"), filepath.Join(dir, "node")
-	for binary, pkg := range map[string]string{harness: "./harness", node: "./cmd/mcpwire-node"} {
+	for binary, pkg := range map[string]string{harness: "./tools/harness", node: "./cmd/mcpwire-node"} {
 		build := exec.Command("go", "build", "-o", binary, pkg)
-		build.Dir = filepath.Join("..", "cluster", "natscluster")
+		build.Dir = filepath.Join("..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v: %s", pkg, err, out)
 		}

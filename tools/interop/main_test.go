@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "mcpwire")
 	build := exec.Command("go", "build", "-o", binary, "./cmd/mcpwire")
-	build.Dir = ".."
+	build.Dir = filepath.Join("..", "..")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "interop: build mcpwire:", err)

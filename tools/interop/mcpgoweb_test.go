@@ -65,7 +65,8 @@ func mcpGoWeb(path string, revisions []string, modes ...string) *peer {
 
 func mcpGoWebDeviations(revision string) []deviation {
 	const queue = "notifications have one or two separate queues"
-	known := append(contentDeviations(revision), deviation{rule: serverProgress, why: queue, racy: true})
+	known := append(contentDeviations(revision),
+		deviation{rule: serverProgress, why: queue, racy: true}, deviation{rule: checkRule("progress/backwards"), why: queue, racy: true})
 	if revision == modern {
 		return append(known, buffered, deviation{rule: serverLogging, why: queue, racy: true})
 	}

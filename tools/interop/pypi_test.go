@@ -124,7 +124,7 @@ func (s *pypiServer) command(t *testing.T, words *strings.Replacer) []string {
 	}
 	script := filepath.Join(venv, "tools-bin", s.name)
 	if _, err := os.Stat(script); err != nil {
-		missing(t, "python", "the servers of py/servers.txt are not installed: run interop/py/install-servers")
+		missing(t, "python", "the servers of py/servers.txt are not installed: run tools/interop/py/install-servers")
 	}
 	tools := "UV_TOOL_DIR=" + filepath.Join(venv, "tools")
 	command := append([]string{"env", tools, "UV_OFFLINE=1"}, s.env...)

@@ -22,7 +22,7 @@ import (
 )
 
 // root is the folder of the module.
-var root = filepath.Join("..", "..")
+var root = filepath.Join("..", "..", "..")
 
 // readDoc returns a document of the module.
 func readDoc(t *testing.T, name string) string {

@@ -12,7 +12,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// Version is the version of the program. release/build sets it, and the next two, when it links.
+// Version is the version of the program. tools/release/build sets it, and the next two, when it
+// links.
 var Version = "0.1.0-dev"
 
 // commit is the commit that the program was built from, and date its day. If they are empty, Go may

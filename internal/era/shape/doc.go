@@ -28,4 +28,4 @@
 // A body that is not JSON causes a [Finding] like any other.
 package shape
 
-//go:generate go run ../../gen -spec ../../../../shared/spec -out= -shape .
+//go:generate go run ../../../tools/gen -spec ../../../../shared/spec -out= -shape .

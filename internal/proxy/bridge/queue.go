@@ -329,8 +329,8 @@ func (q *sendQueue) takeResendLocked(key string) *queuedMessage {
 	return &it
 }
 
-// takeUnsent empties the queue and returns what may be sent later: the messages to be sent again and
-// those that wait. It drops urgent messages that were not sent yet.
+// takeUnsent empties the queue and returns what may be sent later: the messages to be sent again
+// and those that wait. It drops urgent messages that were not sent yet.
 func (q *sendQueue) takeUnsent() []queuedMessage {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,6 +1,6 @@
-// Command chart draws the chart of the README's section Speed from the tables in bench/README.md:
+// Command chart draws the chart of the README's section Speed from the tables in tools/bench/README.md:
 //
-//	cd bench && go run ./chart
+//	cd tools/bench && go run ./chart
 //
 // It writes doc/pictures/speed-light.svg and speed-dark.svg.
 package main
@@ -50,7 +50,7 @@ type bar struct {
 	label string
 }
 
-// read fills the panel from the text of bench/README.md.
+// read fills the panel from the text of tools/bench/README.md.
 func (p *panel) read(text string) error {
 	_, rest, ok := strings.Cut(text, "**"+p.table+"**\n")
 	if !ok {
@@ -180,7 +180,7 @@ func draw(panels []panel, t theme) string {
 		}
 		y += 22
 	}
-	fmt.Fprintf(&b, `<text x="20" y="%d" fill="%s" font-size="12">From bench/README.md. Shorter is better.</text>`+"\n</svg>\n", height-14, t.dim)
+	fmt.Fprintf(&b, `<text x="20" y="%d" fill="%s" font-size="12">From tools/bench/README.md. Shorter is better.</text>`+"\n</svg>\n", height-14, t.dim)
 	return b.String()
 }
 
@@ -206,7 +206,7 @@ func run() error {
 		return err
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join("../doc/pictures", name), []byte(text), 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join("../../doc/pictures", name), []byte(text), 0o666); err != nil {
 			return err
 		}
 	}

@@ -18,9 +18,9 @@ func TestCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range files {
-		got, err := os.ReadFile(filepath.Join("../../doc/pictures", name))
+		got, err := os.ReadFile(filepath.Join("../../../doc/pictures", name))
 		if err != nil || string(got) != want {
-			t.Errorf("%s is out of date (%v): cd bench && go run ./chart", name, err)
+			t.Errorf("%s is out of date (%v): cd tools/bench && go run ./chart", name, err)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (r *run) prepareBridges() (*bridgeEnd, error) {
 	}
 	p.server, err = r.compile("./server")
 	p.web, webErr = r.compile("./httpserver")
-	p.bridge, bridgeErr = r.compileIn("..", "./cmd/mcpwire")
+	p.bridge, bridgeErr = r.compileIn("../..", "./cmd/mcpwire")
 	if err := errors.Join(err, webErr, bridgeErr); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func run(only string, duration time.Duration, sessions int) error {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{dir: dir, server: filepath.Join(dir, "server"), mcpwire: filepath.Join(dir, "mcpwire")}
-	for _, build := range []struct{ in, out, what string }{{".", b.server, "./server"}, {"..", b.mcpwire, "./cmd/mcpwire"}} {
+	for _, build := range []struct{ in, out, what string }{{".", b.server, "./server"}, {"../..", b.mcpwire, "./cmd/mcpwire"}} {
 		cmd := exec.Command("go", "build", "-o", build.out, build.what)
 		cmd.Dir = build.in
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -44,7 +44,7 @@ func run(exchanges int, web bool, rounds int, only, file string, binaries []stri
 	if len(binaries) == 0 {
 		binaries = []string{filepath.Join(dir, "mcpwire")}
 		build := exec.Command("go", "build", "-o", binaries[0], "./cmd/mcpwire")
-		build.Dir = ".."
+		build.Dir = filepath.Join("..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
 		}

@@ -47,7 +47,7 @@ func run(rounds, calls int, binary string) error {
 	if binary == "" {
 		binary = filepath.Join(dir, "mcpwire")
 		build := exec.Command("go", "build", "-o", binary, "./cmd/mcpwire")
-		build.Dir = ".."
+		build.Dir = filepath.Join("..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
 		}

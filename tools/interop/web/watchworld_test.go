@@ -28,7 +28,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	built.Store(dir)
 	path := filepath.Join(dir, "mcpwire")
 	build := exec.Command("go", "build", "-o", path, "./cmd/mcpwire")
-	build.Dir = filepath.Join("..", "..")
+	build.Dir = filepath.Join("..", "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build mcpwire: %w\n%s", err, out)
 	}

@@ -77,7 +77,7 @@ func (r *release) image(b *build) (v1.Image, error) {
 	}
 	s := r.source
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: s.date}, CreatedBy: "mcpwire release/build"}})
+	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: s.date}, CreatedBy: "mcpwire tools/release/build"}})
 	if err != nil {
 		return nil, err
 	}

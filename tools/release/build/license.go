@@ -33,7 +33,11 @@ func linkedModules(ctx context.Context, s *source, program string) ([]linkedModu
 		if err != nil {
 			return nil, err
 		}
-		modules = append(modules, linkedModule{dep.Path, dep.Version, dep.Sum, dir})
+		version := dep.Version
+		if version == "(devel)" { // of this checkout
+			version = "v" + s.version
+		}
+		modules = append(modules, linkedModule{dep.Path, version, dep.Sum, dir})
 	}
 	return modules, nil
 }

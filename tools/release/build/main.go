@@ -27,8 +27,8 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	root := flags.String("root", "..", "the checkout")
-	out := flags.String("out", "../dist", "the folder for the files; it must be empty or absent")
+	root := flags.String("root", "../..", "the checkout")
+	out := flags.String("out", "../../dist", "the folder for the files; it must be empty or absent")
 	version := flags.String("version", "", "the version, such as 0.1.0 (default: the tag of the commit)")
 	chosen := flags.String("targets", "all", "systems to build for, such as linux/amd64,darwin/arm64")
 	download := flags.String("download", "", "where the archives will be, for the Homebrew formula and the Scoop manifest; without it they are not written")

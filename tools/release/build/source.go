@@ -15,7 +15,7 @@ import (
 
 // A source is the checkout that a release is made of.
 type source struct {
-	// root is the folder of the checkout, and module the path of its Go module.
+	// root is the folder of the checkout, and module the path of the module of the program.
 	root, module string
 	// version is the version without a leading v.
 	version string
@@ -68,7 +68,7 @@ func openSource(ctx context.Context, root, version string) (*source, error) {
 		return nil, fmt.Errorf("the date of the commit: %w", err)
 	}
 	s.date = s.date.UTC()
-	if s.module, err = s.output(ctx, "go", "list", "-m"); err != nil {
+	if s.module, err = s.output(ctx, "go", "list", "-f", "{{.Module.Path}}", "./cmd/mcpwire"); err != nil {
 		return nil, err
 	}
 	env, err := s.output(ctx, "go", "env", "GOVERSION", "GOROOT")
@@ -82,11 +82,11 @@ func openSource(ctx context.Context, root, version string) (*source, error) {
 	return s, nil
 }
 
-// command returns a command that runs in the checkout, outside any workspace.
+// command returns a command that runs in the checkout, in its workspace.
 func (s *source) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = s.root
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOWORK="+filepath.Join(s.root, "go.work"))
 	return cmd
 }
 

@@ -1,7 +1,7 @@
 // Command cast makes the moving picture of the README: a terminal in which mcpwire doctor and
 // mcpwire watch run, as an animated SVG.
 //
-//	cd release && go run ./cast -out ../doc/pictures/cast.svg
+//	cd tools/release && go run ./cast -out ../../doc/pictures/cast.svg
 //
 // It builds mcpwire, runs it in tmux, and records what the terminal shows. Only the typing and the
 // duration of each frame are made up. It needs tmux and python3.
@@ -148,7 +148,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // record plays the session in a folder that is only for it.
 func record(ctx context.Context, dir string) ([]frame, error) {
 	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "bin", "mcpwire"), "./cmd/mcpwire")
-	build.Dir, build.Stderr = "..", os.Stderr
+	build.Dir, build.Stderr = filepath.Join("..", ".."), os.Stderr
 	if err := build.Run(); err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func run(ctx context.Context, out string) error {
 }
 
 func main() {
-	out := flag.String("out", "../doc/pictures/cast.svg", "`FILE` to write")
+	out := flag.String("out", "../../doc/pictures/cast.svg", "`FILE` to write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -54,7 +54,7 @@ func TestAnimate(t *testing.T) {
 
 // TestPicture checks that the picture of the README is one of this program.
 func TestPicture(t *testing.T) {
-	data, err := os.ReadFile("../../doc/pictures/cast.svg")
+	data, err := os.ReadFile("../../../doc/pictures/cast.svg")
 	if err != nil {
 		t.Fatal(err)
 	}

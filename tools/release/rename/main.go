@@ -1,6 +1,6 @@
 // Command rename changes the path of the module, in all modules of a checkout:
 //
-//	cd release && go run ./rename github.com/you/mcpwire
+//	cd tools/release && go run ./rename github.com/you/mcpwire
 //
 // It changes go.mod files, imports, and the paths of packages in comments, documents and scripts.
 // It leaves other uses of the program's name alone.
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	root := flag.String("root", "..", "the checkout")
+	root := flag.String("root", "../..", "the checkout")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "rename: want the new path of the module, such as: go run ./rename github.com/you/mcpwire")
@@ -97,7 +97,7 @@ func (r *renamer) file(name string) (bool, error) {
 		return false, nil
 	}
 	changed := r.packages(text)
-	if filepath.Base(name) == "go.mod" {
+	if base := filepath.Base(name); base == "go.mod" || base == "go.work" {
 		changed = r.requirements(changed)
 	}
 	if bytes.Equal(changed, text) {
@@ -119,9 +119,9 @@ func (r *renamer) packages(text []byte) []byte {
 	})
 }
 
-// requirements changes the module's path where a go.mod file declares, requires or replaces it.
+// requirements changes the module's path where a go.mod or go.work file declares, requires or replaces it.
 func (r *renamer) requirements(text []byte) []byte {
 	old := regexp.QuoteMeta(r.old)
 	text = regexp.MustCompile(`(?m)^module `+old+`$`).ReplaceAll(text, []byte("module "+r.new))
-	return regexp.MustCompile(`(?m)^((?:\t|require |replace ))`+old+` (v0|=>)`).ReplaceAll(text, []byte("${1}"+r.new+" $2"))
+	return regexp.MustCompile(`(?m)^((?:\t|require |replace ))`+old+` v0`).ReplaceAll(text, []byte("${1}"+r.new+" v0"))
 }

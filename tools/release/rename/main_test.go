@@ -10,10 +10,12 @@ import (
 func TestRename(t *testing.T) {
 	files := []struct{ name, before, after string }{
 		{"go.mod", "module wire\n\ngo 1.26\n", "module example.com/you/wire\n\ngo 1.26\n"},
-		{"bench/go.mod", "module wire/bench\n\nrequire (\n\twire v0.0.0\n\tother.org/wire v0.0.0\n)\n\nreplace wire => ../\n",
-			"module example.com/you/wire/bench\n\nrequire (\n\texample.com/you/wire v0.0.0\n\tother.org/wire v0.0.0\n)\n\nreplace example.com/you/wire => ../\n"},
-		{"server/server.go", "// Package server is for wire/bench. See wire/none and @wire/bench.\npackage server\n\nimport _ \"wire/bench\"\n\nconst x = \"the program wire\"\n",
-			"// Package server is for example.com/you/wire/bench. See wire/none and @wire/bench.\npackage server\n\nimport _ \"example.com/you/wire/bench\"\n\nconst x = \"the program wire\"\n"},
+		{"cmd/go.mod", "module wire/cmd\n\nrequire (\n\twire v0.0.0\n\tother.org/wire v0.0.0\n)\n",
+			"module example.com/you/wire/cmd\n\nrequire (\n\texample.com/you/wire v0.0.0\n\tother.org/wire v0.0.0\n)\n"},
+		{"go.work", "use ./cmd\n\nreplace (\n\twire v0.0.0 => ./\n\twire/cmd v0.0.0 => ./cmd\n)\n",
+			"use ./cmd\n\nreplace (\n\texample.com/you/wire v0.0.0 => ./\n\texample.com/you/wire/cmd v0.0.0 => ./cmd\n)\n"},
+		{"server/server.go", "// Package server is for wire/cmd. See wire/none and @wire/cmd.\npackage server\n\nimport _ \"wire/cmd\"\n\nconst x = \"the program wire\"\n",
+			"// Package server is for example.com/you/wire/cmd. See wire/none and @wire/cmd.\npackage server\n\nimport _ \"example.com/you/wire/cmd\"\n\nconst x = \"the program wire\"\n"},
 		{"README.md", "`wire/server` and x/wire/server", "`example.com/you/wire/server` and x/wire/server"},
 		{"picture.png", "\x00wire/server", "\x00wire/server"},
 	}
@@ -36,7 +38,7 @@ func TestRename(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 4; got != want {
+	if want := 5; got != want {
 		t.Errorf("rename changed %d files, want %d", got, want)
 	}
 	for _, f := range files {

@@ -1,6 +1,6 @@
 // Command site writes the documents of the repository as a static site, with search, for a browser.
 //
-//	cd release && go run ./site -out ../dist/site
+//	cd tools/release && go run ./site -out ../../dist/site
 //
 // The pages are the README, the guides, and everything that they link to in the repository: other
 // documents, decisions, and source files. A link that leads nowhere is an error. The site needs no
@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	root := flag.String("root", "..", "`FOLDER` of the repository")
+	root := flag.String("root", "../..", "`FOLDER` of the repository")
 	out := flag.String("out", "", "`FOLDER` to write to")
 	flag.Parse()
 	if *out == "" || flag.NArg() > 0 {

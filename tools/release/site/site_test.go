@@ -16,7 +16,7 @@ var attribute = regexp.MustCompile(`\s(?:src|srcset|href)="([^"]*)"`)
 // TestSite builds the site of this repository and follows every link in what was written.
 func TestSite(t *testing.T) {
 	out := t.TempDir()
-	n, err := build("../..", out)
+	n, err := build("../../..", out)
 	if err != nil {
 		t.Fatal(err)
 	}

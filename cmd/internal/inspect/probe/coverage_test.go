@@ -13,7 +13,7 @@ import (
 
 // requirementIDs returns the ids of requirements.txt.
 func requirementIDs(t *testing.T) (ids []string) {
-	text, err := os.ReadFile("../internal/test/compliance/requirements.txt")
+	text, err := os.ReadFile("../../../../internal/test/compliance/requirements.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func spread(t *testing.T, s string) (ids []string) {
 
 // TestCoverage compares coverage.txt with the requirements and the rules.
 func TestCoverage(t *testing.T) {
-	text, err := os.ReadFile("coverage.txt")
+	text, err := os.ReadFile("../../../../check/coverage.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write rules.txt anew from internal/test/compliance")
 
-const requirements = "../../test/compliance/requirements.txt"
+const requirements = "../../../../internal/test/compliance/requirements.txt"
 
 // TestRules shows that rules.txt has exactly the rules that the other texts name, with the text in
 // internal/test/compliance.

@@ -259,7 +259,8 @@ func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []
 		dst = jsonwire.AppendQuote(append(dst, `,"instructions":`...), text)
 	}
 	dst = append(dst, `,"ttlMs":0,"cacheScope":"private"`...)
-	meta := w.st.identity.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f) // other results have its short form
+	// Other results have the short form of the identity.
+	meta := w.st.identity.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f)
 	return append(w.st.identity.EndWithMeta(dst, f, append(meta, '}')), '}')
 }
 

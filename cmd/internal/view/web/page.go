@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-//go:generate go -C bundle run .
+//go:generate go -C ../../../../tools/bundle run .
 
 // The files of the page, see the package comment.
 var (

@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the schema and the table of fields in doc/gateway.md")
 
 // docDir is the folder of the documents.
-var docDir = filepath.Join("..", "..", "..", "..", "doc")
+var docDir = filepath.Join("..", "..", "..", "..", "..", "doc")
 
 // An object is a JSON object with its members in order.
 type object []member
