@@ -1,8 +1,8 @@
 // Package cluster lets several processes, its nodes, serve the same clients of MCP.
 //
-// A [Backend] is the storage and the messages that the nodes share: [NewMemory] is one for nodes
-// in one process, and package mcpwire/cluster/natscluster one for NATS. [Join] makes a process a
-// [Node] of the cluster:
+// A [Backend] is the storage and the messages that the nodes share: package
+// mcpwire/cluster/natscluster has one for NATS, and mcpwire/cluster/clustertest one for nodes in
+// one process. [Join] makes a process a [Node] of the cluster:
 //
 //	node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: "a"})
 //	err = node.Share(ctx, "files", serverOptions, handlerOptions)

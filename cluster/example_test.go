@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -14,7 +15,7 @@ import (
 // of mcpwire/cluster/natscluster.
 func ExampleJoin() {
 	ctx := context.Background()
-	backend := cluster.NewMemory()
+	backend := clustertest.NewMemory()
 	var handlers []*streamable.Handler
 	var nodes []*cluster.Node
 	for _, name := range []string{"a", "b"} {
@@ -48,7 +49,7 @@ func ExampleJoin() {
 // A lease lets one node at a time run a cleanup.
 func ExampleNode_Acquire() {
 	ctx := context.Background()
-	node, err := cluster.Join(ctx, cluster.NewMemory(), nil)
+	node, err := cluster.Join(ctx, clustertest.NewMemory(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -114,7 +115,7 @@ func eventIDs(w *httptest.ResponseRecorder) (ids []string) {
 // session, its settings and its streams, and its DELETE ends the session at both.
 func TestHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		a, b := newTestNode(t, shared), newTestNode(t, shared)
 		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		session := init.Header().Get("Mcp-Session-Id")
@@ -178,7 +179,7 @@ func TestHandlers(t *testing.T) {
 // once.
 func TestTakeOverWithoutBackend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		f := newFaulty(shared)
 		a, b := newTestNode(t, shared), newTestNode(t, f)
 		open := func() string {
@@ -230,7 +231,7 @@ func TestTakeOverWithoutBackend(t *testing.T) {
 // record: once a node says that the session has ended, no other one serves it.
 func TestSessionEndedInPart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		f := newFaulty(shared)
 		a, b, c := newTestNode(t, f), newTestNode(t, shared), newTestNode(t, shared)
 		session := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
@@ -261,7 +262,7 @@ func TestSessionEndedInPart(t *testing.T) {
 // request, and others fail with status 503.
 func TestCallsWithoutBackend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		fa, fb := newFaulty(shared), newFaulty(shared)
 		a, b := newTestNode(t, fa), newTestNode(t, fb)
 		open := func() string {
@@ -340,7 +341,7 @@ func TestCallsWithoutBackend(t *testing.T) {
 // does not respond: the client is asked to repeat the call, and the state is good for one call.
 func TestStateNotUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		f := newFaulty(shared)
 		a, b := newTestNode(t, f), newTestNode(t, shared)
 		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}`
@@ -372,7 +373,7 @@ func TestStateNotUsed(t *testing.T) {
 // ends it with an error.
 func TestNodeLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		a, b := newTestNode(t, shared), newTestNode(t, shared)
 		init := a.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		session := init.Header().Get("Mcp-Session-Id")
@@ -440,8 +441,8 @@ func (r *restartedBackend) Bus() cluster.Bus { return r.rest.Bus() }
 // notified of changes that it may have missed.
 func TestRestartOfAllNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		durable := cluster.NewMemory()
-		one := newTestNode(t, &restartedBackend{durable, cluster.NewMemory()})
+		durable := clustertest.NewMemory()
+		one := newTestNode(t, &restartedBackend{durable, clustertest.NewMemory()})
 		open := func() string {
 			return one.do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`).Header().Get("Mcp-Session-Id")
 		}
@@ -478,7 +479,7 @@ func TestRestartOfAllNodes(t *testing.T) {
 			t.Fatalf("DELETE: %d %s", w.Code, w.Body)
 		}
 		stop()
-		second := newTestNode(t, &restartedBackend{durable, cluster.NewMemory()})
+		second := newTestNode(t, &restartedBackend{durable, clustertest.NewMemory()})
 		if w := second.do("POST", ended, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); w.Code != http.StatusNotFound {
 			t.Errorf("a session that its client has ended: %d %s", w.Code, w.Body)
 		}
@@ -498,7 +499,7 @@ func TestRestartOfAllNodes(t *testing.T) {
 				t.Errorf("got %d notifications, want %d, of missed updates and of a change:\n%s", strings.Count(text, updated), want, text)
 			}
 		}
-		three := newTestNode(t, &restartedBackend{durable, cluster.NewMemory()})
+		three := newTestNode(t, &restartedBackend{durable, clustertest.NewMemory()})
 		stop = listen(three, subscribed)
 		three.server.ResourceUpdated("site://thing")
 		advance(5 * time.Second)

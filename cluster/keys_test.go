@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 )
 
 // A ring has the keys that Keys has set at one node.
@@ -113,7 +114,7 @@ func TestKeys(t *testing.T) {
 // TestKeysCreatedOnce checks that nodes that create the keys at the same time get the same ones.
 func TestKeysCreatedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		var rings []*ring
 		var wg sync.WaitGroup
 		for range 8 {
@@ -149,7 +150,7 @@ func (b slowBucket) Records(ctx context.Context, name string, o cluster.RecordsO
 // TestKeysWait checks that Keys waits for a bucket that was just created.
 func TestKeysWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		n, start := join(t, slowBucket{newFaulty(cluster.NewMemory())}, nil), time.Now()
+		n, start := join(t, slowBucket{newFaulty(clustertest.NewMemory())}, nil), time.Now()
 		if _, err := n.StateKeys(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
@@ -161,7 +162,7 @@ func TestKeysWait(t *testing.T) {
 
 func TestKeysFail(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		ok := func(...[]byte) error { return nil }
 		n := join(t, shared, &cluster.NodeOptions{Secrets: secrets(1)})
 		for _, o := range []cluster.KeysOptions{{Rotate: time.Minute, Spread: time.Minute}, {Rotate: time.Hour, Keep: 24 * time.Hour}} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 )
 
 func acquire(t *testing.T, n *cluster.Node, name string) *cluster.Lease {
@@ -283,7 +284,7 @@ func TestLeaseTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				shared := cluster.NewMemory()
+				shared := clustertest.NewMemory()
 				l := acquire(t, join(t, shared, nil), "job")
 				r, err := shared.Records(t.Context(), "leases", cluster.RecordsOptions{TTL: 24 * time.Hour, Durable: true})
 				if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 )
 
 // inBubble runs a test with fake time.
@@ -233,7 +234,7 @@ func join(t *testing.T, b cluster.Backend, o *cluster.NodeOptions) *cluster.Node
 // twoNodes returns two nodes and the backend of the second.
 func twoNodes(t *testing.T, o *cluster.NodeOptions) (a, b *cluster.Node, f *faultyBackend) {
 	t.Helper()
-	shared := cluster.NewMemory()
+	shared := clustertest.NewMemory()
 	f = newFaulty(shared)
 	return join(t, shared, o), join(t, f, o), f
 }
@@ -250,7 +251,7 @@ func names(n *cluster.Node) string {
 
 func TestMembers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		node := func(name string) *cluster.Node { return join(t, shared, &cluster.NodeOptions{Name: name}) }
 		want := func(what, want string, nodes ...*cluster.Node) {
 			t.Helper()
@@ -300,7 +301,7 @@ func TestMembers(t *testing.T) {
 // and that the others remove it until it reaches the backend again.
 func TestMembersPartition(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		f := newFaulty(shared)
 		a := join(t, shared, &cluster.NodeOptions{Name: "a"})
 		b := join(t, f, &cluster.NodeOptions{Name: "b"})
@@ -327,7 +328,7 @@ func TestMembersPartition(t *testing.T) {
 func TestStats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var appended []error
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		f := newFaulty(shared)
 		n := join(t, f, &cluster.NodeOptions{OnAppend: func(d time.Duration, err error) {
 			if d < 0 || d > cluster.CallTimeout {
@@ -392,7 +393,7 @@ func TestStats(t *testing.T) {
 
 func TestJoinFails(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFaulty(cluster.NewMemory())
+		f := newFaulty(clustertest.NewMemory())
 		f.setDown(true)
 		began := time.Now()
 		_, err := cluster.Join(t.Context(), f, nil)
@@ -400,7 +401,7 @@ func TestJoinFails(t *testing.T) {
 			t.Errorf("join: %v after %v", err, time.Since(began))
 		}
 		for _, o := range []cluster.NodeOptions{{Name: strings.Repeat("x", 1000)}, {Secrets: [][]byte{[]byte("short")}}} {
-			if _, err := cluster.Join(t.Context(), cluster.NewMemory(), &o); err == nil {
+			if _, err := cluster.Join(t.Context(), clustertest.NewMemory(), &o); err == nil {
 				t.Errorf("joined with %+v", o)
 			}
 		}
@@ -708,7 +709,7 @@ func TestHandlerNodes(t *testing.T) {
 // TestRollingUpgrade checks that a node reads records of the next release, and ignores newer ones.
 func TestRollingUpgrade(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		n := join(t, shared, nil)
 		sessions, err := n.SessionStore(t.Context(), 0)
 		if err != nil {

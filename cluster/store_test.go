@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -117,7 +118,7 @@ func TestSessionStore(t *testing.T) {
 // TestSessionKept checks which changes of a session have a durable copy.
 func TestSessionKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		s, err := join(t, shared, nil).SessionStore(t.Context(), time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -371,7 +372,7 @@ func TestEventStore(t *testing.T) {
 // TestEventStoreBytes checks that EventStoreOptions.MaxBytes limits the events of all streams.
 func TestEventStoreBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, err := join(t, cluster.NewMemory(), nil).EventStore(t.Context(), &cluster.EventStoreOptions{MaxBytes: 1 << 20})
+		s, err := join(t, clustertest.NewMemory(), nil).EventStore(t.Context(), &cluster.EventStoreOptions{MaxBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -450,7 +451,7 @@ func TestEventFollow(t *testing.T) {
 // the next one.
 func TestEventParts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		n := join(t, shared, nil)
 		s, err := n.EventStore(t.Context(), nil)
 		if err != nil {
@@ -798,7 +799,7 @@ func TestBus(t *testing.T) {
 // answers reads, from the time before the records were written: nothing is reported as not found.
 func TestNotFound(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		ctx, shared := t.Context(), cluster.NewMemory()
+		ctx, shared := t.Context(), clustertest.NewMemory()
 		f := newFaulty(shared)
 		o := func() *cluster.NodeOptions { return &cluster.NodeOptions{Secrets: secrets(3)} }
 		there, here := join(t, shared, o()), join(t, f, o())

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )
@@ -20,7 +21,7 @@ import (
 func TestLostTasks(t *testing.T) {
 	for name, leave := range map[string]bool{"killed": false, "left": true} {
 		inBubble(t, func(t *testing.T) {
-			shared := cluster.NewMemory()
+			shared := clustertest.NewMemory()
 			a, b, c := join(t, shared, nil), join(t, shared, nil), join(t, shared, nil)
 			stores := taskStores(t, a, b, c)
 			create := func(i int, id string, status mcp.TaskStatus, core bool) {
@@ -99,7 +100,7 @@ func TestLostTasks(t *testing.T) {
 // cannot, do not keep other tasks from failing.
 func TestLostTaskInvalid(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		shared := cluster.NewMemory()
+		shared := clustertest.NewMemory()
 		lost, n := join(t, shared, nil), join(t, shared, nil)
 		stores := taskStores(t, lost, n)
 		ids := []string{"t1", "t2", "t3"}

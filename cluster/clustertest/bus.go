@@ -176,9 +176,6 @@ func testRequest(s *suite) {
 	wantNone("a node that has stopped")
 }
 
-// maxHandling is the number of requests that a node handles at once.
-const maxHandling = 256
-
 // testOverload checks that a request to an overloaded node fails at once.
 func testOverload(s *suite) {
 	node, topic := rand.Text(), s.key()

@@ -19,6 +19,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 	"mcpwire/cmd/internal/proxy/gateway"
 	"mcpwire/cmd/internal/proxy/gateway/nodes"
 	"mcpwire/internal/proxy/bridge"
@@ -234,7 +235,7 @@ type testCluster struct {
 }
 
 func newCluster(t *testing.T, n int, isolation gateway.Isolation, revisions ...mcp.Revision) *testCluster {
-	tc := &testCluster{t: t, backend: cluster.NewMemory(), program: &program{t: t, revisions: revisions, running: map[int]int{}, release: make(chan struct{}), asked: make(chan struct{})}}
+	tc := &testCluster{t: t, backend: clustertest.NewMemory(), program: &program{t: t, revisions: revisions, running: map[int]int{}, release: make(chan struct{}), asked: make(chan struct{})}}
 	for i := range n {
 		log := slog.New(slog.DiscardHandler)
 		if testing.Verbose() {

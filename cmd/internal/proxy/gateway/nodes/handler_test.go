@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 	"mcpwire/cmd/internal/proxy/gateway"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
@@ -26,7 +27,7 @@ import (
 // newHandlers returns the URLs of two gateways whose handlers share sessions as nodes of a cluster,
 // with an upstream "up" of the legacy era that asks for a name and has a resource "x:a".
 func newHandlers(t *testing.T) (urls [2]string, members [2]*cluster.Node) {
-	backend := cluster.NewMemory()
+	backend := clustertest.NewMemory()
 	for i := range urls {
 		node, err := cluster.Join(t.Context(), backend, nil)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/cluster/clustertest"
 	"mcpwire/cmd/internal/proxy/gateway"
 	"mcpwire/cmd/internal/proxy/gateway/nodes"
 )
@@ -13,7 +14,7 @@ import (
 // TestTaskOwners checks that all nodes know who has started a task, as long as it lives.
 func TestTaskOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := cluster.NewMemory()
+		backend := clustertest.NewMemory()
 		var owners [2]gateway.TaskOwners
 		for i := range owners {
 			node, err := cluster.Join(t.Context(), backend, nil)

@@ -1,4 +1,4 @@
-package cluster_test
+package clustertest_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 func TestMemory(t *testing.T) {
 	clustertest.Run(t, func(*testing.T) (a, b cluster.Backend) {
-		m := cluster.NewMemory()
+		m := clustertest.NewMemory()
 		return m, m
 	})
 }
@@ -24,7 +24,7 @@ func TestMemory(t *testing.T) {
 // next one has all records.
 func TestMemoryWatchMisses(t *testing.T) {
 	ctx := t.Context()
-	r, err := cluster.NewMemory().Records(ctx, "a", cluster.RecordsOptions{})
+	r, err := clustertest.NewMemory().Records(ctx, "a", cluster.RecordsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestMemoryWatchMisses(t *testing.T) {
 // TestMemoryLogBytes checks that a log evicts the oldest entries of all keys when it is full.
 func TestMemoryLogBytes(t *testing.T) {
 	ctx := t.Context()
-	l, err := cluster.NewMemory().Log(ctx, "a", cluster.LogOptions{MaxBytes: 64 << 10})
+	l, err := clustertest.NewMemory().Log(ctx, "a", cluster.LogOptions{MaxBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestMemoryLogBytes(t *testing.T) {
 func TestMemoryDedupWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		l, err := cluster.NewMemory().Log(ctx, "a", cluster.LogOptions{})
+		l, err := clustertest.NewMemory().Log(ctx, "a", cluster.LogOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestMemoryDedupWindow(t *testing.T) {
 // above a limit.
 func TestMemoryBusIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus := cluster.NewMemory().Bus()
+		bus := clustertest.NewMemory().Bus()
 		hold, got := make(chan struct{}), 0
 		stop, err := bus.Subscribe(t.Context(), "a", func([]byte) {
 			<-hold

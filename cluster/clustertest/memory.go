@@ -1,4 +1,4 @@
-package cluster
+package clustertest
 
 import (
 	"bytes"
@@ -13,11 +13,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mcpwire/cluster"
 )
 
 const (
 	// maxPending limits the messages that wait for one subscription, and maxHandling the concurrent
-	// requests of one handler. See Bus.
+	// requests of one handler. See [cluster.Bus].
 	maxPending  = 4096
 	maxHandling = 256
 	// maxWatched limits the changed records that wait for one watcher.
@@ -32,9 +34,9 @@ const (
 	defaultBytes = 64 << 20
 )
 
-// NewMemory returns an empty [Backend] for nodes in one process. It never fails with
+// NewMemory returns an empty [cluster.Backend] for nodes in one process. It never fails with
 // ErrUnavailable, unless it is full.
-func NewMemory() Backend {
+func NewMemory() cluster.Backend {
 	return &memory{buckets: make(map[string]*memoryRecords), logs: make(map[string]*memoryLog)}
 }
 
@@ -45,9 +47,9 @@ type memory struct {
 	bus     memoryBus
 }
 
-// Records implements [Backend].
-func (m *memory) Records(_ context.Context, name string, o RecordsOptions) (Records, error) {
-	if err := CheckName(name); err != nil {
+// Records implements [cluster.Backend].
+func (m *memory) Records(_ context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+	if err := cluster.CheckName(name); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
@@ -63,16 +65,16 @@ func (m *memory) Records(_ context.Context, name string, o RecordsOptions) (Reco
 	return r, nil
 }
 
-// Log implements [Backend].
-func (m *memory) Log(_ context.Context, name string, o LogOptions) (Log, error) {
-	if err := CheckName(name); err != nil {
+// Log implements [cluster.Backend].
+func (m *memory) Log(_ context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
+	if err := cluster.CheckName(name); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.logs[name]
 	if l == nil {
-		l = &memoryLog{groups: make(map[string]map[string]*memorySequence), queue: list.New(), ids: make(map[string]uint64), followers: make(map[LogKey]map[chan struct{}]struct{})}
+		l = &memoryLog{groups: make(map[string]map[string]*memorySequence), queue: list.New(), ids: make(map[string]uint64), followers: make(map[cluster.LogKey]map[chan struct{}]struct{})}
 		m.logs[name] = l
 	}
 	l.mu.Lock()
@@ -81,8 +83,8 @@ func (m *memory) Log(_ context.Context, name string, o LogOptions) (Log, error) 
 	return l, nil
 }
 
-// Bus implements [Backend].
-func (m *memory) Bus() Bus { return &m.bus }
+// Bus implements [cluster.Backend].
+func (m *memory) Bus() cluster.Bus { return &m.bus }
 
 // memoryRecords is a bucket in memory.
 type memoryRecords struct {
@@ -109,7 +111,7 @@ func (r *memoryRecord) size() int64 { return int64(recordOverhead + len(r.key) +
 // A memoryWatcher collects the changes that a watch has yet to yield.
 type memoryWatcher struct {
 	prefix  string
-	pending map[string]Change
+	pending map[string]cluster.Change
 	// missed means that pending became too large.
 	missed bool
 	// ready has room for one.
@@ -131,36 +133,36 @@ func (r *memoryRecords) removeLocked(e *list.Element) {
 	r.bytes -= rec.size()
 }
 
-// Get implements [Records].
-func (r *memoryRecords) Get(ctx context.Context, key string) (Record, error) {
-	if err := cmp.Or(ctx.Err(), CheckKey(key)); err != nil {
-		return Record{}, err
+// Get implements [cluster.Records].
+func (r *memoryRecords) Get(ctx context.Context, key string) (cluster.Record, error) {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+		return cluster.Record{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expireLocked()
 	e := r.byKey[key]
 	if e == nil {
-		return Record{}, ErrNotFound
+		return cluster.Record{}, cluster.ErrNotFound
 	}
 	rec := e.Value.(*memoryRecord)
-	return Record{Value: bytes.Clone(rec.value), Rev: rec.rev}, nil
+	return cluster.Record{Value: bytes.Clone(rec.value), Rev: rec.rev}, nil
 }
 
-// Absent implements [Records].
+// Absent implements [cluster.Records].
 func (r *memoryRecords) Absent(ctx context.Context, key string) error {
 	switch _, err := r.Get(ctx, key); {
 	case err == nil:
-		return ErrConflict
-	case !errors.Is(err, ErrNotFound):
+		return cluster.ErrConflict
+	case !errors.Is(err, cluster.ErrNotFound):
 		return err
 	}
 	return nil
 }
 
-// Put implements [Records].
+// Put implements [cluster.Records].
 func (r *memoryRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
-	if err := cmp.Or(ctx.Err(), CheckKey(key), CheckValue(value)); err != nil {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key), cluster.CheckValue(value)); err != nil {
 		return 0, err
 	}
 	r.mu.Lock()
@@ -168,7 +170,7 @@ func (r *memoryRecords) Put(ctx context.Context, key string, value []byte, rev u
 	r.expireLocked()
 	e := r.byKey[key]
 	if r.revLocked(e) != rev {
-		return 0, ErrConflict
+		return 0, cluster.ErrConflict
 	}
 	rec := &memoryRecord{key: key, value: bytes.Clone(value), written: time.Now()}
 	grown := r.bytes + rec.size()
@@ -176,7 +178,7 @@ func (r *memoryRecords) Put(ctx context.Context, key string, value []byte, rev u
 		grown -= e.Value.(*memoryRecord).size()
 	}
 	if grown > r.maxBytes {
-		return 0, fmt.Errorf("%w: the bucket is full", ErrUnavailable)
+		return 0, fmt.Errorf("%w: the bucket is full", cluster.ErrUnavailable)
 	}
 	if e != nil {
 		r.removeLocked(e)
@@ -185,7 +187,7 @@ func (r *memoryRecords) Put(ctx context.Context, key string, value []byte, rev u
 	rec.rev = r.lastRev
 	r.byKey[key] = r.queue.PushBack(rec)
 	r.bytes += rec.size()
-	r.changedLocked(Change{ChangePut, key, Record{rec.value, rec.rev}})
+	r.changedLocked(cluster.Change{Kind: cluster.ChangePut, Key: key, Record: cluster.Record{Value: rec.value, Rev: rec.rev}})
 	return rec.rev, nil
 }
 
@@ -197,9 +199,9 @@ func (r *memoryRecords) revLocked(e *list.Element) uint64 {
 	return e.Value.(*memoryRecord).rev
 }
 
-// Delete implements [Records].
+// Delete implements [cluster.Records].
 func (r *memoryRecords) Delete(ctx context.Context, key string, rev uint64) error {
-	if err := cmp.Or(ctx.Err(), CheckKey(key)); err != nil {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -207,16 +209,16 @@ func (r *memoryRecords) Delete(ctx context.Context, key string, rev uint64) erro
 	r.expireLocked()
 	e := r.byKey[key]
 	if e == nil || r.revLocked(e) != rev {
-		return ErrConflict
+		return cluster.ErrConflict
 	}
 	r.removeLocked(e)
 	r.lastRev++
-	r.changedLocked(Change{ChangeDelete, key, Record{Rev: r.lastRev}})
+	r.changedLocked(cluster.Change{Kind: cluster.ChangeDelete, Key: key, Record: cluster.Record{Rev: r.lastRev}})
 	return nil
 }
 
 // changedLocked passes a change to the watchers.
-func (r *memoryRecords) changedLocked(c Change) {
+func (r *memoryRecords) changedLocked(c cluster.Change) {
 	for w := range r.watchers {
 		if hasPrefix(c.Key, w.prefix) {
 			w.add(c)
@@ -229,9 +231,9 @@ func hasPrefix(key, prefix string) bool {
 	return prefix == "" || strings.HasPrefix(key, prefix+".")
 }
 
-func (w *memoryWatcher) add(c Change) {
+func (w *memoryWatcher) add(c cluster.Change) {
 	if w.pending[c.Key] = c; len(w.pending) > maxWatched {
-		w.missed, w.pending = true, make(map[string]Change)
+		w.missed, w.pending = true, make(map[string]cluster.Change)
 	}
 	select {
 	case w.ready <- struct{}{}:
@@ -239,23 +241,23 @@ func (w *memoryWatcher) add(c Change) {
 	}
 }
 
-// Watch implements [Records].
-func (r *memoryRecords) Watch(ctx context.Context, prefix string) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
+// Watch implements [cluster.Records].
+func (r *memoryRecords) Watch(ctx context.Context, prefix string) iter.Seq2[cluster.Change, error] {
+	return func(yield func(cluster.Change, error) bool) {
 		if prefix != "" {
-			if err := CheckKey(prefix); err != nil {
-				yield(Change{}, err)
+			if err := cluster.CheckKey(prefix); err != nil {
+				yield(cluster.Change{}, err)
 				return
 			}
 		}
-		w := &memoryWatcher{prefix: prefix, pending: make(map[string]Change), ready: make(chan struct{}, 1)}
+		w := &memoryWatcher{prefix: prefix, pending: make(map[string]cluster.Change), ready: make(chan struct{}, 1)}
 		defer func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			delete(r.watchers, w)
 		}()
 		first := r.begin(w)
-		for _, c := range append(first, Change{Kind: ChangeSynced}) {
+		for _, c := range append(first, cluster.Change{Kind: cluster.ChangeSynced}) {
 			if !yield(c, nil) {
 				return
 			}
@@ -264,12 +266,12 @@ func (r *memoryRecords) Watch(ctx context.Context, prefix string) iter.Seq2[Chan
 			select {
 			case <-w.ready:
 			case <-ctx.Done():
-				yield(Change{}, ctx.Err())
+				yield(cluster.Change{}, ctx.Err())
 				return
 			}
 			changes, missed := r.take(w)
 			if missed {
-				yield(Change{}, ErrGone)
+				yield(cluster.Change{}, cluster.ErrGone)
 				return
 			}
 			for _, c := range changes {
@@ -282,14 +284,14 @@ func (r *memoryRecords) Watch(ctx context.Context, prefix string) iter.Seq2[Chan
 }
 
 // begin adds a watcher and returns the records that exist.
-func (r *memoryRecords) begin(w *memoryWatcher) []Change {
+func (r *memoryRecords) begin(w *memoryWatcher) []cluster.Change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expireLocked()
-	var all []Change
+	var all []cluster.Change
 	for e := r.queue.Front(); e != nil; e = e.Next() {
 		if rec := e.Value.(*memoryRecord); hasPrefix(rec.key, w.prefix) {
-			all = append(all, Change{ChangePut, rec.key, Record{bytes.Clone(rec.value), rec.rev}})
+			all = append(all, cluster.Change{Kind: cluster.ChangePut, Key: rec.key, Record: cluster.Record{Value: bytes.Clone(rec.value), Rev: rec.rev}})
 		}
 	}
 	r.watchers[w] = struct{}{}
@@ -297,10 +299,10 @@ func (r *memoryRecords) begin(w *memoryWatcher) []Change {
 }
 
 // take returns the pending changes of a watcher, in order.
-func (r *memoryRecords) take(w *memoryWatcher) (all []Change, missed bool) {
+func (r *memoryRecords) take(w *memoryWatcher) (all []cluster.Change, missed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all = slices.SortedFunc(maps.Values(w.pending), func(a, b Change) int { return cmp.Compare(a.Rev, b.Rev) })
+	all = slices.SortedFunc(maps.Values(w.pending), func(a, b cluster.Change) int { return cmp.Compare(a.Rev, b.Rev) })
 	for i := range all {
 		all[i].Value = bytes.Clone(all[i].Value)
 	}
@@ -323,12 +325,12 @@ type memoryLog struct {
 	ids   map[string]uint64
 	dedup []memoryID
 	// followers are notified of new entries. The channels have a buffer of one.
-	followers map[LogKey]map[chan struct{}]struct{}
+	followers map[cluster.LogKey]map[chan struct{}]struct{}
 }
 
 // A memorySequence has the entries with one key, at least one.
 type memorySequence struct {
-	key     LogKey
+	key     cluster.LogKey
 	entries []*memoryEntry
 }
 
@@ -347,8 +349,8 @@ type memoryID struct {
 	added time.Time
 }
 
-func (k LogKey) check() error {
-	if err := CheckKey(k.Group, k.Name); err != nil {
+func checkLogKey(k cluster.LogKey) error {
+	if err := cluster.CheckKey(k.Group, k.Name); err != nil {
 		return err
 	}
 	if strings.Contains(k.Name, ".") {
@@ -357,9 +359,9 @@ func (k LogKey) check() error {
 	return nil
 }
 
-// Append implements [Log].
-func (l *memoryLog) Append(ctx context.Context, key LogKey, id string, data []byte) (uint64, error) {
-	if err := cmp.Or(ctx.Err(), key.check(), CheckValue(data)); err != nil {
+// Append implements [cluster.Log].
+func (l *memoryLog) Append(ctx context.Context, key cluster.LogKey, id string, data []byte) (uint64, error) {
+	if err := cmp.Or(ctx.Err(), checkLogKey(key), cluster.CheckValue(data)); err != nil {
 		return 0, err
 	}
 	now := time.Now()
@@ -427,9 +429,9 @@ func (l *memoryLog) evictLocked(e *memoryEntry) {
 	}
 }
 
-// Read implements [Log].
-func (l *memoryLog) Read(ctx context.Context, key LogKey, after uint64, limit int) ([]Entry, error) {
-	if err := cmp.Or(ctx.Err(), key.check()); err != nil {
+// Read implements [cluster.Log].
+func (l *memoryLog) Read(ctx context.Context, key cluster.LogKey, after uint64, limit int) ([]cluster.Entry, error) {
+	if err := cmp.Or(ctx.Err(), checkLogKey(key)); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
@@ -442,20 +444,20 @@ func (l *memoryLog) Read(ctx context.Context, key LogKey, after uint64, limit in
 	if after > 0 {
 		i, ok := slices.BinarySearchFunc(entries, after, func(e *memoryEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
 		if !ok {
-			return nil, ErrGone
+			return nil, cluster.ErrGone
 		}
 		entries = entries[i+1:]
 	}
-	var found []Entry
+	var found []cluster.Entry
 	for _, e := range entries[:min(len(entries), max(limit, 0))] {
-		found = append(found, Entry{e.seq, bytes.Clone(e.data)})
+		found = append(found, cluster.Entry{Seq: e.seq, Data: bytes.Clone(e.data)})
 	}
 	return found, nil
 }
 
-// Follow implements [Log].
-func (l *memoryLog) Follow(ctx context.Context, key LogKey, after uint64) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+// Follow implements [cluster.Log].
+func (l *memoryLog) Follow(ctx context.Context, key cluster.LogKey, after uint64) iter.Seq2[cluster.Entry, error] {
+	return func(yield func(cluster.Entry, error) bool) {
 		ready := make(chan struct{}, 1)
 		l.mu.Lock()
 		if l.followers[key] == nil {
@@ -474,7 +476,7 @@ func (l *memoryLog) Follow(ctx context.Context, key LogKey, after uint64) iter.S
 		for {
 			entries, err := l.Read(ctx, key, after, 100)
 			if err != nil {
-				yield(Entry{}, err)
+				yield(cluster.Entry{}, err)
 				return
 			}
 			for _, e := range entries {
@@ -489,16 +491,16 @@ func (l *memoryLog) Follow(ctx context.Context, key LogKey, after uint64) iter.S
 			select {
 			case <-ready:
 			case <-ctx.Done():
-				yield(Entry{}, ctx.Err())
+				yield(cluster.Entry{}, ctx.Err())
 				return
 			}
 		}
 	}
 }
 
-// Drop implements [Log].
+// Drop implements [cluster.Log].
 func (l *memoryLog) Drop(ctx context.Context, group string) error {
-	if err := cmp.Or(ctx.Err(), CheckKey(group)); err != nil {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(group)); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -529,9 +531,9 @@ type memorySubscription struct {
 	ready chan struct{}
 }
 
-// Publish implements [Bus].
+// Publish implements [cluster.Bus].
 func (b *memoryBus) Publish(ctx context.Context, topic string, data []byte) error {
-	if err := cmp.Or(ctx.Err(), CheckKey(topic), CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(topic), cluster.CheckValue(data)); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -564,9 +566,9 @@ func (s *memorySubscription) take() [][]byte {
 	return all
 }
 
-// Subscribe implements [Bus].
+// Subscribe implements [cluster.Bus].
 func (b *memoryBus) Subscribe(ctx context.Context, topic string, deliver func([]byte)) (stop func(), err error) {
-	if err := cmp.Or(ctx.Err(), CheckKey(topic)); err != nil {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(topic)); err != nil {
 		return nil, err
 	}
 	s := &memorySubscription{ready: make(chan struct{}, 1)}
@@ -620,16 +622,16 @@ type memoryHandler struct {
 	wg      sync.WaitGroup
 }
 
-// Request implements [Bus].
+// Request implements [cluster.Bus].
 func (b *memoryBus) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
-	if err := cmp.Or(ctx.Err(), CheckKey(node, topic), CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(node, topic), cluster.CheckValue(data)); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	h := b.handlers[node+" "+topic]
 	b.mu.Unlock()
 	if h == nil {
-		return nil, ErrNoNode
+		return nil, cluster.ErrNoNode
 	}
 	reply, err := h.start(bytes.Clone(data))
 	if err != nil {
@@ -637,7 +639,7 @@ func (b *memoryBus) Request(ctx context.Context, node, topic string, data []byte
 	}
 	select {
 	case r := <-reply:
-		return r, CheckValue(r)
+		return r, cluster.CheckValue(r)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -648,12 +650,12 @@ func (h *memoryHandler) start(data []byte) (<-chan []byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
-		return nil, ErrNoNode
+		return nil, cluster.ErrNoNode
 	}
 	select {
 	case h.running <- struct{}{}:
 	default:
-		return nil, fmt.Errorf("%w: the node handles too many requests", ErrUnavailable)
+		return nil, fmt.Errorf("%w: the node handles too many requests", cluster.ErrUnavailable)
 	}
 	reply := make(chan []byte, 1)
 	h.wg.Go(func() {
@@ -665,9 +667,9 @@ func (h *memoryHandler) start(data []byte) (<-chan []byte, error) {
 
 var errHandled = errors.New("cluster: the node handles this topic already")
 
-// Handle implements [Bus].
+// Handle implements [cluster.Bus].
 func (b *memoryBus) Handle(ctx context.Context, node, topic string, handle func(context.Context, []byte) []byte) (stop func(), err error) {
-	if err := cmp.Or(ctx.Err(), CheckKey(node, topic)); err != nil {
+	if err := cmp.Or(ctx.Err(), cluster.CheckKey(node, topic)); err != nil {
 		return nil, err
 	}
 	h := &memoryHandler{handle: handle, running: make(chan struct{}, maxHandling)}
