@@ -59,11 +59,13 @@ func Lookup(id string) (*Rule, bool) {
 
 const specificationURL = "https://modelcontextprotocol.io/specification/"
 
-// describe returns a copy of the rule's description, with the complete URL and dates.
+// describe returns the rule's description, with the complete URL and dates.
 func (r *rule) describe() *Rule {
-	d := r.Rule
-	d.Revisions = slices.Clone(d.Revisions)
-	d.Title, d.Why, d.Fix = expandDates(d.Title), expandDates(d.Why), expandDates(d.Fix)
+	d := &Rule{
+		ID: r.ID, Severity: r.Severity, Revisions: slices.Clone(r.Revisions),
+		Title: expandDates(r.Title), Why: expandDates(r.Why), Fix: expandDates(r.Fix), URL: r.URL,
+		Good: r.Good, Bad: r.Bad,
+	}
 	if !strings.HasPrefix(d.URL, "https:") {
 		newest := mcp.LatestRevision
 		if n := len(d.Revisions); n > 0 {
@@ -71,7 +73,7 @@ func (r *rule) describe() *Rule {
 		}
 		d.URL = specificationURL + newest.String() + "/" + d.URL
 	}
-	return &d
+	return d
 }
 
 // In returns a copy of the rule with the URL of the page in revision rev. It returns r itself if
@@ -209,7 +211,13 @@ var (
 // TestExamples runs the examples: Good must lead to no finding, and Bad only to findings of the
 // rule and of its consequences.
 type rule struct {
-	Rule
+	// The description. See Rule.
+	ID                   string
+	Severity             Severity
+	Revisions            []mcp.Revision
+	Title, Why, Fix, URL string
+	Good, Bad            Example
+
 	kinds   kind
 	methods []string
 	dir     capture.Dir

@@ -44,53 +44,46 @@ const cacheURL = "server/utilities/caching"
 
 // rulesCache returns the rules about caching: how long and for whom a result stays valid.
 func rulesCache() []rule {
-	return []rule{
-		{
-			Rule: Rule{
-				ID: "cache/scope-varies", Severity: Error, Revisions: modernRevisions,
-				Title: "Pages of one list have different scopes",
-				Why:   "A cache shared by several users would show part of the list to all of them and omit the rest.",
-				Fix:   "Send the same cacheScope with every page of a list: private if any page is private.",
-				URL:   cacheURL,
-				Good:  Example{rev20260728, cachePage("public")},
-				Bad:   Example{rev20260728, cachePage("private")},
-			},
-			kinds: kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				if v.call == nil || !v.modern || !v.complete() {
-					return
-				}
-				cursor, scope := v.call.param("cursor"), v.result("cacheScope")
-				if !isString(cursor) || !isString(scope) {
-					return
-				}
-				before, ok := stateOf[cacheScopes](&v.session.state).scopes[v.call.method+" "+jsonwire.Text(cursor)]
-				if ok && before.scope != "" && before.scope != jsonwire.Text(scope) {
-					v.report("/result/cacheScope", "the cacheScope is %s, but the previous page had %s", showJSON(scope), show(before.scope)).with(before.n)
-				}
-			},
+	return []rule{{
+		ID: "cache/scope-varies", Severity: Error, Revisions: modernRevisions,
+		Title: "Pages of one list have different scopes",
+		Why:   "A cache shared by several users would show part of the list to all of them and omit the rest.",
+		Fix:   "Send the same cacheScope with every page of a list: private if any page is private.",
+		URL:   cacheURL,
+		Good:  Example{rev20260728, cachePage("public")},
+		Bad:   Example{rev20260728, cachePage("private")},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.call == nil || !v.modern || !v.complete() {
+				return
+			}
+			cursor, scope := v.call.param("cursor"), v.result("cacheScope")
+			if !isString(cursor) || !isString(scope) {
+				return
+			}
+			before, ok := stateOf[cacheScopes](&v.session.state).scopes[v.call.method+" "+jsonwire.Text(cursor)]
+			if ok && before.scope != "" && before.scope != jsonwire.Text(scope) {
+				v.report("/result/cacheScope", "the cacheScope is %s, but the previous page had %s", showJSON(scope), show(before.scope)).with(before.n)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "cache/question-kept", Severity: Warning, Revisions: modernRevisions,
-				Title: "An input_required result has cache fields",
-				Why:   "A cache that honors them would show one user the input request of another.",
-				Fix:   "Omit ttlMs and cacheScope from results with resultType input_required.",
-				URL:   cacheURL,
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","ttlMs":0}}`},
-			},
-			kinds: kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				if !v.inputRequired() {
-					return
+	}, {
+		ID: "cache/question-kept", Severity: Warning, Revisions: modernRevisions,
+		Title: "An input_required result has cache fields",
+		Why:   "A cache that honors them would show one user the input request of another.",
+		Fix:   "Omit ttlMs and cacheScope from results with resultType input_required.",
+		URL:   cacheURL,
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","ttlMs":0}}`},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.inputRequired() {
+				return
+			}
+			for _, name := range []string{"ttlMs", "cacheScope"} {
+				if v.result(name) != nil {
+					v.report(pointer("result", name), "the input_required result has %s", name)
 				}
-				for _, name := range []string{"ttlMs", "cacheScope"} {
-					if v.result(name) != nil {
-						v.report(pointer("result", name), "the input_required result has %s", name)
-					}
-				}
-			},
+			}
 		},
-	}
+	}}
 }

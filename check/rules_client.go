@@ -15,169 +15,144 @@ import (
 // rulesClient returns the rules about input that servers request from clients (roots, sampling and
 // elicitation), by requests or within results.
 func rulesClient() []rule {
-	return []rule{
-		{
-			Rule: Rule{
-				ID: "roots/uri", Severity: Error,
-				Title: "A root is not a file:// URI",
-				Why:   "Roots are folders and files; servers cannot use another scheme.",
-				Fix:   "Begin the URI of a root with file://.",
-				URL:   "client/roots",
-				Good:  Example{rev20251125, exRoots("file:///home/me/project")},
-				Bad:   Example{rev20251125, exRoots("https://example.com/project")},
-			},
-			kinds: kindResult | kindRequest, dir: capture.ToServer,
-			check: func(v *view) {
-				if v.msg.is(kindResult) && v.call != nil && v.call.method == mcp.MethodRootsList {
-					rootURIs(v, "/result", v.msg.result)
-				}
-				for key, answer := range members(v.param("inputResponses")) {
-					rootURIs(v, "/params/inputResponses"+pointer(key), answer)
-				}
-			},
+	return []rule{{
+		ID: "roots/uri", Severity: Error,
+		Title: "A root is not a file:// URI",
+		Why:   "Roots are folders and files; servers cannot use another scheme.",
+		Fix:   "Begin the URI of a root with file://.",
+		URL:   "client/roots",
+		Good:  Example{rev20251125, exRoots("file:///home/me/project")},
+		Bad:   Example{rev20251125, exRoots("https://example.com/project")},
+		kinds: kindResult | kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			if v.msg.is(kindResult) && v.call != nil && v.call.method == mcp.MethodRootsList {
+				rootURIs(v, "/result", v.msg.result)
+			}
+			for key, answer := range members(v.param("inputResponses")) {
+				rootURIs(v, "/params/inputResponses"+pointer(key), answer)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "elicitation/schema", Severity: Error, Revisions: hasStructuredOutput,
-				Title: "Clients cannot show a form",
-				Why:   "Forms are flat: each property is a string, a number, a boolean or a choice. Clients have no input field for anything else.",
-				Fix:   "Send several flat forms, or request text.",
-				URL:   "client/elicitation#requested-schema",
-				Good:  Example{rev20251125, exElicit(`"name":{"type":"string"}`, `{"action":"decline"}`)},
-				Bad:   Example{rev20251125, exElicit(`"name":{"type":"object","properties":{"first":{"type":"string"}}}`, `{"action":"decline"}`)},
-			},
-			kinds: kindRequest | kindResult, dir: capture.ToClient,
-			consequences: []string{"shape/bad-value"},
-			check: func(v *view) {
-				for place, params := range inputRequests(v, mcp.MethodElicit) {
-					flatForm(v, place, params)
-				}
-			},
+	}, {
+		ID: "elicitation/schema", Severity: Error, Revisions: hasStructuredOutput,
+		Title: "Clients cannot show a form",
+		Why:   "Forms are flat: each property is a string, a number, a boolean or a choice. Clients have no input field for anything else.",
+		Fix:   "Send several flat forms, or request text.",
+		URL:   "client/elicitation#requested-schema",
+		Good:  Example{rev20251125, exElicit(`"name":{"type":"string"}`, `{"action":"decline"}`)},
+		Bad:   Example{rev20251125, exElicit(`"name":{"type":"object","properties":{"first":{"type":"string"}}}`, `{"action":"decline"}`)},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		consequences: []string{"shape/bad-value"},
+		check: func(v *view) {
+			for place, params := range inputRequests(v, mcp.MethodElicit) {
+				flatForm(v, place, params)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "elicitation/content", Severity: Warning, Revisions: hasNegotiatedVersionHeader,
-				Title: "The response to a form does not match the form's schema",
-				Why:   "The server validates the response and sends the form again, or fails.",
-				Fix:   "Validate the fields before sending the response; send content only with accept.",
-				URL:   "client/elicitation",
-				Good:  Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":7}}`)},
-				Bad:   Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":"seven"}}`)},
-			},
-			kinds: kindResult, methods: []string{mcp.MethodElicit}, dir: capture.ToServer,
-			check: func(v *view) {
-				if v.call.paramsLost || jsonwire.Text(v.result("action")) != string(mcp.ElicitActionAccept) || v.call.param("requestedSchema") == nil {
-					return
-				}
-				content := v.result("content")
-				if content == nil {
-					content = []byte("{}")
-				}
-				problems := visible(formProblems(v.call.param("requestedSchema"), content), func(place string) bool { return v.redactedWithin("/result/content" + place) })
-				if len(problems) > 0 {
-					v.report("/result/content", "the content does not match the requested schema: %s", joinProblems(problems)).with(v.call.n)
-				}
-			},
+	}, {
+		ID: "elicitation/content", Severity: Warning, Revisions: hasNegotiatedVersionHeader,
+		Title: "The response to a form does not match the form's schema",
+		Why:   "The server validates the response and sends the form again, or fails.",
+		Fix:   "Validate the fields before sending the response; send content only with accept.",
+		URL:   "client/elicitation",
+		Good:  Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":7}}`)},
+		Bad:   Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":"seven"}}`)},
+		kinds: kindResult, methods: []string{mcp.MethodElicit}, dir: capture.ToServer,
+		check: func(v *view) {
+			if v.call.paramsLost || jsonwire.Text(v.result("action")) != string(mcp.ElicitActionAccept) || v.call.param("requestedSchema") == nil {
+				return
+			}
+			content := v.result("content")
+			if content == nil {
+				content = []byte("{}")
+			}
+			problems := visible(formProblems(v.call.param("requestedSchema"), content), func(place string) bool { return v.redactedWithin("/result/content" + place) })
+			if len(problems) > 0 {
+				v.report("/result/content", "the content does not match the requested schema: %s", joinProblems(problems)).with(v.call.n)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "elicitation/secret", Severity: Warning, Revisions: hasStructuredOutput,
-				Title: "A form requests a secret",
-				Why:   "Form input passes through the host, and often through a model. Passwords, keys and payment details must not.",
-				Fix:   "Use URL mode, with a page of your own.",
-				URL:   "client/elicitation",
-				Good:  Example{rev20251125, exElicit(`"city":{"type":"string"}`, `{"action":"decline"}`)},
-				Bad:   Example{rev20251125, exElicit(`"password":{"type":"string"}`, `{"action":"decline"}`)},
-			},
-			kinds: kindRequest | kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				for place, params := range inputRequests(v, mcp.MethodElicit) {
-					for name := range members(jsonwire.Lookup(params, "requestedSchema", "properties")) {
-						if secretName(name) {
-							v.report(place+"/requestedSchema/properties"+pointer(name), "the form requests %s", show(name))
-						}
+	}, {
+		ID: "elicitation/secret", Severity: Warning, Revisions: hasStructuredOutput,
+		Title: "A form requests a secret",
+		Why:   "Form input passes through the host, and often through a model. Passwords, keys and payment details must not.",
+		Fix:   "Use URL mode, with a page of your own.",
+		URL:   "client/elicitation",
+		Good:  Example{rev20251125, exElicit(`"city":{"type":"string"}`, `{"action":"decline"}`)},
+		Bad:   Example{rev20251125, exElicit(`"password":{"type":"string"}`, `{"action":"decline"}`)},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			for place, params := range inputRequests(v, mcp.MethodElicit) {
+				for name := range members(jsonwire.Lookup(params, "requestedSchema", "properties")) {
+					if secretName(name) {
+						v.report(place+"/requestedSchema/properties"+pointer(name), "the form requests %s", show(name))
 					}
 				}
-			},
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "elicitation/url", Severity: Error, Revisions: hasURLElicitation,
-				Title: "The URL of an elicitation cannot be opened",
-				Why:   "Users are shown the URL and open it in a browser.",
-				Fix:   "Send an absolute URL with https.",
-				URL:   "client/elicitation",
-				Good:  Example{rev20251125, exElicitURL("https://example.com/connect")},
-				Bad:   Example{rev20251125, exElicitURL("https://")},
-			},
-			kinds: kindRequest | kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				for place, params := range inputRequests(v, mcp.MethodElicit) {
-					page := jsonwire.Lookup(params, "url")
-					if jsonwire.Text(jsonwire.Lookup(params, "mode")) != string(mcp.ElicitModeURL) || !isString(page) || v.redactedWithin(place+"/url") {
-						continue
-					}
-					if u, err := url.Parse(jsonwire.Text(page)); err != nil || u.Scheme == "" || u.Host == "" {
-						v.report(place+"/url", "%s is not a URL that can be opened", showJSON(page))
-					}
+	}, {
+		ID: "elicitation/url", Severity: Error, Revisions: hasURLElicitation,
+		Title: "The URL of an elicitation cannot be opened",
+		Why:   "Users are shown the URL and open it in a browser.",
+		Fix:   "Send an absolute URL with https.",
+		URL:   "client/elicitation",
+		Good:  Example{rev20251125, exElicitURL("https://example.com/connect")},
+		Bad:   Example{rev20251125, exElicitURL("https://")},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			for place, params := range inputRequests(v, mcp.MethodElicit) {
+				page := jsonwire.Lookup(params, "url")
+				if jsonwire.Text(jsonwire.Lookup(params, "mode")) != string(mcp.ElicitModeURL) || !isString(page) || v.redactedWithin(place+"/url") {
+					continue
 				}
-			},
-		},
-		{
-			Rule: Rule{
-				ID: "elicitation/complete-unknown", Severity: Error, Revisions: hasCoreTasks,
-				Title: "A completion notification for an unknown elicitation",
-				Why:   "The client cannot tell which elicitation the user has completed.",
-				Fix:   "Send the elicitationId of the request, to the client that got it.",
-				URL:   "client/elicitation#completion-notifications-for-url-mode-elicitation",
-				Good:  Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("e")},
-				Bad:   Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("f")},
-			},
-			kinds: kindNotification, methods: []string{mcp.NotificationElicitationComplete}, dir: capture.ToClient,
-			check: func(v *view) {
-				id := v.param("elicitationId")
-				elicitations := stateOf[elicited](&v.session.state)
-				if isString(id) && v.session.complete() && !v.session.restarted && !elicitations.ids.full() && !v.redacted("/params/elicitationId") && !elicitations.ids.has(idKey(id), v.checker.seed) {
-					v.report("/params/elicitationId", "no elicitation had the elicitationId %s", showJSON(id))
+				if u, err := url.Parse(jsonwire.Text(page)); err != nil || u.Scheme == "" || u.Host == "" {
+					v.report(place+"/url", "%s is not a URL that can be opened", showJSON(page))
 				}
-			},
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "sampling/tool-results", Severity: Error, Revisions: hasURLElicitation,
-				Title: "Tool results do not follow their tool uses",
-				Why:   "Model APIs require each tool use to be followed immediately by its result, in a message with nothing else; they reject other conversations.",
-				Fix:   "Put a tool_result block for every tool_use block of a message into the next message, and nothing else.",
-				URL:   "client/sampling",
-				Good:  Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":[{"type":"tool_result","toolUseId":"u1","content":[]}]}`)},
-				Bad:   Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":{"type":"text","text":"go on"}}`)},
-			},
-			kinds: kindRequest | kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				for place, params := range inputRequests(v, mcp.MethodCreateMessage) {
-					samplingMessages(v, place+"/messages", jsonwire.Lookup(params, "messages"))
-				}
-			},
+	}, {
+		ID: "elicitation/complete-unknown", Severity: Error, Revisions: hasCoreTasks,
+		Title: "A completion notification for an unknown elicitation",
+		Why:   "The client cannot tell which elicitation the user has completed.",
+		Fix:   "Send the elicitationId of the request, to the client that got it.",
+		URL:   "client/elicitation#completion-notifications-for-url-mode-elicitation",
+		Good:  Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("e")},
+		Bad:   Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("f")},
+		kinds: kindNotification, methods: []string{mcp.NotificationElicitationComplete}, dir: capture.ToClient,
+		check: func(v *view) {
+			id := v.param("elicitationId")
+			elicitations := stateOf[elicited](&v.session.state)
+			if isString(id) && v.session.complete() && !v.session.restarted && !elicitations.ids.full() && !v.redacted("/params/elicitationId") && !elicitations.ids.has(idKey(id), v.checker.seed) {
+				v.report("/params/elicitationId", "no elicitation had the elicitationId %s", showJSON(id))
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "sampling/context", Severity: Warning, Revisions: hasCoreTasks,
-				Title: "includeContext is sent to a client without sampling.context",
-				Why:   "The client does not support it: the model responds without the context that the server expects.",
-				Fix:   "Omit includeContext, and put what the model needs to know into the messages.",
-				URL:   "client/sampling",
-				Good:  Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}`)},
-				Bad:   Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}],"includeContext":"thisServer","stopSequences":["x"`)},
-			},
-			kinds: kindRequest, methods: []string{mcp.MethodCreateMessage}, dir: capture.ToClient,
-			check: func(v *view) {
-				c := jsonwire.Text(v.param("includeContext"))
-				if (c == string(mcp.IncludeContextThisServer) || c == string(mcp.IncludeContextAllServers)) && isObject(v.session.clientCaps) && !declared(v.session.clientCaps, []string{"sampling", "context"}) {
-					v.report("/params/includeContext", "includeContext is %s, but the client has not declared sampling.context", show(c))
-				}
-			},
+	}, {
+		ID: "sampling/tool-results", Severity: Error, Revisions: hasURLElicitation,
+		Title: "Tool results do not follow their tool uses",
+		Why:   "Model APIs require each tool use to be followed immediately by its result, in a message with nothing else; they reject other conversations.",
+		Fix:   "Put a tool_result block for every tool_use block of a message into the next message, and nothing else.",
+		URL:   "client/sampling",
+		Good:  Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":[{"type":"tool_result","toolUseId":"u1","content":[]}]}`)},
+		Bad:   Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":{"type":"text","text":"go on"}}`)},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			for place, params := range inputRequests(v, mcp.MethodCreateMessage) {
+				samplingMessages(v, place+"/messages", jsonwire.Lookup(params, "messages"))
+			}
 		},
-	}
+	}, {
+		ID: "sampling/context", Severity: Warning, Revisions: hasCoreTasks,
+		Title: "includeContext is sent to a client without sampling.context",
+		Why:   "The client does not support it: the model responds without the context that the server expects.",
+		Fix:   "Omit includeContext, and put what the model needs to know into the messages.",
+		URL:   "client/sampling",
+		Good:  Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}`)},
+		Bad:   Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}],"includeContext":"thisServer","stopSequences":["x"`)},
+		kinds: kindRequest, methods: []string{mcp.MethodCreateMessage}, dir: capture.ToClient,
+		check: func(v *view) {
+			c := jsonwire.Text(v.param("includeContext"))
+			if (c == string(mcp.IncludeContextThisServer) || c == string(mcp.IncludeContextAllServers)) && isObject(v.session.clientCaps) && !declared(v.session.clientCaps, []string{"sampling", "context"}) {
+				v.report("/params/includeContext", "includeContext is %s, but the client has not declared sampling.context", show(c))
+			}
+		},
+	}}
 }
 
 func exRoots(uri string) string {

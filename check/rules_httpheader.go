@@ -26,99 +26,83 @@ func (v *view) setHeaderMismatch(header string) {
 
 // rulesHTTPHeader returns the rules about headers that repeat the body, since 2026-07-28.
 func rulesHTTPHeader() []rule {
-	return []rule{
-		{
-			Rule: Rule{
-				ID: "http/method-header", Severity: Error, Revisions: modernRevisions,
-				Title: "The header Mcp-Method differs from the request's method",
-				Why:   "Proxies route and count by the header; a server must reject a request in which the two differ.",
-				Fix:   "Send Mcp-Method with every request, exactly as the method in the body.",
-				URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
-				Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}"},
-				Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: TOOLS/LIST"},
-			},
-			kinds: kindRequest, dir: capture.ToServer,
-			check: func(v *view) {
-				if !v.isPost() {
-					return
-				}
-				switch f := v.exchange.requestFields("Mcp-Method"); {
-				case len(f) == 0:
-					v.report("", "this request has no header Mcp-Method")
-					v.setHeaderMismatch("Mcp-Method")
-				case f[0].value != v.msg.method:
-					v.reportHead(f[0], "the header Mcp-Method says %s, the body %s", show(f[0].value), show(v.msg.method))
-					v.setHeaderMismatch("Mcp-Method")
-				}
-			},
+	return []rule{{
+		ID: "http/method-header", Severity: Error, Revisions: modernRevisions,
+		Title: "The header Mcp-Method differs from the request's method",
+		Why:   "Proxies route and count by the header; a server must reject a request in which the two differ.",
+		Fix:   "Send Mcp-Method with every request, exactly as the method in the body.",
+		URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
+		Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}"},
+		Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: TOOLS/LIST"},
+		kinds: kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			if !v.isPost() {
+				return
+			}
+			switch f := v.exchange.requestFields("Mcp-Method"); {
+			case len(f) == 0:
+				v.report("", "this request has no header Mcp-Method")
+				v.setHeaderMismatch("Mcp-Method")
+			case f[0].value != v.msg.method:
+				v.reportHead(f[0], "the header Mcp-Method says %s, the body %s", show(f[0].value), show(v.msg.method))
+				v.setHeaderMismatch("Mcp-Method")
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "http/name-header", Severity: Error, Revisions: modernRevisions,
-				Title: "The header Mcp-Name differs from the name in the request",
-				Why:   "Proxies grant access by the header; a server must reject a request in which the two differ.",
-				Fix:   "Send Mcp-Name with the name of the tool or prompt, the URI of the resource or the id of the task; encode text that is not plain ASCII as =?base64?…?=.",
-				URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
-				Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"\u4e16\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?5LiW?="},
-				Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"a\",\"_meta\":{$meta}}}\n  Mcp-Name: b"},
-			},
-			kinds: kindRequest, dir: capture.ToServer,
-			check: func(v *view) {
-				param := era.NameParam(v.msg.method)
-				value := v.param(param)
-				if param == "" || !v.isPost() || !isString(value) || v.redacted("/params/"+param) {
-					return
-				}
-				v.compareHeader("Mcp-Name", jsonwire.Text(value))
-			},
+	}, {
+		ID: "http/name-header", Severity: Error, Revisions: modernRevisions,
+		Title: "The header Mcp-Name differs from the name in the request",
+		Why:   "Proxies grant access by the header; a server must reject a request in which the two differ.",
+		Fix:   "Send Mcp-Name with the name of the tool or prompt, the URI of the resource or the id of the task; encode text that is not plain ASCII as =?base64?…?=.",
+		URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
+		Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"\u4e16\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?5LiW?="},
+		Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"a\",\"_meta\":{$meta}}}\n  Mcp-Name: b"},
+		kinds: kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			param := era.NameParam(v.msg.method)
+			value := v.param(param)
+			if param == "" || !v.isPost() || !isString(value) || v.redacted("/params/"+param) {
+				return
+			}
+			v.compareHeader("Mcp-Name", jsonwire.Text(value))
 		},
-		{
-			Rule: Rule{
-				ID: "http/param-header", Severity: Error, Revisions: modernRevisions,
-				Title: "A header Mcp-Param-… differs from the argument that it repeats",
-				Why:   "Proxies route by the header; a server must reject a request in which the two differ.",
-				Fix:   "Send the argument in the header that the schema's x-mcp-header names, exactly as in the body; encode text that is not plain ASCII as =?base64?…?=, and omit the header if the argument is null or absent.",
-				URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
-				Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
-				Bad:   Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: us\n" + paramRefused},
-			},
-			kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
-			check: func(v *view) { v.compareParamHeaders(false) },
+	}, {
+		ID: "http/param-header", Severity: Error, Revisions: modernRevisions,
+		Title: "A header Mcp-Param-… differs from the argument that it repeats",
+		Why:   "Proxies route by the header; a server must reject a request in which the two differ.",
+		Fix:   "Send the argument in the header that the schema's x-mcp-header names, exactly as in the body; encode text that is not plain ASCII as =?base64?…?=, and omit the header if the argument is null or absent.",
+		URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
+		Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
+		Bad:   Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: us\n" + paramRefused},
+		kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
+		check: func(v *view) { v.compareParamHeaders(false) },
+	}, {
+		ID: "http/param-header-missing", Severity: Warning, Revisions: modernRevisions,
+		Title: "An argument is not repeated in its header Mcp-Param-…",
+		Why:   "The server must reject the request. A client that has not seen the tool's schema cannot know this; it must list the tools and try again.",
+		Fix:   "List the tools before calling them, and repeat each argument whose schema has x-mcp-header.",
+		URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
+		Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
+		Bad:   Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n" + paramRefused},
+		kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
+		check: func(v *view) { v.compareParamHeaders(true) },
+	}, {
+		ID: "http/header-not-checked", Severity: Error, Revisions: modernRevisions,
+		Title: "The server accepts a request whose headers do not match its body",
+		Why:   "A proxy admits the request by its headers, and the server handles it by its body: access rules have no effect.",
+		Fix:   "Compare MCP-Protocol-Version, Mcp-Method, Mcp-Name and the known Mcp-Param-… with the body, and respond with -32020 and status 400 if they differ.",
+		URL:   "basic/transports/streamable-http#server-validation",
+		Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
+		Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: ping\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
+		kinds: kindResult, dir: capture.ToClient, consequences: []string{"http/method-header"},
+		check: func(v *view) {
+			if v.call == nil || v.call.exchange == nil || v.call.exchange != v.exchange {
+				return
+			}
+			if m := stateOf[headerMismatch](&v.exchange.state); m.header != "" {
+				v.report("", "the request had a wrong header %s, but got a result", m.header).with(m.n)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "http/param-header-missing", Severity: Warning, Revisions: modernRevisions,
-				Title: "An argument is not repeated in its header Mcp-Param-…",
-				Why:   "The server must reject the request. A client that has not seen the tool's schema cannot know this; it must list the tools and try again.",
-				Fix:   "List the tools before calling them, and repeat each argument whose schema has x-mcp-header.",
-				URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
-				Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
-				Bad:   Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n" + paramRefused},
-			},
-			kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
-			check: func(v *view) { v.compareParamHeaders(true) },
-		},
-		{
-			Rule: Rule{
-				ID: "http/header-not-checked", Severity: Error, Revisions: modernRevisions,
-				Title: "The server accepts a request whose headers do not match its body",
-				Why:   "A proxy admits the request by its headers, and the server handles it by its body: access rules have no effect.",
-				Fix:   "Compare MCP-Protocol-Version, Mcp-Method, Mcp-Name and the known Mcp-Param-… with the body, and respond with -32020 and status 400 if they differ.",
-				URL:   "basic/transports/streamable-http#server-validation",
-				Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
-				Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: ping\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
-			},
-			kinds: kindResult, dir: capture.ToClient, consequences: []string{"http/method-header"},
-			check: func(v *view) {
-				if v.call == nil || v.call.exchange == nil || v.call.exchange != v.exchange {
-					return
-				}
-				if m := stateOf[headerMismatch](&v.exchange.state); m.header != "" {
-					v.report("", "the request had a wrong header %s, but got a result", m.header).with(m.n)
-				}
-			},
-		},
-	}
+	}}
 }
 
 const (

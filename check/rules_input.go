@@ -145,187 +145,165 @@ const exInputGood = `"inputResponses":{"r":{"roots":[]}},"requestState":"s1"`
 
 // rulesInput returns the rules about input rounds.
 func rulesInput() []rule {
-	return []rule{
-		{
-			Rule: Rule{
-				ID: "mrtr/unexpected", Severity: Error, Revisions: modernRevisions,
-				Title: "An input_required result to a request that does not allow it",
-				Why:   "Clients treat the result as invalid: only tools/call, prompts/get and resources/read may require input.",
-				Fix:   "Send input requests only in results of tools/call, prompts/get and resources/read.",
-				URL:   "basic/patterns/mrtr",
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":""},"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}` + "\n" + exInputRequired},
-			},
-			kinds: kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				if v.inputRequired() && !era.AllowsInput(v.call.method) {
-					v.report("/result/resultType", "the result of %s has resultType input_required", show(v.call.method))
-				}
-			},
+	return []rule{{
+		ID: "mrtr/unexpected", Severity: Error, Revisions: modernRevisions,
+		Title: "An input_required result to a request that does not allow it",
+		Why:   "Clients treat the result as invalid: only tools/call, prompts/get and resources/read may require input.",
+		Fix:   "Send input requests only in results of tools/call, prompts/get and resources/read.",
+		URL:   "basic/patterns/mrtr",
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":""},"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}` + "\n" + exInputRequired},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.inputRequired() && !era.AllowsInput(v.call.method) {
+				v.report("/result/resultType", "the result of %s has resultType input_required", show(v.call.method))
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "mrtr/question-kind", Severity: Error, Revisions: modernRevisions,
-				Title: "The method of an input request is unknown",
-				Why:   "No client can handle it.",
-				Fix:   "Use elicitation/create, sampling/createMessage or roots/list.",
-				URL:   "basic/patterns/mrtr",
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"user/ask","params":{}}}}}`},
-			},
-			kinds: kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				if !v.inputRequired() {
-					return
-				}
-				for key, q := range members(v.result("inputRequests")) {
-					switch m := jsonwire.Text(jsonwire.Lookup(q, "method")); m {
-					case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
-					default:
-						v.report(pointer("result", "inputRequests", key, "method"), "the method of the input request is %s", show(m))
-					}
-				}
-			},
-		},
-		{
-			Rule: Rule{
-				ID: "mrtr/undeclared", Severity: Error, Revisions: modernRevisions,
-				Title: "An input request needs a capability that the client has not declared",
-				Why:   "The client cannot respond, and the call cannot continue.",
-				Fix:   "Check the clientCapabilities of the request; if a required capability is missing, respond with -32021.",
-				URL:   "basic/patterns/mrtr",
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url","message":"log in","url":"https://example.com/"}}}}}`},
-			},
-			kinds: kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				if !v.inputRequired() || v.call.client == nil {
-					return
-				}
-				for key, q := range members(v.result("inputRequests")) {
-					if need := undeclaredInput(v.call.client, q); need != "" {
-						v.report(pointer("result", "inputRequests", key), "this input request needs the client capability %s, which the request does not declare", need).with(v.call.n)
-					}
-				}
-			},
-		},
-		{
-			Rule: Rule{
-				ID: "mrtr/state-changed", Severity: Error, Revisions: modernRevisions,
-				Title: "A retry does not repeat the requestState",
-				Why:   "The state is sealed; a server rejects a changed one, and without it does not know what the responses are for.",
-				Fix:   "Send the requestState of the input_required result, byte for byte, and none if it had none.",
-				URL:   "basic/patterns/mrtr",
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   exInput(exInputRetry("2", `"inputResponses":{"r":{"roots":[]}},"requestState":"s2"`)),
-			},
-			kinds: kindRequest, dir: capture.ToServer,
-			check: func(v *view) {
-				before, all, ok := v.previousRounds()
-				state := v.param("requestState")
-				if !ok || !all || len(before) == 0 || v.redacted("/params/requestState") {
-					return
-				}
-				for i := range before {
-					if before[i].sameState(state) {
-						return
-					}
-				}
-				last := before[len(before)-1]
-				switch {
-				case state == nil:
-					v.report("", "this retry has no requestState, but the input_required result had one").with(last.n)
-				case last.state == nil:
-					v.report("/params/requestState", "this retry has a requestState, but the input_required result had none").with(last.n)
+	}, {
+		ID: "mrtr/question-kind", Severity: Error, Revisions: modernRevisions,
+		Title: "The method of an input request is unknown",
+		Why:   "No client can handle it.",
+		Fix:   "Use elicitation/create, sampling/createMessage or roots/list.",
+		URL:   "basic/patterns/mrtr",
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"user/ask","params":{}}}}}`},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.inputRequired() {
+				return
+			}
+			for key, q := range members(v.result("inputRequests")) {
+				switch m := jsonwire.Text(jsonwire.Lookup(q, "method")); m {
+				case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
 				default:
-					v.report("/params/requestState", "the requestState is %s, but the input_required result had %s", showJSON(state), showJSON(last.state)).with(last.n)
+					v.report(pointer("result", "inputRequests", key, "method"), "the method of the input request is %s", show(m))
 				}
-			},
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "mrtr/answer-missing", Severity: Error, Revisions: modernRevisions,
-				Title: "A retry has no response to an input request",
-				Why:   "The server sends the same input request again and again.",
-				Fix:   "Respond to each key of inputRequests; decline and cancel are valid responses. If there is no response, do not send the request again.",
-				URL:   "basic/patterns/mrtr",
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   exInput(exInputRetry("2", `"inputResponses":{},"requestState":"s1"`)),
-			},
-			kinds: kindRequest, dir: capture.ToServer,
-			check: func(v *view) {
-				before, all, ok := v.previousRounds()
-				// The state identifies the round.
-				if state := v.param("requestState"); state != nil && !v.redacted("/params/requestState") {
-					before = slices.DeleteFunc(slices.Clone(before), func(r inputRound) bool { return !r.sameState(state) })
-				} else if !all {
+	}, {
+		ID: "mrtr/undeclared", Severity: Error, Revisions: modernRevisions,
+		Title: "An input request needs a capability that the client has not declared",
+		Why:   "The client cannot respond, and the call cannot continue.",
+		Fix:   "Check the clientCapabilities of the request; if a required capability is missing, respond with -32021.",
+		URL:   "basic/patterns/mrtr",
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url","message":"log in","url":"https://example.com/"}}}}}`},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.inputRequired() || v.call.client == nil {
+				return
+			}
+			for key, q := range members(v.result("inputRequests")) {
+				if need := undeclaredInput(v.call.client, q); need != "" {
+					v.report(pointer("result", "inputRequests", key), "this input request needs the client capability %s, which the request does not declare", need).with(v.call.n)
+				}
+			}
+		},
+	}, {
+		ID: "mrtr/state-changed", Severity: Error, Revisions: modernRevisions,
+		Title: "A retry does not repeat the requestState",
+		Why:   "The state is sealed; a server rejects a changed one, and without it does not know what the responses are for.",
+		Fix:   "Send the requestState of the input_required result, byte for byte, and none if it had none.",
+		URL:   "basic/patterns/mrtr",
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   exInput(exInputRetry("2", `"inputResponses":{"r":{"roots":[]}},"requestState":"s2"`)),
+		kinds: kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			before, all, ok := v.previousRounds()
+			state := v.param("requestState")
+			if !ok || !all || len(before) == 0 || v.redacted("/params/requestState") {
+				return
+			}
+			for i := range before {
+				if before[i].sameState(state) {
 					return
 				}
-				if !ok || len(before) == 0 {
+			}
+			last := before[len(before)-1]
+			switch {
+			case state == nil:
+				v.report("", "this retry has no requestState, but the input_required result had one").with(last.n)
+			case last.state == nil:
+				v.report("/params/requestState", "this retry has a requestState, but the input_required result had none").with(last.n)
+			default:
+				v.report("/params/requestState", "the requestState is %s, but the input_required result had %s", showJSON(state), showJSON(last.state)).with(last.n)
+			}
+		},
+	}, {
+		ID: "mrtr/answer-missing", Severity: Error, Revisions: modernRevisions,
+		Title: "A retry has no response to an input request",
+		Why:   "The server sends the same input request again and again.",
+		Fix:   "Respond to each key of inputRequests; decline and cancel are valid responses. If there is no response, do not send the request again.",
+		URL:   "basic/patterns/mrtr",
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   exInput(exInputRetry("2", `"inputResponses":{},"requestState":"s1"`)),
+		kinds: kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			before, all, ok := v.previousRounds()
+			// The state identifies the round.
+			if state := v.param("requestState"); state != nil && !v.redacted("/params/requestState") {
+				before = slices.DeleteFunc(slices.Clone(before), func(r inputRound) bool { return !r.sameState(state) })
+			} else if !all {
+				return
+			}
+			if !ok || len(before) == 0 {
+				return
+			}
+			var missing string
+			answered := map[string]bool{}
+			for key := range members(v.param("inputResponses")) {
+				answered[key] = true
+			}
+			for _, r := range before {
+				missing = ""
+				for _, key := range r.keys {
+					if !answered[key] {
+						missing = key
+					}
+				}
+				if missing == "" {
 					return
 				}
-				var missing string
-				answered := map[string]bool{}
-				for key := range members(v.param("inputResponses")) {
-					answered[key] = true
-				}
-				for _, r := range before {
-					missing = ""
-					for _, key := range r.keys {
-						if !answered[key] {
-							missing = key
-						}
-					}
-					if missing == "" {
-						return
-					}
-				}
-				v.report("", "the input request %s has no response in inputResponses", show(missing)).with(before[len(before)-1].n)
-			},
+			}
+			v.report("", "the input request %s has no response in inputResponses", show(missing)).with(before[len(before)-1].n)
 		},
-		{
-			Rule: Rule{
-				ID: "mrtr/same-id", Severity: Error, Revisions: modernRevisions,
-				Title: "A retry reuses the id of the previous request",
-				Why:   "Programs that follow the traffic mistake the second response for the first.",
-				Fix:   "Give the retry a new id: it is a separate request.",
-				URL:   "basic/patterns/mrtr",
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   Example{rev20260728, exInputCall + "\n" + exInputRequired + "\n" + exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
-			},
-			kinds: kindRequest, dir: capture.ToServer,
-			check: func(v *view) {
-				before, _, ok := v.previousRounds()
-				if !ok || !v.session.certain && v.session.transport != transportHTTP {
+	}, {
+		ID: "mrtr/same-id", Severity: Error, Revisions: modernRevisions,
+		Title: "A retry reuses the id of the previous request",
+		Why:   "Programs that follow the traffic mistake the second response for the first.",
+		Fix:   "Give the retry a new id: it is a separate request.",
+		URL:   "basic/patterns/mrtr",
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   Example{rev20260728, exInputCall + "\n" + exInputRequired + "\n" + exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
+		kinds: kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			before, _, ok := v.previousRounds()
+			if !ok || !v.session.certain && v.session.transport != transportHTTP {
+				return
+			}
+			for _, r := range before {
+				if r.id == idKey(v.msg.id) && (v.session.certain || r.kept && jsonwire.Text(r.state) == jsonwire.Text(v.param("requestState"))) {
+					v.report("/id", "this retry has the id of the request that got the input_required result").with(r.n)
 					return
 				}
-				for _, r := range before {
-					if r.id == idKey(v.msg.id) && (v.session.certain || r.kept && jsonwire.Text(r.state) == jsonwire.Text(v.param("requestState"))) {
-						v.report("/id", "this retry has the id of the request that got the input_required result").with(r.n)
-						return
-					}
-				}
-			},
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "mrtr/no-round", Severity: Error, Revisions: modernRevisions,
-				Title: "A request has responses to input requests that were not sent",
-				Why:   "Responses belong to one request; with another request they mean something that the user did not intend.",
-				Fix:   "Send inputResponses and requestState only with the retry of their request, with otherwise identical params.",
-				URL:   "basic/patterns/mrtr",
-				Good:  exInput(exInputRetry("2", exInputGood)),
-				Bad:   Example{rev20260728, exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
-			},
-			kinds: kindRequest, dir: capture.ToServer,
-			check: func(v *view) {
-				before, all, ok := v.previousRounds()
-				if ok && all && era.AllowsInput(v.msg.method) && len(before) == 0 && v.session.complete() && len(v.redactedPlaces()) == 0 && v.session.transport == transportStdio {
-					v.report("", "this request has inputResponses or a requestState, but no request with these params got an input_required result")
-				}
-			},
+	}, {
+		ID: "mrtr/no-round", Severity: Error, Revisions: modernRevisions,
+		Title: "A request has responses to input requests that were not sent",
+		Why:   "Responses belong to one request; with another request they mean something that the user did not intend.",
+		Fix:   "Send inputResponses and requestState only with the retry of their request, with otherwise identical params.",
+		URL:   "basic/patterns/mrtr",
+		Good:  exInput(exInputRetry("2", exInputGood)),
+		Bad:   Example{rev20260728, exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
+		kinds: kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			before, all, ok := v.previousRounds()
+			if ok && all && era.AllowsInput(v.msg.method) && len(before) == 0 && v.session.complete() && len(v.redactedPlaces()) == 0 && v.session.transport == transportStdio {
+				v.report("", "this request has inputResponses or a requestState, but no request with these params got an input_required result")
+			}
 		},
-	}
+	}}
 }
 
 // undeclaredInput returns the capability that an input request needs and the client lacks, or "".

@@ -14,100 +14,87 @@ import (
 // rulesMeta returns the rules about metadata
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta).
 func rulesMeta() []rule {
-	return []rule{
-		{
-			Rule: Rule{
-				ID: "meta/key", Severity: Error, Revisions: hasStructuredOutput,
-				Title: "A key of _meta is malformed",
-				Why:   "Keys are names with a prefix that identifies their owner. Peers that sort metadata by prefix cannot handle this one.",
-				Fix:   "Use name or com.example/name: labels of letters, digits and hyphens, separated by dots, then a slash and a name that begins and ends with a letter or a digit.",
-				URL:   "basic#_meta",
-				Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"com.example/trace_id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-				Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"-example/trace id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			},
-			kinds: kindCall | kindResult,
-			check: func(v *view) {
-				for place, meta := range metas(v) {
-					for key := range members(meta) {
-						if len(key) <= maxPairedID && era.CheckMetaKey(key) != nil {
-							v.report(place+pointer(key), "%s is not a valid key of _meta: %s", show(key), metaKeyFault(key))
-						}
+	return []rule{{
+		ID: "meta/key", Severity: Error, Revisions: hasStructuredOutput,
+		Title: "A key of _meta is malformed",
+		Why:   "Keys are names with a prefix that identifies their owner. Peers that sort metadata by prefix cannot handle this one.",
+		Fix:   "Use name or com.example/name: labels of letters, digits and hyphens, separated by dots, then a slash and a name that begins and ends with a letter or a digit.",
+		URL:   "basic#_meta",
+		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"com.example/trace_id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"-example/trace id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		kinds: kindCall | kindResult,
+		check: func(v *view) {
+			for place, meta := range metas(v) {
+				for key := range members(meta) {
+					if len(key) <= maxPairedID && era.CheckMetaKey(key) != nil {
+						v.report(place+pointer(key), "%s is not a valid key of _meta: %s", show(key), metaKeyFault(key))
 					}
 				}
-			},
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "meta/trace-context", Severity: Error, Revisions: modernRevisions,
-				Title: "Trace context is malformed",
-				Why:   "Tracing systems drop what they cannot parse, and the trace ends here.",
-				Fix:   "Create traceparent, tracestate and baggage with a tracing library.",
-				URL:   "basic#_meta",
-				Good:  Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
-				Bad:   Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01")},
-			},
-			kinds: kindCall | kindResult,
-			check: func(v *view) {
-				for place, meta := range metas(v) {
-					for _, name := range []string{"traceparent", "tracestate", "baggage"} {
-						value := jsonwire.Lookup(meta, name)
-						if value != nil && (!isString(value) || !traceField(name, jsonwire.Text(value))) {
-							v.report(place+"/"+name, "%s is not a valid %s", showJSON(value), name)
-						}
+	}, {
+		ID: "meta/trace-context", Severity: Error, Revisions: modernRevisions,
+		Title: "Trace context is malformed",
+		Why:   "Tracing systems drop what they cannot parse, and the trace ends here.",
+		Fix:   "Create traceparent, tracestate and baggage with a tracing library.",
+		URL:   "basic#_meta",
+		Good:  Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+		Bad:   Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01")},
+		kinds: kindCall | kindResult,
+		check: func(v *view) {
+			for place, meta := range metas(v) {
+				for _, name := range []string{"traceparent", "tracestate", "baggage"} {
+					value := jsonwire.Lookup(meta, name)
+					if value != nil && (!isString(value) || !traceField(name, jsonwire.Text(value))) {
+						v.report(place+"/"+name, "%s is not a valid %s", showJSON(value), name)
 					}
 				}
-			},
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "meta/extension-id", Severity: Error, Revisions: modernRevisions,
-				Title: "An extension's identifier is malformed",
-				Why:   "Identifiers have a prefix, so that two vendors cannot use the same one for different extensions.",
-				Fix:   "Use the form com.example/name.",
-				URL:   "basic",
-				Good:  Example{rev20260728, discovered + exExtension("com.example/paint")},
-				Bad:   Example{rev20260728, discovered + exExtension("paint")},
-			},
-			kinds: kindRequest | kindResult,
-			check: func(v *view) {
-				place, caps := "/params/_meta"+pointer(mcp.MetaClientCapabilities), v.param("_meta", mcp.MetaClientCapabilities)
-				if v.msg.is(kindResult) {
-					if !v.isResultOf(mcp.MethodDiscover) {
-						return
-					}
-					place, caps = "/result/capabilities", v.result("capabilities")
-				}
-				for id := range members(jsonwire.Lookup(caps, "extensions")) {
-					if era.CheckExtensionID(id) != nil {
-						v.report(place+"/extensions"+pointer(id), "%s is not a valid extension identifier: it needs a prefix and a name, such as com.example/name", show(id))
-					}
-				}
-			},
-		},
-		{
-			Rule: Rule{
-				ID: "meta/server-changes", Severity: Info, Revisions: modernRevisions,
-				Title: "The server changes its name",
-				Why:   "All results on one connection come from one server. If the name changes, a proxy probably mixes up responses.",
-				Fix:   "Send the same io.modelcontextprotocol/serverInfo with each result.",
-				URL:   "basic#_meta",
-				Good:  Example{rev20260728, exNamed("a") + exNamedAgain("a")},
-				Bad:   Example{rev20260728, exNamed("a") + exNamedAgain("b")},
-			},
-			kinds: kindResult, dir: capture.ToClient,
-			check: func(v *view) {
-				name := jsonwire.Lookup(v.meta(mcp.MetaServerInfo), "name")
-				if !isString(name) || v.session.transport != transportStdio || v.session.restarted || v.redacted("/result/_meta"+pointer(mcp.MetaServerInfo)+"/name") {
+	}, {
+		ID: "meta/extension-id", Severity: Error, Revisions: modernRevisions,
+		Title: "An extension's identifier is malformed",
+		Why:   "Identifiers have a prefix, so that two vendors cannot use the same one for different extensions.",
+		Fix:   "Use the form com.example/name.",
+		URL:   "basic",
+		Good:  Example{rev20260728, discovered + exExtension("com.example/paint")},
+		Bad:   Example{rev20260728, discovered + exExtension("paint")},
+		kinds: kindRequest | kindResult,
+		check: func(v *view) {
+			place, caps := "/params/_meta"+pointer(mcp.MetaClientCapabilities), v.param("_meta", mcp.MetaClientCapabilities)
+			if v.msg.is(kindResult) {
+				if !v.isResultOf(mcp.MethodDiscover) {
 					return
 				}
-				k := stateOf[knownServer](&v.session.state)
-				if k.n != 0 && k.name != jsonwire.Text(name) {
-					v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s; it was %s before", showJSON(name), show(k.name)).with(k.n)
+				place, caps = "/result/capabilities", v.result("capabilities")
+			}
+			for id := range members(jsonwire.Lookup(caps, "extensions")) {
+				if era.CheckExtensionID(id) != nil {
+					v.report(place+"/extensions"+pointer(id), "%s is not a valid extension identifier: it needs a prefix and a name, such as com.example/name", show(id))
 				}
-				k.n, k.name = v.e.N, clip.Prefix(jsonwire.Text(name), maxPairedID)
-			},
+			}
 		},
-	}
+	}, {
+		ID: "meta/server-changes", Severity: Info, Revisions: modernRevisions,
+		Title: "The server changes its name",
+		Why:   "All results on one connection come from one server. If the name changes, a proxy probably mixes up responses.",
+		Fix:   "Send the same io.modelcontextprotocol/serverInfo with each result.",
+		URL:   "basic#_meta",
+		Good:  Example{rev20260728, exNamed("a") + exNamedAgain("a")},
+		Bad:   Example{rev20260728, exNamed("a") + exNamedAgain("b")},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			name := jsonwire.Lookup(v.meta(mcp.MetaServerInfo), "name")
+			if !isString(name) || v.session.transport != transportStdio || v.session.restarted || v.redacted("/result/_meta"+pointer(mcp.MetaServerInfo)+"/name") {
+				return
+			}
+			k := stateOf[knownServer](&v.session.state)
+			if k.n != 0 && k.name != jsonwire.Text(name) {
+				v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s; it was %s before", showJSON(name), show(k.name)).with(k.n)
+			}
+			k.n, k.name = v.e.N, clip.Prefix(jsonwire.Text(name), maxPairedID)
+		},
+	}}
 }
 
 // A knownServer records how the server of a connection has named itself.

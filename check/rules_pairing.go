@@ -12,189 +12,164 @@ import (
 
 // rulesPairing returns the rules about how responses match requests.
 func rulesPairing() []rule {
-	return []rule{
-		{
-			Rule: Rule{
-				ID: "jsonrpc/id-reused", Severity: Error, Revisions: legacyRevisions,
-				Title: "A request reuses an earlier id",
-				Why:   "In a session every request has a unique id, so that a late response, a cancellation or a log entry refers to only one.",
-				Fix:   "Number the requests of a session, and never restart the count.",
-				URL:   "basic",
-				Good: Example{rev20251125, `init
+	return []rule{{
+		ID: "jsonrpc/id-reused", Severity: Error, Revisions: legacyRevisions,
+		Title: "A request reuses an earlier id",
+		Why:   "In a session every request has a unique id, so that a late response, a cancellation or a log entry refers to only one.",
+		Fix:   "Number the requests of a session, and never restart the count.",
+		URL:   "basic",
+		Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 > {"jsonrpc":"2.0","id":2,"method":"ping"}
 < {"jsonrpc":"2.0","id":2,"result":{}}`},
-				Bad: Example{rev20251125, `init
+		Bad: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}`},
-			},
-			kinds: kindRequest,
-			check: func(v *view) {
-				if !v.msg.paired() || !v.session.certain || v.session.restarted || v.redacted("/id") {
-					return
-				}
-				if ids := v.session.ids[v.e.Dir]; ids.has(idKey(v.msg.id), v.checker.seed) {
-					n, _ := v.session.answered[v.e.Dir].find(idKey(v.msg.id))
-					v.report("/id", "the id %s was already used in this session", showJSON(v.msg.id)).with(n)
-				}
-			},
+		kinds: kindRequest,
+		check: func(v *view) {
+			if !v.msg.paired() || !v.session.certain || v.session.restarted || v.redacted("/id") {
+				return
+			}
+			if ids := v.session.ids[v.e.Dir]; ids.has(idKey(v.msg.id), v.checker.seed) {
+				n, _ := v.session.answered[v.e.Dir].find(idKey(v.msg.id))
+				v.report("/id", "the id %s was already used in this session", showJSON(v.msg.id)).with(n)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "jsonrpc/id-outstanding", Severity: Error, Revisions: modernRevisions,
-				Title: "A request has the id of a pending request",
-				Why:   "The response cannot be matched to one of the two.",
-				Fix:   "Reuse an id only after its response has arrived, or better never.",
-				URL:   "basic",
-				Good: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
+	}, {
+		ID: "jsonrpc/id-outstanding", Severity: Error, Revisions: modernRevisions,
+		Title: "A request has the id of a pending request",
+		Why:   "The response cannot be matched to one of the two.",
+		Fix:   "Reuse an id only after its response has arrived, or better never.",
+		URL:   "basic",
+		Good: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}
 > {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
-				Bad: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
+		Bad: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}`},
-			},
-			kinds: kindRequest,
-			check: func(v *view) {
-				if !v.msg.paired() || !v.session.certain || v.redacted("/id") {
-					return
-				}
-				if c := v.session.pendingCall(v.e.Dir, v.msg.id); c != nil && c.canceled == 0 && v.session.completeSince(c.n) {
-					v.report("/id", "the id %s belongs to a pending request for %s", showJSON(v.msg.id), show(c.method)).with(c.n)
-				}
-			},
+		kinds: kindRequest,
+		check: func(v *view) {
+			if !v.msg.paired() || !v.session.certain || v.redacted("/id") {
+				return
+			}
+			if c := v.session.pendingCall(v.e.Dir, v.msg.id); c != nil && c.canceled == 0 && v.session.completeSince(c.n) {
+				v.report("/id", "the id %s belongs to a pending request for %s", showJSON(v.msg.id), show(c.method)).with(c.n)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "jsonrpc/id-missing", Severity: Error,
-				Title: "A response has no id",
-				Why:   "It cannot be matched to its request, which waits until it times out. Only an error about an unreadable message has no id.",
-				Fix:   "Copy the id of the request, byte for byte.",
-				URL:   "basic",
-				Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-				Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"result\":{}}"},
-			},
-			kinds: kindResponse,
-			check: func(v *view) {
-				switch {
-				case len(v.msg.id) > 0 && !v.msg.id.IsNull() || answersNotification(v):
-				case v.msg.is(kindResult):
-					v.report("", "this result has no id, so it cannot be matched to a request")
-				case v.session.transport == transportStdio && !unreadable(v):
-					v.report("", "this error has no id, but there was no unreadable message before it")
-				}
-			},
+	}, {
+		ID: "jsonrpc/id-missing", Severity: Error,
+		Title: "A response has no id",
+		Why:   "It cannot be matched to its request, which waits until it times out. Only an error about an unreadable message has no id.",
+		Fix:   "Copy the id of the request, byte for byte.",
+		URL:   "basic",
+		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"result\":{}}"},
+		kinds: kindResponse,
+		check: func(v *view) {
+			switch {
+			case len(v.msg.id) > 0 && !v.msg.id.IsNull() || answersNotification(v):
+			case v.msg.is(kindResult):
+				v.report("", "this result has no id, so it cannot be matched to a request")
+			case v.session.transport == transportStdio && !unreadable(v):
+				v.report("", "this error has no id, but there was no unreadable message before it")
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "jsonrpc/error-id-null", Severity: Warning, Revisions: hasURLElicitation,
-				Title: "An error has the id null",
-				Why:   "Since $r4, an error about a message whose id is unreadable has no id; strict clients reject null.",
-				Fix:   "Omit the id.",
-				URL:   "basic",
-				Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-				Bad:   Example{rev20251125, "init\n> [}\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
-			},
-			consequences: []string{"stdio/stray-input"},
-			kinds:        kindError,
-			check: func(v *view) {
-				if v.msg.id.IsNull() && !answersNotification(v) {
-					v.report("/id", "the id of this error is null; since %s it must be omitted", rev20251125)
-				}
-			},
+	}, {
+		ID: "jsonrpc/error-id-null", Severity: Warning, Revisions: hasURLElicitation,
+		Title:        "An error has the id null",
+		Why:          "Since $r4, an error about a message whose id is unreadable has no id; strict clients reject null.",
+		Fix:          "Omit the id.",
+		URL:          "basic",
+		Good:         Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Bad:          Example{rev20251125, "init\n> [}\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
+		consequences: []string{"stdio/stray-input"},
+		kinds:        kindError,
+		check: func(v *view) {
+			if v.msg.id.IsNull() && !answersNotification(v) {
+				v.report("/id", "the id of this error is null; since %s it must be omitted", rev20251125)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "jsonrpc/notification-answered", Severity: Error,
-				Title: "A notification got a response",
-				Why:   "The sender expects no response: strict clients treat it as an invalid message.",
-				Fix:   "Respond only to messages with an id. Ignore notifications with unknown methods.",
-				URL:   "basic",
-				Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
-				Bad: Example{rev20251125, `init
+	}, {
+		ID: "jsonrpc/notification-answered", Severity: Error,
+		Title: "A notification got a response",
+		Why:   "The sender expects no response: strict clients treat it as an invalid message.",
+		Fix:   "Respond only to messages with an id. Ignore notifications with unknown methods.",
+		URL:   "basic",
+		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
+		Bad: Example{rev20251125, `init
 > {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}
 < {"jsonrpc":"2.0","error":{"code":-32601,"message":"method not found"}}`},
-			},
-			kinds: kindResponse,
-			check: func(v *view) {
-				if answersNotification(v) {
-					v.report("", "this response belongs to no request: the message before it is a notification (%s)", show(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].method)).
-						with(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].n)
-				}
-			},
+		kinds: kindResponse,
+		check: func(v *view) {
+			if answersNotification(v) {
+				v.report("", "this response belongs to no request: the message before it is a notification (%s)", show(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].method)).
+					with(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].n)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "jsonrpc/unknown-id", Severity: Error,
-				Title: "A response matches no request",
-				Why:   "No request has its id: usually the id was changed (1 became \"1\" or 1.0), and the real request waits forever.",
-				Fix:   "Copy the id of the request, byte for byte.",
-				URL:   "basic",
-				Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-				Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":{}}"},
-			},
-			kinds: kindResponse,
-			check: func(v *view) {
-				if x := loneExchange(v); x != nil && !x.call.id.Equal(v.msg.id) {
-					v.report("/id", "the id is %s, but the request in this exchange has %s", showJSON(v.msg.id), showJSON(x.call.id)).with(x.call.n)
-				}
-				if !strayResponse(v) {
-					return
-				}
-				if _, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); !ok {
-					v.report("/id", "no request has the id %s%s", showJSON(v.msg.id), similar(v))
-				}
-			},
+	}, {
+		ID: "jsonrpc/unknown-id", Severity: Error,
+		Title: "A response matches no request",
+		Why:   "No request has its id: usually the id was changed (1 became \"1\" or 1.0), and the real request waits forever.",
+		Fix:   "Copy the id of the request, byte for byte.",
+		URL:   "basic",
+		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":{}}"},
+		kinds: kindResponse,
+		check: func(v *view) {
+			if x := loneExchange(v); x != nil && !x.call.id.Equal(v.msg.id) {
+				v.report("/id", "the id is %s, but the request in this exchange has %s", showJSON(v.msg.id), showJSON(x.call.id)).with(x.call.n)
+			}
+			if !strayResponse(v) {
+				return
+			}
+			if _, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); !ok {
+				v.report("/id", "no request has the id %s%s", showJSON(v.msg.id), similar(v))
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "jsonrpc/answered-twice", Severity: Error,
-				Title: "A request got two responses",
-				Why:   "The client uses the first. The second is lost, or breaks the connection.",
-				Fix:   "Respond to each request once; send progress and logs as notifications.",
-				URL:   "basic",
-				Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-				Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			},
-			kinds: kindResponse,
-			check: func(v *view) {
-				if x := loneExchange(v); x != nil && x.answered && x.call.id.Equal(v.msg.id) {
-					v.report("/id", "the request in this exchange already has a response").with(x.call.n)
-				}
-				if !strayResponse(v) {
-					return
-				}
-				if n, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); ok {
-					v.report("/id", "the request with the id %s already has a response", showJSON(v.msg.id)).with(n)
-				}
-			},
+	}, {
+		ID: "jsonrpc/answered-twice", Severity: Error,
+		Title: "A request got two responses",
+		Why:   "The client uses the first. The second is lost, or breaks the connection.",
+		Fix:   "Respond to each request once; send progress and logs as notifications.",
+		URL:   "basic",
+		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		kinds: kindResponse,
+		check: func(v *view) {
+			if x := loneExchange(v); x != nil && x.answered && x.call.id.Equal(v.msg.id) {
+				v.report("/id", "the request in this exchange already has a response").with(x.call.n)
+			}
+			if !strayResponse(v) {
+				return
+			}
+			if n, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); ok {
+				v.report("/id", "the request with the id %s already has a response", showJSON(v.msg.id)).with(n)
+			}
 		},
-		{
-			Rule: Rule{
-				ID: "lifecycle/unanswered", Severity: Warning,
-				Title: "A request got no response",
-				Why:   "Every request must get a response, even if it is an error. The client waits until it times out.",
-				Fix:   "Respond even if a handler fails or is slow; send progress meanwhile. A client that no longer needs the response sends notifications/cancelled.",
-				URL:   "basic",
-				Good: Example{rev20251125, `init
+	}, {
+		ID: "lifecycle/unanswered", Severity: Warning,
+		Title: "A request got no response",
+		Why:   "Every request must get a response, even if it is an error. The client waits until it times out.",
+		Fix:   "Respond even if a handler fails or is slow; send progress meanwhile. A client that no longer needs the response sends notifications/cancelled.",
+		URL:   "basic",
+		Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 wait 10m
 > {"jsonrpc":"2.0","id":2,"method":"ping"}
 < {"jsonrpc":"2.0","id":2,"result":{}}`},
-				Bad: Example{rev20251125, `init
+		Bad: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 wait 10m
 > {"jsonrpc":"2.0","id":2,"method":"ping"}
 < {"jsonrpc":"2.0","id":2,"result":{}}`},
-			},
-			end: checkUnanswered,
-		},
-	}
+		end: checkUnanswered,
+	}}
 }
 
 // strayResponse reports whether v is a response with an id that matches no pending request, in a

@@ -15,7 +15,7 @@ import (
 // schemas of the revisions.
 func rulesShape() []rule {
 	return []rule{
-		shapeRule(shape.Missing, Error, Rule{
+		shapeRule(shape.Missing, Error, rule{
 			ID:    "shape/missing-member",
 			Title: "A required member is missing",
 			Why:   "Peers rely on it: typed clients and servers reject the whole message.",
@@ -23,7 +23,7 @@ func rulesShape() []rule {
 			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
 			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a"}]}`)},
 		}),
-		shapeRule(shape.WrongType, Error, Rule{
+		shapeRule(shape.WrongType, Error, rule{
 			ID:    "shape/wrong-type",
 			Title: "A value has the wrong type",
 			Why:   "Typed peers reject the whole message; others convert the value, each differently.",
@@ -31,7 +31,7 @@ func rulesShape() []rule {
 			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":"d","inputSchema":{"type":"object"}}]}`)},
 			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":null,"inputSchema":{"type":"object"}}]}`)},
 		}),
-		shapeRule(shape.BadValue, Error, Rule{
+		shapeRule(shape.BadValue, Error, rule{
 			ID:    "shape/bad-value",
 			Title: "A value is not one of the allowed ones",
 			Why:   "Peers do not know what it means.",
@@ -39,7 +39,7 @@ func rulesShape() []rule {
 			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
 			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"array"}}]}`)},
 		}),
-		shapeRule(shape.BadFormat, Error, Rule{
+		shapeRule(shape.BadFormat, Error, rule{
 			ID:    "shape/bad-format",
 			Title: "A string is not a valid URI or not valid base64",
 			Why:   "Decoders reject it, and the content is lost.",
@@ -47,7 +47,7 @@ func rulesShape() []rule {
 			Good:  Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0K"}`)},
 			Bad:   Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0"}`)},
 		}),
-		shapeRule(shape.Duplicate, Warning, Rule{
+		shapeRule(shape.Duplicate, Warning, rule{
 			ID:    "shape/duplicate-member",
 			Title: "A member appears twice",
 			Why:   "Some parsers use the first value and some the last.",
@@ -55,7 +55,7 @@ func rulesShape() []rule {
 			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
 			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","name":"b","inputSchema":{"type":"object"}}]}`)},
 		}),
-		shapeRule(shape.WrongKind, Error, Rule{
+		shapeRule(shape.WrongKind, Error, rule{
 			ID:    "shape/wrong-kind",
 			Title: "A request was sent as a notification, or a notification as a request",
 			Why:   "The sender waits for a response that never arrives, or gets one that it does not expect.",
@@ -63,7 +63,7 @@ func rulesShape() []rule {
 			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"notifications/roots/list_changed\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		}),
-		shapeRule(shape.WrongDirection, Error, Rule{
+		shapeRule(shape.WrongDirection, Error, rule{
 			ID:    "shape/wrong-direction",
 			Title: "The wrong side sent a message",
 			Why:   "The peer does not implement the method.",
@@ -71,7 +71,7 @@ func rulesShape() []rule {
 			Good:  Example{rev20251125, "init\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"roots\":[]}}"},
 			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 		}),
-		shapeRule(shape.NotInRevision, Error, Rule{
+		shapeRule(shape.NotInRevision, Error, rule{
 			ID:    "shape/not-in-revision",
 			Title: "A feature that the negotiated revision does not have",
 			Why:   "Both sides have negotiated a revision; the peer does not know features of other revisions.",
@@ -92,23 +92,20 @@ func resourceRead(contents string) string {
 }
 
 // shapeRule returns the rule for one kind of shape finding.
-func shapeRule(code shape.Code, severity Severity, r Rule) rule {
-	r.Severity, r.URL = severity, "schema"
-	return rule{
-		Rule:  r,
-		kinds: kindCall | kindResponse,
-		check: func(v *view) {
-			for _, p := range v.shapeMismatches() {
-				if p.Code == code {
-					place := shapeRoot(v.msg) + p.Pointer
-					if p.Pointer == "" && v.msg.is(kindCall) && (v.msg.params == nil || code == shape.WrongKind || code == shape.WrongDirection || code == shape.NotInRevision) {
-						place = ""
-					}
-					v.report(place, "%s%s", entryName(v.msg.result, p.Pointer), p.Message)
+func shapeRule(code shape.Code, severity Severity, r rule) rule {
+	r.Severity, r.URL, r.kinds = severity, "schema", kindCall|kindResponse
+	r.check = func(v *view) {
+		for _, p := range v.shapeMismatches() {
+			if p.Code == code {
+				place := shapeRoot(v.msg) + p.Pointer
+				if p.Pointer == "" && v.msg.is(kindCall) && (v.msg.params == nil || code == shape.WrongKind || code == shape.WrongDirection || code == shape.NotInRevision) {
+					place = ""
 				}
+				v.report(place, "%s%s", entryName(v.msg.result, p.Pointer), p.Message)
 			}
-		},
+		}
 	}
+	return r
 }
 
 // entryName returns the name of the entry of a list that a pointer leads into, such as the tool of

@@ -12,15 +12,13 @@ import (
 func rulesToolList() []rule {
 	return []rule{
 		{
-			Rule: Rule{
-				ID: "tools/name", Severity: Warning, Revisions: hasURLElicitation,
-				Title: "Some hosts and models do not accept a tool's name",
-				Why:   "Hosts pass names to models, whose APIs allow letters, digits and a few punctuation marks; hosts drop the tool, or the whole server.",
-				Fix:   "Use 1 to 128 letters, digits, underscores, hyphens and dots. Put the name for people into title.",
-				URL:   "server/tools",
-				Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"read_file","title":"Read a file","inputSchema":{"type":"object"}}]}`)},
-				Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"Read a file","inputSchema":{"type":"object"}}]}`)},
-			},
+			ID: "tools/name", Severity: Warning, Revisions: hasURLElicitation,
+			Title: "Some hosts and models do not accept a tool's name",
+			Why:   "Hosts pass names to models, whose APIs allow letters, digits and a few punctuation marks; hosts drop the tool, or the whole server.",
+			Fix:   "Use 1 to 128 letters, digits, underscores, hyphens and dots. Put the name for people into title.",
+			URL:   "server/tools",
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"read_file","title":"Read a file","inputSchema":{"type":"object"}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"Read a file","inputSchema":{"type":"object"}}]}`)},
 			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 			check: func(v *view) {
 				for i, t := range elements(v.result("tools")) {
@@ -40,15 +38,13 @@ func rulesToolList() []rule {
 			Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"b"}`)},
 			Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"a"}`)}),
 		{
-			Rule: Rule{
-				ID: "tools/schema-invalid", Severity: Error,
-				Title: "A tool's schema is not valid JSON Schema",
-				Why:   "Hosts and models cannot tell which arguments the tool takes. Many drop the tool, some the whole list.",
-				Fix:   "Validate the schema against its dialect, which is 2020-12 unless $schema names another.",
-				URL:   "server/tools#tool",
-				Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)},
-				Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"int"}}}}]}`)},
-			},
+			ID: "tools/schema-invalid", Severity: Error,
+			Title: "A tool's schema is not valid JSON Schema",
+			Why:   "Hosts and models cannot tell which arguments the tool takes. Many drop the tool, some the whole list.",
+			Fix:   "Validate the schema against its dialect, which is 2020-12 unless $schema names another.",
+			URL:   "server/tools#tool",
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"int"}}}}]}`)},
 			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 			check: func(v *view) {
 				eachSchema(v, func(place string, s []byte) {
@@ -57,17 +53,14 @@ func rulesToolList() []rule {
 					}
 				})
 			},
-		},
-		{
-			Rule: Rule{
-				ID: "tools/external-ref", Severity: Warning, Revisions: modernRevisions,
-				Title: "A tool's schema refers to a URL",
-				Why:   "Clients must not fetch schemas automatically: a client that cannot resolve the reference should reject the tool.",
-				Fix:   "Put the schema under $defs, and refer to it by #/$defs/….",
-				URL:   "server/tools",
-				Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)},
-				Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"https://example.com/n.json"}}}}`)},
-			},
+		}, {
+			ID: "tools/external-ref", Severity: Warning, Revisions: modernRevisions,
+			Title: "A tool's schema refers to a URL",
+			Why:   "Clients must not fetch schemas automatically: a client that cannot resolve the reference should reject the tool.",
+			Fix:   "Put the schema under $defs, and refer to it by #/$defs/….",
+			URL:   "server/tools",
+			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)},
+			Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"https://example.com/n.json"}}}}`)},
 			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 			check: func(v *view) {
 				eachSchema(v, func(place string, s []byte) {
@@ -76,17 +69,14 @@ func rulesToolList() []rule {
 					}
 				})
 			},
-		},
-		{
-			Rule: Rule{
-				ID: "tools/header-annotation", Severity: Error, Revisions: modernRevisions,
-				Title: "An x-mcp-header is invalid",
-				Why:   "Clients on HTTP must omit the tool from the list.",
-				Fix:   "Set x-mcp-header to a unique HTTP token, on a string, integer or boolean property that is reached through properties alone.",
-				URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
-				Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`)},
-				Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"The region"}}}}`)},
-			},
+		}, {
+			ID: "tools/header-annotation", Severity: Error, Revisions: modernRevisions,
+			Title: "An x-mcp-header is invalid",
+			Why:   "Clients on HTTP must omit the tool from the list.",
+			Fix:   "Set x-mcp-header to a unique HTTP token, on a string, integer or boolean property that is reached through properties alone.",
+			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
+			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`)},
+			Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"The region"}}}}`)},
 			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 			check: func(v *view) {
 				for i, t := range elements(v.result("tools")) {
@@ -117,14 +107,12 @@ func exModernTools(tools string) string {
 // listRule returns the rule that forbids duplicates in a list.
 func listRule(id, member1, key, method, page string, good, bad Example) rule {
 	return rule{
-		Rule: Rule{
-			ID: id, Severity: Warning,
-			Title: "Two of the server's " + member1 + " have the same " + key,
-			Why:   "Hosts look them up by it: one of the two is unreachable, and which one differs between hosts.",
-			Fix:   "Make it unique. A gateway that merges servers must add a prefix.",
-			URL:   "server/" + page,
-			Good:  good, Bad: bad,
-		},
+		ID: id, Severity: Warning,
+		Title: "Two of the server's " + member1 + " have the same " + key,
+		Why:   "Hosts look them up by it: one of the two is unreachable, and which one differs between hosts.",
+		Fix:   "Make it unique. A gateway that merges servers must add a prefix.",
+		URL:   "server/" + page,
+		Good:  good, Bad: bad,
 		kinds: kindResult, methods: []string{method}, dir: capture.ToClient,
 		check: func(v *view) {
 			seen := map[string]int{}
